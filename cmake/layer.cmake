@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# One static library a module. A module that includes what it does not list here does not link,
+# and tools/check_layers.py compares the include graph with the same lists.
+#
+#   vramscope_layer(engine_model SOURCES a.cc b.cc DEPS trace util [TESTS a_test.cc] [LIBS zstd] [INTARGET])
+#
+# INTARGET marks code that runs inside the profiled program: no exceptions, no RTTI, hidden symbols,
+# and no sanitizers.
+function(vramscope_layer NAME)
+  cmake_parse_arguments(ARG "INTARGET" "" "SOURCES;DEPS;TESTS;LIBS" ${ARGN})
+  add_library(vramscope_${NAME} STATIC ${ARG_SOURCES})
+  target_include_directories(vramscope_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(vramscope_${NAME} PRIVATE vramscope_warnings)
+  foreach(DEP ${ARG_DEPS})
+    target_link_libraries(vramscope_${NAME} PUBLIC vramscope_${DEP})
+  endforeach()
+  target_link_libraries(vramscope_${NAME} PUBLIC ${ARG_LIBS})
+  if(ARG_INTARGET)
+    target_compile_options(vramscope_${NAME} PRIVATE
+      -fno-exceptions -fno-rtti -fvisibility=hidden -fno-stack-protector -fno-threadsafe-statics -O2)
+  else()
+    target_link_libraries(vramscope_${NAME} PUBLIC vramscope_offline_flags)
+  endif()
+  if(VRAMSCOPE_BUILD_TESTS AND ARG_TESTS)
+    find_package(GTest REQUIRED)
+    add_executable(${NAME}_test ${ARG_TESTS})
+    target_link_libraries(${NAME}_test PRIVATE vramscope_${NAME} vramscope_warnings GTest::gmock GTest::gtest_main)
+    add_test(NAME ${NAME}_test COMMAND ${NAME}_test)
+  endif()
+endfunction()

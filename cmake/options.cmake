@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Language level, warnings and sanitizers, set once for the whole tree.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+add_library(vramscope_warnings INTERFACE)
+target_compile_options(vramscope_warnings INTERFACE
+  -Wall -Wextra -Wshadow -Wsign-conversion -Wno-missing-field-initializers)
+
+# The probe lives in other people's processes: it is never built with sanitizers of ours.
+add_library(vramscope_offline_flags INTERFACE)
+if(VRAMSCOPE_SANITIZE)
+  target_compile_options(vramscope_offline_flags INTERFACE
+    -fsanitize=${VRAMSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(vramscope_offline_flags INTERFACE -fsanitize=${VRAMSCOPE_SANITIZE})
+endif()

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// LEB128, as in protobuf: seven bits a byte, least significant first, the top bit says "more".
+// Signed values are zigzag-mapped first, so that small negative deltas stay small.
+namespace vramscope::base {
+
+inline constexpr size_t kMaxVarintBytes = 10;
+
+constexpr uint64_t ZigZag(int64_t value) {
+  return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63);
+}
+
+constexpr int64_t UnZigZag(uint64_t value) {
+  return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
+}
+
+// Writes at most kMaxVarintBytes at `out` and returns the first byte after them.
+inline uint8_t* PutVarint(uint8_t* out, uint64_t value) {
+  while (value >= 0x80) {
+    *out++ = static_cast<uint8_t>(value) | 0x80;
+    value >>= 7;
+  }
+  *out++ = static_cast<uint8_t>(value);
+  return out;
+}
+
+// Reads one varint from [in, end). Returns the first byte after it, or nullptr when the bytes end
+// too early or encode more than 64 bits.
+inline const uint8_t* GetVarint(const uint8_t* in, const uint8_t* end, uint64_t* value) {
+  uint64_t result = 0;
+  for (unsigned shift = 0; shift < 64 && in < end; shift += 7) {
+    const uint8_t byte = *in++;
+    const uint64_t bits = byte & 0x7f;
+    if (shift == 63 && bits > 1) return nullptr;
+    result |= bits << shift;
+    if ((byte & 0x80) == 0) {
+      *value = result;
+      return in;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace vramscope::base

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+
+#include "base/varint.h"
+#include "format/encoder.h"
+#include "format/records.h"
+
+namespace vramscope::format {
+
+// One record as it lies in a chunk.
+struct RawRecord {
+  uint8_t type = 0;
+  const uint8_t* payload = nullptr;
+  size_t payload_bytes = 0;
+};
+
+// Takes the next record off [*cursor, end) and moves the cursor behind it. False when what is left
+// is no whole record: nothing after it in this chunk can be trusted.
+[[nodiscard]] inline bool NextRecord(const uint8_t** cursor, const uint8_t* end, RawRecord* record) {
+  const uint8_t* in = *cursor;
+  if (end - in < 2) return false;
+  record->type = *in++;
+  uint32_t payload = *in++;
+  if (payload == 0xff) {
+    if (end - in < 4) return false;
+    std::memcpy(&payload, in, sizeof payload);
+    in += 4;
+  }
+  if (record->type == 0 || static_cast<size_t>(end - in) < payload) return false;
+  record->payload = in;
+  record->payload_bytes = payload;
+  *cursor = in + payload;
+  return true;
+}
+
+namespace internal {
+
+struct DecodeVisitor {
+  const uint8_t* in;
+  const uint8_t* end;
+  DeltaState* delta;
+  bool ok = true;
+
+  // A field that an older writer did not have is absent at the end of the payload: its default
+  // stays. Half a field is damage.
+  bool Get(uint64_t* value) {
+    if (!ok || in == end) return false;
+    in = base::GetVarint(in, end, value);
+    if (in == nullptr) {
+      ok = false;
+      in = end;
+      return false;
+    }
+    return true;
+  }
+  void Time(const char*, uint64_t& value) {
+    uint64_t raw;
+    if (Get(&raw)) value = delta->time += static_cast<uint64_t>(base::UnZigZag(raw));
+  }
+  void Address(const char*, uint64_t& value) {
+    uint64_t raw;
+    if (Get(&raw)) value = delta->address += static_cast<uint64_t>(base::UnZigZag(raw));
+  }
+  void Uint(const char*, uint64_t& value) {
+    uint64_t raw;
+    if (Get(&raw)) value = raw;
+  }
+  void Sint(const char*, int64_t& value) {
+    uint64_t raw;
+    if (Get(&raw)) value = base::UnZigZag(raw);
+  }
+  void Blob(const char*, Bytes& value) {
+    uint64_t size;
+    if (!Get(&size)) return;
+    if (size > static_cast<uint64_t>(end - in)) {
+      ok = false;
+      in = end;
+      return;
+    }
+    value = {reinterpret_cast<const char*>(in), static_cast<size_t>(size)};
+    in += size;
+  }
+};
+
+}  // namespace internal
+
+// Decodes a payload of type Record::kType. Fields that the writer did not know keep their defaults,
+// fields that this reader does not know are ignored. False when the payload is damaged.
+template <class Record>
+[[nodiscard]] inline bool Decode(const RawRecord& raw, DeltaState* delta, Record* record) {
+  internal::DecodeVisitor visitor{raw.payload, raw.payload + raw.payload_bytes, delta};
+  VisitFields(visitor, *record);
+  return visitor.ok;
+}
+
+}  // namespace vramscope::format

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// Values that stand in traces. Numbers are never reused; readers take an unknown one as "other".
+namespace vramscope::format {
+
+inline constexpr int32_t kCpuDevice = -1;
+inline constexpr int32_t kHostDevice = -2;
+inline constexpr int32_t kNoDevice = -3;
+
+enum class MemoryKind : uint8_t {
+  kDevice = 0,     // cuMemAlloc
+  kPitched = 1,    // cuMemAllocPitch
+  kAsync = 2,      // cuMemAllocAsync: cut out of a memory pool
+  kManaged = 3,    // cuMemAllocManaged: no device bytes until touched
+  kArray = 4,      // cuArrayCreate, cuMipmappedArrayCreate: size is opaque, `size` an estimate
+  kHostPinned = 5,      // cuMemAllocHost, cuMemHostAlloc
+  kHostRegistered = 6,  // cuMemHostRegister
+  kIpcImport = 7,       // memory of another process, never added to a machine's total
+  kExternal = 8,        // memory of a graphics client
+};
+
+enum class ImplicitKind : uint8_t {
+  kInit = 0,
+  kContext = 1,
+  kModule = 2,      // module or library load and unload: code and globals
+  kFunction = 3,    // lazy code: cuModuleGetFunction, cuKernelGetFunction, cuLibraryGet*
+  kLaunch = 4,      // first launch of a function: lazy code, local memory, heap, printf FIFO
+  kLimit = 5,       // cuCtxSetLimit
+  kStream = 6,
+  kGraph = 7,       // instantiate, upload, launch, trim
+  kEvent = 8,
+  kPeer = 9,
+  kOther = 10,
+};
+
+enum class RecordingState : uint8_t { kPaused = 0, kRecording = 1, kStopped = 2 };
+
+enum class TeardownKind : uint8_t { kPythonFinalisation = 0, kExit = 1, kMainReturned = 2 };
+
+// How CPython stores a code object's line table.
+enum class LineTableKind : uint8_t {
+  kNone = 0,
+  kLnotab = 1,     // up to 3.9: co_lnotab
+  kPep626 = 2,     // 3.10: co_linetable, pairs of (code delta, line delta)
+  kLocations = 3,  // from 3.11: co_linetable, Objects/locations.md
+};
+
+enum class Loss : uint32_t {
+#define VRAMSCOPE_LOSS(Name, id, text, help) k##Name = id,
+#include "format/losses.def"
+};
+
+// The name that reports show for a Loss; never null. Safe in the target.
+const char* LossName(uint64_t loss);
+
+}  // namespace vramscope::format

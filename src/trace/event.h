@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "format/enums.h"
+#include "util/strong_id.h"
+
+// What a trace says, whichever form it has on disk: events in time order over tables of names.
+namespace vramscope::trace {
+
+// Index 0 of every table means "none" (the empty string, no stack, ...), except for processes and
+// devices, which count from 0.
+using StringId = util::StrongId<struct StringTag>;
+using FrameId = util::StrongId<struct FrameTag>;
+using StackId = util::StrongId<struct StackTag>;
+using ThreadId = util::StrongId<struct ThreadTag>;
+using ProcessId = util::StrongId<struct ProcessTag, uint16_t>;
+using DeviceId = util::StrongId<struct DeviceTag, int16_t>;
+
+inline constexpr ProcessId kNoProcess{0xffff};
+inline constexpr DeviceId kNoDevice{-1};
+
+// Same names and meaning as the records of format/records.def, less the definitions.
+enum class EventKind : uint8_t {
+  kBlockAlloc,
+  kBlockFree,
+  kAllocatorTotals,
+  kOutOfMemory,
+  kAlloc,
+  kFree,
+  kHandleCreate,
+  kHandleRelease,
+  kHandleRetain,
+  kMap,
+  kUnmap,
+  kReserve,
+  kUnreserve,
+  kPoolCreate,
+  kPoolDestroy,
+  kPoolReading,
+  kContextCreate,
+  kContextDestroy,
+  kImplicit,
+  kReading,
+  kFailure,
+  kMark,
+  kState,
+  kTeardown,
+  kProcessEnd,  // made by the reader: after it nothing of this process is live
+  kDeviceSample,
+  kProcessSample,
+};
+
+// One event. Which field means what, by kind:
+//
+//   kind             address   size       value          value2      detail       subkind / name
+//   BlockAlloc/Free  block     bytes
+//   AllocatorTotals            allocated  reserved
+//   OutOfMemory                requested  allocated      reserved
+//   Alloc            address   bytes      actual         pool        stream       MemoryKind; extra in flags
+//   Free             address                                         stream       MemoryKind
+//   HandleCreate     handle    bytes      imported
+//   HandleRelease    handle
+//   HandleRetain     handle               address
+//   Map              address   bytes      handle         offset
+//   Unmap, Reserve,
+//   Unreserve        address   bytes
+//   PoolCreate       pool                                                         0 created, 1 default, 2 imported
+//   PoolDestroy      pool
+//   PoolReading      pool      reserved   used
+//   ContextCreate,
+//   ContextDestroy   context
+//   Implicit                   detail     context                                 ImplicitKind; name = kernel, module
+//   Reading                    free       total
+//   Failure                    bytes      CUresult
+//   Mark                                                                          name
+//   State                      cpu_live (as int64_t)                              RecordingState
+//   Teardown                                                                      TeardownKind
+//   ProcessEnd                 wait status, or UINT64_MAX when not known
+//   DeviceSample               used       free           reserved    total
+//   ProcessSample              used                                               (process: as in the event)
+struct Event {
+  // Where the event stands in the order: for what gives memory back the begin of the call, for all
+  // else its end. CLOCK_MONOTONIC nanoseconds.
+  int64_t time_ns = 0;
+  int64_t begin_ns = 0;  // the call under way: [begin_ns, end_ns]; both equal time_ns where there is no call
+  int64_t end_ns = 0;
+  uint64_t address = 0;
+  uint64_t size = 0;
+  uint64_t value = 0;
+  uint64_t value2 = 0;
+  uint64_t detail = 0;
+  uint64_t context = 0;
+  StackId stack;         // Python stack, innermost frame
+  StackId native_stack;  // native stack, innermost frame
+  StringId api;          // the driver entry point, "" for tensor events
+  StringId name;
+  ThreadId thread;
+  uint32_t flags = 0;
+  ProcessId process = kNoProcess;
+  DeviceId device = kNoDevice;
+  EventKind kind = EventKind::kMark;
+  uint8_t subkind = 0;
+};
+
+}  // namespace vramscope::trace

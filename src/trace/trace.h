@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/event.h"
+#include "util/status.h"
+
+namespace vramscope::trace {
+
+enum class DeviceKind : uint8_t { kGpu, kHost, kCpu };
+
+struct Device {
+  DeviceKind kind = DeviceKind::kGpu;
+  int32_t index = 0;  // NVML's for GPUs; CUDA's ordinal where NVML was not there; -1 cpu, -2 host
+  std::string uuid;   // "GPU-..." or ""
+  std::string name;
+  uint64_t total_bytes = 0;  // 0: not known
+};
+
+struct Process {
+  uint32_t pid = 0;
+  uint32_t parent_pid = 0;
+  std::optional<int32_t> rank;  // RANK of the environment, where there is one
+  std::string command;          // argv joined by spaces
+  std::string executable;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;  // last event
+  bool closed_cleanly = false;
+  std::optional<int> wait_status;
+};
+
+struct Thread {
+  ProcessId process = kNoProcess;
+  uint32_t tid = 0;
+  std::string name;
+};
+
+enum class FrameKind : uint8_t { kPython, kNative };
+
+// A place in the program, symbolised as far as that was possible.
+struct Frame {
+  FrameKind kind = FrameKind::kPython;
+  StringId function;  // qualified name; for native frames the demangled symbol or "0x..."
+  StringId file;      // source file, or "" when not known
+  uint32_t line = 0;  // 0: not known
+  StringId image;     // native: path of the binary
+  uint64_t pc = 0;    // native: return address; 0 for Python
+};
+
+// A stack is its innermost frame and the stack of its caller: a trie, shared tails stored once.
+struct Stack {
+  StackId parent;  // 0: this is the outermost frame
+  FrameId frame;
+};
+
+struct Loss {
+  std::string name;
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+};
+
+struct SessionInfo {
+  std::string path;
+  std::string name;      // --name, else the command's basename
+  std::string version;   // of the vramscope that recorded
+  int64_t start_ns = 0;  // CLOCK_MONOTONIC, when the first process began
+  int64_t end_ns = 0;
+  int64_t start_wall_ns = 0;  // CLOCK_REALTIME at start_ns
+  bool finished = false;      // a single .vram; false: read from the live directory
+  uint64_t event_count = 0;   // 0 until ForEachEvent has run once, for a live directory
+  uint64_t file_bytes = 0;
+  std::vector<std::pair<std::string, std::string>> notes;  // key, value; what `info` prints
+};
+
+// An opened recording: tables in memory, events streamed. Not thread-safe; const use is.
+class Trace {
+ public:
+  virtual ~Trace() = default;
+
+  const SessionInfo& session() const { return session_; }
+  std::span<const Device> devices() const { return devices_; }
+  std::span<const Process> processes() const { return processes_; }
+  std::span<const Thread> threads() const { return threads_; }  // index 0: no thread
+  std::span<const Loss> losses() const { return losses_; }
+
+  std::string_view string(StringId id) const {
+    return id.value < strings_.size() ? std::string_view(strings_[id.value]) : std::string_view();
+  }
+  const Stack& stack(StackId id) const { return stacks_[id.value < stacks_.size() ? id.value : 0]; }
+  const Frame& frame(FrameId id) const { return frames_[id.value < frames_.size() ? id.value : 0]; }
+  size_t stack_count() const { return stacks_.size(); }
+  size_t frame_count() const { return frames_.size(); }
+  size_t string_count() const { return strings_.size(); }
+
+  // Text of a source line if it was bundled, else "".
+  virtual std::string_view SourceLine(StringId file, uint32_t line) const = 0;
+
+  using EventSink = std::function<void(std::span<const Event>)>;
+  // Streams every event of all processes in time order, in batches. Can be called again. Damage is
+  // skipped and counted in losses(), which is complete after the first full pass.
+  virtual util::Status ForEachEvent(const EventSink& sink) = 0;
+
+ protected:
+  Trace() : threads_(1), strings_(1), stacks_(1), frames_(1) {}
+
+  SessionInfo session_;
+  std::vector<Device> devices_;
+  std::vector<Process> processes_;
+  std::vector<Thread> threads_;
+  std::vector<Loss> losses_;
+  std::vector<std::string> strings_;
+  std::vector<Stack> stacks_;
+  std::vector<Frame> frames_;
+};
+
+// Opens NAME.vram, a live directory NAME.vram.d, or, where NAME.vram is missing, NAME.vram.d beside
+// it. Errors name the path and say whether it is missing, foreign, newer, or damaged beyond use.
+util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path);
+
+// Writes the finished form of `trace` to `path` (atomically: a temporary name, then rename).
+// `progress` is called now and then with the share done, 0 to 1; may be empty.
+util::Status WriteFinished(Trace& trace, const std::string& path,
+                           const std::function<void(double)>& progress = {});
+
+}  // namespace vramscope::trace
