@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+// One function a subcommand, in the file cmd_NAME.cc: it adds its options to `app` and sets a callback
+// that does the work and leaves the process's exit status in *exit_code. Callbacks let no exception
+// out. `exit_code` outlives the parse.
+namespace vramscope::cli {
+
+void RegisterRun(CLI::App& app, int* exit_code);
+void RegisterEnv(CLI::App& app, int* exit_code);
+void RegisterReport(CLI::App& app, int* exit_code);
+void RegisterInfo(CLI::App& app, int* exit_code);
+void RegisterExport(CLI::App& app, int* exit_code);
+void RegisterFinish(CLI::App& app, int* exit_code);
+void RegisterDoctor(CLI::App& app, int* exit_code);
+
+// Exit statuses outside `run`, which has its command's.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitLimitExceeded = 1;
+inline constexpr int kExitError = 2;
+
+// Prints "vramscope: MESSAGE" on stderr, in one line whatever the message holds, and returns
+// kExitError.
+int Fail(std::string_view message);
+
+// A note on stderr in the same form; the work goes on.
+void Note(std::string_view message);
+
+// A line on stderr that shows how far long work has come: only on a terminal, only after half a second,
+// gone when the object is.
+class Progress {
+ public:
+  // `what` as in "reading train.vram".
+  explicit Progress(std::string what);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // `share` from 0 to 1. Cheap enough for every batch.
+  void Update(double share);
+
+ private:
+  std::string what_;
+  int64_t start_ns_;
+  int64_t shown_ns_ = 0;
+  bool on_terminal_;
+  bool shown_ = false;
+};
+
+}  // namespace vramscope::cli
