@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything a person types. Each target does its own set-up: Debian packages that are missing
+# (tools/setup.sh), the build (build/), the Python environment (.venv). The logic is in tools/.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test build soak gpu-test format lint clean
+
+BUILD := build
+PROGRAM := bin/vramscope lib/libvramscope_probe.so
+
+help:
+	@echo "make demo      record a real PyTorch training and show where its memory went"
+	@echo "make test      all tests that need no GPU"
+	@echo "make build     build everything into build/; the program is build/bin/vramscope"
+	@echo "make soak      the long tests: fuzzing, random driver programs (SECONDS_EACH=600)"
+	@echo "make gpu-test  the tests of a machine with a GPU; the table goes to bench/results/"
+	@echo "make format    clang-format all C++ files; make lint checks them, with clang-tidy"
+	@echo "make clean     remove what the targets above made"
+
+build: configure
+	cmake --build $(BUILD)
+
+.PHONY: configure program
+configure:
+	@tools/setup.sh
+	@cmake --preset dev >$(BUILD).configure.log 2>&1 || { tail -n 20 $(BUILD).configure.log >&2; exit 1; }
+	@mv $(BUILD).configure.log $(BUILD)/configure.log
+
+program: configure
+	cmake --build $(BUILD) --target $(PROGRAM)
+
+demo: program
+	@tools/venv.sh $(BUILD) --allow-debian-torch
+	@tools/demo.sh $(BUILD)
+
+test: build
+	@tools/venv.sh $(BUILD)
+	@tools/test.sh $(BUILD)
+
+soak: build
+	@tools/venv.sh $(BUILD)
+	@tools/soak.sh $(BUILD) $(or $(SECONDS_EACH),600)
+
+# The machine has its own Python with a CUDA PyTorch; nothing is installed there.
+gpu-test:
+	python3 tests/gpu/run.py --build $(BUILD)
+
+format:
+	@git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format -i
+
+lint:
+	@tools/lint.sh $(BUILD)
+
+clean:
+	rm -rf build build-* .venv demo-out

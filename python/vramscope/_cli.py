@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The console script `vramscope`: becomes the packaged program."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import _paths
+
+
+def main() -> int:
+    """Replaces this Python by the program; returns only where that is impossible."""
+    try:
+        program = os.fspath(_paths.program())
+        os.execv(program, ["vramscope", *sys.argv[1:]])
+    except (OSError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+    return 2

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording from inside a program."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import warnings
+from types import TracebackType
+from typing import Optional, Type, Union
+
+from . import _paths, _probe
+
+_Path = Union[str, "os.PathLike[str]"]
+
+
+def mark(name: str) -> None:
+    """Names this instant: `vramscope report --at mark:NAME` shows it. Nothing without a probe."""
+    probe = _probe.loaded()
+    if probe is not None:
+        probe.mark(name.encode("utf-8", "surrogateescape"))
+
+
+def start() -> None:
+    """Begins, or goes on with, a recording of `vramscope run --start-paused` or of `record`."""
+    probe = _probe.loaded()
+    if probe is not None:
+        probe.start()
+
+
+def stop() -> None:
+    """Pauses the recording. What is live then stays known; `start` goes on."""
+    probe = _probe.loaded()
+    if probe is not None:
+        probe.stop()
+
+
+def is_recording() -> bool:
+    """Whether this process is being recorded at this instant."""
+    probe = _probe.loaded()
+    return probe is not None and probe.is_recording()
+
+
+class Recording:
+    """A recording of a block of the program; made by `record`."""
+
+    def __init__(self, path: Optional[_Path]) -> None:
+        self._wanted = None if path is None else pathlib.Path(path)
+        self._live: Optional[pathlib.Path] = None
+        #: The finished trace, once the block has ended; None where `vramscope run` keeps it.
+        self.path: Optional[pathlib.Path] = None
+
+    def __enter__(self) -> "Recording":
+        probe = _probe.loaded()
+        session = probe.session_path() if probe is not None else None
+        if session is not None:
+            if self._wanted is not None:
+                warnings.warn(
+                    f"vramscope: this process is already recorded into {session}; "
+                    f"{self._wanted} will not be written",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            start()
+            return self
+        if self._wanted is None:
+            raise ValueError("vramscope: record() needs a path outside 'vramscope run'")
+        probe = _probe.load()
+        target = self._wanted.absolute()
+        _refuse_foreign(target)
+        live = target.with_name(target.name + ".d")
+        live.mkdir()
+        try:
+            probe.attach(os.fspath(live), "")
+        except OSError:
+            live.rmdir()
+            raise
+        self._live = live
+        probe.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        stop()
+        if self._live is None:
+            return
+        result = subprocess.run(
+            [os.fspath(_paths.program()), "finish", os.fspath(self._live)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=_without_probe(),
+            check=False,
+        )
+        if result.returncode != 0:
+            message = result.stderr.decode("utf-8", "replace").strip()
+            raise RuntimeError(f"vramscope: {self._live} could not be finished: {message}")
+        assert self._wanted is not None
+        self.path = self._wanted
+
+
+def record(path: Optional[_Path] = None) -> Recording:
+    """Records the block and leaves one finished trace at `path`.
+
+    ::
+
+        import vramscope
+        with vramscope.record("train.vram"):
+            import torch
+            ...
+
+    The block must begin before torch is imported. Under ``vramscope run`` the block is recorded into
+    the launcher's trace, and `path` can be left out.
+    """
+    return Recording(path)
+
+
+def _refuse_foreign(target: pathlib.Path) -> None:
+    """An existing trace is replaced; anything else is somebody's file."""
+    if not target.exists():
+        return
+    with target.open("rb") as file:
+        if not file.read(4).startswith(b"VRAM"):
+            raise FileExistsError(
+                f"vramscope: {target} exists and is no vramscope trace; choose another path"
+            )
+
+
+def _without_probe() -> "dict[str, str]":
+    """The environment for our own program: nobody wants it recorded."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}

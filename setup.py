@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the command-line program and the probe into the wheel; everything else is in pyproject.toml.
+
+A plain build runs CMake. Where VRAMSCOPE_PREBUILT names a build directory, its binaries are taken.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1 it lived in the wheel package
+    from wheel.bdist_wheel import bdist_wheel
+
+ROOT = pathlib.Path(__file__).resolve().parent
+BINARIES = ("bin/vramscope", "lib/libvramscope_probe.so")
+
+# What PEP 600 lets a manylinux binary need from the machine.
+ALLOWED = re.compile(r"^(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux.*)\.so\.\d+$")
+
+
+def build_directory():
+    prebuilt = os.environ.get("VRAMSCOPE_PREBUILT")
+    if prebuilt:
+        return pathlib.Path(prebuilt)
+    build = ROOT / "build-wheel"
+    subprocess.check_call(
+        ["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release"]
+        + ["-DVRAMSCOPE_BUILD_TESTS=OFF", "-DVRAMSCOPE_BUILD_EXAMPLES=OFF"]
+        + ["-G", "Ninja"]
+    )
+    subprocess.check_call(["cmake", "--build", build, "--target", *BINARIES])
+    return build
+
+
+def platform_tag(binaries):
+    """manylinux of the newest glibc symbol that the binaries use; linux where they need more."""
+    newest = 17
+    for binary in binaries:
+        dynamic = subprocess.run(
+            ["readelf", "--wide", "--dynamic", "--version-info", binary],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+        if not all(ALLOWED.match(library) for library in needed):
+            return "linux"
+        newest = max([newest] + [int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", dynamic)])
+    return f"manylinux_2_{newest}"
+
+
+class BuildPackage(build_py):
+    """The Python files, and below vramscope/_native the binaries in the layout of the build."""
+
+    def run(self):
+        super().run()
+        if getattr(self, "editable_mode", False):
+            return  # the package finds build/ by itself
+        build = build_directory()
+        for name in BINARIES:
+            target = pathlib.Path(self.build_lib) / "vramscope" / "_native" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(build / name, target)
+
+
+class Wheel(bdist_wheel):
+    """One wheel serves every Python: nothing in it is linked with libpython."""
+
+    def get_tag(self):
+        machine = os.uname().machine
+        native = pathlib.Path(self.bdist_dir) / "vramscope" / "_native"
+        binaries = [native / name for name in BINARIES]
+        if not all(binary.is_file() for binary in binaries):
+            return "py3", "none", f"linux_{machine}"
+        return "py3", "none", f"{platform_tag(binaries)}_{machine}"
+
+
+class BinaryDistribution(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+if sys.platform != "linux":
+    sys.exit("vramscope: only Linux is supported")
+setup(
+    cmdclass={"build_py": BuildPackage, "bdist_wheel": Wheel},
+    distclass=BinaryDistribution,
+    # setuptools' own default, build/, is CMake's.
+    options={"build": {"build_base": "build-wheel/setuptools"}},
+)

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that what includes what is what docs/ARCHITECTURE.md says.
+
+Three laws, over every file below src/:
+  1. a file includes only its own layer and the layers that its vramscope_layer() lists (and theirs);
+  2. those lists keep the order of the stages, STAGES below;
+  3. code that runs inside the profiled program includes the C and C++ library and nothing else.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+
+# What each stage may know, besides itself and whatever those may know.
+STAGES = {
+    "base": [],
+    "format": ["base"],
+    "probe": ["format"],
+    "util": ["base"],
+    "trace": ["format", "util"],
+    "engine/model": ["trace"],
+    "engine/replay": ["engine/model"],
+    "engine/symbolize": ["engine/model"],
+    "engine/analysis": ["engine/replay", "engine/symbolize"],
+    "engine/query": ["engine/analysis"],
+    "report": ["engine/query"],
+    "cli": ["report"],
+}
+
+CLOSED_STAGES = ("base", "format", "probe")
+SYSTEM_HEADER = re.compile(
+    r"^([a-z_0-9]+"  # the C++ library
+    r"|(sys|linux|asm|arpa|netinet|bits)/[a-z_0-9-]+\.h"
+    r"|(alloca|assert|cpuid|ctype|cxxabi|dirent|dlfcn|elf|endian|errno|fcntl|features|inttypes|limits|link"
+    r"|malloc|poll|pthread|sched|semaphore|setjmp|signal|spawn|stdarg|stdatomic|stddef|stdint|stdio|stdlib"
+    r"|string|strings|time|unistd|unwind|x86intrin|immintrin)\.h)$"
+)
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+
+
+class Layer:
+    def __init__(self, name, directory, sources, deps):
+        self.name = name
+        self.directory = directory
+        self.sources = sources
+        self.deps = deps
+        self.stage = stage_of(directory)
+
+
+def stage_of(directory):
+    path = directory.relative_to(SOURCE).as_posix()
+    matches = [stage for stage in STAGES if path == stage or path.startswith(stage + "/")]
+    return max(matches, key=len, default=None)
+
+
+def read_layers():
+    """Every vramscope_layer() call, by name."""
+    layers = {}
+    for listing in sorted(SOURCE.rglob("CMakeLists.txt")):
+        text = re.sub(r"#[^\n]*", "", listing.read_text(encoding="utf-8"))
+        for call in re.findall(r"vramscope_layer\(([^)]*)\)", text):
+            words = call.split()
+            lists = {"SOURCES": [], "DEPS": [], "TESTS": [], "LIBS": []}
+            current = None
+            for word in words[1:]:
+                if word in lists:
+                    current = lists[word]
+                elif word == "INTARGET":
+                    current = None
+                elif current is not None:
+                    current.append(word)
+            # Subdirectories named by sources show which layer their headers belong to.
+            sources = [(listing.parent / name).resolve() for name in lists["SOURCES"] + lists["TESTS"]]
+            layers[words[0]] = Layer(words[0], listing.parent, sources, lists["DEPS"])
+    return layers
+
+
+def owner_of(path, layers):
+    """The layer of a file: it lists it, or lists its neighbours, or stands above it."""
+    for layer in layers.values():
+        if path in layer.sources:
+            return layer
+    stem = re.sub(r"_test$", "", path.stem)
+    for layer in layers.values():
+        if any(s.parent == path.parent and s.stem == stem for s in layer.sources):
+            return layer
+    for layer in layers.values():
+        if any(s.parent == path.parent for s in layer.sources):
+            return layer
+    above = [layer for layer in layers.values() if layer.directory in path.parents]
+    return max(above, key=lambda layer: len(layer.directory.parts), default=None)
+
+
+def closure(start, edges):
+    seen, pending = set(), list(edges.get(start, []))
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending += edges.get(name, [])
+    return seen
+
+
+def check():
+    layers = read_layers()
+    problems = []
+    edges = {name: layer.deps for name, layer in layers.items()}
+
+    for layer in layers.values():
+        where = layer.directory.relative_to(ROOT)
+        if layer.stage is None:
+            problems.append(f"{where}: layer {layer.name} stands in no stage of tools/check_layers.py")
+            continue
+        known = closure(layer.stage, STAGES) | {layer.stage}
+        for dep in layer.deps:
+            if dep not in layers:
+                problems.append(f"{where}: layer {layer.name} lists {dep}, which no vramscope_layer() makes")
+            elif layers[dep].stage not in known:
+                problems.append(
+                    f"{where}: layer {layer.name} lists {dep}, but {layer.stage} may not know {layers[dep].stage}"
+                )
+
+    files = sorted(p for p in SOURCE.rglob("*") if p.suffix in (".cc", ".h", ".def", ".c", ".S"))
+    for path in files:
+        layer = owner_of(path, layers)
+        if layer is None:
+            stage = stage_of(path.parent)
+            if stage != "cli":  # the program itself is no library
+                problems.append(f"{path.relative_to(ROOT)}: belongs to no vramscope_layer()")
+                continue
+        stage = stage_of(path.parent)
+        text = path.read_text(encoding="utf-8")
+        for match in INCLUDE.finditer(text):
+            quote, name = match.groups()
+            line = text.count("\n", 0, match.start()) + 1
+            where = f"{path.relative_to(ROOT)}:{line}"
+            if quote == "<":
+                if stage in CLOSED_STAGES and "_test" not in path.stem and not SYSTEM_HEADER.match(name):
+                    problems.append(f"{where}: <{name}>: code inside the target uses no third party")
+                continue
+            target = next((c for c in (SOURCE / name, path.parent / name) if c.is_file()), None)
+            if target is None:
+                continue  # generated, or of include/
+            other = owner_of(target.resolve(), layers)
+            if layer is None or other is None:
+                known = closure(stage, STAGES) | {stage}
+                if stage_of(target.parent) not in known:
+                    problems.append(f"{where}: {stage} may not know {name}")
+            elif other.name != layer.name and other.name not in closure(layer.name, edges):
+                problems.append(f'{where}: layer {layer.name} includes "{name}" but does not list {other.name}')
+    return len(files), len(layers), problems
+
+
+def main():
+    files, layers, problems = check()
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"check_layers: {len(problems)} violations")
+        return 1
+    print(f"check_layers: {files} files in {layers} layers keep the order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

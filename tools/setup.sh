@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes a Debian machine ready to build and test: installs the Debian packages that are missing, and
+# nothing else. With --torch, Debian's PyTorch too (for machines that cannot reach PyPI).
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache git     # the build
+  libzstd-dev libdw-dev libelf-dev     # trace compression; symbols
+  libcli11-dev libfmt-dev              # command line; text
+  libgtest-dev libgmock-dev            # unit tests
+  libbenchmark-dev                     # benchmarks
+  clang                                # libFuzzer
+  esbuild node-typescript              # the viewer: bundled and type-checked
+  python3 python3-venv python3-dev     # the Python package and its tests
+)
+if [[ "${1:-}" == --torch ]]; then
+  packages=(python3-torch python3-numpy python3-pytest python3-ipython python3-setuptools python3-wheel)
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg -s "$package" 2>/dev/null | grep -q '^Status: install ok installed' || missing+=("$package")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+command -v apt-get >/dev/null || {
+  echo "setup: this machine has no apt-get; install these by hand: ${missing[*]}" >&2
+  exit 1
+}
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  command -v sudo >/dev/null || {
+    echo "setup: not root and no sudo; ask an administrator for: apt-get install ${missing[*]}" >&2
+    exit 1
+  }
+  as_root=(sudo)
+fi
+
+echo "setup: installing ${missing[*]}"
+install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
+}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# The package lists of a fresh machine are absent or old: they are fetched where it needs them.
+if ! install >"$log" 2>&1; then
+  if ! { "${as_root[@]}" apt-get update -q </dev/null && install; } >"$log" 2>&1; then
+    tail -n 5 "$log" >&2
+    echo "setup: apt-get could not install: ${missing[*]}" >&2
+    exit 1
+  fi
+fi

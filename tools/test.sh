@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that `make test` checks, one step after the other; a failing step does not hide the next.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+results=$build/test-results
+rm -rf "$results"
+mkdir -p "$results"
+python=.venv/bin/python
+passed=0
+failed=()
+
+step() {  # name, command...
+  local name=$1 began=$SECONDS
+  shift
+  printf '\n== %s\n' "$name"
+  if "$@" 2>&1 | tee "$results/$name.log"; then
+    passed=$((passed + 1))
+  else
+    failed+=("$name")
+  fi
+  echo "($name: $((SECONDS - began)) s)"
+}
+
+fuzz() { tools/fuzz.sh 20; }
+
+step layers $python tools/check_layers.py
+step spdx $python tools/check_spdx.py
+step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" \
+  --output-junit test-results/unit.xml
+step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
+step fuzz fuzz
+
+echo
+echo "Logs and JUnit files are in $results/"
+for name in "${failed[@]}"; do
+  echo "failed: $name ($results/$name.log)"
+done
+echo "$passed passed, ${#failed[@]} failed"
+[[ ${#failed[@]} -eq 0 ]]
