@@ -50,7 +50,8 @@ class [[nodiscard]] Result {
 
 }  // namespace vramscope::util
 
-#define VRAMSCOPE_RETURN_IF_ERROR(expression)            \
-  do {                                                   \
-    if (auto vs_status = (expression); !vs_status.ok()) return vs_status; \
+#define VRAMSCOPE_RETURN_IF_ERROR(expression)           \
+  do {                                                  \
+    if (auto vs_status = (expression); !vs_status.ok()) \
+      return vs_status;                                 \
   } while (false)
