@@ -121,6 +121,9 @@ class Trace {
   std::vector<Frame> frames_;
 };
 
+// The first bytes of every finished file, in all versions.
+inline constexpr char kFinishedMagic[8] = {'V', 'R', 'A', 'M', 'S', 'C', 'O', 'P'};
+
 // Opens NAME.vram, a live directory NAME.vram.d, or, where NAME.vram is missing, NAME.vram.d beside
 // it. Errors name the path and say whether it is missing, foreign, newer, or damaged beyond use.
 util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path);
