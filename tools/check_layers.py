@@ -31,6 +31,9 @@ STAGES = {
     "cli": ["report"],
 }
 
+# What is linked into a program or a shared object directly, by CMake's own commands.
+TOPS = ("cli", "probe/inject")
+
 CLOSED_STAGES = ("base", "format", "probe")
 SYSTEM_HEADER = re.compile(
     r"^([a-z_0-9]+"  # the C++ library
@@ -62,8 +65,10 @@ def read_layers():
     layers = {}
     for listing in sorted(SOURCE.rglob("CMakeLists.txt")):
         text = re.sub(r"#[^\n]*", "", listing.read_text(encoding="utf-8"))
-        for call in re.findall(r"vramscope_layer\(([^)]*)\)", text):
+        for call in re.findall(r"\bvramscope_(?:[a-z]+_)?layer\(([^)]*)\)", text):
             words = call.split()
+            if "$" in words[0]:
+                continue  # the definition of a wrapper
             lists = {"SOURCES": [], "DEPS": [], "TESTS": [], "LIBS": []}
             current = None
             for word in words[1:]:
@@ -91,8 +96,11 @@ def owner_of(path, layers):
     for layer in layers.values():
         if any(s.parent == path.parent for s in layer.sources):
             return layer
-    above = [layer for layer in layers.values() if layer.directory in path.parents]
-    return max(above, key=lambda layer: len(layer.directory.parts), default=None)
+    for folder in path.parents:
+        above = [layer for layer in layers.values() if layer.directory == folder]
+        if above:
+            return above[0] if len(above) == 1 else None
+    return None
 
 
 def closure(start, edges):
@@ -128,8 +136,7 @@ def check():
     for path in files:
         layer = owner_of(path, layers)
         if layer is None:
-            stage = stage_of(path.parent)
-            if stage != "cli":  # the program itself is no library
+            if not path.relative_to(SOURCE).as_posix().startswith(TOPS):
                 problems.append(f"{path.relative_to(ROOT)}: belongs to no vramscope_layer()")
                 continue
         stage = stage_of(path.parent)

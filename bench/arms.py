@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python benchmarks share: a program is run plain, under vramscope and under a peer in turn,
+each time in a process of its own, and the results stand beside each other in one JSON file."""
+
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEFAULT_PROGRAM = ROOT / "build" / "bin" / "vramscope"
+
+# NVLink multicast is of no use here, and on shared hosts it can harm other people's jobs.
+SAFE_ENVIRONMENT = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
+
+
+def environment():
+    return {**os.environ, **SAFE_ENVIRONMENT}
+
+
+def run_child(script, arguments, under=(), timeout=300):
+    """Runs `script --child ...` behind the command `under` and reads the JSON of its last line."""
+    command = [*map(os.fspath, under), sys.executable, os.fspath(script), "--child", *arguments]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=timeout, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or not lines:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-800:]}")
+    return json.loads(lines[-1])
+
+
+def vramscope_command(program, trace, *options):
+    return [program, "run", "--no-report", *options, "-o", trace, "--"]
+
+
+def measure(script, arms, rounds, say=lambda text: print(text, file=sys.stderr, flush=True)):
+    """Runs each arm once a round, in turn, so that a machine's moods fall on all of them.
+
+    `arms` maps a name to (arguments, function from a trace path to the command in front).
+    Returns per arm the list of the children's results.
+    """
+    results = {name: [] for name in arms}
+    with tempfile.TemporaryDirectory(prefix="vramscope-bench-") as folder:
+        for number in range(rounds):
+            for name, (arguments, under) in arms.items():
+                trace = pathlib.Path(folder) / f"{name}-{number}.vram"
+                results[name].append(run_child(script, arguments, under(trace)))
+                trace.unlink(missing_ok=True)
+            say(f"round {number + 1} of {rounds}")
+    return results
+
+
+def machine(torch_version=None, gpu=None):
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "gpu": gpu,
+        "python": platform.python_version(),
+        "torch": torch_version,
+        "kernel": platform.release(),
+    }
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def write_json(path, content):
+    content = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **content}
+    text = json.dumps(content, indent=1) + "\n"
+    if path is None:
+        print(text, end="")
+        return
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cost of one allocation event of PyTorch's CUDA allocator: plain, vramscope, PyTorch's recorder.
+
+Times pairs of torch.empty() and its free, at two depths of the Python stack. The cost of one event is
+half of what a pair takes longer than in a plain process.
+
+    python3 bench/cuda_events.py --json bench/results/cuda_events.json
+"""
+
+import _thread
+import argparse
+import json
+import pathlib
+import queue
+import sys
+import time
+
+import arms
+
+# The smallest is the thread's function and the loop.
+DEPTHS = (2, 20)
+
+
+def child(pairs, recorder):
+    import torch
+
+    if recorder:
+        torch.cuda.memory._record_memory_history(stacks=recorder, max_entries=10_000_000)
+    empty = torch.empty
+    device = torch.device("cuda")
+
+    def at_depth(depth):
+        if depth > 1:
+            return at_depth(depth - 1)
+        began = time.perf_counter_ns()
+        for _ in range(pairs):
+            empty(1024, device=device)
+        return (time.perf_counter_ns() - began) / pairs
+
+    def timed(depth):
+        # A bare thread has no frames but ours, so that the depth is exact.
+        result = queue.SimpleQueue()
+        _thread.start_new_thread(lambda: result.put(at_depth(depth - 1)), ())
+        return result.get()
+
+    timed(2)
+    best = {}
+    for depth in DEPTHS:
+        best[depth] = min(timed(depth) for _ in range(9))
+    print(
+        json.dumps(
+            {"pair_ns": best, "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
+        )
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--recorder", choices=("python", "all"), help=argparse.SUPPRESS)
+    parser.add_argument("--pairs", type=int, default=40_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--program", type=pathlib.Path, default=arms.DEFAULT_PROGRAM)
+    parser.add_argument("--json", type=pathlib.Path, help="write the result there")
+    args = parser.parse_args()
+    if args.child:
+        child(args.pairs, args.recorder)
+        return 0
+
+    common = ["--pairs", str(args.pairs)]
+    plan = {
+        "plain": (common, lambda trace: []),
+        "vramscope": (common, lambda trace: arms.vramscope_command(args.program, trace)),
+        "vramscope --no-python": (
+            common,
+            lambda trace: arms.vramscope_command(args.program, trace, "--no-python"),
+        ),
+        "recorder, stacks=python": ([*common, "--recorder", "python"], lambda trace: []),
+    }
+    results = arms.measure(__file__, plan, args.rounds)
+    rows = {}
+    for name, runs in results.items():
+        rows[name] = {}
+        for depth in map(str, DEPTHS):
+            pair = arms.median([run["pair_ns"][depth] for run in runs])
+            plain = arms.median([run["pair_ns"][depth] for run in results["plain"]])
+            rows[name][f"depth {depth}"] = {
+                "pair_ns": pair,
+                "event_ns": (pair - plain) / 2,
+                "rounds_pair_ns": [run["pair_ns"][depth] for run in runs],
+            }
+            print(
+                f"{name:26s} depth {depth:>2s} {pair:8.0f} ns a pair   {(pair - plain) / 2:+8.0f} ns an event",
+                file=sys.stderr,
+            )
+    first = results["plain"][0]
+    arms.write_json(
+        args.json,
+        {
+            "bench": "cuda_events",
+            "pairs": args.pairs,
+            "machine": arms.machine(first["torch"], first["gpu"]),
+            "arms": rows,
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

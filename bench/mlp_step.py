@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time of one training step of a small 48-layer MLP: plain, under vramscope, under PyTorch's recorder.
+
+The step is bound by Python and the allocator, so it shows what recording every tensor costs at worst.
+
+    .venv/bin/python bench/mlp_step.py                     48 layers of width 64, batch 8, one CPU thread
+    .venv/bin/python bench/mlp_step.py --device cuda       on a GPU, beside _record_memory_history
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+import arms
+
+LAYERS, WIDTH, BATCH = 48, 64, 8
+
+
+def child(device, steps, recorder):
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if recorder:
+        torch.cuda.memory._record_memory_history(stacks=recorder, max_entries=10_000_000)
+    layers = []
+    for _ in range(LAYERS):
+        layers += [torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()]
+    model = torch.nn.Sequential(*layers).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = torch.randn(BATCH, WIDTH, device=device)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        model(data).square().mean().backward()
+        optimizer.step()
+
+    def wait():
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    for _ in range(50):
+        step()
+    wait()
+    times = []
+    for _ in range(steps):
+        began = time.perf_counter_ns()
+        step()
+        wait()
+        times.append(time.perf_counter_ns() - began)
+    gpu = torch.cuda.get_device_name() if device == "cuda" else None
+    print(json.dumps({"us": arms.median(times) / 1e3, "torch": torch.__version__, "gpu": gpu}))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--recorder", choices=("python", "all"), help=argparse.SUPPRESS)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--program", type=pathlib.Path, default=arms.DEFAULT_PROGRAM)
+    parser.add_argument("--json", type=pathlib.Path, help="write the result there")
+    args = parser.parse_args()
+    if args.child:
+        child(args.device, args.steps, args.recorder)
+        return 0
+
+    common = ["--device", args.device, "--steps", str(args.steps)]
+    options = ["--cpu"] if args.device == "cpu" else []
+    plan = {
+        "plain": (common, lambda trace: []),
+        "vramscope": (common, lambda trace: arms.vramscope_command(args.program, trace, *options)),
+    }
+    if args.device == "cuda":
+        plan["recorder, stacks=python"] = ([*common, "--recorder", "python"], lambda trace: [])
+    results = arms.measure(__file__, plan, args.rounds)
+
+    plain = [result["us"] for result in results["plain"]]
+    rows = {}
+    for name, runs in results.items():
+        times = [run["us"] for run in runs]
+        # Neighbours in time share the machine's mood: the ratio is taken within each round.
+        ratio = arms.median([time / base for time, base in zip(times, plain)])
+        rows[name] = {"us_per_step": arms.median(times), "ratio": ratio, "rounds_us": times}
+        print(f"{name:26s} {arms.median(times):9.1f} us a step   {ratio:.3f}x", file=sys.stderr)
+    first = results["plain"][0]
+    arms.write_json(
+        args.json,
+        {
+            "bench": "mlp_step",
+            "device": args.device,
+            "shape": {"layers": LAYERS, "width": WIDTH, "batch": BATCH, "steps": args.steps},
+            "machine": arms.machine(first["torch"], first["gpu"]),
+            "arms": rows,
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
