@@ -22,7 +22,8 @@ bool HasInvariantTsc();
 // A stamp; `use_tsc` is what HasInvariantTsc() said when the trace was begun.
 inline uint64_t Ticks(bool use_tsc) {
 #if defined(__x86_64__)
-  if (use_tsc) return __rdtsc();
+  if (use_tsc)
+    return __rdtsc();
 #else
   (void)use_tsc;
 #endif

@@ -11,7 +11,8 @@ constexpr std::array<uint32_t, 256> MakeTable() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? 0x82f63b78u : 0);
+    for (int bit = 0; bit < 8; ++bit)
+      crc = (crc >> 1) ^ ((crc & 1) ? 0x82f63b78u : 0);
     table[i] = crc;
   }
   return table;
@@ -20,8 +21,9 @@ constexpr std::array<uint32_t, 256> MakeTable() {
 constexpr std::array<uint32_t, 256> kTable = MakeTable();
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t HardwareCrc(const uint8_t* data, size_t size,
-                                                        uint32_t crc) {
+__attribute__((target("sse4.2"))) uint32_t HardwareCrc(const uint8_t* data,
+                                                       size_t size,
+                                                       uint32_t crc) {
   uint64_t wide = crc;
   for (; size >= 8; size -= 8, data += 8) {
     uint64_t word;
@@ -29,7 +31,8 @@ __attribute__((target("sse4.2"))) uint32_t HardwareCrc(const uint8_t* data, size
     wide = __builtin_ia32_crc32di(wide, word);
   }
   crc = static_cast<uint32_t>(wide);
-  for (; size != 0; --size, ++data) crc = __builtin_ia32_crc32qi(crc, *data);
+  for (; size != 0; --size, ++data)
+    crc = __builtin_ia32_crc32qi(crc, *data);
   return crc;
 }
 #endif
@@ -41,9 +44,11 @@ uint32_t Crc32c(const void* data, size_t size_bytes, uint32_t crc) {
   crc = ~crc;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("sse4.2")) return ~HardwareCrc(bytes, size_bytes, crc);
+  if (__builtin_cpu_supports("sse4.2"))
+    return ~HardwareCrc(bytes, size_bytes, crc);
 #endif
-  for (size_t i = 0; i < size_bytes; ++i) crc = kTable[(crc ^ bytes[i]) & 0xff] ^ (crc >> 8);
+  for (size_t i = 0; i < size_bytes; ++i)
+    crc = kTable[(crc ^ bytes[i]) & 0xff] ^ (crc >> 8);
   return ~crc;
 }
 

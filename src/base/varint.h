@@ -35,7 +35,8 @@ inline const uint8_t* GetVarint(const uint8_t* in, const uint8_t* end, uint64_t*
   for (unsigned shift = 0; shift < 64 && in < end; shift += 7) {
     const uint8_t byte = *in++;
     const uint64_t bits = byte & 0x7f;
-    if (shift == 63 && bits > 1) return nullptr;
+    if (shift == 63 && bits > 1)
+      return nullptr;
     result |= bits << shift;
     if ((byte & 0x80) == 0) {
       *value = result;

@@ -29,9 +29,9 @@ Record RoundTrip(const Record& record, std::vector<uint8_t>* storage) {
 
 TEST(Codec, RoundTripsABlock) {
   std::vector<uint8_t> storage;
-  const BlockAlloc back =
-      RoundTrip(BlockAlloc{.time = 90, .address = 0x7f0000001000, .size = 512, .device = -1, .stack = 7},
-                &storage);
+  const BlockAlloc back = RoundTrip(
+      BlockAlloc{.time = 90, .address = 0x7f0000001000, .size = 512, .device = -1, .stack = 7},
+      &storage);
   EXPECT_EQ(back.time, 90u);
   EXPECT_EQ(back.address, 0x7f0000001000u);
   EXPECT_EQ(back.size, 512u);
@@ -47,7 +47,8 @@ TEST(Codec, RoundTripsALongBlob) {
 }
 
 TEST(Codec, RefusesEveryTruncation) {
-  const BlockAlloc block{.time = 1u << 20, .address = 0x7f0000001000, .size = 1 << 20, .stack = 700};
+  const BlockAlloc block{
+      .time = 1u << 20, .address = 0x7f0000001000, .size = 1 << 20, .stack = 700};
   std::vector<uint8_t> storage(EncodedBound(block));
   DeltaState delta;
   const auto size = static_cast<size_t>(Encode(block, storage.data(), &delta) - storage.data());

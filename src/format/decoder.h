@@ -18,17 +18,22 @@ struct RawRecord {
 
 // Takes the next record off [*cursor, end) and moves the cursor behind it. False when what is left
 // is no whole record: nothing after it in this chunk can be trusted.
-[[nodiscard]] inline bool NextRecord(const uint8_t** cursor, const uint8_t* end, RawRecord* record) {
+[[nodiscard]] inline bool NextRecord(const uint8_t** cursor,
+                                     const uint8_t* end,
+                                     RawRecord* record) {
   const uint8_t* in = *cursor;
-  if (end - in < 2) return false;
+  if (end - in < 2)
+    return false;
   record->type = *in++;
   uint32_t payload = *in++;
   if (payload == 0xff) {
-    if (end - in < 4) return false;
+    if (end - in < 4)
+      return false;
     std::memcpy(&payload, in, sizeof payload);
     in += 4;
   }
-  if (record->type == 0 || static_cast<size_t>(end - in) < payload) return false;
+  if (record->type == 0 || static_cast<size_t>(end - in) < payload)
+    return false;
   record->payload = in;
   record->payload_bytes = payload;
   *cursor = in + payload;
@@ -46,7 +51,8 @@ struct DecodeVisitor {
   // A field that an older writer did not have is absent at the end of the payload: its default
   // stays. Half a field is damage.
   bool Get(uint64_t* value) {
-    if (!ok || in == end) return false;
+    if (!ok || in == end)
+      return false;
     in = base::GetVarint(in, end, value);
     if (in == nullptr) {
       ok = false;
@@ -57,23 +63,28 @@ struct DecodeVisitor {
   }
   void Time(const char*, uint64_t& value) {
     uint64_t raw;
-    if (Get(&raw)) value = delta->time += static_cast<uint64_t>(base::UnZigZag(raw));
+    if (Get(&raw))
+      value = delta->time += static_cast<uint64_t>(base::UnZigZag(raw));
   }
   void Address(const char*, uint64_t& value) {
     uint64_t raw;
-    if (Get(&raw)) value = delta->address += static_cast<uint64_t>(base::UnZigZag(raw));
+    if (Get(&raw))
+      value = delta->address += static_cast<uint64_t>(base::UnZigZag(raw));
   }
   void Uint(const char*, uint64_t& value) {
     uint64_t raw;
-    if (Get(&raw)) value = raw;
+    if (Get(&raw))
+      value = raw;
   }
   void Sint(const char*, int64_t& value) {
     uint64_t raw;
-    if (Get(&raw)) value = base::UnZigZag(raw);
+    if (Get(&raw))
+      value = base::UnZigZag(raw);
   }
   void Blob(const char*, Bytes& value) {
     uint64_t size;
-    if (!Get(&size)) return;
+    if (!Get(&size))
+      return;
     if (size > static_cast<uint64_t>(end - in)) {
       ok = false;
       in = end;

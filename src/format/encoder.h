@@ -42,7 +42,8 @@ struct EncodeVisitor {
   void Sint(const char*, int64_t value) { out = base::PutVarint(out, base::ZigZag(value)); }
   void Blob(const char*, const Bytes& blob) {
     out = base::PutVarint(out, blob.size);
-    if (blob.size != 0) std::memcpy(out, blob.data, blob.size);
+    if (blob.size != 0)
+      std::memcpy(out, blob.data, blob.size);
     out += blob.size;
   }
 };

@@ -11,11 +11,11 @@ inline constexpr int32_t kHostDevice = -2;
 inline constexpr int32_t kNoDevice = -3;
 
 enum class MemoryKind : uint8_t {
-  kDevice = 0,     // cuMemAlloc
-  kPitched = 1,    // cuMemAllocPitch
-  kAsync = 2,      // cuMemAllocAsync: cut out of a memory pool
-  kManaged = 3,    // cuMemAllocManaged: no device bytes until touched
-  kArray = 4,      // cuArrayCreate, cuMipmappedArrayCreate: size is opaque, `size` an estimate
+  kDevice = 0,          // cuMemAlloc
+  kPitched = 1,         // cuMemAllocPitch
+  kAsync = 2,           // cuMemAllocAsync: cut out of a memory pool
+  kManaged = 3,         // cuMemAllocManaged: no device bytes until touched
+  kArray = 4,           // cuArrayCreate, cuMipmappedArrayCreate: size is opaque, `size` an estimate
   kHostPinned = 5,      // cuMemAllocHost, cuMemHostAlloc
   kHostRegistered = 6,  // cuMemHostRegister
   kIpcImport = 7,       // memory of another process, never added to a machine's total
@@ -25,12 +25,12 @@ enum class MemoryKind : uint8_t {
 enum class ImplicitKind : uint8_t {
   kInit = 0,
   kContext = 1,
-  kModule = 2,      // module or library load and unload: code and globals
-  kFunction = 3,    // lazy code: cuModuleGetFunction, cuKernelGetFunction, cuLibraryGet*
-  kLaunch = 4,      // first launch of a function: lazy code, local memory, heap, printf FIFO
-  kLimit = 5,       // cuCtxSetLimit
+  kModule = 2,    // module or library load and unload: code and globals
+  kFunction = 3,  // lazy code: cuModuleGetFunction, cuKernelGetFunction, cuLibraryGet*
+  kLaunch = 4,    // first launch of a function: lazy code, local memory, heap, printf FIFO
+  kLimit = 5,     // cuCtxSetLimit
   kStream = 6,
-  kGraph = 7,       // instantiate, upload, launch, trim
+  kGraph = 7,  // instantiate, upload, launch, trim
   kEvent = 8,
   kPeer = 9,
   kOther = 10,

@@ -29,10 +29,9 @@ struct Bytes {
   ;
 #include "format/records.def"
 
-#define VRAMSCOPE_RECORD(Name, id, doc)     \
-  template <class Visitor, class Record>    \
-    requires(Record::kType == id)           \
-  inline void VisitFields(Visitor& visitor, Record& record) {
+#define VRAMSCOPE_RECORD(Name, id, doc)  \
+  template <class Visitor, class Record> \
+  requires(Record::kType == id) inline void VisitFields(Visitor& visitor, Record& record) {
 #define VRAMSCOPE_TIME(field) visitor.Time(#field, record.field);
 #define VRAMSCOPE_ADDRESS(field) visitor.Address(#field, record.field);
 #define VRAMSCOPE_UINT(field) visitor.Uint(#field, record.field);

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <malloc.h>
+
+#include <atomic>
+
+#include "probe/platform/dynamic.h"
+#include "probe/session/stream.h"
+#include "probe/stack/stacks.h"
+
+// PyTorch's allocators. Every block that a caching allocator hands out or takes back is reported
+// through c10::reportMemoryUsageToProfiler, and every CPU tensor's storage comes from
+// c10::alloc_cpu; both calls cross a library border, so these definitions, being preloaded, come
+// first. PyTorch is not needed to build this: the names are the mangled ones (Itanium C++ ABI).
+//
+// The wrappers are not noexcept: alloc_cpu throws where memory is short, and that passes through.
+namespace vramscope::probe {
+namespace {
+
+// struct Device { int8_t type; int8_t index; }, passed as one 16-bit value.
+constexpr int8_t kDeviceTypeCuda = 1;
+constexpr uint32_t kTotalsEvery = 4096;  // events between two readings of the allocator's totals
+
+using ReportFn = void (*)(void*, int64_t, size_t, size_t, uint16_t);
+using ReportOomFn = void (*)(int64_t, size_t, size_t, uint16_t);
+using AllocCpuFn = void* (*)(size_t);
+using FreeCpuFn = void (*)(void*);
+
+// The real function, found once in the libc10 that calls us: torch's libraries are loaded
+// RTLD_LOCAL, so RTLD_NEXT does not see them.
+template <class Fn>
+Fn Real(std::atomic<Fn>* slot, const char* symbol) {
+  Fn real = slot->load(std::memory_order_relaxed);
+  if (VRAMSCOPE_LIKELY(real != nullptr))
+    return real;
+  real = reinterpret_cast<Fn>(FindInLoadedLibrary("libc10.so", symbol));
+  slot->store(real, std::memory_order_relaxed);
+  return real;
+}
+
+constinit std::atomic<ReportFn> g_report{nullptr};
+constinit std::atomic<ReportFn> g_report_signed{nullptr};
+constinit std::atomic<ReportOomFn> g_report_oom{nullptr};
+constinit std::atomic<AllocCpuFn> g_alloc_cpu{nullptr};
+constinit std::atomic<FreeCpuFn> g_free_cpu{nullptr};
+
+void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved, uint16_t device) {
+  if (static_cast<int8_t>(device & 0xff) != kDeviceTypeCuda)
+    return;  // alloc_cpu covers the CPU
+  const int index = static_cast<int8_t>(device >> 8);
+  RecordScope scope(Want::kTensor);
+  if (!scope)
+    return;
+  const uint64_t now = Now();
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  if (size >= 0) {
+    scope->Append(format::BlockAlloc{.time = now,
+                                     .address = address,
+                                     .size = static_cast<uint64_t>(size),
+                                     .device = index,
+                                     .stack = CapturePythonStack(*scope)});
+  } else {
+    scope->Append(format::BlockFree{
+        .time = now, .address = address, .size = static_cast<uint64_t>(-size), .device = index});
+  }
+  uint32_t& countdown = scope->totals_countdown[static_cast<unsigned>(index) & 15];
+  if (VRAMSCOPE_UNLIKELY(countdown == 0)) {
+    countdown = kTotalsEvery;
+    scope->Append(format::AllocatorTotals{
+        .time = now, .device = index, .allocated = allocated, .reserved = reserved});
+  }
+  --countdown;
+}
+
+}  // namespace
+}  // namespace vramscope::probe
+
+using namespace vramscope::probe;
+using namespace vramscope;
+
+// c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device)
+VRAMSCOPE_EXPORT void vramscope_hook_report(void*, int64_t, size_t, size_t, uint16_t) __asm__(
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+void vramscope_hook_report(void* pointer,
+                           int64_t size,
+                           size_t allocated,
+                           size_t reserved,
+                           uint16_t device) {
+  RecordReport(pointer, size, allocated, reserved, device);
+  if (auto* real = Real(&g_report, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")) {
+    real(pointer, size, allocated, reserved, device);
+  }
+}
+
+// The same before the totals became size_t.
+VRAMSCOPE_EXPORT void vramscope_hook_report_signed(
+    void*,
+    int64_t,
+    size_t,
+    size_t,
+    uint16_t) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+void vramscope_hook_report_signed(void* pointer,
+                                  int64_t size,
+                                  size_t allocated,
+                                  size_t reserved,
+                                  uint16_t device) {
+  RecordReport(pointer, size, allocated, reserved, device);
+  if (auto* real =
+          Real(&g_report_signed, "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE")) {
+    real(pointer, size, allocated, reserved, device);
+  }
+}
+
+// c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device)
+VRAMSCOPE_EXPORT void vramscope_hook_report_oom(int64_t, size_t, size_t, uint16_t) __asm__(
+    "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+void vramscope_hook_report_oom(int64_t size, size_t allocated, size_t reserved, uint16_t device) {
+  if (RecordScope scope(Want::kAlways); scope) {
+    scope->Append(format::OutOfMemory{.time = Now(),
+                                      .device = static_cast<int8_t>(device >> 8),
+                                      .requested = static_cast<uint64_t>(size),
+                                      .allocated = allocated,
+                                      .reserved = reserved,
+                                      .stack = CapturePythonStack(*scope)});
+  }
+  if (auto* real = Real(&g_report_oom, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")) {
+    real(size, allocated, reserved, device);
+  }
+}
+
+// c10::alloc_cpu(size_t). libc10 itself calls it through its PLT.
+VRAMSCOPE_EXPORT void* vramscope_hook_alloc_cpu(size_t) __asm__("_ZN3c109alloc_cpuEm");
+void* vramscope_hook_alloc_cpu(size_t size) {
+  auto* real = Real(&g_alloc_cpu, "_ZN3c109alloc_cpuEm");
+  if (real == nullptr)
+    return nullptr;
+  void* const pointer = real(size);
+  if (!g_flags.cpu || pointer == nullptr)
+    return pointer;
+  if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
+    SessionCountPausedBytes(static_cast<int64_t>(malloc_usable_size(pointer)));
+    return pointer;
+  }
+  if (RecordScope scope(Want::kTensor); scope) {
+    const uint32_t stack = CapturePythonStack(*scope);
+    scope->Append(format::BlockAlloc{.time = Now(),
+                                     .address = reinterpret_cast<uintptr_t>(pointer),
+                                     .size = size,
+                                     .device = format::kCpuDevice,
+                                     .stack = stack});
+  }
+  return pointer;
+}
+
+// c10::free_cpu(void*)
+VRAMSCOPE_EXPORT void vramscope_hook_free_cpu(void*) __asm__("_ZN3c108free_cpuEPv");
+void vramscope_hook_free_cpu(void* pointer) {
+  auto* real = Real(&g_free_cpu, "_ZN3c108free_cpuEPv");
+  if (g_flags.cpu && pointer != nullptr) {
+    if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
+      SessionCountPausedBytes(-static_cast<int64_t>(malloc_usable_size(pointer)));
+    } else if (RecordScope scope(Want::kTensor); scope) {
+      // The size is only of use where the allocation may not have been seen.
+      const size_t size = VRAMSCOPE_UNLIKELY(g_flags.was_paused.load(std::memory_order_relaxed))
+                              ? malloc_usable_size(pointer)
+                              : 0;
+      scope->Append(format::BlockFree{.time = Now(),
+                                      .address = reinterpret_cast<uintptr_t>(pointer),
+                                      .size = size,
+                                      .device = format::kCpuDevice});
+    }
+  }
+  if (real != nullptr)
+    real(pointer);
+}

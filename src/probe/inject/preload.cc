@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "base/compiler.h"
+#include "probe/hooks/cuda/cuda.h"
+#include "probe/platform/dynamic.h"
+#include "probe/session/exit.h"
+#include "probe/session/session.h"
+#include "probe/session/stream.h"
+#include "probe/stack/stacks.h"
+
+// How the probe gets into a process and what it exports besides the hooks: the constructor, the
+// shims of dlopen, exit and main, and the C functions of include/vramscope/annotate.h.
+namespace vramscope::probe {
+namespace {
+
+using DlopenFn = void* (*)(const char*, int);
+using ExitFn = void (*)(int);
+using MainFn = int (*)(int, char**, char**);
+using StartMainFn = int (*)(MainFn, int, char**, void (*)(), void (*)(), void (*)(), void*);
+
+constinit MainFn g_main = nullptr;
+
+int MainAndNote(int argc, char** argv, char** environment) {
+  const int status = g_main(argc, argv, environment);
+  NoteTeardown(format::TeardownKind::kMainReturned);
+  return status;
+}
+
+__attribute__((constructor)) void Load() {
+  SessionLoad();
+}
+
+}  // namespace
+}  // namespace vramscope::probe
+
+using namespace vramscope::probe;
+
+// Called by the dlopen shim; returns the function to jump to. Never null: without a dlopen behind
+// us the process could not have loaded us.
+extern "C" __attribute__((visibility("hidden"))) void* vramscope_observe_dlopen(const char* file,
+                                                                                int mode) {
+  if (file != nullptr && g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff) {
+    PythonObserveDlopen(file);
+    CudaObserveDlopen(file, mode);
+  }
+  static constinit std::atomic<void*> real{nullptr};
+  void* next = real.load(std::memory_order_relaxed);
+  if (next == nullptr) {
+    next = RealDlsym(RTLD_NEXT, "dlopen");
+    real.store(next, std::memory_order_relaxed);
+  }
+  return next;
+}
+
+VRAMSCOPE_EXPORT __attribute__((noreturn)) void exit(int status) {
+  NoteTeardown(vramscope::format::TeardownKind::kExit);
+  auto* real = reinterpret_cast<ExitFn>(RealDlsym(RTLD_NEXT, "exit"));
+  if (real != nullptr)
+    real(status);
+  __builtin_trap();  // not reached: libc has an exit
+}
+
+VRAMSCOPE_EXPORT int __libc_start_main(MainFn main_function,
+                                       int argc,
+                                       char** argv,
+                                       void (*init)(),
+                                       void (*fini)(),
+                                       void (*rtld_fini)(),
+                                       void* stack_end) {
+  auto* real = reinterpret_cast<StartMainFn>(RealDlsym(RTLD_NEXT, "__libc_start_main"));
+  g_main = main_function;
+  return real(MainAndNote, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+// ---- include/vramscope/annotate.h
+// ------------------------------------------------------------------
+
+VRAMSCOPE_EXPORT void vramscope_start() {
+  SessionSetPaused(false);
+}
+
+VRAMSCOPE_EXPORT void vramscope_stop() {
+  SessionSetPaused(true);
+}
+
+VRAMSCOPE_EXPORT void vramscope_mark(const char* name) {
+  if (name == nullptr)
+    return;
+  CudaMarkReading();
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  constexpr size_t kMaxName = 1024;
+  scope->Append(vramscope::format::Mark{.time = Now(), .name = {name, strnlen(name, kMaxName)}});
+}
+
+VRAMSCOPE_EXPORT int vramscope_is_recording() {
+  const SessionState state = g_flags.state.load(std::memory_order_relaxed);
+  return state != SessionState::kOff && !g_flags.paused.load(std::memory_order_relaxed) ? 1 : 0;
+}
+
+VRAMSCOPE_EXPORT const char* vramscope_session_path() {
+  return SessionDirectory();
+}
+
+VRAMSCOPE_EXPORT int vramscope_attach(const char* live_dir, const char* options) {
+  return SessionAttach(live_dir, options);
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The C library's own dlopen and dlsym, past every interposer that comes after us, and look-ups in
+// libraries that are loaded already.
+namespace vramscope::probe {
+
+// The next dlopen in search order. Never null once SessionLoad() ran.
+void* RealDlopen(const char* file, int mode);
+void* RealDlsym(void* handle, const char* symbol);
+
+// Path of the loaded library whose file name begins with `prefix` ("libc10.so"), or nullptr. The
+// string stays valid. Takes the loader's lock.
+const char* FindLoadedLibrary(const char* prefix);
+
+// Address of `symbol` in the loaded library whose file name begins with `prefix`, or nullptr.
+// Nothing is loaded by this.
+void* FindInLoadedLibrary(const char* prefix, const char* symbol);
+
+}  // namespace vramscope::probe

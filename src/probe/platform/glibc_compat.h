@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Binds the probe to symbol versions that every glibc since 2.28 has, wherever it is built. From
+// glibc 2.34 on these functions live in libc.so.6 under a new default version; the old version is
+// still there, and in older glibc it is in libdl or libpthread, which the probe names as needed.
+// Included by force into every file of the probe; tests/e2e checks the result.
+#if defined(__x86_64__)
+#define VRAMSCOPE_OLD(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
+#elif defined(__aarch64__)
+#define VRAMSCOPE_OLD(name) __asm__(".symver " #name "," #name "@GLIBC_2.17")
+#endif
+VRAMSCOPE_OLD(dlsym);
+VRAMSCOPE_OLD(dladdr);
+VRAMSCOPE_OLD(pthread_key_create);
+VRAMSCOPE_OLD(pthread_setspecific);
+VRAMSCOPE_OLD(pthread_getspecific);
+#undef VRAMSCOPE_OLD

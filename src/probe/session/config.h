@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+// What the environment says, as `vramscope env` prints it:
+//
+//   VRAMSCOPE_DIR      absolute path of the live directory; without it nothing is recorded
+//   VRAMSCOPE_OPTIONS  comma list of
+//                        cpu         record CPU tensors too
+//                        no-python   no Python stacks
+//                        native      native stacks on tensor events as well as on driver calls
+//                        paused      tensor events begin with vramscope_start()
+//                        unpooled    noted in the trace: the frameworks' caches were switched off
+namespace vramscope::probe {
+
+inline constexpr size_t kMaxPathBytes = 4096;
+
+struct Config {
+  char directory[kMaxPathBytes] = {};
+  bool cpu = false;
+  bool python = true;
+  bool native = false;
+  bool paused = false;
+  bool unpooled = false;
+};
+
+// Reads both variables. False when there is no directory to record into.
+bool ReadConfig(const char* directory, const char* options, Config* config);
+
+}  // namespace vramscope::probe

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/session/stream.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "base/crc32c.h"
+#include "probe/session/stream_pool.h"
+
+namespace vramscope::probe {
+
+static_assert(std::is_trivially_destructible_v<ThreadState>);
+static_assert(std::is_trivially_destructible_v<Stream>);
+
+constinit VRAMSCOPE_TLS ThreadState t_thread{};
+
+Stream* RecordScope::Acquire() {
+  if (!SessionEnsureStarted())
+    return nullptr;
+  return t_thread.stream = StreamPool::Take();
+}
+
+bool Stream::NextChunk(size_t need_bytes) {
+  if (full_) {
+    CountLoss(format::Loss::kFileFull);
+    return false;
+  }
+  if (need_bytes > format::kFirstChunkBytes - sizeof(format::ChunkHeader)) {
+    CountLoss(format::Loss::kRecordTooLarge);
+    return false;
+  }
+  const auto size_bytes =
+      static_cast<uint32_t>(sequence_ == 0 ? format::kFirstChunkBytes : format::kChunkBytes);
+  uint8_t* const memory = MapNewChunk(size_bytes);
+  if (header_ != nullptr) {
+    header_->crc32c = base::Crc32c(begin_, static_cast<size_t>(cursor_ - begin_));
+    header_->sealed.store(1, std::memory_order_release);
+    UnmapChunk(reinterpret_cast<uint8_t*>(header_), header_->size_bytes);
+    header_ = nullptr;
+    cursor_ = end_ = begin_ = nullptr;
+  }
+  if (memory == nullptr) {
+    full_ = true;
+    CountLoss(format::Loss::kFileFull);
+    return false;
+  }
+  header_ = reinterpret_cast<format::ChunkHeader*>(memory);
+  header_->size_bytes = size_bytes;
+  header_->stream = id_;
+  header_->sequence = sequence_++;
+  header_->base_ticks = Now();
+  header_->base_ns = base::MonotonicNs();
+  header_->tid = tid_;
+  // Last: readers look for the magic.
+  std::atomic_thread_fence(std::memory_order_release);
+  header_->magic = format::kChunkMagic;
+  begin_ = cursor_ = memory + sizeof(format::ChunkHeader);
+  end_ = memory + size_bytes;
+  delta_ = {.time = header_->base_ticks, .address = 0};
+  return true;
+}
+
+void Stream::ResetStackTables() {
+  codes_.Clear();
+  nodes_.Clear();
+  for (auto& slot : stacks_)
+    slot = {0, 0};
+  CountLoss(format::Loss::kTableReset);
+}
+
+uint32_t Stream::InternString(const char* text, size_t size_bytes) {
+  if (size_bytes == 0)
+    return 0;
+  uint64_t hash = size_bytes;
+  for (size_t i = 0; i < size_bytes; i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    const size_t left = size_bytes - i;
+    std::memcpy(&word, text + i, left < sizeof word ? left : sizeof word);
+    hash = HashMix(hash, word);
+  }
+  if (const uint32_t known = strings_.Find(hash))
+    return known;
+  const uint32_t id = NewId();
+  if (!Append(format::String{.id = id, .text = {text, size_bytes}}))
+    return 0;
+  if (!strings_.Insert(hash, id)) {
+    strings_.Clear();
+    strings_.Insert(hash, id);
+  }
+  return id;
+}
+
+uint32_t Stream::InternLiteral(const char* literal) {
+  const uint64_t hash = HashMix(1, reinterpret_cast<uintptr_t>(literal));
+  if (const uint32_t known = strings_.Find(hash))
+    return known;
+  const uint32_t id = InternString(literal, std::strlen(literal));
+  if (id != 0)
+    strings_.Insert(hash, id);
+  return id;
+}
+
+}  // namespace vramscope::probe

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/compiler.h"
+#include "format/encoder.h"
+#include "format/layout.h"
+#include "probe/session/intern_table.h"
+#include "probe/session/session.h"
+
+namespace vramscope::probe {
+
+// One thread's writer: a chunk of the live file that only this thread writes, and the tables that
+// say which strings, codes and stacks the reader already knows. When a thread ends its stream waits
+// for the next new thread, so that a storm of short threads costs neither memory nor file.
+//
+// Not thread-safe: use it only through RecordScope.
+class Stream {
+ public:
+  // Appends one record and commits it. False, and a counted loss, when there is no room.
+  template <class Record>
+  VRAMSCOPE_ALWAYS_INLINE bool Append(const Record& record) {
+    const size_t bound = format::EncodedBound(record);
+    if (VRAMSCOPE_UNLIKELY(bound > static_cast<size_t>(end_ - cursor_)) && !NextChunk(bound)) {
+      return false;
+    }
+    cursor_ = format::Encode(record, cursor_, &delta_);
+    header_->committed_bytes.store(static_cast<uint32_t>(cursor_ - begin_),
+                                   std::memory_order_release);
+    return true;
+  }
+
+  // Ids for this stream, defining what is new. 0 when the text is empty or could not be written.
+  uint32_t InternString(const char* text, size_t size_bytes);
+  // The same for a literal, looked up by its address alone.
+  uint32_t InternLiteral(const char* literal);
+
+  // Known codes and stack nodes; reset (and counted) when full.
+  InternTable<4096>& codes() { return codes_; }
+  InternTable<32768>& nodes() { return nodes_; }
+  // Whole stacks by their hash: direct-mapped, an entry simply replaces another.
+  struct StackSlot {
+    uint64_t hash;
+    uint32_t id;
+  };
+  static constexpr uint32_t kStackSlots = 8192;
+  StackSlot& stack_slot(uint64_t hash) { return stacks_[hash & (kStackSlots - 1)]; }
+  uint32_t NewId() { return ++last_id_; }
+  // Forgets every known code and stack. Ids go on counting, so what was written stays valid.
+  void ResetStackTables();
+
+  // Images (mapped binaries) that this stream has described, by dlpi_adds + dlpi_subs.
+  uint64_t images_generation = ~uint64_t{0};
+  // Events since AllocatorTotals was written last, by device.
+  uint32_t totals_countdown[16] = {};
+
+ private:
+  friend class StreamPool;
+  VRAMSCOPE_NOINLINE bool NextChunk(size_t need_bytes);
+
+  uint8_t* cursor_ = nullptr;
+  uint8_t* end_ = nullptr;
+  uint8_t* begin_ = nullptr;
+  format::ChunkHeader* header_ = nullptr;
+  format::DeltaState delta_;
+  uint32_t id_ = 0;
+  uint32_t sequence_ = 0;
+  uint32_t tid_ = 0;
+  uint32_t last_id_ = 0;
+  bool full_ = false;
+  StackSlot stacks_[kStackSlots];
+  InternTable<4096> strings_;
+  InternTable<4096> codes_;
+  InternTable<32768> nodes_;
+};
+
+// What a thread keeps: trivially destructible, valid before main and after every destructor.
+struct ThreadState {
+  Stream* stream;
+  uint32_t busy;  // > 0 while this thread is inside the recorder: nested events are not recorded
+};
+extern VRAMSCOPE_TLS ThreadState t_thread;
+
+enum class Want {
+  kTensor,  // not while paused
+  kAlways,  // driver events and the session's own
+};
+
+// Entry to the recorder. Takes the thread's stream for the scope's life, unless nothing is recorded
+// or this thread is inside already (a signal handler, a nested call):
+//
+//   RecordScope scope(Want::kTensor);
+//   if (scope) scope->Append(...);
+class RecordScope {
+ public:
+  VRAMSCOPE_ALWAYS_INLINE explicit RecordScope(Want want) {
+    if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
+      return;
+    if (want == Want::kTensor && g_flags.paused.load(std::memory_order_relaxed))
+      return;
+    if (t_thread.busy != 0)
+      return;
+    t_thread.busy = 1;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    stream_ = t_thread.stream;
+    if (VRAMSCOPE_UNLIKELY(stream_ == nullptr))
+      stream_ = Acquire();
+    if (VRAMSCOPE_UNLIKELY(stream_ == nullptr))
+      t_thread.busy = 0;
+  }
+  VRAMSCOPE_ALWAYS_INLINE ~RecordScope() {
+    if (stream_ == nullptr)
+      return;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    t_thread.busy = 0;
+  }
+  RecordScope(const RecordScope&) = delete;
+  RecordScope& operator=(const RecordScope&) = delete;
+
+  explicit operator bool() const { return stream_ != nullptr; }
+  Stream* operator->() const { return stream_; }
+  Stream& operator*() const { return *stream_; }
+
+ private:
+  VRAMSCOPE_NOINLINE static Stream* Acquire();
+
+  Stream* stream_ = nullptr;
+};
+
+}  // namespace vramscope::probe

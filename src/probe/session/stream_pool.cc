@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/session/stream_pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "probe/session/stream.h"
+
+namespace vramscope::probe {
+namespace {
+
+// Streams whose thread has ended, each slot taken and given by one exchange.
+constexpr uint32_t kIdleSlots = 256;
+constinit std::atomic<Stream*> g_idle[kIdleSlots]{};
+constinit std::atomic<uint32_t> g_count{0};
+constinit pthread_key_t g_key{};
+constinit bool g_have_key = false;
+
+Stream* NewMemory() {
+  void* memory =
+      mmap(nullptr, sizeof(Stream), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // Zeroed pages are a valid Stream: every member's default is zero, but for images_generation.
+  return memory != MAP_FAILED ? static_cast<Stream*>(memory) : nullptr;
+}
+
+Stream* TakeIdle() {
+  for (auto& slot : g_idle) {
+    if (slot.load(std::memory_order_relaxed) == nullptr)
+      continue;
+    if (Stream* stream = slot.exchange(nullptr, std::memory_order_acquire))
+      return stream;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void StreamPool::Load() {
+  if (!g_have_key)
+    g_have_key = pthread_key_create(&g_key, ThreadEnds) == 0;
+}
+
+Stream* StreamPool::Take() {
+  const int saved_errno = errno;
+  Stream* stream = TakeIdle();
+  if (stream == nullptr) {
+    if (g_count.fetch_add(1, std::memory_order_relaxed) >= kMaxStreams) {
+      g_count.fetch_sub(1, std::memory_order_relaxed);
+      CountLoss(format::Loss::kThreadLimit);
+    } else {
+      stream = NewMemory();
+      if (stream != nullptr) {
+        stream->id_ = NewStreamId();
+        stream->images_generation = ~uint64_t{0};
+      }
+    }
+  }
+  if (stream != nullptr) {
+    stream->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
+    char name[17] = {};
+    prctl(PR_GET_NAME, name);
+    stream->Append(format::Thread{.tid = stream->tid_, .name = {name, std::strlen(name)}});
+    if (g_have_key)
+      pthread_setspecific(g_key, stream);
+  }
+  errno = saved_errno;
+  return stream;
+}
+
+// Runs once for each round of thread-specific destructors. Events after it (another destructor
+// frees a tensor) take a stream again, which arms the key for the next round.
+void StreamPool::ThreadEnds(void* value) {
+  auto* stream = static_cast<Stream*>(value);
+  if (t_thread.stream != stream)
+    return;  // a forked child ends: the stream is its parent's
+  t_thread.stream = nullptr;
+  for (auto& slot : g_idle) {
+    Stream* empty = nullptr;
+    if (slot.load(std::memory_order_relaxed) == nullptr &&
+        slot.compare_exchange_strong(empty, stream, std::memory_order_release)) {
+      return;
+    }
+  }
+  // More idle streams than slots: this one's memory and chunk stay as they are.
+}
+
+void StreamPool::ForgetAll() {
+  for (auto& slot : g_idle)
+    slot.store(nullptr, std::memory_order_relaxed);
+  g_count.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace vramscope::probe

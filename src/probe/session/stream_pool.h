@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace vramscope::probe {
+
+class Stream;
+
+// Hands streams to threads and takes them back when threads end. Bounded: kMaxStreams at once.
+class StreamPool {
+ public:
+  static constexpr uint32_t kMaxStreams = 4096;
+
+  static void Load();
+  // A stream for the calling thread, with a Thread record written; nullptr beyond the bound.
+  static Stream* Take();
+  // In a forked child: the streams are the parent's.
+  static void ForgetAll();
+
+ private:
+  static void ThreadEnds(void* stream);
+};
+
+}  // namespace vramscope::probe

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/sink/live_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace vramscope::probe {
+namespace {
+
+constexpr int kStatxBasic = 0x7ff;
+
+// Which file a descriptor is: the path may have been replaced since. statx by its number, because
+// fstat's symbol moved in glibc 2.33.
+bool Identify(int fd, uint64_t* inode, uint64_t* device) {
+  struct statx info;
+  if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, kStatxBasic, &info) != 0)
+    return false;
+  *inode = info.stx_ino;
+  *device = (static_cast<uint64_t>(info.stx_dev_major) << 32) | info.stx_dev_minor;
+  return true;
+}
+
+// Allocates [offset, offset + size) on disk. Where the file system has no fallocate the bytes are
+// written, which allocates them too.
+bool Allocate(int fd, uint64_t offset, uint64_t size) {
+  // Growing beyond the limit would send SIGXFSZ to the program.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      offset + size > limit.rlim_cur) {
+    return false;
+  }
+  for (;;) {
+    if (syscall(SYS_fallocate, fd, 0, static_cast<long>(offset), static_cast<long>(size)) == 0)
+      return true;
+    if (errno == EINTR)
+      continue;
+    if (errno != EOPNOTSUPP && errno != ENOSYS)
+      return false;
+    break;
+  }
+  static constexpr char kZeros[format::kPageBytes] = {};
+  while (size != 0) {
+    const size_t part = size < sizeof kZeros ? size : sizeof kZeros;
+    const ssize_t written = pwrite(fd, kZeros, part, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return false;
+    offset += static_cast<uint64_t>(written);
+    size -= static_cast<uint64_t>(written);
+  }
+  return true;
+}
+
+}  // namespace
+
+uint8_t* LiveFile::Map(int fd, uint64_t offset, uint64_t size_bytes) {
+  if (!Allocate(fd, offset, size_bytes))
+    return nullptr;
+  // Populated at once: a page fault in the middle of a record would cost more than the record.
+  void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+                      static_cast<off_t>(offset));
+  return memory != MAP_FAILED ? static_cast<uint8_t*>(memory) : nullptr;
+}
+
+int LiveFile::Create(const char* path) {
+  const size_t length = std::strlen(path);
+  if (length >= sizeof path_)
+    return ENAMETOOLONG;
+  std::memcpy(path_, path, length + 1);
+  const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return errno;
+  uint8_t* page = nullptr;
+  int error = 0;
+  if (!Identify(fd, &inode_, &device_)) {
+    error = errno;
+  } else if ((page = Map(fd, 0, format::kPageBytes)) == nullptr) {
+    error = errno != 0 ? errno : ENOSPC;
+  }
+  close(fd);
+  if (error != 0) {
+    unlink(path);
+    return error;
+  }
+  header_ = reinterpret_cast<format::FileHeader*>(page);
+  header_->end_bytes.store(format::kPageBytes, std::memory_order_relaxed);
+  return 0;
+}
+
+uint8_t* LiveFile::MapChunk(uint32_t size_bytes) {
+  const int fd = open(path_, O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    return nullptr;
+  uint8_t* chunk = nullptr;
+  uint64_t inode = 0, device = 0;
+  if (Identify(fd, &inode, &device) && inode == inode_ && device == device_) {
+    const uint64_t offset = header_->end_bytes.fetch_add(size_bytes, std::memory_order_relaxed);
+    chunk = Map(fd, offset, size_bytes);
+  }
+  close(fd);
+  return chunk;
+}
+
+void LiveFile::Forget() {
+  header_ = nullptr;
+  path_[0] = '\0';
+}
+
+}  // namespace vramscope::probe

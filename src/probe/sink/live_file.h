@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "format/layout.h"
+
+// The live file on disk. It is opened anew for each chunk and closed at once, so that no descriptor
+// of ours can be closed, inherited or reused by the program. Every byte is allocated on disk before
+// it is mapped: a full disk under a sparse mapping would be a SIGBUS in the program.
+namespace vramscope::probe {
+
+class LiveFile {
+ public:
+  // Creates `path` (which must not exist) with its header page mapped. 0 or an errno.
+  int Create(const char* path);
+  // Maps `size_bytes` at the file's end, allocated and zeroed. nullptr when that is not possible
+  // (disk, quota, RLIMIT_FSIZE, directory gone). Safe in any thread.
+  uint8_t* MapChunk(uint32_t size_bytes);
+
+  format::FileHeader* header() const { return header_; }
+  const char* path() const { return path_; }
+  // In a forked child: the mapping stays, the file is the parent's.
+  void Forget();
+
+ private:
+  uint8_t* Map(int fd, uint64_t offset, uint64_t size_bytes);
+
+  format::FileHeader* header_ = nullptr;
+  uint64_t inode_ = 0;
+  uint64_t device_ = 0;
+  char path_[4096] = {};
+};
+
+}  // namespace vramscope::probe

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "probe/platform/dynamic.h"
+#include "probe/session/exit.h"
+#include "probe/session/stream.h"
+#include "probe/stack/python_walk.h"
+#include "probe/stack/stacks.h"
+
+// Finds the interpreter and proves the layout before the first use: the walk by offsets must give
+// the same code objects and instructions as CPython's own functions, read with process_vm_readv so
+// that a wrong offset is an error and not a fault.
+namespace vramscope::probe {
+namespace {
+
+using Object = void*;
+
+// The part of the C API that is needed, stable since 3.9 or (GetLasti) absent before 3.11.
+struct PythonApi {
+  int (*is_initialized)();
+  int (*gil_check)();
+  const char* (*get_version)();
+  Object (*get_frame)();  // PyEval_GetFrame: borrowed
+  Object (*frame_code)(Object);
+  Object (*frame_back)(Object);
+  int (*frame_lasti)(Object);  // may be null
+  Object (*get_attr)(Object, const char*);
+  const char* (*as_utf8)(Object, ssize_t*);
+  long (*as_long)(Object);
+  int (*bytes_get)(Object, char**, ssize_t*);
+  void (*decref)(Object);
+  void (*error_clear)();
+  Object (*error_occurred)();
+  const char* code_type;  // PyCode_Type
+  const void* runtime;    // _PyRuntime, may be null
+
+  bool Load() {
+    const auto get = [](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+          RealDlsym(RTLD_DEFAULT, name));
+      return function != nullptr;
+    };
+    get(frame_lasti, "PyFrame_GetLasti");
+    get(runtime, "_PyRuntime");
+    return get(is_initialized, "Py_IsInitialized") && get(gil_check, "PyGILState_Check") &&
+           get(get_version, "Py_GetVersion") && get(get_frame, "PyEval_GetFrame") &&
+           get(frame_code, "PyFrame_GetCode") && get(frame_back, "PyFrame_GetBack") &&
+           get(get_attr, "PyObject_GetAttrString") && get(as_utf8, "PyUnicode_AsUTF8AndSize") &&
+           get(as_long, "PyLong_AsLong") && get(bytes_get, "PyBytes_AsStringAndSize") &&
+           get(decref, "Py_DecRef") && get(error_clear, "PyErr_Clear") &&
+           get(error_occurred, "PyErr_Occurred") && get(code_type, "PyCode_Type");
+  }
+};
+
+struct SafeReader {
+  template <class T>
+  bool Get(const char* address, T* value) const {
+    iovec local{value, sizeof *value};
+    iovec remote{const_cast<char*>(address), sizeof *value};
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) ==
+           static_cast<ssize_t>(sizeof *value);
+  }
+};
+
+// PY_VERSION_HEX from "3.11.2 (main, ...)"; 0 when it is not a release of plain CPython. The level
+// and serial (low byte) are those of a final release.
+uint32_t ParseVersion(const char* text) {
+  if (std::strstr(text, "free-threading") != nullptr)
+    return 0;
+  uint32_t parts[3] = {};
+  for (uint32_t& part : parts) {
+    if (*text < '0' || *text > '9')
+      return 0;
+    while (*text >= '0' && *text <= '9')
+      part = part * 10 + static_cast<uint32_t>(*text++ - '0');
+    if (*text == '.')
+      ++text;
+  }
+  return (parts[0] << 24) | (parts[1] << 16) | (parts[2] << 8) | 0xf0;
+}
+
+bool SameText(const PythonApi& python,
+              const PythonLayout& layout,
+              Object code,
+              const char* attribute,
+              uint32_t offset) {
+  Object text = python.get_attr(code, attribute);
+  if (text == nullptr)
+    return false;
+  bool same = ReadAt<Object>(code, offset) == text;
+  ssize_t size = 0;
+  const char* utf8 = python.as_utf8(text, &size);
+  char copy[512];
+  if (same && utf8 != nullptr && static_cast<size_t>(size) + 4 <= sizeof copy) {
+    same = CopyPythonString(layout, static_cast<const char*>(text), copy, sizeof copy) ==
+               static_cast<size_t>(size) &&
+           std::memcmp(copy, utf8, static_cast<size_t>(size)) == 0;
+  }
+  python.decref(text);
+  return same && utf8 != nullptr;
+}
+
+bool SameCode(const PythonApi& python, const PythonLayout& layout, Object code) {
+  Object line = python.get_attr(code, "co_firstlineno");
+  if (line == nullptr)
+    return false;
+  const bool same_line = python.as_long(line) == ReadAt<int32_t>(code, layout.code_firstlineno);
+  python.decref(line);
+  const bool old = layout.line_table == format::LineTableKind::kLnotab;
+  Object table = python.get_attr(code, old ? "co_lnotab" : "co_linetable");
+  if (table == nullptr)
+    return false;
+  const auto* raw = ReadAt<const char*>(code, layout.code_linetable);
+  char* bytes = nullptr;
+  ssize_t size = 0;
+  bool same_table = python.bytes_get(table, &bytes, &size) == 0 && raw != nullptr &&
+                    ReadAt<int64_t>(raw, kBytesSize) == size &&
+                    std::memcmp(raw + kBytesData, bytes, static_cast<size_t>(size)) == 0;
+  python.decref(table);
+  return same_line && same_table &&
+         SameText(python, layout, code, "co_filename", layout.code_filename) &&
+         SameText(python, layout, code,
+                  layout.code_qualname == layout.code_name ? "co_name" : "co_qualname",
+                  layout.code_qualname);
+}
+
+// Compares the walk with the interpreter's own, for the calling thread, which holds the GIL.
+bool Verify(const PythonApi& python, const PythonLayout& layout, const void* thread_state) {
+  const SafeReader reader;
+  const char* cursor = InnermostPythonFrame(layout, reader, thread_state);
+  Object frame = python.get_frame();
+  if (frame == nullptr || cursor == nullptr)
+    return false;
+  bool owned = false;
+  bool same = true;
+  int checked = 0;
+  while (frame != nullptr && same && checked < 32) {
+    RawPythonFrame raw{};
+    bool is_python = false;
+    while (cursor != nullptr && !is_python)
+      is_python = StepPythonFrame(layout, reader, &cursor, &raw);
+    Object code = python.frame_code(frame);
+    same = is_python && raw.code == code;
+    if (same && python.frame_lasti != nullptr) {
+      const int lasti = python.frame_lasti(frame);
+      same = lasti >= 0 && InstructionOffset(layout, raw) == static_cast<uint64_t>(lasti);
+    }
+    same = same && SameCode(python, layout, code);
+    python.decref(code);
+    Object back = python.frame_back(frame);
+    if (owned)
+      python.decref(frame);
+    frame = back;
+    owned = true;
+    ++checked;
+  }
+  if (frame != nullptr && owned)
+    python.decref(frame);
+  if (python.error_occurred() != nullptr) {
+    python.error_clear();
+    same = false;
+  }
+  return same && checked > 0;
+}
+
+void Note(const char* key, const char* value) {
+  RecordScope scope(Want::kAlways);
+  if (scope)
+    scope->Append(
+        format::Runtime{.key = {key, std::strlen(key)}, .value = {value, std::strlen(value)}});
+}
+
+// Libraries that come with what we record: seeing one of them is reason enough to begin.
+bool IsInteresting(const char* file) {
+  for (const char* word : {"torch", "cuda", "c10", "cupy", "jaxlib", "xla"}) {
+    if (std::strstr(file, word) != nullptr)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void PythonObserveDlopen(const char* file) {
+  if (!g_flags.python || file == nullptr || g_python.ready.load(std::memory_order_relaxed) ||
+      g_python.unusable.load(std::memory_order_relaxed) || !IsInteresting(file)) {
+    return;
+  }
+  PythonApi python{};
+  if (!python.Load() || python.is_initialized() == 0 || python.gil_check() == 0)
+    return;
+  // An exception under way belongs to the program, and so does the moment.
+  if (python.error_occurred() != nullptr || python.get_frame() == nullptr)
+    return;
+  const uint32_t version = ParseVersion(python.get_version());
+  PythonLayout layout{};
+  auto* thread_state =
+      reinterpret_cast<void* (*)()>(RealDlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"));
+  bool ok = thread_state != nullptr && FindPythonLayout(version, python.runtime, &layout);
+  if (ok && !layout.instruction_is_index) {
+    // tp_basicsize of the code type is where its instructions begin (Objects/codeobject.c).
+    constexpr size_t kTypeBasicSize = 32;
+    layout.code_instructions =
+        static_cast<uint32_t>(ReadAt<int64_t>(python.code_type, kTypeBasicSize));
+  }
+  ok = ok && Verify(python, layout, thread_state());
+  Note("python", python.get_version());
+  if (ok) {
+    g_python.layout = layout;
+    g_python.version_hex = version;
+    g_python.this_thread_state = thread_state;
+    g_python.ready.store(true, std::memory_order_release);
+    Note("python stacks", "verified against the interpreter");
+  } else {
+    g_python.unusable.store(true, std::memory_order_release);
+    Note("python stacks", "off: this interpreter's frames are not as expected");
+    CountLoss(format::Loss::kPythonStacks);
+  }
+  WatchPythonFinalisation();
+}
+
+}  // namespace vramscope::probe

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "format/enums.h"
+
+namespace vramscope::probe {
+
+// Where one CPython version keeps what a stack needs. Byte offsets in the structs named on the
+// right.
+struct PythonLayout {
+  uint32_t tstate_frame;    // PyThreadState: the current frame, or the _PyCFrame that holds it
+  int32_t cframe_frame;     // _PyCFrame.current_frame (3.11, 3.12); -1: tstate_frame is the frame
+  uint32_t frame_previous;  // frame: its caller
+  uint32_t frame_code;      // frame: code object (3.14: a tagged reference)
+  uint32_t frame_instruction;   // frame: pointer to the instruction, or f_lasti (int) up to 3.10
+  int32_t frame_owner;          // frame: one byte; -1: there is none
+  uint8_t first_foreign_owner;  // owners from this value on are no Python frames
+  bool instruction_is_index;    // f_lasti; else a pointer into the code object
+  uint8_t index_scale;          // bytes per unit of f_lasti
+  uint32_t code_filename, code_name, code_qualname, code_firstlineno,
+      code_linetable;          // PyCodeObject
+  uint32_t code_instructions;  // PyCodeObject: where the instruction pointer counts from
+  format::LineTableKind line_table;
+  uint32_t unicode_state_shift;  // PyASCIIObject.state: bits before `kind`
+  uint32_t unicode_ascii;        // first character of a compact ASCII string
+  uint32_t unicode_compact;      // first character of another compact string
+};
+
+// The layout of `version_hex` (PY_VERSION_HEX), from CPython's headers for 3.9 to 3.12 and from the
+// table that newer interpreters carry at the head of _PyRuntime (`runtime`, may be null). False
+// when the version is not known. What comes back is a claim: it is verified before use.
+bool FindPythonLayout(uint32_t version_hex, const void* runtime, PythonLayout* layout);
+
+// Offsets common to every supported version on 64-bit machines.
+inline constexpr uint32_t kUnicodeLength = 16;
+inline constexpr uint32_t kUnicodeState = 32;
+inline constexpr uint32_t kBytesSize = 16;
+inline constexpr uint32_t kBytesData = 32;
+
+template <class T>
+inline T ReadAt(const void* object, size_t offset) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(object) + offset, sizeof value);
+  return value;
+}
+
+}  // namespace vramscope::probe

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "probe/stack/python_layout.h"
+
+namespace vramscope::probe {
+
+inline constexpr uint32_t kMaxPythonDepth = 256;
+
+struct RawPythonFrame {
+  const char* code;      // the code object
+  uint64_t instruction;  // as the frame holds it: pointer or index
+};
+
+// What is known of the interpreter in this process. Written once, before `ready` is set.
+struct PythonRuntime {
+  std::atomic<bool> ready{false};
+  std::atomic<bool> unusable{false};
+  PythonLayout layout{};
+  void* (*this_thread_state)() = nullptr;  // PyGILState_GetThisThreadState: no GIL needed
+  uint32_t version_hex = 0;
+};
+extern PythonRuntime g_python;
+
+// Byte offset of an instruction in its code object.
+inline uint64_t InstructionOffset(const PythonLayout& layout, const RawPythonFrame& frame) {
+  if (layout.instruction_is_index) {
+    return static_cast<uint64_t>(static_cast<int32_t>(frame.instruction)) * layout.index_scale;
+  }
+  const uint64_t offset =
+      frame.instruction - reinterpret_cast<uintptr_t>(frame.code + layout.code_instructions);
+  return offset < (uint64_t{1} << 31) ? offset : 0;  // before the first instruction
+}
+
+// One step of the walk: reads `*cursor` through Reader, moves it to the caller and says whether the
+// frame is a Python frame. Reader::Get<T>(address, T*) may fail (calibration) or be a plain load.
+template <class Reader>
+inline bool StepPythonFrame(const PythonLayout& layout,
+                            const Reader& reader,
+                            const char** cursor,
+                            RawPythonFrame* frame) {
+  const char* const at = *cursor;
+  uint64_t code = 0, previous = 0, instruction = 0;
+  uint8_t owner = 0;
+  bool ok = reader.Get(at + layout.frame_previous, &previous);
+  ok = ok && reader.Get(at + layout.frame_code, &code);
+  if (layout.instruction_is_index) {
+    int32_t index = 0;
+    ok = ok && reader.Get(at + layout.frame_instruction, &index);
+    instruction = static_cast<uint32_t>(index);
+  } else {
+    ok = ok && reader.Get(at + layout.frame_instruction, &instruction);
+  }
+  if (layout.frame_owner >= 0)
+    ok = ok && reader.Get(at + layout.frame_owner, &owner);
+  *cursor = ok ? reinterpret_cast<const char*>(previous) : nullptr;
+  // 3.14 keeps two tag bits in references.
+  *frame = {reinterpret_cast<const char*>(code & ~uint64_t{3}), instruction};
+  return ok && owner < layout.first_foreign_owner && frame->code != nullptr;
+}
+
+template <class Reader>
+inline const char* InnermostPythonFrame(const PythonLayout& layout,
+                                        const Reader& reader,
+                                        const void* thread_state) {
+  const char* frame = nullptr;
+  if (!reader.Get(static_cast<const char*>(thread_state) + layout.tstate_frame, &frame))
+    return nullptr;
+  if (layout.cframe_frame < 0 || frame == nullptr)
+    return frame;
+  const char* inner = nullptr;
+  return reader.Get(frame + layout.cframe_frame, &inner) ? inner : nullptr;
+}
+
+// Copies the text of a str object as UTF-8 into `out`; returns its length, cut at `capacity`.
+size_t CopyPythonString(const PythonLayout& layout, const char* object, char* out, size_t capacity);
+
+}  // namespace vramscope::probe
