@@ -4,11 +4,13 @@
 `--marks` prints, at the very instant of a mark, what PyTorch's caching allocator says of itself, so
 that a report `--at mark:NAME` can be compared with it to the byte. `--digest` prints a hash of all
 losses and trained weights, so that runs with and without a profiler can be compared bit by bit.
+`--hold` keeps everything live for a while at the end, for a look from outside (nvidia-smi).
 """
 
 import hashlib
 import json
 import os
+import time
 
 try:
     import vramscope
@@ -31,6 +33,9 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--digest", action="store_true", help="print a hash of the losses and trained weights"
+    )
+    parser.add_argument(
+        "--hold", type=float, default=0.0, metavar="SECONDS", help="stay that long at the end"
     )
 
 
@@ -63,7 +68,11 @@ def mark(args, device, name, at):
         print("MARK " + json.dumps(totals), flush=True)
 
 
-def print_digest(args, losses, model):
+def finish(args, losses, model):
+    """What stands at the end of a training: the pause of --hold, the line of --digest."""
+    if args.hold > 0:
+        print("HOLD", flush=True)
+        time.sleep(args.hold)
     if not args.digest:
         return
     import torch

@@ -144,7 +144,7 @@ def main():
             seconds = time.perf_counter() - began
             print(f"step {step:4d}  loss {loss.item():.4f}  {seconds:6.1f} s", flush=True)
     evidence.mark(args, device, "trained", at=True)
-    evidence.print_digest(args, losses, model)
+    evidence.finish(args, losses, model)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ CLOSED_STAGES = ("base", "format", "probe")
 SYSTEM_HEADER = re.compile(
     r"^([a-z_0-9]+"  # the C++ library
     r"|(sys|linux|asm|arpa|netinet|bits)/[a-z_0-9-]+\.h"
-    r"|(alloca|assert|cpuid|ctype|cxxabi|dirent|dlfcn|elf|endian|errno|fcntl|features|inttypes|limits|link"
+    r"|(alloca|assert|cpuid|ctype|cxxabi|dirent|dlfcn|elf|endian|errno|execinfo|fcntl|features|inttypes|limits|link"
     r"|malloc|poll|pthread|sched|semaphore|setjmp|signal|spawn|stdarg|stdatomic|stddef|stdint|stdio|stdlib"
     r"|string|strings|time|unistd|unwind|x86intrin|immintrin)\.h)$"
 )

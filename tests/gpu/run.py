@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one command for a machine with a GPU: records real programs and proves what the reports say.
+
+    python3 tests/gpu/run.py --build build --json bench/results/gpu.json
+
+It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from the network:
+  * residual   every program under `vramscope run`: the ledger beside NVML at every sample
+  * marks      live blocks and segments beside torch.cuda.memory_allocated() and memory_reserved()
+  * identity   losses and weights with and without vramscope, bit by bit; nvidia-smi's bytes too
+  * overhead   bench/cuda_events.py and bench/mlp_step.py beside PyTorch's own recorder
+A case that fails is a row of the table and does not stop the others. Exit status 1 if any failed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import cases
+from ledger import Recording
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import arms  # noqa: E402
+
+GROUPS = ("residual", "identity", "overhead")
+
+
+class Bench:
+    """What every case needs: the programs, a folder for traces, the clock."""
+
+    def __init__(self, build, folder, seconds):
+        self.program = build / "bin" / "vramscope"
+        self.bin = build / "bin"
+        self.folder = folder
+        self.deadline = time.monotonic() + seconds
+        self.python = sys.executable
+        self.environment = arms.environment()
+
+    def limit(self, wanted):
+        """The time that a case may take: its own limit, or what is left of the whole."""
+        left = self.deadline - time.monotonic()
+        if left < 5:
+            raise TimeoutError("the time of the whole run is used up")
+        return min(wanted, left)
+
+    def example(self, name, *arguments):
+        return [self.python, str(ROOT / "examples" / name), *arguments]
+
+    def record(self, name, command, timeout=120):
+        """Runs a command under vramscope and opens the recording."""
+        trace = self.folder / f"{name}.vram"
+        page = self.folder / f"{name}.html"
+        under = [self.program, "run", "-o", trace, "--html", page, "--", *command]
+        output = cases.run(under, self.environment, self.limit(timeout))
+        return Recording(self.program, trace, page, self.environment), output
+
+
+def gpu_facts():
+    query = "name,driver_version,memory.total"
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--json", type=pathlib.Path, help="write the results there")
+    parser.add_argument("--keep", type=pathlib.Path, help="keep traces and pages in this folder")
+    parser.add_argument("--only", choices=GROUPS, action="append", help="these groups alone")
+    parser.add_argument("--seconds", type=float, default=470, help="limit of the whole run")
+    args = parser.parse_args()
+
+    build = args.build.resolve()
+    if not os.access(build / "bin" / "vramscope", os.X_OK):
+        print(f"gpu: {build}/bin/vramscope is missing; run 'make build' or give --build", file=sys.stderr)
+        return 2
+    facts = gpu_facts()
+    if facts is None:
+        print("gpu: nvidia-smi finds no GPU on this machine; these tests need one", file=sys.stderr)
+        return 2
+    print(facts, flush=True)
+
+    groups = args.only or list(GROUPS)
+    results, failures = {}, []
+    with tempfile.TemporaryDirectory(prefix="vramscope-gpu-") as scratch:
+        folder = args.keep or pathlib.Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        bench = Bench(build, folder, args.seconds)
+        for group, name, function in cases.all_cases():
+            if group not in groups:
+                continue
+            began = time.monotonic()
+            try:
+                result = function(bench)
+            except Exception as error:  # a broken case must not take the others with it
+                result = {"problems": [f"{type(error).__name__}: {error}"]}
+            result["seconds"] = round(time.monotonic() - began, 1)
+            results.setdefault(group, {})[name] = result
+            for problem in result["problems"]:
+                failures.append(f"{group} {name}: {problem}")
+            state = "failed" if result["problems"] else "ok"
+            print(f"{state:6s} {group} {name} ({result['seconds']} s)", flush=True)
+
+    print()
+    cases.print_tables(results)
+    for failure in failures:
+        print(f"FAILED {failure}")
+    passed = sum(not r["problems"] for group in results.values() for r in group.values())
+    total = sum(len(group) for group in results.values())
+    if args.json:
+        arms.write_json(
+            args.json, {"bench": "gpu", "machine": arms.machine(gpu=facts), "results": results}
+        )
+        print(f"results are in {args.json}")
+    print(f"{passed} passed, {total - passed} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
