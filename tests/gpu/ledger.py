@@ -39,16 +39,19 @@ class Recording:
         return [entry for entry in page["residuals"] if kinds.get(entry["device"], "gpu") == "gpu"]
 
 
-def rows_of(report, *wanted):
-    """Bytes of a GPU's rows whose path holds every one of the wanted levels."""
+def rows_of(report, owner, *parts):
+    """Bytes of the GPUs' rows of an owner, of these parts of the ledger."""
     gpus = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
     return sum(
         row["bytes"]
         for row in report["rows"]
-        if row["device"] in gpus and all(level in row["path"] for level in wanted)
+        if row["device"] in gpus and owner in row["path"] and any(part in row["path"] for part in parts)
     )
 
 
 def torch_totals(report):
     """What the report says of PyTorch's caching allocator: bytes in live blocks, bytes in segments."""
-    return {"blocks": rows_of(report, "PyTorch", "block"), "segments": rows_of(report, "PyTorch")}
+    return {
+        "blocks": rows_of(report, "PyTorch", "allocated"),
+        "segments": rows_of(report, "PyTorch", "allocated", "cached", "fragmentation"),
+    }
