@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/query/report.h"
+#include "report/terminal.h"
 #include "util/status.h"
 
 // The block that `vramscope run` prints when the program has ended: peak, who had it, top stacks
@@ -13,6 +14,7 @@ namespace vramscope::report {
 struct SummaryOptions {
   int columns = 80;
   bool colour = false;
+  bool utf8 = LocaleIsUtf8();
   std::string trace_path;  // shown as the way to more: "vramscope report PATH"
   std::string html_path;   // where the page was written; empty: nowhere
 };

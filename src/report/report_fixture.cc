@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/report_fixture.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace vramscope::report {
+namespace {
+
+constexpr uint64_t kMiB = 1ull << 20;
+constexpr int64_t kStart = 1'000'000'000'000;
+
+engine::ReportRow Row(int16_t device,
+                      std::optional<uint32_t> pid,
+                      std::vector<std::string> path,
+                      uint64_t bytes,
+                      uint64_t count) {
+  return {trace::DeviceId{device}, pid, std::move(path), bytes, count};
+}
+
+}  // namespace
+
+FakeTrace::FakeTrace() {
+  session_.path = "train.vram";
+  session_.name = "python";
+  session_.version = "0.1.0";
+  session_.start_ns = kStart;
+  session_.end_ns = kStart + 21'400'000'000;
+  session_.start_wall_ns = 1'790'000'000'000'000'000;
+  session_.finished = true;
+  session_.event_count = 1'234'567;
+  session_.file_bytes = 5'926'000;
+}
+
+trace::StringId FakeTrace::Intern(const std::string& text) {
+  for (size_t i = 0; i < strings_.size(); ++i) {
+    if (strings_[i] == text)
+      return trace::StringId{static_cast<uint32_t>(i)};
+  }
+  strings_.push_back(text);
+  return trace::StringId{static_cast<uint32_t>(strings_.size() - 1)};
+}
+
+trace::StackId FakeTrace::PythonStack(trace::StackId parent,
+                                      const std::string& function,
+                                      const std::string& file,
+                                      uint32_t line) {
+  trace::Frame frame;
+  frame.function = Intern(function);
+  frame.file = Intern(file);
+  frame.line = line;
+  frames_.push_back(frame);
+  stacks_.push_back({parent, trace::FrameId{static_cast<uint32_t>(frames_.size() - 1)}});
+  return trace::StackId{static_cast<uint32_t>(stacks_.size() - 1)};
+}
+
+engine::Report TrainingReport(FakeTrace& trace) {
+  trace.processes().push_back({.pid = 4711, .command = "python examples/train_gpt2.py --steps 20"});
+  const trace::StackId main = trace.PythonStack({}, "main", "/home/u/gpt/train.py", 90);
+  const trace::StackId step = trace.PythonStack(main, "Trainer.step", "/home/u/gpt/train.py", 52);
+  const trace::StackId call = trace.PythonStack(
+      step, "Module._call_impl", "/usr/lib/python3/dist-packages/torch/nn/module.py", 1501);
+  const trace::StackId block =
+      trace.PythonStack(call, "Block.forward", "/home/u/gpt/model.py", 130);
+  const trace::StackId attention =
+      trace.PythonStack(block, "Attention.forward", "/home/u/gpt/model.py", 112);
+  const trace::StackId linear = trace.PythonStack(
+      attention, "Linear.forward", "/usr/lib/python3/dist-packages/torch/nn/linear.py", 116);
+
+  engine::Report report;
+  engine::DeviceReport gpu;
+  gpu.device = trace::DeviceId{0};
+  gpu.uuid = "GPU-1f2e3d4c";
+  gpu.name = "NVIDIA H200";
+  gpu.total_bytes = 143'771 * kMiB;
+  gpu.at_kind = "peak";
+  gpu.at_ns = kStart + 4'213'000'000;
+  gpu.at_iteration = 3;
+  engine::DeviceReport host;
+  host.device = trace::DeviceId{1};
+  host.index = -2;
+  host.kind = trace::DeviceKind::kHost;
+  host.name = "host";
+  host.at_kind = "peak";
+  host.at_ns = kStart + 1'100'000'000;
+  report.rows = {
+      Row(0, 4711, {"PyTorch", "block", "activation"}, 9120 * kMiB, 512),
+      Row(0, 4711, {"PyTorch", "block", "optimizer state"}, 2048 * kMiB, 296),
+      Row(0, 4711, {"PyTorch", "block", "parameter"}, 1024 * kMiB, 148),
+      Row(0, 4711, {"PyTorch", "block", "gradient"}, 1024 * kMiB, 148),
+      Row(0, 4711, {"PyTorch", "cached"}, 610 * kMiB + 512 * 1024, 12),
+      Row(0, 4711, {"driver-owned", "context"}, 521 * kMiB, 1),
+      Row(0, 4711, {"driver-owned", "code"}, 96 * kMiB, 812),
+      Row(0, 4711, {"PyTorch", "block", "workspace"}, 32 * kMiB, 2),
+      Row(0, 4711, {"driver-owned", "local memory"}, 24 * kMiB, 1),
+      Row(0, 4711, {"PyTorch", "fragmentation"}, 20 * kMiB, 0),
+      Row(0, 4711, {"PyTorch", "block", "rounding"}, 300 * 1024, 0),
+      Row(0, std::nullopt, {"firmware-reserved"}, 2 * kMiB, 0),
+      Row(1, 4711, {"application", "pinned"}, 3 * kMiB, 3),
+  };
+  for (const engine::ReportRow& row : report.rows) {
+    (row.device == gpu.device ? gpu : host).ledger_bytes += row.bytes;
+  }
+  gpu.nvml_bytes = gpu.ledger_bytes + kMiB + 200 * 1024;
+  gpu.residual_bytes = static_cast<int64_t>(*gpu.nvml_bytes - gpu.ledger_bytes);
+  report.devices = {gpu, host};
+  report.processes = {{gpu.device, trace::ProcessId{0}, 4711, std::nullopt,
+                       "python examples/train_gpt2.py --steps 20", gpu.ledger_bytes,
+                       gpu.ledger_bytes, 0}};
+  report.losses = {{"frees of unknown allocations", 0, 0}};
+  report.invariants = {{"children sum to the parent", true, ""},
+                       {"nothing is freed twice", true, ""},
+                       {"no live block outside a live segment", true, ""},
+                       {"rows + residual = NVML at every sample", true, ""}};
+  report.residuals = {{gpu.device, 2140, 9, -3 * static_cast<int64_t>(kMiB), kStart + 900'000'000,
+                       kMiB, 641 * kMiB, gpu.ledger_bytes}};
+  report.top_lines = {
+      {gpu.device,
+       {},
+       "model.py:112 in forward",
+       "    att = (q @ k.transpose(-2, -1)) * scale",
+       6144 * kMiB,
+       48},
+      {gpu.device,
+       {},
+       "train.py:31 in <module>",
+       "optimizer = torch.optim.AdamW(model.parameters())",
+       2048 * kMiB,
+       296},
+      {gpu.device,
+       {},
+       "model.py:130 in forward",
+       "x = x + self.mlp(self.ln_2(x))",
+       2048 * kMiB,
+       96},
+      {gpu.device,
+       {},
+       "a_very_long_module_name_indeed.py:1042 in compute_everything",
+       "return everything",
+       96 * kMiB,
+       1},
+      {host.device, {}, "data.py:7 in load", "batch = batch.pin_memory()", 3 * kMiB, 3}};
+  report.top_stacks = {{gpu.device, linear, "model.py:112 in forward", "", 6144 * kMiB, 48},
+                       {gpu.device, main, "train.py:90 in main", "", 2048 * kMiB, 296},
+                       {gpu.device, {}, "", "", 617 * kMiB, 2}};
+  report.top_churn = {{gpu.device,
+                       {},
+                       "model.py:112 in forward",
+                       "    att = (q @ k.transpose(-2, -1)) * scale",
+                       122'880 * kMiB,
+                       960},
+                      {gpu.device,
+                       {},
+                       "model.py:130 in forward",
+                       "x = x + self.mlp(self.ln_2(x))",
+                       40'960 * kMiB,
+                       1920}};
+  return report;
+}
+
+engine::Report TroubledReport(FakeTrace& trace) {
+  engine::Report report;
+  for (int16_t i = 0; i < 4; ++i) {
+    const auto pid = static_cast<uint32_t>(100 + i);
+    trace.processes().push_back(
+        {.pid = pid, .rank = i, .command = "/usr/bin/python3 /srv/t\x1b[2J.py"});
+    engine::DeviceReport gpu;
+    gpu.device = trace::DeviceId{i};
+    gpu.index = i;
+    gpu.name = "NVIDIA \"B\"\n200";
+    gpu.at_kind = "end";
+    gpu.at_ns = kStart + 20'000'000'000;
+    const uint64_t base = (1000 + static_cast<uint64_t>(i)) * kMiB;
+    report.rows.push_back(Row(i, pid, {"PyTorch", "a,b", "naïve \xff"}, base, 7));
+    report.rows.push_back(Row(i, pid, {"NCCL", "communication"}, 100 * kMiB, 2));
+    report.rows.push_back(Row(i, pid, {"driver-owned", "context"}, 400 * kMiB, 1));
+    report.rows.push_back(Row(i, 99, {"driver-owned", "context"}, 350 * kMiB, 1));
+    report.rows.push_back(Row(i, std::nullopt, {"other processes"}, 64 * kMiB, 0));
+    gpu.ledger_bytes = base + 914 * kMiB;
+    gpu.nvml_bytes = gpu.ledger_bytes - 30 * kMiB;
+    gpu.residual_bytes = -30 * static_cast<int64_t>(kMiB);
+    gpu.in_transit_bytes = 2 * static_cast<int64_t>(kMiB);
+    report.devices.push_back(gpu);
+    report.processes.push_back({gpu.device, trace::ProcessId{static_cast<uint16_t>(i)}, pid, i,
+                                "/usr/bin/python3 /srv/t\x1b[2J.py", std::nullopt,
+                                base + 500 * kMiB, std::nullopt});
+    report.residuals.push_back({gpu.device, 100, 50, -30 * static_cast<int64_t>(kMiB),
+                                kStart + 20'000'000'000, 20 * kMiB, 900 * kMiB, gpu.ledger_bytes});
+  }
+  trace.session().finished = false;
+  report.losses = {{"events dropped: no room for the trace", 12'345, 6 * kMiB},
+                   {"python stacks not recorded", 1, 0}};
+  report.invariants = {{"nothing is freed twice", false, "0x7f00 freed again at 3.2 s by pid 100"},
+                       {"children sum to the parent", true, ""}};
+  report.top_lines = {{trace::DeviceId{2}, {}, "t.py:1 in f", "x\ty", 1002 * kMiB, 7},
+                      {trace::DeviceId{3}, {}, "t.py:1 in f", "x\ty", 1003 * kMiB, 7}};
+  return report;
+}
+
+std::string Expected(const std::string& name, const std::string& actual) {
+  const std::string path = std::string(VRAMSCOPE_REPORT_TESTDATA) + "/" + name;
+  if (std::getenv("VRAMSCOPE_BLESS") != nullptr)
+    std::ofstream(path) << actual;
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace vramscope::report

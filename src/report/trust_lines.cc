@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/trust_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "report/devices.h"
+#include "util/size_text.h"
+
+namespace vramscope::report {
+namespace {
+
+constexpr size_t kMaxLosses = 4;
+constexpr size_t kMaxBroken = 5;
+
+std::string DeviceName(const engine::Report& report, trace::DeviceId id) {
+  for (const engine::DeviceReport& device : report.devices) {
+    if (device.device == id)
+      return DeviceMark(device.kind, device.index);
+  }
+  return "?";
+}
+
+uint64_t Magnitude(int64_t bytes) {
+  return bytes < 0 ? 0 - static_cast<uint64_t>(bytes) : static_cast<uint64_t>(bytes);
+}
+
+// One line for the worst device: `info` has all of them.
+void AddResidual(const engine::Report& report,
+                 const trace::Trace& trace,
+                 const Style& style,
+                 std::vector<std::string>* out) {
+  const engine::ResidualSummary* worst = nullptr;
+  size_t sampled = 0;
+  for (const engine::ResidualSummary& summary : report.residuals) {
+    if (summary.samples == 0)
+      continue;
+    ++sampled;
+    if (worst == nullptr || Magnitude(summary.worst_bytes) > Magnitude(worst->worst_bytes)) {
+      worst = &summary;
+    }
+  }
+  if (worst == nullptr)
+    return;
+  std::string line = "Residual";
+  if (sampled > 1)
+    line += fmt::format(" ({}, worst of {})", DeviceName(report, worst->device), sampled);
+  const bool good = IsWithinTarget(worst->worst_bytes, worst->ledger_peak_bytes);
+  line +=
+      ": at most " + Paint(fmt::format("{} ({})", util::FormatSignedBytes(worst->worst_bytes),
+                                       ExactPercent(worst->worst_bytes, worst->ledger_peak_bytes)),
+                           good ? Ink::kGood : Ink::kWarning, style);
+  line += fmt::format(", at {}; p99 {}",
+                      util::FormatDuration(worst->worst_at_ns - trace.session().start_ns),
+                      util::FormatBytes(worst->p99_bytes));
+  out->push_back(line);
+  out->push_back(fmt::format(
+      "  {} samples, {} in transit; {} of the peak priced by readings",
+      util::FormatCount(worst->samples), util::FormatCount(worst->samples_in_transit),
+      ExactPercent(static_cast<int64_t>(worst->bracketed_bytes), worst->ledger_peak_bytes)));
+}
+
+void AddLosses(const engine::Report& report, const Style& style, std::vector<std::string>* out) {
+  const auto columns = static_cast<size_t>(style.columns);
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const trace::Loss& loss : report.losses) {
+    if (loss.count == 0 && loss.bytes == 0)
+      continue;
+    if (shown == kMaxLosses) {
+      ++left_out;
+      continue;
+    }
+    ++shown;
+    std::string line = fmt::format("Lost: {}: {}", Printable(loss.name, style.utf8),
+                                   util::FormatCount(loss.count));
+    if (loss.bytes > 0)
+      line += fmt::format(" ({})", util::FormatBytes(loss.bytes));
+    out->push_back(Paint(CutEnd(line, columns, style), Ink::kWarning, style));
+  }
+  if (left_out > 0) {
+    out->push_back(Paint(fmt::format("Lost: ({} more kinds, see vramscope info)", left_out),
+                         Ink::kWarning, style));
+  }
+}
+
+void AddBroken(const engine::Report& report, const Style& style, std::vector<std::string>* out) {
+  const auto columns = static_cast<size_t>(style.columns);
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const engine::Invariant& invariant : report.invariants) {
+    if (invariant.holds)
+      continue;
+    if (shown == kMaxBroken) {
+      ++left_out;
+      continue;
+    }
+    ++shown;
+    std::string line = "BROKEN INVARIANT: " + Printable(invariant.name, style.utf8);
+    if (!invariant.detail.empty())
+      line += ": " + Printable(invariant.detail, style.utf8);
+    out->push_back(Paint(CutEnd(line, columns, style), Ink::kError, style));
+  }
+  if (left_out > 0) {
+    out->push_back(Paint(fmt::format("BROKEN INVARIANT: ({} more, see vramscope info)", left_out),
+                         Ink::kError, style));
+  }
+}
+
+}  // namespace
+
+bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes) {
+  return Magnitude(residual_bytes) <= std::max<uint64_t>(4ull << 20, nvml_bytes / 1000);
+}
+
+std::vector<std::string> TrustLines(const engine::Report& report,
+                                    const trace::Trace& trace,
+                                    const Style& style) {
+  std::vector<std::string> out;
+  AddResidual(report, trace, style, &out);
+  const size_t before = out.size();
+  AddLosses(report, style, &out);
+  const bool lost = out.size() > before;
+  const size_t with_losses = out.size();
+  AddBroken(report, style, &out);
+  const bool broken = out.size() > with_losses;
+  if (!broken && !report.invariants.empty()) {
+    const std::string all = report.invariants.size() == 1
+                                ? std::string("the invariant holds")
+                                : fmt::format("all {} invariants hold", report.invariants.size());
+    out.push_back(lost ? "Still, " + all + "." : "Nothing was lost; " + all + ".");
+  } else if (!broken && !lost) {
+    out.push_back("Nothing was lost.");
+  }
+  return out;
+}
+
+std::string TraceLine(const trace::Trace& trace, const std::string& path, const Style& style) {
+  const trace::SessionInfo& session = trace.session();
+  std::string line = "Trace: " + Printable(path, style.utf8);
+  if (session.file_bytes == 0)
+    return line;
+  line += " (" + util::FormatBytes(session.file_bytes);
+  if (session.event_count > 0) {
+    line += fmt::format(", {:.1f} bytes an event", static_cast<double>(session.file_bytes) /
+                                                       static_cast<double>(session.event_count));
+  }
+  return line + ")";
+}
+
+}  // namespace vramscope::report

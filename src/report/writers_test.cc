@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each writer against a file of expected text. To accept new text: VRAMSCOPE_BLESS=1 ./report_test,
+// then read the difference.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "report/csv.h"
+#include "report/json.h"
+#include "report/report_fixture.h"
+#include "report/text.h"
+#include "util/utf8.h"
+
+namespace vramscope::report {
+namespace {
+
+std::vector<std::string> SplitLines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+TextOptions Options(bool utf8) {
+  TextOptions options;
+  options.style.utf8 = utf8;
+  options.closing = {"Trace: train.vram"};
+  return options;
+}
+
+TEST(WritersTest, TrainingText) {
+  FakeTrace trace;
+  const engine::Report report = TrainingReport(trace);
+  const std::string text = FormatText(report, trace, {}, Options(true));
+  EXPECT_EQ(text, Expected("training.txt", text));
+}
+
+TEST(WritersTest, TrainingTextInAscii) {
+  FakeTrace trace;
+  const engine::Report report = TrainingReport(trace);
+  const std::string text = FormatText(report, trace, {}, Options(false));
+  EXPECT_EQ(text, Expected("training_ascii.txt", text));
+  EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || c >= ' '; }));
+}
+
+TEST(WritersTest, TroubledText) {
+  FakeTrace trace;
+  const engine::Report report = TroubledReport(trace);
+  const std::string text = FormatText(report, trace, {}, Options(true));
+  EXPECT_EQ(text, Expected("troubled.txt", text));
+}
+
+TEST(WritersTest, TextFitsOneScreen) {
+  for (const bool troubled : {false, true}) {
+    FakeTrace trace;
+    const engine::Report report = troubled ? TroubledReport(trace) : TrainingReport(trace);
+    for (const int columns : {72, 80, 132}) {
+      TextOptions options = Options(true);
+      options.style.columns = columns;
+      const std::vector<std::string> lines = SplitLines(FormatText(report, trace, {}, options));
+      EXPECT_LE(lines.size(), options.rows);
+      for (const std::string& line : lines) {
+        EXPECT_LE(util::DisplayWidth(line), static_cast<size_t>(columns)) << line;
+      }
+    }
+  }
+}
+
+TEST(WritersTest, ColoursAddNothingElse) {
+  FakeTrace trace;
+  const engine::Report report = TrainingReport(trace);
+  TextOptions options = Options(true);
+  const std::string plain = FormatText(report, trace, {}, options);
+  options.style.colour = true;
+  const std::string painted = FormatText(report, trace, {}, options);
+  EXPECT_NE(plain, painted);
+  std::string stripped;
+  for (size_t i = 0; i < painted.size(); ++i) {
+    if (painted[i] == '\x1b') {
+      i = painted.find('m', i);
+      continue;
+    }
+    stripped += painted[i];
+  }
+  // Padding at the end of a painted field stays.
+  const std::vector<std::string> expected = SplitLines(plain);
+  std::vector<std::string> lines = SplitLines(stripped);
+  ASSERT_EQ(lines.size(), expected.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    lines[i].erase(lines[i].find_last_not_of(' ') + 1);
+    EXPECT_EQ(lines[i], expected[i]);
+  }
+}
+
+TEST(WritersTest, GroupedTextShowsOnlyGroups) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  report.rows = {{trace::DeviceId{0}, 4711, {"h.0.attn", "model.py:112"}, 6000, 3},
+                 {trace::DeviceId{0}, 4711, {"h.0.attn", "model.py:113"}, 3000, 2},
+                 {trace::DeviceId{0}, 4711, {"h.1.mlp", "model.py:120"}, 1000, 1},
+                 {trace::DeviceId{0}, 4711, {"(rest)", "(rest)"}, 10, 1}};
+  report.devices.resize(1);
+  engine::ReportQuery query;
+  query.by = {engine::Dimension::kModule, engine::Dimension::kLine};
+  const std::string text = FormatText(report, trace, query, Options(true));
+  EXPECT_EQ(text, Expected("grouped.txt", text));
+}
+
+TEST(WritersTest, EmptyText) {
+  FakeTrace trace;
+  const std::string text = FormatText({}, trace, {}, Options(true));
+  EXPECT_EQ(text, Expected("empty.txt", text));
+}
+
+TEST(WritersTest, Json) {
+  FakeTrace trace;
+  const std::string training = ReportJson(TrainingReport(trace));
+  EXPECT_EQ(training, Expected("training.json", training));
+  const std::string troubled = ReportJson(TroubledReport(trace));
+  EXPECT_EQ(troubled, Expected("troubled.json", troubled));
+  const std::string empty = ReportJson({});
+  EXPECT_EQ(empty, Expected("empty.json", empty));
+}
+
+TEST(WritersTest, Csv) {
+  FakeTrace trace;
+  const std::string training = ReportCsv({{"a.vram", TrainingReport(trace)}}, {});
+  EXPECT_EQ(training, Expected("training.csv", training));
+  const std::string several =
+      ReportCsv({{"a, b.vram", TrainingReport(trace)}, {"c.vram", TroubledReport(trace)}}, {});
+  EXPECT_EQ(several, Expected("several.csv", several));
+}
+
+TEST(WritersTest, CsvByDimension) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  report.rows = {{trace::DeviceId{0}, 4711, {"gpu0", "h.0, \"attn\""}, 6000, 3}};
+  EXPECT_EQ(
+      ReportCsv({{"a.vram", report}}, {engine::Dimension::kDevice, engine::Dimension::kModule}),
+      "device,index,pid,module,bytes,count\r\n"
+      "gpu0,0,4711,\"h.0, \"\"attn\"\"\",6000,3\r\n");
+}
+
+}  // namespace
+}  // namespace vramscope::report
