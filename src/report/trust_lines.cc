@@ -46,13 +46,13 @@ void AddResidual(const engine::Report& report,
     return;
   std::string line = "Residual";
   if (sampled > 1)
-    line += fmt::format(" ({}, worst of {})", DeviceName(report, worst->device), sampled);
+    line += fmt::format(", {} of {}", DeviceName(report, worst->device), sampled);
   const bool good = IsWithinTarget(worst->worst_bytes, worst->ledger_peak_bytes);
   line +=
       ": at most " + Paint(fmt::format("{} ({})", util::FormatSignedBytes(worst->worst_bytes),
                                        ExactPercent(worst->worst_bytes, worst->ledger_peak_bytes)),
                            good ? Ink::kGood : Ink::kWarning, style);
-  line += fmt::format(", at {}; p99 {}",
+  line += fmt::format(" at {}, p99 {}",
                       util::FormatDuration(worst->worst_at_ns - trace.session().start_ns),
                       util::FormatBytes(worst->p99_bytes));
   out->push_back(line);
