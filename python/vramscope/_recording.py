@@ -45,13 +45,22 @@ def is_recording() -> bool:
 class Recording:
     """A recording of a block of the program; made by `record`."""
 
-    def __init__(self, path: Optional[_Path]) -> None:
+    # The probe of a process serves one session: its file stays mapped until the process ends.
+    _attached_before: Optional[pathlib.Path] = None
+
+    def __init__(self, path: Optional[_Path], options: str) -> None:
         self._wanted = None if path is None else pathlib.Path(path)
+        self._options = options
         self._live: Optional[pathlib.Path] = None
         #: The finished trace, once the block has ended; None where `vramscope run` keeps it.
         self.path: Optional[pathlib.Path] = None
 
     def __enter__(self) -> "Recording":
+        if Recording._attached_before is not None:
+            raise RuntimeError(
+                f"vramscope: this process was already recorded, into {Recording._attached_before}; "
+                "put start() and stop() inside one record(), or use 'vramscope run'"
+            )
         probe = _probe.loaded()
         session = probe.session_path() if probe is not None else None
         if session is not None:
@@ -72,10 +81,11 @@ class Recording:
         live = target.with_name(target.name + ".d")
         live.mkdir()
         try:
-            probe.attach(os.fspath(live), "")
+            probe.attach(os.fspath(live), self._options)
         except OSError:
             live.rmdir()
             raise
+        Recording._attached_before = self._wanted
         self._live = live
         probe.start()
         return self
@@ -104,7 +114,13 @@ class Recording:
         self.path = self._wanted
 
 
-def record(path: Optional[_Path] = None) -> Recording:
+def record(
+    path: Optional[_Path] = None,
+    *,
+    cpu: Optional[bool] = None,
+    python_stacks: bool = True,
+    native_stacks: bool = False,
+) -> Recording:
     """Records the block and leaves one finished trace at `path`.
 
     ::
@@ -114,10 +130,14 @@ def record(path: Optional[_Path] = None) -> Recording:
             import torch
             ...
 
-    The block must begin before torch is imported. Under ``vramscope run`` the block is recorded into
-    the launcher's trace, and `path` can be left out.
+    The block must begin before torch is imported, once in a process. Under ``vramscope run`` the
+    block is recorded into the launcher's trace, with the launcher's options, and `path` can be left
+    out. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver.
     """
-    return Recording(path)
+    if cpu is None:
+        cpu = not os.path.exists("/dev/nvidiactl")
+    options = {"cpu": cpu, "no-python": not python_stacks, "native": native_stacks}
+    return Recording(path, ",".join(name for name, wanted in options.items() if wanted))
 
 
 def _refuse_foreign(target: pathlib.Path) -> None:
