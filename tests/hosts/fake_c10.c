@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A stand-in libc10.so: the two functions through which PyTorch allocates CPU tensors, under their
+// real names, so that programs in C can be recorded like PyTorch. It goes through its own PLT, as
+// the real library does.
+#include <stdlib.h>
+
+__attribute__((visibility("default"))) void* alloc_cpu(size_t size) __asm__("_ZN3c109alloc_cpuEm");
+__attribute__((visibility("default"))) void free_cpu(void* pointer) __asm__("_ZN3c108free_cpuEPv");
+
+void* alloc_cpu(size_t size) {
+  void* pointer = NULL;
+  return posix_memalign(&pointer, 64, size) == 0 ? pointer : NULL;
+}
+
+void free_cpu(void* pointer) {
+  free(pointer);
+}
