@@ -4,17 +4,19 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
 }
 
-// One function a subcommand, in the file cmd_NAME.cc: it adds its options to `app` and sets a callback
-// that does the work and leaves the process's exit status in *exit_code. Callbacks let no exception
-// out. `exit_code` outlives the parse.
+// One function a subcommand, in the file cmd_NAME.cc: it adds its options to `app` and sets a
+// callback that does the work and leaves the process's exit status in *exit_code. Callbacks let no
+// exception out. `exit_code` outlives the parse.
 namespace vramscope::cli {
 
-void RegisterRun(CLI::App& app, int* exit_code);
+// `command`: what stood behind `--`, which is not for us to parse.
+void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command);
 void RegisterEnv(CLI::App& app, int* exit_code);
 void RegisterReport(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
@@ -34,8 +36,8 @@ int Fail(std::string_view message);
 // A note on stderr in the same form; the work goes on.
 void Note(std::string_view message);
 
-// A line on stderr that shows how far long work has come: only on a terminal, only after half a second,
-// gone when the object is.
+// A line on stderr that shows how far long work has come: only on a terminal, only after half a
+// second, gone when the object is.
 class Progress {
  public:
   // `what` as in "reading train.vram".

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/launcher/environment.h"
+#include "cli/launcher/nvml.h"
+#include "cli/launcher/program.h"
+#include "cli/launcher/subprocess.h"
+#include "trace/trace.h"
+#include "util/size_text.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kDriverLimit{20};
+constexpr std::chrono::seconds kPythonLimit{60};
+
+void Section(std::string_view title) {
+  fmt::print("{}\n", title);
+}
+void Ok(std::string_view text) {
+  fmt::print("  ok    {}\n", text);
+}
+void No(std::string_view text) {
+  fmt::print("  no    {}\n", text);
+}
+void Remark(std::string_view text) {
+  fmt::print("  note  {}\n", text);
+}
+
+std::string FirstLine(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+// Asks the driver in a child of ours: it opens devices, and a broken one hangs.
+std::string AskDriver() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    return "";
+  const auto version = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
+  const auto name_of =
+      reinterpret_cast<int (*)(int, const char**)>(dlsym(library, "cuGetErrorName"));
+  if (version == nullptr || init == nullptr || count == nullptr) {
+    return "no libcuda.so.1 loads but is no CUDA driver: reinstall the driver";
+  }
+  int number = 0;
+  version(&number);
+  const std::string text =
+      fmt::format("libcuda.so.1 supports CUDA {}.{}", number / 1000, number % 1000 / 10);
+  if (const int result = init(0); result != 0) {
+    const char* name = nullptr;
+    if (name_of == nullptr || name_of(result, &name) != 0 || name == nullptr)
+      name = "";
+    return fmt::format("no {}, but it does not start: error {} {}", text, result, name);
+  }
+  int devices = 0;
+  count(&devices);
+  return fmt::format("ok {}; {} device{} visible to programs", text, devices,
+                     devices == 1 ? "" : "s");
+}
+
+void CheckDriver() {
+  Section("Driver");
+  const Captured driver = ForkCaptured(AskDriver, kDriverLimit);
+  if (!driver.ended) {
+    No("libcuda.so.1 does not answer: look for driver errors in `dmesg`");
+  } else if (driver.output.empty()) {
+    Remark("no CUDA driver: CPU tensors are recorded, GPU memory cannot be");
+  } else if (driver.output.starts_with("ok ")) {
+    Ok(driver.output.substr(3));
+  } else {
+    No(driver.output.substr(3));
+  }
+  util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+  if (!nvml) {
+    Remark(nvml.status().message() + ": no device figures to check the ledger against");
+    return;
+  }
+  Ok(fmt::format("NVML of driver {}", (*nvml)->DriverVersion()));
+  std::vector<NvmlProcess> processes;
+  for (size_t gpu = 0; gpu < (*nvml)->gpus().size(); ++gpu) {
+    const GpuMonitor::Gpu& device = (*nvml)->gpus()[gpu];
+    const std::optional<NvmlMemory> memory = (*nvml)->ReadMemory(gpu);
+    if (!memory) {
+      No(fmt::format("GPU {} {}: NVML cannot read its memory", device.index, device.name));
+      continue;
+    }
+    Ok(fmt::format("GPU {} {}: {}, {} used", device.index, device.name,
+                   util::FormatBytes(memory->total_bytes), util::FormatBytes(memory->used_bytes)));
+    if (!(*nvml)->ReadProcesses(gpu, &processes)) {
+      Remark(fmt::format("GPU {}: NVML lists no processes here; per-process figures are missing",
+                         device.index));
+    }
+  }
+}
+
+// Whether this process sees other PIDs than the machine's.
+bool InPidNamespace() {
+  // The initial namespace has a fixed inode number in every kernel (PROC_PID_INIT_INO).
+  std::error_code error;
+  const fs::path link = fs::read_symlink("/proc/self/ns/pid", error);
+  return !error && link != "pid:[4026531836]";
+}
+
+bool InContainer() {
+  std::error_code error;
+  if (fs::exists("/.dockerenv", error) || fs::exists("/run/.containerenv", error))
+    return true;
+  if (getenv("container") != nullptr)
+    return true;
+  std::ifstream groups("/proc/1/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    for (const char* word : {"docker", "kubepods", "containerd", "lxc"}) {
+      if (line.find(word) != std::string::npos)
+        return true;
+    }
+  }
+  return false;
+}
+
+void CheckMachine() {
+  Section("Machine");
+  if (!InContainer() && !InPidNamespace()) {
+    Ok("no container");
+  } else if (InPidNamespace()) {
+    Remark("a container with its own PID namespace: drivers from 535 on translate PIDs;");
+    Remark("older ones give the machine's, and per-process figures stay without an owner");
+  } else {
+    Remark("a container that shares the machine's PIDs: per-process figures work");
+  }
+  Ok("ptrace and root are not needed");
+  if (const char* const preload = getenv("LD_PRELOAD"); preload != nullptr && *preload != '\0') {
+    Remark(fmt::format("LD_PRELOAD holds {}: it is kept, behind the probe", preload));
+  }
+}
+
+// False when no program can be recorded.
+bool CheckProbe(std::string* probe_path) {
+  Section("Probe");
+  util::Result<std::string> probe = FindProbe();
+  if (!probe) {
+    No(probe.status().message());
+    return false;
+  }
+  *probe_path = *probe;
+  if (!SuitsPreload(*probe)) {
+    Remark("its path holds a space or a colon: `run` makes a link to it in /tmp");
+    util::Result<std::string> link = LinkProbe(*probe);
+    if (!link) {
+      No(link.status().message());
+      return false;
+    }
+    *probe_path = *link;
+  }
+  const Captured maps =
+      RunCaptured({"cat", "/proc/self/maps"}, {{"LD_PRELOAD", *probe_path}}, kDriverLimit);
+  if (maps.output.find(fs::path(*probe).filename().string()) == std::string::npos) {
+    No(fmt::format("{} does not load into a program: {}", *probe, FirstLine(maps.output)));
+    return false;
+  }
+  Ok(fmt::format("{} loads into a program", *probe));
+  return true;
+}
+
+struct Python {
+  std::string path;
+  bool has_torch = false;
+};
+
+Python CheckPython() {
+  Section("Python");
+  Python python;
+  for (const char* name : {"python", "python3"}) {
+    const Program program = FindProgram(name);
+    if (program.exit_status != 0)
+      continue;
+    python.path = program.path;
+    break;
+  }
+  if (python.path.empty()) {
+    Remark("no python on PATH: other programs are recorded all the same");
+    return python;
+  }
+  // Versions from the package's metadata: importing torch takes seconds.
+  const Captured answer =
+      RunCaptured({python.path, "-c",
+                   "import platform\n"
+                   "print(platform.python_implementation(), platform.python_version())\n"
+                   "from importlib import metadata\n"
+                   "for name in ('torch', 'jax', 'cupy', 'tensorflow', 'vramscope'):\n"
+                   "    try: print(name, metadata.version(name))\n"
+                   "    except Exception: pass\n"},
+                  {}, kPythonLimit);
+  if (!answer.ok()) {
+    No(fmt::format("{} does not run: {}", python.path, FirstLine(answer.output)));
+    python.path.clear();
+    return python;
+  }
+  std::string_view rest = answer.output;
+  Ok(fmt::format("{}: {}", python.path, FirstLine(rest)));
+  rest.remove_prefix(std::min(rest.size(), rest.find('\n') + 1));
+  while (!rest.empty()) {
+    const std::string line = FirstLine(rest);
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.empty())
+      continue;
+    Ok(line);
+    python.has_torch |= line.starts_with("torch ");
+  }
+  if (!python.has_torch)
+    Remark("torch is not installed for this python");
+  return python;
+}
+
+// Records a tiny program and shows what the probe found in it. False when that gave no trace.
+bool CheckRecording(const Python& python) {
+  Section("A quick recording");
+  std::string folder = (fs::temp_directory_path() / "vramscope-doctor-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    No(fmt::format("cannot make a directory in {}", fs::temp_directory_path().string()));
+    return false;
+  }
+  const std::string path = folder + "/doctor.vram";
+  std::vector<std::string> command = {
+      "/proc/self/exe", "run", "--no-report", "--cpu", "-o", path, "--"};
+  if (python.has_torch) {
+    command.insert(command.end(), {python.path, "-c", "import torch; torch.ones(1000)"});
+  } else if (!python.path.empty()) {
+    command.insert(command.end(), {python.path, "-c", "pass"});
+  } else {
+    command.insert(command.end(), {"true"});
+  }
+  const Captured run = RunCaptured(command, {}, 2 * kPythonLimit);
+  bool works = run.ok();
+  if (!run.ended) {
+    No("the program did not end within two minutes and was killed");
+  } else if (!run.ok()) {
+    No(fmt::format("the program failed: {}", FirstLine(run.output)));
+  } else if (util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(path); !trace) {
+    No(trace.status().message());
+    works = false;
+  } else if ((*trace)->processes().empty()) {
+    Remark("nothing to record in a program without torch and without CUDA calls");
+  } else {
+    uint64_t events = 0;
+    const util::Status status = (*trace)->ForEachEvent(
+        [&events](std::span<const trace::Event> batch) { events += batch.size(); });
+    works = status.ok();
+    if (works) {
+      Ok(fmt::format("{} events", util::FormatCount(events)));
+    } else {
+      No(status.message());
+    }
+    for (const auto& [key, value] : (*trace)->session().notes) {
+      Ok(fmt::format("{}: {}", key, value));
+    }
+    for (const trace::Loss& loss : (*trace)->losses()) {
+      Remark(fmt::format("{}: {}", loss.name, loss.count));
+    }
+  }
+  std::error_code error;
+  fs::remove_all(folder, error);
+  return works;
+}
+
+int Doctor() {
+  fmt::print("vramscope {}\n", VRAMSCOPE_VERSION);
+  CheckDriver();
+  CheckMachine();
+  std::string probe;
+  const bool loads = CheckProbe(&probe);
+  const Python python = CheckPython();
+  const bool works = loads && CheckRecording(python);
+  fmt::print("{}\n", works ? "Recording works here." : "Recording does not work here.");
+  return works ? kExitOk : kExitError;
+}
+
+}  // namespace
+
+void RegisterDoctor(CLI::App& app, int* exit_code) {
+  CLI::App* const doctor =
+      app.add_subcommand("doctor", "Say what can be recorded on this machine, and what is missing");
+  doctor->callback([exit_code] { *exit_code = Doctor(); });
+}
+
+}  // namespace vramscope::cli

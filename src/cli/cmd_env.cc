@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <system_error>
+
+#include "cli/commands.h"
+#include "cli/launcher/environment.h"
+#include "cli/launcher/nvml.h"
+#include "cli/launcher/session.h"
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EnvOptions {
+  std::string directory;
+  RecordingOptions recording;
+};
+
+// One word for a POSIX shell.
+std::string ShellQuoted(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=:,@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+util::Result<std::string> PrepareDirectory(const std::string& wanted) {
+  std::error_code error;
+  const std::string directory = fs::absolute(wanted, error).lexically_normal().string();
+  if (directory.ends_with("/"))
+    return PrepareDirectory(directory.substr(0, directory.size() - 1));
+  if (mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+    return util::Status::Error(fmt::format("cannot create {}: {}: choose another place with -o",
+                                           directory, util::ErrnoText(errno)));
+  }
+  if (!IsLiveDirectory(directory)) {
+    return util::Status::Error(fmt::format(
+        "{} exists and is not a vramscope recording: choose another name with -o", directory));
+  }
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    return util::Status::Error(fmt::format("cannot write {}: {}: choose another place with -o",
+                                           directory, util::ErrnoText(errno)));
+  }
+  return directory;
+}
+
+int PrintEnvironment(EnvOptions options) {
+  util::Result<std::string> probe = FindProbe();
+  if (!probe)
+    return Fail(probe.status().message());
+  if (!SuitsPreload(*probe)) {
+    return Fail(
+        fmt::format("the path {} holds a space or a colon, which LD_PRELOAD cannot carry: "
+                    "set VRAMSCOPE_PROBE to a link without",
+                    *probe));
+  }
+  if (options.directory.empty())
+    options.directory = fmt::format("session-{}.vram.d", getpid());
+  util::Result<std::string> directory = PrepareDirectory(options.directory);
+  if (!directory)
+    return Fail(directory.status().message());
+  if (!options.recording.cpu) {
+    util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+    options.recording.cpu = !HasCudaDriver(nvml ? static_cast<int>((*nvml)->gpus().size()) : -1);
+  }
+  SessionRecord record;
+  record.name = fs::path(OutputOf(*directory)).stem().string();
+  record.options = OptionsText(options.recording);
+  record.output = OutputOf(*directory);
+  if (const util::Status status = WriteSessionRecord(*directory, record); !status.ok()) {
+    return Fail(status.message());
+  }
+  for (const auto& [name, value] : RecordingVariables(*probe, *directory, options.recording)) {
+    fmt::print("export {}={}\n", name, ShellQuoted(value));
+  }
+  fmt::print("# when the programs have ended: vramscope finish {}\n", ShellQuoted(*directory));
+  return kExitOk;
+}
+
+}  // namespace
+
+void RegisterEnv(CLI::App& app, int* exit_code) {
+  CLI::App* const env =
+      app.add_subcommand("env", "Print the variables that record without the launcher");
+  auto options = std::make_shared<EnvOptions>();
+  env->add_option("-o", options->directory,
+                  "The live directory to record into (default: session-PID.vram.d)")
+      ->option_text("DIR");
+  env->add_flag("--cpu", options->recording.cpu,
+                "CPU tensors too (the default where there is no GPU)");
+  env->footer(
+      "For schedulers and containers: eval \"$(vramscope env)\" in the job's script, start the\n"
+      "programs, then `vramscope finish DIR`.");
+  env->callback([options, exit_code] { *exit_code = PrintEnvironment(*options); });
+}
+
+}  // namespace vramscope::cli

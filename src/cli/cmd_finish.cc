@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "cli/commands.h"
+#include "cli/launcher/finish.h"
+#include "cli/launcher/session.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FinishOptions {
+  std::string directory;
+  std::string output;
+  ReportOptions report;
+};
+
+int FinishDirectory(const FinishOptions& options) {
+  std::error_code error;
+  std::string directory = fs::absolute(options.directory, error).lexically_normal().string();
+  if (directory.ends_with("/"))
+    directory.pop_back();
+  // NAME.vram stands for NAME.vram.d, as everywhere.
+  if (!fs::exists(directory, error) && fs::is_directory(LiveDirectoryOf(directory), error)) {
+    directory = LiveDirectoryOf(directory);
+  }
+  if (!fs::exists(directory, error)) {
+    return Fail(fmt::format("{} does not exist: name the NAME.vram.d that a recording left behind",
+                            options.directory));
+  }
+  if (!fs::is_directory(directory, error)) {
+    return Fail(
+        fmt::format("{} is not a directory: name the NAME.vram.d of an unfinished recording",
+                    options.directory));
+  }
+  if (!IsLiveDirectory(directory)) {
+    return Fail(
+        fmt::format("{} is not a vramscope recording: name a NAME.vram.d", options.directory));
+  }
+  if (LauncherIsAlive(directory)) {
+    return Fail(fmt::format("`vramscope run` is still recording into {}: it will finish it",
+                            options.directory));
+  }
+  if (const std::vector<Recorder> recorders = LiveRecorders(directory); !recorders.empty()) {
+    return Fail(
+        fmt::format("process {} ({}) is still recording into {}: let it end first "
+                    "(`vramscope report` reads the directory meanwhile)",
+                    recorders[0].pid, recorders[0].command, options.directory));
+  }
+  const std::string output = options.output.empty()
+                                 ? OutputOf(directory)
+                                 : fs::absolute(options.output, error).lexically_normal().string();
+  if (const util::Status status = CheckOutput(output, directory); !status.ok()) {
+    return Fail(status.message());
+  }
+  if (const util::Status status = FinishRecording(directory, output); !status.ok()) {
+    return Fail(status.message());
+  }
+  return PrintRecording(output, options.report) ? kExitOk : kExitError;
+}
+
+}  // namespace
+
+void RegisterFinish(CLI::App& app, int* exit_code) {
+  CLI::App* const finish =
+      app.add_subcommand("finish", "Make one file of a recording that was not finished");
+  auto options = std::make_shared<FinishOptions>();
+  finish->add_option("DIR", options->directory, "NAME.vram.d, as `run` or `env` left it")
+      ->required();
+  finish->add_option("-o", options->output, "The file to write (default: NAME.vram)")
+      ->option_text("FILE");
+  finish->add_flag("--no-report", options->report.no_report, "Print only the file's name");
+  finish->callback([options, exit_code] { *exit_code = FinishDirectory(*options); });
+}
+
+}  // namespace vramscope::cli

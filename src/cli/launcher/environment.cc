@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/launcher/environment.h"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr char kProbeName[] = "libvramscope_probe.so";
+
+std::string_view Variable(const char* name) {
+  const char* const value = getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// `list` as LD_PRELOAD has it, less any probe of ours: a recording inside a recording is one.
+std::string WithoutProbe(std::string_view list) {
+  std::string kept;
+  while (!list.empty()) {
+    const size_t end = list.find_first_of(": ");
+    const std::string_view entry = list.substr(0, end);
+    if (!entry.empty() && !entry.ends_with(kProbeName)) {
+      kept += ':';
+      kept += entry;
+    }
+    list.remove_prefix(end == std::string_view::npos ? list.size() : end + 1);
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string OptionsText(const RecordingOptions& options) {
+  std::string text;
+  const auto add = [&text](bool wanted, std::string_view name) {
+    if (!wanted)
+      return;
+    if (!text.empty())
+      text += ',';
+    text += name;
+  };
+  add(options.cpu, "cpu");
+  add(options.no_python, "no-python");
+  add(options.native, "native");
+  add(options.paused, "paused");
+  add(options.unpooled, "unpooled");
+  return text;
+}
+
+util::Result<std::string> FindProbe() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path probe(Variable("VRAMSCOPE_PROBE"));
+  const bool named = !probe.empty();
+  if (!named) {
+    const fs::path self = fs::read_symlink("/proc/self/exe", error);
+    if (error) {
+      return util::Status::Error("cannot read /proc/self/exe: set VRAMSCOPE_PROBE to the path of " +
+                                 std::string(kProbeName));
+    }
+    probe = self.parent_path().parent_path() / "lib" / kProbeName;
+  }
+  probe = fs::absolute(probe, error);
+  if (!fs::is_regular_file(probe, error)) {
+    return util::Status::Error(
+        named ? fmt::format("VRAMSCOPE_PROBE names no file: {}: correct it, or unset it",
+                            probe.string())
+              : fmt::format("the probe is missing: {}: build or install vramscope anew, or set "
+                            "VRAMSCOPE_PROBE to its path",
+                            probe.string()));
+  }
+  return probe.lexically_normal().string();
+}
+
+Variables RecordingVariables(const std::string& probe,
+                             const std::string& live_directory,
+                             const RecordingOptions& options) {
+  Variables variables = {{"LD_PRELOAD", probe + WithoutProbe(Variable("LD_PRELOAD"))},
+                         {"VRAMSCOPE_DIR", live_directory},
+                         {"VRAMSCOPE_OPTIONS", OptionsText(options)}};
+  if (options.unpooled) {
+    // Every framework that has a cache and a variable to switch it off.
+    variables.emplace_back("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
+    variables.emplace_back("XLA_PYTHON_CLIENT_ALLOCATOR", "platform");
+    variables.emplace_back("XLA_PYTHON_CLIENT_PREALLOCATE", "false");
+    variables.emplace_back("MXNET_GPU_MEM_POOL_TYPE", "Unpooled");
+  }
+  return variables;
+}
+
+bool SuitsPreload(const std::string& path) {
+  return path.find_first_of(": ") == std::string::npos;
+}
+
+util::Result<std::string> LinkProbe(const std::string& probe) {
+  std::string folder = "/tmp/vramscope-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) {
+    return util::Status::Error(
+        fmt::format("the path {} holds a space or a colon, which LD_PRELOAD cannot carry, and no "
+                    "link to it can "
+                    "be made in /tmp: {}",
+                    probe, util::ErrnoText(errno)));
+  }
+  std::string link = folder + "/" + kProbeName;
+  if (symlink(probe.c_str(), link.c_str()) != 0) {
+    return util::Status::Error(fmt::format("cannot make {}: {}", link, util::ErrnoText(errno)));
+  }
+  return link;
+}
+
+bool HasCudaDriver(int gpu_count) {
+  if (gpu_count == 0)
+    return false;
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr)
+    return false;
+  dlclose(driver);
+  return true;
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "util/status.h"
+
+namespace vramscope::cli {
+
+// Makes the finished file `output` of a live directory, showing progress on a terminal, then
+// removes the directory. On an error the directory stays as it was.
+util::Status FinishRecording(const std::string& live_directory, const std::string& output);
+
+struct ReportOptions {
+  bool no_report = false;  // only the file's name
+  std::string html;        // also write this page
+};
+// Says on stderr what the finished recording at `path` holds. Errors are said there too; false
+// then.
+bool PrintRecording(const std::string& path, const ReportOptions& options);
+
+}  // namespace vramscope::cli

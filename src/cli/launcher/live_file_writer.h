@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "format/encoder.h"
+#include "format/layout.h"
+#include "util/status.h"
+
+// The launcher's own live file, launcher.vrl. Same format as the probe's files (format/layout.h),
+// but written with pwrite(2): a few hundred records a second at most, and a full disk is then an
+// error code and not a SIGBUS. What was written survives SIGKILL of the launcher.
+namespace vramscope::cli {
+
+// Not thread-safe.
+class LiveFileWriter {
+ public:
+  static util::Result<std::unique_ptr<LiveFileWriter>> Create(
+      const std::string& path,
+      const std::vector<std::string>& command);
+  ~LiveFileWriter();
+  LiveFileWriter(const LiveFileWriter&) = delete;
+  LiveFileWriter& operator=(const LiveFileWriter&) = delete;
+
+  // Ticks are CLOCK_MONOTONIC nanoseconds. Dropped and counted once the disk is full.
+  template <class Record>
+  void Write(const Record& record) {
+    const size_t bound = format::EncodedBound(record);
+    if (bound > kMaxRecordBytes) {
+      CountLoss(format::Loss::kRecordTooLarge);
+      return;
+    }
+    if (!HasRoom(bound)) {
+      CountLoss(format::Loss::kFileFull);
+      return;
+    }
+    uint8_t* const begin = chunk_.data() + used_bytes_;
+    Append(static_cast<size_t>(format::Encode(record, begin, &delta_) - begin));
+  }
+
+  void CountLoss(format::Loss loss, uint64_t count = 1);
+
+  // Seals the last chunk and flags the file as closed. Nothing may be written after it.
+  void Close();
+
+ private:
+  static constexpr size_t kMaxRecordBytes = format::kFirstChunkBytes - sizeof(format::ChunkHeader);
+
+  LiveFileWriter(int fd, const std::vector<std::string>& command);
+  bool WriteAt(const void* data, size_t size_bytes, uint64_t offset);
+  bool WriteHeader();
+  bool HasRoom(size_t size_bytes);
+  bool BeginChunk();
+  void SealChunk();
+  void Append(size_t size_bytes);
+
+  const int fd_;
+  format::FileHeader header_{};
+  std::vector<uint8_t> chunk_;  // the whole chunk under way, its header included
+  uint64_t chunk_offset_ = 0;
+  size_t used_bytes_ = 0;
+  uint32_t sequence_ = 0;
+  bool failed_ = false;
+  bool closed_ = false;
+  format::DeltaState delta_;
+};
+
+}  // namespace vramscope::cli

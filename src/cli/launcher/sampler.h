@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cli/launcher/live_file_writer.h"
+#include "cli/launcher/nvml.h"
+#include "format/records.h"
+
+namespace vramscope::cli {
+
+// Decides which readings of one device's memory are worth a record. A reading that repeats the one
+// before it is held back; when the figure then changes, the last one held back is written first,
+// with its own stamps, so that the file says exactly between which two readings the change
+// happened:
+//
+//   read      100 100 100 100 250 250
+//   written   100         100 250          and one a `keep_every_ns` in any case
+class SampleFilter {
+ public:
+  explicit SampleFilter(int64_t keep_every_ns) : keep_every_ns_(keep_every_ns) {}
+
+  // Calls `write(sample)` for each record that is due.
+  template <class Write>
+  void Add(const format::DeviceSample& sample, Write&& write) {
+    const bool changed = !last_ || !SameFigures(*last_, sample);
+    if (changed) {
+      if (held_back_)
+        write(*last_);
+      write(sample);
+      written_ns_ = sample.begin;
+    } else if (static_cast<int64_t>(sample.begin - written_ns_) >= keep_every_ns_) {
+      write(sample);
+      written_ns_ = sample.begin;
+    }
+    held_back_ = written_ns_ != sample.begin;
+    last_ = sample;
+  }
+
+  // Writes the last reading if it was held back.
+  template <class Write>
+  void Flush(Write&& write) {
+    if (held_back_)
+      write(*last_);
+    held_back_ = false;
+  }
+
+ private:
+  static bool SameFigures(const format::DeviceSample& a, const format::DeviceSample& b) {
+    return a.used == b.used && a.free == b.free && a.reserved == b.reserved && a.total == b.total;
+  }
+
+  const int64_t keep_every_ns_;
+  std::optional<format::DeviceSample> last_;
+  uint64_t written_ns_ = 0;
+  bool held_back_ = false;
+};
+
+// Decides when the list of processes on a device is read. That query walks every allocation of
+// every process under locks of the driver that the programs need too (milliseconds on a busy
+// machine), so: once a second, sooner after a large move of the device's figure, never more than 5
+// times a second, and never more than 1/400 of the time.
+class ProcessQueryPacer {
+ public:
+  bool IsDue(int64_t now_ns, uint64_t device_used_bytes) const;
+  void Queried(int64_t now_ns, int64_t duration_ns, uint64_t device_used_bytes);
+
+ private:
+  int64_t last_ns_ = 0;
+  int64_t min_gap_ns_ = 0;
+  uint64_t used_bytes_ = 0;
+  bool queried_ = false;
+};
+
+// Reads NVML on a thread of its own and writes what it says to the launcher's live file. Between
+// Start() and Stop() the file belongs to that thread.
+class Sampler {
+ public:
+  Sampler(GpuMonitor& monitor, LiveFileWriter& file);
+  ~Sampler();
+
+  // Writes the devices and two samples of each, then goes on in the background.
+  void Start();
+  // A last sample of everything, and the thread is gone. Idempotent.
+  void Stop();
+
+ private:
+  void SampleDevices();
+  void SampleProcesses(size_t gpu);
+  void Loop();
+
+  GpuMonitor& monitor_;
+  LiveFileWriter& file_;
+  std::vector<SampleFilter> filters_;
+  std::vector<ProcessQueryPacer> pacers_;
+  std::vector<NvmlProcess> processes_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable stop_changed_;
+  bool stop_ = false;
+};
+
+}  // namespace vramscope::cli

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "util/status.h"
+
+// The live directory of a recording, and the file that it becomes.
+namespace vramscope::cli {
+
+// The launcher's live file in a live directory.
+inline constexpr char kLauncherFile[] = "launcher.vrl";
+
+// The directory that stands in for `path` while it is recorded, and the reverse.
+std::string LiveDirectoryOf(const std::string& path);
+std::string OutputOf(const std::string& live_directory);
+
+// Whether `path` can become the output of a recording: its directory exists, and what stands there
+// is nothing, an empty file, or an older vramscope trace that no one is writing. `being_finished`
+// is the live directory that is about to become it, if any.
+util::Status CheckOutput(const std::string& path, const std::string& being_finished = "");
+
+// Whether the directory is a recording's: it has our session file or live files, or nothing at all.
+bool IsLiveDirectory(const std::string& path);
+
+// The same for a file of another kind that vramscope would write over.
+util::Status CheckReportOutput(const std::string& path);
+
+// Makes the live directory of `path`, in place of an older recording's that nobody writes any more.
+util::Result<std::string> CreateLiveDirectory(const std::string& path);
+
+// What the recording is of, as NAME.vram.d/session.json keeps it for whoever reads the directory.
+struct SessionRecord {
+  std::string name;
+  std::vector<std::string> command;
+  std::string options;       // VRAMSCOPE_OPTIONS
+  std::string output;        // absolute path of the finished file
+  uint32_t program_pid = 0;  // 0: not known yet
+};
+util::Status WriteSessionRecord(const std::string& live_directory, const SessionRecord& record);
+
+struct Recorder {
+  uint32_t pid = 0;
+  std::string command;
+};
+// Processes alive that hold a live file of this directory open.
+std::vector<Recorder> LiveRecorders(const std::string& live_directory);
+
+// Whether `run` still records into the directory.
+bool LauncherIsAlive(const std::string& live_directory);
+
+// Removes a live directory whose recording has been finished, or will never be.
+util::Status RemoveLiveDirectory(const std::string& live_directory);
+
+}  // namespace vramscope::cli

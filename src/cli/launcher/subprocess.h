@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/launcher/environment.h"
+
+namespace vramscope::cli {
+
+struct Captured {
+  bool ended = false;  // false: it could not be started, or had to be killed after the time limit
+  int wait_status = 0;
+  std::string output;  // standard output and error together, cut at 1 MiB
+  bool ok() const { return ended && wait_status == 0; }
+};
+
+// Runs a command with nothing on its standard input and these variables added, and waits.
+Captured RunCaptured(const std::vector<std::string>& command,
+                     const Variables& variables,
+                     std::chrono::milliseconds limit);
+
+// Runs `work` in a forked child, for what may hang or crash; its text is the output. To be called
+// while the process has one thread.
+Captured ForkCaptured(const std::function<std::string()>& work, std::chrono::milliseconds limit);
+
+}  // namespace vramscope::cli

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/spelling.h"
+
+namespace vramscope::cli {
+namespace {
+
+// What stands behind the first `--` of `run` is the command, word for word: it is cut off before
+// any option is looked at, since it may hold `--` and our options' names too.
+std::vector<std::string> TakeCommand(std::vector<std::string>* words) {
+  if (words->empty() || words->front() != "run")
+    return {};
+  const auto dashes = std::find(words->begin(), words->end(), "--");
+  if (dashes == words->end())
+    return {};
+  std::vector<std::string> command(dashes + 1, words->end());
+  words->erase(dashes, words->end());
+  return command;
+}
+
+// The names that `app` knows: subcommands, or options with their dashes.
+std::vector<std::string> SubcommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> OptionNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames())
+      names.push_back("--" + name);
+    for (const std::string& name : option->get_snames())
+      names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::string UnknownWord(const CLI::App& app, const std::string& word) {
+  const CLI::App* command = &app;
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (!chosen.empty())
+    command = chosen.front();
+  const std::string help =
+      chosen.empty() ? "vramscope --help" : fmt::format("vramscope {} --help", command->get_name());
+  if (word.starts_with("-")) {
+    const std::string name = word.substr(0, word.find('='));
+    const std::string close = ClosestName(name, OptionNames(*command));
+    if (!close.empty())
+      return fmt::format("unknown option {}: did you mean {}?", name, close);
+    return fmt::format("unknown option {}: `{}` lists them", name, help);
+  }
+  if (chosen.empty()) {
+    const std::string close = ClosestName(word, SubcommandNames(app));
+    if (!close.empty())
+      return fmt::format("unknown command '{}': did you mean {}?", word, close);
+    return fmt::format("unknown command '{}': `{}` lists them", word, help);
+  }
+  return fmt::format("unexpected argument '{}': see `{}`", word, help);
+}
+
+int ParseFailure(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (!unknown.empty())
+    return Fail(UnknownWord(app, unknown.front()));
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (chosen.empty())
+    return Fail("no command given: `vramscope --help` lists them");
+  return Fail(fmt::format("{}: see `vramscope {} --help`", error.what(), chosen[0]->get_name()));
+}
+
+int Main(std::vector<std::string> words) {
+  int exit_code = kExitOk;
+  std::vector<std::string> command = TakeCommand(&words);
+  CLI::App app("Where GPU memory goes: every byte, by name, at any instant.", "vramscope");
+  app.set_version_flag("--version", "vramscope " VRAMSCOPE_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "`vramscope COMMAND --help` explains a command. Start with\n"
+      "  vramscope run -- python train.py");
+  RegisterRun(app, &exit_code, std::move(command));
+  RegisterReport(app, &exit_code);
+  RegisterInfo(app, &exit_code);
+  RegisterExport(app, &exit_code);
+  RegisterFinish(app, &exit_code);
+  RegisterEnv(app, &exit_code);
+  RegisterDoctor(app, &exit_code);
+  try {
+    std::reverse(words.begin(), words.end());  // CLI11 takes them off the end
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    fmt::print("{}", chosen.empty() ? app.help() : chosen.front()->help("vramscope"));
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
+  } catch (const CLI::ParseError& error) {
+    return ParseFailure(app, error);
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace vramscope::cli
+
+int main(int argc, char** argv) {
+  try {
+    return vramscope::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    return vramscope::cli::Fail(
+        fmt::format("internal error: {}: please report it with the command line", error.what()));
+  }
+}
