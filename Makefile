@@ -49,7 +49,7 @@ gpu-test:
 format:
 	@git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format -i
 
-lint:
+lint: configure
 	@tools/lint.sh $(BUILD)
 
 clean:
