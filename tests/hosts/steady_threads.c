@@ -1,21 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Allocates on four threads until it is killed; prints a line once it is under way. Each thread
-// counts its events, in order, in the sizes, so that a reader can tell whether one is missing.
+// Allocates on four threads until it is killed. Thread t counts its completed pairs of allocation
+// and free in the t-th 64-bit word of the file named by its argument, which is mapped shared and so
+// outlives it: whoever reads the recording afterwards knows what must stand in it.
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "host.h"
 
-static void* Worker(void* unused) {
-  (void)unused;
-  for (size_t i = 1;; ++i) free_cpu(alloc_cpu(i % 100000 + 1));
+enum { kThreads = 4 };
+
+static volatile uint64_t* g_pairs;
+
+static void* Worker(void* index) {
+  volatile uint64_t* pairs = &g_pairs[(uintptr_t)index];
+  for (;;) {
+    free_cpu(alloc_cpu(*pairs % 100000 + 1));
+    *pairs = *pairs + 1;
+  }
   return NULL;
 }
 
-int main(void) {
-  pthread_t threads[4];
-  for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, Worker, NULL);
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+  if (fd < 0 || ftruncate(fd, 4096) != 0) return 2;
+  void* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED) return 2;
+  g_pairs = page;
+  pthread_t threads[kThreads];
+  for (uintptr_t i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, Worker, (void*)i);
   puts("running");
   fflush(stdout);
   pthread_join(threads[0], NULL);
