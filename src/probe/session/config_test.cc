@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/session/config.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "probe/session/intern_table.h"
+
+namespace vramscope::probe {
+namespace {
+
+TEST(Config, NothingIsRecordedWithoutAnAbsoluteDirectory) {
+  Config config;
+  EXPECT_FALSE(ReadConfig(nullptr, "cpu", &config));
+  EXPECT_FALSE(ReadConfig("", "cpu", &config));
+  EXPECT_FALSE(ReadConfig("relative/path", "cpu", &config));
+  EXPECT_FALSE(ReadConfig(("/" + std::string(kMaxPathBytes, 'x')).c_str(), "", &config));
+}
+
+TEST(Config, ReadsWholeWordsOnly) {
+  Config config;
+  ASSERT_TRUE(ReadConfig("/tmp/x", "cpu,no-python,pausedly,,native", &config));
+  EXPECT_STREQ(config.directory, "/tmp/x");
+  EXPECT_TRUE(config.cpu);
+  EXPECT_FALSE(config.python);
+  EXPECT_TRUE(config.native);
+  EXPECT_FALSE(config.paused);
+}
+
+TEST(InternTable, RefusesToFillUpAndForgetsOnClear) {
+  static InternTable<16> table{};
+  uint32_t stored = 0;
+  while (table.Insert(HashMix(7, stored + 1), stored + 1))
+    ++stored;
+  EXPECT_EQ(stored, 12u);
+  for (uint32_t i = 1; i <= stored; ++i)
+    EXPECT_EQ(table.Find(HashMix(7, i)), i);
+  EXPECT_EQ(table.Find(HashMix(7, 99)), 0u);
+  table.Clear();
+  EXPECT_EQ(table.Find(HashMix(7, 1)), 0u);
+}
+
+}  // namespace
+}  // namespace vramscope::probe
