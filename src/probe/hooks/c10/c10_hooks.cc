@@ -38,6 +38,11 @@ Fn Real(std::atomic<Fn>* slot, const char* symbol) {
   return real;
 }
 
+// Native stacks cost microseconds: on tensor events only where they were asked for.
+VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackIfWanted(Stream& stream) {
+  return VRAMSCOPE_UNLIKELY(g_flags.native) ? CaptureNativeStack(stream) : 0;
+}
+
 constinit std::atomic<ReportFn> g_report{nullptr};
 constinit std::atomic<ReportFn> g_report_signed{nullptr};
 constinit std::atomic<ReportOomFn> g_report_oom{nullptr};
@@ -58,7 +63,8 @@ void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved
                                      .address = address,
                                      .size = static_cast<uint64_t>(size),
                                      .device = index,
-                                     .stack = CapturePythonStack(*scope)});
+                                     .stack = CapturePythonStack(*scope),
+                                     .native = NativeStackIfWanted(*scope)});
   } else {
     scope->Append(format::BlockFree{
         .time = now, .address = address, .size = static_cast<uint64_t>(-size), .device = index});
@@ -142,12 +148,12 @@ void* vramscope_hook_alloc_cpu(size_t size) {
     return pointer;
   }
   if (RecordScope scope(Want::kTensor); scope) {
-    const uint32_t stack = CapturePythonStack(*scope);
     scope->Append(format::BlockAlloc{.time = Now(),
                                      .address = reinterpret_cast<uintptr_t>(pointer),
                                      .size = size,
                                      .device = format::kCpuDevice,
-                                     .stack = stack});
+                                     .stack = CapturePythonStack(*scope),
+                                     .native = NativeStackIfWanted(*scope)});
   }
   return pointer;
 }
