@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes page data of an invented but realistic training: the viewer's test data.
+
+    make_sample.py > data.json            the data alone
+    make_sample.py --page out.html        the whole page, from viewer/dist and viewer/src/page.html
+
+The figures are made here, not recorded; the title of the page says so. The same arguments give the
+same bytes. `--lives` grows the sample for measurements of speed.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+
+MIB = 1 << 20
+MS = 1_000_000
+VIEWER = pathlib.Path(__file__).resolve().parent.parent
+CONTEXT_BYTES = 505 * MIB
+CODE_BYTES = 38 * MIB
+TORCH = "/usr/lib/python3/site-packages/torch"
+
+
+class Tables:
+    """Strings, frames and stacks, each stored once; index 0 of frames and stacks means none."""
+
+    def __init__(self):
+        self.strings, self.string_ids = [""], {"": 0}
+        self.frames, self.frame_ids = [[0, 0, 0, 0]], {}
+        self.stacks, self.stack_ids = [[0, 0]], {}
+        self.paths, self.path_ids = [], {}
+        self.sources = {}
+
+    def string(self, text):
+        if text not in self.string_ids:
+            self.string_ids[text] = len(self.strings)
+            self.strings.append(text)
+        return self.string_ids[text]
+
+    def frame(self, function, file, line, source="", kind=0):
+        key = (self.string(function), self.string(file), line, kind)
+        if key not in self.frame_ids:
+            self.frame_ids[key] = len(self.frames)
+            self.frames.append(list(key))
+            if source:
+                self.sources[f"{key[1]}:{line}"] = source
+        return self.frame_ids[key]
+
+    def stack(self, frames):
+        """Frames outermost first."""
+        parent = 0
+        for frame in frames:
+            key = (parent, frame)
+            if key not in self.stack_ids:
+                self.stack_ids[key] = len(self.stacks)
+                self.stacks.append([parent, frame])
+            parent = self.stack_ids[key]
+        return parent
+
+    def path(self, *levels):
+        if levels not in self.path_ids:
+            self.path_ids[levels] = len(self.paths)
+            self.paths.append(list(levels))
+        return self.path_ids[levels]
+
+
+class Device:
+    def __init__(self, index, kind, name, total):
+        self.record = {"index": index, "kind": kind, "name": name, "total_bytes": total}
+        self.lives = []  # [process, bytes, alloc, free, stack, path, address]
+        self.address = 0x7F0000000000 + (index + 3) * 0x1000000000
+
+
+class Training:
+    """A GPT-like model: forward and backward saw teeth over parameters and optimizer state."""
+
+    def __init__(self, tables, rng, device, process, layers, iterations, width, start):
+        self.t, self.rng, self.device, self.process = tables, rng, device, process
+        self.layers, self.iterations, self.width = layers, iterations, width
+        self.now = start
+        self.marks = []
+        self.iteration_ends = []
+        f = tables.frame
+        self.main = [
+            f("<module>", "train_gpt2.py", 214, "main()"),
+            f("main", "train_gpt2.py", 187, "train(model, loader, optimizer, args)"),
+        ]
+        self.call = [
+            f("Module._wrapped_call_impl", f"{TORCH}/nn/modules/module.py", 1775,
+              "return self._call_impl(*args, **kwargs)"),
+            f("Module._call_impl", f"{TORCH}/nn/modules/module.py", 1786,
+              "return forward_call(*args, **kwargs)"),
+        ]
+
+    def step(self, low=0.2, high=0.9):
+        self.now += int(self.rng.uniform(low, high) * MS)
+        return self.now
+
+    def alloc(self, size, frames, *path):
+        size = max(512, int(size) // 512 * 512)
+        life = [self.process, size, self.step(), -1, self.t.stack(frames), self.t.path(*path),
+                self.device.address]
+        self.device.address += size
+        self.device.lives.append(life)
+        return life
+
+    def free(self, life):
+        life[3] = self.step(0.02, 0.1)
+
+    def tensor(self, size, frames, category, module):
+        return self.alloc(size, frames, "allocations", "PyTorch", "tensors", category, module)
+
+    def site(self, function, file, line, source):
+        return self.t.frame(function, file, line, source)
+
+    def run(self):
+        t, width = self.t, self.width
+        driver = [t.frame("cuDevicePrimaryCtxRetain", "", 0, kind=1)]
+        self.alloc(CONTEXT_BYTES, [], "driver", "context")
+        self.alloc(CODE_BYTES, driver, "driver", "module code and globals")
+        self.step(60, 90)
+        build = [self.main[0], self.site("main", "train_gpt2.py", 171,
+                                         "model = GPT(config).to(args.device)")]
+        to = self.site("Module.to", f"{TORCH}/nn/modules/module.py", 1369,
+                       "return self._apply(convert)")
+        parameters = []
+        shapes = [("wte", 50304 * width), ("wpe", 1024 * width)]
+        for i in range(self.layers):
+            shapes += [(f"h.{i}.attn.c_attn", 3 * width * width), (f"h.{i}.attn.c_proj", width * width),
+                       (f"h.{i}.mlp.c_fc", 4 * width * width), (f"h.{i}.mlp.c_proj", 4 * width * width),
+                       (f"h.{i}.ln_1", 2 * width), (f"h.{i}.ln_2", 2 * width)]
+        for module, count in shapes:
+            parameters.append((module, self.tensor(count * 4, build + [to], "parameter", module)))
+        for i in range(self.layers):
+            self.tensor(1024 * 1024, build + [to], "buffer", f"h.{i}.attn")
+        self.alloc(32 * MIB, self.main + [self.site("train", "train_gpt2.py", 141,
+                   "logits, loss = model(x, y)")], "allocations", "cuBLAS", "workspace")
+        self.marks.append([self.step(30, 60), "warm-up done"])
+        states = []
+        for iteration in range(self.iterations):
+            states = self.iterate(iteration, parameters, states)
+            self.iteration_ends.append(self.now)
+        self.marks.append([self.step(10, 20), "training done"])
+        for life in states[: len(states) // 2]:
+            self.free(life)
+        self.step(150, 200)
+
+    def forward(self):
+        width = self.width
+        train = self.main + [self.site("train", "train_gpt2.py", 141, "logits, loss = model(x, y)")]
+        model = train + self.call
+        blocks = [self.site("GPT.forward", "model.py", 178, "x = block(x)")]
+        tokens = 8 * 512
+        saved = []
+        embed = model + [self.site("GPT.forward", "model.py", 175, "x = self.wte(idx) + self.wpe(pos)")]
+        saved.append(self.tensor(tokens * width * 4, embed, "activation", "wte"))
+        for i in range(self.layers):
+            block = model + blocks + self.call
+            attn = block + [self.site("Block.forward", "model.py", 96, "x = x + self.attn(self.ln_1(x))")]
+            mlp = block + [self.site("Block.forward", "model.py", 97, "x = x + self.mlp(self.ln_2(x))")]
+            in_attn, in_mlp = attn + self.call, mlp + self.call
+            for frames, scale, module in [
+                (attn, 1, f"h.{i}.ln_1"),
+                (in_attn + [self.site("CausalSelfAttention.forward", "model.py", 52,
+                            "q, k, v = self.c_attn(x).split(self.n_embd, dim=2)")] + self.call +
+                 [self.site("Linear.forward", f"{TORCH}/nn/modules/linear.py", 134,
+                            "return F.linear(input, self.weight, self.bias)")], 3, f"h.{i}.attn.c_attn"),
+                (in_attn + [self.site("CausalSelfAttention.forward", "model.py", 58,
+                            "att = F.softmax(att, dim=-1)")], 4, f"h.{i}.attn"),
+                (mlp, 1, f"h.{i}.ln_2"),
+                (in_mlp + [self.site("MLP.forward", "model.py", 78, "x = self.gelu(self.c_fc(x))")] +
+                 self.call + [self.site("Linear.forward", f"{TORCH}/nn/modules/linear.py", 134, "")],
+                 4, f"h.{i}.mlp.c_fc"),
+                (in_mlp + [self.site("MLP.forward", "model.py", 79, "x = self.c_proj(x)")], 1,
+                 f"h.{i}.mlp.c_proj"),
+            ]:
+                saved.append(self.tensor(tokens * width * 4 * scale, frames, "activation", module))
+                scratch = self.tensor(tokens * width * 2, frames, "temporary", module)
+                self.free(scratch)
+        head = model + [self.site("GPT.forward", "model.py", 181, "logits = self.lm_head(self.ln_f(x))")]
+        saved.append(self.tensor(tokens * 50304 * 2, head, "activation", "lm_head"))
+        return saved
+
+    def iterate(self, iteration, parameters, states):
+        loader = self.main + [self.site("train", "train_gpt2.py", 138,
+                              "x, y = x.to(device), y.to(device)")]
+        batch = self.tensor(8 * 512 * 16, loader, "input", "(batch)")
+        saved = self.forward()
+        back = self.main + [self.site("train", "train_gpt2.py", 144, "loss.backward()"),
+                            self.site("Tensor.backward", f"{TORCH}/_tensor.py", 630, "")]
+        gradients = []
+        for position, life in enumerate(reversed(saved)):
+            scratch = self.tensor(life[1] * self.rng.uniform(0.4, 0.9), back, "temporary", "(backward)")
+            share = len(parameters) * (position + 1) // len(saved)
+            while len(gradients) < share:
+                module, parameter = parameters[len(parameters) - 1 - len(gradients)]
+                gradients.append(self.tensor(parameter[1], back, "gradient", module))
+            self.free(life)
+            self.free(scratch)
+        step = self.main + [self.site("train", "train_gpt2.py", 147, "optimizer.step()"),
+                            self.site("AdamW.step", f"{TORCH}/optim/adamw.py", 232, ""),
+                            self.site("_init_group", f"{TORCH}/optim/adamw.py", 181,
+                                      "state[\"exp_avg\"] = torch.zeros_like(p)")]
+        if not states:
+            for module, parameter in parameters:
+                for _ in range(2):
+                    states.append(self.tensor(parameter[1], step, "optimizer state", module))
+        foreach = [self.tensor(p[1], step[:-1], "temporary", "(optimizer)") for _, p in parameters[::3]]
+        for life in foreach:
+            self.free(life)
+        for life in gradients:
+            self.free(life)
+        self.free(batch)
+        if iteration % 5 == 4:
+            self.evaluate()
+        self.step(4, 8)
+        return states
+
+    def evaluate(self):
+        frames = self.main + [self.site("train", "train_gpt2.py", 152, "val = evaluate(model, loader)"),
+                              self.site("evaluate", "train_gpt2.py", 112, "logits, loss = model(x, y)")]
+        for _ in range(6):
+            life = self.tensor(8 * 512 * 50304 * 2, frames, "temporary", "(evaluation)")
+            self.step(2, 5)
+            self.free(life)
+
+
+def category_of(path):
+    if path[0] == "driver":
+        return "driver"
+    return path[3] if path[2:3] == ["tensors"] else path[-1]
+
+
+GROUPS = ["driver", "parameter", "buffer", "optimizer state", "gradient", "activation", "temporary",
+          "input", "workspace", "cached", "fragmentation"]
+
+
+def fold(device, paths, duration, buckets):
+    """Exact sums by replay: the timeline's buckets at their highest instants, and the peak."""
+    events = []
+    for life in device.lives:
+        category = GROUPS.index(category_of(paths[life[5]]))
+        events.append((life[2], 1, life[1], category))
+        if life[3] >= 0:
+            events.append((life[3], 0, -life[1], category))
+    events.sort()
+    edges = [duration * b // buckets for b in range(buckets)]
+    now, reserved = [0] * len(GROUPS), 0
+    best, best_at, best_now = (-1, 0), 0, None
+    peak = [[0] * buckets for _ in GROUPS]
+    position = 0
+    cached, fragmentation = GROUPS.index("cached"), GROUPS.index("fragmentation")
+    for bucket in range(buckets):
+        end = edges[bucket + 1] if bucket + 1 < buckets else duration + 1
+        top = list(now)
+        top_sum = sum(now)
+        while position < len(events) and events[position][0] < end:
+            at, _, delta, category = events[position]
+            now[category] += delta
+            position += 1
+            # What the caching allocator keeps: it grows with the tensors and is never given back.
+            tensors = sum(now) - now[cached] - now[fragmentation] - now[0]
+            reserved = max(reserved, tensors)
+            if device.record["kind"] == "gpu":
+                now[fragmentation] = (reserved - tensors) // 9
+                now[cached] = reserved - tensors - now[fragmentation]
+            total = sum(now)
+            if total >= top_sum:
+                top, top_sum = list(now), total
+            # Among equal totals the one with the most tensors says more.
+            score = (total, tensors)
+            if score > best:
+                best, best_at, best_now = score, at, list(now)
+        for category, value in enumerate(top):
+            peak[category][bucket] = value
+    return edges, peak, best_at, best_now
+
+
+def report_of(devices, tables, folded, start_ns, processes):
+    report = {"schema": "vramscope.report/1", "devices": [], "processes": [], "rows": [],
+              "losses": [{"name": "events dropped", "count": 0, "bytes": 0},
+                         {"name": "stacks without Python", "count": 14, "bytes": 3 * MIB}],
+              "invariants": [
+                  {"name": "children sum to parent", "holds": True, "detail": ""},
+                  {"name": "nothing freed twice", "holds": True, "detail": ""},
+                  {"name": "no live block outside a live segment", "holds": True, "detail": ""},
+                  {"name": "rows + residual = NVML", "holds": True, "detail": "412 of 412 samples"}]}
+    for device, (_, _, at, now) in zip(devices, folded):
+        gpu = device.record["kind"] == "gpu"
+        ledger = sum(now)
+        by_process = {}
+        for life in device.lives:
+            if life[2] <= at and (life[3] < 0 or life[3] > at):
+                row = by_process.setdefault((life[0], life[5]), [0, 0])
+                row[0] += life[1]
+                row[1] += 1
+        rows = [{"device": device.record["index"], "pid": processes[p]["pid"],
+                 "path": tables.paths[path], "bytes": size, "count": count}
+                for (p, path), (size, count) in by_process.items()]
+        for name in ("cached", "fragmentation"):
+            value = now[GROUPS.index(name)]
+            if value:
+                rows.append({"device": device.record["index"], "pid": processes[0]["pid"],
+                             "path": ["allocations", "PyTorch", name], "bytes": value, "count": 0})
+        rows.sort(key=lambda row: -row["bytes"])
+        report["rows"] += rows
+        residual = 1_310_720 if gpu else None
+        report["devices"].append({
+            "index": device.record["index"], "kind": device.record["kind"],
+            "uuid": "GPU-00000000-sample" if gpu else "", "name": device.record["name"],
+            "total_bytes": device.record["total_bytes"],
+            "nvml_bytes": ledger + residual if gpu else None, "ledger_bytes": ledger,
+            "residual_bytes": residual,
+            "at": {"kind": "peak", "time_ns": start_ns + at, "iteration": 7}})
+        report["processes"].append({
+            "device": device.record["index"], "pid": processes[0]["pid"], "rank": None,
+            "command": processes[0]["command"], "nvml_bytes": None, "ledger_bytes": ledger,
+            "residual_bytes": None})
+    return report
+
+
+def make(lives_wanted, seed=7):
+    rng = random.Random(seed)
+    tables = Tables()
+    gpu = Device(0, "gpu", "NVIDIA H200 (invented)", 150_754_820_096)
+    host = Device(-2, "host", "pinned host memory", 270 * 1024 * MIB)
+    processes = [{"pid": 41327, "rank": None, "command": "python train_gpt2.py --layers 12 --width 768"}]
+    per_iteration = 12 * 6 * 3 + 120
+    iterations = max(12, lives_wanted // per_iteration)
+    training = Training(tables, rng, gpu, 0, layers=12, iterations=iterations, width=768, start=180 * MS)
+    training.run()
+    duration = training.now
+    pin = tables.stack([training.main[0], tables.frame("DataLoader.__iter__",
+                        f"{TORCH}/utils/data/dataloader.py", 1402, "data = pin_memory(data)")])
+    for worker in range(4):
+        host.lives.append([0, 24 * MIB, (300 + 40 * worker) * MS, -1, pin,
+                           tables.path("allocations", "PyTorch", "input"), 0x7E0000000000 + worker])
+    devices = [gpu, host]
+    folded = [fold(device, tables.paths, duration, 600) for device in devices]
+    start_ns = 81_220_000_000_000
+    timelines = []
+    for position, (device, (edges, peak, _, _)) in enumerate(zip(devices, folded)):
+        used = [g for g in range(len(GROUPS)) if any(peak[g])]
+        nvml = []
+        if device.record["kind"] == "gpu":
+            for bucket in range(0, 600, 3):
+                nvml.append([edges[bucket], sum(row[bucket] for row in peak) + rng.randint(0, 2 * MIB)])
+        timelines.append({"device": position, "groups": [GROUPS[g] for g in used], "t": edges,
+                          "peak": [peak[g] for g in used], "nvml": nvml})
+    columns = {"device": [], "process": [], "bytes": [], "alloc": [], "free": [], "stack": [],
+               "path": [], "address": []}
+    for position, device in enumerate(devices):
+        for process, size, alloc, free, stack, path, address in device.lives:
+            for key, value in zip(columns, (position, process, size, alloc, free, stack, path,
+                                            format(address, "x"))):
+                columns[key].append(value)
+    return {
+        "schema": "vramscope.page/1", "title": "train_gpt2 (invented sample)",
+        "command": processes[0]["command"] + " --data shakespeare.txt --device cuda:0",
+        "recorded_at": "2026-01-15T10:24:31Z", "version": "sample", "duration_ns": duration,
+        "start_ns": start_ns, "report": report_of(devices, tables, folded, start_ns, processes),
+        "residuals": [{"device": 0, "samples": 412, "samples_in_transit": 2, "worst_bytes": 2_031_616,
+                       "p99_bytes": 1_835_008, "bracketed_bytes": CONTEXT_BYTES + CODE_BYTES,
+                       "ledger_peak_bytes": sum(folded[0][3])}],
+        "devices": [device.record for device in devices], "processes": processes,
+        "timelines": timelines, "strings": tables.strings, "frames": tables.frames,
+        "stacks": tables.stacks, "sources": tables.sources, "paths": tables.paths, "lives": columns,
+        "left_out": {"count": 0, "peak_bytes": 0}, "marks": training.marks,
+    }
+
+
+def page(data):
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    out = (VIEWER / "src" / "page.html").read_text(encoding="utf-8")
+    parts = {"TITLE": data["title"], "DATA": text}
+    for name in ("css", "js"):
+        parts[name.upper()] = (VIEWER / "dist" / f"viewer.{name}").read_text(encoding="utf-8")
+    head, tail = "", out
+    for key in ("TITLE", "CSS", "DATA", "JS"):
+        before, tail = tail.split("{{" + key + "}}", 1)
+        head += before + parts[key]
+    return head + tail
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lives", type=int, default=5000, help="about how many allocations")
+    parser.add_argument("--page", help="write the whole page there instead of the data to stdout")
+    arguments = parser.parse_args()
+    data = make(arguments.lives)
+    if arguments.page:
+        pathlib.Path(arguments.page).write_text(page(data), encoding="utf-8")
+    else:
+        print(json.dumps(data, separators=(",", ":")))
+
+
+if __name__ == "__main__":
+    main()

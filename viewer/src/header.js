@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was recorded, and one line a device: peak, NVML's figure, residual. The lines choose the
+// device that the rest of the page shows.
+import { formatBytes, formatExact, formatShare, formatSignedBytes, formatTime } from "./format.js";
+import { h } from "./dom.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./state.js").Store} Store */
+
+/** @param {{index: number, kind: string}} device */
+export function deviceLabel(device) {
+  return device.kind === "gpu" ? `GPU ${device.index}` : device.kind === "cpu" ? "CPU" : "Host";
+}
+
+/** @param {string} iso */
+function localTime(iso) {
+  const date = new Date(iso);
+  if (Number.isNaN(date.getTime())) return iso;
+  return date.toLocaleString("en-GB", {
+    year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit",
+  });
+}
+
+/**
+ * @param {string} label
+ * @param {string} value
+ * @param {string|null} title
+ * @param {string} note
+ */
+function figure(label, value, title, note = "") {
+  return h("span", { class: "figure", title },
+    h("span", { class: "figure-label" }, label),
+    h("span", { class: "figure-value" }, value),
+    note ? h("span", { class: "figure-note" }, note) : null);
+}
+
+/**
+ * @param {Model} model
+ * @param {number} device
+ */
+function deviceFigures(model, device) {
+  const page = model.page;
+  const report = model.reportDevices[device];
+  const total = page.devices[device].total_bytes;
+  const residual = page.residuals.find((other) => other.device === device);
+  const worst = residual && residual.samples > 0 ? `worst ${formatSignedBytes(residual.worst_bytes)}` : "";
+  if (!report) return [figure("Peak", "–", null)];
+  return [
+    figure("Peak", formatBytes(report.ledger_bytes), formatExact(report.ledger_bytes),
+      `${total ? `${formatShare(report.ledger_bytes, total)}, ` : ""}at ${formatTime(model.peakTime(device))}`),
+    figure("NVML", report.nvml_bytes === null ? "–" : formatBytes(report.nvml_bytes),
+      report.nvml_bytes === null ? "NVML has no figure for this device" : formatExact(report.nvml_bytes)),
+    figure("Residual",
+      report.residual_bytes === null ? "–" : formatSignedBytes(report.residual_bytes),
+      report.residual_bytes === null ? null
+        : "What the ledger does not explain: NVML less the ledger, " +
+          `${formatExact(report.residual_bytes)}${residual ? `; worst of ${residual.samples} samples ` +
+          formatExact(residual.worst_bytes) : ""}`,
+      worst),
+  ];
+}
+
+/**
+ * @param {Model} model
+ * @param {Store} store
+ */
+export function makeHeader(model, store) {
+  const page = model.page;
+  const facts = [];
+  if (page.recorded_at) facts.push(localTime(page.recorded_at));
+  facts.push(formatTime(page.duration_ns));
+  if (page.processes.length > 1) facts.push(`${page.processes.length} processes`);
+  const rows = page.devices.map((device, index) => h("button", {
+    class: "device", type: "button", role: "radio", "data-device": index,
+    click: () => store.set({ device: index, at: null, only: null }),
+  },
+    h("span", { class: "device-name" },
+      h("strong", {}, deviceLabel(device)),
+      h("span", { title: device.name },
+        [device.name, device.total_bytes ? formatBytes(device.total_bytes) : ""].filter(Boolean).join(" · "))),
+    ...deviceFigures(model, index)));
+  const group = h("div", { class: "devices", role: "radiogroup", "aria-label": "Device" }, ...rows);
+  const select = () => rows.forEach((row, index) => {
+    const on = index === store.state.device;
+    row.setAttribute("aria-checked", String(on));
+    row.tabIndex = on ? 0 : -1;
+  });
+  group.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const next = (store.state.device + step + rows.length) % rows.length;
+    store.set({ device: next, at: null, only: null });
+    rows[next].focus();
+  });
+  if (rows.length === 1) group.classList.add("single");
+  store.subscribe((_, changed) => {
+    if (changed.has("device")) select();
+  });
+  select();
+  return h("header", { class: "head" },
+    h("div", { class: "brand" }, h("span", {}, "vramscope"),
+      h("span", { class: "facts" }, facts.join("  ·  "))),
+    h("h1", {}, page.title),
+    page.command ? h("p", { class: "command", title: page.command }, page.command) : null,
+    group);
+}
+
+/**
+ * What a reader must know to trust the figures: losses, invariants, how much was priced by readings.
+ * @param {Model} model
+ */
+export function makeFooter(model) {
+  const page = model.page;
+  const broken = page.report.invariants.filter((invariant) => !invariant.holds);
+  const lost = page.report.losses.filter((loss) => loss.count > 0 || loss.bytes > 0);
+  const items = [];
+  if (page.report.invariants.length > 0) {
+    items.push(h("li", {}, broken.length === 0
+      ? `All ${page.report.invariants.length} invariants hold.`
+      : `${broken.length} of ${page.report.invariants.length} invariants are broken:`));
+  }
+  for (const { name, detail } of broken) {
+    items.push(h("li", { class: "broken" }, detail ? `${name}: ${detail}` : name));
+  }
+  for (const loss of lost) {
+    const bytes = loss.bytes > 0 ? `, ${formatBytes(loss.bytes)}` : "";
+    items.push(h("li", {}, `${loss.name}: ${loss.count.toLocaleString("en-US")}${bytes}`));
+  }
+  for (const residual of page.residuals) {
+    if (residual.ledger_peak_bytes === 0) continue;
+    const device = page.devices[residual.device];
+    items.push(h("li", {}, `${deviceLabel(device)}: ${formatShare(residual.bracketed_bytes, residual.ledger_peak_bytes)} ` +
+      "of the peak was priced by readings of the device, not by size; " +
+      `${residual.samples_in_transit} of ${residual.samples} samples fell into driver calls under way.`));
+  }
+  if (page.left_out.count > 0) {
+    items.push(h("li", {}, `${page.left_out.count.toLocaleString("en-US")} small or short-lived allocations are ` +
+      `not listed on this page, at most ${formatBytes(page.left_out.peak_bytes)} at once; ` +
+      "the ledger at the peak and the timeline have them."));
+  }
+  return h("footer", { class: "foot" },
+    items.length > 0 ? h("h2", {}, "How far to trust these figures") : null,
+    items.length > 0 ? h("ul", {}, ...items) : null,
+    h("p", {}, `Written by vramscope ${page.version}.`));
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device's bytes by category over time, at two levels of detail: the timeline's buckets, exact
+// for the whole recording, and the page's lives, exact between any two instants.
+import { NOT_LISTED } from "./palette.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./types.js").TimelineData} TimelineData */
+
+// How many events lie between two stored sums. A seek replays at most so many.
+const STRIDE = 1024;
+
+/**
+ * Columns of a picture: for each, the bytes of every category at the column's highest instant.
+ * @typedef {object} Columns
+ * @property {number} count
+ * @property {Float64Array} bytes [column * categories + category]
+ * @property {Float64Array} total
+ * @property {Float64Array} at The instant shown.
+ * @property {boolean} detailed Drawn from lives, not from buckets.
+ */
+
+/**
+ * Index of the last element that is not above `value`, or -1.
+ * @param {Float64Array} sorted
+ * @param {number} value
+ */
+export function lastNotAbove(sorted, value) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+export class History {
+  /**
+   * @param {Model} model
+   * @param {Uint32Array} lives Of this device.
+   * @param {TimelineData|undefined} timeline
+   */
+  constructor(model, lives, timeline) {
+    this.model = model;
+    this.lives = lives;
+    this.categories = model.categories.length;
+    this.cached = model.categoryIndex.get("cached") ?? -1;
+    this.fragmentation = model.categoryIndex.get("fragmentation") ?? -1;
+    const nvml = timeline ? timeline.nvml : [];
+    this.nvmlTime = Float64Array.from(nvml, (sample) => sample[0]);
+    this.nvmlBytes = Float64Array.from(nvml, (sample) => sample[1]);
+    this.bucketTime = Float64Array.from(timeline ? timeline.t : []);
+    this.buckets = this.bucketTime.length;
+    this.bucketBytes = new Float64Array(this.buckets * this.categories);
+    if (timeline) this.fillBuckets(timeline);
+    const events = this.sortEvents();
+    this.eventTime = events.time;
+    this.eventDelta = events.delta;
+    this.eventCategory = events.category;
+    this.sums = events.sums;
+    /** @type {Float64Array|null} */
+    this.notListed = null;
+    /** Categories with bytes that no life explains: slack, drawn from the buckets. */
+    this.slack = this.findSlack();
+    if (model.page.left_out.count > 0) this.fillNotListed();
+  }
+
+  /** @param {TimelineData} timeline */
+  fillBuckets(timeline) {
+    timeline.groups.forEach((name, group) => {
+      const category = this.model.categoryIndex.get(name) ?? 0;
+      const peak = timeline.peak[group] ?? [];
+      for (let bucket = 0; bucket < this.buckets; ++bucket) {
+        this.bucketBytes[bucket * this.categories + category] += peak[bucket] ?? 0;
+      }
+    });
+  }
+
+  /** Allocations and frees by time (frees first at equal times), with sums every STRIDE events. */
+  sortEvents() {
+    const { model, lives } = this;
+    const count = lives.length;
+    let frees = 0;
+    for (const life of lives) frees += model.lifeFree[life] < Infinity ? 1 : 0;
+    const total = count + frees;
+    const time = new Float64Array(total);
+    const code = new Float64Array(total);
+    let next = 0;
+    for (const life of lives) {
+      time[next] = model.lifeAlloc[life];
+      code[next++] = life * 2 + 1;
+      if (model.lifeFree[life] < Infinity) {
+        time[next] = model.lifeFree[life];
+        code[next++] = life * 2;
+      }
+    }
+    const order = new Uint32Array(total).map((_, i) => i);
+    order.sort((a, b) => time[a] - time[b] || (code[a] % 2) - (code[b] % 2));
+    const delta = new Float64Array(total);
+    const category = new Uint8Array(total);
+    const now = new Float64Array(this.categories);
+    const sums = new Float64Array((Math.floor(total / STRIDE) + 1) * this.categories);
+    for (let i = 0; i < total; ++i) {
+      if (i % STRIDE === 0) sums.set(now, (i / STRIDE) * this.categories);
+      const life = Math.floor(code[order[i]] / 2);
+      category[i] = model.pathCategory[model.lifePath[life]];
+      delta[i] = code[order[i]] % 2 === 1 ? model.lifeBytes[life] : -model.lifeBytes[life];
+      now[category[i]] += delta[i];
+    }
+    if (total % STRIDE === 0) sums.set(now, (total / STRIDE) * this.categories);
+    return { time: time.map((_, i) => time[order[i]]), delta, category, sums };
+  }
+
+  findSlack() {
+    const slack = new Uint8Array(this.categories);
+    for (let i = 0; i < this.bucketBytes.length; ++i) {
+      if (this.bucketBytes[i] > 0) slack[i % this.categories] = 1;
+    }
+    for (const life of this.lives) slack[this.model.pathCategory[this.model.lifePath[life]]] = 0;
+    return slack;
+  }
+
+  /** What the buckets have and the lives do not, because the page lists only the largest lives. */
+  fillNotListed() {
+    const listed = this.model.categoryIndex.get(NOT_LISTED);
+    if (listed === undefined) return;
+    this.notListed = new Float64Array(this.buckets);
+    for (let bucket = 0; bucket < this.buckets; ++bucket) {
+      const end = bucket + 1 < this.buckets ? this.bucketTime[bucket + 1] : this.model.duration;
+      const lives = this.sweep(this.bucketTime[bucket], end, 1).total[0];
+      let sum = 0;
+      for (let c = 0; c < this.categories; ++c) {
+        if (this.slack[c] === 0) sum += this.bucketBytes[bucket * this.categories + c];
+      }
+      this.notListed[bucket] = Math.max(0, sum - lives);
+    }
+  }
+
+  /**
+   * Adds to the bytes of lives at an instant what no life explains. The bucket tells it for its
+   * highest instant; at others, what a caching allocator keeps is what the lives leave of the same
+   * total, since a freed block stays with the allocator.
+   * @param {number} at
+   * @param {Float64Array} bytes
+   * @param {number} offset
+   * @returns {number} The bytes added.
+   */
+  addSlack(at, bytes, offset) {
+    const bucket = lastNotAbove(this.bucketTime, at);
+    if (bucket < 0) return 0;
+    const { cached, fragmentation, categories } = this;
+    let [lives, total, added] = [0, 0, 0];
+    for (let c = 0; c < categories; ++c) {
+      const value = this.bucketBytes[bucket * categories + c];
+      total += value;
+      if (this.slack[c] === 0) lives += bytes[offset + c];
+      else if (c !== cached && c !== fragmentation) {
+        bytes[offset + c] += value;
+        added += value;
+      }
+    }
+    const listed = this.model.categoryIndex.get(NOT_LISTED);
+    if (this.notListed && listed !== undefined) {
+      bytes[offset + listed] += this.notListed[bucket];
+      added += this.notListed[bucket];
+    }
+    const kept = Math.max(0, total - lives - added);
+    const free = this.slack[cached] === 1 ? this.bucketBytes[bucket * categories + cached] : 0;
+    const split = this.slack[fragmentation] === 1 ? this.bucketBytes[bucket * categories + fragmentation] : 0;
+    if (kept === 0 || (this.slack[cached] !== 1 && this.slack[fragmentation] !== 1)) return added;
+    const inUse = free + split > 0 ? Math.round((kept * split) / (free + split)) : 0;
+    if (inUse > 0) bytes[offset + fragmentation] += inUse;
+    if (kept > inUse) bytes[offset + cached] += kept - inUse;
+    return added + kept;
+  }
+
+  /**
+   * Bytes by category of the lives just after the first `events` events.
+   * @param {number} events
+   */
+  sumsAfter(events) {
+    const stored = Math.floor(events / STRIDE);
+    const sums = this.sums.slice(stored * this.categories, (stored + 1) * this.categories);
+    for (let i = stored * STRIDE; i < events; ++i) sums[this.eventCategory[i]] += this.eventDelta[i];
+    return sums;
+  }
+
+  /**
+   * Lives between two instants, cut into columns of equal length.
+   * @param {number} from
+   * @param {number} to
+   * @param {number} count
+   * @returns {Columns}
+   */
+  sweep(from, to, count) {
+    const width = this.categories;
+    const bytes = new Float64Array(count * width);
+    const total = new Float64Array(count);
+    const at = new Float64Array(count);
+    let event = lastNotAbove(this.eventTime, from) + 1;
+    const sums = this.sumsAfter(event);
+    let sum = sums.reduce((a, b) => a + b, 0);
+    for (let column = 0; column < count; ++column) {
+      const end = from + ((to - from) * (column + 1)) / count;
+      const offset = column * width;
+      bytes.set(sums, offset);
+      total[column] = sum;
+      at[column] = from + ((to - from) * column) / count;
+      let highest = sum;
+      while (event < this.eventTime.length && this.eventTime[event] < end) {
+        sums[this.eventCategory[event]] += this.eventDelta[event];
+        sum += this.eventDelta[event];
+        if (sum > highest) {
+          // Written late: a burst of allocations raises the sum many times, the last one counts.
+          const following = event + 1;
+          const falls = following >= this.eventTime.length || this.eventTime[following] >= end ||
+            this.eventDelta[following] < 0;
+          if (falls) {
+            highest = sum;
+            bytes.set(sums, offset);
+            total[column] = sum;
+            at[column] = this.eventTime[event];
+          }
+        }
+        ++event;
+      }
+    }
+    return { count, bytes, total, at, detailed: true };
+  }
+
+  /**
+   * @param {number} from
+   * @param {number} to
+   * @param {number} count
+   * @returns {Columns}
+   */
+  sweepBuckets(from, to, count) {
+    const width = this.categories;
+    const bytes = new Float64Array(count * width);
+    const total = new Float64Array(count);
+    const at = new Float64Array(count);
+    let bucket = lastNotAbove(this.bucketTime, from);
+    for (let column = 0; column < count; ++column) {
+      const end = from + ((to - from) * (column + 1)) / count;
+      let best = -1;
+      at[column] = from;
+      for (;;) {
+        let sum = 0;
+        for (let c = 0; c < width && bucket >= 0; ++c) sum += this.bucketBytes[bucket * width + c];
+        if (sum > best && bucket >= 0) {
+          best = sum;
+          bytes.set(this.bucketBytes.subarray(bucket * width, (bucket + 1) * width), column * width);
+          total[column] = sum;
+          at[column] = Math.max(from, this.bucketTime[bucket]);
+        }
+        if (bucket + 1 >= this.buckets || this.bucketTime[bucket + 1] >= end) break;
+        ++bucket;
+      }
+    }
+    return { count, bytes, total, at, detailed: false };
+  }
+
+  /**
+   * The picture of a window, at the level of detail that it deserves.
+   * @param {number} from
+   * @param {number} to
+   * @param {number} count
+   * @returns {Columns}
+   */
+  columns(from, to, count) {
+    const first = lastNotAbove(this.bucketTime, from);
+    const inside = lastNotAbove(this.bucketTime, to) - first;
+    if (this.lives.length === 0 || (this.buckets > 0 && inside * 3 > count)) {
+      return this.buckets > 0 ? this.sweepBuckets(from, to, count) : this.sweep(from, to, count);
+    }
+    const columns = this.sweep(from, to, count);
+    for (let column = 0; column < count; ++column) {
+      const middle = from + ((to - from) * (column + 0.5)) / count;
+      columns.total[column] += this.addSlack(middle, columns.bytes, column * this.categories);
+    }
+    return columns;
+  }
+
+  /**
+   * Bytes by category at an instant: lives, and slack from the bucket around it.
+   * @param {number} at
+   */
+  bytesAt(at) {
+    const sums = this.sumsAfter(lastNotAbove(this.eventTime, at) + 1);
+    this.addSlack(at, sums, 0);
+    return sums;
+  }
+
+  /** Highest total of the recording, NVML's samples included: the top of the axis. */
+  highest() {
+    let top = 0;
+    for (let bucket = 0; bucket < this.buckets; ++bucket) {
+      let sum = 0;
+      for (let c = 0; c < this.categories; ++c) sum += this.bucketBytes[bucket * this.categories + c];
+      top = Math.max(top, sum);
+    }
+    for (const used of this.nvmlBytes) top = Math.max(top, used);
+    if (this.buckets === 0) top = Math.max(top, this.sweep(0, this.model.duration, 1).total[0]);
+    return top;
+  }
+
+  /**
+   * NVML's last sample at or before an instant.
+   * @param {number} at
+   */
+  nvmlAt(at) {
+    const sample = lastNotAbove(this.nvmlTime, at);
+    return sample < 0 ? null : this.nvmlBytes[sample];
+  }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page's data as columns, and the questions that every view asks of it.
+import { History } from "./history.js";
+import { NOT_LISTED, inOrder, isKnown } from "./palette.js";
+
+/** @typedef {import("./types.js").PageData} PageData */
+
+/**
+ * A frame as people read it.
+ * @typedef {object} FrameText
+ * @property {string} name
+ * @property {string} file
+ * @property {number} line
+ * @property {string} source
+ * @property {boolean} library
+ */
+
+// Files that are not the user's own: the standard library, installed packages, and frozen modules.
+const LIBRARY = /(^|\/)(site-packages|dist-packages)\/|\/lib\/python3(\.\d+)?\/|^<frozen|\/torch\//;
+
+/**
+ * The category of a ledger path: its innermost level that is one, else "driver" for what the driver
+ * keeps, else the innermost level that the timeline knows as a band, else the outermost level.
+ * @param {string[]} path
+ * @param {Set<string>} bands
+ */
+export function categoryOf(path, bands) {
+  for (let i = path.length - 1; i >= 0; --i) {
+    if (isKnown(path[i])) return path[i];
+  }
+  if (path.length > 0 && path[0].startsWith("driver")) return "driver";
+  for (let i = path.length - 1; i >= 0; --i) {
+    if (bands.has(path[i])) return path[i];
+  }
+  return path[0] ?? "unknown";
+}
+
+export class Model {
+  /** @param {PageData} page */
+  constructor(page) {
+    this.page = page;
+    this.duration = Math.max(1, page.duration_ns);
+    const bands = new Set(page.timelines.flatMap((timeline) => timeline.groups));
+    this.bands = bands;
+    const names = [...bands, "unknown"];
+    for (const path of page.paths) names.push(categoryOf(path, bands));
+    for (const row of page.report.rows) names.push(categoryOf(row.path, bands));
+    if (page.left_out.count > 0) names.push(NOT_LISTED);
+    /** Category names in stacking order; views speak of categories by index. */
+    this.categories = inOrder(names);
+    this.categoryIndex = new Map(this.categories.map((name, index) => [name, index]));
+    this.pathCategory = Uint8Array.from(page.paths, (path) => this.categoryOfPath(path));
+
+    const lives = page.lives;
+    const count = lives.bytes.length;
+    this.lifeCount = count;
+    this.lifeDevice = Uint16Array.from(lives.device);
+    this.lifeProcess = Uint16Array.from(lives.process);
+    this.lifeBytes = Float64Array.from(lives.bytes);
+    this.lifeAlloc = Float64Array.from(lives.alloc);
+    this.lifeFree = Float64Array.from(lives.free, (at) => (at < 0 ? Infinity : at));
+    this.lifeStack = Uint32Array.from(lives.stack);
+    this.lifePath = Uint32Array.from(lives.path);
+
+    const stacks = page.stacks.length;
+    this.stackParent = Uint32Array.from(page.stacks, (stack) => stack[0]);
+    this.stackFrame = Uint32Array.from(page.stacks, (stack) => stack[1]);
+    this.stackDepth = new Uint16Array(stacks);
+    this.stackOrder = this.orderStacks();
+    /** @type {FrameText[]} */
+    this.frames = page.frames.map((_, frame) => this.frameText(frame));
+
+    /** @type {History[]} */
+    this.histories = page.devices.map((_, device) => this.makeHistory(device));
+    this.reportDevices = page.devices.map((device) =>
+      page.report.devices.find((other) => other.index === device.index && other.kind === device.kind),
+    );
+  }
+
+  /** @param {string[]} path */
+  categoryOfPath(path) {
+    return this.categoryIndex.get(categoryOf(path, this.bands)) ?? 0;
+  }
+
+  /**
+   * Stack ids, callers before callees. Depths come on the way; a damaged table with a cycle is cut.
+   */
+  orderStacks() {
+    const count = this.stackParent.length;
+    const order = new Uint32Array(Math.max(0, count - 1));
+    const done = new Uint8Array(count);
+    if (count > 0) done[0] = 2;
+    let next = 0;
+    /** @type {number[]} */
+    const pending = [];
+    for (let id = 1; id < count; ++id) {
+      for (let at = id; done[at] === 0; at = this.stackParent[at]) {
+        if (this.stackParent[at] >= count) this.stackParent[at] = 0;
+        done[at] = 1;
+        pending.push(at);
+        if (done[this.stackParent[at]] === 1) this.stackParent[at] = 0;
+      }
+      for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
+        done[at] = 2;
+        this.stackDepth[at] = Math.min(65535, this.stackDepth[this.stackParent[at]] + 1);
+        order[next++] = at;
+      }
+    }
+    return order;
+  }
+
+  /**
+   * @param {number} frame
+   * @returns {FrameText}
+   */
+  frameText(frame) {
+    const page = this.page;
+    if (frame === 0) return { name: "(no stack)", file: "", line: 0, source: "", library: false };
+    const [name, file, line, kind] = page.frames[frame];
+    const path = page.strings[file] ?? "";
+    return {
+      name: page.strings[name] || "(unknown function)",
+      file: path,
+      line,
+      source: (page.sources[`${file}:${line}`] ?? "").trim(),
+      library: kind === 1 || LIBRARY.test(path),
+    };
+  }
+
+  /** @param {number} device */
+  makeHistory(device) {
+    const page = this.page;
+    const timeline = page.timelines.find((other) => other.device === device);
+    let count = 0;
+    for (let i = 0; i < this.lifeCount; ++i) count += this.lifeDevice[i] === device ? 1 : 0;
+    const lives = new Uint32Array(count);
+    for (let i = 0, next = 0; i < this.lifeCount; ++i) {
+      if (this.lifeDevice[i] === device) lives[next++] = i;
+    }
+    return new History(this, lives, timeline);
+  }
+
+  /**
+   * When the device's report was taken: its peak, in nanoseconds from the start.
+   * @param {number} device
+   */
+  peakTime(device) {
+    const report = this.reportDevices[device];
+    return report ? report.at.time_ns - this.page.start_ns : 0;
+  }
+
+  /**
+   * Frame ids of a stack, outermost first.
+   * @param {number} stack
+   */
+  framesOf(stack) {
+    /** @type {number[]} */
+    const frames = [];
+    for (let id = stack; id !== 0; id = this.stackParent[id]) frames.push(this.stackFrame[id]);
+    return frames.reverse();
+  }
+
+  /**
+   * The frame to name a stack by: the innermost of the user's own, else the innermost.
+   * @param {number} stack
+   */
+  placeOf(stack) {
+    for (let id = stack; id !== 0; id = this.stackParent[id]) {
+      if (!this.frames[this.stackFrame[id]].library) return this.stackFrame[id];
+    }
+    return this.stackFrame[stack];
+  }
+
+  /**
+   * Lives of the device at an instant, as indices into the columns.
+   * @param {number} device
+   * @param {number} at
+   */
+  liveAt(device, at) {
+    const { lives } = this.histories[device];
+    const live = [];
+    for (const life of lives) {
+      if (this.lifeAlloc[life] <= at && this.lifeFree[life] > at) live.push(life);
+    }
+    return live;
+  }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// One colour a category, the same in the bar, the timeline and the icicle. Hues are held by what
+// people tune (parameters, activations, ...); slack and the driver are greys. The set was chosen so
+// that any two hues stay apart under protanopia, deuteranopia and tritanopia
+// (viewer/test/palette.test.js).
+
+/**
+ * @typedef {object} Swatch
+ * @property {string} name
+ * @property {string} light
+ * @property {string} dark
+ */
+
+/**
+ * Bottom of the stack first: what lives long below, what comes and goes above.
+ * @type {Swatch[]}
+ */
+export const KNOWN = [
+  { name: "driver", light: "#2f3f4f", dark: "#727884" },
+  { name: "parameter", light: "#4071b9", dark: "#436cb9" },
+  { name: "buffer", light: "#9ccdfd", dark: "#b3ddff" },
+  { name: "optimizer state", light: "#633792", dark: "#b598f2" },
+  { name: "gradient", light: "#cf6f19", dark: "#df8c37" },
+  { name: "activation", light: "#36a17f", dark: "#56bf96" },
+  { name: "temporary", light: "#edc764", dark: "#f7e785" },
+  { name: "input", light: "#df83b8", dark: "#eea5cc" },
+  { name: "workspace", light: "#885828", dark: "#a0723e" },
+  { name: "communication", light: "#84180e", dark: "#a13124" },
+  { name: "unknown", light: "#707175", dark: "#89939e" },
+  { name: "rounding", light: "#b7babf", dark: "#5f636a" },
+  { name: "fragmentation", light: "#c9ccd1", dark: "#4d535d" },
+  { name: "cached", light: "#d9dfe6", dark: "#3b4048" },
+  { name: "not listed", light: "#eff0f2", dark: "#2b2e33" },
+];
+
+// For names that are no category (owners, parts of an import), after the hues that the page's
+// categories leave over.
+const OTHERS = [
+  { light: "#3f7d4e", dark: "#69ab79" },
+  { light: "#b08bd0", dark: "#c6a9e0" },
+  { light: "#4f8fa8", dark: "#78b3ca" },
+  { light: "#6b7a2f", dark: "#98a85c" },
+];
+const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "temporary", "input",
+  "buffer", "workspace", "communication"];
+
+export const NOT_LISTED = "not listed";
+const RANK = new Map(KNOWN.map((swatch, rank) => [swatch.name, rank]));
+
+/** @param {string} name */
+export function isKnown(name) {
+  return RANK.has(name);
+}
+
+/**
+ * The names in stacking order, each once; names that are no category come after those that are.
+ * @param {Iterable<string>} names
+ */
+export function inOrder(names) {
+  const rank = (/** @type {string} */ name) => RANK.get(name) ?? KNOWN.length;
+  return [...new Set(names)].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : a > b ? 1 : 0));
+}
+
+export class Palette {
+  /** @param {string[]} names Categories in stacking order. */
+  constructor(names) {
+    const spare = [...SPARE_FIRST.filter((name) => !names.includes(name))
+      .map((name) => KNOWN[RANK.get(name) ?? 0]), ...OTHERS];
+    let next = 0;
+    /** @type {Swatch[]} */
+    this.swatches = names.map((name) => {
+      const rank = RANK.get(name);
+      return rank !== undefined ? KNOWN[rank] : { ...spare[next++ % spare.length], name };
+    });
+    this.dark = false;
+  }
+
+  /**
+   * Colour of a category by its index.
+   * @param {number} category
+   */
+  colour(category) {
+    const swatch = this.swatches[category];
+    return this.dark ? swatch.dark : swatch.light;
+  }
+}
+
+/**
+ * Red, green and blue of "#rrggbb".
+ * @param {string} hex
+ */
+export function channels(hex) {
+  return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+}
+
+/**
+ * `share` of `over` on `under`.
+ * @param {string} over
+ * @param {string} under
+ * @param {number} share
+ */
+export function mix(over, under, share) {
+  const [a, b] = [channels(over), channels(under)];
+  const mixed = a.map((value, i) => Math.round(value * share + b[i] * (1 - share)));
+  return `rgb(${mixed.join(",")})`;
+}
