@@ -54,6 +54,7 @@ enum class EventKind : uint8_t {
 
 // One event. Which field means what, by kind:
 //
+// clang-format off
 //   kind             address   size       value          value2      detail       subkind / name
 //   BlockAlloc/Free  block     bytes
 //   AllocatorTotals            allocated  reserved
@@ -79,12 +80,14 @@ enum class EventKind : uint8_t {
 //   Teardown                                                                      TeardownKind
 //   ProcessEnd                 wait status, or UINT64_MAX when not known
 //   DeviceSample               used       free           reserved    total
-//   ProcessSample              used                                               (process: as in the event)
+//   ProcessSample              used                                  pid          (process: where it is recorded)
+// clang-format on
 struct Event {
   // Where the event stands in the order: for what gives memory back the begin of the call, for all
   // else its end. CLOCK_MONOTONIC nanoseconds.
   int64_t time_ns = 0;
-  int64_t begin_ns = 0;  // the call under way: [begin_ns, end_ns]; both equal time_ns where there is no call
+  // The call under way: [begin_ns, end_ns]; both equal time_ns where there is no call.
+  int64_t begin_ns = 0;
   int64_t end_ns = 0;
   uint64_t address = 0;
   uint64_t size = 0;

@@ -130,7 +130,8 @@ util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path);
 
 // Writes the finished form of `trace` to `path` (atomically: a temporary name, then rename).
 // `progress` is called now and then with the share done, 0 to 1; may be empty.
-util::Status WriteFinished(Trace& trace, const std::string& path,
+util::Status WriteFinished(Trace& trace,
+                           const std::string& path,
                            const std::function<void(double)>& progress = {});
 
 }  // namespace vramscope::trace

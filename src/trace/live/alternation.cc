@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/live/alternation.h"
+
+#include <algorithm>
+#include <span>
+
+namespace vramscope::trace {
+namespace {
+
+// The counters of two cores agree within a few hundred nanoseconds; a larger distance is history,
+// not skew.
+constexpr int64_t kMaxInversionNs = 1000;
+
+// Pairs of kinds that alternate at an address: class 1 to 3, positive for the one that begins it.
+int AlternationClass(EventKind kind) {
+  switch (kind) {
+    case EventKind::kBlockAlloc:
+      return 1;
+    case EventKind::kBlockFree:
+      return -1;
+    case EventKind::kAlloc:
+      return 2;
+    case EventKind::kFree:
+      return -2;
+    case EventKind::kMap:
+      return 3;
+    case EventKind::kUnmap:
+      return -3;
+    default:
+      return 0;
+  }
+}
+
+uint64_t Key(const Event& event, int alternation) {
+  return (event.address << 2) ^ static_cast<uint64_t>(std::abs(alternation));
+}
+
+}  // namespace
+
+AlternationRepair::AlternationRepair(const Trace::EventSink& sink) : sink_(sink) {
+  out_.reserve(kBatch + kLookAhead);
+}
+
+void AlternationRepair::Finish() {
+  Emit(out_.size());
+}
+
+void AlternationRepair::Emit(size_t count) {
+  if (count == 0)
+    return;
+  for (size_t i = 0; i < count; ++i)
+    Check(i);
+  sink_(std::span<const Event>(out_.data(), count));
+  out_.erase(out_.begin(), out_.begin() + static_cast<ptrdiff_t>(count));
+}
+
+size_t AlternationRepair::FindCounterpart(size_t at) const {
+  const Event& event = out_[at];
+  const int wanted = -AlternationClass(event.kind);
+  const size_t end = std::min(out_.size(), at + kLookAhead);
+  for (size_t i = at + 1; i < end; ++i) {
+    const Event& other = out_[i];
+    if (other.time_ns - event.time_ns > kMaxInversionNs)
+      return 0;
+    if (other.address == event.address && other.process == event.process &&
+        AlternationClass(other.kind) == wanted) {
+      return other.thread != event.thread ? i : 0;
+    }
+  }
+  return 0;
+}
+
+void AlternationRepair::Check(size_t at) {
+  if (out_[at].kind == EventKind::kProcessEnd && out_[at].process.value < live_.size()) {
+    live_[out_[at].process.value].Clear();
+    return;
+  }
+  const int alternation = AlternationClass(out_[at].kind);
+  if (alternation == 0 || out_[at].process == kNoProcess)
+    return;
+  if (live_.size() <= out_[at].process.value)
+    live_.resize(out_[at].process.value + size_t{1});
+  AddressSet& live = live_[out_[at].process.value];
+  const uint64_t key = Key(out_[at], alternation);
+  if (key == 0)
+    return;
+  if (alternation > 0 ? live.Insert(key) : live.Erase(key))
+    return;
+
+  const size_t counterpart = FindCounterpart(at);
+  if (counterpart == 0)
+    return;
+  // The counterpart goes before this event and takes its time; this one is then as it should be.
+  const int64_t time_ns = out_[at].time_ns;
+  const auto first = out_.begin() + static_cast<ptrdiff_t>(at);
+  const auto last = out_.begin() + static_cast<ptrdiff_t>(counterpart);
+  std::rotate(first, last, last + 1);
+  out_[at].time_ns = time_ns;
+  // An allocation of a live address: freed just now, allocated again next. A free of a dead one:
+  // allocated just now, freed next. Either way the address is in the set once more or no more when
+  // the pair is done, so take this event as done and let the next one be judged as usual.
+  if (alternation > 0) {
+    live.Erase(key);
+  } else {
+    live.Insert(key);
+  }
+}
+
+}  // namespace vramscope::trace

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/live/address_set.h"
+#include "trace/trace.h"
+
+namespace vramscope::trace {
+
+// Last stage of a live read. Two threads that pass one address between them can leave stamps that
+// tie, or that the skew between two cores turns round: a free before its allocation, an allocation
+// of an address still live. What is allocated and freed at one address must alternate, so such a
+// pair, next to each other in time and from two threads, is put right. What cannot be explained
+// that way is passed on as it is.
+//
+// Gathers events into batches for the sink on the way.
+class AlternationRepair {
+ public:
+  explicit AlternationRepair(const Trace::EventSink& sink);
+  // Events in time order.
+  void Push(const Event& event) {
+    out_.push_back(event);
+    if (out_.size() == kBatch + kLookAhead)
+      Emit(kBatch);
+  }
+  void Finish();
+
+ private:
+  static constexpr size_t kBatch = 2048;
+  static constexpr size_t kLookAhead = 256;
+
+  void Emit(size_t count);
+  void Check(size_t at);
+  // Index of the event that belongs before or after `at` by alternation; 0 where there is none.
+  size_t FindCounterpart(size_t at) const;
+
+  const Trace::EventSink& sink_;
+  std::vector<Event> out_;
+  std::vector<AddressSet> live_;  // by process
+};
+
+}  // namespace vramscope::trace

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "format/records.h"
+#include "trace/python/line_table.h"
+#include "trace/tables.h"
+
+// A live file defines its strings, stacks and threads as it goes, numbered within each stream. The
+// reader goes over every stream twice: the first pass enters all definitions into the tables of the
+// Trace and notes, in order, which table entry each became; later passes, which stream events, take
+// the entries off that log. So ids that a writer uses anew resolve rightly, and the tables are
+// complete before the first event is seen.
+namespace vramscope::trace {
+
+// The definitions of one stream, by local id.
+class LocalIds {
+ public:
+  void Set(uint64_t local, uint32_t global);
+  // The table entry; 0 for local id 0; nothing when the id was never defined.
+  std::optional<uint32_t> Find(uint64_t local) const {
+    if (local == 0)
+      return 0;
+    if (local < dense_.size()) {
+      return dense_[local] != kUndefined ? std::optional(dense_[local]) : std::nullopt;
+    }
+    return FindSparse(local);
+  }
+
+ private:
+  static constexpr uint32_t kUndefined = 0xffffffff;
+  std::optional<uint32_t> FindSparse(uint64_t local) const;
+
+  // Ids are small and dense, but all kinds may share one counter and the file may lie: a table
+  // grows only in proportion to what is in it, and ids beyond go to a map.
+  std::vector<uint32_t> dense_;
+  std::unordered_map<uint64_t, uint32_t> sparse_;
+  size_t count_ = 0;
+};
+
+struct StreamIds {
+  LocalIds strings;
+  LocalIds python_stacks;
+  LocalIds native_stacks;
+};
+
+// What the first pass noted for one stream, in order of the definitions.
+using DefinitionLog = std::vector<uint32_t>;
+
+struct NativeImage {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t bias = 0;
+  StringId path;
+  std::string build_id;
+};
+
+// Python stacks of one stream, as far as only the first pass needs them.
+class PythonStacks {
+ public:
+  explicit PythonStacks(TableBuilder* tables) : tables_(tables) {}
+
+  void AddCode(const format::PyCode& code, const LocalIds& strings);
+  // The table entry of a frame at `instruction` called from `parent`. A frame whose code is not
+  // known (it was defined in a damaged part) is left out of the stack.
+  StackId AddStack(StackId parent, uint64_t code, uint64_t instruction);
+
+ private:
+  struct Code {
+    StringId file;
+    StringId name;
+    PythonLineTable lines;
+  };
+  TableBuilder* tables_;
+  LocalIds code_ids_;
+  std::vector<Code> codes_ = std::vector<Code>(1);
+};
+
+}  // namespace vramscope::trace

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/layout.h"
+#include "trace/tables.h"
+#include "util/file.h"
+#include "util/status.h"
+
+namespace vramscope::trace {
+
+// A chunk that was found whole enough to read: its records are file bytes [offset, offset + bytes).
+struct ChunkRef {
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+  uint32_t stream = 0;
+  uint32_t sequence = 0;
+  uint32_t tid = 0;
+  uint64_t base_ticks = 0;
+  int64_t base_ns = 0;
+};
+
+// One file of a live directory as it stood when it was opened: header, and the chunks of every
+// stream in order. The file may still grow; what is committed later is not seen.
+class LiveFile {
+ public:
+  // Finds the chunks and counts what is damaged in `losses`. An error where there is no header to
+  // trust, or one of a newer major version.
+  static util::Result<LiveFile> Open(const std::string& path, LossCounter* losses);
+  // The same over bytes in memory, which must outlive the result. `name` stands in errors.
+  static util::Result<LiveFile> FromBytes(std::span<const uint8_t> bytes,
+                                          const std::string& name,
+                                          LossCounter* losses);
+
+  bool is_launcher() const { return is_launcher_; }
+  bool ticks_are_tsc() const { return (flags_ & format::kTicksAreTsc) != 0; }
+  bool closed_cleanly() const { return (flags_ & format::kClosedCleanly) != 0; }
+  uint32_t pid() const { return pid_; }
+  uint32_t parent_pid() const { return parent_pid_; }
+  uint64_t start_ticks() const { return start_ticks_; }
+  int64_t start_ns() const { return start_ns_; }
+  int64_t start_wall_ns() const { return start_wall_ns_; }
+  uint64_t anchor_ticks() const { return anchor_ticks_; }
+  int64_t anchor_ns() const { return anchor_ns_; }  // 0: there is none
+  const std::string& command() const { return command_; }
+  const std::string& executable() const { return executable_; }
+  uint64_t file_bytes() const { return bytes_.size(); }
+
+  // Chunks by stream, in the order in which they were written.
+  const std::vector<std::vector<ChunkRef>>& streams() const { return streams_; }
+  std::span<const uint8_t> Records(const ChunkRef& chunk) const {
+    return bytes_.subspan(chunk.offset, chunk.bytes);
+  }
+  // Says that a chunk's pages are not needed for now.
+  void Forget(const ChunkRef& chunk) const { mapped_.Forget(chunk.offset, chunk.bytes); }
+
+ private:
+  util::Status ReadHeader(const std::string& name);
+  void FindChunks(LossCounter* losses);
+  // False when there is no credible chunk header at `offset`; else the chunk's size in the file.
+  bool ReadChunk(uint64_t offset, uint64_t* size, ChunkRef* chunk, LossCounter* losses) const;
+
+  util::MappedFile mapped_;
+  std::span<const uint8_t> bytes_;
+  bool is_launcher_ = false;
+  uint32_t flags_ = 0;
+  uint32_t pid_ = 0;
+  uint32_t parent_pid_ = 0;
+  uint64_t header_bytes_ = 0;
+  uint64_t start_ticks_ = 0;
+  int64_t start_ns_ = 0;
+  int64_t start_wall_ns_ = 0;
+  uint64_t anchor_ticks_ = 0;
+  int64_t anchor_ns_ = 0;
+  uint64_t lost_[32] = {};
+  std::string command_;
+  std::string executable_;
+  std::vector<std::vector<ChunkRef>> streams_;
+};
+
+// Stamps further than this from their chunk's first one are damage, not time: half a day at least,
+// at any clock rate, and too short for a wrap-around.
+inline constexpr uint64_t kMaxTickDistance = uint64_t{1} << 54;
+inline bool CredibleTicks(uint64_t ticks, uint64_t base) {
+  return ticks - base + kMaxTickDistance <= 2 * kMaxTickDistance;
+}
+
+}  // namespace vramscope::trace

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/live/live_trace.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <system_error>
+
+#include "trace/live/alternation.h"
+
+namespace vramscope::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxProcesses = 0xfff0;
+constexpr size_t kMaxDevices = 4096;
+constexpr size_t kMaxSessionJsonBytes = 1u << 20;
+
+std::string Basename(const std::string& path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+// The files of a live directory in a stable order.
+util::Result<std::vector<std::string>> ListLiveFiles(const std::string& directory) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".vrl")
+      paths.push_back(it->path());
+  }
+  if (error) {
+    return util::Status::Error(directory + ": cannot be read: " + error.message());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
+                                                     const std::string& directory) {
+  auto paths = ListLiveFiles(directory);
+  if (!paths.ok())
+    return paths.status();
+  LossCounter losses;
+  std::vector<LiveFile> files;
+  util::Status first_error;
+  for (const std::string& file_path : *paths) {
+    auto file = LiveFile::Open(file_path, &losses);
+    if (file.ok()) {
+      files.push_back(std::move(*file));
+      continue;
+    }
+    if (first_error.ok())
+      first_error = file.status();
+    std::error_code error;
+    losses.Add(format::Loss::kDamagedBytes, 1, fs::file_size(file_path, error));
+  }
+  if (files.empty()) {
+    if (!first_error.ok())
+      return first_error;
+    return util::Status::Error(directory +
+                               ": holds no recording (no *.vrl file): the program was not started "
+                               "or never loaded the probe; `vramscope doctor` says more");
+  }
+  SessionJson session;
+  if (auto text = util::ReadFile(directory + "/session.json", kMaxSessionJsonBytes); text.ok()) {
+    session = ParseSessionJson(*text);
+  }
+  return FromFiles(path, std::move(files), session, std::move(losses));
+}
+
+util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& path,
+                                                          std::vector<LiveFile> files,
+                                                          const SessionJson& session,
+                                                          LossCounter losses) {
+  std::stable_sort(files.begin(), files.end(), [](const LiveFile& a, const LiveFile& b) {
+    if (a.is_launcher() != b.is_launcher())
+      return a.is_launcher();
+    return a.start_ns() < b.start_ns();
+  });
+  std::unique_ptr<LiveTrace> trace(new LiveTrace);
+  trace->files_ = std::move(files);
+  trace->ScanFiles(&losses);
+  trace->BuildClocks();
+  trace->BuildDevices();
+  trace->BuildProcesses();
+  trace->BuildSession(path, session);
+  trace->losses_ = losses.Rows();
+  return std::unique_ptr<Trace>(std::move(trace));
+}
+
+void LiveTrace::ScanFiles(LossCounter* losses) {
+  TableBuilder tables(&strings_, &frames_, &stacks_);
+  ScanTables scan_tables{&tables, &threads_, {}, losses};
+  for (const LiveFile& file : files_) {
+    FileContext context{.file = &file};
+    if (!file.is_launcher() && processes_.size() < kMaxProcesses) {
+      context.process = ProcessId{static_cast<uint16_t>(processes_.size())};
+      processes_.push_back({.pid = file.pid(),
+                            .parent_pid = file.parent_pid(),
+                            .rank = {},
+                            .command = file.command(),
+                            .executable = file.executable(),
+                            .start_ns = file.start_ns(),
+                            .end_ns = file.start_ns(),
+                            .closed_cleanly = file.closed_cleanly(),
+                            .wait_status = {}});
+    }
+    contexts_.push_back(context);
+    scans_.push_back(ScanFile(file, context.process, &scan_tables));
+  }
+}
+
+void LiveTrace::BuildClocks() {
+  const auto make = [&](size_t i, std::optional<double> fallback_rate) {
+    const LiveFile& file = files_[i];
+    if (!file.ticks_are_tsc())
+      return TickClock();
+    std::vector<TickClock::Anchor> anchors = scans_[i].anchors;
+    if (file.anchor_ns() != 0)
+      anchors.push_back({file.anchor_ticks(), file.anchor_ns()});
+    return TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), fallback_rate);
+  };
+  // A process that ended before its second look at the clocks borrows the machine's rate from
+  // another file of the session.
+  std::optional<double> machine_rate;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    clocks_.push_back(make(i, std::nullopt));
+    if (!machine_rate)
+      machine_rate = clocks_.back().measured_rate();
+  }
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (files_[i].ticks_are_tsc() && !clocks_[i].measured_rate())
+      clocks_[i] = make(i, machine_rate);
+    contexts_[i].clock = &clocks_[i];
+  }
+}
+
+// Writers number devices each in its own way: the launcher as NVML does, a process as CUDA does
+// under its CUDA_VISIBLE_DEVICES. The uuid says which are the same.
+DeviceId LiveTrace::AddDevice(int64_t local, const LocalDevice& described, bool from_launcher) {
+  if (local < format::kHostDevice || local > std::numeric_limits<int16_t>::max() ||
+      devices_.size() >= kMaxDevices) {
+    return kNoDevice;
+  }
+  const DeviceKind kind = local == format::kCpuDevice    ? DeviceKind::kCpu
+                          : local == format::kHostDevice ? DeviceKind::kHost
+                                                         : DeviceKind::kGpu;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Device& device = devices_[i];
+    if (device.kind != kind)
+      continue;
+    const bool same = kind != DeviceKind::kGpu ||
+                      (described.uuid.empty() ? device.index == local && !from_launcher
+                                              : device.uuid == described.uuid);
+    if (!same)
+      continue;
+    if (device.total_bytes == 0)
+      device.total_bytes = described.total_bytes;
+    if (device.name.empty())
+      device.name = described.name;
+    return DeviceId{static_cast<int16_t>(i)};
+  }
+  const char* name = kind == DeviceKind::kCpu ? "CPU" : kind == DeviceKind::kHost ? "host" : "";
+  devices_.push_back({.kind = kind,
+                      .index = static_cast<int32_t>(local),
+                      .uuid = described.uuid,
+                      .name = described.name.empty() ? name : described.name,
+                      .total_bytes = described.total_bytes});
+  return DeviceId{static_cast<int16_t>(devices_.size() - 1)};
+}
+
+void LiveTrace::BuildDevices() {
+  // Described devices first, so that a process that only mentions a number finds it.
+  for (const bool described : {true, false}) {
+    for (size_t i = 0; i < files_.size(); ++i) {
+      for (const auto& [local, device] : scans_[i].devices) {
+        if (device.uuid.empty() == described)
+          continue;
+        contexts_[i].devices[local] = AddDevice(local, device, files_[i].is_launcher());
+      }
+    }
+  }
+  // GPUs by number, then host, then cpu.
+  std::vector<size_t> order(devices_.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (devices_[a].kind != devices_[b].kind)
+      return devices_[a].kind < devices_[b].kind;
+    return devices_[a].index < devices_[b].index;
+  });
+  std::vector<Device> sorted;
+  std::vector<DeviceId> renamed(devices_.size());
+  for (const size_t i : order) {
+    renamed[i] = DeviceId{static_cast<int16_t>(sorted.size())};
+    sorted.push_back(std::move(devices_[i]));
+  }
+  devices_ = std::move(sorted);
+  for (FileContext& context : contexts_) {
+    for (auto& [local, device] : context.devices) {
+      if (device != kNoDevice)
+        device = renamed[static_cast<size_t>(device.value)];
+    }
+  }
+}
+
+std::vector<LiveTrace::Exit> LiveTrace::Exits() const {
+  std::vector<Exit> exits;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    for (const ExitRecord& record : scans_[i].exits) {
+      exits.push_back({record.pid, clocks_[i].ToNs(record.ticks), record.status});
+    }
+  }
+  std::sort(exits.begin(), exits.end(),
+            [](const Exit& a, const Exit& b) { return a.time_ns < b.time_ns; });
+  return exits;
+}
+
+void LiveTrace::BuildProcesses() {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (contexts_[i].process == kNoProcess)
+      continue;
+    Process& process = processes_[contexts_[i].process.value];
+    process.end_ns = std::max(process.start_ns, clocks_[i].ToNs(scans_[i].last_ticks));
+    processes_by_pid_[process.pid].emplace_back(process.start_ns, contexts_[i].process);
+    for (const auto& [key, value] : scans_[i].runtime) {
+      if (key != "RANK" && key != "rank")
+        continue;
+      int32_t rank = 0;
+      const auto end = std::from_chars(value.data(), value.data() + value.size(), rank);
+      if (end.ec == std::errc() && rank >= 0)
+        process.rank = rank;
+    }
+  }
+  // Where a process ends. After exec a number has two processes: the first ends where the second
+  // begins, the exit is the last one's.
+  std::vector<int64_t> ends(processes_.size());
+  for (auto& [pid, incarnations] : processes_by_pid_) {
+    std::sort(incarnations.begin(), incarnations.end());
+    for (size_t i = 0; i < incarnations.size(); ++i) {
+      const size_t process = incarnations[i].second.value;
+      ends[process] = processes_[process].end_ns;
+      if (i + 1 < incarnations.size())
+        ends[process] = std::max(ends[process], incarnations[i + 1].first);
+    }
+  }
+  for (const Exit& exit : Exits()) {
+    const auto it = processes_by_pid_.find(exit.pid);
+    if (it == processes_by_pid_.end())
+      continue;
+    for (auto begun = it->second.rbegin(); begun != it->second.rend(); ++begun) {
+      Process& process = processes_[begun->second.value];
+      if (begun->first > exit.time_ns || process.wait_status)
+        continue;
+      process.wait_status = exit.status;
+      ends[begun->second.value] = std::max(process.end_ns, exit.time_ns);
+      break;
+    }
+  }
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    Event event;
+    event.kind = EventKind::kProcessEnd;
+    event.process = ProcessId{static_cast<uint16_t>(i)};
+    event.time_ns = event.begin_ns = event.end_ns = ends[i];
+    event.size = processes_[i].wait_status ? static_cast<uint64_t>(*processes_[i].wait_status)
+                                           : std::numeric_limits<uint64_t>::max();
+    process_ends_.push_back(event);
+  }
+  std::stable_sort(process_ends_.begin(), process_ends_.end(),
+                   [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
+  for (FileContext& context : contexts_)
+    context.processes_by_pid = &processes_by_pid_;
+}
+
+void LiveTrace::BuildSession(const std::string& path, const SessionJson& session) {
+  session_.path = path;
+  session_.version = session.version;
+  session_.name = session.name;
+  if (session_.name.empty() && !session.command.empty()) {
+    session_.name = Basename(session.command.front());
+  }
+  if (session_.name.empty() && !processes_.empty()) {
+    session_.name = Basename(processes_.front().executable);
+  }
+  if (session_.name.empty())
+    session_.name = Basename(path);
+
+  // Files are sorted: the first process's file, or where there is none the launcher's.
+  const auto first = std::find_if(files_.begin(), files_.end(),
+                                  [](const LiveFile& file) { return !file.is_launcher(); });
+  const LiveFile& first_file = first != files_.end() ? *first : files_.front();
+  session_.start_ns = first_file.start_ns();
+  session_.start_wall_ns = first_file.start_wall_ns();
+  if (session_.start_wall_ns == 0)
+    session_.start_wall_ns = session.start_wall_ns;
+  session_.end_ns = session_.start_ns;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    session_.end_ns = std::max(session_.end_ns, clocks_[i].ToNs(scans_[i].last_ticks));
+    session_.event_count += scans_[i].event_count;
+    session_.file_bytes += files_[i].file_bytes();
+  }
+  session_.event_count += process_ends_.size();
+  for (const Event& event : process_ends_)
+    session_.end_ns = std::max(session_.end_ns, event.time_ns);
+
+  session_.notes = session.notes;
+  std::map<std::string, std::string> first_value;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    for (const auto& [key, value] : scans_[i].runtime) {
+      const auto [known, is_new] = first_value.try_emplace(key, value);
+      if (!is_new && known->second == value)
+        continue;
+      session_.notes.emplace_back(
+          is_new ? key : key + " (pid " + std::to_string(files_[i].pid()) + ")", value);
+    }
+  }
+}
+
+std::string_view LiveTrace::SourceLine(StringId file, uint32_t line) const {
+  if (file.value == 0 || file.value >= strings_.size())
+    return {};
+  return source_lines_.Line(strings_[file.value], line);
+}
+
+util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
+  std::vector<StreamSource> sources;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const auto& streams = files_[i].streams();
+    for (size_t stream = 0; stream < streams.size(); ++stream) {
+      sources.emplace_back(contexts_[i], streams[stream], scans_[i].logs[stream]);
+    }
+  }
+  // The k-way merge. Process ends are one source more, and the last at equal times.
+  struct Head {
+    int64_t time_ns;
+    size_t source;
+    bool operator<(const Head& other) const {  // std::priority_queue keeps the greatest on top
+      return time_ns != other.time_ns ? time_ns > other.time_ns : source > other.source;
+    }
+  };
+  std::priority_queue<Head> heads;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (const Event* event = sources[i].Peek())
+      heads.push({event->time_ns, i});
+  }
+  size_t next_end = 0;
+  const size_t ends_source = sources.size();
+  if (!process_ends_.empty())
+    heads.push({process_ends_[0].time_ns, ends_source});
+
+  AlternationRepair out(sink);
+  int64_t last_ns = std::numeric_limits<int64_t>::min();
+  const auto push = [&](const Event& event) {
+    if (event.time_ns >= last_ns) {
+      last_ns = event.time_ns;
+      out.Push(event);
+      return;
+    }
+    // Later than the window could mend: the order is a promise, the call's own stamps stay.
+    Event late = event;
+    late.time_ns = last_ns;
+    out.Push(late);
+  };
+  while (!heads.empty()) {
+    const Head head = heads.top();
+    heads.pop();
+    if (head.source == ends_source) {
+      push(process_ends_[next_end++]);
+      if (next_end < process_ends_.size())
+        heads.push({process_ends_[next_end].time_ns, ends_source});
+      continue;
+    }
+    // Events of one thread come in runs: stay with it for as long as it is the earliest.
+    StreamSource& source = sources[head.source];
+    const Event* event = source.Peek();
+    do {
+      push(*event);
+      source.Pop();
+      event = source.Peek();
+    } while (event != nullptr &&
+             (heads.empty() || heads.top() < Head{event->time_ns, head.source}));
+    if (event != nullptr)
+      heads.push({event->time_ns, head.source});
+  }
+  out.Finish();
+  return {};
+}
+
+}  // namespace vramscope::trace

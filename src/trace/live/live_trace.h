@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/live/live_file.h"
+#include "trace/live/scan.h"
+#include "trace/live/session_json.h"
+#include "trace/live/stream_source.h"
+#include "trace/python/source_lines.h"
+#include "trace/trace.h"
+
+namespace vramscope::trace {
+
+// A recording read from its live directory, whether its program still runs or not. Opening walks
+// every file once, for the tables; each ForEachEvent() walks them again.
+class LiveTrace : public Trace {
+ public:
+  // `path` is what the user asked for, `directory` where the files are.
+  static util::Result<std::unique_ptr<Trace>> Open(const std::string& path,
+                                                   const std::string& directory);
+  // The same over files already opened.
+  static util::Result<std::unique_ptr<Trace>> FromFiles(const std::string& path,
+                                                        std::vector<LiveFile> files,
+                                                        const SessionJson& session,
+                                                        LossCounter losses);
+
+  std::string_view SourceLine(StringId file, uint32_t line) const override;
+  util::Status ForEachEvent(const EventSink& sink) override;
+
+ private:
+  struct Exit {
+    uint32_t pid;
+    int64_t time_ns;
+    int status;
+  };
+
+  LiveTrace() = default;
+  void ScanFiles(LossCounter* losses);
+  void BuildClocks();
+  void BuildDevices();
+  DeviceId AddDevice(int64_t local, const LocalDevice& described, bool from_launcher);
+  void BuildProcesses();
+  std::vector<Exit> Exits() const;
+  void BuildSession(const std::string& path, const SessionJson& session);
+
+  std::vector<LiveFile> files_;  // the launcher's first, then the processes in order of their begin
+  std::vector<FileScan> scans_;
+  std::vector<TickClock> clocks_;
+  std::vector<FileContext> contexts_;
+  std::map<uint32_t, std::vector<std::pair<int64_t, ProcessId>>> processes_by_pid_;
+  std::vector<Event> process_ends_;  // in time order
+  SourceLines source_lines_;
+};
+
+}  // namespace vramscope::trace

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/live/scan.h"
+
+#include <cstdio>
+#include <optional>
+
+#include "trace/live/converter.h"
+
+namespace vramscope::trace {
+namespace {
+
+std::string Text(const format::Bytes& bytes) {
+  return std::string(bytes.data, bytes.size);
+}
+
+// A native stack seen before all mapped binaries of the process are known.
+struct PendingNative {
+  uint32_t parent = 0;  // index into the pending ones + 1, 0: outermost
+  uint64_t pc = 0;
+  size_t stream = 0;
+  size_t log_index = 0;
+};
+
+struct ScannedImage {
+  NativeImage image;
+  size_t stream = 0;
+  size_t order = 0;  // number of native stacks pending when it was described
+};
+
+class FileScanner {
+ public:
+  FileScanner(const LiveFile& file, ProcessId process, ScanTables* tables)
+      : file_(file), process_(process), tables_(tables) {}
+
+  FileScan Run();
+
+ private:
+  friend class StreamScanner;
+  void ResolveNative();
+  const NativeImage* FindImage(const PendingNative& native, size_t order) const;
+  FrameId SymbolizedFrame(const NativeImage* image, uint64_t pc);
+
+  const LiveFile& file_;
+  ProcessId process_;
+  ScanTables* tables_;
+  FileScan scan_;
+  std::vector<PendingNative> native_;
+  std::vector<ScannedImage> images_;
+};
+
+// The Pass of a first walk over one stream. Times stay ticks: the clock needs all anchors first.
+class StreamScanner : public Converter<StreamScanner> {
+ public:
+  using Converter::On;
+
+  StreamScanner(FileScanner* owner, size_t stream, DefinitionLog* log)
+      : owner_(*owner), stream_(stream), log_(*log), python_(owner->tables_->tables) {}
+
+  void Walk(const std::vector<ChunkRef>& chunks);
+
+  int64_t Ns(uint64_t ticks) {
+    const auto distance = static_cast<int64_t>(ticks - owner_.scan_.last_ticks);
+    if (distance > 0)
+      owner_.scan_.last_ticks = ticks;
+    return static_cast<int64_t>(ticks);
+  }
+  StringId String(uint64_t local) { return StringId{ids_.strings.Find(local).value_or(0)}; }
+  StringId Text(const format::Bytes& text) {
+    const StringId id = tables().AddString({text.data, text.size});
+    log_.push_back(id.value);
+    return id;
+  }
+  StackId Python(uint64_t local) { return Stack(ids_.python_stacks, local); }
+  StackId Native(uint64_t local) { return Stack(ids_.native_stacks, local); }
+  DeviceId Device(int64_t local) {
+    owner_.scan_.devices[local];
+    return kNoDevice;
+  }
+  ThreadId thread() const { return {}; }
+  ProcessId process() const { return kNoProcess; }
+  ProcessId ProcessOf(uint64_t, int64_t) const { return kNoProcess; }
+
+  bool On(const format::Anchor& r, Event*) {
+    owner_.scan_.anchors.push_back({r.time, static_cast<int64_t>(r.monotonic_ns)});
+    return false;
+  }
+  bool On(const format::String& r, Event*) {
+    ids_.strings.Set(r.id, Text(r.text).value);
+    return false;
+  }
+  bool On(const format::PyCode& r, Event*) {
+    python_.AddCode(r, ids_.strings);
+    return false;
+  }
+  bool On(const format::PyStack& r, Event*) {
+    const StackId parent{ids_.python_stacks.Find(r.parent).value_or(0)};
+    const StackId stack = python_.AddStack(parent, r.code, r.instruction);
+    ids_.python_stacks.Set(r.id, stack.value);
+    log_.push_back(stack.value);
+    return false;
+  }
+  bool On(const format::NativeStack& r, Event*) {
+    const uint32_t parent = ids_.native_stacks.Find(r.parent).value_or(0);
+    owner_.native_.push_back({parent, r.pc, stream_, log_.size()});
+    ids_.native_stacks.Set(r.id, static_cast<uint32_t>(owner_.native_.size()));
+    log_.push_back(0);  // ResolveNative() fills it in
+    return false;
+  }
+  bool On(const format::Image& r, Event*) {
+    const StringId path = tables().AddString({r.path.data, r.path.size});
+    owner_.images_.push_back(
+        {{r.begin, r.end, r.bias, path, trace::Text(r.build_id)}, stream_, owner_.native_.size()});
+    return false;
+  }
+  bool On(const format::Thread& r, Event*) {
+    EnterThread(static_cast<uint32_t>(r.tid), {r.name.data, r.name.size});
+    return false;
+  }
+  bool On(const format::Device& r, Event*) {
+    owner_.scan_.devices[r.device] = {r.total_bytes, trace::Text(r.uuid), trace::Text(r.name)};
+    return false;
+  }
+  bool On(const format::Lost& r, Event*) {
+    losses().AddRaw(r.loss, r.count, r.bytes);
+    return false;
+  }
+  bool On(const format::Runtime& r, Event*) {
+    owner_.scan_.runtime.emplace_back(trace::Text(r.key), trace::Text(r.value));
+    return false;
+  }
+  bool On(const format::ProcessExit& r, Event*) {
+    owner_.scan_.exits.push_back(
+        {r.time, static_cast<uint32_t>(r.pid), static_cast<int>(r.status)});
+    return false;
+  }
+
+ private:
+  TableBuilder& tables() { return *owner_.tables_->tables; }
+  LossCounter& losses() { return *owner_.tables_->losses; }
+  StackId Stack(const LocalIds& ids, uint64_t local) {
+    const auto known = ids.Find(local);
+    if (!known)
+      losses().Add(format::Loss::kUnknownStack, 1);
+    return StackId{known.value_or(0)};
+  }
+  void EnterThread(uint32_t tid, std::string_view name) {
+    tid_ = tid;
+    log_.push_back(owner_.tables_->AddThread(owner_.process_, tid, name).value);
+  }
+
+  FileScanner& owner_;
+  size_t stream_;
+  DefinitionLog& log_;
+  StreamIds ids_;
+  PythonStacks python_;
+  uint32_t tid_ = 0;
+};
+
+void StreamScanner::Walk(const std::vector<ChunkRef>& chunks) {
+  for (const ChunkRef& chunk : chunks) {
+    if (chunk.base_ns != 0)
+      owner_.scan_.anchors.push_back({chunk.base_ticks, chunk.base_ns});
+    if (chunk.tid != 0 && chunk.tid != tid_)
+      EnterThread(chunk.tid, {});
+    ChunkCursor cursor(owner_.file_.Records(chunk), chunk.base_ticks);
+    Event event;
+    for (;;) {
+      const size_t left = cursor.bytes_left();
+      const auto step = cursor.Next(*this, &event);
+      if (step == ChunkCursor::Step::kEnd)
+        break;
+      if (step == ChunkCursor::Step::kDamaged) {
+        losses().Add(format::Loss::kDamagedBytes, 1, left);
+        break;
+      }
+      if (step == ChunkCursor::Step::kEvent)
+        ++owner_.scan_.event_count;
+      if (step == ChunkCursor::Step::kUnknown) {
+        losses().Add(format::Loss::kUnknownRecord, 1, left - cursor.bytes_left());
+      }
+    }
+  }
+}
+
+FileScan FileScanner::Run() {
+  scan_.last_ticks = file_.start_ticks();
+  scan_.logs.resize(file_.streams().size());
+  for (size_t stream = 0; stream < file_.streams().size(); ++stream) {
+    StreamScanner(this, stream, &scan_.logs[stream]).Walk(file_.streams()[stream]);
+  }
+  ResolveNative();
+  return std::move(scan_);
+}
+
+// The binary mapped at an address. Addresses are used anew after dlclose: the description that the
+// same thread wrote last before the stack wins, then any.
+const NativeImage* FileScanner::FindImage(const PendingNative& native, size_t order) const {
+  const NativeImage* found = nullptr;
+  for (const ScannedImage& candidate : images_) {
+    const uint64_t pc = native.pc - 1;  // the call, not the instruction after it
+    if (pc < candidate.image.begin || pc >= candidate.image.end)
+      continue;
+    if (candidate.stream == native.stream && candidate.order <= order) {
+      found = &candidate.image;
+    } else if (found == nullptr) {
+      found = &candidate.image;
+    }
+  }
+  return found;
+}
+
+FrameId FileScanner::SymbolizedFrame(const NativeImage* image, uint64_t pc) {
+  Frame frame{.kind = FrameKind::kNative, .pc = pc};
+  char hex[24];
+  std::snprintf(hex, sizeof hex, "0x%llx", static_cast<unsigned long long>(pc));
+  std::string function = hex;
+  if (image != nullptr)
+    frame.image = image->path;
+  frame.function = tables_->tables->AddString(function);
+  return tables_->tables->AddFrame(frame);
+}
+
+void FileScanner::ResolveNative() {
+  std::vector<StackId> resolved(native_.size());
+  for (size_t i = 0; i < native_.size(); ++i) {
+    const PendingNative& native = native_[i];
+    const NativeImage* image = FindImage(native, i);
+    const FrameId frame = SymbolizedFrame(image, native.pc);
+    const StackId parent = native.parent != 0 ? resolved[native.parent - 1] : StackId{};
+    resolved[i] = tables_->tables->AddStack(parent, frame);
+    scan_.logs[native.stream][native.log_index] = resolved[i].value;
+  }
+}
+
+}  // namespace
+
+ThreadId ScanTables::AddThread(ProcessId process, uint32_t tid, std::string_view name) {
+  const auto [known, is_new] = thread_ids.try_emplace({process.value, tid}, 0);
+  if (!is_new) {
+    std::string& known_name = (*threads)[known->second].name;
+    if (name.empty() || known_name == name)
+      return ThreadId{known->second};
+    if (known_name.empty()) {
+      known_name = name;
+      return ThreadId{known->second};
+    }
+  }
+  known->second = static_cast<uint32_t>(threads->size());
+  threads->push_back({process, tid, std::string(name)});
+  return ThreadId{known->second};
+}
+
+FileScan ScanFile(const LiveFile& file, ProcessId process, ScanTables* tables) {
+  return FileScanner(file, process, tables).Run();
+}
+
+}  // namespace vramscope::trace

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/live/stream_source.h"
+
+#include <algorithm>
+
+namespace vramscope::trace {
+namespace {
+
+// How many events of its own thread an event can be late by: calls that one hooked call makes
+// inside, and the readings around it.
+constexpr size_t kReorder = 64;
+constexpr size_t kWindow = 256;
+
+}  // namespace
+
+DeviceId StreamSource::Pass::Device(int64_t local) {
+  if (local != last_local_) {
+    const auto it = context_->devices.find(local);
+    last_device_ = it != context_->devices.end() ? it->second : kNoDevice;
+    last_local_ = local;
+  }
+  return last_device_;
+}
+
+ProcessId StreamSource::Pass::ProcessOf(uint64_t pid, int64_t time_ns) const {
+  const auto it = context_->processes_by_pid->find(static_cast<uint32_t>(pid));
+  if (it == context_->processes_by_pid->end())
+    return kNoProcess;
+  ProcessId found = it->second.front().second;
+  for (const auto& [start_ns, process] : it->second) {
+    if (start_ns <= time_ns)
+      found = process;
+  }
+  return found;
+}
+
+bool StreamSource::Decode() {
+  Event event;
+  for (;;) {
+    switch (cursor_.Next(pass_, &event)) {
+      case ChunkCursor::Step::kEvent:
+        window_.push_back(event);
+        return true;
+      case ChunkCursor::Step::kOther:
+      case ChunkCursor::Step::kUnknown:
+        break;
+      case ChunkCursor::Step::kEnd:
+      case ChunkCursor::Step::kDamaged:  // counted by the first pass
+        if (next_chunk_ != 0)
+          pass_.ForgetChunk((*chunks_)[next_chunk_ - 1]);
+        if (next_chunk_ == chunks_->size()) {
+          cursor_ = {};
+          return false;
+        }
+        const ChunkRef& chunk = (*chunks_)[next_chunk_++];
+        pass_.EnterChunk(chunk);
+        cursor_ = ChunkCursor(pass_.Records(chunk), chunk.base_ticks);
+        break;
+    }
+  }
+}
+
+void StreamSource::Fill() {
+  window_.erase(window_.begin(), window_.begin() + static_cast<ptrdiff_t>(head_));
+  head_ = 0;
+  bool at_end = false;
+  while (window_.size() < kWindow + kReorder) {
+    if (!Decode()) {
+      at_end = true;
+      break;
+    }
+    // Insertion from the back: nearly always the event is in place.
+    for (size_t i = window_.size() - 1; i > 0 && window_[i].time_ns < window_[i - 1].time_ns; --i) {
+      std::swap(window_[i], window_[i - 1]);
+    }
+  }
+  ready_ = at_end ? window_.size() : window_.size() - kReorder;
+}
+
+}  // namespace vramscope::trace

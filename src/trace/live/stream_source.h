@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "trace/event.h"
+#include "trace/live/converter.h"
+#include "trace/live/definitions.h"
+#include "trace/live/live_file.h"
+#include "trace/live/tick_clock.h"
+
+namespace vramscope::trace {
+
+// What later passes need to know about the file that a stream belongs to.
+struct FileContext {
+  const LiveFile* file = nullptr;
+  const TickClock* clock = nullptr;
+  ProcessId process = kNoProcess;
+  std::map<int64_t, DeviceId> devices;
+  // By pid, the processes of that number in order of their begin: (start_ns, process).
+  const std::map<uint32_t, std::vector<std::pair<int64_t, ProcessId>>>* processes_by_pid = nullptr;
+};
+
+// The events of one stream in time order. A thread writes an event when its call returned, but what
+// gives memory back counts from the call's begin: a small window puts those right.
+class StreamSource {
+ public:
+  StreamSource(const FileContext& context,
+               const std::vector<ChunkRef>& chunks,
+               const DefinitionLog& log)
+      : pass_(context, log), chunks_(&chunks) {}
+
+  // The next event, or nullptr at the end; valid until Pop().
+  const Event* Peek() {
+    if (head_ == ready_)
+      Fill();
+    return head_ < ready_ ? &window_[head_] : nullptr;
+  }
+  void Pop() { ++head_; }
+
+ private:
+  // The Pass of every walk after the first: definitions come off the log.
+  class Pass : public Converter<Pass> {
+   public:
+    using Converter::On;
+
+    Pass(const FileContext& context, const DefinitionLog& log) : context_(&context), log_(&log) {}
+
+    void EnterChunk(const ChunkRef& chunk) {
+      if (chunk.tid != 0 && chunk.tid != tid_)
+        EnterThread(chunk.tid);
+    }
+
+    std::span<const uint8_t> Records(const ChunkRef& chunk) const {
+      return context_->file->Records(chunk);
+    }
+    void ForgetChunk(const ChunkRef& chunk) const { context_->file->Forget(chunk); }
+
+    int64_t Ns(uint64_t ticks) const { return context_->clock->ToNs(ticks); }
+    StringId String(uint64_t local) const { return StringId{ids_.strings.Find(local).value_or(0)}; }
+    StringId Text(const format::Bytes&) { return StringId{Take()}; }
+    StackId Python(uint64_t local) const {
+      return StackId{ids_.python_stacks.Find(local).value_or(0)};
+    }
+    StackId Native(uint64_t local) const {
+      return StackId{ids_.native_stacks.Find(local).value_or(0)};
+    }
+    DeviceId Device(int64_t local);
+    ThreadId thread() const { return thread_; }
+    ProcessId process() const { return context_->process; }
+    ProcessId ProcessOf(uint64_t pid, int64_t time_ns) const;
+
+    bool On(const format::String& r, Event*) {
+      ids_.strings.Set(r.id, Take());
+      return false;
+    }
+    bool On(const format::PyStack& r, Event*) {
+      ids_.python_stacks.Set(r.id, Take());
+      return false;
+    }
+    bool On(const format::NativeStack& r, Event*) {
+      ids_.native_stacks.Set(r.id, Take());
+      return false;
+    }
+    bool On(const format::Thread& r, Event*) {
+      EnterThread(static_cast<uint32_t>(r.tid));
+      return false;
+    }
+    bool On(const format::Anchor&, Event*) { return false; }
+    bool On(const format::PyCode&, Event*) { return false; }
+    bool On(const format::Image&, Event*) { return false; }
+    bool On(const format::Device&, Event*) { return false; }
+    bool On(const format::Lost&, Event*) { return false; }
+    bool On(const format::Runtime&, Event*) { return false; }
+    bool On(const format::ProcessExit&, Event*) { return false; }
+
+   private:
+    uint32_t Take() { return next_ < log_->size() ? (*log_)[next_++] : 0; }
+    void EnterThread(uint32_t tid) {
+      tid_ = tid;
+      thread_ = ThreadId{Take()};
+    }
+
+    const FileContext* context_;
+    const DefinitionLog* log_;
+    size_t next_ = 0;
+    StreamIds ids_;
+    uint32_t tid_ = 0;
+    ThreadId thread_;
+    int64_t last_local_ = INT64_MIN;
+    DeviceId last_device_ = kNoDevice;
+  };
+
+  void Fill();
+  // Decodes one more event to the window's end; false at the stream's end.
+  bool Decode();
+
+  Pass pass_;
+  const std::vector<ChunkRef>* chunks_;
+  size_t next_chunk_ = 0;
+  ChunkCursor cursor_;
+  std::vector<Event> window_;  // [head_, ready_) can go out; what follows may still be overtaken
+  size_t head_ = 0;
+  size_t ready_ = 0;
+};
+
+}  // namespace vramscope::trace

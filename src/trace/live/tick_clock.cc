@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/live/tick_clock.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace vramscope::trace {
+namespace {
+
+// Two readings a microsecond apart cannot tell the rate: pieces are at least this long.
+constexpr int64_t kMinPieceNs = 10'000'000;
+// How far a piece's rate may be off the file's: more than clock slewing (500 ppm), and enough for a
+// reading that was interrupted for 0.1 ms in a piece of 10 ms.
+constexpr double kRateTolerance = 0.01;
+// A credible counter runs between 1 MHz and 100 GHz.
+constexpr double kMinRate = 0.01;
+constexpr double kMaxRate = 1000;
+// Length of the last piece. Half the range, so that a stamp before a piece never counts as in it.
+constexpr uint64_t kEndless = uint64_t{1} << 63;
+
+double Slope(const TickClock::Anchor& a, const TickClock::Anchor& b) {
+  return static_cast<double>(b.ns - a.ns) /
+         static_cast<double>(static_cast<int64_t>(b.ticks - a.ticks));
+}
+
+bool CredibleRate(double rate) {
+  return std::isfinite(rate) && rate > kMinRate && rate < kMaxRate;
+}
+
+}  // namespace
+
+TickClock::TickClock(Anchor origin,
+                     std::vector<Anchor> anchors,
+                     std::optional<double> fallback_rate) {
+  constexpr int64_t kMaxNs = std::numeric_limits<int64_t>::max() / 4;
+  std::erase_if(anchors, [&](const Anchor& anchor) {
+    return anchor.ticks <= origin.ticks || anchor.ns <= origin.ns || anchor.ns > kMaxNs;
+  });
+  std::sort(anchors.begin(), anchors.end(),
+            [](const Anchor& a, const Anchor& b) { return a.ticks < b.ticks; });
+
+  // The rate is the median of the slopes from the origin, over long pieces where there are any: a
+  // few wild pairs do not move it.
+  std::vector<double> slopes;
+  for (const bool only_long : {true, false}) {
+    for (const Anchor& anchor : anchors) {
+      if (only_long && anchor.ns - origin.ns < kMinPieceNs)
+        continue;
+      const double slope = Slope(origin, anchor);
+      if (CredibleRate(slope))
+        slopes.push_back(slope);
+    }
+    if (!slopes.empty())
+      break;
+  }
+  double rate = fallback_rate.value_or(1.0);
+  if (!slopes.empty()) {
+    const auto middle = slopes.begin() + static_cast<ptrdiff_t>(slopes.size() / 2);
+    std::nth_element(slopes.begin(), middle, slopes.end());
+    rate = *middle;
+    measured_rate_ = rate;
+  }
+
+  points_.push_back({origin.ticks, kEndless, origin.ns, rate});
+  for (const Anchor& anchor : anchors) {
+    Point& previous = points_.back();
+    if (anchor.ns - previous.ns < kMinPieceNs)
+      continue;
+    const double slope = Slope({previous.ticks, previous.ns}, anchor);
+    if (std::abs(slope / rate - 1) > kRateTolerance)
+      continue;
+    previous.rate = slope;
+    previous.length = anchor.ticks - previous.ticks;
+    points_.push_back({anchor.ticks, kEndless, anchor.ns, slope});
+  }
+}
+
+const TickClock::Point& TickClock::Find(uint64_t ticks) const {
+  // Ticks before the origin count back from it: compare as signed distances.
+  const auto after = std::upper_bound(points_.begin(), points_.end(), ticks,
+                                      [](uint64_t value, const Point& point) {
+                                        return static_cast<int64_t>(value - point.ticks) < 0;
+                                      });
+  last_ = after == points_.begin() ? 0 : static_cast<size_t>(after - points_.begin()) - 1;
+  return points_[last_];
+}
+
+}  // namespace vramscope::trace

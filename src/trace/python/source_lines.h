@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace vramscope::trace {
+
+// Lines of source files, read from disk when first asked for. Thread-safe.
+class SourceLines {
+ public:
+  // Without its line end; "" when there is no such file or line. Valid as long as this object.
+  std::string_view Line(const std::string& path, uint32_t line) const;
+
+ private:
+  struct File {
+    std::string text;
+    std::vector<size_t> line_starts;
+  };
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::string, File> files_;
+};
+
+}  // namespace vramscope::trace

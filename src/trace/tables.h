@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/enums.h"
+#include "trace/trace.h"
+#include "util/intern_table.h"
+
+namespace vramscope::trace {
+
+// Fills the tables of a Trace, every equal value once. Entry 0 of each ("none") stands already.
+class TableBuilder {
+ public:
+  TableBuilder(std::vector<std::string>* strings,
+               std::vector<Frame>* frames,
+               std::vector<Stack>* stacks);
+
+  StringId AddString(std::string_view text);
+  FrameId AddFrame(const Frame& frame);
+  StackId AddStack(StackId parent, FrameId frame);
+
+ private:
+  std::vector<std::string>* strings_;
+  std::vector<Frame>* frames_;
+  std::vector<Stack>* stacks_;
+  util::InternTable string_ids_;
+  util::InternTable frame_ids_;
+  util::InternTable stack_ids_;
+};
+
+// Counts what is missing, by the names of format/losses.def.
+class LossCounter {
+ public:
+  void Add(format::Loss loss, uint64_t count, uint64_t bytes = 0);
+  // Losses of newer writers keep their row under the name that this version has for them.
+  void AddRaw(uint64_t loss, uint64_t count, uint64_t bytes);
+  std::vector<Loss> Rows() const;
+
+ private:
+  struct Sum {
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<uint64_t, Sum> sums_;
+};
+
+}  // namespace vramscope::trace
