@@ -87,7 +87,6 @@ int PrintEnvironment(EnvOptions options) {
   SessionRecord record;
   record.name = fs::path(OutputOf(*directory)).stem().string();
   record.options = OptionsText(options.recording);
-  record.output = OutputOf(*directory);
   if (const util::Status status = WriteSessionRecord(*directory, record); !status.ok()) {
     return Fail(status.message());
   }

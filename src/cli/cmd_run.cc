@@ -133,8 +133,6 @@ util::Status Run::PrepareSession() {
   record.name = options_.name;
   record.command = options_.command;
   record.options = OptionsText(options_.recording);
-  record.output = output_;
-  record.program_pid = static_cast<uint32_t>(child_->pid());
   VRAMSCOPE_RETURN_IF_ERROR(WriteSessionRecord(live_directory_, record));
   util::Result<std::unique_ptr<LiveFileWriter>> file =
       LiveFileWriter::Create(live_directory_ + "/" + kLauncherFile, options_.command);

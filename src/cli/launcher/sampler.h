@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -28,10 +27,10 @@ class SampleFilter {
   // Calls `write(sample)` for each record that is due.
   template <class Write>
   void Add(const format::DeviceSample& sample, Write&& write) {
-    const bool changed = !last_ || !SameFigures(*last_, sample);
+    const bool changed = !has_last_ || !SameFigures(last_, sample);
     if (changed) {
       if (held_back_)
-        write(*last_);
+        write(last_);
       write(sample);
       written_ns_ = sample.begin;
     } else if (static_cast<int64_t>(sample.begin - written_ns_) >= keep_every_ns_) {
@@ -40,13 +39,14 @@ class SampleFilter {
     }
     held_back_ = written_ns_ != sample.begin;
     last_ = sample;
+    has_last_ = true;
   }
 
   // Writes the last reading if it was held back.
   template <class Write>
   void Flush(Write&& write) {
     if (held_back_)
-      write(*last_);
+      write(last_);
     held_back_ = false;
   }
 
@@ -56,7 +56,8 @@ class SampleFilter {
   }
 
   const int64_t keep_every_ns_;
-  std::optional<format::DeviceSample> last_;
+  format::DeviceSample last_;
+  bool has_last_ = false;
   uint64_t written_ns_ = 0;
   bool held_back_ = false;
 };

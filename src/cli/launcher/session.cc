@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/clock.h"
 #include "cli/launcher/live_file_writer.h"
 #include "format/layout.h"
 #include "trace/trace.h"
@@ -185,22 +184,22 @@ util::Status WriteSessionRecord(const std::string& live_directory, const Session
   std::string text;
   util::JsonWriter json(&text, 2);
   json.BeginObject();
-  json.Field("schema", "vramscope.session/1");
   json.Field("version", VRAMSCOPE_VERSION);
   json.Field("name", record.name);
-  json.Key("command");
-  json.BeginArray();
-  for (const std::string& word : record.command)
-    json.String(word);
-  json.EndArray();
-  json.Field("working_directory", fs::current_path(error).string());
-  json.Field("options", record.options);
-  json.Field("output", record.output);
-  json.Field("launcher_pid", static_cast<uint32_t>(getpid()));
-  if (record.program_pid != 0)
-    json.Field("program_pid", record.program_pid);
-  json.Field("start_ns", base::MonotonicNs());
+  if (!record.command.empty()) {
+    json.Key("command");
+    json.BeginArray();
+    for (const std::string& word : record.command)
+      json.String(word);
+    json.EndArray();
+  }
   json.Field("start_wall_ns", int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec);
+  json.Field("working_directory", fs::current_path(error).string());
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) == 0)
+    json.Field("host", host);
+  if (!record.options.empty())
+    json.Field("options", record.options);
   json.EndObject();
   json.Finish();
   util::Result<util::AtomicFile> file =

@@ -35,9 +35,7 @@ util::Result<std::string> CreateLiveDirectory(const std::string& path);
 struct SessionRecord {
   std::string name;
   std::vector<std::string> command;
-  std::string options;       // VRAMSCOPE_OPTIONS
-  std::string output;        // absolute path of the finished file
-  uint32_t program_pid = 0;  // 0: not known yet
+  std::string options;  // VRAMSCOPE_OPTIONS
 };
 util::Status WriteSessionRecord(const std::string& live_directory, const SessionRecord& record);
 

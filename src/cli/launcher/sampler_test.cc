@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/launcher/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "format/decoder.h"
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+
+constexpr int64_t kMs = 1'000'000;
+
+// Feeds `figures`, one reading every 10 ms from 10 ms on, and returns what was written: (ms, used).
+std::vector<std::pair<int64_t, uint64_t>> Written(const std::vector<uint64_t>& figures) {
+  SampleFilter filter(100 * kMs);
+  std::vector<std::pair<int64_t, uint64_t>> written;
+  const auto write = [&written](const format::DeviceSample& sample) {
+    written.emplace_back(static_cast<int64_t>(sample.begin) / kMs, sample.used);
+  };
+  for (size_t i = 0; i < figures.size(); ++i) {
+    format::DeviceSample sample;
+    sample.begin = (i + 1) * 10 * kMs;
+    sample.used = figures[i];
+    filter.Add(sample, write);
+  }
+  filter.Flush(write);
+  return written;
+}
+
+TEST(SampleFilter, KeepsTheLastReadingBeforeAChange) {
+  EXPECT_THAT(Written({5, 5, 5, 5, 9, 9, 9}),
+              ElementsAre(Pair(10, 5), Pair(40, 5), Pair(50, 9), Pair(70, 9)));
+}
+
+TEST(SampleFilter, WritesEveryChange) {
+  EXPECT_THAT(Written({5, 6, 5, 6}),
+              ElementsAre(Pair(10, 5), Pair(20, 6), Pair(30, 5), Pair(40, 6)));
+}
+
+TEST(SampleFilter, WritesAnUnchangedFigureEveryHundredMilliseconds) {
+  EXPECT_THAT(Written(std::vector<uint64_t>(25, 7)),
+              ElementsAre(Pair(10, 7), Pair(110, 7), Pair(210, 7), Pair(250, 7)));
+}
+
+TEST(ProcessQueryPacer, AsksOnceASecondWhenNothingMoves) {
+  ProcessQueryPacer pacer;
+  EXPECT_TRUE(pacer.IsDue(0, 0));
+  pacer.Queried(0, 10'000, 0);
+  EXPECT_FALSE(pacer.IsDue(999 * kMs, 0));
+  EXPECT_TRUE(pacer.IsDue(1000 * kMs, 0));
+}
+
+TEST(ProcessQueryPacer, AsksSoonAfterALargeMoveButAtMostFiveTimesASecond) {
+  ProcessQueryPacer pacer;
+  pacer.Queried(0, 10'000, 1 << 30);
+  EXPECT_FALSE(pacer.IsDue(199 * kMs, 0));
+  EXPECT_TRUE(pacer.IsDue(200 * kMs, 0));
+  EXPECT_TRUE(pacer.IsDue(200 * kMs, 2u << 30));
+  EXPECT_FALSE(pacer.IsDue(200 * kMs, (1 << 30) + (1 << 20)));
+}
+
+TEST(ProcessQueryPacer, SpacesSlowCallsOut) {
+  ProcessQueryPacer pacer;
+  pacer.Queried(0, 5 * kMs, 0);
+  EXPECT_FALSE(pacer.IsDue(1999 * kMs, 0));
+  EXPECT_TRUE(pacer.IsDue(2000 * kMs, 0));
+}
+
+// One GPU whose figure is set by the test.
+class FakeMonitor : public GpuMonitor {
+ public:
+  FakeMonitor() {
+    gpus_.push_back({.index = 3, .uuid = "GPU-1", .name = "Test", .total_bytes = 1000});
+  }
+  const std::vector<Gpu>& gpus() const override { return gpus_; }
+  std::optional<NvmlMemory> ReadMemory(size_t) override {
+    ++reads;
+    return NvmlMemory{.total_bytes = 1000, .used_bytes = used};
+  }
+  bool ReadProcesses(size_t, std::vector<NvmlProcess>* processes) override {
+    *processes = {{.pid = 77, .used_bytes = used}};
+    return true;
+  }
+  std::atomic<uint64_t> used{100};
+  std::atomic<int> reads{0};
+
+ private:
+  std::vector<Gpu> gpus_;
+};
+
+struct Recorded {
+  std::vector<uint64_t> device_used;
+  int devices = 0;
+  int processes = 0;
+};
+
+Recorded Decode(const std::string& path) {
+  Recorded recorded;
+  const util::Result<std::string> bytes = util::ReadFile(path, 64 << 20);
+  EXPECT_TRUE(bytes.ok());
+  format::ChunkHeader chunk{};
+  std::memcpy(static_cast<void*>(&chunk), bytes->data() + format::kPageBytes, sizeof chunk);
+  const auto* cursor =
+      reinterpret_cast<const uint8_t*>(bytes->data() + format::kPageBytes + sizeof chunk);
+  const uint8_t* const end = cursor + chunk.committed_bytes;
+  format::DeltaState delta{.time = chunk.base_ticks, .address = 0};
+  format::RawRecord raw;
+  while (format::NextRecord(&cursor, end, &raw)) {
+    if (raw.type == format::Device::kType)
+      ++recorded.devices;
+    if (raw.type == format::ProcessSample::kType) {
+      format::ProcessSample sample;
+      EXPECT_TRUE(format::Decode(raw, &delta, &sample));
+      EXPECT_EQ(sample.pid, 77u);
+      EXPECT_EQ(sample.device, 3);
+      EXPECT_GE(sample.end, sample.begin);
+      ++recorded.processes;
+    }
+    if (raw.type == format::DeviceSample::kType) {
+      format::DeviceSample sample;
+      EXPECT_TRUE(format::Decode(raw, &delta, &sample));
+      recorded.device_used.push_back(sample.used);
+    }
+  }
+  return recorded;
+}
+
+TEST(Sampler, HasTwoSamplesWhenStartReturnsAndOneAfterStop) {
+  const std::string path = testing::TempDir() + "sampler_test.vrl";
+  std::filesystem::remove(path);
+  auto file = LiveFileWriter::Create(path, {});
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  FakeMonitor monitor;
+  Sampler sampler(monitor, **file);
+  sampler.Start();
+  EXPECT_GE(monitor.reads, 2);
+  EXPECT_THAT(Decode(path).device_used, testing::SizeIs(testing::Ge(2u)));
+  const int reads = monitor.reads;
+  while (monitor.reads < reads + 3)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  monitor.used = 250;
+  sampler.Stop();
+  const Recorded recorded = Decode(path);
+  EXPECT_EQ(recorded.devices, 1);
+  EXPECT_GE(recorded.processes, 1);
+  EXPECT_EQ(recorded.device_used.front(), 100u);
+  EXPECT_EQ(recorded.device_used.back(), 250u);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace vramscope::cli
