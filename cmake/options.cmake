@@ -21,3 +21,8 @@ if(VRAMSCOPE_SANITIZE)
     -fsanitize=${VRAMSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(vramscope_offline_flags INTERFACE -fsanitize=${VRAMSCOPE_SANITIZE})
 endif()
+if(VRAMSCOPE_FUZZ)
+  # Coverage of what the fuzzers drive; the fuzzers themselves add their main with -fsanitize=fuzzer.
+  target_compile_options(vramscope_offline_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(vramscope_offline_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes small whole recordings, of both forms, for the fuzzers to begin with: make_seeds DIRECTORY
+// makes DIRECTORY/live_file/ and DIRECTORY/finished_file/.
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "format/enums.h"
+#include "trace/testing/live_file_builder.h"
+#include "trace/trace.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace format = vramscope::format;
+using vramscope::trace::testing::LiveFileBuilder;
+
+constexpr uint64_t kStart = 1'000'000'000;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+std::string TensorProgram() {
+  LiveFileBuilder file;
+  auto& main = file.Stream(1);
+  main.Thread(100, "python");
+  const uint64_t outer = main.PyFrame(0, "train.py", "main", 10);
+  const uint64_t inner = main.PyFrame(outer, "train.py", "forward", 20);
+  for (uint64_t i = 0; i < 8; ++i) {
+    main.Add(format::BlockAlloc{.time = kStart + i * 1000,
+                                .address = 0x7000 + i * 4096,
+                                .size = uint64_t{512} << i,
+                                .device = -1,
+                                .stack = inner});
+  }
+  main.Add(format::Mark{.time = kStart + 9000, .name = {"here"}});
+  for (uint64_t i = 0; i < 6; ++i)
+    main.Add(
+        format::BlockFree{.time = kStart + 10000 + i, .address = 0x7000 + i * 4096, .device = -1});
+  main.Add(format::Teardown{.time = kStart + 20000, .kind = 0});
+  return file.Bytes();
+}
+
+std::string DriverProgram() {
+  LiveFileBuilder file;
+  auto& main = file.Stream(1);
+  const uint64_t api = main.String("cuMemAlloc_v2");
+  const auto device = static_cast<uint64_t>(format::MemoryKind::kDevice);
+  main.Add(format::Device{
+      .device = 0, .total_bytes = 1024 * kMiB, .uuid = {"GPU-1"}, .name = {"a GPU"}});
+  uint64_t time = kStart;
+  const auto next = [&time] { return time += 100; };
+  main.Add(
+      format::ContextCreate{.begin = next(), .end = next(), .api = api, .context = 1, .device = 0});
+  main.Add(format::Reading{
+      .begin = next(), .end = next(), .device = 0, .free = 500 * kMiB, .total = 1024 * kMiB});
+  main.Add(format::Alloc{.begin = next(),
+                         .end = next(),
+                         .api = api,
+                         .kind = device,
+                         .device = 0,
+                         .context = 1,
+                         .address = 0x100000000,
+                         .size = 20 * kMiB});
+  main.Add(format::BlockAlloc{.time = next(), .address = 0x100000000, .size = kMiB, .device = 0});
+  main.Add(format::AllocatorTotals{
+      .time = next(), .device = 0, .allocated = kMiB, .reserved = 20 * kMiB});
+  main.Add(format::HandleCreate{
+      .begin = next(), .end = next(), .device = 0, .handle = 7, .size = 2 * kMiB});
+  main.Add(
+      format::Reserve{.begin = next(), .end = next(), .address = 0x200000000, .size = 2 * kMiB});
+  main.Add(format::Map{
+      .begin = next(), .end = next(), .address = 0x200000000, .size = 2 * kMiB, .handle = 7});
+  main.Add(format::PoolCreate{.begin = next(), .end = next(), .pool = 9, .device = 0, .kind = 1});
+  main.Add(format::PoolReading{
+      .time = next(), .pool = 9, .device = 0, .reserved = 32 * kMiB, .used = kMiB});
+  main.Add(format::Implicit{
+      .begin = next(), .end = next(), .api = api, .kind = 4, .device = 0, .context = 1});
+  main.Add(format::Reading{
+      .begin = next(), .end = next(), .device = 0, .free = 440 * kMiB, .total = 1024 * kMiB});
+  main.Add(format::Unmap{.begin = next(), .end = next(), .address = 0x200000000, .size = 2 * kMiB});
+  main.Add(format::HandleRelease{.begin = next(), .end = next(), .handle = 7});
+  main.Add(format::Free{
+      .begin = next(), .end = next(), .api = api, .kind = device, .address = 0x100000000});
+  main.Add(format::ContextDestroy{
+      .begin = next(), .end = next(), .api = api, .context = 1, .device = 0});
+  return file.Bytes();
+}
+
+bool WriteSeed(const fs::path& root, const std::string& name, const std::string& bytes) {
+  const fs::path live = root / "live_file" / (name + ".vrl");
+  const fs::path finished = root / "finished_file" / (name + ".vram");
+  const fs::path session = root / (name + ".vram.d");
+  for (const fs::path& directory : {live.parent_path(), finished.parent_path(), session})
+    fs::create_directories(directory);
+  for (const fs::path& path : {live, session / "100.1.vrl"}) {
+    std::FILE* file = std::fopen(path.c_str(), "wb");
+    if (file == nullptr)
+      return false;
+    const bool whole = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+    if (std::fclose(file) != 0 || !whole)
+      return false;
+  }
+  auto trace = vramscope::trace::OpenTrace(session);
+  if (!trace || !vramscope::trace::WriteFinished(**trace, finished).ok())
+    return false;
+  fs::remove_all(session);
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_seeds DIRECTORY\n");
+    return 2;
+  }
+  const fs::path root = argv[1];
+  if (!WriteSeed(root, "tensors", TensorProgram()) || !WriteSeed(root, "driver", DriverProgram())) {
+    std::fprintf(stderr, "make_seeds: cannot write the seeds below %s\n", root.c_str());
+    return 1;
+  }
+  return 0;
+}

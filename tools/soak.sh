@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The long tests: tools/soak.sh BUILD_DIR SECONDS_EACH. make test runs a short turn of the same.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+seconds=$2
+status=0
+
+echo "== fuzzing for $seconds s"
+tools/fuzz.sh "$seconds" || status=1
+
+echo "== misbehaving programs and random kills for $seconds s"
+end=$((SECONDS + seconds))
+rounds=0
+while ((SECONDS < end)); do
+  if ! VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e -q -x >"$build/soak.log" 2>&1; then
+    tail -n 40 "$build/soak.log"
+    echo "soak: round $((rounds + 1)) failed; the log is $build/soak.log"
+    status=1
+    break
+  fi
+  rounds=$((rounds + 1))
+done
+echo "soak: $rounds rounds of tests/e2e; status $status"
+exit $status
