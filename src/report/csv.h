@@ -6,13 +6,9 @@
 #include <vector>
 
 #include "engine/query/report.h"
+#include "report/named_report.h"
 
 namespace vramscope::report {
-
-struct NamedReport {
-  std::string file;
-  engine::Report report;
-};
 
 // The rows of one or several reports as one table (RFC 4180, with a header line): device, index,
 // pid, one column a level (level1, level2, ...) or a

@@ -115,4 +115,17 @@ std::string ReportJson(const engine::Report& report) {
   return text;
 }
 
+std::string ReportsJson(const std::vector<NamedReport>& reports) {
+  if (reports.size() == 1)
+    return ReportJson(reports[0].report);
+  std::string text;
+  JsonWriter json(&text, 1);
+  json.BeginArray();
+  for (const NamedReport& named : reports)
+    WriteReportJson(named.report, json);
+  json.EndArray();
+  json.Finish();
+  return text;
+}
+
 }  // namespace vramscope::report

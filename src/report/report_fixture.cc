@@ -50,6 +50,24 @@ trace::StackId FakeTrace::PythonStack(trace::StackId parent,
   frame.function = Intern(function);
   frame.file = Intern(file);
   frame.line = line;
+  return Push(parent, frame);
+}
+
+trace::StackId FakeTrace::NativeStack(trace::StackId parent,
+                                      const std::string& function,
+                                      const std::string& file,
+                                      uint32_t line,
+                                      const std::string& image) {
+  trace::Frame frame;
+  frame.kind = trace::FrameKind::kNative;
+  frame.function = Intern(function);
+  frame.file = Intern(file);
+  frame.line = line;
+  frame.image = Intern(image);
+  return Push(parent, frame);
+}
+
+trace::StackId FakeTrace::Push(trace::StackId parent, const trace::Frame& frame) {
   frames_.push_back(frame);
   stacks_.push_back({parent, trace::FrameId{static_cast<uint32_t>(frames_.size() - 1)}});
   return trace::StackId{static_cast<uint32_t>(stacks_.size() - 1)};

@@ -21,6 +21,11 @@ class FakeTrace : public trace::Trace {
                              const std::string& function,
                              const std::string& file,
                              uint32_t line);
+  trace::StackId NativeStack(trace::StackId parent,
+                             const std::string& function,
+                             const std::string& file,
+                             uint32_t line,
+                             const std::string& image);
   trace::SessionInfo& session() { return session_; }
   std::vector<trace::Process>& processes() { return processes_; }
   std::vector<trace::Thread>& threads() { return threads_; }
@@ -29,6 +34,9 @@ class FakeTrace : public trace::Trace {
 
   std::string_view SourceLine(trace::StringId, uint32_t) const override { return {}; }
   util::Status ForEachEvent(const EventSink&) override { return {}; }
+
+ private:
+  trace::StackId Push(trace::StackId parent, const trace::Frame& frame);
 };
 
 // A training on one GPU with pinned host memory: what most reports look like.

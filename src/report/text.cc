@@ -116,9 +116,8 @@ LedgerTree TextReport::MakeTree(const engine::DeviceReport& device) const {
 
 std::vector<std::string> TextReport::TreePath(const engine::ReportRow& row, bool by_process) const {
   std::vector<std::string> path;
-  if (query_.by.empty() && !row.pid) {
-    path.push_back("no recorded process");
-  } else if (by_process) {
+  // Bytes of no recorded process name themselves: "other processes", "RM-internal".
+  if (by_process && row.pid) {
     const auto found = std::find_if(report_.processes.begin(), report_.processes.end(),
                                     [&](const auto& process) { return process.pid == *row.pid; });
     path.push_back(found == report_.processes.end()

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/open_trace.h"
+#include "report/export.h"
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+struct ExportArguments {
+  std::string file;
+  std::string format;
+  std::string output;
+};
+
+util::Result<report::ExportFormat> FindFormat(const std::string& name) {
+  std::string names;
+  for (const report::ExportFormat& format : report::ExportFormats()) {
+    if (name == format.name)
+      return format;
+    names += names.empty() ? format.name : std::string(", ") + format.name;
+  }
+  return util::Status::Error(
+      fmt::format("unknown format '{}' of --to: the formats are {}", name, names));
+}
+
+util::Status Export(const ExportArguments& arguments) {
+  util::Result<report::ExportFormat> format = FindFormat(arguments.format);
+  if (!format.ok())
+    return format.status();
+  if (!arguments.output.empty()) {
+    VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, arguments.file));
+  }
+  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(arguments.file);
+  if (!analysis.ok())
+    return analysis.status();
+  if (arguments.output.empty())
+    return format->write(**analysis, PrintOut);
+  util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
+  if (!file.ok())
+    return file.status();
+  VRAMSCOPE_RETURN_IF_ERROR(
+      format->write(**analysis, [&file](std::string_view text) { return file->Write(text); }));
+  return file->Commit();
+}
+
+}  // namespace
+
+void RegisterExport(CLI::App& app, int* exit_code) {
+  CLI::App* const command = app.add_subcommand("export", "Write a recording for other tools");
+  auto arguments = std::make_shared<ExportArguments>();
+  command
+      ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")
+      ->required();
+  std::string help;
+  for (const report::ExportFormat& format : report::ExportFormats()) {
+    help += fmt::format("{}{}: {}", help.empty() ? "" : "; ", format.name, format.help);
+  }
+  command->add_option("--to", arguments->format, help)->option_text("FORMAT")->required();
+  command->add_option("-o", arguments->output, "The file to write (default: standard output)")
+      ->option_text("FILE");
+  command->callback([arguments, exit_code] {
+    const util::Status status = Export(*arguments);
+    if (!status.ok())
+      *exit_code = Fail(status.message());
+  });
+}
+
+}  // namespace vramscope::cli
