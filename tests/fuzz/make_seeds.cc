@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "format/enums.h"
 #include "trace/testing/live_file_builder.h"
@@ -18,6 +19,10 @@ using vramscope::trace::testing::LiveFileBuilder;
 constexpr uint64_t kStart = 1'000'000'000;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
+constexpr format::Bytes Text(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
 std::string TensorProgram() {
   LiveFileBuilder file;
   auto& main = file.Stream(1);
@@ -31,7 +36,7 @@ std::string TensorProgram() {
                                 .device = -1,
                                 .stack = inner});
   }
-  main.Add(format::Mark{.time = kStart + 9000, .name = {"here"}});
+  main.Add(format::Mark{.time = kStart + 9000, .name = Text("here")});
   for (uint64_t i = 0; i < 6; ++i)
     main.Add(
         format::BlockFree{.time = kStart + 10000 + i, .address = 0x7000 + i * 4096, .device = -1});
@@ -45,7 +50,7 @@ std::string DriverProgram() {
   const uint64_t api = main.String("cuMemAlloc_v2");
   const auto device = static_cast<uint64_t>(format::MemoryKind::kDevice);
   main.Add(format::Device{
-      .device = 0, .total_bytes = 1024 * kMiB, .uuid = {"GPU-1"}, .name = {"a GPU"}});
+      .device = 0, .total_bytes = 1024 * kMiB, .uuid = Text("GPU-1"), .name = Text("a GPU")});
   uint64_t time = kStart;
   const auto next = [&time] { return time += 100; };
   main.Add(
