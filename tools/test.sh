@@ -25,8 +25,15 @@ step() {  # name, command...
 
 fuzz() { tools/fuzz.sh 20; }
 
+# The page's modules are type-checked, and the bundle that is checked in is the one they make.
+viewer() {
+  tsc -p viewer/tsconfig.json && viewer/build.sh "$PWD/$results/viewer" &&
+    diff -r viewer/dist "$results/viewer" && echo "viewer: types hold, viewer/dist is up to date"
+}
+
 step layers $python tools/check_layers.py
 step spdx $python tools/check_spdx.py
+step viewer viewer
 step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" \
   --output-junit test-results/unit.xml
 step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
