@@ -100,7 +100,13 @@ class Recording:
         if self._live is None:
             return
         result = subprocess.run(
-            [os.fspath(_paths.program()), "finish", os.fspath(self._live)],
+            [
+                os.fspath(_paths.program()),
+                "finish",
+                "--no-report",
+                f"--stopped-pid={os.getpid()}",
+                os.fspath(self._live),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

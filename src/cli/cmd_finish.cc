@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/launcher/finish.h"
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 struct FinishOptions {
   std::string directory;
   std::string output;
+  uint32_t stopped_pid = 0;  // this recorder asks itself: it has stopped
   ReportOptions report;
 };
 
@@ -47,7 +49,9 @@ int FinishDirectory(const FinishOptions& options) {
     return Fail(fmt::format("`vramscope run` is still recording into {}: it will finish it",
                             options.directory));
   }
-  if (const std::vector<Recorder> recorders = LiveRecorders(directory); !recorders.empty()) {
+  std::vector<Recorder> recorders = LiveRecorders(directory);
+  std::erase_if(recorders, [&](const Recorder& r) { return r.pid == options.stopped_pid; });
+  if (!recorders.empty()) {
     return Fail(
         fmt::format("process {} ({}) is still recording into {}: let it end first "
                     "(`vramscope report` reads the directory meanwhile)",
@@ -75,6 +79,8 @@ void RegisterFinish(CLI::App& app, int* exit_code) {
       ->required();
   finish->add_option("-o", options->output, "The file to write (default: NAME.vram)")
       ->option_text("FILE");
+  // For vramscope.record() of the Python package, whose process goes on after its recording.
+  finish->add_option("--stopped-pid", options->stopped_pid)->group("");
   finish->add_flag("--no-report", options->report.no_report, "Print only the file's name");
   finish->callback([options, exit_code] { *exit_code = FinishDirectory(*options); });
 }
