@@ -104,10 +104,9 @@ void RegisterEnv(CLI::App& app, int* exit_code) {
       app.add_subcommand("env", "Print the variables that record without the launcher");
   auto options = std::make_shared<EnvOptions>();
   env->add_option("-o", options->directory,
-                  "The live directory to record into (default: session-PID.vram.d)")
+                  "Directory to record into (default: session-PID.vram.d)")
       ->option_text("DIR");
-  env->add_flag("--cpu", options->recording.cpu,
-                "CPU tensors too (the default where there is no GPU)");
+  env->add_flag("--cpu", options->recording.cpu, "CPU tensors too (default where there is no GPU)");
   env->footer(
       "For schedulers and containers: eval \"$(vramscope env)\" in the job's script, start the\n"
       "programs, then `vramscope finish DIR`.");

@@ -254,18 +254,17 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
   run->formatter(std::make_shared<RunFormatter>());
   auto options = std::make_shared<RunOptions>();
   options->command = std::move(command);
-  run->add_option("-o", options->output,
-                  "The recording to write (default: NAME-PID.vram, NAME being the command's)")
+  run->add_option("-o", options->output, "Recording to write (default: COMMAND-PID.vram)")
       ->option_text("FILE");
-  run->add_option("--name", options->name, "A name for the recording")->option_text("NAME");
+  run->add_option("--name", options->name, "Name for the recording (default: the command's)")
+      ->option_text("NAME");
   run->add_flag("--native", options->recording.native, "Native stacks on tensor events too");
   run->add_flag("--no-python", options->recording.no_python, "No Python stacks");
-  run->add_flag("--cpu", options->recording.cpu,
-                "CPU tensors too (the default where there is no GPU)");
+  run->add_flag("--cpu", options->recording.cpu, "CPU tensors too (default where there is no GPU)");
   run->add_flag("--unpooled", options->recording.unpooled,
-                "Switch off the frameworks' memory caches, so that every tensor is an allocation");
+                "Run with the frameworks' memory caches off");
   run->add_flag("--start-paused", options->recording.paused,
-                "Record tensors only from vramscope.start() on");
+                "Tensors only from vramscope.start() on");
   run->add_option("--html", options->report.html, "Also write the report as a page")
       ->option_text("FILE");
   run->add_flag("--no-report", options->report.no_report, "Print only the recording's name");

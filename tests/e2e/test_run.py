@@ -1,0 +1,595 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vramscope run` as a command among commands: statuses, streams, signals, files, and what a kill leaves."""
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from live_file import LiveFile
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+VRAMSCOPE = os.environ.get("VRAMSCOPE_BIN", str(BUILD / "bin" / "vramscope"))
+
+pytestmark = pytest.mark.skipif(not Path(VRAMSCOPE).exists(), reason="vramscope is not built")
+
+
+def run(*command: str, cwd: Path, options: tuple[str, ...] = (), **more) -> subprocess.CompletedProcess:
+    more.setdefault("stdin", subprocess.DEVNULL if "input" not in more else None)
+    if more["stdin"] is None:
+        del more["stdin"]
+    return subprocess.run(
+        [VRAMSCOPE, "run", "--no-report", *options, "--", *command],
+        cwd=cwd, capture_output=True, text=True, timeout=120, **more,
+    )
+
+
+def start(*command: str, cwd: Path, options: tuple[str, ...] = (), **more) -> subprocess.Popen:
+    return subprocess.Popen(
+        [VRAMSCOPE, "run", "--no-report", *options, "--", *command],
+        cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+    )
+
+
+def one_error_line(result: subprocess.CompletedProcess) -> str:
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("vramscope: ")
+    return lines[0]
+
+
+def until(condition, seconds: float = 20.0):
+    """The first true value of condition(), or a failure."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError("waited in vain")
+
+
+# ---- exit statuses ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 126, 127, 255])
+def test_exits_with_the_status_of_the_command(tmp_path, status):
+    assert run("sh", "-c", f"exit {status}", cwd=tmp_path).returncode == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGINT])
+def test_exits_with_128_and_the_signal(tmp_path, number):
+    assert run("sh", "-c", f"kill -{int(number)} $$", cwd=tmp_path).returncode == 128 + number
+
+
+def test_an_unknown_command_is_127(tmp_path):
+    result = run("no-such-command-here", cwd=tmp_path)
+    assert result.returncode == 127
+    assert "no-such-command-here" in one_error_line(result)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_path_is_127(tmp_path):
+    result = run("./nothing", cwd=tmp_path)
+    assert result.returncode == 127
+    assert "./nothing" in one_error_line(result)
+
+
+def test_a_file_without_permission_and_a_directory_are_126(tmp_path):
+    (tmp_path / "plain").write_text("echo hello\n")
+    (tmp_path / "folder").mkdir()
+    for name in ("./plain", "./folder"):
+        result = run(name, cwd=tmp_path)
+        assert result.returncode == 126
+        assert name in one_error_line(result)
+
+
+def test_a_missing_interpreter_is_126(tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    result = run("./script", cwd=tmp_path)
+    assert result.returncode == 126
+    assert "/no/such/interpreter" in one_error_line(result)
+
+
+def test_a_script_without_interpreter_line_runs_as_in_a_shell(tmp_path):
+    script = tmp_path / "script"
+    script.write_text("echo $1\nexit 5\n")
+    script.chmod(0o755)
+    result = run("./script", "word", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (5, "word\n")
+
+
+# ---- usage -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, hint",
+    [
+        ([], "--help"),
+        (["rnu"], "did you mean run?"),
+        (["--verison"], "did you mean --version?"),
+        (["run"], "vramscope run -- "),
+        (["run", "--"], "vramscope run -- "),
+        (["run", "--nativ", "--", "true"], "did you mean --native?"),
+        (["run", "--ring", "1G", "--", "true"], "--ring"),
+        (["run", "stray", "--", "true"], "stray"),
+        (["run", "-o"], "-o"),
+        (["finish"], "DIR"),
+        (["finish", "no-such-directory"], "no-such-directory"),
+    ],
+)
+def test_a_usage_error_is_one_line_and_status_2(tmp_path, words, hint):
+    result = subprocess.run([VRAMSCOPE, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert hint in one_error_line(result)
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["finish", "--help"], ["env", "--help"], ["doctor", "--help"]]
+)
+def test_help_is_everywhere(words):
+    result = subprocess.run([VRAMSCOPE, *words], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0
+    assert result.stdout.strip()
+    assert result.stderr == ""
+
+
+def test_version():
+    result = subprocess.run([VRAMSCOPE, "--version"], capture_output=True, text=True, timeout=60)
+    assert result.stdout == f"vramscope {(ROOT / 'VERSION').read_text().strip()}\n"
+
+
+def test_the_command_keeps_its_own_options(tmp_path):
+    result = run("printf", "%s|", "-o", "--", "x", "--cpu", cwd=tmp_path)
+    assert result.stdout == "-o|--|x|--cpu|"
+
+
+def test_dashes_can_be_left_out(tmp_path):
+    result = subprocess.run(
+        [VRAMSCOPE, "run", "--no-report", "printf", "%s|", "-o", "--cpu"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )
+    assert result.stdout == "-o|--cpu|"
+
+
+# ---- streams, environment ----------------------------------------------------------------------------
+
+
+def test_standard_streams_pass_through(tmp_path):
+    text = "".join(f"line {i}\n" for i in range(20_000))
+    result = run("sh", "-c", "cat; echo said >&2", cwd=tmp_path, input=text)
+    assert result.stdout == text
+    assert result.stderr.startswith("said\n")
+
+
+def test_the_program_gets_no_descriptors_and_no_signals_blocked(tmp_path):
+    code = (
+        "import os, signal\n"
+        "print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:4],"
+        " signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGCHLD))"
+    )
+    bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert run(sys.executable, "-c", code, cwd=tmp_path).stdout == bare.stdout
+
+
+def test_the_environment_keeps_an_existing_preload(tmp_path):
+    libc = next(line.split()[-1] for line in open("/proc/self/maps") if "libc.so.6" in line)
+    result = run("sh", "-c", 'echo "$LD_PRELOAD"', cwd=tmp_path, env={**os.environ, "LD_PRELOAD": libc})
+    probe, _, kept = result.stdout.strip().partition(":")
+    assert probe.endswith("/libvramscope_probe.so")
+    assert kept == libc
+
+
+# ---- output ------------------------------------------------------------------------------------------
+
+
+def test_the_default_output_bears_the_script_and_the_pid(tmp_path):
+    (tmp_path / "train.py").write_text("import os; print(os.getpid())")
+    result = run(sys.executable, "train.py", cwd=tmp_path)
+    pid = int(result.stdout)
+    assert [path.name for path in tmp_path.glob("*.vram*")] == [f"train-{pid}.vram"]
+    assert f"train-{pid}.vram" in result.stderr
+
+
+def test_one_file_is_left(tmp_path):
+    run("true", cwd=tmp_path, options=("-o", "x.vram"))
+    assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
+
+
+def test_an_older_trace_is_replaced(tmp_path):
+    for _ in range(2):
+        assert run("true", cwd=tmp_path, options=("-o", "x.vram")).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
+
+
+def marker(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A command that leaves a trace of its own when it is started."""
+    path = tmp_path / "was-started"
+    return path, ["touch", str(path)]
+
+
+def test_a_foreign_file_is_refused_before_the_program_starts(tmp_path):
+    started, command = marker(tmp_path)
+    foreign = tmp_path / "thesis.txt"
+    foreign.write_text("years of work")
+    result = run(*command, cwd=tmp_path, options=("-o", "thesis.txt"))
+    assert result.returncode == 2
+    assert "thesis.txt" in one_error_line(result)
+    assert foreign.read_text() == "years of work"
+    assert not started.exists()
+
+
+def test_a_foreign_directory_in_the_way_is_refused(tmp_path):
+    started, command = marker(tmp_path)
+    (tmp_path / "x.vram.d").mkdir()
+    (tmp_path / "x.vram.d" / "precious").write_text("data")
+    result = run(*command, cwd=tmp_path, options=("-o", "x.vram"))
+    assert result.returncode == 2
+    assert "x.vram.d" in one_error_line(result)
+    assert (tmp_path / "x.vram.d" / "precious").exists()
+    assert not started.exists()
+
+
+@pytest.mark.parametrize("output", ["missing/x.vram", "/dev/null", ".", "/proc/x.vram"])
+def test_an_output_that_cannot_be_written_is_refused(tmp_path, output):
+    started, command = marker(tmp_path)
+    result = run(*command, cwd=tmp_path, options=("-o", output))
+    assert result.returncode == 2
+    assert "-o" in one_error_line(result)
+    assert not started.exists()
+
+
+def test_a_page_that_cannot_be_written_is_refused(tmp_path):
+    started, command = marker(tmp_path)
+    result = run(*command, cwd=tmp_path, options=("--html", "missing/page.html"))
+    assert result.returncode == 2
+    assert "missing" in one_error_line(result)
+    assert not started.exists()
+
+
+def test_an_unwritable_directory_moves_the_output_to_the_temporary_one(tmp_path):
+    # Not even root can create files in /proc.
+    result = run("true", cwd=Path("/proc"), env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert result.returncode == 0
+    (path,) = tmp_path.glob("true-*.vram")
+    assert str(path) in result.stderr
+
+
+def test_a_recording_under_way_is_not_replaced(tmp_path):
+    first = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"))
+    try:
+        until(lambda: (tmp_path / "x.vram.d" / "launcher.vrl").exists())
+        result = run("true", cwd=tmp_path, options=("-o", "x.vram"))
+        assert result.returncode == 2
+        assert "x.vram.d" in one_error_line(result)
+        result = subprocess.run([VRAMSCOPE, "finish", "x.vram.d"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 2
+        assert "still recording" in one_error_line(result)
+    finally:
+        first.terminate()
+        assert first.wait(60) == 128 + signal.SIGTERM
+        first.communicate()
+
+
+def test_a_missing_probe_is_found_before_the_program_starts(tmp_path):
+    started, command = marker(tmp_path)
+    result = run(*command, cwd=tmp_path, env={**os.environ, "VRAMSCOPE_PROBE": "/no/such/probe.so"})
+    assert result.returncode == 2
+    assert "/no/such/probe.so" in one_error_line(result)
+    assert not started.exists()
+
+
+def probe_path() -> Path:
+    named = os.environ.get("VRAMSCOPE_PROBE")
+    return Path(named) if named else Path(VRAMSCOPE).resolve().parents[1] / "lib" / "libvramscope_probe.so"
+
+
+def test_a_probe_in_a_path_with_spaces_is_linked(tmp_path):
+    folder = tmp_path / "my files"
+    folder.mkdir()
+    (folder / "libvramscope_probe.so").symlink_to(probe_path())
+    environment = {**os.environ, "VRAMSCOPE_PROBE": str(folder / "libvramscope_probe.so")}
+    result = run("sh", "-c", 'echo "$LD_PRELOAD"; cat /proc/self/maps', cwd=tmp_path, env=environment)
+    link, _, maps = result.stdout.partition("\n")
+    assert " " not in link
+    assert "libvramscope_probe.so" in maps
+    assert not Path(link).parent.exists(), "the link is removed at the end"
+
+
+def test_a_static_program_runs_and_is_named(tmp_path):
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 7; }\n")
+    built = subprocess.run(["cc", "-static", "-o", "static", "static.c"], cwd=tmp_path, capture_output=True, text=True)
+    if built.returncode != 0:
+        pytest.skip("no static C library")
+    result = run("./static", cwd=tmp_path, options=("-o", "x.vram"))
+    assert result.returncode == 7
+    assert "statically linked" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's setuid program")
+def test_a_setuid_program_runs_and_is_named(tmp_path):
+    program = tmp_path / "true"
+    program.write_bytes(Path("/bin/true").read_bytes())
+    os.chown(program, 65534, 65534)
+    program.chmod(0o755 | stat.S_ISUID)
+    result = run("./true", cwd=tmp_path, options=("-o", "x.vram"))
+    assert result.returncode == 0
+    assert "setuid" in result.stderr
+
+
+# ---- signals -------------------------------------------------------------------------------------------
+
+COUNT_SIGNALS = """
+import signal, sys, time
+counts = {}
+def on(number, frame):
+    counts[number] = counts.get(number, 0) + 1
+    if number == signal.SIGTERM:
+        time.sleep(0.2)  # room for a second delivery, which must not come
+        print(sorted(counts.items()), flush=True)
+        sys.exit(9)
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT,
+               signal.SIGWINCH, signal.SIGTERM):
+    signal.signal(number, on)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_signals_reach_the_program_once(tmp_path):
+    process = start(sys.executable, "-c", COUNT_SIGNALS, cwd=tmp_path, options=("-o", "x.vram"))
+    assert process.stdout.readline() == "ready\n"
+    numbers = [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGWINCH]
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=60)
+    assert eval(output) == sorted((int(n), 1) for n in [*numbers, signal.SIGTERM])
+    assert process.returncode == 9
+    assert (tmp_path / "x.vram").exists(), errors
+
+
+def child_of(pid: int) -> int | None:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(text[0]) if text else None
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+class Terminal:
+    """A terminal of its own with `vramscope run` as its foreground job."""
+
+    def __init__(self, *command: str, cwd: Path, options: tuple[str, ...] = ()) -> None:
+        import pty
+
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execv(VRAMSCOPE, [VRAMSCOPE, "run", *options, "--", *command])
+        self.output = b""
+
+    def read_until(self, text: bytes, seconds: float = 30.0) -> None:
+        import select
+
+        deadline = time.monotonic() + seconds
+        while text not in self.output:
+            ready, _, _ = select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, self.output
+            self.output += os.read(self.fd, 65536)
+
+    def wait(self) -> int:
+        """Reads to the end; the wait status."""
+        while True:
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:  # EIO: the other side is closed
+                break
+            if not data:
+                break
+            self.output += data
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return status
+
+
+def test_ctrl_c_reaches_the_program_once_and_the_report_follows(tmp_path):
+    terminal = Terminal(sys.executable, "-c", COUNT_SIGNALS, cwd=tmp_path, options=("--no-report", "-o", "x.vram"))
+    terminal.read_until(b"ready")
+    os.write(terminal.fd, b"\x03")
+    time.sleep(0.2)
+    os.kill(terminal.pid, signal.SIGTERM)
+    status = terminal.wait()
+    assert os.waitstatus_to_exitcode(status) == 9
+    assert b"[(2, 1), (15, 1)]" in terminal.output
+    assert b"x.vram" in terminal.output
+    assert (tmp_path / "x.vram").exists()
+
+
+def test_ctrl_c_ends_a_plain_program(tmp_path):
+    terminal = Terminal("sh", "-c", "echo ready; exec sleep 60", cwd=tmp_path, options=("--no-report", "-o", "x.vram"))
+    terminal.read_until(b"ready")
+    os.write(terminal.fd, b"\x03")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 128 + signal.SIGINT
+    assert (tmp_path / "x.vram").exists()
+
+
+def test_job_control_stops_and_continues_both(tmp_path):
+    # A group of its own, as a shell makes for a job, but not a session: there nobody could continue it.
+    process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"), preexec_fn=os.setpgrp)
+    child = until(lambda: child_of(process.pid))
+    until(lambda: "sleep" in Path(f"/proc/{child}/comm").read_text())
+    process.send_signal(signal.SIGTSTP)
+    until(lambda: state_of(child) == "T" and state_of(process.pid) == "T")
+    process.send_signal(signal.SIGCONT)
+    until(lambda: state_of(child) == "S" and state_of(process.pid) == "S")
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    process.communicate()
+
+
+# ---- kills, leftovers, finish --------------------------------------------------------------------------
+
+
+def live_directory(process: subprocess.Popen, directory: Path) -> Path:
+    path = directory / "x.vram.d"
+    until(lambda: (path / "session.json").exists() and (path / "launcher.vrl").exists())
+    return path
+
+
+def test_a_killed_run_leaves_a_directory_that_finish_completes(tmp_path):
+    process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"))
+    directory = live_directory(process, tmp_path)
+    child = until(lambda: child_of(process.pid))
+    process.kill()
+    os.kill(child, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert LiveFile(directory / "launcher.vrl")
+    assert not (tmp_path / "x.vram").exists()
+    result = subprocess.run(
+        [VRAMSCOPE, "finish", "--no-report", str(directory)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
+
+
+def test_finish_takes_another_name_and_refuses_foreign_files(tmp_path):
+    process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"))
+    live_directory(process, tmp_path)
+    child = until(lambda: child_of(process.pid))
+    process.kill()
+    os.kill(child, signal.SIGKILL)
+    process.communicate(timeout=60)
+    (tmp_path / "thesis.txt").write_text("years of work")
+    finish = [VRAMSCOPE, "finish", "--no-report", "x.vram.d", "-o"]
+    result = subprocess.run([*finish, "thesis.txt"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert "thesis.txt" in one_error_line(result)
+    result = subprocess.run([*finish, "y.vram"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.txt", "y.vram"]
+
+
+def test_a_new_run_replaces_what_a_killed_one_left(tmp_path):
+    process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"))
+    live_directory(process, tmp_path)
+    child = until(lambda: child_of(process.pid))
+    process.kill()
+    os.kill(child, signal.SIGKILL)
+    process.communicate(timeout=60)
+    until(lambda: not Path(f"/proc/{child}").exists())
+    assert run("true", cwd=tmp_path, options=("-o", "x.vram")).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
+
+
+def test_finish_refuses_a_directory_that_is_no_recording(tmp_path):
+    (tmp_path / "precious").write_text("data")
+    result = subprocess.run([VRAMSCOPE, "finish", str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert str(tmp_path) in one_error_line(result)
+    assert (tmp_path / "precious").exists()
+
+
+def test_an_older_trace_does_not_stand_in_for_a_killed_run(tmp_path):
+    assert run("true", cwd=tmp_path, options=("-o", "x.vram")).returncode == 0
+    process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"))
+    live_directory(process, tmp_path)
+    child = until(lambda: child_of(process.pid))
+    until(lambda: "sleep" in Path(f"/proc/{child}/comm").read_text())
+    process.kill()
+    os.kill(child, signal.SIGKILL)
+    process.communicate(timeout=60)
+    until(lambda: not (tmp_path / "x.vram").exists())
+    assert (tmp_path / "x.vram.d").is_dir()
+
+
+# ---- env ------------------------------------------------------------------------------------------------
+
+
+def test_env_prints_exports_that_a_shell_takes(tmp_path):
+    where = tmp_path / "it's a run.vram.d"
+    result = subprocess.run([VRAMSCOPE, "env", "--cpu", "-o", str(where)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    shell = subprocess.run(
+        ["sh", "-c", result.stdout + '\nprintf "%s\\n" "$LD_PRELOAD" "$VRAMSCOPE_DIR" "$VRAMSCOPE_OPTIONS"'],
+        capture_output=True, text=True, timeout=60,
+    )
+    preload, directory, options = shell.stdout.splitlines()
+    assert Path(preload).name == "libvramscope_probe.so"
+    assert directory == str(where)
+    assert "cpu" in options.split(",")
+    assert where.is_dir()
+
+
+def test_env_refuses_a_foreign_directory(tmp_path):
+    (tmp_path / "precious").write_text("data")
+    result = subprocess.run([VRAMSCOPE, "env", "-o", str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert str(tmp_path) in one_error_line(result)
+
+
+# ---- NVML -------------------------------------------------------------------------------------------------
+
+FAKE = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", BUILD / "fake_cuda"))
+needs_fake_nvml = pytest.mark.skipif(
+    not (FAKE / "libnvidia-ml.so.1").exists(), reason="the stand-in NVML is not built"
+)
+
+
+@needs_fake_nvml
+def test_the_launcher_samples_nvml(tmp_path):
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(FAKE),
+        "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
+        "VRAMSCOPE_FAKE_DEVICES": "2",
+    }
+    process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"), env=environment)
+    directory = live_directory(process, tmp_path)
+    child = until(lambda: child_of(process.pid))
+    until(lambda: "sleep" in Path(f"/proc/{child}/comm").read_text())
+    time.sleep(0.5)
+    process.kill()
+    os.kill(child, signal.SIGKILL)
+    process.communicate(timeout=60)
+    file = LiveFile(directory / "launcher.vrl")
+    assert file.counts["Device"] == 2
+    # Two before the start, then every 100 ms, each for two devices.
+    assert 2 * 2 < file.counts["DeviceSample"] <= 2 * 12
+
+
+@needs_fake_nvml
+def test_a_broken_nvml_is_no_error(tmp_path):
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_NVML_ERROR": "18"}
+    assert run("true", cwd=tmp_path, env=environment).returncode == 0
+
+
+def test_doctor_reads_well():
+    result = subprocess.run([VRAMSCOPE, "doctor"], capture_output=True, text=True, timeout=180)
+    assert result.returncode == 0, result.stdout
+    for title in ("Driver", "Machine", "Probe", "Python", "A quick recording"):
+        assert f"\n{title}\n" in result.stdout
+    for line in result.stdout.splitlines()[1:-1]:
+        assert re.match(r"[A-Z]|  (ok|no|note) +\S", line), line
+
+
+def test_run_inside_run_records_once(tmp_path):
+    inner = shlex.join([VRAMSCOPE, "run", "--no-report", "-o", "inner.vram", "--", "sh", "-c", 'echo "$LD_PRELOAD"'])
+    result = run("sh", "-c", inner, cwd=tmp_path, options=("-o", "outer.vram"))
+    assert result.stdout.count("libvramscope_probe.so") == 1
+    assert (tmp_path / "inner.vram").exists() and (tmp_path / "outer.vram").exists()
