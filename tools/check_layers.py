@@ -103,6 +103,10 @@ def owner_of(path, layers):
     return None
 
 
+def is_test(path):
+    return path.stem.endswith("_test") or path.parent.name == "testing"
+
+
 def closure(start, edges):
     seen, pending = set(), list(edges.get(start, []))
     while pending:
@@ -146,7 +150,7 @@ def check():
             line = text.count("\n", 0, match.start()) + 1
             where = f"{path.relative_to(ROOT)}:{line}"
             if quote == "<":
-                if stage in CLOSED_STAGES and "_test" not in path.stem and not SYSTEM_HEADER.match(name):
+                if stage in CLOSED_STAGES and not is_test(path) and not SYSTEM_HEADER.match(name):
                     problems.append(f"{where}: <{name}>: code inside the target uses no third party")
                 continue
             target = next((c for c in (SOURCE / name, path.parent / name) if c.is_file()), None)
@@ -157,6 +161,8 @@ def check():
                 known = closure(stage, STAGES) | {stage}
                 if stage_of(target.parent) not in known:
                     problems.append(f"{where}: {stage} may not know {name}")
+            elif is_test(path) and other.name.endswith("_testing"):
+                continue
             elif other.name != layer.name and other.name not in closure(layer.name, edges):
                 problems.append(f'{where}: layer {layer.name} includes "{name}" but does not list {other.name}')
     return len(files), len(layers), problems

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package as a user has it: installed, in processes of its own."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+VRAMSCOPE = BUILD / "bin" / "vramscope"
+
+pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+
+
+def run_python(code: str, *under: str, **options):
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    command = [*under, sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **options)
+
+
+def report(trace: Path, *arguments: str) -> dict:
+    done = subprocess.run(
+        [str(VRAMSCOPE), "report", str(trace), "--json", *arguments],
+        capture_output=True, text=True, timeout=60, check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def cpu_bytes(found: dict) -> int:
+    return sum(device["ledger_bytes"] for device in found["devices"] if device["kind"] == "cpu")
+
+
+def test_without_a_probe_everything_is_a_no_op():
+    done = run_python(
+        "import vramscope; vramscope.mark('x'); vramscope.start(); vramscope.stop();"
+        "print(vramscope.is_recording(), vramscope.__version__)"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False", (ROOT / "VERSION").read_text().strip()]
+
+
+def test_record_leaves_one_finished_trace(tmp_path):
+    trace = tmp_path / "part.vram"
+    done = run_python(
+        f"""
+import vramscope
+with vramscope.record({str(trace)!r}, cpu=True) as recording:
+    import torch
+    kept = torch.zeros(1 << 20, dtype=torch.uint8)
+    vramscope.mark("here")
+    more = torch.zeros(3 << 20, dtype=torch.uint8)
+    del more
+print(recording.path, vramscope.is_recording())
+after = torch.zeros(64 << 20, dtype=torch.uint8)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(trace), "False"]
+    assert trace.is_file() and not trace.with_name("part.vram.d").exists()
+    at_mark = cpu_bytes(report(trace, "--at", "mark:here"))
+    at_peak = cpu_bytes(report(trace))
+    assert 1 << 20 <= at_mark < 2 << 20
+    assert 4 << 20 <= at_peak < 5 << 20, "what was allocated after the block is not in it"
+
+
+def test_record_after_torch_says_what_to_do(tmp_path):
+    done = run_python(
+        f"import torch, vramscope\nwith vramscope.record({str(tmp_path / 'x.vram')!r}): pass"
+    )
+    assert done.returncode == 1
+    assert "torch is already imported" in done.stderr and "vramscope run" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_record_leaves_a_foreign_file_alone(tmp_path):
+    precious = tmp_path / "x.vram"
+    precious.write_text("mine")
+    done = run_python(f"import vramscope\nwith vramscope.record({str(precious)!r}): pass")
+    assert done.returncode == 1 and "is no vramscope trace" in done.stderr
+    assert precious.read_text() == "mine"
+
+
+def test_a_second_record_is_refused(tmp_path):
+    done = run_python(
+        f"""
+import vramscope
+with vramscope.record({str(tmp_path / 'a.vram')!r}, cpu=True): pass
+try:
+    with vramscope.record({str(tmp_path / 'b.vram')!r}): pass
+except RuntimeError as error:
+    print(error)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "already recorded" in done.stdout
+    assert [p.name for p in tmp_path.iterdir()] == ["a.vram"]
+
+
+def test_record_under_run_goes_into_the_launchers_trace(tmp_path):
+    trace = tmp_path / "run.vram"
+    under = (str(VRAMSCOPE), "run", "--cpu", "--start-paused", "--no-report", "-o", str(trace), "--")
+    done = run_python(
+        f"""
+import torch, vramscope
+before = torch.zeros(32 << 20, dtype=torch.uint8)
+with vramscope.record({str(tmp_path / 'mine.vram')!r}):
+    inside = torch.zeros(2 << 20, dtype=torch.uint8)
+    vramscope.mark("inside")
+after = torch.zeros(16 << 20, dtype=torch.uint8)
+""",
+        *under,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "RuntimeWarning" in done.stderr and "mine.vram will not be written" in done.stderr
+    assert trace.is_file() and not (tmp_path / "mine.vram").exists()
+    rows = report(trace, "--at", "mark:inside", "--by", "line")["rows"]
+    inside = [row["bytes"] for row in rows if row["path"][0].startswith("<string>:5")]
+    assert inside == [2 << 20]
+
+
+def test_the_console_script_is_the_program():
+    script = Path(sys.executable).parent / "vramscope"
+    if not script.exists():
+        pytest.skip("vramscope is not installed beside this Python")
+    done = subprocess.run([str(script), "--version"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert (ROOT / "VERSION").read_text().strip() in done.stdout
+
+
+def test_the_wheel_has_program_and_probe_for_every_python(tmp_path):
+    pytest.importorskip("wheel")
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path), str(ROOT)],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "VRAMSCOPE_PREBUILT": str(BUILD)},
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert re.fullmatch(r"vramscope-[\d.]+-py3-none-(manylinux_2_\d+|linux)_\w+\.whl", wheel.name)
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"vramscope/_native/bin/vramscope", "vramscope/_native/lib/libvramscope_probe.so"} <= names
+    assert {"vramscope/py.typed", "vramscope/__init__.py"} <= names
