@@ -19,6 +19,7 @@ MS = 1_000_000
 VIEWER = pathlib.Path(__file__).resolve().parent.parent
 CONTEXT_BYTES = 505 * MIB
 CODE_BYTES = 38 * MIB
+NATIVE, LIBRARY = 1, 2
 TORCH = "/usr/lib/python3/site-packages/torch"
 
 
@@ -39,6 +40,8 @@ class Tables:
         return self.string_ids[text]
 
     def frame(self, function, file, line, source="", kind=0):
+        if file.startswith(TORCH) or kind == NATIVE:
+            kind |= LIBRARY
         key = (self.string(function), self.string(file), line, kind)
         if key not in self.frame_ids:
             self.frame_ids[key] = len(self.frames)
@@ -116,7 +119,7 @@ class Training:
 
     def run(self):
         t, width = self.t, self.width
-        driver = [t.frame("cuDevicePrimaryCtxRetain", "", 0, kind=1)]
+        driver = [t.frame("cuDevicePrimaryCtxRetain", "", 0, kind=NATIVE)]
         self.alloc(CONTEXT_BYTES, [], "driver", "context")
         self.alloc(CODE_BYTES, driver, "driver", "module code and globals")
         self.step(60, 90)
@@ -358,7 +361,7 @@ def make(lives_wanted, seed=7):
     return {
         "schema": "vramscope.page/1", "title": "train_gpt2 (invented sample)",
         "command": processes[0]["command"] + " --data shakespeare.txt --device cuda:0",
-        "recorded_at": "2026-01-15T10:24:31Z", "version": "sample", "duration_ns": duration,
+        "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
         "start_ns": start_ns, "report": report_of(devices, tables, folded, start_ns, processes),
         "residuals": [{"device": 0, "samples": 412, "samples_in_transit": 2, "worst_bytes": 2_031_616,
                        "p99_bytes": 1_835_008, "bracketed_bytes": CONTEXT_BYTES + CODE_BYTES,

@@ -142,5 +142,5 @@ export function makeFooter(model) {
   return h("footer", { class: "foot" },
     items.length > 0 ? h("h2", {}, "How far to trust these figures") : null,
     items.length > 0 ? h("ul", {}, ...items) : null,
-    h("p", {}, `Written by vramscope ${page.version}.`));
+    page.version ? h("p", {}, `Recorded by vramscope ${page.version}.`) : null);
 }

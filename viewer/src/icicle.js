@@ -117,7 +117,7 @@ export class Icicle {
     const { mine } = this.store.state;
     /** @type {HTMLInputElement} */ (this.mine).checked = mine;
     const kept = this.zoomed ? this.zoomed.stack : 0;
-    this.root = foldStacks(this.model, view.live, mine);
+    this.root = foldStacks(this.model, view.live, mine, search);
     this.zoomed = kept === 0 ? null : this.find(this.root, kept);
     this.picked = null;
     this.paint();
@@ -259,7 +259,7 @@ export class Icicle {
     const height = ROW - GAP;
     const search = this.search;
     const found = search?.on && node.stack !== 0 && search.frame[node.frame] === 1;
-    const dim = search?.on && !found && !(node.stack !== 0 && search.stack[node.stack] === 1);
+    const dim = search?.on && node.found === 0;
     const main = this.palette.colour(mainCategory(node));
     const picked = node === this.picked;
     context.globalAlpha = dim ? 0.4 : 1;

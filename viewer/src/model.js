@@ -15,8 +15,8 @@ import { NOT_LISTED, inOrder, isKnown } from "./palette.js";
  * @property {boolean} library
  */
 
-// Files that are not the user's own: the standard library, installed packages, and frozen modules.
-const LIBRARY = /(^|\/)(site-packages|dist-packages)\/|\/lib\/python3(\.\d+)?\/|^<frozen|\/torch\//;
+// Bit of a frame's kind: code that the user did not write.
+const LIBRARY = 2;
 
 /**
  * The category of a ledger path: its innermost level that is one, else "driver" for what the driver
@@ -123,7 +123,7 @@ export class Model {
       file: path,
       line,
       source: (page.sources[`${file}:${line}`] ?? "").trim(),
-      library: kind === 1 || LIBRARY.test(path),
+      library: (kind & LIBRARY) !== 0,
     };
   }
 

@@ -2,6 +2,7 @@
 // The live set folded by stack: what the icicle draws. A node is a stack (a frame and its callers).
 
 /** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./search.js").Search} Search */
 
 /**
  * @typedef {object} StackNode
@@ -11,6 +12,7 @@
  * @property {number} bytes
  * @property {number} own Bytes allocated right here, not in what it calls.
  * @property {number} count
+ * @property {number} found Allocations among them that match the search.
  * @property {Float64Array} byCategory
  * @property {StackNode|null} parent
  * @property {StackNode[]} children Largest first.
@@ -20,16 +22,17 @@
  * @param {Model} model
  * @param {number[]} live
  * @param {boolean} mine Leave out frames of libraries; their bytes stay with their callers.
+ * @param {Search} search
  * @returns {StackNode}
  */
-export function foldStacks(model, live, mine) {
+export function foldStacks(model, live, mine, search) {
   const count = model.stackParent.length;
   const categories = model.categories.length;
   /** @type {(StackNode|undefined)[]} */
   const nodes = new Array(count);
   /** @type {StackNode} */
   const root = {
-    stack: 0, frame: 0, depth: 0, bytes: 0, own: 0, count: 0,
+    stack: 0, frame: 0, depth: 0, bytes: 0, own: 0, count: 0, found: 0,
     byCategory: new Float64Array(categories), parent: null, children: [],
   };
   // With `mine`, the nearest caller that is not a library's stands for a stack.
@@ -56,7 +59,7 @@ export function foldStacks(model, live, mine) {
       let node = mine ? merged.get(key) : undefined;
       if (!node) {
         node = {
-          stack, frame, depth: parent.depth + 1, bytes: 0, own: 0, count: 0,
+          stack, frame, depth: parent.depth + 1, bytes: 0, own: 0, count: 0, found: 0,
           byCategory: new Float64Array(categories), parent, children: [],
         };
         parent.children.push(node);
@@ -72,10 +75,12 @@ export function foldStacks(model, live, mine) {
     const category = model.pathCategory[model.lifePath[life]];
     const bytes = model.lifeBytes[life];
     const leaf = nodeOf(stack === 0 ? 0 : standIn[stack]);
+    const found = search.on && search.matches(life) ? 1 : 0;
     leaf.own += bytes;
     for (let node = /** @type {StackNode|null} */ (leaf); node; node = node.parent) {
       node.bytes += bytes;
       node.count += 1;
+      node.found += found;
       node.byCategory[category] += bytes;
     }
   }

@@ -80,8 +80,9 @@
  * @property {{pid: number, rank: number|null, command: string}[]} processes
  * @property {TimelineData[]} timelines
  * @property {string[]} strings
- * @property {[number, number, number, number][]} frames
- * @property {[number, number][]} stacks
+ * @property {[number, number, number, number][]} frames Function, file, line, kind: 1 native, 2 of a
+ *     library. Index 0: none.
+ * @property {[number, number][]} stacks Caller's stack, frame. Index 0: none.
  * @property {Record<string, string>} sources
  * @property {string[][]} paths
  * @property {LivesData} lives

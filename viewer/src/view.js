@@ -128,7 +128,7 @@ function ledgerAtPeak(model, device) {
   if (!report) return ledger.finish();
   const rows = model.page.report.rows.filter((row) => row.device === report.index);
   const names = processNames(model);
-  const several = new Set(rows.map((row) => row.pid)).size > 1;
+  const several = new Set(rows.map((row) => row.pid).filter((pid) => pid !== null)).size > 1;
   for (const row of rows) {
     const process = model.page.processes.findIndex((other) => other.pid === row.pid);
     const name = several ? names[process] ?? "no recorded process" : null;

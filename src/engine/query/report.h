@@ -144,6 +144,12 @@ struct Lives {
   uint64_t left_out_peak_bytes = 0;  // highest sum of those left out, live at once
 };
 
+// A named instant of the recording.
+struct Mark {
+  int64_t time_ns = 0;
+  std::string name;
+};
+
 // Everything that can be asked of an opened trace. Makes at most two passes over the events and keeps
 // what later questions need. Not thread-safe.
 class Analysis {
@@ -160,6 +166,8 @@ class Analysis {
   // Streams every allocation as a Life in order of allocation; what `export --to csv|json` prints.
   virtual util::Status ForEachLife(const std::function<void(const Life&)>& sink) = 0;
   virtual const std::vector<std::string>& LifePath(uint32_t path) const = 0;
+  // In time order.
+  virtual std::vector<Mark> Marks() const { return {}; }
 };
 
 // The value of a dimension for display, from a stack: helpers shared by writers.
