@@ -39,7 +39,8 @@ class Bench:
         self.folder = folder
         self.deadline = time.monotonic() + seconds
         self.python = sys.executable
-        self.environment = arms.environment()
+        # The package of this tree gives the examples their marks; nothing is installed.
+        self.environment = {**arms.environment(), "PYTHONPATH": str(ROOT / "python")}
 
     def limit(self, wanted):
         """The time that a case may take: its own limit, or what is left of the whole."""
