@@ -54,7 +54,7 @@ class InfoText {
   void AddNotes();
   void AddLosses();
   void AddInvariants();
-  std::string Residual(const engine::DeviceReport& device) const;
+  void AddResidual(const engine::DeviceReport& device);
 
   const engine::Report& report_;
   const trace::Trace& trace_;
@@ -71,6 +71,22 @@ std::string UtcTime(int64_t wall_ns) {
     return "?";
   }
   return text.data();
+}
+
+// What a loss means, for the names that the recorder and the reader give.
+std::string_view LossHelp(std::string_view name) {
+  struct Entry {
+    std::string_view text, help;
+  };
+  constexpr Entry kHelp[] = {
+#define VRAMSCOPE_LOSS(Name, id, text, help) {text, help},
+#include "format/losses.def"
+  };
+  for (const Entry& entry : kHelp) {
+    if (entry.text == name)
+      return entry.help;
+  }
+  return {};
 }
 
 // As wait(2) reports it.
@@ -116,18 +132,25 @@ void InfoText::AddProcesses() {
   Line("threads", util::FormatCount(threads));
 }
 
-std::string InfoText::Residual(const engine::DeviceReport& device) const {
+void InfoText::AddResidual(const engine::DeviceReport& device) {
   for (const engine::ResidualSummary& summary : report_.residuals) {
-    if (summary.device != device.device || summary.samples == 0)
+    if (summary.device != device.device)
       continue;
-    return fmt::format("  {} samples of NVML ({} in transit), residual at most {} ({}), p99 {}",
-                       util::FormatCount(summary.samples),
-                       util::FormatCount(summary.samples_in_transit),
+    if (summary.samples > 0) {
+      More(fmt::format("  residual at most {} ({}) at {}, p99 {}; {} samples, {} in transit",
                        util::FormatSignedBytes(summary.worst_bytes),
                        ExactPercent(summary.worst_bytes, summary.ledger_peak_bytes),
-                       util::FormatBytes(summary.p99_bytes));
+                       util::FormatDuration(summary.worst_at_ns - trace_.session().start_ns),
+                       util::FormatBytes(summary.p99_bytes), util::FormatCount(summary.samples),
+                       util::FormatCount(summary.samples_in_transit)));
+    }
+    if (device.kind == trace::DeviceKind::kGpu) {
+      More(fmt::format(
+          "  priced by readings (bracketed): {} of the peak ({})",
+          util::FormatBytes(summary.bracketed_bytes),
+          ExactPercent(static_cast<int64_t>(summary.bracketed_bytes), summary.ledger_peak_bytes)));
+    }
   }
-  return {};
 }
 
 void InfoText::AddDevices() {
@@ -149,9 +172,7 @@ void InfoText::AddDevices() {
       line += fmt::format("; peak {} at {}", util::FormatBytes(reported.ledger_bytes),
                           util::FormatDuration(reported.at_ns - trace_.session().start_ns));
       More(line);
-      const std::string residual = Residual(reported);
-      if (!residual.empty())
-        More(residual);
+      AddResidual(reported);
       line.clear();
       break;
     }
@@ -198,6 +219,9 @@ void InfoText::AddLosses() {
       line += fmt::format(" ({})", util::FormatBytes(loss.bytes));
     Line(any ? "" : "losses", Paint(line, Ink::kWarning, style_));
     any = true;
+    const std::string_view help = LossHelp(loss.name);
+    if (!help.empty())
+      More("  " + std::string(help));
   }
   if (!any)
     Line("losses", "none");
