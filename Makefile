@@ -24,8 +24,10 @@ build: configure
 .PHONY: configure program
 configure:
 	@tools/setup.sh
-	@cmake --preset dev >$(BUILD).configure.log 2>&1 || { tail -n 20 $(BUILD).configure.log >&2; exit 1; }
-	@mv $(BUILD).configure.log $(BUILD)/configure.log
+	@mkdir -p $(BUILD)
+	@cmake --preset dev $$(command -v ccache >/dev/null && echo -DCMAKE_C_COMPILER_LAUNCHER=ccache \
+	  -DCMAKE_CXX_COMPILER_LAUNCHER=ccache) >$(BUILD)/configure.log 2>&1 || \
+	  { tail -n 20 $(BUILD)/configure.log >&2; exit 1; }
 
 program: configure
 	cmake --build $(BUILD) --target $(PROGRAM)

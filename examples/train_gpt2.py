@@ -34,6 +34,16 @@ SIZES = {
 }
 
 
+def attend(q, k, v):
+    """Causal attention."""
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    # PyTorch 1 has no fused one.
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+    return scores.masked_fill(future, float("-inf")).softmax(dim=-1) @ v
+
+
 class SelfAttention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -47,7 +57,7 @@ class SelfAttention(nn.Module):
             part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
             for part in self.qkv(x).split(width, dim=2)
         )
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = attend(q, k, v)
         return self.project(y.transpose(1, 2).reshape(batch, length, width))
 
 

@@ -30,7 +30,7 @@ make_venv() {  # arguments: options of python -m venv
 }
 
 install_torch() {
-  local quiet=(--disable-pip-version-check --no-input -q)
+  local quiet=(--disable-pip-version-check --no-input --retries 2 -q)
   if .venv/bin/python -m pip install "${quiet[@]}" numpy "$torch" pytest IPython setuptools wheel >"$log" 2>&1; then
     return
   fi
