@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the rest of the probe knows of the CUDA hooks.
+// The CUDA driver as the probe sees it. Every way to an entry point of libcuda leads to a wrapper:
+//
+//   dlsym, on any handle          the driver's own dynamic symbol table is rewritten in memory as
+//   relocations after its load    soon as it is loaded (see symbol_patch.h)
+//   cuGetProcAddress              wrapped: the pointer that the driver returned is mapped
+//   DT_NEEDED clients             the probe exports the wrappers under the entry points' names
+//   private export tables         untouched: what goes through them shows in the readings
 namespace vramscope::probe {
 
-// Called before any library is loaded. When `file` is the CUDA driver it is loaded here first and
-// its entry points are redirected to the hooks, before anybody can ask for them.
+// Must be called with the arguments of every dlopen, before the library is loaded. Where `file` is
+// the CUDA driver, it is loaded here in the same way (RTLD_NOLOAD still loads nothing), kept, and
+// the wrappers are put in.
 void CudaObserveDlopen(const char* file, int mode);
 
-// Whether a real driver was found and redirected.
+// Whether a driver was found in this process and its entry points lead to the wrappers.
 bool CudaIsActive();
 
-// Reads the device's free memory now, if a context is current, so that a mark has a figure beside
-// it.
+// Reads the driver's free-memory figure into the trace, so that an instant which the program named
+// has a figure of its own. Nothing without a current context or during stream capture.
 void CudaMarkReading();
 
 }  // namespace vramscope::probe

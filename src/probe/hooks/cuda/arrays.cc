@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/enums.h"
+#include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/reading.h"
+#include "probe/hooks/cuda/record.h"
+
+// Arrays have a hidden layout: their size is estimated from their shape, and what the device really
+// lost is `actual` where the figure says it without doubt.
+namespace vramscope::probe::cuda {
+namespace {
+
+// Bytes of one element with `channels` channels. Block-compressed and planar formats, whose element
+// is no whole number of bytes, are taken as one byte a channel.
+uint64_t ElementBytes(int format, unsigned int channels) {
+  switch (format) {
+    case 0x02:  // CU_AD_FORMAT_UNSIGNED_INT16
+    case 0x09:  // CU_AD_FORMAT_SIGNED_INT16
+    case 0x10:  // CU_AD_FORMAT_HALF
+      return 2ull * channels;
+    case 0x03:  // CU_AD_FORMAT_UNSIGNED_INT32
+    case 0x0a:  // CU_AD_FORMAT_SIGNED_INT32
+    case 0x20:  // CU_AD_FORMAT_FLOAT
+      return 4ull * channels;
+    default:
+      return channels;
+  }
+}
+
+uint64_t AtLeastOne(uint64_t extent) {
+  return extent != 0 ? extent : 1;
+}
+
+template <class Descriptor>
+uint64_t EstimateBytes(const Descriptor& shape) {
+  uint64_t elements = AtLeastOne(shape.Width) * AtLeastOne(shape.Height);
+  if constexpr (requires { shape.Depth; }) {
+    constexpr unsigned int kCubemap = 0x04;  // CUDA_ARRAY3D_CUBEMAP: Depth counts the faces
+    elements *= (shape.Flags & kCubemap) != 0 && shape.Depth == 0 ? 6 : AtLeastOne(shape.Depth);
+  }
+  return elements * ElementBytes(shape.Format, shape.NumChannels);
+}
+
+uint64_t EstimateMipmapBytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels) {
+  constexpr unsigned int kMaxLevels = 32;
+  constexpr unsigned int kLayered = 0x01;  // CUDA_ARRAY3D_LAYERED: layers do not shrink
+  uint64_t bytes = 0;
+  for (unsigned int level = 0; level < levels && level < kMaxLevels; ++level) {
+    bytes += EstimateBytes(shape);
+    shape.Width /= 2;
+    shape.Height /= 2;
+    if ((shape.Flags & kLayered) == 0)
+      shape.Depth /= 2;
+  }
+  return bytes;
+}
+
+// What the device lost, if it can be this array's: at least its bytes, at most those and padding.
+uint64_t ActualBytes(const FreeMemory& before, const FreeMemory& after, uint64_t estimate) {
+  constexpr uint64_t kSlack = 4u << 20;
+  if (!before.known || !after.known || before.free <= after.free)
+    return 0;
+  const uint64_t lost = before.free - after.free;
+  return lost >= estimate && lost <= 2 * estimate + kSlack ? lost : 0;
+}
+
+template <HookId kId, class Handle, class... Args>
+CUresult CreateArray(uint64_t estimate, Handle* handle, Args... args) {
+  HookCall<kId> call;
+  if (!call.watching())
+    return call(handle, args...);
+  const Place place = CurrentPlace();
+  const FreeMemory before = ReadFreeMemory(place);
+  const CUresult result = call(handle, args...);
+  if (result != kSuccess) {
+    RecordFailure(kId, call.times(), place, result, estimate);
+    return result;
+  }
+  RecordAlloc(kId, call.times(), place,
+              {.kind = format::MemoryKind::kArray,
+               .address = Bits(*handle),
+               .size = estimate,
+               .actual = ActualBytes(before, ReadFreeMemory(place), estimate)});
+  TakeReading(place);
+  return result;
+}
+
+template <HookId kId, class Handle>
+CUresult DestroyArray(Handle handle) {
+  HookCall<kId> call;
+  const CUresult result = call(handle);
+  if (call.watching() && result == kSuccess)
+    RecordFree(kId, call.times(), format::MemoryKind::kArray, Bits(handle));
+  return result;
+}
+
+template <class Descriptor>
+uint64_t EstimateOf(const Descriptor* shape) {
+  return shape != nullptr ? EstimateBytes(*shape) : 0;
+}
+
+}  // namespace
+
+VRAMSCOPE_CUDA_WRAPPER(cuArrayCreate)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR_v1* shape) {
+  return CreateArray<HookId::cuArrayCreate>(EstimateOf(shape), array, shape);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuArrayCreate_v2)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) {
+  return CreateArray<HookId::cuArrayCreate_v2>(EstimateOf(shape), array, shape);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuArray3DCreate)
+(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR_v1* shape) {
+  return CreateArray<HookId::cuArray3DCreate>(EstimateOf(shape), array, shape);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuArray3DCreate_v2)
+(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
+  return CreateArray<HookId::cuArray3DCreate_v2>(EstimateOf(shape), array, shape);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMipmappedArrayCreate)
+(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape, unsigned int levels) {
+  const uint64_t estimate = shape != nullptr ? EstimateMipmapBytes(*shape, levels) : 0;
+  return CreateArray<HookId::cuMipmappedArrayCreate>(estimate, array, shape, levels);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuArrayDestroy)(CUarray array) {
+  return DestroyArray<HookId::cuArrayDestroy>(array);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMipmappedArrayDestroy)(CUmipmappedArray array) {
+  return DestroyArray<HookId::cuMipmappedArrayDestroy>(array);
+}
+
+}  // namespace vramscope::probe::cuda

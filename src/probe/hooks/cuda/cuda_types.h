@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What the wrappers need of cuda.h, written down here so that the probe builds without a CUDA
+// toolkit. Enumerations are ints, handles are opaque pointers, structures have the fields that are
+// read. cuda_abi_test.cc compares all of it with the real header where there is one.
+namespace vramscope::probe::cuda {
+
+using CUresult = int;
+inline constexpr CUresult kSuccess = 0;
+inline constexpr CUresult kNoDeviceError = 100;  // CUDA_ERROR_NO_DEVICE
+inline constexpr CUresult kNotFoundError = 500;  // CUDA_ERROR_NOT_FOUND
+
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUdeviceptr_v1 = unsigned int;  // of the entry points without _v2
+using CUmemGenericAllocationHandle = unsigned long long;
+using cuuint64_t = uint64_t;
+
+using CUcontext = struct CUctx_st*;
+using CUgreenCtx = struct CUgreenCtx_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+using CUarray = struct CUarray_st*;
+using CUmipmappedArray = struct CUmipmappedArray_st*;
+using CUevent = struct CUevent_st*;
+using CUstream = struct CUstream_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphNode = struct CUgraphNode_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+using CUmemoryPool = struct CUmemPoolHandle_st*;
+using CUexternalMemory = struct CUextMemory_st*;
+using CUdevResourceDesc = struct CUdevResourceDesc_st*;
+
+// Only passed through.
+struct CUctxCreateParams;
+struct CUexecAffinityParam;
+struct CUlaunchConfig;
+struct CUDA_GRAPH_INSTANTIATE_PARAMS;
+struct CUgraphEdgeData;
+struct CUgraphExecUpdateResultInfo;
+struct CUmulticastObjectProp;
+
+// Enumerations.
+using CUlimit = int;
+using CUfunction_attribute = int;
+using CUjit_option = int;
+using CUlibraryOption = int;
+using CUstreamCaptureMode = int;
+using CUstreamCaptureStatus = int;
+inline constexpr CUstreamCaptureStatus kCaptureStatusActive = 1;
+using CUmemAllocationHandleType = int;
+using CUgraphExecUpdateResult = int;
+using CUdriverProcAddressQueryResult = int;
+using CUmemPool_attribute = int;
+inline constexpr CUmemPool_attribute kPoolReservedCurrent = 5;
+inline constexpr CUmemPool_attribute kPoolUsedCurrent = 7;
+using CUgraphMem_attribute = int;
+inline constexpr CUgraphMem_attribute kGraphUsedCurrent = 0;
+inline constexpr CUgraphMem_attribute kGraphReservedCurrent = 2;
+inline constexpr int kLocationDevice = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+
+struct CUuuid {
+  unsigned char bytes[16];
+};
+
+struct CUipcMemHandle {
+  char reserved[64];
+};
+
+struct CUmemLocation {
+  int type;
+  int id;
+};
+
+struct CUmemAllocationProp {
+  int type;
+  int requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  unsigned char allocFlags[8];
+};
+
+struct CUmemPoolProps {
+  int allocType;
+  int handleTypes;
+  CUmemLocation location;
+  void* win32SecurityAttributes;
+  size_t maxSize;
+  unsigned short usage;
+  unsigned char reserved[54];
+};
+
+struct CUmemPoolPtrExportData {
+  unsigned char reserved[64];
+};
+
+struct CUDA_ARRAY_DESCRIPTOR {
+  size_t Width;
+  size_t Height;
+  int Format;
+  unsigned int NumChannels;
+};
+
+struct CUDA_ARRAY3D_DESCRIPTOR {
+  size_t Width;
+  size_t Height;
+  size_t Depth;
+  int Format;
+  unsigned int NumChannels;
+  unsigned int Flags;
+};
+
+struct CUDA_ARRAY_DESCRIPTOR_v1 {
+  unsigned int Width;
+  unsigned int Height;
+  int Format;
+  unsigned int NumChannels;
+};
+
+struct CUDA_ARRAY3D_DESCRIPTOR_v1 {
+  unsigned int Width;
+  unsigned int Height;
+  unsigned int Depth;
+  int Format;
+  unsigned int NumChannels;
+  unsigned int Flags;
+};
+
+struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+  unsigned long long offset;
+  unsigned long long size;
+  unsigned int flags;
+  unsigned int reserved[16];
+};
+
+struct CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {
+  unsigned long long offset;
+  CUDA_ARRAY3D_DESCRIPTOR arrayDesc;
+  unsigned int numLevels;
+  unsigned int reserved[16];
+};
+
+struct CUDA_LAUNCH_PARAMS {
+  CUfunction function;
+  unsigned int gridDimX;
+  unsigned int gridDimY;
+  unsigned int gridDimZ;
+  unsigned int blockDimX;
+  unsigned int blockDimY;
+  unsigned int blockDimZ;
+  unsigned int sharedMemBytes;
+  CUstream hStream;
+  void** kernelParams;
+};
+
+}  // namespace vramscope::probe::cuda

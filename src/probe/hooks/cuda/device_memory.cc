@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/enums.h"
+#include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/pools.h"
+#include "probe/hooks/cuda/reading.h"
+#include "probe/hooks/cuda/record.h"
+
+namespace vramscope::probe::cuda {
+namespace {
+
+template <HookId kId, class Address, class Size>
+CUresult AllocLinear(Address* address, Size size) {
+  HookCall<kId> call;
+  if (!call.watching())
+    return call(address, size);
+  const Place place = CurrentPlace();
+  CatchUpReading(place);
+  const CUresult result = call(address, size);
+  if (result == kSuccess)
+    RecordAlloc(kId, call.times(), place, {.address = *address, .size = size});
+  else
+    RecordFailure(kId, call.times(), place, result, size);
+  return result;
+}
+
+template <HookId kId, class Address, class Size>
+CUresult AllocPitch(Address* address,
+                    Size* pitch,
+                    Size width,
+                    Size height,
+                    unsigned int element_bytes) {
+  HookCall<kId> call;
+  if (!call.watching())
+    return call(address, pitch, width, height, element_bytes);
+  const Place place = CurrentPlace();
+  CatchUpReading(place);
+  const CUresult result = call(address, pitch, width, height, element_bytes);
+  const uint64_t size = static_cast<uint64_t>(width) * height;
+  if (result == kSuccess) {
+    RecordAlloc(kId, call.times(), place,
+                {.kind = format::MemoryKind::kPitched,
+                 .address = *address,
+                 .size = size,
+                 .actual = static_cast<uint64_t>(*pitch) * height});
+  } else {
+    RecordFailure(kId, call.times(), place, result, size);
+  }
+  return result;
+}
+
+template <HookId kId, class Address>
+CUresult FreeLinear(Address address) {
+  HookCall<kId> call;
+  const CUresult result = call(address);
+  if (call.watching() && result == kSuccess) {
+    RecordFree(kId, call.times(), format::MemoryKind::kDevice, address);
+    ReadPoolsAfterSynchronisation();
+  }
+  return result;
+}
+
+}  // namespace
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAlloc)(CUdeviceptr_v1* address, unsigned int size) {
+  return AllocLinear<HookId::cuMemAlloc>(address, size);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAlloc_v2)(CUdeviceptr* address, size_t size) {
+  return AllocLinear<HookId::cuMemAlloc_v2>(address, size);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAllocPitch)
+(CUdeviceptr_v1* address,
+ unsigned int* pitch,
+ unsigned int width,
+ unsigned int height,
+ unsigned int element_bytes) {
+  return AllocPitch<HookId::cuMemAllocPitch>(address, pitch, width, height, element_bytes);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAllocPitch_v2)
+(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned int element_bytes) {
+  return AllocPitch<HookId::cuMemAllocPitch_v2>(address, pitch, width, height, element_bytes);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAllocManaged)(CUdeviceptr* address, size_t size, unsigned int flags) {
+  HookCall<HookId::cuMemAllocManaged> call;
+  if (!call.watching())
+    return call(address, size, flags);
+  const Place place = CurrentPlace();
+  CatchUpReading(place);
+  const CUresult result = call(address, size, flags);
+  if (result == kSuccess) {
+    RecordAlloc(
+        HookId::cuMemAllocManaged, call.times(), place,
+        {.kind = format::MemoryKind::kManaged, .address = *address, .size = size, .flags = flags});
+  } else {
+    RecordFailure(HookId::cuMemAllocManaged, call.times(), place, result, size);
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemFree)(CUdeviceptr_v1 address) {
+  return FreeLinear<HookId::cuMemFree>(address);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemFree_v2)(CUdeviceptr address) {
+  return FreeLinear<HookId::cuMemFree_v2>(address);
+}
+
+}  // namespace vramscope::probe::cuda

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "base/compiler.h"
+#include "probe/hooks/cuda/hook_table.h"
+#include "probe/session/session.h"
+
+namespace vramscope::probe::cuda {
+
+// Stamps around the real call: a free counts from `begin`, an allocation from `end`.
+struct CallTimes {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+// How many wrappers this thread is inside. A call from within the driver, or from a tool that the
+// driver calls back, goes straight through: its outer call is the one that is recorded.
+extern VRAMSCOPE_TLS uint32_t t_cuda_depth;
+
+inline bool IsRecording() {
+  return g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff;
+}
+
+// One call of a wrapped entry point:
+//
+//   HookCall<HookId::cuMemFree_v2> call;
+//   const CUresult result = call(address);        the real entry, once, whatever our state
+//   if (call.watching()) ... call.times() ...
+//   return result;
+template <HookId kId>
+class HookCall {
+ public:
+  VRAMSCOPE_ALWAYS_INLINE HookCall() : watching_(t_cuda_depth++ == 0 && IsRecording()) {}
+  VRAMSCOPE_ALWAYS_INLINE ~HookCall() { --t_cuda_depth; }
+  HookCall(const HookCall&) = delete;
+  HookCall& operator=(const HookCall&) = delete;
+
+  template <class... Args>
+  VRAMSCOPE_ALWAYS_INLINE CUresult operator()(Args... args) {
+    auto* const real = Real<kId>();
+    if (VRAMSCOPE_UNLIKELY(real == nullptr))
+      return kId == HookId::cuInit ? kNoDeviceError : kNotFoundError;
+    times_.begin = Now();
+    const CUresult result = real(args...);
+    times_.end = Now();
+    return result;
+  }
+
+  bool watching() const { return watching_; }
+  const CallTimes& times() const { return times_; }
+
+ private:
+  bool watching_;
+  CallTimes times_;
+};
+
+}  // namespace vramscope::probe::cuda

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/enums.h"
+#include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/record.h"
+
+// Page-locked memory of the machine: the device `host` of the ledger, never part of a GPU.
+namespace vramscope::probe::cuda {
+namespace {
+
+template <HookId kId, class Size, class... Flags>
+CUresult AllocHost(void** memory, Size size, Flags... flags) {
+  HookCall<kId> call;
+  const CUresult result = call(memory, size, flags...);
+  if (!call.watching())
+    return result;
+  if (result == kSuccess) {
+    RecordAlloc(kId, call.times(), CurrentPlace(),
+                {.kind = format::MemoryKind::kHostPinned,
+                 .address = Bits(*memory),
+                 .size = size,
+                 .flags = (uint64_t{0} | ... | flags)});
+  } else {
+    RecordFailure(kId, call.times(), {.device = format::kHostDevice}, result, size);
+  }
+  return result;
+}
+
+template <HookId kId>
+CUresult RegisterHost(void* memory, size_t size, unsigned int flags) {
+  HookCall<kId> call;
+  const CUresult result = call(memory, size, flags);
+  if (call.watching() && result == kSuccess) {
+    RecordAlloc(kId, call.times(), CurrentPlace(),
+                {.kind = format::MemoryKind::kHostRegistered,
+                 .address = Bits(memory),
+                 .size = size,
+                 .flags = flags});
+  }
+  return result;
+}
+
+template <HookId kId>
+CUresult FreeHost(format::MemoryKind kind, void* memory) {
+  HookCall<kId> call;
+  const CUresult result = call(memory);
+  if (call.watching() && result == kSuccess)
+    RecordFree(kId, call.times(), kind, Bits(memory));
+  return result;
+}
+
+}  // namespace
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAllocHost)(void** memory, unsigned int size) {
+  return AllocHost<HookId::cuMemAllocHost>(memory, size);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAllocHost_v2)(void** memory, size_t size) {
+  return AllocHost<HookId::cuMemAllocHost_v2>(memory, size);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemHostAlloc)(void** memory, size_t size, unsigned int flags) {
+  return AllocHost<HookId::cuMemHostAlloc>(memory, size, flags);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemFreeHost)(void* memory) {
+  return FreeHost<HookId::cuMemFreeHost>(format::MemoryKind::kHostPinned, memory);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemHostRegister)(void* memory, size_t size, unsigned int flags) {
+  return RegisterHost<HookId::cuMemHostRegister>(memory, size, flags);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemHostRegister_v2)(void* memory, size_t size, unsigned int flags) {
+  return RegisterHost<HookId::cuMemHostRegister_v2>(memory, size, flags);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemHostUnregister)(void* memory) {
+  return FreeHost<HookId::cuMemHostUnregister>(format::MemoryKind::kHostRegistered, memory);
+}
+
+}  // namespace vramscope::probe::cuda

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/cuda/launch.h"
+
+#include "format/enums.h"
+#include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/handle_set.h"
+#include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/reading.h"
+#include "probe/hooks/cuda/record.h"
+
+// The first launch of a function may load its code, grow the context's local memory, and make the
+// device heap or the printf buffer. Every later launch costs one look-up.
+namespace vramscope::probe::cuda {
+namespace {
+
+constinit HandleSet<65536> g_launched{};
+
+template <HookId kId, class... Args>
+VRAMSCOPE_NOINLINE CUresult LaunchFirst(CUfunction function, Args... args) {
+  HookCall<kId> call;
+  if (!call.watching() || !g_launched.Insert(Bits(function)))
+    return call(args...);
+  const Place place = CurrentPlace();
+  const FreeMemory before = ReadFreeMemory(place);
+  const CUresult result = call(args...);
+  FinishBracket(kId, call.times(), result, format::ImplicitKind::kLaunch, WriteWhen::kMoved, place,
+                before, {.function = function});
+  return result;
+}
+
+template <HookId kId, class... Args>
+VRAMSCOPE_ALWAYS_INLINE CUresult Launch(CUfunction function, Args... args) {
+  auto* const real = g_real_hooks[static_cast<size_t>(kId)].load(std::memory_order_relaxed);
+  if (VRAMSCOPE_LIKELY(real != nullptr && g_launched.Contains(Bits(function))))
+    return reinterpret_cast<typename HookTraits<kId>::Function*>(real)(args...);
+  return LaunchFirst<kId>(function, args...);
+}
+
+}  // namespace
+
+void ForgetLaunches() {
+  g_launched.Clear();
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernel)
+(CUfunction function,
+ unsigned int grid_x,
+ unsigned int grid_y,
+ unsigned int grid_z,
+ unsigned int block_x,
+ unsigned int block_y,
+ unsigned int block_z,
+ unsigned int shared_bytes,
+ CUstream stream,
+ void** parameters,
+ void** extra) {
+  return Launch<HookId::cuLaunchKernel>(function, function, grid_x, grid_y, grid_z, block_x,
+                                        block_y, block_z, shared_bytes, stream, parameters, extra);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernel_ptsz)
+(CUfunction function,
+ unsigned int grid_x,
+ unsigned int grid_y,
+ unsigned int grid_z,
+ unsigned int block_x,
+ unsigned int block_y,
+ unsigned int block_z,
+ unsigned int shared_bytes,
+ CUstream stream,
+ void** parameters,
+ void** extra) {
+  return Launch<HookId::cuLaunchKernel_ptsz>(function, function, grid_x, grid_y, grid_z, block_x,
+                                             block_y, block_z, shared_bytes, stream, parameters,
+                                             extra);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernelEx)
+(const CUlaunchConfig* configuration, CUfunction function, void** parameters, void** extra) {
+  return Launch<HookId::cuLaunchKernelEx>(function, configuration, function, parameters, extra);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernelEx_ptsz)
+(const CUlaunchConfig* configuration, CUfunction function, void** parameters, void** extra) {
+  return Launch<HookId::cuLaunchKernelEx_ptsz>(function, configuration, function, parameters,
+                                               extra);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchCooperativeKernel)
+(CUfunction function,
+ unsigned int grid_x,
+ unsigned int grid_y,
+ unsigned int grid_z,
+ unsigned int block_x,
+ unsigned int block_y,
+ unsigned int block_z,
+ unsigned int shared_bytes,
+ CUstream stream,
+ void** parameters) {
+  return Launch<HookId::cuLaunchCooperativeKernel>(function, function, grid_x, grid_y, grid_z,
+                                                   block_x, block_y, block_z, shared_bytes, stream,
+                                                   parameters);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchCooperativeKernel_ptsz)
+(CUfunction function,
+ unsigned int grid_x,
+ unsigned int grid_y,
+ unsigned int grid_z,
+ unsigned int block_x,
+ unsigned int block_y,
+ unsigned int block_z,
+ unsigned int shared_bytes,
+ CUstream stream,
+ void** parameters) {
+  return Launch<HookId::cuLaunchCooperativeKernel_ptsz>(function, function, grid_x, grid_y, grid_z,
+                                                        block_x, block_y, block_z, shared_bytes,
+                                                        stream, parameters);
+}
+
+// One launch on several devices: known by the function of the first.
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchCooperativeKernelMultiDevice)
+(CUDA_LAUNCH_PARAMS* launches, unsigned int count, unsigned int flags) {
+  const CUfunction function = launches != nullptr && count != 0 ? launches->function : nullptr;
+  return Launch<HookId::cuLaunchCooperativeKernelMultiDevice>(function, launches, count, flags);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunch)(CUfunction function) {
+  return Launch<HookId::cuLaunch>(function, function);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchGrid)(CUfunction function, int width, int height) {
+  return Launch<HookId::cuLaunchGrid>(function, function, width, height);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuLaunchGridAsync)
+(CUfunction function, int width, int height, CUstream stream) {
+  return Launch<HookId::cuLaunchGridAsync>(function, function, width, height, stream);
+}
+
+}  // namespace vramscope::probe::cuda

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/cuda/reading.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "format/records.h"
+#include "probe/hooks/cuda/handle_set.h"
+#include "probe/hooks/cuda/record.h"
+#include "probe/session/stream.h"
+#include "probe/stack/stacks.h"
+
+namespace vramscope::probe::cuda {
+namespace {
+
+constexpr int32_t kMaxDevices = 64;
+// The figure written last, by device, and a bit for each device with explicit changes since.
+constinit std::atomic<uint64_t> g_last_free[kMaxDevices]{};
+constinit std::atomic<uint64_t> g_explicit_changes{0};
+
+constinit std::atomic<uint64_t> g_readings_wanted{0};  // a bit for each device
+
+// Streams being captured, and how many there are.
+constinit HandleSet<1024> g_captures{};
+constinit std::atomic<int32_t> g_capture_count{0};
+
+// The default and the per-thread stream have the same handle in every thread.
+uint64_t CaptureKey(CUstream stream, bool per_thread) {
+  const auto handle = reinterpret_cast<uintptr_t>(stream);
+  constexpr uintptr_t kPerThread = 2;
+  if (handle > kPerThread)
+    return handle;
+  if (handle == kPerThread || (handle == 0 && per_thread))
+    return (static_cast<uint64_t>(syscall(SYS_gettid)) << 8) | kPerThread;
+  return handle;
+}
+
+// Whether the figure says anything that the last one written did not.
+bool IsNews(const Place& place, const FreeMemory& value) {
+  if (place.device < 0 || place.device >= kMaxDevices)
+    return true;
+  const uint64_t bit = uint64_t{1} << place.device;
+  const bool changes = (g_explicit_changes.fetch_and(~bit, std::memory_order_relaxed) & bit) != 0;
+  return g_last_free[place.device].exchange(value.free, std::memory_order_relaxed) != value.free ||
+         changes;
+}
+
+void WriteReading(Stream& stream, const Place& place, const FreeMemory& value) {
+  stream.Append(format::Reading{.begin = value.begin,
+                                .end = value.end,
+                                .device = place.device,
+                                .free = value.free,
+                                .total = value.total});
+}
+
+void WriteIfNews(Stream& stream, const Place& place, const FreeMemory& value) {
+  if (value.known && IsNews(place, value))
+    WriteReading(stream, place, value);
+}
+
+Subject Complete(Subject subject) {
+  if (subject.function == nullptr)
+    return subject;
+  subject.detail = Bits(subject.function);
+  auto* const ask = DriverCall<CallId::cuFuncGetName>();
+  if (ask == nullptr || ask(&subject.name, subject.function) != kSuccess)
+    subject.name = nullptr;
+  return subject;
+}
+
+}  // namespace
+
+FreeMemory ReadFreeMemory(const Place& place) {
+  FreeMemory value;
+  if (place.context == nullptr || IsAnyStreamCapturing())
+    return value;
+  auto* const ask = DriverCall<CallId::cuMemGetInfo_v2>();
+  if (ask == nullptr) {
+    CountLoss(format::Loss::kNoReading);
+    return value;
+  }
+  size_t free = 0, total = 0;
+  value.begin = Now();
+  value.known = ask(&free, &total) == kSuccess;
+  value.end = Now();
+  value.free = free;
+  value.total = total;
+  return value;
+}
+
+void TakeReading(const Place& place) {
+  const FreeMemory value = ReadFreeMemory(place);
+  if (!value.known)
+    return;
+  IsNews(place, value);
+  RecordScope scope(Want::kAlways);
+  if (scope)
+    WriteReading(*scope, place, value);
+}
+
+void RequestReading(int32_t device) {
+  const uint64_t devices =
+      device >= 0 && device < kMaxDevices ? uint64_t{1} << device : KnownDevices();
+  g_readings_wanted.fetch_or(devices, std::memory_order_relaxed);
+}
+
+bool IsReadingWanted() {
+  return g_readings_wanted.load(std::memory_order_relaxed) != 0;
+}
+
+void CatchUpReading(const Place& place) {
+  if (!IsReadingWanted() || place.device < 0 || place.device >= kMaxDevices ||
+      IsAnyStreamCapturing()) {
+    return;
+  }
+  const uint64_t bit = uint64_t{1} << place.device;
+  if ((g_readings_wanted.fetch_and(~bit, std::memory_order_relaxed) & bit) != 0)
+    TakeReading(place);
+}
+
+// Looked at before it is written: the line stays shared between threads that allocate.
+void NoteExplicitAlloc(int32_t device) {
+  if (device < 0 || device >= kMaxDevices)
+    return;
+  const uint64_t bit = uint64_t{1} << device;
+  if ((g_explicit_changes.load(std::memory_order_relaxed) & bit) == 0)
+    g_explicit_changes.fetch_or(bit, std::memory_order_relaxed);
+}
+
+void NoteExplicitFree() {
+  if (g_explicit_changes.load(std::memory_order_relaxed) != ~uint64_t{0})
+    g_explicit_changes.store(~uint64_t{0}, std::memory_order_relaxed);
+}
+
+void NoteCaptureBegin(CUstream stream, bool per_thread) {
+  if (g_captures.Insert(CaptureKey(stream, per_thread)))
+    g_capture_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+void NoteCaptureEnd(CUstream stream, bool per_thread) {
+  const uint64_t key = CaptureKey(stream, per_thread);
+  if (g_captures.Erase(key))
+    g_capture_count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool IsAnyStreamCapturing() {
+  return g_capture_count.load(std::memory_order_relaxed) > 0;
+}
+
+bool IsCapturing(CUstream stream, bool per_thread) {
+  if (!IsAnyStreamCapturing())
+    return false;
+  auto* const ask = DriverCall<CallId::cuStreamIsCapturing>();
+  if (ask == nullptr)
+    return true;
+  auto* const kPerThreadStream = reinterpret_cast<CUstream>(uintptr_t{2});
+  CUstreamCaptureStatus status = 0;
+  const CUresult result = ask(stream == nullptr && per_thread ? kPerThreadStream : stream, &status);
+  return result == kSuccess && status == kCaptureStatusActive;
+}
+
+void FinishBracket(HookId api,
+                   const CallTimes& times,
+                   CUresult result,
+                   format::ImplicitKind kind,
+                   WriteWhen when,
+                   const Place& place,
+                   const FreeMemory& before,
+                   const Subject& subject) {
+  // The call may have made, changed or ended the context.
+  const Place after_place = CurrentPlace();
+  const FreeMemory after = ReadFreeMemory(after_place);
+  const bool both = before.known && after.known && place.device == after_place.device;
+  if (!after.known)
+    RequestReading(after_place.device);
+  if (result == kOutOfMemoryError)
+    RecordFailure(api, times, place, result, 0);
+
+  const bool moved = both && before.free != after.free;
+  const bool wanted = result == kSuccess && (!both || when == WriteWhen::kAlways);
+  const Subject full = moved || wanted ? Complete(subject) : Subject{};
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  WriteIfNews(*scope, place, before);
+  if (moved || wanted) {
+    const Place& where = place.context != nullptr ? place : after_place;
+    const size_t name_size = full.name != nullptr ? strnlen(full.name, kMaxNameBytes) : 0;
+    scope->Append(format::Implicit{.begin = times.begin,
+                                   .end = times.end,
+                                   .api = scope->InternLiteral(HookName(api)),
+                                   .kind = static_cast<uint64_t>(kind),
+                                   .device = where.device,
+                                   .context = Bits(where.context),
+                                   .name = scope->InternString(full.name, name_size),
+                                   .detail = full.detail,
+                                   .stack = CapturePythonStack(*scope),
+                                   .native = CaptureNativeStack(*scope)});
+  }
+  WriteIfNews(*scope, after_place, after);
+}
+
+void ForgetReadings() {
+  for (auto& free : g_last_free)
+    free.store(0, std::memory_order_relaxed);
+  g_explicit_changes.store(0, std::memory_order_relaxed);
+  g_readings_wanted.store(0, std::memory_order_relaxed);
+  g_captures.Clear();
+  g_capture_count.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace vramscope::probe::cuda

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "format/enums.h"
+#include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/hook_call.h"
+
+// The driver's own figure of free memory, read around the calls that may take or give back memory
+// without saying so. All readings of the process form one series; what changed between two of them,
+// less the allocations recorded in between, belongs to the calls that lie there.
+//
+// Never without a current context and never while a stream of this process is being captured: a
+// call then stands in the trace without readings of its own, and the next possible reading closes
+// the interval.
+namespace vramscope::probe::cuda {
+
+struct FreeMemory {
+  bool known = false;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t free = 0;
+  uint64_t total = 0;
+};
+
+FreeMemory ReadFreeMemory(const Place& place);
+
+// Reads now, and writes what was read.
+void TakeReading(const Place& place);
+// The next call that finds a context of `device` current is to take a reading: CatchUpReading()
+// does. kNoDevice: on every device that was seen.
+void RequestReading(int32_t device);
+bool IsReadingWanted();
+void CatchUpReading(const Place& place);
+// An explicit allocation or free was recorded: the next figure is worth writing even if it is the
+// same as the last one. A free does not say on which device it is.
+void NoteExplicitAlloc(int32_t device);
+void NoteExplicitFree();
+
+// ---- stream capture
+void NoteCaptureBegin(CUstream stream, bool per_thread);
+void NoteCaptureEnd(CUstream stream, bool per_thread);
+bool IsAnyStreamCapturing();
+// Whether what is put into this stream now becomes a graph instead of happening.
+bool IsCapturing(CUstream stream, bool per_thread);
+
+// ---- brackets
+// What an Implicit record says besides its kind. The name need only live until it is written.
+struct Subject {
+  const char* name = nullptr;
+  uint64_t detail = 0;
+  CUfunction function = nullptr;  // gives name and detail, if the record is written at all
+};
+
+enum class WriteWhen {
+  kMoved,   // the figure moved, or could not be read
+  kAlways,  // rare calls whose being there says something
+};
+
+void FinishBracket(HookId api,
+                   const CallTimes& times,
+                   CUresult result,
+                   format::ImplicitKind kind,
+                   WriteWhen when,
+                   const Place& place,
+                   const FreeMemory& before,
+                   const Subject& subject);
+
+// Calls the real entry between two readings. `subject` is called after it has succeeded.
+template <HookId kId, class GetSubject, class... Args>
+CUresult CallBracketed(format::ImplicitKind kind,
+                       WriteWhen when,
+                       GetSubject subject,
+                       Args... args) {
+  HookCall<kId> call;
+  if (!call.watching())
+    return call(args...);
+  const Place place = CurrentPlace();
+  const FreeMemory before = ReadFreeMemory(place);
+  const CUresult result = call(args...);
+  FinishBracket(kId, call.times(), result, kind, when, place, before,
+                result == kSuccess ? subject() : Subject{});
+  return result;
+}
+
+void ForgetReadings();
+
+}  // namespace vramscope::probe::cuda

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/cuda/record.h"
+
+#include "format/records.h"
+#include "probe/hooks/cuda/reading.h"
+#include "probe/session/stream.h"
+#include "probe/stack/stacks.h"
+
+namespace vramscope::probe::cuda {
+
+void RecordAlloc(HookId api,
+                 const CallTimes& times,
+                 const Place& place,
+                 const Allocation& allocation) {
+  const bool on_host = allocation.kind == format::MemoryKind::kHostPinned ||
+                       allocation.kind == format::MemoryKind::kHostRegistered;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  if (!on_host)
+    NoteExplicitAlloc(place.device);
+  scope->Append(format::Alloc{.begin = times.begin,
+                              .end = times.end,
+                              .api = scope->InternLiteral(HookName(api)),
+                              .kind = static_cast<uint64_t>(allocation.kind),
+                              .device = on_host ? format::kHostDevice : place.device,
+                              .context = Bits(place.context),
+                              .address = allocation.address,
+                              .size = allocation.size,
+                              .actual = allocation.actual,
+                              .pool = allocation.pool,
+                              .stream = Bits(allocation.stream),
+                              .extra = allocation.flags,
+                              .stack = CapturePythonStack(*scope),
+                              .native = CaptureNativeStack(*scope)});
+}
+
+void RecordFree(HookId api,
+                const CallTimes& times,
+                format::MemoryKind kind,
+                uint64_t address,
+                CUstream stream) {
+  if (address == 0)
+    return;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  NoteExplicitFree();
+  scope->Append(format::Free{.begin = times.begin,
+                             .end = times.end,
+                             .api = scope->InternLiteral(HookName(api)),
+                             .kind = static_cast<uint64_t>(kind),
+                             .address = address,
+                             .stream = Bits(stream)});
+}
+
+void RecordFailure(HookId api,
+                   const CallTimes& times,
+                   const Place& place,
+                   CUresult result,
+                   uint64_t size) {
+  if (size == 0 && result != kOutOfMemoryError)
+    return;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  scope->Append(format::Failure{.begin = times.begin,
+                                .end = times.end,
+                                .api = scope->InternLiteral(HookName(api)),
+                                .result = static_cast<uint64_t>(result),
+                                .device = place.device,
+                                .size = size,
+                                .stack = CapturePythonStack(*scope),
+                                .native = CaptureNativeStack(*scope)});
+}
+
+}  // namespace vramscope::probe::cuda

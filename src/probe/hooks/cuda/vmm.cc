@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/records.h"
+#include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/reading.h"
+#include "probe/hooks/cuda/record.h"
+#include "probe/session/stream.h"
+#include "probe/stack/stacks.h"
+
+// Physical memory lives from cuMemCreate until its last reference and its last mapping are gone:
+// handles and mappings are recorded each for itself, the reader counts.
+namespace vramscope::probe::cuda {
+namespace {
+
+int32_t DeviceOf(const CUmemAllocationProp& properties) {
+  return properties.location.type == kLocationDevice ? properties.location.id : format::kHostDevice;
+}
+
+void RecordHandle(HookId api,
+                  const CallTimes& times,
+                  int32_t device,
+                  uint64_t handle,
+                  uint64_t size,
+                  bool imported) {
+  NoteDevice(device);
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  NoteExplicitAlloc(device);
+  scope->Append(format::HandleCreate{.begin = times.begin,
+                                     .end = times.end,
+                                     .api = scope->InternLiteral(HookName(api)),
+                                     .device = device,
+                                     .handle = handle,
+                                     .size = size,
+                                     .imported = imported ? 1u : 0u,
+                                     .stack = CapturePythonStack(*scope),
+                                     .native = CaptureNativeStack(*scope)});
+}
+
+template <class Record>
+void Write(const Record& record) {
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  NoteExplicitFree();
+  scope->Append(record);
+}
+
+constexpr auto kNoSubject = [] { return Subject{}; };
+
+}  // namespace
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemCreate)
+(CUmemGenericAllocationHandle* handle,
+ size_t size,
+ const CUmemAllocationProp* properties,
+ unsigned long long flags) {
+  HookCall<HookId::cuMemCreate> call;
+  if (!call.watching())
+    return call(handle, size, properties, flags);
+  const Place place = CurrentPlace();
+  CatchUpReading(place);
+  const CUresult result = call(handle, size, properties, flags);
+  if (result == kSuccess) {
+    RecordHandle(HookId::cuMemCreate, call.times(), DeviceOf(*properties), *handle, size, false);
+  } else {
+    RecordFailure(HookId::cuMemCreate, call.times(), place, result, size);
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemRelease)(CUmemGenericAllocationHandle handle) {
+  HookCall<HookId::cuMemRelease> call;
+  const CUresult result = call(handle);
+  if (!call.watching() || result != kSuccess)
+    return result;
+  RecordScope scope(Want::kAlways);
+  if (scope) {
+    NoteExplicitFree();
+    scope->Append(format::HandleRelease{.begin = call.times().begin,
+                                        .end = call.times().end,
+                                        .api = scope->InternLiteral(HookName(HookId::cuMemRelease)),
+                                        .handle = handle});
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemRetainAllocationHandle)
+(CUmemGenericAllocationHandle* handle, void* address) {
+  HookCall<HookId::cuMemRetainAllocationHandle> call;
+  const CUresult result = call(handle, address);
+  if (!call.watching() || result != kSuccess)
+    return result;
+  RecordScope scope(Want::kAlways);
+  if (scope) {
+    scope->Append(format::HandleRetain{
+        .begin = call.times().begin,
+        .end = call.times().end,
+        .api = scope->InternLiteral(HookName(HookId::cuMemRetainAllocationHandle)),
+        .handle = *handle,
+        .address = Bits(address)});
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemImportFromShareableHandle)
+(CUmemGenericAllocationHandle* handle, void* os_handle, CUmemAllocationHandleType type) {
+  HookCall<HookId::cuMemImportFromShareableHandle> call;
+  const CUresult result = call(handle, os_handle, type);
+  if (!call.watching() || result != kSuccess)
+    return result;
+  CUmemAllocationProp properties{};
+  auto* const ask = DriverCall<CallId::cuMemGetAllocationPropertiesFromHandle>();
+  const bool known = ask != nullptr && ask(&properties, *handle) == kSuccess;
+  // Its size shows when it is mapped.
+  RecordHandle(HookId::cuMemImportFromShareableHandle, call.times(),
+               known ? DeviceOf(properties) : CurrentPlace().device, *handle, 0, true);
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemMap)
+(CUdeviceptr address,
+ size_t size,
+ size_t offset,
+ CUmemGenericAllocationHandle handle,
+ unsigned long long flags) {
+  HookCall<HookId::cuMemMap> call;
+  const CUresult result = call(address, size, offset, handle, flags);
+  if (!call.watching() || result != kSuccess)
+    return result;
+  RecordScope scope(Want::kAlways);
+  if (scope) {
+    scope->Append(format::Map{.begin = call.times().begin,
+                              .end = call.times().end,
+                              .address = address,
+                              .size = size,
+                              .offset = offset,
+                              .handle = handle,
+                              .stack = CapturePythonStack(*scope),
+                              .native = CaptureNativeStack(*scope)});
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemUnmap)(CUdeviceptr address, size_t size) {
+  HookCall<HookId::cuMemUnmap> call;
+  const CUresult result = call(address, size);
+  if (call.watching() && result == kSuccess) {
+    Write(format::Unmap{
+        .begin = call.times().begin, .end = call.times().end, .address = address, .size = size});
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAddressReserve)
+(CUdeviceptr* address,
+ size_t size,
+ size_t alignment,
+ CUdeviceptr wanted,
+ unsigned long long flags) {
+  HookCall<HookId::cuMemAddressReserve> call;
+  const CUresult result = call(address, size, alignment, wanted, flags);
+  if (call.watching() && result == kSuccess) {
+    Write(format::Reserve{
+        .begin = call.times().begin, .end = call.times().end, .address = *address, .size = size});
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemAddressFree)(CUdeviceptr address, size_t size) {
+  HookCall<HookId::cuMemAddressFree> call;
+  const CUresult result = call(address, size);
+  if (call.watching() && result == kSuccess) {
+    Write(format::Unreserve{
+        .begin = call.times().begin, .end = call.times().end, .address = address, .size = size});
+  }
+  return result;
+}
+
+// A multicast object takes page tables and little else, but nothing says how much.
+VRAMSCOPE_CUDA_WRAPPER(cuMulticastCreate)
+(CUmemGenericAllocationHandle* handle, const CUmulticastObjectProp* properties) {
+  return CallBracketed<HookId::cuMulticastCreate>(
+      format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{.detail = *handle}; },
+      handle, properties);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMulticastAddDevice)
+(CUmemGenericAllocationHandle handle, CUdevice device) {
+  return CallBracketed<HookId::cuMulticastAddDevice>(format::ImplicitKind::kOther,
+                                                     WriteWhen::kMoved, kNoSubject, handle, device);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMulticastBindMem)
+(CUmemGenericAllocationHandle handle,
+ size_t offset,
+ CUmemGenericAllocationHandle memory,
+ size_t memory_offset,
+ size_t size,
+ unsigned long long flags) {
+  return CallBracketed<HookId::cuMulticastBindMem>(format::ImplicitKind::kOther, WriteWhen::kMoved,
+                                                   kNoSubject, handle, offset, memory,
+                                                   memory_offset, size, flags);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMulticastBindAddr)
+(CUmemGenericAllocationHandle handle,
+ size_t offset,
+ CUdeviceptr address,
+ size_t size,
+ unsigned long long flags) {
+  return CallBracketed<HookId::cuMulticastBindAddr>(format::ImplicitKind::kOther, WriteWhen::kMoved,
+                                                    kNoSubject, handle, offset, address, size,
+                                                    flags);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMulticastUnbind)
+(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t size) {
+  return CallBracketed<HookId::cuMulticastUnbind>(format::ImplicitKind::kOther, WriteWhen::kMoved,
+                                                  kNoSubject, handle, device, offset, size);
+}
+
+}  // namespace vramscope::probe::cuda
