@@ -63,7 +63,7 @@ int FinishDirectory(const FinishOptions& options) {
   if (const util::Status status = CheckOutput(output, directory); !status.ok()) {
     return Fail(status.message());
   }
-  if (const util::Status status = FinishRecording(directory, output); !status.ok()) {
+  if (const util::Status status = FinishRecording(directory, output, kExitError); !status.ok()) {
     return Fail(status.message());
   }
   return PrintRecording(output, options.report) ? kExitOk : kExitError;

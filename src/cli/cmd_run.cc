@@ -81,7 +81,7 @@ util::Status Run::Check() {
     VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
   }
   if (!options_.report.html.empty()) {
-    VRAMSCOPE_RETURN_IF_ERROR(CheckReportOutput(options_.report.html));
+    VRAMSCOPE_RETURN_IF_ERROR(CheckReportOutput(options_.report.html, output_));
   }
   util::Result<std::string> probe = FindProbe();
   if (!probe)
@@ -192,7 +192,7 @@ int Run::Finish(int wait_status) {
     std::error_code error;
     fs::remove_all(fs::path(probe_link_).parent_path(), error);
   }
-  const util::Status status = FinishRecording(live_directory_, output_);
+  const util::Status status = FinishRecording(live_directory_, output_, exit_status);
   if (!status.ok()) {
     Fail(status.message());
     Note(fmt::format("the recording stays in {}: `vramscope finish {}` completes it",

@@ -102,8 +102,12 @@ AtomicFile::~AtomicFile() {
   unlink(temporary_.c_str());
 }
 
+std::string AtomicFile::TemporaryName(const std::string& path) {
+  return path + ".tmp." + std::to_string(getpid());
+}
+
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
-  std::string temporary = path + ".tmp." + std::to_string(getpid());
+  std::string temporary = TemporaryName(path);
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0)
     return FileError(path, "cannot be written", errno);

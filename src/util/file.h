@@ -40,6 +40,8 @@ class AtomicFile {
   ~AtomicFile();
 
   static Result<AtomicFile> Create(const std::string& path);
+  // The temporary name that this process uses for `path`.
+  static std::string TemporaryName(const std::string& path);
   Status Write(std::span<const uint8_t> bytes);
   Status Write(std::string_view text);
   // Bytes written so far.

@@ -2,8 +2,10 @@
 #include "cli/launcher/finish.h"
 
 #include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -12,11 +14,13 @@
 
 #include "cli/commands.h"
 #include "cli/launcher/session.h"
+#include "cli/open_trace.h"
 #include "engine/query/report.h"
 #include "report/html.h"
 #include "report/summary.h"
 #include "report/terminal.h"
 #include "trace/trace.h"
+#include "util/file.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -31,15 +35,48 @@ std::string ShortPath(const std::string& path) {
   return relative.string();
 }
 
+// While it lives, Ctrl-C and its like end this process with a word on what to do, and leave nothing
+// half-written. Afterwards they have their usual effect.
+class Interruptible {
+ public:
+  Interruptible(const std::string& live_directory, const std::string& output, int exit_status) {
+    const std::string message =
+        fmt::format("\nvramscope: interrupted: `vramscope finish {}` completes the recording\n",
+                    ShortPath(live_directory));
+    g_message = message;
+    g_temporary = util::AtomicFile::TemporaryName(output);
+    g_exit_status = exit_status;
+    for (size_t i = 0; i < kInterrupts.size(); ++i) {
+      old_[i] = signal(kInterrupts[i], OnInterrupt);
+      // What nohup(1) has us ignore stays ignored.
+      if (old_[i] == SIG_IGN)
+        signal(kInterrupts[i], SIG_IGN);
+    }
+  }
+  ~Interruptible() {
+    for (size_t i = 0; i < kInterrupts.size(); ++i)
+      signal(kInterrupts[i], old_[i]);
+  }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  static void OnInterrupt(int) {
+    unlink(g_temporary.c_str());
+    (void)!write(STDERR_FILENO, g_message.data(), g_message.size());
+    _exit(g_exit_status);
+  }
+
+  static constexpr std::array kInterrupts = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  // For the handler, which may only read what was complete before it was installed.
+  static inline std::string g_message;
+  static inline std::string g_temporary;
+  static inline int g_exit_status = 0;
+  std::array<sighandler_t, kInterrupts.size()> old_{};
+};
+
 util::Status PrintSummary(const std::string& path, const std::string& html) {
-  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(path);
-  if (!trace)
-    return trace.status();
-  util::Result<std::unique_ptr<engine::Analysis>> analysis = [&] {
-    Progress progress("analysing " + ShortPath(path));
-    return engine::Analysis::Create(std::move(*trace),
-                                    [&progress](double share) { progress.Update(share); });
-  }();
+  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(path);
   if (!analysis)
     return analysis.status();
   util::Status page;
@@ -64,7 +101,10 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
 
 }  // namespace
 
-util::Status FinishRecording(const std::string& live_directory, const std::string& output) {
+util::Status FinishRecording(const std::string& live_directory,
+                             const std::string& output,
+                             int interrupted_status) {
+  const Interruptible interruptible(live_directory, output, interrupted_status);
   util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(live_directory);
   if (!trace)
     return trace.status();

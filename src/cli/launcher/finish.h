@@ -8,8 +8,11 @@
 namespace vramscope::cli {
 
 // Makes the finished file `output` of a live directory, showing progress on a terminal, then
-// removes the directory. On an error the directory stays as it was.
-util::Status FinishRecording(const std::string& live_directory, const std::string& output);
+// removes the directory. On an error the directory stays as it was. When it is interrupted by a
+// signal, this process exits with `interrupted_status`.
+util::Status FinishRecording(const std::string& live_directory,
+                             const std::string& output,
+                             int interrupted_status);
 
 struct ReportOptions {
   bool no_report = false;  // only the file's name

@@ -28,17 +28,17 @@ namespace fs = std::filesystem;
 constexpr char kSessionFile[] = "session.json";
 constexpr char kLiveExtension[] = ".vrl";
 
-util::Status CheckFolder(const fs::path& folder, const std::string& path) {
+util::Status CheckFolder(const fs::path& folder, const std::string& path, const char* option) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     return util::Status::Error(fmt::format(
         "cannot write {}: the directory {} does not exist: create it, or choose another "
-        "with -o",
-        path, folder.string()));
+        "with {}",
+        path, folder.string(), option));
   }
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
-    return util::Status::Error(fmt::format("cannot write {}: {}: choose another place with -o",
-                                           path, util::ErrnoText(errno)));
+    return util::Status::Error(fmt::format("cannot write {}: {}: choose another place with {}",
+                                           path, util::ErrnoText(errno), option));
   }
   return {};
 }
@@ -119,7 +119,7 @@ bool IsLiveDirectory(const std::string& path) {
 
 util::Status CheckOutput(const std::string& path, const std::string& being_finished) {
   const fs::path file(path);
-  VRAMSCOPE_RETURN_IF_ERROR(CheckFolder(file.parent_path(), path));
+  VRAMSCOPE_RETURN_IF_ERROR(CheckFolder(file.parent_path(), path, "-o"));
   struct stat info {};
   if (stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) {
@@ -155,12 +155,17 @@ util::Status CheckOutput(const std::string& path, const std::string& being_finis
   return {};
 }
 
-util::Status CheckReportOutput(const std::string& path) {
+util::Status CheckReportOutput(const std::string& path, const std::string& output) {
   std::error_code error;
-  const fs::path file = fs::absolute(path, error);
-  VRAMSCOPE_RETURN_IF_ERROR(CheckFolder(file.parent_path(), path));
+  const fs::path file = fs::absolute(path, error).lexically_normal();
+  VRAMSCOPE_RETURN_IF_ERROR(CheckFolder(file.parent_path(), path, "--html"));
   if (fs::is_directory(file, error)) {
-    return util::Status::Error(fmt::format("{} is a directory: name a file in it", path));
+    return util::Status::Error(
+        fmt::format("{} is a directory: name a file in it with --html", path));
+  }
+  if (file == output || IsFinishedTrace(file)) {
+    return util::Status::Error(
+        fmt::format("{} is a recording: choose another file with --html", path));
   }
   return {};
 }

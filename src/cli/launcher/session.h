@@ -25,8 +25,8 @@ util::Status CheckOutput(const std::string& path, const std::string& being_finis
 // Whether the directory is a recording's: it has our session file or live files, or nothing at all.
 bool IsLiveDirectory(const std::string& path);
 
-// The same for a file of another kind that vramscope would write over.
-util::Status CheckReportOutput(const std::string& path);
+// Whether `path` can be written as a page beside the recording `output`.
+util::Status CheckReportOutput(const std::string& path, const std::string& output);
 
 // Makes the live directory of `path`, in place of an older recording's that nobody writes any more.
 util::Result<std::string> CreateLiveDirectory(const std::string& path);
