@@ -68,6 +68,7 @@ export function formatShare(part, whole) {
  * @param {number} ns
  */
 export function formatTime(ns) {
+  if (ns === 0) return "0 s";
   const size = Math.abs(ns);
   if (size >= 60e9) {
     const minutes = Math.floor(ns / 60e9);

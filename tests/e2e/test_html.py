@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML page in a real browser: it renders, reacts, and needs no network."""
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+VRAMSCOPE = BUILD / "bin" / "vramscope"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+sys.path.insert(0, str(ROOT / "viewer" / "dev"))
+import make_sample  # noqa: E402
+
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+needs_program = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+
+
+def browse(page: Path, fragment: str = "", width: int = 1280) -> str:
+    """The page's document after it has drawn itself."""
+    done = subprocess.run(
+        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},1600",
+         f"--user-data-dir={page.parent / 'profile'}", "--virtual-time-budget=4000", "--dump-dom",
+         f"file://{page}#{fragment}"],
+        capture_output=True, text=True, timeout=120, check=True)
+    root = re.search(r"<html[^>]*>", done.stdout)
+    assert root, done.stderr
+    assert "data-error" not in root.group(0), root.group(0)
+    assert 'data-ready="1"' in root.group(0), "the page did not finish rendering"
+    return done.stdout
+
+
+def text_of(document: str, cls: str) -> list[str]:
+    """Texts of the elements whose first class is `cls` and that hold no element of the same name."""
+    found = re.findall(rf'<(\w+)[^>]*class="{cls}[ "][^>]*>(.*?)</\1>', document, re.DOTALL)
+    return [html.unescape(re.sub(r"<[^>]+>", " ", inner)).strip() for _, inner in found]
+
+
+def act(page: Path, script: str, fragment: str = "") -> object:
+    """What `script` returns when it runs in the rendered page; events that it sends reach the page."""
+    acting = page.with_name("acting.html")
+    acting.write_text(page.read_text(encoding="utf-8") + f"""<script>
+      const at = (element, type, x, y, more) => element.dispatchEvent(new PointerEvent(type, {{
+        bubbles: true, clientX: x, clientY: y, button: 0, pointerId: 1, ...more}}));
+      const pause = () => new Promise((go) => setTimeout(go, 50));
+      Element.prototype.setPointerCapture = () => {{}};
+      const $ = (selector) => document.querySelector(selector);
+      (async () => {{ {script} }})().then(
+        (value) => document.documentElement.dataset.result = JSON.stringify(value ?? null),
+        (error) => document.documentElement.dataset.error = String(error));
+    </script>""", encoding="utf-8")
+    document = browse(acting, fragment)
+    result = re.search(r'data-result="([^"]*)"', document)
+    assert result, "the script in the page did not finish"
+    return json.loads(html.unescape(result.group(1)))
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory) -> tuple[dict, Path]:
+    data = make_sample.make(5000)
+    page = tmp_path_factory.mktemp("page") / "sample.html"
+    page.write_text(make_sample.page(data), encoding="utf-8")
+    return data, page
+
+
+@needs_browser
+def test_the_page_renders_every_part(sample):
+    data, page = sample
+    document = browse(page)
+    assert data["title"] in document and data["command"] in document
+    assert [text.split()[0] for text in text_of(document, "device-name")] == ["GPU", "Host"]
+    for part in ("Timeline", "Ledger", "Call stacks", "Top allocations"):
+        assert f'<section class="card" aria-label="{part}">' in document
+    peak = data["report"]["devices"][0]
+    shown = text_of(document, "instant")[0]
+    assert "at its peak" in shown and "4.66 GiB" in shown
+    assert abs(peak["ledger_bytes"] / 2**30 - 4.66) < 0.01
+    names = [html.unescape(re.sub(r"<[^>]+>", "", name)) for name in
+             re.findall(r'<span class="label">(.*?)</span>', document)]
+    assert {"allocations", "PyTorch", "activation", "driver"} <= set(names)
+    assert "All 4 invariants hold." in document
+
+
+@needs_browser
+def test_only_rows_in_sight_have_elements(tmp_path):
+    data = make_sample.make(60_000)
+    # Every life is never freed and has a stack level of its own: tens of thousands of rows.
+    lives = data["lives"]
+    data["paths"] = [["allocations", f"level {i}"] for i in range(len(lives["path"]))]
+    lives["path"] = list(range(len(lives["path"])))
+    lives["free"] = [-1] * len(lives["free"])
+    page = tmp_path / "many.html"
+    page.write_text(make_sample.page(data), encoding="utf-8")
+    document = browse(page, f"at={data['duration_ns']}")
+    assert len(lives["path"]) > 50_000
+    assert 0 < document.count('class="top-item') < 60
+    assert document.count('class="row"') < 200
+
+
+@needs_browser
+def test_an_instant_of_the_fragment_is_shown(sample):
+    data, page = sample
+    at = data["lives"]["alloc"][100]
+    document = browse(page, f"at={at}&q=mlp")
+    assert f"{at / 1e6:,.1f} ms" in text_of(document, "instant")[0]
+    assert "<mark>" in document
+    assert "Back to peak" in document
+
+
+@needs_browser
+def test_a_click_chooses_an_instant_and_back_returns(sample):
+    _, page = sample
+    texts = act(page, """
+      const box = $('.timeline').getBoundingClientRect();
+      const told = [$('.instant').textContent, $('.chip.action').className];
+      at($('.timeline'), 'pointerdown', box.left + 400, box.top + 100);
+      at($('.timeline'), 'pointerup', box.left + 400, box.top + 100);
+      await pause();
+      told.push($('.instant').textContent, $('.chip.action').className, location.hash);
+      $('.chip.action').click();
+      await pause();
+      return [...told, $('.instant').textContent];
+    """)
+    peak, hidden, instant, shown, fragment, again = texts
+    assert "peak" in peak and "hidden" in hidden
+    assert "peak" not in instant and "hidden" not in shown
+    assert fragment.startswith("#at=")
+    assert again == peak
+
+
+@needs_browser
+def test_drag_and_wheel_zoom_and_double_click_resets(sample):
+    data, page = sample
+    hashes = act(page, """
+      const canvas = $('.timeline');
+      const box = canvas.getBoundingClientRect();
+      const told = [];
+      at(canvas, 'pointerdown', box.left + 300, box.top + 100);
+      at(canvas, 'pointermove', box.left + 500, box.top + 100);
+      at(canvas, 'pointerup', box.left + 500, box.top + 100);
+      await pause();
+      told.push(location.hash);
+      canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: -200, clientX: box.left + 500, cancelable: true, bubbles: true}));
+      await pause();
+      told.push(location.hash);
+      at(canvas, 'pointerdown', box.left + 500, box.top + 100, {shiftKey: true});
+      at(canvas, 'pointermove', box.left + 450, box.top + 100, {shiftKey: true});
+      at(canvas, 'pointerup', box.left + 450, box.top + 100, {shiftKey: true});
+      await pause();
+      told.push(location.hash);
+      canvas.dispatchEvent(new MouseEvent('dblclick', {bubbles: true}));
+      await pause();
+      return [...told, location.hash];
+    """)
+    windows = [tuple(map(int, re.search(r"zoom=(\d+)-(\d+)", text).groups())) for text in hashes[:3]]
+    assert windows[0][1] - windows[0][0] == pytest.approx(data["duration_ns"] * 200 / 1100, rel=0.1)
+    assert windows[1][1] - windows[1][0] < windows[0][1] - windows[0][0]
+    assert windows[2][0] > windows[1][0]
+    assert windows[2][1] - windows[2][0] == pytest.approx(windows[1][1] - windows[1][0], abs=2)
+    assert "zoom" not in hashes[3]
+
+
+@needs_browser
+def test_hovering_tells_time_and_bytes(sample):
+    _, page = sample
+    tip = act(page, """
+      const box = $('.timeline').getBoundingClientRect();
+      at($('.timeline'), 'pointermove', box.left + 700, box.top + 100);
+      await pause();
+      return $('.tip').textContent;
+    """)
+    for word in ("s", "GiB", "parameter", "optimizer state", "NVML"):
+        assert word in tip
+
+
+@needs_browser
+def test_keys_walk_the_ledger_and_choose_a_branch(sample):
+    _, page = sample
+    told = act(page, """
+      const press = (key) => document.activeElement.dispatchEvent(
+        new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
+      const level = () => document.activeElement.querySelector('.label').textContent;
+      const told = [];
+      $('.rows .row').focus();
+      for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowRight', 'ArrowRight']) press(key);
+      told.push(level());
+      press('ArrowLeft');
+      told.push(level(), document.activeElement.getAttribute('aria-expanded'));
+      press('ArrowLeft');
+      told.push(document.activeElement.getAttribute('aria-expanded'));
+      press('Enter');
+      await pause();
+      return [...told, location.hash, $('.top-scroll .levels').textContent];
+    """)
+    assert told[0].startswith("lm_head")
+    assert told[1:4] == ["activation", "true", "false"]
+    assert "activation" in told[4] and told[5].startswith("activation")
+
+
+@needs_browser
+def test_a_row_unfolds_its_stack(sample):
+    _, page = sample
+    told = act(page, """
+      $('.top-item:nth-child(2) .top-row').click();
+      await pause();
+      return [...document.querySelectorAll('.frames .frame-name')].map((e) => e.textContent);
+    """)
+    assert told[0] == "GPT.forward" and told[-1] == "<module>"
+
+
+@needs_browser
+def test_the_device_can_be_changed(sample):
+    _, page = sample
+    told = act(page, """
+      document.querySelectorAll('.device')[1].click();
+      await pause();
+      return [$('.instant').textContent, document.querySelectorAll('.device')[1].getAttribute('aria-checked')];
+    """)
+    assert told[0].startswith("Host at its peak") and "96.0 MiB" in told[0]
+    assert told[1] == "true"
+
+
+@needs_browser
+def test_a_recording_without_devices_says_so(tmp_path, sample):
+    data = json.loads(json.dumps(sample[0]))
+    data.update(devices=[], timelines=[], residuals=[], marks=[])
+    data["report"].update(devices=[], rows=[], processes=[])
+    data["lives"] = {key: [] for key in data["lives"]}
+    page = tmp_path / "empty.html"
+    page.write_text(make_sample.page(data), encoding="utf-8")
+    assert "no device with memory in it" in browse(page)
+
+
+@needs_browser
+def test_an_error_in_the_page_is_seen_by_these_tests(tmp_path, sample):
+    data = json.loads(json.dumps(sample[0]))
+    del data["timelines"]
+    page = tmp_path / "broken.html"
+    page.write_text(make_sample.page(data), encoding="utf-8")
+    with pytest.raises(AssertionError, match="data-error"):
+        browse(page)
+
+
+def test_the_page_asks_nothing_of_the_network(sample):
+    text = sample[1].read_text(encoding="utf-8")
+    outside = re.sub(r'<script type="application/json".*?</script>', "", text, flags=re.DOTALL)
+    assert not re.search(r"""https?://|@import|(src|href)=["'](?!data:)""", outside)
+
+
+@needs_program
+@needs_browser
+def test_a_real_recording_makes_a_page(tmp_path):
+    pytest.importorskip("torch")
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import torch\n"
+        "def step(model):\n"
+        "    return model(torch.randn(256, 64)).sum()\n"
+        "model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(8)])\n"
+        "for _ in range(5):\n"
+        "    step(model).backward()\n")
+    page = tmp_path / "page.html"
+    subprocess.run([VRAMSCOPE, "run", "--cpu", "--no-report", "-o", tmp_path / "t.vram", "--html", page, "--",
+                    sys.executable, program], check=True, timeout=300, capture_output=True)
+    document = browse(page)
+    assert "train.py" in document
+    assert text_of(document, "instant")[0].startswith("at its peak")
+    data = json.loads(re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
+    assert len(data["lives"]["bytes"]) > 20
+    functions = {data["strings"][frame[0]] for frame in data["frames"]}
+    assert "step" in functions
+    # The timeline and the lives tell the same story at the peak.
+    device = data["report"]["devices"][0]
+    at = device["at"]["time_ns"] - data["start_ns"]
+    lives = data["lives"]
+    live = sum(b for d, b, alloc, free in zip(lives["device"], lives["bytes"], lives["alloc"], lives["free"])
+               if d == 0 and alloc <= at and (free < 0 or free > at))
+    assert live == device["ledger_bytes"]
+    peak = data["timelines"][0]["peak"]
+    assert max(sum(column) for column in zip(*peak)) == device["ledger_bytes"]
