@@ -51,6 +51,7 @@ enum class EventKind : uint8_t {
   kDeviceSample,
   kProcessSample,
 };
+inline constexpr EventKind kLastEventKind = EventKind::kProcessSample;
 
 // One event. Which field means what, by kind:
 //

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "trace/finished/finished_trace.h"
 #include "trace/live/live_trace.h"
 #include "trace/trace.h"
 
@@ -23,7 +24,7 @@ util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path) {
     return util::Status::Error(path + ": no such file, and no live recording " + live +
                                " beside it");
   }
-  return util::Status::Error(path + ": is not a vramscope trace");
+  return finished::FinishedTrace::Open(path);
 }
 
 }  // namespace vramscope::trace

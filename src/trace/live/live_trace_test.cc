@@ -408,7 +408,7 @@ TEST_F(LiveTraceTest, EveryTruncationKeepsWhatIsBeforeIt) {
   }
   const std::string bytes = file.Bytes();
   size_t last_count = 0;
-  for (size_t cut = format::kPageBytes; cut <= bytes.size(); cut += cut < 9000 ? 1 : 37) {
+  for (size_t cut = format::kPageBytes; cut <= bytes.size(); cut += cut < 4400 ? 1 : 97) {
     WriteBytes("1.vrl", bytes.substr(0, cut));
     auto trace = Open();
     ASSERT_NE(trace, nullptr);
