@@ -116,6 +116,7 @@ def parse_arguments():
     evidence.add_arguments(parser)
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
     parser.add_argument("--steps", type=int, help="training steps (default: by --size)")
+    parser.add_argument("--seconds", type=float, help="stop after the step that passes this time")
     return parser.parse_args()
 
 
@@ -143,16 +144,20 @@ def main():
     losses = []
     began = time.perf_counter()
     for step in range(1, steps + 1):
+        seconds = time.perf_counter() - began
+        last = step == steps or (args.seconds is not None and seconds >= args.seconds)
         tokens, targets = sample_batch(encoded, batch, shape["context"], device, generator)
         loss = model(tokens, targets)
-        evidence.mark(args, device, f"forward-{step}", at=step == steps)
+        evidence.mark(args, device, "last-forward", at=last)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.detach())
-        if step == 1 or step % 10 == 0 or step == steps:
+        if step == 1 or step % 10 == 0 or last:
             seconds = time.perf_counter() - began
             print(f"step {step:4d}  loss {loss.item():.4f}  {seconds:6.1f} s", flush=True)
+        if last:
+            break
     evidence.mark(args, device, "trained", at=True)
     evidence.finish(args, losses, model)
 

@@ -13,7 +13,8 @@ say() { printf '\n== %s\n\n' "$*"; }
 show() { printf '$ %s\n' "$*"; "$@"; }
 
 say "Recording a GPT that learns a play (examples/train_gpt2.py)"
-show "$vramscope" run -o "$out/gpt2.vram" --html "$out/gpt2.html" -- .venv/bin/python examples/train_gpt2.py
+show "$vramscope" run -o "$out/gpt2.vram" --html "$out/gpt2.html" -- .venv/bin/python examples/train_gpt2.py \
+  --seconds 60
 
 shopt -s nullglob
 for trace in examples/traces/*.vram; do

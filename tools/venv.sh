@@ -43,10 +43,12 @@ install_torch() {
   tools/setup.sh --torch
   python=/usr/bin/python3
   make_venv --system-site-packages
+  wanted="$wanted, Debian's"
 }
 
 wanted="$torch $(cat VERSION)"
-if [[ "$(cat .venv/stamp 2>/dev/null)" != "$wanted" ]]; then
+found=$(cat .venv/stamp 2>/dev/null || true)
+if [[ "$found" != "$wanted" && ! ("$found" == "$wanted, Debian's" && -n "$fallback") ]]; then
   python=$(find_python)
   echo "venv: making .venv with $("$python" --version) and $torch"
   make_venv
