@@ -138,8 +138,11 @@ util::Status FrameReader::Open(std::span<const uint8_t> file, const std::string&
   if (context_ == nullptr)
     return util::Status::Error(name + ": out of memory");
   const uint64_t header_bytes = std::max<uint64_t>(header.header_bytes, sizeof header);
-  if (!ReadIndex(header_bytes))
+  if (!ReadIndex(header_bytes)) {
     ScanForFrames(header_bytes);
+    // A file cut between two frames has no damaged byte, but something of it is missing.
+    damaged_places_ = std::max<uint64_t>(damaged_places_, 1);
+  }
   return {};
 }
 
