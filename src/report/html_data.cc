@@ -188,7 +188,21 @@ void WriteColumn(JsonWriter& json,
   json.EndArray();
 }
 
-void WriteHead(const engine::Analysis& analysis, JsonWriter& json) {
+// The session's end, or the last thing known of it where a recording was cut off.
+int64_t EndOf(const trace::SessionInfo& session,
+              const std::vector<engine::Timeline>& timelines,
+              const engine::Lives& lives) {
+  int64_t end_ns = std::max(session.end_ns, session.start_ns);
+  for (const engine::Timeline& timeline : timelines) {
+    if (!timeline.time_ns.empty())
+      end_ns = std::max(end_ns, timeline.time_ns.back());
+  }
+  for (const engine::Life& life : lives.lives)
+    end_ns = std::max(end_ns, life.free_ns == kNeverFreed ? life.alloc_ns : life.free_ns);
+  return end_ns;
+}
+
+void WriteHead(const engine::Analysis& analysis, int64_t end_ns, JsonWriter& json) {
   const trace::SessionInfo& session = analysis.trace().session();
   const auto processes = analysis.trace().processes();
   json.Field("schema", kPageSchema);
@@ -196,7 +210,7 @@ void WriteHead(const engine::Analysis& analysis, JsonWriter& json) {
   json.Field("command", processes.empty() ? std::string() : processes.front().command);
   json.Field("recorded_at", IsoTime(session.start_wall_ns));
   json.Field("version", session.version);
-  json.Field("duration_ns", std::max<int64_t>(0, session.end_ns - session.start_ns));
+  json.Field("duration_ns", end_ns - session.start_ns);
   json.Field("start_ns", session.start_ns);
 }
 
@@ -379,7 +393,7 @@ util::Status WritePageData(engine::Analysis& analysis,
   const int64_t start_ns = analysis.trace().session().start_ns;
   Tables tables(analysis.trace());
   json.BeginObject();
-  WriteHead(analysis, json);
+  WriteHead(analysis, EndOf(analysis.trace().session(), *timelines, *lives), json);
   json.Key("report");
   WriteReportJson(*report, json);
   WriteResiduals(*report, devices, json);

@@ -80,6 +80,14 @@ TEST_F(HtmlTest, HeadSaysWhatWasRecorded) {
                           HasSubstr(R"("schema":"vramscope.report/1")")));
 }
 
+TEST_F(HtmlTest, RecordingThatWasCutOffLastsUntilTheLastThingKnown) {
+  analysis_.trace_.session().end_ns = 0;
+  EXPECT_THAT(PageData(analysis_), HasSubstr(R"("duration_ns":0)"));
+  analysis_.page_lives.lives = {MakeLife(0, kStart + 70, INT64_MAX, {}),
+                                MakeLife(0, kStart + 20, kStart + 90, {})};
+  EXPECT_THAT(PageData(analysis_), HasSubstr(R"("duration_ns":90)"));
+}
+
 TEST_F(HtmlTest, LivesAreColumnsInOrderOfAllocationFromTheStart) {
   analysis_.page_lives.paths = {{"PyTorch", "allocated"}};
   analysis_.page_lives.lives = {MakeLife(0, kStart + 70, INT64_MAX, {}),

@@ -112,7 +112,7 @@ class Training:
         life[3] = self.step(0.02, 0.1)
 
     def tensor(self, size, frames, category, module):
-        return self.alloc(size, frames, "allocations", "PyTorch", "tensors", category, module)
+        return self.alloc(size, frames, "PyTorch", "allocated", category, module)
 
     def site(self, function, file, line, source):
         return self.t.frame(function, file, line, source)
@@ -120,8 +120,8 @@ class Training:
     def run(self):
         t, width = self.t, self.width
         driver = [t.frame("cuDevicePrimaryCtxRetain", "", 0, kind=NATIVE)]
-        self.alloc(CONTEXT_BYTES, [], "driver", "context")
-        self.alloc(CODE_BYTES, driver, "driver", "module code and globals")
+        self.alloc(CONTEXT_BYTES, [], "driver-owned", "context")
+        self.alloc(CODE_BYTES, driver, "driver-owned", "module code and globals")
         self.step(60, 90)
         build = [self.main[0], self.site("main", "train_gpt2.py", 171,
                                          "model = GPT(config).to(args.device)")]
@@ -138,7 +138,7 @@ class Training:
         for i in range(self.layers):
             self.tensor(1024 * 1024, build + [to], "buffer", f"h.{i}.attn")
         self.alloc(32 * MIB, self.main + [self.site("train", "train_gpt2.py", 141,
-                   "logits, loss = model(x, y)")], "allocations", "cuBLAS", "workspace")
+                   "logits, loss = model(x, y)")], "cuBLAS", "allocated")
         self.marks.append([self.step(30, 60), "warm-up done"])
         states = []
         for iteration in range(self.iterations):
@@ -230,13 +230,13 @@ class Training:
 
 
 def category_of(path):
-    if path[0] == "driver":
-        return "driver"
-    return path[3] if path[2:3] == ["tensors"] else path[-1]
+    return path[2] if len(path) > 2 else path[0]
 
 
-GROUPS = ["driver", "parameter", "buffer", "optimizer state", "gradient", "activation", "temporary",
-          "input", "workspace", "cached", "fragmentation"]
+GROUPS = ["driver-owned", "parameter", "buffer", "optimizer state", "gradient", "activation",
+          "temporary", "input", "cuBLAS", "cached", "fragmentation"]
+LEVELS = {"driver-owned": "driver-owned / context", "cuBLAS": "cuBLAS / allocated",
+          "cached": "PyTorch / cached", "fragmentation": "PyTorch / fragmentation"}
 
 
 def fold(device, paths, duration, buckets):
@@ -256,8 +256,7 @@ def fold(device, paths, duration, buckets):
     cached, fragmentation = GROUPS.index("cached"), GROUPS.index("fragmentation")
     for bucket in range(buckets):
         end = edges[bucket + 1] if bucket + 1 < buckets else duration + 1
-        top = list(now)
-        top_sum = sum(now)
+        top, top_score = list(now), (sum(now), sum(now) - now[cached] - now[fragmentation])
         while position < len(events) and events[position][0] < end:
             at, _, delta, category = events[position]
             now[category] += delta
@@ -269,10 +268,10 @@ def fold(device, paths, duration, buckets):
                 now[fragmentation] = (reserved - tensors) // 9
                 now[cached] = reserved - tensors - now[fragmentation]
             total = sum(now)
-            if total >= top_sum:
-                top, top_sum = list(now), total
             # Among equal totals the one with the most tensors says more.
             score = (total, tensors)
+            if score > top_score:
+                top, top_score = list(now), score
             if score > best:
                 best, best_at, best_now = score, at, list(now)
         for category, value in enumerate(top):
@@ -305,7 +304,7 @@ def report_of(devices, tables, folded, start_ns, processes):
             value = now[GROUPS.index(name)]
             if value:
                 rows.append({"device": device.record["index"], "pid": processes[0]["pid"],
-                             "path": ["allocations", "PyTorch", name], "bytes": value, "count": 0})
+                             "path": ["PyTorch", name], "bytes": value, "count": 0})
         rows.sort(key=lambda row: -row["bytes"])
         report["rows"] += rows
         residual = 1_310_720 if gpu else None
@@ -338,7 +337,7 @@ def make(lives_wanted, seed=7):
                         f"{TORCH}/utils/data/dataloader.py", 1402, "data = pin_memory(data)")])
     for worker in range(4):
         host.lives.append([0, 24 * MIB, (300 + 40 * worker) * MS, -1, pin,
-                           tables.path("allocations", "PyTorch", "input"), 0x7E0000000000 + worker])
+                           tables.path("PyTorch", "pinned", "input"), 0x7E0000000000 + worker])
     devices = [gpu, host]
     folded = [fold(device, tables.paths, duration, 600) for device in devices]
     start_ns = 81_220_000_000_000
@@ -349,7 +348,7 @@ def make(lives_wanted, seed=7):
         if device.record["kind"] == "gpu":
             for bucket in range(0, 600, 3):
                 nvml.append([edges[bucket], sum(row[bucket] for row in peak) + rng.randint(0, 2 * MIB)])
-        timelines.append({"device": position, "groups": [GROUPS[g] for g in used], "t": edges,
+        timelines.append({"device": position, "groups": [LEVELS.get(GROUPS[g], f"PyTorch / allocated / {GROUPS[g]}") for g in used], "t": edges,
                           "peak": [peak[g] for g in used], "nvml": nvml})
     columns = {"device": [], "process": [], "bytes": [], "alloc": [], "free": [], "stack": [],
                "path": [], "address": []}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One device's bytes by category over time, at two levels of detail: the timeline's buckets, exact
 // for the whole recording, and the page's lives, exact between any two instants.
+import { categoryOfGroup } from "./category.js";
 import { NOT_LISTED } from "./palette.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -69,7 +70,7 @@ export class History {
   /** @param {TimelineData} timeline */
   fillBuckets(timeline) {
     timeline.groups.forEach((name, group) => {
-      const category = this.model.categoryIndex.get(name) ?? 0;
+      const category = this.model.categoryIndex.get(categoryOfGroup(name)) ?? 0;
       const peak = timeline.peak[group] ?? [];
       for (let bucket = 0; bucket < this.buckets; ++bucket) {
         this.bucketBytes[bucket * this.categories + category] += peak[bucket] ?? 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's data as columns, and the questions that every view asks of it.
+import { categoryOf, categoryOfGroup } from "./category.js";
 import { History } from "./history.js";
-import { NOT_LISTED, inOrder, isKnown } from "./palette.js";
+import { NOT_LISTED, inOrder } from "./palette.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
 
@@ -18,33 +19,14 @@ import { NOT_LISTED, inOrder, isKnown } from "./palette.js";
 // Bit of a frame's kind: code that the user did not write.
 const LIBRARY = 2;
 
-/**
- * The category of a ledger path: its innermost level that is one, else "driver" for what the driver
- * keeps, else the innermost level that the timeline knows as a band, else the outermost level.
- * @param {string[]} path
- * @param {Set<string>} bands
- */
-export function categoryOf(path, bands) {
-  for (let i = path.length - 1; i >= 0; --i) {
-    if (isKnown(path[i])) return path[i];
-  }
-  if (path.length > 0 && path[0].startsWith("driver")) return "driver";
-  for (let i = path.length - 1; i >= 0; --i) {
-    if (bands.has(path[i])) return path[i];
-  }
-  return path[0] ?? "unknown";
-}
-
 export class Model {
   /** @param {PageData} page */
   constructor(page) {
     this.page = page;
     this.duration = Math.max(1, page.duration_ns);
-    const bands = new Set(page.timelines.flatMap((timeline) => timeline.groups));
-    this.bands = bands;
-    const names = [...bands, "unknown"];
-    for (const path of page.paths) names.push(categoryOf(path, bands));
-    for (const row of page.report.rows) names.push(categoryOf(row.path, bands));
+    const names = page.timelines.flatMap((timeline) => timeline.groups.map(categoryOfGroup));
+    for (const path of page.paths) names.push(categoryOf(path));
+    for (const row of page.report.rows) names.push(categoryOf(row.path));
     if (page.left_out.count > 0) names.push(NOT_LISTED);
     /** Category names in stacking order; views speak of categories by index. */
     this.categories = inOrder(names);
@@ -79,7 +61,7 @@ export class Model {
 
   /** @param {string[]} path */
   categoryOfPath(path) {
-    return this.categoryIndex.get(categoryOf(path, this.bands)) ?? 0;
+    return this.categoryIndex.get(categoryOf(path)) ?? 0;
   }
 
   /**

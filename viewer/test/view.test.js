@@ -4,7 +4,8 @@ import { test } from "node:test";
 
 import { makePage } from "../dev/make_page.js";
 import { groupLives } from "../src/groups.js";
-import { Model, categoryOf } from "../src/model.js";
+import { categoryOf, categoryOfGroup } from "../src/category.js";
+import { Model } from "../src/model.js";
 import { Search } from "../src/search.js";
 import { foldStacks, mainCategory } from "../src/tree.js";
 import { makeView } from "../src/view.js";
@@ -27,12 +28,13 @@ function reportPage(more = {}) {
   return page;
 }
 
-test("a path's category is its innermost level that is one", () => {
-  const bands = new Set(["PyTorch"]);
-  assert.equal(categoryOf(["PyTorch", "allocated", "activation", "h.0"], bands), "activation");
-  assert.equal(categoryOf(["driver-owned", "first launches"], bands), "driver");
-  assert.equal(categoryOf(["PyTorch", "allocated"], bands), "PyTorch");
-  assert.equal(categoryOf(["Somebody", "allocated"], bands), "Somebody");
+test("a path's category is its innermost level that is one, else its owner", () => {
+  assert.equal(categoryOf(["PyTorch", "allocated", "activation", "h.0"]), "activation");
+  assert.equal(categoryOf(["driver-owned", "first launches"]), "driver");
+  assert.equal(categoryOf(["cuBLAS", "allocated"]), "cuBLAS");
+  assert.equal(categoryOf(["PyTorch", "graph memory, cached"]), "cached");
+  assert.equal(categoryOf([]), "unknown");
+  assert.equal(categoryOfGroup("PyTorch / cached"), "cached");
 });
 
 test("at the peak the ledger is the report's", () => {

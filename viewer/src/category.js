@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which category a level of the ledger counts for: what its colour follows.
+import { isKnown } from "./palette.js";
+
+// Levels of the ledger that belong to a category without having its name.
+const ALIASES = new Map([
+  ["graph memory, cached", "cached"], ["slab slack", "rounding"], ["in transit", "driver"],
+  ["RM-internal", "driver"], ["before recording", "unknown"], ["other processes", "unknown"],
+]);
+
+/**
+ * The category of a ledger path: its innermost level that is one, "driver" for what the driver
+ * keeps, else whoever asked for the memory.
+ * @param {string[]} path
+ */
+export function categoryOf(path) {
+  for (let i = path.length - 1; i >= 0; --i) {
+    if (isKnown(path[i])) return path[i];
+    const alias = ALIASES.get(path[i]);
+    if (alias) return alias;
+  }
+  const owner = path[0] ?? "unknown";
+  return owner.startsWith("driver") ? "driver" : owner;
+}
+
+/**
+ * Bands of the timeline are called by their levels.
+ * @param {string} group
+ */
+export function categoryOfGroup(group) {
+  return categoryOf(group.split(" / "));
+}
