@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "fake.h"
+
+namespace fake {
+namespace {
+
+constexpr int kMaxLimit = 6;
+
+bool IsDevice(CUdevice device) {
+  return device >= 0 && static_cast<size_t>(device) < TheDriver().devices.size();
+}
+
+Context* AsContext(CUcontext handle) {
+  auto* const context = reinterpret_cast<Context*>(handle);
+  return TheDriver().contexts.count(context) != 0 ? context : nullptr;
+}
+
+CUcontext Handle(Context* context) {
+  return reinterpret_cast<CUcontext>(context);
+}
+
+CUresult BeginContext(CUdevice device, bool primary, Context** context) {
+  Driver& driver = TheDriver();
+  if (!Charge(device, kContextBytes))
+    return kOutOfMemory;
+  FakeProcess* const row = driver.devices[static_cast<size_t>(device)].row;
+  __atomic_fetch_add(&row->device_bytes, kContextDeviceBytes, __ATOMIC_RELAXED);
+  __atomic_store_n(&row->has_context, 1u, __ATOMIC_RELAXED);
+  *context = new Context{.device = device, .primary = primary, .references = 1};
+  driver.contexts.insert(*context);
+  return kSuccess;
+}
+
+CUresult CreateContext(CUcontext* handle, CUdevice device) {
+  if (!IsDevice(device))
+    return kInvalidDevice;
+  Context* context = nullptr;
+  const CUresult result = BeginContext(device, false, &context);
+  if (result != kSuccess)
+    return result;
+  ContextStack().push_back(context);
+  *handle = Handle(context);
+  return kSuccess;
+}
+
+CUresult DestroyContext(CUcontext handle) {
+  Context* const context = AsContext(handle);
+  if (context == nullptr || context->primary)
+    return kInvalidContext;
+  auto& stack = ContextStack();
+  if (!stack.empty() && stack.back() == context)
+    stack.pop_back();
+  EndContext(context);
+  return kSuccess;
+}
+
+CUresult ReleasePrimary(CUdevice device) {
+  if (!IsDevice(device))
+    return kInvalidDevice;
+  Device& owner = TheDriver().devices[static_cast<size_t>(device)];
+  if (owner.primary == nullptr)
+    return kInvalidContext;
+  if (--owner.primary->references == 0)
+    EndContext(owner.primary);
+  return kSuccess;
+}
+
+CUresult ResetPrimary(CUdevice device) {
+  if (!IsDevice(device))
+    return kInvalidDevice;
+  Device& owner = TheDriver().devices[static_cast<size_t>(device)];
+  if (owner.primary != nullptr)
+    EndContext(owner.primary);
+  return kSuccess;
+}
+
+CUresult SetCurrent(CUcontext handle) {
+  auto& stack = ContextStack();
+  if (!stack.empty())
+    stack.pop_back();
+  if (handle == nullptr)
+    return kSuccess;
+  Context* const context = AsContext(handle);
+  if (context == nullptr)
+    return kInvalidContext;
+  stack.push_back(context);
+  return kSuccess;
+}
+
+CUresult PushCurrent(CUcontext handle) {
+  Context* const context = AsContext(handle);
+  if (context == nullptr)
+    return kInvalidContext;
+  ContextStack().push_back(context);
+  return kSuccess;
+}
+
+}  // namespace
+
+void EndContext(Context* context) {
+  Driver& driver = TheDriver();
+  Device& owner = driver.devices[static_cast<size_t>(context->device)];
+  for (auto block = driver.blocks.begin(); block != driver.blocks.end();) {
+    if (block->second.context != context) {
+      ++block;
+      continue;
+    }
+    Refund(context->device, block->second.charged);
+    if (block->second.slab == 0)
+      driver.SpaceOf(block->first).Give(block->first, block->second.charged);
+    block = driver.blocks.erase(block);
+  }
+  for (const auto& slab : context->slabs) {
+    Refund(context->device, kPage);
+    driver.SpaceOf(slab.first).Give(slab.first, kPage);
+  }
+  Refund(context->device, context->charged + kContextBytes);
+  __atomic_fetch_sub(&owner.row->device_bytes, kContextDeviceBytes, __ATOMIC_RELAXED);
+  if (owner.primary == context)
+    owner.primary = nullptr;
+  driver.contexts.erase(context);
+  delete context;
+}
+
+FAKE_HOOK(cuCtxCreate)(CUcontext* context, unsigned int, CUdevice device) {
+  FAKE_ENTER(cuCtxCreate);
+  return CreateContext(context, device);
+}
+
+FAKE_HOOK(cuCtxCreate_v2)(CUcontext* context, unsigned int, CUdevice device) {
+  FAKE_ENTER(cuCtxCreate_v2);
+  return CreateContext(context, device);
+}
+
+FAKE_HOOK(cuCtxCreate_v3)
+(CUcontext* context, CUexecAffinityParam*, int, unsigned int, CUdevice device) {
+  FAKE_ENTER(cuCtxCreate_v3);
+  return CreateContext(context, device);
+}
+
+FAKE_HOOK(cuCtxCreate_v4)(CUcontext* context, CUctxCreateParams*, unsigned int, CUdevice device) {
+  FAKE_ENTER(cuCtxCreate_v4);
+  return CreateContext(context, device);
+}
+
+FAKE_HOOK(cuCtxDestroy)(CUcontext context) {
+  FAKE_ENTER(cuCtxDestroy);
+  return DestroyContext(context);
+}
+
+FAKE_HOOK(cuCtxDestroy_v2)(CUcontext context) {
+  FAKE_ENTER(cuCtxDestroy_v2);
+  return DestroyContext(context);
+}
+
+FAKE_HOOK(cuDevicePrimaryCtxRetain)(CUcontext* handle, CUdevice device) {
+  FAKE_ENTER(cuDevicePrimaryCtxRetain);
+  if (!IsDevice(device))
+    return kInvalidDevice;
+  Device& owner = TheDriver().devices[static_cast<size_t>(device)];
+  if (owner.primary != nullptr) {
+    ++owner.primary->references;
+  } else if (const CUresult result = BeginContext(device, true, &owner.primary);
+             result != kSuccess) {
+    return result;
+  }
+  *handle = Handle(owner.primary);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuDevicePrimaryCtxRelease)(CUdevice device) {
+  FAKE_ENTER(cuDevicePrimaryCtxRelease);
+  return ReleasePrimary(device);
+}
+
+FAKE_HOOK(cuDevicePrimaryCtxRelease_v2)(CUdevice device) {
+  FAKE_ENTER(cuDevicePrimaryCtxRelease_v2);
+  return ReleasePrimary(device);
+}
+
+FAKE_HOOK(cuDevicePrimaryCtxReset)(CUdevice device) {
+  FAKE_ENTER(cuDevicePrimaryCtxReset);
+  return ResetPrimary(device);
+}
+
+FAKE_HOOK(cuDevicePrimaryCtxReset_v2)(CUdevice device) {
+  FAKE_ENTER(cuDevicePrimaryCtxReset_v2);
+  return ResetPrimary(device);
+}
+
+FAKE_CALL(cuDevicePrimaryCtxGetState)(CUdevice device, unsigned int* flags, int* active) {
+  FAKE_ENTER(cuDevicePrimaryCtxGetState);
+  if (!IsDevice(device))
+    return kInvalidDevice;
+  *flags = 0;
+  *active = TheDriver().devices[static_cast<size_t>(device)].primary != nullptr ? 1 : 0;
+  return kSuccess;
+}
+
+FAKE_HOOK(cuCtxSetCurrent)(CUcontext context) {
+  FAKE_ENTER(cuCtxSetCurrent);
+  return SetCurrent(context);
+}
+
+FAKE_HOOK(cuCtxPushCurrent)(CUcontext context) {
+  FAKE_ENTER(cuCtxPushCurrent);
+  return PushCurrent(context);
+}
+
+FAKE_HOOK(cuCtxPushCurrent_v2)(CUcontext context) {
+  FAKE_ENTER(cuCtxPushCurrent_v2);
+  return PushCurrent(context);
+}
+
+FAKE_OTHER(cuCtxPopCurrent_v2, CUcontext* context) {
+  FAKE_ENTER(cuCtxPopCurrent_v2);
+  auto& stack = ContextStack();
+  if (stack.empty())
+    return kInvalidContext;
+  if (context != nullptr)
+    *context = Handle(stack.back());
+  stack.pop_back();
+  return kSuccess;
+}
+
+FAKE_CALL(cuCtxGetCurrent)(CUcontext* context) {
+  FAKE_ENTER(cuCtxGetCurrent);
+  *context = Handle(CurrentContext());
+  return kSuccess;
+}
+
+FAKE_CALL(cuCtxGetDevice)(CUdevice* device) {
+  FAKE_ENTER(cuCtxGetDevice);
+  const Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  *device = context->device;
+  return kSuccess;
+}
+
+FAKE_HOOK(cuCtxSynchronize)() {
+  FAKE_ENTER(cuCtxSynchronize);
+  SynchronisePools();
+  return kSuccess;
+}
+
+// The stack size decides over the local memory of all resident threads, and can shrink it.
+FAKE_HOOK(cuCtxSetLimit)(CUlimit limit, size_t value) {
+  FAKE_ENTER(cuCtxSetLimit);
+  Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  if (limit < 0 || limit > kMaxLimit)
+    return kInvalidValue;
+  uint64_t wanted = 0, held = 0;
+  if (limit == 0) {
+    wanted = std::max(RoundUp(value * kThreads, kPage), kFreeLocalBytes);
+    held = context->local_bytes;
+  } else if (limit == 2) {
+    wanted = RoundUp(value, kPage);
+    held = context->heap_limit;
+  }
+  if (wanted > held) {
+    if (!ChargeContext(context, wanted - held))
+      return kOutOfMemory;
+  } else {
+    Refund(context->device, held - wanted);
+    context->charged -= held - wanted;
+  }
+  if (limit == 0) {
+    context->stack_limit = value;
+    context->local_bytes = wanted;
+  } else if (limit == 2) {
+    context->heap_limit = wanted;
+  }
+  return kSuccess;
+}
+
+FAKE_OTHER(cuCtxGetLimit, size_t* value, CUlimit limit) {
+  FAKE_ENTER(cuCtxGetLimit);
+  const Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  *value = limit == 0 ? context->stack_limit : limit == 2 ? context->heap_limit : 0;
+  return kSuccess;
+}
+
+}  // namespace fake

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <cstring>
+
+#include "fake.h"
+
+// Linear memory, pinned host memory, arrays, and memory of other processes.
+namespace fake {
+namespace {
+
+constexpr uint64_t kSlabLimit = 1 * kMiB;  // up to here requests share 2 MiB
+constexpr uint64_t kAlignment = 512;
+constexpr uint64_t kPitch = 512;
+
+struct IpcHandle {
+  uint64_t size;
+};
+
+uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  const uint64_t element = shape.Format == 0x20 ? 4 : shape.Format == 0x10 ? 2 : 1;
+  const uint64_t rows =
+      (shape.Height != 0 ? shape.Height : 1) * (shape.Depth != 0 ? shape.Depth : 1);
+  return RoundUp(shape.Width * element * shape.NumChannels, 128) * rows;
+}
+
+CUresult CreateArray(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  uint64_t address = 0;
+  const CUresult result =
+      AllocateLinear(context, ArrayBytes(shape), &TheDriver().addresses, &address);
+  if (result == kSuccess)
+    *array = reinterpret_cast<CUarray>(address);
+  return result;
+}
+
+CUresult AllocateHost(void** memory, size_t size) {
+  if (CurrentContext() == nullptr)
+    return kInvalidContext;
+  if (size == 0)
+    return kInvalidValue;
+  return posix_memalign(memory, 4096, size) == 0 ? kSuccess : kOutOfMemory;
+}
+
+}  // namespace
+
+CUresult AllocateLinear(Context* context, uint64_t size, AddressSpace* space, uint64_t* address) {
+  Driver& driver = TheDriver();
+  if (size == 0)
+    return kInvalidValue;
+  if (size > kSlabLimit) {
+    const uint64_t bytes = RoundUp(size, kPage);
+    if (!Charge(context->device, bytes))
+      return kOutOfMemory;
+    *address = space->Take(bytes, kPage);
+    driver.blocks[*address] = {size, bytes, 0, context};
+    return kSuccess;
+  }
+  const uint64_t bytes = RoundUp(size, kAlignment);
+  for (auto& [begin, slab] : context->slabs) {
+    if (space != &driver.SpaceOf(begin))
+      continue;
+    *address = slab.space.Take(bytes, kAlignment);
+    if (*address == 0)
+      continue;
+    slab.used += bytes;
+    driver.blocks[*address] = {size, 0, begin, context};
+    return kSuccess;
+  }
+  if (!Charge(context->device, kPage))
+    return kOutOfMemory;
+  const uint64_t begin = space->Take(kPage, kPage);
+  context->slabs.emplace(begin, Slab{0, AddressSpace(begin, begin + kPage)});
+  return AllocateLinear(context, size, space, address);
+}
+
+CUresult FreeLinear(uint64_t address) {
+  Driver& driver = TheDriver();
+  const auto found = driver.blocks.find(address);
+  if (found == driver.blocks.end())
+    return kInvalidValue;
+  const Block block = found->second;
+  driver.blocks.erase(found);
+  AddressSpace& space = driver.SpaceOf(address);
+  if (block.slab == 0) {
+    Refund(block.context->device, block.charged);
+    space.Give(address, block.charged);
+    return kSuccess;
+  }
+  Slab& slab = block.context->slabs.at(block.slab);
+  const uint64_t bytes = RoundUp(block.size, kAlignment);
+  slab.space.Give(address, bytes);
+  slab.used -= bytes;
+  if (slab.used == 0) {
+    Refund(block.context->device, kPage);
+    space.Give(block.slab, kPage);
+    block.context->slabs.erase(block.slab);
+  }
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemAlloc_v2)(CUdeviceptr* address, size_t size) {
+  FAKE_ENTER(cuMemAlloc_v2);
+  Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  uint64_t at = 0;
+  const CUresult result = AllocateLinear(context, size, &TheDriver().addresses, &at);
+  if (result == kSuccess)
+    *address = at;
+  return result;
+}
+
+FAKE_HOOK(cuMemAlloc)(CUdeviceptr_v1* address, unsigned int size) {
+  FAKE_ENTER(cuMemAlloc);
+  Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  uint64_t at = 0;
+  const CUresult result = AllocateLinear(context, size, &TheDriver().low_addresses, &at);
+  if (result == kSuccess)
+    *address = static_cast<CUdeviceptr_v1>(at);
+  return result;
+}
+
+FAKE_HOOK(cuMemAllocPitch_v2)
+(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned int) {
+  FAKE_ENTER(cuMemAllocPitch_v2);
+  Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  uint64_t at = 0;
+  *pitch = RoundUp(width, kPitch);
+  const CUresult result = AllocateLinear(context, *pitch * height, &TheDriver().addresses, &at);
+  if (result == kSuccess)
+    *address = at;
+  return result;
+}
+
+FAKE_HOOK(cuMemFree_v2)(CUdeviceptr address) {
+  FAKE_ENTER(cuMemFree_v2);
+  if (address == 0)
+    return kSuccess;
+  SynchronisePools();
+  if (FreeLinear(address) == kSuccess)
+    return kSuccess;
+  free(reinterpret_cast<void*>(address));  // managed
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemFree)(CUdeviceptr_v1 address) {
+  FAKE_ENTER(cuMemFree);
+  return FreeLinear(address);
+}
+
+// No device memory until a kernel touches it, which the stand-in has none to do.
+FAKE_HOOK(cuMemAllocManaged)(CUdeviceptr* address, size_t size, unsigned int) {
+  FAKE_ENTER(cuMemAllocManaged);
+  void* memory = nullptr;
+  const CUresult result = AllocateHost(&memory, size);
+  if (result == kSuccess)
+    *address = reinterpret_cast<uintptr_t>(memory);
+  return result;
+}
+
+FAKE_CALL(cuMemGetAddressRange_v2)(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+  FAKE_ENTER(cuMemGetAddressRange_v2);
+  const auto found = TheDriver().blocks.find(address);
+  if (found == TheDriver().blocks.end())
+    return kNotFoundError;
+  if (base != nullptr)
+    *base = address;
+  if (size != nullptr)
+    *size = found->second.size;
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemAllocHost_v2)(void** memory, size_t size) {
+  FAKE_ENTER(cuMemAllocHost_v2);
+  return AllocateHost(memory, size);
+}
+
+FAKE_HOOK(cuMemHostAlloc)(void** memory, size_t size, unsigned int) {
+  FAKE_ENTER(cuMemHostAlloc);
+  return AllocateHost(memory, size);
+}
+
+FAKE_HOOK(cuMemFreeHost)(void* memory) {
+  FAKE_ENTER(cuMemFreeHost);
+  free(memory);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemHostRegister_v2)(void*, size_t, unsigned int) {
+  FAKE_ENTER(cuMemHostRegister_v2);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemHostUnregister)(void*) {
+  FAKE_ENTER(cuMemHostUnregister);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuArrayCreate_v2)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) {
+  FAKE_ENTER(cuArrayCreate_v2);
+  return CreateArray(array, {.Width = shape->Width,
+                             .Height = shape->Height,
+                             .Depth = 0,
+                             .Format = shape->Format,
+                             .NumChannels = shape->NumChannels,
+                             .Flags = 0});
+}
+
+FAKE_HOOK(cuArray3DCreate_v2)(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
+  FAKE_ENTER(cuArray3DCreate_v2);
+  return CreateArray(array, *shape);
+}
+
+FAKE_HOOK(cuArrayDestroy)(CUarray array) {
+  FAKE_ENTER(cuArrayDestroy);
+  return FreeLinear(reinterpret_cast<uintptr_t>(array));
+}
+
+FAKE_OTHER(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
+  FAKE_ENTER(cuIpcGetMemHandle);
+  const auto found = TheDriver().blocks.find(address);
+  if (found == TheDriver().blocks.end())
+    return kInvalidValue;
+  const IpcHandle content{found->second.size};
+  *handle = {};
+  memcpy(handle, &content, sizeof content);
+  return kSuccess;
+}
+
+// The importer is charged nothing.
+FAKE_HOOK(cuIpcOpenMemHandle_v2)(CUdeviceptr* address, CUipcMemHandle handle, unsigned int) {
+  FAKE_ENTER(cuIpcOpenMemHandle_v2);
+  Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  IpcHandle content{};
+  memcpy(&content, &handle, sizeof content);
+  *address = TheDriver().addresses.Take(RoundUp(content.size, kPage), kPage);
+  TheDriver().blocks[*address] = {content.size, 0, 0, context};
+  return kSuccess;
+}
+
+FAKE_HOOK(cuIpcCloseMemHandle)(CUdeviceptr address) {
+  FAKE_ENTER(cuIpcCloseMemHandle);
+  return FreeLinear(address);
+}
+
+}  // namespace fake

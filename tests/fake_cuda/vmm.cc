@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fake.h"
+
+// Physical memory apart from addresses: a handle's memory goes with its last reference and mapping.
+namespace fake {
+namespace {
+
+struct Physical {
+  int device = 0;
+  uint64_t size = 0;
+  unsigned references = 1;
+  unsigned mappings = 0;
+};
+
+struct Mapping {
+  uint64_t size = 0;
+  Physical* physical = nullptr;
+};
+
+std::set<Physical*>& Handles() {
+  static auto* handles = new std::set<Physical*>;
+  return *handles;
+}
+
+std::map<uint64_t, Mapping>& Mappings() {
+  static auto* mappings = new std::map<uint64_t, Mapping>;
+  return *mappings;
+}
+
+Physical* AsPhysical(CUmemGenericAllocationHandle handle) {
+  auto* const physical = reinterpret_cast<Physical*>(handle);
+  return Handles().count(physical) != 0 ? physical : nullptr;
+}
+
+void DropIfUnused(Physical* physical) {
+  if (physical->references != 0 || physical->mappings != 0)
+    return;
+  Refund(physical->device, physical->size);
+  Handles().erase(physical);
+  delete physical;
+}
+
+}  // namespace
+
+FAKE_OTHER(cuMemGetAllocationGranularity, size_t* bytes, const CUmemAllocationProp*, int) {
+  *bytes = kPage;
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemCreate)
+(CUmemGenericAllocationHandle* handle,
+ size_t size,
+ const CUmemAllocationProp* properties,
+ unsigned long long) {
+  FAKE_ENTER(cuMemCreate);
+  if (size == 0 || size % kPage != 0)
+    return kInvalidValue;
+  if (!Charge(properties->location.id, size))
+    return kOutOfMemory;
+  auto* const physical = new Physical{.device = properties->location.id, .size = size};
+  Handles().insert(physical);
+  *handle = reinterpret_cast<uintptr_t>(physical);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemRelease)(CUmemGenericAllocationHandle handle) {
+  FAKE_ENTER(cuMemRelease);
+  Physical* const physical = AsPhysical(handle);
+  if (physical == nullptr || physical->references == 0)
+    return kInvalidValue;
+  --physical->references;
+  DropIfUnused(physical);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle* handle, void* address) {
+  FAKE_ENTER(cuMemRetainAllocationHandle);
+  const auto found = Mappings().find(reinterpret_cast<uintptr_t>(address));
+  if (found == Mappings().end())
+    return kInvalidValue;
+  ++found->second.physical->references;
+  *handle = reinterpret_cast<uintptr_t>(found->second.physical);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemMap)
+(CUdeviceptr address,
+ size_t size,
+ size_t,
+ CUmemGenericAllocationHandle handle,
+ unsigned long long) {
+  FAKE_ENTER(cuMemMap);
+  Physical* const physical = AsPhysical(handle);
+  if (physical == nullptr || Mappings().count(address) != 0)
+    return kInvalidValue;
+  ++physical->mappings;
+  Mappings()[address] = {size, physical};
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemUnmap)(CUdeviceptr address, size_t size) {
+  FAKE_ENTER(cuMemUnmap);
+  auto mapping = Mappings().lower_bound(address);
+  if (mapping == Mappings().end() || mapping->first >= address + size)
+    return kInvalidValue;
+  while (mapping != Mappings().end() && mapping->first < address + size) {
+    Physical* const physical = mapping->second.physical;
+    mapping = Mappings().erase(mapping);
+    --physical->mappings;
+    DropIfUnused(physical);
+  }
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemAddressReserve)
+(CUdeviceptr* address, size_t size, size_t alignment, CUdeviceptr, unsigned long long) {
+  FAKE_ENTER(cuMemAddressReserve);
+  *address = TheDriver().addresses.Take(size, alignment > kPage ? alignment : kPage);
+  return *address != 0 ? kSuccess : kOutOfMemory;
+}
+
+FAKE_HOOK(cuMemAddressFree)(CUdeviceptr address, size_t size) {
+  FAKE_ENTER(cuMemAddressFree);
+  TheDriver().addresses.Give(address, size);
+  return kSuccess;
+}
+
+FAKE_OTHER(cuMemSetAccess, CUdeviceptr, size_t, const void*, size_t) {
+  FAKE_ENTER(cuMemSetAccess);
+  return kSuccess;
+}
+
+}  // namespace fake
