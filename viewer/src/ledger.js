@@ -13,7 +13,7 @@ import { h, marked, swatch, tip } from "./dom.js";
 const CHILDREN = 60;
 // Levels that are open at first hold at least this share of the device.
 const OPEN_SHARE = 0.04;
-const OPEN_DEPTH = 3;
+const OPEN_DEPTH = 2;
 
 /** @param {string[]} path */
 const keyOf = (path) => path.join("\u0000");

@@ -53,11 +53,13 @@ export function isKnown(name) {
 }
 
 /**
- * The names in stacking order, each once; names that are no category come after those that are.
+ * The names in stacking order, each once. Names that are no category hold somebody's data: they come
+ * below what nobody can name or use.
  * @param {Iterable<string>} names
  */
 export function inOrder(names) {
-  const rank = (/** @type {string} */ name) => RANK.get(name) ?? KNOWN.length;
+  const others = (RANK.get("unknown") ?? KNOWN.length) - 0.5;
+  const rank = (/** @type {string} */ name) => RANK.get(name) ?? others;
   return [...new Set(names)].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : a > b ? 1 : 0));
 }
 

@@ -41,9 +41,9 @@ for (const theme of ["light", "dark"]) {
   }
 }
 
-test("categories stack in one order, names that are none come last", () => {
+test("categories stack in one order, names that are none before slack", () => {
   assert.deepEqual(inOrder(["cached", "zeta", "activation", "driver", "alpha", "cached"]),
-    ["driver", "activation", "cached", "alpha", "zeta"]);
+    ["driver", "activation", "alpha", "zeta", "cached"]);
 });
 
 test("names that are no category get hues that the page does not use", () => {
