@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/parts.h"
+
+namespace vramscope::engine {
+
+const char* PartName(Part part) {
+  switch (part) {
+#define VRAMSCOPE_PART(Name, text, category) \
+  case Part::k##Name:                        \
+    return text;
+#include "engine/model/parts.def"
+  }
+  return "";
+}
+
+Category PartCategory(Part part) {
+  switch (part) {
+#define VRAMSCOPE_PART(Name, text, category) \
+  case Part::k##Name:                        \
+    return Category::category;
+#include "engine/model/parts.def"
+  }
+  return Category::kUnknown;
+}
+
+const char* CategoryName(Category category) {
+  switch (category) {
+    case Category::kCached:
+      return "cached";
+    case Category::kFragmentation:
+      return "fragmentation";
+    case Category::kRounding:
+      return "rounding";
+    case Category::kDriver:
+      return "driver";
+    case Category::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+bool IsSlack(Part part) {
+  const Category category = PartCategory(part);
+  return category == Category::kCached || category == Category::kFragmentation ||
+         category == Category::kRounding;
+}
+
+Part PartOf(format::ImplicitKind kind) {
+  switch (kind) {
+    case format::ImplicitKind::kInit:
+    case format::ImplicitKind::kContext:
+      return Part::kContext;
+    case format::ImplicitKind::kModule:
+    case format::ImplicitKind::kFunction:
+      return Part::kCode;
+    case format::ImplicitKind::kLaunch:
+      return Part::kLaunch;
+    case format::ImplicitKind::kLimit:
+      return Part::kLimits;
+    case format::ImplicitKind::kStream:
+      return Part::kStreams;
+    case format::ImplicitKind::kGraph:
+      return Part::kGraphs;
+    case format::ImplicitKind::kEvent:
+    case format::ImplicitKind::kPeer:
+    case format::ImplicitKind::kOther:
+      break;
+  }
+  return Part::kOtherDriver;
+}
+
+}  // namespace vramscope::engine

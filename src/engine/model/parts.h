@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "format/enums.h"
+
+// The leaves of the ledger below "driver-owned" or an owner.
+namespace vramscope::engine {
+
+enum class Part : uint8_t {
+#define VRAMSCOPE_PART(Name, text, category) k##Name,
+#include "engine/model/parts.def"
+};
+
+enum class Category : uint8_t { kUnknown, kCached, kFragmentation, kRounding, kDriver };
+
+const char* PartName(Part part);
+Category PartCategory(Part part);
+const char* CategoryName(Category category);
+// Parts that hold nobody's data: free memory of allocators and slack.
+bool IsSlack(Part part);
+// Of the driver-owned parts, the one that a call of this kind fills.
+Part PartOf(format::ImplicitKind kind);
+
+}  // namespace vramscope::engine

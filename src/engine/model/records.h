@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "engine/model/owners.h"
+#include "engine/model/parts.h"
+#include "format/enums.h"
+#include "trace/event.h"
+
+// What the ledger keeps of everything live. Lives are numbered in the order of their allocation
+// (block, driver allocation, handle or mapping alike), so "was live at the peak" is one comparison.
+namespace vramscope::engine {
+
+inline constexpr uint32_t kNoIndex = UINT32_MAX;
+inline constexpr int64_t kNever = INT64_MAX;
+inline constexpr uint64_t kNoLife = UINT64_MAX;
+
+// A block that a caching allocator gave to the program, or a CPU tensor's storage.
+struct Block {
+  uint64_t address = 0;
+  uint64_t size = 0;
+  int64_t alloc_ns = 0;
+  uint64_t life = kNoLife;
+  trace::StackId stack;
+  trace::StackId native;
+  trace::ThreadId thread;
+  uint32_t segment = 0;  // where it was cut out of
+  bool live() const { return life != kNoLife; }
+};
+
+enum class HoldingKind : uint8_t {
+  kMemory,   // what an Alloc event gave
+  kHandle,   // physical memory of cuMemCreate
+  kMapping,  // a handle at an address: no bytes of its own
+};
+
+// Anything that the driver gave, and a mapping.
+struct Holding {
+  uint64_t address = 0;  // or the handle
+  uint64_t size = 0;     // asked for
+  uint64_t priced = 0;   // what it takes of the device
+  int64_t alloc_ns = 0;
+  uint64_t life = kNoLife;
+  uint64_t first_life = kNoLife;   // its first number, where a new price gave it another
+  uint64_t carved_life = kNoLife;  // the life number when its first block was cut: kNoLife, never
+  uint64_t stream = 0;
+  uint64_t context = 0;
+  uint64_t accounted =
+      0;  // mapping: bytes of the handle that count in its segment; handle: their sum
+  trace::StackId stack;
+  trace::StackId native;
+  trace::ThreadId thread;
+  trace::StringId api;
+  uint32_t space = kNoIndex;
+  uint32_t segment = kNoIndex;  // the segment that it is, that it is mapped into, or its pool's
+  uint32_t self = kNoIndex;     // its own index, by which mappings name a handle
+  uint32_t handle = kNoIndex;   // of a mapping: the handle's holding
+  uint32_t references = 1;      // handles: those not released yet
+  uint32_t mappings = 0;        // handles: live mappings
+  OwnerId owner;
+  HoldingKind kind = HoldingKind::kMemory;
+  format::MemoryKind memory = format::MemoryKind::kDevice;
+  bool small = false;      // shares a 2 MiB slab
+  bool bracketed = false;  // priced by readings
+  bool live() const { return life != kNoLife; }
+};
+
+enum class SegmentKind : uint8_t {
+  kNone,
+  kDefault,      // what is in no segment that we know: CPU tensors, or a GPU without driver events
+  kAllocation,   // one cuMemAlloc
+  kReservation,  // an address range with handles mapped into it
+  kPool,         // a stream-ordered pool: its bytes come from readings
+};
+
+// Memory that an allocator cuts blocks out of.
+struct Segment {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t held = 0;        // bytes backed by memory
+  uint64_t live_bytes = 0;  // of its blocks
+  uint64_t live_count = 0;
+  uint64_t carved_life = kNoLife;
+  uint32_t space = kNoIndex;
+  uint32_t holding = kNoIndex;    // of kAllocation
+  uint32_t held_item = kNoIndex;  // of pools: the slow item that says what they hold
+  SegmentKind kind = SegmentKind::kNone;
+  OwnerId owner;
+  bool zombie = false;  // its memory is gone, but blocks in it were never freed
+  bool live() const { return kind != SegmentKind::kNone; }
+  bool carved() const { return carved_life != kNoLife; }
+  // Held by the allocator and in no live block.
+  uint64_t free_bytes() const { return carved() && held > live_bytes ? held - live_bytes : 0; }
+  Part free_part() const {
+    return live_count == 0 || kind == SegmentKind::kPool || kind == SegmentKind::kDefault
+               ? Part::kCached
+               : Part::kFragmentation;
+  }
+};
+
+}  // namespace vramscope::engine

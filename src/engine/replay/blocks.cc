@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of caching allocators and CPU tensors: the events that come by the ten million.
+#include <algorithm>
+
+#include "engine/replay/ledger.h"
+#include "engine/replay/pricing.h"
+
+namespace vramscope::engine {
+namespace {
+
+int64_t Signed(uint64_t bytes) {
+  return static_cast<int64_t>(bytes);
+}
+
+size_t FreedSlot(uint64_t address, size_t slots) {
+  return (address * 0x9e3779b97f4a7c15u >> 40) & (slots - 1);
+}
+
+std::string Hex(uint64_t value) {
+  static const char kDigits[] = "0123456789abcdef";
+  std::string text;
+  do {
+    text.insert(text.begin(), kDigits[value & 15]);
+    value >>= 4;
+  } while (value != 0);
+  return "0x" + text;
+}
+
+}  // namespace
+
+// A free of an address that was freed a moment ago and not given out since is a second free. Only
+// recent addresses are remembered: what is found is certain, what is older goes as unknown.
+void Ledger::NoteFree(uint64_t address) {
+  recently_freed_[FreedSlot(address, recently_freed_.size())] = address;
+}
+
+bool Ledger::FreedBefore(uint64_t address) const {
+  return recently_freed_[FreedSlot(address, recently_freed_.size())] == address;
+}
+
+void Ledger::MoveBlock(DeviceState& device,
+                       Space& space,
+                       Segment& segment,
+                       int64_t bytes,
+                       int64_t count,
+                       int64_t time_ns) {
+  device.timeline.Before(time_ns, bytes < 0, device.groups, device.height());
+  const int64_t free_before = Signed(segment.free_bytes());
+  const Part part_before = segment.free_part();
+  segment.live_bytes += static_cast<uint64_t>(bytes);
+  segment.live_count += static_cast<uint64_t>(count);
+  const int64_t free_after = Signed(segment.free_bytes());
+  device.groups[space.block_group] += bytes;
+  if ((free_before | free_after) != 0) {
+    device.groups[Group(device, segment.owner, part_before)] -= free_before;
+    device.groups[Group(device, segment.owner, segment.free_part())] += free_after;
+  }
+  const int64_t moved = bytes + free_after - free_before;
+  device.total += moved;
+  device.used += bytes;
+  space.total += moved;
+  space.block_bytes += static_cast<uint64_t>(bytes);
+  device.timeline.After(device.height());
+  PeakCheck(device, time_ns);
+  if (space.total > space.peak_total) {
+    space.peak_total = space.total;
+    space.peak_ns = time_ns;
+  }
+}
+
+// The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
+// from now on, not one allocation of the program.
+void Ledger::Carve(Segment& segment, DeviceState& device, Space& space, int64_t time_ns) {
+  device.timeline.Before(time_ns, true, device.groups, device.height());
+  ProcessState& process = processes_[space.process.value];
+  if (segment.kind == SegmentKind::kAllocation) {
+    Add(device, &space, segment.owner, Part::kAllocated, -Signed(segment.held));
+    MarkCarved(process.holdings[segment.holding]);
+  } else {
+    process.holdings.ForEach([&](uint32_t, const Holding& mapping) {
+      if (mapping.kind != HoldingKind::kMapping || &segments_[mapping.segment] != &segment)
+        return;
+      Holding& handle = process.holdings[mapping.handle];
+      Add(device, &space, handle.owner, Part::kAllocated, -Signed(mapping.accounted));
+      MarkCarved(handle);
+    });
+  }
+  segment.owner = kPyTorch;
+  segment.carved_life = next_life_;
+  Add(device, &space, segment.owner, segment.free_part(), Signed(segment.held));
+}
+
+void Ledger::MarkCarved(Holding& holding) {
+  if (holding.carved_life != kNoLife)
+    return;
+  holding.carved_life = next_life_;
+  if (options_.observer != nullptr)
+    options_.observer->OnCarved(holding);
+}
+
+void Ledger::OnBlockAlloc(const trace::Event& event) {
+  if (!ValidDevice(event.device) || event.address == 0 || event.size > kLargestSize)
+    return;
+  const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
+  if (const uint32_t old = spaces_[space_index].block_index.Find(event.address);
+      old != FlatMap::kNone) {
+    ++double_allocs_.count;
+    double_allocs_.bytes += spaces_[space_index].blocks[old].size;
+    EndBlock(space_index, old, event.time_ns, event.time_ns);
+  }
+  Space& space = spaces_[space_index];
+  DeviceState& device = DeviceOf(space);
+  uint32_t segment_index = space.default_segment;
+  if (device.kind == trace::DeviceKind::kGpu) {
+    const ProcessState& process = processes_[event.process.value];
+    const uint32_t found = process.pages.Find(event.address);
+    if (found != FlatMap::kNone && segments_[found].space == space_index) {
+      segment_index = found;
+      if (!segments_[found].carved())
+        Carve(segments_[found], device, space, event.time_ns);
+    } else if (space.driver_events && !process.torn_down) {
+      if (violations_.outside_segment++ == 0)
+        violations_.first_outside_segment =
+            "block " + Hex(event.address) + " of " + std::to_string(event.size) + " bytes";
+    }
+  }
+  const uint32_t index = space.blocks.Add();
+  space.block_index.FindOrAdd(event.address) = index;
+  Block& block = space.blocks[index];
+  block.address = event.address;
+  block.size = event.size;
+  block.alloc_ns = event.time_ns;
+  block.life = next_life_++;
+  block.stack = event.stack;
+  block.native = event.native_stack;
+  block.thread = event.thread;
+  block.segment = segment_index;
+  if (options_.observer != nullptr)
+    options_.observer->OnBlockBegin(block, space_index);
+  Segment& segment = segments_[segment_index];
+  MoveBlock(device, space, segment, Signed(event.size), 1, event.time_ns);
+  if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
+      !segment.zombie) {
+    if (violations_.overfull_segments++ == 0)
+      violations_.first_overfull = "segment at " + Hex(segment.begin);
+  }
+  const uint32_t stack = block.stack.value != 0 ? block.stack.value : block.native.value;
+  if (stack >= device.churn.size())
+    device.churn.resize(std::max<size_t>(stack + 1, trace_.stack_count()));
+  device.churn[stack].bytes += event.size;
+  ++device.churn[stack].count;
+}
+
+void Ledger::PushBlock(const Block& block, uint32_t space_index, int64_t free_ns) {
+  const Space& space = spaces_[space_index];
+  Capture& peak = DeviceOf(space).peak;
+  if (block.life < peak.lives)
+    peak.blocks.push_back({block, space_index, free_ns});
+  Capture& end = processes_[space.process.value].end;
+  if (block.life < end.lives)
+    end.blocks.push_back({block, space_index, free_ns});
+  if (block.life < requested_.lives)
+    requested_.blocks.push_back({block, space_index, free_ns});
+}
+
+void Ledger::EndBlock(uint32_t space_index, uint32_t index, int64_t time_ns, int64_t free_ns) {
+  Space& space = spaces_[space_index];
+  const Block& block = space.blocks[index];
+  PushBlock(block, space_index, free_ns);
+  if (options_.observer != nullptr)
+    options_.observer->OnBlock(block, space_index, free_ns);
+  Segment& segment = segments_[block.segment];
+  const uint32_t segment_index = block.segment;
+  MoveBlock(DeviceOf(space), space, segment, -Signed(block.size), -1, time_ns);
+  space.block_index.Erase(block.address);
+  space.blocks.Remove(index);
+  if (segment.zombie && segment.live_count == 0)
+    segments_.Remove(segment_index);
+}
+
+void Ledger::OnBlockFree(const trace::Event& event) {
+  if (!ValidDevice(event.device) || event.address == 0)
+    return;
+  const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
+  const uint32_t index = spaces_[space_index].block_index.Find(event.address);
+  if (index == FlatMap::kNone)
+    return UnknownBlockFree(space_index, event);
+  NoteFree(event.address);
+  EndBlock(space_index, index, event.time_ns, event.time_ns);
+}
+
+void Ledger::UnknownBlockFree(uint32_t space_index, const trace::Event& event) {
+  if (FreedBefore(event.address)) {
+    if (violations_.freed_twice++ == 0)
+      violations_.first_freed_twice = "block " + Hex(event.address);
+    return;
+  }
+  ++unknown_frees_.count;
+  if (event.size > kLargestSize)
+    return;
+  unknown_frees_.bytes += event.size;
+  NoteFree(event.address);
+  // Within a known segment its bytes stand as free already.
+  if (spaces_[space_index].driver_events)
+    return;
+  ChangeBefore(space_index, -Signed(event.size), event.time_ns);
+}
+
+// `before recording` starts at what is known and sinks with each unknown free. Where it would sink
+// below zero, more must have been there at the start: Finish() lifts it by that much throughout.
+void Ledger::ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns) {
+  if (bytes == 0)
+    return;
+  Change change(*this, spaces_[space_index].device, time_ns, time_ns, time_ns);
+  if (spaces_[space_index].before_item == kNoIndex) {
+    SlowItem item;
+    item.process = spaces_[space_index].process;
+    item.device = spaces_[space_index].device;
+    item.space = space_index;
+    item.owner = kNoOwner;
+    item.part = Part::kBeforeRecording;
+    item.alloc_ns = spaces_[space_index].first_ns;
+    const uint32_t added = NewSlowItem(std::move(item));
+    spaces_[space_index].before_item = added;
+  }
+  Space& space = spaces_[space_index];
+  ChangeSlow(space.before_item, bytes);
+  space.before_minimum = std::min(space.before_minimum, slow_items_[space.before_item].bytes);
+}
+
+void Ledger::OnState(const trace::Event& event) {
+  // What happened while it did not record cannot be told from a second free.
+  std::fill(recently_freed_.begin(), recently_freed_.end(), 0);
+  const auto live = static_cast<int64_t>(event.size);
+  if (live == 0 || live > Signed(kLargestSize) || live < -Signed(kLargestSize))
+    return;
+  for (const DeviceState& device : devices_) {
+    if (device.kind == trace::DeviceKind::kCpu) {
+      ChangeBefore(SpaceIndex(event.process, device.id, event.time_ns), live, event.time_ns);
+      return;
+    }
+  }
+}
+
+// Where the driver's events are not there, the allocator's own totals say what it holds; the first
+// of them also says what was live before the recording began.
+void Ledger::OnAllocatorTotals(const trace::Event& event) {
+  if (!ValidDevice(event.device) || event.size > kLargestSize || event.value > kLargestSize)
+    return;
+  const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
+  if (spaces_[space_index].driver_events)
+    return;
+  Space& space = spaces_[space_index];
+  if (!space.totals_seen) {
+    space.totals_seen = true;
+    const int64_t before = space.before_item == kNoIndex ? 0 : slow_items_[space.before_item].bytes;
+    const int64_t missing = Signed(event.size) - Signed(space.block_bytes) - before;
+    space.before_offset = std::max(space.before_offset, missing);
+  }
+  Segment& segment = segments_[space.default_segment];
+  const int64_t held = Signed(event.value) - space.before_offset;
+  const int64_t change_bytes = std::max<int64_t>(held, 0) - Signed(segment.held);
+  if (change_bytes == 0)
+    return;
+  Change change(*this, space.device, event.time_ns, event.time_ns, event.time_ns);
+  if (space.totals_item == kNoIndex) {
+    SlowItem item;
+    item.process = space.process;
+    item.device = space.device;
+    item.space = space_index;
+    item.segment = space.default_segment;
+    const uint32_t added = NewSlowItem(std::move(item));
+    spaces_[space_index].totals_item = added;
+  }
+  ChangeSlow(spaces_[space_index].totals_item, change_bytes);
+}
+
+}  // namespace vramscope::engine

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/replay/ledger.h"
+
+#include <algorithm>
+
+#include "engine/model/parts.h"
+
+namespace vramscope::engine {
+namespace {
+
+constexpr size_t kParts = static_cast<size_t>(Part::kInTransit) + 1;
+
+// Times of a damaged trace can be anything; sums and differences of these cannot overflow.
+constexpr int64_t kLatestNs = int64_t{1} << 61;
+
+}  // namespace
+
+Change::Change(Ledger& ledger,
+               trace::DeviceId device,
+               int64_t time_ns,
+               int64_t begin_ns,
+               int64_t end_ns,
+               bool observed)
+    : ledger_(ledger),
+      device_(device),
+      time_ns_(time_ns),
+      begin_ns_(begin_ns),
+      end_ns_(end_ns),
+      observed_(observed) {
+  DeviceState& state = ledger_.devices_[static_cast<size_t>(device_.value)];
+  state.timeline.Before(time_ns_, true, state.groups, state.height());
+  total_before_ = state.total;
+}
+
+Change::~Change() {
+  DeviceState& state = ledger_.devices_[static_cast<size_t>(device_.value)];
+  state.timeline.After(state.height());
+  if (observed_)
+    ledger_.PeakCheck(state, time_ns_);
+  const int64_t moved = state.total - total_before_;
+  if (moved != 0) {
+    ++state.version;
+    ledger_.NoteMovement(state, begin_ns_, end_ns_, moved);
+    if (observed_ && state.peak.lives == ledger_.next_life_ && state.peak_height == state.height())
+      state.peak.version = state.version;
+  }
+}
+
+Ledger::Ledger(const trace::Trace& trace, LedgerOptions options)
+    : trace_(trace),
+      options_(std::move(options)),
+      owners_(trace),
+      devices_(trace.devices().size()),
+      processes_(trace.processes().size()),
+      space_index_(devices_.size() * processes_.size(), kNoIndex),
+      recently_freed_(size_t{1} << 14) {
+  first_ns_ = trace.session().start_ns;
+  unknown_frees_.name = format::LossName(static_cast<uint64_t>(format::Loss::kUnknownFree));
+  double_allocs_.name = format::LossName(static_cast<uint64_t>(format::Loss::kDoubleAlloc));
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    devices_[i].id = trace::DeviceId{static_cast<int16_t>(i)};
+    devices_[i].kind = trace.devices()[i].kind;
+    devices_[i].timeline.Start(first_ns_);
+    if (devices_[i].kind == trace::DeviceKind::kHost)
+      host_device_ = devices_[i].id;
+  }
+}
+
+uint32_t Ledger::SpaceIndex(trace::ProcessId process, trace::DeviceId device, int64_t time_ns) {
+  const size_t at = process.value * devices_.size() + static_cast<size_t>(device.value);
+  if (space_index_[at] != kNoIndex)
+    return space_index_[at];
+  const auto index = static_cast<uint32_t>(spaces_.size());
+  space_index_[at] = index;
+  spaces_.emplace_back();
+  Space& space = spaces_.back();
+  space.process = process;
+  space.device = device;
+  space.first_ns = time_ns;
+  DeviceState& state = DeviceOf(space);
+  space.block_group = Group(state, kPyTorch, Part::kAllocated);
+  // From here on the device's figure is this process's doing too.
+  ++state.active_processes;
+  state.baseline_frozen = true;
+  const uint32_t segment = NewSegment(SegmentKind::kDefault, index, 0, 0);
+  segments_[segment].carved_life = 0;
+  segments_[segment].owner = kPyTorch;
+  spaces_[index].default_segment = segment;
+  return index;
+}
+
+uint32_t Ledger::Group(DeviceState& device, OwnerId owner, Part part) {
+  const size_t at = owner.value * kParts + static_cast<size_t>(part);
+  if (at >= device.group_lookup.size())
+    device.group_lookup.resize(at + kParts);
+  if (device.group_lookup[at] == 0) {
+    device.group_keys.push_back({owner, part});
+    device.groups.push_back(0);
+    device.group_lookup[at] = static_cast<uint32_t>(device.groups.size());
+  }
+  return device.group_lookup[at] - 1;
+}
+
+void Ledger::Add(DeviceState& device, Space* space, OwnerId owner, Part part, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  device.groups[Group(device, owner, part)] += bytes;
+  device.total += bytes;
+  if (!IsSlack(part))
+    device.used += bytes;
+  if (space != nullptr)
+    space->total += bytes;
+}
+
+void Ledger::PeakCheck(DeviceState& device, int64_t time_ns) {
+  if (device.height() <= device.peak_height && device.peak.set)
+    return;
+  device.peak_height = device.height();
+  device.bracketed_at_peak = device.bracketed;
+  Capture& peak = device.peak;
+  peak.set = true;
+  peak.time_ns = time_ns;
+  peak.lives = next_life_;
+  peak.log_size = slow_log_.size();
+  peak.version = device.version;
+  peak.Forget();
+}
+
+void Ledger::SetCapture(Capture& capture, int64_t time_ns) {
+  capture.set = true;
+  capture.time_ns = time_ns;
+  capture.lives = next_life_;
+  capture.log_size = slow_log_.size();
+  capture.versions.clear();
+  for (const DeviceState& device : devices_)
+    capture.versions.push_back(device.version);
+  capture.Forget();
+}
+
+void Ledger::Apply(std::span<const trace::Event> events) {
+  const bool by_time = options_.capture && options_.capture->time_ns;
+  const bool by_ordinal = options_.capture && options_.capture->event_ordinal;
+  for (const trace::Event& event : events) {
+    if (event.time_ns > kLatestNs || event.time_ns < -kLatestNs)
+      continue;
+    if (event_count_ == 0 && first_ns_ == 0)
+      first_ns_ = event.time_ns;
+    if (by_time && !requested_.set && event.time_ns > *options_.capture->time_ns)
+      SetCapture(requested_, *options_.capture->time_ns);
+    last_ns_ = std::max(last_ns_, event.time_ns);
+    if (ValidProcess(event.process))
+      processes_[event.process.value].last_ns = event.time_ns;
+    ApplyOne(event);
+    ++event_count_;
+    if (by_ordinal && event_count_ == *options_.capture->event_ordinal)
+      SetCapture(requested_, event.time_ns);
+  }
+}
+
+void Ledger::ApplyOne(const trace::Event& event) {
+  using trace::EventKind;
+  // Only the launcher's device samples and marks may belong to no process.
+  if (!ValidProcess(event.process)) {
+    if (event.kind == EventKind::kDeviceSample)
+      OnDeviceSample(event);
+    else if (event.kind == EventKind::kMark)
+      marks_.push_back(
+          {std::string(trace_.string(event.name)), event.time_ns, event_count_ + 1, event.process});
+    return;
+  }
+  switch (event.kind) {
+    case EventKind::kBlockAlloc:
+      return OnBlockAlloc(event);
+    case EventKind::kBlockFree:
+      return OnBlockFree(event);
+    case EventKind::kAllocatorTotals:
+      return OnAllocatorTotals(event);
+    case EventKind::kAlloc:
+      return OnAlloc(event);
+    case EventKind::kFree:
+      return OnFree(event);
+    case EventKind::kHandleCreate:
+      return OnHandleCreate(event);
+    case EventKind::kHandleRelease:
+      return OnHandleRelease(event);
+    case EventKind::kHandleRetain:
+      return OnHandleRetain(event);
+    case EventKind::kMap:
+      return OnMap(event);
+    case EventKind::kUnmap:
+      return OnUnmap(event);
+    case EventKind::kReserve:
+      return OnReserve(event);
+    case EventKind::kUnreserve:
+      return OnUnreserve(event);
+    case EventKind::kPoolCreate:
+      return OnPoolCreate(event);
+    case EventKind::kPoolReading:
+      return OnPoolReading(event);
+    case EventKind::kContextCreate:
+      return OnContextCreate(event);
+    case EventKind::kContextDestroy:
+      return OnContextDestroy(event);
+    case EventKind::kImplicit:
+      return OnImplicit(event);
+    case EventKind::kReading:
+      return OnReading(event);
+    case EventKind::kMark:
+      marks_.push_back(
+          {std::string(trace_.string(event.name)), event.time_ns, event_count_ + 1, event.process});
+      return;
+    case EventKind::kState:
+      return OnState(event);
+    case EventKind::kTeardown:
+      return OnTeardown(event);
+    case EventKind::kProcessEnd:
+      return OnProcessEnd(event);
+    case EventKind::kDeviceSample:
+      return OnDeviceSample(event);
+    case EventKind::kProcessSample:
+      return OnProcessSample(event);
+    case EventKind::kPoolDestroy:  // its last reading said what is left
+    case EventKind::kOutOfMemory:
+    case EventKind::kFailure:
+      return;
+  }
+}
+
+void Ledger::OnTeardown(const trace::Event& event) {
+  ProcessState& process = processes_[event.process.value];
+  if (process.torn_down)
+    return;
+  process.torn_down = true;
+  process.teardown_ns = event.time_ns;
+  SetCapture(process.end, event.time_ns);
+}
+
+void Ledger::OnProcessEnd(const trace::Event& event) {
+  ProcessState& process = processes_[event.process.value];
+  if (process.ended)
+    return;
+  process.ended = true;
+  if (!process.end.set)
+    SetCapture(process.end, event.time_ns);
+  // The driver gives the memory back at some moment of the process's end, without an event.
+  const int64_t begin_ns = process.torn_down ? process.teardown_ns : event.begin_ns;
+  for (uint32_t i = 0; i < spaces_.size(); ++i) {
+    if (spaces_[i].process != event.process)
+      continue;
+    DeviceState& device = DeviceOf(spaces_[i]);
+    if (device.kind == trace::DeviceKind::kGpu)
+      NoteCall(device, begin_ns, event.time_ns);
+    // With `before recording` known only at the end, the last step back to zero may look like one
+    // up; it is no peak.
+    Change change(*this, device.id, event.time_ns, begin_ns, event.time_ns, false);
+    spaces_[i].blocks.ForEach(
+        [&](uint32_t block, const Block&) { EndBlock(i, block, event.time_ns, kNever); });
+  }
+  for (uint32_t i = 0; i < spaces_.size(); ++i) {
+    if (spaces_[i].process != event.process)
+      continue;
+    DeviceState& device = DeviceOf(spaces_[i]);
+    Change change(*this, device.id, event.time_ns, begin_ns, event.time_ns, false);
+    process.holdings.ForEach([&](uint32_t index, const Holding& holding) {
+      if (holding.space == i && holding.kind == HoldingKind::kMapping)
+        EndMapping(process, index, kNever);
+    });
+    process.holdings.ForEach([&](uint32_t index, const Holding& holding) {
+      if (holding.space == i)
+        EndHolding(process, index, kNever);
+    });
+    for (auto& [address, reservation] : process.reservations) {
+      if (reservation.segment != kNoIndex && segments_[reservation.segment].space == i)
+        ReleaseSegment(process, reservation.segment);
+    }
+    for (uint32_t item = 0; item < slow_items_.size(); ++item) {
+      if (slow_items_[item].space == i)
+        ChangeSlow(item, -slow_items_[item].bytes);
+    }
+    spaces_[i].end_ns = event.time_ns;
+    spaces_[i].live_contexts = 0;
+    if (--device.active_processes == 0) {
+      device.baseline_frozen = false;
+      device.last_end_ns = event.time_ns;
+    }
+  }
+  process.reservations.clear();
+  for (DeviceState& device : devices_) {
+    if (device.active_processes == 0)
+      device.baseline_frozen = false;
+  }
+}
+
+void Ledger::CheckSums(const DeviceState& device) {
+  int64_t groups = 0;
+  for (const int64_t bytes : device.groups)
+    groups += bytes;
+  int64_t spaces = device.baseline_item == kNoIndex ? 0 : slow_items_[device.baseline_item].bytes;
+  for (const Space& space : spaces_) {
+    if (space.device != device.id)
+      continue;
+    spaces += space.total;
+    if (space.rm_item != kNoIndex)
+      spaces += slow_items_[space.rm_item].bytes;
+  }
+  if (groups == device.total && spaces == device.total)
+    return;
+  if (violations_.sums++ == 0) {
+    violations_.first_sum = "groups " + std::to_string(groups) + ", processes " +
+                            std::to_string(spaces) + ", device " + std::to_string(device.total);
+  }
+}
+
+void Ledger::Finish() {
+  for (DeviceState& device : devices_) {
+    if (device.kind == trace::DeviceKind::kGpu)
+      CommitPending(device, INT64_MAX);
+  }
+  for (ProcessState& process : processes_) {
+    if (!process.end.set)
+      SetCapture(process.end, process.last_ns);
+  }
+  if (options_.capture && !requested_.set)
+    SetCapture(requested_, last_ns_);
+  for (DeviceState& device : devices_) {
+    device.timeline.Finish(last_ns_, device.groups, device.height());
+    CheckSums(device);
+  }
+  for (Space& space : spaces_) {
+    space.before_offset = std::max(space.before_offset, -space.before_minimum);
+    if (space.before_offset == 0)
+      continue;
+    DeviceState& device = DeviceOf(space);
+    device.timeline.Correct(Group(device, kNoOwner, Part::kBeforeRecording), space.before_offset,
+                            space.first_ns, space.end_ns);
+  }
+  if (options_.observer == nullptr)
+    return;
+  for (uint32_t i = 0; i < spaces_.size(); ++i) {
+    spaces_[i].blocks.ForEach(
+        [&](uint32_t, const Block& block) { options_.observer->OnBlock(block, i, kNever); });
+  }
+  for (const ProcessState& process : processes_) {
+    process.holdings.ForEach([&](uint32_t, const Holding& holding) {
+      if (holding.kind != HoldingKind::kMapping)
+        options_.observer->OnHolding(holding, kNever);
+    });
+  }
+}
+
+}  // namespace vramscope::engine

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/model/owners.h"
+#include "engine/replay/state.h"
+#include "trace/trace.h"
+
+namespace vramscope::engine {
+
+// Sees every block and driver allocation as it begins and ends. Life numbers ascend in the order
+// of OnAllocated and are the same in each replay of a trace.
+class LifeObserver {
+ public:
+  virtual ~LifeObserver() = default;
+  virtual void OnBlock(const Block& block, uint32_t space, int64_t free_ns) = 0;
+  virtual void OnHolding(const Holding& holding, int64_t free_ns) = 0;
+  virtual void OnBlockBegin(const Block& block, uint32_t space) = 0;
+  virtual void OnHoldingBegin(const Holding& holding) = 0;
+  // From here on blocks stand for the holding's bytes.
+  virtual void OnCarved(const Holding& holding) = 0;
+};
+
+// An instant to capture while replaying: after the event of this ordinal, or before the first event
+// after this time.
+struct CaptureRequest {
+  std::optional<uint64_t> event_ordinal;
+  std::optional<int64_t> time_ns;
+};
+
+struct LedgerOptions {
+  std::optional<CaptureRequest> capture;
+  LifeObserver* observer = nullptr;
+};
+
+struct MarkRecord {
+  std::string name;
+  int64_t time_ns = 0;
+  uint64_t event_ordinal = 0;
+  trace::ProcessId process;
+};
+
+// What went against the invariants, with the first case of each.
+struct Violations {
+  uint64_t freed_twice = 0;
+  std::string first_freed_twice;
+  uint64_t outside_segment = 0;
+  std::string first_outside_segment;
+  uint64_t overfull_segments = 0;
+  std::string first_overfull;
+  uint64_t sums = 0;
+  std::string first_sum;
+};
+
+// Replays events in time order and keeps the ledger: who holds which bytes of which device. Feed it
+// all batches of a trace, then Finish(). Tolerates any sequence of events: what makes no sense is
+// counted.
+//
+// Order inside one event: what it allocates or frees, then peaks, timeline, and samples.
+class Ledger {
+ public:
+  Ledger(const trace::Trace& trace, LedgerOptions options);
+
+  void Apply(std::span<const trace::Event> events);
+  void Finish();
+
+  const trace::Trace& trace() const { return trace_; }
+  const std::vector<DeviceState>& devices() const { return devices_; }
+  const std::vector<ProcessState>& processes() const { return processes_; }
+  const std::vector<Space>& spaces() const { return spaces_; }
+  const Slab<Segment>& segments() const { return segments_; }
+  const std::vector<SlowItem>& slow_items() const { return slow_items_; }
+  const std::vector<SlowChange>& slow_log() const { return slow_log_; }
+  const Owners& owners() const { return owners_; }
+  const std::vector<MarkRecord>& marks() const { return marks_; }
+  const Violations& violations() const { return violations_; }
+  const Capture& requested() const { return requested_; }
+  const trace::Loss& unknown_frees() const { return unknown_frees_; }
+  const trace::Loss& double_allocs() const { return double_allocs_; }
+  int64_t first_ns() const { return first_ns_; }
+  int64_t last_ns() const { return last_ns_; }
+  uint64_t event_count() const { return event_count_; }
+  uint64_t life_count() const { return next_life_; }
+
+ private:
+  friend class Change;
+
+  // ledger.cc: spaces, groups, captures, dispatch
+  void ApplyOne(const trace::Event& event);
+  uint32_t SpaceIndex(trace::ProcessId process, trace::DeviceId device, int64_t time_ns);
+  uint32_t Group(DeviceState& device, OwnerId owner, Part part);
+  void Add(DeviceState& device, Space* space, OwnerId owner, Part part, int64_t bytes);
+  void SetCapture(Capture& capture, int64_t time_ns);
+  void PeakCheck(DeviceState& device, int64_t time_ns);
+  void OnTeardown(const trace::Event& event);
+  void OnProcessEnd(const trace::Event& event);
+  void CheckSums(const DeviceState& device);
+  DeviceState& DeviceOf(const Space& space) {
+    return devices_[static_cast<size_t>(space.device.value)];
+  }
+  bool ValidDevice(trace::DeviceId device) const {
+    return device.value >= 0 && static_cast<size_t>(device.value) < devices_.size();
+  }
+  bool ValidProcess(trace::ProcessId process) const { return process.value < processes_.size(); }
+
+  // blocks.cc
+  void OnBlockAlloc(const trace::Event& event);
+  void OnBlockFree(const trace::Event& event);
+  void OnAllocatorTotals(const trace::Event& event);
+  void OnState(const trace::Event& event);
+  void EndBlock(uint32_t space_index, uint32_t block, int64_t time_ns, int64_t free_ns);
+  void MoveBlock(DeviceState& device,
+                 Space& space,
+                 Segment& segment,
+                 int64_t bytes,
+                 int64_t count,
+                 int64_t time_ns);
+  void PushBlock(const Block& block, uint32_t space_index, int64_t free_ns);
+  void UnknownBlockFree(uint32_t space_index, const trace::Event& event);
+  void Carve(Segment& segment, DeviceState& device, Space& space, int64_t time_ns);
+  void MarkCarved(Holding& holding);
+  void ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns);
+  void NoteFree(uint64_t address);
+  bool FreedBefore(uint64_t address) const;
+
+  // driver_events.cc
+  void OnAlloc(const trace::Event& event);
+  void OnFree(const trace::Event& event);
+  void OnHandleCreate(const trace::Event& event);
+  void OnHandleRelease(const trace::Event& event);
+  void OnHandleRetain(const trace::Event& event);
+  void OnMap(const trace::Event& event);
+  void OnUnmap(const trace::Event& event);
+  void OnReserve(const trace::Event& event);
+  void OnUnreserve(const trace::Event& event);
+  void OnPoolReading(const trace::Event& event);
+  void OnPoolCreate(const trace::Event& event);
+  void OnContextCreate(const trace::Event& event);
+  void OnContextDestroy(const trace::Event& event);
+  uint32_t NewSegment(SegmentKind kind, uint32_t space, uint64_t begin, uint64_t size);
+  uint32_t PoolSegment(ProcessState& process, uint32_t space, uint64_t pool, OwnerId owner);
+  uint32_t ReservationFor(ProcessState& process, uint32_t space, uint64_t begin, uint64_t size);
+  void ChangeSegment(Segment& segment, int64_t held, int64_t live, int64_t count);
+  void ChangeSlabs(Space& space, const Holding& holding, bool add);
+  uint32_t StartHolding(ProcessState& process, const trace::Event& event, uint32_t space);
+  void PriceHolding(const Holding& holding, bool add);
+  void EndHolding(ProcessState& process, uint32_t index, int64_t free_ns);
+  void EndMapping(ProcessState& process, uint32_t index, int64_t free_ns);
+  void EndHandleIfUnused(ProcessState& process, uint32_t index, int64_t free_ns);
+  void EndHoldingsOfContext(ProcessState& process, uint64_t context, int64_t free_ns);
+  void ReleaseSegment(ProcessState& process, uint32_t segment);
+  void PushHolding(const Holding& holding, int64_t free_ns);
+
+  // readings.cc
+  void OnImplicit(const trace::Event& event);
+  void OnReading(const trace::Event& event);
+  void AddOpenCall(DeviceState& device, OpenCall call);
+  void NoteCall(DeviceState& device, int64_t begin_ns, int64_t end_ns);
+  int64_t Assign(DeviceState& device,
+                 const std::vector<OpenCall>& calls,
+                 int64_t bytes,
+                 int64_t time_ns);
+  int64_t TakeBack(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes);
+  bool AssignToArrays(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes);
+  uint32_t NewSlowItem(SlowItem item);
+  void ChangeSlow(uint32_t item, int64_t bytes);
+  void CommitPending(DeviceState& device, int64_t begin_ns);
+  void CommitOffset(DeviceState& device);
+  std::string TriggerText(const std::vector<OpenCall>& calls) const;
+
+  // samples.cc
+  void OnDeviceSample(const trace::Event& event);
+  void OnProcessSample(const trace::Event& event);
+  void NoteMovement(DeviceState& device, int64_t begin_ns, int64_t end_ns, int64_t bytes);
+  void SetBaseline(DeviceState& device, const trace::Event& event);
+
+  const trace::Trace& trace_;
+  LedgerOptions options_;
+  Owners owners_;
+  std::vector<DeviceState> devices_;
+  std::vector<ProcessState> processes_;
+  std::vector<Space> spaces_;
+  std::vector<uint32_t> space_index_;  // [process][device]
+  Slab<Segment> segments_;
+  std::vector<SlowItem> slow_items_;
+  std::vector<SlowChange> slow_log_;
+  std::vector<MarkRecord> marks_;
+  Violations violations_;
+  Capture requested_;
+  trace::Loss unknown_frees_;
+  trace::Loss double_allocs_;
+  std::vector<uint64_t> recently_freed_;
+  trace::DeviceId host_device_ = trace::kNoDevice;
+  uint64_t next_life_ = 0;
+  uint64_t event_count_ = 0;
+  int64_t first_ns_ = 0;
+  int64_t last_ns_ = 0;
+};
+
+// A change of one device by something rarer than a block: opens before, closes after, and tells
+// timeline, peak and samples what moved.
+class Change {
+ public:
+  // [begin_ns, end_ns] is the call that makes it; not `observed`, it sets no peak.
+  Change(Ledger& ledger,
+         trace::DeviceId device,
+         int64_t time_ns,
+         int64_t begin_ns,
+         int64_t end_ns,
+         bool observed = true);
+  ~Change();
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+
+ private:
+  Ledger& ledger_;
+  trace::DeviceId device_;
+  int64_t time_ns_;
+  int64_t begin_ns_;
+  int64_t end_ns_;
+  int64_t total_before_;
+  bool observed_;
+};
+
+}  // namespace vramscope::engine

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+// Driver memory that no call names: contexts, code, local memory, streams.
+//
+// The driver's free-memory figure is read around the calls that may move it. Per device these
+// readings form one series over all threads and processes:
+//
+//   base sample        reading 1          reading 2        reading 3
+//      |---- calls A ------|---- calls B -----|---- none -------|
+//
+// The gap of a reading is its figure less the ledger. What the gap grew between two readings, the
+// explicit events between them being in the ledger already, belongs to the calls between them,
+// jointly if several; it becomes rows, which closes the gap again. Where no call was there the gap
+// stays open: that is residual, not somebody's memory.
+//
+// A reading taken while another thread was inside the driver proves nothing at its instant. That
+// turns up only later, when that call's event arrives with a begin before the reading; then what
+// the reading assigned is taken back and the interval goes on to the next reading.
+#include <algorithm>
+
+#include "engine/replay/ledger.h"
+#include "engine/replay/pricing.h"
+
+namespace vramscope::engine {
+namespace {
+
+constexpr size_t kMaxUnexplained = 256;
+constexpr size_t kMaxOpenCalls = 4096;
+
+format::ImplicitKind ImplicitKindOf(const trace::Event& event) {
+  return event.subkind <= static_cast<uint8_t>(format::ImplicitKind::kOther)
+             ? static_cast<format::ImplicitKind>(event.subkind)
+             : format::ImplicitKind::kOther;
+}
+
+OpenCall CallOf(const trace::Event& event, Part part) {
+  OpenCall call;
+  call.begin_ns = event.begin_ns;
+  call.end_ns = event.end_ns;
+  call.process = event.process;
+  call.part = part;
+  call.api = event.api;
+  call.name = event.name;
+  call.stack = event.stack;
+  call.native = event.native_stack;
+  call.thread = event.thread;
+  call.context = event.kind == trace::EventKind::kImplicit ? event.value : event.context;
+  if (call.context == 0)
+    call.context = event.kind == trace::EventKind::kImplicit ? event.context : event.address;
+  return call;
+}
+
+// The part that a row for all these calls stands under: initialising the driver is part of making
+// a context; other mixtures cannot be told apart.
+Part JointPart(const std::vector<OpenCall>& calls) {
+  Part joint = calls.front().part;
+  for (const OpenCall& call : calls) {
+    if (call.part == Part::kContext)
+      return Part::kContext;
+    if (call.part != joint)
+      joint = Part::kSeveral;
+  }
+  return joint;
+}
+
+}  // namespace
+
+uint32_t Ledger::NewSlowItem(SlowItem item) {
+  slow_items_.push_back(std::move(item));
+  return static_cast<uint32_t>(slow_items_.size() - 1);
+}
+
+void Ledger::ChangeSlow(uint32_t index, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  SlowItem& item = slow_items_[index];
+  item.bytes += bytes;
+  slow_log_.push_back({index, bytes});
+  if (item.segment != kNoIndex)
+    return ChangeSegment(segments_[item.segment], bytes, 0, 0);
+  DeviceState& device = devices_[static_cast<size_t>(item.device.value)];
+  Space* space = item.process == trace::kNoProcess ? nullptr : &spaces_[item.space];
+  Add(device, space, item.owner, item.part, bytes);
+  if (item.bracketed)
+    device.bracketed += bytes;
+}
+
+std::string Ledger::TriggerText(const std::vector<OpenCall>& calls) const {
+  std::vector<std::string> texts;
+  for (const OpenCall& call : calls) {
+    std::string text(trace_.string(call.api));
+    const std::string_view name = trace_.string(call.name);
+    if (!name.empty())
+      text += (text.empty() ? "" : " ") + std::string(name);
+    if (text.empty())
+      text = PartName(call.part);
+    if (std::find(texts.begin(), texts.end(), text) == texts.end())
+      texts.push_back(std::move(text));
+  }
+  constexpr size_t kShown = 3;
+  std::string joined;
+  for (size_t i = 0; i < std::min(kShown, texts.size()); ++i)
+    joined += (i == 0 ? "" : " + ") + texts[i];
+  if (texts.size() > kShown)
+    joined += " + " + std::to_string(texts.size() - kShown) + " more";
+  return joined;
+}
+
+// ---- events
+// -----------------------------------------------------------------------------------------
+
+// A call inside the driver, seen when its event arrives. It spoils the last reading if it was under
+// way then, and proves pending figures right if it was not.
+void Ledger::NoteCall(DeviceState& device, int64_t begin_ns, int64_t end_ns) {
+  CommitPending(device, begin_ns);
+  ReadingSeries& series = device.readings;
+  if (series.has_last && begin_ns < series.last_end_ns && end_ns > series.last_begin_ns)
+    series.last_unclear = true;
+}
+
+void Ledger::AddOpenCall(DeviceState& device, OpenCall call) {
+  ReadingSeries& series = device.readings;
+  if (!call.is_array && !series.unexplained.empty()) {
+    // A long call whose memory showed in readings of other threads before it returned.
+    int64_t bytes = 0;
+    std::erase_if(series.unexplained, [&](const ReadingSeries::Unexplained& change) {
+      const bool overlaps = change.to_ns > call.begin_ns && change.from_ns < call.end_ns;
+      bytes += overlaps ? change.bytes : 0;
+      return overlaps;
+    });
+    if (bytes != 0) {
+      Change change(*this, device.id, call.end_ns, call.begin_ns, call.end_ns);
+      const int64_t assigned = Assign(device, {call}, bytes, call.end_ns);
+      series.base_gap -= assigned;
+      series.last_gap -= assigned;
+    }
+  }
+  if (series.after_last.size() < kMaxOpenCalls)
+    series.after_last.push_back(std::move(call));
+}
+
+void Ledger::OnImplicit(const trace::Event& event) {
+  const format::ImplicitKind kind = ImplicitKindOf(event);
+  const OpenCall call = CallOf(event, PartOf(kind));
+  if (ValidDevice(event.device)) {
+    SpaceIndex(event.process, event.device, event.time_ns);
+    DeviceState& device = devices_[static_cast<size_t>(event.device.value)];
+    NoteCall(device, event.begin_ns, event.end_ns);
+    AddOpenCall(device, call);
+    return;
+  }
+  // cuInit and the like belong to no device and may take memory of each.
+  for (DeviceState& device : devices_) {
+    if (device.kind != trace::DeviceKind::kGpu)
+      continue;
+    device.baseline_frozen = true;
+    NoteCall(device, event.begin_ns, event.end_ns);
+    AddOpenCall(device, call);
+  }
+}
+
+void Ledger::OnContextCreate(const trace::Event& event) {
+  if (!ValidDevice(event.device))
+    return;
+  const uint32_t space = SpaceIndex(event.process, event.device, event.time_ns);
+  spaces_[space].driver_events = true;
+  ++spaces_[space].live_contexts;
+  spaces_[space].rm_wanted = true;
+  DeviceState& device = DeviceOf(spaces_[space]);
+  NoteCall(device, event.begin_ns, event.end_ns);
+  OpenCall call = CallOf(event, Part::kContext);
+  call.is_context_create = true;
+  AddOpenCall(device, std::move(call));
+}
+
+void Ledger::OnContextDestroy(const trace::Event& event) {
+  if (!ValidDevice(event.device))
+    return;
+  ProcessState& process = processes_[event.process.value];
+  const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
+  DeviceState& device = DeviceOf(spaces_[space_index]);
+  NoteCall(device, event.begin_ns, event.end_ns);
+  const uint64_t context = event.address != 0 ? event.address : event.context;
+  Space& space = spaces_[space_index];
+  if (space.live_contexts > 0)
+    --space.live_contexts;
+  const bool last = space.live_contexts == 0;
+  {
+    Change change(*this, device.id, event.time_ns, event.begin_ns, event.end_ns);
+    EndHoldingsOfContext(process, context, event.time_ns);
+    for (uint32_t i = 0; i < slow_items_.size(); ++i) {
+      const SlowItem& item = slow_items_[i];
+      if (item.space != space_index || item.bytes == 0)
+        continue;
+      const bool driver_owned = item.owner == kDriverOwned || item.part == Part::kRmInternal;
+      if (driver_owned && (last || (item.context == context && item.process == event.process)))
+        ChangeSlow(i, -item.bytes);
+    }
+  }
+  AddOpenCall(device, CallOf(event, Part::kContext));
+}
+
+void Ledger::OnReading(const trace::Event& event) {
+  if (!ValidDevice(event.device) || event.value < event.size)
+    return;
+  const uint32_t space = SpaceIndex(event.process, event.device, event.time_ns);
+  DeviceState& device = DeviceOf(spaces_[space]);
+  ReadingSeries& series = device.readings;
+  const auto used = static_cast<int64_t>(event.value - event.size);
+  const bool unclear =
+      std::any_of(device.calls.begin(), device.calls.end(), [&](const CallUnderWay& call) {
+        return call.end_ns > event.begin_ns && call.begin_ns < event.end_ns;
+      });
+  if (!series.has_offset && !unclear && series.after_last.empty() && !device.samples.empty() &&
+      series.has_last && device.samples.back().version == device.version) {
+    series.offset_pending = true;
+    series.pending_offset = used - static_cast<int64_t>(device.samples.back().used);
+    series.pending_offset_until_ns = event.end_ns;
+  }
+  std::vector<OpenCall> calls;
+  if (!series.has_base) {
+    // Nothing says what was used before: what these calls took cannot be told.
+    for (const OpenCall& call : series.after_last)
+      series.contexts_not_measured += call.is_context_create ? 1 : 0;
+    series.has_base = true;
+    series.base_gap = used - device.total;
+  } else {
+    const int64_t begin_ns = series.has_last ? series.last_begin_ns : event.begin_ns;
+    if (series.last_unclear) {
+      Change change(*this, device.id, event.time_ns, series.last_begin_ns, event.end_ns);
+      for (const SlowChange& assigned : series.assigned)
+        ChangeSlow(
+            assigned.item,
+            -std::min(assigned.bytes, std::max<int64_t>(slow_items_[assigned.item].bytes, 0)));
+      calls = std::move(series.before_last);
+    } else if (series.has_last) {
+      series.base_gap = series.last_gap;
+    }
+    series.assigned.clear();
+    calls.insert(calls.end(), series.after_last.begin(), series.after_last.end());
+    int64_t bytes = used - device.total - series.base_gap;
+    int64_t from_ns = begin_ns;
+    for (const OpenCall& call : calls)
+      from_ns = std::min(from_ns, call.begin_ns);
+    if (!calls.empty() && bytes != 0) {
+      const bool first = !series.has_last && series.first_assigned_from_sample;
+      series.first_log_index = first ? slow_log_.size() : series.first_log_index;
+      series.first_assigned_ns = first ? from_ns : series.first_assigned_ns;
+      Change change(*this, device.id, event.time_ns, from_ns, event.end_ns);
+      bytes -= Assign(device, calls, bytes, event.time_ns);
+    }
+    if (bytes != 0 && series.unexplained.size() < kMaxUnexplained)
+      series.unexplained.push_back({begin_ns, event.end_ns, bytes});
+  }
+  series.before_last = std::move(calls);
+  series.after_last.clear();
+  // A call that was still under way may take more after the reading.
+  for (const OpenCall& call : series.before_last) {
+    if (call.end_ns > event.begin_ns)
+      series.after_last.push_back(call);
+  }
+  series.has_last = true;
+  series.last_unclear = unclear;
+  series.last_begin_ns = event.begin_ns;
+  series.last_end_ns = event.end_ns;
+  series.last_gap = used - device.total;
+  series.last_used = event.value - event.size;
+  series.last_version = device.version;
+}
+
+// ---- whose memory it is
+// -----------------------------------------------------------------------------
+
+int64_t Ledger::Assign(DeviceState& device,
+                       const std::vector<OpenCall>& all,
+                       int64_t bytes,
+                       int64_t time_ns) {
+  std::vector<OpenCall> calls;
+  for (const OpenCall& call : all) {
+    if (!call.is_array)
+      calls.push_back(call);
+  }
+  if (calls.empty())
+    return AssignToArrays(device, all, bytes) ? bytes : 0;
+  if (bytes < 0)
+    return -TakeBack(device, calls, -bytes);
+  const OpenCall& last = calls.back();
+  const size_t space_at =
+      last.process.value * devices_.size() + static_cast<size_t>(device.id.value);
+  const uint32_t space = space_index_[space_at];
+  if (space == kNoIndex)
+    return 0;
+  SlowItem item;
+  item.process = last.process;
+  item.device = device.id;
+  item.space = space;
+  item.owner = kDriverOwned;
+  item.part = JointPart(calls);
+  item.bracketed = true;
+  item.trigger = TriggerText(calls);
+  item.api = last.api;
+  item.stack = last.stack;
+  item.native = last.native;
+  item.thread = last.thread;
+  item.alloc_ns = time_ns;
+  for (const OpenCall& call : calls) {
+    if (call.part != item.part)
+      continue;
+    item.api = call.api;
+    item.stack = call.stack;
+    item.native = call.native;
+    item.thread = call.thread;
+    item.context = call.context;
+  }
+  const Part part = item.part;
+  const uint32_t index = NewSlowItem(std::move(item));
+  ChangeSlow(index, bytes);
+  device.readings.assigned.push_back({index, bytes});
+  if (part == Part::kContext)
+    spaces_[space].context_item = index;
+  return bytes;
+}
+
+// Memory that went back: first from rows of the same parts, then from any other driver-owned row,
+// newest first, the context last. Returns what was found.
+int64_t Ledger::TakeBack(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes) {
+  const trace::ProcessId process = calls.back().process;
+  int64_t left = bytes;
+  const auto take = [&](auto matches) {
+    for (auto i = static_cast<uint32_t>(slow_items_.size()); i-- > 0 && left > 0;) {
+      const SlowItem& item = slow_items_[i];
+      if (item.process != process || item.device != device.id || item.owner != kDriverOwned ||
+          item.bytes <= 0 || !matches(item))
+        continue;
+      const int64_t taken = std::min(left, item.bytes);
+      ChangeSlow(i, -taken);
+      left -= taken;
+    }
+  };
+  take([&](const SlowItem& item) {
+    return std::any_of(calls.begin(), calls.end(),
+                       [&](const OpenCall& call) { return call.part == item.part; });
+  });
+  take([](const SlowItem& item) { return item.part != Part::kContext; });
+  take([](const SlowItem&) { return true; });
+  return bytes - left;
+}
+
+// Arrays are opaque: their price is an estimate until readings surround them. The record gets a new
+// life number, so that captures made before keep the old price.
+bool Ledger::AssignToArrays(DeviceState& device,
+                            const std::vector<OpenCall>& calls,
+                            int64_t bytes) {
+  if (calls.empty())
+    return false;
+  uint64_t estimate = 0;
+  for (const OpenCall& call : calls) {
+    const Holding& array = processes_[call.process.value].holdings[call.holding];
+    if (array.life != call.life || spaces_[array.space].device != device.id)
+      return false;
+    estimate += array.priced;
+  }
+  if (static_cast<int64_t>(estimate) + bytes < 0)
+    return false;
+  int64_t left = bytes;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Holding& array = processes_[calls[i].process.value].holdings[calls[i].holding];
+    const double share = estimate == 0
+                             ? 1.0 / static_cast<double>(calls.size())
+                             : static_cast<double>(array.priced) / static_cast<double>(estimate);
+    int64_t part =
+        i + 1 == calls.size() ? left : static_cast<int64_t>(static_cast<double>(bytes) * share);
+    part = std::max(part, -static_cast<int64_t>(array.priced));
+    left -= part;
+    PushHolding(array, kNever);
+    PriceHolding(array, false);
+    array.life = next_life_++;
+    array.priced += static_cast<uint64_t>(part);
+    array.bracketed = true;
+    PriceHolding(array, true);
+  }
+  return left == 0;
+}
+
+// ---- figures learnt later
+// ---------------------------------------------------------------------------
+
+void Ledger::CommitPending(DeviceState& device, int64_t begin_ns) {
+  ReadingSeries& series = device.readings;
+  if (series.offset_pending) {
+    series.offset_pending = false;
+    if (begin_ns > series.pending_offset_until_ns)
+      CommitOffset(device);
+  }
+  if (!device.rm_pending)
+    return;
+  device.rm_pending = false;
+  for (uint32_t i = 0; i < spaces_.size(); ++i) {
+    if (spaces_[i].device != device.id || !spaces_[i].rm_pending)
+      continue;
+    spaces_[i].rm_pending = false;
+    if (begin_ns <= spaces_[i].rm_pending_until_ns || spaces_[i].context_item == kNoIndex)
+      continue;
+    const int64_t bytes = spaces_[i].rm_pending_bytes;
+    if (bytes > slow_items_[spaces_[i].context_item].bytes)
+      continue;
+    spaces_[i].rm_wanted = false;
+    // A time in the past would do; the timeline only needs one that is not in the future.
+    Change change(*this, device.id, spaces_[i].rm_pending_until_ns, 0, 0);
+    if (spaces_[i].rm_item == kNoIndex) {
+      SlowItem item;
+      item.device = device.id;
+      item.space = i;
+      item.owner = kNoOwner;
+      item.part = Part::kRmInternal;
+      item.bracketed = true;
+      item.alloc_ns = spaces_[i].rm_pending_until_ns;
+      const uint32_t added = NewSlowItem(std::move(item));
+      spaces_[i].rm_item = added;
+    }
+    ChangeSlow(spaces_[i].context_item, -bytes);
+    ChangeSlow(spaces_[i].rm_item, bytes);
+  }
+}
+
+// The first assignment was made from a sample and a reading whose constant difference was not known
+// yet: what it called context holds that difference. The past is corrected with it.
+void Ledger::CommitOffset(DeviceState& device) {
+  ReadingSeries& series = device.readings;
+  series.has_offset = true;
+  series.offset = series.pending_offset;
+  if (series.offset == 0 || !series.first_assigned_from_sample)
+    return;
+  series.base_gap += series.offset;
+  series.last_gap += series.offset;
+  if (series.first_assigned_ns == 0 || series.first_log_index >= slow_log_.size())
+    return;
+  SlowChange& entry = slow_log_[series.first_log_index];
+  SlowItem& item = slow_items_[entry.item];
+  const int64_t bytes = -std::min(series.offset, std::min(entry.bytes, item.bytes));
+  device.timeline.Before(last_ns_, true, device.groups, device.height());
+  entry.bytes += bytes;
+  item.bytes += bytes;
+  Add(device, &spaces_[item.space], item.owner, item.part, bytes);
+  device.bracketed += bytes;
+  if (device.peak.log_size > series.first_log_index) {
+    device.peak_height.total += bytes;
+    device.peak_height.used += bytes;
+    device.bracketed_at_peak += bytes;
+  }
+  device.timeline.Correct(Group(device, item.owner, item.part), bytes, series.first_assigned_ns,
+                          INT64_MAX);
+  for (auto sample = device.samples.rbegin();
+       sample != device.samples.rend() && sample->begin_ns >= series.first_assigned_ns; ++sample)
+    sample->ledger += bytes;
+}
+
+}  // namespace vramscope::engine

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML's figures from outside, and what the ledger said at the same time.
+#include <algorithm>
+
+#include "engine/replay/ledger.h"
+#include "engine/replay/pricing.h"
+
+namespace vramscope::engine {
+namespace {
+
+constexpr size_t kMaxCalls = size_t{1} << 16;
+
+}  // namespace
+
+// Bytes that moved in a call [begin, end] may have moved before or after any sample that overlaps
+// it. Samples before this event stand without the bytes, later ones with them.
+void Ledger::NoteMovement(DeviceState& device, int64_t begin_ns, int64_t end_ns, int64_t bytes) {
+  for (auto sample = device.samples.rbegin();
+       sample != device.samples.rend() && sample->end_ns > begin_ns; ++sample) {
+    if (sample->begin_ns >= end_ns)
+      continue;
+    (bytes > 0 ? sample->high : sample->low) += bytes > 0 ? bytes : -bytes;
+  }
+  if (device.kind != trace::DeviceKind::kGpu)
+    return;
+  if (device.calls.size() >= kMaxCalls)
+    device.calls.erase(device.calls.begin(), device.calls.begin() + kMaxCalls / 2);
+  device.calls.push_back({begin_ns, end_ns, bytes});
+}
+
+// While no recorded process uses the device, all of NVML's figure is somebody else's.
+void Ledger::SetBaseline(DeviceState& device, const trace::Event& event) {
+  if (device.baseline_item == kNoIndex) {
+    SlowItem item;
+    item.device = device.id;
+    item.owner = kNoOwner;
+    item.part = Part::kOtherProcesses;
+    item.bracketed = true;
+    item.alloc_ns = event.time_ns;
+    device.baseline_item = NewSlowItem(std::move(item));
+  }
+  const int64_t bytes = static_cast<int64_t>(event.size) - device.total;
+  if (bytes != 0) {
+    device.timeline.Before(event.time_ns, true, device.groups, device.height());
+    ChangeSlow(device.baseline_item, bytes);
+    ++device.version;
+    device.timeline.After(device.height());
+    PeakCheck(device, event.time_ns);
+  }
+  ReadingSeries& series = device.readings;
+  series.has_base = true;
+  series.base_gap = series.offset;
+  series.has_last = false;
+  series.last_unclear = false;
+  series.first_assigned_from_sample = !series.has_offset;
+  series.first_assigned_ns = 0;
+  series.before_last.clear();
+  series.after_last.clear();
+  series.assigned.clear();
+  series.unexplained.clear();
+}
+
+void Ledger::OnDeviceSample(const trace::Event& event) {
+  if (!ValidDevice(event.device) || event.size > kLargestSize)
+    return;
+  DeviceState& device = devices_[static_cast<size_t>(event.device.value)];
+  if (!device.baseline_frozen && event.begin_ns >= device.last_end_ns)
+    SetBaseline(device, event);
+  // Calls that ended before this sample began are in the ledger, and later samples begin later.
+  std::erase_if(device.calls,
+                [&](const CallUnderWay& call) { return call.end_ns <= event.begin_ns; });
+  DeviceSampleRecord sample;
+  sample.begin_ns = event.begin_ns;
+  sample.end_ns = event.end_ns;
+  sample.used = event.size;
+  sample.ledger = device.total;
+  sample.version = device.version;
+  sample.counted = device.baseline_frozen;
+  for (const CallUnderWay& call : device.calls) {
+    if (call.begin_ns < event.end_ns)
+      (call.bytes > 0 ? sample.low : sample.high) += call.bytes > 0 ? call.bytes : -call.bytes;
+  }
+  device.samples.push_back(sample);
+  const ReadingSeries& series = device.readings;
+  if (!series.has_offset && series.has_last && !series.last_unclear && series.after_last.empty() &&
+      series.last_version == device.version && device.calls.empty()) {
+    device.readings.offset_pending = true;
+    device.readings.pending_offset =
+        static_cast<int64_t>(series.last_used) - static_cast<int64_t>(event.size);
+    device.readings.pending_offset_until_ns = event.end_ns;
+  }
+  CheckSums(device);
+}
+
+void Ledger::OnProcessSample(const trace::Event& event) {
+  if (!ValidDevice(event.device) || event.size > kLargestSize)
+    return;
+  const size_t at = event.process.value * devices_.size() + static_cast<size_t>(event.device.value);
+  if (space_index_[at] == kNoIndex)
+    return;
+  Space& space = spaces_[space_index_[at]];
+  DeviceState& device = DeviceOf(space);
+  space.samples.push_back({event.begin_ns, event.end_ns, event.size, device.version});
+  // The device's figure has memory of the kernel module that the process's has not. It comes with
+  // the context, so one clean look after each context tells how much.
+  if (!space.rm_wanted || space.context_item == kNoIndex || !device.readings.has_offset ||
+      !device.readings.after_last.empty())
+    return;
+  const bool busy = std::any_of(device.calls.begin(), device.calls.end(),
+                                [&](const auto& call) { return call.end_ns > event.begin_ns; });
+  const int64_t bytes = space.total - static_cast<int64_t>(event.size);
+  if (busy || bytes <= 0)
+    return;
+  space.rm_pending = true;
+  space.rm_pending_bytes = bytes;
+  space.rm_pending_until_ns = event.end_ns;
+  device.rm_pending = true;
+}
+
+}  // namespace vramscope::engine

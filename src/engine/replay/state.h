@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/model/flat_map.h"
+#include "engine/model/page_index.h"
+#include "engine/model/records.h"
+#include "engine/model/slab.h"
+#include "engine/replay/capture.h"
+#include "engine/replay/timeline.h"
+#include "trace/trace.h"
+
+// The ledger's state, by device, process, and pairs of both ("spaces").
+namespace vramscope::engine {
+
+// A row whose bytes change by readings and not by allocations: driver-owned memory, pools, the
+// baseline. Few, so each change is kept in a log, and the rows at any instant are its prefix.
+struct SlowItem {
+  trace::ProcessId process = trace::kNoProcess;
+  trace::DeviceId device = trace::kNoDevice;
+  uint32_t space = kNoIndex;
+  uint32_t segment = kNoIndex;  // not a row: the bytes that this segment holds
+  OwnerId owner;
+  Part part = Part::kOtherDriver;
+  bool bracketed = false;
+  std::string trigger;  // "cuLaunchKernel name": who caused it
+  trace::StringId api;
+  trace::StackId stack;
+  trace::StackId native;
+  trace::ThreadId thread;
+  uint64_t context = 0;
+  int64_t alloc_ns = 0;
+  int64_t bytes = 0;  // now
+};
+struct SlowChange {
+  uint32_t item;
+  int64_t bytes;
+};
+
+struct GroupKey {
+  OwnerId owner;
+  Part part = Part::kAllocated;
+  friend bool operator==(const GroupKey&, const GroupKey&) = default;
+};
+
+// One NVML sample of a device and what the ledger said then. The ledger's value is an interval
+// where calls were under way: [ledger - low, ledger + high].
+struct DeviceSampleRecord {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  uint64_t used = 0;
+  int64_t ledger = 0;
+  int64_t low = 0;
+  int64_t high = 0;
+  uint64_t version = 0;
+  bool counted = false;  // a recorded process used the device: its residual says something
+};
+struct ProcessSampleRecord {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  uint64_t used = 0;
+  uint64_t version = 0;
+};
+
+// A driver call and what it moved, for as long as a sample can overlap it.
+struct CallUnderWay {
+  int64_t begin_ns;
+  int64_t end_ns;
+  int64_t bytes;
+};
+
+// A call that may have moved memory without saying how much, waiting for the next reading.
+struct OpenCall {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  trace::ProcessId process = trace::kNoProcess;
+  Part part = Part::kOtherDriver;
+  bool is_context_create = false;
+  bool is_array = false;  // then `life` names the array
+  uint64_t life = kNoLife;
+  uint32_t holding = kNoIndex;
+  trace::StringId api;
+  trace::StringId name;
+  trace::StackId stack;
+  trace::StackId native;
+  trace::ThreadId thread;
+  uint64_t context = 0;
+};
+
+// The telescoping series of readings of one device (see readings.cc).
+struct ReadingSeries {
+  bool has_base = false;
+  int64_t base_gap = 0;  // reading - ledger, where everything is explained
+  bool has_last = false;
+  bool last_unclear = false;  // a call was under way while the last reading was taken
+  int64_t last_begin_ns = 0;
+  int64_t last_end_ns = 0;
+  int64_t last_gap = 0;
+  uint64_t last_used = 0;
+  uint64_t last_version = 0;
+  std::vector<OpenCall> before_last;  // calls between the base and the last reading
+  std::vector<OpenCall> after_last;
+  std::vector<SlowChange> assigned;  // what the last reading assigned, to be taken back if unclear
+  // Changes that no call explained, in case a long call turns up that spans them.
+  struct Unexplained {
+    int64_t from_ns;
+    int64_t to_ns;
+    int64_t bytes;
+  };
+  std::vector<Unexplained> unexplained;
+  // NVML's figure and the readings may differ by a constant: learnt from the first pair with
+  // nothing between them, committed when the next event proves that nothing was under way.
+  bool has_offset = false;
+  int64_t offset = 0;
+  bool offset_pending = false;
+  int64_t pending_offset = 0;
+  int64_t pending_offset_until_ns = 0;
+  // Where the first assignment stands in the slow log: it was made without knowing the offset.
+  bool first_assigned_from_sample = false;
+  size_t first_log_index = 0;
+  int64_t first_assigned_ns = 0;
+  uint64_t contexts_not_measured = 0;
+};
+
+struct ChurnEntry {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+
+struct DeviceState {
+  trace::DeviceId id;
+  trace::DeviceKind kind = trace::DeviceKind::kGpu;
+  int64_t total = 0;  // of all rows; signed, because `before recording` is known only at the end
+  int64_t used = 0;   // less caches and slack
+  int64_t bracketed = 0;
+  int64_t bracketed_at_peak = 0;
+  uint64_t version = 0;  // counts changes of `total` by the driver's doing
+  uint32_t active_processes = 0;
+  bool baseline_frozen = false;
+  int64_t last_end_ns = INT64_MIN;  // of a process that used it
+  uint32_t baseline_item = kNoIndex;
+  std::vector<GroupKey> group_keys;
+  std::vector<int64_t> groups;
+  std::vector<uint32_t> group_lookup;  // by owner and part: group + 1
+  TimelineRecorder::Height peak_height;
+  Capture peak;
+  TimelineRecorder timeline;
+  std::vector<DeviceSampleRecord> samples;
+  std::vector<CallUnderWay> calls;
+  ReadingSeries readings;
+  std::vector<ChurnEntry> churn;  // by stack
+  bool rm_pending = false;        // of any of its spaces
+  TimelineRecorder::Height height() const { return {total, used}; }
+};
+
+// A process on a device.
+struct Space {
+  trace::ProcessId process;
+  trace::DeviceId device;
+  int64_t total = 0;
+  int64_t peak_total = 0;
+  int64_t peak_ns = 0;
+  int64_t first_ns = 0;
+  int64_t end_ns = INT64_MAX;
+  FlatMap block_index;
+  Slab<Block> blocks;
+  uint64_t block_bytes = 0;
+  uint32_t default_segment = kNoIndex;
+  uint32_t block_group = 0;
+  uint32_t totals_item = kNoIndex;  // held bytes of the default segment, from AllocatorTotals
+  uint32_t before_item = kNoIndex;
+  int64_t before_minimum = 0;  // lowest value that `before recording` had by what was known then
+  int64_t before_offset = 0;   // what it must have been at the start for that not to be negative
+  bool totals_seen = false;
+  bool driver_events = false;
+  // Slabs of small driver allocations: live ones by 2 MiB page.
+  FlatMap slab_pages;
+  uint64_t small_bytes = 0;
+  int64_t slab_slack = 0;
+  uint32_t graph_used_item = kNoIndex;
+  uint32_t graph_cached_item = kNoIndex;
+  uint32_t rm_item = kNoIndex;
+  uint32_t context_item = kNoIndex;
+  uint32_t live_contexts = 0;
+  // What NVML's device figure has and its per-process figure has not, waiting for proof that no
+  // call was under way.
+  bool rm_wanted = false;
+  bool rm_pending = false;
+  int64_t rm_pending_bytes = 0;
+  int64_t rm_pending_until_ns = 0;
+  std::vector<ProcessSampleRecord> samples;
+};
+
+struct Reservation {
+  uint64_t size = 0;
+  uint32_t segment = kNoIndex;
+  bool implicit = false;  // made of mappings whose reservation was not seen
+};
+
+struct ProcessState {
+  Slab<Holding> holdings;
+  // Addresses, arrays, handles and registered memory come from different number spaces.
+  std::array<FlatMap, 4> holding_index;
+  FlatMap mapping_index;
+  FlatMap pools;  // pool handle -> segment
+  PageIndex pages;
+  std::map<uint64_t, Reservation> reservations;
+  Capture end;
+  bool torn_down = false;
+  bool ended = false;
+  int64_t teardown_ns = 0;
+  int64_t last_ns = 0;
+};
+
+}  // namespace vramscope::engine
