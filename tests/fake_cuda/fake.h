@@ -28,7 +28,7 @@ namespace fake {
 using namespace vramscope::probe::cuda;
 
 inline constexpr CUresult kInvalidValue = 1;
-inline constexpr CUresult kOutOfMemory = 2;
+inline constexpr CUresult kOutOfMemory = kOutOfMemoryError;
 inline constexpr CUresult kNotInitialised = 3;
 inline constexpr CUresult kInvalidDevice = 101;
 inline constexpr CUresult kInvalidContext = 201;

@@ -11,8 +11,9 @@ namespace vramscope::probe::cuda {
 
 using CUresult = int;
 inline constexpr CUresult kSuccess = 0;
-inline constexpr CUresult kNoDeviceError = 100;  // CUDA_ERROR_NO_DEVICE
-inline constexpr CUresult kNotFoundError = 500;  // CUDA_ERROR_NOT_FOUND
+inline constexpr CUresult kOutOfMemoryError = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+inline constexpr CUresult kNoDeviceError = 100;   // CUDA_ERROR_NO_DEVICE
+inline constexpr CUresult kNotFoundError = 500;   // CUDA_ERROR_NOT_FOUND
 
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;

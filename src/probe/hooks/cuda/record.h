@@ -10,7 +10,6 @@
 // The records that several families of wrappers write.
 namespace vramscope::probe::cuda {
 
-inline constexpr CUresult kOutOfMemoryError = 2;
 // Kernel names can be long: the mangled name of a template is cut there.
 inline constexpr size_t kMaxNameBytes = 4096;
 
