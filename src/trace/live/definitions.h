@@ -53,14 +53,6 @@ struct StreamIds {
 // What the first pass noted for one stream, in order of the definitions.
 using DefinitionLog = std::vector<uint32_t>;
 
-struct NativeImage {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  uint64_t bias = 0;
-  StringId path;
-  std::string build_id;
-};
-
 // Python stacks of one stream, as far as only the first pass needs them.
 class PythonStacks {
  public:

@@ -96,7 +96,8 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
 
 void LiveTrace::ScanFiles(LossCounter* losses) {
   TableBuilder tables(&strings_, &frames_, &stacks_);
-  ScanTables scan_tables{&tables, &threads_, {}, losses};
+  NativeSymbols symbols;
+  ScanTables scan_tables{&tables, &threads_, {}, losses, &symbols};
   for (const LiveFile& file : files_) {
     FileContext context{.file = &file};
     if (!file.is_launcher() && processes_.size() < kMaxProcesses) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -324,6 +325,33 @@ TEST_F(LiveTraceTest, ConvertsTicksThroughAnchors) {
     EXPECT_NEAR(static_cast<double>(event.time_ns - static_cast<int64_t>(kStart)),
                 static_cast<double>(event.address), 3);
   }
+}
+
+TEST_F(LiveTraceTest, NamesNativeFrames) {
+  LiveFileBuilder file({.executable = fs::read_symlink("/proc/self/exe")});
+  auto& main = file.Stream(1);
+  auto& other = file.Stream(2);
+  Dl_info info{};
+  const auto function = reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "strtol"));
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(function), &info), 0);
+  const auto bias = reinterpret_cast<uint64_t>(info.dli_fbase);
+  const std::string_view path = info.dli_fname;
+  main.Add(format::NativeStack{.id = 1, .parent = 0, .pc = 0x10});
+  main.Add(format::NativeStack{.id = 2, .parent = 1, .pc = function + 1});
+  main.Add(format::Alloc{.begin = kStart, .end = kStart + 5, .address = 1, .size = 1, .native = 2});
+  // Another thread describes the binary.
+  other.Add(format::Image{
+      .begin = bias, .end = bias + (1u << 22), .bias = bias, .path = {path.data(), path.size()}});
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  auto trace = Open();
+  const auto allocs = OfKind(Events(*trace), EventKind::kAlloc);
+  const Stack& top = trace->stack(allocs[0].native_stack);
+  const Frame& frame = trace->frame(top.frame);
+  EXPECT_EQ(frame.kind, FrameKind::kNative);
+  EXPECT_THAT(std::string(trace->string(frame.function)), HasSubstr("strto"));
+  EXPECT_EQ(trace->string(frame.image), path);
+  EXPECT_EQ(frame.pc, function + 1);
+  EXPECT_EQ(trace->string(trace->frame(trace->stack(top.parent).frame).function), "0x10");
 }
 
 TEST_F(LiveTraceTest, SkipsUnknownRecordsByLength) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/live/scan.h"
 
-#include <cstdio>
 #include <optional>
 
 #include "trace/live/converter.h"
+#include "trace/live/native_stacks.h"
 
 namespace vramscope::trace {
 namespace {
@@ -12,20 +12,6 @@ namespace {
 std::string Text(const format::Bytes& bytes) {
   return std::string(bytes.data, bytes.size);
 }
-
-// A native stack seen before all mapped binaries of the process are known.
-struct PendingNative {
-  uint32_t parent = 0;  // index into the pending ones + 1, 0: outermost
-  uint64_t pc = 0;
-  size_t stream = 0;
-  size_t log_index = 0;
-};
-
-struct ScannedImage {
-  NativeImage image;
-  size_t stream = 0;
-  size_t order = 0;  // number of native stacks pending when it was described
-};
 
 class FileScanner {
  public:
@@ -36,16 +22,11 @@ class FileScanner {
 
  private:
   friend class StreamScanner;
-  void ResolveNative();
-  const NativeImage* FindImage(const PendingNative& native, size_t order) const;
-  FrameId SymbolizedFrame(const NativeImage* image, uint64_t pc);
-
   const LiveFile& file_;
   ProcessId process_;
   ScanTables* tables_;
   FileScan scan_;
-  std::vector<PendingNative> native_;
-  std::vector<ScannedImage> images_;
+  NativeStacks native_;
 };
 
 // The Pass of a first walk over one stream. Times stay ticks: the clock needs all anchors first.
@@ -101,15 +82,13 @@ class StreamScanner : public Converter<StreamScanner> {
   }
   bool On(const format::NativeStack& r, Event*) {
     const uint32_t parent = ids_.native_stacks.Find(r.parent).value_or(0);
-    owner_.native_.push_back({parent, r.pc, stream_, log_.size()});
-    ids_.native_stacks.Set(r.id, static_cast<uint32_t>(owner_.native_.size()));
-    log_.push_back(0);  // ResolveNative() fills it in
+    const uint32_t stack = owner_.native_.Add(parent, r.pc, {stream_, log_.size()});
+    ids_.native_stacks.Set(r.id, stack);
+    log_.push_back(0);  // until all are resolved
     return false;
   }
   bool On(const format::Image& r, Event*) {
-    const StringId path = tables().AddString({r.path.data, r.path.size});
-    owner_.images_.push_back(
-        {{r.begin, r.end, r.bias, path, trace::Text(r.build_id)}, stream_, owner_.native_.size()});
+    owner_.native_.AddImage(stream_, r);
     return false;
   }
   bool On(const format::Thread& r, Event*) {
@@ -188,48 +167,8 @@ FileScan FileScanner::Run() {
   for (size_t stream = 0; stream < file_.streams().size(); ++stream) {
     StreamScanner(this, stream, &scan_.logs[stream]).Walk(file_.streams()[stream]);
   }
-  ResolveNative();
+  native_.Resolve(file_.executable(), tables_->tables, tables_->symbols, &scan_.logs);
   return std::move(scan_);
-}
-
-// The binary mapped at an address. Addresses are used anew after dlclose: the description that the
-// same thread wrote last before the stack wins, then any.
-const NativeImage* FileScanner::FindImage(const PendingNative& native, size_t order) const {
-  const NativeImage* found = nullptr;
-  for (const ScannedImage& candidate : images_) {
-    const uint64_t pc = native.pc - 1;  // the call, not the instruction after it
-    if (pc < candidate.image.begin || pc >= candidate.image.end)
-      continue;
-    if (candidate.stream == native.stream && candidate.order <= order) {
-      found = &candidate.image;
-    } else if (found == nullptr) {
-      found = &candidate.image;
-    }
-  }
-  return found;
-}
-
-FrameId FileScanner::SymbolizedFrame(const NativeImage* image, uint64_t pc) {
-  Frame frame{.kind = FrameKind::kNative, .pc = pc};
-  char hex[24];
-  std::snprintf(hex, sizeof hex, "0x%llx", static_cast<unsigned long long>(pc));
-  std::string function = hex;
-  if (image != nullptr)
-    frame.image = image->path;
-  frame.function = tables_->tables->AddString(function);
-  return tables_->tables->AddFrame(frame);
-}
-
-void FileScanner::ResolveNative() {
-  std::vector<StackId> resolved(native_.size());
-  for (size_t i = 0; i < native_.size(); ++i) {
-    const PendingNative& native = native_[i];
-    const NativeImage* image = FindImage(native, i);
-    const FrameId frame = SymbolizedFrame(image, native.pc);
-    const StackId parent = native.parent != 0 ? resolved[native.parent - 1] : StackId{};
-    resolved[i] = tables_->tables->AddStack(parent, frame);
-    scan_.logs[native.stream][native.log_index] = resolved[i].value;
-  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "trace/live/definitions.h"
 #include "trace/live/live_file.h"
 #include "trace/live/tick_clock.h"
+#include "trace/symbolize/native_symbols.h"
 #include "trace/tables.h"
 #include "trace/trace.h"
 
@@ -46,6 +47,7 @@ struct ScanTables {
   std::vector<Thread>* threads;
   std::map<std::pair<uint16_t, uint32_t>, uint32_t> thread_ids;  // by process and tid, the latest
   LossCounter* losses;
+  NativeSymbols* symbols;
 
   // The entry of a thread. One that was known without a name gets it; a known thread under another
   // name is another thread (the kernel uses numbers anew).
