@@ -41,17 +41,22 @@ bool LargestLives::Wants(uint64_t bytes, int64_t alloc_ns, int64_t free_ns, doub
   const int64_t until = free_ns == kNever ? end_ns_ : free_ns;
   *weight =
       static_cast<double>(bytes) * static_cast<double>(std::max<int64_t>(until - alloc_ns, 0) + 1);
-  return heap_.size() < limit_ || (limit_ > 0 && *weight > heap_.front().weight);
+  return *weight > lightest_ && limit_ > 0;
 }
 
 void LargestLives::Keep(double weight, const LifeRecord& record) {
-  const auto lighter_on_top = [](const Entry& a, const Entry& b) { return a.weight > b.weight; };
-  if (heap_.size() == limit_) {
-    std::pop_heap(heap_.begin(), heap_.end(), lighter_on_top);
-    heap_.pop_back();
-  }
-  heap_.push_back({weight, record});
-  std::push_heap(heap_.begin(), heap_.end(), lighter_on_top);
+  entries_.push_back({weight, record});
+  if (entries_.size() >= 2 * limit_)
+    DropLightest();
+}
+
+void LargestLives::DropLightest() {
+  if (entries_.size() <= limit_)
+    return;
+  const auto last = entries_.begin() + static_cast<ptrdiff_t>(limit_) - 1;
+  std::nth_element(entries_.begin(), last, entries_.end(), Heavier);
+  lightest_ = last->weight;
+  entries_.resize(limit_);
 }
 
 void LargestLives::OnBlock(const Block& block, uint32_t space, int64_t free_ns) {
@@ -69,14 +74,13 @@ void LargestLives::OnHolding(const Holding& holding, int64_t free_ns) {
 }
 
 std::vector<LifeRecord> LargestLives::Take() {
-  std::sort(heap_.begin(), heap_.end(), [](const Entry& a, const Entry& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.record.life < b.record.life;
-  });
+  DropLightest();
+  std::sort(entries_.begin(), entries_.end(), Heavier);
   std::vector<LifeRecord> records;
-  records.reserve(heap_.size());
-  for (const Entry& entry : heap_)
+  records.reserve(entries_.size());
+  for (const Entry& entry : entries_)
     records.push_back(entry.record);
-  heap_.clear();
+  entries_.clear();
   return records;
 }
 

@@ -47,13 +47,21 @@ class LargestLives : public LifeObserver {
     double weight;
     LifeRecord record;
   };
+  // Of equal weights the older first, so that equal traces give equal lists.
+  static bool Heavier(const Entry& a, const Entry& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.record.life < b.record.life;
+  }
   bool Wants(uint64_t bytes, int64_t alloc_ns, int64_t free_ns, double* weight);
   void Keep(double weight, const LifeRecord& record);
 
   size_t limit_;
   int64_t end_ns_;
   uint64_t seen_ = 0;
-  std::vector<Entry> heap_;  // the lightest on top
+  void DropLightest();
+
+  // Twice the limit: when it is full, the lighter half goes at once, which costs less than a heap.
+  std::vector<Entry> entries_;
+  double lightest_ = -1;  // nothing lighter than this can be among the largest
 };
 
 // The highest sum of the lives that are NOT in `kept` (life numbers, ascending), live at once.

@@ -45,6 +45,10 @@ bool IsSlack(Part part) {
          category == Category::kRounding;
 }
 
+bool IsUse(Part part) {
+  return part != Part::kUncut && !IsSlack(part);
+}
+
 Part PartOf(format::ImplicitKind kind) {
   switch (kind) {
     case format::ImplicitKind::kInit:

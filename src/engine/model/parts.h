@@ -20,6 +20,8 @@ Category PartCategory(Part part);
 const char* CategoryName(Category category);
 // Parts that hold nobody's data: free memory of allocators and slack.
 bool IsSlack(Part part);
+// Parts that make one of two equally high instants the higher one: bytes in the program's hands.
+bool IsUse(Part part);
 // Of the driver-owned parts, the one that a call of this kind fills.
 Part PartOf(format::ImplicitKind kind);
 

@@ -70,30 +70,35 @@ void Ledger::MoveBlock(DeviceState& device,
 
 // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
 // from now on, not one allocation of the program.
-void Ledger::Carve(Segment& segment, DeviceState& device, Space& space, int64_t time_ns) {
+void Ledger::Carve(Segment& segment,
+                   DeviceState& device,
+                   Space& space,
+                   uint64_t life,
+                   int64_t time_ns) {
   device.timeline.Before(time_ns, true, device.groups, device.height());
   ProcessState& process = processes_[space.process.value];
   if (segment.kind == SegmentKind::kAllocation) {
-    Add(device, &space, segment.owner, Part::kAllocated, -Signed(segment.held));
-    MarkCarved(process.holdings[segment.holding]);
+    Add(device, &space, segment.owner, PartOfHolding(process.holdings[segment.holding]),
+        -Signed(segment.held));
+    MarkCarved(process.holdings[segment.holding], life);
   } else {
     process.holdings.ForEach([&](uint32_t, const Holding& mapping) {
       if (mapping.kind != HoldingKind::kMapping || &segments_[mapping.segment] != &segment)
         return;
       Holding& handle = process.holdings[mapping.handle];
-      Add(device, &space, handle.owner, Part::kAllocated, -Signed(mapping.accounted));
-      MarkCarved(handle);
+      Add(device, &space, handle.owner, PartOfHolding(handle), -Signed(mapping.accounted));
+      MarkCarved(handle, life);
     });
   }
   segment.owner = kPyTorch;
-  segment.carved_life = next_life_;
+  segment.carved_life = life;
   Add(device, &space, segment.owner, segment.free_part(), Signed(segment.held));
 }
 
-void Ledger::MarkCarved(Holding& holding) {
+void Ledger::MarkCarved(Holding& holding, uint64_t life) {
   if (holding.carved_life != kNoLife)
     return;
-  holding.carved_life = next_life_;
+  holding.carved_life = life;
   if (options_.observer != nullptr)
     options_.observer->OnCarved(holding);
 }
@@ -117,13 +122,14 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
     if (found != FlatMap::kNone && segments_[found].space == space_index) {
       segment_index = found;
       if (!segments_[found].carved())
-        Carve(segments_[found], device, space, event.time_ns);
+        Carve(segments_[found], device, space, next_life_, event.time_ns);
     } else if (space.driver_events && !process.torn_down) {
       if (violations_.outside_segment++ == 0)
         violations_.first_outside_segment =
             "block " + Hex(event.address) + " of " + std::to_string(event.size) + " bytes";
     }
   }
+  space.blocks_seen = true;
   const uint32_t index = space.blocks.Add();
   space.block_index.FindOrAdd(event.address) = index;
   Block& block = space.blocks[index];

@@ -87,7 +87,7 @@ void Ledger::PriceHolding(const Holding& holding, bool add) {
   const int64_t sign = add ? 1 : -1;
   const auto base = Signed(std::min(holding.size, holding.priced));
   if (holding.carved_life == kNoLife)
-    Add(device, &space, holding.owner, PartOfMemory(holding.memory), sign * base);
+    Add(device, &space, holding.owner, PartOfHolding(holding), sign * base);
   Add(device, &space, holding.owner, Part::kRounding, sign * (Signed(holding.priced) - base));
   if (holding.bracketed)
     device.bracketed += sign * Signed(holding.priced);
@@ -156,6 +156,10 @@ void Ledger::OnAlloc(const trace::Event& event) {
   PriceHolding(holding, true);
   if (options_.observer != nullptr)
     options_.observer->OnHoldingBegin(holding);
+  // Once blocks were seen, more of its memory is cached from the start.
+  if (holding.segment != kNoIndex && holding.owner == kPyTorch && IsDeviceMemory(kind) &&
+      spaces_[space].blocks_seen)
+    Carve(segments_[holding.segment], device, spaces_[space], holding.life, event.time_ns);
   if (holding.owner != kPyTorch) {
     const uint32_t stack = event.stack.value != 0 ? event.stack.value : event.native_stack.value;
     if (stack >= device.churn.size())
@@ -240,7 +244,7 @@ void Ledger::EndHolding(ProcessState& process, uint32_t index, int64_t free_ns) 
     options_.observer->OnHolding(holding, free_ns);
   if (holding.kind == HoldingKind::kHandle) {
     Space& space = spaces_[holding.space];
-    Add(DeviceOf(space), &space, holding.owner, Part::kAllocated, -Signed(holding.priced));
+    Add(DeviceOf(space), &space, holding.owner, PartOfHolding(holding), -Signed(holding.priced));
     FlatMap& handles = process.holding_index[kHandles];
     if (handles.Find(holding.address) == index)
       handles.Erase(holding.address);
@@ -290,7 +294,7 @@ void Ledger::OnHandleCreate(const trace::Event& event) {
   holding.priced = event.value != 0 ? 0 : event.size;
   if (event.value != 0)
     holding.memory = format::MemoryKind::kIpcImport;
-  Add(DeviceOf(spaces_[space]), &spaces_[space], holding.owner, Part::kAllocated,
+  Add(DeviceOf(spaces_[space]), &spaces_[space], holding.owner, PartOfHolding(holding),
       Signed(holding.priced));
   if (options_.observer != nullptr)
     options_.observer->OnHoldingBegin(holding);
@@ -402,8 +406,8 @@ void Ledger::OnMap(const trace::Event& event) {
   if (!segment.carved())
     segment.owner = handle.owner;
   if (segment.carved()) {
-    Add(device, &spaces_[space], handle.owner, Part::kAllocated, -Signed(mapping.accounted));
-    MarkCarved(handle);
+    Add(device, &spaces_[space], handle.owner, PartOfHolding(handle), -Signed(mapping.accounted));
+    MarkCarved(handle, mapping.life);
   }
   ChangeSegment(segment, Signed(mapping.accounted), 0, 0);
 }
@@ -417,7 +421,7 @@ void Ledger::EndMapping(ProcessState& process, uint32_t index, int64_t free_ns) 
   ChangeSegment(segment, -Signed(mapping.accounted), 0, 0);
   Holding& handle = process.holdings[mapping.handle];
   if (segment.carved())
-    Add(DeviceOf(space), &space, handle.owner, Part::kAllocated, Signed(mapping.accounted));
+    Add(DeviceOf(space), &space, handle.owner, PartOfHolding(handle), Signed(mapping.accounted));
   handle.accounted -= mapping.accounted;
   --handle.mappings;
   process.pages.Remove(mapping.address, mapping.size);

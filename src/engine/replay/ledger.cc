@@ -106,7 +106,7 @@ void Ledger::Add(DeviceState& device, Space* space, OwnerId owner, Part part, in
     return;
   device.groups[Group(device, owner, part)] += bytes;
   device.total += bytes;
-  if (!IsSlack(part))
+  if (IsUse(part))
     device.used += bytes;
   if (space != nullptr)
     space->total += bytes;

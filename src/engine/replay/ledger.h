@@ -122,8 +122,9 @@ class Ledger {
                  int64_t time_ns);
   void PushBlock(const Block& block, uint32_t space_index, int64_t free_ns);
   void UnknownBlockFree(uint32_t space_index, const trace::Event& event);
-  void Carve(Segment& segment, DeviceState& device, Space& space, int64_t time_ns);
-  void MarkCarved(Holding& holding);
+  // `life` is the number of what cuts it up.
+  void Carve(Segment& segment, DeviceState& device, Space& space, uint64_t life, int64_t time_ns);
+  void MarkCarved(Holding& holding, uint64_t life);
   void ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns);
   void NoteFree(uint64_t address);
   bool FreedBefore(uint64_t address) const;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/model/parts.h"
+#include "engine/model/records.h"
 #include "format/enums.h"
 
 // What the driver takes for a request, as measured (CUDA 13 on an H200): requests above 1 MiB take
@@ -70,6 +71,14 @@ inline Part PartOfMemory(format::MemoryKind kind) {
       break;
   }
   return Part::kAllocated;
+}
+
+// What PyTorch takes from the driver it cuts into blocks; until the first one it is in nobody's
+// use.
+inline Part PartOfHolding(const Holding& holding) {
+  const bool to_be_cut = holding.owner == kPyTorch && !holding.small &&
+                         (IsDeviceMemory(holding.memory) || holding.kind == HoldingKind::kHandle);
+  return to_be_cut ? Part::kUncut : PartOfMemory(holding.memory);
 }
 
 }  // namespace vramscope::engine

@@ -178,6 +178,7 @@ struct Space {
   int64_t before_offset = 0;   // what it must have been at the start for that not to be negative
   bool totals_seen = false;
   bool driver_events = false;
+  bool blocks_seen = false;
   // Slabs of small driver allocations: live ones by 2 MiB page.
   FlatMap slab_pages;
   uint64_t small_bytes = 0;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events per second and peak memory of the first pass over a made-up training: no reader involved.
+//
+//   engine_bench [EVENTS] [LIVE_BLOCKS] [cpu|gpu]
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "engine/query/report.h"
+
+namespace vramscope::engine {
+namespace {
+
+constexpr size_t kStacks = 5000;
+constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
+
+// Makes its events as it is read: batches of a repeating alloc and free pattern with a fixed number
+// of live blocks. Each pass makes the same events.
+class MadeUpTrace : public trace::Trace {
+ public:
+  MadeUpTrace(uint64_t events, uint64_t live, bool gpu) : count_(events), live_(live), gpu_(gpu) {
+    trace::Device device;
+    device.kind = gpu ? trace::DeviceKind::kGpu : trace::DeviceKind::kCpu;
+    devices_.push_back(device);
+    trace::Process process;
+    process.pid = 1;
+    processes_.push_back(process);
+    for (uint32_t i = 1; i < kStacks; ++i) {
+      trace::Frame frame;
+      frame.line = i;
+      frames_.push_back(frame);
+      stacks_.push_back({trace::StackId{i / 3}, trace::FrameId{i}});
+    }
+    trace::Frame allocator;
+    allocator.kind = trace::FrameKind::kNative;
+    strings_.push_back("libc10_cuda.so");
+    allocator.image = trace::StringId{1};
+    frames_.push_back(allocator);
+    stacks_.push_back({trace::StackId{}, trace::FrameId{kStacks}});
+    session_.start_ns = 1;
+    session_.end_ns = static_cast<int64_t>(1 + events * 100);
+  }
+  std::string_view SourceLine(trace::StringId, uint32_t) const override { return {}; }
+
+  util::Status ForEachEvent(const EventSink& sink) override {
+    std::mt19937 random(1);
+    std::vector<trace::Event> batch;
+    batch.reserve(4096);
+    std::vector<uint64_t> sizes(live_);
+    std::vector<bool> taken(live_);
+    int64_t time_ns = 1;
+    const uint64_t slots_per_segment = kSegmentBytes / 4096;
+    const uint64_t base = uint64_t{0x7f} << 40;
+    for (uint64_t segment = 0; gpu_ && segment <= live_ / slots_per_segment; ++segment) {
+      trace::Event event;
+      event.kind = trace::EventKind::kAlloc;
+      event.process = trace::ProcessId{0};
+      event.device = trace::DeviceId{0};
+      event.address = base + segment * kSegmentBytes;
+      event.size = kSegmentBytes;
+      event.native_stack = trace::StackId{kStacks};
+      event.time_ns = event.begin_ns = event.end_ns = time_ns;
+      batch.push_back(event);
+    }
+    for (uint64_t i = 0; i < count_; ++i) {
+      const uint64_t slot = random() % live_;
+      trace::Event event;
+      event.kind = taken[slot] ? trace::EventKind::kBlockFree : trace::EventKind::kBlockAlloc;
+      taken[slot] = !taken[slot];
+      if (taken[slot])
+        sizes[slot] = 512 + random() % 3000;
+      event.process = trace::ProcessId{0};
+      event.device = trace::DeviceId{0};
+      event.address = base + slot * 4096;
+      event.size = sizes[slot];
+      event.stack = trace::StackId{static_cast<uint32_t>(1 + slot % (kStacks - 1))};
+      event.time_ns = event.begin_ns = event.end_ns = time_ns;
+      time_ns += 100;
+      batch.push_back(event);
+      if (batch.size() == batch.capacity()) {
+        sink(batch);
+        batch.clear();
+      }
+    }
+    sink(batch);
+    return {};
+  }
+
+ private:
+  uint64_t count_;
+  uint64_t live_;
+  bool gpu_;
+};
+
+// Processor time: the machine may be busy with other things.
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+int Main(int argc, char** argv) {
+  const uint64_t events = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000'000;
+  const uint64_t live = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 20'000;
+  const bool gpu = argc > 3 && std::string_view(argv[3]) == "gpu";
+  auto trace = std::make_unique<MadeUpTrace>(events, live, gpu);
+  double start = CpuSeconds();
+  uint64_t seen = 0;
+  (void)trace->ForEachEvent([&](std::span<const trace::Event> batch) { seen += batch.size(); });
+  const double making_s = CpuSeconds() - start;
+  start = CpuSeconds();
+  auto analysis = Analysis::Create(std::move(trace));
+  const double pass_s = CpuSeconds() - start;
+  start = CpuSeconds();
+  const auto report = (*analysis)->MakeReport({});
+  const double report_s = CpuSeconds() - start;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("events %llu  live %llu  %s\n", static_cast<unsigned long long>(seen),
+              static_cast<unsigned long long>(live), gpu ? "gpu" : "cpu");
+  std::printf("making the events   %6.1f ns an event\n",
+              making_s * 1e9 / static_cast<double>(seen));
+  std::printf("engine's own time   %6.1f ns an event, %.1f M events/s\n",
+              (pass_s - making_s) * 1e9 / static_cast<double>(seen),
+              static_cast<double>(seen) / (pass_s - making_s) / 1e6);
+  std::printf("report at the peak  %6.3f s, %zu rows, %llu bytes\n", report_s, report->rows.size(),
+              static_cast<unsigned long long>(report->devices[0].ledger_bytes));
+  std::printf("largest memory      %6.1f MiB\n", static_cast<double>(usage.ru_maxrss) / 1024);
+  return 0;
+}
+
+}  // namespace
+}  // namespace vramscope::engine
+
+int main(int argc, char** argv) {
+  return vramscope::engine::Main(argc, argv);
+}
