@@ -64,6 +64,47 @@ TEST_F(ExportTest, Json) {
             "\n");
 }
 
+TEST_F(ExportTest, Collapsed) {
+  const auto row = [&](int16_t device, std::optional<uint32_t> pid, std::vector<std::string> path,
+                       uint64_t bytes) {
+    analysis_.report.rows.push_back({trace::DeviceId{device}, pid, std::move(path), bytes, 1});
+  };
+  row(0, 4711, {"a.py:1 in f;a.py:2 in g", "(no stack)", "PyTorch", "unknown"}, 100);
+  row(0, 4711, {"a.py:1 in f;a.py:2 in g", "main (x)", "PyTorch", "unknown"}, 11);
+  row(0, 4711, {"a.py:1 in f", "(no stack)", "driver-owned", "driver"}, 7);
+  row(0, 4711, {"(no stack)", "main (x)", "application", "unknown"}, 5);
+  row(0, 4711, {"(no stack)", "(no stack)", "Py;Torch", "cached"}, 3);
+  row(0, std::nullopt, {"(no stack)", "(no stack)", "other processes", "unknown"}, 2);
+  row(0, 4711, {"(no stack)", "(no stack)", "PyTorch", "rounding"}, 0);
+  analysis_.report.processes = {{.pid = 4711, .command = "python a.py"}};
+  EXPECT_EQ(Export(ExportCollapsed),
+            "[Py Torch];[cached] 3\n"
+            "[other processes] 2\n"
+            "a.py:1 in f;[driver] 7\n"
+            "a.py:1 in f;a.py:2 in g 111\n"
+            "main (x) 5\n");
+  row(0, 4712, {"a.py:1 in f", "(no stack)", "PyTorch", "unknown"}, 1);
+  analysis_.report.rows.erase(analysis_.report.rows.begin() + 1, analysis_.report.rows.begin() + 5);
+  EXPECT_EQ(Export(ExportCollapsed),
+            "[other processes] 2\n"
+            "[pid 4712];a.py:1 in f 1\n"
+            "[python a.py (pid 4711)];a.py:1 in f;a.py:2 in g 100\n");
+  analysis_.report.rows.resize(1);
+  EXPECT_EQ(Export(ExportCollapsed), "a.py:1 in f;a.py:2 in g 100\n");
+}
+
+TEST_F(ExportTest, CollapsedBelowEachDevice) {
+  analysis_.report.devices.resize(2);
+  analysis_.report.devices[0].index = 3;
+  analysis_.report.devices[1].device = trace::DeviceId{1};
+  analysis_.report.devices[1].kind = trace::DeviceKind::kHost;
+  for (const int16_t device : {0, 1}) {
+    analysis_.report.rows.push_back(
+        {trace::DeviceId{device}, 4711, {"f", "(no stack)", "PyTorch", "unknown"}, 9, 1});
+  }
+  EXPECT_EQ(Export(ExportCollapsed), "[gpu3];f 9\n[host];f 9\n");
+}
+
 TEST_F(ExportTest, AFullDiskEndsIt) {
   analysis_.lives.resize(5000, analysis_.lives[0]);
   size_t pieces = 0;

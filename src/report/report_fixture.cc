@@ -203,7 +203,8 @@ engine::Report TroubledReport(FakeTrace& trace) {
     report.processes.push_back({gpu.device, trace::ProcessId{static_cast<uint16_t>(i)}, pid, i,
                                 "/usr/bin/python3 /srv/t\x1b[2J.py", std::nullopt,
                                 base + 500 * kMiB, std::nullopt});
-    report.residuals.push_back({gpu.device, 100, 50, -30 * static_cast<int64_t>(kMiB),
+    report.residuals.push_back({gpu.device, 100, 50,
+                                (i == 2 ? -31 : -30) * static_cast<int64_t>(kMiB),
                                 kStart + 20'000'000'000, 20 * kMiB, 900 * kMiB, gpu.ledger_bytes});
   }
   trace.session().finished = false;

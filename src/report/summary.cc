@@ -39,7 +39,7 @@ util::Result<std::string> FormatRunSummary(engine::Analysis& analysis,
   if (!options.html_path.empty())
     text.closing.push_back("Page:  " + clean(options.html_path));
   const std::string word = clean(ShellWord(options.trace_path));
-  text.closing.push_back(fmt::format("Next:  vramscope report {} --by module,line", word));
+  text.closing.push_back(fmt::format("Next:  vramscope report {} --by line", word));
   if (options.html_path.empty()) {
     text.closing.push_back(fmt::format("       vramscope report {} --html report.html", word));
   }

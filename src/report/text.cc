@@ -261,7 +261,12 @@ void TextReport::AddHeadline(const engine::DeviceReport& device) {
       name = "Host memory, pinned and registered";
       break;
   }
-  std::string when = fmt::format("{} at {}", Clean(device.at_kind), Seconds(device.at_ns));
+  std::string when = Clean(device.at_kind) + " ";
+  if (query_.at.kind == engine::Instant::Kind::kMark)
+    when += Clean(query_.at.mark) + " ";
+  if (device.at_kind == "time")
+    when.clear();
+  when += "at " + Seconds(device.at_ns);
   if (device.at_iteration)
     when += fmt::format(", iteration {}", *device.at_iteration);
   name = CutEnd(name, columns() - std::min(columns(), util::DisplayWidth(when) + 2), style_);

@@ -10,6 +10,7 @@
 #include "report/json.h"
 #include "report/report_fixture.h"
 #include "report/text.h"
+#include "report/trust_lines.h"
 #include "util/utf8.h"
 
 namespace vramscope::report {
@@ -122,6 +123,39 @@ TEST(WritersTest, Json) {
   EXPECT_EQ(troubled, Expected("troubled.json", troubled));
   const std::string empty = ReportJson({});
   EXPECT_EQ(empty, Expected("empty.json", empty));
+}
+
+TEST(WritersTest, SeveralReportsAreAnArray) {
+  FakeTrace trace;
+  const engine::Report report = TrainingReport(trace);
+  EXPECT_EQ(ReportsJson({{"a.vram", report}}), ReportJson(report));
+  const std::string several = ReportsJson({{"a.vram", {}}, {"b.vram", {}}});
+  EXPECT_TRUE(several.starts_with("[\n {\n"));
+  EXPECT_TRUE(several.ends_with(" }\n]\n"));
+}
+
+TEST(WritersTest, InstantsInTheHeadline) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  report.devices.resize(1);
+  report.devices[0].at_iteration.reset();
+  engine::ReportQuery query;
+  query.at.kind = engine::Instant::Kind::kMark;
+  query.at.mark = "epoch\n2";
+  report.devices[0].at_kind = "mark";
+  EXPECT_NE(FormatText(report, trace, query, Options(true)).find(" mark epoch?2 at 4.21 s\n"),
+            std::string::npos);
+  query.at.kind = engine::Instant::Kind::kSeconds;
+  report.devices[0].at_kind = "time";
+  EXPECT_NE(FormatText(report, trace, query, Options(true)).find("  at 4.21 s\n"),
+            std::string::npos);
+}
+
+TEST(WritersTest, TheResidualsTarget) {
+  EXPECT_TRUE(IsWithinTarget(4 << 20, 1 << 20));
+  EXPECT_FALSE(IsWithinTarget(-(4 << 20) - 1, 1 << 20));
+  EXPECT_TRUE(IsWithinTarget(-(100ll << 20), 100'000ull << 20));
+  EXPECT_FALSE(IsWithinTarget((100ll << 20) + 1, 100'000ull << 20));
 }
 
 TEST(WritersTest, Csv) {

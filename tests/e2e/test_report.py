@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answers of report, info and export on a real recording of CPU tensors: they parse, they add up, they agree."""
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+VRAMSCOPE = BUILD / "bin" / "vramscope"
+
+pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+pytest.importorskip("torch")
+
+KEPT_BYTES = 6 << 20
+PASSING_BYTES = 16 << 20
+PROGRAM = f"""\
+import torch
+kept = []
+def keep():
+    kept.append(torch.empty({KEPT_BYTES}, dtype=torch.uint8))
+def churn():
+    for _ in range(20):
+        torch.empty({PASSING_BYTES}, dtype=torch.uint8)
+def work():
+    keep()
+    churn()
+    keep()
+work()
+"""
+
+
+def vramscope(*arguments: str | Path, status: int = 0, environment: dict[str, str] | None = None) -> str:
+    """What vramscope prints; the error line instead where `status` is not 0."""
+    done = subprocess.run(
+        [VRAMSCOPE, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    if status == 0:
+        return done.stdout
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr.rstrip("\n")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("report")
+    (directory / "program.py").write_text(PROGRAM)
+    path = directory / "program.vram"
+    subprocess.run(
+        [VRAMSCOPE, "run", "--cpu", "-o", path, "--", sys.executable, directory / "program.py"],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return path
+
+
+def load(trace: Path, *arguments: str) -> dict:
+    return json.loads(vramscope("report", trace, "--json", *arguments))
+
+
+def cpu(report: dict) -> dict:
+    (device,) = [device for device in report["devices"] if device["kind"] == "cpu"]
+    return device
+
+
+def rows_by_device(report: dict) -> dict[int, int]:
+    sums = {device["index"]: 0 for device in report["devices"]}
+    for row in report["rows"]:
+        sums[row["device"]] += row["bytes"]
+    return sums
+
+
+QUERIES = [
+    [],
+    ["--at", "end"],
+    ["--at", "0"],
+    ["--by", "line"],
+    ["--by", "process,category,line"],
+    ["--by", "python"],
+    ["--top", "1"],
+    ["--by", "line", "--top", "2"],
+]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=" ".join)
+def test_rows_sum_to_the_ledger(trace, query):
+    report = load(trace, *query)
+    assert report["schema"] == "vramscope.report/1"
+    assert rows_by_device(report) == {device["index"]: device["ledger_bytes"] for device in report["devices"]}
+    assert all(invariant["holds"] for invariant in report["invariants"])
+    device = cpu(report)
+    assert device["index"] == -1
+    assert device["nvml_bytes"] is None and device["residual_bytes"] is None
+    for process in report["processes"]:
+        rows = [r for r in report["rows"] if r["device"] == process["device"] and r["pid"] == process["pid"]]
+        if "--top" not in query:
+            assert sum(row["bytes"] for row in rows) == process["ledger_bytes"]
+    if "--by" in query:
+        dimensions = query[query.index("--by") + 1].split(",")
+        assert all(len(row["path"]) == len(dimensions) for row in report["rows"] if row["path"] != ["(rest)"])
+
+
+def test_the_peak_is_one_kept_and_one_passing_tensor_or_two_kept(trace):
+    peak = cpu(load(trace))["ledger_bytes"]
+    end = cpu(load(trace, "--at", "end"))["ledger_bytes"]
+    assert KEPT_BYTES + PASSING_BYTES <= peak < KEPT_BYTES + PASSING_BYTES + (1 << 20)
+    assert 2 * KEPT_BYTES <= end < 2 * KEPT_BYTES + (1 << 20)
+
+
+def test_lines_are_the_programs(trace):
+    rows = load(trace, "--by", "line", "--at", "end")["rows"]
+    (kept,) = [row for row in rows if row["path"][0].startswith("program.py:4")]
+    assert kept["bytes"] == 2 * KEPT_BYTES
+    assert kept["count"] == 2
+
+
+def test_where_keeps_only_its_rows(trace):
+    line = load(trace, "--by", "line")["rows"][0]["path"][0]
+    report = load(trace, "--by", "line", "--where", f"line={line}")
+    assert {row["path"][0] for row in report["rows"]} == {line}
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=" ".join)
+def test_csv_has_the_rows_of_json(trace, query):
+    rows = list(csv.DictReader(io.StringIO(vramscope("report", trace, "--csv", *query), newline="")))
+    expected = load(trace, *query)["rows"]
+    assert [(int(row["index"]), int(row["bytes"]), int(row["count"])) for row in rows] == [
+        (row["device"], row["bytes"], row["count"]) for row in expected
+    ]
+    fixed = {"device", "index", "pid", "bytes", "count"}
+    for row, wanted in zip(rows, expected):
+        assert [value for name, value in row.items() if name not in fixed and value] == wanted["path"]
+
+
+def test_several_files(trace):
+    reports = json.loads(vramscope("report", trace, trace, "--json"))
+    assert len(reports) == 2 and reports[0] == reports[1]
+    rows = list(csv.DictReader(io.StringIO(vramscope("report", trace, trace, "--csv"), newline="")))
+    assert {row["file"] for row in rows} == {str(trace)}
+    assert len(rows) == 2 * len(reports[0]["rows"])
+
+
+def test_text_fits_one_screen(trace):
+    lines = vramscope("report", trace).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "\x1b" not in text
+    assert "program.py:4 in keep" in text
+    assert "kept.append(torch.empty" in text
+    assert "BROKEN" not in text
+
+
+def test_text_is_ascii_where_the_locale_is(trace):
+    assert vramscope("report", trace, environment={"LC_ALL": "C"}).isascii()
+
+
+def test_info(trace):
+    facts = vramscope("info", trace)
+    assert "program.py" in facts
+    assert f"{trace.stat().st_size} bytes" in facts
+    assert "bytes an event" in facts
+    assert "BROKEN" not in facts
+
+
+def test_export_lists_every_tensor(trace):
+    lives = [json.loads(line) for line in vramscope("export", trace, "--to", "json").splitlines()]
+    passing = [life for life in lives if life["bytes"] == PASSING_BYTES]
+    assert len(passing) == 20
+    assert all(life["alloc_ns"] <= life["free_ns"] for life in passing)
+    assert all("program.py:7 in churn" in life["stack"] for life in passing)
+    assert [life["alloc_ns"] for life in lives] == sorted(life["alloc_ns"] for life in lives)
+
+    rows = list(csv.DictReader(io.StringIO(vramscope("export", trace, "--to", "csv"), newline="")))
+    assert len(rows) == len(lives)
+    for row, life in zip(rows, lives):
+        assert (row["address"], int(row["bytes"]), row["stack"]) == (
+            life["address"],
+            life["bytes"],
+            ";".join(life["stack"]),
+        )
+
+
+def test_collapsed_stacks_sum_to_the_peak(trace, tmp_path):
+    output = tmp_path / "folded.txt"
+    assert vramscope("export", trace, "--to", "collapsed", "-o", output) == ""
+    total = 0
+    for line in output.read_text().splitlines():
+        stack, _, number = line.rpartition(" ")
+        assert stack
+        total += int(number)
+    assert total == sum(device["ledger_bytes"] for device in load(trace)["devices"])
+    frames = "program.py:12 in <module>;program.py:9 in work;program.py:4 in keep"
+    assert f"{frames} {KEPT_BYTES}" in output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["report", "{trace}", "--by", "colour"], ["colour", "category", "size_class"]),
+        (["report", "{trace}", "--where", "colour=red"], ["colour", "category"]),
+        (["report", "{trace}", "--where", "category"], ["category", "DIM=VALUE"]),
+        (["report", "{trace}", "--by", "line,line"], ["line", "twice"]),
+        (["report", "{trace}", "--by", "line,"], ["category"]),
+        (["report", "{trace}", "--at", "noon"], ["noon", "peak", "iter:N", "mark:NAME"]),
+        (["report", "{trace}", "--at", "mark:nowhere"], ["nowhere"]),
+        (["report", "{trace}", "--json", "--csv"], ["--csv", "--json"]),
+        (["report", "{trace}", "{trace}", "--html", "{tmp}/page.html"], ["--html"]),
+        (["report", "{trace}", "--html", "{trace}"], ["{trace}"]),
+        (["report", "{trace}", "--html", "{tmp}/missing/page.html"], ["missing/page.html"]),
+        (["report", "{tmp}/missing.vram"], ["missing.vram"]),
+        (["report", "{tmp}"], ["{tmp}"]),
+        (["report", __file__], ["test_report.py"]),
+        (["report"], ["FILE"]),
+        (["report", "{trace}", "--keywords", "words.toml"], ["--keywords"]),
+        (["report", "{trace}", "--expected-sum", "1G"], ["--expected-sum"]),
+        (["report", "{trace}", "--top", "some"], ["--top"]),
+        (["info", "{tmp}/missing.vram"], ["missing.vram"]),
+        (["export", "{trace}", "--to", "parquet"], ["parquet", "csv", "json", "collapsed"]),
+        (["export", "{trace}"], ["--to"]),
+        (["export", "{trace}", "--to", "csv", "-o", "{tmp}/missing/out.csv"], ["missing/out.csv"]),
+        (["export", "{trace}", "--to", "csv", "-o", "{trace}"], ["{trace}"]),
+    ],
+)
+def test_bad_input_is_one_line(trace, tmp_path, arguments, says):
+    places = {"trace": trace, "tmp": tmp_path}
+    error = vramscope(*[argument.format(**places) for argument in arguments], status=2)
+    for words in says:
+        assert words.format(**places) in error
+    assert trace.stat().st_size > 0
+
+
+def test_a_full_disk_is_an_error(trace):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        for command in (["report", trace], ["report", trace, "--json"], ["info", trace], ["export", trace, "--to", "csv"]):
+            done = subprocess.run([VRAMSCOPE, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            assert done.returncode == 2
+            assert "standard output" in done.stderr
