@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/* The books that the stand-in driver and the stand-in NVML share, so that cuMemGetInfo and NVML agree
- * as they do on a machine with a GPU. One file, named by VRAMSCOPE_FAKE_BOOKS, mapped by every
- * process; the first one makes it. C and C++.
+/* The books that the stand-in driver and the stand-in NVML share, so that cuMemGetInfo and NVML
+ * agree as they do on a machine with a GPU. One file, named by VRAMSCOPE_FAKE_BOOKS, mapped by
+ * every process; the first one makes it. C and C++.
  *
  *   process_bytes   what NVML's per-process figure says
  *   device_bytes    what the same process adds to the device's figure: process_bytes and what the
  *                   kernel driver takes for it (3.25 MiB at cuInit, 5.56 MiB a context)
  *
- * A process that was killed leaves its slot behind; readers skip slots of processes that are gone. */
+ * A process that was killed leaves its slot behind; readers skip slots of processes that are gone.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +62,8 @@ static inline void FakeBooksFill(FakeBooks* books) {
   const char* const count = getenv("VRAMSCOPE_FAKE_DEVICES");
   const char* const total_mib = getenv("VRAMSCOPE_FAKE_TOTAL_MIB");
   unsigned devices = count != NULL ? (unsigned)strtoul(count, NULL, 10) : 1;
-  if (devices > FAKE_MAX_DEVICES) devices = FAKE_MAX_DEVICES;
+  if (devices > FAKE_MAX_DEVICES)
+    devices = FAKE_MAX_DEVICES;
   books->device_count = devices;
   for (unsigned i = 0; i < FAKE_MAX_DEVICES; ++i) {
     FakeDevice* const device = &books->devices[i];
@@ -76,7 +78,8 @@ static inline void FakeBooksFill(FakeBooks* books) {
     memcpy(out, "GPU-", 4);
     out += 4;
     for (unsigned b = 0; b < 16; ++b) {
-      if (b == 4 || b == 6 || b == 8 || b == 10) *out++ = '-';
+      if (b == 4 || b == 6 || b == 8 || b == 10)
+        *out++ = '-';
       *out++ = kHex[device->uuid_bytes[b] >> 4];
       *out++ = kHex[device->uuid_bytes[b] & 15];
     }
@@ -94,23 +97,25 @@ static inline FakeBooks* FakeBooksOpen(void) {
                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   } else {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return NULL;
+    if (fd < 0)
+      return NULL;
     if (ftruncate(fd, (off_t)sizeof(FakeBooks)) != 0) {
       close(fd);
       return NULL;
     }
-    books =
-        (FakeBooks*)mmap(NULL, sizeof(FakeBooks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    books = (FakeBooks*)mmap(NULL, sizeof(FakeBooks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
   }
-  if (books == (FakeBooks*)MAP_FAILED) return NULL;
+  if (books == (FakeBooks*)MAP_FAILED)
+    return NULL;
   uint32_t expected = 0;
   if (__atomic_compare_exchange_n(&books->making, &expected, 1u, 0, __ATOMIC_ACQ_REL,
                                   __ATOMIC_ACQUIRE)) {
     FakeBooksFill(books);
     __atomic_store_n(&books->magic, FAKE_BOOKS_MAGIC, __ATOMIC_RELEASE);
   } else {
-    while (__atomic_load_n(&books->magic, __ATOMIC_ACQUIRE) != FAKE_BOOKS_MAGIC) usleep(100);
+    while (__atomic_load_n(&books->magic, __ATOMIC_ACQUIRE) != FAKE_BOOKS_MAGIC)
+      usleep(100);
   }
   return books;
 }
@@ -126,7 +131,8 @@ static inline FakeProcess* FakeBooksProcess(FakeDevice* device) {
   for (unsigned i = 0; i < FAKE_MAX_PROCESSES; ++i) {
     FakeProcess* const row = &device->processes[i];
     uint32_t owner = __atomic_load_n(&row->pid, __ATOMIC_ACQUIRE);
-    if (FakeProcessIsAlive(owner)) continue;
+    if (FakeProcessIsAlive(owner))
+      continue;
     if (__atomic_compare_exchange_n(&row->pid, &owner, pid, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_RELAXED)) {
       __atomic_store_n(&row->has_context, 0u, __ATOMIC_RELAXED);
@@ -143,7 +149,8 @@ static inline uint64_t FakeBooksDeviceUsed(const FakeDevice* device) {
   int64_t used = 0;
   for (unsigned i = 0; i < FAKE_MAX_PROCESSES; ++i) {
     const FakeProcess* const row = &device->processes[i];
-    if (!FakeProcessIsAlive(__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE))) continue;
+    if (!FakeProcessIsAlive(__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE)))
+      continue;
     used += __atomic_load_n(&row->device_bytes, __ATOMIC_RELAXED);
   }
   return (uint64_t)used;

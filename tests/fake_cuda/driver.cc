@@ -229,6 +229,7 @@ FAKE_CALL(cuDeviceGetUuid_v2)(CUuuid* uuid, CUdevice device) {
 
 FAKE_CALL(cuMemGetInfo_v2)(size_t* free, size_t* total) {
   FAKE_ENTER(cuMemGetInfo_v2);
+  InvalidateCaptures();
   const Context* const context = CurrentContext();
   if (context == nullptr)
     return kInvalidContext;

@@ -35,6 +35,7 @@ inline constexpr CUresult kInvalidContext = 201;
 inline constexpr CUresult kInvalidHandle = 400;
 inline constexpr CUresult kIllegalState = 401;
 inline constexpr CUresult kCaptureUnsupported = 900;
+inline constexpr CUresult kCaptureInvalidated = 901;
 
 inline constexpr uint64_t kMiB = 1024 * 1024;
 inline constexpr uint64_t kPage = 2 * kMiB;
@@ -103,6 +104,7 @@ struct Module {
 struct Graph {
   uint64_t alloc_bytes = 0;
   uint64_t free_bytes = 0;
+  bool invalid = false;
 };
 
 struct GraphExec {
@@ -150,6 +152,9 @@ struct Driver {
   std::set<Stream*> streams;
 };
 Driver& TheDriver();
+
+// A figure was asked for: stricter than the real driver, which only may mind.
+void InvalidateCaptures();
 
 // The calling thread's stack of current contexts.
 std::vector<Context*>& ContextStack();

@@ -52,7 +52,10 @@ CUresult EndCapture(CUstream handle, CUgraph* graph) {
   Stream* const stream = AsStream(handle);
   if (stream == nullptr || stream->capture == nullptr)
     return kIllegalState;
-  *graph = reinterpret_cast<CUgraph>(stream->capture.release());
+  std::unique_ptr<Graph> captured = std::move(stream->capture);
+  if (captured->invalid)
+    return kCaptureInvalidated;
+  *graph = reinterpret_cast<CUgraph>(captured.release());
   return kSuccess;
 }
 
@@ -78,6 +81,13 @@ CUresult LaunchGraph(CUgraphExec handle) {
 }
 
 }  // namespace
+
+void InvalidateCaptures() {
+  for (Stream* stream : TheDriver().streams) {
+    if (stream->capture != nullptr)
+      stream->capture->invalid = true;
+  }
+}
 
 FAKE_HOOK(cuStreamCreate)(CUstream* stream, unsigned int) {
   FAKE_ENTER(cuStreamCreate);

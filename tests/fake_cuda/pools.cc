@@ -169,6 +169,7 @@ FAKE_HOOK(cuMemPoolTrimTo)(CUmemoryPool handle, size_t keep) {
 
 FAKE_CALL(cuMemPoolGetAttribute)(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   FAKE_ENTER(cuMemPoolGetAttribute);
+  InvalidateCaptures();
   const Pool* const pool = AsPool(handle);
   if (pool == nullptr)
     return kInvalidHandle;
