@@ -33,6 +33,7 @@ viewer() {
 
 step layers $python tools/check_layers.py
 step spdx $python tools/check_spdx.py
+step cuda_coverage $python tools/check_cuda_coverage.py
 step viewer viewer
 step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" \
   --output-junit test-results/unit.xml
