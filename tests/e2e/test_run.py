@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
 import shlex
 import signal
 import stat
@@ -32,11 +34,27 @@ def run(*command: str, cwd: Path, options: tuple[str, ...] = (), **more) -> subp
     )
 
 
+_started: list[int] = []
+
+
 def start(*command: str, cwd: Path, options: tuple[str, ...] = (), **more) -> subprocess.Popen:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [VRAMSCOPE, "run", "--no-report", *options, "--", *command],
         cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
     )
+    _started.append(process.pid)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind():
+    """A test that fails must not leave the programs that it started."""
+    yield
+    for pid in _started:
+        for victim in (child_of(pid), pid):
+            if victim is not None and Path(f"/proc/{victim}").exists():
+                os.kill(victim, signal.SIGKILL)
+    _started.clear()
 
 
 def one_error_line(result: subprocess.CompletedProcess) -> str:
@@ -364,8 +382,11 @@ def test_signals_reach_the_program_once(tmp_path):
 
 
 def child_of(pid: int) -> int | None:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(text[0]) if text else None
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return None
+    return int(children[0]) if children else None
 
 
 def state_of(pid: int) -> str:
@@ -376,36 +397,34 @@ class Terminal:
     """A terminal of its own with `vramscope run` as its foreground job."""
 
     def __init__(self, *command: str, cwd: Path, options: tuple[str, ...] = ()) -> None:
-        import pty
-
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
             os.execv(VRAMSCOPE, [VRAMSCOPE, "run", *options, "--", *command])
         self.output = b""
+        _started.append(self.pid)
 
-    def read_until(self, text: bytes, seconds: float = 30.0) -> None:
-        import select
+    def _read(self, deadline: float) -> bytes:
+        ready, _, _ = select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, self.output
+        try:
+            return os.read(self.fd, 65536)
+        except OSError:  # EIO: nobody has the other side open any more
+            return b""
 
-        deadline = time.monotonic() + seconds
+    def read_until(self, text: bytes) -> None:
+        deadline = time.monotonic() + 30
         while text not in self.output:
-            ready, _, _ = select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, self.output
-            self.output += os.read(self.fd, 65536)
+            self.output += self._read(deadline)
 
     def wait(self) -> int:
-        """Reads to the end; the wait status."""
-        while True:
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:  # EIO: the other side is closed
-                break
-            if not data:
-                break
+        """Reads to the end; the exit status."""
+        deadline = time.monotonic() + 60
+        while data := self._read(deadline):
             self.output += data
-        _, status = os.waitpid(self.pid, 0)
         os.close(self.fd)
-        return status
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
 
 
 def test_ctrl_c_reaches_the_program_once_and_the_report_follows(tmp_path):
@@ -414,8 +433,7 @@ def test_ctrl_c_reaches_the_program_once_and_the_report_follows(tmp_path):
     os.write(terminal.fd, b"\x03")
     time.sleep(0.2)
     os.kill(terminal.pid, signal.SIGTERM)
-    status = terminal.wait()
-    assert os.waitstatus_to_exitcode(status) == 9
+    assert terminal.wait() == 9
     assert b"[(2, 1), (15, 1)]" in terminal.output
     assert b"x.vram" in terminal.output
     assert (tmp_path / "x.vram").exists()
@@ -425,7 +443,7 @@ def test_ctrl_c_ends_a_plain_program(tmp_path):
     terminal = Terminal("sh", "-c", "echo ready; exec sleep 60", cwd=tmp_path, options=("--no-report", "-o", "x.vram"))
     terminal.read_until(b"ready")
     os.write(terminal.fd, b"\x03")
-    assert os.waitstatus_to_exitcode(terminal.wait()) == 128 + signal.SIGINT
+    assert terminal.wait() == 128 + signal.SIGINT
     assert (tmp_path / "x.vram").exists()
 
 
