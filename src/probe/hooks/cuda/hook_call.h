@@ -17,7 +17,7 @@ struct CallTimes {
 
 // How many wrappers this thread is inside. A call from within the driver, or from a tool that the
 // driver calls back, goes straight through: its outer call is the one that is recorded.
-extern VRAMSCOPE_TLS uint32_t t_cuda_depth;
+extern constinit VRAMSCOPE_TLS uint32_t t_cuda_depth;
 
 inline bool IsRecording() {
   return g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff;
