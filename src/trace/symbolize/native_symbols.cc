@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 namespace vramscope::trace {
@@ -82,7 +83,9 @@ class NativeSymbols::Binary {
     if (after != functions_.begin()) {
       const Function& function = *(after - 1);
       if (address - function.begin < function.size) {
-        symbol.function = Demangled(function.name);
+        // Without the symbol's version: strtol@@GLIBC_2.2.5.
+        const std::string_view name = function.name;
+        symbol.function = Demangled(std::string(name.substr(0, name.find('@'))));
       }
     }
     if (Dwfl_Line* line = dwfl_module_getsrc(module_, address + bias_)) {

@@ -52,6 +52,7 @@ TEST(NativeSymbols, FindsAFunctionOfASharedLibraryWithoutSymtab) {
   const auto symbol =
       symbols.Find(info.dli_fname, "", reinterpret_cast<uint64_t>(address) + 1 - LoadBias(address));
   EXPECT_NE(symbol.function.find("strto"), std::string::npos) << symbol.function;
+  EXPECT_EQ(symbol.function.find('@'), std::string::npos) << symbol.function;
 }
 
 TEST(NativeSymbols, SaysNothingAboutWhatIsNotThere) {
