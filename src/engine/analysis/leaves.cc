@@ -163,8 +163,7 @@ class SpaceView {
 
   void EmitHandle(const Holding& handle, int64_t free_ns) {
     Leaf leaf = LeafOf(handle, free_ns);
-    leaf.part =
-        handle.memory == format::MemoryKind::kIpcImport ? Part::kImported : Part::kAllocated;
+    leaf.part = PartOfHolding(handle);
     const auto accounted = accounted_.find(handle.self);
     const uint64_t elsewhere = accounted == accounted_.end() ? 0 : accounted->second;
     leaf.bytes = handle.priced - std::min(handle.priced, elsewhere);
@@ -202,7 +201,7 @@ class SpaceView {
       segment.base.owner = kPyTorch;
       return;
     }
-    leaf.part = PartOfMemory(holding.memory);
+    leaf.part = PartOfHolding(holding);
     leaf.bytes = base;
     sink_(leaf);
   }

@@ -172,6 +172,7 @@ class Ledger {
   void ChangeSlow(uint32_t item, int64_t bytes);
   void CommitPending(DeviceState& device, int64_t begin_ns);
   void CommitOffset(DeviceState& device);
+  void CommitRmInternal(DeviceState& device, Space& space);
   std::string TriggerText(const std::vector<OpenCall>& calls) const;
 
   // samples.cc

@@ -76,8 +76,8 @@ inline Part PartOfMemory(format::MemoryKind kind) {
 // What PyTorch takes from the driver it cuts into blocks; until the first one it is in nobody's
 // use.
 inline Part PartOfHolding(const Holding& holding) {
-  const bool to_be_cut = holding.owner == kPyTorch && !holding.small &&
-                         (IsDeviceMemory(holding.memory) || holding.kind == HoldingKind::kHandle);
+  const bool to_be_cut =
+      holding.owner == kPyTorch && !holding.small && IsDeviceMemory(holding.memory);
   return to_be_cut ? Part::kUncut : PartOfMemory(holding.memory);
 }
 

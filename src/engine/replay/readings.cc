@@ -120,19 +120,25 @@ void Ledger::NoteCall(DeviceState& device, int64_t begin_ns, int64_t end_ns) {
 void Ledger::AddOpenCall(DeviceState& device, OpenCall call) {
   ReadingSeries& series = device.readings;
   if (!call.is_array && !series.unexplained.empty()) {
-    // A long call whose memory showed in readings of other threads before it returned.
-    int64_t bytes = 0;
+    // A long call whose memory showed in readings of other threads before it returned. What showed
+    // before the base is settled; the last interval is open until the next reading.
+    int64_t settled = 0;
+    int64_t open = 0;
     std::erase_if(series.unexplained, [&](const ReadingSeries::Unexplained& change) {
-      const bool overlaps = change.to_ns > call.begin_ns && change.from_ns < call.end_ns;
-      bytes += overlaps ? change.bytes : 0;
-      return overlaps;
+      if (change.to_ns <= call.begin_ns || change.from_ns >= call.end_ns)
+        return false;
+      (change.to_ns == series.last_end_ns ? open : settled) += change.bytes;
+      return true;
     });
-    if (bytes != 0) {
-      Change change(*this, device.id, call.end_ns, call.begin_ns, call.end_ns);
-      const int64_t assigned = Assign(device, {call}, bytes, call.end_ns);
+    Change change(*this, device.id, call.end_ns, call.begin_ns, call.end_ns);
+    if (settled != 0) {
+      const int64_t assigned = Assign(device, {call}, settled, call.end_ns);
+      series.assigned.clear();
       series.base_gap -= assigned;
       series.last_gap -= assigned;
     }
+    if (open != 0)
+      series.last_gap -= Assign(device, {call}, open, call.end_ns);
   }
   if (series.after_last.size() < kMaxOpenCalls)
     series.after_last.push_back(std::move(call));
@@ -315,8 +321,20 @@ int64_t Ledger::Assign(DeviceState& device,
   const uint32_t index = NewSlowItem(std::move(item));
   ChangeSlow(index, bytes);
   device.readings.assigned.push_back({index, bytes});
-  if (part == Part::kContext)
+  if (part == Part::kContext) {
+    // Beside the context stands what of it is the kernel module's own: not known yet.
+    SlowItem rm;
+    rm.device = device.id;
+    rm.space = space;
+    rm.owner = kNoOwner;
+    rm.part = Part::kRmInternal;
+    rm.bracketed = true;
+    rm.alloc_ns = time_ns;
     spaces_[space].context_item = index;
+    spaces_[space].context_log_index = slow_log_.size() - 1;
+    spaces_[space].rm_item = NewSlowItem(std::move(rm));
+    slow_log_.push_back({spaces_[space].rm_item, 0});
+  }
   return bytes;
 }
 
@@ -398,28 +416,33 @@ void Ledger::CommitPending(DeviceState& device, int64_t begin_ns) {
     if (spaces_[i].device != device.id || !spaces_[i].rm_pending)
       continue;
     spaces_[i].rm_pending = false;
-    if (begin_ns <= spaces_[i].rm_pending_until_ns || spaces_[i].context_item == kNoIndex)
-      continue;
-    const int64_t bytes = spaces_[i].rm_pending_bytes;
-    if (bytes > slow_items_[spaces_[i].context_item].bytes)
-      continue;
-    spaces_[i].rm_wanted = false;
-    // A time in the past would do; the timeline only needs one that is not in the future.
-    Change change(*this, device.id, spaces_[i].rm_pending_until_ns, 0, 0);
-    if (spaces_[i].rm_item == kNoIndex) {
-      SlowItem item;
-      item.device = device.id;
-      item.space = i;
-      item.owner = kNoOwner;
-      item.part = Part::kRmInternal;
-      item.bracketed = true;
-      item.alloc_ns = spaces_[i].rm_pending_until_ns;
-      const uint32_t added = NewSlowItem(std::move(item));
-      spaces_[i].rm_item = added;
-    }
-    ChangeSlow(spaces_[i].context_item, -bytes);
-    ChangeSlow(spaces_[i].rm_item, bytes);
+    if (begin_ns > spaces_[i].rm_pending_until_ns && spaces_[i].context_item != kNoIndex)
+      CommitRmInternal(device, spaces_[i]);
   }
+}
+
+// NVML's figure of the device has more than its figure of the process: memory that the kernel
+// module allocated for the context. It came with the context, so the past is corrected.
+void Ledger::CommitRmInternal(DeviceState& device, Space& space) {
+  int64_t bytes = space.rm_pending_total - space.rm_pending_used;
+  if (!space.rm_pending_had_offset)
+    bytes -= device.readings.offset;
+  SlowItem& context = slow_items_[space.context_item];
+  SlowItem& rm = slow_items_[space.rm_item];
+  SlowChange& entry = slow_log_[space.context_log_index];
+  if (bytes <= 0 || bytes > std::min(context.bytes, entry.bytes))
+    return;
+  space.rm_wanted = false;
+  device.timeline.Before(last_ns_, true, device.groups, device.height());
+  entry.bytes -= bytes;
+  slow_log_[space.context_log_index + 1].bytes += bytes;
+  context.bytes -= bytes;
+  rm.bytes += bytes;
+  Add(device, &space, context.owner, context.part, -bytes);
+  Add(device, nullptr, rm.owner, rm.part, bytes);
+  device.timeline.Correct(Group(device, context.owner, context.part), -bytes, context.alloc_ns,
+                          INT64_MAX);
+  device.timeline.Correct(Group(device, rm.owner, rm.part), bytes, rm.alloc_ns, INT64_MAX);
 }
 
 // The first assignment was made from a sample and a reading whose constant difference was not known

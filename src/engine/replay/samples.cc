@@ -103,16 +103,18 @@ void Ledger::OnProcessSample(const trace::Event& event) {
   space.samples.push_back({event.begin_ns, event.end_ns, event.size, device.version});
   // The device's figure has memory of the kernel module that the process's has not. It comes with
   // the context, so one clean look after each context tells how much.
-  if (!space.rm_wanted || space.context_item == kNoIndex || !device.readings.has_offset ||
+  if (!space.rm_wanted || space.context_item == kNoIndex ||
+      (!device.readings.has_offset && !device.readings.offset_pending) ||
       !device.readings.after_last.empty())
     return;
   const bool busy = std::any_of(device.calls.begin(), device.calls.end(),
                                 [&](const auto& call) { return call.end_ns > event.begin_ns; });
-  const int64_t bytes = space.total - static_cast<int64_t>(event.size);
-  if (busy || bytes <= 0)
+  if (busy)
     return;
   space.rm_pending = true;
-  space.rm_pending_bytes = bytes;
+  space.rm_pending_had_offset = device.readings.has_offset;
+  space.rm_pending_total = space.total;
+  space.rm_pending_used = static_cast<int64_t>(event.size);
   space.rm_pending_until_ns = event.end_ns;
   device.rm_pending = true;
 }

@@ -187,12 +187,15 @@ struct Space {
   uint32_t graph_cached_item = kNoIndex;
   uint32_t rm_item = kNoIndex;
   uint32_t context_item = kNoIndex;
+  size_t context_log_index = 0;  // where the log says what it took; RM-internal stands behind it
   uint32_t live_contexts = 0;
   // What NVML's device figure has and its per-process figure has not, waiting for proof that no
   // call was under way.
   bool rm_wanted = false;
   bool rm_pending = false;
-  int64_t rm_pending_bytes = 0;
+  bool rm_pending_had_offset = false;
+  int64_t rm_pending_total = 0;
+  int64_t rm_pending_used = 0;
   int64_t rm_pending_until_ns = 0;
   std::vector<ProcessSampleRecord> samples;
 };
