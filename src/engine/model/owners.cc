@@ -9,17 +9,7 @@ std::string_view Basename(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-bool HasFolder(std::string_view path, std::string_view folder) {
-  for (size_t at = path.find(folder); at != std::string_view::npos;
-       at = path.find(folder, at + 1)) {
-    const size_t end = at + folder.size();
-    if (at > 0 && path[at - 1] == '/' && end < path.size() && path[end] == '/')
-      return true;
-  }
-  return false;
-}
-
-// The package that an installed Python file belongs to, or "".
+// The Python package that an installed file belongs to, or "".
 std::string_view PackageOf(std::string_view file) {
   for (const std::string_view marker : {"/site-packages/", "/dist-packages/"}) {
     const size_t at = file.rfind(marker);
@@ -41,11 +31,12 @@ std::string_view OwnerOfImage(std::string_view path) {
   }
   if (base == "libcuda")
     return {};
+  const std::string_view package = PackageOf(path);
 #define VRAMSCOPE_IMAGE_PREFIX(prefix, owner) \
   if (base.starts_with(prefix))               \
     return owner;
-#define VRAMSCOPE_IMAGE_FOLDER(folder, owner) \
-  if (HasFolder(path, folder))                \
+#define VRAMSCOPE_PYTHON_PACKAGE(name, owner) \
+  if (package == name)                        \
     return owner;
 #include "engine/model/owners.def"
   return "application";
