@@ -69,6 +69,9 @@ class BuildPackage(build_py):
             target = pathlib.Path(self.build_lib) / "vramscope" / "_native" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(build / name, target)
+            # Debug information is nine tenths of the program, and of no use without the sources.
+            if shutil.which("strip"):
+                subprocess.check_call(["strip", "--strip-unneeded", target])
 
 
 class Wheel(bdist_wheel):

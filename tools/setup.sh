@@ -7,6 +7,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache git     # the build
   libzstd-dev libdw-dev libelf-dev     # trace compression; symbols
+  zlib1g-dev liblzma-dev libbz2-dev    # what libdw needs to be linked in
   libcli11-dev libfmt-dev              # command line; text
   libgtest-dev libgmock-dev            # unit tests
   libbenchmark-dev                     # benchmarks
