@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes small whole recordings, of both forms, for the fuzzers to begin with: make_seeds DIRECTORY
-// makes DIRECTORY/live_file/ and DIRECTORY/finished_file/.
+// makes DIRECTORY/live_file/, DIRECTORY/finished_file/ and DIRECTORY/frame_content/.
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "format/enums.h"
+#include "trace/finished/event_codec.h"
+#include "trace/finished/layout.h"
 #include "trace/testing/live_file_builder.h"
 #include "trace/trace.h"
 
@@ -90,23 +94,45 @@ std::string DriverProgram() {
   return file.Bytes();
 }
 
+bool WriteFile(const fs::path& path, const std::string& bytes) {
+  fs::create_directories(path.parent_path());
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr)
+    return false;
+  const bool whole = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  return std::fclose(file) == 0 && whole;
+}
+
+// The events of a recording as the content of a frame.
+bool WriteFrameSeed(const fs::path& path, vramscope::trace::Trace& trace) {
+  using vramscope::trace::Event;
+  namespace finished = vramscope::trace::finished;
+  std::vector<Event> events;
+  const auto status = trace.ForEachEvent([&](std::span<const Event> batch) {
+    events.insert(events.end(), batch.begin(), batch.end());
+  });
+  finished::ColumnSetWriter columns;
+  finished::EventEncoder().Encode(events, &columns);
+  std::vector<uint8_t> raw;
+  columns.TakeBytes(&raw);
+  std::string bytes(1, static_cast<char>(finished::FrameType::kEvents));
+  bytes.push_back(static_cast<char>(events.size()));
+  bytes.append(raw.begin(), raw.end());
+  return status.ok() && WriteFile(path, bytes);
+}
+
 bool WriteSeed(const fs::path& root, const std::string& name, const std::string& bytes) {
   const fs::path live = root / "live_file" / (name + ".vrl");
   const fs::path finished = root / "finished_file" / (name + ".vram");
   const fs::path session = root / (name + ".vram.d");
-  for (const fs::path& directory : {live.parent_path(), finished.parent_path(), session})
-    fs::create_directories(directory);
-  for (const fs::path& path : {live, session / "100.1.vrl"}) {
-    std::FILE* file = std::fopen(path.c_str(), "wb");
-    if (file == nullptr)
-      return false;
-    const bool whole = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-    if (std::fclose(file) != 0 || !whole)
-      return false;
-  }
-  auto trace = vramscope::trace::OpenTrace(session);
-  if (!trace || !vramscope::trace::WriteFinished(**trace, finished).ok())
+  fs::create_directories(finished.parent_path());
+  if (!WriteFile(live, bytes) || !WriteFile(session / "100.1.vrl", bytes))
     return false;
+  auto trace = vramscope::trace::OpenTrace(session);
+  if (!trace || !vramscope::trace::WriteFinished(**trace, finished).ok() ||
+      !WriteFrameSeed(root / "frame_content" / name, **trace)) {
+    return false;
+  }
   fs::remove_all(session);
   return true;
 }

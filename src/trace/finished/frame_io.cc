@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "trace/checksum.h"
 
 namespace vramscope::trace::finished {
 namespace {
@@ -152,7 +153,7 @@ bool FrameReader::ReadHeaderAt(uint64_t offset, FrameRef* frame) const {
   FrameHeader header;
   std::memcpy(&header, file_.data() + offset, sizeof header);
   if (header.magic != kFrameMagic ||
-      header.header_crc != base::Crc32c(&header, offsetof(FrameHeader, header_crc)) ||
+      !ChecksumHolds(&header, offsetof(FrameHeader, header_crc), header.header_crc) ||
       header.stored_bytes > kMaxStoredBytes || header.raw_bytes > kMaxRawBytes ||
       header.rows > kMaxRows) {
     return false;
@@ -176,7 +177,7 @@ bool FrameReader::ReadIndex(uint64_t header_bytes) {
   FrameRef index;
   ColumnSetReader columns;
   if (trailer.magic != kTrailerMagic ||
-      trailer.crc != base::Crc32c(&trailer, offsetof(Trailer, crc)) ||
+      !ChecksumHolds(&trailer, offsetof(Trailer, crc), trailer.crc) ||
       !ReadHeaderAt(trailer.index_offset, &index) || index.type != FrameType::kIndex ||
       !Read(index, &columns)) {
     return false;
@@ -245,7 +246,7 @@ bool FrameReader::Read(const FrameRef& frame, ColumnSetReader* columns) {
   if (begin > file_.size() || frame.stored_bytes > file_.size() - begin)
     return false;
   const uint8_t* stored = file_.data() + begin;
-  if (base::Crc32c(stored, frame.stored_bytes) != frame.payload_crc)
+  if (!ChecksumHolds(stored, frame.stored_bytes, frame.payload_crc))
     return false;
   raw_.resize(frame.raw_bytes);
   const size_t raw =

@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "trace/checksum.h"
 
 namespace vramscope::trace {
 namespace {
@@ -131,7 +131,7 @@ bool LiveFile::ReadChunk(uint64_t offset,
     losses->Add(format::Loss::kDamagedBytes, 1, committed - present);
   } else if (Get<uint32_t>(at, offsetof(ChunkHeader, sealed)) == 1) {
     const auto crc = Get<uint32_t>(at, offsetof(ChunkHeader, crc32c));
-    if (base::Crc32c(bytes_.data() + chunk->offset, committed) != crc) {
+    if (!ChecksumHolds(bytes_.data() + chunk->offset, committed, crc)) {
       losses->Add(format::Loss::kDamagedBytes, 1, committed);
       chunk->bytes = 0;
     }
