@@ -229,6 +229,11 @@ Python CheckPython() {
   return python;
 }
 
+// Notes that the launcher itself wrote: they say nothing about what the probe found.
+bool IsOfLauncher(std::string_view key) {
+  return key == "working_directory" || key == "host" || key == "options";
+}
+
 // Records a tiny program and shows what the probe found in it. False when that gave no trace.
 bool CheckRecording(const Python& python) {
   Section("A quick recording");
@@ -269,7 +274,8 @@ bool CheckRecording(const Python& python) {
       No(status.message());
     }
     for (const auto& [key, value] : (*trace)->session().notes) {
-      Ok(fmt::format("{}: {}", key, value));
+      if (!IsOfLauncher(key))
+        Ok(fmt::format("{}: {}", key, value));
     }
     for (const trace::Loss& loss : (*trace)->losses()) {
       Remark(fmt::format("{}: {}", loss.name, loss.count));

@@ -49,8 +49,7 @@ int FinishDirectory(const FinishOptions& options) {
     return Fail(fmt::format("`vramscope run` is still recording into {}: it will finish it",
                             options.directory));
   }
-  std::vector<Recorder> recorders = LiveRecorders(directory);
-  std::erase_if(recorders, [&](const Recorder& r) { return r.pid == options.stopped_pid; });
+  const std::vector<Recorder> recorders = RecordersThatStay(directory, options.stopped_pid);
   if (!recorders.empty()) {
     return Fail(
         fmt::format("process {} ({}) is still recording into {}: let it end first "

@@ -6,12 +6,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <system_error>
-#include <thread>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -28,10 +26,6 @@ namespace vramscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Children that the program leaves behind (workers that notice its end) get so long to end too.
-constexpr std::chrono::milliseconds kGraceForChildren{1000};
-constexpr std::chrono::milliseconds kGraceStep{20};
 
 struct RunOptions {
   std::string output;
@@ -56,7 +50,6 @@ class Run {
   util::Status MakeLiveDirectory();
   void StartSampling();
   void EndSampling(int wait_status);
-  std::vector<Recorder> WaitForChildren();
   int Finish(int wait_status);
 
   RunOptions options_;
@@ -166,19 +159,9 @@ void Run::EndSampling(int wait_status) {
   file_.reset();
 }
 
-std::vector<Recorder> Run::WaitForChildren() {
-  const auto deadline = std::chrono::steady_clock::now() + kGraceForChildren;
-  for (;;) {
-    std::vector<Recorder> recorders = LiveRecorders(live_directory_);
-    if (recorders.empty() || std::chrono::steady_clock::now() >= deadline)
-      return recorders;
-    std::this_thread::sleep_for(kGraceStep);
-  }
-}
-
 int Run::Finish(int wait_status) {
   const int exit_status = ExitStatusOf(wait_status);
-  const std::vector<Recorder> recorders = WaitForChildren();
+  const std::vector<Recorder> recorders = RecordersThatStay(live_directory_);
   EndSampling(wait_status);
   child_->ReleaseSignals();
   for (const std::string& note : notes_)

@@ -536,6 +536,48 @@ def test_an_older_trace_does_not_stand_in_for_a_killed_run(tmp_path):
     assert (tmp_path / "x.vram.d").is_dir()
 
 
+HOST = BUILD / "hosts" / "steady_threads"
+needs_host = pytest.mark.skipif(not HOST.exists(), reason="the test hosts are not built")
+
+
+@needs_host
+def test_a_child_that_goes_on_recording_is_left_alone(tmp_path):
+    # The program ends, its background child does not.
+    script = f"{shlex.quote(str(HOST))} pairs >/dev/null 2>&1 & echo $!; sleep 0.3"
+    result = run("sh", "-c", script, cwd=tmp_path, options=("--cpu", "-o", "x.vram"))
+    child = int(result.stdout)
+    try:
+        assert result.returncode == 0
+        assert f"process {child}" in result.stderr and "vramscope finish" in result.stderr
+        assert (tmp_path / "x.vram.d").is_dir() and not (tmp_path / "x.vram").exists()
+        refused = subprocess.run([VRAMSCOPE, "finish", "x.vram.d"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 2
+        assert f"process {child}" in one_error_line(refused)
+    finally:
+        os.kill(child, signal.SIGKILL)
+    finished = subprocess.run(
+        [VRAMSCOPE, "finish", "--no-report", "x.vram.d"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert (tmp_path / "x.vram").exists() and not (tmp_path / "x.vram.d").exists()
+
+
+@needs_host
+def test_an_interrupted_finish_leaves_the_directory(tmp_path):
+    process = start(str(HOST), "pairs", cwd=tmp_path, options=("--cpu", "-o", "x.vram"))
+    assert process.stdout.readline() == "running\n"
+    time.sleep(1.0)
+    os.kill(child_of(process.pid), signal.SIGKILL)
+    temporary = tmp_path / f"x.vram.tmp.{process.pid}"
+    until(temporary.exists)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert "vramscope finish x.vram.d" in errors
+    assert not temporary.exists()
+    assert (tmp_path / "x.vram.d" / "session.json").exists()
+
+
 # ---- env ------------------------------------------------------------------------------------------------
 
 

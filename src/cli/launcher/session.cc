@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "cli/launcher/live_file_writer.h"
 #include "format/layout.h"
@@ -25,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::chrono::milliseconds kGrace{1000};
+constexpr std::chrono::milliseconds kGraceStep{20};
 constexpr char kSessionFile[] = "session.json";
 constexpr char kLiveExtension[] = ".vrl";
 
@@ -236,6 +240,17 @@ std::vector<Recorder> LiveRecorders(const std::string& live_directory) {
   std::sort(recorders.begin(), recorders.end(),
             [](const Recorder& a, const Recorder& b) { return a.pid < b.pid; });
   return recorders;
+}
+
+std::vector<Recorder> RecordersThatStay(const std::string& live_directory, uint32_t stopped_pid) {
+  const auto deadline = std::chrono::steady_clock::now() + kGrace;
+  for (;;) {
+    std::vector<Recorder> recorders = LiveRecorders(live_directory);
+    std::erase_if(recorders, [&](const Recorder& r) { return r.pid == stopped_pid; });
+    if (recorders.empty() || std::chrono::steady_clock::now() >= deadline)
+      return recorders;
+    std::this_thread::sleep_for(kGraceStep);
+  }
 }
 
 bool LauncherIsAlive(const std::string& live_directory) {
