@@ -80,7 +80,7 @@ inline constexpr EventKind kLastEventKind = EventKind::kProcessSample;
 //   State                      cpu_live (as int64_t)                              RecordingState
 //   Teardown                                                                      TeardownKind
 //   ProcessEnd                 wait status, or UINT64_MAX when not known
-//   DeviceSample               used       free           reserved    total
+//   DeviceSample               used       free           reserved    total        repeats in flags
 //   ProcessSample              used                                  pid          (process: where it is recorded)
 // clang-format on
 struct Event {

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tables of docs/FORMAT.md out of src/format/records.def and losses.def.
+
+    tools/gen_format_table.py           rewrites what stands between the markers
+    tools/gen_format_table.py --check   says whether it is up to date, and changes nothing
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "FORMAT.md"
+KINDS = {"TIME": "time", "ADDRESS": "address", "UINT": "uint", "SINT": "sint", "BYTES": "bytes"}
+
+
+def without_preprocessor(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith(("#", "//")))
+
+
+def records():
+    text = without_preprocessor(ROOT / "src/format/records.def")
+    rows = ["| type | record | fields | what it says |", "|---|---|---|---|"]
+    pattern = re.compile(r'VRAMSCOPE_RECORD\((\w+), (0x[0-9a-f]+), "([^"]*)"\)(.*?)VRAMSCOPE_END', re.DOTALL)
+    found = pattern.findall(text)
+    if len(found) != text.count("VRAMSCOPE_RECORD("):
+        sys.exit("gen_format_table: a record in records.def is not written as the others are")
+    for name, number, doc, body in found:
+        fields = ", ".join(
+            f"{field} *{KINDS[kind]}*" for kind, field in re.findall(r"VRAMSCOPE_([A-Z]+)\((\w+)\)", body)
+        )
+        rows.append(f"| `{number}` | {name} | {fields} | {doc} |")
+    return rows
+
+
+def losses():
+    text = without_preprocessor(ROOT / "src/format/losses.def")
+    rows = ["| id | name in reports | what it means |", "|---|---|---|"]
+    for _, number, name, doc in re.findall(r'VRAMSCOPE_LOSS\((\w+), (\d+), "([^"]*)", "([^"]*)"\)', text):
+        rows.append(f"| {number} | {name} | {doc} |")
+    return rows
+
+
+def filled(page):
+    for marker, rows in (("records", records()), ("losses", losses())):
+        begin, end = f"<!-- generated: {marker} -->", "<!-- end -->"
+        pattern = re.compile(re.escape(begin) + r".*?" + re.escape(end), re.DOTALL)
+        if not pattern.search(page):
+            sys.exit(f"gen_format_table: {PAGE} has no section {begin}")
+        table = "\n".join([begin, *rows, end])
+        page = pattern.sub(lambda _: table, page, count=1)
+    return page
+
+
+def main():
+    page = PAGE.read_text(encoding="utf-8")
+    new = filled(page)
+    if sys.argv[1:] == ["--check"]:
+        if new != page:
+            sys.exit("docs/FORMAT.md is out of date: run tools/gen_format_table.py")
+        print("gen_format_table: docs/FORMAT.md is up to date")
+        return
+    if sys.argv[1:]:
+        sys.exit(__doc__)
+    PAGE.write_text(new, encoding="utf-8")
+
+
+main()
