@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was recorded, and one line a device: peak, NVML's figure, residual. The lines choose the
 // device that the rest of the page shows.
-import { formatBytes, formatExact, formatShare, formatSignedBytes, formatTime } from "./format.js";
+import { formatBytes, formatCount, formatExact, formatShare, formatSignedBytes, formatTime } from "./format.js";
 import { h } from "./dom.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -45,9 +45,13 @@ function deviceFigures(model, device) {
   const residual = page.residuals.find((other) => other.device === device);
   const worst = residual && residual.samples > 0 ? `worst ${formatSignedBytes(residual.worst_bytes)}` : "";
   if (!report) return [figure("Peak", "–", null)];
+  const peak = figure("Peak", formatBytes(report.ledger_bytes), formatExact(report.ledger_bytes),
+    `${total ? `${formatShare(report.ledger_bytes, total)}, ` : ""}at ${formatTime(model.peakTime(device))}`);
+  const count = page.report.rows.reduce((sum, row) => sum + (row.device === report.index ? row.count : 0), 0);
+  const live = figure("Live then", formatCount(count), null, "allocations");
+  if (page.report.devices.every((other) => other.nvml_bytes === null)) return [peak, live];
   return [
-    figure("Peak", formatBytes(report.ledger_bytes), formatExact(report.ledger_bytes),
-      `${total ? `${formatShare(report.ledger_bytes, total)}, ` : ""}at ${formatTime(model.peakTime(device))}`),
+    peak,
     figure("NVML", report.nvml_bytes === null ? "–" : formatBytes(report.nvml_bytes),
       report.nvml_bytes === null ? "NVML has no figure for this device" : formatExact(report.nvml_bytes)),
     figure("Residual",
@@ -77,7 +81,8 @@ export function makeHeader(model, store) {
     h("span", { class: "device-name" },
       h("strong", {}, deviceLabel(device)),
       h("span", { title: device.name },
-        [device.name, device.total_bytes ? formatBytes(device.total_bytes) : ""].filter(Boolean).join(" · "))),
+        [device.name === deviceLabel(device) ? "tensors" : device.name,
+          device.total_bytes ? formatBytes(device.total_bytes) : ""].filter(Boolean).join(" · "))),
     ...deviceFigures(model, index)));
   const group = h("div", { class: "devices", role: "radiogroup", "aria-label": "Device" }, ...rows);
   const select = () => rows.forEach((row, index) => {

@@ -64,6 +64,9 @@ export class History {
     this.notListed = null;
     /** Categories with bytes that no life explains: slack, drawn from the buckets. */
     this.slack = this.findSlack();
+    /** Categories that ever have bytes here. */
+    this.present = this.slack.slice();
+    for (const life of lives) this.present[model.lifeCategory[life]] = 1;
     if (model.page.left_out.count > 0) this.fillNotListed();
   }
 
@@ -105,7 +108,7 @@ export class History {
     for (let i = 0; i < total; ++i) {
       if (i % STRIDE === 0) sums.set(now, (i / STRIDE) * this.categories);
       const life = Math.floor(code[order[i]] / 2);
-      category[i] = model.pathCategory[model.lifePath[life]];
+      category[i] = model.lifeCategory[life];
       delta[i] = code[order[i]] % 2 === 1 ? model.lifeBytes[life] : -model.lifeBytes[life];
       now[category[i]] += delta[i];
     }
@@ -272,7 +275,8 @@ export class History {
   columns(from, to, count) {
     const first = lastNotAbove(this.bucketTime, from);
     const inside = lastNotAbove(this.bucketTime, to) - first;
-    if (this.lives.length === 0 || (this.buckets > 0 && inside * 3 > count)) {
+    // Buckets know the ledger's levels, not places.
+    if (this.lives.length === 0 || (this.buckets > 0 && inside * 3 > count && !this.model.byPlace)) {
       return this.buckets > 0 ? this.sweepBuckets(from, to, count) : this.sweep(from, to, count);
     }
     const columns = this.sweep(from, to, count);

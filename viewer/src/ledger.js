@@ -33,7 +33,7 @@ export class LedgerBar {
     this.model = model;
     this.store = store;
     this.bar = h("div", { class: "bar", role: "group", "aria-label": "Ledger by category" });
-    this.legend = h("div", { class: "legend" });
+    this.legend = h("div", { class: model.byPlace ? "legend wide" : "legend" });
     this.element = h("div", { class: "bar-block" }, this.bar, this.legend);
   }
 
@@ -69,7 +69,7 @@ export class LedgerBar {
           h("div", {}, `${formatShare(bytes, view.total)} of the ledger · ${formatExact(bytes)}`)),
         pointerleave: () => tip.hide(),
       }));
-      legend.push(h("button", { ...attributes, class: dim ? "key dim" : "key", title: formatExact(bytes) },
+      legend.push(h("button", { ...attributes, class: dim ? "key dim" : "key", title: `${name}, ${formatExact(bytes)}` },
         swatch(category), h("span", { class: "key-name" }, name),
         h("span", { class: "key-value" }, formatBytes(bytes)),
         h("span", { class: "key-share" }, formatShare(bytes, view.total))));

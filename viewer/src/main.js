@@ -53,7 +53,7 @@ function start() {
       makeFooter(model));
     return;
   }
-  const palette = new Palette(model.categories);
+  const palette = new Palette(model.categories, model.heaviest);
   applyTheme(palette);
   const device = firstDevice(model);
   const limits = { devices: model.page.devices.length, duration: model.duration, device };

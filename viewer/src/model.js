@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's data as columns, and the questions that every view asks of it.
 import { categoryOf, categoryOfGroup } from "./category.js";
+import { baseName } from "./format.js";
 import { History } from "./history.js";
-import { NOT_LISTED, inOrder } from "./palette.js";
+import { NOT_LISTED, OTHER_PLACES, inOrder, isKnown, isPurpose } from "./palette.js";
+import { choosePlaces } from "./places.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
 
@@ -24,15 +26,6 @@ export class Model {
   constructor(page) {
     this.page = page;
     this.duration = Math.max(1, page.duration_ns);
-    const names = page.timelines.flatMap((timeline) => timeline.groups.map(categoryOfGroup));
-    for (const path of page.paths) names.push(categoryOf(path));
-    for (const row of page.report.rows) names.push(categoryOf(row.path));
-    if (page.left_out.count > 0) names.push(NOT_LISTED);
-    /** Category names in stacking order; views speak of categories by index. */
-    this.categories = inOrder(names);
-    this.categoryIndex = new Map(this.categories.map((name, index) => [name, index]));
-    this.pathCategory = Uint8Array.from(page.paths, (path) => this.categoryOfPath(path));
-
     const lives = page.lives;
     const count = lives.bytes.length;
     this.lifeCount = count;
@@ -52,11 +45,66 @@ export class Model {
     /** @type {FrameText[]} */
     this.frames = page.frames.map((_, frame) => this.frameText(frame));
 
-    /** @type {History[]} */
-    this.histories = page.devices.map((_, device) => this.makeHistory(device));
     this.reportDevices = page.devices.map((device) =>
       page.report.devices.find((other) => other.index === device.index && other.kind === device.kind),
     );
+    /** Places that stacks are named by, and which each stack has. 0: none. */
+    this.places = [""];
+    this.stackPlace = this.namePlaces();
+
+    const levels = page.timelines.flatMap((timeline) => timeline.groups.map(categoryOfGroup));
+    for (const path of page.paths) levels.push(categoryOf(path));
+    for (const row of page.report.rows) levels.push(categoryOf(row.path));
+    if (page.left_out.count > 0) levels.push(NOT_LISTED);
+    /** Where the ledger knows no purposes, places in the program have the colours. */
+    this.byPlace = !levels.some(isPurpose);
+    const { heaviest, stacked } = this.byPlace ? choosePlaces(this) : { heaviest: [], stacked: [] };
+    /** Places with a colour of their own, heaviest first. */
+    this.heaviest = heaviest.map((place) => this.places[place]);
+    /** Category names in stacking order; views speak of categories by index. */
+    this.categories = inOrder([...levels, ...stacked.map((place) => this.places[place]),
+      ...(stacked.length > 0 ? [OTHER_PLACES] : [])]);
+    this.categoryIndex = new Map(this.categories.map((name, index) => [name, index]));
+    this.pathCategory = Uint8Array.from(page.paths, (path) => this.categoryOfPath(path));
+    this.lifeCategory = this.findLifeCategories(new Set(stacked));
+    /** @type {History[]} */
+    this.histories = page.devices.map((_, device) => this.makeHistory(device));
+  }
+
+  namePlaces() {
+    /** @type {Map<string, number>} */
+    const known = new Map([["", 0]]);
+    return Uint32Array.from(this.stackParent, (_, stack) => {
+      const name = stack === 0 ? "" : this.placeName(stack);
+      let place = known.get(name);
+      if (place === undefined) {
+        place = this.places.length;
+        known.set(name, place);
+        this.places.push(name);
+      }
+      return place;
+    });
+  }
+
+  /**
+   * "model.py:58 in Block.forward"
+   * @param {number} stack
+   */
+  placeName(stack) {
+    const frame = this.frames[this.placeOf(stack)];
+    if (!frame.file) return frame.name;
+    return `${baseName(frame.file)}${frame.line > 0 ? `:${frame.line}` : ""} in ${frame.name}`;
+  }
+
+  /** @param {Set<number>} coloured Places that have a category of their own. */
+  findLifeCategories(coloured) {
+    const other = this.categoryIndex.get(OTHER_PLACES);
+    return Uint8Array.from(this.lifeBytes, (_, life) => {
+      const path = this.pathCategory[this.lifePath[life]];
+      if (other === undefined || isKnown(this.categories[path])) return path;
+      const place = this.stackPlace[this.lifeStack[life]];
+      return coloured.has(place) ? this.categoryIndex.get(this.places[place]) ?? other : other;
+    });
   }
 
   /** @param {string[]} path */

@@ -26,6 +26,7 @@ export const KNOWN = [
   { name: "input", light: "#df83b8", dark: "#eea5cc" },
   { name: "workspace", light: "#885828", dark: "#a0723e" },
   { name: "communication", light: "#84180e", dark: "#a13124" },
+  { name: "other places", light: "#bfab8b", dark: "#d3cfb5" },
   { name: "unknown", light: "#707175", dark: "#89939e" },
   { name: "rounding", light: "#b7babf", dark: "#5f636a" },
   { name: "fragmentation", light: "#c9ccd1", dark: "#4d535d" },
@@ -45,6 +46,7 @@ const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "
   "buffer", "workspace", "communication"];
 
 export const NOT_LISTED = "not listed";
+export const OTHER_PLACES = "other places";
 const RANK = new Map(KNOWN.map((swatch, rank) => [swatch.name, rank]));
 
 /** @param {string} name */
@@ -53,26 +55,39 @@ export function isKnown(name) {
 }
 
 /**
+ * Whether a name says what the bytes are for, not just that somebody has them.
+ * @param {string} name
+ */
+export function isPurpose(name) {
+  return SPARE_FIRST.includes(name);
+}
+
+/**
  * The names in stacking order, each once. Names that are no category hold somebody's data: they come
- * below what nobody can name or use.
+ * below what nobody can name or use, in the order given.
  * @param {Iterable<string>} names
  */
 export function inOrder(names) {
-  const others = (RANK.get("unknown") ?? KNOWN.length) - 0.5;
+  const others = (RANK.get(OTHER_PLACES) ?? KNOWN.length) - 0.5;
   const rank = (/** @type {string} */ name) => RANK.get(name) ?? others;
-  return [...new Set(names)].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : a > b ? 1 : 0));
+  return [...new Set(names)].sort((a, b) => rank(a) - rank(b));
 }
 
 export class Palette {
-  /** @param {string[]} names Categories in stacking order. */
-  constructor(names) {
+  /**
+   * @param {string[]} names Categories in stacking order.
+   * @param {string[]} [heaviest] Those that are to have the first hues, before the rest.
+   */
+  constructor(names, heaviest = []) {
     const spare = [...SPARE_FIRST.filter((name) => !names.includes(name))
       .map((name) => KNOWN[RANK.get(name) ?? 0]), ...OTHERS];
-    let next = 0;
+    const nameless = [...heaviest, ...names.filter((name) => !heaviest.includes(name))]
+      .filter((name) => !RANK.has(name));
     /** @type {Swatch[]} */
     this.swatches = names.map((name) => {
       const rank = RANK.get(name);
-      return rank !== undefined ? KNOWN[rank] : { ...spare[next++ % spare.length], name };
+      if (rank !== undefined) return KNOWN[rank];
+      return { ...spare[nameless.indexOf(name) % spare.length], name };
     });
     this.dark = false;
   }

@@ -43,6 +43,8 @@ export class Timeline {
     this.width = 0;
     /** @type {Columns|null} */
     this.columns = null;
+    /** What `columns` was made for. */
+    this.columnsKey = "";
     /**
      * The whole recording at the overview's width.
      * @type {Columns|null}
@@ -72,12 +74,7 @@ export class Timeline {
     this.top = Math.max(1, history.highest()) * 1.04;
     this.whole = null;
     const present = this.model.categories.map((name, category) => ({ name, category }))
-      .filter(({ category }) => {
-        for (let i = category; i < history.bucketBytes.length; i += history.categories) {
-          if (history.bucketBytes[i] > 0) return true;
-        }
-        return false;
-      });
+      .filter(({ category }) => history.present[category] === 1);
     this.legend.replaceChildren(...present.map(({ name, category }) =>
       h("span", {}, swatch(category), name)));
     if (history.nvmlTime.length > 0) {
@@ -330,7 +327,10 @@ export class Timeline {
     if (this.width === 0) return;
     const [from, to] = this.window;
     const count = this.plotWidth;
-    this.columns = this.history.columns(from, to, count);
+    const columnsKey = `${this.store.state.device},${from},${to},${count}`;
+    if (columnsKey !== this.columnsKey) this.columns = this.history.columns(from, to, count);
+    this.columnsKey = columnsKey;
+    const columns = /** @type {Columns} */ (this.columns);
     this.reset.classList.toggle("hidden", !this.store.state.zoom);
     const colours = styleColours();
     const context = sized(this.canvas, this.width, HEIGHT);
@@ -340,7 +340,7 @@ export class Timeline {
     context.beginPath();
     context.rect(MARGIN.left, 0, count, HEIGHT);
     context.clip();
-    this.paintStack(context, this.columns, MARGIN.left, (bytes) => this.yOf(bytes));
+    this.paintStack(context, columns, MARGIN.left, (bytes) => this.yOf(bytes));
     this.paintNvml(context, colours);
     this.paintMarks(context, colours);
     this.paintCursor(context, colours);

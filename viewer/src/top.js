@@ -132,8 +132,7 @@ export class TopTable {
     const open = this.open.has(key);
     const frame = model.frames[model.placeOf(group.stack)];
     const needle = search?.needle ?? "";
-    const place = frame.file
-      ? `${baseName(frame.file)}${frame.line > 0 ? `:${frame.line}` : ""} in ${frame.name}` : frame.name;
+    const place = group.stack === 0 ? frame.name : model.placeName(group.stack);
     const path = model.page.paths[group.path] ?? [];
     const name = h("span", { class: "place" });
     name.append(marked(place, needle));
@@ -150,7 +149,7 @@ export class TopTable {
           h("small", {}, formatShare(group.bytes, this.view?.liveBytes ?? 0))),
         h("span", { class: "num soft" }, formatCount(group.count)),
         h("span", { class: "where" }, name, source),
-        h("span", { class: "level" }, swatch(model.pathCategory[group.path]), levels)));
+        h("span", { class: "level" }, swatch(model.lifeCategory[group.lives[0]]), levels)));
     if (open) element.append(this.makeDetail(group));
     return element;
   }

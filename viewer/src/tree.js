@@ -72,7 +72,7 @@ export function foldStacks(model, live, mine, search) {
   };
   for (const life of live) {
     const stack = model.lifeStack[life];
-    const category = model.pathCategory[model.lifePath[life]];
+    const category = model.lifeCategory[life];
     const bytes = model.lifeBytes[life];
     const leaf = nodeOf(stack === 0 ? 0 : standIn[stack]);
     const found = search.on && search.matches(life) ? 1 : 0;

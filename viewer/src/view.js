@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is live at the chosen instant, after the reader's choices: made once a change, for all views.
 
+import { NOT_LISTED } from "./palette.js";
+
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./state.js").Only} Only */
@@ -118,21 +120,63 @@ function processNames(model) {
 }
 
 /**
- * The ledger of the report, which was taken at the device's peak.
+ * Level names of a life: the ledger's, then the place in the program.
+ * @param {Model} model
+ * @param {number} life
+ */
+function lifeLevels(model, life) {
+  const path = model.page.paths[model.lifePath[life]] ?? [];
+  const place = model.stackPlace[model.lifeStack[life]];
+  return place === 0 ? path : [...path, model.places[place]];
+}
+
+/**
+ * @param {number|null} pid
+ * @param {string[]} path
+ */
+const rowKey = (pid, path) => `${pid}\u0000${path.join("\u0000")}`;
+
+/**
+ * The ledger of the report, which was taken at the device's peak. Its rows unfold into places as far
+ * as the page's lives explain them.
  * @param {Model} model
  * @param {number} device
+ * @param {number[]} live
  */
-function ledgerAtPeak(model, device) {
+function ledgerAtPeak(model, device, live) {
   const ledger = new Ledger(model.categories.length);
   const report = model.reportDevices[device];
   if (!report) return ledger.finish();
+  const { processes } = model.page;
   const rows = model.page.report.rows.filter((row) => row.device === report.index);
   const names = processNames(model);
   const several = new Set(rows.map((row) => row.pid).filter((pid) => pid !== null)).size > 1;
+  /** @type {Map<string, number[]>} */
+  const byRow = new Map();
+  for (const life of live) {
+    const pid = processes[model.lifeProcess[life]]?.pid ?? null;
+    const key = rowKey(pid, model.page.paths[model.lifePath[life]] ?? []);
+    const known = byRow.get(key);
+    if (known) known.push(life);
+    else byRow.set(key, [life]);
+  }
   for (const row of rows) {
-    const process = model.page.processes.findIndex((other) => other.pid === row.pid);
-    const name = several ? names[process] ?? "no recorded process" : null;
-    ledger.add(levels(name, row.path), row.bytes, row.count, model.categoryOfPath(row.path));
+    const name = several
+      ? names[processes.findIndex((process) => process.pid === row.pid)] ?? "no recorded process" : null;
+    const lives = byRow.get(rowKey(row.pid, row.path)) ?? [];
+    const listed = lives.reduce((sum, life) => sum + model.lifeBytes[life], 0);
+    const category = model.categoryOfPath(row.path);
+    if (listed === 0 || listed > row.bytes) {
+      ledger.add(levels(name, row.path), row.bytes, row.count, category);
+      continue;
+    }
+    for (const life of lives) {
+      ledger.add(levels(name, lifeLevels(model, life)), model.lifeBytes[life], 1, model.lifeCategory[life]);
+    }
+    if (listed < row.bytes) {
+      ledger.add(levels(name, [...row.path, NOT_LISTED]), row.bytes - listed,
+        Math.max(0, row.count - lives.length), model.categoryIndex.get(NOT_LISTED) ?? category);
+    }
   }
   return ledger.finish();
 }
@@ -149,9 +193,8 @@ function ledgerAt(model, device, at, live) {
   const names = processNames(model);
   const several = new Set(live.map((life) => model.lifeProcess[life])).size > 1;
   for (const life of live) {
-    const path = model.lifePath[life];
     const name = several ? names[model.lifeProcess[life]] : null;
-    ledger.add(levels(name, model.page.paths[path]), model.lifeBytes[life], 1, model.pathCategory[path]);
+    ledger.add(levels(name, lifeLevels(model, life)), model.lifeBytes[life], 1, model.lifeCategory[life]);
   }
   const all = model.histories[device].bytesAt(at);
   all.forEach((bytes, category) => {
@@ -170,13 +213,12 @@ function ledgerAt(model, device, at, live) {
 function narrow(model, only, live) {
   if ("category" in only) {
     const category = model.categoryIndex.get(only.category);
-    return live.filter((life) => model.pathCategory[model.lifePath[life]] === category);
+    return live.filter((life) => model.lifeCategory[life] === category);
   }
   const names = processNames(model);
   const byProcess = names.includes(only.path[0]);
   const prefix = byProcess ? only.path.slice(1) : only.path;
-  const kept = Uint8Array.from(model.page.paths, (path) => (startsWith(path, prefix) ? 1 : 0));
-  return live.filter((life) => kept[model.lifePath[life]] === 1 &&
+  return live.filter((life) => startsWith(lifeLevels(model, life), prefix) &&
     (!byProcess || names[model.lifeProcess[life]] === only.path[0]));
 }
 
@@ -190,7 +232,7 @@ export function makeView(model, state) {
   const atPeak = state.at === null;
   const at = state.at ?? model.peakTime(device);
   const all = model.liveAt(device, at);
-  const ledger = atPeak ? ledgerAtPeak(model, device) : ledgerAt(model, device, at, all);
+  const ledger = atPeak ? ledgerAtPeak(model, device, all) : ledgerAt(model, device, at, all);
   const live = state.only ? narrow(model, state.only, all) : all;
   let liveBytes = 0;
   for (const life of live) liveBytes += model.lifeBytes[life];

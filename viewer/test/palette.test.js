@@ -41,9 +41,9 @@ for (const theme of ["light", "dark"]) {
   }
 }
 
-test("categories stack in one order, names that are none before slack", () => {
+test("categories stack in one order, names that are none before slack as given", () => {
   assert.deepEqual(inOrder(["cached", "zeta", "activation", "driver", "alpha", "cached"]),
-    ["driver", "activation", "alpha", "zeta", "cached"]);
+    ["driver", "activation", "zeta", "alpha", "cached"]);
 });
 
 test("names that are no category get hues that the page does not use", () => {
@@ -51,6 +51,7 @@ test("names that are no category get hues that the page does not use", () => {
   const colours = [0, 1, 2, 3].map((category) => palette.colour(category));
   assert.equal(new Set(colours).size, 4);
   assert.equal(colours[2], KNOWN.find((swatch) => swatch.name === "parameter").light);
+  assert.equal(new Palette(["PyTorch", "cuBLAS"], ["cuBLAS"]).colour(1), new Palette(["PyTorch"]).colour(0));
   palette.dark = true;
   assert.notEqual(palette.colour(1), colours[1]);
 });

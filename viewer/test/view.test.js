@@ -46,6 +46,38 @@ test("at the peak the ledger is the report's", () => {
   assert.deepEqual(view.ledger.children[0].children.map((node) => node.name), ["allocated", "cached"]);
 });
 
+test("rows unfold into places as far as lives explain them", () => {
+  const page = reportPage();
+  page.report.rows = [
+    { device: 0, pid: 7, path: ["PyTorch", "allocated", "parameter"], bytes: 130, count: 3 },
+    { device: 0, pid: 7, path: ["PyTorch", "allocated", "activation"], bytes: 20, count: 1 },
+  ];
+  const [parameter, activation] = makeView(new Model(page), STATE).ledger.children[0].children[0].children;
+  assert.deepEqual(parameter.children.map((node) => [node.name, node.bytes, node.count]),
+    [["app.py:1 in main", 100, 1], ["not listed", 30, 2]]);
+  // More lives than the row has: they cannot be its parts.
+  assert.deepEqual([activation.bytes, activation.children.length], [20, 0]);
+});
+
+test("where the ledger knows no purposes, places have the colours", () => {
+  const timeline = { device: 0, groups: ["PyTorch / allocated", "PyTorch / cached", "driver-owned / context"],
+    t: [0, 300], peak: [[200, 150], [0, 50], [7, 7]], nvml: [] };
+  const page = reportPage({ paths: [["PyTorch", "allocated"], ["PyTorch", "allocated"], ["driver-owned", "context"]],
+    timelines: [timeline] });
+  page.report.rows = [];
+  const model = new Model(page);
+  assert.deepEqual(model.categories,
+    ["driver", "PyTorch", "app.py:1 in main", "app.py:2 in forward", "other places", "cached"]);
+  assert.deepEqual(model.heaviest, ["app.py:1 in main", "app.py:2 in forward"]);
+  const bytes = (at) => Object.fromEntries([...model.histories[0].columns(at, at + 1, 1).bytes]
+    .map((value, category) => [model.categories[category], value]).filter(([, value]) => value > 0));
+  assert.deepEqual(bytes(20), { driver: 7, "app.py:1 in main": 100, "app.py:2 in forward": 100 });
+  assert.deepEqual(bytes(400), { driver: 7, "app.py:1 in main": 100, "app.py:2 in forward": 50, cached: 50 });
+  const view = makeView(model, { ...STATE, at: 20, only: { category: "app.py:2 in forward" } });
+  assert.equal(view.liveBytes, 100);
+  assert.equal(makeView(model, { ...STATE, at: 20, only: { path: ["PyTorch", "allocated", "app.py:1 in main"] } }).liveBytes, 100);
+});
+
 test("processes that share a device lead the ledger", () => {
   const page = reportPage({ processes: [{ pid: 7, rank: 0, command: "" }, { pid: 8, rank: 1, command: "" }] });
   page.report.rows = [...rows, { device: 0, pid: 8, path: ["PyTorch", "cached"], bytes: 1, count: 0 }];
