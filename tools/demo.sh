@@ -29,4 +29,4 @@ for file in "$out"/*; do
 done
 echo
 echo "Open the .html files in a browser, or ask a recording yourself:"
-echo "  $vramscope report $out/gpt2.vram --by module"
+echo "  $vramscope report $out/gpt2.vram --at mark:trained --by line"
