@@ -25,32 +25,39 @@ class SampleFilter {
   explicit SampleFilter(int64_t keep_every_ns) : keep_every_ns_(keep_every_ns) {}
 
   // Calls `write(sample)` for each record that is due.
-  template <class Write>
-  void Add(const format::DeviceSample& sample, Write&& write) {
+  template <class Writer>
+  void Add(const format::DeviceSample& sample, Writer&& write) {
     const bool changed = !has_last_ || !SameFigures(last_, sample);
     if (changed) {
-      if (held_back_)
-        write(last_);
-      write(sample);
-      written_ns_ = sample.begin;
+      Flush(write);
+      Write(sample, write);
     } else if (static_cast<int64_t>(sample.begin - written_ns_) >= keep_every_ns_) {
-      write(sample);
-      written_ns_ = sample.begin;
+      Write(sample, write);
+    } else {
+      ++held_back_;
     }
-    held_back_ = written_ns_ != sample.begin;
     last_ = sample;
     has_last_ = true;
   }
 
   // Writes the last reading if it was held back.
-  template <class Write>
-  void Flush(Write&& write) {
-    if (held_back_)
-      write(last_);
-    held_back_ = false;
+  template <class Writer>
+  void Flush(Writer&& write) {
+    if (held_back_ == 0)
+      return;
+    --held_back_;
+    Write(last_, write);
   }
 
  private:
+  template <class Writer>
+  void Write(format::DeviceSample sample, Writer&& write) {
+    sample.repeats = held_back_;
+    held_back_ = 0;
+    written_ns_ = sample.begin;
+    write(sample);
+  }
+
   static bool SameFigures(const format::DeviceSample& a, const format::DeviceSample& b) {
     return a.used == b.used && a.free == b.free && a.reserved == b.reserved && a.total == b.total;
   }
@@ -59,7 +66,7 @@ class SampleFilter {
   format::DeviceSample last_;
   bool has_last_ = false;
   uint64_t written_ns_ = 0;
-  bool held_back_ = false;
+  uint64_t held_back_ = 0;  // readings like the last record that were not written
 };
 
 // Decides when the list of processes on a device is read. That query walks every allocation of

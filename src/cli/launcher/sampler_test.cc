@@ -56,6 +56,23 @@ TEST(SampleFilter, WritesAnUnchangedFigureEveryHundredMilliseconds) {
               ElementsAre(Pair(10, 7), Pair(110, 7), Pair(210, 7), Pair(250, 7)));
 }
 
+TEST(SampleFilter, CountsEveryReading) {
+  const std::vector<uint64_t> figures = {5, 5, 5, 9, 9, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+  SampleFilter filter(100 * kMs);
+  uint64_t readings = 0;
+  const auto count = [&readings](const format::DeviceSample& sample) {
+    readings += 1 + sample.repeats;
+  };
+  for (size_t i = 0; i < figures.size(); ++i) {
+    format::DeviceSample sample;
+    sample.begin = (i + 1) * 10 * kMs;
+    sample.used = figures[i];
+    filter.Add(sample, count);
+  }
+  filter.Flush(count);
+  EXPECT_EQ(readings, figures.size());
+}
+
 TEST(ProcessQueryPacer, AsksOnceASecondWhenNothingMoves) {
   ProcessQueryPacer pacer;
   EXPECT_TRUE(pacer.IsDue(0, 0));

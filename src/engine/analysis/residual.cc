@@ -23,24 +23,28 @@ SampleVerdict JudgeSample(const DeviceSampleRecord& sample) {
 
 ResidualStatistics SummarizeResidual(const DeviceState& device) {
   ResidualStatistics statistics;
-  std::vector<uint64_t> sizes;
+  std::vector<std::pair<uint64_t, uint64_t>> sizes;  // |residual|, samples
   for (const DeviceSampleRecord& sample : device.samples) {
     if (!sample.counted)
       continue;
     const SampleVerdict verdict = JudgeSample(sample);
-    ++statistics.samples;
+    statistics.samples += 1 + uint64_t{sample.repeats};
     statistics.samples_in_transit += verdict.explained_by_transit ? 1 : 0;
-    sizes.push_back(static_cast<uint64_t>(std::abs(verdict.residual)));
+    sizes.emplace_back(static_cast<uint64_t>(std::abs(verdict.residual)),
+                       1 + uint64_t{sample.repeats});
     if (std::abs(verdict.residual) > std::abs(statistics.worst_bytes)) {
       statistics.worst_bytes = verdict.residual;
       statistics.worst_at_ns = sample.end_ns;
     }
   }
-  if (!sizes.empty()) {
-    // The smallest figure that at least 99 % of the samples do not exceed.
-    const size_t rank = (sizes.size() * 99 + 99) / 100 - 1;
-    std::nth_element(sizes.begin(), sizes.begin() + static_cast<ptrdiff_t>(rank), sizes.end());
-    statistics.p99_bytes = sizes[rank];
+  // The smallest figure that at least 99 % of the samples do not exceed.
+  std::sort(sizes.begin(), sizes.end());
+  const uint64_t wanted = (statistics.samples * 99 + 99) / 100;
+  uint64_t seen = 0;
+  for (const auto& [bytes, count] : sizes) {
+    statistics.p99_bytes = bytes;
+    if ((seen += count) >= wanted)
+      break;
   }
   return statistics;
 }

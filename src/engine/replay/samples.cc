@@ -76,6 +76,7 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
   sample.ledger = device.total;
   sample.version = device.version;
   sample.counted = device.baseline_frozen;
+  sample.repeats = event.flags;
   for (const CallUnderWay& call : device.calls) {
     if (call.begin_ns < event.end_ns)
       (call.bytes > 0 ? sample.low : sample.high) += call.bytes > 0 ? call.bytes : -call.bytes;

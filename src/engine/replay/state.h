@@ -58,6 +58,7 @@ struct DeviceSampleRecord {
   int64_t low = 0;
   int64_t high = 0;
   uint64_t version = 0;
+  uint32_t repeats = 0;  // readings just before it with the same figures, which were not written
   bool counted = false;  // a recorded process used the device: its residual says something
 };
 struct ProcessSampleRecord {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "format/decoder.h"
@@ -219,6 +220,7 @@ class Converter {
     e->value = r.free;
     e->value2 = r.reserved;
     e->detail = r.total;
+    e->flags = static_cast<uint32_t>(std::min<uint64_t>(r.repeats, UINT32_MAX));
     return true;
   }
   bool On(const format::ProcessSample& r, Event* e) {
