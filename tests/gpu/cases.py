@@ -160,12 +160,18 @@ def all_cases():
     def program(name, *arguments):
         return lambda bench: [bench.bin / name, *arguments]
 
+    # Long enough for the share of samples in transit to say something: a context alone takes 0.1 s.
+    jacobi = ("4096", "250000")
     residual = {
-        "resnet50": residual_case("resnet50", training("train_resnet50.py"), marks=True),
-        "gpt2": residual_case("gpt2", training("train_gpt2.py", "--size", "gpt2"), marks=True),
-        "cuda_driver": residual_case("cuda_driver", program("example_cuda_driver")),
-        "cuda_runtime_static": residual_case("cuda_runtime_static", program("example_cuda_runtime_static")),
-        "cuda_runtime_shared": residual_case("cuda_runtime_shared", program("example_cuda_runtime_shared")),
+        "resnet50": residual_case("resnet50", training("train_resnet50.py", "--steps", "450"), marks=True),
+        "gpt2": residual_case("gpt2", training("train_gpt2.py", "--size", "gpt2", "--steps", "200"), marks=True),
+        "cuda_driver": residual_case("cuda_driver", program("example_cuda_driver", "--hold", "15")),
+        "cuda_runtime_static": residual_case(
+            "cuda_runtime_static", program("example_cuda_runtime_static", *jacobi)
+        ),
+        "cuda_runtime_shared": residual_case(
+            "cuda_runtime_shared", program("example_cuda_runtime_shared", *jacobi)
+        ),
     }
     identity = {
         "gpt2": identity_case("train_gpt2.py", "--steps", "60"),
