@@ -23,7 +23,7 @@ export function makePage({ lives = [], ...rest } = {}) {
     report: {
       schema: "vramscope.report/1",
       devices: [{ index: 0, kind: "gpu", uuid: null, name: "G", total_bytes: null, nvml_bytes: null,
-        ledger_bytes: 0, residual_bytes: null, at: { kind: "peak", time_ns: 5500, iteration: null } }],
+        ledger_bytes: 1, residual_bytes: null, at: { kind: "peak", time_ns: 5500, iteration: null } }],
       processes: [], rows: [], losses: [], invariants: [],
     },
     residuals: [],

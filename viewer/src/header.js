@@ -45,8 +45,9 @@ function deviceFigures(model, device) {
   const residual = page.residuals.find((other) => other.device === device);
   const worst = residual && residual.samples > 0 ? `worst ${formatSignedBytes(residual.worst_bytes)}` : "";
   if (!report) return [figure("Peak", "–", null)];
+  const when = `${total ? `${formatShare(report.ledger_bytes, total)}, ` : ""}at ${formatTime(model.peakTime(device))}`;
   const peak = figure("Peak", formatBytes(report.ledger_bytes), formatExact(report.ledger_bytes),
-    `${total ? `${formatShare(report.ledger_bytes, total)}, ` : ""}at ${formatTime(model.peakTime(device))}`);
+    report.ledger_bytes > 0 ? when : "");
   const count = page.report.rows.reduce((sum, row) => sum + (row.device === report.index ? row.count : 0), 0);
   const live = figure("Live then", formatCount(count), null, "allocations");
   if (page.report.devices.every((other) => other.nvml_bytes === null)) return [peak, live];

@@ -48,7 +48,8 @@ export class History {
     this.categories = model.categories.length;
     this.cached = model.categoryIndex.get("cached") ?? -1;
     this.fragmentation = model.categoryIndex.get("fragmentation") ?? -1;
-    const nvml = timeline ? timeline.nvml : [];
+    // A device whose every sample is 0 has an NVML that does not count.
+    const nvml = timeline?.nvml.some((sample) => sample[1] > 0) ? timeline.nvml : [];
     this.nvmlTime = Float64Array.from(nvml, (sample) => sample[0]);
     this.nvmlBytes = Float64Array.from(nvml, (sample) => sample[1]);
     this.bucketTime = Float64Array.from(timeline ? timeline.t : []);

@@ -176,7 +176,9 @@ export class Model {
    */
   peakTime(device) {
     const report = this.reportDevices[device];
-    return report ? report.at.time_ns - this.page.start_ns : 0;
+    // A device on which nothing was live has no peak.
+    if (!report || report.ledger_bytes === 0) return 0;
+    return Math.min(this.duration, Math.max(0, report.at.time_ns - this.page.start_ns));
   }
 
   /**

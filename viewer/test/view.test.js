@@ -46,6 +46,16 @@ test("at the peak the ledger is the report's", () => {
   assert.deepEqual(view.ledger.children[0].children.map((node) => node.name), ["allocated", "cached"]);
 });
 
+test("a device without a peak, or with one outside the recording, is shown within it", () => {
+  const page = reportPage();
+  page.report.devices[0].at.time_ns = 0;
+  assert.equal(makeView(new Model(page), STATE).at, 0);
+  page.report.devices[0].at.time_ns = 1e9;
+  assert.equal(makeView(new Model(page), STATE).at, 1000);
+  page.report.devices[0].ledger_bytes = 0;
+  assert.equal(makeView(new Model(page), STATE).at, 0);
+});
+
 test("rows unfold into places as far as lives explain them", () => {
   const page = reportPage();
   page.report.rows = [
@@ -73,6 +83,8 @@ test("where the ledger knows no purposes, places have the colours", () => {
     .map((value, category) => [model.categories[category], value]).filter(([, value]) => value > 0));
   assert.deepEqual(bytes(20), { driver: 7, "app.py:1 in main": 100, "app.py:2 in forward": 100 });
   assert.deepEqual(bytes(400), { driver: 7, "app.py:1 in main": 100, "app.py:2 in forward": 50, cached: 50 });
+  // The timeline's buckets know no places, however far it is zoomed out.
+  assert.equal(model.histories[0].columns(0, 1000, 1).detailed, true);
   const view = makeView(model, { ...STATE, at: 20, only: { category: "app.py:2 in forward" } });
   assert.equal(view.liveBytes, 100);
   assert.equal(makeView(model, { ...STATE, at: 20, only: { path: ["PyTorch", "allocated", "app.py:1 in main"] } }).liveBytes, 100);
