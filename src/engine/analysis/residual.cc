@@ -28,6 +28,8 @@ ResidualStatistics SummarizeResidual(const DeviceState& device) {
     if (!sample.counted)
       continue;
     const SampleVerdict verdict = JudgeSample(sample);
+    if (statistics.samples == 0)
+      statistics.worst_at_ns = sample.end_ns;
     statistics.samples += 1 + uint64_t{sample.repeats};
     statistics.samples_in_transit += verdict.explained_by_transit ? 1 : 0;
     sizes.emplace_back(static_cast<uint64_t>(std::abs(verdict.residual)),

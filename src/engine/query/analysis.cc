@@ -229,6 +229,7 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
   if (info.total_bytes != 0)
     out.total_bytes = info.total_bytes;
   out.at_kind = KindName(query.at.kind);
+  out.at_ns = ledger.first_ns();  // where nothing ever happened
 
   std::map<uint16_t, uint64_t> by_process;
   uint64_t all = 0;

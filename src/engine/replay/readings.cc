@@ -240,6 +240,7 @@ void Ledger::OnReading(const trace::Event& event) {
       calls = std::move(series.before_last);
     } else if (series.has_last) {
       series.base_gap = series.last_gap;
+      series.base_begin_ns = series.last_begin_ns;
     }
     series.assigned.clear();
     calls.insert(calls.end(), series.after_last.begin(), series.after_last.end());
@@ -247,6 +248,9 @@ void Ledger::OnReading(const trace::Event& event) {
     int64_t from_ns = begin_ns;
     for (const OpenCall& call : calls)
       from_ns = std::min(from_ns, call.begin_ns);
+    // What sinks may have been too high since the base: samples from there on are not judged by it.
+    if (bytes < 0 && series.has_last)
+      from_ns = std::min(from_ns, series.base_begin_ns);
     if (!calls.empty() && bytes != 0) {
       const bool first = !series.has_last && series.first_assigned_from_sample;
       series.first_log_index = first ? slow_log_.size() : series.first_log_index;

@@ -10,14 +10,18 @@ namespace {
 
 constexpr size_t kMaxCalls = size_t{1} << 16;
 
+// The launcher's clock and the program's are one clock read through two conversions: they agree to
+// within this. A sample is taken at some moment of an interval that is wider by as much.
+constexpr int64_t kClockErrorNs = 10'000;
+
 }  // namespace
 
 // Bytes that moved in a call [begin, end] may have moved before or after any sample that overlaps
 // it. Samples before this event stand without the bytes, later ones with them.
 void Ledger::NoteMovement(DeviceState& device, int64_t begin_ns, int64_t end_ns, int64_t bytes) {
   for (auto sample = device.samples.rbegin();
-       sample != device.samples.rend() && sample->end_ns > begin_ns; ++sample) {
-    if (sample->begin_ns >= end_ns)
+       sample != device.samples.rend() && sample->end_ns + kClockErrorNs > begin_ns; ++sample) {
+    if (sample->begin_ns - kClockErrorNs >= end_ns)
       continue;
     (bytes > 0 ? sample->high : sample->low) += bytes > 0 ? bytes : -bytes;
   }
@@ -67,8 +71,8 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
   if (!device.baseline_frozen && event.begin_ns >= device.last_end_ns)
     SetBaseline(device, event);
   // Calls that ended before this sample began are in the ledger, and later samples begin later.
-  std::erase_if(device.calls,
-                [&](const CallUnderWay& call) { return call.end_ns <= event.begin_ns; });
+  const int64_t begin_ns = event.begin_ns - kClockErrorNs;
+  std::erase_if(device.calls, [&](const CallUnderWay& call) { return call.end_ns <= begin_ns; });
   DeviceSampleRecord sample;
   sample.begin_ns = event.begin_ns;
   sample.end_ns = event.end_ns;
@@ -78,7 +82,7 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
   sample.counted = device.baseline_frozen;
   sample.repeats = event.flags;
   for (const CallUnderWay& call : device.calls) {
-    if (call.begin_ns < event.end_ns)
+    if (call.begin_ns < event.end_ns + kClockErrorNs)
       (call.bytes > 0 ? sample.low : sample.high) += call.bytes > 0 ? call.bytes : -call.bytes;
   }
   device.samples.push_back(sample);

@@ -97,6 +97,7 @@ struct OpenCall {
 struct ReadingSeries {
   bool has_base = false;
   int64_t base_gap = 0;  // reading - ledger, where everything is explained
+  int64_t base_begin_ns = INT64_MAX;
   bool has_last = false;
   bool last_unclear = false;  // a call was under way while the last reading was taken
   int64_t last_begin_ns = 0;

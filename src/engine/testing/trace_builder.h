@@ -11,7 +11,7 @@
 
 #include "trace/trace.h"
 
-// A trace in memory, for tests: one line an event. Times count up by 1000 ns an event unless said.
+// A trace in memory, for tests: one line an event. Times count up by 1 us an event unless said.
 namespace vramscope::engine {
 
 class TraceBuilder : public trace::Trace {
@@ -92,7 +92,7 @@ class TraceBuilder : public trace::Trace {
     event.process = process_;
     event.device = device_;
     event.time_ns = event.begin_ns = event.end_ns = now_ns_;
-    now_ns_ += 1000;
+    now_ns_ += step_ns_;
     events_.push_back(event);
     return events_.back();
   }
@@ -103,7 +103,8 @@ class TraceBuilder : public trace::Trace {
     stack_ = stack;
     native_ = native;
   }
-  int64_t now_ns() const { return now_ns_; }
+  // Between events that are not placed by At().
+  void StepIs(int64_t step_ns) { step_ns_ = step_ns; }
 
   trace::Event& Alloc(uint64_t address, uint64_t size) {
     return Stacked(Fill(trace::EventKind::kBlockAlloc, address, size));
@@ -216,6 +217,7 @@ class TraceBuilder : public trace::Trace {
   trace::StackId stack_;
   trace::StackId native_;
   int64_t now_ns_ = kStartNs;
+  int64_t step_ns_ = 1000;
   int passes_ = 0;
 };
 
