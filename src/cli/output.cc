@@ -40,7 +40,7 @@ Progress::Progress(std::string what)
 
 Progress::~Progress() {
   if (shown_)
-    fmt::print(stderr, "\r\x1b[K");
+    std::fputs("\r\x1b[K", stderr);
 }
 
 void Progress::Update(double share) {

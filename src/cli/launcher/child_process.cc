@@ -15,8 +15,6 @@
 
 #include "util/file.h"
 
-extern char** environ;
-
 namespace vramscope::cli {
 namespace {
 
@@ -134,6 +132,7 @@ void ChildProcess::RunChild(const std::string& path, const std::vector<std::stri
     at += std::strlen(name) + std::strlen(value) + 2;
   }
   std::vector<char*> argv;
+  argv.reserve(command.size() + 2);
   for (const std::string& word : command)
     argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

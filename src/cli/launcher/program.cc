@@ -147,7 +147,7 @@ Program FindProgram(const std::string& command) {
   while (!command.empty()) {
     const size_t colon = rest.find(':');
     const std::string folder(rest.substr(0, colon));
-    const std::string path = folder.empty() ? "./" + command : folder + "/" + command;
+    const std::string path = fmt::format("{}/{}", folder.empty() ? "." : folder, command);
     if (IsExecutableFile(path))
       return Inspect(path);
     if (not_executable.empty() && access(path.c_str(), F_OK) == 0 && !IsDirectory(path)) {

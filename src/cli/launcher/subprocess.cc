@@ -97,6 +97,7 @@ Captured RunCaptured(const std::vector<std::string>& command,
     for (const auto& [name, value] : variables)
       setenv(name.c_str(), value.c_str(), 1);
     std::vector<char*> argv;
+    argv.reserve(command.size() + 1);
     for (const std::string& word : command)
       argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
