@@ -164,9 +164,9 @@ Plan TextReport::MakePlan(size_t fixed) const {
   }
   if (grouped)
     return plan;
-  plan.lines = std::min<size_t>(report_.top_lines.size(), 6);
+  plan.lines = std::min<size_t>(report_.top_lines.size(), 10);
   plan.stacks = std::min<size_t>(report_.top_stacks.size(), 3);
-  plan.churn = std::min<size_t>(report_.top_churn.size(), 4);
+  plan.churn = std::min<size_t>(report_.top_churn.size(), 6);
 
   const auto shrink = [&](size_t* part, size_t floor) {
     while (*part > floor && Height(plan, fixed) > options_.rows)
@@ -180,6 +180,8 @@ Plan TextReport::MakePlan(size_t fixed) const {
       --*largest;
     }
   };
+  shrink(&plan.lines, 6);
+  shrink(&plan.churn, 4);
   shrink(&plan.stacks, 2);
   if (query_.top == 0)
     shrink_ledgers(13);
@@ -266,7 +268,7 @@ void TextReport::AddHeadline(const engine::DeviceReport& device) {
     when += Clean(query_.at.mark) + " ";
   if (device.at_kind == "time")
     when.clear();
-  when += "at " + Seconds(device.at_ns);
+  when += util::FormatBytes(device.ledger_bytes) + " at " + Seconds(device.at_ns);
   if (device.at_iteration)
     when += fmt::format(", iteration {}", *device.at_iteration);
   name = CutEnd(name, columns() - std::min(columns(), util::DisplayWidth(when) + 2), style_);

@@ -143,7 +143,8 @@ std::string TraceLine(const trace::Trace& trace, const std::string& path, const 
   if (session.file_bytes == 0)
     return line;
   line += " (" + util::FormatBytes(session.file_bytes);
-  if (session.event_count > 0) {
+  // Below that the file is mostly its tables of names.
+  if (session.event_count >= 10'000) {
     line += fmt::format(", {:.1f} bytes an event", static_cast<double>(session.file_bytes) /
                                                        static_cast<double>(session.event_count));
   }

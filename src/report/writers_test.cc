@@ -143,11 +143,12 @@ TEST(WritersTest, InstantsInTheHeadline) {
   query.at.kind = engine::Instant::Kind::kMark;
   query.at.mark = "epoch\n2";
   report.devices[0].at_kind = "mark";
-  EXPECT_NE(FormatText(report, trace, query, Options(true)).find(" mark epoch?2 at 4.21 s\n"),
-            std::string::npos);
+  EXPECT_NE(
+      FormatText(report, trace, query, Options(true)).find(" mark epoch?2 14.2 GiB at 4.21 s\n"),
+      std::string::npos);
   query.at.kind = engine::Instant::Kind::kSeconds;
   report.devices[0].at_kind = "time";
-  EXPECT_NE(FormatText(report, trace, query, Options(true)).find("  at 4.21 s\n"),
+  EXPECT_NE(FormatText(report, trace, query, Options(true)).find("  14.2 GiB at 4.21 s\n"),
             std::string::npos);
 }
 

@@ -158,7 +158,8 @@ def test_several_files(trace):
 def test_text_fits_one_screen(trace):
     lines = vramscope("report", trace).splitlines()
     assert len(lines) <= 40
-    assert max(map(len, lines)) <= 80
+    # The trace's path is never cut: people copy it.
+    assert max(len(line) for line in lines if not line.startswith("Trace: ")) <= 80
     text = "\n".join(lines)
     assert "\x1b" not in text
     assert "program.py:4 in keep" in text
