@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -27,6 +28,18 @@ Stream* NewMemory() {
       mmap(nullptr, sizeof(Stream), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   // Zeroed pages are a valid Stream: every member's default is zero, but for images_generation.
   return memory != MAP_FAILED ? static_cast<Stream*>(memory) : nullptr;
+}
+
+// The process's place in a distributed training (torchrun, mpirun), for the report's rows.
+void NoteRank(Stream* stream) {
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    const char* rank = getenv(variable);
+    if (rank == nullptr || *rank == '\0')
+      continue;
+    constexpr format::Bytes kKey = {"rank", 4};
+    stream->Append(format::Runtime{.key = kKey, .value = {rank, strnlen(rank, 16)}});
+    return;
+  }
 }
 
 Stream* TakeIdle() {
@@ -65,6 +78,8 @@ Stream* StreamPool::Take() {
     stream->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
     char name[17] = {};
     prctl(PR_GET_NAME, name);
+    if (stream->id_ == 1 && stream->sequence_ == 0)
+      NoteRank(stream);
     stream->Append(format::Thread{.tid = stream->tid_, .name = {name, std::strlen(name)}});
     if (g_have_key)
       pthread_setspecific(g_key, stream);

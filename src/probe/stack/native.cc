@@ -8,6 +8,12 @@
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
+// Where this library begins and ends, from the linker.
+extern "C" {
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+}
+
 namespace vramscope::probe {
 namespace {
 
@@ -18,6 +24,11 @@ struct ImageWalk {
   uint64_t generation;
   bool first;
 };
+
+// Our wrappers and the shim around main are no part of the program's stack.
+bool IsOurs(uintptr_t pc) {
+  return pc >= reinterpret_cast<uintptr_t>(__ehdr_start) && pc < reinterpret_cast<uintptr_t>(_end);
+}
 
 uint64_t AlignUp4(uint64_t value) {
   return (value + 3) & ~uint64_t{3};
@@ -83,15 +94,14 @@ int WriteImage(dl_phdr_info* info, size_t size, void* data) {
 uint32_t CaptureNativeStack(Stream& stream) {
   void* frames[kMaxNativeDepth];
   const int depth = backtrace(frames, kMaxNativeDepth);
-  constexpr int kOwnFrames = 1;
-  if (depth <= kOwnFrames)
-    return 0;
   // Hash from the outermost frame on, so that stacks share their callers.
   uint32_t parent = 0;
   uint64_t hash = 2;
   bool is_new = false;
-  for (int i = depth - 1; i >= kOwnFrames; --i) {
+  for (int i = depth - 1; i >= 0; --i) {
     const auto pc = reinterpret_cast<uintptr_t>(frames[i]);
+    if (IsOurs(pc))
+      continue;
     hash = HashMix(hash, pc);
     uint32_t id = stream.nodes().Find(hash);
     if (id == 0) {

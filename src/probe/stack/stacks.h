@@ -11,7 +11,7 @@ class Stream;
 // lock, allocates nothing; about 2 ns and a nanosecond a frame when the stack is known already.
 uint32_t CapturePythonStack(Stream& stream);
 
-// Id of the calling thread's native stack, from the caller of the function that calls this one,
+// Id of the calling thread's native stack, this library's own frames left out, from the caller
 // outwards. Takes microseconds and may take the loader's lock: for driver calls, which cost more.
 uint32_t CaptureNativeStack(Stream& stream);
 
