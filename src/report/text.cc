@@ -35,6 +35,16 @@ struct Plan {
   size_t churn = 0;
 };
 
+// Entries that are at least a thousandth of the first: the others say nothing beside it.
+size_t WorthALine(const std::vector<engine::TopEntry>& entries) {
+  size_t count = 0;
+  while (count < entries.size() && entries[count].bytes > 0 &&
+         entries[count].bytes >= entries[0].bytes / 1000) {
+    ++count;
+  }
+  return count;
+}
+
 class TextReport {
  public:
   TextReport(const engine::Report& report,
@@ -164,9 +174,9 @@ Plan TextReport::MakePlan(size_t fixed) const {
   }
   if (grouped)
     return plan;
-  plan.lines = std::min<size_t>(report_.top_lines.size(), 10);
-  plan.stacks = std::min<size_t>(report_.top_stacks.size(), 3);
-  plan.churn = std::min<size_t>(report_.top_churn.size(), 6);
+  plan.lines = std::min<size_t>(WorthALine(report_.top_lines), 10);
+  plan.stacks = std::min<size_t>(WorthALine(report_.top_stacks), 3);
+  plan.churn = std::min<size_t>(WorthALine(report_.top_churn), 6);
 
   const auto shrink = [&](size_t* part, size_t floor) {
     while (*part > floor && Height(plan, fixed) > options_.rows)
@@ -268,7 +278,11 @@ void TextReport::AddHeadline(const engine::DeviceReport& device) {
     when += Clean(query_.at.mark) + " ";
   if (device.at_kind == "time")
     when.clear();
-  when += util::FormatBytes(device.ledger_bytes) + " at " + Seconds(device.at_ns);
+  const bool nothing = device.ledger_bytes == 0 && device.at_ns < trace_.session().start_ns;
+  if (nothing)
+    when = "nothing allocated";
+  else
+    when += util::FormatBytes(device.ledger_bytes) + " at " + Seconds(device.at_ns);
   if (device.at_iteration)
     when += fmt::format(", iteration {}", *device.at_iteration);
   name = CutEnd(name, columns() - std::min(columns(), util::DisplayWidth(when) + 2), style_);
@@ -288,7 +302,7 @@ void TextReport::AddHeadline(const engine::DeviceReport& device) {
                   explained ? Ink::kGood : Ink::kWarning, style_);
     Add(line);
   } else if (device.kind == trace::DeviceKind::kGpu) {
-    Add(fmt::format("  ledger {} {}; NVML was not sampled, so there is no residual", ledger,
+    Add(fmt::format("  ledger {} {}; no NVML sample of this state, so no residual", ledger,
                     unit.name));
   } else {
     Add(fmt::format("  ledger {} {}{}", ledger, unit.name,

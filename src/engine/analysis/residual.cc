@@ -53,41 +53,56 @@ ResidualStatistics SummarizeResidual(const DeviceState& device) {
 
 namespace {
 
-template <class Sample, class Worse>
+// Bytes counted early by the ledger cannot be shown as a row: no row is negative.
+bool Usable(const DeviceSampleRecord& sample) {
+  return JudgeSample(sample).in_transit >= 0;
+}
+bool Usable(const ProcessSampleRecord&) {
+  return true;
+}
+bool Clean(const DeviceSampleRecord& sample) {
+  return JudgeSample(sample).in_transit == 0;
+}
+bool Clean(const ProcessSampleRecord&) {
+  return true;
+}
+
+template <class Sample>
 const Sample* Nearest(const std::vector<Sample>& samples,
                       uint64_t version,
-                      int64_t time_ns,
-                      Worse worse) {
-  // Versions never fall along the series.
-  auto at = std::lower_bound(
-      samples.begin(), samples.end(), version,
-      [](const Sample& sample, uint64_t wanted) { return sample.version < wanted; });
+                      int64_t total,
+                      int64_t time_ns) {
   const Sample* best = nullptr;
-  for (; at != samples.end() && at->version == version; ++at) {
-    if (best == nullptr) {
-      best = &*at;
+  // The lower, the better: 0 is a clean sample of just this state.
+  const auto rank = [&](const Sample& sample) {
+    return (sample.version == version ? 0 : 2) + (Clean(sample) ? 0 : 1);
+  };
+  for (const Sample& sample : samples) {
+    if (!Usable(sample) || (sample.version != version && sample.ledger != total))
       continue;
-    }
-    const int better = worse(*best) - worse(*at);
-    if (better > 0 ||
-        (better == 0 && std::abs(at->end_ns - time_ns) < std::abs(best->end_ns - time_ns)))
-      best = &*at;
+    const bool better = best == nullptr || rank(sample) < rank(*best) ||
+                        (rank(sample) == rank(*best) &&
+                         std::abs(sample.end_ns - time_ns) < std::abs(best->end_ns - time_ns));
+    if (better)
+      best = &sample;
   }
   return best;
 }
 
 }  // namespace
 
-const DeviceSampleRecord* SampleAt(const DeviceState& device, uint64_t version, int64_t time_ns) {
-  const DeviceSampleRecord* best = Nearest(
-      device.samples, version, time_ns,
-      [](const DeviceSampleRecord& sample) { return JudgeSample(sample).in_transit != 0 ? 1 : 0; });
-  // Bytes counted early by the ledger cannot be shown as a row: no row is negative.
-  return best != nullptr && JudgeSample(*best).in_transit < 0 ? nullptr : best;
+const DeviceSampleRecord* SampleAt(const DeviceState& device,
+                                   uint64_t version,
+                                   int64_t total,
+                                   int64_t time_ns) {
+  return Nearest(device.samples, version, total, time_ns);
 }
 
-const ProcessSampleRecord* ProcessSampleAt(const Space& space, uint64_t version, int64_t time_ns) {
-  return Nearest(space.samples, version, time_ns, [](const ProcessSampleRecord&) { return 0; });
+const ProcessSampleRecord* ProcessSampleAt(const Space& space,
+                                           uint64_t version,
+                                           uint64_t total,
+                                           int64_t time_ns) {
+  return Nearest(space.samples, version, static_cast<int64_t>(total), time_ns);
 }
 
 }  // namespace vramscope::engine

@@ -26,10 +26,16 @@ struct ResidualStatistics {
 // Over all samples taken while a recorded process used the device.
 ResidualStatistics SummarizeResidual(const DeviceState& device);
 
-// The sample that shows the device as the ledger stood at version `version` around `time_ns`: the
-// nearest in time without a movement in between, one without calls under way before others. Null
-// where no sample was taken while the ledger stood so.
-const DeviceSampleRecord* SampleAt(const DeviceState& device, uint64_t version, int64_t time_ns);
-const ProcessSampleRecord* ProcessSampleAt(const Space& space, uint64_t version, int64_t time_ns);
+// The sample that shows the device as the ledger stood at version `version` with `total` bytes around
+// `time_ns`: the nearest in time without a movement in between, one without calls under way before
+// others; else the nearest one at which the ledger had the same total. Null where there is none.
+const DeviceSampleRecord* SampleAt(const DeviceState& device,
+                                   uint64_t version,
+                                   int64_t total,
+                                   int64_t time_ns);
+const ProcessSampleRecord* ProcessSampleAt(const Space& space,
+                                           uint64_t version,
+                                           uint64_t total,
+                                           int64_t time_ns);
 
 }  // namespace vramscope::engine

@@ -277,7 +277,8 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
     }
   }
   const DeviceSampleRecord* sample =
-      comparable && version ? SampleAt(device, *version, out.at_ns) : nullptr;
+      comparable && version ? SampleAt(device, *version, static_cast<int64_t>(all), out.at_ns)
+                            : nullptr;
   if (sample != nullptr) {
     out.nvml_bytes = sample->used;
     out.in_transit_bytes = JudgeSample(*sample).in_transit;
@@ -305,7 +306,8 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
     entry.command = process.command;
     entry.ledger_bytes = by_process[space.process.value];
     const ProcessSampleRecord* process_sample =
-        comparable && version ? ProcessSampleAt(space, *version, out.at_ns) : nullptr;
+        comparable && version ? ProcessSampleAt(space, *version, entry.ledger_bytes, out.at_ns)
+                              : nullptr;
     if (process_sample != nullptr) {
       entry.nvml_bytes = process_sample->used;
       entry.residual_bytes =

@@ -443,6 +443,17 @@ TEST_F(GpuTest, InTransitIsARowOfItsOwn) {
   EXPECT_EQ(later.devices[0].ledger_bytes, 610 * kMiB);
 }
 
+TEST_F(GpuTest, ASampleOfTheSameTotalElsewhereServes) {
+  Context();
+  trace_.DriverAlloc(kBase, 100 * kMiB);  // the peak, too short for a sample
+  trace_.DriverFree(kBase);
+  trace_.DriverAlloc(kBase, 100 * kMiB);
+  trace_.Sample(612 * kMiB);
+  const Report report = ReportOf(trace_);
+  EXPECT_EQ(report.devices[0].nvml_bytes, 612 * kMiB);
+  EXPECT_EQ(report.devices[0].residual_bytes, static_cast<int64_t>(2 * kMiB));
+}
+
 TEST_F(GpuTest, ASampleOfAnotherStateIsNoAnswer) {
   Context();
   trace_.DriverAlloc(kBase, 100 * kMiB);  // the peak: no sample was taken while it lasted

@@ -444,6 +444,8 @@ void Ledger::CommitRmInternal(DeviceState& device, Space& space) {
   rm.bytes += bytes;
   Add(device, &space, context.owner, context.part, -bytes);
   Add(device, nullptr, rm.owner, rm.part, bytes);
+  for (ProcessSampleRecord& sample : space.samples)
+    sample.ledger -= sample.end_ns >= context.alloc_ns ? bytes : 0;
   device.timeline.Correct(Group(device, context.owner, context.part), -bytes, context.alloc_ns,
                           INT64_MAX);
   device.timeline.Correct(Group(device, rm.owner, rm.part), bytes, rm.alloc_ns, INT64_MAX);
@@ -476,6 +478,8 @@ void Ledger::CommitOffset(DeviceState& device) {
   }
   device.timeline.Correct(Group(device, item.owner, item.part), bytes, series.first_assigned_ns,
                           INT64_MAX);
+  for (ProcessSampleRecord& sample : spaces_[item.space].samples)
+    sample.ledger += sample.end_ns >= item.alloc_ns ? bytes : 0;
   for (auto sample = device.samples.rbegin();
        sample != device.samples.rend() && sample->begin_ns >= series.first_assigned_ns; ++sample)
     sample->ledger += bytes;

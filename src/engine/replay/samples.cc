@@ -105,7 +105,7 @@ void Ledger::OnProcessSample(const trace::Event& event) {
     return;
   Space& space = spaces_[space_index_[at]];
   DeviceState& device = DeviceOf(space);
-  space.samples.push_back({event.begin_ns, event.end_ns, event.size, device.version});
+  space.samples.push_back({event.begin_ns, event.end_ns, event.size, space.total, device.version});
   // The device's figure has memory of the kernel module that the process's has not. It comes with
   // the context, so one clean look after each context tells how much.
   if (!space.rm_wanted || space.context_item == kNoIndex ||

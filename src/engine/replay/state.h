@@ -65,6 +65,7 @@ struct ProcessSampleRecord {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   uint64_t used = 0;
+  int64_t ledger = 0;
   uint64_t version = 0;
 };
 
