@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces of every released format must read as they did: tests/golden/vMAJOR.MINOR.
+
+`python tests/e2e/test_golden.py --bless` writes the expected reports anew; look at the difference
+before you commit it.
+"""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+VRAMSCOPE = BUILD / "bin" / "vramscope"
+GOLDEN = ROOT / "tests" / "golden"
+
+QUESTIONS = {
+    "peak": [],
+    "end": ["--at", "end"],
+    "lines": ["--by", "line,size_class"],
+}
+
+
+def traces() -> list[Path]:
+    return sorted(path for path in GOLDEN.glob("v*/*") if path.name.endswith((".vram", ".vram.d")))
+
+
+def expected_path(trace: Path, question: str) -> Path:
+    return trace.parent / f"{trace.name.removesuffix('.d').removesuffix('.vram')}.{question}.json"
+
+
+def answer(trace: Path, question: str) -> str:
+    command = [str(VRAMSCOPE), "report", str(trace), "--json", *QUESTIONS[question]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.dumps(json.loads(done.stdout), indent=1, sort_keys=True) + "\n"
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("trace", traces(), ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_golden(trace: Path, question: str) -> None:
+    assert answer(trace, question) == expected_path(trace, question).read_text()
+
+
+def bless() -> None:
+    for trace in traces():
+        for question in QUESTIONS:
+            expected_path(trace, question).write_text(answer(trace, question))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--bless"]:
+        sys.exit("usage: test_golden.py --bless")
+    bless()
