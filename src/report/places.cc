@@ -51,7 +51,9 @@ bool IsUserFrame(const trace::Trace& trace, trace::FrameId frame_id) {
     return !file.empty() && file[0] != '<' && !Contains(file, "/site-packages/") &&
            !Contains(file, "/dist-packages/") && !Contains(file, "/lib/python3");
   }
-  return !Contains(Basename(trace.string(frame.image)), ".so");
+  // Every program's first frame is the C library's, linked into the program.
+  return !Contains(Basename(trace.string(frame.image)), ".so") &&
+         trace.string(frame.function) != "_start";
 }
 
 std::string ShortFrame(const trace::Trace& trace, trace::FrameId frame_id) {

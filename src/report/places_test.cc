@@ -29,7 +29,9 @@ TEST(PlacesTest, CallersAreUserFramesBeyondTheInnermost) {
 
 TEST(PlacesTest, NativeFrames) {
   FakeTrace trace;
-  const auto main = trace.NativeStack({}, "main", "/srv/solver/main.cu", 30, "/srv/solver/solver");
+  const auto start = trace.NativeStack({}, "_start", "", 0, "/srv/solver/solver");
+  const auto main =
+      trace.NativeStack(start, "main", "/srv/solver/main.cu", 30, "/srv/solver/solver");
   const auto solve =
       trace.NativeStack(main, "solve::Jacobi(int, float*)", "", 0, "/srv/solver/solver");
   const auto driver = trace.NativeStack(solve, "cuMemAlloc_v2", "", 0, "/usr/lib/libcuda.so.1");

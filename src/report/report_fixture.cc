@@ -115,7 +115,7 @@ engine::Report TrainingReport(FakeTrace& trace) {
       Row(0, 4711, {"PyTorch", "fragmentation"}, 20 * kMiB, 0),
       Row(0, 4711, {"PyTorch", "block", "rounding"}, 300 * 1024, 0),
       Row(0, std::nullopt, {"firmware-reserved"}, 2 * kMiB, 0),
-      Row(1, 4711, {"application", "pinned"}, 3 * kMiB, 3),
+      Row(1, 4711, {"application", "pinned"}, 30 * kMiB, 3),
   };
   for (const engine::ReportRow& row : report.rows) {
     (row.device == gpu.device ? gpu : host).ledger_bytes += row.bytes;
@@ -158,7 +158,7 @@ engine::Report TrainingReport(FakeTrace& trace) {
        "return everything",
        96 * kMiB,
        1},
-      {host.device, {}, "data.py:7 in load", "batch = batch.pin_memory()", 3 * kMiB, 3}};
+      {host.device, {}, "data.py:7 in load", "batch = batch.pin_memory()", 30 * kMiB, 3}};
   report.top_stacks = {{gpu.device, linear, "model.py:112 in forward", "", 6144 * kMiB, 48},
                        {gpu.device, main, "train.py:90 in main", "", 2048 * kMiB, 296},
                        {gpu.device, {}, "", "", 617 * kMiB, 2}};

@@ -109,6 +109,24 @@ TEST(WritersTest, GroupedTextShowsOnlyGroups) {
   EXPECT_EQ(text, Expected("grouped.txt", text));
 }
 
+TEST(WritersTest, ADeviceOnWhichNothingHappened) {
+  FakeTrace trace;
+  engine::Report report;
+  report.devices.resize(1);
+  report.devices[0].at_kind = "peak";
+  EXPECT_NE(FormatText(report, trace, {}, Options(true)).find(" nothing allocated\n"),
+            std::string::npos);
+}
+
+TEST(WritersTest, CrumbsAreNotListed) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  report.top_lines.push_back({trace::DeviceId{0}, {}, "crumb.py:1 in f", "", 100, 1});
+  const std::string text = FormatText(report, trace, {}, Options(true));
+  EXPECT_EQ(text.find("crumb.py"), std::string::npos);
+  EXPECT_NE(text.find("train.py:31"), std::string::npos);
+}
+
 TEST(WritersTest, EmptyText) {
   FakeTrace trace;
   const std::string text = FormatText({}, trace, {}, Options(true));
