@@ -39,10 +39,7 @@ void Check(Result result, const char* what) {
   if (result == 0) {
     return;
   }
-  const char* text = nullptr;
-  Load().GetErrorString(result, &text);
-  std::fprintf(stderr, "example_cuda_driver: %s failed: %s (%d)\n", what,
-               text != nullptr ? text : "unknown error", result);
+  std::fprintf(stderr, "example_cuda_driver: %s failed with CUresult %d\n", what, result);
   std::exit(1);
 }
 

@@ -53,7 +53,6 @@ struct AccessDescriptor {
 // macros.
 #define VRAMSCOPE_EXAMPLE_ENTRIES(X)                                                            \
   X(cuInit, Init, (unsigned))                                                                   \
-  X(cuGetErrorString, GetErrorString, (Result, const char**))                                   \
   X(cuDeviceGet, DeviceGet, (Device*, int))                                                     \
   X(cuDeviceGetName, DeviceGetName, (char*, int, Device))                                       \
   X(cuDevicePrimaryCtxRetain, PrimaryCtxRetain, (Context*, Device))                             \

@@ -15,7 +15,19 @@ std::set<Module*>& Modules() {
   return *modules;
 }
 
-// "FAKE code=3145728 global=67108864 kernel=spill:65536:0"
+// Of PTX the stand-in knows the names of its kernels.
+void AddEntriesOfPtx(const char* text, Context* context, Module* module) {
+  constexpr char kEntry[] = ".entry ";
+  for (const char* at = strstr(text, kEntry); at != nullptr; at = strstr(at, kEntry)) {
+    at += sizeof kEntry - 1;
+    auto function = std::make_unique<Function>();
+    function->context = context;
+    function->name = std::string(at, strcspn(at, "( \n"));
+    module->functions[function->name] = std::move(function);
+  }
+}
+
+// "FAKE code=3145728 global=67108864 kernel=spill:65536:0", or PTX.
 CUresult LoadModule(Context* context, const void* image, Module** out) {
   if (context == nullptr)
     return kInvalidContext;
@@ -40,6 +52,8 @@ CUresult LoadModule(Context* context, const void* image, Module** out) {
         module->functions[function->name] = std::move(function);
       }
     }
+  } else if (text != nullptr && strstr(text, ".version") != nullptr) {
+    AddEntriesOfPtx(text, context, module.get());
   }
   module->bytes = RoundUp(code, kPage) + RoundUp(global, kPage);
   module->context = context;

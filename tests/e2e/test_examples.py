@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples, as far as a machine without a GPU can run them."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+VRAMSCOPE = BUILD / "bin" / "vramscope"
+DRIVER_EXAMPLE = BUILD / "bin" / "example_cuda_driver"
+FAKE = BUILD / "fake_cuda"
+MIB = 1 << 20
+
+pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+
+
+def run(*command, **environment):
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
+def test_the_driver_example_balances_on_the_stand_in_gpu(tmp_path):
+    trace, page = tmp_path / "driver.vram", tmp_path / "driver.html"
+    machine = {"LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
+    # The stand-in runs no kernels, so there are no values to verify.
+    done = run(
+        VRAMSCOPE, "run", "-o", trace, "--html", page, "--", DRIVER_EXAMPLE, "--no-verify", "--hold", "0.3", **machine
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(run(VRAMSCOPE, "report", trace, "--json", "--at", "mark:everything live").stdout)
+    rows = [row for row in report["rows"] if row["device"] == 0]
+
+    def total(*levels):
+        return sum(row["bytes"] for row in rows if all(level in row["path"] for level in levels))
+
+    # cuMemAlloc, 100 small ones, pitched, VMM, pool; the rest of the pool's 64 MiB is cached.
+    asked = 96 * MIB + 100 * 24 * 1024 + 4000 * 4096 + 64 * MIB + 48 * MIB
+    assert total("application", "allocated") == asked
+    assert total("application", "rounding") == 96 * 4096  # of the pitch
+    assert total("application", "arrays") == 16 * MIB
+    assert total("application", "cached") == 16 * MIB
+    assert total("driver-owned", "slab slack") > 0
+    assert all(entry["holds"] for entry in report["invariants"])
+    (host,) = [device for device in report["devices"] if device["kind"] == "host"]
+    assert host["ledger_bytes"] == 32 * MIB
+
+    data = re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1)
+    (residual,) = [entry for entry in json.loads(data)["residuals"] if entry["samples"] > 0]
+    assert residual["worst_bytes"] == 0
+
+
+def test_a_real_training_is_unchanged_by_recording(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, ROOT / "examples" / "train_gpt2.py", "--device", "cpu", "--steps", "3", "--digest"]
+    plain = run(*command, "--deterministic")
+    recorded = run(
+        VRAMSCOPE, "run", "--cpu", "--no-report", "-o", tmp_path / "gpt2.vram", "--", *command, "--deterministic"
+    )
+    assert plain.returncode == recorded.returncode == 0, plain.stderr + recorded.stderr
+    digests = [re.search(r"^DIGEST (\w+)$", done.stdout, re.MULTILINE).group(1) for done in (plain, recorded)]
+    assert digests[0] == digests[1]
+    report = json.loads(run(VRAMSCOPE, "report", tmp_path / "gpt2.vram", "--json", "--by", "line").stdout)
+    lines = {row["path"][0].split(" in ")[0].split(":")[0] for row in report["rows"]}
+    assert "train_gpt2.py" in lines
+    assert all(entry["holds"] for entry in report["invariants"])
