@@ -99,6 +99,24 @@ TEST_F(GpuTest, SegmentsAreCutIntoBlocks) {
   EXPECT_EQ(BrokenInvariants(ReportOf(trace_)), "");
 }
 
+TEST_F(GpuTest, WhoeverAskedForIt_ASegmentWithBlocksIsPyTorchs) {
+  trace_.DriverAlloc(kBase, 20 * kMiB);  // no native stack
+  trace_.Alloc(kBase, 5 * kMiB);
+  trace_.At(50'000'000);
+  trace_.Free(kBase);
+  EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / cached", 20 * kMiB)));
+  const auto timelines = Analyse(trace_)->MakeTimelines(100);
+  const Timeline& timeline = timelines->front();
+  EXPECT_THAT(timeline.groups, UnorderedElementsAre("PyTorch / allocated", "PyTorch / cached",
+                                                    "PyTorch / fragmentation"));
+  for (size_t bucket = 0; bucket < timeline.time_ns.size(); ++bucket) {
+    uint64_t total = 0;
+    for (const auto& band : timeline.peak)
+      total += band[bucket];
+    EXPECT_EQ(total, 20 * kMiB) << bucket;
+  }
+}
+
 TEST_F(GpuTest, BlocksOutsideSegmentsBreakAnInvariantAndStillCount) {
   trace_.StackIs({}, pytorch_);
   trace_.DriverAlloc(kBase, 20 * kMiB);
@@ -179,6 +197,20 @@ TEST_F(GpuTest, HandlesLiveUntilTheLastReferenceAndMapping) {
   EXPECT_THAT(ReportOf(trace_).losses, IsEmpty());
 }
 
+TEST_F(GpuTest, AHandleMappedTwiceIsThereOnce) {
+  trace_.StackIs({}, pytorch_);
+  for (const uint64_t at : {kBase, kBase + 1024 * kMiB})
+    trace_.Fill(EventKind::kReserve, at, 64 * kMiB);
+  trace_.Fill(EventKind::kHandleCreate, 1, 2 * kMiB).native_stack = pytorch_;
+  for (const uint64_t at : {kBase, kBase + 1024 * kMiB}) {
+    trace_.Fill(EventKind::kMap, at, 2 * kMiB, 1);
+    trace_.Alloc(at, 512);
+    trace_.Free(at);
+  }
+  EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / cached", 2 * kMiB)));
+  EXPECT_EQ(BrokenInvariants(ReportOf(trace_)), "");
+}
+
 TEST_F(GpuTest, PoolsArePricedByTheirReadings) {
   trace_.StackIs({}, application_);
   trace_.DriverAlloc(kBase, kMiB, MemoryKind::kAsync).value2 = 0xb0;
@@ -233,6 +265,20 @@ TEST_F(GpuTest, ContextIsWhatTheReadingsAddToTheBaseline) {
   EXPECT_EQ(report.residuals[0].bracketed_bytes, 510 * kMiB);
 }
 
+TEST_F(GpuTest, WhatAppearsDuringInitIsNotSomebodyElses) {
+  const int64_t before_ns = trace_.Sample(10 * kMiB).end_ns;
+  trace_.Sample(11 * kMiB);
+  trace_.Sample(13 * kMiB);
+  trace::Event& init = trace_.Implicit(ImplicitKind::kInit, "cuInit");
+  init.device = trace::kNoDevice;
+  init.begin_ns = before_ns + 1;
+  trace_.ContextCreate(1);
+  trace_.Reading(513 * kMiB);
+  EXPECT_THAT(Rows(), UnorderedElementsAre(
+                          Pair("other processes", 10 * kMiB),
+                          Pair("driver-owned / context / cuInit + cuCtxCreate_v4", 503 * kMiB)));
+}
+
 TEST_F(GpuTest, ExplicitAllocationsAreNotPartOfWhatReadingsShow) {
   Context();
   trace_.StackIs({}, application_);
@@ -274,6 +320,20 @@ TEST_F(GpuTest, ShrinkingTakesFromRowsOfTheSameKind) {
           Pair("driver-owned / context / cuCtxCreate_v4", 500 * kMiB),
           Pair("driver-owned / module code and globals / cuModuleLoadData m", 4 * kMiB),
           Pair("driver-owned / limits (stack, heap, printf FIFO) / cuCtxSetLimit", 100 * kMiB)));
+}
+
+TEST_F(GpuTest, WhatElseShrinksIsTakenFromTheContextLast) {
+  trace_.Sample(10 * kMiB);
+  trace_.Implicit(ImplicitKind::kStream, "cuStreamCreate");
+  trace_.Reading(30 * kMiB);
+  trace_.ContextCreate(0xc0);
+  trace_.Reading(530 * kMiB);
+  trace_.Implicit(ImplicitKind::kModule, "cuModuleUnload", "m");
+  trace_.Reading(525 * kMiB);
+  EXPECT_THAT(Rows(),
+              UnorderedElementsAre(Pair("other processes", 10 * kMiB),
+                                   Pair("driver-owned / streams / cuStreamCreate", 15 * kMiB),
+                                   Pair("driver-owned / context / cuCtxCreate_v4", 500 * kMiB)));
 }
 
 TEST_F(GpuTest, ChangesThatNobodyCausedStayInTheResidual) {

@@ -180,6 +180,7 @@ class Ledger {
   void OnProcessSample(const trace::Event& event);
   void NoteMovement(DeviceState& device, int64_t begin_ns, int64_t end_ns, int64_t bytes);
   void SetBaseline(DeviceState& device, const trace::Event& event);
+  void RewindBaseline(DeviceState& device, const trace::Event& init);
 
   const trace::Trace& trace_;
   LedgerOptions options_;

@@ -158,6 +158,8 @@ void Ledger::OnImplicit(const trace::Event& event) {
   for (DeviceState& device : devices_) {
     if (device.kind != trace::DeviceKind::kGpu)
       continue;
+    if (!device.baseline_frozen)
+      RewindBaseline(device, event);
     device.baseline_frozen = true;
     NoteCall(device, event.begin_ns, event.end_ns);
     AddOpenCall(device, call);

@@ -64,6 +64,22 @@ void Ledger::SetBaseline(DeviceState& device, const trace::Event& event) {
   series.unexplained.clear();
 }
 
+// cuInit takes memory while it runs, and is known only once it has returned: what samples showed
+// meanwhile is not somebody else's.
+void Ledger::RewindBaseline(DeviceState& device, const trace::Event& init) {
+  if (device.baseline_item == kNoIndex)
+    return;
+  const auto before = std::find_if(
+      device.samples.rbegin(), device.samples.rend(),
+      [&](const DeviceSampleRecord& sample) { return sample.end_ns <= init.begin_ns; });
+  if (before == device.samples.rend() || before == device.samples.rbegin())
+    return;
+  const int64_t bytes =
+      static_cast<int64_t>(before->used) - static_cast<int64_t>(device.samples.back().used);
+  Change change(*this, device.id, init.time_ns, init.begin_ns, init.end_ns);
+  ChangeSlow(device.baseline_item, bytes);
+}
+
 void Ledger::OnDeviceSample(const trace::Event& event) {
   if (!ValidDevice(event.device) || event.size > kLargestSize)
     return;

@@ -203,7 +203,7 @@ Place CurrentPlace() {
   } else if (Insert(context, device, ContextOrigin::kPrimary)) {
     // Every other kind of context comes from a call that is wrapped.
     const uint64_t now = Now();
-    WriteContextCreate("(seen)", {now, now}, context, device);
+    WriteContextCreate("primary context", {now, now}, context, device);
     RequestReading(device);
   }
   return {context, device};

@@ -17,7 +17,7 @@ struct Place {
 };
 
 // Asks the driver for the current context. One that was never seen (made through a private export
-// table, or before the recording) is described here, under the name "(seen)".
+// table, or before the recording) is described here, as "primary context", which it is as a rule.
 Place CurrentPlace();
 
 enum class ContextOrigin : uint8_t { kCreated, kPrimary, kGreen };
