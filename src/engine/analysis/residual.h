@@ -26,9 +26,10 @@ struct ResidualStatistics {
 // Over all samples taken while a recorded process used the device.
 ResidualStatistics SummarizeResidual(const DeviceState& device);
 
-// The sample that shows the device as the ledger stood at version `version` with `total` bytes around
-// `time_ns`: the nearest in time without a movement in between, one without calls under way before
-// others; else the nearest one at which the ledger had the same total. Null where there is none.
+// The sample that shows the device as the ledger stood at version `version` with `total` bytes
+// around `time_ns`: the nearest in time without a movement in between, one without calls under way
+// before others; else the nearest one at which the ledger had the same total. Null where there is
+// none.
 const DeviceSampleRecord* SampleAt(const DeviceState& device,
                                    uint64_t version,
                                    int64_t total,

@@ -290,6 +290,24 @@ TEST_F(CpuAnalysisTest, LivesAreTheLargestAndTheRestIsBounded) {
                                   Pair(0x3000, INT64_MAX), Pair(0x4000, INT64_MAX)));
 }
 
+TEST_F(CpuAnalysisTest, AnyNumberOfLivesCanBeAskedFor) {
+  // More than twice what the first pass keeps, the largest in the middle.
+  constexpr uint64_t kCount = 150'000;
+  trace_.StepIs(10);
+  for (uint64_t i = 1; i <= kCount; ++i) {
+    trace_.Alloc(i << 12, 1 + i * 7919 % kCount);
+    trace_.Free(i << 12);
+  }
+  auto analysis = Analyse(trace_);
+  for (const size_t limit : {size_t{1000}, size_t{100'000}}) {
+    const auto lives = analysis->MakeLives(limit);
+    ASSERT_EQ(lives->lives.size(), limit);
+    for (size_t i = 0; i < limit; ++i)
+      ASSERT_EQ(lives->lives[i].bytes, kCount - i) << limit;
+    EXPECT_EQ(lives->left_out_peak_bytes, kCount - limit);
+  }
+}
+
 TEST_F(CpuAnalysisTest, TimelineShowsEachBucketsPeak) {
   trace_.Alloc(0x1000, 100);
   trace_.Alloc(0x2000, 900);

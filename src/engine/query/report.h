@@ -55,10 +55,10 @@ struct DeviceReport {
   trace::DeviceKind kind = trace::DeviceKind::kGpu;
   std::string uuid, name;
   std::optional<uint64_t> total_bytes;
-  // NVML's device figure: the sample nearest to the instant of those taken while the ledger stood as
-  // it does here, or at the same total; empty where there is none.
+  // NVML's device figure: the sample nearest to the instant of those taken while the ledger stood
+  // as it does here, or at the same total; empty where there is none.
   std::optional<uint64_t> nvml_bytes;
-  uint64_t ledger_bytes = 0;           // sum of this device's rows
+  uint64_t ledger_bytes = 0;              // sum of this device's rows
   std::optional<int64_t> residual_bytes;  // nvml - ledger
   int64_t in_transit_bytes =
       0;                // of driver calls under way at the sample; part of the ledger's rows
