@@ -11,7 +11,7 @@ packages=(
   libcli11-dev libfmt-dev              # command line; text
   libgtest-dev libgmock-dev            # unit tests
   libbenchmark-dev                     # benchmarks
-  clang                                # libFuzzer
+  clang libclang-rt-14-dev             # libFuzzer and the sanitizers
   esbuild node-typescript              # the viewer: bundled and type-checked
   python3 python3-venv python3-dev     # the Python package and its tests
 )
