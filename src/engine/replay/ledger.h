@@ -171,6 +171,7 @@ class Ledger {
   uint32_t NewSlowItem(SlowItem item);
   void ChangeSlow(uint32_t item, int64_t bytes);
   void CommitPending(DeviceState& device, int64_t begin_ns);
+  void ProposeOffset(DeviceState& device, int64_t offset, int64_t until_ns);
   void CommitOffset(DeviceState& device);
   void CommitRmInternal(DeviceState& device, Space& space);
   std::string TriggerText(const std::vector<OpenCall>& calls) const;

@@ -219,10 +219,9 @@ void Ledger::OnReading(const trace::Event& event) {
         return call.end_ns > event.begin_ns && call.begin_ns < event.end_ns;
       });
   if (!series.has_offset && !unclear && series.after_last.empty() && !device.samples.empty() &&
-      series.has_last && device.samples.back().version == device.version) {
-    series.offset_pending = true;
-    series.pending_offset = used - static_cast<int64_t>(device.samples.back().used);
-    series.pending_offset_until_ns = event.end_ns;
+      series.has_last && device.samples.back().version == device.version &&
+      device.samples.back().end_ns <= event.begin_ns) {
+    ProposeOffset(device, used - static_cast<int64_t>(device.samples.back().used), event.end_ns);
   }
   std::vector<OpenCall> calls;
   if (!series.has_base) {
@@ -407,6 +406,17 @@ bool Ledger::AssignToArrays(DeviceState& device,
 
 // ---- figures learnt later
 // ---------------------------------------------------------------------------
+
+// NVML's figure and the driver's agree to the byte as a rule, and then it is settled at once.
+// Another difference is settled only when the next event proves that nothing was under way.
+void Ledger::ProposeOffset(DeviceState& device, int64_t offset, int64_t until_ns) {
+  ReadingSeries& series = device.readings;
+  series.pending_offset = offset;
+  series.pending_offset_until_ns = until_ns;
+  series.offset_pending = offset != 0;
+  if (offset == 0)
+    CommitOffset(device);
+}
 
 void Ledger::CommitPending(DeviceState& device, int64_t begin_ns) {
   ReadingSeries& series = device.readings;

@@ -104,11 +104,9 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
   device.samples.push_back(sample);
   const ReadingSeries& series = device.readings;
   if (!series.has_offset && series.has_last && !series.last_unclear && series.after_last.empty() &&
-      series.last_version == device.version && device.calls.empty()) {
-    device.readings.offset_pending = true;
-    device.readings.pending_offset =
-        static_cast<int64_t>(series.last_used) - static_cast<int64_t>(event.size);
-    device.readings.pending_offset_until_ns = event.end_ns;
+      series.last_version == device.version && device.calls.empty() &&
+      series.last_end_ns <= event.begin_ns) {
+    ProposeOffset(device, static_cast<int64_t>(series.last_used - event.size), event.end_ns);
   }
   CheckSums(device);
 }

@@ -27,8 +27,9 @@ class Stream {
       return false;
     }
     cursor_ = format::Encode(record, cursor_, &delta_);
-    header_->committed_bytes.store(static_cast<uint32_t>(cursor_ - begin_),
-                                   std::memory_order_release);
+    Commit();
+    if (VRAMSCOPE_UNLIKELY(delta_.time >= anchor_due_))
+      AppendAnchor();
     return true;
   }
 
@@ -58,13 +59,21 @@ class Stream {
 
  private:
   friend class StreamPool;
+  VRAMSCOPE_ALWAYS_INLINE void Commit() {
+    header_->committed_bytes.store(static_cast<uint32_t>(cursor_ - begin_),
+                                   std::memory_order_release);
+  }
   VRAMSCOPE_NOINLINE bool NextChunk(size_t need_bytes);
+  // Ticks become nanoseconds between pairs of both clocks: the pairs must be close to the events,
+  // also to the first one after a long pause.
+  VRAMSCOPE_NOINLINE void AppendAnchor();
 
   uint8_t* cursor_ = nullptr;
   uint8_t* end_ = nullptr;
   uint8_t* begin_ = nullptr;
   format::ChunkHeader* header_ = nullptr;
   format::DeltaState delta_;
+  uint64_t anchor_due_ = 0;  // ticks
   uint32_t id_ = 0;
   uint32_t sequence_ = 0;
   uint32_t tid_ = 0;
