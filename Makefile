@@ -37,6 +37,7 @@ demo: program
 	@tools/demo.sh $(BUILD)
 
 test: build
+	@tools/setup.sh --browser
 	@tools/venv.sh $(BUILD)
 	@tools/test.sh $(BUILD)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes a Debian machine ready to build and test: installs the Debian packages that are missing, and
-# nothing else. With --torch, Debian's PyTorch too (for machines that cannot reach PyPI).
+# nothing else. With --torch Debian's PyTorch (for machines that cannot reach PyPI), with --browser what
+# the tests of the HTML page need.
 set -euo pipefail
 
 packages=(
@@ -15,9 +16,12 @@ packages=(
   esbuild node-typescript              # the viewer: bundled and type-checked
   python3 python3-venv python3-dev     # the Python package and its tests
 )
-if [[ "${1:-}" == --torch ]]; then
-  packages=(python3-torch python3-numpy python3-pytest python3-ipython python3-setuptools python3-wheel)
-fi
+case "${1:-}" in
+  --torch)
+    packages=(python3-torch python3-numpy python3-pytest python3-ipython python3-setuptools python3-wheel)
+    ;;
+  --browser) packages=(chromium) ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do
