@@ -3,8 +3,8 @@
 #define VRAMSCOPE_ANNOTATE_H_
 
 /*
- * What a C or C++ program can tell vramscope about itself. Header-only: nothing to link, and without
- * the probe in the process every call is a test of one pointer.
+ * What a C or C++ program can tell vramscope about itself. Header-only: nothing to link, and
+ * without the probe in the process every call is a test of one pointer.
  *
  *   #include <vramscope/annotate.h>
  *
@@ -56,10 +56,18 @@ static inline int vramscope_annotate_is_recording(void) {
 
 namespace vramscope {
 
-inline void Start() { vramscope_annotate_start(); }
-inline void Stop() { vramscope_annotate_stop(); }
-inline void Mark(const char* name) { vramscope_annotate_mark(name); }
-inline bool IsRecording() { return vramscope_annotate_is_recording() != 0; }
+inline void Start() {
+  vramscope_annotate_start();
+}
+inline void Stop() {
+  vramscope_annotate_stop();
+}
+inline void Mark(const char* name) {
+  vramscope_annotate_mark(name);
+}
+inline bool IsRecording() {
+  return vramscope_annotate_is_recording() != 0;
+}
 
 }  // namespace vramscope
 #endif
