@@ -18,11 +18,26 @@ struct PlainReader {
   }
 };
 
-// Code objects are freed and their memory used again, so the address alone does not name one.
+// Code objects are freed and their memory used again, so the address alone does not name one. What
+// is added lies in one cache line of the object.
 VRAMSCOPE_ALWAYS_INLINE uint64_t HashCode(const PythonLayout& layout, const char* code) {
   const auto line = ReadAt<uint32_t>(code, layout.code_firstlineno);
-  const auto table = ReadAt<uint64_t>(code, layout.code_linetable);
-  return HashMix(reinterpret_cast<uintptr_t>(code) ^ (static_cast<uint64_t>(line) << 48), table);
+  const auto file = ReadAt<uint64_t>(code, layout.code_filename);
+  const auto name = ReadAt<uint64_t>(code, layout.code_name);
+  return (reinterpret_cast<uintptr_t>(code) + (static_cast<uint64_t>(line) << 44)) *
+             0x9e3779b97f4a7c15u +
+         (file ^ (name << 23)) * 0xc2b2ae3d27d4eb4fu;
+}
+
+// One frame's share of a stack's hash. It depends on nothing before it, so that the processor works
+// on many frames at once; only the chain in AddToHash() is serial.
+VRAMSCOPE_ALWAYS_INLINE uint64_t HashFrame(const PythonLayout& layout,
+                                           const RawPythonFrame& frame) {
+  return HashCode(layout, frame.code) ^ (frame.instruction * 0x165667b19e3779f9u);
+}
+
+VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t frame) {
+  return ((hash << 31 | hash >> 33) ^ frame) * 0x9e3779b97f4a7c15u;
 }
 
 uint32_t InternPythonString(Stream& stream, const PythonLayout& layout, const char* object) {
@@ -67,7 +82,7 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
   uint64_t hash = 1;
   for (uint32_t i = depth; i-- != 0;) {
     const uint64_t code_hash = HashCode(layout, frames[i].code);
-    hash = HashMix(HashMix(hash, code_hash), frames[i].instruction);
+    hash = AddToHash(hash, HashFrame(layout, frames[i]));
     uint32_t id = stream.nodes().Find(hash);
     if (id == 0) {
       const uint32_t code = InternCode(stream, layout, frames[i].code, code_hash);
@@ -145,7 +160,7 @@ uint32_t CapturePythonStack(Stream& stream) {
   while (cursor != nullptr) {
     if (!StepPythonFrame(layout, reader, &cursor, &frames[depth]))
       continue;
-    hash = HashMix(HashMix(hash, HashCode(layout, frames[depth].code)), frames[depth].instruction);
+    hash = AddToHash(hash, HashFrame(layout, frames[depth]));
     if (++depth == kMaxPythonDepth) {
       if (cursor != nullptr)
         CountLoss(format::Loss::kStackTooDeep);
@@ -154,6 +169,7 @@ uint32_t CapturePythonStack(Stream& stream) {
   }
   if (depth == 0)
     return 0;
+  hash ^= hash >> 32;  // the best bits of a product are its upper ones
   Stream::StackSlot& slot = stream.stack_slot(hash);
   if (VRAMSCOPE_LIKELY(slot.hash == hash && slot.id != 0))
     return slot.id;
