@@ -164,7 +164,7 @@ def all_cases():
     jacobi = ("4096", "250000")
     residual = {
         "resnet50": residual_case("resnet50", training("train_resnet50.py", "--steps", "450"), marks=True),
-        "gpt2": residual_case("gpt2", training("train_gpt2.py", "--size", "gpt2", "--steps", "80"), marks=True),
+        "gpt2": residual_case("gpt2", training("train_gpt2.py", "--size", "gpt2", "--steps", "140"), marks=True),
         "cuda_driver": residual_case("cuda_driver", program("example_cuda_driver", "--hold", "15")),
         "cuda_runtime_static": residual_case(
             "cuda_runtime_static", program("example_cuda_runtime_static", *jacobi)
