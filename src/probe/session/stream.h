@@ -90,7 +90,7 @@ struct ThreadState {
   Stream* stream;
   uint32_t busy;  // > 0 while this thread is inside the recorder: nested events are not recorded
 };
-extern VRAMSCOPE_TLS ThreadState t_thread;
+extern constinit VRAMSCOPE_TLS ThreadState t_thread;
 
 enum class Want {
   kTensor,  // not while paused
