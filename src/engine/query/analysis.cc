@@ -484,11 +484,13 @@ util::Result<Lives> AnalysisImpl::MakeLives(size_t limit) {
   records.resize(std::min(records.size(), limit));
   Lives lives;
   lives.left_out_count = lives_seen_ - records.size();
+  lives.lives.reserve(records.size());
   for (const LifeRecord& record : records)
     lives.lives.push_back(LifeOf(record));
   lives.paths = life_paths_;
   if (lives.left_out_count > 0) {
     std::vector<uint64_t> kept;
+    kept.reserve(records.size());
     for (const LifeRecord& record : records)
       kept.push_back(record.life);
     std::sort(kept.begin(), kept.end());

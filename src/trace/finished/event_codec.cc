@@ -11,7 +11,7 @@ namespace {
 // Columns of a frame of events. Numbers are part of the format.
 enum Column : size_t {
   kShapeCount = 0,
-  kShapes = 1,  // rows of kShapeFields values
+  kShapes = 1,  // rows of nine values
   kShapeOf = 2,
   kTime = 3,          // difference to the event before
   kBegin = 4,         // time - begin, signed
@@ -46,8 +46,6 @@ enum Mask : uint32_t {
 constexpr uint32_t Has(Field field) {
   return kHasField << field;
 }
-
-constexpr size_t kShapeFields = 9;
 
 // Allocations and frees at one address alternate: 1 takes it, -1 gives it back, 0 has no place.
 int8_t Alternation(EventKind kind) {
