@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cstring>
 
 #include "base/compiler.h"
@@ -17,7 +16,6 @@
 namespace vramscope::probe {
 namespace {
 
-using DlopenFn = void* (*)(const char*, int);
 using ExitFn = void (*)(int);
 using MainFn = int (*)(int, char**, char**);
 using StartMainFn = int (*)(MainFn, int, char**, void (*)(), void (*)(), void (*)(), void*);
@@ -47,13 +45,7 @@ extern "C" __attribute__((visibility("hidden"))) void* vramscope_observe_dlopen(
     PythonObserveDlopen(file);
     CudaObserveDlopen(file, mode);
   }
-  static constinit std::atomic<void*> real{nullptr};
-  void* next = real.load(std::memory_order_relaxed);
-  if (next == nullptr) {
-    next = RealDlsym(RTLD_NEXT, "dlopen");
-    real.store(next, std::memory_order_relaxed);
-  }
-  return next;
+  return RealDlopenAddress();
 }
 
 VRAMSCOPE_EXPORT __attribute__((noreturn)) void exit(int status) {

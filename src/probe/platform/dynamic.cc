@@ -34,15 +34,18 @@ int MatchLibrary(dl_phdr_info* info, size_t, void* data) {
 
 }  // namespace
 
-void* RealDlopen(const char* file, int mode) {
+void* RealDlopenAddress() {
   DlopenFn real = g_real_dlopen.load(std::memory_order_relaxed);
   if (real == nullptr) {
     real = reinterpret_cast<DlopenFn>(dlsym(RTLD_NEXT, "dlopen"));
-    if (real == nullptr)
-      return nullptr;
     g_real_dlopen.store(real, std::memory_order_relaxed);
   }
-  return real(file, mode);
+  return reinterpret_cast<void*>(real);
+}
+
+void* RealDlopen(const char* file, int mode) {
+  auto* const real = reinterpret_cast<DlopenFn>(RealDlopenAddress());
+  return real != nullptr ? real(file, mode) : nullptr;
 }
 
 void* RealDlsym(void* handle, const char* symbol) {

@@ -7,6 +7,8 @@ namespace vramscope::probe {
 
 // The next dlopen in search order. Never null once SessionLoad() ran.
 void* RealDlopen(const char* file, int mode);
+// Its address, for the shim that jumps to it.
+void* RealDlopenAddress();
 void* RealDlsym(void* handle, const char* symbol);
 
 // Path of the loaded library whose file name begins with `prefix` ("libc10.so"), or nullptr. The
