@@ -40,6 +40,18 @@ enum class RecordingState : uint8_t { kPaused = 0, kRecording = 1, kStopped = 2 
 
 enum class TeardownKind : uint8_t { kPythonFinalisation = 0, kExit = 1, kMainReturned = 2 };
 
+// What a Name record says of the memory at an address.
+enum class NameKind : uint8_t {
+  kTag = 0,  // the program's own name for an allocation or block
+  kParameter = 1,
+  kGradient = 2,  // name: the parameter's
+  kBuffer = 3,
+  kOptimizerState = 4,  // name: the parameter's, detail: which state of it
+  kPool = 5,            // the address is a memory pool's handle
+};
+
+enum class StepKind : uint8_t { kBegin = 0, kEnd = 1 };
+
 // How CPython stores a code object's line table.
 enum class LineTableKind : uint8_t {
   kNone = 0,

@@ -23,6 +23,8 @@ class FakeAnalysis : public engine::Analysis {
     return std::vector<engine::Timeline>{};
   }
   util::Result<engine::Lives> MakeLives(size_t) override { return engine::Lives{}; }
+  util::Result<engine::Iterations> MakeIterations() override { return iterations; }
+  util::Result<engine::Leaks> MakeLeaks(const engine::LeakOptions&) override { return leaks; }
   util::Status ForEachLife(const std::function<void(const engine::Life&)>& sink) override {
     for (const engine::Life& life : lives)
       sink(life);
@@ -34,6 +36,8 @@ class FakeAnalysis : public engine::Analysis {
   engine::Report report;
   util::Status failure;
   std::vector<engine::Life> lives;
+  engine::Iterations iterations;
+  engine::Leaks leaks;
   std::vector<std::vector<std::string>> paths;
   std::vector<engine::ReportQuery> queries;
 };

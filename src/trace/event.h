@@ -50,14 +50,30 @@ enum class EventKind : uint8_t {
   kProcessEnd,  // made by the reader: after it nothing of this process is live
   kDeviceSample,
   kProcessSample,
+  kName,
+  kModule,
+  kModuleGone,
+  kStep,
 };
-inline constexpr EventKind kLastEventKind = EventKind::kProcessSample;
+inline constexpr EventKind kLastEventKind = EventKind::kStep;
+
+// Flag of a BlockAlloc: the program's own pool cut it (annotate.h), no framework's.
+inline constexpr uint32_t kPoolOfProgram = 1;
+
+// What Event::sequence numbers.
+enum class Autograd : uint8_t {
+  kNone = 0,
+  kForward = 1,   // the node that the thread will make next
+  kBackward = 2,  // the node that is being evaluated
+};
 
 // One event. Which field means what, by kind:
 //
 // clang-format off
 //   kind             address   size       value          value2      detail       subkind / name
-//   BlockAlloc/Free  block     bytes
+//   BlockAlloc       block     bytes      requested                               Autograd; number in sequence; name
+//                                         (0: not said)                           flags: kPoolOfProgram
+//   BlockFree        block     bytes
 //   AllocatorTotals            allocated  reserved
 //   OutOfMemory                requested  allocated      reserved
 //   Alloc            address   bytes      actual         pool        stream       MemoryKind; extra in flags
@@ -82,6 +98,10 @@ inline constexpr EventKind kLastEventKind = EventKind::kProcessSample;
 //   ProcessEnd                 wait status, or UINT64_MAX when not known
 //   DeviceSample               used       free           reserved    total        repeats in flags
 //   ProcessSample              used                                  pid          (process: where it is recorded)
+//   Name             memory    requested  root module                             NameKind; name; api = the optimizer's name for its state
+//   Module           object               root module                             name = path below root; api = class
+//   ModuleGone       object
+//   Step             optimizer                                                    StepKind; name = class
 // clang-format on
 struct Event {
   // Where the event stands in the order: for what gives memory back the begin of the call, for all
@@ -96,10 +116,12 @@ struct Event {
   uint64_t value2 = 0;
   uint64_t detail = 0;
   uint64_t context = 0;
+  uint64_t sequence = 0;
   StackId stack;         // Python stack, innermost frame
   StackId native_stack;  // native stack, innermost frame
   StringId api;          // the driver entry point, "" for tensor events
   StringId name;
+  StringId scope;  // path of the program's own scopes around it, "outer/inner"
   ThreadId thread;
   uint32_t flags = 0;
   ProcessId process = kNoProcess;

@@ -22,7 +22,8 @@ bool SameFrame(const Frame& a, const Frame& b) {
 }
 
 uint64_t HashStack(const Stack& stack) {
-  return util::Mix64((uint64_t{stack.parent.value} << 32) | stack.frame.value);
+  const uint64_t hash = util::Mix64((uint64_t{stack.parent.value} << 32) | stack.frame.value);
+  return stack.object == 0 ? hash : util::Mix64(hash ^ stack.object);
 }
 
 }  // namespace
@@ -54,13 +55,14 @@ FrameId TableBuilder::AddFrame(const Frame& frame) {
   return FrameId{id};
 }
 
-StackId TableBuilder::AddStack(StackId parent, FrameId frame) {
-  const Stack stack{parent, frame};
+StackId TableBuilder::AddStack(StackId parent, FrameId frame, uint64_t object) {
+  const Stack stack{parent, frame, object};
   const auto fresh = static_cast<uint32_t>(stacks_->size());
   const uint32_t id = stack_ids_.Intern(
       HashStack(stack), fresh,
       [&](uint32_t other) {
-        return (*stacks_)[other].parent == parent && (*stacks_)[other].frame == frame;
+        const Stack& known = (*stacks_)[other];
+        return known.parent == parent && known.frame == frame && known.object == object;
       },
       [&](uint32_t other) { return HashStack((*stacks_)[other]); });
   if (id == fresh)

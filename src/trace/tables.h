@@ -21,8 +21,10 @@ class TableBuilder {
                std::vector<Stack>* stacks);
 
   StringId AddString(std::string_view text);
+  // Valid until the next AddString().
+  std::string_view Text(StringId id) const { return (*strings_)[id.value]; }
   FrameId AddFrame(const Frame& frame);
-  StackId AddStack(StackId parent, FrameId frame);
+  StackId AddStack(StackId parent, FrameId frame, uint64_t object = 0);
 
  private:
   std::vector<std::string>* strings_;

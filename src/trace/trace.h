@@ -59,6 +59,7 @@ struct Frame {
 struct Stack {
   StackId parent;  // 0: this is the outermost frame
   FrameId frame;
+  uint64_t object = 0;  // address of the torch.nn.Module whose method the frame runs, or 0
 };
 
 struct Loss {

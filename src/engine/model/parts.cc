@@ -25,16 +25,10 @@ Category PartCategory(Part part) {
 
 const char* CategoryName(Category category) {
   switch (category) {
-    case Category::kCached:
-      return "cached";
-    case Category::kFragmentation:
-      return "fragmentation";
-    case Category::kRounding:
-      return "rounding";
-    case Category::kDriver:
-      return "driver";
-    case Category::kUnknown:
-      break;
+#define VRAMSCOPE_CATEGORY(Name, text) \
+  case Category::k##Name:              \
+    return text;
+#include "engine/model/categories.def"
   }
   return "unknown";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "format/enums.h"
@@ -13,7 +14,11 @@ enum class Part : uint8_t {
 #include "engine/model/parts.def"
 };
 
-enum class Category : uint8_t { kUnknown, kCached, kFragmentation, kRounding, kDriver };
+enum class Category : uint8_t {
+#define VRAMSCOPE_CATEGORY(Name, text) k##Name,
+#include "engine/model/categories.def"
+};
+inline constexpr size_t kCategories = static_cast<size_t>(Category::kUnknown) + 1;
 
 const char* PartName(Part part);
 Category PartCategory(Part part);

@@ -52,6 +52,8 @@ class AnalysisImpl : public Analysis {
   util::Result<std::vector<Timeline>> MakeTimelines(size_t buckets) override;
   util::Result<Lives> MakeLives(size_t limit) override;
   util::Status ForEachLife(const std::function<void(const Life&)>& sink) override;
+  util::Result<Iterations> MakeIterations() override;
+  util::Result<Leaks> MakeLeaks(const LeakOptions& options) override;
   const std::vector<std::string>& LifePath(uint32_t path) const override {
     return life_paths_[path < life_paths_.size() ? path : 0];
   }
@@ -110,6 +112,14 @@ util::Status AnalysisImpl::FirstPass(const std::function<void(double)>& progress
   lives_seen_ = largest.seen();
   candidates_ = largest.Take();
   return {};
+}
+
+util::Result<Iterations> AnalysisImpl::MakeIterations() {
+  return util::Status::Error("this recording has no iterations");
+}
+
+util::Result<Leaks> AnalysisImpl::MakeLeaks(const LeakOptions&) {
+  return util::Status::Error("this recording has no iterations");
 }
 
 util::Status AnalysisImpl::Replay(LifeObserver* observer) {

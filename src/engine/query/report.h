@@ -115,6 +115,24 @@ struct ResidualSummary {
   uint64_t ledger_peak_bytes = 0;
 };
 
+// A category's bytes at the instant. All categories of a device sum to its ledger_bytes.
+struct CategoryEntry {
+  trace::DeviceId device;
+  std::string category;
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+
+// A module's own bytes at the instant (submodules apart), whatever their category.
+struct ModuleEntry {
+  trace::DeviceId device;
+  std::string module;  // "transformer.h.3.mlp.c_fc"
+  std::string type;    // class of the module, "" for a scope
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  std::vector<std::pair<std::string, uint64_t>> categories;  // largest first
+};
+
 struct Report {
   std::vector<DeviceReport> devices;
   std::vector<ProcessReport> processes;
@@ -125,6 +143,13 @@ struct Report {
   std::vector<TopEntry> top_stacks;  // at the instant, by bytes
   std::vector<TopEntry> top_lines;   // at the instant, by bytes
   std::vector<TopEntry> top_churn;   // over the whole recording: bytes and count allocated by line
+  std::vector<CategoryEntry> categories;  // at the instant, largest first within a device
+  std::vector<ModuleEntry> top_modules;   // at the instant, by bytes; with `where`, of what matches
+  // Of the bytes of blocks at the instant: those with a category other than unknown, and those with
+  // a module, a parameter or a line.
+  uint64_t block_bytes = 0;
+  uint64_t block_bytes_with_category = 0;
+  uint64_t block_bytes_with_place = 0;
 };
 
 // One line of history for the timeline: a group's bytes between two instants, at some level of
@@ -148,13 +173,77 @@ struct Life {
   int64_t free_ns = 0;   // INT64_MAX: never freed
   trace::StackId stack;  // Python, else native
   trace::StringId api;
-  uint32_t path = 0;  // index into Lives::paths: the ledger's levels below process
+  uint32_t path = 0;      // index into Lives::paths: the ledger's levels below process
+  uint32_t category = 0;  // a Category
+  uint32_t module = 0;    // index into Lives::names; 0: none
+  uint32_t name = 0;      // parameter or tag: index into Lives::names; 0: none
 };
 struct Lives {
   std::vector<std::vector<std::string>> paths;
+  std::vector<std::string> names;
   std::vector<Life> lives;  // largest bytes x duration first, cut at the limit asked for
   uint64_t left_out_count = 0;
   uint64_t left_out_peak_bytes = 0;  // highest sum of those left out, live at once
+};
+
+// One iteration of a process: from the end of the optimizer step before it to the end of its own.
+// Where one process steps several optimizers in turn (a GAN), from the last step of one round to
+// the last of the next. Bytes are of one device.
+struct Iteration {
+  int64_t number = 0;  // from 0; -1: what came before the first
+  trace::ProcessId process;
+  trace::DeviceId device;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  uint64_t peak_bytes = 0;  // highest ledger total
+  int64_t peak_ns = 0;
+  uint64_t end_bytes = 0;       // ledger total at its end
+  uint64_t peak_allocated = 0;  // of blocks and of allocations that nobody cuts up
+  uint64_t end_allocated = 0;
+  uint64_t peak_reserved = 0;  // allocated, cached, fragmentation and rounding
+  uint64_t end_reserved = 0;
+  std::vector<uint64_t> category_peak;  // by Category: highest within the iteration
+  std::vector<uint64_t> category_end;   // by Category: at its end
+};
+
+// Bytes of one parameter's memory in one iteration: the highest value of each within it.
+struct ParameterBytes {
+  std::string name;
+  uint64_t parameter = 0;
+  uint64_t gradient = 0;
+  uint64_t optimizer_state = 0;
+};
+
+struct Iterations {
+  std::vector<Iteration> iterations;       // by process, device, number
+  std::vector<ParameterBytes> parameters;  // of the last whole iteration, in the order of the model
+  std::string source;                      // what said where they begin: "optimizer steps", "marks"
+};
+
+// Memory that grows from iteration to iteration, or that nobody freed.
+struct Growth {
+  trace::DeviceId device;
+  trace::StackId stack;  // of its largest part
+  std::string place;     // "train.py:42 in step"
+  std::string module;    // or parameter, or tag: the name that most of it has
+  std::string category;
+  double bytes_per_iteration = 0;  // slope of a straight line through the iterations' ends
+  uint64_t first_bytes = 0;        // live at the end of the first iteration looked at
+  uint64_t last_bytes = 0;         // and of the last
+  uint64_t count = 0;              // of allocations alive at the last
+  bool steady = false;             // grew in nearly every iteration
+};
+struct LeakOptions {
+  std::vector<std::string> suppressions;  // substrings of places, modules, names or stack frames
+  size_t limit = 50;
+};
+struct Leaks {
+  std::vector<Growth> growing;      // by bytes_per_iteration; empty where there are no iterations
+  std::vector<Growth> never_freed;  // not parameters, buffers, optimizer state; alive at the end
+  uint64_t suppressed_bytes = 0;
+  uint64_t suppressed_count = 0;
+  int64_t iterations = 0;
+  int64_t warm_up = 0;  // iterations at the start that were left out
 };
 
 // A named instant of the recording.
@@ -174,12 +263,15 @@ class Analysis {
   virtual ~Analysis() = default;
   virtual const trace::Trace& trace() const = 0;
   virtual util::Result<Report> MakeReport(const ReportQuery& query) = 0;
-  // `buckets` is the level of detail; bands are the ledger's categories of leaves.
+  // `buckets` is the level of detail; bands are categories, with the driver-owned parts by name.
   virtual util::Result<std::vector<Timeline>> MakeTimelines(size_t buckets) = 0;
   virtual util::Result<Lives> MakeLives(size_t limit) = 0;
   // Streams every allocation as a Life in order of allocation; what `export --to csv|json` prints.
   virtual util::Status ForEachLife(const std::function<void(const Life&)>& sink) = 0;
   virtual const std::vector<std::string>& LifePath(uint32_t path) const = 0;
+  // Two passes more, the first time. An error where the recording has no iterations.
+  virtual util::Result<Iterations> MakeIterations() = 0;
+  virtual util::Result<Leaks> MakeLeaks(const LeakOptions& options) = 0;
   // In time order.
   virtual std::vector<Mark> Marks() const { return {}; }
 };

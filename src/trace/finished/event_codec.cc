@@ -21,6 +21,9 @@ enum Column : size_t {
   kGauge = 8,         // four columns: differences to the event of the same shape before
   kDictionary = 12,   // eight columns: number of the value, 0: new
   kLiteral = 20,      // eight columns: new values, as differences to the new value before
+  kSequence = 28,     // difference to the sequence before
+  kScopeNumber = 29,  // as kDictionary and kLiteral, of the ninth field
+  kScopeLiteral = 30,
 };
 
 // Fields that are numbered by first appearance, in the order of their columns.
@@ -33,14 +36,23 @@ enum Field : size_t {
   kStack = 5,
   kNativeStack = 6,
   kName = 7,
+  kScope = 8,
 };
+
+constexpr size_t NumberColumn(size_t field) {
+  return field == kScope ? size_t{kScopeNumber} : kDictionary + field;
+}
+constexpr size_t LiteralColumn(size_t field) {
+  return field == kScope ? size_t{kScopeLiteral} : kLiteral + field;
+}
 
 // Which fields an event of a shape has.
 enum Mask : uint32_t {
   kHasBegin = 1u << 0,
   kHasEnd = 1u << 1,
   kSizeOfAlloc = 1u << 2,  // a free whose size is its allocation's
-  kHasField = 1u << 8,     // shifted by Field
+  kHasSequence = 1u << 3,
+  kHasField = 1u << 8,  // shifted by Field
 };
 
 constexpr uint32_t Has(Field field) {
@@ -165,6 +177,10 @@ uint32_t EventEncoder::MaskOf(const Event& event) const {
     mask |= Has(kNativeStack);
   if (event.name.value != 0)
     mask |= Has(kName);
+  if (event.scope.value != 0)
+    mask |= Has(kScope);
+  if (event.sequence != 0)
+    mask |= kHasSequence;
   // A gauge that reads 0 now and then must not split into shapes: it would lose its predecessor.
   if (IsGauge(event.kind))
     mask |= Has(kSize) | Has(kValue) | Has(kValue2) | Has(kDetail);
@@ -192,10 +208,10 @@ uint32_t EventEncoder::FindShape(const Event& event, uint32_t mask) {
 
 void EventEncoder::PutDictionary(size_t field, uint64_t value, ColumnSetWriter* columns) {
   const uint32_t number = dictionaries_[field].Find(value);
-  (*columns)[kDictionary + field].Put(number);
+  (*columns)[NumberColumn(field)].Put(number);
   if (number != 0)
     return;
-  (*columns)[kLiteral + field].PutSigned(static_cast<int64_t>(value - last_literal_[field]));
+  (*columns)[LiteralColumn(field)].PutSigned(static_cast<int64_t>(value - last_literal_[field]));
   last_literal_[field] = value;
 }
 
@@ -223,6 +239,7 @@ void EventEncoder::Encode(std::span<const Event> events, ColumnSetWriter* column
   Reset();
   ColumnSetWriter& out = *columns;
   int64_t last_time = events.empty() ? 0 : events.front().time_ns;
+  uint64_t last_sequence = 0;
   for (const Event& event : events) {
     const uint32_t mask = MaskOf(event);
     const uint32_t shape = FindShape(event, mask);
@@ -257,6 +274,12 @@ void EventEncoder::Encode(std::span<const Event> events, ColumnSetWriter* column
       PutDictionary(kNativeStack, event.native_stack.value, columns);
     if (mask & Has(kName))
       PutDictionary(kName, event.name.value, columns);
+    if (mask & Has(kScope))
+      PutDictionary(kScope, event.scope.value, columns);
+    if (mask & kHasSequence) {
+      out[kSequence].PutSigned(static_cast<int64_t>(event.sequence - last_sequence));
+      last_sequence = event.sequence;
+    }
   }
   out[kShapeCount].Put(shapes_.size());
   for (const Shape& shape : shapes_) {
@@ -325,12 +348,12 @@ bool EventDecoder::Decode(const ColumnSetReader& columns,
   frees_.clear();
   for (auto& dictionary : dictionaries_)
     dictionary.clear();
-  std::array<uint64_t, 8> last_literal{};
+  std::array<uint64_t, 9> last_literal{};
   // Ids that lead out of their table become "none".
-  std::array<uint64_t, 8> limit;
+  std::array<uint64_t, 9> limit;
   limit.fill(UINT64_MAX);
   limit[kStack] = limit[kNativeStack] = sizes_.stacks;
-  limit[kName] = sizes_.strings;
+  limit[kName] = limit[kScope] = sizes_.strings;
 
   ColumnReader shape_of = columns.Column(kShapeOf);
   ColumnReader time = columns.Column(kTime);
@@ -341,11 +364,12 @@ bool EventDecoder::Decode(const ColumnSetReader& columns,
   std::array<ColumnReader, 4> gauge;
   for (size_t i = 0; i < gauge.size(); ++i)
     gauge[i] = columns.Column(kGauge + i);
-  std::array<ColumnReader, 8> number;
-  std::array<ColumnReader, 8> literal;
+  ColumnReader sequence = columns.Column(kSequence);
+  std::array<ColumnReader, 9> number;
+  std::array<ColumnReader, 9> literal;
   for (size_t i = 0; i < number.size(); ++i) {
-    number[i] = columns.Column(kDictionary + i);
-    literal[i] = columns.Column(kLiteral + i);
+    number[i] = columns.Column(NumberColumn(i));
+    literal[i] = columns.Column(LiteralColumn(i));
   }
   bool ok = true;
   const auto look_up = [&](size_t field) -> uint64_t {
@@ -368,6 +392,7 @@ bool EventDecoder::Decode(const ColumnSetReader& columns,
     return false;
   events->resize(rows);
   uint64_t address = 0;
+  uint64_t last_sequence = 0;
   int64_t now = first_time_ns;
   for (uint32_t i = 0; i < rows; ++i) {
     const uint64_t shape_id = shape_of.Next();
@@ -435,6 +460,12 @@ bool EventDecoder::Decode(const ColumnSetReader& columns,
     }
     if (shape.mask & Has(kName))
       event.name = StringId{static_cast<uint32_t>(look_up(kName))};
+    if (shape.mask & Has(kScope))
+      event.scope = StringId{static_cast<uint32_t>(look_up(kScope))};
+    if (shape.mask & kHasSequence) {
+      last_sequence += static_cast<uint64_t>(sequence.NextSigned());
+      event.sequence = last_sequence;
+    }
     if (shape.alternation > 0) {
       allocs_.push_back({event.address, event.size});
     } else if (shape.alternation < 0) {
@@ -442,7 +473,7 @@ bool EventDecoder::Decode(const ColumnSetReader& columns,
     }
   }
   bool columns_ok = shape_of.ok() && time.ok() && begin.ok() && end.ok() && place.ok() &&
-                    place_literal.ok() && ok;
+                    place_literal.ok() && sequence.ok() && ok;
   for (const ColumnReader& column : gauge)
     columns_ok = columns_ok && column.ok();
   for (const ColumnReader& column : number)

@@ -79,8 +79,8 @@ class EventEncoder {
 
   std::vector<Shape> shapes_;
   util::InternTable shape_ids_;
-  std::array<Dictionary, 8> dictionaries_;
-  std::array<uint64_t, 8> last_literal_{};
+  std::array<Dictionary, 9> dictionaries_;
+  std::array<uint64_t, 9> last_literal_{};
   std::unordered_map<PlaceKey, Place, PlaceHash> places_;
   uint32_t allocs_ = 0;
   uint32_t frees_ = 0;
@@ -115,7 +115,7 @@ class EventDecoder {
 
   TableSizes sizes_;
   std::vector<Shape> shapes_;
-  std::array<std::vector<uint64_t>, 8> dictionaries_;
+  std::array<std::vector<uint64_t>, 9> dictionaries_;
   std::vector<Place> allocs_;
   std::vector<Place> frees_;
 };

@@ -22,7 +22,7 @@
 namespace vramscope::trace::finished {
 
 inline constexpr uint16_t kMajorVersion = 1;
-inline constexpr uint16_t kMinorVersion = 0;
+inline constexpr uint16_t kMinorVersion = 1;
 inline constexpr uint64_t kFrameMagic = 0x314d524652564dffull;
 inline constexpr uint64_t kTrailerMagic = 0x31444e455256ff4dull;
 

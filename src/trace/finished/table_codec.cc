@@ -51,7 +51,7 @@ enum ProcessColumn : size_t {
 };
 enum ThreadColumn : size_t { kThreadProcess, kThreadTid, kThreadName };
 enum FrameColumn : size_t { kFrameKind, kFunction, kFile, kLine, kImage, kPc };
-enum StackColumn : size_t { kParent, kFrame };
+enum StackColumn : size_t { kParent, kFrame, kObject };
 enum LossColumn : size_t { kLossName, kLossCount = 2, kLossBytes };
 enum SourceColumn : size_t { kSourceFile, kSourceLine, kSourceText };
 
@@ -274,27 +274,33 @@ bool DecodeFrames(const ColumnSetReader& in, uint32_t rows, std::vector<Frame>* 
 // follows it comes to an end.
 void EncodeStacks(std::span<const Stack> rows, uint32_t first, ColumnSetWriter* out) {
   uint32_t last_frame = 0;
+  uint64_t last_object = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const uint32_t own = first + static_cast<uint32_t>(i);
     const uint32_t parent = rows[i].parent.value < own ? rows[i].parent.value : 0;
     (*out)[kParent].Put(own - parent);
     (*out)[kFrame].PutSigned(int64_t{rows[i].frame.value} - int64_t{last_frame});
     last_frame = rows[i].frame.value;
+    (*out)[kObject].PutSigned(static_cast<int64_t>(rows[i].object - last_object));
+    last_object = rows[i].object;
   }
 }
 
 bool DecodeStacks(const ColumnSetReader& in, uint32_t rows, std::vector<Stack>* out) {
   ColumnReader parent = in.Column(kParent);
   ColumnReader frame = in.Column(kFrame);
+  ColumnReader object = in.Column(kObject);
   uint32_t last_frame = 0;
+  uint64_t last_object = 0;
   for (uint32_t i = 0; i < rows; ++i) {
     const uint64_t own = out->size();
     const uint64_t distance = parent.Next();
     last_frame += static_cast<uint32_t>(frame.NextSigned());
-    if (!parent.ok() || !frame.ok())
+    last_object += static_cast<uint64_t>(object.NextSigned());
+    if (!parent.ok() || !frame.ok() || !object.ok())
       return false;
     const uint64_t id = distance != 0 && distance <= own ? own - distance : 0;
-    out->push_back({StackId{static_cast<uint32_t>(id)}, FrameId{last_frame}});
+    out->push_back({StackId{static_cast<uint32_t>(id)}, FrameId{last_frame}, last_object});
   }
   return true;
 }

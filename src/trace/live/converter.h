@@ -19,6 +19,7 @@ namespace vramscope::trace {
 //   DeviceId  Device(int64_t local)               ThreadId thread()
 //   ProcessId process()                           ProcessId ProcessOf(uint64_t pid, int64_t
 //   time_ns)
+//   StringId  scope()                             the thread's scope now
 //
 // and takes the definitions: bool On(const format::String&, Event*) and so on. On() says whether
 // the record made an event.
@@ -31,7 +32,22 @@ class Converter {
     e->size = r.size;
     e->device = pass().Device(r.device);
     Stacks(e, r);
-    e->native_stack = pass().Native(r.native);
+    if (r.sequence != 0) {
+      e->sequence = (r.sequence - 1) >> 1;
+      e->subkind =
+          static_cast<uint8_t>((r.sequence & 1) != 0 ? Autograd::kForward : Autograd::kBackward);
+    }
+    return true;
+  }
+  bool On(const format::PoolBlock& r, Event* e) {
+    At(e, EventKind::kBlockAlloc, r.time);
+    e->address = r.address;
+    e->size = r.size;
+    e->value = r.requested;
+    e->device = pass().Device(r.device);
+    e->name = pass().String(r.name);
+    e->flags = kPoolOfProgram;
+    Stacks(e, r);
     return true;
   }
   bool On(const format::BlockFree& r, Event* e) {
@@ -196,6 +212,37 @@ class Converter {
     Stacks(e, r);
     return true;
   }
+  bool On(const format::Name& r, Event* e) {
+    At(e, EventKind::kName, r.time);
+    e->address = r.address;
+    e->size = r.size;
+    e->device = pass().Device(r.device);
+    e->subkind = Narrow(r.kind);
+    e->value = r.owner;
+    e->name = pass().String(r.name);
+    e->api = pass().String(r.detail);
+    return true;
+  }
+  bool On(const format::Module& r, Event* e) {
+    At(e, EventKind::kModule, r.time);
+    e->address = r.object;
+    e->value = r.root;
+    e->name = pass().String(r.path);
+    e->api = pass().String(r.type);
+    return true;
+  }
+  bool On(const format::ModuleGone& r, Event* e) {
+    At(e, EventKind::kModuleGone, r.time);
+    e->address = r.object;
+    return true;
+  }
+  bool On(const format::Step& r, Event* e) {
+    At(e, EventKind::kStep, r.time);
+    e->subkind = Narrow(r.kind);
+    e->address = r.optimizer;
+    e->name = pass().String(r.name);
+    return true;
+  }
   bool On(const format::Mark& r, Event* e) {
     At(e, EventKind::kMark, r.time);
     e->name = pass().Text(r.name);
@@ -240,6 +287,7 @@ class Converter {
     e->kind = kind;
     e->process = pass().process();
     e->thread = pass().thread();
+    e->scope = pass().scope();
   }
   void At(Event* e, EventKind kind, uint64_t ticks) {
     Begin(e, kind);

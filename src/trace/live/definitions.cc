@@ -46,16 +46,16 @@ void PythonStacks::AddCode(const format::PyCode& code, const LocalIds& strings) 
                     PythonLineTable(kind, first_line, table)});
 }
 
-StackId PythonStacks::AddStack(StackId parent, uint64_t code, uint64_t instruction) {
-  const uint32_t index = code_ids_.Find(code).value_or(0);
+StackId PythonStacks::AddStack(StackId parent, const format::PyStack& stack) {
+  const uint32_t index = code_ids_.Find(stack.code).value_or(0);
   if (index == 0)
     return parent;
   const Code& known = codes_[index];
   const FrameId frame = tables_->AddFrame({.kind = FrameKind::kPython,
                                            .function = known.name,
                                            .file = known.file,
-                                           .line = known.lines.LineAt(instruction)});
-  return tables_->AddStack(parent, frame);
+                                           .line = known.lines.LineAt(stack.instruction)});
+  return tables_->AddStack(parent, frame, stack.object);
 }
 
 }  // namespace vramscope::trace

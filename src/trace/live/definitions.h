@@ -48,6 +48,7 @@ struct StreamIds {
   LocalIds strings;
   LocalIds python_stacks;
   LocalIds native_stacks;
+  LocalIds scopes;
 };
 
 // What the first pass noted for one stream, in order of the definitions.
@@ -59,9 +60,9 @@ class PythonStacks {
   explicit PythonStacks(TableBuilder* tables) : tables_(tables) {}
 
   void AddCode(const format::PyCode& code, const LocalIds& strings);
-  // The table entry of a frame at `instruction` called from `parent`. A frame whose code is not
+  // The table entry of that stack, whose caller's is `parent`. A frame whose code is not
   // known (it was defined in a damaged part) is left out of the stack.
-  StackId AddStack(StackId parent, uint64_t code, uint64_t instruction);
+  StackId AddStack(StackId parent, const format::PyStack& stack);
 
  private:
   struct Code {

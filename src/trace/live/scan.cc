@@ -58,6 +58,7 @@ class StreamScanner : public Converter<StreamScanner> {
     return kNoDevice;
   }
   ThreadId thread() const { return {}; }
+  StringId scope() const { return {}; }
   ProcessId process() const { return kNoProcess; }
   ProcessId ProcessOf(uint64_t, int64_t) const { return kNoProcess; }
 
@@ -75,7 +76,7 @@ class StreamScanner : public Converter<StreamScanner> {
   }
   bool On(const format::PyStack& r, Event*) {
     const StackId parent{ids_.python_stacks.Find(r.parent).value_or(0)};
-    const StackId stack = python_.AddStack(parent, r.code, r.instruction);
+    const StackId stack = python_.AddStack(parent, r);
     ids_.python_stacks.Set(r.id, stack.value);
     log_.push_back(stack.value);
     return false;
@@ -87,6 +88,18 @@ class StreamScanner : public Converter<StreamScanner> {
     log_.push_back(0);  // until all are resolved
     return false;
   }
+  bool On(const format::Scope& r, Event*) {
+    const StringId parent{ids_.scopes.Find(r.parent).value_or(0)};
+    const std::string_view name = tables().Text(String(r.name));
+    const StringId path =
+        parent.value == 0
+            ? String(r.name)
+            : tables().AddString(std::string(tables().Text(parent)) + "/" + std::string(name));
+    ids_.scopes.Set(r.id, path.value);
+    log_.push_back(path.value);
+    return false;
+  }
+  bool On(const format::ScopeIs&, Event*) { return false; }
   bool On(const format::Image& r, Event*) {
     owner_.native_.AddImage(stream_, r);
     return false;

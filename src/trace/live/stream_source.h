@@ -52,6 +52,7 @@ class StreamSource {
     Pass(const FileContext& context, const DefinitionLog& log) : context_(&context), log_(&log) {}
 
     void EnterChunk(const ChunkRef& chunk) {
+      scope_ = {};
       if (chunk.tid != 0 && chunk.tid != tid_)
         EnterThread(chunk.tid);
     }
@@ -72,6 +73,7 @@ class StreamSource {
     }
     DeviceId Device(int64_t local);
     ThreadId thread() const { return thread_; }
+    StringId scope() const { return scope_; }
     ProcessId process() const { return context_->process; }
     ProcessId ProcessOf(uint64_t pid, int64_t time_ns) const;
 
@@ -85,6 +87,14 @@ class StreamSource {
     }
     bool On(const format::NativeStack& r, Event*) {
       ids_.native_stacks.Set(r.id, Take());
+      return false;
+    }
+    bool On(const format::Scope& r, Event*) {
+      ids_.scopes.Set(r.id, Take());
+      return false;
+    }
+    bool On(const format::ScopeIs& r, Event*) {
+      scope_ = StringId{ids_.scopes.Find(r.scope).value_or(0)};
       return false;
     }
     bool On(const format::Thread& r, Event*) {
@@ -112,6 +122,7 @@ class StreamSource {
     StreamIds ids_;
     uint32_t tid_ = 0;
     ThreadId thread_;
+    StringId scope_;
     int64_t last_local_ = INT64_MIN;
     DeviceId last_device_ = kNoDevice;
   };
