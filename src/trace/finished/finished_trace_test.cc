@@ -90,7 +90,9 @@ void Fill(MemoryTrace* trace, size_t count) {
   trace->mutable_threads().push_back({kNoProcess, 71, ""});
   trace->mutable_losses() = {{"frees of unknown allocations", 3, 4}};
   for (uint32_t i = 1; i < 200; ++i) {
-    trace->AddPythonStack({{"train.py", "<module>", i % 7 + 1}, {"model.py", "f", i}});
+    const StackId stack =
+        trace->AddPythonStack({{"train.py", "<module>", i % 7 + 1}, {"model.py", "f", i}});
+    trace->tables.AddStack(stack, FrameId{1}, i % 3 * 0x7f0000001000);
   }
   const StringId file = trace->tables.AddString("train.py");
   trace->source_lines[{file.value, 3}] = "    loss.backward()";
@@ -115,6 +117,8 @@ void Fill(MemoryTrace* trace, size_t count) {
     event.native_stack = StackId{static_cast<uint32_t>(rarely(random() % trace->stack_count()))};
     event.api = StringId{static_cast<uint32_t>(random() % trace->string_count())};
     event.name = StringId{static_cast<uint32_t>(rarely(random() % trace->string_count()))};
+    event.scope = StringId{static_cast<uint32_t>(rarely(random() % trace->string_count()))};
+    event.sequence = rarely(random());
     event.thread = ThreadId{static_cast<uint32_t>(random() % 3)};
     event.flags = static_cast<uint32_t>(rarely(random() & 0xff));
     event.process = random() % 5 == 0 ? kNoProcess : ProcessId{static_cast<uint16_t>(random() % 2)};
@@ -130,8 +134,9 @@ bool Same(const Event& a, const Event& b) {
          a.address == b.address && a.size == b.size && a.value == b.value && a.value2 == b.value2 &&
          a.detail == b.detail && a.context == b.context && a.stack == b.stack &&
          a.native_stack == b.native_stack && a.api == b.api && a.name == b.name &&
-         a.thread == b.thread && a.flags == b.flags && a.process == b.process &&
-         a.device == b.device && a.kind == b.kind && a.subkind == b.subkind;
+         a.scope == b.scope && a.sequence == b.sequence && a.thread == b.thread &&
+         a.flags == b.flags && a.process == b.process && a.device == b.device && a.kind == b.kind &&
+         a.subkind == b.subkind;
 }
 
 TEST_F(FinishedTest, KeepsEverything) {
@@ -184,6 +189,7 @@ TEST_F(FinishedTest, KeepsEverything) {
   for (uint32_t i = 0; i < back.stack_count(); ++i) {
     EXPECT_EQ(back.stack(StackId{i}).parent, trace.stack(StackId{i}).parent);
     EXPECT_EQ(back.stack(StackId{i}).frame, trace.stack(StackId{i}).frame);
+    EXPECT_EQ(back.stack(StackId{i}).object, trace.stack(StackId{i}).object);
   }
   for (uint32_t i = 0; i < back.frame_count(); ++i) {
     EXPECT_EQ(back.frame(FrameId{i}).line, trace.frame(FrameId{i}).line);

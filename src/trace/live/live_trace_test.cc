@@ -118,6 +118,94 @@ TEST_F(LiveTraceTest, ReadsEventsWithNamesStacksAndThreads) {
   EXPECT_TRUE(trace->losses().empty());
 }
 
+TEST_F(LiveTraceTest, ReadsScopesUpToTheEndOfTheirChunk) {
+  LiveFileBuilder file;
+  auto& main = file.Stream(1);
+  main.Add(CpuAlloc(100, 0x1000, 512));
+  const uint64_t train = main.String("train");
+  const uint64_t step = main.String("step");
+  main.Add(format::Scope{.id = 90, .parent = 0, .name = train});
+  main.Add(format::Scope{.id = 91, .parent = 90, .name = step});
+  main.Add(format::ScopeIs{.scope = 91});
+  main.Add(CpuAlloc(200, 0x2000, 512));
+  main.Add(format::ScopeIs{.scope = 90});
+  main.Add(CpuAlloc(300, 0x3000, 512));
+  main.Add(format::ScopeIs{.scope = 0});
+  main.Add(CpuAlloc(400, 0x4000, 512));
+  main.Add(format::ScopeIs{.scope = 91});
+  main.Seal();
+  main.Add(CpuAlloc(500, 0x5000, 512));
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  auto trace = Open();
+  ASSERT_NE(trace, nullptr);
+  std::vector<std::string> scopes;
+  for (const Event& event : OfKind(Events(*trace), EventKind::kBlockAlloc))
+    scopes.emplace_back(trace->string(event.scope));
+  EXPECT_THAT(scopes, ::testing::ElementsAre("", "train/step", "train", "", ""));
+}
+
+TEST_F(LiveTraceTest, ReadsNamesAndAutogradNumbers) {
+  LiveFileBuilder file;
+  auto& main = file.Stream(1);
+  const uint64_t code = main.PyCode("module.py", "Module._wrapped_call_impl", 1);
+  main.Add(format::PyStack{.id = 70, .parent = 0, .code = code, .instruction = 0, .object = 0xabc});
+  format::BlockAlloc alloc = CpuAlloc(100, 0x1000, 512, 70);
+  alloc.sequence = 2 * 8 + 1;
+  main.Add(alloc);
+  alloc = CpuAlloc(200, 0x2000, 512);
+  alloc.sequence = 2 * 7 + 2;
+  main.Add(alloc);
+  const uint64_t path = main.String("h.0.fc");
+  const uint64_t type = main.String("Linear");
+  const uint64_t slot = main.String("exp_avg");
+  main.Add(format::Module{
+      .time = kStart + 300, .object = 0xabc, .root = 0xdef, .path = path, .type = type});
+  main.Add(format::Name{.time = kStart + 400,
+                        .address = 0x1000,
+                        .size = 500,
+                        .device = -1,
+                        .kind = static_cast<uint64_t>(format::NameKind::kOptimizerState),
+                        .owner = 0xdef,
+                        .name = path,
+                        .detail = slot});
+  main.Add(format::Step{.time = kStart + 500, .kind = 1, .optimizer = 0x99, .name = type});
+  main.Add(format::ModuleGone{.time = kStart + 600, .object = 0xabc});
+  main.Add(format::PoolBlock{.time = kStart + 700,
+                             .address = 0x3000,
+                             .size = 4096,
+                             .requested = 3000,
+                             .device = -1,
+                             .name = slot});
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  auto trace = Open();
+  ASSERT_NE(trace, nullptr);
+  const auto events = Events(*trace);
+  ASSERT_EQ(events.size(), 8u);
+  EXPECT_EQ(trace->stack(events[0].stack).object, 0xabcu);
+  EXPECT_EQ(events[0].sequence, 8u);
+  EXPECT_EQ(events[0].subkind, static_cast<uint8_t>(Autograd::kForward));
+  EXPECT_EQ(events[1].sequence, 7u);
+  EXPECT_EQ(events[1].subkind, static_cast<uint8_t>(Autograd::kBackward));
+  EXPECT_EQ(events[2].kind, EventKind::kModule);
+  EXPECT_EQ(events[2].address, 0xabcu);
+  EXPECT_EQ(events[2].value, 0xdefu);
+  EXPECT_EQ(trace->string(events[2].name), "h.0.fc");
+  EXPECT_EQ(trace->string(events[2].api), "Linear");
+  EXPECT_EQ(events[3].kind, EventKind::kName);
+  EXPECT_EQ(events[3].size, 500u);
+  EXPECT_EQ(events[3].device, DeviceId{0});
+  EXPECT_EQ(events[3].subkind, static_cast<uint8_t>(format::NameKind::kOptimizerState));
+  EXPECT_EQ(trace->string(events[3].name), "h.0.fc");
+  EXPECT_EQ(trace->string(events[3].api), "exp_avg");
+  EXPECT_EQ(events[4].kind, EventKind::kStep);
+  EXPECT_EQ(events[4].subkind, static_cast<uint8_t>(format::StepKind::kEnd));
+  EXPECT_EQ(events[5].kind, EventKind::kModuleGone);
+  EXPECT_EQ(events[6].kind, EventKind::kBlockAlloc);
+  EXPECT_EQ(events[6].value, 3000u);
+  EXPECT_EQ(events[6].flags, kPoolOfProgram);
+  EXPECT_EQ(trace->string(events[6].name), "exp_avg");
+}
+
 TEST_F(LiveTraceTest, CanBeStreamedTwice) {
   LiveFileBuilder file;
   auto& main = file.Stream(1);
