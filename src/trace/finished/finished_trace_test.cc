@@ -366,5 +366,19 @@ TEST_F(FinishedTest, SkipsFramesOfANewerMinorVersion) {
   EXPECT_EQ((*back)->session().name, "unit");
 }
 
+// An encoder writes whatever kind it is given, so this is what a newer writer leaves.
+TEST_F(FinishedTest, LeavesOutEventsOfANewerMinorVersion) {
+  MemoryTrace trace;
+  Fill(&trace, 1000);
+  for (size_t i = 0; i < trace.events.size(); i += 10)
+    trace.events[i].kind = static_cast<EventKind>(static_cast<int>(kLastEventKind) + 1);
+  auto back = FromBytes(Finish(trace));
+  ASSERT_TRUE(back.ok());
+  const auto events = Events(**back);
+  ASSERT_EQ(events.size(), 900u);
+  for (size_t i = 0; i < events.size(); ++i)
+    ASSERT_TRUE(Same(events[i], trace.events[i + 1 + i / 9])) << i;
+}
+
 }  // namespace
 }  // namespace vramscope::trace::finished
