@@ -8,10 +8,12 @@
 #include <ctime>
 #include <limits>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "engine/model/parts.h"
 #include "report/devices.h"
 #include "report/json.h"
 #include "report/places.h"
@@ -157,6 +159,36 @@ class Tables {
   std::unordered_map<uint32_t, uint32_t> frame_ids_;
   std::unordered_map<uint32_t, uint32_t> stack_ids_;
   std::unordered_map<std::string, int> places_;
+};
+
+// The modules, parameters and tags that the page's lives use, renumbered densely; 0: none.
+class Names {
+ public:
+  explicit Names(const std::vector<std::string>& all) : all_(all), numbers_(all.size(), 0) {}
+
+  uint32_t Of(uint32_t name) {
+    if (name == 0 || name >= all_.size())
+      return 0;
+    if (numbers_[name] == 0) {
+      used_.push_back(name);
+      numbers_[name] = static_cast<uint32_t>(used_.size());
+    }
+    return numbers_[name];
+  }
+
+  void Write(JsonWriter& json) const {
+    json.Key("names");
+    json.BeginArray();
+    json.String("");
+    for (const uint32_t name : used_)
+      json.String(all_[name]);
+    json.EndArray();
+  }
+
+ private:
+  const std::vector<std::string>& all_;
+  std::vector<uint32_t> numbers_;  // by index of `all_`
+  std::vector<uint32_t> used_;     // the page's number less 1
 };
 
 // The devices of the report are the page's; -1: the page does not show it.
@@ -340,6 +372,10 @@ void WriteLives(engine::Lives& lives,
   });
   WriteColumn(json, "stack", all, [&](const Life& life) { return tables.Stack(life.stack); });
   WriteColumn(json, "path", all, [](const Life& life) { return life.path; });
+  WriteColumn(json, "category", all, [](const Life& life) { return life.category; });
+  Names names(lives.names);
+  WriteColumn(json, "module", all, [&](const Life& life) { return names.Of(life.module); });
+  WriteColumn(json, "name", all, [&](const Life& life) { return names.Of(life.name); });
   json.Key("address");
   json.BeginArray();
   for (const Life& life : all)
@@ -355,12 +391,51 @@ void WriteLives(engine::Lives& lives,
     json.EndArray();
   }
   json.EndArray();
+  json.Key("categories");
+  json.BeginArray();
+  for (size_t category = 0; category < engine::kCategories; ++category)
+    json.String(engine::CategoryName(static_cast<engine::Category>(category)));
+  json.EndArray();
+  names.Write(json);
   tables.Write(json);
   json.Key("left_out");
   json.BeginObject();
   json.Field("count", lives.left_out_count);
   json.Field("peak_bytes", lives.left_out_peak_bytes);
   json.EndObject();
+}
+
+// Classes of modules by name: what a person sees beside a layer.
+void WriteModuleTypes(const engine::Report& report, JsonWriter& json) {
+  json.Key("module_types");
+  json.BeginObject();
+  std::set<std::string_view> written;
+  for (const engine::ModuleEntry& module : report.top_modules) {
+    if (!module.type.empty() && written.insert(module.module).second)
+      json.Field(module.module, module.type);
+  }
+  json.EndObject();
+}
+
+// Each iteration of each process once, whatever the number of its devices.
+void WriteIterations(engine::Analysis& analysis, int64_t start_ns, JsonWriter& json) {
+  json.Key("iterations");
+  json.BeginArray();
+  // A recording without iterations is no error of the page.
+  if (const auto found = analysis.MakeIterations(); found.ok()) {
+    std::set<std::pair<uint16_t, int64_t>> written;
+    for (const engine::Iteration& iteration : found->iterations) {
+      if (!written.insert({iteration.process.value, iteration.number}).second)
+        continue;
+      json.BeginArray();
+      json.Uint(iteration.process.value);
+      json.Int(iteration.number);
+      json.Int(iteration.begin_ns - start_ns);
+      json.Int(iteration.end_ns - start_ns);
+      json.EndArray();
+    }
+  }
+  json.EndArray();
 }
 
 void WriteMarks(const engine::Analysis& analysis, int64_t start_ns, JsonWriter& json) {
@@ -401,6 +476,8 @@ util::Status WritePageData(engine::Analysis& analysis,
   WriteProcesses(analysis.trace(), json);
   WriteTimelines(*timelines, devices, limits, start_ns, json);
   WriteLives(*lives, devices, start_ns, tables, json);
+  WriteModuleTypes(*report, json);
+  WriteIterations(analysis, start_ns, json);
   WriteMarks(analysis, start_ns, json);
   json.EndObject();
   json.Finish();

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "engine/model/parts.h"
 #include "report/fake_analysis.h"
 #include "report/html_data.h"
 #include "report/viewer_assets.h"
@@ -95,7 +96,50 @@ TEST_F(HtmlTest, LivesAreColumnsInOrderOfAllocationFromTheStart) {
   EXPECT_THAT(PageData(analysis_),
               HasSubstr(R"("lives":{"device":[1,0],"process":[0,0],"bytes":[512,512],)"
                         R"("alloc":[20,70],"free":[90,-1],"stack":[0,0],"path":[0,0],)"
-                        R"("address":["7f00","7f00"]},"paths":[["PyTorch","allocated"]])"));
+                        R"("category":[0,0],"module":[0,0],"name":[0,0],)"
+                        R"("address":["7f00","7f00"]},"paths":[["PyTorch","allocated"]],)"
+                        R"("categories":["parameter","gradient",)"));
+}
+
+TEST_F(HtmlTest, NamesAreThoseThatLivesUseEachOnce) {
+  analysis_.page_lives.names = {"", "unused", "h.0.mlp", "h.0.mlp.weight"};
+  engine::Life weight = MakeLife(0, kStart, INT64_MAX, {});
+  weight.module = 2;
+  weight.name = 3;
+  engine::Life activation = MakeLife(0, kStart + 1, INT64_MAX, {});
+  activation.category = static_cast<uint32_t>(engine::Category::kActivation);
+  activation.module = 2;
+  engine::Life damaged = MakeLife(0, kStart + 2, INT64_MAX, {});
+  damaged.module = 99;
+  analysis_.page_lives.lives = {weight, activation, damaged};
+  const std::string data = PageData(analysis_);
+  EXPECT_THAT(data, HasSubstr(R"("category":[0,4,0],"module":[1,1,0],"name":[2,0,0],)"));
+  EXPECT_THAT(data, HasSubstr(R"("names":["","h.0.mlp","h.0.mlp.weight"])"));
+}
+
+TEST_F(HtmlTest, ModulesHaveTheirClasses) {
+  analysis_.report.top_modules = {
+      {trace::DeviceId{0}, "h.0.mlp", "MLP", 5, 1, {}},
+      {trace::DeviceId{1}, "h.0.mlp", "MLP", 5, 1, {}},
+      {trace::DeviceId{0}, "solve/jacobi", "", 5, 1, {}},
+  };
+  EXPECT_THAT(PageData(analysis_), HasSubstr(R"("module_types":{"h.0.mlp":"MLP"})"));
+}
+
+TEST_F(HtmlTest, IterationsAreToldOnceAProcess) {
+  engine::Iteration first;
+  first.process = trace::ProcessId{0};
+  first.device = trace::DeviceId{0};
+  first.begin_ns = kStart + 10;
+  first.end_ns = kStart + 30;
+  engine::Iteration other_device = first;
+  other_device.device = trace::DeviceId{1};
+  engine::Iteration second = first;
+  second.number = 1;
+  second.begin_ns = kStart + 30;
+  second.end_ns = kStart + 50;
+  analysis_.iterations.iterations = {first, other_device, second};
+  EXPECT_THAT(PageData(analysis_), HasSubstr(R"("iterations":[[0,0,10,30],[0,1,30,50]])"));
 }
 
 TEST_F(HtmlTest, LivesOfDevicesThatTheReportLacksAreLeftOut) {
