@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "report/devices.h"
+#include "report/json_list.h"
 
 namespace vramscope::report {
 namespace {
@@ -64,6 +65,28 @@ void WriteRow(const engine::Report& report, const engine::ReportRow& row, JsonWr
   json.Field("count", row.count);
 }
 
+void WriteCategory(const engine::Report& report,
+                   const engine::CategoryEntry& entry,
+                   JsonWriter& json) {
+  json.Field("device", DeviceIndex(report, entry.device));
+  json.Field("category", entry.category);
+  json.Field("bytes", entry.bytes);
+  json.Field("count", entry.count);
+}
+
+void WriteModule(const engine::Report& report, const engine::ModuleEntry& entry, JsonWriter& json) {
+  json.Field("device", DeviceIndex(report, entry.device));
+  json.Field("module", entry.module);
+  json.Field("type", entry.type);
+  json.Field("bytes", entry.bytes);
+  json.Field("count", entry.count);
+  json.Key("categories");
+  json.BeginObject();
+  for (const auto& [category, bytes] : entry.categories)
+    json.Field(category, bytes);
+  json.EndObject();
+}
+
 void WriteLoss(const trace::Loss& loss, JsonWriter& json) {
   json.Field("name", loss.name);
   json.Field("count", loss.count);
@@ -76,22 +99,6 @@ void WriteInvariant(const engine::Invariant& invariant, JsonWriter& json) {
   json.Field("detail", invariant.detail);
 }
 
-// One line an item: a report can have thousands of rows, which people grep and diff.
-template <class T, class Write>
-void WriteList(JsonWriter& json, const char* key, const std::vector<T>& items, const Write& write) {
-  json.Key(key);
-  json.BeginArray();
-  for (const T& item : items) {
-    std::string line;
-    JsonWriter object(&line);
-    object.BeginObject();
-    write(item, object);
-    object.EndObject();
-    json.Raw(line);
-  }
-  json.EndArray();
-}
-
 }  // namespace
 
 void WriteReportJson(const engine::Report& report, JsonWriter& json) {
@@ -102,6 +109,16 @@ void WriteReportJson(const engine::Report& report, JsonWriter& json) {
             [&](const auto& process, JsonWriter& out) { WriteProcess(report, process, out); });
   WriteList(json, "rows", report.rows,
             [&](const auto& row, JsonWriter& out) { WriteRow(report, row, out); });
+  WriteList(json, "categories", report.categories,
+            [&](const auto& entry, JsonWriter& out) { WriteCategory(report, entry, out); });
+  WriteList(json, "modules", report.top_modules,
+            [&](const auto& entry, JsonWriter& out) { WriteModule(report, entry, out); });
+  json.Key("blocks");
+  json.BeginObject();
+  json.Field("bytes", report.block_bytes);
+  json.Field("with_category_bytes", report.block_bytes_with_category);
+  json.Field("with_place_bytes", report.block_bytes_with_place);
+  json.EndObject();
   WriteList(json, "losses", report.losses, WriteLoss);
   WriteList(json, "invariants", report.invariants, WriteInvariant);
   json.EndObject();

@@ -7,6 +7,25 @@
 
 namespace vramscope::report {
 
+void AppendNameLevels(const std::string& name, TreeLeaf* leaf) {
+  leaf->goes_on.resize(leaf->path.size());
+  if (name.empty() || name[0] == '(') {
+    leaf->path.push_back(name);
+    leaf->goes_on.push_back(false);
+    return;
+  }
+  for (size_t begin = 0; begin < name.size();) {
+    // A separator needs text on both sides of it.
+    size_t end = begin;
+    do {
+      end = std::min(name.find_first_of("./", end + 1), name.size());
+    } while (end + 1 == name.size() || (begin > 0 && end == begin + 1));
+    leaf->path.push_back(name.substr(begin, end - begin));
+    leaf->goes_on.push_back(begin > 0);
+    begin = end;
+  }
+}
+
 LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
   // A trie by (parent, name). Built with a map, not by scanning children: a report by stack has
   // as many leaves as the program has stacks.
@@ -17,10 +36,12 @@ LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
     size_t at = 0;
     nodes_[0].bytes += leaf.bytes;
     nodes_[0].count += leaf.count;
-    for (const std::string& name : leaf.path) {
+    for (size_t level = 0; level < leaf.path.size(); ++level) {
+      const std::string& name = leaf.path[level];
       const auto [found, added] = index.try_emplace({at, name}, nodes_.size());
       if (added) {
-        nodes_.push_back({.name = name, .parent = at});
+        const bool goes_on = level < leaf.goes_on.size() && leaf.goes_on[level];
+        nodes_.push_back({.name = name, .goes_on = goes_on, .parent = at});
         nodes_[at].children.push_back(found->second);
       }
       at = found->second;
@@ -59,7 +80,7 @@ void LedgerTree::JoinChains() {
     if (nodes_[i].children.size() != 1)
       continue;
     Node& child = nodes_[nodes_[i].children[0]];
-    nodes_[i].name += " / " + child.name;
+    nodes_[i].name += child.goes_on ? child.name : " / " + child.name;
     nodes_[i].children = std::exchange(child.children, {});
     for (const size_t grandchild : nodes_[i].children)
       nodes_[grandchild].parent = i;
@@ -140,7 +161,8 @@ void LedgerTree::AppendChildren(size_t root,
     if (picked[child]) {
       visit.any = true;
       const Node& shown = nodes_[child];
-      out->push_back({shown.depth, shown.name, shown.bytes, shown.count, false});
+      out->push_back({shown.depth, shown.goes_on ? shown.name.substr(1) : shown.name, shown.bytes,
+                      shown.count, false});
       open.push_back({.node = child});
     } else {
       ++visit.left_out;

@@ -13,7 +13,14 @@ struct TreeLeaf {
   std::vector<std::string> path;
   uint64_t bytes = 0;
   uint64_t count = 0;
+  // By level, empty for none: the level goes on a name that the level above began, and starts with
+  // the separator (".mlp" below "h.3").
+  std::vector<bool> goes_on{};
 };
+
+// Levels of a dotted or slashed name: "h.3/mlp" is "h", ".3" and "/mlp", the latter two going on.
+// Names in parentheses stay whole.
+void AppendNameLevels(const std::string& name, TreeLeaf* leaf);
 
 // One line to print. Its share is bytes over the tree's total.
 struct TreeLine {
@@ -37,13 +44,14 @@ class LedgerTree {
   // `max_lines` lines (at least one where there is anything). Siblings without a line of their own
   // share one,
   // "(n more)", so the shown children of a shown parent always add up to it. A chain of only
-  // children is one line, its names joined by " / ". Nodes below `smallest_bytes` are not shown by
-  // themselves unless they would stand alone in a "(1 more)".
+  // children is one line, its names joined by " / " where none goes on. Nodes below
+  // `smallest_bytes` are not shown by themselves unless they would stand alone in a "(1 more)".
   std::vector<TreeLine> Lines(size_t max_lines, uint64_t smallest_bytes) const;
 
  private:
   struct Node {
     std::string name;
+    bool goes_on = false;
     size_t depth = 0;
     size_t parent = 0;
     uint64_t bytes = 0;

@@ -55,6 +55,24 @@ TEST(LedgerTreeTest, ALeafThatOthersGoOnFrom) {
               testing::ElementsAre("a 5 2", ".(itself) 3 1", ".b 2 1", "(itself) 1 1"));
 }
 
+TreeLeaf Named(const std::string& name, uint64_t bytes) {
+  TreeLeaf leaf{{}, bytes, 1};
+  AppendNameLevels(name, &leaf);
+  return leaf;
+}
+
+TEST(LedgerTreeTest, NamesFoldAtTheirSeparators) {
+  EXPECT_THAT(Named("a.b/c", 1).path, testing::ElementsAre("a", ".b", "/c"));
+  EXPECT_THAT(Named(".a..b.", 1).path, testing::ElementsAre(".a", "..b."));
+  EXPECT_THAT(Named("(no module)", 1).path, testing::ElementsAre("(no module)"));
+  EXPECT_THAT(Named("", 1).path, testing::ElementsAre(""));
+  const LedgerTree tree({Named("gpt.h.0.mlp", 10), Named("gpt.h.0.attn", 20),
+                         Named("gpt.h.1.mlp", 5), Named("gpt.h.1", 2), Named("(none)", 1)});
+  EXPECT_THAT(Text(tree, 20),
+              testing::ElementsAre("gpt.h 37 4", ".0 30 2", "..attn 20 1", "..mlp 10 1", ".1 7 2",
+                                   "..mlp 5 1", "..(itself) 2 1", "(none) 1 1"));
+}
+
 TEST(LedgerTreeTest, EmptyAndTiny) {
   EXPECT_TRUE(LedgerTree({}).Lines(10, 0).empty());
   EXPECT_TRUE(LedgerTree({{{"slack"}, 0, 0}}).Lines(10, 0).empty());

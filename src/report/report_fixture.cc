@@ -126,6 +126,30 @@ engine::Report TrainingReport(FakeTrace& trace) {
   report.processes = {{gpu.device, trace::ProcessId{0}, 4711, std::nullopt,
                        "python examples/train_gpt2.py --steps 20", gpu.ledger_bytes,
                        gpu.ledger_bytes, 0}};
+  report.categories = {{gpu.device, "activation", 9120 * kMiB, 512},
+                       {gpu.device, "optimizer state", 2048 * kMiB, 296},
+                       {gpu.device, "parameter", 1024 * kMiB, 148},
+                       {gpu.device, "gradient", 1024 * kMiB, 148},
+                       {gpu.device, "driver", 643 * kMiB, 814},
+                       {gpu.device, "cached", 610 * kMiB + 512 * 1024, 12},
+                       {gpu.device, "workspace", 32 * kMiB, 2},
+                       {gpu.device, "fragmentation", 20 * kMiB, 0},
+                       {gpu.device, "rounding", 300 * 1024, 0},
+                       {host.device, "unknown", 30 * kMiB, 3}};
+  for (int i = 0; i < 11; ++i) {
+    const std::string name = "transformer.h." + std::to_string(i) + ".attn";
+    const uint64_t bytes = (800 - 10 * static_cast<uint64_t>(i)) * kMiB;
+    report.top_modules.push_back({gpu.device,
+                                  name,
+                                  "Attention",
+                                  bytes,
+                                  14,
+                                  {{"activation", bytes - 64 * kMiB}, {"parameter", 64 * kMiB}}});
+  }
+  report.top_modules.push_back({gpu.device, "lm, \"head\"", "", 96 * kMiB, 1, {}});
+  report.block_bytes = 13'248 * kMiB;
+  report.block_bytes_with_category = 13'240 * kMiB;
+  report.block_bytes_with_place = 13'248 * kMiB;
   report.losses = {{"frees of unknown allocations", 0, 0}};
   report.invariants = {{"children sum to the parent", true, ""},
                        {"nothing is freed twice", true, ""},

@@ -20,7 +20,7 @@ TEST(SummaryTest, EndsWithWhatToTypeNext) {
   const auto text = FormatRunSummary(analysis, options);
   ASSERT_TRUE(text.ok());
   EXPECT_EQ(*text, Expected("summary.txt", *text));
-  EXPECT_LE(std::count(text->begin(), text->end(), '\n'), 40);
+  EXPECT_LE(std::count(text->begin(), text->end(), '\n'), 50);
 }
 
 TEST(SummaryTest, NamesThePageWhereThereIsOne) {

@@ -103,6 +103,18 @@ std::string CutEnd(std::string_view text, size_t columns, const Style& style) {
   return std::string(text.substr(0, kept)).append(ellipsis);
 }
 
+std::string CutStart(std::string_view text, size_t columns, const Style& style) {
+  if (util::DisplayWidth(text) <= columns)
+    return std::string(text);
+  const std::string_view ellipsis = style.utf8 ? "…" : "..";
+  const size_t mark = util::DisplayWidth(ellipsis);
+  if (columns < mark)
+    return std::string(columns, '.');
+  while (util::DisplayWidth(text) > columns - mark)
+    text.remove_prefix(std::max<size_t>(util::Utf8SequenceBytes(text), 1));
+  return std::string(ellipsis).append(text);
+}
+
 std::string PadRight(std::string text, size_t columns) {
   const size_t width = util::DisplayWidth(text);
   if (width < columns)

@@ -27,6 +27,8 @@ std::string Printable(std::string_view text, bool utf8);
 
 // Printable text cut to `columns`, with an ellipsis where something is missing.
 std::string CutEnd(std::string_view text, size_t columns, const Style& style);
+// The same with the end kept.
+std::string CutStart(std::string_view text, size_t columns, const Style& style);
 
 std::string PadRight(std::string text, size_t columns);
 std::string PadLeft(std::string text, size_t columns);

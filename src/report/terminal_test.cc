@@ -87,6 +87,11 @@ TEST_F(TerminalTest, CutsAtColumns) {
   EXPECT_EQ(CutEnd("abcdef", 4, {}), "ab..");
   EXPECT_EQ(CutEnd("abcdef", 1, {}), ".");
   EXPECT_EQ(CutEnd("abcdef", 0, utf8), "");
+  EXPECT_EQ(CutStart("abcdef", 6, utf8), "abcdef");
+  EXPECT_EQ(CutStart("abcdef", 4, utf8), "…def");
+  EXPECT_EQ(CutStart("äöüäöü", 4, utf8), "…äöü");
+  EXPECT_EQ(CutStart("abcdef", 4, {}), "..ef");
+  EXPECT_EQ(CutStart("abcdef", 1, {}), ".");
 }
 
 TEST_F(TerminalTest, Bars) {

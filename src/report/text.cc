@@ -12,6 +12,7 @@
 #include "report/devices.h"
 #include "report/ledger_tree.h"
 #include "report/places.h"
+#include "report/text_tables.h"
 #include "report/trust_lines.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
@@ -19,30 +20,29 @@
 namespace vramscope::report {
 namespace {
 
-constexpr size_t kBytesColumns = 11;
-constexpr size_t kShareColumns = 8;
-constexpr size_t kBarColumns = 10;
-constexpr size_t kCountColumns = 9;
 constexpr size_t kMaxClosedGroups = 60;  // with --by but no --top: two screens, then "(n more)"
 
 using Lines = std::vector<std::string>;
 
 // How many lines each part gets. Parts give way in a fixed order until everything fits.
 struct Plan {
-  std::vector<size_t> ledger;  // by device
+  std::vector<size_t> categories;  // by device; 0: no such table
+  std::vector<size_t> ledger;      // by device
+  size_t modules = 0;
   size_t lines = 0;
   size_t stacks = 0;
   size_t churn = 0;
 };
 
-// Entries that are at least a thousandth of the first: the others say nothing beside it.
-size_t WorthALine(const std::vector<engine::TopEntry>& entries) {
-  size_t count = 0;
-  while (count < entries.size() && entries[count].bytes > 0 &&
-         entries[count].bytes >= entries[0].bytes / 1000) {
-    ++count;
+// Where these have no bytes nobody said what memory is for, and the ledger tells more than
+// categories.
+bool IsPurpose(const std::string& category) {
+  for (const char* name :
+       {"parameter", "gradient", "optimizer state", "buffer", "activation", "temporary", "input"}) {
+    if (category == name)
+      return true;
   }
-  return count;
+  return false;
 }
 
 class TextReport {
@@ -53,33 +53,32 @@ class TextReport {
              const TextOptions& options)
       : report_(report), trace_(trace), query_(query), options_(options), style_(options.style) {
     ChooseDevices();
-    for (const engine::DeviceReport* device : devices_)
-      trees_.push_back(MakeTree(*device));
+    for (const engine::DeviceReport* device : devices_) {
+      categories_.push_back(MakeCategories(*device));
+      trees_.push_back(MakeTree(*device, HasCategories(categories_.size() - 1)));
+    }
   }
 
   std::string Format();
 
  private:
   void ChooseDevices();
-  LedgerTree MakeTree(const engine::DeviceReport& device) const;
-  std::vector<std::string> TreePath(const engine::ReportRow& row, bool by_process) const;
+  LedgerTree MakeCategories(const engine::DeviceReport& device) const;
+  LedgerTree MakeTree(const engine::DeviceReport& device, bool only_owners) const;
+  TreeLeaf LeafOf(const engine::ReportRow& row, bool by_process) const;
+  bool HasCategories(size_t device) const { return categories_[device].full_lines() > 0; }
 
   bool IsOneRow(size_t device) const;
-  size_t DeviceHeight(size_t device, size_t lines) const;
+  size_t DeviceHeight(const Plan& plan, size_t device) const;
   size_t Height(const Plan& plan, size_t fixed) const;
   Plan MakePlan(size_t fixed) const;
 
   void AddTitle();
-  void AddDevice(size_t index, size_t max_lines);
+  void AddDevice(size_t index, const Plan& plan);
   void AddHeadline(const engine::DeviceReport& device);
-  void AddTree(const LedgerTree& tree, size_t max_lines);
-  void AddPlaces(const char* title,
-                 const std::vector<engine::TopEntry>& entries,
-                 size_t count,
-                 bool with_callers);
+  std::string TreeHead() const;
 
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
-  std::string Mark(trace::DeviceId device) const;
   std::string Seconds(int64_t time_ns) const {
     return util::FormatDuration(time_ns - trace_.session().start_ns);
   }
@@ -92,7 +91,8 @@ class TextReport {
   const TextOptions& options_;
   const Style& style_;
   std::vector<const engine::DeviceReport*> devices_;
-  std::vector<LedgerTree> trees_;
+  std::vector<LedgerTree> categories_;  // by device; empty where the ledger tells more
+  std::vector<LedgerTree> trees_;       // by device
   Lines out_;
 };
 
@@ -108,7 +108,22 @@ void TextReport::ChooseDevices() {
     devices_.push_back(&device);
 }
 
-LedgerTree TextReport::MakeTree(const engine::DeviceReport& device) const {
+LedgerTree TextReport::MakeCategories(const engine::DeviceReport& device) const {
+  std::vector<TreeLeaf> leaves;
+  bool any_purpose = false;
+  for (const engine::CategoryEntry& entry : report_.categories) {
+    if (entry.device != device.device)
+      continue;
+    leaves.push_back({{Clean(entry.category)}, entry.bytes, entry.count});
+    any_purpose = any_purpose || (entry.bytes > 0 && IsPurpose(entry.category));
+  }
+  if (!any_purpose || !query_.by.empty())
+    leaves.clear();
+  return LedgerTree(leaves);
+}
+
+// `only_owners`: the categories above it say the rest, but what the driver owns is one of them.
+LedgerTree TextReport::MakeTree(const engine::DeviceReport& device, bool only_owners) const {
   std::set<uint32_t> pids;
   for (const engine::ReportRow& row : report_.rows) {
     if (row.device == device.device && row.bytes > 0 && row.pid)
@@ -119,24 +134,37 @@ LedgerTree TextReport::MakeTree(const engine::DeviceReport& device) const {
   for (const engine::ReportRow& row : report_.rows) {
     if (row.device != device.device)
       continue;
-    leaves.push_back({TreePath(row, by_process), row.bytes, row.count});
+    TreeLeaf leaf = LeafOf(row, by_process);
+    if (only_owners) {
+      const size_t owner = by_process && row.pid ? 1 : 0;
+      const size_t levels = owner < leaf.path.size() && leaf.path[owner] == "driver-owned" ? 2 : 1;
+      leaf.path.resize(std::min(leaf.path.size(), owner + levels));
+    }
+    leaves.push_back(std::move(leaf));
   }
   return LedgerTree(leaves);
 }
 
-std::vector<std::string> TextReport::TreePath(const engine::ReportRow& row, bool by_process) const {
-  std::vector<std::string> path;
+TreeLeaf TextReport::LeafOf(const engine::ReportRow& row, bool by_process) const {
+  TreeLeaf leaf;
+  leaf.bytes = row.bytes;
+  leaf.count = row.count;
   // Bytes of no recorded process name themselves: "other processes", "RM-internal".
   if (by_process && row.pid) {
     const auto found = std::find_if(report_.processes.begin(), report_.processes.end(),
                                     [&](const auto& process) { return process.pid == *row.pid; });
-    path.push_back(found == report_.processes.end()
-                       ? fmt::format("pid {}", *row.pid)
-                       : Clean(ProcessLabel(found->command, found->pid, found->rank)));
+    leaf.path.push_back(found == report_.processes.end()
+                            ? fmt::format("pid {}", *row.pid)
+                            : Clean(ProcessLabel(found->command, found->pid, found->rank)));
   }
-  for (const std::string& level : row.path)
-    path.push_back(level.empty() ? "-" : Clean(level));
-  return path;
+  for (size_t level = 0; level < row.path.size(); ++level) {
+    const std::string name = row.path[level].empty() ? "-" : Clean(row.path[level]);
+    if (level < query_.by.size() && query_.by[level] == engine::Dimension::kModule)
+      AppendNameLevels(name, &leaf);
+    else
+      leaf.path.push_back(name);
+  }
+  return leaf;
 }
 
 // A ledger of a single line needs no table.
@@ -144,36 +172,42 @@ bool TextReport::IsOneRow(size_t device) const {
   return query_.by.empty() && trees_[device].full_lines() == 1;
 }
 
-// Headline, NVML line; header, table and blank line where there is a table.
-size_t TextReport::DeviceHeight(size_t device, size_t lines) const {
+// Headline and NVML line; each table with its header; a blank line behind tables.
+size_t TextReport::DeviceHeight(const Plan& plan, size_t device) const {
   const bool last = device + 1 == devices_.size();
-  if (lines == 0)
-    return 2 + (last ? 1 : 0);
-  return IsOneRow(device) ? 3 : lines + 4;
+  size_t height = 2;
+  if (plan.categories[device] > 0)
+    height += plan.categories[device] + 1;
+  if (plan.ledger[device] > 0 && !IsOneRow(device))
+    height += plan.ledger[device] + 1;
+  const bool any = plan.categories[device] > 0 || plan.ledger[device] > 0;
+  return height + (any || last ? 1 : 0);
 }
 
 size_t TextReport::Height(const Plan& plan, size_t fixed) const {
   size_t height = fixed;
   for (size_t i = 0; i < plan.ledger.size(); ++i)
-    height += DeviceHeight(i, plan.ledger[i]);
-  if (plan.lines > 0)
-    height += plan.lines + 2;
-  if (plan.stacks > 0)
-    height += plan.stacks * 2 + 2;
-  if (plan.churn > 0)
-    height += plan.churn + 2;
+    height += DeviceHeight(plan, i);
+  for (const size_t lines : {plan.modules, plan.lines, plan.stacks * 2, plan.churn})
+    height += lines > 0 ? lines + 2 : 0;
   return height;
 }
 
 Plan TextReport::MakePlan(size_t fixed) const {
   Plan plan;
   const bool grouped = !query_.by.empty();
-  for (const LedgerTree& tree : trees_) {
-    const size_t ceiling = query_.top > 0 ? tree.full_lines() : grouped ? kMaxClosedGroups : 18;
-    plan.ledger.push_back(std::min(tree.full_lines(), ceiling));
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const size_t full = trees_[i].full_lines();
+    const size_t ceiling = query_.top > 0     ? full
+                           : grouped          ? kMaxClosedGroups
+                           : HasCategories(i) ? 8
+                                              : 18;
+    plan.ledger.push_back(std::min(full, ceiling));
+    plan.categories.push_back(std::min<size_t>(categories_[i].full_lines(), 14));
   }
   if (grouped)
     return plan;
+  plan.modules = std::min<size_t>(WorthALine(report_.top_modules), 10);
   plan.lines = std::min<size_t>(WorthALine(report_.top_lines), 10);
   plan.stacks = std::min<size_t>(WorthALine(report_.top_stacks), 3);
   plan.churn = std::min<size_t>(WorthALine(report_.top_churn), 6);
@@ -182,9 +216,23 @@ Plan TextReport::MakePlan(size_t fixed) const {
     while (*part > floor && Height(plan, fixed) > options_.rows)
       --*part;
   };
-  const auto shrink_ledgers = [&](size_t floor) {
-    while (!plan.ledger.empty() && Height(plan, fixed) > options_.rows) {
-      const auto largest = std::max_element(plan.ledger.begin(), plan.ledger.end());
+  // The largest first, down to `floor`, where there are categories to `short_floor`.
+  const auto shrink_ledgers = [&](size_t floor, size_t short_floor) {
+    while (query_.top == 0 && Height(plan, fixed) > options_.rows) {
+      size_t* largest = nullptr;
+      for (size_t i = 0; i < plan.ledger.size(); ++i) {
+        if (plan.ledger[i] > (HasCategories(i) ? short_floor : floor) &&
+            (largest == nullptr || plan.ledger[i] > *largest))
+          largest = &plan.ledger[i];
+      }
+      if (largest == nullptr)
+        break;
+      --*largest;
+    }
+  };
+  const auto shrink_categories = [&](size_t floor) {
+    while (!plan.categories.empty() && Height(plan, fixed) > options_.rows) {
+      const auto largest = std::max_element(plan.categories.begin(), plan.categories.end());
       if (*largest <= floor)
         break;
       --*largest;
@@ -192,30 +240,33 @@ Plan TextReport::MakePlan(size_t fixed) const {
   };
   shrink(&plan.lines, 6);
   shrink(&plan.churn, 4);
+  shrink_ledgers(13, 6);
   shrink(&plan.stacks, 2);
-  if (query_.top == 0)
-    shrink_ledgers(13);
   shrink(&plan.churn, 3);
   shrink(&plan.lines, 5);
-  shrink(&plan.stacks, 1);
-  if (query_.top == 0)
-    shrink_ledgers(10);
+  shrink(&plan.stacks, plan.modules > 0 ? 0 : 1);
+  shrink(&plan.modules, 8);
+  shrink_categories(10);
+  shrink_ledgers(10, 4);
   shrink(&plan.churn, 2);
+  shrink(&plan.modules, 5);
   shrink(&plan.lines, 3);
   shrink(&plan.stacks, 0);
-  if (query_.top == 0)
-    shrink_ledgers(4);
+  shrink_categories(6);
+  shrink_ledgers(4, 3);
   shrink(&plan.churn, 0);
+  shrink(&plan.modules, 3);
   shrink(&plan.lines, 2);
-  if (query_.top == 0)
-    shrink_ledgers(3);
+  shrink_ledgers(3, 0);
+  shrink_categories(3);
   shrink(&plan.lines, 0);
+  shrink(&plan.modules, 0);
   // Many devices: the smaller ones keep their headlines only.
   while (query_.top == 0 && Height(plan, fixed) > options_.rows) {
     size_t smallest = plan.ledger.size();
     size_t tables = 0;
     for (size_t i = 0; i < plan.ledger.size(); ++i) {
-      if (plan.ledger[i] == 0)
+      if (plan.ledger[i] == 0 && plan.categories[i] == 0)
         continue;
       ++tables;
       if (smallest == plan.ledger.size() ||
@@ -224,7 +275,7 @@ Plan TextReport::MakePlan(size_t fixed) const {
     }
     if (tables <= 1)
       break;
-    plan.ledger[smallest] = 0;
+    plan.ledger[smallest] = plan.categories[smallest] = 0;
   }
   return plan;
 }
@@ -246,14 +297,6 @@ void TextReport::AddTitle() {
     facts += ", read from the live session";
   Add(Paint(CutEnd(facts, columns(), style_), Ink::kDim, style_));
   Add("");
-}
-
-std::string TextReport::Mark(trace::DeviceId id) const {
-  for (const engine::DeviceReport& device : report_.devices) {
-    if (device.device == id)
-      return DeviceMark(device.kind, device.index);
-  }
-  return "?";
 }
 
 void TextReport::AddHeadline(const engine::DeviceReport& device) {
@@ -310,107 +353,33 @@ void TextReport::AddHeadline(const engine::DeviceReport& device) {
   }
 }
 
-void TextReport::AddTree(const LedgerTree& tree, size_t max_lines) {
-  const Unit unit = TableUnit(tree.total_bytes());
-  const size_t figures = kBytesColumns + kShareColumns + 2 + kBarColumns + kCountColumns;
-  const size_t names = columns() - std::min(columns(), figures + 2);
-  std::string head = "ledger";
-  for (size_t i = 0; i < query_.by.size(); ++i) {
-    head = (i == 0 ? "by " : head + " / ") + engine::DimensionName(query_.by[i]);
-  }
-  Add(Paint(fmt::format("  {}{}{}  {}{}", PadRight(CutEnd(head, names, style_), names),
-                        PadLeft(unit.name, kBytesColumns), PadLeft("share", kShareColumns),
-                        std::string(kBarColumns, ' '), PadLeft("count", kCountColumns)),
-            Ink::kDim, style_));
-  // A line for less than a thousandth of the device tells nobody anything, unless it was asked for.
-  const uint64_t smallest = query_.by.empty() && query_.top == 0 ? tree.total_bytes() / 1000 : 0;
-  for (const TreeLine& line : tree.Lines(max_lines, smallest)) {
-    const double share = static_cast<double>(line.bytes) /
-                         static_cast<double>(std::max<uint64_t>(tree.total_bytes(), 1));
-    const std::string indent(2 * std::min<size_t>(line.depth, 8), ' ');
-    const size_t room = names - std::min(names, indent.size());
-    const std::string name = indent + CutEnd(line.name, room - std::min<size_t>(room, 1), style_);
-    std::string text = "  ";
-    const std::string padded = PadRight(name, names);
-    if (line.rest) {
-      text += Paint(padded, Ink::kDim, style_);
-    } else {
-      text += line.depth == 0 ? Paint(padded, Ink::kBold, style_) : padded;
-    }
-    text += PadLeft(InUnit(line.bytes, unit.bytes), kBytesColumns);
-    text += PadLeft(Percent(share), kShareColumns);
-    text += "  " + Paint(Bar(share, kBarColumns, style_), Ink::kBar, style_);
-    // Slack has no count.
-    text += PadLeft(line.count == 0 ? "" : util::FormatCount(line.count), kCountColumns);
-    Add(text);
-  }
+std::string TextReport::TreeHead() const {
+  std::string head;
+  for (const engine::Dimension dimension : query_.by)
+    head += (head.empty() ? "by " : " / ") + std::string(engine::DimensionName(dimension));
+  return head.empty() ? "ledger" : head;
 }
 
-void TextReport::AddDevice(size_t index, size_t max_lines) {
+void TextReport::AddDevice(size_t index, const Plan& plan) {
   const LedgerTree& tree = trees_[index];
+  const size_t max_lines = plan.ledger[index];
   AddHeadline(*devices_[index]);
+  // A line for less than a thousandth of the device tells nobody anything, unless it was asked for.
+  const uint64_t smallest = query_.by.empty() && query_.top == 0 ? tree.total_bytes() / 1000 : 0;
   if (max_lines > 0 && IsOneRow(index)) {
     const TreeLine line = tree.Lines(1, 0)[0];
     out_.back() = CutEnd(out_.back() + ": " + line.name, columns(), style_);
-  } else if (max_lines > 0) {
-    AddTree(tree, max_lines);
   }
-  if (max_lines > 0 || index + 1 == devices_.size())
+  if (plan.categories[index] > 0) {
+    AddFigureTable("category", categories_[index], plan.categories[index], smallest, false, style_,
+                   &out_);
+  }
+  if (max_lines > 0 && !IsOneRow(index)) {
+    AddFigureTable(HasCategories(index) ? "ledger, by owner" : TreeHead(), tree, max_lines,
+                   smallest, true, style_, &out_);
+  }
+  if (max_lines > 0 || plan.categories[index] > 0 || index + 1 == devices_.size())
     Add("");
-}
-
-void TextReport::AddPlaces(const char* title,
-                           const std::vector<engine::TopEntry>& entries,
-                           size_t count,
-                           bool with_callers) {
-  if (count == 0)
-    return;
-  uint64_t largest = 0;
-  size_t place_columns = 0;
-  std::set<trace::DeviceId> devices;
-  for (size_t i = 0; i < count; ++i) {
-    largest = std::max(largest, entries[i].bytes);
-    place_columns = std::max(place_columns, util::DisplayWidth(Clean(entries[i].place)));
-    devices.insert(entries[i].device);
-  }
-  const Unit unit = TableUnit(largest);
-  const size_t mark_columns = devices.size() > 1 ? 6 : 0;
-  const size_t left = kBytesColumns + 1 + kCountColumns + 2 + mark_columns;
-  const size_t right = columns() - std::min(columns(), left);
-  // The place matters more than the text of the line; the text gets what is left.
-  place_columns = std::min(place_columns, with_callers ? right : right * 3 / 5);
-  std::string head =
-      fmt::format("{}{}", PadLeft(unit.name, kBytesColumns + 1), PadLeft("count", kCountColumns));
-  Add(Paint(head, Ink::kDim, style_) + "  " + Paint(title, Ink::kBold, style_));
-  for (size_t i = 0; i < count; ++i) {
-    const engine::TopEntry& entry = entries[i];
-    std::string text = PadLeft(InUnit(entry.bytes, unit.bytes), kBytesColumns + 1) +
-                       PadLeft(util::FormatCount(entry.count), kCountColumns) + "  ";
-    if (mark_columns > 0)
-      text += PadRight(Mark(entry.device), mark_columns);
-    const std::string place = entry.place.empty() ? "(no stack)" : Clean(entry.place);
-    const std::string cut = CutEnd(place, place_columns, style_);
-    text += cut;
-    if (!with_callers) {
-      const size_t room = right - std::min(right, place_columns + 2);
-      std::string source = Clean(entry.source);
-      source.erase(0, source.find_first_not_of(' '));
-      if (!source.empty() && room > 4) {
-        text += std::string(place_columns - util::DisplayWidth(cut) + 2, ' ');
-        text += Paint(CutEnd(source, room, style_), Ink::kDim, style_);
-      }
-      Add(text);
-      continue;
-    }
-    Add(text);
-    std::string callers;
-    for (const std::string& caller : Callers(trace_, entry.stack, 6)) {
-      callers += (callers.empty() ? "< " : " < ") + Clean(caller);
-    }
-    if (!callers.empty())
-      Add(std::string(left, ' ') + Paint(CutEnd(callers, right, style_), Ink::kDim, style_));
-  }
-  Add("");
 }
 
 std::string TextReport::Format() {
@@ -418,14 +387,19 @@ std::string TextReport::Format() {
   const Lines trust = TrustLines(report_, trace_, style_);
   const Plan plan = MakePlan(out_.size() + trust.size() + options_.closing.size());
   for (size_t i = 0; i < devices_.size(); ++i)
-    AddDevice(i, plan.ledger[i]);
+    AddDevice(i, plan);
   if (report_.devices.empty()) {
     Add("No device was used: nothing was allocated while this was recorded.");
     Add("");
   }
-  AddPlaces("Top lines", report_.top_lines, plan.lines, false);
-  AddPlaces("Top stacks", report_.top_stacks, plan.stacks, true);
-  AddPlaces("Allocated most, whole run", report_.top_churn, plan.churn, false);
+  AddModuleTable(report_, plan.modules, style_, &out_);
+  const auto add_places = [&](const char* title, const std::vector<engine::TopEntry>& entries,
+                              size_t count, bool with_callers) {
+    AddPlaceTable(title, entries, count, with_callers, report_, trace_, style_, &out_);
+  };
+  add_places("Top lines", report_.top_lines, plan.lines, false);
+  add_places("Top stacks", report_.top_stacks, plan.stacks, true);
+  add_places("Allocated most, whole run", report_.top_churn, plan.churn, false);
   for (const std::string& line : trust)
     Add(line);
   for (const std::string& line : options_.closing)

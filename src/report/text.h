@@ -13,13 +13,14 @@ namespace vramscope::report {
 
 struct TextOptions {
   Style style;
-  size_t rows = 40;                  // of the screen that the report tries to fit on
+  size_t rows = 50;                  // of the screen that the report tries to fit on
   std::vector<std::string> closing;  // last lines: where the file is, what to type next
 };
 
-// The report for people: a headline and the ledger of each device, the lines and stacks that hold
-// most, what was allocated most, and how far all this can be trusted. With `query.by` only the
-// groups; rows that --top asked for are all shown. Several lines, each ended by a newline.
+// The report for people: a headline, the categories and the ledger of each device, the layers,
+// lines and stacks that hold most, what was allocated most, and how far all this can be trusted.
+// Where nobody said what memory is for, the ledger alone. With `query.by` only the groups; rows
+// that --top asked for are all shown. Several lines, each ended by a newline.
 std::string FormatText(const engine::Report& report,
                        const trace::Trace& trace,
                        const engine::ReportQuery& query,

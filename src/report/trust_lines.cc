@@ -62,6 +62,20 @@ void AddResidual(const engine::Report& report,
       ExactPercent(static_cast<int64_t>(worst->bracketed_bytes), worst->ledger_peak_bytes)));
 }
 
+// What part of the blocks people can be told something about.
+void AddNames(const engine::Report& report, const Style& style, std::vector<std::string>* out) {
+  if (report.block_bytes == 0 || report.block_bytes_with_category == 0)
+    return;
+  const auto percent = [&](uint64_t bytes) {
+    return ExactPercent(static_cast<int64_t>(bytes), report.block_bytes);
+  };
+  const std::string line =
+      fmt::format("Named: {} of {} in tensors by category, {} by layer or line",
+                  percent(report.block_bytes_with_category), util::FormatBytes(report.block_bytes),
+                  percent(report.block_bytes_with_place));
+  out->push_back(CutEnd(line, static_cast<size_t>(style.columns), style));
+}
+
 void AddLosses(const engine::Report& report, const Style& style, std::vector<std::string>* out) {
   const auto columns = static_cast<size_t>(style.columns);
   size_t shown = 0;
@@ -119,6 +133,7 @@ std::vector<std::string> TrustLines(const engine::Report& report,
                                     const trace::Trace& trace,
                                     const Style& style) {
   std::vector<std::string> out;
+  AddNames(report, style, &out);
   AddResidual(report, trace, style, &out);
   const size_t before = out.size();
   AddLosses(report, style, &out);

@@ -109,6 +109,32 @@ TEST(WritersTest, GroupedTextShowsOnlyGroups) {
   EXPECT_EQ(text, Expected("grouped.txt", text));
 }
 
+TEST(WritersTest, WithoutPurposesTheLedgerSaysMore) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  report.categories = {{trace::DeviceId{0}, "unknown", 13'000ull << 20, 9},
+                       {trace::DeviceId{0}, "driver", 643ull << 20, 3}};
+  report.top_modules.clear();
+  const std::string text = FormatText(report, trace, {}, Options(true));
+  EXPECT_EQ(text.find("\n  category "), std::string::npos);
+  EXPECT_NE(text.find("\n  ledger  "), std::string::npos);
+  EXPECT_NE(text.find("\n    cached "), std::string::npos);
+}
+
+TEST(WritersTest, ModulesFoldAtTheirDots) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  report.rows = {{trace::DeviceId{0}, 4711, {"gpt.h.0.attn", "activation"}, 6000, 3},
+                 {trace::DeviceId{0}, 4711, {"gpt.h.0.mlp", "activation"}, 3000, 2},
+                 {trace::DeviceId{0}, 4711, {"gpt.h.1.mlp", "parameter"}, 1000, 1},
+                 {trace::DeviceId{0}, 4711, {"(none)", "driver"}, 10, 1}};
+  report.devices.resize(1);
+  engine::ReportQuery query;
+  query.by = {engine::Dimension::kModule, engine::Dimension::kCategory};
+  const std::string text = FormatText(report, trace, query, Options(true));
+  EXPECT_EQ(text, Expected("by_module.txt", text));
+}
+
 TEST(WritersTest, ADeviceOnWhichNothingHappened) {
   FakeTrace trace;
   engine::Report report;
@@ -122,8 +148,11 @@ TEST(WritersTest, CrumbsAreNotListed) {
   FakeTrace trace;
   engine::Report report = TrainingReport(trace);
   report.top_lines.push_back({trace::DeviceId{0}, {}, "crumb.py:1 in f", "", 100, 1});
+  report.top_modules.resize(2);
+  report.top_modules.push_back({trace::DeviceId{0}, "crumb", "", 100, 1, {}});
   const std::string text = FormatText(report, trace, {}, Options(true));
-  EXPECT_EQ(text.find("crumb.py"), std::string::npos);
+  EXPECT_EQ(text.find("crumb"), std::string::npos);
+  EXPECT_NE(text.find("transformer.h.1.attn"), std::string::npos);
   EXPECT_NE(text.find("train.py:31"), std::string::npos);
 }
 
