@@ -10,6 +10,8 @@ packages=(
   libzstd-dev libdw-dev libelf-dev     # trace compression; symbols
   zlib1g-dev liblzma-dev libbz2-dev    # what libdw needs to be linked in
   libcli11-dev libfmt-dev              # command line; text
+  libtomlplusplus-dev                  # keyword dictionaries
+  libcairo2-dev                        # plots: the headers; the library is loaded when one is drawn
   libgtest-dev libgmock-dev            # unit tests
   libbenchmark-dev                     # benchmarks
   clang libclang-rt-14-dev             # libFuzzer and the sanitizers
