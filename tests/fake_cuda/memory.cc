@@ -176,6 +176,19 @@ FAKE_CALL(cuMemGetAddressRange_v2)(CUdeviceptr* base, size_t* size, CUdeviceptr 
   return kSuccess;
 }
 
+FAKE_CALL(cuPointerGetAttribute)(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  FAKE_ENTER(cuPointerGetAttribute);
+  const auto& blocks = TheDriver().blocks;
+  auto found = blocks.upper_bound(address);
+  if (attribute != kPointerDevice || found == blocks.begin())
+    return kInvalidValue;
+  --found;
+  if (address - found->first >= found->second.size)
+    return kInvalidValue;
+  *static_cast<int*>(data) = found->second.context->device;
+  return kSuccess;
+}
+
 FAKE_HOOK(cuMemAllocHost_v2)(void** memory, size_t size) {
   FAKE_ENTER(cuMemAllocHost_v2);
   return AllocateHost(memory, size);

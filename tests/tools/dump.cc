@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vramscope_dump FILE.vrl: every record of a live file as one JSON object a line, in file order.
-// For tests: string ids are replaced by their text, byte fields printed as text or hexadecimal.
+// For tests: string ids are replaced by their text, byte fields printed as text or hexadecimal, and
+// "in" says the path of the scopes around a record.
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +21,13 @@ namespace {
 using namespace vramscope;
 
 using Strings = std::map<uint64_t, std::string>;
+
+// What the records of one stream have defined so far.
+struct Stream {
+  Strings strings;
+  Strings scopes;     // paths
+  std::string scope;  // the one that the thread is in
+};
 
 std::string Quote(std::string_view text) {
   std::string out = "\"";
@@ -41,7 +49,7 @@ std::string Quote(std::string_view text) {
 
 struct PrintVisitor {
   const Strings& strings;
-  bool resolves;  // this record's `api` and `name` are string ids
+  std::string_view text_ids;  // this record's fields that are string ids, each in spaces
   std::string out;
 
   void Add(const char* field, const std::string& value) {
@@ -54,8 +62,7 @@ struct PrintVisitor {
     Add(field, Quote({value.data, value.size}));
   }
   void Uint(const char* field, uint64_t value) {
-    const std::string_view name = field;
-    if (!resolves || (name != "api" && name != "name"))
+    if (text_ids.find(' ' + std::string(field) + ' ') == std::string_view::npos)
       return Add(field, std::to_string(value));
     const auto text = strings.find(value);
     Add(field, text != strings.end() ? Quote(text->second) : "null");
@@ -63,31 +70,49 @@ struct PrintVisitor {
 };
 
 template <class Record>
+constexpr std::string_view TextIds() {
+  if constexpr (std::is_same_v<Record, format::PyCode>)
+    return "";
+  if constexpr (std::is_same_v<Record, format::Name>)
+    return " name detail ";
+  if constexpr (std::is_same_v<Record, format::Module>)
+    return " path type ";
+  return " api name ";
+}
+
+template <class Record>
 bool Print(const format::RawRecord& raw,
-           uint32_t stream,
+           uint32_t number,
            format::DeltaState* delta,
-           Strings* strings) {
+           Stream* stream) {
   Record record;
   if (!format::Decode(raw, delta, &record))
     return false;
   if constexpr (std::is_same_v<Record, format::String>) {
-    (*strings)[record.id] = std::string(record.text.data, record.text.size);
+    stream->strings[record.id] = std::string(record.text.data, record.text.size);
+  } else if constexpr (std::is_same_v<Record, format::Scope>) {
+    const std::string parent = record.parent != 0 ? stream->scopes[record.parent] + "/" : "";
+    stream->scopes[record.id] = parent + stream->strings[record.name];
+  } else if constexpr (std::is_same_v<Record, format::ScopeIs>) {
+    stream->scope = record.scope != 0 ? stream->scopes[record.scope] : "";
   }
-  PrintVisitor visitor{*strings, !std::is_same_v<Record, format::PyCode>, {}};
+  PrintVisitor visitor{stream->strings, TextIds<Record>(), {}};
   VisitFields(visitor, record);
-  std::printf("{\"record\": \"%s\", \"stream\": %u%s}\n", format::RecordName(raw.type), stream,
+  if (!stream->scope.empty())
+    visitor.Add("in", Quote(stream->scope));
+  std::printf("{\"record\": \"%s\", \"stream\": %u%s}\n", format::RecordName(raw.type), number,
               visitor.out.c_str());
   return true;
 }
 
 bool PrintAny(const format::RawRecord& raw,
-              uint32_t stream,
+              uint32_t number,
               format::DeltaState* delta,
-              Strings* strings) {
+              Stream* stream) {
   switch (raw.type) {
 #define VRAMSCOPE_RECORD(Name, id, doc) \
   case id:                              \
-    return Print<format::Name>(raw, stream, delta, strings);
+    return Print<format::Name>(raw, number, delta, stream);
 #include "format/records.def"
     default:
       return false;
@@ -102,7 +127,7 @@ int Dump(const char* path) {
     std::fprintf(stderr, "vramscope_dump: %s is no live file\n", path);
     return 2;
   }
-  std::map<uint32_t, Strings> strings;
+  std::map<uint32_t, Stream> streams;
   size_t at = format::kPageBytes;
   while (at + sizeof(format::ChunkHeader) <= bytes.size()) {
     format::ChunkHeader header;
@@ -115,9 +140,11 @@ int Dump(const char* path) {
     const uint8_t* const end = cursor + header.committed_bytes.load();
     format::DeltaState delta{.time = header.base_ticks, .address = 0};
     format::RawRecord raw;
+    Stream& stream = streams[header.stream];
+    stream.scope.clear();
     while (cursor < end) {
       if (!format::NextRecord(&cursor, end, &raw) ||
-          !PrintAny(raw, header.stream, &delta, &strings[header.stream])) {
+          !PrintAny(raw, header.stream, &delta, &stream)) {
         std::fprintf(stderr, "vramscope_dump: damaged record at %zu\n", at);
         return 1;
       }

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
-#include <cstring>
-
 #include "base/compiler.h"
 #include "probe/hooks/cuda/cuda.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
 #include "probe/session/session.h"
-#include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
-// How the probe gets into a process and what it exports besides the hooks: the constructor, the
-// shims of dlopen, exit and main, and the C functions of include/vramscope/annotate.h.
+// How the probe gets into a process: the constructor, and the shims of dlopen, exit and main.
 namespace vramscope::probe {
 namespace {
 
@@ -66,39 +62,4 @@ VRAMSCOPE_EXPORT int __libc_start_main(MainFn main_function,
   auto* real = reinterpret_cast<StartMainFn>(RealDlsym(RTLD_NEXT, "__libc_start_main"));
   g_main = main_function;
   return real(MainAndNote, argc, argv, init, fini, rtld_fini, stack_end);
-}
-
-// ---- include/vramscope/annotate.h
-// ------------------------------------------------------------------
-
-VRAMSCOPE_EXPORT void vramscope_start() {
-  SessionSetPaused(false);
-}
-
-VRAMSCOPE_EXPORT void vramscope_stop() {
-  SessionSetPaused(true);
-}
-
-VRAMSCOPE_EXPORT void vramscope_mark(const char* name) {
-  if (name == nullptr)
-    return;
-  CudaMarkReading();
-  RecordScope scope(Want::kAlways);
-  if (!scope)
-    return;
-  constexpr size_t kMaxName = 1024;
-  scope->Append(vramscope::format::Mark{.time = Now(), .name = {name, strnlen(name, kMaxName)}});
-}
-
-VRAMSCOPE_EXPORT int vramscope_is_recording() {
-  const SessionState state = g_flags.state.load(std::memory_order_relaxed);
-  return state != SessionState::kOff && !g_flags.paused.load(std::memory_order_relaxed) ? 1 : 0;
-}
-
-VRAMSCOPE_EXPORT const char* vramscope_session_path() {
-  return SessionDirectory();
-}
-
-VRAMSCOPE_EXPORT int vramscope_attach(const char* live_dir, const char* options) {
-  return SessionAttach(live_dir, options);
 }

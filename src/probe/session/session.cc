@@ -119,6 +119,7 @@ void SessionLoad() {
     pthread_atfork(nullptr, nullptr, ForkedChild);
   }
   StreamPool::Load();
+  ScopesLoad();
   if (!ReadConfig(getenv("VRAMSCOPE_DIR"), getenv("VRAMSCOPE_OPTIONS"), &g_config)) {
     g_flags.state.store(SessionState::kOff, std::memory_order_relaxed);
     return;
@@ -175,7 +176,9 @@ const char* SessionDirectory() {
 }
 
 void SessionForgetParent() {
-  t_thread = {};
+  // The child goes on in the scopes that it was forked in.
+  t_thread.stream = nullptr;
+  t_thread.busy = 0;
   StreamPool::ForgetAll();
   g_file.Forget();
   g_next_stream.store(0, std::memory_order_relaxed);

@@ -25,6 +25,8 @@ bool Stream::NextChunk(size_t need_bytes) {
     CountLoss(format::Loss::kFileFull);
     return false;
   }
+  const format::ScopeIs scope{.scope = scope_};
+  need_bytes += format::EncodedBound(scope);
   if (need_bytes > format::kFirstChunkBytes - sizeof(format::ChunkHeader)) {
     CountLoss(format::Loss::kRecordTooLarge);
     return false;
@@ -57,7 +59,47 @@ bool Stream::NextChunk(size_t need_bytes) {
   begin_ = cursor_ = memory + sizeof(format::ChunkHeader);
   end_ = memory + size_bytes;
   delta_ = {.time = header_->base_ticks, .address = 0};
+  if (scope_ != 0) {
+    cursor_ = format::Encode(scope, cursor_, &delta_);
+    Commit();
+  }
   return true;
+}
+
+void Stream::EnterScope() {
+  scope_path_ = t_thread.scope;
+  uint32_t id = scope_path_ != 0 ? scopes_.Find(scope_path_) : 0;
+  if (id == 0 && scope_path_ != 0 && t_thread.scopes != nullptr)
+    id = DefineScopes(*t_thread.scopes);
+  if (id == scope_)
+    return;
+  scope_ = id;
+  Append(format::ScopeIs{.scope = id});
+}
+
+uint32_t Stream::DefineScopes(const ScopeStack& scopes) {
+  uint32_t id = 0;
+  for (uint32_t i = 0; i < scopes.size(); ++i) {
+    const uint64_t path = scopes.level(i).path;
+    if (path == 0)
+      continue;  // a push is under way, below this signal handler
+    const uint32_t parent = id;
+    id = scopes_.Find(path);
+    if (id == 0) {
+      const uint32_t name = InternString(scopes.text(i), scopes.level(i).size_bytes);
+      id = NewId();
+      if (!Append(format::Scope{.id = id, .parent = parent, .name = name}))
+        return 0;
+      if (!scopes_.Insert(path, id)) {
+        scopes_.Clear();
+        scopes_.Insert(path, id);
+        CountLoss(format::Loss::kTableReset);
+      }
+    }
+    if (path == scope_path_)
+      return id;
+  }
+  return 0;
 }
 
 void Stream::AppendAnchor() {

@@ -8,6 +8,7 @@
 #include "format/encoder.h"
 #include "format/layout.h"
 #include "probe/session/intern_table.h"
+#include "probe/session/scopes.h"
 #include "probe/session/session.h"
 
 namespace vramscope::probe {
@@ -52,6 +53,11 @@ class Stream {
   // Forgets every known code and stack. Ids go on counting, so what was written stays valid.
   void ResetStackTables();
 
+  // The scope that the records from here on are in, as the stream has it (ScopeStack::path()).
+  uint64_t scope_path() const { return scope_path_; }
+  // Writes that they are in the thread's scope now, which is not that one.
+  VRAMSCOPE_NOINLINE void EnterScope();
+
   // Images (mapped binaries) that this stream has described, by dlpi_adds + dlpi_subs.
   uint64_t images_generation = ~uint64_t{0};
   // Events since AllocatorTotals was written last, by device.
@@ -67,10 +73,13 @@ class Stream {
   // Ticks become nanoseconds between pairs of both clocks: the pairs must be close to the events,
   // also to the first one after a long pause.
   VRAMSCOPE_NOINLINE void AppendAnchor();
+  uint32_t DefineScopes(const ScopeStack& scopes);
 
   uint8_t* cursor_ = nullptr;
   uint8_t* end_ = nullptr;
   uint8_t* begin_ = nullptr;
+  uint64_t scope_path_ = 0;
+  uint32_t scope_ = 0;  // its id; readers forget it at the end of a chunk
   format::ChunkHeader* header_ = nullptr;
   format::DeltaState delta_;
   uint64_t anchor_due_ = 0;  // ticks
@@ -81,6 +90,7 @@ class Stream {
   bool full_ = false;
   StackSlot stacks_[kStackSlots];
   InternTable<4096> strings_;
+  InternTable<4096> scopes_;  // ids by path
   InternTable<4096> codes_;
   InternTable<32768> nodes_;
 };
@@ -88,6 +98,8 @@ class Stream {
 // What a thread keeps: trivially destructible, valid before main and after every destructor.
 struct ThreadState {
   Stream* stream;
+  uint64_t scope;  // ScopeStack::path(), 0 outside of all scopes
+  ScopeStack* scopes;
   uint32_t busy;  // > 0 while this thread is inside the recorder: nested events are not recorded
 };
 extern constinit VRAMSCOPE_TLS ThreadState t_thread;
@@ -118,6 +130,8 @@ class RecordScope {
       stream_ = Acquire();
     if (VRAMSCOPE_UNLIKELY(stream_ == nullptr))
       t_thread.busy = 0;
+    else if (VRAMSCOPE_UNLIKELY(stream_->scope_path() != t_thread.scope))
+      stream_->EnterScope();
   }
   VRAMSCOPE_ALWAYS_INLINE ~RecordScope() {
     if (stream_ == nullptr)

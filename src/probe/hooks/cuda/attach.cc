@@ -166,4 +166,19 @@ void CudaMarkReading() {
     cuda::TakeReading(cuda::CurrentPlace());
 }
 
+int32_t CudaDeviceOf(const void* address) {
+  const uint64_t known = cuda::KnownDevices();
+  if (known == 0)
+    return format::kNoDevice;
+  if ((known & (known - 1)) == 0)
+    return __builtin_ctzll(known);
+  int device = format::kNoDevice;
+  auto* const ask = cuda::DriverCall<cuda::CallId::cuPointerGetAttribute>();
+  if (ask != nullptr &&
+      ask(&device, cuda::kPointerDevice, reinterpret_cast<uintptr_t>(address)) == cuda::kSuccess) {
+    return device;
+  }
+  return cuda::CurrentPlace().device;
+}
+
 }  // namespace vramscope::probe

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 // The CUDA driver as the probe sees it. Every way to an entry point of libcuda leads to a wrapper:
 //
 //   dlsym, on any handle          the driver's own dynamic symbol table is rewritten in memory as
@@ -21,5 +23,9 @@ bool CudaIsActive();
 // Reads the driver's free-memory figure into the trace, so that an instant which the program named
 // has a figure of its own. Nothing without a current context or during stream capture.
 void CudaMarkReading();
+
+// The device whose memory `address` is in, whatever the current context: with one device in use
+// that one, else the driver's word. format::kNoDevice where no device is in use.
+int32_t CudaDeviceOf(const void* address);
 
 }  // namespace vramscope::probe

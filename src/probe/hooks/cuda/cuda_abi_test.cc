@@ -96,6 +96,7 @@ static_assert(kPoolUsedCurrent == CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 static_assert(kGraphReservedCurrent == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 static_assert(kGraphUsedCurrent == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(kPointerDevice == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(kCaptureStatusActive == CU_STREAM_CAPTURE_STATUS_ACTIVE);
 
 TEST(CudaAbi, ComparedByTheCompiler) {

@@ -65,6 +65,8 @@ using CUgraphMem_attribute = int;
 inline constexpr CUgraphMem_attribute kGraphUsedCurrent = 0;
 inline constexpr CUgraphMem_attribute kGraphReservedCurrent = 2;
 inline constexpr int kLocationDevice = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+using CUpointer_attribute = int;
+inline constexpr CUpointer_attribute kPointerDevice = 9;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 struct CUuuid {
   unsigned char bytes[16];
