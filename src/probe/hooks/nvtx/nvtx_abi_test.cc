@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares what nvtx_types.h writes down with the real headers. Built only where there are some.
+#include <gtest/gtest.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <cstddef>
+
+#include "probe/hooks/nvtx/nvtx_types.h"
+
+namespace vramscope::probe::nvtx {
+namespace {
+
+static_assert(static_cast<int>(Module::kCore) == NVTX_CB_MODULE_CORE);
+static_assert(static_cast<int>(Module::kCore2) == NVTX_CB_MODULE_CORE2);
+static_assert(kCallbacksTable == NVTX_ETID_CALLBACKS);
+static_assert(sizeof(CallbacksTable) == sizeof(NvtxExportTableCallbacks));
+static_assert(offsetof(CallbacksTable, GetModuleFunctionTable) ==
+              offsetof(NvtxExportTableCallbacks, GetModuleFunctionTable));
+static_assert(kNoPushPopTracking == NVTX_NO_PUSH_POP_TRACKING);
+
+#define SAME_ID(enumeration, prefix, name) \
+  static_assert(static_cast<int>(enumeration::k##name) == prefix##name)
+SAME_ID(CoreId, NVTX_CBID_CORE_, MarkEx);
+SAME_ID(CoreId, NVTX_CBID_CORE_, MarkA);
+SAME_ID(CoreId, NVTX_CBID_CORE_, MarkW);
+SAME_ID(CoreId, NVTX_CBID_CORE_, RangePushEx);
+SAME_ID(CoreId, NVTX_CBID_CORE_, RangePushA);
+SAME_ID(CoreId, NVTX_CBID_CORE_, RangePushW);
+SAME_ID(CoreId, NVTX_CBID_CORE_, RangePop);
+SAME_ID(CoreId, NVTX_CBID_CORE_, NameOsThreadA);
+SAME_ID(CoreId, NVTX_CBID_CORE_, NameOsThreadW);
+SAME_ID(Core2Id, NVTX_CBID_CORE2_, DomainMarkEx);
+SAME_ID(Core2Id, NVTX_CBID_CORE2_, DomainRangePushEx);
+SAME_ID(Core2Id, NVTX_CBID_CORE2_, DomainRangePop);
+SAME_ID(Core2Id, NVTX_CBID_CORE2_, DomainRegisterStringA);
+SAME_ID(Core2Id, NVTX_CBID_CORE2_, DomainRegisterStringW);
+SAME_ID(Core2Id, NVTX_CBID_CORE2_, DomainCreateA);
+SAME_ID(Core2Id, NVTX_CBID_CORE2_, DomainCreateW);
+
+static_assert(static_cast<int>(MessageType::kUnknown) == NVTX_MESSAGE_UNKNOWN);
+static_assert(static_cast<int>(MessageType::kAscii) == NVTX_MESSAGE_TYPE_ASCII);
+static_assert(static_cast<int>(MessageType::kUnicode) == NVTX_MESSAGE_TYPE_UNICODE);
+static_assert(static_cast<int>(MessageType::kRegistered) == NVTX_MESSAGE_TYPE_REGISTERED);
+
+#define SAME_FIELD(ours, theirs)                                                              \
+  static_assert(offsetof(EventAttributes, ours) == offsetof(nvtxEventAttributes_t, theirs) && \
+                sizeof(EventAttributes::ours) == sizeof(nvtxEventAttributes_t::theirs))
+static_assert(sizeof(EventAttributes) == sizeof(nvtxEventAttributes_t));
+SAME_FIELD(version, version);
+SAME_FIELD(size, size);
+SAME_FIELD(category, category);
+SAME_FIELD(payload, payload);
+SAME_FIELD(message_type, messageType);
+SAME_FIELD(message, message);
+
+TEST(NvtxAbi, ComparedByTheCompiler) {
+  EXPECT_GE(NVTX_VERSION, 3);
+}
+
+}  // namespace
+}  // namespace vramscope::probe::nvtx

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/compiler.h"
+#include "base/utf8.h"
+#include "format/records.h"
+#include "probe/hooks/nvtx/nvtx.h"
+#include "probe/hooks/nvtx/registered.h"
+#include "probe/platform/dynamic.h"
+#include "probe/session/scopes.h"
+#include "probe/session/session.h"
+#include "probe/session/stream.h"
+
+// Ranges of a thread (push and pop) become scopes, marks become marks. Ranges of the process
+// (start and end, which any thread may end) say nothing of where an allocation was made, so those
+// functions stay as they are without a tool.
+namespace vramscope::probe::nvtx {
+namespace {
+
+// A name as the program gave it, as UTF-8 and cut. Lives for one call.
+class Text {
+ public:
+  explicit Text(const char* text) { SetNarrow(text); }
+  explicit Text(const wchar_t* text) { SetWide(text); }
+  explicit Text(const EventAttributes* attributes) {
+    if (attributes == nullptr || attributes->size < sizeof(EventAttributes))
+      return;
+    const void* const message = attributes->message;
+    if (attributes->message_type == MessageType::kAscii) {
+      SetNarrow(static_cast<const char*>(message));
+    } else if (attributes->message_type == MessageType::kUnicode) {
+      SetWide(static_cast<const wchar_t*>(message));
+    } else if (attributes->message_type == MessageType::kRegistered) {
+      if (const Registered* string = FromHandle(message))
+        Set(string->text, string->size_bytes);
+    }
+  }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+
+  const char* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  void Set(const char* data, size_t size_bytes) {
+    data_ = data;
+    size_ = size_bytes;
+  }
+  void SetNarrow(const char* text) {
+    if (text != nullptr && *text != '\0')
+      Set(text, CutText(text, kMaxScopeNameBytes));
+  }
+  void SetWide(const wchar_t* text) {
+    if (text == nullptr || *text == L'\0')
+      return;
+    char* end = utf8_;
+    for (; *text != L'\0' && end + base::kMaxUtf8Bytes <= utf8_ + sizeof utf8_; ++text)
+      end = base::PutUtf8(end, static_cast<uint32_t>(*text));
+    Set(utf8_, static_cast<size_t>(end - utf8_));
+  }
+
+  const char* data_ = kNamelessScope;
+  size_t size_ = sizeof kNamelessScope - 1;
+  char utf8_[kMaxScopeNameBytes];
+};
+
+uint64_t DomainOf(const void* handle) {
+  return handle != nullptr ? reinterpret_cast<uintptr_t>(handle) : kNvtxDomain;
+}
+
+int Push(uint64_t domain, const Text& name) {
+  ScopePush(domain, name.data(), name.size());
+  return kNoPushPopTracking;
+}
+
+int Pop(uint64_t domain) {
+  ScopePop(domain);
+  return kNoPushPopTracking;
+}
+
+// Programs may mark each of millions of steps, so there is no reading of the driver's figure.
+void WriteMark(const Text& name) {
+  if (RecordScope scope(Want::kAlways); scope)
+    scope->Append(format::Mark{.time = Now(), .name = {name.data(), name.size()}});
+}
+
+// Only a thread's own name: the writer of another one is not ours to write to.
+void NameThread(uint32_t thread_id, const Text& name) {
+  if (thread_id != static_cast<uint32_t>(syscall(SYS_gettid)))
+    return;
+  if (RecordScope scope(Want::kAlways); scope)
+    scope->Append(format::Thread{.tid = thread_id, .name = {name.data(), name.size()}});
+}
+
+const void* Intern(const Text& name) {
+  return Register(name.data(), name.size());
+}
+
+void MarkEx(const EventAttributes* attributes) {
+  WriteMark(Text(attributes));
+}
+void MarkA(const char* message) {
+  WriteMark(Text(message));
+}
+void MarkW(const wchar_t* message) {
+  WriteMark(Text(message));
+}
+int RangePushEx(const EventAttributes* attributes) {
+  return Push(kNvtxDomain, Text(attributes));
+}
+int RangePushA(const char* message) {
+  return Push(kNvtxDomain, Text(message));
+}
+int RangePushW(const wchar_t* message) {
+  return Push(kNvtxDomain, Text(message));
+}
+int RangePop() {
+  return Pop(kNvtxDomain);
+}
+void NameOsThreadA(uint32_t thread_id, const char* name) {
+  NameThread(thread_id, Text(name));
+}
+void NameOsThreadW(uint32_t thread_id, const wchar_t* name) {
+  NameThread(thread_id, Text(name));
+}
+
+void DomainMarkEx(const void*, const EventAttributes* attributes) {
+  WriteMark(Text(attributes));
+}
+int DomainRangePushEx(const void* domain, const EventAttributes* attributes) {
+  return Push(DomainOf(domain), Text(attributes));
+}
+int DomainRangePop(const void* domain) {
+  return Pop(DomainOf(domain));
+}
+const void* DomainRegisterStringA(const void*, const char* text) {
+  return Intern(Text(text));
+}
+const void* DomainRegisterStringW(const void*, const wchar_t* text) {
+  return Intern(Text(text));
+}
+// A domain is its name: no more is needed to tell one from another. Without room it is the default
+// one, whose handle is null.
+const void* DomainCreateA(const char* name) {
+  return Intern(Text(name));
+}
+const void* DomainCreateW(const wchar_t* name) {
+  return Intern(Text(name));
+}
+
+struct Entry {
+  uint32_t id;
+  FunctionPointer function;
+};
+
+template <class Id, class Function>
+Entry On(Id id, Function* function) {
+  return {static_cast<uint32_t>(id), reinterpret_cast<FunctionPointer>(function)};
+}
+
+template <size_t kCount>
+bool Fill(const CallbacksTable& callbacks, Module module, const Entry (&entries)[kCount]) {
+  FunctionPointer** table = nullptr;
+  unsigned int size = 0;
+  if (callbacks.GetModuleFunctionTable(module, &table, &size) == 0 || table == nullptr)
+    return false;
+  for (const Entry& entry : entries) {
+    if (entry.id < size && table[entry.id] != nullptr)
+      *table[entry.id] = entry.function;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool FillTables(GetExportTable get_export_table) {
+  if (get_export_table == nullptr)
+    return false;
+  const auto* const callbacks =
+      static_cast<const CallbacksTable*>(get_export_table(kCallbacksTable));
+  if (callbacks == nullptr || callbacks->struct_size < sizeof(CallbacksTable))
+    return false;
+  const Entry core[] = {
+      On(CoreId::kMarkEx, MarkEx),
+      On(CoreId::kMarkA, MarkA),
+      On(CoreId::kMarkW, MarkW),
+      On(CoreId::kRangePushEx, RangePushEx),
+      On(CoreId::kRangePushA, RangePushA),
+      On(CoreId::kRangePushW, RangePushW),
+      On(CoreId::kRangePop, RangePop),
+      On(CoreId::kNameOsThreadA, NameOsThreadA),
+      On(CoreId::kNameOsThreadW, NameOsThreadW),
+  };
+  const Entry core2[] = {
+      On(Core2Id::kDomainMarkEx, DomainMarkEx),
+      On(Core2Id::kDomainRangePushEx, DomainRangePushEx),
+      On(Core2Id::kDomainRangePop, DomainRangePop),
+      On(Core2Id::kDomainRegisterStringA, DomainRegisterStringA),
+      On(Core2Id::kDomainRegisterStringW, DomainRegisterStringW),
+      On(Core2Id::kDomainCreateA, DomainCreateA),
+      On(Core2Id::kDomainCreateW, DomainCreateW),
+  };
+  // An NVTX of before domains lacks the second.
+  const bool filled = Fill(*callbacks, Module::kCore, core);
+  return Fill(*callbacks, Module::kCore2, core2) || filled;
+}
+
+}  // namespace vramscope::probe::nvtx
+
+using namespace vramscope::probe;
+
+// 0 says that there is no tool: NVTX then costs what it costs without one. That is also the answer
+// where the probe was not preloaded, but only found its way here by the environment variable: the
+// process is not recorded.
+VRAMSCOPE_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
+  if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
+    return 0;
+  if (RealDlsym(RTLD_DEFAULT, "InitializeInjectionNvtx2") !=
+      reinterpret_cast<void*>(&InitializeInjectionNvtx2)) {
+    return 0;
+  }
+  return nvtx::FillTables(get_export_table) ? 1 : 0;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What an NVTX injection needs of nvtx3/nvToolsExt.h, written down here so that the probe builds
+// without a CUDA toolkit. nvtx_abi_test.cc compares it with the real headers where there are some.
+//
+// NVTX is a header: each binary that uses it has an instance of its own. At its first call an
+// instance loads the library that NVTX_INJECTION64_PATH names and calls InitializeInjectionNvtx2
+// with a function that leads to tables of function pointers, one table a module, indexed by
+// callback id. The injection fills in what it wants; the rest becomes a test of a null pointer.
+// libnvToolsExt.so, the library of older versions, does the same.
+namespace vramscope::probe::nvtx {
+
+using FunctionPointer = void (*)();
+
+enum class Module : int { kCore = 1, kCore2 = 5 };
+
+inline constexpr uint32_t kCallbacksTable = 1;
+struct CallbacksTable {
+  size_t struct_size;
+  // Sets *table to the module's array of places of function pointers, *size to its length. 0 where
+  // there is no such module.
+  int (*GetModuleFunctionTable)(Module module, FunctionPointer*** table, unsigned int* size);
+};
+using GetExportTable = const void* (*)(uint32_t id);
+
+enum class CoreId : uint32_t {
+  kMarkEx = 1,
+  kMarkA = 2,
+  kMarkW = 3,
+  kRangePushEx = 8,
+  kRangePushA = 9,
+  kRangePushW = 10,
+  kRangePop = 11,
+  kNameOsThreadA = 14,
+  kNameOsThreadW = 15,
+};
+
+enum class Core2Id : uint32_t {
+  kDomainMarkEx = 1,
+  kDomainRangePushEx = 4,
+  kDomainRangePop = 5,
+  kDomainRegisterStringA = 10,
+  kDomainRegisterStringW = 11,
+  kDomainCreateA = 12,
+  kDomainCreateW = 13,
+};
+
+enum class MessageType : int32_t { kUnknown = 0, kAscii = 1, kUnicode = 2, kRegistered = 3 };
+
+struct EventAttributes {
+  uint16_t version;
+  uint16_t size;  // of this structure, as the program knows it
+  uint32_t category;
+  int32_t color_type;
+  uint32_t color;
+  int32_t payload_type;
+  int32_t reserved;
+  uint64_t payload;
+  MessageType message_type;
+  const void* message;  // const char*, const wchar_t* or a handle, by message_type
+};
+
+// What push and pop return where no tool keeps track of levels. The probe says the same, so that a
+// program sees no difference.
+inline constexpr int kNoPushPopTracking = -2;
+
+}  // namespace vramscope::probe::nvtx
