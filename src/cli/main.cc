@@ -91,6 +91,8 @@ int Main(std::vector<std::string> words) {
       "  vramscope run -- python train.py");
   RegisterRun(app, &exit_code, std::move(command));
   RegisterReport(app, &exit_code);
+  RegisterIterations(app, &exit_code);
+  RegisterLeaks(app, &exit_code);
   RegisterInfo(app, &exit_code);
   RegisterExport(app, &exit_code);
   RegisterFinish(app, &exit_code);

@@ -28,4 +28,17 @@ std::string DeviceMark(trace::DeviceKind kind, int32_t index) {
   return kind == trace::DeviceKind::kGpu ? name + std::to_string(index) : name;
 }
 
+int32_t DeviceIndex(const trace::Trace& trace, trace::DeviceId device) {
+  const auto at = static_cast<size_t>(device.value);
+  return device.value >= 0 && at < trace.devices().size() ? trace.devices()[at].index
+                                                          : format::kNoDevice;
+}
+
+std::string DeviceMark(const trace::Trace& trace, trace::DeviceId device) {
+  const auto at = static_cast<size_t>(device.value);
+  if (device.value < 0 || at >= trace.devices().size())
+    return "?";
+  return DeviceMark(trace.devices()[at].kind, trace.devices()[at].index);
+}
+
 }  // namespace vramscope::report

@@ -18,4 +18,8 @@ int32_t DeviceIndex(const engine::Report& report, trace::DeviceId device);
 // "gpu0", "host", "cpu".
 std::string DeviceMark(trace::DeviceKind kind, int32_t index);
 
+// The same of a device of the trace.
+int32_t DeviceIndex(const trace::Trace& trace, trace::DeviceId device);
+std::string DeviceMark(const trace::Trace& trace, trace::DeviceId device);
+
 }  // namespace vramscope::report

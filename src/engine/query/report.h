@@ -204,6 +204,9 @@ struct Iteration {
   uint64_t end_reserved = 0;
   std::vector<uint64_t> category_peak;  // by Category: highest within the iteration
   std::vector<uint64_t> category_end;   // by Category: at its end
+  // Of the temporaries, those allocated in backward: what older tools called intermediate
+  // gradients.
+  uint64_t backward_temporary_peak = 0;
 };
 
 // Bytes of one parameter's memory in one iteration: the highest value of each within it.

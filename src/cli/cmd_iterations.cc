@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/open_trace.h"
+#include "report/iterations_data.h"
+#include "report/iterations_text.h"
+#include "report/terminal.h"
+
+namespace vramscope::cli {
+namespace {
+
+struct IterationsArguments {
+  std::string file;
+  bool json = false;
+  bool csv = false;
+  bool last = false;
+  bool all = false;
+  size_t top = 10;
+  std::optional<uint32_t> pid;
+  std::optional<int32_t> device;
+};
+
+bool Wanted(const engine::Iteration& iteration,
+            const trace::Trace& trace,
+            const IterationsArguments& arguments) {
+  const size_t process = iteration.process.value;
+  const auto device = static_cast<size_t>(iteration.device.value);
+  if (arguments.pid &&
+      (process >= trace.processes().size() || trace.processes()[process].pid != *arguments.pid))
+    return false;
+  return !arguments.device ||
+         (device < trace.devices().size() && trace.devices()[device].index == *arguments.device);
+}
+
+// Keeps what --pid, --device and --last ask for.
+void Select(engine::Iterations* iterations,
+            const trace::Trace& trace,
+            const IterationsArguments& arguments) {
+  std::vector<engine::Iteration> kept;
+  for (engine::Iteration& iteration : iterations->iterations) {
+    if (!Wanted(iteration, trace, arguments))
+      continue;
+    const bool same_list = !kept.empty() && kept.back().process == iteration.process &&
+                           kept.back().device == iteration.device;
+    if (arguments.last && same_list)
+      kept.back() = std::move(iteration);
+    else
+      kept.push_back(std::move(iteration));
+  }
+  iterations->iterations = std::move(kept);
+}
+
+util::Status ShowIterations(const IterationsArguments& arguments) {
+  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(arguments.file);
+  if (!analysis.ok())
+    return analysis.status();
+  util::Result<engine::Iterations> iterations = (*analysis)->MakeIterations();
+  if (!iterations.ok())
+    return util::Status::Error(arguments.file + ": " + iterations.status().message());
+  const trace::Trace& trace = (*analysis)->trace();
+  Select(&*iterations, trace, arguments);
+  if (iterations->iterations.empty()) {
+    return util::Status::Error(fmt::format(
+        "{}: no iteration of that process and device: `vramscope iterations {}` lists them",
+        arguments.file, arguments.file));
+  }
+  if (arguments.json)
+    return PrintOut(report::IterationsJson(*iterations, trace));
+  if (arguments.csv)
+    return PrintOut(report::IterationsCsv(*iterations, trace));
+  report::IterationsTextOptions options;
+  options.style = report::DetectStyle(STDOUT_FILENO);
+  options.rows = arguments.all ? 0 : arguments.top;
+  options.parameters = arguments.all ? 0 : arguments.top;
+  return PrintOut(report::FormatIterations(*iterations, trace, options));
+}
+
+}  // namespace
+
+void RegisterIterations(CLI::App& app, int* exit_code) {
+  CLI::App* const command =
+      app.add_subcommand("iterations", "Peak and use of each iteration of a training");
+  auto arguments = std::make_shared<IterationsArguments>();
+  command
+      ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")
+      ->required();
+  CLI::Option* const json = command->add_flag("--json", arguments->json,
+                                              "The schema vramscope.iterations/1, exact bytes");
+  command->add_flag("--csv", arguments->csv, "The iterations as a table, exact bytes")
+      ->excludes(json);
+  command->add_flag("--last", arguments->last, "Only the last of each process and device");
+  command
+      ->add_option(
+          "--top", arguments->top,
+          "Rows of a long run, and layers; 0: all (default: 10). The worst is always there")
+      ->option_text("N");
+  command->add_flag("--all", arguments->all, "All rows and layers");
+  command->add_option("--pid", arguments->pid, "Only of this process")->option_text("PID");
+  command->add_option("--device", arguments->device, "Only of this GPU, or -1 for CPU tensors")
+      ->option_text("N");
+  command->callback([arguments, exit_code] {
+    const util::Status status = ShowIterations(*arguments);
+    if (!status.ok())
+      *exit_code = Fail(status.message());
+  });
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/open_trace.h"
+#include "report/leaks_data.h"
+#include "report/leaks_text.h"
+#include "report/terminal.h"
+#include "util/file.h"
+#include "util/size_text.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr size_t kSuppressionsLimitBytes = size_t{1} << 20;
+
+struct LeaksArguments {
+  std::string file;
+  std::string suppressions;
+  std::string fail_above;
+  size_t top = 10;
+  bool json = false;
+  bool csv = false;
+};
+
+// One pattern a line; `#` begins a comment. Blanks around a pattern do not count.
+util::Result<std::vector<std::string>> ReadSuppressions(const std::string& path) {
+  util::Result<std::string> text = util::ReadFile(path, kSuppressionsLimitBytes);
+  if (!text.ok())
+    return text.status();
+  std::vector<std::string> patterns;
+  for (size_t begin = 0; begin < text->size();) {
+    const size_t end = std::min(text->find('\n', begin), text->size());
+    std::string line = text->substr(begin, end - begin);
+    line.erase(std::min(line.find('#'), line.size()));
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first != std::string::npos)
+      patterns.push_back(line.substr(first, line.find_last_not_of(" \t\r") + 1 - first));
+    begin = end + 1;
+  }
+  return patterns;
+}
+
+util::Status Print(const LeaksArguments& arguments,
+                   const engine::Leaks& leaks,
+                   const trace::Trace& trace) {
+  if (arguments.json)
+    return PrintOut(report::LeaksJson(leaks, trace));
+  if (arguments.csv)
+    return PrintOut(report::LeaksCsv(leaks, trace));
+  report::LeaksTextOptions options;
+  options.style = report::DetectStyle(STDOUT_FILENO);
+  options.top = arguments.top;
+  return PrintOut(report::FormatLeaks(leaks, trace, options));
+}
+
+// The exit status.
+util::Result<int> ShowLeaks(const LeaksArguments& arguments) {
+  engine::LeakOptions options;
+  options.limit = std::numeric_limits<size_t>::max();
+  std::optional<uint64_t> limit;
+  if (!arguments.fail_above.empty()) {
+    util::Result<uint64_t> size = util::ParseSize(arguments.fail_above);
+    if (!size.ok())
+      return util::Status::Error("--fail-above: " + size.status().message());
+    limit = *size;
+  }
+  if (!arguments.suppressions.empty()) {
+    util::Result<std::vector<std::string>> patterns = ReadSuppressions(arguments.suppressions);
+    if (!patterns.ok())
+      return patterns.status();
+    options.suppressions = std::move(*patterns);
+  }
+  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(arguments.file);
+  if (!analysis.ok())
+    return analysis.status();
+  util::Result<engine::Leaks> leaks = (*analysis)->MakeLeaks(options);
+  if (!leaks.ok())
+    return util::Status::Error(arguments.file + ": " + leaks.status().message());
+  double growth = 0;
+  for (const engine::Growth& entry : leaks->growing)
+    growth += std::max(entry.bytes_per_iteration, 0.0);
+  VRAMSCOPE_RETURN_IF_ERROR(Print(arguments, *leaks, (*analysis)->trace()));
+  if (!limit)
+    return kExitOk;
+  if (leaks->iterations == 0) {
+    return util::Status::Error(arguments.file +
+                               ": --fail-above needs iterations, and this recording has none");
+  }
+  if (growth <= static_cast<double>(*limit))
+    return kExitOk;
+  Note(fmt::format("memory grows by {} an iteration, more than the {} of --fail-above",
+                   util::FormatBytes(static_cast<uint64_t>(growth)), util::FormatBytes(*limit)));
+  return kExitLimitExceeded;
+}
+
+}  // namespace
+
+void RegisterLeaks(CLI::App& app, int* exit_code) {
+  CLI::App* const command =
+      app.add_subcommand("leaks", "What grows from iteration to iteration, and what nobody freed");
+  auto arguments = std::make_shared<LeaksArguments>();
+  command
+      ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")
+      ->required();
+  command
+      ->add_option(
+          "--suppressions", arguments->suppressions,
+          "Leave out what this file names: a line each, part of a place, a layer, a name or "
+          "a stack frame; # begins a comment")
+      ->option_text("FILE");
+  command
+      ->add_option("--fail-above", arguments->fail_above,
+                   "Exit with 1 where memory grows by more an iteration")
+      ->option_text("SIZE");
+  command->add_option("--top", arguments->top, "Entries of each list; 0: all (default: 10)")
+      ->option_text("N");
+  CLI::Option* const json =
+      command->add_flag("--json", arguments->json, "The schema vramscope.leaks/1, exact bytes");
+  command->add_flag("--csv", arguments->csv, "Both lists as a table, exact bytes")->excludes(json);
+  command->callback([arguments, exit_code] {
+    const util::Result<int> status = ShowLeaks(*arguments);
+    *exit_code = status.ok() ? *status : Fail(status.status().message());
+  });
+}
+
+}  // namespace vramscope::cli

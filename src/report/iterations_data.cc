@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/iterations_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/parts.h"
+#include "report/devices.h"
+#include "report/json_list.h"
+#include "util/json_writer.h"
+
+namespace vramscope::report {
+namespace {
+
+using util::JsonWriter;
+
+uint32_t PidOf(const trace::Trace& trace, trace::ProcessId process) {
+  return process.value < trace.processes().size() ? trace.processes()[process.value].pid : 0;
+}
+
+uint64_t Of(const std::vector<uint64_t>& by_category, size_t category) {
+  return category < by_category.size() ? by_category[category] : 0;
+}
+
+void WriteCategories(const char* key, const std::vector<uint64_t>& bytes, JsonWriter& json) {
+  json.Key(key);
+  json.BeginObject();
+  for (size_t i = 0; i < engine::kCategories; ++i)
+    json.Field(engine::CategoryName(static_cast<engine::Category>(i)), Of(bytes, i));
+  json.EndObject();
+}
+
+void WriteIteration(const trace::Trace& trace,
+                    const engine::Iteration& iteration,
+                    JsonWriter& json) {
+  json.Field("number", iteration.number);
+  json.Field("pid", PidOf(trace, iteration.process));
+  json.Field("device", DeviceIndex(trace, iteration.device));
+  json.Field("begin_ns", iteration.begin_ns);
+  json.Field("end_ns", iteration.end_ns);
+  json.Field("peak_bytes", iteration.peak_bytes);
+  json.Field("peak_ns", iteration.peak_ns);
+  json.Field("end_bytes", iteration.end_bytes);
+  json.Field("peak_allocated", iteration.peak_allocated);
+  json.Field("end_allocated", iteration.end_allocated);
+  json.Field("peak_reserved", iteration.peak_reserved);
+  json.Field("end_reserved", iteration.end_reserved);
+  json.Field("backward_temporary_peak", iteration.backward_temporary_peak);
+  WriteCategories("categories_peak", iteration.category_peak, json);
+  WriteCategories("categories_end", iteration.category_end, json);
+}
+
+// "optimizer state" -> "optimizer_state": a name that needs no quotes anywhere.
+std::string ColumnName(size_t category, const char* suffix) {
+  std::string name = engine::CategoryName(static_cast<engine::Category>(category));
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name + suffix;
+}
+
+}  // namespace
+
+std::string IterationsJson(const engine::Iterations& iterations, const trace::Trace& trace) {
+  std::string text;
+  JsonWriter json(&text, 1);
+  json.BeginObject();
+  json.Field("schema", kIterationsSchema);
+  json.Field("source", iterations.source);
+  WriteList(json, "iterations", iterations.iterations,
+            [&](const auto& iteration, JsonWriter& out) { WriteIteration(trace, iteration, out); });
+  WriteList(json, "parameters", iterations.parameters, [](const auto& parameter, JsonWriter& out) {
+    out.Field("name", parameter.name);
+    out.Field("parameter", parameter.parameter);
+    out.Field("gradient", parameter.gradient);
+    out.Field("optimizer_state", parameter.optimizer_state);
+  });
+  json.EndObject();
+  json.Finish();
+  return text;
+}
+
+std::string IterationsCsv(const engine::Iterations& iterations, const trace::Trace& trace) {
+  std::string csv =
+      "number,pid,device,begin_ns,end_ns,peak_bytes,peak_ns,end_bytes,peak_allocated,end_allocated,"
+      "peak_reserved,end_reserved,backward_temporary_peak";
+  for (const char* suffix : {"_peak", "_end"}) {
+    for (size_t i = 0; i < engine::kCategories; ++i)
+      csv += "," + ColumnName(i, suffix);
+  }
+  csv += "\r\n";
+  for (const engine::Iteration& row : iterations.iterations) {
+    csv +=
+        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}", row.number, PidOf(trace, row.process),
+                    DeviceMark(trace, row.device), row.begin_ns, row.end_ns, row.peak_bytes,
+                    row.peak_ns, row.end_bytes, row.peak_allocated, row.end_allocated,
+                    row.peak_reserved, row.end_reserved, row.backward_temporary_peak);
+    for (const auto* bytes : {&row.category_peak, &row.category_end}) {
+      for (size_t i = 0; i < engine::kCategories; ++i)
+        csv += fmt::format(",{}", Of(*bytes, i));
+    }
+    csv += "\r\n";
+  }
+  return csv;
+}
+
+}  // namespace vramscope::report
