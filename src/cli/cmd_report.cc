@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/keyword_options.h"
 #include "cli/open_trace.h"
 #include "report/csv.h"
 #include "report/html.h"
 #include "report/json.h"
+#include "report/keywords.h"
 #include "report/terminal.h"
 #include "report/text.h"
 #include "report/trust_lines.h"
@@ -31,6 +33,7 @@ struct ReportArguments {
   bool json = false;
   bool csv = false;
   std::string html;
+  KeywordOptions keywords;
 };
 
 util::Result<engine::ReportQuery> ParseQuery(const ReportArguments& arguments) {
@@ -77,6 +80,50 @@ util::Status WritePage(const ReportArguments& arguments, engine::Analysis& analy
   return report::WriteHtml(analysis, arguments.html);
 }
 
+// Entries of a category that text shows where --top does not say; JSON and CSV have all.
+constexpr uint64_t kTopEntries = 20;
+
+util::Status ShowKeywords(const ReportArguments& arguments, const engine::ReportQuery& report) {
+  if (!report.by.empty()) {
+    return util::Status::Error(
+        "--by and --keywords exclude each other: a dictionary says itself what it looks over");
+  }
+  util::Result<engine::KeywordQuery> query = ParseKeywordOptions(arguments.keywords);
+  if (!query.ok())
+    return query.status();
+  const bool text_wanted = !arguments.json && !arguments.csv;
+  query->at = report.at;
+  query->where = report.where;
+  query->top = report.top == 0 && text_wanted ? kTopEntries : report.top;
+  report::KeywordsTextOptions options;
+  options.style = report::DetectStyle(STDOUT_FILENO);
+  std::vector<report::NamedKeywords> reports;  // of --json and --csv: all of them or none
+  for (const std::string& file : arguments.files) {
+    util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(file);
+    if (!analysis.ok())
+      return analysis.status();
+    util::Result<engine::KeywordReport> keywords = engine::MakeKeywordReport(**analysis, *query);
+    if (!keywords.ok())
+      return keywords.status();
+    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **analysis));
+    if (!text_wanted) {
+      reports.push_back({file, std::move(*keywords)});
+      continue;
+    }
+    const trace::Trace& trace = (*analysis)->trace();
+    options.closing = {report::TraceLine(trace, file, options.style)};
+    std::string text = report::KeywordsText(*keywords, trace, options);
+    if (file != arguments.files.front())
+      text.insert(0, "\n");
+    VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
+  }
+  if (arguments.json)
+    return PrintOut(report::KeywordsJson(reports));
+  if (arguments.csv)
+    return PrintOut(report::KeywordsCsv(reports));
+  return {};
+}
+
 util::Status ShowReports(const ReportArguments& arguments) {
   util::Result<engine::ReportQuery> query = ParseQuery(arguments);
   if (!query.ok())
@@ -84,6 +131,12 @@ util::Status ShowReports(const ReportArguments& arguments) {
   const bool several = arguments.files.size() > 1;
   if (several && !arguments.html.empty()) {
     return util::Status::Error("--html makes the page of one recording: name one FILE");
+  }
+  if (!arguments.keywords.dictionaries.empty())
+    return ShowKeywords(arguments, *query);
+  if (!arguments.keywords.expected.empty()) {
+    return util::Status::Error(
+        "--expected-sum says what --keywords should sum to: give --keywords, too");
   }
   const report::Style style = report::DetectStyle(STDOUT_FILENO);
   std::vector<report::NamedReport> reports;  // of --json and --csv: all of them or none
@@ -138,8 +191,10 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->allow_extra_args(false);
   report->add_option("--top", arguments->top, "Only the N largest rows; the rest as one")
       ->option_text("N");
-  CLI::Option* const json =
-      report->add_flag("--json", arguments->json, "The schema vramscope.report/1, exact bytes");
+  AddKeywordOptions(*report, &arguments->keywords);
+  CLI::Option* const json = report->add_flag(
+      "--json", arguments->json,
+      "The schema vramscope.report/1 (with --keywords vramscope.keywords/1), exact bytes");
   report->add_flag("--csv", arguments->csv, "The rows as a table, exact bytes")->excludes(json);
   report->add_option("--html", arguments->html, "Write a page that works offline, too")
       ->option_text("FILE");
