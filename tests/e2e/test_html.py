@@ -25,11 +25,11 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium on this 
 needs_program = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 
 
-def browse(page: Path, fragment: str = "", width: int = 1280) -> str:
+def browse(page: Path, fragment: str = "", width: int = 1280, flags: tuple[str, ...] = ()) -> str:
     """The page's document after it has drawn itself."""
     done = subprocess.run(
         [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},1600",
-         f"--user-data-dir={page.parent / 'profile'}", "--virtual-time-budget=4000", "--dump-dom",
+         f"--user-data-dir={page.parent / 'profile'}", "--virtual-time-budget=4000", "--dump-dom", *flags,
          f"file://{page}#{fragment}"],
         capture_output=True, text=True, timeout=120, check=True)
     root = re.search(r"<html[^>]*>", done.stdout)
@@ -78,15 +78,15 @@ def test_the_page_renders_every_part(sample):
     document = browse(page)
     assert data["title"] in document and data["command"] in document
     assert [text.split()[0] for text in text_of(document, "device-name")] == ["GPU", "Host"]
-    for part in ("Timeline", "Ledger", "Call stacks", "Top allocations"):
+    for part in ("Timeline", "Summary", "Icicle", "Modules", "Ledger", "Top allocations"):
         assert f'<section class="card" aria-label="{part}">' in document
     peak = data["report"]["devices"][0]
     shown = text_of(document, "instant")[0]
     assert "at its peak" in shown and "4.66 GiB" in shown
     assert abs(peak["ledger_bytes"] / 2**30 - 4.66) < 0.01
-    names = [html.unescape(re.sub(r"<[^>]+>", "", name)) for name in
-             re.findall(r'<span class="label">(.*?)</span>', document)]
-    assert {"PyTorch", "allocated", "activation", "driver-owned"} <= set(names)
+    names = set(text_of(document, "label"))
+    assert {"PyTorch", "allocated", "driver-owned", "h", "(no module)"} <= names
+    assert {"activation", "optimizer state", "driver"} <= set(text_of(document, "brief-name"))
     assert "All 4 invariants hold." in document
 
 
@@ -131,8 +131,8 @@ def test_a_click_chooses_an_instant_and_back_returns(sample):
       return [...told, $('.instant').textContent];
     """)
     peak, hidden, instant, shown, fragment, again = texts
-    assert "peak" in peak and "hidden" in hidden
-    assert "peak" not in instant and "hidden" not in shown
+    assert "peak" in peak and "gone" in hidden
+    assert "peak" not in instant and "gone" not in shown
     assert fragment.startswith("#at=")
     assert again == peak
 
@@ -183,14 +183,14 @@ def test_hovering_tells_time_and_bytes(sample):
 
 
 @needs_browser
-def test_keys_walk_the_ledger_and_choose_a_branch(sample):
+def test_keys_walk_a_table_and_choose_a_branch(sample):
     _, page = sample
     told = act(page, """
       const press = (key) => document.activeElement.dispatchEvent(
         new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
       const level = () => document.activeElement.querySelector('.label').textContent;
       const told = [];
-      $('.rows .row').focus();
+      $('[aria-label="Modules"] .rows .row').focus();
       for (const key of ['ArrowDown', 'ArrowDown', 'ArrowRight', 'ArrowRight']) press(key);
       told.push(level());
       press('ArrowLeft');
@@ -199,11 +199,122 @@ def test_keys_walk_the_ledger_and_choose_a_branch(sample):
       told.push(document.activeElement.getAttribute('aria-expanded'));
       press('Enter');
       await pause();
-      return [...told, location.hash, $('.top-scroll .levels').textContent];
+      return [...told, location.hash, $('.filters').textContent, $('.top-scroll .what').textContent];
     """)
-    assert told[0].startswith("lm_head")
-    assert told[1:4] == ["activation", "true", "false"]
-    assert "activation" in told[4] and told[5].startswith("activation")
+    assert told[0].startswith("c_")
+    assert told[1:4] == ["mlp", "true", "false"]
+    assert told[4].endswith("mod=h.11.mlp") and "h.11.mlp" in told[5] and told[6].startswith("h.11.mlp")
+
+
+@needs_browser
+def test_tables_are_sorted_by_the_column_chosen(sample):
+    _, page = sample
+    told = act(page, """
+      const names = () => [...document.querySelectorAll('[aria-label="Modules"] .row[aria-level="2"] .label')]
+        .map((label) => label.textContent);
+      const told = [names()];
+      $('[aria-label="Modules"] .head-cell.name').click();
+      return [...told, names(), $('[aria-label="Modules"] .head-cell.name').getAttribute('aria-pressed')];
+    """)
+    assert sorted(told[0], key=int) == told[1] == [str(i) for i in range(12)]
+    assert told[0] != told[1] and told[2] == "true"
+
+
+@needs_browser
+def test_a_colour_filters_the_whole_page_and_clears(sample):
+    _, page = sample
+    told = act(page, """
+      const shown = () => [$('.matching')?.textContent ?? '', $('.readout').textContent,
+        $('[aria-label="Ledger"] .rows .cell.bytes').textContent, $('[aria-label="Top allocations"] .hint').textContent];
+      const tip = async () => {
+        const box = $('.timeline').getBoundingClientRect();
+        at($('.timeline'), 'pointermove', box.left + 700, box.top + 100);
+        await pause();
+        return $('.tip').textContent;
+      };
+      const chip = (name) => [...document.querySelectorAll('.legend-line button')].find((b) => b.textContent === name);
+      const told = [shown()];
+      chip('gradient').click();
+      chip('parameter').click();
+      await pause();
+      told.push(shown(), await tip(), location.hash, chip('parameter').getAttribute('aria-pressed'),
+        chip('activation').className);
+      $('.clear').click();
+      await pause();
+      return [...told, shown(), location.hash, await tip()];
+    """)
+    every, chosen, hint, fragment, pressed, other, cleared, bare, hint_of_all = told
+    assert every == cleared and bare == ""
+    assert "4.66 GiB" in every[1] and "474.5 MiB" in chosen[0] and "474.5 MiB" in chosen[1]
+    assert "474.5" in chosen[2] and "474.5 MiB" in chosen[3]
+    assert "parameter" in hint and "activation" not in hint and "NVML" not in hint
+    assert "activation" in hint_of_all and "NVML" in hint_of_all
+    assert fragment.endswith("cat=gradient%7Cparameter") and pressed == "true" and "dim" in other
+
+
+@needs_browser
+def test_filters_of_the_fragment_narrow_every_view(sample):
+    data, page = sample
+    document = browse(page, "mod=h.3&min=1048576&q=3.mlp&cat=activation|parameter")
+    for chip in ("activation", "parameter", "module h.3", "text 3.mlp", "size ≥ 1.0 MiB"):
+        assert any(chip in re.sub(r"\s+", " ", text) for text in text_of(document, "chip")), chip
+    lives, names = data["lives"], data["names"]
+    at = data["report"]["devices"][0]["at"]["time_ns"] - data["start_ns"]
+    live = sum(
+        size for device, size, alloc, free, module, category in zip(*(lives[key] for key in (
+            "device", "bytes", "alloc", "free", "module", "category")))
+        if device == 0 and alloc <= at and (free < 0 or free > at) and size >= 1 << 20
+        and names[module].startswith("h.3.mlp") and data["categories"][category] in ("activation", "parameter"))
+    assert live > 0
+    shown = f"{live / 2**20:,.1f} MiB"
+    assert shown in text_of(document, "matching")[0]
+    assert shown in text_of(document, "readout")[0]
+
+
+@needs_browser
+def test_the_icicle_folds_by_every_order_and_zooms(sample):
+    _, page = sample
+    told = act(page, """
+      const buttons = [...document.querySelectorAll('.segment-button')];
+      const told = [];
+      for (const button of [...buttons.slice(1), buttons[0]]) {
+        button.click();
+        await pause();
+        told.push([location.hash, $('.readout').textContent]);
+      }
+      const canvas = $('.icicle');
+      canvas.focus();
+      const press = (key) => canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
+      for (const key of ['ArrowDown', 'ArrowDown', 'Enter']) { press(key); await pause(); }
+      const crumbs = () => [...document.querySelectorAll('.crumb')].map((crumb) => crumb.textContent);
+      told.push(crumbs(), location.hash);
+      $('.crumbs .quiet').click();
+      await pause();
+      told.push(location.hash, crumbs().length);
+      return told;
+    """)
+    assert [fragment for fragment, _ in told[:4]] == ["#by=stack", "#by=category", "#by=owner", ""]
+    # One sum, whatever the order.
+    assert len({sum_ for _, sum_ in told[:4]}) == 1
+    crumbs, zoomed, filtered, left = told[4:]
+    assert crumbs[0].startswith("all") and crumbs[1] == "h" and len(crumbs) == 3
+    assert zoomed == f"#in=h%7C{crumbs[2]}"
+    assert filtered == f"#mod=h.{crumbs[2]}" and left == 1
+
+
+@needs_browser
+def test_the_page_fits_a_narrow_window(sample):
+    _, page = sample
+    # A headless window is at least 500 pixels wide; a frame is as narrow as it is told.
+    frame = page.with_name("narrow.html")
+    frame.write_text(f"""<!doctype html><html><body><iframe id="f" src="{page.name}" width="400" height="900"></iframe>
+      <script>window.addEventListener("load", () => setTimeout(() => {{
+        const inner = document.getElementById("f").contentDocument?.documentElement;
+        document.documentElement.dataset.result = inner ? inner.scrollWidth - inner.clientWidth : "closed";
+        document.documentElement.dataset.ready = "1";
+      }}, 500));</script></body></html>""", encoding="utf-8")
+    document = browse(frame, flags=("--allow-file-access-from-files",))
+    assert re.search(r'data-result="([^"]*)"', document).group(1) == "0"
 
 
 @needs_browser

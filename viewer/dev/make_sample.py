@@ -23,6 +23,13 @@ NATIVE, LIBRARY = 1, 2
 TORCH = "/usr/lib/python3/site-packages/torch"
 
 
+# In the order of src/engine/model/categories.def.
+CATEGORIES = ["parameter", "gradient", "optimizer state", "buffer", "activation", "temporary", "input", "workspace",
+              "communication", "rounding", "cached", "fragmentation", "driver", "unknown"]
+TYPES = {"wte": "Embedding", "wpe": "Embedding", "c_attn": "Linear", "c_proj": "Linear", "c_fc": "Linear",
+         "lm_head": "Linear", "ln_1": "LayerNorm", "ln_2": "LayerNorm", "attn": "CausalSelfAttention"}
+
+
 class Tables:
     """Strings, frames and stacks, each stored once; index 0 of frames and stacks means none."""
 
@@ -31,6 +38,8 @@ class Tables:
         self.frames, self.frame_ids = [[0, 0, 0, 0]], {}
         self.stacks, self.stack_ids = [[0, 0]], {}
         self.paths, self.path_ids = [], {}
+        self.names, self.name_ids = [""], {"": 0}
+        self.types = {}
         self.sources = {}
 
     def string(self, text):
@@ -38,6 +47,14 @@ class Tables:
             self.string_ids[text] = len(self.strings)
             self.strings.append(text)
         return self.string_ids[text]
+
+    def name(self, text, type_name=""):
+        if text not in self.name_ids:
+            self.name_ids[text] = len(self.names)
+            self.names.append(text)
+        if type_name:
+            self.types[text] = type_name
+        return self.name_ids[text]
 
     def frame(self, function, file, line, source="", kind=0):
         if file.startswith(TORCH) or kind == NATIVE:
@@ -71,7 +88,7 @@ class Tables:
 class Device:
     def __init__(self, index, kind, name, total):
         self.record = {"index": index, "kind": kind, "name": name, "total_bytes": total}
-        self.lives = []  # [process, bytes, alloc, free, stack, path, address]
+        self.lives = []  # [process, bytes, alloc, free, stack, path, address, category, module, name]
         self.address = 0x7F0000000000 + (index + 3) * 0x1000000000
 
 
@@ -100,10 +117,11 @@ class Training:
         self.now += int(self.rng.uniform(low, high) * MS)
         return self.now
 
-    def alloc(self, size, frames, *path):
+    def alloc(self, size, frames, path, category, module="", name=""):
         size = max(512, int(size) // 512 * 512)
         life = [self.process, size, self.step(), -1, self.t.stack(frames), self.t.path(*path),
-                self.device.address]
+                self.device.address, CATEGORIES.index(category), self.t.name(module, TYPES.get(module.split(".")[-1], "")),
+                self.t.name(name)]
         self.device.address += size
         self.device.lives.append(life)
         return life
@@ -111,8 +129,8 @@ class Training:
     def free(self, life):
         life[3] = self.step(0.02, 0.1)
 
-    def tensor(self, size, frames, category, module):
-        return self.alloc(size, frames, "PyTorch", "allocated", category, module)
+    def tensor(self, size, frames, category, module="", name=""):
+        return self.alloc(size, frames, ("PyTorch", "allocated"), category, module, name)
 
     def site(self, function, file, line, source):
         return self.t.frame(function, file, line, source)
@@ -120,8 +138,8 @@ class Training:
     def run(self):
         t, width = self.t, self.width
         driver = [t.frame("cuDevicePrimaryCtxRetain", "", 0, kind=NATIVE)]
-        self.alloc(CONTEXT_BYTES, [], "driver-owned", "context")
-        self.alloc(CODE_BYTES, driver, "driver-owned", "module code and globals")
+        self.alloc(CONTEXT_BYTES, [], ("driver-owned", "context"), "driver")
+        self.alloc(CODE_BYTES, driver, ("driver-owned", "module code and globals"), "driver")
         self.step(60, 90)
         build = [self.main[0], self.site("main", "train_gpt2.py", 171,
                                          "model = GPT(config).to(args.device)")]
@@ -134,13 +152,15 @@ class Training:
                        (f"h.{i}.mlp.c_fc", 4 * width * width), (f"h.{i}.mlp.c_proj", 4 * width * width),
                        (f"h.{i}.ln_1", 2 * width), (f"h.{i}.ln_2", 2 * width)]
         for module, count in shapes:
-            parameters.append((module, self.tensor(count * 4, build + [to], "parameter", module)))
+            name = module + ".weight"
+            parameters.append((module, self.tensor(count * 4, build + [to], "parameter", module, name), name))
         for i in range(self.layers):
-            self.tensor(1024 * 1024, build + [to], "buffer", f"h.{i}.attn")
+            self.tensor(1024 * 1024, build + [to], "buffer", f"h.{i}.attn", f"h.{i}.attn.bias")
         self.alloc(32 * MIB, self.main + [self.site("train", "train_gpt2.py", 141,
-                   "logits, loss = model(x, y)")], "cuBLAS", "allocated")
+                   "logits, loss = model(x, y)")], ("cuBLAS", "allocated"), "workspace")
         self.marks.append([self.step(30, 60), "warm-up done"])
         states = []
+        self.begin = self.now
         for iteration in range(self.iterations):
             states = self.iterate(iteration, parameters, states)
             self.iteration_ends.append(self.now)
@@ -188,17 +208,17 @@ class Training:
     def iterate(self, iteration, parameters, states):
         loader = self.main + [self.site("train", "train_gpt2.py", 138,
                               "x, y = x.to(device), y.to(device)")]
-        batch = self.tensor(8 * 512 * 16, loader, "input", "(batch)")
+        batch = self.tensor(8 * 512 * 16, loader, "input")
         saved = self.forward()
         back = self.main + [self.site("train", "train_gpt2.py", 144, "loss.backward()"),
                             self.site("Tensor.backward", f"{TORCH}/_tensor.py", 630, "")]
         gradients = []
         for position, life in enumerate(reversed(saved)):
-            scratch = self.tensor(life[1] * self.rng.uniform(0.4, 0.9), back, "temporary", "(backward)")
+            scratch = self.tensor(life[1] * self.rng.uniform(0.4, 0.9), back, "temporary")
             share = len(parameters) * (position + 1) // len(saved)
             while len(gradients) < share:
-                module, parameter = parameters[len(parameters) - 1 - len(gradients)]
-                gradients.append(self.tensor(parameter[1], back, "gradient", module))
+                module, parameter, name = parameters[len(parameters) - 1 - len(gradients)]
+                gradients.append(self.tensor(parameter[1], back, "gradient", module, name))
             self.free(life)
             self.free(scratch)
         step = self.main + [self.site("train", "train_gpt2.py", 147, "optimizer.step()"),
@@ -206,10 +226,10 @@ class Training:
                             self.site("_init_group", f"{TORCH}/optim/adamw.py", 181,
                                       "state[\"exp_avg\"] = torch.zeros_like(p)")]
         if not states:
-            for module, parameter in parameters:
+            for module, parameter, name in parameters:
                 for _ in range(2):
-                    states.append(self.tensor(parameter[1], step, "optimizer state", module))
-        foreach = [self.tensor(p[1], step[:-1], "temporary", "(optimizer)") for _, p in parameters[::3]]
+                    states.append(self.tensor(parameter[1], step, "optimizer state", module, name))
+        foreach = [self.tensor(p[1], step[:-1], "temporary") for _, p, _ in parameters[::3]]
         for life in foreach:
             self.free(life)
         for life in gradients:
@@ -224,26 +244,21 @@ class Training:
         frames = self.main + [self.site("train", "train_gpt2.py", 152, "val = evaluate(model, loader)"),
                               self.site("evaluate", "train_gpt2.py", 112, "logits, loss = model(x, y)")]
         for _ in range(6):
-            life = self.tensor(8 * 512 * 50304 * 2, frames, "temporary", "(evaluation)")
+            life = self.tensor(8 * 512 * 50304 * 2, frames, "temporary")
             self.step(2, 5)
             self.free(life)
 
 
-def category_of(path):
-    return path[2] if len(path) > 2 else path[0]
+GROUPS = ["driver", "parameter", "buffer", "optimizer state", "gradient", "activation",
+          "temporary", "input", "workspace", "cached", "fragmentation"]
+BANDS = {"driver": "driver-owned / context"}
 
 
-GROUPS = ["driver-owned", "parameter", "buffer", "optimizer state", "gradient", "activation",
-          "temporary", "input", "cuBLAS", "cached", "fragmentation"]
-LEVELS = {"driver-owned": "driver-owned / context", "cuBLAS": "cuBLAS / allocated",
-          "cached": "PyTorch / cached", "fragmentation": "PyTorch / fragmentation"}
-
-
-def fold(device, paths, duration, buckets):
+def fold(device, duration, buckets):
     """Exact sums by replay: the timeline's buckets at their highest instants, and the peak."""
     events = []
     for life in device.lives:
-        category = GROUPS.index(category_of(paths[life[5]]))
+        category = GROUPS.index(CATEGORIES[life[7]])
         events.append((life[2], 1, life[1], category))
         if life[3] >= 0:
             events.append((life[3], 0, -life[1], category))
@@ -337,9 +352,10 @@ def make(lives_wanted, seed=7):
                         f"{TORCH}/utils/data/dataloader.py", 1402, "data = pin_memory(data)")])
     for worker in range(4):
         host.lives.append([0, 24 * MIB, (300 + 40 * worker) * MS, -1, pin,
-                           tables.path("PyTorch", "pinned", "input"), 0x7E0000000000 + worker])
+                           tables.path("PyTorch", "pinned"), 0x7E0000000000 + worker,
+                           CATEGORIES.index("input"), 0, 0])
     devices = [gpu, host]
-    folded = [fold(device, tables.paths, duration, 600) for device in devices]
+    folded = [fold(device, duration, 600) for device in devices]
     start_ns = 81_220_000_000_000
     timelines = []
     for position, (device, (edges, peak, _, _)) in enumerate(zip(devices, folded)):
@@ -348,14 +364,14 @@ def make(lives_wanted, seed=7):
         if device.record["kind"] == "gpu":
             for bucket in range(0, 600, 3):
                 nvml.append([edges[bucket], sum(row[bucket] for row in peak) + rng.randint(0, 2 * MIB)])
-        timelines.append({"device": position, "groups": [LEVELS.get(GROUPS[g], f"PyTorch / allocated / {GROUPS[g]}") for g in used], "t": edges,
+        timelines.append({"device": position, "groups": [BANDS.get(GROUPS[g], GROUPS[g]) for g in used], "t": edges,
                           "peak": [peak[g] for g in used], "nvml": nvml})
     columns = {"device": [], "process": [], "bytes": [], "alloc": [], "free": [], "stack": [],
-               "path": [], "address": []}
+               "path": [], "address": [], "category": [], "module": [], "name": []}
     for position, device in enumerate(devices):
-        for process, size, alloc, free, stack, path, address in device.lives:
+        for process, size, alloc, free, stack, path, address, *names in device.lives:
             for key, value in zip(columns, (position, process, size, alloc, free, stack, path,
-                                            format(address, "x"))):
+                                            format(address, "x"), *names)):
                 columns[key].append(value)
     return {
         "schema": "vramscope.page/1", "title": "train_gpt2 (invented sample)",
@@ -369,6 +385,9 @@ def make(lives_wanted, seed=7):
         "timelines": timelines, "strings": tables.strings, "frames": tables.frames,
         "stacks": tables.stacks, "sources": tables.sources, "paths": tables.paths, "lives": columns,
         "left_out": {"count": 0, "peak_bytes": 0}, "marks": training.marks,
+        "categories": CATEGORIES, "names": tables.names, "module_types": tables.types,
+        "iterations": [[0, number, begin, end] for number, (begin, end) in
+                       enumerate(zip([training.begin, *training.iteration_ends], training.iteration_ends))],
     }
 
 

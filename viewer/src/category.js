@@ -2,10 +2,14 @@
 // Which category a level of the ledger counts for: what its colour follows.
 import { isKnown } from "./palette.js";
 
-// Levels of the ledger that belong to a category without having its name.
+// Levels of the ledger that belong to a category without having its name
+// (src/engine/model/parts.def).
 const ALIASES = new Map([
   ["graph memory, cached", "cached"], ["slab slack", "rounding"], ["in transit", "driver"],
   ["RM-internal", "driver"], ["before recording", "unknown"], ["other processes", "unknown"],
+  ["context", "driver"], ["module code and globals", "driver"], ["first launches (code, local memory)", "driver"],
+  ["limits (stack, heap, printf FIFO)", "driver"], ["streams", "driver"], ["graphs", "driver"],
+  ["several calls at once", "driver"],
 ]);
 
 /**

@@ -3,6 +3,7 @@
 // device that the rest of the page shows.
 import { formatBytes, formatCount, formatExact, formatShare, formatSignedBytes, formatTime } from "./format.js";
 import { h } from "./dom.js";
+import { UNFILTERED } from "./state.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").Store} Store */
@@ -77,7 +78,7 @@ export function makeHeader(model, store) {
   if (page.processes.length > 1) facts.push(`${page.processes.length} processes`);
   const rows = page.devices.map((device, index) => h("button", {
     class: "device", type: "button", role: "radio", "data-device": index,
-    click: () => store.set({ device: index, at: null, only: null }),
+    click: () => store.set({ device: index, at: null, ...UNFILTERED, focus: [] }),
   },
     h("span", { class: "device-name" },
       h("strong", {}, deviceLabel(device)),
@@ -96,7 +97,7 @@ export function makeHeader(model, store) {
     if (step === undefined) return;
     event.preventDefault();
     const next = (store.state.device + step + rows.length) % rows.length;
-    store.set({ device: next, at: null, only: null });
+    store.set({ device: next, at: null, ...UNFILTERED, focus: [] });
     rows[next].focus();
   });
   if (rows.length === 1) group.classList.add("single");

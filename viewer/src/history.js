@@ -2,13 +2,12 @@
 // One device's bytes by category over time, at two levels of detail: the timeline's buckets, exact
 // for the whole recording, and the page's lives, exact between any two instants.
 import { categoryOfGroup } from "./category.js";
+import { Events, lastNotAbove } from "./events.js";
 import { NOT_LISTED } from "./palette.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./types.js").TimelineData} TimelineData */
-
-// How many events lie between two stored sums. A seek replays at most so many.
-const STRIDE = 1024;
+/** @typedef {import("./filter.js").Filter} Filter */
 
 /**
  * Columns of a picture: for each, the bytes of every category at the column's highest instant.
@@ -19,22 +18,6 @@ const STRIDE = 1024;
  * @property {Float64Array} at The instant shown.
  * @property {boolean} detailed Drawn from lives, not from buckets.
  */
-
-/**
- * Index of the last element that is not above `value`, or -1.
- * @param {Float64Array} sorted
- * @param {number} value
- */
-export function lastNotAbove(sorted, value) {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] <= value) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
-}
 
 export class History {
   /**
@@ -56,11 +39,12 @@ export class History {
     this.buckets = this.bucketTime.length;
     this.bucketBytes = new Float64Array(this.buckets * this.categories);
     if (timeline) this.fillBuckets(timeline);
-    const events = this.sortEvents();
-    this.eventTime = events.time;
-    this.eventDelta = events.delta;
-    this.eventCategory = events.category;
-    this.sums = events.sums;
+    this.events = Events.of(model, lives);
+    /**
+     * The events that passed the last filter.
+     * @type {{filter: Filter, events: Events}|null}
+     */
+    this.filtered = null;
     /** @type {Float64Array|null} */
     this.notListed = null;
     /** Categories with bytes that no life explains: slack, drawn from the buckets. */
@@ -74,7 +58,8 @@ export class History {
   /** @param {TimelineData} timeline */
   fillBuckets(timeline) {
     timeline.groups.forEach((name, group) => {
-      const category = this.model.categoryIndex.get(categoryOfGroup(name)) ?? 0;
+      const { model } = this;
+      const category = model.categoryIndex.get(model.named(categoryOfGroup(name))) ?? 0;
       const peak = timeline.peak[group] ?? [];
       for (let bucket = 0; bucket < this.buckets; ++bucket) {
         this.bucketBytes[bucket * this.categories + category] += peak[bucket] ?? 0;
@@ -82,47 +67,12 @@ export class History {
     });
   }
 
-  /** Allocations and frees by time (frees first at equal times), with sums every STRIDE events. */
-  sortEvents() {
-    const { model, lives } = this;
-    const count = lives.length;
-    let frees = 0;
-    for (const life of lives) frees += model.lifeFree[life] < Infinity ? 1 : 0;
-    const total = count + frees;
-    const time = new Float64Array(total);
-    const code = new Float64Array(total);
-    let next = 0;
-    for (const life of lives) {
-      time[next] = model.lifeAlloc[life];
-      code[next++] = life * 2 + 1;
-      if (model.lifeFree[life] < Infinity) {
-        time[next] = model.lifeFree[life];
-        code[next++] = life * 2;
-      }
-    }
-    const order = new Uint32Array(total).map((_, i) => i);
-    order.sort((a, b) => time[a] - time[b] || (code[a] % 2) - (code[b] % 2));
-    const delta = new Float64Array(total);
-    const category = new Uint8Array(total);
-    const now = new Float64Array(this.categories);
-    const sums = new Float64Array((Math.floor(total / STRIDE) + 1) * this.categories);
-    for (let i = 0; i < total; ++i) {
-      if (i % STRIDE === 0) sums.set(now, (i / STRIDE) * this.categories);
-      const life = Math.floor(code[order[i]] / 2);
-      category[i] = model.lifeCategory[life];
-      delta[i] = code[order[i]] % 2 === 1 ? model.lifeBytes[life] : -model.lifeBytes[life];
-      now[category[i]] += delta[i];
-    }
-    if (total % STRIDE === 0) sums.set(now, (total / STRIDE) * this.categories);
-    return { time: time.map((_, i) => time[order[i]]), delta, category, sums };
-  }
-
   findSlack() {
     const slack = new Uint8Array(this.categories);
     for (let i = 0; i < this.bucketBytes.length; ++i) {
       if (this.bucketBytes[i] > 0) slack[i % this.categories] = 1;
     }
-    for (const life of this.lives) slack[this.model.pathCategory[this.model.lifePath[life]]] = 0;
+    for (const life of this.lives) slack[this.model.kindBand[this.model.kinds.ofLife[life]]] = 0;
     return slack;
   }
 
@@ -133,7 +83,7 @@ export class History {
     this.notListed = new Float64Array(this.buckets);
     for (let bucket = 0; bucket < this.buckets; ++bucket) {
       const end = bucket + 1 < this.buckets ? this.bucketTime[bucket + 1] : this.model.duration;
-      const lives = this.sweep(this.bucketTime[bucket], end, 1).total[0];
+      const lives = this.events.sweep(this.bucketTime[bucket], end, 1).total[0];
       let sum = 0;
       for (let c = 0; c < this.categories; ++c) {
         if (this.slack[c] === 0) sum += this.bucketBytes[bucket * this.categories + c];
@@ -181,60 +131,6 @@ export class History {
   }
 
   /**
-   * Bytes by category of the lives just after the first `events` events.
-   * @param {number} events
-   */
-  sumsAfter(events) {
-    const stored = Math.floor(events / STRIDE);
-    const sums = this.sums.slice(stored * this.categories, (stored + 1) * this.categories);
-    for (let i = stored * STRIDE; i < events; ++i) sums[this.eventCategory[i]] += this.eventDelta[i];
-    return sums;
-  }
-
-  /**
-   * Lives between two instants, cut into columns of equal length.
-   * @param {number} from
-   * @param {number} to
-   * @param {number} count
-   * @returns {Columns}
-   */
-  sweep(from, to, count) {
-    const width = this.categories;
-    const bytes = new Float64Array(count * width);
-    const total = new Float64Array(count);
-    const at = new Float64Array(count);
-    let event = lastNotAbove(this.eventTime, from) + 1;
-    const sums = this.sumsAfter(event);
-    let sum = sums.reduce((a, b) => a + b, 0);
-    for (let column = 0; column < count; ++column) {
-      const end = from + ((to - from) * (column + 1)) / count;
-      const offset = column * width;
-      bytes.set(sums, offset);
-      total[column] = sum;
-      at[column] = from + ((to - from) * column) / count;
-      let highest = sum;
-      while (event < this.eventTime.length && this.eventTime[event] < end) {
-        sums[this.eventCategory[event]] += this.eventDelta[event];
-        sum += this.eventDelta[event];
-        if (sum > highest) {
-          // Written late: a burst of allocations raises the sum many times, the last one counts.
-          const following = event + 1;
-          const falls = following >= this.eventTime.length || this.eventTime[following] >= end ||
-            this.eventDelta[following] < 0;
-          if (falls) {
-            highest = sum;
-            bytes.set(sums, offset);
-            total[column] = sum;
-            at[column] = this.eventTime[event];
-          }
-        }
-        ++event;
-      }
-    }
-    return { count, bytes, total, at, detailed: true };
-  }
-
-  /**
    * @param {number} from
    * @param {number} to
    * @param {number} count
@@ -271,16 +167,54 @@ export class History {
    * @param {number} from
    * @param {number} to
    * @param {number} count
+   * @param {Filter} filter
    * @returns {Columns}
    */
-  columns(from, to, count) {
+  columns(from, to, count, filter) {
+    if (!filter.on) return this.allColumns(from, to, count);
+    if (!this.hasRest(filter)) return this.eventsOf(filter).sweep(from, to, count);
+    const columns = this.allColumns(from, to, count);
+    for (let column = 0; column < count; ++column) {
+      columns.total[column] = 0;
+      for (let c = 0; c < this.categories; ++c) {
+        const at = column * this.categories + c;
+        if (filter.category[c] === 0) columns.bytes[at] = 0;
+        columns.total[column] += columns.bytes[at];
+      }
+    }
+    return columns;
+  }
+
+  /**
+   * Whether a filter lets bytes pass that no life explains.
+   * @param {Filter} filter
+   */
+  hasRest(filter) {
+    if (filter.narrows) return false;
+    return this.model.page.left_out.count > 0 || this.slack.some((slack, c) => slack === 1 && filter.category[c] === 1);
+  }
+
+  /** @param {Filter} filter */
+  eventsOf(filter) {
+    if (!filter.on) return this.events;
+    if (this.filtered?.filter !== filter) this.filtered = { filter, events: this.events.that(filter) };
+    return this.filtered.events;
+  }
+
+  /**
+   * @param {number} from
+   * @param {number} to
+   * @param {number} count
+   * @returns {Columns}
+   */
+  allColumns(from, to, count) {
     const first = lastNotAbove(this.bucketTime, from);
     const inside = lastNotAbove(this.bucketTime, to) - first;
     // Buckets know the ledger's levels, not places.
     if (this.lives.length === 0 || (this.buckets > 0 && inside * 3 > count && !this.model.byPlace)) {
-      return this.buckets > 0 ? this.sweepBuckets(from, to, count) : this.sweep(from, to, count);
+      return this.buckets > 0 ? this.sweepBuckets(from, to, count) : this.events.sweep(from, to, count);
     }
-    const columns = this.sweep(from, to, count);
+    const columns = this.events.sweep(from, to, count);
     for (let column = 0; column < count; ++column) {
       const middle = from + ((to - from) * (column + 0.5)) / count;
       columns.total[column] += this.addSlack(middle, columns.bytes, column * this.categories);
@@ -293,12 +227,12 @@ export class History {
    * @param {number} at
    */
   bytesAt(at) {
-    const sums = this.sumsAfter(lastNotAbove(this.eventTime, at) + 1);
+    const sums = this.events.sumsAt(at);
     this.addSlack(at, sums, 0);
     return sums;
   }
 
-  /** Highest total of the recording, NVML's samples included: the top of the axis. */
+  /** Highest total of the recording, NVML's samples included. */
   highest() {
     let top = 0;
     for (let bucket = 0; bucket < this.buckets; ++bucket) {
@@ -307,7 +241,7 @@ export class History {
       top = Math.max(top, sum);
     }
     for (const used of this.nvmlBytes) top = Math.max(top, used);
-    if (this.buckets === 0) top = Math.max(top, this.sweep(0, this.model.duration, 1).total[0]);
+    if (this.buckets === 0) top = Math.max(top, this.events.sweep(0, this.model.duration, 1).total[0]);
     return top;
   }
 

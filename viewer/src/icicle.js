@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live set by call stack: callers above, what they called below, width by bytes.
-import { baseName, formatBytes, formatCount, formatShare } from "./format.js";
+// The live set as an icicle, width by bytes: by module, by call stack, by category or by owner.
+import { formatBytes, formatCount, formatExact, formatShare } from "./format.js";
 import { mix } from "./palette.js";
-import { h, perFrame, sized, styleColours, tip } from "./dom.js";
-import { foldStacks, mainCategory } from "./tree.js";
+import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
+import { labelOf, labelsTo, mainCategory, nodeAt } from "./trie.js";
+import { ORDERS } from "./ways.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
 /** @typedef {import("./state.js").Store} Store */
 /** @typedef {import("./view.js").View} View */
-/** @typedef {import("./search.js").Search} Search */
-/** @typedef {import("./tree.js").StackNode} StackNode */
+/** @typedef {import("./trie.js").TreeNode} TreeNode */
+/** @typedef {import("./ways.js").WayBook} WayBook */
 
 const ROW = 24;
 const GAP = 1;
 const STRIP = 3;
 const THINNEST = 0.4;
 const TINT = 0.2;
+const HINTS = {
+  module: "which layer holds what", stack: "which line allocated what",
+  category: "what it is for, and where", owner: "which library asked for it",
+};
 
 /**
  * @typedef {object} Box
- * @property {StackNode} node
+ * @property {TreeNode} node
  * @property {number} x
  * @property {number} width
  * @property {number} row
@@ -31,59 +36,47 @@ export class Icicle {
    * @param {Model} model
    * @param {Palette} palette
    * @param {Store} store
+   * @param {WayBook} ways
    */
-  constructor(model, palette, store) {
+  constructor(model, palette, store, ways) {
     this.model = model;
     this.palette = palette;
     this.store = store;
+    this.ways = ways;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
       class: "icicle", tabindex: 0, role: "application",
-      "aria-label": "Live bytes by call stack. Arrow keys walk the stacks, Enter zooms, Escape shows all.",
+      "aria-label": "Live bytes. Arrow keys walk the levels, Enter zooms, Escape shows all.",
     }));
     this.readout = h("p", { class: "readout", "aria-live": "polite" });
-    this.mine = h("input", {
-      type: "checkbox", id: "mine",
-      change: () => store.set({ mine: /** @type {HTMLInputElement} */ (this.mine).checked }),
-    });
-    this.back = h("button", { class: "quiet hidden", type: "button", click: () => this.zoom(null) }, "Show all");
+    this.mine = /** @type {HTMLInputElement} */ (h("input", {
+      type: "checkbox", change: () => store.set({ mine: this.mine.checked, focus: [] }),
+    }));
+    this.check = h("label", { class: "check" }, this.mine, "My code only");
+    const known = model.kinds.module.some((module) => module !== 0);
+    this.orders = ORDERS.filter(({ order }) => known || order !== "module").map(({ order, name }) => ({
+      order, button: h("button", {
+        type: "button", role: "radio", class: "segment-button", click: () => store.set({ by: order, focus: [] }),
+      }, name),
+    }));
+    this.switch = h("div", { class: "segmented", role: "radiogroup", "aria-label": "Fold by",
+      keydown: (/** @type {KeyboardEvent} */ event) => this.turn(event) }, ...this.orders.map(({ button }) => button));
+    this.hint = h("span", { class: "hint" });
+    this.crumbs = h("nav", { class: "crumbs", "aria-label": "Zoomed to" });
     this.scroller = h("div", { class: "icicle-scroll" }, this.canvas);
-    this.element = h("section", { class: "card", "aria-label": "Call stacks" },
-      h("div", { class: "card-head" }, h("h2", {}, "Call stacks"),
-        h("span", { class: "hint" }, "who allocated what is live · click: zoom"),
-        this.back,
-        h("label", { class: "check", for: "mine" }, this.mine, "My code only")),
-      this.scroller, this.readout);
+    this.element = h("section", { class: "card", "aria-label": "Icicle" },
+      h("div", { class: "card-head" }, h("h2", {}, "Live set"), this.hint, this.check, this.switch),
+      this.crumbs, this.scroller, this.readout);
     /** @type {Box[]} */
     this.boxes = [];
-    /** @type {StackNode|null} */
+    /** @type {TreeNode|null} */
     this.root = null;
-    /** @type {StackNode|null} */
+    /** @type {TreeNode|null} */
     this.zoomed = null;
-    /** @type {StackNode|null} */
+    /** @type {TreeNode|null} */
     this.picked = null;
-    /**
-     * Deepest stack of each device, with and without frames of libraries: the height does not jump
-     * from instant to instant.
-     */
-    this.depths = model.page.devices.map((_, device) => this.deepest(device));
+    this.rows = 1;
     this.draw = perFrame(() => this.paint());
     this.listen();
-  }
-
-  /** @param {number} device */
-  deepest(device) {
-    const { model } = this;
-    const own = new Uint16Array(model.stackParent.length);
-    for (const id of model.stackOrder) {
-      own[id] = own[model.stackParent[id]] + (model.frames[model.stackFrame[id]].library ? 0 : 1);
-    }
-    const depth = { all: 0, mine: 0 };
-    for (const life of model.histories[device].lives) {
-      const stack = model.lifeStack[life];
-      depth.all = Math.max(depth.all, model.stackDepth[stack]);
-      depth.mine = Math.max(depth.mine, own[stack]);
-    }
-    return depth;
   }
 
   listen() {
@@ -107,44 +100,74 @@ export class Icicle {
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /**
-   * @param {View} view
-   * @param {Search} search
-   */
-  render(view, search) {
+  /** @param {View} view */
+  render(view) {
     this.view = view;
-    this.search = search;
-    const { mine } = this.store.state;
-    /** @type {HTMLInputElement} */ (this.mine).checked = mine;
-    const kept = this.zoomed ? this.zoomed.stack : 0;
-    this.root = foldStacks(this.model, view.live, mine, search);
-    this.zoomed = kept === 0 ? null : this.find(this.root, kept);
+    const { by, focus, mine } = this.store.state;
+    this.mine.checked = mine;
+    this.check.classList.toggle("gone", by !== "stack");
+    this.hint.textContent = `${HINTS[by]} · click: zoom`;
+    for (const { order, button } of this.orders) {
+      button.setAttribute("aria-checked", String(order === by));
+      button.tabIndex = order === by ? 0 : -1;
+    }
+    const ways = this.ways.of(by, view.device, mine);
+    this.root = ways.fold(view);
+    this.rows = ways.depth();
+    this.zoomed = nodeAt(this.root, focus);
     this.picked = null;
+    tip.hide();
+    this.renderCrumbs();
     this.paint();
+  }
+
+  /** The way down to what is zoomed to; what it can narrow the page to stands at its end. */
+  renderCrumbs() {
+    const way = [];
+    for (let node = this.zoomed; node && node.parent; node = node.parent) way.unshift(node);
+    const root = this.root;
+    const crumbs = [h("button", { class: "crumb", type: "button", disabled: way.length === 0, click: () => this.zoom(null) },
+      `all ${formatBytes(root?.bytes ?? 0)}`)];
+    way.forEach((node, at) => crumbs.push(h("button", {
+      class: "crumb", type: "button", disabled: at === way.length - 1, title: labelOf(node), click: () => this.zoom(node),
+    }, node.level.name)));
+    const filter = this.zoomed ? this.filterOf(this.zoomed) : null;
+    if (filter) {
+      crumbs.push(h("button", { class: "quiet", type: "button", click: () => this.store.set({ ...filter, focus: [] }) },
+        "Show only this on the page"));
+    }
+    this.crumbs.replaceChildren(...crumbs);
   }
 
   /**
-   * @param {StackNode} root
-   * @param {number} stack
-   * @returns {StackNode|null}
+   * The filter that keeps what a node has, or as little more as there is a filter for.
+   * @param {TreeNode} node
+   * @returns {Partial<import("./state.js").State>|null}
    */
-  find(root, stack) {
-    if (root.stack === stack) return root;
-    for (const child of root.children) {
-      const found = this.find(child, stack);
-      if (found) return found;
+  filterOf(node) {
+    const { by } = this.store.state;
+    const way = [];
+    for (let at = /** @type {TreeNode|null} */ (node); at && at.parent; at = at.parent) way.unshift(at);
+    if (by === "owner") return { path: way.map(({ level }) => level.name) };
+    if (by === "stack") {
+      const { frame, place, name } = node.level;
+      return frame === 0 ? null : { search: place || name };
     }
-    return null;
+    /** @type {Partial<import("./state.js").State>} */
+    const filter = {};
+    if (by === "category") filter.categories = [way[0].level.name];
+    const module = way.slice().reverse().find(({ level }) => level.module !== "");
+    if (module) filter.module = module.level.module;
+    else if (by === "module") filter.module = "";
+    return filter;
   }
 
-  /** @param {StackNode|null} node */
+  /** @param {TreeNode|null} node */
   zoom(node) {
-    this.zoomed = node && node.stack !== 0 ? node : null;
-    this.paint();
-    if (node) this.pick(node);
+    this.store.set({ focus: labelsTo(node) });
   }
 
-  /** @param {StackNode|null} node */
+  /** @param {TreeNode|null} node */
   pick(node) {
     if (node === this.picked) return;
     this.picked = node;
@@ -152,51 +175,48 @@ export class Icicle {
     this.draw();
   }
 
-  /** @param {StackNode} node */
-  label(node) {
-    if (node.stack === 0) return { name: this.view?.atPeak ? "live at the peak" : "live then", place: "" };
-    const frame = this.model.frames[node.frame];
-    const place = frame.file ? `${baseName(frame.file)}${frame.line > 0 ? `:${frame.line}` : ""}` : "";
-    return { name: frame.name, place };
+  /** @param {TreeNode} node */
+  nameOf(node) {
+    if (node.parent) return node.level.name;
+    return this.view?.atPeak ? "live at the peak" : "live then";
   }
 
-  /** @param {StackNode|null} node */
+  /** @param {TreeNode|null} node */
   tell(node) {
-    if (!node || node.stack === 0) {
-      this.readout.replaceChildren(h("span", { class: "soft" }, this.root && this.root.bytes > 0
-        ? `${formatBytes(this.root.bytes)} in ${formatCount(this.root.count)} allocations` : "Nothing live here"));
+    const whole = this.root?.bytes ?? 0;
+    if (!node || !node.parent) {
+      this.readout.replaceChildren(h("span", { class: "soft" }, whole > 0
+        ? `${formatBytes(whole)} in ${formatCount(this.root?.count ?? 0)} allocations` : "Nothing live here"));
       return;
     }
-    const frame = this.model.frames[node.frame];
-    const whole = this.root?.bytes ?? 0;
+    const frame = this.model.frames[node.level.frame];
     this.readout.replaceChildren(
       h("b", {}, formatBytes(node.bytes)), " ", h("span", { class: "soft" }, formatShare(node.bytes, whole)), " ",
-      h("span", {}, frame.name), " ",
-      h("span", { class: "soft" }, frame.file ? `${frame.file}:${frame.line}` : ""), " ",
-      h("code", {}, frame.source));
+      h("span", {}, labelsTo(node).slice(node.level.frame ? -1 : 0).join(" › ")), " ",
+      node.level.frame ? h("code", {}, frame.source) : "");
   }
 
   /**
-   * @param {StackNode} node
+   * @param {TreeNode} node
    * @param {number} x
    * @param {number} y
    */
   describe(node, x, y) {
-    const { name, place } = this.label(node);
-    const frame = this.model.frames[node.frame];
+    const { frame, place } = node.level;
+    const source = frame === 0 ? "" : this.model.frames[frame].source;
     const rows = [];
     const order = [...node.byCategory.keys()].sort((a, b) => node.byCategory[b] - node.byCategory[a]);
     for (const c of order) {
       if (node.byCategory[c] <= 0) break;
-      rows.push(h("div", { class: "tip-row" },
-        h("span", { class: "swatch", style: `background:var(--c${c})` }), h("span", {}, this.model.categories[c]),
+      rows.push(h("div", { class: "tip-row" }, swatch(c), h("span", {}, this.model.categories[c]),
         h("b", {}, formatBytes(node.byCategory[c]))));
     }
     tip.show(x, y,
-      h("div", { class: "tip-head" }, h("span", {}, name), h("b", {}, formatBytes(node.bytes))),
-      h("div", { class: "soft" }, [place, `${formatShare(node.bytes, this.root?.bytes ?? 0)} of what is shown`,
+      h("div", { class: "tip-head" }, h("span", {}, this.nameOf(node)), h("b", {}, formatBytes(node.bytes))),
+      h("div", { class: "soft" }, [place, formatExact(node.bytes),
+        `${formatShare(node.bytes, this.root?.bytes ?? 0)} of what is shown`,
         `${formatCount(node.count)} allocations`].filter(Boolean).join(" · ")),
-      frame.source && node.stack !== 0 ? h("code", {}, frame.source) : "", ...rows);
+      source ? h("code", {}, source) : "", ...rows);
   }
 
   /**
@@ -208,17 +228,17 @@ export class Icicle {
     return this.boxes.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1)) ?? null;
   }
 
-  /** Boxes of what is in sight: the way down to the zoomed node at full width, then its callees. */
+  /** Boxes of what is in sight: the way down to the zoomed node at full width, then what it holds. */
   layOut() {
     this.boxes = [];
     if (!this.root || this.root.bytes <= 0) return;
     const width = this.canvas.clientWidth;
-    /** @type {StackNode[]} */
+    /** @type {TreeNode[]} */
     const way = [];
     for (let node = this.zoomed; node; node = node.parent) way.unshift(node);
     if (way.length === 0) way.push(this.root);
     way.slice(0, -1).forEach((node, row) => this.boxes.push({ node, x: 0, width, row }));
-    const visit = (/** @type {StackNode} */ node, /** @type {number} */ x, /** @type {number} */ size,
+    const visit = (/** @type {TreeNode} */ node, /** @type {number} */ x, /** @type {number} */ size,
       /** @type {number} */ row) => {
       if (size < THINNEST) return;
       this.boxes.push({ node, x, width: size, row });
@@ -236,10 +256,8 @@ export class Icicle {
     const width = this.canvas.clientWidth;
     if (width === 0) return;
     this.layOut();
-    const depth = this.depths[this.store.state.device];
-    const height = ((this.store.state.mine ? depth.mine : depth.all) + 1) * ROW;
+    const height = (this.rows + 1) * ROW;
     this.canvas.style.height = `${height}px`;
-    this.back.classList.toggle("hidden", !this.zoomed);
     const colours = styleColours();
     const context = sized(this.canvas, width, height);
     context.textBaseline = "middle";
@@ -257,12 +275,9 @@ export class Icicle {
     const y = box.row * ROW;
     const width = Math.max(THINNEST, box.width - (box.width > 3 ? GAP : 0));
     const height = ROW - GAP;
-    const search = this.search;
-    const found = search?.on && node.stack !== 0 && search.frame[node.frame] === 1;
-    const dim = search?.on && node.found === 0;
+    const found = node.parent !== null && this.isFound(node);
     const main = this.palette.colour(mainCategory(node));
     const picked = node === this.picked;
-    context.globalAlpha = dim ? 0.4 : 1;
     context.fillStyle = mix(main, colours.surface, picked ? TINT + 0.18 : found ? TINT + 0.14 : TINT);
     context.fillRect(x, y, width, height);
     let left = x;
@@ -279,19 +294,26 @@ export class Icicle {
       if (width > 2) context.strokeRect(x + 0.75, y + 0.75, width - 1.5, height - 1.5);
     }
     if (width > 26) this.paintText(context, colours, node, x + 6, y + (height - STRIP) / 2 + 1, width - 12);
-    context.globalAlpha = 1;
+  }
+
+  /** @param {TreeNode} node */
+  isFound(node) {
+    const search = this.view?.filter.search;
+    if (!search?.on) return false;
+    return search.frame[node.level.frame] === 1 || labelOf(node).toLowerCase().includes(search.needle);
   }
 
   /**
    * @param {CanvasRenderingContext2D} context
    * @param {ReturnType<typeof styleColours>} colours
-   * @param {StackNode} node
+   * @param {TreeNode} node
    * @param {number} x
    * @param {number} y
    * @param {number} room
    */
   paintText(context, colours, node, x, y, room) {
-    const { name, place } = this.label(node);
+    const name = this.nameOf(node);
+    const { place } = node.level;
     const size = formatBytes(node.bytes);
     context.font = `12px ${colours.font}`;
     context.textAlign = "left";
@@ -312,13 +334,27 @@ export class Icicle {
     }
   }
 
+  /**
+   * Arrow keys on the switch.
+   * @param {KeyboardEvent} event
+   */
+  turn(event) {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const at = this.orders.findIndex(({ order }) => order === this.store.state.by);
+    const next = this.orders[(at + step + this.orders.length) % this.orders.length];
+    this.store.set({ by: next.order, focus: [] });
+    next.button.focus();
+  }
+
   /** @param {KeyboardEvent} event */
   key(event) {
     const at = this.picked ?? this.zoomed ?? this.root;
     if (!at) return;
     const siblings = at.parent ? at.parent.children : [at];
     const place = siblings.indexOf(at);
-    /** @type {Record<string, () => StackNode|null|undefined>} */
+    /** @type {Record<string, () => TreeNode|null|undefined>} */
     const moves = {
       ArrowDown: () => at.children[0],
       ArrowUp: () => at.parent,

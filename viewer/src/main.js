@@ -2,16 +2,28 @@
 // Reads the page's data, makes the views, and renders them again when the reader's choices change.
 import { Controls } from "./controls.js";
 import { h } from "./dom.js";
+import { Filter } from "./filter.js";
 import { makeFooter, makeHeader } from "./header.js";
 import { Icicle } from "./icicle.js";
-import { LedgerBar, LedgerTable } from "./ledger.js";
 import { Model } from "./model.js";
 import { Palette } from "./palette.js";
-import { Search } from "./search.js";
 import { Store, formatHash, parseHash } from "./state.js";
+import { Summary } from "./summary.js";
+import { LedgerTable, ModuleTable } from "./tables.js";
 import { Timeline } from "./timeline.js";
 import { TopTable } from "./top.js";
 import { makeView } from "./view.js";
+import { WayBook } from "./ways.js";
+
+/**
+ * What the views draw at the moment.
+ * @typedef {{filter: Filter}} Scene
+ */
+
+/** @type {(keyof import("./state.js").State)[]} */
+const FILTERS = ["device", "search", "categories", "module", "path", "min"];
+/** @type {(keyof import("./state.js").State)[]} */
+const ICICLE_ONLY = ["by", "focus", "mine"];
 
 // Tests of the page look here.
 window.addEventListener("error", (event) => {
@@ -54,43 +66,40 @@ function start() {
     return;
   }
   const palette = new Palette(model.categories, model.heaviest);
-  applyTheme(palette);
-  const device = firstDevice(model);
-  const limits = { devices: model.page.devices.length, duration: model.duration, device };
-  const store = new Store(parseHash(location.hash, limits));
-  const timeline = new Timeline(model, palette, store);
-  const controls = new Controls(model, store);
-  const bar = new LedgerBar(model, store);
-  const table = new LedgerTable(store);
-  const icicle = new Icicle(model, palette, store);
-  const top = new TopTable(model);
-  let view = makeView(model, store.state);
-  let search = new Search(model, store.state.search);
-  const render = () => {
-    controls.render(view);
-    bar.render(view);
-    table.render(view, search);
-    icicle.render(view, search);
-    top.render(view, search);
-  };
-  page.append(
-    makeHeader(model, store), timeline.element, controls.element,
-    h("section", { class: "card", "aria-label": "Ledger" },
-      h("div", { class: "card-head" }, h("h2", {}, "Ledger"),
-        h("span", { class: "hint" }, "every byte in one row · click a colour to see only it")),
-      bar.element, table.element),
-    icicle.element, top.element, makeFooter(model));
+  const theme = applyTheme(palette);
+  const modules = model.kinds.module.some((module) => module !== 0);
+  /** @type {import("./state.js").Usual} */
+  const usual = { device: firstDevice(model), by: modules ? "module" : "stack" };
+  const limits = { devices: model.page.devices.length, duration: model.duration };
+  const store = new Store(parseHash(location.hash, limits, usual));
+  const ways = new WayBook(model);
+  const scene = { filter: new Filter(model, store.state) };
+  let view = makeView(model, store.state, scene.filter);
+  const timeline = new Timeline(model, palette, store, scene);
+  const icicle = new Icicle(model, palette, store, ways);
+  const views = [new Controls(model, store), new Summary(model, store), icicle, new ModuleTable(model, store, ways),
+    new LedgerTable(store, ways), new TopTable(model)];
+  const render = () => views.forEach((each) => each.render(view));
+  const header = makeHeader(model, store);
+  const [controls, ...cards] = views;
+  page.append(header, timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
   store.subscribe((state, changed) => {
-    history.replaceState(null, "", `#${formatHash(state, device)}`);
-    if (changed.has("search")) search = new Search(model, state.search);
-    if (changed.has("at") || changed.has("device") || changed.has("only")) view = makeView(model, state);
-    if (changed.size > 1 || !changed.has("zoom")) render();
+    history.replaceState(null, "", `#${formatHash(state, usual)}`);
+    const filtered = FILTERS.some((key) => changed.has(key));
+    if (filtered) scene.filter = new Filter(model, state);
+    if (filtered || changed.has("at")) {
+      view = makeView(model, state, scene.filter);
+      render();
+    } else if (ICICLE_ONLY.some((key) => changed.has(key))) {
+      icicle.render(view);
+    }
   });
-  applyTheme(palette).addEventListener("change", () => {
+  theme.addEventListener("change", () => {
     applyTheme(palette);
     timeline.draw();
     icicle.draw();
   });
+  window.addEventListener("hashchange", () => store.set(parseHash(location.hash, limits, usual)));
   render();
   timeline.paint();
 }

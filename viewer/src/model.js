@@ -3,6 +3,7 @@
 import { categoryOf, categoryOfGroup } from "./category.js";
 import { baseName } from "./format.js";
 import { History } from "./history.js";
+import { Kinds } from "./kinds.js";
 import { NOT_LISTED, OTHER_PLACES, inOrder, isKnown, isPurpose } from "./palette.js";
 import { choosePlaces } from "./places.js";
 
@@ -30,12 +31,9 @@ export class Model {
     const count = lives.bytes.length;
     this.lifeCount = count;
     this.lifeDevice = Uint16Array.from(lives.device);
-    this.lifeProcess = Uint16Array.from(lives.process);
     this.lifeBytes = Float64Array.from(lives.bytes);
     this.lifeAlloc = Float64Array.from(lives.alloc);
     this.lifeFree = Float64Array.from(lives.free, (at) => (at < 0 ? Infinity : at));
-    this.lifeStack = Uint32Array.from(lives.stack);
-    this.lifePath = Uint32Array.from(lives.path);
 
     const stacks = page.stacks.length;
     this.stackParent = Uint32Array.from(page.stacks, (stack) => stack[0]);
@@ -52,23 +50,53 @@ export class Model {
     this.places = [""];
     this.stackPlace = this.namePlaces();
 
-    const levels = page.timelines.flatMap((timeline) => timeline.groups.map(categoryOfGroup));
-    for (const path of page.paths) levels.push(categoryOf(path));
-    for (const row of page.report.rows) levels.push(categoryOf(row.path));
-    if (page.left_out.count > 0) levels.push(NOT_LISTED);
-    /** Where the ledger knows no purposes, places in the program have the colours. */
-    this.byPlace = !levels.some(isPurpose);
+    /** Where nobody knows what memory is for, places in the program have the colours. */
+    this.byPlace = !new Set(lives.category).size || ![...new Set(lives.category)].some((at) => isPurpose(page.categories[at]));
     const { heaviest, stacked } = this.byPlace ? choosePlaces(this) : { heaviest: [], stacked: [] };
     /** Places with a colour of their own, heaviest first. */
     this.heaviest = heaviest.map((place) => this.places[place]);
     /** Category names in stacking order; views speak of categories by index. */
-    this.categories = inOrder([...levels, ...stacked.map((place) => this.places[place]),
+    this.categories = inOrder([...this.namesInUse(), ...stacked.map((place) => this.places[place]),
       ...(stacked.length > 0 ? [OTHER_PLACES] : [])]);
     this.categoryIndex = new Map(this.categories.map((name, index) => [name, index]));
-    this.pathCategory = Uint8Array.from(page.paths, (path) => this.categoryOfPath(path));
-    this.lifeCategory = this.findLifeCategories(new Set(stacked));
+    this.kinds = new Kinds(page, this.categoryFinder(new Set(stacked)));
+    this.lifeCategory = Uint8Array.from(this.kinds.ofLife, (kind) => this.kinds.category[kind]);
+    /** What the timeline's bands count a kind for: they know no places. */
+    this.kindBand = Uint8Array.from(this.kinds.category, (category, kind) =>
+      (this.byPlace ? this.categoryOfPath(page.paths[this.kinds.path[kind]] ?? []) : category));
+    /** Iterations of the first process that has any. */
+    this.iterations = page.iterations.filter(([process]) => process === page.iterations[0][0]);
+    /** Marks to show: the borders of iterations are shown as such. */
+    this.marks = page.marks.filter(([, name]) => this.iterations.length === 0 || !/^iteration\b/.test(name));
+    /** Whether several processes share a device. */
+    this.several = page.devices.map((_, device) => this.processesOf(device).size > 1);
     /** @type {History[]} */
     this.histories = page.devices.map((_, device) => this.makeHistory(device));
+  }
+
+  /** Names of categories that the page's data can have. */
+  namesInUse() {
+    const { page } = this;
+    const names = page.timelines.flatMap((timeline) => timeline.groups.map((group) => this.named(categoryOfGroup(group))));
+    for (const row of page.report.rows) names.push(this.named(categoryOf(row.path)));
+    if (page.left_out.count > 0 || page.lives.bytes.length > 0) names.push(NOT_LISTED);
+    if (this.byPlace) for (const path of page.paths) names.push(categoryOf(path));
+    else for (const category of new Set(page.lives.category)) names.push(page.categories[category] ?? "unknown");
+    return names;
+  }
+
+  /**
+   * Where purposes are known, owners and parts of an allocator have no colour of their own.
+   * @param {string} name
+   */
+  named(name) {
+    return this.byPlace || isKnown(name) ? name : "unknown";
+  }
+
+  /** @param {number} device */
+  processesOf(device) {
+    const index = this.page.devices[device].index;
+    return new Set(this.page.report.rows.filter((row) => row.device === index && row.pid !== null).map((row) => row.pid));
   }
 
   namePlaces() {
@@ -96,20 +124,30 @@ export class Model {
     return `${baseName(frame.file)}${frame.line > 0 ? `:${frame.line}` : ""} in ${frame.name}`;
   }
 
-  /** @param {Set<number>} coloured Places that have a category of their own. */
-  findLifeCategories(coloured) {
+  /**
+   * How lives get their categories, by number.
+   * @param {Set<number>} coloured Places that have a category of their own.
+   * @returns {(life: number) => number}
+   */
+  categoryFinder(coloured) {
+    const { lives, categories, paths } = this.page;
+    if (!this.byPlace) {
+      const numbers = categories.map((name) => this.categoryIndex.get(name) ?? 0);
+      return (life) => numbers[lives.category[life]] ?? 0;
+    }
     const other = this.categoryIndex.get(OTHER_PLACES);
-    return Uint8Array.from(this.lifeBytes, (_, life) => {
-      const path = this.pathCategory[this.lifePath[life]];
-      if (other === undefined || isKnown(this.categories[path])) return path;
-      const place = this.stackPlace[this.lifeStack[life]];
+    const byPath = paths.map((path) => this.categoryOfPath(path));
+    return (life) => {
+      const category = byPath[lives.path[life]] ?? 0;
+      if (other === undefined || isKnown(this.categories[category])) return category;
+      const place = this.stackPlace[lives.stack[life]];
       return coloured.has(place) ? this.categoryIndex.get(this.places[place]) ?? other : other;
-    });
+    };
   }
 
   /** @param {string[]} path */
   categoryOfPath(path) {
-    return this.categoryIndex.get(categoryOf(path)) ?? 0;
+    return this.categoryIndex.get(this.named(categoryOf(path))) ?? 0;
   }
 
   /**
@@ -168,6 +206,15 @@ export class Model {
       if (this.lifeDevice[i] === device) lives[next++] = i;
     }
     return new History(this, lives, timeline);
+  }
+
+  /**
+   * The number of the iteration that an instant lies in, or null.
+   * @param {number} at
+   */
+  iterationAt(at) {
+    const found = this.iterations.find(([, , begin, end]) => begin <= at && at < end);
+    return found && found[1] >= 0 ? found[1] : null;
   }
 
   /**

@@ -17,11 +17,12 @@ export function choosePlaces(model) {
   const weight = new Float64Array(count);
   const bytes = new Float64Array(count);
   const byteTime = new Float64Array(count);
-  const named = Uint8Array.from(model.page.paths, (path) => (isKnown(categoryOf(path)) ? 0 : 1));
+  const { lives, paths } = model.page;
+  const named = Uint8Array.from(paths, (path) => (isKnown(categoryOf(path)) ? 0 : 1));
   const peaks = model.page.devices.map((_, device) => model.peakTime(device));
   for (let life = 0; life < model.lifeCount; ++life) {
-    if (named[model.lifePath[life]] === 0) continue;
-    const place = model.stackPlace[model.lifeStack[life]];
+    if (named[lives.path[life]] === 0) continue;
+    const place = model.stackPlace[lives.stack[life]];
     const size = model.lifeBytes[life];
     const [alloc, free] = [model.lifeAlloc[life], Math.min(model.lifeFree[life], model.duration)];
     const peak = peaks[model.lifeDevice[life]];

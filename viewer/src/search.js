@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search over everything that has a name: functions, files, source lines and levels of the ledger.
+// Search over everything that has a name: functions, files, source lines, modules, parameters and
+// levels of the ledger.
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -14,26 +15,28 @@ export class Search {
     this.model = model;
     this.frame = new Uint8Array(model.frames.length);
     this.stack = new Uint8Array(model.stackParent.length);
-    this.path = new Uint8Array(model.page.paths.length);
     if (this.on) this.find();
   }
 
   find() {
     const { model, needle } = this;
+    const has = (/** @type {string} */ text) => (text.toLowerCase().includes(needle) ? 1 : 0);
     model.frames.forEach((frame, id) => {
-      const place = `${frame.name}\n${frame.file}:${frame.line}\n${frame.source}`;
-      if (id > 0 && place.toLowerCase().includes(needle)) this.frame[id] = 1;
+      if (id > 0) this.frame[id] = has(`${frame.name}\n${frame.file}:${frame.line}\n${frame.source}`);
     });
     for (const id of model.stackOrder) {
       this.stack[id] = this.frame[model.stackFrame[id]] | this.stack[model.stackParent[id]];
     }
-    model.page.paths.forEach((path, id) => {
-      if (path.some((level) => level.toLowerCase().includes(needle))) this.path[id] = 1;
-    });
+    this.place = Uint8Array.from(model.places, has);
+    this.path = Uint8Array.from(model.page.paths, (path) => (path.some((level) => has(level) === 1) ? 1 : 0));
+    this.name = Uint8Array.from(model.page.names, has);
   }
 
-  /** @param {number} life */
-  matches(life) {
-    return this.stack[this.model.lifeStack[life]] === 1 || this.path[this.model.lifePath[life]] === 1;
+  /** @param {number} kind */
+  matches(kind) {
+    const { kinds, stackPlace } = this.model;
+    return this.stack[kinds.stack[kind]] === 1 || this.path?.[kinds.path[kind]] === 1 ||
+      this.place?.[stackPlace[kinds.stack[kind]]] === 1 || this.name?.[kinds.module[kind]] === 1 ||
+      this.name?.[kinds.name[kind]] === 1;
   }
 }

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the reader has chosen, kept in the address's fragment so that a view can be bookmarked and
-// sent: #device=0&at=3214000000&q=forward&only=activation&zoom=0-1000
-
-/**
- * What narrows the views below the timeline: one category, or one branch of the ledger.
- * @typedef {{category: string} | {path: string[]}} Only
- */
+// sent: #device=0&at=3214000000&q=forward&cat=activation|gradient&mod=h.3&zoom=0-1000
+import { ORDERS } from "./ways.js";
 
 /**
  * @typedef {object} State
  * @property {number} device
  * @property {number|null} at Nanoseconds from the start; null: the device's peak.
- * @property {string} search
- * @property {Only|null} only
  * @property {[number, number]|null} zoom Window of the timeline; null: all.
+ * @property {string} search
+ * @property {string[]} categories Those that are shown; none: all.
+ * @property {string|null} module Only it and what lies within; "": what has none.
+ * @property {string[]|null} path Only this branch of the ledger.
+ * @property {number} min Only allocations of at least so many bytes.
+ * @property {import("./ways.js").Order} by How the icicle folds.
+ * @property {string[]} focus Labels down to what the icicle is zoomed to.
  * @property {boolean} mine Hide frames of libraries.
  */
+
+/**
+ * No filter.
+ * @type {Pick<State, "search"|"categories"|"module"|"path"|"min">}
+ */
+export const UNFILTERED = { search: "", categories: [], module: null, path: null, min: 0 };
 
 /**
  * Keeps `|` of a path apart from `|` in a name.
@@ -33,44 +40,63 @@ function number(text) {
 }
 
 /**
+ * What is shown where the fragment says nothing.
+ * @typedef {Pick<State, "device"|"by">} Usual
+ */
+
+/**
  * The state that a fragment asks for; what it does not name, or names wrongly, is at its default.
  * @param {string} hash
- * @param {{devices: number, duration: number, device: number}} limits
+ * @param {{devices: number, duration: number}} limits
+ * @param {Usual} usual
  * @returns {State}
  */
-export function parseHash(hash, limits) {
+export function parseHash(hash, limits, usual) {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
   const device = number(fields.get("device"));
   const at = number(fields.get("at"));
   const window = (fields.get("zoom") ?? "").split("-").map(number);
   const [from, to] = window;
-  const path = fields.get("path");
-  const category = fields.get("only");
+  const list = (/** @type {string} */ name) => (fields.get(name) ? (fields.get(name) ?? "").split("|").map(unquote) : []);
+  const min = number(fields.get("min"));
+  const order = ORDERS.find((other) => other.order === fields.get("by"));
   const zoomed = window.length === 2 && from !== null && to !== null && from >= 0 && to > from &&
     to <= limits.duration;
   return {
     device: device !== null && Number.isInteger(device) && device >= 0 && device < limits.devices
-      ? device : limits.device,
+      ? device : usual.device,
     at: at !== null && at >= 0 && at <= limits.duration ? at : null,
-    search: fields.get("q") ?? "",
-    only: path ? { path: path.split("|").map(unquote) } : category ? { category } : null,
     zoom: zoomed ? [from, to] : null,
+    search: fields.get("q") ?? "",
+    categories: list("cat"),
+    module: fields.get("mod"),
+    path: fields.get("path") ? list("path") : null,
+    min: min !== null && min > 0 ? min : 0,
+    by: order ? order.order : usual.by,
+    focus: list("in"),
     mine: fields.get("mine") === "1",
   };
 }
 
+/** @param {string[]} names */
+const join = (names) => names.map(quote).join("|");
+
 /**
  * @param {State} state
- * @param {number} device The device that is chosen where the fragment names none.
+ * @param {Usual} usual
  */
-export function formatHash(state, device) {
+export function formatHash(state, usual) {
   const fields = new URLSearchParams();
-  if (state.device !== device) fields.set("device", String(state.device));
+  if (state.device !== usual.device) fields.set("device", String(state.device));
   if (state.at !== null) fields.set("at", String(Math.round(state.at)));
-  if (state.search !== "") fields.set("q", state.search);
-  if (state.only && "path" in state.only) fields.set("path", state.only.path.map(quote).join("|"));
-  if (state.only && "category" in state.only) fields.set("only", state.only.category);
   if (state.zoom) fields.set("zoom", state.zoom.map(Math.round).join("-"));
+  if (state.search !== "") fields.set("q", state.search);
+  if (state.categories.length > 0) fields.set("cat", join(state.categories));
+  if (state.module !== null) fields.set("mod", state.module);
+  if (state.path) fields.set("path", join(state.path));
+  if (state.min > 0) fields.set("min", String(state.min));
+  if (state.by !== usual.by) fields.set("by", state.by);
+  if (state.focus.length > 0) fields.set("in", join(state.focus));
   if (state.mine) fields.set("mine", "1");
   return fields.toString();
 }

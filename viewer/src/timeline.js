@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes by category over time. Drag cuts out a window, the wheel zooms, a click chooses the instant
 // that the rest of the page shows.
-import { bytesStep, formatBytes, formatTick, formatTime, timeStep } from "./format.js";
+import { formatBytes, formatTime } from "./format.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
-import { lastNotAbove } from "./history.js";
-import { mix } from "./palette.js";
+import { lastNotAbove } from "./events.js";
+import { Legend } from "./legend.js";
+import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintPicture, paintOverview } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
 /** @typedef {import("./state.js").Store} Store */
 /** @typedef {import("./history.js").Columns} Columns */
+/** @typedef {import("./main.js").Scene} Scene */
 
-const HEIGHT = 288;
-const OVERVIEW = 30;
-const MARGIN = { left: 74, right: 10, top: 22, bottom: 24 };
-const CLICK_PIXELS = 4;
 const SHORTEST_NS = 1000;
 
 export class Timeline {
@@ -22,24 +20,26 @@ export class Timeline {
    * @param {Model} model
    * @param {Palette} palette
    * @param {Store} store
+   * @param {Scene} scene
    */
-  constructor(model, palette, store) {
+  constructor(model, palette, store, scene) {
     this.model = model;
     this.palette = palette;
     this.store = store;
+    this.scene = scene;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
       class: "timeline", tabindex: 0, role: "application",
       "aria-label": "Memory over time by category. Arrow keys choose an instant, plus and minus zoom, " +
         "0 shows all, Escape returns to the peak.",
     }));
     this.overview = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "overview", "aria-hidden": "true" }));
-    this.legend = h("div", { class: "legend-line" });
+    this.legend = new Legend(model, store);
     this.reset = h("button", { class: "quiet", type: "button", click: () => store.set({ zoom: null }) }, "Show all");
     this.element = h("section", { class: "card", "aria-label": "Timeline" },
       h("div", { class: "card-head" }, h("h2", {}, "Timeline"),
         h("span", { class: "hint" }, "click: who was live then · drag: zoom · wheel: zoom · shift-drag: pan"),
         this.reset),
-      this.legend, this.canvas, this.overview);
+      this.legend.element, this.canvas, this.overview);
     this.width = 0;
     /** @type {Columns|null} */
     this.columns = null;
@@ -50,10 +50,13 @@ export class Timeline {
      * @type {Columns|null}
      */
     this.whole = null;
+    /** @type {import("./filter.js").Filter|null} What `whole` was made for. */
+    this.wholeFilter = null;
     this.hover = -1;
     /** @type {{from: number, to: number, pan: boolean, window: [number, number]}|null} */
     this.drag = null;
     this.top = 1;
+    this.highest = 1;
     this.lastForeignWheel = -Infinity;
     this.draw = perFrame(() => this.paint());
     this.listen();
@@ -71,21 +74,16 @@ export class Timeline {
 
   chooseDevice() {
     const history = this.history;
-    this.top = Math.max(1, history.highest()) * 1.04;
+    this.highest = history.highest();
     this.whole = null;
-    const present = this.model.categories.map((name, category) => ({ name, category }))
-      .filter(({ category }) => history.present[category] === 1);
-    this.legend.replaceChildren(...present.map(({ name, category }) =>
-      h("span", {}, swatch(category), name)));
-    if (history.nvmlTime.length > 0) {
-      this.legend.append(h("span", {}, h("span", { class: "line-swatch" }), "NVML"));
-    }
+    this.legend.show(history);
   }
 
   listen() {
     const { canvas, overview, store } = this;
     store.subscribe((_, changed) => {
       if (changed.has("device")) this.chooseDevice();
+      this.legend.choose();
       this.draw();
     });
     new ResizeObserver(() => this.paint()).observe(canvas);
@@ -154,7 +152,7 @@ export class Timeline {
       start = history.bucketTime[bucket];
       end = bucket + 1 < history.buckets ? history.bucketTime[bucket + 1] : this.model.duration;
     }
-    return Math.round(history.lives.length > 0 ? history.sweep(start, end, 1).at[0] : start);
+    return Math.round(history.lives.length > 0 ? history.eventsOf(this.scene.filter).sweep(start, end, 1).at[0] : start);
   }
 
   /** @param {MouseEvent} event */
@@ -313,221 +311,38 @@ export class Timeline {
         h("b", {}, formatBytes(bytes))));
     }
     const nvml = this.history.nvmlAt(columns.at[this.hover]);
-    if (nvml !== null) {
+    if (nvml !== null && !this.scene.filter.on) {
       rows.push(h("div", { class: "tip-row" }, h("span", { class: "line-swatch" }), h("span", {}, "NVML"),
         h("b", {}, formatBytes(nvml))));
     }
+    const iteration = this.model.iterationAt(columns.at[this.hover]);
     tip.show(x, y,
-      h("div", { class: "tip-head" }, h("span", {}, formatTime(columns.at[this.hover])),
-        h("b", {}, formatBytes(columns.total[this.hover]))), ...rows);
+      h("div", { class: "tip-head" }, h("span", {}, formatTime(columns.at[this.hover]),
+        iteration === null ? "" : h("span", { class: "soft" }, ` · iteration ${iteration}`)),
+      h("b", {}, formatBytes(columns.total[this.hover]))), ...rows);
   }
 
   paint() {
     this.width = this.canvas.clientWidth;
     if (this.width === 0) return;
     const [from, to] = this.window;
+    const { filter } = this.scene;
     const count = this.plotWidth;
+    if (!this.whole || this.whole.count !== count || this.wholeFilter !== filter) {
+      this.whole = this.history.columns(0, this.model.duration, count, filter);
+      this.wholeFilter = filter;
+      this.columnsKey = "";
+    }
+    // What passes a filter has an axis of its own.
+    this.top = Math.max(1, filter.on ? Math.max(...this.whole.total) : this.highest) * 1.04;
     const columnsKey = `${this.store.state.device},${from},${to},${count}`;
-    if (columnsKey !== this.columnsKey) this.columns = this.history.columns(from, to, count);
+    if (columnsKey !== this.columnsKey) {
+      this.columns = this.store.state.zoom ? this.history.columns(from, to, count, filter) : this.whole;
+    }
     this.columnsKey = columnsKey;
-    const columns = /** @type {Columns} */ (this.columns);
     this.reset.classList.toggle("hidden", !this.store.state.zoom);
     const colours = styleColours();
-    const context = sized(this.canvas, this.width, HEIGHT);
-    context.font = `11px ${colours.font}`;
-    this.paintGrid(context, colours);
-    context.save();
-    context.beginPath();
-    context.rect(MARGIN.left, 0, count, HEIGHT);
-    context.clip();
-    this.paintStack(context, columns, MARGIN.left, (bytes) => this.yOf(bytes));
-    this.paintNvml(context, colours);
-    this.paintMarks(context, colours);
-    this.paintCursor(context, colours);
-    context.restore();
-    this.paintOverview(colours);
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {ReturnType<typeof styleColours>} colours
-   */
-  paintGrid(context, colours) {
-    const [from, to] = this.window;
-    const right = this.width - MARGIN.right;
-    context.strokeStyle = colours.line;
-    context.fillStyle = colours.faint;
-    context.lineWidth = 1;
-    context.textAlign = "right";
-    context.textBaseline = "middle";
-    const step = bytesStep(this.top, 6);
-    for (let bytes = 0; bytes <= this.top; bytes += step) {
-      const y = Math.round(this.yOf(bytes)) + 0.5;
-      context.beginPath();
-      context.moveTo(MARGIN.left, y);
-      context.lineTo(right, y);
-      context.stroke();
-      const label = bytes === 0 ? "0" : formatBytes(bytes).replace(/\.0+ /, " ");
-      context.fillText(label, MARGIN.left - 8, y);
-    }
-    context.textAlign = "center";
-    context.textBaseline = "top";
-    const tick = timeStep(to - from, this.plotWidth / 110);
-    for (let time = Math.ceil(from / tick) * tick; time <= to; time += tick) {
-      const x = this.xOf(time);
-      context.fillRect(Math.round(x), HEIGHT - MARGIN.bottom, 1, 4);
-      const label = formatTick(time, tick);
-      const half = context.measureText(label).width / 2;
-      if (x + half <= this.width && x - half >= MARGIN.left - 16) {
-        context.fillText(label, x, HEIGHT - MARGIN.bottom + 8);
-      }
-    }
-  }
-
-  /**
-   * Bands from the top down, each filled to the base line, so that no seams show between them.
-   * @param {CanvasRenderingContext2D} context
-   * @param {Columns} columns
-   * @param {number} left
-   * @param {(bytes: number) => number} yOf
-   */
-  paintStack(context, columns, left, yOf) {
-    const width = this.history.categories;
-    const only = this.store.state.only;
-    const lit = only && "category" in only ? this.model.categoryIndex.get(only.category) : undefined;
-    const tops = columns.total.slice();
-    const surface = styleColours().surface;
-    for (let c = width - 1; c >= 0; --c) {
-      let any = false;
-      for (let i = 0; i < columns.count && !any; ++i) any = columns.bytes[i * width + c] > 0;
-      if (!any) continue;
-      const outline = new Path2D();
-      outline.moveTo(left, yOf(0));
-      let last = NaN;
-      for (let i = 0; i < columns.count; ++i) {
-        const y = yOf(tops[i]);
-        if (y !== last) {
-          if (i > 0) outline.lineTo(left + i, last);
-          outline.lineTo(left + i, y);
-        }
-        last = y;
-        tops[i] -= columns.bytes[i * width + c];
-      }
-      outline.lineTo(left + columns.count, last);
-      outline.lineTo(left + columns.count, yOf(0));
-      outline.closePath();
-      const colour = this.palette.colour(c);
-      context.fillStyle = lit === undefined || lit === c ? colour : mix(colour, surface, 0.22);
-      context.fill(outline);
-    }
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {ReturnType<typeof styleColours>} colours
-   */
-  paintNvml(context, colours) {
-    const { nvmlTime, nvmlBytes } = this.history;
-    const [from, to] = this.window;
-    const first = Math.max(0, lastNotAbove(nvmlTime, from));
-    const end = Math.min(nvmlTime.length, lastNotAbove(nvmlTime, to) + 2);
-    if (end - first < 2) return;
-    const line = new Path2D();
-    let [last, high] = [NaN, 0];
-    // One point a pixel: the highest sample of those that fall on it.
-    for (let i = first; i < end; ++i) {
-      const x = Math.round(this.xOf(nvmlTime[i]));
-      if (x === last && nvmlBytes[i] <= high) continue;
-      line.lineTo(x, this.yOf(nvmlBytes[i]));
-      [last, high] = [x, nvmlBytes[i]];
-    }
-    context.lineJoin = "round";
-    context.strokeStyle = colours.surface;
-    context.lineWidth = 3.5;
-    context.stroke(line);
-    context.strokeStyle = colours.ink;
-    context.lineWidth = 1.25;
-    context.stroke(line);
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {ReturnType<typeof styleColours>} colours
-   */
-  paintMarks(context, colours) {
-    let free = -Infinity;
-    context.textAlign = "left";
-    context.textBaseline = "middle";
-    let last = -Infinity;
-    for (const [time, name] of this.model.page.marks) {
-      const x = Math.round(this.xOf(time));
-      if (x < MARGIN.left || x > this.width - MARGIN.right || x === last) continue;
-      last = x;
-      context.fillStyle = colours.soft;
-      context.fillRect(x, 4, 1, HEIGHT - MARGIN.bottom - 4);
-      const room = this.width - MARGIN.right - x - 8;
-      const label = context.measureText(name).width > 160 ? `${name.slice(0, 24)}…` : name;
-      const size = context.measureText(label).width;
-      const left = size > room ? x - size - 8 : x + 5;
-      context.beginPath();
-      context.moveTo(x, 4);
-      context.lineTo(x + (left < x ? -5 : 5), 7.5);
-      context.lineTo(x, 11);
-      context.fill();
-      if (left < free || left < MARGIN.left) continue;
-      context.fillText(label, left + (left < x ? 0 : 3), 8);
-      free = left + size + 12;
-    }
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {ReturnType<typeof styleColours>} colours
-   */
-  paintCursor(context, colours) {
-    const { state } = this.store;
-    const bottom = HEIGHT - MARGIN.bottom;
-    const x = Math.round(this.xOf(state.at ?? this.model.peakTime(state.device)));
-    context.fillStyle = colours.accent;
-    context.fillRect(x - 0.75, MARGIN.top - 6, 1.5, bottom - MARGIN.top + 6);
-    context.beginPath();
-    context.arc(x, MARGIN.top - 6, 3.5, 0, 2 * Math.PI);
-    context.fill();
-    if (this.hover >= 0 && !this.drag) {
-      context.fillStyle = colours.soft;
-      context.fillRect(MARGIN.left + this.hover, MARGIN.top, 1, bottom - MARGIN.top);
-    }
-    if (this.drag && !this.drag.pan && Math.abs(this.drag.to - this.drag.from) >= CLICK_PIXELS) {
-      const left = Math.min(this.drag.from, this.drag.to);
-      const size = Math.abs(this.drag.to - this.drag.from);
-      context.fillStyle = colours.accent;
-      context.globalAlpha = 0.16;
-      context.fillRect(left, MARGIN.top - 6, size, bottom - MARGIN.top + 6);
-      context.globalAlpha = 1;
-    }
-  }
-
-  /**
-   * The whole recording in small, with the window that the picture above shows.
-   * @param {ReturnType<typeof styleColours>} colours
-   */
-  paintOverview(colours) {
-    const context = sized(this.overview, this.width, OVERVIEW);
-    const count = this.plotWidth;
-    if (!this.whole || this.whole.count !== count) this.whole = this.history.columns(0, this.model.duration, count);
-    const yOf = (/** @type {number} */ bytes) => OVERVIEW - 1 - (bytes / this.top) * (OVERVIEW - 4);
-    context.globalAlpha = 1;
-    this.paintStack(context, this.whole, MARGIN.left, yOf);
-    const [from, to] = this.window;
-    const left = MARGIN.left + (from / this.model.duration) * count;
-    const right = MARGIN.left + (to / this.model.duration) * count;
-    context.globalAlpha = 0.72;
-    context.fillStyle = colours.surface;
-    context.fillRect(MARGIN.left, 0, left - MARGIN.left, OVERVIEW);
-    context.fillRect(right, 0, MARGIN.left + count - right, OVERVIEW);
-    context.globalAlpha = 1;
-    context.strokeStyle = this.store.state.zoom ? colours.accent : colours.line;
-    context.lineWidth = 1;
-    context.strokeRect(Math.round(left) + 0.5, 0.5, Math.max(3, Math.round(right - left) - 1), OVERVIEW - 1);
+    paintPicture(this, sized(this.canvas, this.width, HEIGHT), colours);
+    paintOverview(this, sized(this.overview, this.width, OVERVIEW), colours);
   }
 }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is live, largest first: one row a call stack and ledger level. Only rows in sight have DOM.
+// What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
 import { baseName, formatBytes, formatCount, formatExact, formatMib, formatShare, formatTime } from "./format.js";
 import { h, marked, perFrame, swatch } from "./dom.js";
-import { groupLives } from "./groups.js";
+import { livesOf } from "./view.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./view.js").View} View */
-/** @typedef {import("./search.js").Search} Search */
-
-/** @typedef {import("./groups.js").Group} Group */
 
 const ROW = 48;
 const MARGIN_ROWS = 6;
@@ -33,13 +30,13 @@ export class TopTable {
     this.element = h("section", { class: "card", "aria-label": "Top allocations" },
       h("div", { class: "card-head" }, h("h2", {}, "Top allocations"), this.sum),
       h("div", { class: "top-row top-head" }, ...this.heads, h("span", {}, "Place and source"),
-        h("span", {}, "Ledger level")),
+        h("span", {}, "What")),
       this.scroller);
-    /** @type {Group[]} */
-    this.groups = [];
+    /** @type {number[]} */
+    this.shown = [];
     /**
-     * Rows that are unfolded, by key, and how much taller that makes them.
-     * @type {Map<string, number>}
+     * Kinds whose rows are unfolded, and how much taller that makes them.
+     * @type {Map<number, number>}
      */
     this.open = new Map();
     new ResizeObserver(() => this.fill()).observe(this.scroller);
@@ -61,57 +58,48 @@ export class TopTable {
     }, label);
   }
 
-  /** @param {Group} group */
-  keyOf(group) {
-    return `${group.stack},${group.path}`;
-  }
-
   sort() {
-    if (this.byCount) this.groups.sort((a, b) => b.count - a.count || b.bytes - a.bytes);
-    else this.groups.sort((a, b) => b.bytes - a.bytes || b.count - a.count);
+    const { view } = this;
+    if (!view) return;
+    const { kindBytes: bytes, kindCount: count } = view;
+    this.shown = view.shown.slice().sort(this.byCount ? (a, b) => count[b] - count[a] || bytes[b] - bytes[a]
+      : (a, b) => bytes[b] - bytes[a] || count[b] - count[a]);
   }
 
-  /**
-   * @param {View} view
-   * @param {Search} search
-   */
-  render(view, search) {
+  /** @param {View} view */
+  render(view) {
     this.view = view;
-    this.search = search;
-    this.groups = groupLives(this.model, view.live, search);
     this.sort();
-    const bytes = this.groups.reduce((sum, group) => sum + group.bytes, 0);
-    const count = this.groups.reduce((sum, group) => sum + group.count, 0);
-    this.sum.textContent = `${formatBytes(bytes)} in ${formatCount(count)} allocations` +
-      (search.on ? " that match" : "");
+    this.sum.textContent = `${formatBytes(view.listed)} in ${formatCount(view.count)} allocations` +
+      (view.filter.on ? " that pass the filters" : "");
     this.fill();
   }
 
-  /** @param {Group} group */
-  extra(group) {
-    return this.open.get(this.keyOf(group)) ?? 0;
+  /** @param {number} kind */
+  extra(kind) {
+    return this.open.get(kind) ?? 0;
   }
 
   /** Makes the rows in sight; the space above and below is one block's height. */
   fill() {
-    const { groups, scroller } = this;
+    const { shown, scroller } = this;
     if (!this.view) return;
     const held = document.activeElement instanceof HTMLElement && this.space.contains(document.activeElement)
       ? document.activeElement.dataset.key : undefined;
-    const total = groups.reduce((sum, group) => sum + (this.open.size > 0 ? this.extra(group) : 0), 0) +
-      groups.length * ROW;
+    let total = shown.length * ROW;
+    if (this.open.size > 0) for (const kind of shown) total += this.extra(kind);
     this.space.style.height = `${Math.max(ROW, total)}px`;
     const from = scroller.scrollTop - MARGIN_ROWS * ROW;
     const to = scroller.scrollTop + scroller.clientHeight + MARGIN_ROWS * ROW;
     const rows = [];
     let top = 0;
-    for (let i = 0; i < groups.length && top < to; ++i) {
-      const height = ROW + (this.open.size > 0 ? this.extra(groups[i]) : 0);
-      if (top + height >= from) rows.push(this.makeRow(groups[i], top));
+    for (let i = 0; i < shown.length && top < to; ++i) {
+      const height = ROW + (this.open.size > 0 ? this.extra(shown[i]) : 0);
+      if (top + height >= from) rows.push(this.makeRow(shown[i], top));
       top += height;
     }
-    if (groups.length === 0) {
-      rows.push(h("p", { class: "empty" }, this.search?.on ? "Nothing live here matches the search."
+    if (shown.length === 0) {
+      rows.push(h("p", { class: "empty" }, this.view.filter.on ? "No allocation passes the filters at this instant."
         : "Nothing was live here at this instant."));
     }
     this.space.replaceChildren(...rows);
@@ -123,66 +111,65 @@ export class TopTable {
   }
 
   /**
-   * @param {Group} group
+   * @param {number} kind
    * @param {number} top
    */
-  makeRow(group, top) {
-    const { model, search } = this;
-    const key = this.keyOf(group);
-    const open = this.open.has(key);
-    const frame = model.frames[model.placeOf(group.stack)];
-    const needle = search?.needle ?? "";
-    const place = group.stack === 0 ? frame.name : model.placeName(group.stack);
-    const path = model.page.paths[group.path] ?? [];
-    const name = h("span", { class: "place" });
-    name.append(marked(place, needle));
-    const source = h("code", { class: "source" });
-    source.append(marked(frame.source, needle));
-    const levels = h("span", { class: "levels", title: path.join(" › ") });
-    levels.append(marked(path.slice(-2).join(" › "), needle));
-    const element = h("div", { class: open ? "top-item open" : "top-item", role: "listitem", style: `top:${top}px` },
+  makeRow(kind, top) {
+    const { model, view } = this;
+    const { kinds, page } = model;
+    const open = this.open.has(kind);
+    const stack = kinds.stack[kind];
+    const frame = model.frames[model.placeOf(stack)];
+    const needle = view?.filter.search.needle ?? "";
+    const bytes = view?.kindBytes[kind] ?? 0;
+    const levels = (page.paths[kinds.path[kind]] ?? []).join(" › ");
+    const what = page.names[kinds.name[kind]] || page.names[kinds.module[kind]] || levels;
+    const category = model.categories[kinds.category[kind]];
+    return h("div", { class: open ? "top-item open" : "top-item", role: "listitem", style: `top:${top}px` },
       h("button", {
-        class: "top-row", type: "button", "aria-expanded": String(open), "data-key": key, title: frame.file || null,
-        click: () => this.toggle(group),
+        class: "top-row", type: "button", "aria-expanded": String(open), "data-key": kind, title: frame.file || null,
+        click: () => this.toggle(kind),
       },
-        h("span", { class: "num", title: formatExact(group.bytes) }, formatMib(group.bytes),
-          h("small", {}, formatShare(group.bytes, this.view?.liveBytes ?? 0))),
-        h("span", { class: "num soft" }, formatCount(group.count)),
-        h("span", { class: "where" }, name, source),
-        h("span", { class: "level" }, swatch(model.lifeCategory[group.lives[0]]), levels)));
-    if (open) element.append(this.makeDetail(group));
-    return element;
+        h("span", { class: "num", title: formatExact(bytes) }, formatMib(bytes),
+          h("small", {}, formatShare(bytes, view?.bytes ?? 0))),
+        h("span", { class: "num soft" }, formatCount(view?.kindCount[kind] ?? 0)),
+        h("span", { class: "where" },
+          h("span", { class: "place" }, marked(stack === 0 ? frame.name : model.placeName(stack), needle)),
+          h("code", { class: "source" }, marked(frame.source, needle))),
+        h("span", { class: "what", title: `${category} · ${what} · ${levels}` }, swatch(kinds.category[kind]),
+          h("span", { class: "where" }, h("span", { class: "place" }, marked(what, needle)),
+            h("span", { class: "source" }, category === what || model.byPlace ? levels : category)))),
+      open ? this.makeDetail(kind) : null);
   }
 
-  /** @param {Group} group */
-  toggle(group) {
-    const key = this.keyOf(group);
-    if (this.open.has(key)) this.open.delete(key);
+  /** @param {number} kind */
+  toggle(kind) {
+    if (this.open.has(kind)) this.open.delete(kind);
     else {
-      const frames = Math.min(FRAMES_SHOWN, this.model.framesOf(group.stack).length) || 1;
-      const lives = Math.min(LIVES_SHOWN, group.lives.length) + 2;
-      this.open.set(key, Math.max(frames + 1, lives) * FRAME + 24);
+      const frames = Math.min(FRAMES_SHOWN, this.model.framesOf(this.model.kinds.stack[kind]).length) || 1;
+      const lives = Math.min(LIVES_SHOWN, this.view?.kindCount[kind] ?? 0) + 2;
+      this.open.set(kind, Math.max(frames + 1, lives) * FRAME + 24);
     }
     this.fill();
   }
 
-  /** @param {Group} group */
-  makeDetail(group) {
-    const { model, search } = this;
-    const needle = search?.needle ?? "";
-    const frames = model.framesOf(group.stack);
+  /** @param {number} kind */
+  makeDetail(kind) {
+    const { model, view } = this;
+    if (!view) return null;
+    const { needle } = view.filter.search;
+    const frames = model.framesOf(model.kinds.stack[kind]);
     const rows = frames.slice(-FRAMES_SHOWN).reverse().map((id) => {
       const frame = model.frames[id];
-      const row = h("li", { class: frame.library ? "library" : "", title: `${frame.file}:${frame.line}` });
       const place = frame.file ? `${baseName(frame.file)}:${frame.line}` : "";
-      row.append(h("span", { class: "frame-name" }, marked(frame.name, needle)),
+      return h("li", { class: frame.library ? "library" : "", title: `${frame.file}:${frame.line}` },
+        h("span", { class: "frame-name" }, marked(frame.name, needle)),
         h("span", { class: "frame-place" }, marked(place, needle)),
         h("code", {}, marked(frame.source, needle)));
-      return row;
     });
     if (rows.length === 0) rows.push(h("li", {}, "No stack was recorded."));
-    const order = group.lives.slice().sort((a, b) => model.lifeBytes[b] - model.lifeBytes[a]);
-    const lives = order.slice(0, LIVES_SHOWN).map((life) => {
+    const all = livesOf(model, view, kind);
+    const lives = all.slice(0, LIVES_SHOWN).map((life) => {
       const free = model.lifeFree[life];
       const until = free < Infinity ? `freed at ${formatTime(free)}` : "never freed";
       return h("li", { title: formatExact(model.lifeBytes[life]) },
@@ -190,7 +177,7 @@ export class TopTable {
         h("span", {}, `${formatTime(model.lifeAlloc[life])}, ${until}`),
         h("code", {}, `0x${(model.page.lives.address[life] ?? "").replace(/^0x/, "")}`));
     });
-    const rest = group.lives.length - lives.length;
+    const rest = all.length - lives.length;
     return h("div", { class: "detail" },
       h("div", {}, h("h3", {}, "Stack, innermost first"), h("ol", { class: "frames" }, ...rows)),
       h("div", {}, h("h3", {}, "Allocations"), h("ol", { class: "lives" }, ...lives,

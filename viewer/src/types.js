@@ -62,6 +62,9 @@
  * @property {number[]} free
  * @property {number[]} stack
  * @property {number[]} path
+ * @property {number[]} category Of `categories`.
+ * @property {number[]} module Of `names`; 0: none.
+ * @property {number[]} name Parameter or tag, of `names`; 0: none.
  * @property {string[]} address
  */
 
@@ -79,6 +82,10 @@
  * @property {{index: number, kind: string, name: string, total_bytes: number|null}[]} devices
  * @property {{pid: number, rank: number|null, command: string}[]} processes
  * @property {TimelineData[]} timelines
+ * @property {string[]} categories
+ * @property {string[]} names Modules, parameters and tags. Index 0: none.
+ * @property {Record<string, string>} module_types Classes of modules by name, as far as known.
+ * @property {[number, number, number, number][]} iterations Process, number, begin, end.
  * @property {string[]} strings
  * @property {[number, number, number, number][]} frames Function, file, line, kind: 1 native, 2 of a
  *     library. Index 0: none.

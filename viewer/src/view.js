@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is live at the chosen instant, after the reader's choices: made once a change, for all views.
-
+// What is live at the chosen instant, after the reader's filters: made once a change, for all views.
 import { NOT_LISTED } from "./palette.js";
+import { processOf } from "./ways.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").State} State */
-/** @typedef {import("./state.js").Only} Only */
+/** @typedef {import("./filter.js").Filter} Filter */
 
 /**
- * A node of the folding ledger.
- * @typedef {object} LedgerNode
- * @property {string} name
- * @property {string[]} path
+ * Bytes that no life explains: free memory of allocators, what the page does not list.
+ * @typedef {object} Slack
+ * @property {number} process -1: of no recorded one.
+ * @property {string[]} path Levels of the ledger below process.
  * @property {number} bytes
  * @property {number} count
- * @property {Float64Array} byCategory
- * @property {LedgerNode[]} children
+ * @property {number} category
  */
 
 /**
@@ -23,225 +22,171 @@ import { NOT_LISTED } from "./palette.js";
  * @property {number} device
  * @property {number} at
  * @property {boolean} atPeak
- * @property {Float64Array} byCategory Of the whole device, not narrowed.
- * @property {number} total
+ * @property {number} total Of the device, filtered or not.
  * @property {number|null} nvml At the peak.
- * @property {LedgerNode} ledger
- * @property {number[]} live Lives at the instant, narrowed by `only`.
- * @property {number} liveBytes
+ * @property {Filter} filter
+ * @property {Float64Array} kindBytes Of what passes the filter.
+ * @property {Uint32Array} kindCount
+ * @property {number[]} shown Kinds that have any of it.
+ * @property {Slack[]} slack That passes the filter.
+ * @property {Float64Array} byCategory Of what passes the filter but for its categories.
+ * @property {number} bytes Of what passes the filter, slack included.
+ * @property {number} listed Bytes of lives among it.
+ * @property {number} count Of lives among it.
  */
 
 /**
- * @param {string[]} path
- * @param {string[]} prefix
- */
-function startsWith(path, prefix) {
-  return prefix.length <= path.length && prefix.every((level, i) => level === path[i]);
-}
-
-export class Ledger {
-  /** @param {number} categories */
-  constructor(categories) {
-    this.categories = categories;
-    this.root = this.node("", []);
-    /** @type {Map<string, LedgerNode>} */
-    this.known = new Map();
-  }
-
-  /**
-   * @param {string} name
-   * @param {string[]} path
-   * @returns {LedgerNode}
-   */
-  node(name, path) {
-    const byCategory = new Float64Array(this.categories);
-    return { name, path, bytes: 0, count: 0, byCategory, children: [] };
-  }
-
-  /**
-   * @param {string[]} path
-   * @param {number} bytes
-   * @param {number} count
-   * @param {number} category
-   */
-  add(path, bytes, count, category) {
-    let at = this.root;
-    let key = "";
-    this.bump(at, bytes, count, category);
-    for (let depth = 0; depth < path.length; ++depth) {
-      key += `${path[depth]}\u0000`;
-      let child = this.known.get(key);
-      if (!child) {
-        child = this.node(path[depth], path.slice(0, depth + 1));
-        this.known.set(key, child);
-        at.children.push(child);
-      }
-      at = child;
-      this.bump(at, bytes, count, category);
-    }
-  }
-
-  /**
-   * @param {LedgerNode} node
-   * @param {number} bytes
-   * @param {number} count
-   * @param {number} category
-   */
-  bump(node, bytes, count, category) {
-    node.bytes += bytes;
-    node.count += count;
-    node.byCategory[category] += bytes;
-  }
-
-  /** Largest first, at every level. */
-  finish() {
-    for (const node of [this.root, ...this.known.values()]) {
-      node.children.sort((a, b) => b.bytes - a.bytes || (a.name < b.name ? -1 : 1));
-    }
-    return this.root;
-  }
-}
-
-/**
- * Level names of a row: the process leads where several share the device.
- * @param {string|null} process
+ * @param {number} process
  * @param {string[]} path
  */
-function levels(process, path) {
-  return process === null ? path : [process, ...path];
-}
-
-/** @param {Model} model */
-function processNames(model) {
-  return model.page.processes.map((process) =>
-    process.rank === null || process.rank === undefined
-      ? `process ${process.pid}`
-      : `rank ${process.rank}, process ${process.pid}`);
-}
+const rowKey = (process, path) => `${process}\u0000${path.join("\u0000")}`;
 
 /**
- * Level names of a life: the ledger's, then the place in the program.
- * @param {Model} model
- * @param {number} life
- */
-function lifeLevels(model, life) {
-  const path = model.page.paths[model.lifePath[life]] ?? [];
-  const place = model.stackPlace[model.lifeStack[life]];
-  return place === 0 ? path : [...path, model.places[place]];
-}
-
-/**
- * @param {number|null} pid
- * @param {string[]} path
- */
-const rowKey = (pid, path) => `${pid}\u0000${path.join("\u0000")}`;
-
-/**
- * The ledger of the report, which was taken at the device's peak. Its rows unfold into places as far
- * as the page's lives explain them.
+ * Slack at the device's peak: what the report's rows have and lives do not explain.
  * @param {Model} model
  * @param {number} device
- * @param {number[]} live
+ * @param {Float64Array} listed Bytes by kind.
+ * @param {Uint32Array} counts
+ * @returns {Slack[]}
  */
-function ledgerAtPeak(model, device, live) {
-  const ledger = new Ledger(model.categories.length);
-  const report = model.reportDevices[device];
-  if (!report) return ledger.finish();
-  const { processes } = model.page;
-  const rows = model.page.report.rows.filter((row) => row.device === report.index);
-  const names = processNames(model);
-  const several = new Set(rows.map((row) => row.pid).filter((pid) => pid !== null)).size > 1;
-  /** @type {Map<string, number[]>} */
-  const byRow = new Map();
-  for (const life of live) {
-    const pid = processes[model.lifeProcess[life]]?.pid ?? null;
-    const key = rowKey(pid, model.page.paths[model.lifePath[life]] ?? []);
-    const known = byRow.get(key);
-    if (known) known.push(life);
-    else byRow.set(key, [life]);
+function slackAtPeak(model, device, listed, counts) {
+  const { page, kinds } = model;
+  /** @type {Map<string, {bytes: number, count: number}>} */
+  const explained = new Map();
+  for (let kind = 0; kind < kinds.count; ++kind) {
+    if (counts[kind] === 0) continue;
+    const key = rowKey(kinds.process[kind], page.paths[kinds.path[kind]] ?? []);
+    const known = explained.get(key) ?? { bytes: 0, count: 0 };
+    explained.set(key, { bytes: known.bytes + listed[kind], count: known.count + counts[kind] });
   }
-  for (const row of rows) {
-    const name = several
-      ? names[processes.findIndex((process) => process.pid === row.pid)] ?? "no recorded process" : null;
-    const lives = byRow.get(rowKey(row.pid, row.path)) ?? [];
-    const listed = lives.reduce((sum, life) => sum + model.lifeBytes[life], 0);
+  const slack = [];
+  for (const row of page.report.rows) {
+    if (row.device !== page.devices[device].index) continue;
+    const process = page.processes.findIndex((other) => other.pid === row.pid);
+    const { bytes, count } = explained.get(rowKey(process, row.path)) ?? { bytes: 0, count: 0 };
+    if (bytes >= row.bytes) continue;
     const category = model.categoryOfPath(row.path);
-    if (listed === 0 || listed > row.bytes) {
-      ledger.add(levels(name, row.path), row.bytes, row.count, category);
-      continue;
-    }
-    for (const life of lives) {
-      ledger.add(levels(name, lifeLevels(model, life)), model.lifeBytes[life], 1, model.lifeCategory[life]);
-    }
-    if (listed < row.bytes) {
-      ledger.add(levels(name, [...row.path, NOT_LISTED]), row.bytes - listed,
-        Math.max(0, row.count - lives.length), model.categoryIndex.get(NOT_LISTED) ?? category);
-    }
+    const cut = bytes > 0 || (page.left_out.count > 0 && row.count > 0 && model.categories[category] === "unknown");
+    slack.push({
+      process, bytes: row.bytes - bytes, count: Math.max(0, row.count - count),
+      path: cut ? [...row.path, NOT_LISTED] : row.path,
+      category: cut ? model.categoryIndex.get(NOT_LISTED) ?? category : category,
+    });
   }
-  return ledger.finish();
+  return slack;
 }
 
 /**
- * The ledger of lives, completed by what no life explains.
+ * Slack at another instant, which the page knows by category only.
  * @param {Model} model
  * @param {number} device
  * @param {number} at
- * @param {number[]} live
+ * @param {Float64Array} listed
+ * @returns {Slack[]}
  */
-function ledgerAt(model, device, at, live) {
-  const ledger = new Ledger(model.categories.length);
-  const names = processNames(model);
-  const several = new Set(live.map((life) => model.lifeProcess[life])).size > 1;
-  for (const life of live) {
-    const name = several ? names[model.lifeProcess[life]] : null;
-    ledger.add(levels(name, lifeLevels(model, life)), model.lifeBytes[life], 1, model.lifeCategory[life]);
-  }
-  const all = model.histories[device].bytesAt(at);
-  all.forEach((bytes, category) => {
-    const rest = bytes - ledger.root.byCategory[category];
-    if (rest > 0) ledger.add([model.categories[category]], rest, 0, category);
-  });
-  return ledger.finish();
-}
-
-/**
- * Which lives a choice keeps.
- * @param {Model} model
- * @param {Only} only
- * @param {number[]} live
- */
-function narrow(model, only, live) {
-  if ("category" in only) {
-    const category = model.categoryIndex.get(only.category);
-    return live.filter((life) => model.lifeCategory[life] === category);
-  }
-  const names = processNames(model);
-  const byProcess = names.includes(only.path[0]);
-  const prefix = byProcess ? only.path.slice(1) : only.path;
-  return live.filter((life) => startsWith(lifeLevels(model, life), prefix) &&
-    (!byProcess || names[model.lifeProcess[life]] === only.path[0]));
+function slackAt(model, device, at, listed) {
+  const rest = model.histories[device].bytesAt(at);
+  listed.forEach((bytes, kind) => { rest[model.kinds.category[kind]] -= bytes; });
+  const process = model.page.processes.length === 1 ? 0 : -1;
+  return [...rest].map((bytes, category) => ({ process, path: [model.categories[category]], bytes, count: 0, category }))
+    .filter(({ bytes }) => bytes > 0);
 }
 
 /**
  * @param {Model} model
  * @param {State} state
+ * @param {Filter} filter
  * @returns {View}
  */
-export function makeView(model, state) {
+export function makeView(model, state, filter) {
   const { device } = state;
+  const { kinds, lifeBytes } = model;
   const atPeak = state.at === null;
   const at = state.at ?? model.peakTime(device);
-  const all = model.liveAt(device, at);
-  const ledger = atPeak ? ledgerAtPeak(model, device, all) : ledgerAt(model, device, at, all);
-  const live = state.only ? narrow(model, state.only, all) : all;
-  let liveBytes = 0;
-  for (const life of live) liveBytes += model.lifeBytes[life];
-  const report = model.reportDevices[device];
+  const allBytes = new Float64Array(kinds.count);
+  const allCount = new Uint32Array(kinds.count);
+  const kindBytes = new Float64Array(kinds.count);
+  const kindCount = new Uint32Array(kinds.count);
+  for (const life of model.liveAt(device, at)) {
+    const kind = kinds.ofLife[life];
+    allBytes[kind] += lifeBytes[life];
+    allCount[kind] += 1;
+    if (filter.kind[kind] === 0 || lifeBytes[life] < filter.min) continue;
+    kindBytes[kind] += lifeBytes[life];
+    kindCount[kind] += 1;
+  }
+  const allSlack = atPeak ? slackAtPeak(model, device, allBytes, allCount) : slackAt(model, device, at, allBytes);
+  const sum = (/** @type {Iterable<number>} */ values) => [...values].reduce((a, b) => a + b, 0);
+  const total = sum(allBytes) + sum(allSlack.map((slack) => slack.bytes));
+  const byCategory = new Float64Array(model.categories.length);
+  const several = model.several[device];
+  const slack = allSlack.filter(({ process, path, bytes, category }) => {
+    if (!filter.passesSlack(several ? [processOf(model, process), ...path] : path)) return false;
+    byCategory[category] += bytes;
+    return filter.category[category] === 1;
+  });
+  const shown = [];
+  let [listed, count] = [0, 0];
+  for (let kind = 0; kind < kinds.count; ++kind) {
+    if (kindCount[kind] === 0) continue;
+    byCategory[kinds.category[kind]] += kindBytes[kind];
+    if (filter.category[kinds.category[kind]] === 0) {
+      kindBytes[kind] = kindCount[kind] = 0;
+      continue;
+    }
+    shown.push(kind);
+    listed += kindBytes[kind];
+    count += kindCount[kind];
+  }
   return {
-    device, at, atPeak, ledger, live, liveBytes,
-    byCategory: ledger.byCategory,
-    total: ledger.bytes,
+    device, at, atPeak, total, filter, kindBytes, kindCount, shown, slack, byCategory, listed, count,
+    bytes: listed + sum(slack.map((row) => row.bytes)),
     // A sample belongs to its own instant: beside another one it would make a false residual.
-    nvml: atPeak ? report?.nvml_bytes ?? null : null,
+    nvml: atPeak ? model.reportDevices[device]?.nvml_bytes ?? null : null,
   };
+}
+
+/**
+ * The view's lives of some kinds, largest first.
+ * @param {Model} model
+ * @param {View} view
+ * @param {number} kind
+ */
+export function livesOf(model, view, kind) {
+  return model.liveAt(view.device, view.at)
+    .filter((life) => model.kinds.ofLife[life] === kind && view.filter.passes(life))
+    .sort((a, b) => model.lifeBytes[b] - model.lifeBytes[a]);
+}
+
+/**
+ * @typedef {object} Entry
+ * @property {number} id Of a name or a place.
+ * @property {number} bytes
+ * @property {number} count
+ * @property {Float64Array} byCategory
+ * @property {number} stack A stack that ends there.
+ */
+
+/**
+ * What the view holds by a number that each kind has, largest first. 0 is nobody.
+ * @param {Model} model
+ * @param {View} view
+ * @param {(kind: number) => number} idOf
+ */
+export function heaviest(model, view, idOf) {
+  /** @type {Map<number, Entry>} */
+  const entries = new Map();
+  for (const kind of view.shown) {
+    const id = idOf(kind);
+    if (id === 0) continue;
+    let entry = entries.get(id);
+    if (!entry) {
+      entry = { id, bytes: 0, count: 0, byCategory: new Float64Array(model.categories.length), stack: model.kinds.stack[kind] };
+      entries.set(id, entry);
+    }
+    entry.bytes += view.kindBytes[kind];
+    entry.count += view.kindCount[kind];
+    entry.byCategory[model.kinds.category[kind]] += view.kindBytes[kind];
+  }
+  return [...entries.values()].sort((a, b) => b.bytes - a.bytes || a.id - b.id);
 }

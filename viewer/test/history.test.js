@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makePage, randomNumbers } from "../dev/make_page.js";
-import { lastNotAbove } from "../src/history.js";
+import { Filter } from "../src/filter.js";
+import { lastNotAbove } from "../src/events.js";
 import { Model } from "../src/model.js";
+import { UNFILTERED } from "../src/state.js";
 
 const DURATION = 1_000_000;
 
@@ -22,7 +24,7 @@ function bruteForce(model, at) {
   const sums = new Array(model.categories.length).fill(0);
   for (let i = 0; i < model.lifeCount; ++i) {
     if (model.lifeAlloc[i] <= at && model.lifeFree[i] > at) {
-      sums[model.pathCategory[model.lifePath[i]]] += model.lifeBytes[i];
+      sums[model.lifeCategory[i]] += model.lifeBytes[i];
     }
   }
   return sums;
@@ -46,7 +48,7 @@ test("bytes at any instant are those of the live set, across stored sums", () =>
 test("a column shows its highest instant, and the categories there", () => {
   const model = new Model(makePage({ duration_ns: DURATION, lives: randomLives(800, 2) }));
   const [from, to, count] = [100_000, 400_000, 37];
-  const columns = model.histories[0].sweep(from, to, count);
+  const columns = model.histories[0].events.sweep(from, to, count);
   const instants = [...model.lifeAlloc].filter((at) => at > from && at < to);
   for (let column = 0; column < count; ++column) {
     const start = from + ((to - from) * column) / count;
@@ -62,7 +64,7 @@ test("a column shows its highest instant, and the categories there", () => {
 
 test("frees come before allocations of the same instant", () => {
   const model = new Model(makePage({ lives: [[100, 10, 50, 0, 0], [100, 50, -1, 0, 0]] }));
-  assert.equal(model.histories[0].sweep(0, 1000, 1).total[0], 100);
+  assert.equal(model.histories[0].events.sweep(0, 1000, 1).total[0], 100);
 });
 
 const TIMELINE = {
@@ -99,4 +101,28 @@ test("lives that the page leaves out are a band of their own", () => {
   const listed = model.categoryIndex.get("not listed");
   assert.equal(model.histories[0].bytesAt(100)[listed], 30);
   assert.equal(model.histories[0].bytesAt(600)[listed], 0);
+});
+
+const filterOf = (model, more) => new Filter(model, { device: 0, ...UNFILTERED, ...more });
+
+test("the picture of what passes a filter is that of a page without the rest", () => {
+  const lives = randomLives(900, 3);
+  const model = new Model(makePage({ duration_ns: DURATION, lives }));
+  const filter = filterOf(model, { categories: ["activation"], min: 20_000 });
+  const kept = new Model(makePage({ duration_ns: DURATION, lives: lives.filter((life) => life[4] === 1 && life[0] >= 20_000) }));
+  const [shown, expected] = [model, kept].map((each) =>
+    each.histories[0].columns(100_000, 900_000, 50, each === model ? filter : filterOf(each, {})));
+  assert.deepEqual([...shown.total], [...expected.total]);
+  assert.deepEqual([...shown.at], [...expected.at]);
+  assert.ok(Math.max(...shown.total) > 0);
+});
+
+test("slack is drawn where its category is chosen, and not beside a narrower filter", () => {
+  const page = makePage({ timelines: [TIMELINE], lives: [[80, 100, 220, 0, 0], [20, 100, 150, 0, 0]] });
+  const model = new Model(page);
+  const total = (more) => model.histories[0].columns(110, 111, 1, filterOf(model, more)).total[0];
+  assert.equal(total({}), 110);
+  assert.equal(total({ categories: ["driver"] }), 10);
+  assert.equal(total({ categories: ["driver", "parameter"] }), 110);
+  assert.equal(total({ categories: ["driver", "parameter"], min: 50 }), 80);
 });

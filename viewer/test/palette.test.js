@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { categoryOf } from "../src/category.js";
 import { KNOWN, Palette, channels, inOrder, mix } from "../src/palette.js";
 
 // Machado, Oliveira, Fernandes 2009, severity 1, on linear light.
@@ -58,4 +60,22 @@ test("names that are no category get hues that the page does not use", () => {
 
 test("mix", () => {
   assert.equal(mix("#ff0000", "#ffffff", 0.5), "rgb(255,128,128)");
+});
+
+const listed = (file, macro) => [...readFileSync(new URL(`../../src/engine/model/${file}`, import.meta.url), "utf8")
+  .matchAll(new RegExp(`^${macro}\\(\\w+, "([^"]+)"(?:, k(\\w+))?\\)`, "gm"))];
+
+test("every category of the engine has a colour of its own", () => {
+  const names = listed("categories.def", "VRAMSCOPE_CATEGORY").map(([, name]) => name);
+  assert.ok(names.length >= 14);
+  for (const name of names) assert.ok(KNOWN.some((swatch) => swatch.name === name), name);
+});
+
+test("every part of the driver and of slack has its category", () => {
+  const parts = listed("parts.def", "VRAMSCOPE_PART");
+  assert.ok(parts.length >= 20);
+  for (const [, text, category] of parts) {
+    if (category === "Unknown" || text === "other") continue;
+    assert.equal(categoryOf(["somebody", text]), category.toLowerCase(), text);
+  }
 });

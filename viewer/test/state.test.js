@@ -2,25 +2,29 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Store, formatHash, parseHash } from "../src/state.js";
+import { Store, UNFILTERED, formatHash, parseHash } from "../src/state.js";
 
-const LIMITS = { devices: 2, duration: 1000, device: 0 };
-const DEFAULT = { device: 0, at: null, search: "", only: null, zoom: null, mine: false };
+const LIMITS = { devices: 2, duration: 1000 };
+const USUAL = { device: 0, by: "module" };
+const DEFAULT = { ...USUAL, at: null, zoom: null, ...UNFILTERED, focus: [], mine: false };
 
 test("a fragment comes back as it was written", () => {
   for (const state of [
     DEFAULT,
     { ...DEFAULT, device: 1, at: 500, search: "a b&c=#", zoom: [10, 20], mine: true },
-    { ...DEFAULT, only: { category: "optimizer state" } },
-    { ...DEFAULT, only: { path: ["a|b", "50%7C", "c › d"] } },
+    { ...DEFAULT, categories: ["optimizer state", "f(int, char|)"] },
+    { ...DEFAULT, path: ["a|b", "50%7C", "c › d"], min: 4096 },
+    { ...DEFAULT, module: "h.3.mlp", by: "stack", focus: ["main app.py:1", "f|g"] },
+    { ...DEFAULT, module: "" },
   ]) {
-    assert.deepEqual(parseHash(`#${formatHash(state, 0)}`, LIMITS), state);
+    assert.deepEqual(parseHash(`#${formatHash(state, USUAL)}`, LIMITS, USUAL), state);
   }
 });
 
 test("what a fragment says wrongly is left at its default", () => {
-  for (const hash of ["#device=9&at=x&zoom=5", "#device=-1&at=-5", "#at=99999&zoom=20-10", "#zoom=0-5000", "#&&=", ""]) {
-    assert.deepEqual(parseHash(hash, LIMITS), DEFAULT, hash);
+  for (const hash of ["#device=9&at=x&zoom=5", "#device=-1&at=-5", "#at=99999&zoom=20-10", "#zoom=0-5000", "#&&=", "",
+    "#min=-4&by=colour&cat=&path=&in="]) {
+    assert.deepEqual(parseHash(hash, LIMITS, USUAL), DEFAULT, hash);
   }
 });
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reader wants to see, as masks: made once a change, for all views.
+import { isWithin } from "./names.js";
+import { Search } from "./search.js";
+import { ownerLevels } from "./ways.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./state.js").State} State */
+
+/**
+ * @param {string[]} path
+ * @param {string[]} prefix
+ */
+export function startsWith(path, prefix) {
+  return prefix.length <= path.length && prefix.every((level, i) => level === path[i]);
+}
+
+export class Filter {
+  /**
+   * @param {Model} model
+   * @param {State} state
+   */
+  constructor(model, state) {
+    const { kinds } = model;
+    this.search = new Search(model, state.search);
+    this.min = state.min;
+    const chosen = new Set(state.categories.map((name) => model.categoryIndex.get(name)));
+    this.byCategory = chosen.size > 0;
+    /** Which categories are shown. */
+    this.category = Uint8Array.from(model.categories, (_, index) => (!this.byCategory || chosen.has(index) ? 1 : 0));
+    /** More than categories: what has neither module nor line cannot pass. */
+    this.narrows = this.search.on || state.module !== null || state.min > 0 || state.path !== null;
+    this.on = this.byCategory || this.narrows;
+    /** The branch of the ledger that is shown, where nothing but categories narrows it further. */
+    this.branch = this.search.on || state.module !== null || state.min > 0 ? null : state.path;
+    const modules = state.module === null ? null : this.modulesIn(model, state.module);
+    const several = model.several[state.device];
+    /** Which kinds pass, whatever their category. */
+    this.kind = new Uint8Array(kinds.count);
+    for (let kind = 0; kind < kinds.count; ++kind) {
+      const passes = (!modules || modules[kinds.module[kind]] === 1) &&
+        (!this.search.on || this.search.matches(kind)) &&
+        (!state.path || startsWith(ownerLevels(model, kind, several), state.path));
+      this.kind[kind] = passes ? 1 : 0;
+    }
+    this.kinds = kinds;
+    this.lifeBytes = model.lifeBytes;
+  }
+
+  /**
+   * @param {Model} model
+   * @param {string} module "": what no module has.
+   */
+  modulesIn(model, module) {
+    return Uint8Array.from(model.page.names, (name, index) =>
+      ((module === "" ? index === 0 : index > 0 && isWithin(name, module)) ? 1 : 0));
+  }
+
+  /**
+   * Whether a row that no life explains is shown, whatever its category.
+   * @param {string[]} levels Of the ledger.
+   */
+  passesSlack(levels) {
+    return !this.narrows || (this.branch !== null && startsWith(levels, this.branch));
+  }
+
+  /** @param {number} life */
+  passes(life) {
+    const kind = this.kinds.ofLife[life];
+    return this.kind[kind] === 1 && this.category[this.kinds.category[kind]] === 1 && this.lifeBytes[life] >= this.min;
+  }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The colours' names above the timeline. They are switches: what is chosen is all that is shown.
+import { h, swatch } from "./dom.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./state.js").Store} Store */
+/** @typedef {import("./history.js").History} History */
+
+/**
+ * Chooses a category, or takes it back. All of them chosen is none chosen.
+ * @param {Store} store
+ * @param {string} name
+ */
+export function toggleCategory(store, name) {
+  const { categories } = store.state;
+  store.set({ categories: categories.includes(name) ? categories.filter((other) => other !== name) : [...categories, name] });
+}
+
+export class Legend {
+  /**
+   * @param {Model} model
+   * @param {Store} store
+   */
+  constructor(model, store) {
+    this.model = model;
+    this.store = store;
+    this.element = h("div", { class: "legend-line", role: "group", "aria-label": "Categories" });
+    /** @type {{name: string, button: HTMLElement}[]} */
+    this.chips = [];
+  }
+
+  /** @param {History} history */
+  show(history) {
+    const present = this.model.categories.map((name, category) => ({ name, category }))
+      .filter(({ category }) => history.present[category] === 1);
+    this.chips = present.map(({ name, category }) => ({
+      name, button: h("button", {
+        class: "legend-chip", type: "button", title: `Show only ${name}; click others to add them`,
+        click: () => toggleCategory(this.store, name),
+      }, swatch(category), name),
+    }));
+    this.element.replaceChildren(...this.chips.map(({ button }) => button));
+    if (history.nvmlTime.length > 0) {
+      this.element.append(h("span", { class: "legend-chip" }, h("span", { class: "line-swatch" }), "NVML"));
+    }
+    this.choose();
+  }
+
+  /** Shows which categories are chosen. */
+  choose() {
+    const { categories } = this.store.state;
+    for (const { name, button } of this.chips) {
+      const chosen = categories.includes(name);
+      button.setAttribute("aria-pressed", String(chosen));
+      button.classList.toggle("dim", categories.length > 0 && !chosen);
+    }
+  }
+}

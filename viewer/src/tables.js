@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two folding tables: modules, and the ledger by owner.
+import { formatBytes, formatShare } from "./format.js";
+import { h } from "./dom.js";
+import { NO_MODULE } from "./names.js";
+import { COLUMNS, TreeTable } from "./treetable.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./state.js").Store} Store */
+/** @typedef {import("./view.js").View} View */
+/** @typedef {import("./trie.js").TreeNode} TreeNode */
+/** @typedef {import("./ways.js").WayBook} WayBook */
+
+const { name, bytes, own, share, bar, count } = COLUMNS;
+const NOTHING = "Nothing of this device is left at this instant.";
+
+/** @param {TreeNode[]} path */
+function moduleOf(path) {
+  const { level } = path[path.length - 1];
+  return level.name === NO_MODULE ? "" : level.module;
+}
+
+export class ModuleTable {
+  /**
+   * @param {Model} model
+   * @param {Store} store
+   * @param {WayBook} ways
+   */
+  constructor(model, store, ways) {
+    this.ways = ways;
+    this.known = model.kinds.module.some((module) => module !== 0);
+    this.hint = h("span", { class: "hint" });
+    this.table = new TreeTable("Modules", [{ ...name, name: "Module" }, bytes, own, share, bar, count], {
+      is: (path) => store.state.module === moduleOf(path),
+      toggle: (path) => store.set({ module: store.state.module === moduleOf(path) ? null : moduleOf(path) }),
+    });
+    this.element = h("section", { class: this.known ? "card" : "card gone", "aria-label": "Modules" },
+      h("div", { class: "card-head" }, h("h2", {}, "Modules"), this.hint), this.table.element);
+  }
+
+  /** @param {View} view */
+  render(view) {
+    if (!this.known) return;
+    const root = this.ways.of("layer", view.device, false).fold(view);
+    const none = root.children.find((child) => child.level.name === NO_MODULE)?.bytes ?? 0;
+    this.hint.textContent = root.bytes > 0
+      ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, lies in modules` : "";
+    this.table.render(root, view.filter.search, NOTHING);
+  }
+}
+
+export class LedgerTable {
+  /**
+   * @param {Store} store
+   * @param {WayBook} ways
+   */
+  constructor(store, ways) {
+    this.ways = ways;
+    const namesOf = (/** @type {TreeNode[]} */ path) => path.map((node) => node.level.name);
+    const is = (/** @type {TreeNode[]} */ path) => store.state.path !== null &&
+      store.state.path.join("\u0000") === namesOf(path).join("\u0000");
+    this.table = new TreeTable("Ledger", [name, bytes, share, bar, count], {
+      is, toggle: (path) => store.set({ path: is(path) ? null : namesOf(path) }),
+    });
+    this.element = h("section", { class: "card", "aria-label": "Ledger" },
+      h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row")),
+      this.table.element);
+  }
+
+  /** @param {View} view */
+  render(view) {
+    this.table.render(this.ways.of("owner", view.device, false).fold(view), view.filter.search, NOTHING);
+  }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the timeline looks: axes, bands, NVML's line, iterations, marks, the chosen instant.
+import { bytesStep, formatBytes, formatTick, timeStep } from "./format.js";
+import { styleColours } from "./dom.js";
+import { lastNotAbove } from "./events.js";
+
+/** @typedef {import("./timeline.js").Timeline} Timeline */
+/** @typedef {import("./history.js").Columns} Columns */
+/** @typedef {ReturnType<typeof styleColours>} Colours */
+
+export const HEIGHT = 288;
+export const OVERVIEW = 30;
+export const MARGIN = { left: 74, right: 10, top: 22, bottom: 24 };
+export const CLICK_PIXELS = 4;
+// Iterations that are nearer to each other than this are not told apart.
+const ITERATION_PIXELS = 5;
+
+/**
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+export function paintPicture(timeline, context, colours) {
+  const columns = timeline.columns;
+  if (!columns) return;
+  context.font = `11px ${colours.font}`;
+  paintGrid(timeline, context, colours);
+  context.save();
+  context.beginPath();
+  context.rect(MARGIN.left, 0, timeline.plotWidth, HEIGHT);
+  context.clip();
+  paintStack(timeline, context, columns, (bytes) => timeline.yOf(bytes));
+  if (!timeline.scene.filter.on) paintNvml(timeline, context, colours);
+  paintIterations(timeline, context, colours);
+  paintMarks(timeline, context, colours);
+  paintCursor(timeline, context, colours);
+  context.restore();
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+function paintGrid(timeline, context, colours) {
+  const [from, to] = timeline.window;
+  const right = timeline.width - MARGIN.right;
+  context.strokeStyle = colours.line;
+  context.fillStyle = colours.faint;
+  context.lineWidth = 1;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  const step = bytesStep(timeline.top, 6);
+  for (let bytes = 0; bytes <= timeline.top; bytes += step) {
+    const y = Math.round(timeline.yOf(bytes)) + 0.5;
+    context.beginPath();
+    context.moveTo(MARGIN.left, y);
+    context.lineTo(right, y);
+    context.stroke();
+    const label = bytes === 0 ? "0" : formatBytes(bytes).replace(/\.0+ /, " ");
+    context.fillText(label, MARGIN.left - 8, y);
+  }
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  const tick = timeStep(to - from, timeline.plotWidth / 110);
+  for (let time = Math.ceil(from / tick) * tick; time <= to; time += tick) {
+    const x = timeline.xOf(time);
+    context.fillRect(Math.round(x), HEIGHT - MARGIN.bottom, 1, 4);
+    const label = formatTick(time, tick);
+    const half = context.measureText(label).width / 2;
+    if (x + half <= timeline.width && x - half >= MARGIN.left - 16) {
+      context.fillText(label, x, HEIGHT - MARGIN.bottom + 8);
+    }
+  }
+}
+
+/**
+ * Bands from the top down, each filled to the base line, so that no seams show between them.
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Columns} columns
+ * @param {(bytes: number) => number} yOf
+ */
+function paintStack(timeline, context, columns, yOf) {
+  const { left } = MARGIN;
+  const width = timeline.history.categories;
+  const tops = columns.total.slice();
+  for (let c = width - 1; c >= 0; --c) {
+    let any = false;
+    for (let i = 0; i < columns.count && !any; ++i) any = columns.bytes[i * width + c] > 0;
+    if (!any) continue;
+    const outline = new Path2D();
+    outline.moveTo(left, yOf(0));
+    let last = NaN;
+    for (let i = 0; i < columns.count; ++i) {
+      const y = yOf(tops[i]);
+      if (y !== last) {
+        if (i > 0) outline.lineTo(left + i, last);
+        outline.lineTo(left + i, y);
+      }
+      last = y;
+      tops[i] -= columns.bytes[i * width + c];
+    }
+    outline.lineTo(left + columns.count, last);
+    outline.lineTo(left + columns.count, yOf(0));
+    outline.closePath();
+    context.fillStyle = timeline.palette.colour(c);
+    context.fill(outline);
+  }
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+function paintNvml(timeline, context, colours) {
+  const { nvmlTime, nvmlBytes } = timeline.history;
+  const [from, to] = timeline.window;
+  const first = Math.max(0, lastNotAbove(nvmlTime, from));
+  const end = Math.min(nvmlTime.length, lastNotAbove(nvmlTime, to) + 2);
+  if (end - first < 2) return;
+  const line = new Path2D();
+  let [last, high] = [NaN, 0];
+  // One point a pixel: the highest sample of those that fall on it.
+  for (let i = first; i < end; ++i) {
+    const x = Math.round(timeline.xOf(nvmlTime[i]));
+    if (x === last && nvmlBytes[i] <= high) continue;
+    line.lineTo(x, timeline.yOf(nvmlBytes[i]));
+    [last, high] = [x, nvmlBytes[i]];
+  }
+  context.lineJoin = "round";
+  context.strokeStyle = colours.surface;
+  context.lineWidth = 3.5;
+  context.stroke(line);
+  context.strokeStyle = colours.ink;
+  context.lineWidth = 1.25;
+  context.stroke(line);
+}
+
+/**
+ * Where iterations begin: ticks that rise from the time axis.
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+function paintIterations(timeline, context, colours) {
+  const bottom = HEIGHT - MARGIN.bottom;
+  let last = -Infinity;
+  context.fillStyle = colours.ink;
+  for (const [, , begin] of timeline.model.iterations) {
+    const x = Math.round(timeline.xOf(begin));
+    if (x < MARGIN.left || x > timeline.width - MARGIN.right || x - last < ITERATION_PIXELS) continue;
+    last = x;
+    context.globalAlpha = 0.12;
+    context.fillRect(x, MARGIN.top, 1, bottom - MARGIN.top);
+    context.globalAlpha = 0.6;
+    context.fillRect(x, bottom - 6, 1, 6);
+  }
+  context.globalAlpha = 1;
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+function paintMarks(timeline, context, colours) {
+  let free = -Infinity;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  let last = -Infinity;
+  for (const [time, name] of timeline.model.marks) {
+    const x = Math.round(timeline.xOf(time));
+    if (x < MARGIN.left || x > timeline.width - MARGIN.right || x === last) continue;
+    last = x;
+    context.fillStyle = colours.soft;
+    context.fillRect(x, 4, 1, HEIGHT - MARGIN.bottom - 4);
+    const room = timeline.width - MARGIN.right - x - 8;
+    const label = context.measureText(name).width > 160 ? `${name.slice(0, 24)}…` : name;
+    const size = context.measureText(label).width;
+    const left = size > room ? x - size - 8 : x + 5;
+    context.beginPath();
+    context.moveTo(x, 4);
+    context.lineTo(x + (left < x ? -5 : 5), 7.5);
+    context.lineTo(x, 11);
+    context.fill();
+    if (left < free || left < MARGIN.left) continue;
+    context.fillText(label, left + (left < x ? 0 : 3), 8);
+    free = left + size + 12;
+  }
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+function paintCursor(timeline, context, colours) {
+  const { state } = timeline.store;
+  const bottom = HEIGHT - MARGIN.bottom;
+  const x = Math.round(timeline.xOf(state.at ?? timeline.model.peakTime(state.device)));
+  context.fillStyle = colours.accent;
+  context.fillRect(x - 0.75, MARGIN.top - 6, 1.5, bottom - MARGIN.top + 6);
+  context.beginPath();
+  context.arc(x, MARGIN.top - 6, 3.5, 0, 2 * Math.PI);
+  context.fill();
+  if (timeline.hover >= 0 && !timeline.drag) {
+    context.fillStyle = colours.soft;
+    context.fillRect(MARGIN.left + timeline.hover, MARGIN.top, 1, bottom - MARGIN.top);
+  }
+  if (timeline.drag && !timeline.drag.pan && Math.abs(timeline.drag.to - timeline.drag.from) >= CLICK_PIXELS) {
+    const left = Math.min(timeline.drag.from, timeline.drag.to);
+    const size = Math.abs(timeline.drag.to - timeline.drag.from);
+    context.fillStyle = colours.accent;
+    context.globalAlpha = 0.16;
+    context.fillRect(left, MARGIN.top - 6, size, bottom - MARGIN.top + 6);
+    context.globalAlpha = 1;
+  }
+}
+
+/**
+ * The whole recording in small, with the window that the picture above shows.
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+export function paintOverview(timeline, context, colours) {
+  const { whole, plotWidth: count } = timeline;
+  if (!whole) return;
+  const yOf = (/** @type {number} */ bytes) => OVERVIEW - 1 - (bytes / timeline.top) * (OVERVIEW - 4);
+  context.globalAlpha = 1;
+  paintStack(timeline, context, whole, yOf);
+  const [from, to] = timeline.window;
+  const left = MARGIN.left + (from / timeline.model.duration) * count;
+  const right = MARGIN.left + (to / timeline.model.duration) * count;
+  context.globalAlpha = 0.72;
+  context.fillStyle = colours.surface;
+  context.fillRect(MARGIN.left, 0, left - MARGIN.left, OVERVIEW);
+  context.fillRect(right, 0, MARGIN.left + count - right, OVERVIEW);
+  context.globalAlpha = 1;
+  context.strokeStyle = timeline.store.state.zoom ? colours.accent : colours.line;
+  context.lineWidth = 1;
+  context.strokeRect(Math.round(left) + 0.5, 0.5, Math.max(3, Math.round(right - left) - 1), OVERVIEW - 1);
+}
