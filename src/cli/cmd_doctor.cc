@@ -176,6 +176,11 @@ bool CheckProbe(std::string* probe_path) {
     return false;
   }
   Ok(fmt::format("{} loads into a program", *probe));
+  if (NvtxIsOurs()) {
+    Ok("NVTX ranges of programs become scopes");
+  } else {
+    Remark("NVTX_INJECTION64_PATH names another tool: that one gets the NVTX ranges");
+  }
   return true;
 }
 

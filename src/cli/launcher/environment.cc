@@ -17,6 +17,7 @@ namespace vramscope::cli {
 namespace {
 
 constexpr char kProbeName[] = "libvramscope_probe.so";
+constexpr char kNvtxVariable[] = "NVTX_INJECTION64_PATH";
 
 std::string_view Variable(const char* name) {
   const char* const value = getenv(name);
@@ -82,18 +83,28 @@ util::Result<std::string> FindProbe() {
   return probe.lexically_normal().string();
 }
 
+bool NvtxIsOurs() {
+  const std::string_view tool = Variable(kNvtxVariable);
+  return tool.empty() || tool.ends_with(kProbeName);
+}
+
 Variables RecordingVariables(const std::string& probe,
                              const std::string& live_directory,
                              const RecordingOptions& options) {
   Variables variables = {{"LD_PRELOAD", probe + WithoutProbe(Variable("LD_PRELOAD"))},
                          {"VRAMSCOPE_DIR", live_directory},
                          {"VRAMSCOPE_OPTIONS", OptionsText(options)}};
+  if (NvtxIsOurs())
+    variables.emplace_back(kNvtxVariable, probe);
   if (options.unpooled) {
-    // Every framework that has a cache and a variable to switch it off.
-    variables.emplace_back("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
-    variables.emplace_back("XLA_PYTHON_CLIENT_ALLOCATOR", "platform");
-    variables.emplace_back("XLA_PYTHON_CLIENT_PREALLOCATE", "false");
-    variables.emplace_back("MXNET_GPU_MEM_POOL_TYPE", "Unpooled");
+    // Every framework that has a cache and a variable to switch it off; what the user says goes.
+    for (const auto& [name, value] : {std::pair("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+                                      std::pair("XLA_PYTHON_CLIENT_ALLOCATOR", "platform"),
+                                      std::pair("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+                                      std::pair("MXNET_GPU_MEM_POOL_TYPE", "Unpooled")}) {
+      if (getenv(name) == nullptr)
+        variables.emplace_back(name, value);
+    }
   }
   return variables;
 }

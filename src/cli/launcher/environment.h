@@ -25,6 +25,9 @@ std::string OptionsText(const RecordingOptions& options);
 // is right for a build tree, an installation and a wheel.
 util::Result<std::string> FindProbe();
 
+// Whether NVTX ranges can come to the probe: not where the user has put another tool there.
+bool NvtxIsOurs();
+
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 // Variables to set for the program. Keeps what LD_PRELOAD holds already, behind the probe. The

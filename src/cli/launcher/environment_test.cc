@@ -30,7 +30,32 @@ TEST(RecordingVariables, PutsTheProbeFirstAndOnlyOnce) {
 TEST(RecordingVariables, SwitchesCachesOff) {
   const Variables variables = RecordingVariables("/p.so", "/d", {.unpooled = true});
   EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "1");
+  EXPECT_EQ(Value(variables, "XLA_PYTHON_CLIENT_ALLOCATOR"), "platform");
   EXPECT_EQ(Value(variables, "VRAMSCOPE_OPTIONS"), "unpooled");
+}
+
+TEST(RecordingVariables, LeavesAloneWhatTheUserHasSet) {
+  setenv("XLA_PYTHON_CLIENT_ALLOCATOR", "vmm", 1);
+  setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "", 1);
+  const Variables variables = RecordingVariables("/p.so", "/d", {.unpooled = true});
+  unsetenv("XLA_PYTHON_CLIENT_ALLOCATOR");
+  unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+  EXPECT_EQ(Value(variables, "XLA_PYTHON_CLIENT_ALLOCATOR"), "(not set)");
+  EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "(not set)");
+  EXPECT_EQ(Value(variables, "XLA_PYTHON_CLIENT_PREALLOCATE"), "false");
+}
+
+TEST(RecordingVariables, IsTheNvtxToolUnlessThereIsOne) {
+  unsetenv("NVTX_INJECTION64_PATH");
+  EXPECT_TRUE(NvtxIsOurs());
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "NVTX_INJECTION64_PATH"), "/p.so");
+  setenv("NVTX_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so", 1);
+  EXPECT_FALSE(NvtxIsOurs());
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "NVTX_INJECTION64_PATH"), "(not set)");
+  // What an outer recording put there.
+  setenv("NVTX_INJECTION64_PATH", "/old/libvramscope_probe.so", 1);
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "NVTX_INJECTION64_PATH"), "/p.so");
+  unsetenv("NVTX_INJECTION64_PATH");
 }
 
 TEST(OptionsText, ListsWhatIsOn) {

@@ -28,9 +28,10 @@ struct alignas(64) SessionFlags {
   std::atomic<bool> paused{false};      // tensor events are not wanted now
   std::atomic<bool> was_paused{false};  // ever: frees may be of blocks that were never seen
   bool use_tsc = false;
-  bool cpu = false;     // record CPU tensors
-  bool python = false;  // record Python stacks
-  bool native = false;  // record native stacks on tensor events
+  bool cpu = false;       // record CPU tensors
+  bool python = false;    // record Python stacks
+  bool native = false;    // record native stacks on tensor events
+  bool unpooled = false;  // the launcher switched the frameworks' caches off: noted in the trace
 };
 extern SessionFlags g_flags;
 

@@ -30,15 +30,17 @@ Stream* NewMemory() {
   return memory != MAP_FAILED ? static_cast<Stream*>(memory) : nullptr;
 }
 
+void Note(Stream* stream, const char* key, format::Bytes value) {
+  stream->Append(format::Runtime{.key = {key, std::strlen(key)}, .value = value});
+}
+
 // The process's place in a distributed training (torchrun, mpirun), for the report's rows.
 void NoteRank(Stream* stream) {
   for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
     const char* rank = getenv(variable);
     if (rank == nullptr || *rank == '\0')
       continue;
-    constexpr format::Bytes kKey = {"rank", 4};
-    stream->Append(format::Runtime{.key = kKey, .value = {rank, strnlen(rank, 16)}});
-    return;
+    return Note(stream, "rank", {rank, strnlen(rank, 16)});
   }
 }
 
@@ -78,8 +80,11 @@ Stream* StreamPool::Take() {
     stream->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
     char name[17] = {};
     prctl(PR_GET_NAME, name);
-    if (stream->id_ == 1 && stream->sequence_ == 0)
+    if (stream->id_ == 1 && stream->sequence_ == 0) {
       NoteRank(stream);
+      if (g_flags.unpooled)
+        Note(stream, "unpooled", {"the frameworks' memory caches are off", 37});
+    }
     stream->Append(format::Thread{.tid = stream->tid_, .name = {name, std::strlen(name)}});
     if (g_have_key)
       pthread_setspecific(g_key, stream);
