@@ -17,9 +17,15 @@ _TOO_LATE_AFTER = ("torch",)
 class Probe:
     """The functions that libvramscope_probe.so exports for programs."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        def bind(name: str, result: object, *arguments: object) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
-            function = getattr(library, name)
+    def __init__(self, path: Optional[str]) -> None:
+        library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        # What is short keeps the GIL: to give it away and wait for it would take longer.
+        short = ctypes.PyDLL(path)
+
+        def bind(
+            name: str, result: object, *arguments: object, within: ctypes.CDLL = library
+        ) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
+            function = getattr(within, name)
             function.restype = result
             function.argtypes = list(arguments)
             return function
@@ -27,6 +33,9 @@ class Probe:
         self.start = bind("vramscope_start", None)
         self.stop = bind("vramscope_stop", None)
         self.mark = bind("vramscope_mark", None, ctypes.c_char_p)
+        self.scope_push = bind("vramscope_scope_push", None, ctypes.c_char_p, within=short)
+        self.scope_pop = bind("vramscope_scope_pop", None, within=short)
+        self.tag = bind("vramscope_tag", None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_ulong, within=short)
         self._is_recording = bind("vramscope_is_recording", ctypes.c_int)
         self._session_path = bind("vramscope_session_path", ctypes.c_char_p)
         self._attach = bind("vramscope_attach", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
@@ -46,26 +55,21 @@ class Probe:
             raise OSError(abs(code), f"vramscope: cannot record: {os.strerror(abs(code))}", directory)
 
 
-def _bound(library: ctypes.CDLL) -> Optional[Probe]:
+def _bound(path: Optional[str]) -> Optional[Probe]:
     try:
-        return Probe(library)
+        return Probe(path)
     except AttributeError:
         return None
 
 
 # The global scope of the process has the probe's symbols where `vramscope run` put it there.
-_probe: Optional[Probe] = _bound(ctypes.CDLL(None))
-
-
-def loaded() -> Optional[Probe]:
-    """The probe in this process, or None."""
-    return _probe
+current: Optional[Probe] = _bound(None)
 
 
 def load() -> Probe:
     """The probe in this process; loads the packaged one where there is none yet."""
-    global _probe
-    if _probe is None:
+    global current
+    if current is None:
         late = [name for name in _TOO_LATE_AFTER if name in sys.modules]
         if late:
             raise RuntimeError(
@@ -73,7 +77,7 @@ def load() -> Probe:
                 f"call vramscope.record() before the first 'import {late[0]}', "
                 "or start the program with 'vramscope run -- COMMAND'"
             )
-        _probe = _bound(ctypes.CDLL(os.fspath(_paths.probe()), mode=ctypes.RTLD_GLOBAL))
-        if _probe is None:
+        current = _bound(os.fspath(_paths.probe()))
+        if current is None:
             raise RuntimeError(f"vramscope: {_paths.probe()} is of another version; reinstall vramscope")
-    return _probe
+    return current

@@ -15,30 +15,23 @@ from . import _paths, _probe
 _Path = Union[str, "os.PathLike[str]"]
 
 
-def mark(name: str) -> None:
-    """Names this instant: `vramscope report --at mark:NAME` shows it. Nothing without a probe."""
-    probe = _probe.loaded()
-    if probe is not None:
-        probe.mark(name.encode("utf-8", "surrogateescape"))
-
-
 def start() -> None:
     """Begins, or goes on with, a recording of `vramscope run --start-paused` or of `record`."""
-    probe = _probe.loaded()
+    probe = _probe.current
     if probe is not None:
         probe.start()
 
 
 def stop() -> None:
     """Pauses the recording. What is live then stays known; `start` goes on."""
-    probe = _probe.loaded()
+    probe = _probe.current
     if probe is not None:
         probe.stop()
 
 
 def is_recording() -> bool:
     """Whether this process is being recorded at this instant."""
-    probe = _probe.loaded()
+    probe = _probe.current
     return probe is not None and probe.is_recording()
 
 
@@ -61,7 +54,7 @@ class Recording:
                 f"vramscope: this process was already recorded, into {Recording._attached_before}; "
                 "put start() and stop() inside one record(), or use 'vramscope run'"
             )
-        probe = _probe.loaded()
+        probe = _probe.current
         session = probe.session_path() if probe is not None else None
         if session is not None:
             if self._wanted is not None:
