@@ -219,8 +219,10 @@ using namespace vramscope::probe;
 VRAMSCOPE_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
   if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
     return 0;
-  if (RealDlsym(RTLD_DEFAULT, "InitializeInjectionNvtx2") !=
-      reinterpret_cast<void*>(&InitializeInjectionNvtx2)) {
+  // What was preloaded is in the program's own scope.
+  void* const program = RealDlopen(nullptr, RTLD_LAZY);
+  if (program == nullptr || RealDlsym(program, "InitializeInjectionNvtx2") !=
+                                reinterpret_cast<void*>(&InitializeInjectionNvtx2)) {
     return 0;
   }
   return nvtx::FillTables(get_export_table) ? 1 : 0;
