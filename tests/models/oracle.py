@@ -10,7 +10,8 @@ be compared with it `--at mark:INSTANT`. Three modes, each for a process of its 
               pointers and sizes, and neither holds nor makes a tensor.
   saved       torch.autograd.graph.saved_tensors_hooks counts what autograd keeps; with the outputs
               that the program still holds, these are the activations. The hooks hand back the very
-              tensor that they got, so that the memory of the program stays as it is.
+              tensor that they got, so that the memory of the program stays as it is. Beside them, as
+              "others", stands what else Python holds: counters of a Trainer, the scale of a GradScaler.
   memtracker  torch.distributed._tools.mem_tracker.MemTracker says what the memory is for.
 
 MemTracker's words and ours:
@@ -32,6 +33,7 @@ A storage that has several roles has the first of: parameter, gradient, buffer, 
 """
 
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -45,6 +47,7 @@ if "--deterministic" in sys.argv:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 
 try:
     import vramscope
@@ -131,6 +134,47 @@ class _Saved:
         self._hooks.__exit__(None, None, None)
 
 
+def _seen_by_python():
+    """Storages of every tensor that a Python object is alive for."""
+    found = {}
+    for thing in gc.get_objects():
+        # Asked of the type: isinstance would run code of lazy modules.
+        if issubclass(type(thing), torch.Tensor) and not is_fake(thing):
+            for storage in _storages(thing):
+                if storage.nbytes() > 0:
+                    found[(thing.device.type, storage.data_ptr())] = storage.nbytes()
+    return found
+
+
+def _numbers(outputs):
+    """Python numbers that became tensors and which autograd keeps (`loss / 3`): no hook sees them."""
+    found, nodes = {}, [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                nodes.append(following)
+        # Nothing else is looked into: to read what checkpointing saved would compute it anew.
+        if node.name() in ("MulBackward0", "DivBackward0", "PowBackward0"):
+            for name in ("_saved_self", "_saved_other", "_saved_exponent"):
+                try:
+                    value = getattr(node, name, None)
+                except RuntimeError:
+                    continue  # freed by backward
+                if isinstance(value, torch.Tensor) and value.dim() == 0:
+                    for storage in _storages(value):
+                        found[(value.device.type, storage.data_ptr())] = storage.nbytes()
+    return found
+
+
+def _sizes(storages, without):
+    return sorted(
+        [device, size] for (device, address), size in storages.items() if (device, address) not in without
+    )
+
+
 class _MemTracker:
     def __init__(self):
         from torch.distributed._tools import mem_tracker
@@ -184,6 +228,9 @@ class Run:
         self._losses, self._instants, self._step = [], [], 0
         mode = self.args.mode if self.args.oracle else None
         self._saved = _Saved() if mode == "saved" else None
+        if self._saved is not None:
+            # What the imports made holds no tensor of ours, and need not be searched at each instant.
+            gc.freeze()
         self._memtracker = _MemTracker() if mode == "memtracker" else None
         self._writes = mode is not None
 
@@ -294,8 +341,7 @@ class Run:
                 for storage in _storages(tensor):
                     if storage.nbytes() > 0:
                         kept[(tensor.device.type, storage.data_ptr())] = storage.nbytes()
-            note["activations"] = sorted(
-                [device, size] for (device, address), size in kept.items()
-                if (device, address) not in books.entries
-            )
+            kept.update(_numbers(live))
+            note["activations"] = _sizes(kept, books.entries)
+            note["others"] = _sizes(_seen_by_python(), {**books.entries, **kept})
         return note
