@@ -7,13 +7,17 @@ namespace {
 using format::LineTableKind;
 
 // Include/cpython/frameobject.h and code.h of 3.9 and 3.10.
-constexpr PythonLayout FrameObjects(uint32_t lasti, uint8_t scale, LineTableKind table) {
+constexpr PythonLayout FrameObjects(uint32_t lasti,
+                                    uint32_t locals,
+                                    uint8_t scale,
+                                    LineTableKind table) {
   return {.tstate_frame = 24,
           .cframe_frame = -1,
           .frame_previous = 24,
           .frame_code = 32,
           .frame_instruction = lasti,
           .frame_owner = -1,
+          .frame_locals = locals,
           .first_foreign_owner = 0xff,
           .instruction_is_index = true,
           .index_scale = scale,
@@ -28,8 +32,8 @@ constexpr PythonLayout FrameObjects(uint32_t lasti, uint8_t scale, LineTableKind
           .unicode_ascii = 48,
           .unicode_compact = 72};
 }
-constexpr PythonLayout k39 = FrameObjects(104, 1, LineTableKind::kLnotab);
-constexpr PythonLayout k310 = FrameObjects(96, 2, LineTableKind::kPep626);
+constexpr PythonLayout k39 = FrameObjects(104, 360, 1, LineTableKind::kLnotab);
+constexpr PythonLayout k310 = FrameObjects(96, 352, 2, LineTableKind::kPep626);
 
 // Include/internal/pycore_frame.h and Include/cpython/{pystate,code}.h of 3.11 and 3.12.
 constexpr PythonLayout k311 = {.tstate_frame = 56,
@@ -38,6 +42,7 @@ constexpr PythonLayout k311 = {.tstate_frame = 56,
                                .frame_code = 32,
                                .frame_instruction = 56,
                                .frame_owner = 69,
+                               .frame_locals = 72,
                                .first_foreign_owner = 3,
                                .instruction_is_index = false,
                                .index_scale = 1,
@@ -57,6 +62,7 @@ constexpr PythonLayout k312 = {.tstate_frame = 56,
                                .frame_code = 0,
                                .frame_instruction = 56,
                                .frame_owner = 70,
+                               .frame_locals = 72,
                                .first_foreign_owner = 3,
                                .instruction_is_index = false,
                                .index_scale = 1,
@@ -95,6 +101,7 @@ bool FromDebugOffsets(const void* runtime,
   layout->frame_previous = word(frame + 1);
   layout->frame_code = word(frame + 2);
   layout->frame_instruction = word(frame + 3);
+  layout->frame_locals = word(frame + 4);
   layout->frame_owner = static_cast<int32_t>(word(frame + 5));
   layout->code_filename = word(code + 1);
   layout->code_name = word(code + 2);

@@ -18,6 +18,7 @@ struct PythonLayout {
   uint32_t frame_code;      // frame: code object (3.14: a tagged reference)
   uint32_t frame_instruction;   // frame: pointer to the instruction, or f_lasti (int) up to 3.10
   int32_t frame_owner;          // frame: one byte; -1: there is none
+  uint32_t frame_locals;        // frame: its local variables, the arguments first
   uint8_t first_foreign_owner;  // owners from this value on are no Python frames
   bool instruction_is_index;    // f_lasti; else a pointer into the code object
   uint8_t index_scale;          // bytes per unit of f_lasti
@@ -36,6 +37,8 @@ struct PythonLayout {
 bool FindPythonLayout(uint32_t version_hex, const void* runtime, PythonLayout* layout);
 
 // Offsets common to every supported version on 64-bit machines.
+inline constexpr uint32_t kObjectType = 8;
+inline constexpr uint32_t kTupleSize = 16;
 inline constexpr uint32_t kUnicodeLength = 16;
 inline constexpr uint32_t kUnicodeState = 32;
 inline constexpr uint32_t kBytesSize = 16;

@@ -34,6 +34,7 @@ TEST(PythonLayout, TakesNewerOffsetsFromTheInterpreterItself) {
   EXPECT_EQ(layout.cframe_frame, -1);
   EXPECT_EQ(layout.frame_previous, 8u);
   EXPECT_EQ(layout.frame_owner, 70);
+  EXPECT_EQ(layout.frame_locals, 72u);
   EXPECT_EQ(layout.code_linetable, 136u);
   EXPECT_EQ(layout.code_instructions, 200u);
 }
@@ -72,12 +73,13 @@ TEST(PythonLayout, ReadsTheThreeWidthsOfStrings) {
 TEST(PythonWalk, InstructionOffsets) {
   PythonLayout layout{};
   ASSERT_TRUE(FindPythonLayout(0x030a00f0, nullptr, &layout));
-  EXPECT_EQ(InstructionOffset(layout, {nullptr, 21}), 42u) << "3.10 counts in units of two bytes";
+  EXPECT_EQ(InstructionOffset(layout, {nullptr, 21, 0}), 42u)
+      << "3.10 counts in units of two bytes";
   ASSERT_TRUE(FindPythonLayout(0x030c00f0, nullptr, &layout));
   const char code[256] = {};
   const auto at = reinterpret_cast<uintptr_t>(code) + layout.code_instructions;
-  EXPECT_EQ(InstructionOffset(layout, {code, at + 14}), 14u);
-  EXPECT_EQ(InstructionOffset(layout, {code, at - 2}), 0u) << "a frame that has not begun";
+  EXPECT_EQ(InstructionOffset(layout, {code, at + 14, 0}), 14u);
+  EXPECT_EQ(InstructionOffset(layout, {code, at - 2, 0}), 0u) << "a frame that has not begun";
 }
 
 }  // namespace

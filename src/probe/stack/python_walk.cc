@@ -7,8 +7,48 @@
 namespace vramscope::probe {
 
 constinit PythonRuntime g_python;
+constinit PythonModules g_python_modules;
 
 namespace {
+
+// Verdicts on classes: a class's address, with bit 0 set where it is a module. Entries replace one
+// another, and each is one word, so that threads need not agree on anything.
+constexpr uint32_t kTypeSlots = 1024;
+constinit std::atomic<uintptr_t> g_types[kTypeSlots]{};
+
+VRAMSCOPE_NOINLINE bool IsModuleType(const char* type, std::atomic<uintptr_t>* slot) {
+  const PythonModules& known = g_python_modules;
+  bool is_module = false;
+  if (const auto* const mro = ReadAt<const char*>(type, known.type_mro)) {
+    const auto size = ReadAt<int64_t>(mro, kTupleSize);
+    for (int64_t i = 0; i < size && !is_module; ++i) {
+      is_module = ReadAt<const char*>(mro, known.tuple_items + static_cast<size_t>(i) *
+                                                                   sizeof(void*)) == known.type;
+    }
+  }
+  slot->store(reinterpret_cast<uintptr_t>(type) | (is_module ? 1 : 0), std::memory_order_relaxed);
+  return is_module;
+}
+
+// The names that tell a module's frames, loaded once a walk.
+struct ModuleNames {
+  const char* call = g_python_modules.call.load(std::memory_order_acquire);
+  const char* forward = g_python_modules.forward.load(std::memory_order_relaxed);
+  const char* apply = g_python_modules.apply.load(std::memory_order_relaxed);
+
+  VRAMSCOPE_ALWAYS_INLINE uintptr_t Object(const PythonLayout& layout,
+                                           const char* frame,
+                                           const char* code) const {
+    const auto* const name = ReadAt<const char*>(code, layout.code_name);
+    const bool is_call = name == call;
+    if (VRAMSCOPE_LIKELY(!is_call && name != forward && name != apply))
+      return 0;
+    const uint64_t self = Untagged(ReadAt<uint64_t>(frame, layout.frame_locals));
+    if (self == 0 || (!is_call && !IsModule(reinterpret_cast<const char*>(self))))
+      return 0;
+    return self;
+  }
+};
 
 struct PlainReader {
   template <class T>
@@ -33,7 +73,8 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t HashCode(const PythonLayout& layout, const char
 // on many frames at once; only the chain in AddToHash() is serial.
 VRAMSCOPE_ALWAYS_INLINE uint64_t HashFrame(const PythonLayout& layout,
                                            const RawPythonFrame& frame) {
-  return HashCode(layout, frame.code) ^ (frame.instruction * 0x165667b19e3779f9u);
+  return HashCode(layout, frame.code) ^ (frame.instruction * 0x165667b19e3779f9u) ^
+         (frame.object * 0xd6e8feb86659fd93u);
 }
 
 VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t frame) {
@@ -80,6 +121,7 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
                                         uint32_t depth) {
   uint32_t parent = 0;
   uint64_t hash = 1;
+  uintptr_t object = 0;  // of the frame around: a call and the forward that it leads to are one
   for (uint32_t i = depth; i-- != 0;) {
     const uint64_t code_hash = HashCode(layout, frames[i].code);
     hash = AddToHash(hash, HashFrame(layout, frames[i]));
@@ -87,10 +129,12 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
     if (id == 0) {
       const uint32_t code = InternCode(stream, layout, frames[i].code, code_hash);
       id = stream.NewId();
-      if (!stream.Append(format::PyStack{.id = id,
-                                         .parent = parent,
-                                         .code = code,
-                                         .instruction = InstructionOffset(layout, frames[i])})) {
+      if (!stream.Append(
+              format::PyStack{.id = id,
+                              .parent = parent,
+                              .code = code,
+                              .instruction = InstructionOffset(layout, frames[i]),
+                              .object = frames[i].object != object ? frames[i].object : 0})) {
         return 0;
       }
       if (!stream.nodes().Insert(hash, id)) {
@@ -99,6 +143,8 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
       }
     }
     parent = id;
+    if (frames[i].object != 0)
+      object = frames[i].object;
   }
   return parent;
 }
@@ -145,21 +191,55 @@ size_t CopyPythonString(const PythonLayout& layout,
   return static_cast<size_t>(end - out);
 }
 
-uint32_t CapturePythonStack(Stream& stream) {
+bool IsModule(const char* object) {
+  const auto* const type = ReadAt<const char*>(object, kObjectType);
+  const auto address = reinterpret_cast<uintptr_t>(type);
+  std::atomic<uintptr_t>& slot = g_types[(address >> 4 ^ address >> 14) & (kTypeSlots - 1)];
+  const uintptr_t verdict = slot.load(std::memory_order_relaxed);
+  if (VRAMSCOPE_LIKELY((verdict & ~uintptr_t{1}) == address))
+    return (verdict & 1) != 0;
+  return IsModuleType(type, &slot);
+}
+
+size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capacity) {
+  const PythonLayout& layout = g_python.layout;
+  const PlainReader reader;
+  const ModuleNames names;
+  const char* cursor = InnermostPythonFrame(layout, reader, thread_state);
+  size_t count = 0;
+  while (cursor != nullptr && count < capacity) {
+    const char* const at = cursor;
+    RawPythonFrame frame;
+    if (!StepPythonFrame(layout, reader, &cursor, &frame))
+      continue;
+    const uintptr_t module = names.Object(layout, at, frame.code);
+    if (module != 0 && (count == 0 || modules[count - 1] != module))
+      modules[count++] = module;
+  }
+  return count;
+}
+
+PythonStack CapturePython(Stream& stream) {
   if (!g_python.ready.load(std::memory_order_acquire))
-    return 0;
+    return {};
   const void* const thread_state = g_python.this_thread_state();
   if (thread_state == nullptr)
-    return 0;  // no Python runs in this thread
+    return {};  // no Python runs in this thread
   const PythonLayout& layout = g_python.layout;
   const PlainReader reader;
   const char* cursor = InnermostPythonFrame(layout, reader, thread_state);
   RawPythonFrame frames[kMaxPythonDepth];
+  const ModuleNames names;
   uint32_t depth = 0;
   uint64_t hash = 1;
+  uintptr_t module = 0;
   while (cursor != nullptr) {
+    const char* const at = cursor;
     if (!StepPythonFrame(layout, reader, &cursor, &frames[depth]))
       continue;
+    frames[depth].object = names.Object(layout, at, frames[depth].code);
+    if (module == 0)
+      module = frames[depth].object;
     hash = AddToHash(hash, HashFrame(layout, frames[depth]));
     if (++depth == kMaxPythonDepth) {
       if (cursor != nullptr)
@@ -168,15 +248,15 @@ uint32_t CapturePythonStack(Stream& stream) {
     }
   }
   if (depth == 0)
-    return 0;
+    return {};
   hash ^= hash >> 32;  // the best bits of a product are its upper ones
   Stream::StackSlot& slot = stream.stack_slot(hash);
   if (VRAMSCOPE_LIKELY(slot.hash == hash && slot.id != 0))
-    return slot.id;
+    return {slot.id, module};
   const uint32_t id = DefineStack(stream, layout, frames, depth);
   if (id != 0)
     stream.stack_slot(hash) = {hash, id};
-  return id;
+  return {id, module};
 }
 
 }  // namespace vramscope::probe

@@ -13,6 +13,7 @@ inline constexpr uint32_t kMaxPythonDepth = 256;
 struct RawPythonFrame {
   const char* code;      // the code object
   uint64_t instruction;  // as the frame holds it: pointer or index
+  uintptr_t object;      // the torch.nn.Module whose method this is, 0 where it is none
 };
 
 // What is known of the interpreter in this process. Written once, before `ready` is set.
@@ -25,6 +26,21 @@ struct PythonRuntime {
 };
 extern PythonRuntime g_python;
 
+// Which frames run a method of a torch.nn.Module. Written once, the names last, when all of it has
+// been proved; until then the names are null, which no function's name is.
+struct PythonModules {
+  std::atomic<const char*> call{nullptr};     // Module.__call__'s code: its `self` is a module
+  std::atomic<const char*> forward{nullptr};  // names that methods of other classes have too
+  std::atomic<const char*> apply{nullptr};
+  const char* type = nullptr;  // torch.nn.Module
+  uint32_t type_mro = 0;       // PyTypeObject: the tuple of its bases
+  uint32_t tuple_items = 0;    // PyTupleObject: the first item
+};
+extern PythonModules g_python_modules;
+
+// Whether the object's class is torch.nn.Module or derived from it, read from memory alone.
+bool IsModule(const char* object);
+
 // Byte offset of an instruction in its code object.
 inline uint64_t InstructionOffset(const PythonLayout& layout, const RawPythonFrame& frame) {
   if (layout.instruction_is_index) {
@@ -33,6 +49,11 @@ inline uint64_t InstructionOffset(const PythonLayout& layout, const RawPythonFra
   const uint64_t offset =
       frame.instruction - reinterpret_cast<uintptr_t>(frame.code + layout.code_instructions);
   return offset < (uint64_t{1} << 31) ? offset : 0;  // before the first instruction
+}
+
+// 3.14 keeps two tag bits in references; elsewhere they are zero.
+inline uint64_t Untagged(uint64_t reference) {
+  return reference & ~uint64_t{3};
 }
 
 // One step of the walk: reads `*cursor` through Reader, moves it to the caller and says whether the
@@ -57,8 +78,7 @@ inline bool StepPythonFrame(const PythonLayout& layout,
   if (layout.frame_owner >= 0)
     ok = ok && reader.Get(at + layout.frame_owner, &owner);
   *cursor = ok ? reinterpret_cast<const char*>(previous) : nullptr;
-  // 3.14 keeps two tag bits in references.
-  *frame = {reinterpret_cast<const char*>(code & ~uint64_t{3}), instruction};
+  *frame = {reinterpret_cast<const char*>(Untagged(code)), instruction, 0};
   return ok && owner < layout.first_foreign_owner && frame->code != nullptr;
 }
 
@@ -74,6 +94,10 @@ inline const char* InnermostPythonFrame(const PythonLayout& layout,
   const char* inner = nullptr;
   return reader.Get(frame + layout.cframe_frame, &inner) ? inner : nullptr;
 }
+
+// The modules whose methods a thread runs, the innermost first, at most `capacity`. Its frames must
+// stand still: it is the calling thread, or the caller holds the GIL.
+size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capacity);
 
 // Copies the text of a str object as UTF-8 into `out`; returns its length, cut at `capacity`.
 size_t CopyPythonString(const PythonLayout& layout, const char* object, char* out, size_t capacity);

@@ -7,9 +7,18 @@ namespace vramscope::probe {
 
 class Stream;
 
-// Id of the calling thread's Python stack in `stream`, 0 where there is none. Takes no GIL and no
-// lock, allocates nothing; about 2 ns and a nanosecond a frame when the stack is known already.
-uint32_t CapturePythonStack(Stream& stream);
+struct PythonStack {
+  uint32_t id;       // in the stream, 0 where the thread runs no Python
+  uintptr_t module;  // address of the innermost torch.nn.Module that runs, 0 where none does
+};
+
+// The calling thread's Python stack. Takes no GIL and no lock, allocates nothing; about 2 ns and a
+// nanosecond a frame when the stack is known already.
+PythonStack CapturePython(Stream& stream);
+
+inline uint32_t CapturePythonStack(Stream& stream) {
+  return CapturePython(stream).id;
+}
 
 // Id of the calling thread's native stack, this library's own frames left out, from the caller
 // outwards. Takes microseconds and may take the loader's lock: for driver calls, which cost more.
