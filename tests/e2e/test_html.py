@@ -138,6 +138,23 @@ def test_a_click_chooses_an_instant_and_back_returns(sample):
 
 
 @needs_browser
+def test_the_line_of_the_instant_can_be_dragged(sample):
+    data, page = sample
+    fragment = act(page, """
+      const canvas = $('.timeline');
+      const box = canvas.getBoundingClientRect();
+      const x = (share) => box.left + 74 + share * (box.width - 84);
+      at(canvas, 'pointerdown', x(0.5), box.top + 100);
+      at(canvas, 'pointermove', x(0.6), box.top + 100);
+      at(canvas, 'pointerup', x(0.6), box.top + 100);
+      await pause();
+      return location.hash;
+    """, f"at={data['duration_ns'] // 2}")
+    assert "zoom" not in fragment
+    assert int(re.search(r"at=(\d+)", fragment).group(1)) == pytest.approx(0.6 * data["duration_ns"], rel=0.01)
+
+
+@needs_browser
 def test_drag_and_wheel_zoom_and_double_click_resets(sample):
     data, page = sample
     hashes = act(page, """

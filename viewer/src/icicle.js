@@ -17,7 +17,9 @@ const ROW = 24;
 const GAP = 1;
 const STRIP = 3;
 const THINNEST = 0.4;
-const TINT = 0.2;
+const TINT = 0.34;
+// What has this share of a level gives it its colour; a mixed level has none.
+const MAIN_SHARE = 0.5;
 const HINTS = {
   module: "which layer holds what", stack: "which line allocated what",
   category: "what it is for, and where", owner: "which library asked for it",
@@ -276,9 +278,11 @@ export class Icicle {
     const width = Math.max(THINNEST, box.width - (box.width > 3 ? GAP : 0));
     const height = ROW - GAP;
     const found = node.parent !== null && this.isFound(node);
-    const main = this.palette.colour(mainCategory(node));
+    const main = mainCategory(node);
+    const colour = node.byCategory[main] >= MAIN_SHARE * node.bytes ? this.palette.colour(main) : colours.faint;
+    const tint = colour === colours.faint ? TINT / 2 : TINT;
     const picked = node === this.picked;
-    context.fillStyle = mix(main, colours.surface, picked ? TINT + 0.18 : found ? TINT + 0.14 : TINT);
+    context.fillStyle = mix(colour, colours.surface, tint + (picked ? 0.18 : found ? 0.14 : 0));
     context.fillRect(x, y, width, height);
     let left = x;
     for (let c = 0; c < node.byCategory.length; ++c) {

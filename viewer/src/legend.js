@@ -27,6 +27,8 @@ export class Legend {
     this.element = h("div", { class: "legend-line", role: "group", "aria-label": "Categories" });
     /** @type {{name: string, button: HTMLElement}[]} */
     this.chips = [];
+    /** @type {HTMLElement|null} */
+    this.nvml = null;
   }
 
   /** @param {History} history */
@@ -41,14 +43,19 @@ export class Legend {
     }));
     this.element.replaceChildren(...this.chips.map(({ button }) => button));
     if (history.nvmlTime.length > 0) {
-      this.element.append(h("span", { class: "legend-chip" }, h("span", { class: "line-swatch" }), "NVML"));
+      this.nvml = h("span", { class: "legend-chip" }, h("span", { class: "line-swatch" }), "NVML");
+      this.element.append(this.nvml);
     }
-    this.choose();
+    this.choose(false);
   }
 
-  /** Shows which categories are chosen. */
-  choose() {
+  /**
+   * Shows which categories are chosen. NVML's line belongs to all there is.
+   * @param {boolean} filtered
+   */
+  choose(filtered) {
     const { categories } = this.store.state;
+    this.nvml?.classList.toggle("dim", filtered);
     for (const { name, button } of this.chips) {
       const chosen = categories.includes(name);
       button.setAttribute("aria-pressed", String(chosen));

@@ -33,10 +33,10 @@ export class Summary {
       h("div", { class: "card-head" }, this.title,
         h("span", { class: "hint" }, "click a name to see only it, everywhere on the page")),
       this.bar,
-      h("div", { class: layers ? "briefs" : "briefs two" },
+      h("div", { class: layers ? "briefs" : "briefs one" },
         block(model.byPlace ? "Places" : "Categories", this.categories),
         layers ? block("Heaviest layers", this.layers) : null,
-        block("Heaviest lines", this.lines)));
+        h("section", { class: "brief wide", "aria-label": "Heaviest lines" }, h("h3", {}, "Heaviest lines"), this.lines)));
   }
 
   /** @param {View} view */
@@ -73,10 +73,10 @@ export class Summary {
     const most = entries[0]?.bytes ?? 0;
     const rows = entries.slice(0, LISTED).map((entry) => {
       const { name, more, title, chosen, click } = describe(entry);
-      const label = h("span", { class: "brief-name" }, marked(name, view.filter.search.needle));
-      if (more) label.append(h("code", {}, more));
+      const { needle } = view.filter.search;
       return h("button", { class: "brief-row", type: "button", title, "aria-pressed": String(chosen), click },
-        label, h("span", { class: "brief-value" }, formatBytes(entry.bytes)),
+        h("span", { class: "brief-name" }, marked(name, needle)), h("span", { class: "brief-more" }, marked(more, needle)),
+        h("span", { class: "brief-value" }, formatBytes(entry.bytes)),
         h("span", { class: "brief-share" }, formatShare(entry.bytes, view.bytes)), shareBar(entry, most));
     });
     if (rows.length === 0) rows.push(h("p", { class: "empty" }, "None."));

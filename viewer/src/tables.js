@@ -11,8 +11,10 @@ import { COLUMNS, TreeTable } from "./treetable.js";
 /** @typedef {import("./trie.js").TreeNode} TreeNode */
 /** @typedef {import("./ways.js").WayBook} WayBook */
 
-const { name, bytes, own, share, bar, count } = COLUMNS;
-const NOTHING = "Nothing of this device is left at this instant.";
+const { name, bytes, own, share, bar, categories, count } = COLUMNS;
+
+/** @param {View} view */
+const nothing = (view) => (view.filter.on ? "Nothing passes the filters at this instant." : "Nothing was live at this instant.");
 
 /** @param {TreeNode[]} path */
 function moduleOf(path) {
@@ -30,7 +32,7 @@ export class ModuleTable {
     this.ways = ways;
     this.known = model.kinds.module.some((module) => module !== 0);
     this.hint = h("span", { class: "hint" });
-    this.table = new TreeTable("Modules", [{ ...name, name: "Module" }, bytes, own, share, bar, count], {
+    this.table = new TreeTable("Modules", [{ ...name, name: "Module" }, bytes, own, share, categories, count], {
       is: (path) => store.state.module === moduleOf(path),
       toggle: (path) => store.set({ module: store.state.module === moduleOf(path) ? null : moduleOf(path) }),
     });
@@ -45,7 +47,7 @@ export class ModuleTable {
     const none = root.children.find((child) => child.level.name === NO_MODULE)?.bytes ?? 0;
     this.hint.textContent = root.bytes > 0
       ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, lies in modules` : "";
-    this.table.render(root, view.filter.search, NOTHING);
+    this.table.render(root, view.filter.search, nothing(view));
   }
 }
 
@@ -69,6 +71,6 @@ export class LedgerTable {
 
   /** @param {View} view */
   render(view) {
-    this.table.render(this.ways.of("owner", view.device, false).fold(view), view.filter.search, NOTHING);
+    this.table.render(this.ways.of("owner", view.device, false).fold(view), view.filter.search, nothing(view));
   }
 }

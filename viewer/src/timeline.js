@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes by category over time. Drag cuts out a window, the wheel zooms, a click chooses the instant
-// that the rest of the page shows.
+// Bytes by category over time. Drag cuts out a window or moves the chosen instant, the wheel zooms, a
+// click chooses the instant that the rest of the page shows.
 import { formatBytes, formatTime } from "./format.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { lastNotAbove } from "./events.js";
@@ -14,6 +14,7 @@ import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintPicture, paintOverview } f
 /** @typedef {import("./main.js").Scene} Scene */
 
 const SHORTEST_NS = 1000;
+const GRIP_PIXELS = 5;
 
 export class Timeline {
   /**
@@ -37,7 +38,7 @@ export class Timeline {
     this.reset = h("button", { class: "quiet", type: "button", click: () => store.set({ zoom: null }) }, "Show all");
     this.element = h("section", { class: "card", "aria-label": "Timeline" },
       h("div", { class: "card-head" }, h("h2", {}, "Timeline"),
-        h("span", { class: "hint" }, "click: who was live then · drag: zoom · wheel: zoom · shift-drag: pan"),
+        h("span", { class: "hint" }, "click: who was live then · drag: zoom, or move the instant by its line · wheel: zoom · shift-drag: pan"),
         this.reset),
       this.legend.element, this.canvas, this.overview);
     this.width = 0;
@@ -53,7 +54,7 @@ export class Timeline {
     /** @type {import("./filter.js").Filter|null} What `whole` was made for. */
     this.wholeFilter = null;
     this.hover = -1;
-    /** @type {{from: number, to: number, pan: boolean, window: [number, number]}|null} */
+    /** @type {{from: number, to: number, act: "zoom"|"pan"|"scrub", window: [number, number]}|null} */
     this.drag = null;
     this.top = 1;
     this.highest = 1;
@@ -83,7 +84,6 @@ export class Timeline {
     const { canvas, overview, store } = this;
     store.subscribe((_, changed) => {
       if (changed.has("device")) this.chooseDevice();
-      this.legend.choose();
       this.draw();
     });
     new ResizeObserver(() => this.paint()).observe(canvas);
@@ -165,9 +165,11 @@ export class Timeline {
     const x = this.xOfEvent(event);
     if (this.drag) {
       this.drag.to = x;
-      if (this.drag.pan) {
+      if (this.drag.act === "pan") {
         const [from, to] = this.drag.window;
         this.pan(this.drag.window, ((this.drag.from - x) / this.plotWidth) * (to - from));
+      } else if (this.drag.act === "scrub") {
+        this.store.set({ at: this.instantOf(this.columnAt(x)) });
       }
       tip.hide();
       this.draw();
@@ -178,6 +180,7 @@ export class Timeline {
       return;
     }
     this.hover = this.columnAt(x);
+    this.canvas.style.cursor = this.isOnCursor(x) ? "ew-resize" : "";
     this.describe(event.clientX, event.clientY);
     this.draw();
   }
@@ -193,7 +196,17 @@ export class Timeline {
     if (event.button > 1) return;
     const x = this.xOfEvent(event);
     this.canvas.setPointerCapture(event.pointerId);
-    this.drag = { from: x, to: x, pan: event.shiftKey || event.button === 1, window: this.window };
+    const act = event.shiftKey || event.button === 1 ? "pan" : this.isOnCursor(x) ? "scrub" : "zoom";
+    this.drag = { from: x, to: x, act, window: this.window };
+  }
+
+  /**
+   * Whether the line of the chosen instant can be taken hold of there.
+   * @param {number} x
+   */
+  isOnCursor(x) {
+    const { state } = this.store;
+    return Math.abs(x - this.xOf(state.at ?? this.model.peakTime(state.device))) < GRIP_PIXELS;
   }
 
   /** @param {PointerEvent} event */
@@ -206,7 +219,7 @@ export class Timeline {
       if (x >= MARGIN.left && x <= this.width - MARGIN.right) {
         this.store.set({ at: this.instantOf(this.columnAt(x)) });
       }
-    } else if (!drag.pan) {
+    } else if (drag.act === "zoom") {
       this.zoomTo(this.timeAt(Math.min(x, drag.from)), this.timeAt(Math.max(x, drag.from)));
     }
     this.draw();
@@ -341,6 +354,7 @@ export class Timeline {
     }
     this.columnsKey = columnsKey;
     this.reset.classList.toggle("hidden", !this.store.state.zoom);
+    this.legend.choose(filter.on);
     const colours = styleColours();
     paintPicture(this, sized(this.canvas, this.width, HEIGHT), colours);
     paintOverview(this, sized(this.overview, this.width, OVERVIEW), colours);

@@ -152,7 +152,7 @@ function paintIterations(timeline, context, colours) {
     const x = Math.round(timeline.xOf(begin));
     if (x < MARGIN.left || x > timeline.width - MARGIN.right || x - last < ITERATION_PIXELS) continue;
     last = x;
-    context.globalAlpha = 0.12;
+    context.globalAlpha = 0.08;
     context.fillRect(x, MARGIN.top, 1, bottom - MARGIN.top);
     context.globalAlpha = 0.6;
     context.fillRect(x, bottom - 6, 1, 6);
@@ -209,7 +209,7 @@ function paintCursor(timeline, context, colours) {
     context.fillStyle = colours.soft;
     context.fillRect(MARGIN.left + timeline.hover, MARGIN.top, 1, bottom - MARGIN.top);
   }
-  if (timeline.drag && !timeline.drag.pan && Math.abs(timeline.drag.to - timeline.drag.from) >= CLICK_PIXELS) {
+  if (timeline.drag?.act === "zoom" && Math.abs(timeline.drag.to - timeline.drag.from) >= CLICK_PIXELS) {
     const left = Math.min(timeline.drag.from, timeline.drag.to);
     const size = Math.abs(timeline.drag.to - timeline.drag.from);
     context.fillStyle = colours.accent;

@@ -32,7 +32,7 @@ const INDENT = 18;
 
 const byBytes = (/** @type {TreeNode} */ a, /** @type {TreeNode} */ b) => b.bytes - a.bytes;
 
-/** @type {Record<"name"|"bytes"|"own"|"share"|"bar"|"count", Column>} */
+/** @type {Record<"name"|"bytes"|"own"|"share"|"bar"|"categories"|"count", Column>} */
 export const COLUMNS = {
   name: {
     id: "name", name: "Level", cell: labelOf,
@@ -45,6 +45,7 @@ export const COLUMNS = {
   },
   share: { id: "share", name: "Share", order: byBytes, cell: (node, whole) => formatShare(node.bytes, whole) },
   bar: { id: "bar-cell", name: "", order: byBytes, cell: shareBar },
+  categories: { id: "bar-cell", name: "", order: byBytes, cell: (node) => shareBar(node, node.bytes) },
   count: {
     id: "count", name: "Count", order: (a, b) => b.count - a.count, title: "Allocations",
     cell: (node) => (node.count > 0 ? formatCount(node.count) : "–"),
@@ -71,7 +72,7 @@ export function shareBar(node, whole) {
  */
 function colourOf(node) {
   const held = [...node.byCategory.keys()].filter((category) => node.byCategory[category] > 0);
-  return held.length === 1 ? swatch(held[0]) : h("span", { class: "swatch none" });
+  return held.length === 1 ? swatch(held[0]) : null;
 }
 
 export class TreeTable {
