@@ -236,6 +236,12 @@ test("lives that differ in bytes and time only are of one kind", () => {
   assert.deepEqual(livesOf(model, look(model, { at: 20, min: 25 }), view.shown[2]), [2]);
 });
 
+test("the same line has a kind for each module and parameter", () => {
+  const model = new Model(makePage({ lives: [[1, 0, -1, 1, 0, "gradient", 1, 3], [2, 0, -1, 1, 0, "gradient", 2, 3],
+    [4, 0, -1, 1, 0, "gradient", 1, 0], [8, 0, -1, 1, 0, "gradient", 1, 3]] }));
+  assert.deepEqual([...model.kinds.ofLife], [0, 1, 2, 0]);
+});
+
 test("the heaviest layers and lines have what is their own", () => {
   const model = new Model(reportPage());
   const view = look(model, { at: 20 });
