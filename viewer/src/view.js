@@ -42,7 +42,9 @@ import { processOf } from "./ways.js";
 const rowKey = (process, path) => `${process}\u0000${path.join("\u0000")}`;
 
 /**
- * Slack at the device's peak: what the report's rows have and lives do not explain.
+ * Slack at the device's peak: what the report's rows have and lives do not explain. What an owner's
+ * lives have beyond one of its rows (they know their purpose from their whole life, the row from the
+ * instant) is taken from its other rows, so that the sum stays the report's.
  * @param {Model} model
  * @param {number} device
  * @param {Float64Array} listed Bytes by kind.
@@ -51,24 +53,41 @@ const rowKey = (process, path) => `${process}\u0000${path.join("\u0000")}`;
  */
 function slackAtPeak(model, device, listed, counts) {
   const { page, kinds } = model;
-  /** @type {Map<string, {bytes: number, count: number}>} */
-  const explained = new Map();
+  /** @type {Map<string, {bytes: number, count: number, owner: string}>} */
+  const lives = new Map();
   for (let kind = 0; kind < kinds.count; ++kind) {
     if (counts[kind] === 0) continue;
-    const key = rowKey(kinds.process[kind], page.paths[kinds.path[kind]] ?? []);
-    const known = explained.get(key) ?? { bytes: 0, count: 0 };
-    explained.set(key, { bytes: known.bytes + listed[kind], count: known.count + counts[kind] });
+    const path = page.paths[kinds.path[kind]] ?? [];
+    const key = rowKey(kinds.process[kind], path);
+    const known = lives.get(key) ?? { bytes: 0, count: 0, owner: rowKey(kinds.process[kind], path.slice(0, 1)) };
+    lives.set(key, { ...known, bytes: known.bytes + listed[kind], count: known.count + counts[kind] });
   }
-  const slack = [];
-  for (const row of page.report.rows) {
-    if (row.device !== page.devices[device].index) continue;
+  const rows = page.report.rows.filter((row) => row.device === page.devices[device].index).map((row) => {
     const process = page.processes.findIndex((other) => other.pid === row.pid);
-    const { bytes, count } = explained.get(rowKey(process, row.path)) ?? { bytes: 0, count: 0 };
-    if (bytes >= row.bytes) continue;
+    const key = rowKey(process, row.path);
+    const explained = lives.get(key) ?? { bytes: 0, count: 0 };
+    lives.delete(key);
+    return { row, process, owner: rowKey(process, row.path.slice(0, 1)), explained, over: explained.bytes - row.bytes };
+  });
+  /** @type {Map<string, number>} */
+  const over = new Map();
+  const add = (/** @type {string} */ owner, /** @type {number} */ bytes) => over.set(owner, (over.get(owner) ?? 0) + bytes);
+  for (const each of rows) if (each.over > 0) add(each.owner, each.over);
+  for (const each of lives.values()) add(each.owner, each.bytes);
+  const slack = [];
+  for (const { row, process, owner, explained } of rows) {
+    let bytes = row.bytes - explained.bytes;
+    if (bytes <= 0) continue;
+    // Free memory of an allocator is nobody's life.
+    const taken = row.count > 0 ? Math.min(bytes, over.get(owner) ?? 0) : 0;
+    add(owner, -taken);
+    bytes -= taken;
+    if (bytes === 0) continue;
     const category = model.categoryOfPath(row.path);
-    const cut = bytes > 0 || (page.left_out.count > 0 && row.count > 0 && model.categories[category] === "unknown");
+    const cut = explained.bytes > 0 ||
+      (page.left_out.count > 0 && row.count > 0 && model.categories[category] === "unknown");
     slack.push({
-      process, bytes: row.bytes - bytes, count: Math.max(0, row.count - count),
+      process, bytes, count: Math.max(0, row.count - explained.count),
       path: cut ? [...row.path, NOT_LISTED] : row.path,
       category: cut ? model.categoryIndex.get(NOT_LISTED) ?? category : category,
     });

@@ -92,6 +92,19 @@ test("a row that the page's lives do not reach is not listed, where lives were l
     [["cuBLAS/allocated/not listed", "not listed"]]);
 });
 
+test("lives that have another purpose than their row at the instant do not count twice", () => {
+  const page = reportPage({ paths: [["PyTorch", "activation"], ["PyTorch", "temporary"], ["driver-owned", "context"]] });
+  page.report.rows = [
+    { device: 0, pid: 7, path: ["PyTorch", "temporary"], bytes: 140, count: 3 },
+    { device: 0, pid: 7, path: ["PyTorch", "activation"], bytes: 20, count: 1 },
+    { device: 0, pid: 7, path: ["PyTorch", "cached"], bytes: 60, count: 0 },
+    { device: 0, pid: 7, path: ["driver-owned", "context"], bytes: 7, count: 1 },
+  ];
+  const view = look(new Model(page));
+  assert.equal(view.total, 227);
+  assert.deepEqual(view.slack.map(({ path, bytes }) => [path[1], bytes]), [["temporary", 10], ["cached", 60]]);
+});
+
 test("where nobody knows purposes, places have the colours", () => {
   const timeline = { device: 0, groups: ["PyTorch / allocated", "PyTorch / cached", "driver-owned / context"],
     t: [0, 300], peak: [[200, 150], [0, 50], [7, 7]], nvml: [] };
