@@ -81,7 +81,9 @@ class SpaceView {
       leaf.bytes = view.held - view.live_bytes;
       leaf.count = 0;
       leaf.has_lifetime = false;
-      sink_(leaf);
+      leaf.has_origin = false;
+      leaf.pool_names = ledger_.segments()[index].names;
+      Emit(leaf);
     }
     const uint64_t slabs = slab_pages_.size() * kDriverPageBytes;
     if (slabs > small_bytes_) {
@@ -90,7 +92,7 @@ class SpaceView {
       leaf.owner = kDriverOwned;
       leaf.part = Part::kSlabSlack;
       leaf.bytes = slabs - small_bytes_;
-      sink_(leaf);
+      Emit(leaf);
     }
   }
 
@@ -112,29 +114,59 @@ class SpaceView {
     leaf.process = space_.process;
   }
 
+  // Names say more than the part, except of free memory and slack.
+  void Emit(Leaf& leaf) const {
+    leaf.category = PartCategory(leaf.part);
+    if (leaf.has_origin && leaf.category == Category::kUnknown)
+      leaf.category = ledger_.CategoryOf(space_.process, leaf.origin);
+    sink_(leaf);
+  }
+
+  // Cuts off what goes beyond the bytes that were asked for, as a row of its own.
+  void EmitRounding(const Leaf& whole, uint64_t bytes) const {
+    if (bytes == 0)
+      return;
+    Leaf rounding = whole;
+    rounding.part = Part::kRounding;
+    rounding.bytes = bytes;
+    rounding.count = 0;
+    rounding.has_lifetime = false;
+    Emit(rounding);
+  }
+
+  uint64_t Requested(const Origin& origin, uint64_t bytes) const {
+    const uint64_t requested = ledger_.names().set(origin.names).requested;
+    return requested == 0 ? bytes : std::min(bytes, requested);
+  }
+
   void EmitBlock(const Block& block, int64_t free_ns) {
     SegmentView& segment = segments_[block.segment];
     segment.live_bytes += block.size;
     ++segment.live_count;
     Leaf leaf;
     Complete(leaf);
-    leaf.owner = kPyTorch;
+    leaf.owner = block.owner;
     leaf.is_block = true;
+    leaf.origin = block.origin;
+    leaf.has_origin = true;
     leaf.stack = block.stack;
     leaf.native = block.native;
     leaf.thread = block.thread;
     leaf.alloc_ns = block.alloc_ns;
     leaf.free_ns = free_ns;
     leaf.has_lifetime = true;
-    leaf.bytes = block.size;
+    leaf.bytes = Requested(block.origin, block.size);
     leaf.count = 1;
-    sink_(leaf);
+    EmitRounding(leaf, block.size - leaf.bytes);
+    Emit(leaf);
   }
 
   Leaf LeafOf(const Holding& holding, int64_t free_ns) const {
     Leaf leaf;
     Complete(leaf);
     leaf.owner = holding.owner;
+    leaf.origin = holding.origin;
+    leaf.has_origin = true;
     leaf.api = holding.api;
     leaf.stack = holding.stack;
     leaf.native = holding.native;
@@ -157,7 +189,8 @@ class SpaceView {
     segment.held += mapping.accounted;
     segment.carved = true;
     segment.base = LeafOf(mapping, kNever);
-    segment.base.owner = kPyTorch;
+    if (!(live ? ledger_.segments()[mapping.segment].of_program : mapping.of_program))
+      segment.base.owner = kPyTorch;
     accounted_[mapping.handle] += mapping.accounted;
   }
 
@@ -168,20 +201,13 @@ class SpaceView {
     const uint64_t elsewhere = accounted == accounted_.end() ? 0 : accounted->second;
     leaf.bytes = handle.priced - std::min(handle.priced, elsewhere);
     if (leaf.bytes > 0 || handle.priced == 0)
-      sink_(leaf);
+      Emit(leaf);
   }
 
   void EmitMemory(const Holding& holding, int64_t free_ns) {
     Leaf leaf = LeafOf(holding, free_ns);
     const uint64_t base = std::min(holding.size, holding.priced);
-    if (holding.priced > base) {
-      Leaf rounding = leaf;
-      rounding.part = Part::kRounding;
-      rounding.bytes = holding.priced - base;
-      rounding.count = 0;
-      rounding.has_lifetime = false;
-      sink_(rounding);
-    }
+    EmitRounding(leaf, holding.priced - base);
     if (holding.small) {
       small_bytes_ += holding.priced;
       const uint64_t last =
@@ -193,17 +219,20 @@ class SpaceView {
       SegmentView& pool = segments_[holding.segment];
       pool.live_bytes += holding.priced;
       ++pool.live_count;
+      leaf.pool_names = ledger_.segments()[holding.segment].names;
     } else if (holding.carved_life < capture_.lives) {
       SegmentView& segment = segments_[holding.segment];
       segment.held = base;
       segment.carved = true;
       segment.base = leaf;
-      segment.base.owner = kPyTorch;
+      if (!holding.of_program)
+        segment.base.owner = kPyTorch;
       return;
     }
     leaf.part = PartOfHolding(holding);
-    leaf.bytes = base;
-    sink_(leaf);
+    leaf.bytes = Requested(holding.origin, base);
+    EmitRounding(leaf, base - leaf.bytes);
+    Emit(leaf);
   }
 
   const Ledger& ledger_;
@@ -220,6 +249,15 @@ class SpaceView {
 };
 
 }  // namespace
+
+trace::StackId PlaceOf(const Leaf& leaf, StackFactsTable& facts) {
+  if (leaf.has_origin && leaf.origin.forward.value != 0) {
+    // The program's own line in a backward says most; that of the call to backward() says nothing.
+    if (leaf.stack.value == 0 || !facts.Of(leaf.stack).user_inside)
+      return leaf.origin.forward;
+  }
+  return leaf.stack.value != 0 ? leaf.stack : leaf.native;
+}
 
 const Capture* CaptureFor(const Ledger& ledger,
                           const DeviceState& device,
@@ -282,6 +320,7 @@ void ForEachLeaf(const Ledger& ledger,
       leaf.process = space.process;
       leaf.part = Part::kBeforeRecording;
       leaf.bytes = static_cast<uint64_t>(space.before_offset);
+      leaf.category = PartCategory(leaf.part);
       sink(leaf);
     }
     for (size_t i = 0; i < slow.size(); ++i) {
@@ -309,6 +348,7 @@ void ForEachLeaf(const Ledger& ledger,
     leaf.process = item.process;
     leaf.owner = item.owner;
     leaf.part = item.part;
+    leaf.category = PartCategory(item.part);
     leaf.api = item.api;
     leaf.stack = item.stack;
     leaf.native = item.native;

@@ -29,7 +29,15 @@ struct Leaf {
   uint64_t bytes = 0;
   uint64_t count = 0;                    // 0 for slack
   const std::string* trigger = nullptr;  // of driver-owned rows
+  Category category = Category::kUnknown;
+  Origin origin;  // of what was allocated, and of its rounding
+  bool has_origin = false;
+  uint32_t pool_names = 0;  // of the pool that it is in: a set of Names
 };
+
+// The stack that people mean by "where it comes from": of memory that autograd allocated for an
+// operator of the forward, that operator's.
+trace::StackId PlaceOf(const Leaf& leaf, StackFactsTable& facts);
 
 // Which captures of a replayed ledger make up an instant: each device's own peak, each process's
 // own end, or the one instant that was asked for.

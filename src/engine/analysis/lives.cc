@@ -11,7 +11,9 @@ LifeRecord RecordOf(const Block& block, uint32_t space, int64_t free_ns) {
   LifeRecord record;
   record.life = block.life;
   record.space = space;
-  record.owner = kPyTorch;
+  record.owner = block.owner;
+  record.origin = block.origin;
+  record.python = block.stack;
   record.stack = block.stack.value != 0 ? block.stack : block.native;
   record.address = block.address;
   record.bytes = block.size;
@@ -25,9 +27,11 @@ LifeRecord RecordOf(const Holding& holding, int64_t free_ns) {
   record.life = holding.first_life;
   record.space = holding.space;
   record.owner = holding.owner;
+  record.origin = holding.origin;
   record.part = PartOfMemory(holding.memory);
   record.is_segment = holding.carved_life != kNoLife;
   record.api = holding.api;
+  record.python = holding.stack;
   record.stack = holding.stack.value != 0 ? holding.stack : holding.native;
   record.address = holding.address;
   record.bytes = std::min(holding.size, holding.priced);
@@ -112,20 +116,27 @@ void LeftOutPeak::OnCarved(const Holding& holding) {
   Move(holding.first_life, -static_cast<int64_t>(std::min(holding.size, holding.priced)));
 }
 
-void LifeEnds::Set(uint64_t life, int64_t free_ns) {
-  if (free_ns == kNever)
-    return;
+void LifeEnds::Set(uint64_t life, int64_t free_ns, const Origin& origin) {
   if (life >= ends_.size())
     ends_.resize(std::max<size_t>(life + 1, ends_.size() + ends_.size() / 2));
-  ends_[life] = free_ns;
+  ends_[life] = {free_ns == kNever ? 0 : free_ns, origin.names, origin.category,
+                 origin.without_phases};
+}
+
+void LifeEnds::Complete(uint64_t life, Origin* origin) const {
+  if (life >= ends_.size())
+    return;
+  origin->names = ends_[life].names;
+  origin->category = ends_[life].category;
+  origin->without_phases = ends_[life].without_phases;
 }
 
 void LifeEnds::OnBlock(const Block& block, uint32_t, int64_t free_ns) {
-  Set(block.life, free_ns);
+  Set(block.life, free_ns, block.origin);
 }
 
 void LifeEnds::OnHolding(const Holding& holding, int64_t free_ns) {
-  Set(holding.first_life, free_ns);
+  Set(holding.first_life, free_ns, holding.origin);
   if (holding.carved_life == kNoLife)
     return;
   if (holding.first_life >= carved_.size())
@@ -134,12 +145,15 @@ void LifeEnds::OnHolding(const Holding& holding, int64_t free_ns) {
 }
 
 void LifeLister::OnBlockBegin(const Block& block, uint32_t space) {
-  sink_(RecordOf(block, space, ends_.free_ns(block.life)));
+  LifeRecord record = RecordOf(block, space, ends_.free_ns(block.life));
+  ends_.Complete(block.life, &record.origin);
+  sink_(record);
 }
 
 void LifeLister::OnHoldingBegin(const Holding& holding) {
   LifeRecord record = RecordOf(holding, ends_.free_ns(holding.first_life));
   record.is_segment = ends_.is_segment(holding.first_life);
+  ends_.Complete(holding.first_life, &record.origin);
   sink_(record);
 }
 

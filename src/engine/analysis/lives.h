@@ -17,11 +17,13 @@ struct LifeRecord {
   Part part = Part::kAllocated;
   bool is_segment = false;  // blocks were cut out of it, which are lives of their own
   trace::StringId api;
-  trace::StackId stack;
+  trace::StackId stack;  // Python, else native
+  trace::StackId python;
   uint64_t address = 0;
   uint64_t bytes = 0;
   int64_t alloc_ns = 0;
   int64_t free_ns = kNever;
+  Origin origin;
 };
 LifeRecord RecordOf(const Block& block, uint32_t space, int64_t free_ns);
 LifeRecord RecordOf(const Holding& holding, int64_t free_ns);
@@ -82,7 +84,8 @@ class LeftOutPeak : public LifeObserver {
   int64_t peak_ = 0;
 };
 
-// When each life ended, by life number: the first of two passes that list lives in order.
+// When each life ended and what was known of it then, by life number: the first of two passes that
+// list lives in order.
 class LifeEnds : public LifeObserver {
  public:
   void OnBlock(const Block& block, uint32_t space, int64_t free_ns) override;
@@ -91,13 +94,21 @@ class LifeEnds : public LifeObserver {
   void OnHoldingBegin(const Holding&) override {}
   void OnCarved(const Holding&) override {}
   int64_t free_ns(uint64_t life) const {
-    return life < ends_.size() && ends_[life] != 0 ? ends_[life] : kNever;
+    return life < ends_.size() && ends_[life].free_ns != 0 ? ends_[life].free_ns : kNever;
   }
   bool is_segment(uint64_t life) const { return life < carved_.size() && carved_[life]; }
+  // Sets what is known only at the end of a life.
+  void Complete(uint64_t life, Origin* origin) const;
 
  private:
-  void Set(uint64_t life, int64_t free_ns);
-  std::vector<int64_t> ends_;  // 0: never
+  struct End {
+    int64_t free_ns = 0;  // 0: never
+    uint32_t names = 0;
+    Category category = Category::kUnknown;
+    Category without_phases = Category::kUnknown;
+  };
+  void Set(uint64_t life, int64_t free_ns, const Origin& origin);
+  std::vector<End> ends_;
   std::vector<bool> carved_;
 };
 

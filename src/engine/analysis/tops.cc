@@ -53,11 +53,12 @@ class Sums {
 
 TopHolders FindTopHolders(const Ledger& ledger, Moment moment, UserFrames& frames, size_t limit) {
   TopHolders tops;
+  StackFactsTable facts(ledger.trace());
   for (const DeviceState& device : ledger.devices()) {
     Sums stacks;
     ForEachLeaf(ledger, device.id, moment, [&](const Leaf& leaf) {
-      const trace::StackId stack = leaf.stack.value != 0 ? leaf.stack : leaf.native;
-      if (stack.value == 0 || leaf.bytes == 0 || IsSlack(leaf.part))
+      const trace::StackId stack = PlaceOf(leaf, facts);
+      if (stack.value == 0 || leaf.bytes == 0 || (IsSlack(leaf.part) && !leaf.is_block))
         return;
       stacks.Add(stack.value, stack, trace::FrameId{}, leaf.bytes, leaf.count);
     });

@@ -41,13 +41,13 @@ std::string DescribeFrame(const trace::Trace& trace, trace::FrameId id) {
   return text;
 }
 
-bool UserFrames::IsUserCode(const trace::Frame& frame) const {
+bool IsUserFrame(const trace::Trace& trace, const trace::Frame& frame) {
   if (frame.kind == trace::FrameKind::kNative) {
-    const std::string_view image = trace_.string(frame.image);
+    const std::string_view image = trace.string(frame.image);
     return OwnerOfImage(image) == "application" && !image.starts_with("/lib/") &&
            !image.starts_with("/lib64/") && !image.starts_with("/usr/lib");
   }
-  const std::string_view file = trace_.string(frame.file);
+  const std::string_view file = trace.string(frame.file);
   return !Contains(file, "/site-packages/") && !Contains(file, "/dist-packages/") &&
          !Contains(file, "/lib/python3") && !file.starts_with("<frozen");
 }
@@ -64,7 +64,7 @@ trace::FrameId UserFrames::Innermost(trace::StackId stack) {
   size_t left = trace_.stack_count();
   for (trace::StackId at = stack; at.value != 0 && left > 0; --left) {
     const trace::Stack& entry = trace_.stack(at);
-    if (IsUserCode(trace_.frame(entry.frame))) {
+    if (IsUserFrame(trace_, trace_.frame(entry.frame))) {
       found = entry.frame;
       break;
     }

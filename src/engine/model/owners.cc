@@ -42,6 +42,16 @@ std::string_view OwnerOfImage(std::string_view path) {
   return "application";
 }
 
+Category CategoryOfOwner(std::string_view owner) {
+  if (owner == "NCCL" || owner == "NVSHMEM")
+    return Category::kCommunication;
+  for (const std::string_view library : {"cuBLAS", "cuDNN", "cuFFT", "cuSOLVER", "cuSPARSE"}) {
+    if (owner == library)
+      return Category::kWorkspace;
+  }
+  return Category::kUnknown;
+}
+
 Owners::Owners(const trace::Trace& trace)
     : trace_(trace), names_{"",           "driver-owned", "PyTorch", "application", "unknown owner",
                             "CUDA graphs"} {}

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/model/flat_map.h"
+#include "engine/model/parts.h"
 #include "trace/trace.h"
 
 namespace vramscope::engine {
@@ -43,6 +44,9 @@ class Owners {
   FlatMap native_;
   FlatMap python_;
 };
+
+// The category of all that an owner asks for, kUnknown where it asks for many things.
+Category CategoryOfOwner(std::string_view owner);
 
 // The owner that the image's path tells, "application" for anything that is not in the table, ""
 // for the driver, its runtime and the probe, who ask for others.

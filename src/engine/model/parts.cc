@@ -33,6 +33,14 @@ const char* CategoryName(Category category) {
   return "unknown";
 }
 
+Category ParseCategory(std::string_view name) {
+#define VRAMSCOPE_CATEGORY(Name, text) \
+  if (name == text)                    \
+    return Category::k##Name;
+#include "engine/model/categories.def"
+  return Category::kUnknown;
+}
+
 bool IsSlack(Part part) {
   const Category category = PartCategory(part);
   return category == Category::kCached || category == Category::kFragmentation ||

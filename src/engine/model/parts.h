@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "format/enums.h"
 
@@ -23,6 +24,8 @@ inline constexpr size_t kCategories = static_cast<size_t>(Category::kUnknown) + 
 const char* PartName(Part part);
 Category PartCategory(Part part);
 const char* CategoryName(Category category);
+// The category of that name, or kUnknown.
+Category ParseCategory(std::string_view name);
 // Parts that hold nobody's data: free memory of allocators and slack.
 bool IsSlack(Part part);
 // Parts that make one of two equally high instants the higher one: bytes in the program's hands.

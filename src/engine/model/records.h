@@ -5,6 +5,7 @@
 
 #include "engine/model/owners.h"
 #include "engine/model/parts.h"
+#include "engine/model/stack_facts.h"
 #include "format/enums.h"
 #include "trace/event.h"
 
@@ -16,6 +17,24 @@ inline constexpr uint32_t kNoIndex = UINT32_MAX;
 inline constexpr int64_t kNever = INT64_MAX;
 inline constexpr uint64_t kNoLife = UINT64_MAX;
 
+// What the stack at the allocation says the memory is for, whatever the phase.
+enum class Purpose : uint8_t { kNone, kCommunication, kWorkspace };
+
+// Where memory comes from, in the words of the program: what its names and its category are made
+// of.
+struct Origin {
+  trace::StackId forward;  // memory of a backward: the stack of the operator whose gradient it is
+  trace::StringId scope;
+  uint32_t names = 0;  // a set of Names
+  uint32_t epoch = 0;  // of its phase, when it was allocated: see phases.h
+  Phase phase = Phase::kOther;
+  Purpose purpose = Purpose::kNone;
+  // Since the end of its life, or of the recording; the second where nothing told the phases of
+  // its process.
+  Category category = Category::kUnknown;
+  Category without_phases = Category::kUnknown;
+};
+
 // A block that a caching allocator gave to the program, or a CPU tensor's storage.
 struct Block {
   uint64_t address = 0;
@@ -26,6 +45,8 @@ struct Block {
   trace::StackId native;
   trace::ThreadId thread;
   uint32_t segment = 0;  // where it was cut out of
+  Origin origin;
+  OwnerId owner;
   bool live() const { return life != kNoLife; }
 };
 
@@ -58,11 +79,13 @@ struct Holding {
   uint32_t handle = kNoIndex;   // of a mapping: the handle's holding
   uint32_t references = 1;      // handles: those not released yet
   uint32_t mappings = 0;        // handles: live mappings
+  Origin origin;
   OwnerId owner;
   HoldingKind kind = HoldingKind::kMemory;
   format::MemoryKind memory = format::MemoryKind::kDevice;
-  bool small = false;      // shares a 2 MiB slab
-  bool bracketed = false;  // priced by readings
+  bool small = false;       // shares a 2 MiB slab
+  bool bracketed = false;   // priced by readings
+  bool of_program = false;  // the program's own pool cuts it up: it stays its owner's
   bool live() const { return life != kNoLife; }
 };
 
@@ -83,11 +106,14 @@ struct Segment {
   uint64_t live_count = 0;
   uint64_t carved_life = kNoLife;
   uint32_t space = kNoIndex;
-  uint32_t holding = kNoIndex;    // of kAllocation
-  uint32_t held_item = kNoIndex;  // of pools: the slow item that says what they hold
+  uint32_t holding = kNoIndex;      // of kAllocation
+  uint32_t held_item = kNoIndex;    // of pools: the slow item that says what they hold
+  uint32_t names = 0;               // of pools: a set of Names
+  uint32_t block_group = kNoIndex;  // the device's group of its blocks
   SegmentKind kind = SegmentKind::kNone;
   OwnerId owner;
-  bool zombie = false;  // its memory is gone, but blocks in it were never freed
+  bool of_program = false;  // the program's own pool cuts it up, no framework's
+  bool zombie = false;      // its memory is gone, but blocks in it were never freed
   bool live() const { return kind != SegmentKind::kNone; }
   bool carved() const { return carved_life != kNoLife; }
   // Held by the allocator and in no live block.

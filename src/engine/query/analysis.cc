@@ -398,8 +398,6 @@ TopEntry AnalysisImpl::EntryOf(const Holder& holder) const {
 }
 
 util::Result<Report> AnalysisImpl::MakeReport(const ReportQuery& query) {
-  if (const util::Status status = Breakdown::Check(query); !status.ok())
-    return status;
   const Ledger* ledger = ledger_.get();
   Moment moment = Moment::kPeak;
   if (query.at.kind == Instant::Kind::kEnd) {
@@ -415,7 +413,8 @@ util::Result<Report> AnalysisImpl::MakeReport(const ReportQuery& query) {
     moment = Moment::kRequested;
   }
   Report report;
-  Breakdown breakdown(*ledger, frames_, query);
+  Naming naming(*ledger);
+  Breakdown breakdown(*ledger, frames_, naming, query);
   for (const DeviceState& device : ledger->devices()) {
     if (Shown(device))
       AddDevice(*ledger, device, moment, query, breakdown, report);
@@ -424,6 +423,7 @@ util::Result<Report> AnalysisImpl::MakeReport(const ReportQuery& query) {
   report.losses.assign(trace_->losses().begin(), trace_->losses().end());
   AddLoss(report.losses, ledger_->unknown_frees());
   AddLoss(report.losses, ledger_->double_allocs());
+  AddLoss(report.losses, ledger_->unknown_names());
   trace::Loss not_measured{format::LossName(static_cast<uint64_t>(format::Loss::kNoReading))};
   for (const DeviceState& device : ledger_->devices())
     not_measured.count += device.readings.contexts_not_measured;

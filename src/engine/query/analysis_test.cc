@@ -164,17 +164,18 @@ TEST_F(CpuAnalysisTest, GroupsByLineThreadSizeAndLifetime) {
   EXPECT_EQ(analysis->MakeReport(where)->devices[0].ledger_bytes, 0u);
 }
 
-TEST_F(CpuAnalysisTest, NamesThatTheTraceCannotHaveAreErrors) {
+TEST_F(CpuAnalysisTest, WithoutNamesThereAreNone) {
   trace_.Alloc(0x1000, 1);
   auto analysis = Analyse(trace_);
-  ReportQuery query;
-  query.by = {Dimension::kModule};
-  const auto by = analysis->MakeReport(query);
-  ASSERT_FALSE(by.ok());
-  EXPECT_THAT(by.status().message(), HasSubstr("--by module: this trace has no such names"));
-  query.by.clear();
-  query.where = {{Dimension::kTag, "x"}};
-  EXPECT_FALSE(analysis->MakeReport(query).ok());
+  for (const Dimension dimension :
+       {Dimension::kModule, Dimension::kParameter, Dimension::kIteration, Dimension::kTag}) {
+    ReportQuery query;
+    query.by = {dimension};
+    EXPECT_THAT(RowBytes(*analysis->MakeReport(query)), ElementsAre(Pair("(none)", 1)));
+    query.by.clear();
+    query.where = {{dimension, "x"}};
+    EXPECT_EQ(analysis->MakeReport(query)->devices[0].ledger_bytes, 0u);
+  }
 }
 
 TEST_F(CpuAnalysisTest, TopLeavesTheRestInOneRow) {

@@ -63,26 +63,24 @@ std::string DeviceText(const trace::Device& device) {
   return "GPU " + std::to_string(device.index);
 }
 
-bool IsFree(Dimension dimension) {
-  switch (dimension) {
-    case Dimension::kModule:
-    case Dimension::kParameter:
-    case Dimension::kPhase:
-    case Dimension::kIteration:
-    case Dimension::kTag:
-      return false;
-    default:
-      return true;
-  }
+// "layer.0" is inside of "layer", "solve/jacobi" of "solve".
+bool IsBelow(const std::string& text, const std::string& prefix) {
+  return !prefix.empty() && text.size() > prefix.size() && text.starts_with(prefix) &&
+         (text[prefix.size()] == '.' || text[prefix.size()] == '/');
 }
 
 }  // namespace
 
-std::vector<std::string> LevelsOf(const std::string& owner, Part part, const std::string* trigger) {
+std::vector<std::string> LevelsOf(const std::string& owner,
+                                  Part part,
+                                  Category category,
+                                  const std::string* trigger) {
   std::vector<std::string> levels;
   if (!owner.empty())
     levels.push_back(owner);
-  levels.emplace_back(PartName(part));
+  const bool named =
+      owner == "PyTorch" && part == Part::kAllocated && category != Category::kUnknown;
+  levels.emplace_back(named ? CategoryName(category) : PartName(part));
   if (trigger != nullptr)
     levels.push_back(*trigger);
   return levels;
@@ -93,26 +91,6 @@ size_t Breakdown::KeyHash::operator()(const std::vector<uint64_t>& key) const no
   for (const uint64_t value : key)
     hash = (std::rotl(hash, 23) ^ value) * 0x9e3779b97f4a7c15u;
   return hash ^ (hash >> 32);
-}
-
-util::Status Breakdown::Check(const ReportQuery& query) {
-  const auto check = [](Dimension dimension, const char* option) -> util::Status {
-    if (IsFree(dimension))
-      return {};
-    std::string names;
-    for (size_t i = 0; i < kDimensions; ++i) {
-      if (IsFree(static_cast<Dimension>(i)))
-        names +=
-            (names.empty() ? "" : ", ") + std::string(DimensionName(static_cast<Dimension>(i)));
-    }
-    return util::Status::Error(std::string(option) + " " + DimensionName(dimension) +
-                               ": this trace has no such names; it has: " + names);
-  };
-  for (const Dimension dimension : query.by)
-    VRAMSCOPE_RETURN_IF_ERROR(check(dimension, "--by"));
-  for (const ReportQuery::Where& where : query.where)
-    VRAMSCOPE_RETURN_IF_ERROR(check(where.dimension, "--where"));
-  return {};
 }
 
 uint64_t Breakdown::Number(const Leaf& leaf, Dimension dimension) {
@@ -134,23 +112,28 @@ uint64_t Breakdown::Number(const Leaf& leaf, Dimension dimension) {
     case Dimension::kApi:
       return leaf.is_block ? uint64_t{1} << 32 : leaf.api.value;
     case Dimension::kCategory:
-      return static_cast<uint64_t>(PartCategory(leaf.part));
+      return static_cast<uint64_t>(leaf.category);
+    case Dimension::kModule:
+      return naming_.Module(naming_.Of(leaf));
+    case Dimension::kParameter:
+      return naming_.Parameter(naming_.Of(leaf));
+    case Dimension::kPhase:
+      return leaf.has_origin ? static_cast<uint64_t>(leaf.origin.phase) + 1 : 0;
+    case Dimension::kIteration:
+      return naming_.Iteration(naming_.Of(leaf));
+    case Dimension::kTag:
+      return naming_.Tag(naming_.Of(leaf));
     case Dimension::kLine:
-      return frames_.Innermost(leaf.stack.value != 0 ? leaf.stack : leaf.native).value;
+      return frames_.Innermost(PlaceOf(leaf, naming_.facts())).value;
     case Dimension::kPython:
-      return leaf.stack.value;
+      return leaf.stack.value != 0 || !leaf.has_origin ? leaf.stack.value
+                                                       : leaf.origin.forward.value;
     case Dimension::kNative:
       return leaf.native.value;
     case Dimension::kSizeClass:
       return slack || leaf.count != 1 ? 0 : SizeClass(leaf.bytes);
     case Dimension::kLifetime:
       return leaf.has_lifetime ? LifetimeClass(leaf.alloc_ns, leaf.free_ns) : 0;
-    case Dimension::kModule:
-    case Dimension::kParameter:
-    case Dimension::kPhase:
-    case Dimension::kIteration:
-    case Dimension::kTag:
-      break;
   }
   return 0;
 }
@@ -207,11 +190,14 @@ std::string Breakdown::Text(uint64_t number, Dimension dimension, const Leaf& le
       return kSizeClasses[number];
     case Dimension::kLifetime:
       return kLifetimes[number];
+    case Dimension::kPhase:
+      return number == 0 ? kNone : PhaseName(static_cast<Phase>(number - 1));
     case Dimension::kModule:
     case Dimension::kParameter:
-    case Dimension::kPhase:
     case Dimension::kIteration:
     case Dimension::kTag:
+      if (number != 0)
+        return naming_.text(static_cast<uint32_t>(number));
       break;
   }
   return kNone;
@@ -236,6 +222,8 @@ bool Breakdown::Matches(const ReportQuery::Where& where,
     case Dimension::kPython:
     case Dimension::kNative:
       return text.find(where.value) != std::string::npos;
+    case Dimension::kModule:
+      return IsBelow(text, where.value);
     case Dimension::kDevice:
       return std::to_string(trace_.devices()[static_cast<size_t>(leaf.device.value)].index) ==
              where.value;
@@ -264,7 +252,7 @@ bool Breakdown::Add(const Leaf& leaf) {
   std::vector<uint64_t> key{static_cast<uint64_t>(leaf.device.value), leaf.process.value};
   if (query_.by.empty()) {
     key.push_back(leaf.owner.value);
-    key.push_back(static_cast<uint64_t>(leaf.part));
+    key.push_back(static_cast<uint64_t>(leaf.part) << 8 | static_cast<uint64_t>(leaf.category));
     // Triggers are few and live as long as the ledger: their place tells them apart.
     key.push_back(reinterpret_cast<uintptr_t>(leaf.trigger));
   }
@@ -273,7 +261,7 @@ bool Breakdown::Add(const Leaf& leaf) {
   auto& [sum, path] = sums_[key];
   if (path.empty()) {
     if (query_.by.empty())
-      path = LevelsOf(ledger_.owners().name(leaf.owner), leaf.part, leaf.trigger);
+      path = LevelsOf(ledger_.owners().name(leaf.owner), leaf.part, leaf.category, leaf.trigger);
     for (size_t i = 0; i < query_.by.size(); ++i)
       path.push_back(CachedText(key[2 + i], query_.by[i], leaf));
   }

@@ -8,31 +8,31 @@
 #include <vector>
 
 #include "engine/analysis/leaves.h"
+#include "engine/analysis/naming.h"
 #include "engine/model/frames.h"
 #include "engine/query/report.h"
 
 namespace vramscope::engine {
 
 // The ledger's levels below process, for people: {"PyTorch", "cached"}, {"driver-owned",
-// "context", "cuCtxCreate"}, {"before recording"}.
+// "context", "cuCtxCreate"}, {"before recording"}. What PyTorch gave to the program stands under
+// its category where that is known.
 std::vector<std::string> LevelsOf(const std::string& owner,
                                   Part part,
+                                  Category category = Category::kUnknown,
                                   const std::string* trigger = nullptr);
 
 // Sums leaves into rows by dimensions. A leaf's value of a dimension is a number first (an id of
 // some table); texts are made once for each number.
 class Breakdown {
  public:
-  Breakdown(const Ledger& ledger, UserFrames& frames, const ReportQuery& query)
-      : ledger_(ledger), trace_(ledger.trace()), frames_(frames), query_(query) {}
+  Breakdown(const Ledger& ledger, UserFrames& frames, Naming& naming, const ReportQuery& query)
+      : ledger_(ledger), trace_(ledger.trace()), frames_(frames), naming_(naming), query_(query) {}
 
   // False if the conditions exclude the leaf.
   bool Add(const Leaf& leaf);
   // Largest first within a device; the rest in one row where the query limits their number.
   std::vector<ReportRow> Take();
-
-  // An error where the trace cannot have names of that dimension.
-  static util::Status Check(const ReportQuery& query);
 
  private:
   struct Sum {
@@ -52,6 +52,7 @@ class Breakdown {
   const Ledger& ledger_;
   const trace::Trace& trace_;
   UserFrames& frames_;
+  Naming& naming_;
   const ReportQuery& query_;
   std::unordered_map<std::vector<uint64_t>, std::pair<Sum, std::vector<std::string>>, KeyHash>
       sums_;

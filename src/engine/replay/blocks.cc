@@ -41,16 +41,17 @@ bool Ledger::FreedBefore(uint64_t address) const {
 void Ledger::MoveBlock(DeviceState& device,
                        Space& space,
                        Segment& segment,
-                       int64_t bytes,
+                       const Block& block,
                        int64_t count,
                        int64_t time_ns) {
+  const int64_t bytes = count * Signed(block.size);
   device.timeline.Before(time_ns, bytes < 0, device.groups, device.height());
   const int64_t free_before = Signed(segment.free_bytes());
   const Part part_before = segment.free_part();
   segment.live_bytes += static_cast<uint64_t>(bytes);
   segment.live_count += static_cast<uint64_t>(count);
   const int64_t free_after = Signed(segment.free_bytes());
-  device.groups[space.block_group] += bytes;
+  AddToGroups(device, segment, block, count);
   if ((free_before | free_after) != 0) {
     device.groups[Group(device, segment.owner, part_before)] -= free_before;
     device.groups[Group(device, segment.owner, segment.free_part())] += free_after;
@@ -68,37 +69,71 @@ void Ledger::MoveBlock(DeviceState& device,
   }
 }
 
+void Ledger::AddToGroups(DeviceState& device, Segment& segment, const Block& block, int64_t count) {
+  const int64_t bytes = count * Signed(block.size);
+  if (options_.categories == nullptr) {
+    if (segment.block_group == kNoIndex)
+      segment.block_group = Group(device, block.owner, Part::kAllocated);
+    device.groups[segment.block_group] += bytes;
+    return;
+  }
+  const trace::ProcessId process = spaces_[segment.space].process;
+  const int64_t rounding = count * Signed(options_.categories->RoundingOf(block.life));
+  const Category category = options_.categories->Of(process, block.life);
+  device.groups[Group(device, block.owner, Part::kAllocated, category)] += bytes - rounding;
+  if (rounding != 0)
+    device.groups[Group(device, block.owner, Part::kRounding)] += rounding;
+}
+
+// Where blocks of the program's own pools stand whose memory was not recorded.
+uint32_t Ledger::ProgramSegment(uint32_t space_index) {
+  if (spaces_[space_index].program_segment == kNoIndex) {
+    const uint32_t segment = NewSegment(SegmentKind::kDefault, space_index, 0, 0);
+    segments_[segment].carved_life = 0;
+    segments_[segment].owner = kApplication;
+    segments_[segment].of_program = true;
+    spaces_[space_index].program_segment = segment;
+  }
+  return spaces_[space_index].program_segment;
+}
+
 // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
 // from now on, not one allocation of the program.
 void Ledger::Carve(Segment& segment,
                    DeviceState& device,
                    Space& space,
                    uint64_t life,
+                   bool of_program,
                    int64_t time_ns) {
   device.timeline.Before(time_ns, true, device.groups, device.height());
   ProcessState& process = processes_[space.process.value];
   if (segment.kind == SegmentKind::kAllocation) {
-    Add(device, &space, segment.owner, PartOfHolding(process.holdings[segment.holding]),
+    Holding& holding = process.holdings[segment.holding];
+    Add(device, &space, segment.owner, PartOfHolding(holding), KnownCategory(holding),
         -Signed(segment.held));
-    MarkCarved(process.holdings[segment.holding], life);
+    MarkCarved(holding, life, of_program);
   } else {
     process.holdings.ForEach([&](uint32_t, const Holding& mapping) {
       if (mapping.kind != HoldingKind::kMapping || &segments_[mapping.segment] != &segment)
         return;
       Holding& handle = process.holdings[mapping.handle];
-      Add(device, &space, handle.owner, PartOfHolding(handle), -Signed(mapping.accounted));
-      MarkCarved(handle, life);
+      Add(device, &space, handle.owner, PartOfHolding(handle), KnownCategory(handle),
+          -Signed(mapping.accounted));
+      MarkCarved(handle, life, of_program);
     });
   }
-  segment.owner = kPyTorch;
+  segment.of_program = of_program;
+  if (!of_program)
+    segment.owner = kPyTorch;
   segment.carved_life = life;
   Add(device, &space, segment.owner, segment.free_part(), Signed(segment.held));
 }
 
-void Ledger::MarkCarved(Holding& holding, uint64_t life) {
+void Ledger::MarkCarved(Holding& holding, uint64_t life, bool of_program) {
   if (holding.carved_life != kNoLife)
     return;
   holding.carved_life = life;
+  holding.of_program = of_program;
   if (options_.observer != nullptr)
     options_.observer->OnCarved(holding);
 }
@@ -115,21 +150,31 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
   }
   Space& space = spaces_[space_index];
   DeviceState& device = DeviceOf(space);
-  uint32_t segment_index = space.default_segment;
+  const bool of_program = (event.flags & trace::kPoolOfProgram) != 0;
+  uint32_t segment_index = of_program ? ProgramSegment(space_index) : space.default_segment;
   if (device.kind == trace::DeviceKind::kGpu) {
     const ProcessState& process = processes_[event.process.value];
     const uint32_t found = process.pages.Find(event.address);
-    if (found != FlatMap::kNone && segments_[found].space == space_index) {
+    const bool known = found != FlatMap::kNone && segments_[found].space == space_index;
+    // A pool inside of a tensor, or one whose memory stands in no segment: its blocks' bytes stand
+    // in the ledger already.
+    if (of_program &&
+        (known ? segments_[found].carved() && !segments_[found].of_program : space.driver_events)) {
+      ++unknown_names_.count;
+      unknown_names_.bytes += event.size;
+      return;
+    }
+    if (known) {
       segment_index = found;
       if (!segments_[found].carved())
-        Carve(segments_[found], device, space, next_life_, event.time_ns);
+        Carve(segments_[found], device, space, next_life_, of_program, event.time_ns);
     } else if (space.driver_events && !process.torn_down) {
       if (violations_.outside_segment++ == 0)
         violations_.first_outside_segment =
             "block " + Hex(event.address) + " of " + std::to_string(event.size) + " bytes";
     }
   }
-  space.blocks_seen = true;
+  space.blocks_seen = space.blocks_seen || !of_program;
   const uint32_t index = space.blocks.Add();
   space.block_index.FindOrAdd(event.address) = index;
   Block& block = space.blocks[index];
@@ -141,10 +186,17 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
   block.native = event.native_stack;
   block.thread = event.thread;
   block.segment = segment_index;
+  block.owner = segments_[segment_index].owner;
+  phases_.OnAllocated(event, &block.origin);
+  if (block.origin.phase == Phase::kForward)
+    iterations_.OnForward(event.process, event.time_ns);
+  if (of_program && (event.name.value != 0 || event.value != 0)) {
+    block.origin.names = names_.Add(0, {format::NameKind::kTag, event.name, {}, 0, event.value});
+  }
   if (options_.observer != nullptr)
     options_.observer->OnBlockBegin(block, space_index);
   Segment& segment = segments_[segment_index];
-  MoveBlock(device, space, segment, Signed(event.size), 1, event.time_ns);
+  MoveBlock(device, space, segment, block, 1, event.time_ns);
   if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
       !segment.zombie) {
     if (violations_.overfull_segments++ == 0)
@@ -171,13 +223,14 @@ void Ledger::PushBlock(const Block& block, uint32_t space_index, int64_t free_ns
 
 void Ledger::EndBlock(uint32_t space_index, uint32_t index, int64_t time_ns, int64_t free_ns) {
   Space& space = spaces_[space_index];
-  const Block& block = space.blocks[index];
+  Block& block = space.blocks[index];
+  Decide(space.process, free_ns != kNever, &block);
   PushBlock(block, space_index, free_ns);
   if (options_.observer != nullptr)
     options_.observer->OnBlock(block, space_index, free_ns);
   Segment& segment = segments_[block.segment];
   const uint32_t segment_index = block.segment;
-  MoveBlock(DeviceOf(space), space, segment, -Signed(block.size), -1, time_ns);
+  MoveBlock(DeviceOf(space), space, segment, block, -1, time_ns);
   space.block_index.Erase(block.address);
   space.blocks.Remove(index);
   if (segment.zombie && segment.live_count == 0)

@@ -85,9 +85,11 @@ void Ledger::PriceHolding(const Holding& holding, bool add) {
   Space& space = spaces_[holding.space];
   DeviceState& device = DeviceOf(space);
   const int64_t sign = add ? 1 : -1;
-  const auto base = Signed(std::min(holding.size, holding.priced));
+  auto base = Signed(std::min(holding.size, holding.priced));
+  if (options_.categories != nullptr)
+    base -= Signed(options_.categories->RoundingOf(holding.life));
   if (holding.carved_life == kNoLife)
-    Add(device, &space, holding.owner, PartOfHolding(holding), sign * base);
+    Add(device, &space, holding.owner, PartOfHolding(holding), KnownCategory(holding), sign * base);
   Add(device, &space, holding.owner, Part::kRounding, sign * (Signed(holding.priced) - base));
   if (holding.bracketed)
     device.bracketed += sign * Signed(holding.priced);
@@ -112,6 +114,14 @@ uint32_t Ledger::StartHolding(ProcessState& process, const trace::Event& event, 
   holding.api = event.api;
   holding.space = space;
   holding.owner = owners_.Find(event.native_stack, event.stack);
+  phases_.OnAllocated(event, &holding.origin);
+  if (holding.origin.purpose == Purpose::kNone) {
+    const Category category = CategoryOfOwner(owners_.name(holding.owner));
+    if (category == Category::kCommunication)
+      holding.origin.purpose = Purpose::kCommunication;
+    else if (category == Category::kWorkspace)
+      holding.origin.purpose = Purpose::kWorkspace;
+  }
   return index;
 }
 
@@ -159,7 +169,7 @@ void Ledger::OnAlloc(const trace::Event& event) {
   // Once blocks were seen, more of its memory is cached from the start.
   if (holding.segment != kNoIndex && holding.owner == kPyTorch && IsDeviceMemory(kind) &&
       spaces_[space].blocks_seen)
-    Carve(segments_[holding.segment], device, spaces_[space], holding.life, event.time_ns);
+    Carve(segments_[holding.segment], device, spaces_[space], holding.life, false, event.time_ns);
   if (holding.owner != kPyTorch) {
     const uint32_t stack = event.stack.value != 0 ? event.stack.value : event.native_stack.value;
     if (stack >= device.churn.size())
@@ -238,13 +248,16 @@ void Ledger::ReleaseSegment(ProcessState& process, uint32_t index) {
 }
 
 void Ledger::EndHolding(ProcessState& process, uint32_t index, int64_t free_ns) {
+  Decide(spaces_[process.holdings[index].space].process, free_ns != kNever,
+         &process.holdings[index]);
   const Holding holding = process.holdings[index];
   PushHolding(holding, free_ns);
   if (options_.observer != nullptr && holding.kind != HoldingKind::kMapping)
     options_.observer->OnHolding(holding, free_ns);
   if (holding.kind == HoldingKind::kHandle) {
     Space& space = spaces_[holding.space];
-    Add(DeviceOf(space), &space, holding.owner, PartOfHolding(holding), -Signed(holding.priced));
+    Add(DeviceOf(space), &space, holding.owner, PartOfHolding(holding), KnownCategory(holding),
+        -Signed(holding.priced));
     FlatMap& handles = process.holding_index[kHandles];
     if (handles.Find(holding.address) == index)
       handles.Erase(holding.address);
@@ -295,7 +308,7 @@ void Ledger::OnHandleCreate(const trace::Event& event) {
   if (event.value != 0)
     holding.memory = format::MemoryKind::kIpcImport;
   Add(DeviceOf(spaces_[space]), &spaces_[space], holding.owner, PartOfHolding(holding),
-      Signed(holding.priced));
+      KnownCategory(holding), Signed(holding.priced));
   if (options_.observer != nullptr)
     options_.observer->OnHoldingBegin(holding);
 }
@@ -406,8 +419,9 @@ void Ledger::OnMap(const trace::Event& event) {
   if (!segment.carved())
     segment.owner = handle.owner;
   if (segment.carved()) {
-    Add(device, &spaces_[space], handle.owner, PartOfHolding(handle), -Signed(mapping.accounted));
-    MarkCarved(handle, mapping.life);
+    Add(device, &spaces_[space], handle.owner, PartOfHolding(handle), KnownCategory(handle),
+        -Signed(mapping.accounted));
+    MarkCarved(handle, mapping.life, segment.of_program);
   }
   ChangeSegment(segment, Signed(mapping.accounted), 0, 0);
 }
@@ -416,12 +430,14 @@ void Ledger::EndMapping(ProcessState& process, uint32_t index, int64_t free_ns) 
   Holding mapping = process.holdings[index];
   Segment& segment = segments_[mapping.segment];
   mapping.carved_life = segment.carved_life;
+  mapping.of_program = segment.of_program;
   PushHolding(mapping, free_ns);
   Space& space = spaces_[mapping.space];
   ChangeSegment(segment, -Signed(mapping.accounted), 0, 0);
   Holding& handle = process.holdings[mapping.handle];
   if (segment.carved())
-    Add(DeviceOf(space), &space, handle.owner, PartOfHolding(handle), Signed(mapping.accounted));
+    Add(DeviceOf(space), &space, handle.owner, PartOfHolding(handle), KnownCategory(handle),
+        Signed(mapping.accounted));
   handle.accounted -= mapping.accounted;
   --handle.mappings;
   process.pages.Remove(mapping.address, mapping.size);
@@ -464,6 +480,8 @@ uint32_t Ledger::PoolSegment(ProcessState& process, uint32_t space, uint64_t poo
   item.segment = segment;
   item.owner = owner;
   segments_[segment].held_item = NewSlowItem(std::move(item));
+  if (const auto name = process.pool_names.find(pool); name != process.pool_names.end())
+    segments_[segment].names = name->second;
   return segment;
 }
 

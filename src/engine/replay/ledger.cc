@@ -50,6 +50,10 @@ Ledger::Ledger(const trace::Trace& trace, LedgerOptions options)
     : trace_(trace),
       options_(std::move(options)),
       owners_(trace),
+      phases_(trace),
+      modules_(trace),
+      iterations_(trace),
+      life_categories_(trace.processes().size()),
       devices_(trace.devices().size()),
       processes_(trace.processes().size()),
       space_index_(devices_.size() * processes_.size(), kNoIndex),
@@ -57,6 +61,7 @@ Ledger::Ledger(const trace::Trace& trace, LedgerOptions options)
   first_ns_ = trace.session().start_ns;
   unknown_frees_.name = format::LossName(static_cast<uint64_t>(format::Loss::kUnknownFree));
   double_allocs_.name = format::LossName(static_cast<uint64_t>(format::Loss::kDoubleAlloc));
+  unknown_names_.name = format::LossName(static_cast<uint64_t>(format::Loss::kNamesWithoutMemory));
   for (size_t i = 0; i < devices_.size(); ++i) {
     devices_[i].id = trace::DeviceId{static_cast<int16_t>(i)};
     devices_[i].kind = trace.devices()[i].kind;
@@ -78,7 +83,6 @@ uint32_t Ledger::SpaceIndex(trace::ProcessId process, trace::DeviceId device, in
   space.device = device;
   space.first_ns = time_ns;
   DeviceState& state = DeviceOf(space);
-  space.block_group = Group(state, kPyTorch, Part::kAllocated);
   // From here on the device's figure is this process's doing too.
   ++state.active_processes;
   state.baseline_frozen = true;
@@ -89,22 +93,28 @@ uint32_t Ledger::SpaceIndex(trace::ProcessId process, trace::DeviceId device, in
   return index;
 }
 
-uint32_t Ledger::Group(DeviceState& device, OwnerId owner, Part part) {
-  const size_t at = owner.value * kParts + static_cast<size_t>(part);
+uint32_t Ledger::Group(DeviceState& device, OwnerId owner, Part part, Category category) {
+  const size_t at = (owner.value * kParts + static_cast<size_t>(part)) * kCategories +
+                    static_cast<size_t>(category);
   if (at >= device.group_lookup.size())
-    device.group_lookup.resize(at + kParts);
+    device.group_lookup.resize(at + kParts * kCategories);
   if (device.group_lookup[at] == 0) {
-    device.group_keys.push_back({owner, part});
+    device.group_keys.push_back({owner, part, category});
     device.groups.push_back(0);
     device.group_lookup[at] = static_cast<uint32_t>(device.groups.size());
   }
   return device.group_lookup[at] - 1;
 }
 
-void Ledger::Add(DeviceState& device, Space* space, OwnerId owner, Part part, int64_t bytes) {
+void Ledger::Add(DeviceState& device,
+                 Space* space,
+                 OwnerId owner,
+                 Part part,
+                 Category category,
+                 int64_t bytes) {
   if (bytes == 0)
     return;
-  device.groups[Group(device, owner, part)] += bytes;
+  device.groups[Group(device, owner, part, category)] += bytes;
   device.total += bytes;
   if (IsUse(part))
     device.used += bytes;
@@ -148,8 +158,14 @@ void Ledger::Apply(std::span<const trace::Event> events) {
     if (by_time && !requested_.set && event.time_ns > *options_.capture->time_ns)
       SetCapture(requested_, *options_.capture->time_ns);
     last_ns_ = std::max(last_ns_, event.time_ns);
-    if (ValidProcess(event.process))
-      processes_[event.process.value].last_ns = event.time_ns;
+    if (ValidProcess(event.process)) {
+      ProcessState& process = processes_[event.process.value];
+      process.last_ns = event.time_ns;
+      if (!process.seen) {
+        process.seen = true;
+        iterations_.OnFirstEvent(event.process, event.time_ns);
+      }
+    }
     ApplyOne(event);
     ++event_count_;
     if (by_ordinal && event_count_ == *options_.capture->event_ordinal)
@@ -208,7 +224,18 @@ void Ledger::ApplyOne(const trace::Event& event) {
     case EventKind::kMark:
       marks_.push_back(
           {std::string(trace_.string(event.name)), event.time_ns, event_count_ + 1, event.process});
+      if (iterations_.OnMark(event))
+        phases_.OnIteration(event);
       return;
+    case EventKind::kName:
+      return OnName(event);
+    case EventKind::kModule:
+      return modules_.OnModule(event);
+    case EventKind::kModuleGone:
+      return modules_.OnGone(event);
+    case EventKind::kStep:
+      phases_.OnStep(event);
+      return iterations_.OnStep(event);
     case EventKind::kState:
       return OnState(event);
     case EventKind::kTeardown:
@@ -334,17 +361,25 @@ void Ledger::Finish() {
     device.timeline.Correct(Group(device, kNoOwner, Part::kBeforeRecording), space.before_offset,
                             space.first_ns, space.end_ns);
   }
-  if (options_.observer == nullptr)
-    return;
+  modules_.Finish();
+  iterations_.Finish();
   for (uint32_t i = 0; i < spaces_.size(); ++i) {
-    spaces_[i].blocks.ForEach(
-        [&](uint32_t, const Block& block) { options_.observer->OnBlock(block, i, kNever); });
+    spaces_[i].blocks.ForEach([&](uint32_t, Block& block) {
+      Decide(spaces_[i].process, false, &block);
+      if (options_.observer != nullptr)
+        options_.observer->OnBlock(block, i, kNever);
+    });
   }
-  for (const ProcessState& process : processes_) {
-    process.holdings.ForEach([&](uint32_t, const Holding& holding) {
-      if (holding.kind != HoldingKind::kMapping)
+  for (uint16_t i = 0; i < processes_.size(); ++i) {
+    const trace::ProcessId process{i};
+    processes_[i].holdings.ForEach([&](uint32_t, Holding& holding) {
+      if (holding.kind == HoldingKind::kMapping)
+        return;
+      Decide(process, false, &holding);
+      if (options_.observer != nullptr)
         options_.observer->OnHolding(holding, kNever);
     });
+    life_categories_.SetKnown(process, phases_.Knows(process));
   }
 }
 

@@ -7,7 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/iteration_table.h"
+#include "engine/model/module_names.h"
+#include "engine/model/names.h"
 #include "engine/model/owners.h"
+#include "engine/replay/life_categories.h"
+#include "engine/replay/phases.h"
 #include "engine/replay/state.h"
 #include "trace/trace.h"
 
@@ -36,6 +41,8 @@ struct CaptureRequest {
 struct LedgerOptions {
   std::optional<CaptureRequest> capture;
   LifeObserver* observer = nullptr;
+  // What an earlier replay found: groups, and with them timelines, are then by category.
+  const LifeCategories* categories = nullptr;
 };
 
 struct MarkRecord {
@@ -77,11 +84,20 @@ class Ledger {
   const std::vector<SlowItem>& slow_items() const { return slow_items_; }
   const std::vector<SlowChange>& slow_log() const { return slow_log_; }
   const Owners& owners() const { return owners_; }
+  const Names& names() const { return names_; }
+  const ModuleNames& modules() const { return modules_; }
+  const IterationTable& iterations() const { return iterations_; }
+  const LifeCategories& life_categories() const { return life_categories_; }
+  // Once Finish() was called.
+  Category CategoryOf(trace::ProcessId process, const Origin& origin) const {
+    return phases_.Final(process, origin);
+  }
   const std::vector<MarkRecord>& marks() const { return marks_; }
   const Violations& violations() const { return violations_; }
   const Capture& requested() const { return requested_; }
   const trace::Loss& unknown_frees() const { return unknown_frees_; }
   const trace::Loss& double_allocs() const { return double_allocs_; }
+  const trace::Loss& unknown_names() const { return unknown_names_; }
   int64_t first_ns() const { return first_ns_; }
   int64_t last_ns() const { return last_ns_; }
   uint64_t event_count() const { return event_count_; }
@@ -93,8 +109,19 @@ class Ledger {
   // ledger.cc: spaces, groups, captures, dispatch
   void ApplyOne(const trace::Event& event);
   uint32_t SpaceIndex(trace::ProcessId process, trace::DeviceId device, int64_t time_ns);
-  uint32_t Group(DeviceState& device, OwnerId owner, Part part);
-  void Add(DeviceState& device, Space* space, OwnerId owner, Part part, int64_t bytes);
+  uint32_t Group(DeviceState& device, OwnerId owner, Part part, Category category);
+  uint32_t Group(DeviceState& device, OwnerId owner, Part part) {
+    return Group(device, owner, part, PartCategory(part));
+  }
+  void Add(DeviceState& device,
+           Space* space,
+           OwnerId owner,
+           Part part,
+           Category category,
+           int64_t bytes);
+  void Add(DeviceState& device, Space* space, OwnerId owner, Part part, int64_t bytes) {
+    Add(device, space, owner, part, PartCategory(part), bytes);
+  }
   void SetCapture(Capture& capture, int64_t time_ns);
   void PeakCheck(DeviceState& device, int64_t time_ns);
   void OnTeardown(const trace::Event& event);
@@ -117,14 +144,21 @@ class Ledger {
   void MoveBlock(DeviceState& device,
                  Space& space,
                  Segment& segment,
-                 int64_t bytes,
+                 const Block& block,
                  int64_t count,
                  int64_t time_ns);
+  void AddToGroups(DeviceState& device, Segment& segment, const Block& block, int64_t count);
+  uint32_t ProgramSegment(uint32_t space_index);
   void PushBlock(const Block& block, uint32_t space_index, int64_t free_ns);
   void UnknownBlockFree(uint32_t space_index, const trace::Event& event);
   // `life` is the number of what cuts it up.
-  void Carve(Segment& segment, DeviceState& device, Space& space, uint64_t life, int64_t time_ns);
-  void MarkCarved(Holding& holding, uint64_t life);
+  void Carve(Segment& segment,
+             DeviceState& device,
+             Space& space,
+             uint64_t life,
+             bool of_program,
+             int64_t time_ns);
+  void MarkCarved(Holding& holding, uint64_t life, bool of_program);
   void ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns);
   void NoteFree(uint64_t address);
   bool FreedBefore(uint64_t address) const;
@@ -157,6 +191,16 @@ class Ledger {
   void ReleaseSegment(ProcessState& process, uint32_t segment);
   void PushHolding(const Holding& holding, int64_t free_ns);
 
+  // name_events.cc
+  void OnName(const trace::Event& event);
+  void OnPoolName(const trace::Event& event);
+  bool NameBlock(const trace::Event& event, trace::DeviceId device, const MemoryName& name);
+  bool NameHolding(const trace::Event& event, const MemoryName& name);
+  bool NameTakesTurn(uint32_t set, const MemoryName& name) const;
+  void Decide(trace::ProcessId process, bool freed, Block* block);
+  void Decide(trace::ProcessId process, bool freed, Holding* holding);
+  Category KnownCategory(const Holding& holding) const;
+
   // readings.cc
   void OnImplicit(const trace::Event& event);
   void OnReading(const trace::Event& event);
@@ -186,6 +230,11 @@ class Ledger {
   const trace::Trace& trace_;
   LedgerOptions options_;
   Owners owners_;
+  Phases phases_;
+  Names names_;
+  ModuleNames modules_;
+  IterationTable iterations_;
+  LifeCategories life_categories_;
   std::vector<DeviceState> devices_;
   std::vector<ProcessState> processes_;
   std::vector<Space> spaces_;
@@ -198,6 +247,7 @@ class Ledger {
   Capture requested_;
   trace::Loss unknown_frees_;
   trace::Loss double_allocs_;
+  trace::Loss unknown_names_;
   std::vector<uint64_t> recently_freed_;
   trace::DeviceId host_device_ = trace::kNoDevice;
   uint64_t next_life_ = 0;

@@ -394,6 +394,7 @@ bool Ledger::AssignToArrays(DeviceState& device,
         i + 1 == calls.size() ? left : static_cast<int64_t>(static_cast<double>(bytes) * share);
     part = std::max(part, -static_cast<int64_t>(array.priced));
     left -= part;
+    Decide(calls[i].process, false, &array);
     PushHolding(array, kNever);
     PriceHolding(array, false);
     array.life = next_life_++;

@@ -45,6 +45,7 @@ struct SlowChange {
 struct GroupKey {
   OwnerId owner;
   Part part = Part::kAllocated;
+  Category category = Category::kUnknown;
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
 
@@ -149,7 +150,7 @@ struct DeviceState {
   uint32_t baseline_item = kNoIndex;
   std::vector<GroupKey> group_keys;
   std::vector<int64_t> groups;
-  std::vector<uint32_t> group_lookup;  // by owner and part: group + 1
+  std::vector<uint32_t> group_lookup;  // by owner, part and category: group + 1
   TimelineRecorder::Height peak_height;
   Capture peak;
   TimelineRecorder timeline;
@@ -174,8 +175,8 @@ struct Space {
   Slab<Block> blocks;
   uint64_t block_bytes = 0;
   uint32_t default_segment = kNoIndex;
-  uint32_t block_group = 0;
-  uint32_t totals_item = kNoIndex;  // held bytes of the default segment, from AllocatorTotals
+  uint32_t program_segment = kNoIndex;  // the same for blocks of the program's own pools
+  uint32_t totals_item = kNoIndex;      // held bytes of the default segment, from AllocatorTotals
   uint32_t before_item = kNoIndex;
   int64_t before_minimum = 0;  // lowest value that `before recording` had by what was known then
   int64_t before_offset = 0;   // what it must have been at the start for that not to be negative
@@ -214,10 +215,12 @@ struct ProcessState {
   // Addresses, arrays, handles and registered memory come from different number spaces.
   std::array<FlatMap, 4> holding_index;
   FlatMap mapping_index;
-  FlatMap pools;  // pool handle -> segment
+  FlatMap pools;                            // pool handle -> segment
+  std::map<uint64_t, uint32_t> pool_names;  // by handle, of pools that were not seen yet
   PageIndex pages;
   std::map<uint64_t, Reservation> reservations;
   Capture end;
+  bool seen = false;
   bool torn_down = false;
   bool ended = false;
   int64_t teardown_ns = 0;

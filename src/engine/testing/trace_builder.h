@@ -66,6 +66,19 @@ class TraceBuilder : public trace::Trace {
     }
     return stack;
   }
+  // The same with the module whose method each frame runs, 0 for none.
+  trace::StackId PythonIn(
+      const std::vector<std::tuple<std::string, uint32_t, std::string, uint64_t>>& frames) {
+    trace::StackId stack;
+    for (const auto& [file, line, function, object] : frames) {
+      trace::Frame frame;
+      frame.file = Text(file);
+      frame.line = line;
+      frame.function = Text(function);
+      stack = Push(stack, frame, object);
+    }
+    return stack;
+  }
   // Images outermost first.
   trace::StackId Native(const std::vector<std::string>& images) {
     trace::StackId stack;
@@ -91,6 +104,8 @@ class TraceBuilder : public trace::Trace {
     event.kind = kind;
     event.process = process_;
     event.device = device_;
+    event.thread = thread_;
+    event.scope = scope_;
     event.time_ns = event.begin_ns = event.end_ns = now_ns_;
     now_ns_ += step_ns_;
     events_.push_back(event);
@@ -103,11 +118,38 @@ class TraceBuilder : public trace::Trace {
     stack_ = stack;
     native_ = native;
   }
+  void OnThread(trace::ThreadId thread) { thread_ = thread; }
+  // The path of scopes that what follows is inside of, "" for none.
+  void ScopeIs(const std::string& path) { scope_ = Text(path); }
+  // What the thread's next autograd node will be numbered, of all that follows.
+  void NextNode(uint64_t number) {
+    autograd_ = trace::Autograd::kForward;
+    node_ = number;
+  }
+  // The node that autograd evaluates.
+  void InNode(uint64_t number) {
+    autograd_ = trace::Autograd::kBackward;
+    node_ = number;
+  }
+  void NoNode() { autograd_ = trace::Autograd::kNone; }
   // Between events that are not placed by At().
   void StepIs(int64_t step_ns) { step_ns_ = step_ns; }
 
   trace::Event& Alloc(uint64_t address, uint64_t size) {
-    return Stacked(Fill(trace::EventKind::kBlockAlloc, address, size));
+    trace::Event& event = Stacked(Fill(trace::EventKind::kBlockAlloc, address, size));
+    event.subkind = static_cast<uint8_t>(autograd_);
+    event.sequence = autograd_ == trace::Autograd::kNone ? 0 : node_;
+    return event;
+  }
+  // A block of the program's own pool.
+  trace::Event& PoolAlloc(uint64_t address,
+                          uint64_t size,
+                          uint64_t requested,
+                          const std::string& name) {
+    trace::Event& event = Stacked(Fill(trace::EventKind::kBlockAlloc, address, size, requested));
+    event.flags = trace::kPoolOfProgram;
+    event.name = Text(name);
+    return event;
   }
   trace::Event& Free(uint64_t address, uint64_t size = 0) {
     return Fill(trace::EventKind::kBlockFree, address, size);
@@ -166,6 +208,41 @@ class TraceBuilder : public trace::Trace {
     event.name = Text(name);
     return event;
   }
+  // Its memory is on a device that is not said.
+  trace::Event& Name(format::NameKind kind,
+                     uint64_t address,
+                     const std::string& name,
+                     uint64_t requested = 0,
+                     uint64_t owner = 0,
+                     const std::string& detail = "") {
+    trace::Event& event = Fill(trace::EventKind::kName, address, requested, owner);
+    event.device = trace::kNoDevice;
+    event.subkind = static_cast<uint8_t>(kind);
+    event.name = Text(name);
+    event.api = Text(detail);
+    return event;
+  }
+  // The root itself where there is no path.
+  trace::Event& Module(uint64_t object,
+                       uint64_t root,
+                       const std::string& path,
+                       const std::string& type) {
+    trace::Event& event = Fill(trace::EventKind::kModule, object, 0, root);
+    event.name = Text(path);
+    event.api = Text(type);
+    return event;
+  }
+  trace::Event& ModuleGone(uint64_t object) {
+    return Fill(trace::EventKind::kModuleGone, object, 0);
+  }
+  void StepBegin(uint64_t optimizer) { Step(format::StepKind::kBegin, optimizer); }
+  void StepEnd(uint64_t optimizer) { Step(format::StepKind::kEnd, optimizer); }
+  trace::Event& Step(format::StepKind kind, uint64_t optimizer) {
+    trace::Event& event = Fill(trace::EventKind::kStep, optimizer, 0);
+    event.subkind = static_cast<uint8_t>(kind);
+    event.name = Text("SGD");
+    return event;
+  }
   void Teardown() { Event(trace::EventKind::kTeardown); }
   void ProcessEnd() { Event(trace::EventKind::kProcessEnd); }
 
@@ -191,16 +268,16 @@ class TraceBuilder : public trace::Trace {
  private:
   static constexpr size_t kBatch = 7;  // small, so that batch borders are tested too
 
-  trace::StackId Push(trace::StackId parent, const trace::Frame& frame) {
+  trace::StackId Push(trace::StackId parent, const trace::Frame& frame, uint64_t object = 0) {
     for (size_t i = 1; i < stacks_.size(); ++i) {
       const trace::Frame& other = frames_[stacks_[i].frame.value];
-      if (stacks_[i].parent == parent && other.kind == frame.kind && other.file == frame.file &&
-          other.line == frame.line && other.function == frame.function &&
-          other.image == frame.image)
+      if (stacks_[i].parent == parent && stacks_[i].object == object && other.kind == frame.kind &&
+          other.file == frame.file && other.line == frame.line &&
+          other.function == frame.function && other.image == frame.image)
         return trace::StackId{static_cast<uint32_t>(i)};
     }
     frames_.push_back(frame);
-    stacks_.push_back({parent, trace::FrameId{static_cast<uint32_t>(frames_.size() - 1)}});
+    stacks_.push_back({parent, trace::FrameId{static_cast<uint32_t>(frames_.size() - 1)}, object});
     return trace::StackId{static_cast<uint32_t>(stacks_.size() - 1)};
   }
   trace::Event& Stacked(trace::Event& event) {
@@ -216,6 +293,10 @@ class TraceBuilder : public trace::Trace {
   trace::DeviceId device_{0};
   trace::StackId stack_;
   trace::StackId native_;
+  trace::ThreadId thread_;
+  trace::StringId scope_;
+  trace::Autograd autograd_ = trace::Autograd::kNone;
+  uint64_t node_ = 0;
   int64_t now_ns_ = kStartNs;
   int64_t step_ns_ = 1000;
   int passes_ = 0;
