@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of one training step of a small 48-layer MLP: plain, under vramscope, under PyTorch's recorder.
+"""Time of one training step of a small 48-layer MLP: plain, under vramscope, under PyTorch's own tools.
 
 The step is bound by Python and the allocator, so it shows what recording every tensor costs at worst.
 
     .venv/bin/python bench/mlp_step.py                     48 layers of width 64, batch 8, one CPU thread
-    .venv/bin/python bench/mlp_step.py --device cuda       on a GPU, beside _record_memory_history
+    .venv/bin/python bench/mlp_step.py --device cuda       on a GPU, beside _record_memory_history too
+
+vramscope records names and Python stacks; torch.profiler memory and Python stacks.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import sys
 import time
@@ -16,6 +19,8 @@ import time
 import arms
 
 LAYERS, WIDTH, BATCH = 48, 64, 8
+# torch.profiler keeps every event in memory: its arm is shorter.
+PROFILED_STEPS = 150
 
 
 def child(device, steps, recorder):
@@ -23,7 +28,7 @@ def child(device, steps, recorder):
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    if recorder:
+    if recorder in ("python", "all"):
         torch.cuda.memory._record_memory_history(stacks=recorder, max_entries=10_000_000)
     layers = []
     for _ in range(LAYERS):
@@ -44,6 +49,10 @@ def child(device, steps, recorder):
     for _ in range(50):
         step()
     wait()
+    if recorder == "profiler":
+        steps = min(steps, PROFILED_STEPS)
+        profiler = torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True)
+        profiler.start()
     times = []
     for _ in range(steps):
         began = time.perf_counter_ns()
@@ -51,13 +60,16 @@ def child(device, steps, recorder):
         wait()
         times.append(time.perf_counter_ns() - began)
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
-    print(json.dumps({"us": arms.median(times) / 1e3, "torch": torch.__version__, "gpu": gpu}))
+    print(json.dumps({"us": arms.median(times) / 1e3, "torch": torch.__version__, "gpu": gpu}), flush=True)
+    if recorder == "profiler":
+        # What it would do with its events now is no part of a step.
+        os._exit(0)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--recorder", choices=("python", "all"), help=argparse.SUPPRESS)
+    parser.add_argument("--recorder", choices=("python", "all", "profiler"), help=argparse.SUPPRESS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--rounds", type=int, default=5)
@@ -76,6 +88,7 @@ def main():
     }
     if args.device == "cuda":
         plan["recorder, stacks=python"] = ([*common, "--recorder", "python"], lambda trace: [])
+    plan["torch.profiler, memory"] = ([*common, "--recorder", "profiler"], lambda trace: [])
     results = arms.measure(__file__, plan, args.rounds)
 
     plain = [result["us"] for result in results["plain"]]

@@ -8,6 +8,7 @@ import sys
 import threading
 
 import ledger
+import names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -181,7 +182,13 @@ def all_cases():
         "cuda_events": overhead_case("cuda_events.py"),
         "mlp_step": overhead_case("mlp_step.py", "--device", "cuda", "--rounds", "3", "--steps", "1000"),
     }
-    for group, entries in (("residual", residual), ("identity", identity), ("overhead", overhead)):
+    groups = {
+        "residual": residual,
+        "identity": identity,
+        "overhead": overhead,
+        "names": dict(names.all_cases()),
+    }
+    for group, entries in groups.items():
         for name, function in entries.items():
             yield group, name, function
 
@@ -210,6 +217,8 @@ def print_tables(results):
                     f" segments {mark['segments']}, PyTorch {mark['memory_reserved']}"
                 )
         print()
+    if "names" in results:
+        names.print_table(results["names"])
     for name, result in results.get("identity", {}).items():
         if "plain" in result:
             same = result["plain"][0]["digest"] == result["vramscope"]["digest"]

@@ -6,6 +6,8 @@
 It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from the network:
   * residual   every program under `vramscope run`: the ledger beside NVML at every sample
   * marks      live blocks and segments beside torch.cuda.memory_allocated() and memory_reserved()
+  * names      the programs of tests/models: categories beside the exact sums of what their models,
+               optimizers and autograd hold, and beside PyTorch's MemTracker
   * identity   losses and weights with and without vramscope, bit by bit; nvidia-smi's bytes too
   * overhead   bench/cuda_events.py and bench/mlp_step.py beside PyTorch's own recorder
 A case that fails is a row of the table and does not stop the others. Exit status 1 if any failed.
@@ -21,13 +23,14 @@ import tempfile
 import time
 
 import cases
+import names
 from ledger import Recording
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "identity", "overhead")
+GROUPS = ("residual", "identity", "overhead", "names")
 
 
 class Bench:
@@ -40,7 +43,8 @@ class Bench:
         self.deadline = time.monotonic() + seconds
         self.python = sys.executable
         # The package of this tree gives the examples their marks; nothing is installed.
-        self.environment = {**arms.environment(), "PYTHONPATH": str(ROOT / "python")}
+        paths = [str(ROOT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.environment = {**arms.environment(), "PYTHONPATH": os.pathsep.join(paths)}
 
     def limit(self, wanted):
         """The time that a case may take: its own limit, or what is left of the whole."""
@@ -111,6 +115,8 @@ def main():
                 failures.append(f"{group} {name}: {problem}")
             state = "failed" if result["problems"] else "ok"
             print(f"{state:6s} {group} {name} ({result['seconds']} s)", flush=True)
+
+        names.REFERENCES.stop()
 
     print()
     cases.print_tables(results)

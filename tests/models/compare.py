@@ -11,6 +11,9 @@ EXACT = ("parameter", "gradient", "buffer", "optimizer state")
 MEMTRACKER_SHARE = 0.02
 NAMED_SHARE = 0.99
 
+# All that is asked of an instant, in one report.
+DIMENSIONS = ("category", "parameter", "module", "line")
+
 # MemTracker's words and ours; see oracle.py.
 MEMTRACKER = {
     "PARAM": ("parameter",),
@@ -28,6 +31,7 @@ class Recording:
     def __init__(self, program, trace, device, environment=None):
         self._program, self._trace, self._environment = program, trace, environment
         self._kind = "gpu" if device == "cuda" else "cpu"
+        self._rows = {}
 
     def report(self, *arguments):
         done = subprocess.run(
@@ -42,15 +46,17 @@ class Recording:
             raise RuntimeError(f"report {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
 
-    def rows(self, pid, at, *dimensions):
-        """(path, bytes, count) of the rows of one process on the devices of the kind at hand."""
-        report = self.report("--at", at, "--by", ",".join(dimensions))
-        devices = {device["index"] for device in report["devices"] if device["kind"] == self._kind}
-        return [
-            (dict(zip(dimensions, row["path"])), row["bytes"], row["count"])
-            for row in report["rows"]
-            if row["device"] in devices and row["pid"] == pid
-        ]
+    def rows(self, pid, at):
+        """(path, bytes) of the rows of one process on the devices of the kind at hand."""
+        if at not in self._rows:
+            report = self.report("--at", at, "--by", ",".join(DIMENSIONS))
+            devices = {device["index"] for device in report["devices"] if device["kind"] == self._kind}
+            self._rows[at] = [
+                (row["pid"], dict(zip(DIMENSIONS, row["path"])), row["bytes"])
+                for row in report["rows"]
+                if row["device"] in devices
+            ]
+        return [(path, size) for owner, path, size in self._rows[at] if owner == pid]
 
 
 def is_none(text):
@@ -65,13 +71,31 @@ def names_in(text):
 
 def sums_of(rows):
     sums = collections.Counter()
-    for path, size, _ in rows:
+    for path, size in rows:
         sums[path["category"]] += size
     return sums
 
 
 def text_of(size):
     return f"{size:,} B"
+
+
+def by_parameter(rows, category):
+    """(first name, bytes) of what our rows say."""
+    sums = collections.Counter()
+    for path, size in rows:
+        if path["category"] == category:
+            sums[" = ".join(names_in(path["parameter"])[:1]) or path["line"]] += size
+    return list(sums.items())
+
+
+def by_oracle(entries, category):
+    """(first name, bytes) of the oracle's storages; all states of a parameter together, as in ours."""
+    sums = collections.Counter()
+    for entry in entries:
+        name = entry["names"][0]
+        sums[name.rsplit(" ", 1)[0] if category == "optimizer state" else name] += entry["bytes"]
+    return list(sums.items())
 
 
 def difference(ours, theirs, limit=8):
@@ -103,7 +127,7 @@ class Comparison:
         device, pid = sums["device"], sums["pid"]
         for instant in sums["instants"]:
             mark = instant["mark"]
-            rows = self.recording.rows(pid, f"mark:{mark}", "category", "parameter")
+            rows = self.recording.rows(pid, f"mark:{mark}")
             ours = sums_of(rows)
             storages = [entry for entry in instant["storages"] if entry["device"] == device]
             figure = {"mark": mark, "ours": dict(ours), "oracle": {}}
@@ -114,38 +138,29 @@ class Comparison:
                 if ours[category] != total:
                     self._problem(
                         f"{mark}: {category} is {text_of(ours[category])}, the program holds {text_of(total)}",
-                        difference(
-                            [
-                                (" = ".join(names_in(path["parameter"])[:1]), size)
-                                for path, size, _ in rows
-                                if path["category"] == category
-                            ],
-                            self._by_parameter(category, entries),
-                        ),
+                        difference(by_parameter(rows, category), by_oracle(entries, category)),
                     )
-            figure["oracle"]["input"] = sum(entry["bytes"] for entry in storages if entry["role"] == "input")
             self.figures.append(figure)
             self._check_names(mark, rows, [entry for entry in storages if entry["role"] == "parameter"])
 
-    @staticmethod
-    def _by_parameter(category, entries):
-        """As our rows are: the states of one parameter are one row."""
-        sums = collections.Counter()
-        for entry in entries:
-            name = entry["names"][0]
-            sums[name.rsplit(" ", 1)[0] if category == "optimizer state" else name] += entry["bytes"]
-        return list(sums.items())
-
     def _check_names(self, mark, rows, entries):
-        found = {}
-        for path, size, _ in rows:
-            if path["category"] == "parameter":
-                for name in names_in(path["parameter"]):
-                    found[name] = size
+        found = {
+            name
+            for path, _ in rows
+            if path["category"] == "parameter"
+            for name in names_in(path["parameter"])
+        }
         for entry in entries:
-            named = [name for name in entry["names"] if name in found]
-            if not named:
-                self._problem(f"{mark}: parameter {entry['names'][0]} of {text_of(entry['bytes'])} has no name")
+            # Where there are several models, their names stand in front.
+            missing = [
+                name
+                for name in entry["names"]
+                if not any(text == name or text.endswith("." + name) for text in found)
+            ]
+            if missing:
+                self._problem(
+                    f"{mark}: a parameter of {text_of(entry['bytes'])} is not called {' or '.join(missing)}"
+                )
 
     def with_saved(self, saved, pid):
         """Activations at the end of forward: what autograd keeps and the program still holds."""
@@ -154,7 +169,7 @@ class Comparison:
             mark = instant["mark"]
             if not mark.startswith("end of forward"):
                 continue
-            rows = self.recording.rows(pid, f"mark:{mark}", "category", "line")
+            rows = self.recording.rows(pid, f"mark:{mark}")
             ours = sums_of(rows)
             theirs = [
                 size
@@ -170,11 +185,11 @@ class Comparison:
             held = ours["activation"] + ours["input"]
             for figure in self.figures:
                 if figure["mark"] == mark:
-                    figure["oracle"]["activation"] = total - figure["oracle"]["input"]
+                    figure["oracle"]["activation and input"] = total
             if held != total:
                 by_line = [
                     (path["line"], size)
-                    for path, size, _ in rows
+                    for path, size in rows
                     if path["category"] in ("activation", "input", "temporary", "unknown")
                 ]
                 self._problem(
@@ -191,7 +206,7 @@ class Comparison:
         """Each category within 2 % of MemTracker's, or 0.1 % of its total where there is little."""
         for instant in tracked["instants"]:
             mark = instant["mark"]
-            ours = sums_of(self.recording.rows(pid, f"mark:{mark}", "category"))
+            ours = sums_of(self.recording.rows(pid, f"mark:{mark}"))
             theirs = instant["memtracker"].get(tracked["device"], {})
             worst = 0.0
             for kind, categories in MEMTRACKER.items():
@@ -211,12 +226,12 @@ class Comparison:
 
     def at_the_peak(self, pid):
         """The share of tensor bytes with a category other than unknown, and a module or a line."""
-        rows = self.recording.rows(pid, "peak", "category", "module", "line")
+        rows = self.recording.rows(pid, "peak")
         tensors = [row for row in rows if row[0]["category"] not in NOT_TENSORS]
-        total = sum(size for _, size, _ in tensors)
+        total = sum(size for _, size in tensors)
         nameless = [
             (path, size)
-            for path, size, _ in tensors
+            for path, size in tensors
             if path["category"] == "unknown" or (is_none(path["module"]) and is_none(path["line"]))
         ]
         share = 1 - sum(size for _, size in nameless) / total if total else 0.0

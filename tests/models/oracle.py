@@ -286,7 +286,10 @@ class Run:
             }
             rank = os.environ.get("RANK")
             path = self.args.oracle if rank is None else self.args.oracle.with_suffix(f".{rank}.json")
-            path.write_text(json.dumps(content), encoding="utf-8")
+            # Whole or not at all: others wait for it to appear.
+            unfinished = path.with_suffix(f".{os.getpid()}")
+            unfinished.write_text(json.dumps(content), encoding="utf-8")
+            unfinished.replace(path)
         if self.args.digest:
             digest = hashlib.sha256()
             digest.update(" ".join(loss.hex() for loss in self._losses).encode())

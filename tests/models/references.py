@@ -59,6 +59,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--size", default="small")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--jobs", type=int, default=1, help="so many at once")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,14 @@ def main():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     preload()
 
-    failed = []
+    failed, running = [], {}
+
+    def reap():
+        pid, status = os.wait()
+        name = running.pop(pid)
+        if status != 0:
+            failed.append(name)
+
     for case in catalogue.CASES:
         if args.names and case.name not in args.names:
             continue
@@ -80,8 +88,11 @@ def main():
             pid = os.fork()
             if pid == 0:
                 become(command, path.with_suffix(".log"))
-            if os.waitpid(pid, 0)[1] != 0:
-                failed.append(path.stem)
+            running[pid] = path.stem
+            if len(running) >= args.jobs:
+                reap()
+    while running:
+        reap()
     if failed:
         print(f"references: failed: {', '.join(failed)}; see the .log files in {args.out}", file=sys.stderr)
     return 1 if failed else 0
