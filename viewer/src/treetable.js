@@ -3,7 +3,7 @@
 // such tables.
 import { formatBytes, formatCount, formatExact, formatMib, formatShare } from "./format.js";
 import { h, marked, swatch } from "./dom.js";
-import { labelOf } from "./trie.js";
+import { NAMES, labelOf } from "./trie.js";
 
 /** @typedef {import("./trie.js").TreeNode} TreeNode */
 /** @typedef {import("./search.js").Search} Search */
@@ -36,7 +36,7 @@ const byBytes = (/** @type {TreeNode} */ a, /** @type {TreeNode} */ b) => b.byte
 export const COLUMNS = {
   name: {
     id: "name", name: "Level", cell: labelOf,
-    order: (a, b) => labelOf(a).localeCompare(labelOf(b), "en", { numeric: true }),
+    order: (a, b) => NAMES.compare(labelOf(a), labelOf(b)),
   },
   bytes: { id: "bytes", name: "MiB", order: byBytes, cell: (node) => formatMib(node.bytes) },
   own: {

@@ -31,6 +31,8 @@
  * @property {number} category
  */
 
+// "h.9" comes before "h.10".
+export const NAMES = new Intl.Collator("en", { numeric: true });
 // More levels than any page has; the key of a step stays an exact integer.
 const LEVELS = 2 ** 24;
 
@@ -105,7 +107,7 @@ export function fold(trie, shares, categories) {
   }
   const inward = [...nodes.values()].sort((a, b) => b.id - a.id);
   for (const node of inward) {
-    node.children.sort((a, b) => b.bytes - a.bytes || (a.level.name < b.level.name ? -1 : 1));
+    node.children.sort((a, b) => b.bytes - a.bytes || NAMES.compare(a.level.name, b.level.name));
     const { parent } = node;
     if (!parent) continue;
     parent.bytes += node.bytes;
