@@ -19,6 +19,7 @@ DUMP = BUILD / "bin" / "vramscope_dump"
 HOSTS = BUILD / "hosts"
 FAKE = BUILD / "fake_cuda"
 NVTX_HOST = HOSTS / "nvtx_ranges"
+LSTM = BUILD / "bin" / "example_lstm_scopes"
 
 # Losses and name kinds by number (losses.def, enums.h).
 TABLE_RESET, SCOPE_TOO_DEEP = 5, 19
@@ -320,6 +321,62 @@ def test_a_tag_of_something_else_is_one_warning(tmp_path):
     recorded = subprocess.run(command, capture_output=True, text=True, timeout=60, env=probe_environment(tmp_path))
     assert recorded.returncode == 0
     assert "tag() takes a tensor, an array or an address, not str" in recorded.stderr
+
+
+# ---- the example
+
+
+def layer_names(layer: str, steps: int) -> set[str]:
+    parameters = {f"lstm/{layer}/{linear}/{kind}" for linear in ("i2h", "h2h") for kind in ("weight", "bias")}
+    names = {parameter + what for parameter in parameters for what in ("", "/gradient", "/momentum")}
+    names |= {f"lstm/{layer}/t{t}/{kind}" for t in range(steps) for kind in ("gates", "gates/gradient", "cell", "hidden")}
+    return names | {f"lstm/{layer}/cell/gradient", f"lstm/{layer}/hidden/gradient"}
+
+
+@pytest.mark.skipif(
+    not (LSTM.exists() and (FAKE / "libcuda.so.1").exists()), reason="the examples or the stand-in driver are not built"
+)
+def test_every_block_of_the_lstm_example_has_its_name(tmp_path):
+    live = tmp_path / "live"
+    live.mkdir()
+    model = "lstm first inputs=40 units=64\nlstm second inputs=64 units=32"
+    command = [str(LSTM), "--no-verify", "--iterations", "3", "--model", model]
+    (path,) = run(command, live, **on_the_stand_in(tmp_path))
+    records = dump(path)
+    blocks = [r for r in records if r["record"] == "PoolBlock"]
+    others = {f"input/t{t}" for t in range(12)} | {"input/target", "loss/gradient"}
+    others |= {"lstm/one", "lstm/state before the first step"}
+    assert {r["name"] for r in blocks} == layer_names("first", 12) | layer_names("second", 12) | others
+    assert all(r["device"] == 0 and r["native"] != 0 for r in blocks)
+
+    # What was asked for is what the description says; the pool takes more.
+    sizes = {r["name"]: (r["requested"], r["size"]) for r in blocks}
+    assert sizes["lstm/first/i2h/weight"] == (4 * 64 * 40 * 4, 48 << 10)
+    assert sizes["lstm/second/h2h/bias/momentum"] == (4 * 32 * 4, 4 << 10)
+    assert all(r["requested"] <= r["size"] for r in blocks)
+
+    # The scopes say the same path as the names.
+    scopes = {r["name"]: r.get("in", "") for r in blocks}
+    assert scopes["lstm/second/h2h/weight"] == "lstm/second/h2h"
+    assert scopes["lstm/first/t3/gates"] == scopes["lstm/first/i2h/bias/gradient"] == "lstm/first"
+    assert scopes["loss/gradient"] == "loss"
+
+    # Blocks are used again under other names, come back once each, and lie in what the driver gave.
+    names_at: dict[int, set[str]] = {}
+    live_blocks: dict[int, str] = {}
+    slabs = {r["address"]: r["size"] for r in records if r["record"] == "Alloc"}
+    for record in records:
+        if record["record"] == "PoolBlock":
+            assert record["address"] not in live_blocks
+            assert any(0 <= record["address"] - slab < size for slab, size in slabs.items())
+            live_blocks[record["address"]] = record["name"]
+            names_at.setdefault(record["address"], set()).add(record["name"])
+        elif record["record"] == "BlockFree":
+            assert record["device"] == 0
+            del live_blocks[record["address"]]
+    assert live_blocks == {}
+    assert max(len(names) for names in names_at.values()) > 2
+    assert [r["name"] for r in records if r["record"] == "Mark"] == ["iteration"] * 3
 
 
 # ---- the launcher
