@@ -81,9 +81,10 @@ Parameter Lstm::MakeParameter(const std::string& path, unsigned count, float noi
 }
 
 Linear Lstm::MakeLinear(const std::string& path, unsigned outputs, unsigned inputs) {
-  vramscope::Scope scope(path.substr(path.rfind('/') + 1).c_str());
+  const std::string name = path.substr(path.rfind('/') + 1);
+  vramscope::Scope scope(name.c_str());
   const float noise = 1.0f / std::sqrt(static_cast<float>(inputs));
-  return {MakeParameter(path + "/weight", outputs * inputs, noise),
+  return {name, MakeParameter(path + "/weight", outputs * inputs, noise),
           MakeParameter(path + "/bias", outputs, 0.0f)};
 }
 
@@ -183,6 +184,7 @@ void Lstm::AddGradients(Linear& linear,
                         driver::DevicePointer input,
                         unsigned outputs,
                         unsigned inputs) {
+  vramscope::Scope scope(linear.name.c_str());
   for (Parameter* parameter : {&linear.weight, &linear.bias}) {
     if (parameter->gradient)
       continue;
@@ -200,6 +202,7 @@ void Lstm::Optimize(float rate) {
     vramscope::Scope kind(layer.description.kind.c_str());
     vramscope::Scope name(layer.description.name.c_str());
     for (Linear* linear : {&layer.i2h, &layer.h2h}) {
+      vramscope::Scope scope(linear->name.c_str());
       Descend(linear->weight, rate);
       Descend(linear->bias, rate);
     }

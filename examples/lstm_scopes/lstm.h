@@ -30,6 +30,7 @@ struct Parameter {
 
 // A map with weight and bias: i2h or h2h.
 struct Linear {
+  std::string name;
   Parameter weight;
   Parameter bias;
 };

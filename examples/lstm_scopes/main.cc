@@ -98,6 +98,7 @@ bool Train(const driver::Api& cu, const Options& options) {
     model.Optimize(1.0f / kBatch);
   }
   driver::Check(cu.CtxSynchronize(), "cuCtxSynchronize");
+  vramscope_annotate_mark("trained");
   std::printf("loss %.5f after the first iteration, %.5f after %d\n", first, last,
               options.iterations);
   if (options.verify && !(last < first / 2)) {

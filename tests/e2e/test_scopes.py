@@ -358,7 +358,8 @@ def test_every_block_of_the_lstm_example_has_its_name(tmp_path):
     # The scopes say the same path as the names.
     scopes = {r["name"]: r.get("in", "") for r in blocks}
     assert scopes["lstm/second/h2h/weight"] == "lstm/second/h2h"
-    assert scopes["lstm/first/t3/gates"] == scopes["lstm/first/i2h/bias/gradient"] == "lstm/first"
+    assert scopes["lstm/first/i2h/bias/gradient"] == scopes["lstm/first/i2h/bias/momentum"] == "lstm/first/i2h"
+    assert scopes["lstm/first/t3/gates"] == "lstm/first"
     assert scopes["loss/gradient"] == "loss"
 
     # Blocks are used again under other names, come back once each, and lie in what the driver gave.
@@ -376,7 +377,7 @@ def test_every_block_of_the_lstm_example_has_its_name(tmp_path):
             del live_blocks[record["address"]]
     assert live_blocks == {}
     assert max(len(names) for names in names_at.values()) > 2
-    assert [r["name"] for r in records if r["record"] == "Mark"] == ["iteration"] * 3
+    assert [r["name"] for r in records if r["record"] == "Mark"] == ["iteration"] * 3 + ["trained"]
 
 
 # ---- the launcher
@@ -404,3 +405,32 @@ for name in ("PYTORCH_NO_CUDA_MEMORY_CACHING", "XLA_PYTHON_CLIENT_ALLOCATOR", "M
     )
     info = subprocess.run([str(VRAMSCOPE), "info", str(trace)], capture_output=True, text=True, timeout=60)
     assert "unpooled the frameworks' memory caches are off" in " ".join(info.stdout.split())
+
+
+@pytest.mark.skipif(
+    not (LSTM.exists() and VRAMSCOPE.exists() and (FAKE / "libcuda.so.1").exists()),
+    reason="vramscope, the examples or the stand-in driver are not built",
+)
+def test_the_lstm_example_reports_by_scope_and_by_name(tmp_path):
+    trace = tmp_path / "lstm.vram"
+    environment = {**os.environ, **on_the_stand_in(tmp_path)}
+    done = subprocess.run(
+        [str(VRAMSCOPE), "run", "--no-report", "-o", str(trace), "--", str(LSTM), "--no-verify"],
+        capture_output=True, text=True, timeout=120, env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+
+    def rows(*arguments: str) -> dict[str, int]:
+        shown = subprocess.run(
+            [str(VRAMSCOPE), "report", str(trace), "--json", "--at", "mark:trained", *arguments],
+            capture_output=True, text=True, timeout=60, check=True,
+        )
+        found = json.loads(shown.stdout)
+        assert all(entry["holds"] for entry in found["invariants"])
+        return {row["path"][0]: row["bytes"] for row in found["rows"]}
+
+    tags, modules = rows("--by", "tag"), rows("--by", "module")
+    block = 384 << 10  # which the pool takes for 4 * 192 * 96 floats
+    for what in ("", "/gradient", "/momentum"):
+        assert tags["lstm/l0/i2h/weight" + what] == block
+    assert sum(size for name, size in tags.items() if name.startswith("lstm/l0/i2h/")) == modules["lstm/l0/i2h"]
