@@ -2,20 +2,29 @@
 #include "engine/analysis/bands.h"
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
+#include <map>
 
 #include "engine/model/parts.h"
 
 namespace vramscope::engine {
 namespace {
 
-// Bottom first: others' memory, the driver's, the program's, free memory of allocators.
+// Bottom first.
 int Layer(const GroupKey& key) {
-  if (key.part == Part::kOtherProcesses || key.part == Part::kRmInternal)
-    return 0;
-  if (PartCategory(key.part) == Category::kDriver)
-    return 1;
-  return IsSlack(key.part) ? 3 : 2;
+  if (key.part == Part::kOtherProcesses || key.part == Part::kRmInternal ||
+      key.part == Part::kBeforeRecording)
+    return static_cast<int>(kCategories) + 2;
+  if (key.category == Category::kDriver)
+    return static_cast<int>(kCategories) + 1;
+  return static_cast<int>(key.category);
+}
+
+std::string BandName(const GroupKey& key, const Owners& owners) {
+  if (key.category != Category::kUnknown && key.category != Category::kDriver)
+    return CategoryName(key.category);
+  const std::string& owner = owners.name(key.owner);
+  return (owner.empty() ? "" : owner + " / ") + PartName(key.part);
 }
 
 // At most four samples a bucket: the lowest and the highest of each half.
@@ -40,32 +49,36 @@ std::vector<std::pair<int64_t, uint64_t>> Thin(const std::vector<DeviceSampleRec
 
 }  // namespace
 
-Bands MakeBands(const DeviceState& device, size_t buckets) {
+Bands MakeBands(const DeviceState& device, const Owners& owners, size_t buckets) {
+  struct Band {
+    int layer = 0;
+    uint64_t sum = 0;
+    std::vector<uint64_t> bytes;
+  };
   Bands bands;
   const std::vector<TimelineRecorder::Bucket> history = device.timeline.Read(buckets);
-  const size_t count = device.group_keys.size();
-  std::vector<std::vector<uint64_t>> series(count);
-  std::vector<uint64_t> sums(count);
-  for (size_t group = 0; group < count; ++group) {
-    series[group].reserve(history.size());
-    for (const TimelineRecorder::Bucket& bucket : history) {
-      const int64_t bytes = group < bucket.groups.size() ? bucket.groups[group] : 0;
-      series[group].push_back(bytes > 0 ? static_cast<uint64_t>(bytes) : 0);
-      sums[group] += series[group].back();
+  std::map<std::string, Band> by_name;
+  for (size_t group = 0; group < device.group_keys.size(); ++group) {
+    Band& band = by_name[BandName(device.group_keys[group], owners)];
+    band.layer = Layer(device.group_keys[group]);
+    band.bytes.resize(history.size());
+    for (size_t i = 0; i < history.size(); ++i) {
+      const int64_t bytes = group < history[i].groups.size() ? history[i].groups[group] : 0;
+      band.bytes[i] += bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+      band.sum += bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
     }
   }
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const int layer_a = Layer(device.group_keys[a]);
-    const int layer_b = Layer(device.group_keys[b]);
-    return layer_a != layer_b ? layer_a < layer_b : sums[a] > sums[b];
+  std::vector<std::pair<std::string, Band>> order(std::make_move_iterator(by_name.begin()),
+                                                  std::make_move_iterator(by_name.end()));
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return a.second.layer != b.second.layer ? a.second.layer < b.second.layer
+                                            : a.second.sum > b.second.sum;
   });
-  for (const size_t group : order) {
-    if (sums[group] == 0)
+  for (auto& [name, band] : order) {
+    if (band.sum == 0)
       continue;
-    bands.groups.push_back(device.group_keys[group]);
-    bands.bytes.push_back(std::move(series[group]));
+    bands.names.push_back(name);
+    bands.bytes.push_back(std::move(band.bytes));
   }
   for (const TimelineRecorder::Bucket& bucket : history)
     bands.time_ns.push_back(bucket.begin_ns);

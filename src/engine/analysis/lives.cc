@@ -40,6 +40,13 @@ LifeRecord RecordOf(const Holding& holding, int64_t free_ns) {
   return record;
 }
 
+Category CategoryOf(const Ledger& ledger, const LifeRecord& record) {
+  const Category of_part = PartCategory(record.part);
+  if (of_part != Category::kUnknown || record.is_segment)
+    return of_part;
+  return ledger.CategoryOf(ledger.spaces()[record.space].process, record.origin);
+}
+
 bool LargestLives::Wants(uint64_t bytes, int64_t alloc_ns, int64_t free_ns, double* weight) {
   ++seen_;
   const int64_t until = free_ns == kNever ? end_ns_ : free_ns;

@@ -27,6 +27,8 @@ struct LifeRecord {
 };
 LifeRecord RecordOf(const Block& block, uint32_t space, int64_t free_ns);
 LifeRecord RecordOf(const Holding& holding, int64_t free_ns);
+// Of a life of a ledger that is finished.
+Category CategoryOf(const Ledger& ledger, const LifeRecord& record);
 
 // Keeps the lives with the largest product of bytes and duration, segments apart, in one pass and
 // bounded memory.

@@ -11,6 +11,8 @@
 #include "engine/analysis/residual.h"
 #include "engine/analysis/tops.h"
 #include "engine/query/breakdown.h"
+#include "engine/query/moments.h"
+#include "engine/query/name_tables.h"
 #include "engine/query/report.h"
 
 namespace vramscope::engine {
@@ -31,13 +33,6 @@ void AddLoss(std::vector<trace::Loss>& losses, const trace::Loss& loss) {
     }
   }
   losses.push_back(loss);
-}
-
-std::string SecondsText(int64_t time_ns) {
-  const int64_t ms = time_ns / 1'000'000;
-  std::string fraction = std::to_string(ms % 1000);
-  fraction.insert(0, 3 - fraction.size(), '0');
-  return std::to_string(ms / 1000) + "." + fraction + " s";
 }
 
 class AnalysisImpl : public Analysis {
@@ -67,14 +62,15 @@ class AnalysisImpl : public Analysis {
  private:
   // The ledger replayed to an instant that the first pass did not capture.
   util::Result<const Ledger*> ReplayTo(const CaptureRequest& request);
+  util::Status Feed(Ledger& ledger);
   util::Status Replay(LifeObserver* observer);
-  util::Result<CaptureRequest> RequestFor(const Instant& instant) const;
   bool Shown(const DeviceState& device) const;
   void AddDevice(const Ledger& ledger,
                  const DeviceState& device,
                  Moment moment,
                  const ReportQuery& query,
                  Breakdown& breakdown,
+                 NameTables& tables,
                  Report& report);
   void AddInvariants(Report& report) const;
   TopEntry EntryOf(const Holder& holder) const;
@@ -85,10 +81,12 @@ class AnalysisImpl : public Analysis {
   std::unique_ptr<Ledger> ledger_;
   std::vector<LifeRecord> candidates_;
   uint64_t lives_seen_ = 0;
+  std::unique_ptr<Naming> naming_;  // of lives, on ledger_
+  std::unique_ptr<Ledger> by_category_;
   std::unique_ptr<Ledger> replayed_;
   CaptureRequest replayed_request_;
   std::vector<std::vector<std::string>> life_paths_;  // 0: of nothing
-  std::map<std::tuple<uint16_t, Part, bool>, uint32_t> life_path_index_;
+  std::map<std::tuple<uint16_t, Part, Category, bool>, uint32_t> life_path_index_;
   uint64_t sum_mismatches_ = 0;
   std::string first_sum_mismatch_;
 };
@@ -109,6 +107,7 @@ util::Status AnalysisImpl::FirstPass(const std::function<void(double)>& progress
     }
   }));
   ledger_->Finish();
+  naming_ = std::make_unique<Naming>(*ledger_);
   lives_seen_ = largest.seen();
   candidates_ = largest.Take();
   return {};
@@ -122,91 +121,31 @@ util::Result<Leaks> AnalysisImpl::MakeLeaks(const LeakOptions&) {
   return util::Status::Error("this recording has no iterations");
 }
 
-util::Status AnalysisImpl::Replay(LifeObserver* observer) {
-  LedgerOptions options;
-  options.observer = observer;
-  Ledger ledger(*trace_, options);
+util::Status AnalysisImpl::Feed(Ledger& ledger) {
   VRAMSCOPE_RETURN_IF_ERROR(
       trace_->ForEachEvent([&](std::span<const trace::Event> events) { ledger.Apply(events); }));
   ledger.Finish();
   return {};
 }
 
+util::Status AnalysisImpl::Replay(LifeObserver* observer) {
+  LedgerOptions options;
+  options.observer = observer;
+  Ledger ledger(*trace_, options);
+  return Feed(ledger);
+}
+
 util::Result<const Ledger*> AnalysisImpl::ReplayTo(const CaptureRequest& request) {
-  if (replayed_ != nullptr && replayed_request_.event_ordinal == request.event_ordinal &&
-      replayed_request_.time_ns == request.time_ns)
+  if (replayed_ != nullptr && replayed_request_ == request)
     return static_cast<const Ledger*>(replayed_.get());
   LedgerOptions options;
   options.capture = request;
   auto ledger = std::make_unique<Ledger>(*trace_, options);
-  const util::Status status =
-      trace_->ForEachEvent([&](std::span<const trace::Event> events) { ledger->Apply(events); });
-  if (!status.ok())
+  if (const util::Status status = Feed(*ledger); !status.ok())
     return status;
-  ledger->Finish();
   replayed_ = std::move(ledger);
   replayed_request_ = request;
   return static_cast<const Ledger*>(replayed_.get());
-}
-
-util::Result<CaptureRequest> AnalysisImpl::RequestFor(const Instant& instant) const {
-  CaptureRequest request;
-  const int64_t start_ns = ledger_->first_ns();
-  const int64_t end_ns = std::max(ledger_->last_ns(), trace_->session().end_ns);
-  switch (instant.kind) {
-    case Instant::Kind::kSeconds:
-    case Instant::Kind::kMonotonic: {
-      const bool relative = instant.kind == Instant::Kind::kSeconds;
-      const int64_t time_ns = relative ? start_ns + instant.time_ns : instant.time_ns;
-      if (time_ns < start_ns || time_ns > end_ns) {
-        const std::string text =
-            relative ? SecondsText(instant.time_ns) : "@" + std::to_string(instant.time_ns);
-        const std::string range =
-            relative ? "lasts " + SecondsText(end_ns - start_ns)
-                     : "runs from @" + std::to_string(start_ns) + " to @" + std::to_string(end_ns);
-        return util::Status::Error("--at " + text + " is outside the recording, which " + range);
-      }
-      request.time_ns = time_ns;
-      return request;
-    }
-    case Instant::Kind::kMark: {
-      std::string names;
-      for (const MarkRecord& mark : ledger_->marks()) {
-        if (mark.name == instant.mark) {
-          request.event_ordinal = mark.event_ordinal;
-          return request;
-        }
-        if (names.find("'" + mark.name + "'") == std::string::npos && names.size() < 400)
-          names += (names.empty() ? "'" : ", '") + mark.name + "'";
-      }
-      return util::Status::Error("no mark '" + instant.mark + "' in the trace; " +
-                                 (names.empty() ? "it has no marks" : "it has: " + names));
-    }
-    case Instant::Kind::kIteration:
-      return util::Status::Error("--at iter:" + std::to_string(instant.iteration) +
-                                 ": the trace has no iterations");
-    case Instant::Kind::kPeak:
-    case Instant::Kind::kEnd:
-      break;
-  }
-  return request;
-}
-
-const char* KindName(Instant::Kind kind) {
-  switch (kind) {
-    case Instant::Kind::kPeak:
-      return "peak";
-    case Instant::Kind::kEnd:
-      return "end";
-    case Instant::Kind::kSeconds:
-    case Instant::Kind::kMonotonic:
-      return "time";
-    case Instant::Kind::kIteration:
-      return "iteration";
-    case Instant::Kind::kMark:
-      break;
-  }
-  return "mark";
 }
 
 // GPUs that no recorded process touched say nothing about this recording, unless there is nothing
@@ -228,6 +167,7 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
                              Moment moment,
                              const ReportQuery& query,
                              Breakdown& breakdown,
+                             NameTables& tables,
                              Report& report) {
   const trace::Device& info = trace_->devices()[static_cast<size_t>(device.id.value)];
   DeviceReport out;
@@ -238,7 +178,7 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
   out.name = info.name;
   if (info.total_bytes != 0)
     out.total_bytes = info.total_bytes;
-  out.at_kind = KindName(query.at.kind);
+  out.at_kind = InstantKindName(query.at.kind);
   out.at_ns = ledger.first_ns();  // where nothing ever happened
 
   std::map<uint16_t, uint64_t> by_process;
@@ -247,6 +187,7 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
     all += leaf.bytes;
     if (!breakdown.Add(leaf))
       return;
+    tables.Add(leaf);
     out.ledger_bytes += leaf.bytes;
     by_process[leaf.process.value] += leaf.bytes;
   });
@@ -296,8 +237,10 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
       Leaf leaf;
       leaf.device = device.id;
       leaf.part = Part::kInTransit;
+      leaf.category = PartCategory(leaf.part);
       leaf.bytes = static_cast<uint64_t>(out.in_transit_bytes);
       breakdown.Add(leaf);
+      tables.Add(leaf);
       out.ledger_bytes += leaf.bytes;
     }
     out.residual_bytes =
@@ -325,11 +268,15 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
     }
     report.processes.push_back(std::move(entry));
   }
+  out.at_iteration = query.at.kind == Instant::Kind::kIteration
+                         ? query.at.iteration
+                         : IterationAt(*ledger_, device.id, out.at_ns);
   report.devices.push_back(std::move(out));
 
   if (device.samples.empty())
     return;
-  const ResidualStatistics statistics = SummarizeResidual(device);
+  const DeviceState& whole = ledger_->devices()[static_cast<size_t>(device.id.value)];
+  const ResidualStatistics statistics = SummarizeResidual(whole);
   ResidualSummary summary;
   summary.device = device.id;
   summary.samples = statistics.samples;
@@ -337,8 +284,8 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
   summary.worst_bytes = statistics.worst_bytes;
   summary.worst_at_ns = statistics.worst_at_ns;
   summary.p99_bytes = statistics.p99_bytes;
-  summary.bracketed_bytes = static_cast<uint64_t>(std::max<int64_t>(device.bracketed_at_peak, 0));
-  summary.ledger_peak_bytes = static_cast<uint64_t>(std::max<int64_t>(device.peak_height.total, 0));
+  summary.bracketed_bytes = static_cast<uint64_t>(std::max<int64_t>(whole.bracketed_at_peak, 0));
+  summary.ledger_peak_bytes = static_cast<uint64_t>(std::max<int64_t>(whole.peak_height.total, 0));
   report.residuals.push_back(summary);
 }
 
@@ -403,23 +350,26 @@ util::Result<Report> AnalysisImpl::MakeReport(const ReportQuery& query) {
   if (query.at.kind == Instant::Kind::kEnd) {
     moment = Moment::kEnd;
   } else if (query.at.kind != Instant::Kind::kPeak) {
-    const util::Result<CaptureRequest> request = RequestFor(query.at);
+    const util::Result<CaptureRequest> request = RequestFor(*ledger_, query.at);
     if (!request.ok())
       return request.status();
     const util::Result<const Ledger*> replayed = ReplayTo(*request);
     if (!replayed.ok())
       return replayed.status();
     ledger = *replayed;
-    moment = Moment::kRequested;
+    // An iteration's peak is that of each device, of all that its replay looked at.
+    moment = query.at.kind == Instant::Kind::kIteration ? Moment::kPeak : Moment::kRequested;
   }
   Report report;
   Naming naming(*ledger);
   Breakdown breakdown(*ledger, frames_, naming, query);
+  NameTables tables(*trace_, frames_, naming);
   for (const DeviceState& device : ledger->devices()) {
     if (Shown(device))
-      AddDevice(*ledger, device, moment, query, breakdown, report);
+      AddDevice(*ledger, device, moment, query, breakdown, tables, report);
   }
   report.rows = breakdown.Take();
+  tables.MoveTo(report);
   report.losses.assign(trace_->losses().begin(), trace_->losses().end());
   AddLoss(report.losses, ledger_->unknown_frees());
   AddLoss(report.losses, ledger_->double_allocs());
@@ -439,20 +389,23 @@ util::Result<Report> AnalysisImpl::MakeReport(const ReportQuery& query) {
   return report;
 }
 
+// Categories are known at the end of a life, timelines show them from its begin: one more pass.
 util::Result<std::vector<Timeline>> AnalysisImpl::MakeTimelines(size_t buckets) {
+  if (by_category_ == nullptr) {
+    LedgerOptions options;
+    options.categories = &ledger_->life_categories();
+    auto ledger = std::make_unique<Ledger>(*trace_, options);
+    VRAMSCOPE_RETURN_IF_ERROR(Feed(*ledger));
+    by_category_ = std::move(ledger);
+  }
   std::vector<Timeline> timelines;
-  for (const DeviceState& device : ledger_->devices()) {
-    if (!Shown(device))
+  for (const DeviceState& device : by_category_->devices()) {
+    if (!Shown(ledger_->devices()[static_cast<size_t>(device.id.value)]))
       continue;
-    Bands bands = MakeBands(device, buckets);
+    Bands bands = MakeBands(device, by_category_->owners(), buckets);
     Timeline timeline;
     timeline.device = device.id;
-    for (const GroupKey& key : bands.groups) {
-      std::string name;
-      for (const std::string& level : LevelsOf(ledger_->owners().name(key.owner), key.part))
-        name += (name.empty() ? "" : " / ") + level;
-      timeline.groups.push_back(std::move(name));
-    }
+    timeline.groups = std::move(bands.names);
     timeline.time_ns = std::move(bands.time_ns);
     timeline.peak = std::move(bands.bytes);
     timeline.nvml = std::move(bands.nvml);
@@ -472,10 +425,17 @@ Life AnalysisImpl::LifeOf(const LifeRecord& record) {
   life.free_ns = record.free_ns;
   life.stack = record.stack;
   life.api = record.api;
-  uint32_t& path = life_path_index_[{record.owner.value, record.part, record.is_segment}];
+  const Category category = CategoryOf(*ledger_, record);
+  life.category = static_cast<uint32_t>(category);
+  const Named named = naming_->Of(record);
+  life.module = naming_->Module(named);
+  life.name = naming_->Parameter(named);
+  if (life.name == 0)
+    life.name = naming_->Tag(named);
+  uint32_t& path = life_path_index_[{record.owner.value, record.part, category, record.is_segment}];
   if (path == 0) {
     path = static_cast<uint32_t>(life_paths_.size());
-    life_paths_.push_back(LevelsOf(ledger_->owners().name(record.owner), record.part));
+    life_paths_.push_back(LevelsOf(ledger_->owners().name(record.owner), record.part, category));
     if (record.is_segment)
       life_paths_.back().back() = "segment";
   }
@@ -498,6 +458,7 @@ util::Result<Lives> AnalysisImpl::MakeLives(size_t limit) {
   for (const LifeRecord& record : records)
     lives.lives.push_back(LifeOf(record));
   lives.paths = life_paths_;
+  lives.names = naming_->texts();
   if (lives.left_out_count > 0) {
     std::vector<uint64_t> kept;
     kept.reserve(records.size());

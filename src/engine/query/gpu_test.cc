@@ -109,10 +109,9 @@ TEST_F(GpuTest, WhoeverAskedForIt_ASegmentWithBlocksIsPyTorchs) {
   trace_.Mark("later");
   const auto timelines = Analyse(trace_)->MakeTimelines(100);
   const Timeline& timeline = timelines->front();
-  EXPECT_THAT(
-      timeline.groups,
-      UnorderedElementsAre("unknown owner / allocated",  // until the first block
-                           "PyTorch / allocated", "PyTorch / cached", "PyTorch / fragmentation"));
+  EXPECT_THAT(timeline.groups,
+              UnorderedElementsAre("unknown owner / allocated",  // until the first block
+                                   "PyTorch / allocated", "cached", "fragmentation"));
   for (size_t bucket = 0; bucket < timeline.time_ns.size(); ++bucket) {
     uint64_t total = 0;
     for (const auto& band : timeline.peak)

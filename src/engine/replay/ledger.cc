@@ -59,6 +59,12 @@ Ledger::Ledger(const trace::Trace& trace, LedgerOptions options)
       space_index_(devices_.size() * processes_.size(), kNoIndex),
       recently_freed_(size_t{1} << 14) {
   first_ns_ = trace.session().start_ns;
+  if (options_.capture) {
+    for (const auto& [begin_ns, end_ns] : options_.capture->windows) {
+      windows_.push_back({begin_ns, end_ns, false});
+      next_window_ns_ = std::min(next_window_ns_, begin_ns);
+    }
+  }
   unknown_frees_.name = format::LossName(static_cast<uint64_t>(format::Loss::kUnknownFree));
   double_allocs_.name = format::LossName(static_cast<uint64_t>(format::Loss::kDoubleAlloc));
   unknown_names_.name = format::LossName(static_cast<uint64_t>(format::Loss::kNamesWithoutMemory));
@@ -125,6 +131,15 @@ void Ledger::Add(DeviceState& device,
 void Ledger::PeakCheck(DeviceState& device, int64_t time_ns) {
   if (device.height() <= device.peak_height && device.peak.set)
     return;
+  if (!windows_.empty()) {
+    const Window& window = windows_[static_cast<size_t>(device.id.value)];
+    if (!window.open || time_ns > window.end_ns)
+      return;
+  }
+  SetPeak(device, time_ns);
+}
+
+void Ledger::SetPeak(DeviceState& device, int64_t time_ns) {
   device.peak_height = device.height();
   device.bracketed_at_peak = device.bracketed;
   Capture& peak = device.peak;
@@ -134,6 +149,19 @@ void Ledger::PeakCheck(DeviceState& device, int64_t time_ns) {
   peak.log_size = slow_log_.size();
   peak.version = device.version;
   peak.Forget();
+}
+
+// A window begins with what stands there already.
+void Ledger::OpenWindows(int64_t time_ns) {
+  next_window_ns_ = INT64_MAX;
+  for (size_t i = 0; i < windows_.size(); ++i) {
+    if (!windows_[i].open && time_ns > windows_[i].begin_ns) {
+      windows_[i].open = true;
+      SetPeak(devices_[i], std::max(windows_[i].begin_ns, first_ns_));
+    }
+    if (!windows_[i].open)
+      next_window_ns_ = std::min(next_window_ns_, windows_[i].begin_ns);
+  }
 }
 
 void Ledger::SetCapture(Capture& capture, int64_t time_ns) {
@@ -157,6 +185,8 @@ void Ledger::Apply(std::span<const trace::Event> events) {
       first_ns_ = event.time_ns;
     if (by_time && !requested_.set && event.time_ns > *options_.capture->time_ns)
       SetCapture(requested_, *options_.capture->time_ns);
+    if (event.time_ns > next_window_ns_)
+      OpenWindows(event.time_ns);
     last_ns_ = std::max(last_ns_, event.time_ns);
     if (ValidProcess(event.process)) {
       ProcessState& process = processes_[event.process.value];
@@ -347,6 +377,8 @@ void Ledger::Finish() {
     if (!process.end.set)
       SetCapture(process.end, process.last_ns);
   }
+  if (next_window_ns_ != INT64_MAX)
+    OpenWindows(INT64_MAX);
   if (options_.capture && !requested_.set)
     SetCapture(requested_, last_ns_);
   for (DeviceState& device : devices_) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/model/iteration_table.h"
@@ -32,10 +33,13 @@ class LifeObserver {
 };
 
 // An instant to capture while replaying: after the event of this ordinal, or before the first event
-// after this time.
+// after this time. Or the peak of each device in a time of its own, (begin, end], in place of its
+// peak over all.
 struct CaptureRequest {
   std::optional<uint64_t> event_ordinal;
   std::optional<int64_t> time_ns;
+  std::vector<std::pair<int64_t, int64_t>> windows;
+  friend bool operator==(const CaptureRequest&, const CaptureRequest&) = default;
 };
 
 struct LedgerOptions {
@@ -124,6 +128,8 @@ class Ledger {
   }
   void SetCapture(Capture& capture, int64_t time_ns);
   void PeakCheck(DeviceState& device, int64_t time_ns);
+  void SetPeak(DeviceState& device, int64_t time_ns);
+  void OpenWindows(int64_t time_ns);
   void OnTeardown(const trace::Event& event);
   void OnProcessEnd(const trace::Event& event);
   void CheckSums(const DeviceState& device);
@@ -250,6 +256,14 @@ class Ledger {
   trace::Loss unknown_names_;
   std::vector<uint64_t> recently_freed_;
   trace::DeviceId host_device_ = trace::kNoDevice;
+  // The times to look for peaks in, by device; empty: all of it.
+  struct Window {
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+    bool open = false;
+  };
+  std::vector<Window> windows_;
+  int64_t next_window_ns_ = INT64_MAX;  // when the next one opens
   uint64_t next_life_ = 0;
   uint64_t event_count_ = 0;
   int64_t first_ns_ = 0;
