@@ -69,6 +69,10 @@ def names_in(text):
     return [] if is_none(text) else [name.strip() for name in text.split("=")]
 
 
+def is_among(name, found):
+    return any(text == name or text.endswith("." + name) for text in found)
+
+
 def sums_of(rows):
     sums = collections.Counter()
     for path, size in rows:
@@ -150,17 +154,14 @@ class Comparison:
             if path["category"] == "parameter"
             for name in names_in(path["parameter"])
         }
-        for entry in entries:
-            # Where there are several models, their names stand in front.
-            missing = [
-                name
-                for name in entry["names"]
-                if not any(text == name or text.endswith("." + name) for text in found)
-            ]
-            if missing:
-                self._problem(
-                    f"{mark}: a parameter of {text_of(entry['bytes'])} is not called {' or '.join(missing)}"
-                )
+        # Where there are several models, their names stand in front.
+        missing = [
+            (" or ".join(absent), entry["bytes"])
+            for entry in entries
+            if (absent := [name for name in entry["names"] if not is_among(name, found)])
+        ]
+        if missing:
+            self._problem(f"{mark}: {len(missing)} parameters lack a name", difference([], missing))
 
     def with_saved(self, saved, pid):
         """Activations at the end of forward: what autograd keeps and the program still holds."""

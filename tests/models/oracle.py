@@ -261,7 +261,8 @@ class Run:
 
     def at(self, instant, *live):
         """An instant with a name; `live` are the outputs that the program still holds."""
-        name = f"{instant} {self._step}"
+        rank = os.environ.get("RANK")
+        name = f"{instant} {self._step}" + ("" if rank is None else f" of rank {rank}")
         if vramscope is not None:
             vramscope.mark(name)
         if self._writes:
