@@ -56,6 +56,16 @@ if [[ "$found" != "$wanted" && ! ("$found" == "$wanted, Debian's" && -n "$fallba
   echo "$wanted" >.venv/stamp
 fi
 
+# One test trains with the transformers library; without it that test is skipped.
+if [[ -z "$fallback" && ! -e .venv/trainer ]]; then
+  if .venv/bin/python -m pip install --disable-pip-version-check --no-input --retries 2 -q \
+    transformers accelerate >.venv/trainer.log 2>&1; then
+    touch .venv/trainer
+  else
+    echo "venv: transformers and accelerate could not be installed; the test of their Trainer is skipped"
+  fi
+fi
+
 # The package is copied, not linked, so that tests see what a user gets.
 sources=$(find python pyproject.toml setup.py "$build/bin/vramscope" "$build/lib/libvramscope_probe.so" \
   -type f -not -path '*/__pycache__/*' -newer .venv/installed 2>&1 | head -n 1 || true)
