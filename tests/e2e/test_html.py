@@ -155,6 +155,21 @@ def test_the_line_of_the_instant_can_be_dragged(sample):
 
 
 @needs_browser
+def test_keys_choose_an_instant(sample):
+    data, page = sample
+    told = act(page, """
+      const press = (key) => $('.timeline').dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
+      const told = [];
+      for (const key of [']', ']', '[', 'ArrowLeft', 'Escape']) { press(key); await pause(); told.push(location.hash); }
+      return told;
+    """, f"at={data['iterations'][3][2] + 5}")
+    begins = [begin for _, _, begin, _ in data["iterations"]]
+    assert told[:3] == [f"#at={begins[at]}" for at in (4, 5, 4)]
+    assert begins[3] < int(told[3][4:]) < begins[4]
+    assert told[4] == ""
+
+
+@needs_browser
 def test_drag_and_wheel_zoom_and_double_click_resets(sample):
     data, page = sample
     hashes = act(page, """

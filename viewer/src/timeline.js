@@ -30,8 +30,8 @@ export class Timeline {
     this.scene = scene;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
       class: "timeline", tabindex: 0, role: "application",
-      "aria-label": "Memory over time by category. Arrow keys choose an instant, plus and minus zoom, " +
-        "0 shows all, Escape returns to the peak.",
+      "aria-label": "Memory over time by category. Arrow keys choose an instant, square brackets the border of an " +
+        "iteration, plus and minus zoom, 0 shows all, Escape returns to the peak.",
     }));
     this.overview = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "overview", "aria-hidden": "true" }));
     this.legend = new Legend(model, store);
@@ -291,6 +291,8 @@ export class Timeline {
       "=": () => this.scale(0.5, inside),
       "-": () => this.scale(2, inside),
       "0": () => this.store.set({ zoom: null }),
+      "[": () => go(this.model.iterations.reduce((last, [, , begin]) => (begin < at ? begin : last), 0)),
+      "]": () => go(this.model.iterations.find(([, , begin]) => begin > at)?.[2] ?? this.model.duration),
       Escape: () => this.store.set({ at: null }),
     };
     const action = actions[event.key];
