@@ -77,6 +77,7 @@ constexpr double kAxisWidth = 58;
 constexpr double kBarWidth = 84;
 constexpr double kLeaderWidth = 26;
 constexpr double kKeyWidth = 176;
+constexpr Stroke kExpectedStroke{.colour = kBlack, .width = 1, .dashed = true};
 constexpr double kSlotWidth = kBarWidth + kLeaderWidth + kKeyWidth;
 constexpr double kHeadHeight = 38;
 constexpr double kFootHeight = 34;
@@ -145,7 +146,7 @@ class StackedPanel {
                  FitText(canvas_, bar.title, kBarWidth + kLeaderWidth, name), name);
     Lettering total{.size = 9.5, .colour = kGrey, .align = Align::kCentre};
     canvas_.Text({x + kBarWidth / 2, bottom_ + 28}, util::FormatBytes(bar.whole_bytes), total);
-    DrawKeys(keys, bar, palette, x + kBarWidth);
+    DrawKeys(keys, palette, x + kBarWidth);
   }
 
   // Rows beyond the expected sum: a line where they should have ended, a bracket beside those that
@@ -154,8 +155,7 @@ class StackedPanel {
     const double expected = Y(rows + static_cast<double>(slice.bytes));
     canvas_.Line({{x - 5, Y(rows)}, {x - 9, Y(rows)}, {x - 9, expected}, {x - 5, expected}},
                  {.colour = kBlack, .width = 0.8});
-    canvas_.Line({{x, expected}, {x + kBarWidth, expected}},
-                 {.colour = kBlack, .width = 1, .dashed = true});
+    canvas_.Line({{x, expected}, {x + kBarWidth, expected}}, kExpectedStroke);
     return expected;
   }
 
@@ -179,7 +179,7 @@ class StackedPanel {
     canvas_.Text(at, text, lettering);
   }
 
-  void DrawKeys(std::vector<Key> keys, const StackedBar& bar, const Palette& palette, double x) {
+  void DrawKeys(std::vector<Key> keys, const Palette& palette, double x) {
     std::sort(keys.begin(), keys.end(),
               [](const Key& a, const Key& b) { return a.middle < b.middle; });
     std::vector<double> wanted;
@@ -192,11 +192,12 @@ class StackedPanel {
       const double end = x + kLeaderWidth;
       canvas_.Line({{x + 1, keys[i].middle}, {x + 6, keys[i].middle}, {end - 8, y}, {end - 3, y}},
                    {.colour = kGrey, .width = 0.5});
-      FillSlice(canvas_, {end, y - kKeySwatch / 2, kKeySwatch, kKeySwatch}, slice, palette);
-      Lettering size{.size = 9.5, .colour = kGrey};
-      std::string bytes = SignedBytes(slice.bytes);
       if (slice.bytes < 0)
-        bytes += ", " + SignedPercent(ShareOf(slice.bytes, bar));
+        canvas_.Line({{end - 1, y}, {end + kKeySwatch + 1, y}}, kExpectedStroke);
+      else
+        FillSlice(canvas_, {end, y - kKeySwatch / 2, kKeySwatch, kKeySwatch}, slice, palette);
+      Lettering size{.size = 9.5, .colour = kGrey};
+      const std::string bytes = SignedBytes(slice.bytes);
       const double room = kKeyWidth - kKeySwatch - 5 - 8 - canvas_.TextWidth(bytes, size) - 12;
       const Lettering name{.size = 9.5};
       const std::string text = FitText(canvas_, slice.name, room, name);
