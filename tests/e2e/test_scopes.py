@@ -89,6 +89,7 @@ def test_deep_scopes_stay_balanced_and_are_counted(tmp_path):
     path = scopes_host("deep", tmp_path)
     kept = "/".join(str(level) for level in range(64))
     assert scope_by_size(dump(path)) == {301: kept, 302: kept, 303: kept.rpartition("/")[0], 304: ""}
+    assert losses(path)[SCOPE_TOO_DEEP] == 200 - 64
 
 
 def test_long_names_are_cut_between_characters(tmp_path):

@@ -68,7 +68,7 @@ size_t CutText(const char* text, size_t limit_bytes) {
   return end;
 }
 
-bool ScopeStack::Push(uint64_t domain, const char* name, size_t size_bytes) {
+void ScopeStack::Push(uint64_t domain, const char* name, size_t size_bytes) {
   const uint32_t at = size_;
   if (VRAMSCOPE_UNLIKELY(at >= kMaxScopeDepth)) {
     for (Beyond& beyond : beyond_) {
@@ -78,7 +78,8 @@ bool ScopeStack::Push(uint64_t domain, const char* name, size_t size_bytes) {
       ++beyond_total_;
       break;
     }
-    return false;
+    ++lost_;
+    return;
   }
   const uint64_t parent = path_;
   Level& level = levels_[at];
@@ -94,7 +95,6 @@ bool ScopeStack::Push(uint64_t domain, const char* name, size_t size_bytes) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   level.path = HashPath(parent, level.name);
   path_ = level.path;
-  return true;
 }
 
 void ScopeStack::Pop(uint64_t domain) {
@@ -147,8 +147,7 @@ void ScopePush(uint64_t domain, const char* name, size_t size_bytes) {
   ScopeStack* stack = t_thread.scopes;
   if (VRAMSCOPE_UNLIKELY(stack == nullptr) && (stack = NewStack()) == nullptr)
     return;
-  if (VRAMSCOPE_UNLIKELY(!stack->Push(domain, name, size_bytes)))
-    CountLoss(format::Loss::kScopeTooDeep);
+  stack->Push(domain, name, size_bytes);
   t_thread.scope = stack->path();
 }
 

@@ -34,10 +34,17 @@ class ScopeStack {
     uint8_t slot;  // where the text is, plus 1; 0: at the level's own number
   };
 
-  // False when the scope was counted but not kept: the stack is full.
-  bool Push(uint64_t domain, const char* name, size_t size_bytes);
+  // Beyond kMaxScopeDepth a scope is counted, but not kept.
+  void Push(uint64_t domain, const char* name, size_t size_bytes);
   // Ends the innermost scope of the domain; nothing where there is none.
   void Pop(uint64_t domain);
+
+  // Scopes that were not kept, since this was asked last.
+  uint32_t TakeLost() {
+    const uint32_t lost = lost_;
+    lost_ = 0;
+    return lost;
+  }
 
   // Hash of the whole path, 0 outside of all scopes.
   uint64_t path() const { return path_; }
@@ -58,6 +65,7 @@ class ScopeStack {
 
   uint64_t path_;
   uint32_t size_;
+  uint32_t lost_;
   uint32_t beyond_total_;
   Beyond beyond_[4];
   Level levels_[kMaxScopeDepth];

@@ -14,8 +14,8 @@ namespace {
 
 class ScopeStackTest : public testing::Test {
  protected:
-  bool Push(std::string_view name, uint64_t domain = kAnnotateDomain) {
-    return scopes_->Push(domain, name.data(), name.size());
+  void Push(std::string_view name, uint64_t domain = kAnnotateDomain) {
+    scopes_->Push(domain, name.data(), name.size());
   }
   std::string Path() const {
     std::string path;
@@ -97,11 +97,14 @@ TEST_F(ScopeStackTest, DomainsMayCross) {
 
 TEST_F(ScopeStackTest, DeeperScopesCountAsTheOneAroundThem) {
   for (uint32_t i = 0; i < kMaxScopeDepth; ++i)
-    EXPECT_TRUE(Push("level"));
+    Push("level");
+  EXPECT_EQ(scopes_->TakeLost(), 0u);
   const uint64_t deepest = scopes_->path();
   for (int i = 0; i < 100; ++i)
-    EXPECT_FALSE(Push("too deep"));
-  EXPECT_FALSE(Push("of another domain", 10));
+    Push("too deep");
+  Push("of another domain", 10);
+  EXPECT_EQ(scopes_->TakeLost(), 101u);
+  EXPECT_EQ(scopes_->TakeLost(), 0u);
   EXPECT_EQ(scopes_->path(), deepest);
   for (int i = 0; i < 100; ++i)
     scopes_->Pop(kAnnotateDomain);
@@ -109,7 +112,7 @@ TEST_F(ScopeStackTest, DeeperScopesCountAsTheOneAroundThem) {
   scopes_->Pop(10);
   scopes_->Pop(kAnnotateDomain);
   EXPECT_EQ(scopes_->size(), kMaxScopeDepth - 1);
-  EXPECT_TRUE(Push("level"));
+  Push("level");
   EXPECT_EQ(scopes_->path(), deepest);
 }
 

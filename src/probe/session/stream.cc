@@ -71,6 +71,10 @@ void Stream::EnterScope() {
   uint32_t id = scope_path_ != 0 ? scopes_.Find(scope_path_) : 0;
   if (id == 0 && scope_path_ != 0 && t_thread.scopes != nullptr)
     id = DefineScopes(*t_thread.scopes);
+  if (t_thread.scopes != nullptr) {
+    if (const uint32_t lost = t_thread.scopes->TakeLost())
+      CountLoss(format::Loss::kScopeTooDeep, lost);
+  }
   if (id == scope_)
     return;
   scope_ = id;
