@@ -18,7 +18,8 @@
  *
  *   vramscope_annotate_block_alloc(p, 4096, 3000, "x"); ... vramscope_annotate_block_free(p);
  *
- * Names are copied and can be of any length; scopes nest, and belong to the thread.
+ * Names are copied, and cut at 1 KiB. Scopes nest, to a depth of 64, and belong to the thread; a
+ * pop without a push does nothing. docs/ANNOTATE.md shows what to say where.
  *
  * The names that the probe exports are weak references here. The linker keeps such a reference for
  * run time only in position-independent code (the default of current compilers), so a program built
@@ -59,7 +60,8 @@ static inline void vramscope_annotate_stop(void) {
   }
 }
 
-/* Names this instant. `name` is copied. */
+/* Names this instant. Marks named `iteration`, or `iteration` and anything behind it, divide the
+ * run into iterations. */
 static inline void vramscope_annotate_mark(const char* name) {
   if (vramscope_mark) {
     vramscope_mark(name);
@@ -99,7 +101,9 @@ static inline void vramscope_annotate_name_pool(const void* pool, const char* na
 }
 
 /* The program's own pool gives out a block of `bytes` at `block`, inside an allocation of the
- * driver's on the current device; `name` may be null. */
+ * driver's on any device; `name` may be null. `requested_bytes` is what was asked for, 0 where that
+ * is not known. The stacks that are recorded with it take 1 to 4 microseconds, by
+ * their depth; a tag, which has none, takes 30 ns. */
 static inline void vramscope_annotate_block_alloc(const void* block,
                                                   unsigned long bytes,
                                                   unsigned long requested_bytes,
