@@ -16,6 +16,7 @@ namespace vramscope::report {
 namespace {
 
 constexpr double kSmallestLabelled = 0.05;  // of the whole
+constexpr double kLowestLabelled = 11;      // points
 
 const Lettering kSubtitle{.size = 9.5, .colour = kGrey};
 
@@ -84,8 +85,17 @@ constexpr double kFootHeight = 34;
 
 class StackedPanel {
  public:
-  StackedPanel(Canvas& canvas, const BarPanel& panel, const Axis& axis, Point corner, double height)
-      : canvas_(canvas), panel_(panel), axis_(axis), left_(corner.x + kAxisWidth) {
+  StackedPanel(Canvas& canvas,
+               const BarPanel& panel,
+               const Axis& axis,
+               const Palette& palette,
+               Point corner,
+               double height)
+      : canvas_(canvas),
+        panel_(panel),
+        axis_(axis),
+        palette_(palette),
+        left_(corner.x + kAxisWidth) {
     top_ = corner.y + kHeadHeight;
     bottom_ = corner.y + height - kFootHeight;
     const double width = kAxisWidth + kSlotWidth * static_cast<double>(panel.bars.size());
@@ -122,7 +132,6 @@ class StackedPanel {
   }
 
   void DrawBar(const StackedBar& bar, double x) {
-    const Palette palette = PaletteOf({&bar});
     std::vector<Key> keys;
     double from = 0;
     for (const Slice& slice : bar.slices) {
@@ -132,11 +141,11 @@ class StackedPanel {
       }
       const double to = from + static_cast<double>(slice.bytes);
       const Box box{x, Y(to), kBarWidth, Y(from) - Y(to)};
-      FillSlice(canvas_, box, slice, palette);
+      FillSlice(canvas_, box, slice, palette_);
       if (slice.kind == Slice::Kind::kCategory && box.height > 1.5) {
         canvas_.Line({{x, box.y}, {x + kBarWidth, box.y}}, {.colour = kWhite, .width = 0.6});
       }
-      DrawShare(box, slice, bar, palette);
+      DrawShare(box, slice, bar);
       keys.push_back({&slice, box.y + box.height / 2});
       from = to;
     }
@@ -146,7 +155,7 @@ class StackedPanel {
                  FitText(canvas_, bar.title, kBarWidth + kLeaderWidth, name), name);
     Lettering total{.size = 9.5, .colour = kGrey, .align = Align::kCentre};
     canvas_.Text({x + kBarWidth / 2, bottom_ + 28}, util::FormatBytes(bar.whole_bytes), total);
-    DrawKeys(keys, palette, x + kBarWidth);
+    DrawKeys(keys, x + kBarWidth);
   }
 
   // Rows beyond the expected sum: a line where they should have ended, a bracket beside those that
@@ -159,18 +168,15 @@ class StackedPanel {
     return expected;
   }
 
-  void DrawShare(const Box& box,
-                 const Slice& slice,
-                 const StackedBar& bar,
-                 const Palette& palette) {
+  void DrawShare(const Box& box, const Slice& slice, const StackedBar& bar) {
     const double share = ShareOf(slice.bytes, bar);
-    if (share < kSmallestLabelled)
+    if (share < kSmallestLabelled || box.height < kLowestLabelled)
       return;
     const std::string text = SignedPercent(share);
     Lettering lettering{.size = 10, .align = Align::kCentre};
     const Point at{box.x + box.width / 2, box.y + box.height / 2 + 3.5};
     if (slice.kind == Slice::Kind::kCategory) {
-      lettering.colour = InkOn(palette.Of(slice.name));
+      lettering.colour = InkOn(palette_.Of(slice.name));
     } else {
       // Hatching would run through the figures.
       const double width = canvas_.TextWidth(text, lettering) + 6;
@@ -179,7 +185,7 @@ class StackedPanel {
     canvas_.Text(at, text, lettering);
   }
 
-  void DrawKeys(std::vector<Key> keys, const Palette& palette, double x) {
+  void DrawKeys(std::vector<Key> keys, double x) {
     std::sort(keys.begin(), keys.end(),
               [](const Key& a, const Key& b) { return a.middle < b.middle; });
     std::vector<double> wanted;
@@ -195,7 +201,7 @@ class StackedPanel {
       if (slice.bytes < 0)
         canvas_.Line({{end - 1, y}, {end + kKeySwatch + 1, y}}, kExpectedStroke);
       else
-        FillSlice(canvas_, {end, y - kKeySwatch / 2, kKeySwatch, kKeySwatch}, slice, palette);
+        FillSlice(canvas_, {end, y - kKeySwatch / 2, kKeySwatch, kKeySwatch}, slice, palette_);
       Lettering size{.size = 9.5, .colour = kGrey};
       const std::string bytes = SignedBytes(slice.bytes);
       const double room = kKeyWidth - kKeySwatch - 5 - 8 - canvas_.TextWidth(bytes, size) - 12;
@@ -210,6 +216,7 @@ class StackedPanel {
   Canvas& canvas_;
   const BarPanel& panel_;
   const Axis& axis_;
+  const Palette& palette_;
   double left_;
   double top_ = 0;
   double bottom_ = 0;
@@ -302,11 +309,18 @@ Figure TwoBarFigure(const std::string& title, const std::vector<BarPanel>& panel
                      (height + kGridGap) * static_cast<double>(down) - kGridGap};
   figure.draw = [=, size = figure.size, axis = ByteAxis(largest)](Canvas& canvas) {
     DrawTitle(canvas, title, size.width);
+    // One palette: a colour means one thing, whichever bar it is in.
+    std::vector<const StackedBar*> all;
+    for (const BarPanel& panel : panels) {
+      for (const StackedBar& bar : panel.bars)
+        all.push_back(&bar);
+    }
+    const Palette palette = PaletteOf(all);
     for (size_t i = 0; i < panels.size(); ++i) {
       const Point corner{
           kPageMargin + width * static_cast<double>(i % across),
           kPageMargin + TitleSpace(title) + (height + kGridGap) * static_cast<double>(i / across)};
-      StackedPanel(canvas, panels[i], axis, corner, height).Draw();
+      StackedPanel(canvas, panels[i], axis, palette, corner, height).Draw();
     }
   };
   return figure;
