@@ -3,6 +3,7 @@
 
 #include "base/compiler.h"
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
 #include "probe/session/session.h"
@@ -39,6 +40,7 @@ extern "C" __attribute__((visibility("hidden"))) void* vramscope_observe_dlopen(
                                                                                 int mode) {
   if (file != nullptr && g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff) {
     PythonObserveDlopen(file);
+    TorchObserveDlopen(file);
     CudaObserveDlopen(file, mode);
   }
   return RealDlopenAddress();

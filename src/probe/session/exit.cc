@@ -46,6 +46,10 @@ void NoteTeardown(format::TeardownKind kind) {
   SessionMarkClosed();
 }
 
+bool TeardownBegan() {
+  return g_noted.load(std::memory_order_relaxed);
+}
+
 void WatchPythonFinalisation() {
   const auto get = [](const char* name) { return RealDlsym(RTLD_DEFAULT, name); };
   auto* import = reinterpret_cast<void* (*)(const char*)>(get("PyImport_ImportModule"));

@@ -8,6 +8,8 @@
 namespace vramscope::probe {
 
 void NoteTeardown(format::TeardownKind kind);
+// Whether that has happened.
+bool TeardownBegan();
 
 // Registers with Python's atexit. The calling thread holds the GIL and has no exception set.
 void WatchPythonFinalisation();

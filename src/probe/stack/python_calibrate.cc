@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <cstring>
 
 #include "probe/platform/dynamic.h"
+#include "probe/platform/safe_reader.h"
 #include "probe/session/exit.h"
 #include "probe/session/stream.h"
 #include "probe/stack/python_walk.h"
@@ -53,16 +52,6 @@ struct PythonApi {
            get(as_long, "PyLong_AsLong") && get(bytes_get, "PyBytes_AsStringAndSize") &&
            get(decref, "Py_DecRef") && get(error_clear, "PyErr_Clear") &&
            get(error_occurred, "PyErr_Occurred") && get(code_type, "PyCode_Type");
-  }
-};
-
-struct SafeReader {
-  template <class T>
-  bool Get(const char* address, T* value) const {
-    iovec local{value, sizeof *value};
-    iovec remote{const_cast<char*>(address), sizeof *value};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) ==
-           static_cast<ssize_t>(sizeof *value);
   }
 };
 

@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "probe/hooks/torch/autograd.h"
+#include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
@@ -59,12 +61,16 @@ void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved
   const uint64_t now = Now();
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   if (size >= 0) {
+    const PythonStack stack = CapturePython(*scope);
+    const AutogradNode node = CurrentAutogradNode(stack.id != 0);
     scope->Append(format::BlockAlloc{.time = now,
                                      .address = address,
                                      .size = static_cast<uint64_t>(size),
                                      .device = index,
-                                     .stack = CapturePythonStack(*scope),
-                                     .native = NativeStackIfWanted(*scope)});
+                                     .stack = stack.id,
+                                     .native = NativeStackIfWanted(*scope),
+                                     .sequence = node.number});
+    TorchObserveStack(stack);
   } else {
     scope->Append(format::BlockFree{
         .time = now, .address = address, .size = static_cast<uint64_t>(-size), .device = index});
@@ -148,12 +154,17 @@ void* vramscope_hook_alloc_cpu(size_t size) {
     return pointer;
   }
   if (RecordScope scope(Want::kTensor); scope) {
-    scope->Append(format::BlockAlloc{.time = Now(),
+    const uint64_t now = Now();
+    const PythonStack stack = CapturePython(*scope);
+    const AutogradNode node = CurrentAutogradNode(stack.id != 0);
+    scope->Append(format::BlockAlloc{.time = now,
                                      .address = reinterpret_cast<uintptr_t>(pointer),
                                      .size = size,
                                      .device = format::kCpuDevice,
-                                     .stack = CapturePythonStack(*scope),
-                                     .native = NativeStackIfWanted(*scope)});
+                                     .stack = stack.id,
+                                     .native = NativeStackIfWanted(*scope),
+                                     .sequence = node.number});
+    TorchObserveStack(stack);
   }
   return pointer;
 }

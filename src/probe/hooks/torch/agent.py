@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds PyTorch's names for memory, inside the recorded program.
+
+agent.cc puts this into the process as text and calls run_look() and run_search(), with the GIL. Its
+globals are the builtin functions of agent.cc's table, `modules` (sys.modules) and `known`, where
+agent.cc takes out what has died. What it may not do: import anything, call a method of a tensor,
+touch the program's modules other than through their dictionaries, keep anything of the program
+alive, write, or let an exception of its own out.
+"""
+
+FAILED, LATER, DONE = -1, 0, 1
+
+PARAMETER, BUFFER = 1, 3  # NameKind
+META = 14  # c10::DeviceType
+
+# Wrappers whose name for what they wrap is no part of a path.
+SEE_THROUGH = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+PARALLEL = ("DistributedDataParallel", "DataParallel")
+
+state = {"calibrated": False, "hooked": False}
+
+
+def run_look():
+    return guarded(look)
+
+
+def run_search(tensors):
+    return guarded(search, tensors)
+
+
+def guarded(function, *arguments):
+    try:
+        return function(*arguments)
+    except Exception as error:
+        # A signal handler of the program's can run, and raise, between any two of our lines.
+        if not is_ours(error.__traceback__):
+            raise
+        return FAILED
+
+
+def is_ours(traceback):
+    home = (modules["torch"].__dict__.get("__path__") or ("<none>",))[0] if "torch" in modules else "<none>"
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if file != HERE and not file.startswith(home):
+            return False
+        traceback = traceback.tb_next
+    return True
+
+
+# ---- when -------------------------------------------------------------------------------------------
+
+
+def look():
+    torch = modules.get("torch")
+    if torch is None:
+        return LATER
+    spec = torch.__dict__.get("__spec__")
+    if getattr(spec, "_initializing", False):
+        await_import(spec)
+        return LATER
+    if not is_quiet(torch):
+        return LATER
+    if not state["calibrated"]:
+        state["calibrated"] = True
+        calibrate(torch)
+    hook_optimizers()
+    discover()
+    return DONE
+
+
+def await_import(spec):
+    """Has the agent asked for at the end of `import torch`: the import machinery notes it in the spec."""
+    plain = type(spec)
+    if plain.__name__ != "ModuleSpec" or plain.__setattr__ is not object.__setattr__:
+        return
+
+    def notice(self, name, value):
+        plain.__setattr__(self, name, value)
+        if name == "_initializing" and not value:
+            plain.__setattr__(self, "__class__", plain)
+            ask()
+
+    spec.__class__ = type(
+        "ModuleSpec", (plain,), {"__slots__": (), "__module__": plain.__module__, "__setattr__": notice}
+    )
+
+
+def is_quiet(torch):
+    """False while something could notice what the agent does, or the agent mistake it."""
+    c = torch._C
+    count = getattr(c, "_len_torch_dispatch_stack", None)
+    if count is not None and count():
+        return False
+    count = getattr(c, "_len_torch_function_stack", None)
+    for i in range(count() if count is not None else 0):
+        # torch.set_default_device: it leaves alone what says its device.
+        if type(c._get_function_stack_at(i)).__name__ != "DeviceContext":
+            return False
+    if getattr(c, "_get_tracing_state", none)() is not None:
+        return False
+    if getattr(torch.autograd, "_profiler_enabled", none)():
+        return False
+    transforms = getattr(getattr(c, "_functorch", None), "peek_interpreter_stack", none)
+    if transforms() is not None:
+        return False
+    guards = modules.get("torch._guards")
+    if guards is not None and guards.TracingContext.try_get() is not None:
+        return False
+    compiler = getattr(torch, "compiler", None)
+    return not getattr(compiler, "is_compiling", none)()
+
+
+def none():
+    return None
+
+
+# ---- what PyTorch's objects look like ---------------------------------------------------------------
+
+
+def calibrate(torch):
+    module = torch.nn.Module
+    ok = frames_are_as_expected() and use_frames(
+        "_wrapped_call_impl" if "_wrapped_call_impl" in module.__dict__ else "_call_impl", module, module.__mro__
+    )
+    note("module names", "verified against the interpreter" if ok else "off: frames are not as expected")
+    if not ok:
+        lost("modules")
+    collector = modules.get("gc")
+    collects = collector is not None and collector.isenabled()
+    tensors = nodes = 0
+    # What the collector frees belongs to the program, and would be missed.
+    if collects:
+        collector.disable()
+    suppress(1)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            tensors, nodes = calibrate_tensors(torch)
+    finally:
+        suppress(0)
+        if collects:
+            collector.enable()
+    note("tensor names", "verified against PyTorch" if tensors else "off: tensors are not as expected")
+    if not tensors:
+        lost("modules")
+    note(
+        "autograd nodes",
+        ("off: nodes are not as expected", "of the forward pass only: nodes are not as expected", "verified against PyTorch")[nodes],
+    )
+    if nodes != 2:
+        lost("autograd")
+
+
+def frames_are_as_expected():
+    def forward(self):
+        return is_first_argument(self)
+
+    return all([forward(thing) for thing in ((1,), [forward], {})])
+
+
+def calibrate_tensors(torch):
+    def empty(size, device="cpu", dtype=torch.float32, **more):
+        return torch.empty(size, device=device, dtype=dtype, **more)
+
+    first, second = empty(3, requires_grad=True), empty(70, requires_grad=True)
+    first.grad, second.grad = empty(3), empty(70)
+    # Memory that PyTorch does not own, so that the pointer to it is told from the one to its owner.
+    foreign = torch.frombuffer(bytearray(20), dtype=torch.uint8)
+    everything = [first, second, foreign, empty(5, "meta")]
+    samples = []
+    for tensor in everything:
+        storage = tensor.untyped_storage()
+        gradient = tensor.grad._cdata if tensor.requires_grad else 0
+        kind = 0 if tensor.device.type == "cpu" else META
+        samples.append((tensor, tensor._cdata, storage._cdata, storage.data_ptr(), storage.nbytes(), gradient, kind))
+    base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+    found = use_tensors(samples, (base, torch.Tensor, torch.nn.Parameter))
+    outputs = [first.neg() for _ in range(3)]
+    nodes = use_nodes([(output.grad_fn, output.grad_fn._sequence_nr()) for output in outputs])
+    return found, nodes
+
+
+# ---- modules ----------------------------------------------------------------------------------------
+
+
+def discover():
+    for chain in running():
+        top = chain[0]
+        if not is_known(top):
+            walk_root(top)
+        elif not all(is_known(module) for module in chain):
+            root = live(known[id(top)][1])
+            if root is not None:
+                walk(root, id(root), "")
+        for caller, module in zip(chain, chain[1:]):
+            if not is_known(module):
+                # In no module's tables, such as one in a plain list.
+                _, root, path = known[id(caller)]
+                walk(module, root, join(path, type(module).__name__))
+
+
+def walk_root(top):
+    root, wrappers = top, []
+    while True:
+        inner = wrapped(root)
+        if inner is None or inner in wrappers:
+            break
+        wrappers.append(root)
+        root = inner
+    walk(root, id(root), "")
+    for wrapper in wrappers:
+        name_module(wrapper, id(root), "")
+
+
+def walk(top, root, prefix):
+    """Names a module, what is below it, and their tensors; the first of several paths counts."""
+    begin_walk()
+    seen = set()
+    todo = [(top, prefix)]
+    while todo:
+        module, path = todo.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        name_module(module, root, path)
+        for kind, key in ((PARAMETER, "_parameters"), (BUFFER, "_buffers")):
+            for name, tensor in items(module, key):
+                if tensor is not None:
+                    note_tensor(kind, root, join(path, name), local(tensor))
+        children = [(child, step(module, name, path)) for name, child in items(module, "_modules") if child is not None]
+        todo.extend(reversed(children))
+
+
+def name_module(module, root, path):
+    address = id(module)
+    entry = known.get(address)
+    if entry is None or entry[0]() is not module:
+        entry = (watch_module(module), None, None)
+    if entry[1:] != (root, path) or not is_known(module):
+        note_module(module, root, path)
+    known[address] = (entry[0], root, path)
+
+
+def live(address):
+    entry = known.get(address)
+    return entry[0]() if entry is not None else None
+
+
+def items(module, key):
+    table = object.__getattribute__(module, "__dict__").get(key)
+    return list(table.items()) if isinstance(table, dict) else ()
+
+
+def join(path, name):
+    return f"{path}.{name}" if path else str(name)
+
+
+def step(module, name, path):
+    if name in SEE_THROUGH or (name == "module" and type(module).__name__ in PARALLEL):
+        return path
+    return join(path, name)
+
+
+def wrapped(module):
+    """The module that a wrapper is around, or None."""
+    for name, child in items(module, "_modules"):
+        if child is not None and step(module, name, "") == "":
+            return child
+    return None
+
+
+def local(tensor):
+    """The tensor that has the memory: a distributed one has its part of it in a tensor of its own."""
+    if type(tensor).__name__ != "DTensor":
+        return tensor
+    try:
+        return object.__getattribute__(tensor, "_local_tensor")
+    except AttributeError:
+        return tensor
+
+
+# ---- optimizers -------------------------------------------------------------------------------------
+
+
+def hook_optimizers():
+    optim = modules.get("torch.optim.optimizer")
+    if state["hooked"] or optim is None:
+        return
+    state["hooked"] = True
+    torch = modules["torch"]
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", none)
+    before, after = make_hooks(is_compiling, step_begin, step_end)
+    skip = getattr(modules.get("torch._C._dynamo.eval_frame"), "skip_code", None)
+    if skip is not None:
+        skip(before.__code__)
+        skip(after.__code__)
+    optim.register_optimizer_step_pre_hook(before)
+    optim.register_optimizer_step_post_hook(after)
+
+
+def make_hooks(is_compiling, begin, end):
+    # torch.compile reads these where it compiles a step, and finds that they do nothing there. It
+    # would not take builtins.
+    def before(optimizer, args, kwargs):
+        if not is_compiling():
+            begin(optimizer)
+
+    def after(optimizer, args, kwargs):
+        if not is_compiling():
+            end(optimizer)
+
+    return before, after
+
+
+def search(tensors):
+    """Looks for the modules of parameters that an optimizer has and no known module."""
+    if not is_quiet(modules["torch"]):
+        return LATER
+    for root in {root for _, root, _ in list(known.values())}:
+        module = live(root)
+        if module is not None:
+            walk(module, root, "")
+    wanted = {id(tensor) for tensor in tensors if not has_name(tensor)}
+    collector = modules.get("gc")
+    if not wanted or collector is None:
+        return DONE
+    # A model that never ran where the agent could see it: its main thread waits for another one.
+    found = [thing for thing in collector.get_objects() if is_module(thing)]
+    parents = {id(child): module for module in found for _, child in items(module, "_modules")}
+    for module in found:
+        if not any(id(tensor) in wanted for _, tensor in items(module, "_parameters")):
+            continue
+        seen = set()
+        while id(module) in parents and id(module) not in seen:
+            seen.add(id(module))
+            module = parents[id(module)]
+        if not is_known(module):
+            walk_root(module)
+    return DONE
+
+
+HERE = guarded.__code__.co_filename

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/torch/names.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+namespace vramscope::probe {
+namespace {
+
+constexpr size_t kMaxNameBytes = 1024;
+
+// What a name said last.
+struct Said {
+  uint64_t key;
+  uintptr_t address;
+  uint64_t size_bytes;
+};
+
+// Open addressing by a hash or an address that is never 0, in pages that cost nothing until they
+// are touched. Nothing is ever taken out; when it is three quarters full it begins anew.
+template <class Entry, uint64_t (*kKey)(const Entry&)>
+class Table {
+ public:
+  static constexpr uint32_t kCapacity = 65536;
+
+  bool Prepare() {
+    if (entries_ != nullptr)
+      return true;
+    void* const memory = mmap(nullptr, sizeof(Entry) * kCapacity, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    entries_ = memory != MAP_FAILED ? static_cast<Entry*>(memory) : nullptr;
+    return entries_ != nullptr;
+  }
+  // Where the entry is, or would be.
+  Entry* Find(uint64_t key) {
+    uint32_t i = static_cast<uint32_t>((key * 0x9e3779b97f4a7c15u) >> 32) & (kCapacity - 1);
+    while (kKey(entries_[i]) != 0 && kKey(entries_[i]) != key)
+      i = (i + 1) & (kCapacity - 1);
+    return &entries_[i];
+  }
+  bool IsFull() const { return used_ >= kCapacity / 4 * 3; }
+  void CountNew() { ++used_; }
+  void Clear() {
+    if (entries_ != nullptr)
+      madvise(entries_, sizeof(Entry) * kCapacity, MADV_DONTNEED);  // zeros again
+    used_ = 0;
+  }
+  Entry* begin() { return entries_; }
+  Entry* end() { return entries_ + kCapacity; }
+
+ private:
+  Entry* entries_ = nullptr;
+  uint32_t used_ = 0;
+};
+
+uint64_t KeyOf(const Parameter& parameter) {
+  return parameter.impl;
+}
+uint64_t KeyOf(const Said& said) {
+  return said.key;
+}
+
+constinit Table<Parameter, KeyOf> g_parameters;
+constinit Table<Said, KeyOf> g_said;
+constinit uint32_t g_walk = 0;
+
+uint64_t HashText(uint64_t hash, Object text) {
+  size_t size = 0;
+  const char* const bytes = g_api.Text(text, &size);
+  hash = HashMix(hash, size);
+  for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes + i, size - i < sizeof word ? size - i : sizeof word);
+    hash = HashMix(hash, word);
+  }
+  return hash;
+}
+
+}  // namespace
+
+bool NamesPrepare() {
+  return g_parameters.Prepare() && g_said.Prepare();
+}
+
+void NamesForget() {
+  // The texts' references are lost with the table: this may not be a moment to touch Python.
+  g_parameters.Clear();
+  g_said.Clear();
+}
+
+void NamesBeginWalk() {
+  ++g_walk;
+}
+
+Parameter* FindParameter(Object tensor, uintptr_t impl) {
+  Parameter* const found = g_parameters.Find(impl);
+  return found->impl == impl && found->object == reinterpret_cast<uintptr_t>(tensor) ? found
+                                                                                     : nullptr;
+}
+
+Parameter* AddParameter(Object tensor,
+                        uintptr_t impl,
+                        uintptr_t owner,
+                        Object name,
+                        const Storage& storage,
+                        bool walk) {
+  if (g_parameters.IsFull()) {
+    for (Parameter& parameter : g_parameters) {
+      if (parameter.name != nullptr)
+        g_api.Py_DecRef(parameter.name);
+    }
+    g_parameters.Clear();
+  }
+  Parameter* const found = g_parameters.Find(impl);
+  const auto object = reinterpret_cast<uintptr_t>(tensor);
+  if (found->impl == impl && found->object == object && walk && found->walk == g_walk)
+    return found;
+  if (found->impl == 0)
+    g_parameters.CountNew();
+  Object const old = found->name;
+  g_api.Py_IncRef(name);
+  *found = {.impl = impl,
+            .object = object,
+            .owner = owner,
+            .name = name,
+            .address = storage.address,
+            .size_bytes = storage.size_bytes,
+            .walk = walk ? g_walk : 0,
+            .stream = nullptr,
+            .name_id = 0};
+  if (old != nullptr)
+    g_api.Py_DecRef(old);
+  return found;
+}
+
+bool WriteNameIfNew(Stream& stream,
+                    format::NameKind kind,
+                    uintptr_t owner,
+                    uint64_t scope,
+                    Object name,
+                    Object detail,
+                    const Storage& storage) {
+  uint64_t key = HashMix(HashMix(static_cast<uint64_t>(kind), owner), scope);
+  key = HashText(HashText(key, name), detail) | 1;
+  if (g_said.IsFull())
+    g_said.Clear();
+  Said* const said = g_said.Find(key);
+  if (said->key == key && said->address == storage.address &&
+      said->size_bytes == storage.size_bytes) {
+    return false;
+  }
+  if (said->key == 0)
+    g_said.CountNew();
+  *said = {key, storage.address, storage.size_bytes};
+  const uint32_t name_id = InternText(stream, name);
+  const uint32_t detail_id = InternText(stream, detail);
+  stream.Append(format::Name{.time = Now(),
+                             .address = storage.address,
+                             .size = storage.size_bytes,
+                             .device = storage.device,
+                             .kind = static_cast<uint64_t>(kind),
+                             .owner = owner,
+                             .name = name_id,
+                             .detail = detail_id});
+  return true;
+}
+
+uint32_t ParameterNameId(Stream& stream, Parameter* parameter) {
+  if (parameter->stream != &stream) {
+    parameter->stream = &stream;
+    parameter->name_id = InternText(stream, parameter->name);
+  }
+  return parameter->name_id;
+}
+
+uint32_t InternText(Stream& stream, Object text) {
+  size_t size = 0;
+  const char* const bytes = g_api.Text(text, &size);
+  return stream.InternString(bytes, size < kMaxNameBytes ? size : kMaxNameBytes);
+}
+
+uint32_t InternTypeName(Stream& stream, Object object) {
+  constexpr uint32_t kTypeName = 24;  // PyTypeObject.tp_name
+  const auto* name = ReadAt<const char*>(PythonApi::TypeOf(object), kTypeName);
+  if (const char* const dot = std::strrchr(name, '.'))
+    name = dot + 1;
+  return stream.InternString(name, strnlen(name, kMaxNameBytes));
+}
+
+}  // namespace vramscope::probe

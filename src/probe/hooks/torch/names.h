@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "format/enums.h"
+#include "probe/hooks/torch/python_api.h"
+#include "probe/hooks/torch/tensors.h"
+#include "probe/session/stream.h"
+
+// Names of memory, as records. The caller of everything here holds the GIL, which is what keeps the
+// tables whole; they are bounded, and begin anew when they are full or the process has forked.
+namespace vramscope::probe {
+
+// A parameter of a known model, or one that an optimizer brought. Found by its TensorImpl; the
+// Python object and its storage tell whether it is still the same one.
+struct Parameter {
+  uintptr_t impl;
+  uintptr_t object;
+  uintptr_t owner;  // the root module that `name` is a path in, 0 where there is none
+  Object name;      // a str, one reference of it
+  uintptr_t address;
+  uint64_t size_bytes;
+  uint32_t walk;  // the walk that named it: the first name of a walk stands
+  // The name's id in the stream that it was last written to.
+  const Stream* stream;
+  uint32_t name_id;
+};
+
+// Makes the tables. False when there is no memory.
+bool NamesPrepare();
+// In a forked child, which has a file of its own.
+void NamesForget();
+// A walk over a model begins.
+void NamesBeginWalk();
+
+// Null where it is not known.
+Parameter* FindParameter(Object tensor, uintptr_t impl);
+// Names a parameter; `walk` false: the name only stands until a walk finds a better one.
+Parameter* AddParameter(Object tensor,
+                        uintptr_t impl,
+                        uintptr_t owner,
+                        Object name,
+                        const Storage& storage,
+                        bool walk);
+
+// Writes a Name, unless the last one with the same kind, owner, scope, name and detail said the
+// same; whether it did. `scope` tells apart what is not in the record, such as two optimizers of
+// one model.
+bool WriteNameIfNew(Stream& stream,
+                    format::NameKind kind,
+                    uintptr_t owner,
+                    uint64_t scope,
+                    Object name,
+                    Object detail,
+                    const Storage& storage);
+
+// The name's id in `stream`.
+uint32_t ParameterNameId(Stream& stream, Parameter* parameter);
+// Id in `stream` of a Python text, 0 where it is none.
+uint32_t InternText(Stream& stream, Object text);
+// A class's name without its module.
+uint32_t InternTypeName(Stream& stream, Object object);
+
+}  // namespace vramscope::probe

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "probe/stack/python_layout.h"
+
+// The part of CPython's C API that is needed here, found by name in the process: the probe is built
+// without Python. All of it has been there, unchanged, from 3.9 on.
+namespace vramscope::probe {
+
+using Object = void*;
+
+// X(result, name, arguments)
+#define VRAMSCOPE_PYTHON_API(X)                                    \
+  X(int, Py_AddPendingCall, (int (*)(void*), void*))               \
+  X(void, Py_IncRef, (Object))                                     \
+  X(void, Py_DecRef, (Object))                                     \
+  X(Object, Py_CompileString, (const char*, const char*, int))     \
+  X(Object, PyEval_EvalCode, (Object, Object, Object))             \
+  X(Object, PyEval_GetBuiltins, ())                                \
+  X(Object, PyErr_Occurred, ())                                    \
+  X(void, PyErr_Clear, ())                                         \
+  X(void, PyErr_Fetch, (Object*, Object*, Object*))                \
+  X(void, PyErr_Restore, (Object, Object, Object))                 \
+  X(int, PyErr_ExceptionMatches, (Object))                         \
+  X(Object, PyImport_GetModuleDict, ())                            \
+  X(Object, PyInterpreterState_Get, ())                            \
+  X(Object, PyInterpreterState_ThreadHead, (Object))               \
+  X(Object, PyThreadState_Get, ())                                 \
+  X(Object, PyThreadState_Next, (Object))                          \
+  X(Object, PyObject_GetAttrString, (Object, const char*))         \
+  X(Object, PyObject_GetAttr, (Object, Object))                    \
+  X(Object, PyObject_GenericGetAttr, (Object, Object))             \
+  X(Object, PyObject_CallFunctionObjArgs, (Object, ...))           \
+  X(Object, PyCFunction_NewEx, (PyMethodDef*, Object, Object))     \
+  X(Object, PyWeakref_NewRef, (Object, Object))                    \
+  X(int, PyType_IsSubtype, (Object, Object))                       \
+  X(Object, PyDict_New, ())                                        \
+  X(int, PyDict_SetItemString, (Object, const char*, Object))      \
+  X(Object, PyDict_GetItemString, (Object, const char*))           \
+  X(Object, PyDict_GetItemWithError, (Object, Object))             \
+  X(int, PyDict_DelItem, (Object, Object))                         \
+  X(int, PyDict_Next, (Object, ptrdiff_t*, Object*, Object*))      \
+  X(ptrdiff_t, PyDict_Size, (Object))                              \
+  X(Object, PyList_New, (ptrdiff_t))                               \
+  X(int, PyList_Append, (Object, Object))                          \
+  X(ptrdiff_t, PyList_Size, (Object))                              \
+  X(Object, PyList_GetItem, (Object, ptrdiff_t))                   \
+  X(ptrdiff_t, PyTuple_Size, (Object))                             \
+  X(Object, PyTuple_GetItem, (Object, ptrdiff_t))                  \
+  X(Object, PyLong_FromVoidPtr, (void*))                           \
+  X(void*, PyLong_AsVoidPtr, (Object))                             \
+  X(Object, PyLong_FromLong, (long))                               \
+  X(long, PyLong_AsLong, (Object))                                 \
+  X(Object, PyUnicode_InternFromString, (const char*))             \
+  X(Object, PyUnicode_FromStringAndSize, (const char*, ptrdiff_t)) \
+  X(const char*, PyUnicode_AsUTF8AndSize, (Object, ptrdiff_t*))
+
+// Layout of PyMethodDef, part of CPython's stable ABI.
+struct PyMethodDef {
+  const char* name;
+  Object (*function)(Object self, Object arguments);
+  int flags;
+  const char* doc;
+};
+inline constexpr int kMethVarArgs = 0x0001;  // arguments: a tuple
+inline constexpr int kMethNoArgs = 0x0004;   // null
+inline constexpr int kMethO = 0x0008;        // the one argument
+
+struct PythonApi {
+#define VRAMSCOPE_MEMBER(result, name, arguments) result(*name) arguments;
+  VRAMSCOPE_PYTHON_API(VRAMSCOPE_MEMBER)
+#undef VRAMSCOPE_MEMBER
+  // From 3.11 on: keeps tracers and profilers away from what runs between the two.
+  void (*PyThreadState_EnterTracing)(Object);
+  void (*PyThreadState_LeaveTracing)(Object);
+  Object none;
+  Object dict_type, list_type, tuple_type, unicode_type;
+  Object* exception_type;  // PyExc_Exception
+
+  bool Load();
+
+  Object None() const {
+    Py_IncRef(none);
+    return none;
+  }
+  Object Truth(bool value) const {
+    return PyLong_FromLong(value ? 1 : 0);
+  }
+  static Object TypeOf(Object object) {
+    return ReadAt<Object>(object, kObjectType);
+  }
+  bool Is(Object object, Object type) const {
+    return TypeOf(object) == type || PyType_IsSubtype(TypeOf(object), type) != 0;
+  }
+  // The text of a str, which lives as long as it; empty for anything else.
+  const char* Text(Object object, size_t* size_bytes) const;
+};
+extern constinit PythonApi g_api;
+
+// Holds one reference.
+class Owned {
+ public:
+  explicit Owned(Object object) : object_(object) {}
+  ~Owned() {
+    if (object_ != nullptr)
+      g_api.Py_DecRef(object_);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  Object get() const { return object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  Object object_;
+};
+
+// The n-th of a builtin's arguments, borrowed; null where there are fewer.
+inline Object Argument(Object arguments, ptrdiff_t n) {
+  return n < g_api.PyTuple_Size(arguments) ? g_api.PyTuple_GetItem(arguments, n) : nullptr;
+}
+
+}  // namespace vramscope::probe

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstring>
+
+#include "probe/hooks/torch/agent.h"
+#include "probe/hooks/torch/names.h"
+
+// An optimizer's step: the moment at which every parameter has its gradient and its state. It runs
+// once an iteration, over all parameters, so it walks the optimizer's lists through the C API and
+// reads the tensors from memory.
+namespace vramscope::probe {
+namespace {
+
+constexpr uint32_t kMaxOptimizers = 256;
+constexpr uint64_t kFullWalks = 3;  // state is made in the first steps, lazily
+constexpr int kSampledEntries = 8;  // later: looked at in each step, in turn
+
+struct Optimizer {
+  uintptr_t object;  // 0: the slot is free
+  Object weakref;    // frees the slot when the optimizer goes
+  uint64_t birth;
+  uint64_t steps;
+  ptrdiff_t state_entries;
+  ptrdiff_t sample;  // PyDict_Next's position
+};
+
+constinit Optimizer g_optimizers[kMaxOptimizers]{};
+constinit uint64_t g_births = 0;
+constinit bool g_search_again = false;  // the agent could not be asked for all unknown parameters
+constinit Object g_param_groups = nullptr, g_params = nullptr, g_state = nullptr;
+
+Object OptimizerGone(Object address, Object) {
+  const auto object = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(address));
+  for (Optimizer& optimizer : g_optimizers) {
+    if (optimizer.object != object)
+      continue;
+    Object const weakref = optimizer.weakref;
+    optimizer = {};
+    g_api.Py_DecRef(weakref);
+    break;
+  }
+  return g_api.None();
+}
+
+constinit PyMethodDef g_optimizer_gone = {"optimizer_gone", OptimizerGone, kMethO, nullptr};
+
+// Null where there are too many.
+Optimizer* FindOptimizer(Object object) {
+  const auto address = reinterpret_cast<uintptr_t>(object);
+  Optimizer* free = nullptr;
+  for (Optimizer& optimizer : g_optimizers) {
+    if (optimizer.object == address)
+      return &optimizer;
+    if (optimizer.object == 0 && free == nullptr)
+      free = &optimizer;
+  }
+  if (free == nullptr)
+    return nullptr;
+  const Owned number(g_api.PyLong_FromVoidPtr(object));
+  const Owned gone(g_api.PyCFunction_NewEx(&g_optimizer_gone, number.get(), nullptr));
+  Object const weakref = gone ? g_api.PyWeakref_NewRef(object, gone.get()) : nullptr;
+  if (weakref == nullptr) {
+    g_api.PyErr_Clear();
+    return nullptr;
+  }
+  *free = {.object = address, .weakref = weakref, .birth = ++g_births};
+  return free;
+}
+
+void WriteStep(Stream& stream, format::StepKind kind, Object optimizer) {
+  const uint32_t name = InternTypeName(stream, optimizer);
+  stream.Append(format::Step{.time = Now(),
+                             .kind = static_cast<uint64_t>(kind),
+                             .optimizer = reinterpret_cast<uintptr_t>(optimizer),
+                             .name = name});
+}
+
+void WriteName(Stream& stream,
+               uint64_t now,
+               format::NameKind kind,
+               const Storage& storage,
+               Parameter* parameter) {
+  const uint32_t name = ParameterNameId(stream, parameter);
+  stream.Append(format::Name{.time = now,
+                             .address = storage.address,
+                             .size = storage.size_bytes,
+                             .device = storage.device,
+                             .kind = static_cast<uint64_t>(kind),
+                             .owner = parameter->owner,
+                             .name = name});
+}
+
+// Calls visit(parameter, group number, number in the group) until it returns false.
+template <class Visit>
+void ForEachParameter(Object groups, Visit visit) {
+  const ptrdiff_t group_count = g_api.Is(groups, g_api.list_type) ? g_api.PyList_Size(groups) : 0;
+  for (ptrdiff_t i = 0; i < group_count; ++i) {
+    Object const group = g_api.PyList_GetItem(groups, i);
+    if (!g_api.Is(group, g_api.dict_type))
+      continue;
+    Object const params = g_api.PyDict_GetItemWithError(group, g_params);
+    if (params == nullptr || !g_api.Is(params, g_api.list_type))
+      continue;
+    const ptrdiff_t count = g_api.PyList_Size(params);
+    for (ptrdiff_t j = 0; j < count; ++j) {
+      if (!visit(g_api.PyList_GetItem(params, j), i, j))
+        return;
+    }
+  }
+}
+
+bool IsUnknown(Object tensor) {
+  const uintptr_t impl = TensorImplOf(tensor);
+  Storage storage;
+  if (impl == 0 || !StorageOf(impl, &storage))
+    return false;
+  const Parameter* const parameter = FindParameter(tensor, impl);
+  return parameter == nullptr || (g_search_again && parameter->owner == 0);
+}
+
+// The parameters without a name, null where all have one.
+Object Unknown(Object groups) {
+  Object list = nullptr;
+  ForEachParameter(groups, [&](Object tensor, ptrdiff_t, ptrdiff_t) {
+    if (!IsUnknown(tensor))
+      return true;
+    if (list == nullptr)
+      list = g_api.PyList_New(0);
+    return list != nullptr && g_api.PyList_Append(list, tensor) == 0;
+  });
+  return list;
+}
+
+Parameter* NameByPosition(Object tensor,
+                          uintptr_t impl,
+                          ptrdiff_t group,
+                          ptrdiff_t index,
+                          const Storage& storage) {
+  char text[64];
+  const int size = std::snprintf(text, sizeof text, "param_groups.%td.%td", group, index);
+  const Owned name(g_api.PyUnicode_FromStringAndSize(text, size));
+  return name ? AddParameter(tensor, impl, 0, name.get(), storage, false) : nullptr;
+}
+
+void NameParameters(Stream& stream, Object groups) {
+  const uint64_t now = Now();
+  ForEachParameter(groups, [&](Object tensor, ptrdiff_t group, ptrdiff_t index) {
+    const uintptr_t impl = TensorImplOf(tensor);
+    Storage storage;
+    if (impl == 0 || !StorageOf(impl, &storage))
+      return true;
+    Parameter* parameter = FindParameter(tensor, impl);
+    const bool is_new = parameter == nullptr;
+    if (is_new)
+      parameter = NameByPosition(tensor, impl, group, index, storage);
+    if (parameter == nullptr)
+      return true;
+    if (is_new || parameter->address != storage.address ||
+        parameter->size_bytes != storage.size_bytes) {
+      parameter->address = storage.address;
+      parameter->size_bytes = storage.size_bytes;
+      WriteName(stream, now, format::NameKind::kParameter, storage, parameter);
+    }
+    const uintptr_t gradient = GradientOf(impl);
+    if (gradient != 0 && StorageOf(gradient, &storage))
+      WriteName(stream, now, format::NameKind::kGradient, storage, parameter);
+    return true;
+  });
+}
+
+// Names what one entry of an optimizer's state holds; whether anything of it was new.
+class StateNamer {
+ public:
+  StateNamer(Stream& stream, const Optimizer& optimizer) : stream_(stream), optimizer_(optimizer) {}
+
+  bool Name(Object key, Object value) {
+    const uintptr_t impl = TensorImplOf(key);
+    const Parameter* const parameter = impl != 0 ? FindParameter(key, impl) : nullptr;
+    name_ = parameter != nullptr ? parameter->name : nullptr;
+    owner_ = parameter != nullptr ? parameter->owner : 0;
+    return Walk(value, nullptr, 0, 0);
+  }
+
+ private:
+  bool Walk(Object value, Object detail, uint64_t index, int depth) {
+    if (const uintptr_t impl = TensorImplOf(value)) {
+      Storage storage;
+      return StorageOf(impl, &storage) &&
+             WriteNameIfNew(stream_, format::NameKind::kOptimizerState, owner_,
+                            HashMix(optimizer_.birth, index), name_, detail, storage);
+    }
+    if (depth == 3)
+      return false;
+    bool is_new = false;
+    if (g_api.Is(value, g_api.dict_type)) {
+      ptrdiff_t position = 0;
+      Object key = nullptr, item = nullptr;
+      while (g_api.PyDict_Next(value, &position, &key, &item) != 0)
+        is_new |= Walk(item, detail != nullptr ? detail : key, index * 64 + 1, depth + 1);
+    } else if (g_api.Is(value, g_api.list_type)) {
+      for (ptrdiff_t i = 0; i < g_api.PyList_Size(value); ++i)
+        is_new |= Walk(g_api.PyList_GetItem(value, i), detail, index * 64 + Next(i), depth + 1);
+    } else if (g_api.Is(value, g_api.tuple_type)) {
+      for (ptrdiff_t i = 0; i < g_api.PyTuple_Size(value); ++i)
+        is_new |= Walk(g_api.PyTuple_GetItem(value, i), detail, index * 64 + Next(i), depth + 1);
+    }
+    return is_new;
+  }
+  static uint64_t Next(ptrdiff_t i) { return static_cast<uint64_t>(i) + 2; }
+
+  Stream& stream_;
+  const Optimizer& optimizer_;
+  Object name_ = nullptr;
+  uintptr_t owner_ = 0;
+};
+
+void NameState(Stream& stream, Optimizer* optimizer, Object state) {
+  StateNamer namer(stream, *optimizer);
+  Object key = nullptr, value = nullptr;
+  const ptrdiff_t entries = g_api.PyDict_Size(state);
+  bool changed = optimizer->steps < kFullWalks || entries != optimizer->state_entries;
+  for (int i = 0; i < kSampledEntries && !changed; ++i) {
+    if (g_api.PyDict_Next(state, &optimizer->sample, &key, &value) == 0) {
+      optimizer->sample = 0;
+      break;
+    }
+    changed = namer.Name(key, value);
+  }
+  optimizer->state_entries = entries;
+  if (!changed)
+    return;
+  ptrdiff_t position = 0;
+  while (g_api.PyDict_Next(state, &position, &key, &value) != 0)
+    namer.Name(key, value);
+}
+
+Object Attribute(Object object, Object name) {
+  Object const value = g_api.PyObject_GetAttr(object, name);
+  if (value == nullptr)
+    g_api.PyErr_Clear();
+  return value;
+}
+
+}  // namespace
+
+bool StepsPrepare() {
+  g_param_groups = g_api.PyUnicode_InternFromString("param_groups");
+  g_params = g_api.PyUnicode_InternFromString("params");
+  g_state = g_api.PyUnicode_InternFromString("state");
+  return g_param_groups != nullptr && g_params != nullptr && g_state != nullptr;
+}
+
+void StepsForget() {
+  for (Optimizer& optimizer : g_optimizers) {
+    optimizer.steps = 0;
+    optimizer.state_entries = 0;
+  }
+}
+
+Object StepBegin(Object, Object optimizer) {
+  if (!AgentMayRecord())
+    return g_api.None();
+  const Owned groups(Attribute(optimizer, g_param_groups));
+  if (groups && TensorsKnown()) {
+    const Owned unknown(Unknown(groups.get()));
+    if (unknown) {
+      bool interrupted = false;
+      g_search_again = !AgentSearch(unknown.get(), &interrupted);
+      if (interrupted)
+        return nullptr;
+    }
+  }
+  if (RecordScope scope(Want::kTensor); scope) {
+    WriteStep(*scope, format::StepKind::kBegin, optimizer);
+    if (groups && TensorsKnown())
+      NameParameters(*scope, groups.get());
+  }
+  return g_api.None();
+}
+
+Object StepEnd(Object, Object optimizer) {
+  if (!AgentMayRecord())
+    return g_api.None();
+  const Owned state(Attribute(optimizer, g_state));
+  Optimizer* const known = FindOptimizer(optimizer);
+  if (RecordScope scope(Want::kTensor); scope) {
+    if (state && known != nullptr && TensorsKnown() && g_api.Is(state.get(), g_api.dict_type))
+      NameState(*scope, known, state.get());
+    WriteStep(*scope, format::StepKind::kEnd, optimizer);
+    if (known != nullptr)
+      ++known->steps;
+  }
+  return g_api.None();
+}
+
+}  // namespace vramscope::probe

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/torch/tensors.h"
+
+#include <atomic>
+
+#include "format/enums.h"
+#include "probe/platform/safe_reader.h"
+
+namespace vramscope::probe {
+namespace {
+
+struct TensorLayout {
+  uint32_t python_impl;    // THPVariable: its TensorImpl
+  uint32_t impl_storage;   // TensorImpl: its StorageImpl
+  uint32_t impl_autograd;  // TensorImpl: its AutogradMeta, null where it needs none
+  uint32_t meta_gradient;  // AutogradMeta: the gradient's TensorImpl
+  uint32_t storage_data;
+  uint32_t storage_size;
+  uint32_t storage_device;  // type and index, a byte each
+};
+
+constinit TensorLayout g_layout{};
+constinit Object g_base = nullptr;  // torch._C.TensorBase
+constinit Object g_usual[2] = {};   // torch.Tensor, torch.nn.Parameter
+constinit std::atomic<bool> g_known{false};
+
+// struct Device { int8_t type; int8_t index; }: the types of c10/core/DeviceType.h.
+constexpr int8_t kTypeCpu = 0;
+constexpr int8_t kTypeCuda = 1;
+
+struct Sample {
+  uint64_t object, impl, storage, data, size, gradient, device_type;
+};
+constexpr int kMaxSamples = 8;
+
+struct Samples {
+  Sample at[kMaxSamples];
+  int count = 0;
+
+  bool Read(Object list) {
+    const ptrdiff_t size = g_api.PyList_Size(list);
+    if (size < 2 || size > kMaxSamples)
+      return false;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+      Object const tuple = g_api.PyList_GetItem(list, i);
+      Sample& sample = at[count++];
+      uint64_t* const fields[] = {&sample.impl, &sample.storage,  &sample.data,
+                                  &sample.size, &sample.gradient, &sample.device_type};
+      sample.object = reinterpret_cast<uint64_t>(Argument(tuple, 0));
+      for (int field = 0; field < 6; ++field) {
+        Object const number = Argument(tuple, field + 1);
+        if (number == nullptr)
+          return false;
+        *fields[field] = reinterpret_cast<uint64_t>(g_api.PyLong_AsVoidPtr(number));
+      }
+    }
+    return g_api.PyErr_Occurred() == nullptr;
+  }
+
+  // The one offset at which every sample's structure `from` holds the value `want`.
+  template <class T, class From, class Want>
+  bool Find(uint32_t limit, From from, Want want, uint32_t* offset) const {
+    const SafeReader reader;
+    int found = 0;
+    for (uint32_t i = sizeof(T); i < limit; i += sizeof(T)) {
+      bool all = true;
+      for (int n = 0; n < count && all; ++n) {
+        T value{};
+        const uint64_t base = from(at[n]);
+        all = base != 0 && reader.Get(reinterpret_cast<const char*>(base + i), &value) &&
+              value == static_cast<T>(want(at[n]));
+      }
+      if (!all)
+        continue;
+      *offset = i;
+      ++found;
+    }
+    return found == 1;
+  }
+};
+
+bool FindLayout(const Samples& samples, TensorLayout* layout) {
+  const auto object = [](const Sample& sample) { return sample.object; };
+  const auto impl = [](const Sample& sample) { return sample.impl; };
+  const auto storage = [](const Sample& sample) { return sample.storage; };
+  const auto device = [](const Sample& sample) { return sample.device_type | 0xff00; };
+  bool ok =
+      samples.Find<uint64_t>(64, object, impl, &layout->python_impl) &&
+      samples.Find<uint64_t>(96, impl, storage, &layout->impl_storage) &&
+      samples.Find<uint64_t>(
+          96, storage, [](const Sample& sample) { return sample.data; }, &layout->storage_data) &&
+      samples.Find<uint64_t>(
+          96, storage, [](const Sample& sample) { return sample.size; }, &layout->storage_size) &&
+      samples.Find<uint16_t>(96, storage, device, &layout->storage_device);
+  if (!ok)
+    return false;
+  // The gradient lies behind a pointer that only tensors with one have: both steps are looked for.
+  Samples with_gradient;
+  for (int i = 0; i < samples.count; ++i) {
+    if (samples.at[i].gradient != 0)
+      with_gradient.at[with_gradient.count++] = samples.at[i];
+  }
+  if (with_gradient.count < 2)
+    return false;
+  int found = 0;
+  for (uint32_t offset = 16; offset < 96; offset += 8) {
+    const auto meta = [offset](const Sample& sample) {
+      uint64_t pointer = 0;
+      SafeReader().Get(reinterpret_cast<const char*>(sample.impl + offset), &pointer);
+      return pointer;
+    };
+    uint32_t gradient = 0;
+    if (!with_gradient.Find<uint64_t>(
+            64, meta, [](const Sample& sample) { return sample.gradient; }, &gradient)) {
+      continue;
+    }
+    layout->impl_autograd = offset;
+    layout->meta_gradient = gradient;
+    ++found;
+  }
+  return found == 1;
+}
+
+template <class T>
+T At(uintptr_t address, uint32_t offset) {
+  return ReadAt<T>(reinterpret_cast<const void*>(address), offset);
+}
+
+}  // namespace
+
+bool CalibrateTensors(Object list, Object classes) {
+  Samples samples;
+  TensorLayout layout{};
+  Object const base = Argument(classes, 0);
+  Object const usual[2] = {Argument(classes, 1), Argument(classes, 2)};
+  if (usual[1] == nullptr || !samples.Read(list) || !FindLayout(samples, &layout)) {
+    g_api.PyErr_Clear();
+    return false;
+  }
+  g_layout = layout;
+  g_api.Py_IncRef(classes);  // and so the three of them
+  g_base = base;
+  g_usual[0] = usual[0];
+  g_usual[1] = usual[1];
+  g_known.store(true, std::memory_order_release);
+  return true;
+}
+
+bool TensorsKnown() {
+  return g_known.load(std::memory_order_acquire);
+}
+
+uintptr_t TensorImplOf(Object tensor) {
+  Object const type = PythonApi::TypeOf(tensor);
+  if (type != g_usual[0] && type != g_usual[1] &&
+      (!TensorsKnown() || g_api.PyType_IsSubtype(type, g_base) == 0)) {
+    return 0;
+  }
+  return ReadAt<uintptr_t>(tensor, g_layout.python_impl);
+}
+
+bool StorageOf(uintptr_t impl, Storage* storage) {
+  const auto found = At<uintptr_t>(impl, g_layout.impl_storage);
+  if (found == 0)
+    return false;
+  storage->address = At<uintptr_t>(found, g_layout.storage_data);
+  storage->size_bytes = At<uint64_t>(found, g_layout.storage_size);
+  const auto type = At<int8_t>(found, g_layout.storage_device);
+  storage->device = type == kTypeCpu    ? format::kCpuDevice
+                    : type == kTypeCuda ? At<int8_t>(found, g_layout.storage_device + 1)
+                                        : format::kNoDevice;
+  return storage->address != 0 && storage->size_bytes != 0;
+}
+
+uintptr_t GradientOf(uintptr_t impl) {
+  const auto meta = At<uintptr_t>(impl, g_layout.impl_autograd);
+  return meta != 0 ? At<uintptr_t>(meta, g_layout.meta_gradient) : 0;
+}
+
+}  // namespace vramscope::probe

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "probe/hooks/torch/python_api.h"
+
+// What a tensor is made of, read from memory: no method of a tensor is called, because modes,
+// subclasses and tracers would see the call. Where the fields lie is found out once, by looking for
+// known values in tensors of our own.
+namespace vramscope::probe {
+
+struct Storage {
+  uintptr_t address;    // of its first byte
+  uint64_t size_bytes;  // as asked for
+  int32_t device;       // CUDA ordinal, kCpuDevice, or kNoDevice
+};
+
+// `samples`: a list of tuples (tensor, TensorImpl, StorageImpl, data, bytes, TensorImpl of its
+// gradient or 0, device type), the numbers as PyTorch itself says them. `classes`: the class that
+// all tensors have, then the two that nearly all have. False where the fields are not found; then
+// nothing below does anything.
+bool CalibrateTensors(Object samples, Object classes);
+bool TensorsKnown();
+
+// The TensorImpl of a Python tensor, 0 where the object is none.
+uintptr_t TensorImplOf(Object tensor);
+// Of a TensorImpl. False where it has no storage, or the storage no memory.
+bool StorageOf(uintptr_t impl, Storage* storage);
+// The TensorImpl of its gradient, 0 where it has none.
+uintptr_t GradientOf(uintptr_t impl);
+
+}  // namespace vramscope::probe

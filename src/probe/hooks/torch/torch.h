@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/compiler.h"
+#include "probe/hooks/torch/address_set.h"
+#include "probe/stack/stacks.h"
+
+// PyTorch's own names for memory: modules, parameters, buffers, gradients, optimizer state. A small
+// Python program, agent.py, finds them; it runs when an event shows a module that is not known yet.
+namespace vramscope::probe {
+
+enum class TorchNames : int {
+  kOff = 0,
+  kWaiting = 1,  // the agent has not seen PyTorch whole yet
+  kOn = 2,
+};
+
+using ModuleSet = AddressSet<32768>;
+
+struct TorchState {
+  std::atomic<TorchNames> names{TorchNames::kOff};
+  ModuleSet* modules = nullptr;  // those that have a name; set before `names`
+};
+extern constinit TorchState g_torch;
+
+// Called like PythonObserveDlopen, after it.
+void TorchObserveDlopen(const char* file);
+
+// Has the agent run in the main thread as soon as that executes Python, but not so soon after its
+// last run that it would cost the program more than 2 %. Needs no GIL.
+void TorchAsk();
+
+// Called with the stack of each event.
+VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack) {
+  const TorchNames names = g_torch.names.load(std::memory_order_acquire);
+  if (names == TorchNames::kOff || stack.id == 0)
+    return;
+  if (VRAMSCOPE_LIKELY(names == TorchNames::kOn) &&
+      (stack.module == 0 || g_torch.modules->Contains(stack.module))) {
+    return;
+  }
+  TorchAsk();
+}
+
+}  // namespace vramscope::probe
