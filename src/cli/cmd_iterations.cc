@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/open_trace.h"
@@ -30,11 +30,11 @@ struct IterationsArguments {
   std::optional<int32_t> device;
 };
 
-bool Wanted(const engine::Iteration& iteration,
-            const trace::Trace& trace,
-            const IterationsArguments& arguments) {
-  const size_t process = iteration.process.value;
-  const auto device = static_cast<size_t>(iteration.device.value);
+// Of an iteration, or of a parameter.
+template <class Row>
+bool Wanted(const Row& row, const trace::Trace& trace, const IterationsArguments& arguments) {
+  const size_t process = row.process.value;
+  const auto device = static_cast<size_t>(row.device.value);
   if (arguments.pid &&
       (process >= trace.processes().size() || trace.processes()[process].pid != *arguments.pid))
     return false;
@@ -58,6 +58,8 @@ void Select(engine::Iterations* iterations,
       kept.push_back(std::move(iteration));
   }
   iterations->iterations = std::move(kept);
+  std::erase_if(iterations->parameters,
+                [&](const auto& parameter) { return !Wanted(parameter, trace, arguments); });
 }
 
 util::Status ShowIterations(const IterationsArguments& arguments) {

@@ -70,8 +70,10 @@ std::string IterationsJson(const engine::Iterations& iterations, const trace::Tr
   json.Field("source", iterations.source);
   WriteList(json, "iterations", iterations.iterations,
             [&](const auto& iteration, JsonWriter& out) { WriteIteration(trace, iteration, out); });
-  WriteList(json, "parameters", iterations.parameters, [](const auto& parameter, JsonWriter& out) {
+  WriteList(json, "parameters", iterations.parameters, [&](const auto& parameter, JsonWriter& out) {
     out.Field("name", parameter.name);
+    out.Field("pid", PidOf(trace, parameter.process));
+    out.Field("device", DeviceIndex(trace, parameter.device));
     out.Field("parameter", parameter.parameter);
     out.Field("gradient", parameter.gradient);
     out.Field("optimizer_state", parameter.optimizer_state);

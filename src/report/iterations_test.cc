@@ -56,8 +56,11 @@ class IterationsTest : public testing::Test {
     for (int i = 0; i < layers; ++i) {
       const std::string layer = "h." + std::to_string(i) + ".fc";
       const uint64_t bytes = (static_cast<uint64_t>(i) + 1) * kMiB;
-      iterations_.parameters.push_back({layer + ".weight", bytes, bytes, 2 * bytes});
-      iterations_.parameters.push_back({layer + ".bias", 1024, 1024, 2048});
+      const trace::ProcessId process{0};
+      const trace::DeviceId device = iterations_.iterations.back().device;
+      iterations_.parameters.push_back(
+          {layer + ".weight", bytes, bytes, 2 * bytes, process, device});
+      iterations_.parameters.push_back({layer + ".bias", 1024, 1024, 2048, process, device});
     }
   }
 
@@ -94,6 +97,7 @@ TEST_F(IterationsTest, ShortRunsAndZeroRowsAreWhole) {
 
 TEST_F(IterationsTest, SeveralDevicesAreApart) {
   AddIterations(2, 1, 0, 500 * kMiB);
+  AddParameters(2);
   AddIterations(2, 0, 1, 90 * kMiB);
   iterations_.iterations.back().number = -1;
   const std::string text = Text();

@@ -20,6 +20,7 @@ namespace {
 
 using engine::Category;
 using Rows = std::vector<const engine::Iteration*>;
+using Key = std::pair<trace::ProcessId, trace::DeviceId>;
 
 constexpr size_t kNumberColumns = 6;
 constexpr size_t kTimeColumns = 9;
@@ -76,8 +77,10 @@ constexpr std::array<FigureColumn, 9> kFigures = {{
 
 // The layer that a parameter belongs to: its name less the last part.
 std::string LayerOf(const std::string& parameter) {
-  const size_t dot = parameter.rfind('.');
-  return dot == std::string::npos ? parameter : parameter.substr(0, dot);
+  // Tied ones have several names: "wte.weight = lm_head.weight".
+  const std::string first = parameter.substr(0, parameter.find(" = "));
+  const size_t dot = first.rfind('.');
+  return dot == std::string::npos ? first : first.substr(0, dot);
 }
 
 class IterationsText {
@@ -88,12 +91,19 @@ class IterationsText {
       : iterations_(iterations), trace_(trace), options_(options), style_(options.style) {}
 
   std::string Format() {
-    std::map<std::pair<uint16_t, int16_t>, Rows> groups;
+    std::map<Key, Rows> groups;
+    std::map<Key, std::vector<const engine::ParameterBytes*>> parameters;
     for (const engine::Iteration& iteration : iterations_.iterations)
-      groups[{iteration.process.value, iteration.device.value}].push_back(&iteration);
-    for (const auto& [key, rows] : groups)
+      groups[{iteration.process, iteration.device}].push_back(&iteration);
+    for (const engine::ParameterBytes& parameter : iterations_.parameters)
+      parameters[{parameter.process, parameter.device}].push_back(&parameter);
+    for (const auto& [key, rows] : groups) {
+      if (!out_.empty())
+        Add("");
       AddGroup(rows, groups.size() > 1);
-    AddParameters();
+      if (const auto found = parameters.find(key); found != parameters.end())
+        AddParameters(found->second);
+    }
     return out_;
   }
 
@@ -106,7 +116,7 @@ class IterationsText {
   }
   void AddGroup(const Rows& rows, bool several);
   void AddRow(const engine::Iteration& row, bool worst, bool edge, const FigureUnit& unit);
-  void AddParameters();
+  void AddParameters(const std::vector<const engine::ParameterBytes*>& parameters);
 
   const engine::Iterations& iterations_;
   const trace::Trace& trace_;
@@ -176,7 +186,6 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
                     util::FormatDuration(rows[worst]->peak_ns - trace_.session().start_ns), legend);
   }
   Add(Paint(std::string(kNumberColumns - 1, ' ') + legend, Ink::kDim, style_));
-  Add("");
 }
 
 void IterationsText::AddRow(const engine::Iteration& row,
@@ -198,7 +207,7 @@ void IterationsText::AddRow(const engine::Iteration& row,
   Add(text);
 }
 
-void IterationsText::AddParameters() {
+void IterationsText::AddParameters(const std::vector<const engine::ParameterBytes*>& parameters) {
   struct Layer {
     std::string name;
     engine::ParameterBytes bytes;
@@ -208,20 +217,19 @@ void IterationsText::AddParameters() {
   std::vector<Layer> layers;
   std::map<std::string, size_t> index;
   Layer all{.name = "all"};
-  for (const engine::ParameterBytes& parameter : iterations_.parameters) {
-    const std::string name = LayerOf(parameter.name);
+  for (const engine::ParameterBytes* parameter : parameters) {
+    const std::string name = LayerOf(parameter->name);
     const auto [found, added] = index.try_emplace(name, layers.size());
     if (added)
       layers.push_back({.name = name});
     for (Layer* layer : {&layers[found->second], &all}) {
-      layer->bytes.parameter += parameter.parameter;
-      layer->bytes.gradient += parameter.gradient;
-      layer->bytes.optimizer_state += parameter.optimizer_state;
+      layer->bytes.parameter += parameter->parameter;
+      layer->bytes.gradient += parameter->gradient;
+      layer->bytes.optimizer_state += parameter->optimizer_state;
       ++layer->count;
     }
   }
-  if (layers.empty())
-    return;
+  Add("");
   std::stable_sort(layers.begin(), layers.end(),
                    [](const Layer& a, const Layer& b) { return a.total() > b.total(); });
   constexpr size_t kColumns = 12;

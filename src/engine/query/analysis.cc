@@ -11,6 +11,7 @@
 #include "engine/analysis/residual.h"
 #include "engine/analysis/tops.h"
 #include "engine/query/breakdown.h"
+#include "engine/query/iteration_queries.h"
 #include "engine/query/moments.h"
 #include "engine/query/name_tables.h"
 #include "engine/query/report.h"
@@ -114,11 +115,11 @@ util::Status AnalysisImpl::FirstPass(const std::function<void(double)>& progress
 }
 
 util::Result<Iterations> AnalysisImpl::MakeIterations() {
-  return util::Status::Error("this recording has no iterations");
+  return FindIterations(*trace_, *ledger_);
 }
 
-util::Result<Leaks> AnalysisImpl::MakeLeaks(const LeakOptions&) {
-  return util::Status::Error("this recording has no iterations");
+util::Result<Leaks> AnalysisImpl::MakeLeaks(const LeakOptions& options) {
+  return FindLeaks(*trace_, *ledger_, frames_, options);
 }
 
 util::Status AnalysisImpl::Feed(Ledger& ledger) {

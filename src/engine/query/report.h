@@ -215,6 +215,8 @@ struct ParameterBytes {
   uint64_t parameter = 0;
   uint64_t gradient = 0;
   uint64_t optimizer_state = 0;
+  trace::ProcessId process;
+  trace::DeviceId device;
 };
 
 struct Iterations {

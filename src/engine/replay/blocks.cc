@@ -55,6 +55,14 @@ void Ledger::MoveBlock(DeviceState& device,
   if ((free_before | free_after) != 0) {
     device.groups[Group(device, segment.owner, part_before)] -= free_before;
     device.groups[Group(device, segment.owner, segment.free_part())] += free_after;
+    if (options_.movements != nullptr) {
+      const auto move = [&](Part part, int64_t change) {
+        options_.movements->OnMovement(segment.space, part, PartCategory(part), false,
+                                       Phase::kOther, change);
+      };
+      move(part_before, -free_before);
+      move(segment.free_part(), free_after);
+    }
   }
   const int64_t moved = bytes + free_after - free_before;
   device.total += moved;
@@ -81,6 +89,14 @@ void Ledger::AddToGroups(DeviceState& device, Segment& segment, const Block& blo
   const int64_t rounding = count * Signed(options_.categories->RoundingOf(block.life));
   const Category category = options_.categories->Of(process, block.life);
   device.groups[Group(device, block.owner, Part::kAllocated, category)] += bytes - rounding;
+  if (options_.movements != nullptr) {
+    const auto move = [&](Part part, Category of, int64_t change) {
+      options_.movements->OnMovement(segment.space, part, of, true, block.origin.phase, change);
+    };
+    move(Part::kAllocated, category, bytes - rounding);
+    if (rounding != 0)
+      move(Part::kRounding, PartCategory(Part::kRounding), rounding);
+  }
   if (rounding != 0)
     device.groups[Group(device, block.owner, Part::kRounding)] += rounding;
 }

@@ -124,8 +124,13 @@ void Ledger::Add(DeviceState& device,
   device.total += bytes;
   if (IsUse(part))
     device.used += bytes;
-  if (space != nullptr)
-    space->total += bytes;
+  if (space == nullptr)
+    return;
+  space->total += bytes;
+  if (options_.movements != nullptr) {
+    const auto index = static_cast<uint32_t>(space - spaces_.data());
+    options_.movements->OnMovement(index, part, category, false, Phase::kOther, bytes);
+  }
 }
 
 void Ledger::PeakCheck(DeviceState& device, int64_t time_ns) {

@@ -13,6 +13,7 @@
 #include "engine/model/names.h"
 #include "engine/model/owners.h"
 #include "engine/replay/life_categories.h"
+#include "engine/replay/movements.h"
 #include "engine/replay/phases.h"
 #include "engine/replay/state.h"
 #include "trace/trace.h"
@@ -47,6 +48,7 @@ struct LedgerOptions {
   LifeObserver* observer = nullptr;
   // What an earlier replay found: groups, and with them timelines, are then by category.
   const LifeCategories* categories = nullptr;
+  MovementObserver* movements = nullptr;
 };
 
 struct MarkRecord {
