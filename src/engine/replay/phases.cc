@@ -101,7 +101,7 @@ void Phases::Record(const trace::Event& event, ProcessState& process) {
 }
 
 const Phases::Recorded* Phases::Find(const ProcessState& process, uint64_t number) const {
-  if (process.recorded.empty() || number > process.last_number)
+  if (process.recorded.empty())
     return nullptr;
   for (uint64_t back = 0; back <= std::min(kFurthest, number); ++back) {
     const Recorded& slot = process.recorded[(number - back) & (kRecorded - 1)];
@@ -132,7 +132,9 @@ void Phases::Join(const trace::Event& event,
   if (facts.checkpoint) {
     // It runs a graph of its own, with numbers that no forward had.
     thread.evaluated = thread.recomputed;
-  } else if (autograd == trace::Autograd::kBackward) {
+  } else if (autograd == trace::Autograd::kBackward && event.sequence < process.last_number) {
+    // Nodes that accumulate gradients have no number of their own, and run behind the node whose
+    // gradient it is.
     const Recorded* found = Find(process, event.sequence + 1);
     thread.evaluated = found != nullptr ? Operator{found->stack, found->scope} : Operator{};
   }
