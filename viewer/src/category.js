@@ -13,8 +13,8 @@ const ALIASES = new Map([
 ]);
 
 /**
- * The category of a ledger path: its innermost level that is one, "driver" for what the driver
- * keeps, else whoever asked for the memory.
+ * The category of a ledger path: its innermost level that is one, or "driver" for what the driver
+ * keeps.
  * @param {string[]} path
  */
 export function categoryOf(path) {
@@ -23,8 +23,7 @@ export function categoryOf(path) {
     const alias = ALIASES.get(path[i]);
     if (alias) return alias;
   }
-  const owner = path[0] ?? "unknown";
-  return owner.startsWith("driver") ? "driver" : owner;
+  return path[0]?.startsWith("driver") ? "driver" : "unknown";
 }
 
 /**

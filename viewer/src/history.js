@@ -31,6 +31,7 @@ export class History {
     this.categories = model.categories.length;
     this.cached = model.categoryIndex.get("cached") ?? -1;
     this.fragmentation = model.categoryIndex.get("fragmentation") ?? -1;
+    this.unknown = model.categoryIndex.get("unknown") ?? -1;
     // A device whose every sample is 0 has an NVML that does not count.
     const nvml = timeline?.nvml.some((sample) => sample[1] > 0) ? timeline.nvml : [];
     this.nvmlTime = Float64Array.from(nvml, (sample) => sample[0]);
@@ -58,8 +59,7 @@ export class History {
   /** @param {TimelineData} timeline */
   fillBuckets(timeline) {
     timeline.groups.forEach((name, group) => {
-      const { model } = this;
-      const category = model.categoryIndex.get(model.named(categoryOfGroup(name))) ?? 0;
+      const category = this.model.categoryIndex.get(categoryOfGroup(name)) ?? 0;
       const peak = timeline.peak[group] ?? [];
       for (let bucket = 0; bucket < this.buckets; ++bucket) {
         this.bucketBytes[bucket * this.categories + category] += peak[bucket] ?? 0;
@@ -121,12 +121,18 @@ export class History {
       added += this.notListed[bucket];
     }
     const kept = Math.max(0, total - lives - added);
-    const free = this.slack[cached] === 1 ? this.bucketBytes[bucket * categories + cached] : 0;
-    const split = this.slack[fragmentation] === 1 ? this.bucketBytes[bucket * categories + fragmentation] : 0;
-    if (kept === 0 || (this.slack[cached] !== 1 && this.slack[fragmentation] !== 1)) return added;
-    const inUse = free + split > 0 ? Math.round((kept * split) / (free + split)) : 0;
+    if (kept === 0) return added;
+    const bytesOf = (/** @type {number} */ c) => (this.bucketBytes[bucket * categories + c] ?? 0);
+    const isSlack = (/** @type {number} */ c) => c >= 0 && this.slack[c] === 1;
+    const [free, split] = [cached, fragmentation].map((c) => (isSlack(c) ? bytesOf(c) : 0));
+    // Where nothing is free, memory without a name is what nothing was cut out of yet.
+    const uncut = free + split > 0 || this.unknown < 0 || isSlack(this.unknown) ? 0 : Math.min(kept, bytesOf(this.unknown));
+    if (uncut > 0) bytes[offset + this.unknown] += uncut;
+    const rest = kept - uncut;
+    if (rest === 0 || !(isSlack(cached) || isSlack(fragmentation))) return added + uncut;
+    const inUse = !isSlack(cached) ? rest : free + split > 0 ? Math.round((rest * split) / (free + split)) : 0;
     if (inUse > 0) bytes[offset + fragmentation] += inUse;
-    if (kept > inUse) bytes[offset + cached] += kept - inUse;
+    if (rest > inUse) bytes[offset + cached] += rest - inUse;
     return added + kept;
   }
 
@@ -210,7 +216,7 @@ export class History {
   allColumns(from, to, count) {
     const first = lastNotAbove(this.bucketTime, from);
     const inside = lastNotAbove(this.bucketTime, to) - first;
-    // Buckets know the ledger's levels, not places.
+    // Buckets know categories, not places.
     if (this.lives.length === 0 || (this.buckets > 0 && inside * 3 > count && !this.model.byPlace)) {
       return this.buckets > 0 ? this.sweepBuckets(from, to, count) : this.events.sweep(from, to, count);
     }

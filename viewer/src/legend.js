@@ -39,7 +39,7 @@ export class Legend {
       name, button: h("button", {
         class: "legend-chip", type: "button", title: `Show only ${name}; click others to add them`,
         click: () => toggleCategory(this.store, name),
-      }, swatch(category), name),
+      }, swatch(category), h("span", {}, name)),
     }));
     this.element.replaceChildren(...this.chips.map(({ button }) => button));
     if (history.nvmlTime.length > 0) {

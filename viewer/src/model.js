@@ -4,8 +4,8 @@ import { categoryOf, categoryOfGroup } from "./category.js";
 import { baseName } from "./format.js";
 import { History } from "./history.js";
 import { Kinds } from "./kinds.js";
-import { NOT_LISTED, OTHER_PLACES, inOrder, isKnown, isPurpose } from "./palette.js";
-import { choosePlaces } from "./places.js";
+import { NOT_LISTED, OTHER_PLACES, inOrder, isKnown } from "./palette.js";
+import { choosePlaces, isMostlyUnknown, placeNameOf } from "./places.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
 
@@ -50,20 +50,20 @@ export class Model {
     this.places = [""];
     this.stackPlace = this.namePlaces();
 
-    /** Where nobody knows what memory is for, places in the program have the colours. */
-    this.byPlace = !new Set(lives.category).size || ![...new Set(lives.category)].some((at) => isPurpose(page.categories[at]));
+    /** Where nobody knows what most memory is for, layers and places have the colours of that. */
+    this.byPlace = isMostlyUnknown(this);
     const { heaviest, stacked } = this.byPlace ? choosePlaces(this) : { heaviest: [], stacked: [] };
-    /** Places with a colour of their own, heaviest first. */
-    this.heaviest = heaviest.map((place) => this.places[place]);
+    /** Names with a colour of their own, heaviest first. */
+    this.heaviest = heaviest;
     /** Category names in stacking order; views speak of categories by index. */
-    this.categories = inOrder([...this.namesInUse(), ...stacked.map((place) => this.places[place]),
-      ...(stacked.length > 0 ? [OTHER_PLACES] : [])]);
+    this.categories = inOrder([...this.namesInUse(), ...stacked, ...(stacked.length > 0 ? [OTHER_PLACES] : [])]);
     this.categoryIndex = new Map(this.categories.map((name, index) => [name, index]));
-    this.kinds = new Kinds(page, this.categoryFinder(new Set(stacked)));
+    this.kinds = new Kinds(page, this.categoryFinder());
     this.lifeCategory = Uint8Array.from(this.kinds.ofLife, (kind) => this.kinds.category[kind]);
     /** What the timeline's bands count a kind for: they know no places. */
-    this.kindBand = Uint8Array.from(this.kinds.category, (category, kind) =>
-      (this.byPlace ? this.categoryOfPath(page.paths[this.kinds.path[kind]] ?? []) : category));
+    this.kindBand = Uint8Array.from(this.kinds.category, (category) =>
+      (isKnown(this.categories[category]) && this.categories[category] !== OTHER_PLACES ? category
+        : this.categoryIndex.get("unknown") ?? category));
     /** Iterations of the first process that has any. */
     this.iterations = page.iterations.filter(([process]) => process === page.iterations[0][0]);
     /** Marks to show: the borders of iterations are shown as such. */
@@ -77,20 +77,11 @@ export class Model {
   /** Names of categories that the page's data can have. */
   namesInUse() {
     const { page } = this;
-    const names = page.timelines.flatMap((timeline) => timeline.groups.map((group) => this.named(categoryOfGroup(group))));
-    for (const row of page.report.rows) names.push(this.named(categoryOf(row.path)));
+    const names = page.timelines.flatMap((timeline) => timeline.groups.map((group) => categoryOfGroup(group)));
+    for (const row of page.report.rows) names.push(categoryOf(row.path));
     if (page.left_out.count > 0 || page.lives.bytes.length > 0) names.push(NOT_LISTED);
-    if (this.byPlace) for (const path of page.paths) names.push(categoryOf(path));
-    else for (const category of new Set(page.lives.category)) names.push(page.categories[category] ?? "unknown");
+    for (const category of new Set(page.lives.category)) names.push(page.categories[category] ?? "unknown");
     return names;
-  }
-
-  /**
-   * Where purposes are known, owners and parts of an allocator have no colour of their own.
-   * @param {string} name
-   */
-  named(name) {
-    return this.byPlace || isKnown(name) ? name : "unknown";
   }
 
   /** @param {number} device */
@@ -126,28 +117,23 @@ export class Model {
 
   /**
    * How lives get their categories, by number.
-   * @param {Set<number>} coloured Places that have a category of their own.
    * @returns {(life: number) => number}
    */
-  categoryFinder(coloured) {
-    const { lives, categories, paths } = this.page;
-    if (!this.byPlace) {
-      const numbers = categories.map((name) => this.categoryIndex.get(name) ?? 0);
-      return (life) => numbers[lives.category[life]] ?? 0;
-    }
+  categoryFinder() {
+    const { lives, categories } = this.page;
+    const unknown = categories.indexOf("unknown");
+    const numbers = categories.map((name) => this.categoryIndex.get(name) ?? 0);
     const other = this.categoryIndex.get(OTHER_PLACES);
-    const byPath = paths.map((path) => this.categoryOfPath(path));
     return (life) => {
-      const category = byPath[lives.path[life]] ?? 0;
-      if (other === undefined || isKnown(this.categories[category])) return category;
-      const place = this.stackPlace[lives.stack[life]];
-      return coloured.has(place) ? this.categoryIndex.get(this.places[place]) ?? other : other;
+      const category = lives.category[life];
+      if (other === undefined || category !== unknown) return numbers[category] ?? 0;
+      return this.categoryIndex.get(placeNameOf(this, life)) ?? other;
     };
   }
 
   /** @param {string[]} path */
   categoryOfPath(path) {
-    return this.categoryIndex.get(this.named(categoryOf(path))) ?? 0;
+    return this.categoryIndex.get(categoryOf(path)) ?? 0;
   }
 
   /**

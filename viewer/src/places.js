@@ -1,40 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which places in the program get a colour, where the ledger knows no purposes of memory.
-import { categoryOf } from "./category.js";
-import { isKnown } from "./palette.js";
+// Which layers and places in the program get a colour, where nobody knows what most memory is for.
+import { isKnown, isPurpose } from "./palette.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
 const COLOURED = 8;
 
 /**
- * The places that hold most, at the devices' peaks above all: heaviest first, and in stacking order,
- * where what lives longest lies at the bottom.
+ * Whether most of the lives' bytes, over time, have no known purpose.
+ * @param {Model} model
+ */
+export function isMostlyUnknown(model) {
+  const { categories, lives } = model.page;
+  const weight = categories.map(() => 0);
+  for (let life = 0; life < model.lifeCount; ++life) {
+    const until = Math.min(model.lifeFree[life], model.duration);
+    weight[lives.category[life]] += model.lifeBytes[life] * (until - model.lifeAlloc[life] + 1);
+  }
+  const known = weight.reduce((sum, each, category) => sum + (isPurpose(categories[category]) ? each : 0), 0);
+  return known < (weight[categories.indexOf("unknown")] ?? 0) || known === 0;
+}
+
+/**
+ * What stands for a life's purpose: its layer, else its line.
+ * @param {Model} model
+ * @param {number} life
+ */
+export function placeNameOf(model, life) {
+  const { lives, names } = model.page;
+  return names[lives.module[life]] || model.places[model.stackPlace[lives.stack[life]]];
+}
+
+/**
+ * The layers and places that hold most of what has no purpose, at the devices' peaks above all:
+ * heaviest first, and in stacking order, where what lives longest lies at the bottom.
  * @param {Model} model
  */
 export function choosePlaces(model) {
-  const count = model.places.length;
-  const weight = new Float64Array(count);
-  const bytes = new Float64Array(count);
-  const byteTime = new Float64Array(count);
-  const { lives, paths } = model.page;
-  const named = Uint8Array.from(paths, (path) => (isKnown(categoryOf(path)) ? 0 : 1));
+  const unknown = model.page.categories.indexOf("unknown");
+  /** @type {Map<string, {weight: number, bytes: number, byteTime: number}>} */
+  const sums = new Map();
   const peaks = model.page.devices.map((_, device) => model.peakTime(device));
   for (let life = 0; life < model.lifeCount; ++life) {
-    if (named[lives.path[life]] === 0) continue;
-    const place = model.stackPlace[lives.stack[life]];
+    if (model.page.lives.category[life] !== unknown) continue;
+    const name = placeNameOf(model, life);
     const size = model.lifeBytes[life];
+    if (name === "" || isKnown(name) || size === 0) continue;
     const [alloc, free] = [model.lifeAlloc[life], Math.min(model.lifeFree[life], model.duration)];
     const peak = peaks[model.lifeDevice[life]];
-    weight[place] += (alloc <= peak && model.lifeFree[life] > peak ? size : 0) +
-      (0.25 * size * (free - alloc)) / model.duration;
-    bytes[place] += size;
-    byteTime[place] += size * (free - alloc);
+    let sum = sums.get(name);
+    if (!sum) sums.set(name, sum = { weight: 0, bytes: 0, byteTime: 0 });
+    sum.weight += (alloc <= peak && model.lifeFree[life] > peak ? size : 0) + (0.25 * size * (free - alloc)) / model.duration;
+    sum.bytes += size;
+    sum.byteTime += size * (free - alloc);
   }
-  const heaviest = [...weight.keys()].filter((place) => place !== 0 && bytes[place] > 0)
-    .sort((a, b) => weight[b] - weight[a] || a - b)
-    .slice(0, COLOURED);
+  const heaviest = [...sums.entries()].sort(([a, x], [b, y]) => y.weight - x.weight || (a < b ? -1 : 1)).slice(0, COLOURED);
   const stacked = heaviest.slice()
-    .sort((a, b) => byteTime[b] / bytes[b] - byteTime[a] / bytes[a] || a - b);
-  return { heaviest, stacked };
+    .sort(([a, x], [b, y]) => y.byteTime / y.bytes - x.byteTime / x.bytes || (a < b ? -1 : 1));
+  return { heaviest: heaviest.map(([name]) => name), stacked: stacked.map(([name]) => name) };
 }

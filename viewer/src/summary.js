@@ -34,7 +34,7 @@ export class Summary {
         h("span", { class: "hint" }, "click a name to see only it, everywhere on the page")),
       this.bar,
       h("div", { class: layers ? "briefs" : "briefs one" },
-        block(model.byPlace ? "Places" : "Categories", this.categories),
+        block(model.byPlace ? "Categories, layers and places" : "Categories", this.categories),
         layers ? block("Heaviest layers", this.layers) : null,
         h("section", { class: "brief wide", "aria-label": "Heaviest lines" }, h("h3", {}, "Heaviest lines"), this.lines)));
   }

@@ -84,8 +84,7 @@ function slackAtPeak(model, device, listed, counts) {
     bytes -= taken;
     if (bytes === 0) continue;
     const category = model.categoryOfPath(row.path);
-    const cut = explained.bytes > 0 ||
-      (page.left_out.count > 0 && row.count > 0 && model.categories[category] === "unknown");
+    const cut = page.left_out.count > 0 && row.count > 0 && (explained.bytes > 0 || model.categories[category] === "unknown");
     slack.push({
       process, bytes, count: Math.max(0, row.count - explained.count),
       path: cut ? [...row.path, NOT_LISTED] : row.path,

@@ -30,6 +30,7 @@ function bruteForce(model, at) {
   return sums;
 }
 
+const filterOf = (model, more) => new Filter(model, { device: 0, ...UNFILTERED, ...more });
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 
 test("lastNotAbove finds the last element that is not above", () => {
@@ -92,6 +93,18 @@ test("what no life explains comes from the bucket, and freed blocks stay with th
   assert.deepEqual(at(230), { driver: 10, cached: 90, fragmentation: 30 });
 });
 
+test("a segment that nothing was cut out of yet is unknown, and no other column's", () => {
+  const timeline = { device: 0, groups: ["application / allocated", "fragmentation"], t: [0, 100, 200],
+    peak: [[0, 8, 2], [0, 0, 6]], nvml: [] };
+  const model = new Model(makePage({ timelines: [timeline], lives: [[2, 200, -1, 0, 0, "unknown", 1]] }));
+  const columns = model.histories[0].columns(0, 300, 3, filterOf(model, {}));
+  const width = model.categories.length;
+  const bytes = [0, 1, 2].map((column) => Object.fromEntries(model.categories.map((name, at) => [name, columns.bytes[column * width + at]])
+    .filter(([, value]) => value > 0)));
+  assert.deepEqual(bytes, [{}, { unknown: 8 }, { "h.0.mlp": 2, fragmentation: 6 }]);
+  assert.deepEqual([...columns.total], [0, 8, 8]);
+});
+
 test("lives that the page leaves out are a band of their own", () => {
   const page = makePage({
     timelines: [{ device: 0, groups: ["parameter"], t: [0, 500], peak: [[130, 100]], nvml: [] }],
@@ -103,7 +116,6 @@ test("lives that the page leaves out are a band of their own", () => {
   assert.equal(model.histories[0].bytesAt(600)[listed], 0);
 });
 
-const filterOf = (model, more) => new Filter(model, { device: 0, ...UNFILTERED, ...more });
 
 test("the picture of what passes a filter is that of a page without the rest", () => {
   const lives = randomLives(900, 3);

@@ -42,10 +42,10 @@ function reportPage(more = {}) {
   return page;
 }
 
-test("a path's category is its innermost level that is one, else its owner", () => {
+test("a path's category is its innermost level that is one", () => {
   assert.equal(categoryOf(["PyTorch", "allocated", "activation", "h.0"]), "activation");
   assert.equal(categoryOf(["driver-owned", "first launches"]), "driver");
-  assert.equal(categoryOf(["cuBLAS", "allocated"]), "cuBLAS");
+  assert.equal(categoryOf(["cuBLAS", "allocated"]), "unknown");
   assert.equal(categoryOf(["PyTorch", "graph memory, cached"]), "cached");
   assert.equal(categoryOf([]), "unknown");
   assert.equal(categoryOfGroup("PyTorch / cached"), "cached");
@@ -76,12 +76,20 @@ test("a device without a peak, or with one outside the recording, is shown withi
 });
 
 test("rows unfold into places as far as lives explain them", () => {
-  const page = reportPage();
+  const page = reportPage({ left_out: { count: 3, peak_bytes: 30 } });
   page.report.rows = [{ device: 0, pid: 7, path: ["PyTorch", "allocated"], bytes: 180, count: 6 }];
   const model = new Model(page);
   const allocated = folded(model, look(model), "owner").children[0].children[0];
   assert.deepEqual(allocated.children.map((node) => [node.level.name, node.bytes, node.count]),
     [["app.py:1 in main", 100, 1], ["app.py:2 in forward", 50, 2], ["not listed", 30, 3]]);
+});
+
+test("what no block was cut out of is the row's own, where no life was left out", () => {
+  const page = reportPage();
+  page.report.rows = [{ device: 0, pid: 7, path: ["PyTorch", "allocated"], bytes: 180, count: 6 }];
+  const model = new Model(page);
+  const allocated = folded(model, look(model), "owner").children[0].children[0];
+  assert.deepEqual([allocated.bytes, allocated.own, allocated.children.length], [180, 30, 2]);
 });
 
 test("a row that the page's lives do not reach is not listed, where lives were left out", () => {
@@ -108,11 +116,10 @@ test("lives that have another purpose than their row at the instant do not count
 test("where nobody knows purposes, places have the colours", () => {
   const timeline = { device: 0, groups: ["PyTorch / allocated", "PyTorch / cached", "driver-owned / context"],
     t: [0, 300], peak: [[200, 150], [0, 50], [7, 7]], nvml: [] };
-  const lives = LIVES.map((life) => [...life.slice(0, 5), "unknown"]);
+  const lives = LIVES.map((life) => [...life.slice(0, 5), life[4] === 2 ? "driver" : "unknown"]);
   const page = makePage({ lives, timelines: [timeline] });
   const model = new Model(page);
-  assert.deepEqual(model.categories,
-    ["driver", "PyTorch", "app.py:1 in main", "app.py:2 in forward", "other places", "cached", "not listed"]);
+  assert.deepEqual(model.categories, ["driver", "app.py:1 in main", "app.py:2 in forward", "other places", "unknown", "cached", "not listed"]);
   assert.deepEqual(model.heaviest, ["app.py:1 in main", "app.py:2 in forward"]);
   const every = new Filter(model, STATE);
   const bytes = (at) => Object.fromEntries([...model.histories[0].columns(at, at + 1, 1, every).bytes]
@@ -123,6 +130,20 @@ test("where nobody knows purposes, places have the colours", () => {
   assert.equal(model.histories[0].columns(0, 1000, 1, every).detailed, true);
   assert.equal(look(model, { at: 20, categories: ["app.py:2 in forward"] }).bytes, 100);
   assert.equal(look(model, { at: 20, path: ["PyTorch", "allocated", "app.py:1 in main"] }).bytes, 100);
+});
+
+test("layers have the colours before lines, and what has a purpose keeps its own", () => {
+  const lives = LIVES.map((life, at) => [...life.slice(0, 5), at === 2 ? "gradient" : "unknown", life[6] ?? 0]);
+  const model = new Model(makePage({ lives }));
+  assert.deepEqual([...model.lifeCategory].map((category) => model.categories[category]),
+    ["h.0.mlp", "h.0.mlp", "gradient", "h.0", "other places"]);
+});
+
+test("a few bytes of unknown purpose do not take the colours", () => {
+  const lives = LIVES.map((life, at) => (at === 3 ? [...life.slice(0, 5), "unknown", 1] : life));
+  const model = new Model(makePage({ lives }));
+  assert.equal(model.byPlace, false);
+  assert.equal(model.categories[model.lifeCategory[3]], "unknown");
 });
 
 test("processes that share a device lead the ledger", () => {
