@@ -18,7 +18,7 @@ using engine::KeywordCategory;
 using engine::KeywordTable;
 
 constexpr size_t kBytesColumns = 11;
-constexpr size_t kShareColumns = 8;
+constexpr size_t kShareColumns = 9;  // "-100.0 %" and a space before it
 constexpr size_t kBarColumns = 10;
 constexpr size_t kCountColumns = 9;
 
