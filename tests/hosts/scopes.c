@@ -114,7 +114,7 @@ static void ManyNames(void) {
 static void* Worker(void* number) {
   char name[32];
   snprintf(name, sizeof name, "thread %d", *(int*)number);
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 4000; ++i) {
     vramscope_annotate_scope_push(name);
     vramscope_annotate_scope_push("inner");
     Touch(1000 + (size_t) * (int*)number);
@@ -176,7 +176,7 @@ static void Signals(void) {
   sigaction(SIGALRM, &action, NULL);
   const struct itimerval every = {{0, 100}, {0, 100}};
   setitimer(ITIMER_REAL, &every, NULL);
-  for (int i = 0; i < 300000; ++i) {
+  for (int i = 0; i < 60000; ++i) {
     vramscope_annotate_scope_push("outer");
     vramscope_annotate_scope_push("inner");
     Touch(1101);

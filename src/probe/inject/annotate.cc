@@ -56,6 +56,8 @@ VRAMSCOPE_EXPORT void vramscope_mark(const char* name) {
 }
 
 VRAMSCOPE_EXPORT void vramscope_scope_push(const char* name) {
+  if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
+    return;
   // Without a name it still is a scope: its pop must not end the one around it.
   if (name == nullptr || *name == '\0')
     name = kNamelessScope;
