@@ -13,11 +13,15 @@ from torch._dynamo.utils import counters
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="aot_eager")
+    parser.add_argument("--compile-step", action="store_true", help="the optimizer's step too")
     run = oracle.Run(__doc__, parser=parser)
     model, shape = transformer.build(run.full)
     model.to(run.device)
     step_model = torch.compile(model, fullgraph=True, backend=run.args.backend)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    step = optimizer.step
+    if run.args.compile_step:
+        step = torch.compile(step, backend=run.args.backend)
     run.watch(model=model, optimizer=optimizer)
     for _ in run.steps():
         tokens, targets = run.data(*transformer.batch_of(model, shape, run.device))
@@ -26,7 +30,7 @@ def main():
         run.at("end of forward", logits, loss)
         loss.backward()
         run.at("end of backward", logits, loss)
-        optimizer.step()
+        step()
         run.at("after step", logits, loss)
         optimizer.zero_grad()
         run.loss(loss)

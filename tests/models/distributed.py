@@ -52,7 +52,8 @@ def main():
 
         mesh = init_device_mesh(run.device.type, (RANKS,))
         fully_shard(model.body, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+        # The outermost one would keep its whole parameters until backward, beside its shard of them.
+        fully_shard(model, mesh=mesh, reshard_after_forward=True)
         trained = model
     else:
         trained = torch.nn.parallel.DistributedDataParallel(model)
