@@ -323,6 +323,27 @@ def test_a_tag_of_something_else_is_one_warning(tmp_path):
     assert "tag() takes a tensor, an array or an address, not str" in recorded.stderr
 
 
+# ---- pools
+
+
+@pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
+def test_blocks_of_a_pool_are_on_the_device_of_their_memory(tmp_path):
+    live = tmp_path / "live"
+    live.mkdir()
+    (path,) = run([str(HOSTS / "driver_blocks")], live, **on_the_stand_in(tmp_path), VRAMSCOPE_FAKE_DEVICES="2")
+    records = dump(path)
+    blocks = [(r["name"], r["device"], r["size"], r["requested"]) for r in records if r["record"] == "PoolBlock"]
+    assert blocks == [
+        ("no device", NO_DEVICE, 8, 8),
+        ("on the first", 0, 8192, 5000),
+        (None, 1, 8192, 0),
+    ]
+    assert [r["device"] for r in records if r["record"] == "BlockFree"] == [1, 0]
+    (pool,) = [r for r in records if r["record"] == "PoolCreate"]
+    names = [(r["kind"], r["address"], r["name"]) for r in records if r["record"] == "Name"]
+    assert names == [(POOL, pool["pool"], "scratch")]
+
+
 # ---- the example
 
 
