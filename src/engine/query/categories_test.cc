@@ -229,9 +229,28 @@ TEST_F(CategoriesTest, CommunicationIsWhatDistributedCodeAllocatesItself) {
   frames.push_back({kTorch + "distributed/distributed_c10d.py", 1, "all_reduce", 0});
   trace_.StackIs(trace_.PythonIn(frames));
   trace_.Alloc(0x3000, 4);
+  // Operators on distributed tensors compute.
+  frames = MainFrames(52);
   frames.push_back({kTorch + "distributed/tensor/_dispatch.py", 1, "dispatch", 0});
+  trace_.StackIs(trace_.PythonIn(frames));
+  trace_.Alloc(0x4000, 8);
   EXPECT_THAT(By("category"),
-              UnorderedElementsAre(Pair("communication", 5), Pair("activation", 2)));
+              UnorderedElementsAre(Pair("communication", 5), Pair("activation", 10)));
+}
+
+TEST_F(CategoriesTest, CommunicationLeavesGradientsBehind) {
+  Frames frames = MainFrames(60);
+  CallBackward(frames);
+  frames.push_back({kTorch + "distributed/fsdp/_fully_shard/_fsdp_param_group.py", 1, "post", 0});
+  trace_.StackIs(trace_.PythonIn(frames));
+  trace_.Alloc(0x1000, 1);  // all of it, gathered
+  trace_.Alloc(0x2000, 2);  // this rank's part of the sum
+  trace_.Mark("backward");
+  trace_.Free(0x1000);
+  InMain(61);
+  trace_.Alloc(0x3000, 4);
+  EXPECT_THAT(By("category", "mark:backward"),
+              UnorderedElementsAre(Pair("communication", 1), Pair("gradient", 2)));
 }
 
 }  // namespace

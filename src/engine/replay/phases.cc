@@ -258,9 +258,13 @@ void Phases::Decide(trace::ProcessId process,
   const NameSet& set = names.set(origin->names);
   if (const auto category = CategoryOfName(names.name(set.first).kind))
     return decide(*category);
-  if (origin->purpose != Purpose::kNone) {
-    return decide(origin->purpose == Purpose::kCommunication ? Category::kCommunication
-                                                             : Category::kWorkspace);
+  if (origin->purpose == Purpose::kWorkspace)
+    return decide(Category::kWorkspace);
+  if (origin->purpose == Purpose::kCommunication) {
+    // What communication leaves behind when the backward is over are gradients, summed up.
+    const bool gradient = by_phase && origin->phase == Phase::kBackward &&
+                          ByPhase(processes_[process.value], freed, *origin) == Category::kGradient;
+    return decide(gradient ? Category::kGradient : Category::kCommunication);
   }
   decide(SaidBy(names.name(set.tag).name));
   if (origin->category != Category::kUnknown)
