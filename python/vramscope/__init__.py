@@ -14,3 +14,12 @@ from ._recording import Recording, is_recording, record, start, stop
 from ._version import __version__
 
 __all__ = ["Recording", "__version__", "is_recording", "mark", "record", "scope", "start", "stop", "tag"]
+
+
+def __getattr__(name: str) -> object:
+    # Not with the others: importing it begins a recording where there is none.
+    if name == "IterationProfiler":
+        from ._iterations import IterationProfiler
+
+        return IterationProfiler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -38,6 +38,7 @@ class Probe:
         self.tag = bind("vramscope_tag", None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_ulong, within=short)
         self._is_recording = bind("vramscope_is_recording", ctypes.c_int)
         self._session_path = bind("vramscope_session_path", ctypes.c_char_p)
+        self._dlopen = bind("dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, within=short)
         self._attach = bind("vramscope_attach", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 
     def is_recording(self) -> bool:
@@ -47,6 +48,14 @@ class Probe:
         """The live directory of the session under way, or None."""
         path = self._session_path()
         return os.fsdecode(path) if path else None
+
+    def look_at_python(self) -> None:
+        """Has the probe look at this Python, and at torch if it is there.
+
+        It does so by itself where it stands in front of dlopen and sees torch come; a program that loaded the
+        probe later calls another dlopen. So the probe's is asked for a library of torch that does not exist.
+        """
+        self._dlopen(b"libvramscope_has_no_torch.so", os.RTLD_LAZY | os.RTLD_NOLOAD)
 
     def attach(self, directory: str, options: str) -> None:
         """Begins a session of this process alone, in an existing directory."""

@@ -81,6 +81,7 @@ class Recording:
         Recording._attached_before = self._wanted
         self._live = live
         probe.start()
+        probe.look_at_python()
         return self
 
     def __exit__(

@@ -83,7 +83,10 @@ util::Result<Iterations> FindIterations(trace::Trace& trace, const Ledger& first
   Ledger ledger(trace, options);
   const util::Status status = trace.ForEachEvent([&](std::span<const trace::Event> events) {
     for (size_t i = 0; i < events.size(); ++i) {
-      tracker.Before(events[i].time_ns);
+      // What a live recording's process has at the end of an iteration is not gone with the last
+      // event that was read.
+      const bool is_end = events[i].kind == trace::EventKind::kProcessEnd;
+      tracker.Before(events[i].time_ns + (is_end ? 1 : 0));
       ledger.Apply(events.subspan(i, 1));
       tracker.After(events[i].time_ns);
     }

@@ -156,6 +156,16 @@ TEST_F(IterationsTest, MarksEndThemWhereThereAreSome) {
   EXPECT_EQ(found.parameters[0].gradient, 4u);
 }
 
+TEST_F(IterationsTest, TheEndOfTheProcessIsBehindAMarkOfTheSameInstant) {
+  AddModel(0);
+  trace_.StepIs(0);
+  trace_.Mark("iteration");
+  trace_.ProcessEnd();
+  const Iterations found = IterationsOf();
+  ASSERT_THAT(found.iterations, SizeIs(1));
+  EXPECT_EQ(found.iterations[0].end_bytes, 1u);
+}
+
 TEST_F(IterationsTest, ProcessesOnOneDeviceAreApart) {
   AddModel(0);
   trace_.In(trace::ProcessId{1});

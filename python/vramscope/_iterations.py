@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table of memory for every iteration of a training, while it runs."""
+
+from __future__ import annotations
+
+import atexit
+import csv as csv_module
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import _paths, _probe, _recording
+from ._annotate import mark
+
+# Where the CSV files go, in the current directory.
+OUTPUT_DIR = "./memory_csv_data/"
+
+# Name in the table, name in the CSV, and where the figure is in the answer of the command line. What is added
+# to the rows that old users know.
+_EXTRA_ROWS = (
+    ("Peak allocated", "peak_allocated"),
+    ("Current allocated", "current_allocated"),
+    ("Optimizer state", "optimizer_state"),
+    ("Workspace", "workspace"),
+    ("Driver-owned", "driver_owned"),
+)
+
+# A row of the table: label, bytes, whether it is one of a list. None: an empty line.
+_Row = Optional[Tuple[str, int, bool]]
+
+
+@dataclasses.dataclass
+class Figures:
+    """Bytes of one iteration on one device."""
+
+    peak_cached: int
+    current_cached: int
+    feature_maps: int
+    intermediate_gradients: int
+    extra: Dict[str, int]  # by the CSV names of _EXTRA_ROWS
+    weights: Dict[str, int]  # by the names of the model's parameters, in its order
+    gradients: Dict[str, int]
+
+
+def _storage_of(tensor: Any) -> Tuple[int, int]:
+    """Where the tensor's memory begins, and its bytes."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
+
+
+class IterationProfiler:
+    """Prints what each iteration of a training took, by what the memory was for::
+
+        profiler = IterationProfiler(model, print_period=5, csv=True)
+        for epoch in range(epochs):
+            for batch in loader:
+                ...
+                profiler.record_stats()
+            profiler.epoch_end()
+
+    All figures are of the iteration that just ended: peaks since the call before, and what is there now. They
+    come from the recording of this process, so nothing is hooked into the model. Parameters that share their
+    memory are one row.
+
+    The program runs under ``vramscope run``, or inside of `vramscope.record`; or it imports this class before
+    torch, and then it is recorded into a temporary directory, as long as it runs. With `csv` there is a row of
+    exact bytes for each table in ``./memory_csv_data/TIME.csv``.
+
+    A table costs a run of the command-line program, which reads the whole recording so far: @MEASURED@ An
+    iteration without a table costs a mark.
+    """
+
+    def __init__(self, model: Any, print_period: int = 1, csv: bool = False) -> None:
+        if print_period < 1:
+            raise ValueError("vramscope: print_period is 1 or more")
+        self._session = _session_or_error()
+        self.model = model
+        self.print_period = print_period
+        self.csv = csv
+        self.iteration = 0
+        self.epoch = 1
+        # A name for each piece of memory: of several the last, at the place of the first.
+        self._names: Dict[int, str] = {}
+        self._parameters: Dict[str, Any] = {}
+        for name, parameter in model.named_parameters():
+            self._names[_storage_of(parameter)[0]] = name
+        named = dict(model.named_parameters())
+        self._parameters = {name: named[name] for name in self._names.values()}
+        self._warned = False
+        if csv:
+            os.makedirs(OUTPUT_DIR, exist_ok=True)
+            stamp = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
+            self.fname = f"{OUTPUT_DIR}{stamp}.csv"
+            with open(self.fname, "w", newline="", encoding="utf-8") as file:
+                csv_module.writer(file, lineterminator="\n").writerow(self._csv_header())
+            print(f"Logging data in {self.fname}")
+
+    def record_stats(self) -> None:
+        """Ends an iteration, and prints its table if it is its turn."""
+        mark("iteration")
+        self.iteration += 1
+        if self.iteration % self.print_period != 0:
+            return
+        figures = self._figures()
+        if figures is None:
+            return
+        print(self._table(figures))
+        if self.csv:
+            with open(self.fname, "a", newline="", encoding="utf-8") as file:
+                csv_module.writer(file, lineterminator="\n").writerow(self._csv_row(figures))
+
+    def epoch_end(self) -> None:
+        """Ends an epoch: iterations count from 1 again."""
+        print(f"Epoch {self.epoch} finished")
+        self.iteration = 0
+        self.epoch += 1
+
+    # ---- what the recording says ----
+
+    def _figures(self) -> Optional[Figures]:
+        command = [os.fspath(_paths.program()), "iterations", "--json", "--last", f"--pid={os.getpid()}", self._session]
+        # The program's own memory is nobody's business here.
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_recording._without_probe(),
+            check=False,
+        )
+        if done.returncode != 0:
+            self._warn(done.stderr.decode("utf-8", "replace").strip().removeprefix("vramscope: "))
+            return None
+        return self._read(json.loads(done.stdout))
+
+    def _warn(self, message: str) -> None:
+        # A training does not stop for its profiler.
+        if not self._warned:
+            warnings.warn(f"vramscope: no table: {message}", RuntimeWarning, stacklevel=4)
+        self._warned = True
+
+    def _read(self, answer: Dict[str, Any]) -> Figures:
+        known = {
+            (row["name"], row["device"]): row for row in answer["parameters"] if row["pid"] == os.getpid()
+        }
+        device = self._device(answer)
+        iteration = next(row for row in answer["iterations"] if row["device"] == device)
+        weights = {}
+        gradients = {}
+        for name, parameter in self._parameters.items():
+            row = known.get((name, device), {})
+            gradient = parameter.grad
+            weights[name] = row.get("parameter") or _storage_of(parameter)[1]
+            gradients[name] = row.get("gradient") or (0 if gradient is None else _storage_of(gradient)[1])
+        peak = iteration["categories_peak"]
+        return Figures(
+            peak_cached=iteration["peak_reserved"],
+            current_cached=iteration["end_reserved"],
+            feature_maps=peak["activation"],
+            intermediate_gradients=iteration["backward_temporary_peak"],
+            extra={
+                "peak_allocated": iteration["peak_allocated"],
+                "current_allocated": iteration["end_allocated"],
+                "optimizer_state": peak["optimizer state"],
+                "workspace": peak["workspace"],
+                "driver_owned": peak["driver"],
+            },
+            weights=weights,
+            gradients=gradients,
+        )
+
+    @staticmethod
+    def _device(answer: Dict[str, Any]) -> int:
+        """The device that holds most of the parameters; the GPU with most in use where none is known."""
+        held: Dict[int, int] = {}
+        for row in answer["parameters"]:
+            held[row["device"]] = held.get(row["device"], 0) + row["parameter"]
+        devices = {row["device"]: row["peak_allocated"] for row in answer["iterations"]}
+        held = {device: size for device, size in held.items() if device in devices}
+        if held:
+            return max(held, key=lambda device: held[device])
+        return max(devices, key=lambda device: (device >= 0 and devices[device] > 0, devices[device]))
+
+    # ---- what people see ----
+
+    def _rows(self, figures: Figures) -> List[_Row]:
+        rows: List[_Row] = [
+            ("Peak cached", figures.peak_cached, False),
+            ("Current cached", figures.current_cached, False),
+            ("Total feature map usage", figures.feature_maps, False),
+            None,
+            ("Total layer weight usage", sum(figures.weights.values()), False),
+        ]
+        rows += [(name, size, True) for name, size in figures.weights.items()]
+        rows += [None, ("Total layer weight gradient usage", sum(figures.gradients.values()), False)]
+        rows += [(f"{name} grad", size, True) for name, size in figures.gradients.items()]
+        rows += [("Intermediate gradients", figures.intermediate_gradients, False), None]
+        rows += [(label, figures.extra[name], False) for label, name in _EXTRA_ROWS]
+        return rows
+
+    def _table(self, figures: Figures) -> str:
+        stars = "*" * 43
+        lines = ["", stars, f"Memory Usage for Iteration {self.iteration} of Epoch {self.epoch}", stars]
+        for row in self._rows(figures):
+            lines.append("" if row is None else self._line(*row))
+        return "\n".join(lines)
+
+    @staticmethod
+    def _line(label: str, size: int, listed: bool) -> str:
+        left = f"  {label:.<43s}" if listed else f"{label:.<45s}"
+        return f"{left}{_readable(size):.>14s}"
+
+    def _csv_header(self) -> List[str]:
+        names = list(self._parameters)
+        return [
+            "epoch",
+            "iteration",
+            "peak_cached",
+            "current_cached",
+            "total_feature_map_usage",
+            "total_weight_usage",
+            *names,
+            "total_layer_weight_gradient_usage",
+            *(f"{name}_grad" for name in names),
+            "intermediate_gradients",
+            *(self._extra_column(name) for _, name in _EXTRA_ROWS),
+        ]
+
+    def _csv_row(self, figures: Figures) -> List[int]:
+        return [
+            self.epoch,
+            self.iteration,
+            *(self._csv_figure(size) for size in self._old_figures(figures)),
+            *(figures.extra[name] for _, name in _EXTRA_ROWS),
+        ]
+
+    @staticmethod
+    def _old_figures(figures: Figures) -> List[int]:
+        return [
+            figures.peak_cached,
+            figures.current_cached,
+            figures.feature_maps,
+            sum(figures.weights.values()),
+            *figures.weights.values(),
+            sum(figures.gradients.values()),
+            *figures.gradients.values(),
+            figures.intermediate_gradients,
+        ]
+
+    @staticmethod
+    def _csv_figure(size: int) -> int:
+        return size
+
+    @staticmethod
+    def _extra_column(name: str) -> str:
+        return name
+
+
+def _readable(size: int) -> str:
+    """`512 B`, `4.0 KiB`, `857.4 MiB`."""
+    if size < 1024:
+        return f" {size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1024:
+            break
+    return f" {value:.1f} {unit}"
+
+
+def _session_or_error() -> str:
+    session = _session()
+    if session is None:
+        session = _record_for_itself()
+    if session is not None and _probe.current is not None:
+        _probe.current.look_at_python()
+    if session is None:
+        raise RuntimeError(
+            "vramscope: IterationProfiler has no recording to read, and torch is imported already: import "
+            "IterationProfiler before torch, or start the program with 'vramscope run -- python ...'"
+        )
+    return session
+
+
+def _session() -> Optional[str]:
+    probe = _probe.current
+    return probe.session_path() if probe is not None else None
+
+
+def _record_for_itself() -> Optional[str]:
+    """Records this process from here on into a directory that goes when it ends; None where it is too late."""
+    if "torch" in sys.modules:
+        return None
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    _recording.record(directory / "iterations.vram").__enter__()
+    return _session()
+
+
+# Whoever wants a table of iterations has to be recorded from the first tensor on, and this is the last moment
+# to begin: the class itself takes a model, which is too late.
+if _session() is None:
+    _record_for_itself()
