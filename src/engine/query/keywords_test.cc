@@ -294,7 +294,7 @@ TEST(Keywords, WhatARowDoesNotHaveMatchesNothing) {
   const KeywordTable table = TableOf(
       {{.bytes = 9}}, Query({Rule("None", {"none"}), Rule("All", {"*"}, KeywordMatch::kGlob)}));
   EXPECT_EQ(table.others.bytes, 9u);
-  EXPECT_THAT(NamesOf(table.others.entries), ElementsAre("(no name)"));
+  ASSERT_THAT(NamesOf(table.others.entries), ElementsAre("(no name)"));
   EXPECT_EQ(table.others.entries[0].dimension, "");
 }
 
