@@ -157,11 +157,11 @@ def print_table(results):
             print(f"{name:44s}skipped: {result['skipped']}")
             continue
         for figure in result.get("instants", []):
-            if not figure["mark"].endswith(f" {STEPS}") and len(result["instants"]) >= STEPS:
+            if f" {STEPS}" not in figure["mark"] and result["instants"][-1]["mark"].endswith(f" {STEPS}"):
                 continue
             ours, oracle = figure["ours"], figure["oracle"]
             cells = [(ours.get(column, 0), oracle.get(column)) for column in COLUMNS]
-            held = ours.get("activation", 0) + ours.get("input", 0)
+            held = ours.get("activation", 0) + ours.get("input", 0) - figure["unnamed_rounding"]
             cells.append((held, oracle.get("activation and input", held)))
             text = "".join(
                 f"{mib(left) if left == right else f'{mib(left)} ({mib(right)})':>18s}" for left, right in cells

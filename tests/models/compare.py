@@ -5,14 +5,14 @@ import collections
 import json
 import subprocess
 
-# Rows of these categories are no tensor's bytes: the allocator's and the driver's own.
-NOT_TENSORS = ("rounding", "cached", "fragmentation", "driver")
+# Rows of other entry points are the allocator's and the driver's own.
+TENSORS = "caching allocator"
 EXACT = ("parameter", "gradient", "buffer", "optimizer state")
 MEMTRACKER_SHARE = 0.02
 NAMED_SHARE = 0.99
 
 # All that is asked of an instant, in one report.
-DIMENSIONS = ("category", "parameter", "module", "line")
+DIMENSIONS = ("category", "parameter", "module", "line", "api")
 
 # MemTracker's words and ours; see oracle.py.
 MEMTRACKER = {
@@ -134,7 +134,13 @@ class Comparison:
             rows = self.recording.rows(pid, f"mark:{mark}")
             ours = sums_of(rows)
             storages = [entry for entry in instant["storages"] if entry["device"] == device]
-            figure = {"mark": mark, "ours": dict(ours), "oracle": {}}
+            blocks = instant.get("other_blocks", {"bytes": 0, "requested": 0})
+            figure = {
+                "mark": mark,
+                "ours": dict(ours),
+                "oracle": {},
+                "unnamed_rounding": blocks["bytes"] - blocks["requested"],
+            }
             for category in EXACT:
                 entries = [entry for entry in storages if entry["role"] == category]
                 total = sum(entry["bytes"] for entry in entries)
@@ -163,6 +169,9 @@ class Comparison:
         if missing:
             self._problem(f"{mark}: {len(missing)} parameters lack a name", difference([], missing))
 
+    def _figure(self, mark):
+        return next(figure for figure in self.figures if figure["mark"] == mark)
+
     def with_saved(self, saved, pid):
         """Activations at the end of forward: what autograd keeps and the program still holds."""
         device = saved["device"]
@@ -183,10 +192,10 @@ class Comparison:
                 if entry["device"] == device and entry["role"] == "input"
             ]
             total = sum(theirs)
-            held = ours["activation"] + ours["input"]
-            for figure in self.figures:
-                if figure["mark"] == mark:
-                    figure["oracle"]["activation and input"] = total
+            figure = self._figure(mark)
+            held = ours["activation"] + ours["input"] - figure["unnamed_rounding"]
+            figure["activation and input"] = held
+            figure["oracle"]["activation and input"] = total
             if held != total:
                 by_line = [
                     (path["line"], size)
@@ -209,7 +218,8 @@ class Comparison:
             mark = instant["mark"]
             ours = sums_of(self.recording.rows(pid, f"mark:{mark}"))
             theirs = instant["memtracker"].get(tracked["device"], {})
-            worst = 0.0
+            figure, worst = self._figure(mark), 0.0
+            ours["activation"] -= figure["unnamed_rounding"]
             for kind, categories in MEMTRACKER.items():
                 held, tracked_bytes = sum(ours[category] for category in categories), theirs.get(kind, 0)
                 off = abs(held - tracked_bytes)
@@ -220,15 +230,16 @@ class Comparison:
                         f"{mark}: {' and '.join(categories)}: {text_of(held)}, MemTracker says"
                         f" {text_of(tracked_bytes)}"
                     )
-            for figure in self.figures:
-                if figure["mark"] == mark:
-                    figure["memtracker_worst"] = worst
-                    figure["memtracker"] = theirs
+            figure["memtracker"], figure["memtracker_worst"] = theirs, worst
 
     def at_the_peak(self, pid):
         """The share of tensor bytes with a category other than unknown, and a module or a line."""
         rows = self.recording.rows(pid, "peak")
-        tensors = [row for row in rows if row[0]["category"] not in NOT_TENSORS]
+        tensors = [
+            (path, size)
+            for path, size in rows
+            if path["api"] == TENSORS and path["category"] != "rounding"
+        ]
         total = sum(size for _, size in tensors)
         nameless = [
             (path, size)

@@ -29,6 +29,10 @@ It rounds GPU sizes up to 512 bytes, which are a category of their own for us (r
 constant for that is set to 1. It takes a storage for an activation until a module's first call shows
 it a parameter. Scalars that an optimizer keeps on the CPU are on the CPU in both.
 
+A recording knows how much was asked for where memory has a name. Of other memory on a GPU it knows
+the allocator's block, which can be larger; what the allocator itself says of those blocks
+("other_blocks") is what the comparison takes off.
+
 A storage that has several roles has the first of: parameter, gradient, buffer, optimizer state, input.
 """
 
@@ -166,6 +170,23 @@ def _numbers(outputs):
                 if isinstance(value, torch.Tensor) and value.dim() == 0:
                     for storage in _storages(value):
                         found[(value.device.type, storage.data_ptr())] = storage.nbytes()
+    return found
+
+
+def _other_blocks(books):
+    """What PyTorch's caching allocator says of its live blocks that the books do not have: the bytes
+    of the blocks, and those that were asked for. The allocator rounds sizes up, and a large block
+    can have a remainder that was not worth cutting off."""
+    found = {"bytes": 0, "requested": 0}
+    for segment in torch.cuda.memory_snapshot():
+        if segment["device"] != torch.cuda.current_device():
+            continue
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated" and ("cuda", address) not in books.entries:
+                found["bytes"] += block["size"]
+                found["requested"] += block["requested_size"]
+            address += block["size"]
     return found
 
 
@@ -339,6 +360,8 @@ class Run:
             return note
         books = self._books()
         note["storages"] = books.rows()
+        if self.device.type == "cuda":
+            note["other_blocks"] = _other_blocks(books)
         if self._saved is not None:
             kept = self._saved.rows()
             for tensor in live:
