@@ -279,8 +279,8 @@ TEST_P(PropertyTest, RowsAndPeakMatchTheNaiveModel) {
     EXPECT_EQ(BrokenInvariants(*report), "");
     EXPECT_TRUE(report->losses.empty());
     // Any grouping of the same leaves sums to the same.
-    for (const char* by :
-         {"owner", "api", "line", "size_class", "lifetime", "category", "stream"}) {
+    for (const char* by : {"owner", "api", "line", "size_class", "lifetime", "category", "stream",
+                           "module", "parameter", "phase", "iteration", "tag"}) {
       ReportQuery query = At(when);
       query.by = {*ParseDimension(by), Dimension::kDevice};
       const auto grouped = analysis->MakeReport(query);
