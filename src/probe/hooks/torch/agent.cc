@@ -36,6 +36,7 @@ struct Agent {
   std::atomic<uint64_t> next_ns{0};
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
+  std::atomic<bool> gradients_wanted{false};
   int runs = 0;
   int failures = 0;
   Object look = nullptr, search = nullptr;
@@ -136,7 +137,6 @@ Object UseFrames(Object, Object arguments) {
     return static_cast<const char*>(g_api.PyUnicode_InternFromString(text));
   };
   modules.forward.store(intern("forward"), std::memory_order_relaxed);
-  modules.apply.store(intern("_apply"), std::memory_order_relaxed);
   modules.call.store(intern(call), std::memory_order_release);
   return g_api.Truth(true);
 }
@@ -216,6 +216,12 @@ Object NoteModule(Object, Object arguments) {
   return g_api.None();
 }
 
+// The module has no name and will get none.
+Object IgnoreModule(Object, Object module) {
+  g_torch.modules->Insert(reinterpret_cast<uintptr_t>(module));
+  return g_api.None();
+}
+
 Object BeginWalk(Object, Object) {
   NamesBeginWalk();
   return g_api.None();
@@ -231,11 +237,22 @@ Object NoteTensor(Object, Object arguments) {
   Storage storage;
   if (impl == 0 || !StorageOf(impl, &storage))
     return g_api.None();
-  if (kind == format::NameKind::kParameter)
-    AddParameter(tensor, impl, owner, name, storage, true);
-  if (RecordScope scope(Want::kAlways); scope)
-    WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
+  Parameter* const parameter = kind == format::NameKind::kParameter
+                                   ? AddParameter(tensor, impl, owner, name, storage, true)
+                                   : nullptr;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return g_api.None();
+  WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
+  const uintptr_t gradient =
+      parameter != nullptr && g_agent.gradients_wanted ? GradientOf(impl) : 0;
+  if (gradient != 0 && StorageOf(gradient, &storage))
+    WriteName(*scope, Now(), format::NameKind::kGradient, storage, parameter);
   return g_api.None();
+}
+
+Object GradientsWanted(Object, Object) {
+  return g_api.Truth(g_agent.gradients_wanted);
 }
 
 Object HasName(Object, Object tensor) {
@@ -258,9 +275,11 @@ constinit PyMethodDef g_builtins[] = {
     {"is_known", IsKnown, kMethO, nullptr},
     {"watch_module", WatchModule, kMethO, nullptr},
     {"note_module", NoteModule, kMethVarArgs, nullptr},
+    {"ignore_module", IgnoreModule, kMethO, nullptr},
     {"begin_walk", BeginWalk, kMethNoArgs, nullptr},
     {"note_tensor", NoteTensor, kMethVarArgs, nullptr},
     {"has_name", HasName, kMethO, nullptr},
+    {"gradients_wanted", GradientsWanted, kMethNoArgs, nullptr},
     {"step_begin", StepBegin, kMethO, nullptr},
     {"step_end", StepEnd, kMethO, nullptr},
 };
@@ -400,6 +419,8 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
   t_thread.busy = 0;  // whatever happened while it was set
   if (*outcome == Outcome::kFailed && ok && ++g_agent.failures == kMaxFailures)
     SwitchOff("off: the agent failed");
+  if (*outcome == Outcome::kDone)
+    g_agent.gradients_wanted.store(false, std::memory_order_relaxed);
   if (*outcome == Outcome::kDone && g_torch.names.load() == TorchNames::kWaiting)
     g_torch.names.store(TorchNames::kOn, std::memory_order_release);
   const int64_t ended = base::MonotonicNs();
@@ -476,6 +497,15 @@ void TorchObserveDlopen(const char* file) {
   // `import torch` is under way: the agent will wait for its end.
   if (g_torch.names.load(std::memory_order_relaxed) == TorchNames::kWaiting)
     TorchAsk();
+}
+
+VRAMSCOPE_NOINLINE void TorchBackwardEnded() {
+  g_torch.in_backward.store(false, std::memory_order_relaxed);
+  const uint32_t ended = g_torch.backwards_since_step.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (ended < 2 && g_torch.steps_seen.load(std::memory_order_relaxed))
+    return;
+  g_agent.gradients_wanted.store(true, std::memory_order_relaxed);
+  TorchAsk();
 }
 
 VRAMSCOPE_NOINLINE void TorchAsk() {

@@ -66,6 +66,8 @@ def look():
         calibrate(torch)
     hook_optimizers()
     discover()
+    if gradients_wanted():
+        walk_again()
     return DONE
 
 
@@ -184,7 +186,15 @@ def calibrate_tensors(torch):
 
 
 def discover():
-    for chain in running():
+    for modules_of_thread in running():
+        chain = []
+        for module in modules_of_thread:
+            if is_of_compiler(module):
+                ignore(module)
+            else:
+                chain.append(module)
+        if not chain:
+            continue
         top = chain[0]
         if not is_known(top):
             walk_root(top)
@@ -197,6 +207,18 @@ def discover():
                 # In no module's tables, such as one in a plain list.
                 _, root, path = known[id(caller)]
                 walk(module, root, join(path, type(module).__name__))
+
+
+def is_of_compiler(module):
+    """Whether torch.compile made it: such a module holds the program's parameters under other names."""
+    meta = object.__getattribute__(module, "__dict__").get("meta")
+    return isinstance(meta, dict) and any(str(key).startswith("dynamo_") for key in meta)
+
+
+def ignore(module):
+    if not is_known(module):
+        known[id(module)] = (watch_module(module), None, None)
+        ignore_module(module)
 
 
 def walk_root(top):
@@ -229,6 +251,13 @@ def walk(top, root, prefix):
                     note_tensor(kind, root, join(path, name), local(tensor))
         children = [(child, step(module, name, path)) for name, child in items(module, "_modules") if child is not None]
         todo.extend(reversed(children))
+
+
+def walk_again():
+    for root in {root for _, root, _ in list(known.values())}:
+        module = live(root)  # of what is ignored: None
+        if module is not None:
+            walk(module, root, "")
 
 
 def name_module(module, root, path):
@@ -316,10 +345,7 @@ def search(tensors):
     """Looks for the modules of parameters that an optimizer has and no known module."""
     if not is_quiet(modules["torch"]):
         return LATER
-    for root in {root for _, root, _ in list(known.values())}:
-        module = live(root)
-        if module is not None:
-            walk(module, root, "")
+    walk_again()
     wanted = {id(tensor) for tensor in tensors if not has_name(tensor)}
     collector = modules.get("gc")
     if not wanted or collector is None:
@@ -334,7 +360,7 @@ def search(tensors):
         while id(module) in parents and id(module) not in seen:
             seen.add(id(module))
             module = parents[id(module)]
-        if not is_known(module):
+        if not is_known(module) and not is_of_compiler(module):
             walk_root(module)
     return DONE
 

@@ -77,6 +77,11 @@ uint64_t HashText(uint64_t hash, Object text) {
   return hash;
 }
 
+// CPU tensors are recorded on request alone.
+bool IsRecorded(const Storage& storage) {
+  return storage.device != format::kCpuDevice || g_flags.cpu;
+}
+
 }  // namespace
 
 bool NamesPrepare() {
@@ -141,6 +146,8 @@ bool WriteNameIfNew(Stream& stream,
                     Object name,
                     Object detail,
                     const Storage& storage) {
+  if (!IsRecorded(storage))
+    return false;
   uint64_t key = HashMix(HashMix(static_cast<uint64_t>(kind), owner), scope);
   key = HashText(HashText(key, name), detail) | 1;
   if (g_said.IsFull())
@@ -164,6 +171,23 @@ bool WriteNameIfNew(Stream& stream,
                              .name = name_id,
                              .detail = detail_id});
   return true;
+}
+
+void WriteName(Stream& stream,
+               uint64_t now,
+               format::NameKind kind,
+               const Storage& storage,
+               Parameter* parameter) {
+  if (!IsRecorded(storage))
+    return;
+  const uint32_t name = ParameterNameId(stream, parameter);
+  stream.Append(format::Name{.time = now,
+                             .address = storage.address,
+                             .size = storage.size_bytes,
+                             .device = storage.device,
+                             .kind = static_cast<uint64_t>(kind),
+                             .owner = parameter->owner,
+                             .name = name});
 }
 
 uint32_t ParameterNameId(Stream& stream, Parameter* parameter) {

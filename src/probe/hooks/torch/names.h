@@ -55,6 +55,12 @@ bool WriteNameIfNew(Stream& stream,
                     Object detail,
                     const Storage& storage);
 
+void WriteName(Stream& stream,
+               uint64_t now,
+               format::NameKind kind,
+               const Storage& storage,
+               Parameter* parameter);
+
 // The name's id in `stream`.
 uint32_t ParameterNameId(Stream& stream, Parameter* parameter);
 // Id in `stream` of a Python text, 0 where it is none.

@@ -4,6 +4,7 @@
 
 #include "probe/hooks/torch/agent.h"
 #include "probe/hooks/torch/names.h"
+#include "probe/hooks/torch/torch.h"
 
 // An optimizer's step: the moment at which every parameter has its gradient and its state. It runs
 // once an iteration, over all parameters, so it walks the optimizer's lists through the C API and
@@ -75,21 +76,6 @@ void WriteStep(Stream& stream, format::StepKind kind, Object optimizer) {
                              .name = name});
 }
 
-void WriteName(Stream& stream,
-               uint64_t now,
-               format::NameKind kind,
-               const Storage& storage,
-               Parameter* parameter) {
-  const uint32_t name = ParameterNameId(stream, parameter);
-  stream.Append(format::Name{.time = now,
-                             .address = storage.address,
-                             .size = storage.size_bytes,
-                             .device = storage.device,
-                             .kind = static_cast<uint64_t>(kind),
-                             .owner = parameter->owner,
-                             .name = name});
-}
-
 // Calls visit(parameter, group number, number in the group) until it returns false.
 template <class Visit>
 void ForEachParameter(Object groups, Visit visit) {
@@ -115,10 +101,12 @@ bool IsUnknown(Object tensor) {
   if (impl == 0 || !StorageOf(impl, &storage))
     return false;
   const Parameter* const parameter = FindParameter(tensor, impl);
-  return parameter == nullptr || (g_search_again && parameter->owner == 0);
+  // One that moved did so with its model: buffers and aliases moved too.
+  return parameter == nullptr || (g_search_again && parameter->owner == 0) ||
+         (parameter->owner != 0 && parameter->address != storage.address);
 }
 
-// The parameters without a name, null where all have one.
+// The parameters without a name where they are now, null where all have one.
 Object Unknown(Object groups) {
   Object list = nullptr;
   ForEachParameter(groups, [&](Object tensor, ptrdiff_t, ptrdiff_t) {
@@ -258,6 +246,8 @@ void StepsForget() {
 }
 
 Object StepBegin(Object, Object optimizer) {
+  g_torch.steps_seen.store(true, std::memory_order_relaxed);
+  g_torch.backwards_since_step.store(0, std::memory_order_relaxed);
   if (!AgentMayRecord())
     return g_api.None();
   const Owned groups(Attribute(optimizer, g_param_groups));

@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "probe/hooks/torch/address_set.h"
+#include "probe/hooks/torch/autograd.h"
 #include "probe/stack/stacks.h"
 
 // PyTorch's own names for memory: modules, parameters, buffers, gradients, optimizer state. A small
@@ -23,6 +24,11 @@ using ModuleSet = AddressSet<32768>;
 struct TorchState {
   std::atomic<TorchNames> names{TorchNames::kOff};
   ModuleSet* modules = nullptr;  // those that have a name; set before `names`
+  // An optimizer's step names the gradients. Where a second backward ends without one (before the
+  // first step: the first), the agent does.
+  std::atomic<bool> in_backward{false};
+  std::atomic<bool> steps_seen{false};
+  std::atomic<uint32_t> backwards_since_step{0};
 };
 extern constinit TorchState g_torch;
 
@@ -33,9 +39,19 @@ void TorchObserveDlopen(const char* file);
 // last run that it would cost the program more than 2 %. Needs no GIL.
 void TorchAsk();
 
-// Called with the stack of each event.
-VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack) {
+// A backward is over.
+void TorchBackwardEnded();
+
+// Called with the stack of each event, and the node that autograd evaluates.
+VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const AutogradNode& node) {
   const TorchNames names = g_torch.names.load(std::memory_order_acquire);
+  if (node.type != nullptr) {
+    if (VRAMSCOPE_UNLIKELY(!g_torch.in_backward.load(std::memory_order_relaxed)))
+      g_torch.in_backward.store(true, std::memory_order_relaxed);
+  } else if (VRAMSCOPE_UNLIKELY(g_torch.in_backward.load(std::memory_order_relaxed)) &&
+             stack.id != 0 && names == TorchNames::kOn) {
+    TorchBackwardEnded();
+  }
   if (names == TorchNames::kOff || stack.id == 0)
     return;
   if (VRAMSCOPE_LIKELY(names == TorchNames::kOn) &&
