@@ -50,6 +50,11 @@ class Stream {
   static constexpr uint32_t kStackSlots = 8192;
   StackSlot& stack_slot(uint64_t hash) { return stacks_[hash & (kStackSlots - 1)]; }
   uint32_t NewId() { return ++last_id_; }
+  // Whether no event of that kind was seen in this stream before. Bounded: in a program that never
+  // repeats itself it says no after some thousands.
+  VRAMSCOPE_ALWAYS_INLINE bool IsFirstSight(uint64_t kind) {
+    return VRAMSCOPE_UNLIKELY(sights_.Find(kind) == 0) && sights_.Insert(kind, 1);
+  }
   // Forgets every known code and stack. Ids go on counting, so what was written stays valid.
   void ResetStackTables();
 
@@ -92,6 +97,7 @@ class Stream {
   InternTable<4096> strings_;
   InternTable<4096> scopes_;  // ids by path
   InternTable<4096> codes_;
+  InternTable<4096> sights_;
   InternTable<32768> nodes_;
 };
 

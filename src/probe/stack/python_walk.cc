@@ -34,14 +34,13 @@ VRAMSCOPE_NOINLINE bool IsModuleType(const char* type, std::atomic<uintptr_t>* s
 struct ModuleNames {
   const char* call = g_python_modules.call.load(std::memory_order_acquire);
   const char* forward = g_python_modules.forward.load(std::memory_order_relaxed);
-  const char* apply = g_python_modules.apply.load(std::memory_order_relaxed);
 
   VRAMSCOPE_ALWAYS_INLINE uintptr_t Object(const PythonLayout& layout,
                                            const char* frame,
                                            const char* code) const {
     const auto* const name = ReadAt<const char*>(code, layout.code_name);
     const bool is_call = name == call;
-    if (VRAMSCOPE_LIKELY(!is_call && name != forward && name != apply))
+    if (VRAMSCOPE_LIKELY(!is_call && name != forward))
       return 0;
     const uint64_t self = Untagged(ReadAt<uint64_t>(frame, layout.frame_locals));
     if (self == 0 || (!is_call && !IsModule(reinterpret_cast<const char*>(self))))

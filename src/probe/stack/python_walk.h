@@ -30,8 +30,7 @@ extern PythonRuntime g_python;
 // been proved; until then the names are null, which no function's name is.
 struct PythonModules {
   std::atomic<const char*> call{nullptr};     // Module.__call__'s code: its `self` is a module
-  std::atomic<const char*> forward{nullptr};  // names that methods of other classes have too
-  std::atomic<const char*> apply{nullptr};
+  std::atomic<const char*> forward{nullptr};  // a name that methods of other classes have too
   const char* type = nullptr;  // torch.nn.Module
   uint32_t type_mro = 0;       // PyTypeObject: the tuple of its bases
   uint32_t tuple_items = 0;    // PyTupleObject: the first item

@@ -45,6 +45,18 @@ VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackIfWanted(Stream& stream) {
   return VRAMSCOPE_UNLIKELY(g_flags.native) ? CaptureNativeStack(stream) : 0;
 }
 
+// On a GPU also where the first block of its kind is given out. The workspaces of cuBLAS and cuDNN
+// are blocks like others, made once in the middle of an operation and kept: only the native stack
+// tells them from its output.
+VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackAtFirstSight(Stream& stream,
+                                                         const PythonStack& stack,
+                                                         const AutogradNode& node,
+                                                         uint64_t size_bytes) {
+  const uint64_t place = HashMix(stack.id, reinterpret_cast<uintptr_t>(node.type));
+  const bool first = stream.IsFirstSight(HashMix(place, size_bytes) | 1);
+  return VRAMSCOPE_UNLIKELY(first || g_flags.native) ? CaptureNativeStack(stream) : 0;
+}
+
 constinit std::atomic<ReportFn> g_report{nullptr};
 constinit std::atomic<ReportFn> g_report_signed{nullptr};
 constinit std::atomic<ReportOomFn> g_report_oom{nullptr};
@@ -63,14 +75,15 @@ void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved
   if (size >= 0) {
     const PythonStack stack = CapturePython(*scope);
     const AutogradNode node = CurrentAutogradNode(stack.id != 0);
-    scope->Append(format::BlockAlloc{.time = now,
-                                     .address = address,
-                                     .size = static_cast<uint64_t>(size),
-                                     .device = index,
-                                     .stack = stack.id,
-                                     .native = NativeStackIfWanted(*scope),
-                                     .sequence = node.number});
-    TorchObserveStack(stack);
+    scope->Append(format::BlockAlloc{
+        .time = now,
+        .address = address,
+        .size = static_cast<uint64_t>(size),
+        .device = index,
+        .stack = stack.id,
+        .native = NativeStackAtFirstSight(*scope, stack, node, static_cast<uint64_t>(size)),
+        .sequence = node.number});
+    TorchObserveStack(stack, node);
   } else {
     scope->Append(format::BlockFree{
         .time = now, .address = address, .size = static_cast<uint64_t>(-size), .device = index});
@@ -164,7 +177,7 @@ void* vramscope_hook_alloc_cpu(size_t size) {
                                      .stack = stack.id,
                                      .native = NativeStackIfWanted(*scope),
                                      .sequence = node.number});
-    TorchObserveStack(stack);
+    TorchObserveStack(stack, node);
   }
   return pointer;
 }
