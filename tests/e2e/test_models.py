@@ -73,7 +73,7 @@ class Bench:
                 pytest.skip(output.strip())
             paths = [sums] if case.ranks == 1 else [sums.with_suffix(f".{rank}.json") for rank in range(case.ranks)]
             recording = compare.Recording(VRAMSCOPE, trace, "cpu", ENVIRONMENT)
-            comparison = compare.Comparison(recording, name)
+            comparison = compare.Comparison(recording, name, case.unchecked)
             processes = [compare.load(path) for path in paths]
             for sums in processes:
                 comparison.with_sums(sums)

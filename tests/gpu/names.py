@@ -90,7 +90,7 @@ def names_case(case):
         if case.ranks > 1:
             paths = [sums_path.with_suffix(f".{rank}.json") for rank in range(case.ranks)]
         recording = compare.Recording(bench.program, trace, "cuda", bench.environment)
-        comparison = compare.Comparison(recording, case.name)
+        comparison = compare.Comparison(recording, case.name, case.unchecked)
         shares = []
         for path in paths:
             sums = compare.load(path)

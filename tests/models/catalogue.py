@@ -16,6 +16,8 @@ class Case:
     # other are only asked for sums.
     references: tuple = ("saved", "memtracker")
     ranks: int = 1
+    # Of these categories bytes are not compared.
+    unchecked: tuple = ()
 
     def command(self, python, device, size, steps, *more):
         options = ["--device", device, "--size", size, *self.arguments]
@@ -41,7 +43,8 @@ CASES = (
     Case("tensordot", "tensordot.py"),
     Case("mlp3", "mlp3.py"),
     Case("ddp", "distributed.py", references=(), ranks=2),
-    Case("fsdp", "distributed.py", ("--shard",), references=(), ranks=2),
+    # Gradients of shards have no names, and are told from what communication holds by how long they live.
+    Case("fsdp", "distributed.py", ("--shard",), references=(), ranks=2, unchecked=("gradient",)),
 )
 
 
