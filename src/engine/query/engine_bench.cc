@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events per second and peak memory of the first pass over a made-up training: no reader involved.
 //
-//   engine_bench [EVENTS] [LIVE_BLOCKS] [cpu|gpu]
+//   engine_bench [EVENTS] [LIVE_BLOCKS] [cpu|gpu] [names]
+//
+// `names`: every stack runs a module, and forwards and backwards of a thousand nodes take turns.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -23,7 +25,8 @@ constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
 // of live blocks. Each pass makes the same events.
 class MadeUpTrace : public trace::Trace {
  public:
-  MadeUpTrace(uint64_t events, uint64_t live, bool gpu) : count_(events), live_(live), gpu_(gpu) {
+  MadeUpTrace(uint64_t events, uint64_t live, bool gpu, bool names)
+      : count_(events), live_(live), gpu_(gpu), names_(names) {
     trace::Device device;
     device.kind = gpu ? trace::DeviceKind::kGpu : trace::DeviceKind::kCpu;
     devices_.push_back(device);
@@ -34,7 +37,7 @@ class MadeUpTrace : public trace::Trace {
       trace::Frame frame;
       frame.line = i;
       frames_.push_back(frame);
-      stacks_.push_back({trace::StackId{i / 3}, trace::FrameId{i}});
+      stacks_.push_back({trace::StackId{i / 3}, trace::FrameId{i}, names ? i : 0});
     }
     trace::Frame allocator;
     allocator.kind = trace::FrameKind::kNative;
@@ -42,6 +45,8 @@ class MadeUpTrace : public trace::Trace {
     allocator.image = trace::StringId{1};
     frames_.push_back(allocator);
     stacks_.push_back({trace::StackId{}, trace::FrameId{kStacks}});
+    threads_.push_back({trace::ProcessId{0}, 1, "main"});
+    threads_.push_back({trace::ProcessId{0}, 2, "autograd"});
     session_.start_ns = 1;
     session_.end_ns = static_cast<int64_t>(1 + events * 100);
   }
@@ -54,6 +59,8 @@ class MadeUpTrace : public trace::Trace {
     std::vector<uint64_t> sizes(live_);
     std::vector<bool> taken(live_);
     int64_t time_ns = 1;
+    uint64_t node = 0;
+    uint64_t allocations = 0;
     const uint64_t slots_per_segment = kSegmentBytes / 4096;
     const uint64_t base = uint64_t{0x7f} << 40;
     for (uint64_t segment = 0; gpu_ && segment <= live_ / slots_per_segment; ++segment) {
@@ -79,6 +86,8 @@ class MadeUpTrace : public trace::Trace {
       event.address = base + slot * 4096;
       event.size = sizes[slot];
       event.stack = trace::StackId{static_cast<uint32_t>(1 + slot % (kStacks - 1))};
+      if (names_ && taken[slot])
+        SetNode(event, allocations++, &node);
       event.time_ns = event.begin_ns = event.end_ns = time_ns;
       time_ns += 100;
       batch.push_back(event);
@@ -92,9 +101,20 @@ class MadeUpTrace : public trace::Trace {
   }
 
  private:
+  static void SetNode(trace::Event& event, uint64_t allocation, uint64_t* node) {
+    const bool forward = allocation / 1000 % 2 == 0;
+    event.thread = trace::ThreadId{forward ? 1u : 2u};
+    event.subkind =
+        static_cast<uint8_t>(forward ? trace::Autograd::kForward : trace::Autograd::kBackward);
+    event.sequence = forward ? ++*node : *node - 1 - allocation % 1000;
+    if (!forward)
+      event.stack = {};
+  }
+
   uint64_t count_;
   uint64_t live_;
   bool gpu_;
+  bool names_;
 };
 
 // Processor time: the machine may be busy with other things.
@@ -109,7 +129,8 @@ int Main(int argc, char** argv) {
   const uint64_t events = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000'000;
   const uint64_t live = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 20'000;
   const bool gpu = argc > 3 && std::string_view(argv[3]) == "gpu";
-  auto trace = std::make_unique<MadeUpTrace>(events, live, gpu);
+  const bool names = argc > 4 && std::string_view(argv[4]) == "names";
+  auto trace = std::make_unique<MadeUpTrace>(events, live, gpu, names);
   double start = CpuSeconds();
   uint64_t seen = 0;
   (void)trace->ForEachEvent([&](std::span<const trace::Event> batch) { seen += batch.size(); });
@@ -122,8 +143,8 @@ int Main(int argc, char** argv) {
   const double report_s = CpuSeconds() - start;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("events %llu  live %llu  %s\n", static_cast<unsigned long long>(seen),
-              static_cast<unsigned long long>(live), gpu ? "gpu" : "cpu");
+  std::printf("events %llu  live %llu  %s%s\n", static_cast<unsigned long long>(seen),
+              static_cast<unsigned long long>(live), gpu ? "gpu" : "cpu", names ? " names" : "");
   std::printf("making the events   %6.1f ns an event\n",
               making_s * 1e9 / static_cast<double>(seen));
   std::printf("engine's own time   %6.1f ns an event, %.1f M events/s\n",

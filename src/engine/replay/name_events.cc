@@ -23,7 +23,8 @@ Category Ledger::KnownCategory(const Holding& holding) const {
 void Ledger::Decide(trace::ProcessId process, bool freed, Block* block) {
   const bool by_phase = block->owner == kPyTorch;
   phases_.Decide(process, names_, freed, by_phase, &block->origin);
-  const uint64_t requested = names_.set(block->origin.names).requested;
+  const uint64_t requested =
+      block->origin.names == 0 ? 0 : names_.set(block->origin.names).requested;
   life_categories_.Set(block->life, block->origin,
                        requested == 0 ? 0 : block->size - std::min(block->size, requested));
 }

@@ -255,9 +255,12 @@ void Phases::Decide(trace::ProcessId process,
   const auto decide = [&](Category category) {
     origin->category = origin->without_phases = category;
   };
-  const NameSet& set = names.set(origin->names);
-  if (const auto category = CategoryOfName(names.name(set.first).kind))
-    return decide(*category);
+  // Most memory has no name.
+  const NameSet* const set = origin->names == 0 ? nullptr : &names.set(origin->names);
+  if (set != nullptr) {
+    if (const auto category = CategoryOfName(names.name(set->first).kind))
+      return decide(*category);
+  }
   if (origin->purpose == Purpose::kWorkspace)
     return decide(Category::kWorkspace);
   if (origin->purpose == Purpose::kCommunication) {
@@ -266,9 +269,11 @@ void Phases::Decide(trace::ProcessId process,
                           ByPhase(processes_[process.value], freed, *origin) == Category::kGradient;
     return decide(gradient ? Category::kGradient : Category::kCommunication);
   }
-  decide(SaidBy(names.name(set.tag).name));
-  if (origin->category != Category::kUnknown)
-    return;
+  if (set != nullptr) {
+    decide(SaidBy(names.name(set->tag).name));
+    if (origin->category != Category::kUnknown)
+      return;
+  }
   decide(SaidBy(origin->scope));
   if (by_phase)
     origin->category = ByPhase(processes_[process.value], freed, *origin);
