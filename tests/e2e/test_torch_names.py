@@ -645,3 +645,107 @@ def test_data_loader_workers_and_their_parent(tmp_path):
     )
     assert {path for path, _, _ in process.modules.values()} == {"", "0"}
     assert len([r for r in process.of("Step") if r["kind"] == 0]) == 8
+
+
+# ---- frames, in every Python that is at hand, with something that only looks like PyTorch ----------
+
+LOOKALIKE = """
+    import ctypes
+    import _ctypes
+
+
+    class nn:
+        class Module:
+            def __init__(self):
+                self.__dict__.update(_modules={}, _parameters={}, _buffers={})
+
+            def _wrapped_call_impl(self, *args):
+                return self._call_impl(*args)
+
+            def _call_impl(self, *args):
+                return self.forward(*args)
+
+            __call__ = _wrapped_call_impl
+
+
+    try:
+        _ctypes.dlopen("libtorch_lookalike.so", 1)  # there is none; the probe looks at the name
+    except OSError:
+        pass
+    report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+    report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16]
+
+
+    def block(size):
+        # A block of the first GPU.
+        report(size, size, 0, 0, 1)
+        report(size, -size, 0, 0, 1)
+"""
+
+BLOCKS = """
+    import json, torch
+
+    class Inner(torch.nn.Module):
+        def forward(self, size):
+            hold = lambda: self  # `self` lives in a cell
+            torch.block(size)
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._modules["inner"] = Inner()
+        def forward(self, size):
+            torch.block(size)
+            self._modules["inner"](size + 1)
+
+    class NoModule:
+        def forward(self, size):
+            torch.block(size)
+
+    model = Outer()
+    for i in range(20):
+        model(1000)
+    model.forward(2000)
+    NoModule().forward(3000)
+    print(json.dumps([id(model), id(model._modules["inner"])]))
+"""
+
+PYTHONS = [sys.executable, *filter(None, os.environ.get("VRAMSCOPE_TEST_PYTHONS", "").split(os.pathsep))]
+
+
+@pytest.fixture(params=PYTHONS, ids=lambda path: path.replace("/", "_"), scope="module")
+def lookalike(request, tmp_path_factory) -> tuple[list[int], Process]:
+    directory = tmp_path_factory.mktemp("lookalike")
+    (directory / "torch.py").write_text(textwrap.dedent(LOOKALIKE))
+    (directory / "blocks.py").write_text(textwrap.dedent(BLOCKS))
+    done, processes = recorded([request.param, str(directory / "blocks.py")], directory, "")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout), processes[0]
+
+
+def test_modules_are_seen_in_the_frames(lookalike):
+    (outer, inner), process = lookalike
+    assert process.notes["module names"] == "verified against the interpreter"
+    assert process.modules == {outer: ("", "Outer", outer), inner: ("inner", "Inner", outer)}
+    assert {tuple(process.objects(event)) for event in process.allocs(1000)[1:]} == {(outer,)}
+    assert {tuple(process.objects(event)) for event in process.allocs(1001)[1:]} == {(outer, inner)}
+    assert [process.objects(event) for event in process.allocs(2000)] == [[outer]], "forward, called directly"
+    assert [process.objects(event) for event in process.allocs(3000)] == [[]], "forward of something else"
+
+
+def test_what_is_not_as_expected_is_missing_alone(lookalike):
+    _, process = lookalike
+    assert process.notes["tensor names"].startswith("off: ")
+    assert process.notes["autograd nodes"].startswith("off: ")
+    assert process.names(PARAMETER) == set()
+    assert {event["sequence"] for event in process.of("BlockAlloc")} == {0}
+
+
+def test_the_first_gpu_block_of_each_kind_has_a_native_stack(lookalike):
+    _, process = lookalike
+    seen = set()
+    for event in process.of("BlockAlloc"):
+        kind = (event["stack"], event["size"])
+        assert (event["native"] != 0) == (kind not in seen)
+        seen.add(kind)
+    assert len(seen) >= 4

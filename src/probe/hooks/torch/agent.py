@@ -62,8 +62,8 @@ def look():
     if not is_quiet(torch):
         return LATER
     if not state["calibrated"]:
-        state["calibrated"] = True
         calibrate(torch)
+        state["calibrated"] = True
     hook_optimizers()
     discover()
     if gradients_wanted():
@@ -90,7 +90,7 @@ def await_import(spec):
 
 def is_quiet(torch):
     """False while something could notice what the agent does, or the agent mistake it."""
-    c = torch._C
+    c = getattr(torch, "_C", None)
     count = getattr(c, "_len_torch_dispatch_stack", None)
     if count is not None and count():
         return False
@@ -101,7 +101,7 @@ def is_quiet(torch):
             return False
     if getattr(c, "_get_tracing_state", none)() is not None:
         return False
-    if getattr(torch.autograd, "_profiler_enabled", none)():
+    if getattr(modules.get("torch.autograd"), "_profiler_enabled", none)():
         return False
     transforms = getattr(getattr(c, "_functorch", None), "peek_interpreter_stack", none)
     if transforms() is not None:
@@ -128,29 +128,42 @@ def calibrate(torch):
     note("module names", "verified against the interpreter" if ok else "off: frames are not as expected")
     if not ok:
         lost("modules")
+    tensors = in_private(calibrate_tensors, torch) or 0
+    note("tensor names", "verified against PyTorch" if tensors else "off: tensors are not as expected")
+    if not tensors:
+        lost("modules")
+    nodes = in_private(calibrate_nodes, torch) or 0
+    note(
+        "autograd nodes",
+        (
+            "off: nodes are not as expected",
+            "of the forward pass only: nodes are not as expected",
+            "verified against PyTorch",
+        )[nodes],
+    )
+    if nodes != 2:
+        lost("autograd")
+
+
+def in_private(function, torch):
+    """Calls it so that its tensors are not recorded; None where it fails."""
     collector = modules.get("gc")
     collects = collector is not None and collector.isenabled()
-    tensors = nodes = 0
     # What the collector frees belongs to the program, and would be missed.
     if collects:
         collector.disable()
     suppress(1)
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            tensors, nodes = calibrate_tensors(torch)
+            return function(torch)
+    except Exception as error:
+        if not is_ours(error.__traceback__):
+            raise
+        return None
     finally:
         suppress(0)
         if collects:
             collector.enable()
-    note("tensor names", "verified against PyTorch" if tensors else "off: tensors are not as expected")
-    if not tensors:
-        lost("modules")
-    note(
-        "autograd nodes",
-        ("off: nodes are not as expected", "of the forward pass only: nodes are not as expected", "verified against PyTorch")[nodes],
-    )
-    if nodes != 2:
-        lost("autograd")
 
 
 def frames_are_as_expected():
@@ -160,26 +173,29 @@ def frames_are_as_expected():
     return all([forward(thing) for thing in ((1,), [forward], {})])
 
 
-def calibrate_tensors(torch):
-    def empty(size, device="cpu", dtype=torch.float32, **more):
-        return torch.empty(size, device=device, dtype=dtype, **more)
+def empty(torch, size, device="cpu", **more):
+    return torch.empty(size, device=device, dtype=torch.float32, **more)
 
-    first, second = empty(3, requires_grad=True), empty(70, requires_grad=True)
-    first.grad, second.grad = empty(3), empty(70)
+
+def calibrate_tensors(torch):
+    first, second = empty(torch, 3, requires_grad=True), empty(torch, 70, requires_grad=True)
+    first.grad, second.grad = empty(torch, 3), empty(torch, 70)
     # Memory that PyTorch does not own, so that the pointer to it is told from the one to its owner.
     foreign = torch.frombuffer(bytearray(20), dtype=torch.uint8)
-    everything = [first, second, foreign, empty(5, "meta")]
     samples = []
-    for tensor in everything:
+    for tensor in (first, second, foreign, empty(torch, 5, "meta")):
         storage = tensor.untyped_storage()
         gradient = tensor.grad._cdata if tensor.requires_grad else 0
         kind = 0 if tensor.device.type == "cpu" else META
         samples.append((tensor, tensor._cdata, storage._cdata, storage.data_ptr(), storage.nbytes(), gradient, kind))
     base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
-    found = use_tensors(samples, (base, torch.Tensor, torch.nn.Parameter))
-    outputs = [first.neg() for _ in range(3)]
-    nodes = use_nodes([(output.grad_fn, output.grad_fn._sequence_nr()) for output in outputs])
-    return found, nodes
+    return use_tensors(samples, (base, torch.Tensor, torch.nn.Parameter))
+
+
+def calibrate_nodes(torch):
+    tensor = empty(torch, 3, requires_grad=True)
+    nodes = [tensor.neg().grad_fn for _ in range(3)]
+    return use_nodes([(node, node._sequence_nr()) for node in nodes])
 
 
 # ---- modules ----------------------------------------------------------------------------------------
