@@ -371,6 +371,10 @@ void WriteLives(engine::Lives& lives,
     return life.free_ns == kNeverFreed ? -1 : std::max<int64_t>(0, life.free_ns - start_ns);
   });
   WriteColumn(json, "stack", all, [&](const Life& life) { return tables.Stack(life.stack); });
+  // The stack that people name it by, where that is another one.
+  WriteColumn(json, "place", all, [&](const Life& life) {
+    return life.place == life.stack ? 0 : tables.Stack(life.place);
+  });
   WriteColumn(json, "path", all, [](const Life& life) { return life.path; });
   WriteColumn(json, "category", all, [](const Life& life) { return life.category; });
   Names names(lives.names);

@@ -45,6 +45,7 @@ engine::Life MakeLife(int16_t device, int64_t alloc_ns, int64_t free_ns, trace::
   life.alloc_ns = alloc_ns;
   life.free_ns = free_ns;
   life.stack = stack;
+  life.place = stack;
   return life;
 }
 
@@ -93,12 +94,13 @@ TEST_F(HtmlTest, LivesAreColumnsInOrderOfAllocationFromTheStart) {
   analysis_.page_lives.paths = {{"PyTorch", "allocated"}};
   analysis_.page_lives.lives = {MakeLife(0, kStart + 70, INT64_MAX, {}),
                                 MakeLife(1, kStart + 20, kStart + 90, {})};
-  EXPECT_THAT(PageData(analysis_),
-              HasSubstr(R"("lives":{"device":[1,0],"process":[0,0],"bytes":[512,512],)"
-                        R"("alloc":[20,70],"free":[90,-1],"stack":[0,0],"path":[0,0],)"
-                        R"("category":[0,0],"module":[0,0],"name":[0,0],)"
-                        R"("address":["7f00","7f00"]},"paths":[["PyTorch","allocated"]],)"
-                        R"("categories":["parameter","gradient",)"));
+  EXPECT_THAT(
+      PageData(analysis_),
+      HasSubstr(R"("lives":{"device":[1,0],"process":[0,0],"bytes":[512,512],)"
+                R"("alloc":[20,70],"free":[90,-1],"stack":[0,0],"place":[0,0],"path":[0,0],)"
+                R"("category":[0,0],"module":[0,0],"name":[0,0],)"
+                R"("address":["7f00","7f00"]},"paths":[["PyTorch","allocated"]],)"
+                R"("categories":["parameter","gradient",)"));
 }
 
 TEST_F(HtmlTest, NamesAreThoseThatLivesUseEachOnce) {
@@ -156,8 +158,9 @@ TEST_F(HtmlTest, TablesHoldOnlyWhatLivesUseAndStacksOnce) {
   analysis_.page_lives.paths = {{"PyTorch", "allocated"}};
   analysis_.page_lives.lives = {MakeLife(0, kStart, INT64_MAX, inner),
                                 MakeLife(0, kStart, INT64_MAX, outer)};
+  analysis_.page_lives.lives[1].place = inner;
   const std::string data = PageData(analysis_);
-  EXPECT_THAT(data, HasSubstr(R"("stack":[2,1])"));
+  EXPECT_THAT(data, HasSubstr(R"("stack":[2,1],"place":[0,2])"));
   EXPECT_THAT(data, HasSubstr(R"("stacks":[[0,0],[0,1],[1,2]])"));
   EXPECT_THAT(data, HasSubstr(R"("frames":[[0,0,0,0],[1,2,3,0],[3,4,4,2]])"));
   EXPECT_THAT(data, Not(HasSubstr("unused")));

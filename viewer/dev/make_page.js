@@ -19,7 +19,7 @@ const CATEGORIES = ["parameter", "gradient", "optimizer state", "buffer", "activ
 const PATH_CATEGORIES = ["parameter", "activation", "driver"];
 
 /**
- * A page of one GPU. `lives` are [bytes, alloc, free, stack, path, category, module, name]; what is
+ * A page of one GPU. `lives` are [bytes, alloc, free, stack, path, category, module, name, place]; what is
  * not given is empty. A category that is not given follows from the path.
  */
 export function makePage({ lives = [], ...rest } = {}) {
@@ -45,7 +45,7 @@ export function makePage({ lives = [], ...rest } = {}) {
     paths: [["PyTorch", "allocated"], ["PyTorch", "other"], ["driver-owned", "context"]],
     lives: {
       device: lives.map(() => 0), process: lives.map(() => 0), bytes: column(0), alloc: column(1),
-      free: column(2), stack: column(3), path: column(4), module: column(6), name: column(7),
+      free: column(2), stack: column(3), place: column(8), path: column(4), module: column(6), name: column(7),
       category: lives.map((life) => CATEGORIES.indexOf(life[5] ?? PATH_CATEGORIES[life[4]])), address: lives.map(() => "7f00"),
     },
     categories: CATEGORIES,

@@ -367,10 +367,10 @@ def make(lives_wanted, seed=7):
         timelines.append({"device": position, "groups": [BANDS.get(GROUPS[g], GROUPS[g]) for g in used], "t": edges,
                           "peak": [peak[g] for g in used], "nvml": nvml})
     columns = {"device": [], "process": [], "bytes": [], "alloc": [], "free": [], "stack": [],
-               "path": [], "address": [], "category": [], "module": [], "name": []}
+               "path": [], "place": [], "address": [], "category": [], "module": [], "name": []}
     for position, device in enumerate(devices):
         for process, size, alloc, free, stack, path, address, *names in device.lives:
-            for key, value in zip(columns, (position, process, size, alloc, free, stack, path,
+            for key, value in zip(columns, (position, process, size, alloc, free, stack, path, 0,
                                             format(address, "x"), *names)):
                 columns[key].append(value)
     return {

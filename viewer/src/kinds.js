@@ -20,6 +20,8 @@ export class Kinds {
     this.ofLife = new Uint32Array(all);
     /** @type {number[]} A life of each kind. */
     const first = [];
+    /** @type {Map<number, number>} Stacks with another one beside them. */
+    const forwards = new Map();
     /** @type {Map<number, number>} */
     const places = new Map();
     /** @type {Map<number, number>} */
@@ -29,8 +31,14 @@ export class Kinds {
     const category = new Uint8Array(all);
     for (let life = 0; life < all; ++life) {
       category[life] = categoryOf(life);
+      let stack = lives.stack[life];
+      if (lives.place[life] !== 0) {
+        const pair = stack * page.stacks.length + lives.place[life];
+        stack = forwards.get(pair) ?? page.stacks.length + forwards.size;
+        forwards.set(pair, stack);
+      }
       const process = Math.min(PROCESSES - 1, lives.process[life]);
-      const place = ((lives.stack[life] * paths + lives.path[life]) * PROCESSES + process) * CATEGORIES +
+      const place = ((stack * paths + lives.path[life]) * PROCESSES + process) * CATEGORIES +
         category[life];
       let key = places.get(place);
       if (key === undefined) places.set(place, key = places.size);
@@ -46,6 +54,8 @@ export class Kinds {
     this.process = Uint16Array.from(first, (life) => lives.process[life]);
     this.path = Uint32Array.from(first, (life) => lives.path[life]);
     this.stack = Uint32Array.from(first, (life) => lives.stack[life]);
+    /** The stacks that people name them by. */
+    this.placeStack = Uint32Array.from(first, (life) => lives.place[life] || lives.stack[life]);
     this.category = Uint8Array.from(first, (life) => category[life]);
     this.module = Uint32Array.from(first, (life) => lives.module[life]);
     this.name = Uint32Array.from(first, (life) => lives.name[life]);

@@ -28,7 +28,7 @@ export function isMostlyUnknown(model) {
  */
 export function placeNameOf(model, life) {
   const { lives, names } = model.page;
-  return names[lives.module[life]] || model.places[model.stackPlace[lives.stack[life]]];
+  return names[lives.module[life]] || model.places[model.stackPlace[lives.place[life] || lives.stack[life]]];
 }
 
 /**

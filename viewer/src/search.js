@@ -35,8 +35,9 @@ export class Search {
   /** @param {number} kind */
   matches(kind) {
     const { kinds, stackPlace } = this.model;
-    return this.stack[kinds.stack[kind]] === 1 || this.path?.[kinds.path[kind]] === 1 ||
-      this.place?.[stackPlace[kinds.stack[kind]]] === 1 || this.name?.[kinds.module[kind]] === 1 ||
+    const stack = kinds.placeStack[kind];
+    return this.stack[kinds.stack[kind]] === 1 || this.stack[stack] === 1 || this.path?.[kinds.path[kind]] === 1 ||
+      this.place?.[stackPlace[stack]] === 1 || this.name?.[kinds.module[kind]] === 1 ||
       this.name?.[kinds.name[kind]] === 1;
   }
 }

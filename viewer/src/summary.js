@@ -52,7 +52,7 @@ export class Summary {
         click: () => store.set({ module: store.state.module === module ? null : module }),
       };
     });
-    const lines = heaviest(model, view, (kind) => model.stackPlace[model.kinds.stack[kind]]);
+    const lines = heaviest(model, view, (kind) => model.stackPlace[model.kinds.placeStack[kind]]);
     this.fill(this.lines, lines, view, ({ id, bytes, stack }) => {
       const place = model.places[id];
       const frame = model.frames[model.placeOf(stack)];

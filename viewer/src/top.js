@@ -118,7 +118,7 @@ export class TopTable {
     const { model, view } = this;
     const { kinds, page } = model;
     const open = this.open.has(kind);
-    const stack = kinds.stack[kind];
+    const stack = kinds.placeStack[kind];
     const frame = model.frames[model.placeOf(stack)];
     const needle = view?.filter.search.needle ?? "";
     const bytes = view?.kindBytes[kind] ?? 0;
@@ -146,20 +146,33 @@ export class TopTable {
   toggle(kind) {
     if (this.open.has(kind)) this.open.delete(kind);
     else {
-      const frames = Math.min(FRAMES_SHOWN, this.model.framesOf(this.model.kinds.stack[kind]).length) || 1;
+      const frames = this.stacksOf(kind).reduce((sum, { frames: { length } }) => sum + 1.5 + Math.max(1, length), 0);
       const lives = Math.min(LIVES_SHOWN, this.view?.kindCount[kind] ?? 0) + 2;
-      this.open.set(kind, Math.max(frames + 1, lives) * FRAME + 24);
+      this.open.set(kind, Math.max(frames, lives) * FRAME + 24);
     }
     this.fill();
   }
 
-  /** @param {number} kind */
-  makeDetail(kind) {
-    const { model, view } = this;
-    if (!view) return null;
-    const { needle } = view.filter.search;
-    const frames = model.framesOf(model.kinds.stack[kind]);
-    const rows = frames.slice(-FRAMES_SHOWN).reverse().map((id) => {
+  /**
+   * The stack, and where it is autograd's, that of the forward it belongs to. Frames innermost first.
+   * @param {number} kind
+   */
+  stacksOf(kind) {
+    const { model } = this;
+    const { stack, placeStack } = model.kinds;
+    const frames = (/** @type {number} */ id) => model.framesOf(id).slice(-FRAMES_SHOWN).reverse();
+    const own = { title: "Stack, innermost first", frames: frames(stack[kind]) };
+    if (placeStack[kind] === stack[kind]) return [own];
+    return [{ title: "The forward that it belongs to", frames: frames(placeStack[kind]) }, own];
+  }
+
+  /**
+   * @param {number[]} frames
+   * @param {string} needle
+   */
+  frameRows(frames, needle) {
+    const { model } = this;
+    const rows = frames.map((id) => {
       const frame = model.frames[id];
       const place = frame.file ? `${baseName(frame.file)}:${frame.line}` : "";
       return h("li", { class: frame.library ? "library" : "", title: `${frame.file}:${frame.line}` },
@@ -167,7 +180,15 @@ export class TopTable {
         h("span", { class: "frame-place" }, marked(place, needle)),
         h("code", {}, marked(frame.source, needle)));
     });
-    if (rows.length === 0) rows.push(h("li", {}, "No stack was recorded."));
+    return rows.length > 0 ? rows : [h("li", {}, "No stack was recorded.")];
+  }
+
+  /** @param {number} kind */
+  makeDetail(kind) {
+    const { model, view } = this;
+    if (!view) return null;
+    const stacks = this.stacksOf(kind).flatMap(({ title, frames }) =>
+      [h("h3", {}, title), h("ol", { class: "frames" }, ...this.frameRows(frames, view.filter.search.needle))]);
     const all = livesOf(model, view, kind);
     const lives = all.slice(0, LIVES_SHOWN).map((life) => {
       const free = model.lifeFree[life];
@@ -179,7 +200,7 @@ export class TopTable {
     });
     const rest = all.length - lives.length;
     return h("div", { class: "detail" },
-      h("div", {}, h("h3", {}, "Stack, innermost first"), h("ol", { class: "frames" }, ...rows)),
+      h("div", {}, ...stacks),
       h("div", {}, h("h3", {}, "Allocations"), h("ol", { class: "lives" }, ...lives,
         rest > 0 ? h("li", { class: "soft" }, `and ${formatCount(rest)} smaller`) : null)));
   }

@@ -61,6 +61,7 @@
  * @property {number[]} alloc
  * @property {number[]} free
  * @property {number[]} stack
+ * @property {number[]} place The stack that people name it by, where that is another one; else 0.
  * @property {number[]} path
  * @property {number[]} category Of `categories`.
  * @property {number[]} module Of `names`; 0: none.

@@ -199,7 +199,7 @@ export function heaviest(model, view, idOf) {
     if (id === 0) continue;
     let entry = entries.get(id);
     if (!entry) {
-      entry = { id, bytes: 0, count: 0, byCategory: new Float64Array(model.categories.length), stack: model.kinds.stack[kind] };
+      entry = { id, bytes: 0, count: 0, byCategory: new Float64Array(model.categories.length), stack: model.kinds.placeStack[kind] };
       entries.set(id, entry);
     }
     entry.bytes += view.kindBytes[kind];

@@ -32,7 +32,7 @@ export function ownerLevels(model, kind, several) {
   const { kinds, page } = model;
   const names = several ? [processOf(model, kinds.process[kind])] : [];
   names.push(...(page.paths[kinds.path[kind]] ?? []));
-  const place = model.stackPlace[kinds.stack[kind]];
+  const place = model.stackPlace[kinds.placeStack[kind]];
   if (place !== 0) names.push(model.places[place]);
   return names;
 }
@@ -106,7 +106,7 @@ export class Ways {
     if (this.order === "layer") return way;
     const name = model.page.names[kinds.name[kind]] ?? "";
     if (name !== "" && name !== module) return trie.step(way, within(name, module));
-    const place = model.stackPlace[kinds.stack[kind]];
+    const place = model.stackPlace[kinds.placeStack[kind]];
     if (place !== 0) return trie.step(way, model.places[place]);
     // Without a line, the level of the ledger says what it is.
     const path = model.page.paths[kinds.path[kind]] ?? [];

@@ -276,12 +276,21 @@ test("the same line has a kind for each module and parameter", () => {
   assert.deepEqual([...model.kinds.ofLife], [0, 1, 2, 0]);
 });
 
+test("what a backward made is named by its forward, and folds where it was made", () => {
+  const model = new Model(makePage({ lives: [[8, 0, -1, 1, 0, "temporary", 1, 0, 2], [4, 0, -1, 1, 0, "temporary", 1]] }));
+  assert.equal(model.kinds.count, 2);
+  const view = look(model, { at: 10 });
+  assert.deepEqual(outline(folded(model, view, "owner").children[0].children[0]), [["app.py:2 in forward", 8], ["app.py:1 in main", 4]]);
+  assert.deepEqual(outline(folded(model, view, "stack")), [["main", 12]]);
+  assert.equal(look(model, { at: 10, search: "self.mlp" }).bytes, 8);
+});
+
 test("the heaviest layers and lines have what is their own", () => {
   const model = new Model(reportPage());
   const view = look(model, { at: 20 });
   assert.deepEqual(heaviest(model, view, (kind) => model.kinds.module[kind]).map(({ id, bytes, count }) =>
     [model.page.names[id], bytes, count]), [["h.0.mlp", 150, 2], ["h.0", 50, 2]]);
-  assert.deepEqual(heaviest(model, view, (kind) => model.stackPlace[model.kinds.stack[kind]]).map(({ id, bytes }) =>
+  assert.deepEqual(heaviest(model, view, (kind) => model.stackPlace[model.kinds.placeStack[kind]]).map(({ id, bytes }) =>
     [model.places[id], bytes]), [["app.py:1 in main", 100], ["app.py:2 in forward", 100]]);
 });
 

@@ -62,15 +62,6 @@ uint32_t NameOf(Naming& naming, const Named& named) {
   return naming.Tag(named);
 }
 
-trace::StackId PlaceOf(const LifeRecord& record, Naming& naming) {
-  Leaf leaf;
-  leaf.stack = record.python;
-  leaf.native = record.stack;
-  leaf.origin = record.origin;
-  leaf.has_origin = true;
-  return PlaceOf(leaf, naming.facts());
-}
-
 bool IsExpectedToStay(Category category) {
   switch (category) {
     case Category::kParameter:
@@ -143,7 +134,7 @@ void GrowthFinder::See(const LifeRecord& record) {
                             : std::max<int64_t>(iterations.NumberAt(record.free_ns), 0);
   if (from >= until)
     return;
-  const trace::StackId stack = PlaceOf(record, naming_);
+  const trace::StackId stack = naming_.PlaceOf(record);
   const uint32_t name = NameOf(naming_, naming_.Of(record));
   if (suppressions_.Matches(stack) || suppressions_.Matches(record.stack) ||
       suppressions_.Matches(naming_.text(name)))

@@ -58,6 +58,15 @@ Named Naming::Of(const LifeRecord& record) const {
   return named;
 }
 
+trace::StackId Naming::PlaceOf(const LifeRecord& record) {
+  Leaf leaf;
+  leaf.stack = record.python;
+  leaf.native = record.stack;
+  leaf.origin = record.origin;
+  leaf.has_origin = true;
+  return engine::PlaceOf(leaf, facts_);
+}
+
 Naming::ModuleText Naming::ModuleOfLife(uint32_t life) {
   const auto [found, added] = modules_.try_emplace(life);
   if (added) {

@@ -46,6 +46,8 @@ class Naming {
 
   Named Of(const Leaf& leaf) const;
   Named Of(const LifeRecord& record) const;
+  // The same as PlaceOf() of a leaf.
+  trace::StackId PlaceOf(const LifeRecord& record);
   StackFactsTable& facts() { return facts_; }
 
  private:

@@ -425,6 +425,7 @@ Life AnalysisImpl::LifeOf(const LifeRecord& record) {
   life.alloc_ns = record.alloc_ns;
   life.free_ns = record.free_ns;
   life.stack = record.stack;
+  life.place = naming_->PlaceOf(record);
   life.api = record.api;
   const Category category = CategoryOf(*ledger_, record);
   life.category = static_cast<uint32_t>(category);

@@ -177,6 +177,7 @@ struct Life {
   uint32_t category = 0;  // a Category
   uint32_t module = 0;    // index into Lives::names; 0: none
   uint32_t name = 0;      // parameter or tag: index into Lives::names; 0: none
+  trace::StackId place;   // that people name it by: of what a backward made, the forward's stack
 };
 struct Lives {
   std::vector<std::vector<std::string>> paths;
