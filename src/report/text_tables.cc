@@ -62,7 +62,7 @@ std::string ListStart(const Entry& entry, const ListLayout& layout, const engine
   return text;
 }
 
-// "Linear: activation 88.1 %, parameter 11.9 %".
+// "Linear: 88 % activation, 12 % parameter".
 std::string WhatItHolds(const engine::ModuleEntry& entry, const Style& style) {
   std::string text = Printable(entry.type, style.utf8);
   const char* separator = text.empty() ? "" : ": ";
@@ -71,9 +71,10 @@ std::string WhatItHolds(const engine::ModuleEntry& entry, const Style& style) {
       break;
     const double share =
         static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(entry.bytes, 1));
-    text += separator + Printable(category, style.utf8);
+    text += separator;
     if (bytes != entry.bytes)
-      text += " " + Percent(share);
+      text += share < 0.01 ? "<1 % " : fmt::format("{:.0f} % ", 100 * share);
+    text += Printable(category, style.utf8);
     separator = ", ";
   }
   return text;

@@ -125,9 +125,15 @@ class Trace {
 // The first bytes of every finished file, in all versions.
 inline constexpr char kFinishedMagic[8] = {'V', 'R', 'A', 'M', 'S', 'C', 'O', 'P'};
 
+struct OpenOptions {
+  // Looks up the functions behind the native frames of a live recording, which opens every binary
+  // that they are in. Without, functions are "0x...". A finished recording has their names.
+  bool native_names = true;
+};
+
 // Opens NAME.vram, a live directory NAME.vram.d, or, where NAME.vram is missing, NAME.vram.d beside
 // it. Errors name the path and say whether it is missing, foreign, newer, or damaged beyond use.
-util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path);
+util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOptions options = {});
 
 // Writes the finished form of `trace` to `path` (atomically: a temporary name, then rename).
 // `progress` is called now and then with the share done, 0 to 1; may be empty.

@@ -42,7 +42,8 @@ util::Result<std::vector<std::string>> ListLiveFiles(const std::string& director
 }  // namespace
 
 util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
-                                                     const std::string& directory) {
+                                                     const std::string& directory,
+                                                     OpenOptions options) {
   auto paths = ListLiveFiles(directory);
   if (!paths.ok())
     return paths.status();
@@ -71,13 +72,14 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
   if (auto text = util::ReadFile(directory + "/session.json", kMaxSessionJsonBytes); text.ok()) {
     session = ParseSessionJson(*text);
   }
-  return FromFiles(path, std::move(files), session, std::move(losses));
+  return FromFiles(path, std::move(files), session, std::move(losses), options);
 }
 
 util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& path,
                                                           std::vector<LiveFile> files,
                                                           const SessionJson& session,
-                                                          LossCounter losses) {
+                                                          LossCounter losses,
+                                                          OpenOptions options) {
   std::stable_sort(files.begin(), files.end(), [](const LiveFile& a, const LiveFile& b) {
     if (a.is_launcher() != b.is_launcher())
       return a.is_launcher();
@@ -85,7 +87,7 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
   });
   std::unique_ptr<LiveTrace> trace(new LiveTrace);
   trace->files_ = std::move(files);
-  trace->ScanFiles(&losses);
+  trace->ScanFiles(&losses, options);
   trace->BuildClocks();
   trace->BuildDevices();
   trace->BuildProcesses();
@@ -94,10 +96,10 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
   return std::unique_ptr<Trace>(std::move(trace));
 }
 
-void LiveTrace::ScanFiles(LossCounter* losses) {
+void LiveTrace::ScanFiles(LossCounter* losses, OpenOptions options) {
   TableBuilder tables(&strings_, &frames_, &stacks_);
   NativeSymbols symbols;
-  ScanTables scan_tables{&tables, &threads_, {}, losses, &symbols};
+  ScanTables scan_tables{&tables, &threads_, {}, losses, options.native_names ? &symbols : nullptr};
   for (const LiveFile& file : files_) {
     FileContext context{.file = &file};
     if (!file.is_launcher() && processes_.size() < kMaxProcesses) {

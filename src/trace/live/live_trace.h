@@ -22,12 +22,14 @@ class LiveTrace : public Trace {
  public:
   // `path` is what the user asked for, `directory` where the files are.
   static util::Result<std::unique_ptr<Trace>> Open(const std::string& path,
-                                                   const std::string& directory);
+                                                   const std::string& directory,
+                                                   OpenOptions options = {});
   // The same over files already opened.
   static util::Result<std::unique_ptr<Trace>> FromFiles(const std::string& path,
                                                         std::vector<LiveFile> files,
                                                         const SessionJson& session,
-                                                        LossCounter losses);
+                                                        LossCounter losses,
+                                                        OpenOptions options = {});
 
   std::string_view SourceLine(StringId file, uint32_t line) const override;
   util::Status ForEachEvent(const EventSink& sink) override;
@@ -40,7 +42,7 @@ class LiveTrace : public Trace {
   };
 
   LiveTrace() = default;
-  void ScanFiles(LossCounter* losses);
+  void ScanFiles(LossCounter* losses, OpenOptions options);
   void BuildClocks();
   void BuildDevices();
   DeviceId AddDevice(int64_t local, const LocalDevice& described, bool from_launcher);

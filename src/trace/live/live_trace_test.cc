@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing::LiveFileBuilder;
 
 constexpr uint64_t kStart = 1'000'000'000;
@@ -440,6 +441,14 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   EXPECT_EQ(trace->string(frame.image), path);
   EXPECT_EQ(frame.pc, function + 1);
   EXPECT_EQ(trace->string(trace->frame(trace->stack(top.parent).frame).function), "0x10");
+
+  // In a hurry: the binary stays known, and nobody opens it.
+  auto quick = OpenTrace(directory_, {.native_names = false});
+  ASSERT_TRUE(quick.ok());
+  const auto again = OfKind(Events(**quick), EventKind::kAlloc);
+  const Frame& nameless = (*quick)->frame((*quick)->stack(again[0].native_stack).frame);
+  EXPECT_THAT(std::string((*quick)->string(nameless.function)), StartsWith("0x"));
+  EXPECT_EQ((*quick)->string(nameless.image), path);
 }
 
 TEST_F(LiveTraceTest, SkipsUnknownRecordsByLength) {

@@ -68,11 +68,13 @@ FrameId NativeStacks::AddFrame(uint64_t pc,
   if (image_id != kNoImage) {
     const Image& image = images_[image_id];
     const std::string& path = image.path.empty() ? executable : image.path;
-    const auto symbol = symbols->Find(path, image.build_id, pc - 1 - image.bias);
     frame.image = tables->AddString(path);
-    frame.file = tables->AddString(symbol.file);
-    frame.line = symbol.line;
-    function = symbol.function;
+    if (symbols != nullptr) {
+      const auto symbol = symbols->Find(path, image.build_id, pc - 1 - image.bias);
+      frame.file = tables->AddString(symbol.file);
+      frame.line = symbol.line;
+      function = symbol.function;
+    }
   }
   if (function.empty()) {
     char hex[24];

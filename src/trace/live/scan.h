@@ -47,7 +47,7 @@ struct ScanTables {
   std::vector<Thread>* threads;
   std::map<std::pair<uint16_t, uint32_t>, uint32_t> thread_ids;  // by process and tid, the latest
   LossCounter* losses;
-  NativeSymbols* symbols;
+  NativeSymbols* symbols;  // null: native functions stay without names
 
   // The entry of a thread. One that was known without a name gets it; a known thread under another
   // name is another thread (the kernel uses numbers anew).
