@@ -421,6 +421,10 @@ def test_a_real_recording_makes_a_page(tmp_path):
     assert len(data["lives"]["bytes"]) > 20
     functions = {data["strings"][frame[0]] for frame in data["frames"]}
     assert "step" in functions
+    assert {"0", "7", "0.weight", "7.bias"} <= set(data["names"])
+    assert data["module_types"]["0"] == "Linear"
+    assert {"activation", "parameter"} <= set(text_of(document, "brief-name"))
+    assert "0 Linear" in [re.sub(r"\s+", " ", label) for label in text_of(document, "label")]
     # The timeline and the lives tell the same story at the peak.
     device = data["report"]["devices"][0]
     at = device["at"]["time_ns"] - data["start_ns"]
@@ -428,5 +432,11 @@ def test_a_real_recording_makes_a_page(tmp_path):
     live = sum(b for d, b, alloc, free in zip(lives["device"], lives["bytes"], lives["alloc"], lives["free"])
                if d == 0 and alloc <= at and (free < 0 or free > at))
     assert live == device["ledger_bytes"]
-    peak = data["timelines"][0]["peak"]
-    assert max(sum(column) for column in zip(*peak)) == device["ledger_bytes"]
+    timeline = data["timelines"][0]
+    peak = max(zip(*timeline["peak"]), key=sum)
+    assert sum(peak) == device["ledger_bytes"]
+    by_category = dict.fromkeys(timeline["groups"], 0)
+    for b, alloc, free, category in zip(lives["bytes"], lives["alloc"], lives["free"], lives["category"]):
+        if alloc <= at and (free < 0 or free > at):
+            by_category[data["categories"][category]] += b
+    assert by_category == dict(zip(timeline["groups"], peak))
