@@ -39,7 +39,8 @@ util::Result<std::string> FormatRunSummary(engine::Analysis& analysis,
   if (!options.html_path.empty())
     text.closing.push_back("Page:  " + clean(options.html_path));
   const std::string word = clean(ShellWord(options.trace_path));
-  text.closing.push_back(fmt::format("Next:  vramscope report {} --by line", word));
+  const char* const next = report->top_modules.empty() ? "line" : "module,category";
+  text.closing.push_back(fmt::format("Next:  vramscope report {} --by {}", word, next));
   if (options.html_path.empty()) {
     text.closing.push_back(fmt::format("       vramscope report {} --html report.html", word));
   }

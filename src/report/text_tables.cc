@@ -63,8 +63,8 @@ std::string ListStart(const Entry& entry, const ListLayout& layout, const engine
 }
 
 // "Linear: 88 % activation, 12 % parameter".
-std::string WhatItHolds(const engine::ModuleEntry& entry, const Style& style) {
-  std::string text = Printable(entry.type, style.utf8);
+std::string WhatItHolds(const engine::ModuleEntry& entry, bool with_type, const Style& style) {
+  std::string text = with_type ? Printable(entry.type, style.utf8) : "";
   const char* separator = text.empty() ? "" : ": ";
   for (const auto& [category, bytes] : entry.categories) {
     if (bytes == 0 || bytes < entry.bytes / 1000)
@@ -149,7 +149,10 @@ void AddModuleTable(const engine::Report& report,
         CutStart(Printable(entries[i].module, style.utf8), name_columns, style);
     text += name;
     const size_t room = layout.right - std::min(layout.right, name_columns + 2);
-    const std::string holds = WhatItHolds(entries[i], style);
+    std::string holds = WhatItHolds(entries[i], true, style);
+    // The class is the first to go.
+    if (util::DisplayWidth(holds) > room)
+      holds = WhatItHolds(entries[i], false, style);
     if (!holds.empty() && room > 4) {
       text += std::string(name_columns - util::DisplayWidth(name) + 2, ' ');
       text += Paint(CutEnd(holds, room, style), Ink::kDim, style);

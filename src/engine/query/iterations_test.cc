@@ -67,11 +67,13 @@ class IterationsTest : public ::testing::Test {
     trace_.Name(NameKind::kParameter, base + 0x1000, "fc.weight", 0, kNet);
   }
 
-  // 1 of a parameter; 2 of activation, 4 of a gradient, 8 of what backward frees again, and from
-  // the first step on 16 of state.
+  // 1 of a parameter; 2 of activation, 4 of a gradient, 9 and 8 of what forward and backward free
+  // again, and from the first step on 16 of state.
   void Train(uint64_t base, bool first, bool marked = false) {
     InForward();
     trace_.Alloc(base + 0x2000, 2);
+    trace_.Alloc(base + 0x6000, 9);
+    trace_.Free(base + 0x6000);
     InBackward();
     trace_.Alloc(base + 0x3000, 8);
     trace_.Alloc(base + 0x4000, 4);
@@ -132,7 +134,8 @@ TEST_F(IterationsTest, EachHasItsPeaksAndItsEnd) {
   EXPECT_EQ(PeakOf(last, Category::kActivation), 2u);
   EXPECT_EQ(EndOf(last, Category::kActivation), 0u);
   EXPECT_EQ(PeakOf(last, Category::kGradient), 4u);
-  EXPECT_EQ(PeakOf(last, Category::kTemporary), 8u);
+  EXPECT_EQ(PeakOf(last, Category::kTemporary), 9u);
+  EXPECT_EQ(last.backward_temporary_peak, 8u);
   EXPECT_EQ(EndOf(last, Category::kOptimizerState), 16u);
   EXPECT_EQ(PeakOf(first, Category::kParameter), 1u);
 
@@ -189,7 +192,9 @@ TEST_F(IterationsTest, ProcessesOnOneDeviceAreApart) {
 TEST_F(IterationsTest, ReservedIsWhatTheAllocatorHolds) {
   trace_.On(gpu_);
   InMain();
+  trace_.Reading(10 * kMiB);
   trace_.ContextCreate(1);
+  trace_.Reading(510 * kMiB);
   trace_.StackIs({}, trace_.Native({"/usr/bin/python3", "/v/torch/lib/libc10_cuda.so"}));
   trace_.DriverAlloc(0x7000'0000, 20 * kMiB);
   trace_.Alloc(0x7000'0000, 3 * kMiB);
@@ -204,6 +209,8 @@ TEST_F(IterationsTest, ReservedIsWhatTheAllocatorHolds) {
   EXPECT_EQ(found.iterations[0].peak_allocated, 5 * kMiB);
   EXPECT_EQ(found.iterations[0].end_allocated, 3 * kMiB);
   EXPECT_EQ(found.iterations[0].peak_reserved, 20 * kMiB);
+  EXPECT_EQ(EndOf(found.iterations[0], Category::kDriver), 500 * kMiB);
+  EXPECT_EQ(found.iterations[0].peak_bytes, 520 * kMiB);
   EXPECT_EQ(found.iterations[1].peak_allocated, 3 * kMiB);
   EXPECT_EQ(found.iterations[1].end_allocated, 0u);
   EXPECT_EQ(found.iterations[1].end_reserved, 20 * kMiB);
