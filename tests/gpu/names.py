@@ -21,45 +21,32 @@ COLUMNS = ("parameter", "gradient", "buffer", "optimizer state")
 
 
 class References:
-    """Starts the oracles with the first case that asks, and waits for the file that it wants."""
+    """Runs all oracles before the first case, so that the recordings have the GPU to themselves."""
 
     def __init__(self):
-        self._process = None
         self._folder = None
 
-    def start(self, bench):
-        if self._process is None:
-            self._folder = bench.folder / "references"
-            command = [sys.executable, MODELS / "references.py", "--out", self._folder]
-            self._process = subprocess.Popen(
-                [*map(str, command), "--device", "cuda", "--size", "full", "--steps", str(STEPS), "--jobs", "3"],
-                env=bench.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+    def run(self, bench):
+        if self._folder is not None:
+            return
+        self._folder = bench.folder / "references"
+        command = [sys.executable, MODELS / "references.py", "--out", self._folder]
+        subprocess.run(
+            [*map(str, command), "--device", "cuda", "--size", "full", "--steps", str(STEPS), "--jobs", "5"],
+            env=bench.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=bench.limit(180),
+            check=False,
+        )
 
-    def get(self, bench, name, mode):
+    def get(self, name, mode):
         path = self._folder / f"{name}.{mode}.json"
-        try:
-            # Files are there in the order of the catalogue; what is missing at the end has failed.
-            while not path.exists() and self._process.poll() is None:
-                try:
-                    self._process.wait(timeout=min(1, bench.limit(120)))
-                except subprocess.TimeoutExpired:
-                    continue
-        except TimeoutError:
-            self.stop()
-            raise
         if not path.exists():
             log = path.with_suffix(".log")
             raise RuntimeError(f"{mode} failed: {log.read_text()[-400:] if log.exists() else 'no log'}")
         return compare.load(path)
-
-    def stop(self):
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
 
 
 REFERENCES = References()
@@ -79,7 +66,7 @@ def names_case(case):
 
         if case.ranks > gpu_count(bench):
             return {"skipped": f"needs {case.ranks} GPUs", "problems": []}
-        REFERENCES.start(bench)
+        REFERENCES.run(bench)
         trace, sums_path = bench.folder / f"{case.name}.vram", bench.folder / f"{case.name}.sums.json"
         command = case.command(sys.executable, "cuda", "full", STEPS, "--oracle", sums_path)
         under = [bench.program, "run", "--no-report", "-o", trace, "--", *command]
@@ -97,9 +84,9 @@ def names_case(case):
             comparison.with_sums(sums)
             shares.append(comparison.at_the_peak(sums["pid"]))
             if "saved" in case.references:
-                comparison.with_saved(REFERENCES.get(bench, case.name, "saved"), sums["pid"])
+                comparison.with_saved(REFERENCES.get(case.name, "saved"), sums["pid"])
             if "memtracker" in case.references:
-                comparison.with_memtracker(REFERENCES.get(bench, case.name, "memtracker"), sums["pid"])
+                comparison.with_memtracker(REFERENCES.get(case.name, "memtracker"), sums["pid"])
         return {
             "named_share": min(shares),
             "instants": comparison.figures,

@@ -174,16 +174,18 @@ def _numbers(outputs):
 
 
 def _other_blocks(books):
-    """What PyTorch's caching allocator says of its live blocks that the books do not have: the bytes
-    of the blocks, and those that were asked for. The allocator rounds sizes up, and a large block
-    can have a remainder that was not worth cutting off."""
+    """What PyTorch's caching allocator says of its live blocks that vramscope has no name for, which
+    are those that the books do not have and the inputs: the bytes of the blocks, and those that were
+    asked for. The allocator rounds sizes up, and a large block can have a remainder that was not
+    worth cutting off."""
     found = {"bytes": 0, "requested": 0}
     for segment in torch.cuda.memory_snapshot():
         if segment["device"] != torch.cuda.current_device():
             continue
         address = segment["address"]
         for block in segment["blocks"]:
-            if block["state"] == "active_allocated" and ("cuda", address) not in books.entries:
+            entry = books.entries.get(("cuda", address))
+            if block["state"] == "active_allocated" and (entry is None or entry["role"] == "input"):
                 found["bytes"] += block["size"]
                 found["requested"] += block["requested_size"]
             address += block["size"]

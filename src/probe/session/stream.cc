@@ -106,6 +106,13 @@ uint32_t Stream::DefineScopes(const ScopeStack& scopes) {
   return 0;
 }
 
+bool Stream::CountSight(uint64_t kind) {
+  uint64_t sight = 1;
+  while (sight < kEarlySights && sights_.Find(kind + sight) != 0)
+    ++sight;
+  return sights_.Insert(kind + sight, 1);
+}
+
 void Stream::AppendAnchor() {
   // About 0.1 s of a time stamp counter, 0.27 s of a clock in nanoseconds.
   constexpr uint64_t kAnchorEveryTicks = uint64_t{1} << 28;

@@ -50,10 +50,10 @@ class Stream {
   static constexpr uint32_t kStackSlots = 8192;
   StackSlot& stack_slot(uint64_t hash) { return stacks_[hash & (kStackSlots - 1)]; }
   uint32_t NewId() { return ++last_id_; }
-  // Whether no event of that kind was seen in this stream before. Bounded: in a program that never
-  // repeats itself it says no after some thousands.
-  VRAMSCOPE_ALWAYS_INLINE bool IsFirstSight(uint64_t kind) {
-    return VRAMSCOPE_UNLIKELY(sights_.Find(kind) == 0) && sights_.Insert(kind, 1);
+  // Whether hardly any event of that kind was seen in this stream before. Bounded: in a program
+  // that never repeats itself it says no after some thousands.
+  VRAMSCOPE_ALWAYS_INLINE bool IsEarlySight(uint64_t kind) {
+    return VRAMSCOPE_UNLIKELY(sights_.Find(kind + kEarlySights) == 0) && CountSight(kind);
   }
   // Forgets every known code and stack. Ids go on counting, so what was written stays valid.
   void ResetStackTables();
@@ -78,6 +78,8 @@ class Stream {
   // Ticks become nanoseconds between pairs of both clocks: the pairs must be close to the events,
   // also to the first one after a long pause.
   VRAMSCOPE_NOINLINE void AppendAnchor();
+  static constexpr uint64_t kEarlySights = 3;
+  VRAMSCOPE_NOINLINE bool CountSight(uint64_t kind);
   uint32_t DefineScopes(const ScopeStack& scopes);
 
   uint8_t* cursor_ = nullptr;

@@ -45,16 +45,16 @@ VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackIfWanted(Stream& stream) {
   return VRAMSCOPE_UNLIKELY(g_flags.native) ? CaptureNativeStack(stream) : 0;
 }
 
-// On a GPU also where the first block of its kind is given out. The workspaces of cuBLAS and cuDNN
+// On a GPU also where the first blocks of a kind are given out. The workspaces of cuBLAS and cuDNN
 // are blocks like others, made once in the middle of an operation and kept: only the native stack
-// tells them from its output.
-VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackAtFirstSight(Stream& stream,
+// tells them from its output, which can be of the same size.
+VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackAtEarlySight(Stream& stream,
                                                          const PythonStack& stack,
                                                          const AutogradNode& node,
                                                          uint64_t size_bytes) {
   const uint64_t place = HashMix(stack.id, reinterpret_cast<uintptr_t>(node.type));
-  const bool first = stream.IsFirstSight(HashMix(place, size_bytes) | 1);
-  return VRAMSCOPE_UNLIKELY(first || g_flags.native) ? CaptureNativeStack(stream) : 0;
+  const bool early = stream.IsEarlySight(HashMix(place, size_bytes) & ~uint64_t{7});
+  return VRAMSCOPE_UNLIKELY(early || g_flags.native) ? CaptureNativeStack(stream) : 0;
 }
 
 constinit std::atomic<ReportFn> g_report{nullptr};
@@ -81,7 +81,7 @@ void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved
         .size = static_cast<uint64_t>(size),
         .device = index,
         .stack = stack.id,
-        .native = NativeStackAtFirstSight(*scope, stack, node, static_cast<uint64_t>(size)),
+        .native = NativeStackAtEarlySight(*scope, stack, node, static_cast<uint64_t>(size)),
         .sequence = node.number});
     TorchObserveStack(stack, node);
   } else {
