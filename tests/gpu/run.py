@@ -116,8 +116,6 @@ def main():
             state = "failed" if result["problems"] else "ok"
             print(f"{state:6s} {group} {name} ({result['seconds']} s)", flush=True)
 
-        names.REFERENCES.stop()
-
     print()
     cases.print_tables(results)
     for failure in failures:
