@@ -2,6 +2,7 @@
 #include "probe/hooks/torch/autograd.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstring>
 
@@ -9,9 +10,16 @@
 #include "probe/platform/safe_reader.h"
 #include "probe/session/session.h"
 
+// Address of a thread's copy of a variable (the ABI of thread-local storage).
+struct TlsIndex {
+  size_t module, offset;
+};
+extern "C" void* __tls_get_addr(TlsIndex*);
+
 namespace vramscope::probe {
 
 constinit AutogradState g_autograd;
+constinit VRAMSCOPE_TLS AutogradThread t_autograd{};
 
 namespace {
 
@@ -95,6 +103,54 @@ const char** (*FindAccessor(const char* function))() {
   return nullptr;
 }
 
+struct TlsBlock {
+  size_t module = 0;
+  size_t size_bytes = 0;
+};
+
+int FindTlsBlock(dl_phdr_info* info, size_t size, void* data) {
+  if (size < offsetof(dl_phdr_info, dlpi_tls_data) || info->dlpi_name == nullptr ||
+      std::strstr(info->dlpi_name, kLibrary) == nullptr) {
+    return 0;
+  }
+  auto* block = static_cast<TlsBlock*>(data);
+  block->module = info->dlpi_tls_modid;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type == PT_TLS)
+      block->size_bytes = info->dlpi_phdr[i].p_memsz;
+  }
+  return 1;
+}
+
+// Asking for the next number takes longer than reading it. Its place among the library's
+// thread-local variables is the one word that counts along when numbers are used up.
+void FindNext(uint64_t (*peek)()) {
+  auto* const increment = reinterpret_cast<uint64_t (*)()>(
+      FindInLoadedLibrary(kLibrary, "_ZN2at15sequence_number17get_and_incrementEv"));
+  TlsBlock block;
+  dl_iterate_phdr(FindTlsBlock, &block);
+  if (increment == nullptr || block.module == 0)
+    return;
+  TlsIndex index{block.module, 0};
+  const auto* const base = static_cast<const char*>(__tls_get_addr(&index));
+  size_t found = 0;
+  int count = 0;
+  for (size_t offset = 0; offset + 8 <= block.size_bytes; offset += 8) {
+    if (ReadAt<uint64_t>(base, offset) != peek())
+      continue;
+    increment();
+    increment();
+    if (ReadAt<uint64_t>(base, offset) != peek())
+      continue;
+    found = offset;
+    ++count;
+  }
+  if (count != 1)
+    return;
+  g_autograd.tls_next = found;
+  g_autograd.tls_module = block.module;
+}
+
 }  // namespace
 
 int CalibrateAutograd(Object samples) {
@@ -130,25 +186,35 @@ int CalibrateAutograd(Object samples) {
       found = false;
     }
   }
+  FindNext(peek);
   g_autograd.peek.store(peek, std::memory_order_release);
   return found ? 2 : 1;
 }
 
-// The first node is looked at with care; where nodes are std::shared_ptr and their place was not
-// found, each is asked for.
-VRAMSCOPE_NOINLINE AutogradNode CurrentAutogradNodeSlow() {
+// The first node is looked at with care; where a thread's places are not known, each event asks.
+VRAMSCOPE_NOINLINE AutogradNode CurrentAutogradNodeSlow(bool runs_python) {
+  auto* const current = g_autograd.current.load(std::memory_order_relaxed);
+  auto* const get_current = g_autograd.get_current.load(std::memory_order_relaxed);
   NodeReference reference{};
-  if (auto* const current = g_autograd.current.load(std::memory_order_relaxed)) {
-    reference.node = *current();
-  } else {
-    g_autograd.get_current.load(std::memory_order_relaxed)(&reference);
+  if (current != nullptr) {
+    const char** const place = current();
+    reference.node = *place;
+    if (g_autograd.tls_module != 0) {
+      TlsIndex index{g_autograd.tls_module, g_autograd.tls_next};
+      t_autograd = {static_cast<const uint64_t*>(__tls_get_addr(&index)), place};
+    }
+  } else if (get_current != nullptr) {
+    get_current(&reference);
   }
-  if (reference.node == nullptr)
-    return {};
+  if (reference.node == nullptr) {
+    const uint64_t next = runs_python ? g_autograd.peek.load(std::memory_order_relaxed)() : 0;
+    return {runs_python ? 2 * next + 1 : 0, nullptr};
+  }
   uint64_t number = 0, type = 0, method = 0;
+  const SafeReader reader;
   const bool ok = g_autograd.node_seen.load(std::memory_order_relaxed) ||
-                  (SafeReader().Get(reference.node, &type) && Word(type, &method) &&
-                   SafeReader().Get(reference.node + g_autograd.sequence, &number));
+                  (reader.Get(reference.node, &type) && Word(type, &method) &&
+                   reader.Get(reference.node + g_autograd.sequence, &number));
   if (ok) {
     g_autograd.node_seen.store(true, std::memory_order_relaxed);
     type = ReadAt<uint64_t>(reference.node, 0);

@@ -18,8 +18,18 @@ struct AutogradState {
   std::atomic<void (*)(void*)> get_current{nullptr};  // torch::autograd::get_current_node
   std::atomic<bool> node_seen{false};                 // one was looked at and is what it should be
   uint32_t sequence = 0;                              // Node: its number
+  // Where libtorch_cpu keeps each thread's next number; module 0: not known.
+  size_t tls_module = 0;
+  size_t tls_next = 0;
 };
 extern constinit AutogradState g_autograd;
+
+// The same two places in this thread, null until it has asked.
+struct AutogradThread {
+  const uint64_t* next;
+  const char** node;
+};
+extern constinit VRAMSCOPE_TLS AutogradThread t_autograd;
 
 // Nodes that accumulate a gradient have the largest number that there is. They are recorded with
 // one that no other node gets to, and that is short in the file.
@@ -35,26 +45,22 @@ struct AutogradNode {
 // another, the newest last. 2: found, 1: forward only, 0: neither.
 int CalibrateAutograd(Object samples);
 
-AutogradNode CurrentAutogradNodeSlow();
+AutogradNode CurrentAutogradNodeSlow(bool runs_python);
 
 VRAMSCOPE_ALWAYS_INLINE AutogradNode CurrentAutogradNode(bool runs_python) {
-  auto* const peek = g_autograd.peek.load(std::memory_order_acquire);
-  if (peek == nullptr)
-    return {};
-  if (auto* const current = g_autograd.current.load(std::memory_order_relaxed)) {
-    if (const char* const node = *current()) {
-      if (VRAMSCOPE_UNLIKELY(!g_autograd.node_seen.load(std::memory_order_relaxed)))
-        return CurrentAutogradNodeSlow();
-      const auto number = ReadAt<uint64_t>(node, g_autograd.sequence);
-      return {2 * (number < kUnnumberedNode ? number : kUnnumberedNode) + 2,
-              ReadAt<const void*>(node, 0)};
-    }
-  } else if (g_autograd.get_current.load(std::memory_order_relaxed) != nullptr) {
-    const AutogradNode node = CurrentAutogradNodeSlow();
-    if (node.number != 0)
-      return node;
+  if (VRAMSCOPE_UNLIKELY(t_autograd.next == nullptr)) {
+    return g_autograd.peek.load(std::memory_order_acquire) != nullptr
+               ? CurrentAutogradNodeSlow(runs_python)
+               : AutogradNode{};
   }
-  return {runs_python ? 2 * peek() + 1 : 0, nullptr};
+  const char* const node = *t_autograd.node;
+  if (node == nullptr)
+    return {runs_python ? 2 * *t_autograd.next + 1 : 0, nullptr};
+  if (VRAMSCOPE_UNLIKELY(!g_autograd.node_seen.load(std::memory_order_relaxed)))
+    return CurrentAutogradNodeSlow(runs_python);
+  const auto number = ReadAt<uint64_t>(node, g_autograd.sequence);
+  return {2 * (number < kUnnumberedNode ? number : kUnnumberedNode) + 2,
+          ReadAt<const void*>(node, 0)};
 }
 
 }  // namespace vramscope::probe
