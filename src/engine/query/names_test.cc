@@ -251,7 +251,7 @@ TEST_F(NamesTest, TimelinesAndListsOfLivesHaveCategories) {
   auto analysis = Analyse(trace_);
   const auto timelines = analysis->MakeTimelines(100'000);
   const Timeline& timeline = timelines->front();
-  EXPECT_THAT(timeline.groups, ElementsAre("parameter", "activation", "temporary", "rounding"));
+  ASSERT_THAT(timeline.groups, ElementsAre("parameter", "activation", "temporary", "rounding"));
   const auto highest = [&](size_t band) {
     return *std::max_element(timeline.peak[band].begin(), timeline.peak[band].end());
   };
