@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -741,11 +742,11 @@ def test_what_is_not_as_expected_is_missing_alone(lookalike):
     assert {event["sequence"] for event in process.of("BlockAlloc")} == {0}
 
 
-def test_the_first_gpu_block_of_each_kind_has_a_native_stack(lookalike):
+def test_the_first_gpu_blocks_of_each_kind_have_native_stacks(lookalike):
     _, process = lookalike
-    seen = set()
+    seen = Counter()
     for event in process.of("BlockAlloc"):
         kind = (event["stack"], event["size"])
-        assert (event["native"] != 0) == (kind not in seen)
-        seen.add(kind)
-    assert len(seen) >= 4
+        assert (event["native"] != 0) == (seen[kind] < 3)
+        seen[kind] += 1
+    assert len(seen) >= 4 and max(seen.values()) > 10

@@ -25,15 +25,16 @@ constinit TorchState g_torch;
 
 namespace {
 
-constexpr int kFreeRuns = 8;          // a model is often found in several steps
-constexpr uint64_t kRestFactor = 50;  // after a run of 1 ms there is none for 50 ms
+constexpr int kFreeRuns = 8;           // a model is often found in several steps
+constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
 constexpr int kMaxFailures = 3;
 constexpr int kPyFileInput = 257;  // Py_file_input
 constexpr size_t kMaxRunning = 256;
 
 struct Agent {
   std::atomic<bool> asked{false};
-  std::atomic<uint64_t> next_ns{0};
+  // Searches can be long: they rest by themselves, so that they keep nothing else waiting.
+  std::atomic<uint64_t> next_look_ns{0}, next_search_ns{0};
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
   std::atomic<bool> gradients_wanted{false};
@@ -426,7 +427,8 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
   const int64_t ended = base::MonotonicNs();
   const uint64_t rest =
       ++g_agent.runs > kFreeRuns ? kRestFactor * static_cast<uint64_t>(ended - began) : 0;
-  g_agent.next_ns.store(static_cast<uint64_t>(ended) + rest, std::memory_order_relaxed);
+  (is_search ? g_agent.next_search_ns : g_agent.next_look_ns)
+      .store(static_cast<uint64_t>(ended) + rest, std::memory_order_relaxed);
   if (ok) {
     g_api.PyErr_Restore(error[0], error[1], error[2]);
   } else {
@@ -436,9 +438,8 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
   return ok;
 }
 
-bool HasRested() {
-  return static_cast<uint64_t>(base::MonotonicNs()) >=
-         g_agent.next_ns.load(std::memory_order_relaxed);
+bool IsPast(const std::atomic<uint64_t>& time_ns) {
+  return static_cast<uint64_t>(base::MonotonicNs()) >= time_ns.load(std::memory_order_relaxed);
 }
 
 int RunPending(void*) {
@@ -451,7 +452,8 @@ int RunPending(void*) {
 void ForkedChild() {
   g_agent.asked.store(false, std::memory_order_relaxed);
   g_agent.running = false;
-  g_agent.next_ns.store(0, std::memory_order_relaxed);
+  g_agent.next_look_ns.store(0, std::memory_order_relaxed);
+  g_agent.next_search_ns.store(0, std::memory_order_relaxed);
   g_agent.runs = 0;
   if (g_torch.modules != nullptr)
     madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
@@ -478,7 +480,7 @@ bool AgentMayRecord() {
 }
 
 bool AgentSearch(Object tensors, bool* interrupted) {
-  if (g_agent.search == nullptr || g_agent.running || !HasRested())
+  if (g_agent.search == nullptr || g_agent.running || !IsPast(g_agent.next_search_ns))
     return false;
   Outcome outcome = Outcome::kLater;
   *interrupted = !RunAgent(true, tensors, &outcome);
@@ -509,7 +511,8 @@ VRAMSCOPE_NOINLINE void TorchBackwardEnded() {
 }
 
 VRAMSCOPE_NOINLINE void TorchAsk() {
-  if (g_agent.asked.load(std::memory_order_relaxed) || !HasRested() || !AgentMayRecord())
+  if (g_agent.asked.load(std::memory_order_relaxed) || !IsPast(g_agent.next_look_ns) ||
+      !AgentMayRecord())
     return;
   if (g_agent.asked.exchange(true, std::memory_order_acq_rel))
     return;
