@@ -39,19 +39,10 @@ class Recording:
         return [entry for entry in page["residuals"] if kinds.get(entry["device"], "gpu") == "gpu"]
 
 
-def rows_of(report, owner, *parts):
-    """Bytes of the GPUs' rows of an owner, of these parts of the ledger."""
-    gpus = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
-    return sum(
-        row["bytes"]
-        for row in report["rows"]
-        if row["device"] in gpus and owner in row["path"] and any(part in row["path"] for part in parts)
-    )
-
-
 def torch_totals(report):
     """What the report says of PyTorch's caching allocator: bytes in live blocks, bytes in segments."""
-    return {
-        "blocks": rows_of(report, "PyTorch", "allocated"),
-        "segments": rows_of(report, "PyTorch", "allocated", "cached", "fragmentation"),
-    }
+    gpus = {device["index"] for device in report["devices"] if device["kind"] == "gpu"}
+    rows = [row for row in report["rows"] if row["device"] in gpus and row["path"][0] == "PyTorch"]
+    free = sum(row["bytes"] for row in rows if row["path"][1] in ("cached", "fragmentation"))
+    segments = sum(row["bytes"] for row in rows)
+    return {"blocks": segments - free, "segments": segments}

@@ -457,8 +457,13 @@ util::Result<Lives> AnalysisImpl::MakeLives(size_t limit) {
   Lives lives;
   lives.left_out_count = lives_seen_ - records.size();
   lives.lives.reserve(records.size());
-  for (const LifeRecord& record : records)
+  for (const LifeRecord& record : records) {
     lives.lives.push_back(LifeOf(record));
+    // What goes beyond is in the report's rounding.
+    const uint64_t requested = ledger_->names().set(record.origin.names).requested;
+    if (requested != 0)
+      lives.lives.back().bytes = std::min(record.bytes, requested);
+  }
   lives.paths = life_paths_;
   lives.names = naming_->texts();
   if (lives.left_out_count > 0) {

@@ -182,7 +182,9 @@ struct Life {
 struct Lives {
   std::vector<std::vector<std::string>> paths;
   std::vector<std::string> names;
-  std::vector<Life> lives;  // largest bytes x duration first, cut at the limit asked for
+  // Largest bytes x duration first, cut at the limit asked for. Of named memory the bytes that were
+  // asked for: the rest is the rounding of the report.
+  std::vector<Life> lives;
   uint64_t left_out_count = 0;
   uint64_t left_out_peak_bytes = 0;  // highest sum of those left out, live at once
 };
