@@ -228,7 +228,7 @@ def test_collapsed_stacks_sum_to_the_peak(trace, tmp_path):
         (["report", "{tmp}"], ["{tmp}"]),
         (["report", __file__], ["test_report.py"]),
         (["report"], ["FILE"]),
-        (["report", "{trace}", "--keywords", "words.toml"], ["--keywords"]),
+        (["report", "{trace}", "--keywords", "words.toml"], ["words.toml", "cannot be opened"]),
         (["report", "{trace}", "--expected-sum", "1G"], ["--expected-sum"]),
         (["report", "{trace}", "--top", "some"], ["--top"]),
         (["info", "{tmp}/missing.vram"], ["missing.vram"]),
