@@ -50,6 +50,17 @@ enum class NameKind : uint8_t {
   kPool = 5,            // the address is a memory pool's handle
 };
 
+// What a Prior record describes.
+enum class PriorKind : uint8_t {
+  kSegment = 0,  // what a caching allocator holds, at an address
+  kBlock = 1,    // what it has given out of such a segment
+  kProcess = 2,  // all device memory of the process; name: who says so
+};
+
+enum class ShareKind : uint8_t { kExport = 0, kImport = 1 };
+
+enum class CheckpointKind : uint8_t { kLock = 0, kCheckpoint = 1, kRestore = 2, kUnlock = 3 };
+
 enum class StepKind : uint8_t { kBegin = 0, kEnd = 1 };
 
 // How CPython stores a code object's line table.

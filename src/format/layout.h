@@ -23,7 +23,7 @@ namespace vramscope::format {
 
 inline constexpr char kFileMagic[8] = {'V', 'R', 'A', 'M', 'L', 'I', 'V', 'E'};
 inline constexpr uint16_t kMajorVersion = 1;
-inline constexpr uint16_t kMinorVersion = 1;
+inline constexpr uint16_t kMinorVersion = 2;
 inline constexpr uint32_t kChunkMagic = 0x4b435356;  // "VSCK"
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kFirstChunkBytes = 64 * 1024;

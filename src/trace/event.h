@@ -54,8 +54,11 @@ enum class EventKind : uint8_t {
   kModule,
   kModuleGone,
   kStep,
+  kPrior,
+  kShare,
+  kCheckpoint,
 };
-inline constexpr EventKind kLastEventKind = EventKind::kStep;
+inline constexpr EventKind kLastEventKind = EventKind::kCheckpoint;
 
 // Flag of a BlockAlloc: the program's own pool cut it (annotate.h), no framework's.
 inline constexpr uint32_t kPoolOfProgram = 1;
@@ -102,6 +105,9 @@ enum class Autograd : uint8_t {
 //   Module           object               root module                             name = path below root; api = class
 //   ModuleGone       object
 //   Step             optimizer                                                    StepKind; name = class
+//   Prior            memory    bytes                                              PriorKind; name = whose it is
+//   Share            memory    key        handle                                  ShareKind
+//   Checkpoint                                                       pid          CheckpointKind; process: that of pid where it is recorded
 // clang-format on
 struct Event {
   // Where the event stands in the order: for what gives memory back the begin of the call, for all

@@ -281,6 +281,9 @@ void Ledger::ApplyOne(const trace::Event& event) {
       return OnDeviceSample(event);
     case EventKind::kProcessSample:
       return OnProcessSample(event);
+    case EventKind::kPrior:
+    case EventKind::kShare:
+    case EventKind::kCheckpoint:
     case EventKind::kPoolDestroy:  // its last reading said what is left
     case EventKind::kOutOfMemory:
     case EventKind::kFailure:

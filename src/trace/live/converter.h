@@ -243,6 +243,33 @@ class Converter {
     e->name = pass().String(r.name);
     return true;
   }
+  bool On(const format::Prior& r, Event* e) {
+    At(e, EventKind::kPrior, r.time);
+    e->address = r.address;
+    e->size = r.size;
+    e->device = pass().Device(r.device);
+    e->subkind = Narrow(r.kind);
+    e->name = pass().String(r.name);
+    return true;
+  }
+  bool On(const format::Share& r, Event* e) {
+    Took(e, EventKind::kShare, r);
+    e->api = pass().String(r.api);
+    e->device = pass().Device(r.device);
+    e->subkind = Narrow(r.kind);
+    e->address = r.address;
+    e->size = r.key;
+    e->value = r.handle;
+    return true;
+  }
+  bool On(const format::Checkpoint& r, Event* e) {
+    Took(e, EventKind::kCheckpoint, r);
+    e->api = pass().String(r.api);
+    e->process = pass().ProcessOf(r.pid, e->time_ns);
+    e->subkind = Narrow(r.kind);
+    e->detail = r.pid;
+    return true;
+  }
   bool On(const format::Mark& r, Event* e) {
     At(e, EventKind::kMark, r.time);
     e->name = pass().Text(r.name);
