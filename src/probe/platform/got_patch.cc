@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "probe/platform/got_patch.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace vramscope::probe {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t kJumpSlot = R_X86_64_JUMP_SLOT;
+constexpr uint32_t kGlobDat = R_X86_64_GLOB_DAT;
+constexpr uint32_t kPointer = R_X86_64_64;
+#elif defined(__aarch64__)
+constexpr uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT;
+constexpr uint32_t kGlobDat = R_AARCH64_GLOB_DAT;
+constexpr uint32_t kPointer = R_AARCH64_ABS64;
+#endif
+
+struct Relocations {
+  const ElfW(Rela) * begin = nullptr;
+  size_t size_bytes = 0;
+};
+
+// What of an object's dynamic section is needed.
+struct Dynamic {
+  const ElfW(Sym) * symbols = nullptr;
+  const char* strings = nullptr;
+  Relocations plt;
+  Relocations data;
+};
+
+struct Request {
+  ChooseTarget choose;
+  void* data;
+  size_t changed;
+};
+
+bool Contains(const dl_phdr_info& info, uintptr_t address) {
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const auto& header = info.dlpi_phdr[i];
+    if (header.p_type == PT_LOAD && address - (info.dlpi_addr + header.p_vaddr) < header.p_memsz)
+      return true;
+  }
+  return false;
+}
+
+bool ReadDynamic(const dl_phdr_info& info, Dynamic* out) {
+  bool plt_is_rela = true;
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    if (info.dlpi_phdr[i].p_type != PT_DYNAMIC)
+      continue;
+    const auto* entry =
+        reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
+    for (; entry->d_tag != DT_NULL; ++entry) {
+      // glibc relocates these entries in place, other loaders leave them as they are in the file.
+      uintptr_t at = entry->d_un.d_ptr;
+      if (at < info.dlpi_addr)
+        at += info.dlpi_addr;
+      switch (entry->d_tag) {
+        case DT_SYMTAB:
+          out->symbols = reinterpret_cast<const ElfW(Sym)*>(at);
+          break;
+        case DT_STRTAB:
+          out->strings = reinterpret_cast<const char*>(at);
+          break;
+        case DT_JMPREL:
+          out->plt.begin = reinterpret_cast<const ElfW(Rela)*>(at);
+          break;
+        case DT_PLTRELSZ:
+          out->plt.size_bytes = entry->d_un.d_val;
+          break;
+        case DT_PLTREL:
+          plt_is_rela = entry->d_un.d_val == DT_RELA;
+          break;
+        case DT_RELA:
+          out->data.begin = reinterpret_cast<const ElfW(Rela)*>(at);
+          break;
+        case DT_RELASZ:
+          out->data.size_bytes = entry->d_un.d_val;
+          break;
+      }
+    }
+  }
+  return plt_is_rela && out->symbols != nullptr && out->strings != nullptr;
+}
+
+uint64_t ParseHex(const char** text) {
+  uint64_t value = 0;
+  for (;; ++*text) {
+    const char c = **text;
+    if (c >= '0' && c <= '9')
+      value = value * 16 + static_cast<uint64_t>(c - '0');
+    else if (c >= 'a' && c <= 'f')
+      value = value * 16 + static_cast<uint64_t>(c - 'a' + 10);
+    else
+      return value;
+  }
+}
+
+// Whether the page at `address` is read-only, by /proc/self/maps. Program headers do not say: a
+// page of a read-only-after-relocation segment is writable while the loader works on it.
+bool IsReadOnly(uintptr_t address) {
+  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  char buffer[4096];
+  size_t filled = 0;
+  bool read_only = false;
+  bool line_begins = true;
+  for (ssize_t got; (got = read(fd, buffer + filled, sizeof buffer - filled - 1)) > 0;) {
+    filled += static_cast<size_t>(got);
+    buffer[filled] = '\0';
+    char* at = buffer;
+    while (char* const end = std::strchr(at, '\n')) {
+      if (line_begins) {
+        const char* text = at;
+        const uint64_t first = ParseHex(&text);
+        const uint64_t last = *text == '-' ? (++text, ParseHex(&text)) : 0;
+        if (first <= address && address < last)
+          read_only = text[0] == ' ' && text[2] == '-';
+      }
+      line_begins = true;
+      at = end + 1;
+    }
+    filled = static_cast<size_t>(buffer + filled - at);
+    std::memmove(buffer, at, filled);
+    // A path longer than the buffer: its rest is not a line of its own.
+    if (filled == sizeof buffer - 1) {
+      filled = 0;
+      line_begins = false;
+    }
+  }
+  close(fd);
+  return read_only;
+}
+
+// The loader's lock is held, so no other patch is under way; a thread that relocates an object just
+// now still has its pages writable, and they are left so.
+bool WriteSlot(void** slot, void* target) {
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);
+  auto* const start = reinterpret_cast<void*>(page);
+  const bool read_only = IsReadOnly(page);
+  if (mprotect(start, page_bytes, PROT_READ | PROT_WRITE) != 0)
+    return false;
+  __atomic_store_n(slot, target, __ATOMIC_RELEASE);
+  if (read_only)
+    mprotect(start, page_bytes, PROT_READ);
+  return true;
+}
+
+void PatchRelocations(const dl_phdr_info& info,
+                      const Dynamic& dynamic,
+                      const Relocations& relocations,
+                      Request* request) {
+  if (relocations.begin == nullptr)
+    return;
+  const size_t count = relocations.size_bytes / sizeof(ElfW(Rela));
+  for (size_t i = 0; i < count; ++i) {
+    const ElfW(Rela)& relocation = relocations.begin[i];
+    const auto type = static_cast<uint32_t>(ELF64_R_TYPE(relocation.r_info));
+    const auto index = static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info));
+    const bool is_slot = type == kJumpSlot || type == kGlobDat;
+    if (index == 0 || (!is_slot && (type != kPointer || relocation.r_addend != 0)))
+      continue;
+    auto* const slot = reinterpret_cast<void**>(info.dlpi_addr + relocation.r_offset);
+    if (reinterpret_cast<uintptr_t>(slot) % alignof(void*) != 0)
+      continue;
+    const Import import{info.dlpi_name != nullptr ? info.dlpi_name : "", info.dlpi_addr,
+                        dynamic.strings + dynamic.symbols[index].st_name,
+                        __atomic_load_n(slot, __ATOMIC_RELAXED)};
+    void* const target = request->choose(import, request->data);
+    if (target != nullptr && target != import.target && WriteSlot(slot, target))
+      ++request->changed;
+  }
+}
+
+int PatchObject(dl_phdr_info* info, size_t, void* data) {
+  if (Contains(*info, reinterpret_cast<uintptr_t>(&PatchObject)))
+    return 0;
+  Dynamic dynamic;
+  if (!ReadDynamic(*info, &dynamic))
+    return 0;
+  auto* const request = static_cast<Request*>(data);
+  PatchRelocations(*info, dynamic, dynamic.plt, request);
+  PatchRelocations(*info, dynamic, dynamic.data, request);
+  return 0;
+}
+
+}  // namespace
+
+size_t PatchImports(ChooseTarget choose, void* data) {
+  const int saved_errno = errno;
+  Request request{choose, data, 0};
+  dl_iterate_phdr(PatchObject, &request);
+  errno = saved_errno;
+  return request.changed;
+}
+
+}  // namespace vramscope::probe

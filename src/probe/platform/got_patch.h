@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Changing what loaded objects have bound already: the slots that hold addresses of functions that
+// they call by name (JUMP_SLOT, GLOB_DAT, pointers in data), of other objects or of their own.
+//
+//   call cuMemAlloc_v2@plt -> jmp *slot        slot: 0x7f..  the function of libcuda
+//                                                            ^ this is rewritten
+//
+// For what was loaded before the probe could come first. Later look-ups are another matter
+// (symbol_patch.h changes those of libcuda).
+namespace vramscope::probe {
+
+// One slot of one object that imports the function.
+struct Import {
+  const char* object;     // path of the importing object, "" for the program itself
+  uintptr_t object_base;  // its load address
+  const char* symbol;     // the name that the slot was bound by
+  void* target;           // what it holds; before lazy binding an address in the object's own PLT
+};
+
+// What the slot shall hold, or nullptr to leave it. Runs under the loader's lock: it may neither
+// allocate nor call the loader.
+using ChooseTarget = void* (*)(const Import& import, void* data);
+
+// Shows every slot of every object in the probe's namespace, but the probe's own, to `choose`, and
+// writes what it answers with one aligned store. Pages that the loader made read-only are so again
+// afterwards. Returns how many slots were changed. Takes the loader's lock; a system call only
+// where something is to change.
+size_t PatchImports(ChooseTarget choose, void* data);
+
+}  // namespace vramscope::probe
