@@ -7,16 +7,10 @@ import subprocess
 import sys
 import threading
 
-import ledger
 import names
+import residual
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MIB = 1 << 20
-
-# The target: 0.1 % of the peak or 4 MiB, whichever is larger; 1 % of samples in transit.
-RESIDUAL_SHARE = 0.001
-RESIDUAL_BYTES = 4 * MIB
-TRANSIT_SHARE = 0.01
 
 
 def run(command, environment, timeout):
@@ -33,62 +27,6 @@ def run(command, environment, timeout):
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr[-600:].strip()}")
     return done.stdout
-
-
-def prefixed(output, word):
-    return [line[len(word) + 1 :] for line in output.splitlines() if line.startswith(word + " ")]
-
-
-def residual_case(name, command, marks=False):
-    def case(bench):
-        recording, output = bench.record(name, command(bench))
-        report = recording.report()
-        problems = [
-            f"invariant {entry['name']} is broken: {entry['detail']}"
-            for entry in report["invariants"]
-            if not entry["holds"]
-        ]
-        gpus = [device for device in report["devices"] if device["kind"] == "gpu"]
-        if not gpus:
-            raise RuntimeError("the recording has no GPU")
-        residuals = recording.residuals()
-        if not residuals:
-            raise RuntimeError("the recording has no NVML samples")
-        # One GPU is used; where a machine has several, its row is the one with the ledger.
-        gpu = max(gpus, key=lambda device: device["ledger_bytes"])
-        residual = max(residuals, key=lambda entry: entry["ledger_peak_bytes"])
-        limit = max(RESIDUAL_BYTES, RESIDUAL_SHARE * residual["ledger_peak_bytes"])
-        if residual["samples"] == 0:
-            problems.append("no NVML sample was taken")
-        if abs(residual["worst_bytes"]) > limit:
-            problems.append(f"worst residual {residual['worst_bytes']} bytes, over {limit:.0f}")
-        if residual["samples_in_transit"] > max(1, TRANSIT_SHARE * residual["samples"]):
-            problems.append(f"{residual['samples_in_transit']} of {residual['samples']} samples in transit")
-        result = {
-            "peak": {key: gpu[key] for key in ("nvml_bytes", "ledger_bytes", "residual_bytes")},
-            "residual": residual,
-            "losses": report["losses"],
-            "trace_bytes": recording.trace.stat().st_size,
-            "problems": problems,
-        }
-        if marks:
-            result["marks"] = [compare_mark(recording, json.loads(line)) for line in prefixed(output, "MARK")]
-            if not result["marks"]:
-                problems.append("the program printed no mark")
-            problems += [
-                f"mark {mark['mark']}: {key} {mark[key]} is not PyTorch's {mark[theirs]}"
-                for mark in result["marks"]
-                for key, theirs in (("blocks", "memory_allocated"), ("segments", "memory_reserved"))
-                if mark[key] != mark[theirs]
-            ]
-        return result
-
-    return case
-
-
-def compare_mark(recording, printed):
-    report = recording.report("--at", f"mark:{printed['mark']}")
-    return {**printed, **ledger.torch_totals(report)}
 
 
 def observe(command, bench, timeout=90):
@@ -154,26 +92,6 @@ def overhead_case(script, *arguments):
 
 def all_cases():
     """(group, name, function), the most telling first: the time can run out."""
-
-    def training(script, *arguments):
-        return lambda bench: bench.example(script, "--device", "cuda", "--marks", *arguments)
-
-    def program(name, *arguments):
-        return lambda bench: [bench.bin / name, *arguments]
-
-    # Long enough for the share of samples in transit to say something: a context alone takes 0.1 s.
-    jacobi = ("4096", "250000")
-    residual = {
-        "resnet50": residual_case("resnet50", training("train_resnet50.py", "--steps", "450"), marks=True),
-        "gpt2": residual_case("gpt2", training("train_gpt2.py", "--size", "gpt2", "--steps", "140"), marks=True),
-        "cuda_driver": residual_case("cuda_driver", program("example_cuda_driver", "--hold", "15")),
-        "cuda_runtime_static": residual_case(
-            "cuda_runtime_static", program("example_cuda_runtime_static", *jacobi)
-        ),
-        "cuda_runtime_shared": residual_case(
-            "cuda_runtime_shared", program("example_cuda_runtime_shared", *jacobi)
-        ),
-    }
     identity = {
         "gpt2": identity_case("train_gpt2.py", "--steps", "60"),
         "resnet50": identity_case("train_resnet50.py", "--steps", "10"),
@@ -183,7 +101,8 @@ def all_cases():
         "mlp_step": overhead_case("mlp_step.py", "--device", "cuda", "--rounds", "3", "--steps", "1000"),
     }
     groups = {
-        "residual": residual,
+        "residual": dict(residual.all_cases()),
+        "two": dict(residual.cases_of_two_gpus()),
         "identity": identity,
         "overhead": overhead,
         "names": dict(names.all_cases()),
@@ -193,30 +112,10 @@ def all_cases():
             yield group, name, function
 
 
-def mib(value):
-    return "-" if value is None else f"{value / MIB:.1f}"
-
-
 def print_tables(results):
-    if "residual" in results:
-        print("MiB                     peak     NVML   ledger    worst      p99  samples transit bracketed")
-        for name, result in results["residual"].items():
-            if "residual" not in result:
-                continue
-            peak, residual = result["peak"], result["residual"]
-            share = residual["bracketed_bytes"] / max(1, residual["ledger_peak_bytes"])
-            print(
-                f"{name:20s} {mib(residual['ledger_peak_bytes']):>8s} {mib(peak['nvml_bytes']):>8s}"
-                f" {mib(peak['ledger_bytes']):>8s} {mib(residual['worst_bytes']):>8s}"
-                f" {mib(residual['p99_bytes']):>8s} {residual['samples']:8d}"
-                f" {residual['samples_in_transit']:7d} {share:8.1%}"
-            )
-            for mark in result.get("marks", []):
-                print(
-                    f"  at {mark['mark']}: blocks {mark['blocks']}, PyTorch {mark['memory_allocated']};"
-                    f" segments {mark['segments']}, PyTorch {mark['memory_reserved']}"
-                )
-        print()
+    for group in ("residual", "two"):
+        if group in results:
+            residual.print_table(results[group])
     if "names" in results:
         names.print_table(results["names"])
     for name, result in results.get("identity", {}).items():

@@ -35,8 +35,20 @@ class Recording:
         if match is None:
             raise RuntimeError(f"{self._page} holds no data")
         page = json.loads(match.group(1))
-        kinds = {number: device["kind"] for number, device in enumerate(page["devices"])}
-        return [entry for entry in page["residuals"] if kinds.get(entry["device"], "gpu") == "gpu"]
+        devices = dict(enumerate(page["devices"]))
+        return [
+            {**entry, "index": devices[entry["device"]]["index"]}
+            for entry in page["residuals"]
+            if devices[entry["device"]]["kind"] == "gpu"
+        ]
+
+
+def owners(rows):
+    """Bytes by the first level of the rows' paths: who asked for them."""
+    totals = {}
+    for row in rows:
+        totals[row["path"][0]] = totals.get(row["path"][0], 0) + row["bytes"]
+    return totals
 
 
 def torch_totals(report):

@@ -5,6 +5,8 @@
 
 It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from the network:
   * residual   every program under `vramscope run`: the ledger beside NVML at every sample
+               (every allocator and framework, compiled programs, graphs, two processes at once)
+  * two        the same on two GPUs: data-parallel training with NCCL
   * marks      live blocks and segments beside torch.cuda.memory_allocated() and memory_reserved()
   * names      the programs of tests/models: categories beside the exact sums of what their models,
                optimizers and autograd hold, and beside PyTorch's MemTracker
@@ -30,18 +32,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "identity", "overhead", "names")
+GROUPS = ("residual", "two", "identity", "overhead", "names")
 
 
 class Bench:
     """What every case needs: the programs, a folder for traces, the clock."""
 
-    def __init__(self, build, folder, seconds):
+    def __init__(self, build, folder, seconds, gpu_count):
         self.program = build / "bin" / "vramscope"
         self.bin = build / "bin"
         self.folder = folder
+        self.gpu_count = gpu_count
         self.deadline = time.monotonic() + seconds
         self.python = sys.executable
+        self.programs = ROOT / "tests" / "gpu" / "programs"
         # The package of this tree gives the examples their marks; nothing is installed.
         paths = [str(ROOT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment = {**arms.environment(), "PYTHONPATH": os.pathsep.join(paths)}
@@ -56,12 +60,13 @@ class Bench:
     def example(self, name, *arguments):
         return [self.python, str(ROOT / "examples" / name), *arguments]
 
-    def record(self, name, command, timeout=120):
-        """Runs a command under vramscope and opens the recording."""
-        trace = self.folder / f"{name}.vram"
-        page = self.folder / f"{name}.html"
+    def record(self, name, command, timeout=120, environment=None):
+        """Runs a command under vramscope, with more in its environment, and opens the recording."""
+        stem = name.replace(", ", "-").replace(" ", "-")
+        trace = self.folder / f"{stem}.vram"
+        page = self.folder / f"{stem}.html"
         under = [self.program, "run", "-o", trace, "--html", page, "--", *command]
-        output = cases.run(under, self.environment, self.limit(timeout))
+        output = cases.run(under, {**self.environment, **(environment or {})}, self.limit(timeout))
         return Recording(self.program, trace, page, self.environment), output
 
 
@@ -82,6 +87,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write the results there")
     parser.add_argument("--keep", type=pathlib.Path, help="keep traces and pages in this folder")
     parser.add_argument("--only", choices=GROUPS, action="append", help="these groups alone")
+    parser.add_argument("--case", action="append", help="these cases alone (their names begin so)")
     parser.add_argument("--seconds", type=float, default=470, help="limit of the whole run")
     args = parser.parse_args()
 
@@ -100,9 +106,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="vramscope-gpu-") as scratch:
         folder = args.keep or pathlib.Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        bench = Bench(build, folder, args.seconds)
+        bench = Bench(build, folder, args.seconds, len(facts.splitlines()))
         for group, name, function in cases.all_cases():
-            if group not in groups:
+            if group not in groups or not name.startswith(tuple(args.case or [""])):
                 continue
             began = time.monotonic()
             try:
