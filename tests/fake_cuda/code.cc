@@ -15,6 +15,19 @@ std::set<Module*>& Modules() {
   return *modules;
 }
 
+// Functions of modules that are loaded.
+std::set<Function*>& Functions() {
+  static auto* functions = new std::set<Function*>;
+  return *functions;
+}
+
+void Forget(Module* module) {
+  for (const auto& [name, function] : module->functions)
+    Functions().erase(function.get());
+  Modules().erase(module);
+  delete module;
+}
+
 // Of PTX the stand-in knows the names of its kernels.
 void AddEntriesOfPtx(const char* text, Context* context, Module* module) {
   constexpr char kEntry[] = ".entry ";
@@ -59,17 +72,19 @@ CUresult LoadModule(Context* context, const void* image, Module** out) {
   module->context = context;
   if (!ChargeContext(context, module->bytes))
     return kOutOfMemory;
+  for (const auto& [name, function] : module->functions)
+    Functions().insert(function.get());
   *out = module.release();
   Modules().insert(*out);
   return kSuccess;
 }
 
 CUresult Unload(Module* module) {
-  if (Modules().erase(module) == 0)
+  if (Modules().count(module) == 0)
     return kInvalidHandle;
   Refund(module->context->device, module->bytes);
   module->context->charged -= module->bytes;
-  delete module;
+  Forget(module);
   return kSuccess;
 }
 
@@ -84,6 +99,8 @@ CUresult Find(Module* module, const char* name, Function** out) {
 }
 
 CUresult LoadLazily(Function* function) {
+  if (Functions().count(function) == 0 || function->context != CurrentContext())
+    return kInvalidHandle;
   if (function->loaded)
     return kSuccess;
   if (!ChargeContext(function->context, RoundUp(function->lazy_bytes, kPage)))
@@ -98,7 +115,7 @@ CUresult Launch(CUfunction handle) {
   if (context == nullptr)
     return kInvalidContext;
   auto* const function = reinterpret_cast<Function*>(handle);
-  if (function == nullptr)
+  if (Functions().count(function) == 0 || function->context != context)
     return kInvalidHandle;
   if (const CUresult result = LoadLazily(function); result != kSuccess)
     return result;
@@ -116,6 +133,15 @@ Module* AsModule(CUmodule handle) {
 }
 
 }  // namespace
+
+// Their bytes are among the context's.
+void EndModulesOf(const Context* context) {
+  const std::set<Module*> all = Modules();
+  for (Module* module : all) {
+    if (module->context == context)
+      Forget(module);
+  }
+}
 
 FAKE_HOOK(cuModuleLoadData)(CUmodule* module, const void* image) {
   FAKE_ENTER(cuModuleLoadData);
@@ -169,6 +195,8 @@ FAKE_HOOK(cuKernelGetFunction)(CUfunction* function, CUkernel kernel) {
 
 FAKE_CALL(cuFuncGetName)(const char** name, CUfunction function) {
   FAKE_ENTER(cuFuncGetName);
+  if (Functions().count(reinterpret_cast<Function*>(function)) == 0)
+    return kInvalidHandle;
   *name = reinterpret_cast<Function*>(function)->name.c_str();
   return kSuccess;
 }

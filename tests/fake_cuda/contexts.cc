@@ -8,10 +8,6 @@ namespace {
 
 constexpr int kMaxLimit = 6;
 
-bool IsDevice(CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < TheDriver().devices.size();
-}
-
 Context* AsContext(CUcontext handle) {
   auto* const context = reinterpret_cast<Context*>(handle);
   return TheDriver().contexts.count(context) != 0 ? context : nullptr;
@@ -25,6 +21,10 @@ CUresult BeginContext(CUdevice device, bool primary, Context** context) {
   Driver& driver = TheDriver();
   if (!Charge(device, kContextBytes))
     return kOutOfMemory;
+  if (FailsLate()) {
+    Refund(device, kContextBytes);
+    return kOutOfMemory;
+  }
   FakeProcess* const row = driver.devices[static_cast<size_t>(device)].row;
   __atomic_fetch_add(&row->device_bytes, kContextDeviceBytes, __ATOMIC_RELAXED);
   __atomic_store_n(&row->has_context, 1u, __ATOMIC_RELAXED);
@@ -99,8 +99,15 @@ CUresult PushCurrent(CUcontext handle) {
 
 }  // namespace
 
+bool IsDevice(CUdevice device) {
+  return device >= 0 && static_cast<size_t>(device) < TheDriver().devices.size();
+}
+
 void EndContext(Context* context) {
   Driver& driver = TheDriver();
+  EndHostBlocksOf(context);
+  EndModulesOf(context);
+  EndStreamsOf(context);
   Device& owner = driver.devices[static_cast<size_t>(context->device)];
   for (auto block = driver.blocks.begin(); block != driver.blocks.end();) {
     if (block->second.context != context) {

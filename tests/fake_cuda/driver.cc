@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fake.h"
+#include "truth.h"
 
 // Initialisation, devices, accounts, and the injection of failures and delays.
 namespace fake {
@@ -50,6 +52,15 @@ std::map<std::string, void*>& Registry() {
   return *registry;
 }
 
+// What only asks is asked by the probe too, and does not count.
+bool IsProgramsCall(const char* name) {
+  static const auto* names = new std::set<std::string>{
+#define VRAMSCOPE_CUDA_HOOK(name, ...) #name,
+#include "probe/hooks/cuda/cuda_hooks.def"
+  };
+  return names->count(name) != 0;
+}
+
 }  // namespace
 
 bool Register(const char* name, void* function) {
@@ -84,12 +95,24 @@ bool EnterCall(const char* name) {
     if (delay.name == name)
       usleep(static_cast<useconds_t>(delay.value));
   }
-  const std::lock_guard lock(TheDriver().mutex);
+  Driver& driver = TheDriver();
+  const std::lock_guard lock(driver.mutex);
+  if (driver.fail_after != kFailNone && IsProgramsCall(name) && driver.fail_after-- == 0) {
+    driver.fail_after = kFailNone;
+    driver.failing_late = driver.fail_late;
+    if (!driver.fail_late)
+      return true;
+  }
   for (Injection& failure : Failures()) {
     if (failure.name == name && (++failure.calls == failure.value || failure.always))
       return true;
   }
   return false;
+}
+
+bool FailsLate() {
+  Driver& driver = TheDriver();
+  return std::exchange(driver.failing_late, false);
 }
 
 bool Charge(int device, uint64_t bytes) {

@@ -34,6 +34,7 @@ inline constexpr CUresult kInvalidDevice = 101;
 inline constexpr CUresult kInvalidContext = 201;
 inline constexpr CUresult kInvalidHandle = 400;
 inline constexpr CUresult kIllegalState = 401;
+inline constexpr CUresult kAlreadyRegistered = 712;
 inline constexpr CUresult kCaptureUnsupported = 900;
 inline constexpr CUresult kCaptureInvalidated = 901;
 
@@ -51,6 +52,14 @@ inline uint64_t RoundUp(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
+// Everything that the books say of each kind of memory (truth.h).
+struct KindBytes {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+KindBytes PhysicalBytes(int device);
+std::set<struct Pool*>& CreatedPools();
+
 // First-fit allocator of addresses; freed addresses come back first.
 class AddressSpace {
  public:
@@ -66,12 +75,24 @@ class AddressSpace {
 
 struct Context;
 
+enum class BlockKind { kLinear, kArray, kPool, kGraph, kImported };
+
 struct Block {
   uint64_t size = 0;     // as asked for
   uint64_t charged = 0;  // bytes of its own; 0 when it lies in a slab
   uint64_t slab = 0;
-  Context* context = nullptr;
+  Context* context = nullptr;  // whose end ends it; pools and graphs outlive contexts
   struct Pool* pool = nullptr;
+  BlockKind kind = BlockKind::kLinear;
+  int device = 0;
+};
+
+enum class HostKind { kPinned, kRegistered, kManaged };
+
+struct HostBlock {
+  uint64_t size = 0;
+  HostKind kind = HostKind::kPinned;
+  Context* context = nullptr;
 };
 
 struct Slab {
@@ -85,6 +106,8 @@ struct Pool {
   uint64_t reserved = 0;
   uint64_t used = 0;
   uint64_t threshold = 0;
+  uint64_t allocations = 0;
+  bool destroyed = false;  // goes with its last allocation
 };
 
 struct Function {
@@ -148,8 +171,12 @@ struct Driver {
   AddressSpace low_addresses{0x10000000, 0xf0000000};  // of the 32-bit entry points
   AddressSpace& SpaceOf(uint64_t address) { return address >> 32 == 0 ? low_addresses : addresses; }
   std::map<uint64_t, Block> blocks;
+  std::map<uint64_t, HostBlock> host_blocks;
   std::set<Context*> contexts;
   std::set<Stream*> streams;
+  uint64_t fail_after = UINT64_MAX;  // see truth.h
+  bool fail_late = false;
+  bool failing_late = false;  // the call under way
 };
 Driver& TheDriver();
 
@@ -166,7 +193,12 @@ void Refund(int device, uint64_t bytes);
 bool ChargeContext(Context* context, uint64_t bytes);
 
 CUresult AllocateLinear(Context* context, uint64_t size, AddressSpace* space, uint64_t* address);
-CUresult FreeLinear(uint64_t address);
+CUresult FreeLinear(uint64_t address, BlockKind kind = BlockKind::kLinear);
+// What a context takes with it besides its device memory.
+void EndHostBlocksOf(const Context* context);
+void EndModulesOf(const Context* context);
+void EndStreamsOf(const Context* context);
+bool IsDevice(CUdevice device);
 void EndContext(Context* context);
 void FreePoolBlock(uint64_t address);
 // What every pool beyond its threshold gives back when the program synchronises.
@@ -178,6 +210,8 @@ void* FindRegistered(const std::string& name);
 
 // Counts the call and says whether it is to fail; sleeps where a delay was asked for.
 bool EnterCall(const char* name);
+// Whether the call under way is to fail although it has succeeded so far.
+bool FailsLate();
 
 }  // namespace fake
 

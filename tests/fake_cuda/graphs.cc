@@ -82,6 +82,18 @@ CUresult LaunchGraph(CUgraphExec handle) {
 
 }  // namespace
 
+void EndStreamsOf(const Context* context) {
+  auto& streams = TheDriver().streams;
+  for (auto stream = streams.begin(); stream != streams.end();) {
+    if ((*stream)->context != context) {
+      ++stream;
+      continue;
+    }
+    delete *stream;
+    stream = streams.erase(stream);
+  }
+}
+
 void InvalidateCaptures() {
   for (Stream* stream : TheDriver().streams) {
     if (stream->capture != nullptr)
@@ -185,6 +197,8 @@ FAKE_HOOK(cuGraphLaunch_ptsz)(CUgraphExec graph, CUstream) {
 
 FAKE_HOOK(cuDeviceGraphMemTrim)(CUdevice ordinal) {
   FAKE_ENTER(cuDeviceGraphMemTrim);
+  if (!IsDevice(ordinal))
+    return kInvalidDevice;
   Device& device = TheDriver().devices[static_cast<size_t>(ordinal)];
   const uint64_t kept = RoundUp(device.graph_used, kPage);
   Refund(ordinal, device.graph_reserved - kept);

@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kSlabLimit = 1 * kMiB;  // up to here requests share 2 MiB
 constexpr uint64_t kAlignment = 512;
 constexpr uint64_t kPitch = 512;
+constexpr uint64_t kLargestHostBytes = uint64_t{1} << 36;
 
 struct IpcHandle {
   uint64_t size;
@@ -23,24 +24,60 @@ uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   return RoundUp(shape.Width * element * shape.NumChannels, 128) * rows;
 }
 
+// Whole pages, shared with nothing.
+CUresult AllocatePages(Context* context,
+                       uint64_t size,
+                       BlockKind kind,
+                       AddressSpace* space,
+                       uint64_t* address) {
+  const uint64_t bytes = RoundUp(size, kPage);
+  if (bytes < size || !Charge(context->device, bytes))
+    return kOutOfMemory;
+  *address = FailsLate() ? 0 : space->Take(bytes, kPage);
+  if (*address == 0) {
+    Refund(context->device, bytes);
+    return kOutOfMemory;
+  }
+  TheDriver().blocks[*address] = {size, bytes, 0, context, nullptr, kind, context->device};
+  return kSuccess;
+}
+
 CUresult CreateArray(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   Context* const context = CurrentContext();
   if (context == nullptr)
     return kInvalidContext;
+  const uint64_t bytes = ArrayBytes(shape);
   uint64_t address = 0;
+  if (bytes == 0)
+    return kInvalidValue;
   const CUresult result =
-      AllocateLinear(context, ArrayBytes(shape), &TheDriver().addresses, &address);
+      AllocatePages(context, bytes, BlockKind::kArray, &TheDriver().addresses, &address);
   if (result == kSuccess)
     *array = reinterpret_cast<CUarray>(address);
   return result;
 }
 
-CUresult AllocateHost(void** memory, size_t size) {
-  if (CurrentContext() == nullptr)
+CUresult AllocateHost(void** memory, size_t size, HostKind kind) {
+  Context* const context = CurrentContext();
+  if (context == nullptr)
     return kInvalidContext;
   if (size == 0)
     return kInvalidValue;
-  return posix_memalign(memory, 4096, size) == 0 ? kSuccess : kOutOfMemory;
+  if (size > kLargestHostBytes || posix_memalign(memory, 4096, size) != 0)
+    return kOutOfMemory;
+  TheDriver().host_blocks[reinterpret_cast<uintptr_t>(*memory)] = {size, kind, context};
+  return kSuccess;
+}
+
+CUresult FreeHost(uint64_t address, HostKind kind) {
+  auto& blocks = TheDriver().host_blocks;
+  const auto found = blocks.find(address);
+  if (found == blocks.end() || found->second.kind != kind)
+    return kInvalidValue;
+  if (kind != HostKind::kRegistered)
+    free(reinterpret_cast<void*>(address));
+  blocks.erase(found);
+  return kSuccess;
 }
 
 }  // namespace
@@ -49,14 +86,8 @@ CUresult AllocateLinear(Context* context, uint64_t size, AddressSpace* space, ui
   Driver& driver = TheDriver();
   if (size == 0)
     return kInvalidValue;
-  if (size > kSlabLimit) {
-    const uint64_t bytes = RoundUp(size, kPage);
-    if (!Charge(context->device, bytes))
-      return kOutOfMemory;
-    *address = space->Take(bytes, kPage);
-    driver.blocks[*address] = {size, bytes, 0, context};
-    return kSuccess;
-  }
+  if (size > kSlabLimit)
+    return AllocatePages(context, size, BlockKind::kLinear, space, address);
   const uint64_t bytes = RoundUp(size, kAlignment);
   for (auto& [begin, slab] : context->slabs) {
     if (space != &driver.SpaceOf(begin))
@@ -65,7 +96,8 @@ CUresult AllocateLinear(Context* context, uint64_t size, AddressSpace* space, ui
     if (*address == 0)
       continue;
     slab.used += bytes;
-    driver.blocks[*address] = {size, 0, begin, context};
+    driver.blocks[*address] = {size,    0,      begin, context,
+                               nullptr, BlockKind::kLinear, context->device};
     return kSuccess;
   }
   if (!Charge(context->device, kPage))
@@ -75,16 +107,16 @@ CUresult AllocateLinear(Context* context, uint64_t size, AddressSpace* space, ui
   return AllocateLinear(context, size, space, address);
 }
 
-CUresult FreeLinear(uint64_t address) {
+CUresult FreeLinear(uint64_t address, BlockKind kind) {
   Driver& driver = TheDriver();
   const auto found = driver.blocks.find(address);
-  if (found == driver.blocks.end())
+  if (found == driver.blocks.end() || found->second.kind != kind)
     return kInvalidValue;
   const Block block = found->second;
   driver.blocks.erase(found);
   AddressSpace& space = driver.SpaceOf(address);
   if (block.slab == 0) {
-    Refund(block.context->device, block.charged);
+    Refund(block.device, block.charged);
     space.Give(address, block.charged);
     return kSuccess;
   }
@@ -93,7 +125,7 @@ CUresult FreeLinear(uint64_t address) {
   slab.space.Give(address, bytes);
   slab.used -= bytes;
   if (slab.used == 0) {
-    Refund(block.context->device, kPage);
+    Refund(block.device, kPage);
     space.Give(block.slab, kPage);
     block.context->slabs.erase(block.slab);
   }
@@ -145,8 +177,13 @@ FAKE_HOOK(cuMemFree_v2)(CUdeviceptr address) {
   SynchronisePools();
   if (FreeLinear(address) == kSuccess)
     return kSuccess;
-  free(reinterpret_cast<void*>(address));  // managed
-  return kSuccess;
+  const auto& blocks = TheDriver().blocks;
+  if (const auto found = blocks.find(address);
+      found != blocks.end() && found->second.kind == BlockKind::kPool) {
+    FreePoolBlock(address);
+    return kSuccess;
+  }
+  return FreeHost(address, HostKind::kManaged);
 }
 
 FAKE_HOOK(cuMemFree)(CUdeviceptr_v1 address) {
@@ -154,11 +191,24 @@ FAKE_HOOK(cuMemFree)(CUdeviceptr_v1 address) {
   return FreeLinear(address);
 }
 
+void EndHostBlocksOf(const Context* context) {
+  auto& blocks = TheDriver().host_blocks;
+  for (auto block = blocks.begin(); block != blocks.end();) {
+    if (block->second.context != context) {
+      ++block;
+      continue;
+    }
+    if (block->second.kind != HostKind::kRegistered)
+      free(reinterpret_cast<void*>(block->first));
+    block = blocks.erase(block);
+  }
+}
+
 // No device memory until a kernel touches it, which the stand-in has none to do.
 FAKE_HOOK(cuMemAllocManaged)(CUdeviceptr* address, size_t size, unsigned int) {
   FAKE_ENTER(cuMemAllocManaged);
   void* memory = nullptr;
-  const CUresult result = AllocateHost(&memory, size);
+  const CUresult result = AllocateHost(&memory, size, HostKind::kManaged);
   if (result == kSuccess)
     *address = reinterpret_cast<uintptr_t>(memory);
   return result;
@@ -185,34 +235,43 @@ FAKE_CALL(cuPointerGetAttribute)(void* data, CUpointer_attribute attribute, CUde
   --found;
   if (address - found->first >= found->second.size)
     return kInvalidValue;
-  *static_cast<int*>(data) = found->second.context->device;
+  *static_cast<int*>(data) = found->second.device;
   return kSuccess;
 }
 
 FAKE_HOOK(cuMemAllocHost_v2)(void** memory, size_t size) {
   FAKE_ENTER(cuMemAllocHost_v2);
-  return AllocateHost(memory, size);
+  return AllocateHost(memory, size, HostKind::kPinned);
 }
 
 FAKE_HOOK(cuMemHostAlloc)(void** memory, size_t size, unsigned int) {
   FAKE_ENTER(cuMemHostAlloc);
-  return AllocateHost(memory, size);
+  return AllocateHost(memory, size, HostKind::kPinned);
 }
 
 FAKE_HOOK(cuMemFreeHost)(void* memory) {
   FAKE_ENTER(cuMemFreeHost);
-  free(memory);
-  return kSuccess;
+  if (memory == nullptr)
+    return kSuccess;
+  return FreeHost(reinterpret_cast<uintptr_t>(memory), HostKind::kPinned);
 }
 
-FAKE_HOOK(cuMemHostRegister_v2)(void*, size_t, unsigned int) {
+FAKE_HOOK(cuMemHostRegister_v2)(void* memory, size_t size, unsigned int) {
   FAKE_ENTER(cuMemHostRegister_v2);
-  return kSuccess;
+  Context* const context = CurrentContext();
+  if (context == nullptr)
+    return kInvalidContext;
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  if (size == 0 || memory == nullptr)
+    return kInvalidValue;
+  const bool added =
+      TheDriver().host_blocks.emplace(address, HostBlock{size, HostKind::kRegistered, context}).second;
+  return added ? kSuccess : kAlreadyRegistered;
 }
 
-FAKE_HOOK(cuMemHostUnregister)(void*) {
+FAKE_HOOK(cuMemHostUnregister)(void* memory) {
   FAKE_ENTER(cuMemHostUnregister);
-  return kSuccess;
+  return FreeHost(reinterpret_cast<uintptr_t>(memory), HostKind::kRegistered);
 }
 
 FAKE_HOOK(cuArrayCreate_v2)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) {
@@ -232,7 +291,7 @@ FAKE_HOOK(cuArray3DCreate_v2)(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* sha
 
 FAKE_HOOK(cuArrayDestroy)(CUarray array) {
   FAKE_ENTER(cuArrayDestroy);
-  return FreeLinear(reinterpret_cast<uintptr_t>(array));
+  return FreeLinear(reinterpret_cast<uintptr_t>(array), BlockKind::kArray);
 }
 
 FAKE_OTHER(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
@@ -255,13 +314,14 @@ FAKE_HOOK(cuIpcOpenMemHandle_v2)(CUdeviceptr* address, CUipcMemHandle handle, un
   IpcHandle content{};
   memcpy(&content, &handle, sizeof content);
   *address = TheDriver().addresses.Take(RoundUp(content.size, kPage), kPage);
-  TheDriver().blocks[*address] = {content.size, 0, 0, context};
+  TheDriver().blocks[*address] = {content.size,          0,              0, context, nullptr,
+                                  BlockKind::kImported, context->device};
   return kSuccess;
 }
 
 FAKE_HOOK(cuIpcCloseMemHandle)(CUdeviceptr address) {
   FAKE_ENTER(cuIpcCloseMemHandle);
-  return FreeLinear(address);
+  return FreeLinear(address, BlockKind::kImported);
 }
 
 // There is nothing behind device addresses: copies read zeros.

@@ -6,20 +6,21 @@
 // Stream-ordered memory: pools grow by 32 MiB, and give back beyond their threshold when the
 // program synchronises. While a stream is captured an allocation becomes a node of the graph.
 namespace fake {
-namespace {
-
-constexpr uint64_t kAlignment = 512;
-constexpr CUmemPool_attribute kReleaseThreshold = 4;
 
 std::set<Pool*>& CreatedPools() {
   static auto* pools = new std::set<Pool*>;
   return *pools;
 }
 
+namespace {
+
+constexpr uint64_t kAlignment = 512;
+constexpr CUmemPool_attribute kReleaseThreshold = 4;
+
 Pool* AsPool(CUmemoryPool handle) {
   auto* const pool = reinterpret_cast<Pool*>(handle);
   if (CreatedPools().count(pool) != 0)
-    return pool;
+    return pool->destroyed ? nullptr : pool;
   for (const Device& device : TheDriver().devices) {
     if (device.default_pool == pool)
       return pool;
@@ -48,7 +49,7 @@ CUresult Allocate(CUdeviceptr* address, uint64_t size, Pool* pool, CUstream stre
   if (Stream* capturing = CapturingStream(stream)) {
     capturing->capture->alloc_bytes += bytes;
     *address = TheDriver().addresses.Take(RoundUp(bytes, kPage), kPage);
-    TheDriver().blocks[*address] = {size, 0, 0, CurrentContext(), nullptr};
+    TheDriver().blocks[*address] = {size, 0, 0, nullptr, nullptr, BlockKind::kGraph, pool->device};
     return kSuccess;
   }
   if (pool->used + bytes > pool->reserved) {
@@ -57,9 +58,12 @@ CUresult Allocate(CUdeviceptr* address, uint64_t size, Pool* pool, CUstream stre
       return kOutOfMemory;
     pool->reserved = grown;
   }
+  if (FailsLate())  // the pool stays as large as it is now
+    return kOutOfMemory;
   pool->used += bytes;
+  ++pool->allocations;
   *address = TheDriver().addresses.Take(bytes, kAlignment);
-  TheDriver().blocks[*address] = {size, 0, 0, CurrentContext(), pool};
+  TheDriver().blocks[*address] = {size, 0, 0, nullptr, pool, BlockKind::kPool, pool->device};
   return kSuccess;
 }
 
@@ -72,7 +76,7 @@ CUresult Free(CUdeviceptr address, CUstream stream) {
     TheDriver().blocks.erase(found);
     return kSuccess;
   }
-  if (found->second.pool == nullptr)
+  if (found->second.kind != BlockKind::kPool)
     return FreeLinear(address);
   FreePoolBlock(address);
   return kSuccess;
@@ -91,21 +95,31 @@ CUresult AllocateFrom(CUdeviceptr* address, uint64_t size, CUmemoryPool handle, 
   return pool != nullptr ? Allocate(address, size, pool, stream) : kInvalidHandle;
 }
 
+void EndPool(Pool* pool) {
+  CreatedPools().erase(pool);
+  Refund(pool->device, pool->reserved);
+  delete pool;
+}
+
 }  // namespace
 
 void FreePoolBlock(uint64_t address) {
   const Block block = TheDriver().blocks[address];
   TheDriver().blocks.erase(address);
   const uint64_t bytes = RoundUp(block.size, kAlignment);
-  block.pool->used -= bytes;
   TheDriver().addresses.Give(address, bytes);
+  block.pool->used -= bytes;
+  if (--block.pool->allocations == 0 && block.pool->destroyed)
+    EndPool(block.pool);
 }
 
 void SynchronisePools() {
   for (Device& device : TheDriver().devices)
     Shrink(device.default_pool, device.default_pool->threshold);
-  for (Pool* pool : CreatedPools())
-    Shrink(pool, pool->threshold);
+  for (Pool* pool : CreatedPools()) {
+    if (!pool->destroyed)
+      Shrink(pool, pool->threshold);
+  }
 }
 
 FAKE_HOOK(cuMemAllocAsync)(CUdeviceptr* address, size_t size, CUstream stream) {
@@ -142,6 +156,8 @@ FAKE_HOOK(cuMemFreeAsync_ptsz)(CUdeviceptr address, CUstream stream) {
 
 FAKE_HOOK(cuMemPoolCreate)(CUmemoryPool* handle, const CUmemPoolProps* properties) {
   FAKE_ENTER(cuMemPoolCreate);
+  if (!IsDevice(properties->location.id))
+    return kInvalidDevice;
   auto* const pool = new Pool{.device = properties->location.id};
   CreatedPools().insert(pool);
   *handle = reinterpret_cast<CUmemoryPool>(pool);
@@ -150,11 +166,15 @@ FAKE_HOOK(cuMemPoolCreate)(CUmemoryPool* handle, const CUmemPoolProps* propertie
 
 FAKE_HOOK(cuMemPoolDestroy)(CUmemoryPool handle) {
   FAKE_ENTER(cuMemPoolDestroy);
-  auto* const pool = reinterpret_cast<Pool*>(handle);
-  if (CreatedPools().erase(pool) == 0)
+  Pool* const pool = AsPool(handle);
+  if (pool == nullptr || pool->is_default)
     return kInvalidHandle;
-  Refund(pool->device, pool->reserved);
-  delete pool;
+  Device& device = TheDriver().devices[static_cast<size_t>(pool->device)];
+  if (device.current_pool == pool)
+    device.current_pool = device.default_pool;
+  pool->destroyed = true;
+  if (pool->allocations == 0)
+    EndPool(pool);
   return kSuccess;
 }
 
@@ -210,7 +230,7 @@ FAKE_OTHER(cuDeviceGetDefaultMemPool, CUmemoryPool* pool, CUdevice device) {
 FAKE_OTHER(cuDeviceSetMemPool, CUdevice device, CUmemoryPool handle) {
   FAKE_ENTER(cuDeviceSetMemPool);
   Pool* const pool = AsPool(handle);
-  if (pool == nullptr)
+  if (pool == nullptr || pool->device != device)
     return kInvalidHandle;
   TheDriver().devices[static_cast<size_t>(device)].current_pool = pool;
   return kSuccess;

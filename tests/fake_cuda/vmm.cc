@@ -42,6 +42,17 @@ void DropIfUnused(Physical* physical) {
 
 }  // namespace
 
+KindBytes PhysicalBytes(int device) {
+  KindBytes sum;
+  for (const Physical* physical : Handles()) {
+    if (physical->device != device)
+      continue;
+    sum.bytes += physical->size;
+    ++sum.count;
+  }
+  return sum;
+}
+
 FAKE_OTHER(cuMemGetAllocationGranularity, size_t* bytes, const CUmemAllocationProp*, int) {
   *bytes = kPage;
   return kSuccess;
@@ -53,10 +64,14 @@ FAKE_HOOK(cuMemCreate)
  const CUmemAllocationProp* properties,
  unsigned long long) {
   FAKE_ENTER(cuMemCreate);
-  if (size == 0 || size % kPage != 0)
+  if (size == 0 || size % kPage != 0 || !IsDevice(properties->location.id))
     return kInvalidValue;
   if (!Charge(properties->location.id, size))
     return kOutOfMemory;
+  if (FailsLate()) {
+    Refund(properties->location.id, size);
+    return kOutOfMemory;
+  }
   auto* const physical = new Physical{.device = properties->location.id, .size = size};
   Handles().insert(physical);
   *handle = reinterpret_cast<uintptr_t>(physical);
