@@ -18,6 +18,7 @@
 #include "cli/launcher/finish.h"
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
+#include "cli/launcher/process_watch.h"
 #include "cli/launcher/program.h"
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
@@ -47,9 +48,13 @@ class Run {
   // Everything that can be found wrong before the program starts.
   util::Status Check();
   util::Status PrepareSession();
-  util::Status MakeLiveDirectory();
+  // Takes a name in the temporary directory in place of output_.
+  util::Status GoElsewhere();
+  void NameOutput();
+  util::Status MakeSession();
   void StartSampling();
   void EndSampling(int wait_status);
+  void NameUnrecorded();
   int Finish(int wait_status);
 
   RunOptions options_;
@@ -62,6 +67,7 @@ class Run {
   std::unique_ptr<ChildProcess> child_;
   std::unique_ptr<Nvml> nvml_;
   std::unique_ptr<LiveFileWriter> file_;
+  std::unique_ptr<ProcessWatch> watch_;
   std::unique_ptr<Sampler> sampler_;
 };
 
@@ -71,6 +77,8 @@ util::Status Run::Check() {
     options_.name = NameOfCommand(options_.command);
   if (!options_.output.empty()) {
     output_ = fs::absolute(options_.output, error).lexically_normal().string();
+    if (IsReadOnlyPlace(output_))
+      VRAMSCOPE_RETURN_IF_ERROR(GoElsewhere());
     VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
   }
   if (!options_.report.html.empty()) {
@@ -89,50 +97,62 @@ util::Status Run::Check() {
   return {};
 }
 
-util::Status Run::MakeLiveDirectory() {
+util::Status Run::GoElsewhere() {
   std::error_code error;
-  const bool chosen = !output_.empty();
-  if (!chosen) {
-    std::string name = options_.name;
-    std::replace(name.begin(), name.end(), '/', '_');
-    output_ = (fs::current_path(error) / fmt::format("{}-{}.vram", name, child_->pid())).string();
+  const fs::path wanted(output_);
+  const fs::path elsewhere = fs::temp_directory_path(error) / wanted.filename();
+  if (error || elsewhere == wanted) {
+    return util::Status::Error(
+        fmt::format("{} cannot be written: choose another place with -o", output_));
   }
-  util::Status status = CheckOutput(output_);
-  if (status.ok()) {
-    util::Result<std::string> live = CreateLiveDirectory(output_);
-    if (live) {
-      live_directory_ = *live;
-      return {};
-    }
-    status = live.status();
-  }
-  if (chosen)
-    return status;
-  const std::string elsewhere =
-      (fs::temp_directory_path(error) / fs::path(output_).filename()).string();
-  VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(elsewhere));
-  util::Result<std::string> live = CreateLiveDirectory(elsewhere);
-  if (!live)
-    return live.status();
-  notes_.push_back(fmt::format("this directory cannot be written: the recording is {}", elsewhere));
-  output_ = elsewhere;
-  live_directory_ = *live;
+  output_ = elsewhere.string();
+  VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
+  notes_.push_back(fmt::format("{} cannot be written: the recording is {}",
+                               wanted.parent_path().string(), output_));
   return {};
 }
 
-util::Status Run::PrepareSession() {
-  VRAMSCOPE_RETURN_IF_ERROR(MakeLiveDirectory());
+void Run::NameOutput() {
+  if (!output_.empty())
+    return;
+  std::error_code error;
+  std::string name = options_.name;
+  std::replace(name.begin(), name.end(), '/', '_');
+  output_ = (fs::current_path(error) / fmt::format("{}-{}.vram", name, child_->pid())).string();
+}
+
+util::Status Run::MakeSession() {
+  VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
+  util::Result<std::string> live = CreateLiveDirectory(output_);
+  if (!live)
+    return live.status();
+  live_directory_ = *live;
   SessionRecord record;
   record.name = options_.name;
   record.command = options_.command;
   record.options = OptionsText(options_.recording);
-  VRAMSCOPE_RETURN_IF_ERROR(WriteSessionRecord(live_directory_, record));
-  util::Result<std::unique_ptr<LiveFileWriter>> file =
-      LiveFileWriter::Create(live_directory_ + "/" + kLauncherFile, options_.command);
-  if (!file)
-    return file.status();
-  file_ = std::move(*file);
-  return {};
+  util::Status status = WriteSessionRecord(live_directory_, record);
+  if (status.ok()) {
+    util::Result<std::unique_ptr<LiveFileWriter>> file =
+        LiveFileWriter::Create(live_directory_ + "/" + kLauncherFile, options_.command);
+    status = file.status();
+    if (status.ok())
+      file_ = std::move(*file);
+  }
+  if (!status.ok())
+    (void)RemoveLiveDirectory(live_directory_);
+  return status;
+}
+
+util::Status Run::PrepareSession() {
+  const bool chosen = !output_.empty();
+  NameOutput();
+  const util::Status status = MakeSession();
+  // A file in the way of a chosen name is a mistake to be corrected. A full disk is not.
+  if (status.ok() || (chosen && !CheckOutput(output_).ok()))
+    return status;
+  VRAMSCOPE_RETURN_IF_ERROR(GoElsewhere());
+  return MakeSession();
 }
 
 void Run::StartSampling() {
@@ -141,16 +161,47 @@ void Run::StartSampling() {
     notes_.push_back(
         fmt::format("{} {}: it cannot be recorded", program_.path, program_.not_recordable));
   }
+  watch_ = std::make_unique<ProcessWatch>(child_->pid(), program_.not_recordable.empty(),
+                                          live_directory_);
+  watch_->Start();
   if (nvml_ == nullptr)
     return;
-  sampler_ = std::make_unique<Sampler>(*nvml_, *file_);
+  sampler_ = std::make_unique<Sampler>(*nvml_, *file_, watch_.get());
   sampler_->Start();
+}
+
+void Run::NameUnrecorded() {
+  const std::vector<UnrecordedProcess> found = watch_->Found();
+  if (found.empty())
+    return;
+  file_->CountLoss(format::Loss::kNotRecorded, found.size());
+  const auto describe = [](const UnrecordedProcess& process) {
+    return fmt::format("{} {}{}", process.name, process.reason,
+                       process.uses_gpu ? ", and uses a GPU" : "");
+  };
+  constexpr size_t kMaxNamed = 32;
+  for (size_t i = 0; i < std::min(found.size(), kMaxNamed); ++i) {
+    const std::string key = fmt::format("process {}", found[i].pid);
+    const std::string value = "not recorded: " + describe(found[i]);
+    file_->Write(
+        format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
+  }
+  // Whoever holds memory of a GPU is named first.
+  const auto first = std::max_element(found.begin(), found.end(),
+                                      [](const UnrecordedProcess& a, const UnrecordedProcess& b) {
+                                        return a.uses_gpu < b.uses_gpu;
+                                      });
+  notes_.push_back(fmt::format(
+      "process {} is not recorded: {}{}", first->pid, describe(*first),
+      found.size() == 1 ? "" : fmt::format(" ({} more: `vramscope info`)", found.size() - 1)));
 }
 
 void Run::EndSampling(int wait_status) {
   const int64_t ended_ns = base::MonotonicNs();
   if (sampler_ != nullptr)
     sampler_->Stop();
+  watch_->Stop();
+  NameUnrecorded();
   format::ProcessExit record;
   record.time = static_cast<uint64_t>(ended_ns);
   record.pid = static_cast<uint64_t>(child_->pid());
@@ -219,6 +270,7 @@ int Run::Execute() {
   const int error = child_->Start(RecordingVariables(probe_, live_directory_, options_.recording));
   if (error != 0) {
     sampler_.reset();
+    watch_.reset();
     file_.reset();
     (void)RemoveLiveDirectory(live_directory_);
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));

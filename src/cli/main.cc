@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -116,7 +118,17 @@ int Main(std::vector<std::string> words) {
 }  // namespace
 }  // namespace vramscope::cli
 
+// Where one of the standard streams is closed, a file of ours would take its number, and what is
+// said on that stream would go into it. The command of `run` still finds it closed.
+void FillStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0)
+      (void)!open("/dev/null", O_RDWR | O_CLOEXEC);  // takes the lowest free number
+  }
+}
+
 int main(int argc, char** argv) {
+  FillStandardStreams();
   try {
     return vramscope::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launcher/child_process.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
@@ -41,6 +42,17 @@ bool WriteAll(int fd, const std::string& text) {
     done += static_cast<size_t>(written);
   }
   return true;
+}
+
+// Such a file is a program for another machine, and no script without `#!`.
+bool IsElf(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char start[SELFMAG] = {};
+  const bool is_elf = fd >= 0 && read(fd, start, sizeof start) == sizeof start &&
+                      std::memcmp(start, ELFMAG, SELFMAG) == 0;
+  if (fd >= 0)
+    close(fd);
+  return is_elf;
 }
 
 bool IsStopped(pid_t pid) {
@@ -139,7 +151,7 @@ void ChildProcess::RunChild(const std::string& path, const std::vector<std::stri
   sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
   execv(path.c_str(), argv.data());
   int error = errno;
-  if (error == ENOEXEC) {
+  if (error == ENOEXEC && !IsElf(path)) {
     // A script without `#!`, as execvp(3) and every shell take it.
     std::string shell = "/bin/sh";
     std::string script = path;

@@ -18,8 +18,17 @@
 namespace vramscope::cli {
 namespace {
 
+#if defined(__x86_64__)
+constexpr auto kOurMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr auto kOurMachine = EM_AARCH64;
+#else
+#error "vramscope runs on x86-64 and aarch64"
+#endif
+
 // The kernel follows at most this many `#!` lines.
 constexpr int kMaxInterpreters = 4;
+constexpr size_t kStartBytes = 4096;
 
 std::string ReadStart(const std::string& path, size_t limit_bytes) {
   std::string text(limit_bytes, '\0');
@@ -43,7 +52,7 @@ bool IsExecutableFile(const std::string& path) {
 }
 
 // Why the loader would not take LD_PRELOAD for this ELF file, or "".
-std::string WhyNotRecordable(const std::string& path, const std::string& text) {
+std::string WhyNotPreloaded(const std::string& path, const std::string& text) {
   if (text.size() < EI_NIDENT || std::memcmp(text.data(), ELFMAG, SELFMAG) != 0)
     return "";
   if (text[EI_CLASS] != ELFCLASS64)
@@ -52,6 +61,8 @@ std::string WhyNotRecordable(const std::string& path, const std::string& text) {
   if (text.size() < sizeof header)
     return "";
   std::memcpy(&header, text.data(), sizeof header);
+  if (header.e_machine != kOurMachine)
+    return "is a program for another processor";
   bool has_interpreter = false;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment{};
@@ -88,10 +99,10 @@ Program Inspect(const std::string& path) {
   program.path = path;
   std::string file = path;
   for (int depth = 0; depth < kMaxInterpreters; ++depth) {
-    const std::string text = ReadStart(file, 4096);
+    const std::string text = ReadStart(file, kStartBytes);
     const std::string interpreter = InterpreterOf(text);
     if (interpreter.empty()) {
-      program.not_recordable = WhyNotRecordable(file, text);
+      program.not_recordable = WhyNotPreloaded(file, text);
       return program;
     }
     if (!IsExecutableFile(interpreter)) {
@@ -113,6 +124,10 @@ bool IsInterpreter(const std::string& name) {
 }
 
 }  // namespace
+
+std::string WhyNotRecordable(const std::string& path) {
+  return WhyNotPreloaded(path, ReadStart(path, kStartBytes));
+}
 
 std::string InterpreterOf(const std::string& text) {
   if (!text.starts_with("#!"))

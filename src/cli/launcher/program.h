@@ -22,6 +22,9 @@ struct Program {
 // Looks `command` up as execvp(3) does, and looks into the file: through `#!` to the interpreter.
 Program FindProgram(const std::string& command);
 
+// Why the dynamic loader does not load the probe into this program, or "": "is statically linked".
+std::string WhyNotRecordable(const std::string& path);
+
 // A name for the recording: the basename of the command without extension, or of the script where
 // the command is an interpreter (`python -u train.py` is "train", `python -m pkg.tool` "pkg.tool").
 std::string NameOfCommand(const std::vector<std::string>& command);

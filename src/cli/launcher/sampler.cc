@@ -44,9 +44,10 @@ void ProcessQueryPacer::Queried(int64_t now_ns, int64_t duration_ns, uint64_t de
   used_bytes_ = device_used_bytes;
 }
 
-Sampler::Sampler(GpuMonitor& monitor, LiveFileWriter& file)
+Sampler::Sampler(GpuMonitor& monitor, LiveFileWriter& file, ProcessWatch* watch)
     : monitor_(monitor),
       file_(file),
+      watch_(watch),
       filters_(monitor.gpus().size(), SampleFilter(kKeepEveryNs)),
       pacers_(monitor.gpus().size()) {}
 
@@ -129,7 +130,9 @@ void Sampler::SampleProcesses(size_t gpu) {
   if (!monitor_.ReadProcesses(gpu, &processes_))
     return;
   const uint64_t end = Now();
+  std::vector<pid_t> pids;
   for (const NvmlProcess& process : processes_) {
+    pids.push_back(static_cast<pid_t>(process.pid));
     format::ProcessSample sample;
     sample.begin = begin;
     sample.end = end;
@@ -138,6 +141,8 @@ void Sampler::SampleProcesses(size_t gpu) {
     sample.used = process.used_bytes;
     file_.Write(sample);
   }
+  if (watch_ != nullptr)
+    watch_->SawOnGpu(gpu, std::move(pids));
 }
 
 }  // namespace vramscope::cli

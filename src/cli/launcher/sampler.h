@@ -9,6 +9,7 @@
 
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
+#include "cli/launcher/process_watch.h"
 #include "format/records.h"
 
 namespace vramscope::cli {
@@ -89,7 +90,8 @@ class ProcessQueryPacer {
 // Start() and Stop() the file belongs to that thread.
 class Sampler {
  public:
-  Sampler(GpuMonitor& monitor, LiveFileWriter& file);
+  // `watch` is told which processes use a GPU; it may be null.
+  Sampler(GpuMonitor& monitor, LiveFileWriter& file, ProcessWatch* watch);
   ~Sampler();
 
   // Writes the devices and two samples of each, then goes on in the background.
@@ -104,6 +106,7 @@ class Sampler {
 
   GpuMonitor& monitor_;
   LiveFileWriter& file_;
+  ProcessWatch* const watch_;
   std::vector<SampleFilter> filters_;
   std::vector<ProcessQueryPacer> pacers_;
   std::vector<NvmlProcess> processes_;

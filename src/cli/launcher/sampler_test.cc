@@ -162,7 +162,7 @@ TEST(Sampler, HasTwoSamplesWhenStartReturnsAndOneAfterStop) {
   auto file = LiveFileWriter::Create(path, {});
   ASSERT_TRUE(file.ok()) << file.status().message();
   FakeMonitor monitor;
-  Sampler sampler(monitor, **file);
+  Sampler sampler(monitor, **file, nullptr);
   sampler.Start();
   EXPECT_GE(monitor.reads, 2);
   EXPECT_THAT(Decode(path).device_used, testing::SizeIs(testing::Ge(2u)));

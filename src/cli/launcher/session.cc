@@ -262,6 +262,12 @@ bool LauncherIsAlive(const std::string& live_directory) {
   return locked;
 }
 
+bool IsReadOnlyPlace(const std::string& path) {
+  std::error_code error;
+  const fs::path folder = fs::path(path).parent_path();
+  return fs::is_directory(folder, error) && access(folder.c_str(), W_OK | X_OK) != 0;
+}
+
 util::Status RemoveLiveDirectory(const std::string& live_directory) {
   if (!IsLiveDirectory(live_directory)) {
     return util::Status::Error(

@@ -55,6 +55,10 @@ std::vector<Recorder> RecordersThatStay(const std::string& live_directory,
 // Whether `run` still records into the directory.
 bool LauncherIsAlive(const std::string& live_directory);
 
+// Whether nothing can be made beside `path`, because its directory is not ours to write or its file
+// system is read-only. False where the directory does not exist: that is a mistake.
+bool IsReadOnlyPlace(const std::string& path);
+
 // Removes a live directory whose recording has been finished, or will never be.
 util::Status RemoveLiveDirectory(const std::string& live_directory);
 

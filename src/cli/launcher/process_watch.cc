@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/launcher/process_watch.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+
+#include "cli/launcher/program.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kPeriod{250};
+// A look may take this share of the time at most.
+constexpr int kPeriodPerDuration = 400;
+// Between fork and exec, and while the loader works, a process looks like one without the probe.
+constexpr int kLooksToBelieve = 2;
+constexpr size_t kMaxFound = 10'000;
+constexpr char kProbeFile[] = "libvramscope_probe.so";
+
+// False where the file cannot be read; `*error` says why.
+bool ReadProc(pid_t pid, const char* name, std::string* text, int* error) {
+  text->clear();
+  const int fd = open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    *error = errno;
+    return false;
+  }
+  char buffer[16384];
+  ssize_t got = 0;
+  while ((got = read(fd, buffer, sizeof buffer)) > 0)
+    text->append(buffer, static_cast<size_t>(got));
+  *error = errno;
+  close(fd);
+  return got == 0;
+}
+
+bool ReadStat(pid_t pid, ProcessStat* stat) {
+  std::string text;
+  int error = 0;
+  return ReadProc(pid, "stat", &text, &error) && ParseProcessStat(text, stat);
+}
+
+std::string NameOf(pid_t pid) {
+  std::string text;
+  int error = 0;
+  if (!ReadProc(pid, "comm", &text, &error))
+    return "";
+  return text.substr(0, text.find('\n'));
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (fs::directory_iterator it(fmt::format("/proc/{}/task", pid), error), end;
+       !error && it != end; it.increment(error)) {
+    std::string text;
+    int unused = 0;
+    if (!ReadProc(pid, fmt::format("task/{}/children", it->path().filename().string()).c_str(),
+                  &text, &unused)) {
+      continue;
+    }
+    const char* at = text.data();
+    const char* const last = at + text.size();
+    for (pid_t child = 0; at < last;) {
+      const auto [next, failed] = std::from_chars(at, last, child);
+      if (failed != std::errc())
+        break;
+      children.push_back(child);
+      at = next < last ? next + 1 : next;
+    }
+  }
+  return children;
+}
+
+// Why the probe is not in the process, or "" where it is, or where that cannot be said now.
+std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
+  std::string text;
+  int error = 0;
+  if (!ReadProc(pid, "environ", &text, &error))
+    return error == EACCES || error == EPERM ? "belongs to another user or is a setuid program"
+                                             : "";
+  const Enrolment enrolment = EnrolmentOf(text, live_directory);
+  if (enrolment == Enrolment::kElsewhere)
+    return "";
+  const std::string program = fmt::format("/proc/{}/exe", pid);
+  if (enrolment == Enrolment::kHere)
+    return WhyNotRecordable(program);
+  // Programs that change their title write over their environment: what is mapped decides.
+  if (!ReadProc(pid, "maps", &text, &error) || text.empty() ||
+      text.find(kProbeFile) != std::string::npos) {
+    return "";
+  }
+  const std::string why = WhyNotRecordable(program);
+  return !why.empty() ? why : "was started without the probe's environment";
+}
+
+}  // namespace
+
+bool ParseProcessStat(std::string_view text, ProcessStat* stat) {
+  // "PID (NAME) STATE PARENT ..." with the start time as the 22nd word, and NAME may hold anything.
+  const size_t end = text.rfind(')');
+  if (end == std::string_view::npos || text.size() < end + 3)
+    return false;
+  text.remove_prefix(end + 2);
+  stat->state = text.front();
+  for (int word = 3; word <= 22; ++word) {
+    const size_t space = text.find(' ');
+    const std::string_view value = text.substr(0, space);
+    const auto read = [&](auto* number) {
+      return std::from_chars(value.data(), value.data() + value.size(), *number).ec == std::errc();
+    };
+    if (word == 4 && !read(&stat->parent))
+      return false;
+    if (word == 22)
+      return read(&stat->start_ticks);
+    if (space == std::string_view::npos)
+      return false;
+    text.remove_prefix(space + 1);
+  }
+  return false;
+}
+
+Enrolment EnrolmentOf(std::string_view environment, std::string_view live_directory) {
+  constexpr std::string_view kDirectory = "VRAMSCOPE_DIR=";
+  constexpr std::string_view kPreload = "LD_PRELOAD=";
+  std::string_view directory;
+  bool has_probe = false;
+  while (!environment.empty()) {
+    const size_t end = environment.find('\0');
+    const std::string_view entry = environment.substr(0, end);
+    if (entry.starts_with(kDirectory))
+      directory = entry.substr(kDirectory.size());
+    if (entry.starts_with(kPreload))
+      has_probe = entry.find(kProbeFile) != std::string_view::npos;
+    environment.remove_prefix(end == std::string_view::npos ? environment.size() : end + 1);
+  }
+  if (directory.empty() || !has_probe)
+    return Enrolment::kNone;
+  return directory == live_directory ? Enrolment::kHere : Enrolment::kElsewhere;
+}
+
+ProcessWatch::ProcessWatch(pid_t root, bool root_is_recorded, std::string live_directory)
+    : root_(root),
+      root_is_recorded_(root_is_recorded),
+      live_directory_(std::move(live_directory)) {}
+
+ProcessWatch::~ProcessWatch() {
+  Stop();
+}
+
+void ProcessWatch::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void ProcessWatch::Stop() {
+  if (!thread_.joinable())
+    return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  stop_changed_.notify_one();
+  thread_.join();
+}
+
+void ProcessWatch::SawOnGpu(size_t gpu, std::vector<pid_t> pids) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  on_gpu_[gpu] = std::move(pids);
+}
+
+std::vector<UnrecordedProcess> ProcessWatch::Found() const {
+  std::vector<UnrecordedProcess> found;
+  for (const auto& [key, process] : found_)
+    found.push_back(process);
+  return found;
+}
+
+void ProcessWatch::Loop() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  std::chrono::steady_clock::duration pause = kPeriod;
+  while (!stop_changed_.wait_for(lock, pause, [this] { return stop_; })) {
+    lock.unlock();
+    const auto begin = std::chrono::steady_clock::now();
+    Look();
+    pause = std::max<std::chrono::steady_clock::duration>(
+        kPeriod, kPeriodPerDuration * (std::chrono::steady_clock::now() - begin));
+    lock.lock();
+  }
+}
+
+void ProcessWatch::Look() {
+  std::set<pid_t> on_gpu;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [gpu, pids] : on_gpu_)
+      on_gpu.insert(pids.begin(), pids.end());
+    on_gpu_.clear();
+  }
+  former_suspects_.swap(suspects_);
+  suspects_.clear();
+  for (const pid_t pid : on_gpu) {
+    if (IsBelowRoot(pid))
+      Examine(pid, true);
+  }
+  std::vector<pid_t> waiting = {root_};
+  std::set<pid_t> seen;
+  while (!waiting.empty()) {
+    const pid_t pid = waiting.back();
+    waiting.pop_back();
+    if (!seen.insert(pid).second)
+      continue;
+    for (const pid_t child : ChildrenOf(pid))
+      waiting.push_back(child);
+    Examine(pid, false);
+  }
+}
+
+bool ProcessWatch::IsBelowRoot(pid_t pid) const {
+  // In another process namespace NVML's numbers are not ours: such a chain does not end at the
+  // command.
+  for (int depth = 0; depth < 64 && pid > 1; ++depth) {
+    if (pid == root_)
+      return true;
+    ProcessStat stat;
+    if (!ReadStat(pid, &stat))
+      return false;
+    pid = stat.parent;
+  }
+  return false;
+}
+
+void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
+  ProcessStat stat;
+  if (pid == root_ && !root_is_recorded_)
+    return;
+  if (!ReadStat(pid, &stat) || stat.state == 'Z' || stat.state == 'X')
+    return;
+  const Key key{pid, stat.start_ticks};
+  if (const auto known = found_.find(key); known != found_.end()) {
+    known->second.uses_gpu |= uses_gpu;
+    return;
+  }
+  const std::string reason = WhyUnrecorded(pid, live_directory_);
+  if (reason.empty())
+    return;
+  const auto former = former_suspects_.find(key);
+  const int looks = 1 + (former != former_suspects_.end() ? former->second : 0);
+  if (!uses_gpu && looks < kLooksToBelieve) {
+    suspects_[key] = looks;
+    return;
+  }
+  if (found_.size() < kMaxFound)
+    found_[key] = {.pid = pid, .name = NameOf(pid), .reason = reason, .uses_gpu = uses_gpu};
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace vramscope::cli {
+
+// A process of the session that the probe is not in.
+struct UnrecordedProcess {
+  pid_t pid = 0;
+  std::string name;
+  std::string reason;  // "was started without the probe's environment"
+  bool uses_gpu = false;
+};
+
+// Looks from outside, a few times a second, for processes below the command that are not recorded:
+// the loader of a static or setuid program takes no LD_PRELOAD, and a program can be started with
+// an environment of its own. Nothing is forced on them: they are named. One that lives shorter than
+// two looks is not seen, unless NVML lists it.
+class ProcessWatch {
+ public:
+  // `root` is the command's process. Where it is known not to be recorded, it is passed over.
+  ProcessWatch(pid_t root, bool root_is_recorded, std::string live_directory);
+  ~ProcessWatch();
+  ProcessWatch(const ProcessWatch&) = delete;
+  ProcessWatch& operator=(const ProcessWatch&) = delete;
+
+  void Start();
+  // No looks any more. Idempotent.
+  void Stop();
+  // NVML lists these processes on its `gpu`-th device. From any thread.
+  void SawOnGpu(size_t gpu, std::vector<pid_t> pids);
+  // After Stop().
+  std::vector<UnrecordedProcess> Found() const;
+
+ private:
+  // A number is used again, so the time of its start belongs to it.
+  using Key = std::pair<pid_t, uint64_t>;
+
+  void Loop();
+  void Look();
+  bool IsBelowRoot(pid_t pid) const;
+  void Examine(pid_t pid, bool uses_gpu);
+
+  const pid_t root_;
+  const bool root_is_recorded_;
+  const std::string live_directory_;
+  std::thread thread_;
+  mutable std::mutex mutex_;
+  std::condition_variable stop_changed_;
+  bool stop_ = false;
+  std::map<size_t, std::vector<pid_t>> on_gpu_;  // as they were last listed
+  // The thread's own until Stop().
+  std::map<Key, int> suspects_;  // how many looks running found it without the probe
+  std::map<Key, int> former_suspects_;
+  std::map<Key, UnrecordedProcess> found_;
+};
+
+// What a process's environment says of its recording. Seams for tests.
+enum class Enrolment {
+  kHere,       // the probe's environment, with this directory
+  kElsewhere,  // that of another recording
+  kNone,
+};
+Enrolment EnrolmentOf(std::string_view environment, std::string_view live_directory);
+
+// State and start time of `/proc/PID/stat`'s text; the parent's number. False for anything else.
+struct ProcessStat {
+  char state = 0;
+  pid_t parent = 0;
+  uint64_t start_ticks = 0;
+};
+bool ParseProcessStat(std::string_view text, ProcessStat* stat);
+
+}  // namespace vramscope::cli
