@@ -11,6 +11,8 @@
 
 #include <cstring>
 
+#include "base/raw_file.h"
+
 namespace vramscope::probe {
 namespace {
 
@@ -48,7 +50,7 @@ bool Allocate(int fd, uint64_t offset, uint64_t size) {
   static constexpr char kZeros[format::kPageBytes] = {};
   while (size != 0) {
     const size_t part = size < sizeof kZeros ? size : sizeof kZeros;
-    const ssize_t written = pwrite(fd, kZeros, part, static_cast<off_t>(offset));
+    const ssize_t written = base::WriteFileAt(fd, kZeros, part, offset);
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
@@ -81,7 +83,7 @@ int LiveFile::Create(const char* path) {
   if (length >= sizeof path_)
     return ENAMETOOLONG;
   std::memcpy(path_, path, length + 1);
-  const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int fd = base::OpenFile(path, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (fd < 0)
     return errno;
   uint8_t* page = nullptr;
@@ -91,7 +93,7 @@ int LiveFile::Create(const char* path) {
   } else if ((page = Map(fd, 0, format::kPageBytes)) == nullptr) {
     error = errno != 0 ? errno : ENOSPC;
   }
-  close(fd);
+  base::CloseFile(fd);
   if (error != 0) {
     unlink(path);
     return error;
@@ -102,16 +104,21 @@ int LiveFile::Create(const char* path) {
 }
 
 uint8_t* LiveFile::MapChunk(uint32_t size_bytes) {
-  const int fd = open(path_, O_RDWR | O_CLOEXEC);
+  const int fd = base::OpenFile(path_, O_RDWR);
   if (fd < 0)
     return nullptr;
   uint8_t* chunk = nullptr;
   uint64_t inode = 0, device = 0;
   if (Identify(fd, &inode, &device) && inode == inode_ && device == device_) {
-    const uint64_t offset = header_->end_bytes.fetch_add(size_bytes, std::memory_order_relaxed);
+    uint64_t offset = header_->end_bytes.fetch_add(size_bytes, std::memory_order_relaxed);
     chunk = Map(fd, offset, size_bytes);
+    if (chunk == nullptr) {
+      // Given back if nobody has claimed more: a full disk is tried again and again.
+      uint64_t end = offset + size_bytes;
+      header_->end_bytes.compare_exchange_strong(end, offset, std::memory_order_relaxed);
+    }
   }
-  close(fd);
+  base::CloseFile(fd);
   return chunk;
 }
 
