@@ -35,6 +35,10 @@ template <class Descriptor>
 uint64_t EstimateBytes(const Descriptor& shape) {
   uint64_t elements = AtLeastOne(shape.Width) * AtLeastOne(shape.Height);
   if constexpr (requires { shape.Depth; }) {
+    constexpr unsigned int kSparse = 0x40;    // CUDA_ARRAY3D_SPARSE: memory is mapped into it
+    constexpr unsigned int kDeferred = 0x80;  // CUDA_ARRAY3D_DEFERRED_MAPPING: the same
+    if ((shape.Flags & (kSparse | kDeferred)) != 0)
+      return 0;
     constexpr unsigned int kCubemap = 0x04;  // CUDA_ARRAY3D_CUBEMAP: Depth counts the faces
     elements *= (shape.Flags & kCubemap) != 0 && shape.Depth == 0 ? 6 : AtLeastOne(shape.Depth);
   }

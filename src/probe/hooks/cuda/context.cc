@@ -12,6 +12,7 @@
 namespace vramscope::probe::cuda {
 
 constinit VRAMSCOPE_TLS uint32_t t_cuda_depth = 0;
+constinit std::atomic<bool> g_several_contexts{false};
 
 namespace {
 
@@ -62,6 +63,8 @@ bool Insert(CUcontext context, int32_t device, ContextOrigin origin) {
     slot.references.store(1, std::memory_order_relaxed);
     slot.origin.store(origin, std::memory_order_relaxed);
     slot.context.store(KeyOf(context), std::memory_order_release);
+    if (&slot != g_contexts)
+      g_several_contexts.store(true, std::memory_order_relaxed);
     if (Find(context) == &slot)
       return true;
     // Another thread saw it at the same moment, and stands before us in the table.
@@ -225,9 +228,26 @@ void NoteGreenContext(CUcontext context) {
   Insert(context, format::kNoDevice, ContextOrigin::kGreen);
 }
 
-void NoteContextDestroy(HookId api, const CallTimes& times, CUcontext context) {
-  if (ContextSlot* slot = Find(context))
-    WriteContextDestroy(api, times, slot);
+int32_t NoteContextDestroy(HookId api, const CallTimes& times, CUcontext context) {
+  ContextSlot* const slot = Find(context);
+  if (slot == nullptr)
+    return format::kNoDevice;
+  const int32_t device = slot->device.load(std::memory_order_relaxed);
+  WriteContextDestroy(api, times, slot);
+  return device;
+}
+
+bool HasContext(int32_t device) {
+  for (const auto& slot : g_contexts) {
+    const uint64_t context = slot.context.load(std::memory_order_acquire);
+    if (context == 0)
+      return false;
+    if (context > kBusy && slot.origin.load(std::memory_order_relaxed) != ContextOrigin::kGreen &&
+        (device == format::kNoDevice || slot.device.load(std::memory_order_relaxed) == device)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void NotePrimaryDestroy(HookId api, const CallTimes& times, int32_t device) {

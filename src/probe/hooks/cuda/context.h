@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "format/enums.h"
@@ -34,7 +35,12 @@ void NoteContextCreate(HookId api,
 // A view of the primary context: what is allocated under it is the primary one's, and stays when it
 // goes.
 void NoteGreenContext(CUcontext context);
-void NoteContextDestroy(HookId api, const CallTimes& times, CUcontext context);
+// The device that it was on, or kNoDevice where it was never seen.
+int32_t NoteContextDestroy(HookId api, const CallTimes& times, CUcontext context);
+// Whether some context of the device is known; kNoDevice: of any.
+bool HasContext(int32_t device);
+// More than one context was seen: one kernel can be launched in several.
+extern std::atomic<bool> g_several_contexts;
 // The device's primary context ended. Nothing when it was never seen.
 void NotePrimaryDestroy(HookId api, const CallTimes& times, int32_t device);
 // Old references to a context, counted from 1: true when `change` takes the last one away.

@@ -30,15 +30,24 @@ CUresult CreateContext(CUcontext* context, CUdevice device, Args... args) {
   return result;
 }
 
+// Everything that was made in it is gone, streams that were being captured included.
+template <HookId kId>
+void NoteContextEnd(const HookCall<kId>& call, CUcontext context) {
+  const int32_t device = NoteContextDestroy(kId, call.times(), context);
+  if (device != format::kNoDevice && !HasContext(device))
+    ForgetPoolsOf(device);
+  ForgetFunctions();
+  ForgetCapturesWithoutContext();
+  RequestReading(format::kNoDevice);
+  CatchUpReading(CurrentPlace());
+}
+
 template <HookId kId>
 CUresult DestroyContext(CUcontext context) {
   HookCall<kId> call;
   const CUresult result = call(context);
   if (call.watching() && result == kSuccess) {
-    NoteContextDestroy(kId, call.times(), context);
-    ForgetFunctions();
-    RequestReading(format::kNoDevice);
-    CatchUpReading(CurrentPlace());
+    NoteContextEnd(call, context);
   }
   return result;
 }
@@ -53,8 +62,10 @@ bool IsPrimaryActive(CUdevice device) {
 template <HookId kId>
 void NotePrimaryEnd(const HookCall<kId>& call, CUdevice device) {
   NotePrimaryDestroy(kId, call.times(), device);
-  ForgetPoolsOf(device);
+  if (!HasContext(device))
+    ForgetPoolsOf(device);
   ForgetFunctions();
+  ForgetCapturesWithoutContext();
   RequestReading(device);
   CatchUpReading(CurrentPlace());
 }
@@ -157,7 +168,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxDetach)(CUcontext context) {
   HookCall<HookId::cuCtxDetach> call;
   const CUresult result = call(context);
   if (call.watching() && result == kSuccess && ChangeReferences(context, -1))
-    NoteContextDestroy(HookId::cuCtxDetach, call.times(), context);
+    NoteContextEnd(call, context);
   return result;
 }
 

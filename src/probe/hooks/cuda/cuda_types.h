@@ -46,6 +46,10 @@ struct CUDA_GRAPH_INSTANTIATE_PARAMS;
 struct CUgraphEdgeData;
 struct CUgraphExecUpdateResultInfo;
 struct CUmulticastObjectProp;
+struct CUcheckpointLockArgs;
+struct CUcheckpointCheckpointArgs;
+struct CUcheckpointRestoreArgs;
+struct CUcheckpointUnlockArgs;
 
 // Enumerations.
 using CUlimit = int;
@@ -56,15 +60,23 @@ using CUstreamCaptureMode = int;
 using CUstreamCaptureStatus = int;
 inline constexpr CUstreamCaptureStatus kCaptureStatusActive = 1;
 using CUmemAllocationHandleType = int;
+inline constexpr CUmemAllocationHandleType kHandleFabric = 8;  // CU_MEM_HANDLE_TYPE_FABRIC
+using CUmemRangeHandleType = int;
+using CUmemAllocationType = int;
+inline constexpr CUmemAllocationType kAllocationManaged = 2;  // CU_MEM_ALLOCATION_TYPE_MANAGED
 using CUgraphExecUpdateResult = int;
 using CUdriverProcAddressQueryResult = int;
 using CUmemPool_attribute = int;
+inline constexpr CUmemPool_attribute kPoolReleaseThreshold = 4;
 inline constexpr CUmemPool_attribute kPoolReservedCurrent = 5;
 inline constexpr CUmemPool_attribute kPoolUsedCurrent = 7;
 using CUgraphMem_attribute = int;
 inline constexpr CUgraphMem_attribute kGraphUsedCurrent = 0;
 inline constexpr CUgraphMem_attribute kGraphReservedCurrent = 2;
+inline constexpr int kLocationNone = 0;    // CU_MEM_LOCATION_TYPE_NONE
 inline constexpr int kLocationDevice = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+using CUgraphNodeType = int;
+inline constexpr CUgraphNodeType kNodeMemAlloc = 10;  // CU_GRAPH_NODE_TYPE_MEM_ALLOC
 using CUpointer_attribute = int;
 inline constexpr CUpointer_attribute kPointerDevice = 9;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
@@ -103,6 +115,28 @@ struct CUmemPoolPtrExportData {
   unsigned char reserved[64];
 };
 
+struct CUmemFabricHandle {
+  unsigned char data[64];
+};
+
+struct CUDA_MEM_ALLOC_NODE_PARAMS {
+  CUmemPoolProps poolProps;
+  const void* accessDescs;
+  size_t accessDescCount;
+  size_t bytesize;
+  CUdeviceptr dptr;
+};
+
+struct CUgraphNodeParams {
+  CUgraphNodeType type;
+  int reserved0[3];
+  union {
+    long long reserved1[29];
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+  };
+  long long reserved2;
+};
+
 struct CUDA_ARRAY_DESCRIPTOR {
   size_t Width;
   size_t Height;
@@ -133,6 +167,14 @@ struct CUDA_ARRAY3D_DESCRIPTOR_v1 {
   int Format;
   unsigned int NumChannels;
   unsigned int Flags;
+};
+
+struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+  int type;
+  void* handle[2];
+  unsigned long long size;
+  unsigned int flags;
+  unsigned int reserved[16];
 };
 
 struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC {

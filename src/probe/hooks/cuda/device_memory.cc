@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "format/enums.h"
 #include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/graphs.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
@@ -17,10 +18,12 @@ CUresult AllocLinear(Address* address, Size size) {
   const Place place = CurrentPlace();
   CatchUpReading(place);
   const CUresult result = call(address, size);
-  if (result == kSuccess)
+  if (result == kSuccess) {
+    TakeGraphAddress(*address);
     RecordAlloc(kId, call.times(), place, {.address = *address, .size = size});
-  else
+  } else {
     RecordFailure(kId, call.times(), place, result, size);
+  }
   return result;
 }
 
@@ -54,7 +57,10 @@ CUresult FreeLinear(Address address) {
   HookCall<kId> call;
   const CUresult result = call(address);
   if (call.watching() && result == kSuccess) {
-    RecordFree(kId, call.times(), format::MemoryKind::kDevice, address);
+    if (TakeGraphAddress(address))
+      ReadGraphPool(CurrentPlace().device);
+    else
+      RecordFree(kId, call.times(), format::MemoryKind::kDevice, address);
     ReadPoolsAfterSynchronisation();
   }
   return result;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/cuda/graphs.h"
+
+#include <atomic>
+
 #include "format/enums.h"
+#include "format/records.h"
 #include "probe/hooks/cuda/context.h"
 #include "probe/hooks/cuda/handle_set.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/session/stream.h"
 
 // Graphs: the executable takes memory when it is made or uploaded, its allocation nodes take theirs
 // out of the device's graph memory when it is launched.
@@ -13,6 +19,17 @@ namespace vramscope::probe::cuda {
 namespace {
 
 constinit HandleSet<4096> g_launched_graphs{};
+
+// Addresses that graphs gave out, and whether there ever was one.
+constinit HandleSet<16384> g_graph_addresses{};
+constinit std::atomic<bool> g_has_graph_memory{false};
+
+constexpr int32_t kMaxDevices = 64;
+struct GraphFigure {
+  std::atomic<uint64_t> reserved;
+  std::atomic<uint64_t> used;
+};
+constinit GraphFigure g_graph_figures[kMaxDevices]{};
 
 template <HookId kId, class... Args>
 CUresult Instantiate(CUgraphExec* graph, Args... args) {
@@ -41,7 +58,11 @@ template <HookId kId>
 CUresult LaunchGraph(CUgraphExec graph, CUstream stream) {
   if (g_launched_graphs.Contains(Bits(graph))) {
     HookCall<kId> call;
-    return call(graph, stream);
+    const CUresult result = call(graph, stream);
+    // Its nodes may find their memory in use by another graph's, and take more.
+    if (HasGraphMemory() && call.watching())
+      ReadGraphPool(CurrentPlace().device);
+    return result;
   }
   const CUresult result = ChangeGraph<kId>("launch", Bits(graph), graph, stream);
   if (result == kSuccess && IsRecording())
@@ -55,6 +76,7 @@ CUresult BeginCapture(bool per_thread, CUstream stream, Args... args) {
   // Before the call: another thread's reading must not meet the capture. A capture that is refused
   // is taken off again.
   NoteCaptureBegin(stream, per_thread);
+  WaitForPoolReaders();
   const CUresult result = call(stream, args...);
   if (result != kSuccess && !IsCapturing(stream, per_thread))
     NoteCaptureEnd(stream, per_thread);
@@ -68,12 +90,81 @@ CUresult EndCapture(bool per_thread, CUstream stream, CUgraph* graph) {
   // A capture that was invalidated ends with an error; one of another thread goes on.
   if (result == kSuccess || !IsCapturing(stream, per_thread))
     NoteCaptureEnd(stream, per_thread);
-  if (call.watching())
+  if (call.watching() && !IsAnyStreamCapturing()) {
+    CatchUpPools();
     CatchUpReading(CurrentPlace());
+  }
+  return result;
+}
+
+template <HookId kId, class Parameters, class... Args>
+CUresult AddNode(Parameters* parameters, Args... args) {
+  HookCall<kId> call;
+  const CUresult result = call(args..., parameters);
+  if (call.watching() && result == kSuccess) {
+    if constexpr (requires { parameters->alloc; }) {
+      if (parameters->type == kNodeMemAlloc)
+        NoteGraphAddress(parameters->alloc.dptr);
+    } else {
+      NoteGraphAddress(parameters->dptr);
+    }
+  }
   return result;
 }
 
 }  // namespace
+
+void NoteGraphAddress(uint64_t address) {
+  g_graph_addresses.Insert(address);
+  g_has_graph_memory.store(true, std::memory_order_relaxed);
+}
+
+bool TakeGraphAddress(uint64_t address) {
+  return HasGraphMemory() && g_graph_addresses.Erase(address);
+}
+
+bool HasGraphMemory() {
+  return g_has_graph_memory.load(std::memory_order_relaxed);
+}
+
+void ReadGraphPool(int32_t device) {
+  auto* const ask = DriverCall<CallId::cuDeviceGetGraphMemAttribute>();
+  if (ask == nullptr || device < 0 || device >= kMaxDevices || IsAnyStreamCapturing())
+    return;
+  uint64_t reserved = 0, used = 0;
+  if (ask(device, kGraphReservedCurrent, &reserved) != kSuccess ||
+      ask(device, kGraphUsedCurrent, &used) != kSuccess) {
+    return;
+  }
+  if (reserved != 0)
+    g_has_graph_memory.store(true, std::memory_order_relaxed);
+  GraphFigure& figure = g_graph_figures[device];
+  const uint64_t last_reserved = figure.reserved.exchange(reserved, std::memory_order_relaxed);
+  const uint64_t last_used = figure.used.exchange(used, std::memory_order_relaxed);
+  if (reserved == last_reserved && used == last_used)
+    return;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  NoteExplicitAlloc(device);
+  scope->Append(format::PoolReading{
+      .time = Now(), .pool = 0, .device = device, .reserved = reserved, .used = used});
+}
+
+void ForgetGraphPool(int32_t device) {
+  if (device < 0 || device >= kMaxDevices)
+    return;
+  g_graph_figures[device].reserved.store(0, std::memory_order_relaxed);
+  g_graph_figures[device].used.store(0, std::memory_order_relaxed);
+}
+
+void ForgetGraphs() {
+  for (int32_t device = 0; device < kMaxDevices; ++device)
+    ForgetGraphPool(device);
+  g_graph_addresses.Clear();
+  g_launched_graphs.Clear();
+  g_has_graph_memory.store(false, std::memory_order_relaxed);
+}
 
 VRAMSCOPE_CUDA_WRAPPER(cuGraphInstantiate)
 (CUgraphExec* executable, CUgraph graph, CUgraphNode* error_node, char* log, size_t log_bytes) {
@@ -134,6 +225,36 @@ VRAMSCOPE_CUDA_WRAPPER(cuGraphExecUpdate_v2)
 VRAMSCOPE_CUDA_WRAPPER(cuGraphExecDestroy)(CUgraphExec graph) {
   g_launched_graphs.Erase(Bits(graph));
   return ChangeGraph<HookId::cuGraphExecDestroy>("destroy", Bits(graph), graph);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuGraphAddMemAllocNode)
+(CUgraphNode* node,
+ CUgraph graph,
+ const CUgraphNode* dependencies,
+ size_t dependency_count,
+ CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
+  return AddNode<HookId::cuGraphAddMemAllocNode>(parameters, node, graph, dependencies,
+                                                 dependency_count);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuGraphAddNode)
+(CUgraphNode* node,
+ CUgraph graph,
+ const CUgraphNode* dependencies,
+ size_t dependency_count,
+ CUgraphNodeParams* parameters) {
+  return AddNode<HookId::cuGraphAddNode>(parameters, node, graph, dependencies, dependency_count);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuGraphAddNode_v2)
+(CUgraphNode* node,
+ CUgraph graph,
+ const CUgraphNode* dependencies,
+ const CUgraphEdgeData* edges,
+ size_t dependency_count,
+ CUgraphNodeParams* parameters) {
+  return AddNode<HookId::cuGraphAddNode_v2>(parameters, node, graph, dependencies, edges,
+                                            dependency_count);
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuDeviceGraphMemTrim)(CUdevice device) {

@@ -2,6 +2,7 @@
 #include "format/enums.h"
 #include "probe/hooks/cuda/context.h"
 #include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/record.h"
 
 // Page-locked memory of the machine: the device `host` of the ledger, never part of a GPU.
@@ -44,8 +45,10 @@ template <HookId kId>
 CUresult FreeHost(format::MemoryKind kind, void* memory) {
   HookCall<kId> call;
   const CUresult result = call(memory);
-  if (call.watching() && result == kSuccess)
+  if (call.watching() && result == kSuccess) {
     RecordFree(kId, call.times(), kind, Bits(memory));
+    ReadPoolsAfterSynchronisation();
+  }
   return result;
 }
 

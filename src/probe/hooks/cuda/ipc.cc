@@ -4,28 +4,25 @@
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/hooks/cuda/share.h"
 
 // Memory that belongs to another process or to a graphics client and is only mapped here.
 namespace vramscope::probe::cuda {
 namespace {
-
-uint64_t SizeAt(CUdeviceptr address) {
-  CUdeviceptr base = 0;
-  size_t size = 0;
-  auto* const ask = DriverCall<CallId::cuMemGetAddressRange_v2>();
-  return ask != nullptr && ask(&base, &size, address) == kSuccess ? size : 0;
-}
 
 template <HookId kId>
 CUresult OpenHandle(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned int flags) {
   HookCall<kId> call;
   const CUresult result = call(address, handle, flags);
   if (call.watching() && result == kSuccess) {
-    RecordAlloc(kId, call.times(), CurrentPlace(),
+    const Place place = CurrentPlace();
+    RecordAlloc(kId, call.times(), place,
                 {.kind = format::MemoryKind::kIpcImport,
                  .address = *address,
                  .size = SizeAt(*address),
                  .flags = flags});
+    RecordShare(kId, call.times(), format::ShareKind::kImport, place.device, *address, 0,
+                KeyOf(&handle, sizeof handle));
   }
   return result;
 }
@@ -48,6 +45,17 @@ CUresult MapExternal(uint64_t size, Out* out, Args... args) {
 
 }  // namespace
 
+VRAMSCOPE_CUDA_WRAPPER(cuIpcGetMemHandle)(CUipcMemHandle* handle, CUdeviceptr address) {
+  HookCall<HookId::cuIpcGetMemHandle> call;
+  const CUresult result = call(handle, address);
+  if (call.watching() && result == kSuccess) {
+    // The handle is the whole allocation's, whichever of its addresses was given.
+    RecordShare(HookId::cuIpcGetMemHandle, call.times(), format::ShareKind::kExport,
+                CurrentPlace().device, BaseOf(address), 0, KeyOf(handle, sizeof *handle));
+  }
+  return result;
+}
+
 VRAMSCOPE_CUDA_WRAPPER(cuIpcOpenMemHandle)
 (CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags) {
   return OpenHandle<HookId::cuIpcOpenMemHandle>(address, handle, flags);
@@ -65,6 +73,36 @@ VRAMSCOPE_CUDA_WRAPPER(cuIpcCloseMemHandle)(CUdeviceptr address) {
     RecordFree(HookId::cuIpcCloseMemHandle, call.times(), format::MemoryKind::kIpcImport, address);
   }
   return result;
+}
+
+// A descriptor that keeps the memory alive for drivers of other devices. Nothing tells when it is
+// closed.
+VRAMSCOPE_CUDA_WRAPPER(cuMemGetHandleForAddressRange)
+(void* handle,
+ CUdeviceptr address,
+ size_t size,
+ CUmemRangeHandleType type,
+ unsigned long long flags) {
+  HookCall<HookId::cuMemGetHandleForAddressRange> call;
+  const CUresult result = call(handle, address, size, type, flags);
+  if (call.watching() && result == kSuccess) {
+    RecordShare(HookId::cuMemGetHandleForAddressRange, call.times(), format::ShareKind::kExport,
+                CurrentPlace().device, BaseOf(address), 0, 0);
+  }
+  return result;
+}
+
+// The memory stays its maker's; what importing takes besides shows in the readings.
+VRAMSCOPE_CUDA_WRAPPER(cuImportExternalMemory)
+(CUexternalMemory* memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* description) {
+  return CallBracketed<HookId::cuImportExternalMemory>(
+      format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{}; }, memory,
+      description);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuDestroyExternalMemory)(CUexternalMemory memory) {
+  return CallBracketed<HookId::cuDestroyExternalMemory>(
+      format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{}; }, memory);
 }
 
 // Unmapped by cuMemFree.

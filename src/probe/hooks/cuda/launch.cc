@@ -14,11 +14,27 @@ namespace vramscope::probe::cuda {
 namespace {
 
 constinit HandleSet<65536> g_launched{};
+// Functions that were put into a graph while it was captured: they happen when the graph is
+// launched, which is read too, and their first launch outside of graphs is still to come.
+constinit HandleSet<16384> g_captured{};
+
+// A kernel of a library is the same handle in every context, and is loaded in each.
+VRAMSCOPE_ALWAYS_INLINE uint64_t KeyOf(CUfunction function) {
+  if (VRAMSCOPE_LIKELY(!g_several_contexts.load(std::memory_order_relaxed)))
+    return Bits(function);
+  auto* const current = DriverCall<CallId::cuCtxGetCurrent>();
+  CUcontext context = nullptr;
+  if (current != nullptr)
+    current(&context);
+  return HashMix(Bits(context), Bits(function));
+}
 
 template <HookId kId, class... Args>
 VRAMSCOPE_NOINLINE CUresult LaunchFirst(CUfunction function, Args... args) {
   HookCall<kId> call;
-  if (!call.watching() || !g_launched.Insert(Bits(function)))
+  const uint64_t key = KeyOf(function);
+  if (!call.watching() ||
+      !(IsAnyStreamCapturing() ? g_captured.Insert(key) : g_launched.Insert(key)))
     return call(args...);
   const Place place = CurrentPlace();
   const FreeMemory before = ReadFreeMemory(place);
@@ -31,7 +47,7 @@ VRAMSCOPE_NOINLINE CUresult LaunchFirst(CUfunction function, Args... args) {
 template <HookId kId, class... Args>
 VRAMSCOPE_ALWAYS_INLINE CUresult Launch(CUfunction function, Args... args) {
   auto* const real = g_real_hooks[static_cast<size_t>(kId)].load(std::memory_order_relaxed);
-  if (VRAMSCOPE_LIKELY(real != nullptr && g_launched.Contains(Bits(function))))
+  if (VRAMSCOPE_LIKELY(real != nullptr && g_launched.Contains(KeyOf(function))))
     return reinterpret_cast<typename HookTraits<kId>::Function*>(real)(args...);
   return LaunchFirst<kId>(function, args...);
 }
@@ -40,6 +56,7 @@ VRAMSCOPE_ALWAYS_INLINE CUresult Launch(CUfunction function, Args... args) {
 
 void ForgetLaunches() {
   g_launched.Clear();
+  g_captured.Clear();
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernel)

@@ -6,8 +6,10 @@
 #include <atomic>
 
 #include "format/records.h"
+#include "probe/hooks/cuda/graphs.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/hooks/cuda/share.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -17,29 +19,31 @@ namespace {
 // How a PoolCreate record says where the pool comes from.
 enum class PoolOrigin : uint8_t { kCreated = 0, kDefault = 1, kImported = 2 };
 
-// A slot is `busy` while a thread asks the driver about its pool; whoever destroys the pool waits
-// for that, a bounded while, so that nobody asks about a pool that is gone.
+// What a pool's bytes are to the device.
+enum class PoolCost : uint8_t {
+  kReserved,  // what it holds
+  kManaged,   // nothing: pages come with their use, and no process is charged for them
+  kImported,  // nothing: the exporter pays
+};
+
+// A slot is `busy` while a thread asks the driver about its pool; whoever destroys the pool or
+// begins a capture waits for that, a bounded while.
 struct PoolSlot {
   std::atomic<uint64_t> pool;  // 0: never used, kRemoved, kClaimed, or the handle
   std::atomic<bool> busy;
+  std::atomic<bool> stale;  // could not be read when it changed
+  std::atomic<PoolCost> cost;
   std::atomic<int32_t> device;
   std::atomic<uint64_t> reserved;
-  std::atomic<uint64_t> used;
+  std::atomic<uint64_t> threshold;  // up to here it keeps what it has
 };
 
-constexpr size_t kMaxPools = 128;  // further ones are not read
+constexpr size_t kMaxPools = 1024;  // further ones are not read, and counted as lost
 constexpr uint64_t kRemoved = 1;
 constexpr uint64_t kClaimed = 2;
 constinit PoolSlot g_pools[kMaxPools]{};
 
-constexpr int32_t kMaxDevices = 64;
-struct GraphFigure {
-  std::atomic<uint64_t> reserved;
-  std::atomic<uint64_t> used;
-};
-constinit GraphFigure g_graph_figures[kMaxDevices]{};
-
-// Some pool may hold more than it uses: calls that synchronise are looked at.
+// Some pool holds more than its threshold, or could not be read when it changed.
 constinit std::atomic<bool> g_may_shrink{false};
 
 PoolSlot* FindPool(CUmemoryPool pool) {
@@ -53,47 +57,28 @@ PoolSlot* FindPool(CUmemoryPool pool) {
   return nullptr;
 }
 
-// nullptr when it was there already, or when there is no room.
-PoolSlot* InsertPool(CUmemoryPool pool, int32_t device) {
-  if (FindPool(pool) != nullptr)
-    return nullptr;
+// nullptr when another thread was first, or when there is no room.
+PoolSlot* InsertPool(CUmemoryPool pool, int32_t device, PoolCost cost) {
   for (auto& slot : g_pools) {
     uint64_t found = slot.pool.load(std::memory_order_relaxed);
     if (found > kRemoved ||
         !slot.pool.compare_exchange_strong(found, kClaimed, std::memory_order_acquire)) {
       continue;
     }
+    slot.stale.store(false, std::memory_order_relaxed);
+    slot.cost.store(cost, std::memory_order_relaxed);
     slot.device.store(device, std::memory_order_relaxed);
     slot.reserved.store(0, std::memory_order_relaxed);
-    slot.used.store(0, std::memory_order_relaxed);
+    slot.threshold.store(0, std::memory_order_relaxed);
     slot.pool.store(Bits(pool), std::memory_order_release);
-    return &slot;
+    if (FindPool(pool) == &slot)
+      return &slot;
+    // Another thread saw it at the same moment, and stands before us in the table.
+    slot.pool.store(kRemoved, std::memory_order_release);
+    return nullptr;
   }
+  CountLoss(format::Loss::kNoReading);
   return nullptr;
-}
-
-void NotePool(const CallTimes& times, CUmemoryPool pool, int32_t device, PoolOrigin origin) {
-  if (FindPool(pool) != nullptr || InsertPool(pool, device) == nullptr)
-    return;
-  RecordScope scope(Want::kAlways);
-  if (!scope)
-    return;
-  scope->Append(format::PoolCreate{.begin = times.begin,
-                                   .end = times.end,
-                                   .pool = Bits(pool),
-                                   .device = device,
-                                   .kind = static_cast<uint64_t>(origin),
-                                   .stack = CapturePythonStack(*scope),
-                                   .native = CaptureNativeStack(*scope)});
-}
-
-void WritePoolReading(uint64_t pool, int32_t device, uint64_t reserved, uint64_t used) {
-  RecordScope scope(Want::kAlways);
-  if (!scope)
-    return;
-  NoteExplicitAlloc(device);
-  scope->Append(format::PoolReading{
-      .time = Now(), .pool = pool, .device = device, .reserved = reserved, .used = used});
 }
 
 bool AskPool(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) {
@@ -101,32 +86,92 @@ bool AskPool(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) 
   return ask != nullptr && ask(pool, attribute, value) == kSuccess;
 }
 
-enum class Look {
-  kGrown,    // after an allocation: only what the pool holds is asked, first
-  kChanged,  // after anything else
-};
+// Describes a pool at its first sight. nullptr where there is no room.
+PoolSlot* NotePool(const CallTimes& times,
+                   CUmemoryPool pool,
+                   int32_t device,
+                   PoolOrigin origin,
+                   PoolCost cost) {
+  if (PoolSlot* known = FindPool(pool))
+    return known;
+  PoolSlot* const slot = InsertPool(pool, device, cost);
+  if (slot == nullptr)
+    return FindPool(pool);
+  uint64_t threshold = 0;
+  if (cost == PoolCost::kReserved && !IsAnyStreamCapturing() &&
+      AskPool(pool, kPoolReleaseThreshold, &threshold)) {
+    slot->threshold.store(threshold, std::memory_order_relaxed);
+  }
+  NoteDevice(device);
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return slot;
+  scope->Append(format::PoolCreate{.begin = times.begin,
+                                   .end = times.end,
+                                   .pool = Bits(pool),
+                                   .device = device,
+                                   .kind = static_cast<uint64_t>(origin),
+                                   .stack = CapturePythonStack(*scope),
+                                   .native = CaptureNativeStack(*scope)});
+  return slot;
+}
 
-void ReadPool(PoolSlot* slot, Look look) {
-  if (IsAnyStreamCapturing() || slot->busy.exchange(true, std::memory_order_seq_cst))
+int32_t DeviceOf(const CUmemLocation& location) {
+  if (location.type == kLocationDevice)
+    return location.id;
+  return location.type == kLocationNone ? format::kNoDevice : format::kHostDevice;
+}
+
+PoolCost CostOf(int allocation_type) {
+  return allocation_type == kAllocationManaged ? PoolCost::kManaged : PoolCost::kReserved;
+}
+
+// The figure stands in the trace at the instant at which it was read: the driver's answers to two
+// threads stay in their order, because a slot is read by one at a time.
+void ReadPool(PoolSlot* slot) {
+  if (slot->cost.load(std::memory_order_relaxed) != PoolCost::kReserved)
     return;
+  if (slot->busy.exchange(true, std::memory_order_seq_cst)) {
+    slot->stale.store(true, std::memory_order_relaxed);
+    g_may_shrink.store(true, std::memory_order_relaxed);
+    return;
+  }
   const uint64_t handle = slot->pool.load(std::memory_order_seq_cst);
+  const bool capturing = IsAnyStreamCapturing();
+  if (capturing) {
+    slot->stale.store(true, std::memory_order_relaxed);
+    g_may_shrink.store(true, std::memory_order_relaxed);
+  }
   auto* const pool = reinterpret_cast<CUmemoryPool>(handle);
-  const uint64_t last_reserved = slot->reserved.load(std::memory_order_relaxed);
+  const uint64_t last = slot->reserved.load(std::memory_order_relaxed);
   uint64_t reserved = 0, used = 0;
-  bool write = handle > kClaimed && AskPool(pool, kPoolReservedCurrent, &reserved) &&
-               (look == Look::kChanged || reserved != last_reserved) &&
-               AskPool(pool, kPoolUsedCurrent, &used);
+  const bool known =
+      !capturing && handle > kClaimed && AskPool(pool, kPoolReservedCurrent, &reserved);
+  const bool write = known && reserved != last && AskPool(pool, kPoolUsedCurrent, &used);
   const int32_t device = slot->device.load(std::memory_order_relaxed);
-  if (write) {
-    const uint64_t last_used = slot->used.exchange(used, std::memory_order_relaxed);
+  const uint64_t time = write ? Now() : 0;
+  if (known) {
     slot->reserved.store(reserved, std::memory_order_relaxed);
-    write = reserved != last_reserved || used != last_used;
-    if (reserved > used)
+    if (reserved > slot->threshold.load(std::memory_order_relaxed) &&
+        !g_may_shrink.load(std::memory_order_relaxed)) {
       g_may_shrink.store(true, std::memory_order_relaxed);
+    }
   }
   slot->busy.store(false, std::memory_order_release);
-  if (write)
-    WritePoolReading(handle, device, reserved, used);
+  if (!write)
+    return;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  NoteExplicitAlloc(device);
+  scope->Append(format::PoolReading{
+      .time = time, .pool = handle, .device = device, .reserved = reserved, .used = used});
+}
+
+void WaitForReader(const PoolSlot& slot) {
+  constexpr int kMaxTurns = 1000;
+  for (int turn = 0; turn < kMaxTurns && slot.busy.load(std::memory_order_seq_cst); ++turn)
+    sched_yield();
 }
 
 // The pool is about to go: from here on nobody begins to ask about it.
@@ -135,15 +180,26 @@ void RemovePool(CUmemoryPool pool) {
   if (slot == nullptr)
     return;
   slot->pool.store(kRemoved, std::memory_order_seq_cst);
-  constexpr int kMaxTurns = 1000;
-  for (int turn = 0; turn < kMaxTurns && slot->busy.load(std::memory_order_seq_cst); ++turn)
-    sched_yield();
+  WaitForReader(*slot);
 }
 
 CUmemoryPool CurrentPool(int32_t device) {
   auto* const ask = DriverCall<CallId::cuDeviceGetMemPool>();
   CUmemoryPool pool = nullptr;
   return ask != nullptr && ask(&pool, device) == kSuccess ? pool : nullptr;
+}
+
+// A stream may belong to another device than the current context: where there are several, the
+// address says on which one it is.
+int32_t DeviceOf(CUdeviceptr address, const Place& place) {
+  const uint64_t known = KnownDevices();
+  auto* const ask = DriverCall<CallId::cuPointerGetAttribute>();
+  int device = format::kNoDevice;
+  if ((known & (known - 1)) != 0 && ask != nullptr &&
+      ask(&device, kPointerDevice, address) == kSuccess) {
+    return device;
+  }
+  return place.device;
 }
 
 template <HookId kId, class... Pool>
@@ -162,23 +218,38 @@ CUresult AllocAsync(bool per_thread,
     RecordFailure(kId, call.times(), place, result, size);
     return result;
   }
-  if (IsCapturing(stream, per_thread))
-    return result;  // a node of a graph: its memory comes with the launch
+  if (IsCapturing(stream, per_thread)) {
+    NoteGraphAddress(*address);  // a node of a graph: its memory comes with the launch
+    return result;
+  }
+  TakeGraphAddress(*address);
+  int32_t device = format::kNoDevice;
   CUmemoryPool pool = nullptr;
-  if constexpr (sizeof...(given_pool) != 0)
+  PoolSlot* slot = nullptr;
+  if constexpr (sizeof...(given_pool) != 0) {
     pool = (given_pool, ...);
-  else
-    pool = CurrentPool(place.device);
-  if (pool != nullptr)
-    NotePool(call.times(), pool, place.device, PoolOrigin::kDefault);
-  RecordAlloc(kId, call.times(), place,
-              {.kind = format::MemoryKind::kAsync,
+    slot = FindPool(pool);
+  }
+  if (slot == nullptr) {
+    device = DeviceOf(*address, place);
+    if (pool == nullptr)
+      pool = CurrentPool(device);
+    if (pool != nullptr)
+      slot = NotePool(call.times(), pool, device, PoolOrigin::kDefault, PoolCost::kReserved);
+  }
+  if (slot != nullptr)
+    device = slot->device.load(std::memory_order_relaxed);
+  const bool managed =
+      slot != nullptr && slot->cost.load(std::memory_order_relaxed) == PoolCost::kManaged;
+  RecordAlloc(kId, call.times(),
+              {place.context, managed && device == format::kNoDevice ? place.device : device},
+              {.kind = managed ? format::MemoryKind::kManaged : format::MemoryKind::kAsync,
                .address = *address,
                .size = size,
                .pool = Bits(pool),
                .stream = stream});
-  if (PoolSlot* slot = pool != nullptr ? FindPool(pool) : nullptr)
-    ReadPool(slot, Look::kGrown);
+  if (slot != nullptr)
+    ReadPool(slot);
   return result;
 }
 
@@ -188,54 +259,61 @@ CUresult FreeAsync(bool per_thread, CUdeviceptr address, CUstream stream) {
   const CUresult result = call(address, stream);
   if (!call.watching() || result != kSuccess || IsCapturing(stream, per_thread))
     return result;
-  RecordFree(kId, call.times(), format::MemoryKind::kAsync, address, stream);
-  if (!g_may_shrink.load(std::memory_order_relaxed))
-    g_may_shrink.store(true, std::memory_order_relaxed);
+  if (TakeGraphAddress(address))
+    ReadGraphPool(CurrentPlace().device);
+  else
+    RecordFree(kId, call.times(), format::MemoryKind::kAsync, address, stream);
   return result;
 }
 
-template <HookId kId, class... Args>
-CUresult Synchronise(Args... args) {
+// What the driver says of a pool that the program asked for.
+template <HookId kId>
+CUresult GetPool(CUmemoryPool* pool, CUmemLocation* location, int type) {
   HookCall<kId> call;
-  const CUresult result = call(args...);
-  if (call.watching())
-    ReadPoolsAfterSynchronisation();
+  const CUresult result = call(pool, location, type);
+  if (call.watching() && result == kSuccess && *pool != nullptr && location != nullptr)
+    NotePool(call.times(), *pool, DeviceOf(*location), PoolOrigin::kDefault, CostOf(type));
   return result;
-}
-
-int32_t DeviceOf(const CUmemLocation& location) {
-  return location.type == kLocationDevice ? location.id : format::kHostDevice;
 }
 
 }  // namespace
 
+bool MayPoolsShrink() {
+  return g_may_shrink.load(std::memory_order_relaxed);
+}
+
 void ReadPoolsAfterSynchronisation() {
-  if (!g_may_shrink.load(std::memory_order_relaxed) || IsAnyStreamCapturing())
+  if (!MayPoolsShrink() || IsAnyStreamCapturing())
     return;
   g_may_shrink.store(false, std::memory_order_relaxed);
   for (auto& slot : g_pools) {
     const uint64_t pool = slot.pool.load(std::memory_order_acquire);
     if (pool == 0)
       return;
-    if (pool > kClaimed)
-      ReadPool(&slot, Look::kChanged);
+    if (pool > kClaimed && (slot.stale.exchange(false, std::memory_order_relaxed) ||
+                            slot.reserved.load(std::memory_order_relaxed) >
+                                slot.threshold.load(std::memory_order_relaxed))) {
+      ReadPool(&slot);
+    }
   }
 }
 
-void ReadGraphPool(int32_t device) {
-  auto* const ask = DriverCall<CallId::cuDeviceGetGraphMemAttribute>();
-  if (ask == nullptr || device < 0 || device >= kMaxDevices || IsAnyStreamCapturing())
-    return;
-  uint64_t reserved = 0, used = 0;
-  if (ask(device, kGraphReservedCurrent, &reserved) != kSuccess ||
-      ask(device, kGraphUsedCurrent, &used) != kSuccess) {
-    return;
+void CatchUpPools() {
+  for (auto& slot : g_pools) {
+    const uint64_t pool = slot.pool.load(std::memory_order_acquire);
+    if (pool == 0)
+      return;
+    if (pool > kClaimed && slot.stale.exchange(false, std::memory_order_relaxed))
+      ReadPool(&slot);
   }
-  GraphFigure& figure = g_graph_figures[device];
-  const uint64_t last_reserved = figure.reserved.exchange(reserved, std::memory_order_relaxed);
-  const uint64_t last_used = figure.used.exchange(used, std::memory_order_relaxed);
-  if (reserved != last_reserved || used != last_used)
-    WritePoolReading(0, device, reserved, used);
+}
+
+void WaitForPoolReaders() {
+  for (const auto& slot : g_pools) {
+    if (slot.pool.load(std::memory_order_acquire) == 0)
+      return;
+    WaitForReader(slot);
+  }
 }
 
 void ForgetPoolsOf(int32_t device) {
@@ -244,20 +322,13 @@ void ForgetPoolsOf(int32_t device) {
     if (pool > kClaimed && slot.device.load(std::memory_order_relaxed) == device)
       RemovePool(reinterpret_cast<CUmemoryPool>(pool));
   }
-  if (device >= 0 && device < kMaxDevices) {
-    g_graph_figures[device].reserved.store(0, std::memory_order_relaxed);
-    g_graph_figures[device].used.store(0, std::memory_order_relaxed);
-  }
+  ForgetGraphPool(device);
 }
 
 void ForgetPools() {
   for (auto& slot : g_pools) {
     slot.pool.store(0, std::memory_order_relaxed);
     slot.busy.store(false, std::memory_order_relaxed);
-  }
-  for (auto& figure : g_graph_figures) {
-    figure.reserved.store(0, std::memory_order_relaxed);
-    figure.used.store(0, std::memory_order_relaxed);
   }
   g_may_shrink.store(false, std::memory_order_relaxed);
 }
@@ -291,11 +362,15 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemFreeAsync_ptsz)(CUdeviceptr address, CUstream stream
 VRAMSCOPE_CUDA_WRAPPER(cuMemPoolCreate)(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   HookCall<HookId::cuMemPoolCreate> call;
   const CUresult result = call(pool, properties);
-  if (call.watching() && result == kSuccess)
-    NotePool(call.times(), *pool, DeviceOf(properties->location), PoolOrigin::kCreated);
+  if (call.watching() && result == kSuccess) {
+    NotePool(call.times(), *pool, DeviceOf(properties->location), PoolOrigin::kCreated,
+             CostOf(properties->allocType));
+  }
   return result;
 }
 
+// Blocks that are still out keep the pool's memory until the last of them is freed; the pool cannot
+// be asked any more.
 VRAMSCOPE_CUDA_WRAPPER(cuMemPoolDestroy)(CUmemoryPool pool) {
   HookCall<HookId::cuMemPoolDestroy> call;
   if (call.watching())
@@ -316,16 +391,43 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemPoolTrimTo)(CUmemoryPool pool, size_t keep_bytes) {
   HookCall<HookId::cuMemPoolTrimTo> call;
   const CUresult result = call(pool, keep_bytes);
   if (PoolSlot* slot = call.watching() ? FindPool(pool) : nullptr)
-    ReadPool(slot, Look::kChanged);
+    ReadPool(slot);
   return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemPoolSetAttribute)
+(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  HookCall<HookId::cuMemPoolSetAttribute> call;
+  const CUresult result = call(pool, attribute, value);
+  if (!call.watching() || result != kSuccess || attribute != kPoolReleaseThreshold)
+    return result;
+  if (PoolSlot* slot = FindPool(pool)) {
+    const uint64_t threshold = *static_cast<const uint64_t*>(value);
+    slot->threshold.store(threshold, std::memory_order_relaxed);
+    if (slot->reserved.load(std::memory_order_relaxed) > threshold)
+      g_may_shrink.store(true, std::memory_order_relaxed);
+  }
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemGetDefaultMemPool)
+(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  return GetPool<HookId::cuMemGetDefaultMemPool>(pool, location, type);
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemGetMemPool)
+(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  return GetPool<HookId::cuMemGetMemPool>(pool, location, type);
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuMemPoolImportFromShareableHandle)
 (CUmemoryPool* pool, void* handle, CUmemAllocationHandleType type, unsigned long long flags) {
   HookCall<HookId::cuMemPoolImportFromShareableHandle> call;
   const CUresult result = call(pool, handle, type, flags);
-  if (call.watching() && result == kSuccess)
-    NotePool(call.times(), *pool, CurrentPlace().device, PoolOrigin::kImported);
+  if (call.watching() && result == kSuccess) {
+    NotePool(call.times(), *pool, CurrentPlace().device, PoolOrigin::kImported,
+             PoolCost::kImported);
+  }
   return result;
 }
 
@@ -335,37 +437,25 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemPoolImportPointer)
   const CUresult result = call(address, pool, data);
   if (!call.watching() || result != kSuccess)
     return result;
-  CUdeviceptr base = 0;
-  size_t size = 0;
-  auto* const range = DriverCall<CallId::cuMemGetAddressRange_v2>();
-  if (range == nullptr || range(&base, &size, *address) != kSuccess)
-    size = 0;
-  RecordAlloc(HookId::cuMemPoolImportPointer, call.times(), CurrentPlace(),
+  const Place place = CurrentPlace();
+  RecordAlloc(HookId::cuMemPoolImportPointer, call.times(), place,
               {.kind = format::MemoryKind::kIpcImport,
                .address = *address,
-               .size = size,
+               .size = SizeAt(*address),
                .pool = Bits(pool)});
+  RecordShare(HookId::cuMemPoolImportPointer, call.times(), format::ShareKind::kImport,
+              place.device, *address, Bits(pool), KeyOf(data, sizeof *data));
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuCtxSynchronize)() {
-  return Synchronise<HookId::cuCtxSynchronize>();
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxSynchronize_v2)(CUcontext context) {
-  return Synchronise<HookId::cuCtxSynchronize_v2>(context);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamSynchronize)(CUstream stream) {
-  return Synchronise<HookId::cuStreamSynchronize>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamSynchronize_ptsz)(CUstream stream) {
-  return Synchronise<HookId::cuStreamSynchronize_ptsz>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuEventSynchronize)(CUevent event) {
-  return Synchronise<HookId::cuEventSynchronize>(event);
+VRAMSCOPE_CUDA_WRAPPER(cuMemPoolExportPointer)(CUmemPoolPtrExportData* data, CUdeviceptr address) {
+  HookCall<HookId::cuMemPoolExportPointer> call;
+  const CUresult result = call(data, address);
+  if (call.watching() && result == kSuccess) {
+    RecordShare(HookId::cuMemPoolExportPointer, call.times(), format::ShareKind::kExport,
+                CurrentPlace().device, address, 0, KeyOf(data, sizeof *data));
+  }
+  return result;
 }
 
 }  // namespace vramscope::probe::cuda

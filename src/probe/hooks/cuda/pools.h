@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "probe/hooks/cuda/context.h"
-#include "probe/hooks/cuda/hook_call.h"
+#include <cstdint>
 
 // Memory pools: what a pool holds is what the device misses, whatever the program has of it.
 namespace vramscope::probe::cuda {
 
+// Whether some pool may have shrunk in a call that synchronised.
+bool MayPoolsShrink();
 // A pool gives memory back at calls that synchronise: reads every pool that may have.
 void ReadPoolsAfterSynchronisation();
+// No stream is captured any more: what could not be read meanwhile is read now.
+void CatchUpPools();
+// A capture was noted and is about to begin: returns when nobody asks about a pool any more, or
+// after a bounded while.
+void WaitForPoolReaders();
 
-// Reads the device's graph memory, written as pool 0.
-void ReadGraphPool(int32_t device);
-
-// The pools of a device end with its primary context.
+// The pools of a device end with its last context.
 void ForgetPoolsOf(int32_t device);
 void ForgetPools();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe/hooks/cuda/reading.h"
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,8 @@ constinit std::atomic<uint64_t> g_readings_wanted{0};  // a bit for each device
 // Streams being captured, and how many there are.
 constinit HandleSet<1024> g_captures{};
 constinit std::atomic<int32_t> g_capture_count{0};
+// Threads that ask for the figure right now: a capture that begins waits for them.
+constinit std::atomic<int32_t> g_readers{0};
 
 // The default and the per-thread stream have the same handle in every thread.
 uint64_t CaptureKey(CUstream stream, bool per_thread) {
@@ -75,17 +78,21 @@ Subject Complete(Subject subject) {
 
 FreeMemory ReadFreeMemory(const Place& place) {
   FreeMemory value;
-  if (place.context == nullptr || IsAnyStreamCapturing())
+  if (place.context == nullptr)
     return value;
   auto* const ask = DriverCall<CallId::cuMemGetInfo_v2>();
   if (ask == nullptr) {
     CountLoss(format::Loss::kNoReading);
     return value;
   }
+  g_readers.fetch_add(1, std::memory_order_seq_cst);
   size_t free = 0, total = 0;
-  value.begin = Now();
-  value.known = ask(&free, &total) == kSuccess;
-  value.end = Now();
+  if (!IsAnyStreamCapturing()) {
+    value.begin = Now();
+    value.known = ask(&free, &total) == kSuccess;
+    value.end = Now();
+  }
+  g_readers.fetch_sub(1, std::memory_order_release);
   value.free = free;
   value.total = total;
   return value;
@@ -136,8 +143,19 @@ void NoteExplicitFree() {
 }
 
 void NoteCaptureBegin(CUstream stream, bool per_thread) {
-  if (g_captures.Insert(CaptureKey(stream, per_thread)))
-    g_capture_count.fetch_add(1, std::memory_order_relaxed);
+  if (!g_captures.Insert(CaptureKey(stream, per_thread)))
+    return;
+  g_capture_count.fetch_add(1, std::memory_order_seq_cst);
+  constexpr int kMaxTurns = 1000;
+  for (int turn = 0; turn < kMaxTurns && g_readers.load(std::memory_order_seq_cst) > 0; ++turn)
+    sched_yield();
+}
+
+void ForgetCapturesWithoutContext() {
+  if (!IsAnyStreamCapturing() || HasContext(format::kNoDevice))
+    return;
+  g_captures.Clear();
+  g_capture_count.store(0, std::memory_order_relaxed);
 }
 
 void NoteCaptureEnd(CUstream stream, bool per_thread) {
@@ -147,7 +165,7 @@ void NoteCaptureEnd(CUstream stream, bool per_thread) {
 }
 
 bool IsAnyStreamCapturing() {
-  return g_capture_count.load(std::memory_order_relaxed) > 0;
+  return g_capture_count.load(std::memory_order_seq_cst) > 0;
 }
 
 bool IsCapturing(CUstream stream, bool per_thread) {
@@ -208,6 +226,7 @@ void ForgetReadings() {
     free.store(0, std::memory_order_relaxed);
   g_explicit_changes.store(0, std::memory_order_relaxed);
   g_readings_wanted.store(0, std::memory_order_relaxed);
+  g_readers.store(0, std::memory_order_relaxed);
   g_captures.Clear();
   g_capture_count.store(0, std::memory_order_relaxed);
 }

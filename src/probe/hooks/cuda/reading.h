@@ -40,8 +40,11 @@ void NoteExplicitAlloc(int32_t device);
 void NoteExplicitFree();
 
 // ---- stream capture
+// Returns when no thread asks for the figure any more, or after a bounded while.
 void NoteCaptureBegin(CUstream stream, bool per_thread);
 void NoteCaptureEnd(CUstream stream, bool per_thread);
+// Captures of a context that is gone never end: without any context there is none.
+void ForgetCapturesWithoutContext();
 bool IsAnyStreamCapturing();
 // Whether what is put into this stream now becomes a graph instead of happening.
 bool IsCapturing(CUstream stream, bool per_thread);

@@ -4,6 +4,7 @@
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/hooks/cuda/share.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -14,6 +15,13 @@ namespace {
 
 int32_t DeviceOf(const CUmemAllocationProp& properties) {
   return properties.location.type == kLocationDevice ? properties.location.id : format::kHostDevice;
+}
+
+// Only what is passed on by its content can be told apart from others: a descriptor's number means
+// nothing in another process.
+uint64_t KeyOfHandle(const void* os_handle, CUmemAllocationHandleType type) {
+  return type == kHandleFabric && os_handle != nullptr ? KeyOf(os_handle, sizeof(CUmemFabricHandle))
+                                                       : 0;
 }
 
 void RecordHandle(HookId api,
@@ -113,9 +121,25 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemImportFromShareableHandle)
   CUmemAllocationProp properties{};
   auto* const ask = DriverCall<CallId::cuMemGetAllocationPropertiesFromHandle>();
   const bool known = ask != nullptr && ask(&properties, *handle) == kSuccess;
+  const int32_t device = known ? DeviceOf(properties) : CurrentPlace().device;
   // Its size shows when it is mapped.
-  RecordHandle(HookId::cuMemImportFromShareableHandle, call.times(),
-               known ? DeviceOf(properties) : CurrentPlace().device, *handle, 0, true);
+  RecordHandle(HookId::cuMemImportFromShareableHandle, call.times(), device, *handle, 0, true);
+  RecordShare(HookId::cuMemImportFromShareableHandle, call.times(), format::ShareKind::kImport,
+              device, 0, *handle, KeyOfHandle(os_handle, type));
+  return result;
+}
+
+VRAMSCOPE_CUDA_WRAPPER(cuMemExportToShareableHandle)
+(void* os_handle,
+ CUmemGenericAllocationHandle handle,
+ CUmemAllocationHandleType type,
+ unsigned long long flags) {
+  HookCall<HookId::cuMemExportToShareableHandle> call;
+  const CUresult result = call(os_handle, handle, type, flags);
+  if (call.watching() && result == kSuccess) {
+    RecordShare(HookId::cuMemExportToShareableHandle, call.times(), format::ShareKind::kExport,
+                CurrentPlace().device, 0, handle, KeyOfHandle(os_handle, type));
+  }
   return result;
 }
 
@@ -178,12 +202,22 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemAddressFree)(CUdeviceptr address, size_t size) {
   return result;
 }
 
-// A multicast object takes page tables and little else, but nothing says how much.
+// A multicast object takes page tables and little else, but nothing says how much. It is a handle
+// without memory of its own.
 VRAMSCOPE_CUDA_WRAPPER(cuMulticastCreate)
 (CUmemGenericAllocationHandle* handle, const CUmulticastObjectProp* properties) {
-  return CallBracketed<HookId::cuMulticastCreate>(
-      format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{.detail = *handle}; },
-      handle, properties);
+  HookCall<HookId::cuMulticastCreate> call;
+  if (!call.watching())
+    return call(handle, properties);
+  const Place place = CurrentPlace();
+  const FreeMemory before = ReadFreeMemory(place);
+  const CUresult result = call(handle, properties);
+  if (result == kSuccess)
+    RecordHandle(HookId::cuMulticastCreate, call.times(), place.device, *handle, 0, false);
+  FinishBracket(HookId::cuMulticastCreate, call.times(), result, format::ImplicitKind::kOther,
+                WriteWhen::kMoved, place, before,
+                {.detail = result == kSuccess ? *handle : uint64_t{0}});
+  return result;
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuMulticastAddDevice)
