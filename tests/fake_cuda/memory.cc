@@ -96,8 +96,8 @@ CUresult AllocateLinear(Context* context, uint64_t size, AddressSpace* space, ui
     if (*address == 0)
       continue;
     slab.used += bytes;
-    driver.blocks[*address] = {size,    0,      begin, context,
-                               nullptr, BlockKind::kLinear, context->device};
+    driver.blocks[*address] = {size,           0, begin, context, nullptr, BlockKind::kLinear,
+                               context->device};
     return kSuccess;
   }
   if (!Charge(context->device, kPage))
@@ -265,7 +265,9 @@ FAKE_HOOK(cuMemHostRegister_v2)(void* memory, size_t size, unsigned int) {
   if (size == 0 || memory == nullptr)
     return kInvalidValue;
   const bool added =
-      TheDriver().host_blocks.emplace(address, HostBlock{size, HostKind::kRegistered, context}).second;
+      TheDriver()
+          .host_blocks.emplace(address, HostBlock{size, HostKind::kRegistered, context})
+          .second;
   return added ? kSuccess : kAlreadyRegistered;
 }
 
@@ -314,8 +316,8 @@ FAKE_HOOK(cuIpcOpenMemHandle_v2)(CUdeviceptr* address, CUipcMemHandle handle, un
   IpcHandle content{};
   memcpy(&content, &handle, sizeof content);
   *address = TheDriver().addresses.Take(RoundUp(content.size, kPage), kPage);
-  TheDriver().blocks[*address] = {content.size,          0,              0, context, nullptr,
-                                  BlockKind::kImported, context->device};
+  TheDriver().blocks[*address] = {content.size,   0, 0, context, nullptr, BlockKind::kImported,
+                                  context->device};
   return kSuccess;
 }
 
