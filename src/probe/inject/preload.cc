@@ -9,7 +9,8 @@
 #include "probe/session/session.h"
 #include "probe/stack/stacks.h"
 
-// How the probe gets into a process: the constructor, and the shims of dlopen, exit and main.
+// How the probe gets into a process: the constructor, and the shims of dlopen, dlmopen, exit and
+// main.
 namespace vramscope::probe {
 namespace {
 
@@ -19,14 +20,26 @@ using StartMainFn = int (*)(MainFn, int, char**, void (*)(), void (*)(), void (*
 
 constinit MainFn g_main = nullptr;
 
+bool IsOff() {
+  return g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff;
+}
+
+void ObserveEnd() {
+  if (!IsOff() && !TeardownBegan())
+    CudaObserveEnd();
+}
+
 int MainAndNote(int argc, char** argv, char** environment) {
   const int status = g_main(argc, argv, environment);
+  ObserveEnd();
   NoteTeardown(format::TeardownKind::kMainReturned);
   return status;
 }
 
 __attribute__((constructor)) void Load() {
   SessionLoad();
+  if (!IsOff())
+    CudaObserveStart();
 }
 
 }  // namespace
@@ -34,19 +47,34 @@ __attribute__((constructor)) void Load() {
 
 using namespace vramscope::probe;
 
-// Called by the dlopen shim; returns the function to jump to. Never null: without a dlopen behind
-// us the process could not have loaded us.
-extern "C" __attribute__((visibility("hidden"))) void* vramscope_observe_dlopen(const char* file,
-                                                                                int mode) {
-  if (file != nullptr && g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff) {
+// Called by the shims; they return the function to jump to. Never null: without a dlopen behind us
+// the process could not have loaded us. The constructors of other libraries can be first to open
+// something, before ours.
+extern "C" __attribute__((visibility("hidden"))) void*
+vramscope_observe_dlopen(const char* file, int mode, const void* caller) {
+  SessionLoad();
+  if (file != nullptr && !IsOff()) {
     PythonObserveDlopen(file);
     TorchObserveDlopen(file);
-    CudaObserveDlopen(file, mode);
+    CudaObserveDlopen(file, mode, caller);
   }
   return RealDlopenAddress();
 }
 
+extern "C" __attribute__((visibility("hidden"))) void*
+vramscope_observe_dlmopen(Lmid_t space, const char* file, int mode, const void* caller) {
+  SessionLoad();
+  if (file != nullptr && !IsOff()) {
+    if (space == LM_ID_BASE)
+      CudaObserveDlopen(file, mode, caller);
+    else
+      CudaObserveNamespace(file);
+  }
+  return RealDlmopenAddress();
+}
+
 VRAMSCOPE_EXPORT __attribute__((noreturn)) void exit(int status) {
+  ObserveEnd();
   NoteTeardown(vramscope::format::TeardownKind::kExit);
   auto* real = reinterpret_cast<ExitFn>(RealDlsym(RTLD_NEXT, "exit"));
   if (real != nullptr)

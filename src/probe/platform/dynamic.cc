@@ -11,8 +11,18 @@ namespace vramscope::probe {
 namespace {
 
 using DlopenFn = void* (*)(const char*, int);
+using DlmopenFn = void* (*)(Lmid_t, const char*, int);
+using DlsymFn = void* (*)(void*, const char*);
 
 std::atomic<DlopenFn> g_real_dlopen{nullptr};
+std::atomic<DlmopenFn> g_real_dlmopen{nullptr};
+std::atomic<DlsymFn> g_real_dlsym{nullptr};
+
+#if defined(__x86_64__)
+constexpr char kFirstVersion[] = "GLIBC_2.2.5";
+#elif defined(__aarch64__)
+constexpr char kFirstVersion[] = "GLIBC_2.17";
+#endif
 
 struct FindRequest {
   const char* prefix;
@@ -37,7 +47,7 @@ int MatchLibrary(dl_phdr_info* info, size_t, void* data) {
 void* RealDlopenAddress() {
   DlopenFn real = g_real_dlopen.load(std::memory_order_relaxed);
   if (real == nullptr) {
-    real = reinterpret_cast<DlopenFn>(dlsym(RTLD_NEXT, "dlopen"));
+    real = reinterpret_cast<DlopenFn>(RealDlsym(RTLD_NEXT, "dlopen"));
     g_real_dlopen.store(real, std::memory_order_relaxed);
   }
   return reinterpret_cast<void*>(real);
@@ -48,8 +58,26 @@ void* RealDlopen(const char* file, int mode) {
   return real != nullptr ? real(file, mode) : nullptr;
 }
 
+void* RealDlmopenAddress() {
+  DlmopenFn real = g_real_dlmopen.load(std::memory_order_relaxed);
+  if (real == nullptr) {
+    real = reinterpret_cast<DlmopenFn>(RealDlsym(RTLD_NEXT, "dlmopen"));
+    g_real_dlmopen.store(real, std::memory_order_relaxed);
+  }
+  return reinterpret_cast<void*>(real);
+}
+
+// With a version only the C library's own is found: other tools interpose dlsym, and answer with
+// functions of theirs.
 void* RealDlsym(void* handle, const char* symbol) {
-  return dlsym(handle, symbol);
+  DlsymFn real = g_real_dlsym.load(std::memory_order_relaxed);
+  if (real == nullptr) {
+    real = reinterpret_cast<DlsymFn>(dlvsym(RTLD_NEXT, "dlsym", kFirstVersion));
+    if (real == nullptr)
+      real = dlsym;
+    g_real_dlsym.store(real, std::memory_order_relaxed);
+  }
+  return real(handle, symbol);
 }
 
 const char* FindLoadedLibrary(const char* prefix) {
@@ -64,7 +92,7 @@ void* FindInLoadedLibrary(const char* prefix, const char* symbol) {
     return nullptr;
   // RTLD_NOLOAD: a reference to what is there. The reference is kept, it costs nothing.
   void* library = RealDlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-  return library != nullptr ? dlsym(library, symbol) : nullptr;
+  return library != nullptr ? RealDlsym(library, symbol) : nullptr;
 }
 
 }  // namespace vramscope::probe

@@ -7,8 +7,9 @@ namespace vramscope::probe {
 
 // The next dlopen in search order. Never null once SessionLoad() ran.
 void* RealDlopen(const char* file, int mode);
-// Its address, for the shim that jumps to it.
+// Its address and that of the next dlmopen, for the shims that jump to them.
 void* RealDlopenAddress();
+void* RealDlmopenAddress();
 void* RealDlsym(void* handle, const char* symbol);
 
 // Path of the loaded library whose file name begins with `prefix` ("libc10.so"), or nullptr. The

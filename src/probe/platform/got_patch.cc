@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -104,15 +105,20 @@ uint64_t ParseHex(const char** text) {
   }
 }
 
-// Whether the page at `address` is read-only, by /proc/self/maps. Program headers do not say: a
-// page of a read-only-after-relocation segment is writable while the loader works on it.
-bool IsReadOnly(uintptr_t address) {
+struct Permissions {
+  bool read = false;
+  bool write = false;
+};
+
+// Of the page at `address`, by /proc/self/maps. Program headers do not say: a page of a
+// read-only-after-relocation segment is writable while the loader works on it.
+Permissions PermissionsOf(uintptr_t address) {
   const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return false;
+    return {};
   char buffer[4096];
   size_t filled = 0;
-  bool read_only = false;
+  Permissions found;
   bool line_begins = true;
   for (ssize_t got; (got = read(fd, buffer + filled, sizeof buffer - filled - 1)) > 0;) {
     filled += static_cast<size_t>(got);
@@ -124,7 +130,7 @@ bool IsReadOnly(uintptr_t address) {
         const uint64_t first = ParseHex(&text);
         const uint64_t last = *text == '-' ? (++text, ParseHex(&text)) : 0;
         if (first <= address && address < last)
-          read_only = text[0] == ' ' && text[2] == '-';
+          found = {text[0] == ' ' && text[1] == 'r', text[0] == ' ' && text[2] == 'w'};
       }
       line_begins = true;
       at = end + 1;
@@ -138,7 +144,7 @@ bool IsReadOnly(uintptr_t address) {
     }
   }
   close(fd);
-  return read_only;
+  return found;
 }
 
 // The loader's lock is held, so no other patch is under way; a thread that relocates an object just
@@ -147,11 +153,11 @@ bool WriteSlot(void** slot, void* target) {
   const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);
   auto* const start = reinterpret_cast<void*>(page);
-  const bool read_only = IsReadOnly(page);
+  const Permissions before = PermissionsOf(page);
   if (mprotect(start, page_bytes, PROT_READ | PROT_WRITE) != 0)
     return false;
   __atomic_store_n(slot, target, __ATOMIC_RELEASE);
-  if (read_only)
+  if (before.read && !before.write)
     mprotect(start, page_bytes, PROT_READ);
   return true;
 }
@@ -194,14 +200,74 @@ int PatchObject(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
+// Words of [begin, end), read by the kernel a buffer at a time.
+void PatchWords(const dl_phdr_info& info, uintptr_t begin, uintptr_t end, Request* request) {
+  constexpr size_t kWords = 1024;
+  void* words[kWords];
+  uintptr_t checked_page = 0;
+  bool is_writable = false;
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (uintptr_t at = begin; at < end; at += sizeof words) {
+    const size_t left = (end - at) / sizeof words[0];
+    const size_t wanted = left < kWords ? left : kWords;
+    iovec local{words, wanted * sizeof words[0]};
+    iovec remote{reinterpret_cast<void*>(at), wanted * sizeof words[0]};
+    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    const size_t count = got > 0 ? static_cast<size_t>(got) / sizeof words[0] : 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (words[i] == nullptr)
+        continue;
+      const Import import{info.dlpi_name != nullptr ? info.dlpi_name : "", info.dlpi_addr, "",
+                          words[i]};
+      void* const target = request->choose(import, request->data);
+      if (target == nullptr)
+        continue;
+      auto* const slot = reinterpret_cast<void**>(at + i * sizeof words[0]);
+      const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);
+      if (page != checked_page) {
+        checked_page = page;
+        is_writable = PermissionsOf(page).write;
+      }
+      void* expected = words[i];
+      if (is_writable && __atomic_compare_exchange_n(slot, &expected, target, false,
+                                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+        ++request->changed;
+      }
+    }
+  }
+}
+
+int PatchData(dl_phdr_info* info, size_t, void* data) {
+  if (Contains(*info, reinterpret_cast<uintptr_t>(&PatchData)))
+    return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_LOAD || (header.p_flags & PF_W) == 0)
+      continue;
+    constexpr uintptr_t kMask = sizeof(void*) - 1;
+    const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
+    PatchWords(*info, (begin + kMask) & ~kMask, (begin + header.p_memsz) & ~kMask,
+               static_cast<Request*>(data));
+  }
+  return 0;
+}
+
+size_t Patch(int (*of_object)(dl_phdr_info*, size_t, void*), ChooseTarget choose, void* data) {
+  const int saved_errno = errno;
+  Request request{choose, data, 0};
+  dl_iterate_phdr(of_object, &request);
+  errno = saved_errno;
+  return request.changed;
+}
+
 }  // namespace
 
 size_t PatchImports(ChooseTarget choose, void* data) {
-  const int saved_errno = errno;
-  Request request{choose, data, 0};
-  dl_iterate_phdr(PatchObject, &request);
-  errno = saved_errno;
-  return request.changed;
+  return Patch(PatchObject, choose, data);
+}
+
+size_t PatchPointers(ChooseTarget choose, void* data) {
+  return Patch(PatchData, choose, data);
 }
 
 }  // namespace vramscope::probe

@@ -32,4 +32,10 @@ using ChooseTarget = void* (*)(const Import& import, void* data);
 // where something is to change.
 size_t PatchImports(ChooseTarget choose, void* data);
 
+// The same for every aligned word of the objects' writable data: functions that a library looked up
+// by hand and keeps, as the CUDA runtime does with the driver's. `symbol` is "". Only for a process
+// under way, and with a `choose` that knows the exact addresses: all of the data is read, by the
+// kernel, so that a page without access is no fault.
+size_t PatchPointers(ChooseTarget choose, void* data);
+
 }  // namespace vramscope::probe

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "probe/hooks/cuda/attach.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -6,14 +8,20 @@
 #include <atomic>
 #include <cstring>
 
+#include "format/records.h"
 #include "probe/hooks/cuda/context.h"
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/hooks/cuda/driver_library.h"
+#include "probe/hooks/cuda/graphs.h"
 #include "probe/hooks/cuda/hook_table.h"
+#include "probe/hooks/cuda/other_tools.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/symbol_patch.h"
 #include "probe/platform/dynamic.h"
+#include "probe/platform/got_patch.h"
 #include "probe/session/intern_table.h"
+#include "probe/session/stream.h"
 
 // Finding the real driver and putting the wrappers in, once a process.
 namespace vramscope::probe {
@@ -24,10 +32,27 @@ enum class AttachState : int {
   kNone,       // no driver seen
   kAttaching,  // one thread writes the tables: microseconds, no lock and no system call that blocks
   kAttached,
-  kFailed,  // this driver's symbols cannot be found or changed: it is left alone
+  kFailed,  // this driver is left alone: its symbols cannot be changed, or another tool is at work
 };
 
 constinit std::atomic<AttachState> g_state{AttachState::kNone};
+
+// How the driver was found, and what was there before the wrappers.
+enum class Route {
+  kOpened,    // the program was about to open it
+  kLinked,    // the program is linked with it: the probe's exports come first
+  kLate,      // it was loaded past the probe: slots that were bound meanwhile are changed
+  kUnderWay,  // the process used it before the probe came: kept pointers are changed too
+};
+
+// Written by the thread that attaches, before g_state says so.
+struct Attachment {
+  char path[256];
+  uintptr_t base;
+  Route route;
+  OtherTools tools;
+};
+constinit Attachment g_attachment{};
 
 // Real address -> wrapper, for cuGetProcAddress. Written before kAttached, then constant.
 constexpr size_t kWrapperSlots = 1024;
@@ -55,7 +80,8 @@ void RememberWrapper(void* real, void* wrapper) {
   }
 }
 
-bool FillTables(const SymbolTable& table) {
+// Without `redirect` the wrappers know the driver and nothing leads to them but their names.
+bool FillTables(const SymbolTable& table, bool redirect) {
   ElfW(Sym) * found[kHookCount] = {};
   ElfW(Sym)* first = nullptr;
   ElfW(Sym)* last = nullptr;
@@ -71,10 +97,11 @@ bool FillTables(const SymbolTable& table) {
     first = first == nullptr || symbol < first ? symbol : first;
     last = last == nullptr || symbol > last ? symbol : last;
     void* const real = table.AddressOf(*symbol);
-    RememberWrapper(real, kHooks[i].wrapper);
+    if (redirect)
+      RememberWrapper(real, kHooks[i].wrapper);
     g_real_hooks[i].store(real, std::memory_order_release);
   }
-  if (first == nullptr || !table.Unprotect(first, last))
+  if (first == nullptr || !redirect || !table.Unprotect(first, last))
     return false;
   for (size_t i = 0; i < kHookCount; ++i) {
     if (found[i] != nullptr)
@@ -84,24 +111,65 @@ bool FillTables(const SymbolTable& table) {
   return true;
 }
 
+// In a child after fork, and between two recordings.
 void ForkedChild() {
   ForgetContexts();
   ForgetPools();
+  ForgetGraphs();
   ForgetReadings();
+}
+
+void* ChooseWrapper(const Import& import, void*) {
+  return import.object_base != g_attachment.base ? WrapperOf(import.target) : nullptr;
+}
+
+// One line for `vramscope info`, and a loss: what goes on there is not recorded.
+void NoteUnseen(const char* reason, const char* path) {
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  char text[384];
+  const size_t reason_size = std::strlen(reason);
+  const size_t path_size = strnlen(path, sizeof text - reason_size);
+  std::memcpy(text, reason, reason_size);
+  std::memcpy(text + reason_size, path, path_size);
+  constexpr char kKey[] = "cuda.unseen";
+  scope->Append(
+      format::Runtime{.key = {kKey, sizeof kKey - 1}, .value = {text, reason_size + path_size}});
+  CountLoss(format::Loss::kDriverUnseen);
+}
+
+bool IsSettled() {
+  const AttachState state = g_state.load(std::memory_order_acquire);
+  return state == AttachState::kAttached || state == AttachState::kFailed;
 }
 
 // Takes no lock of the loader between kAttaching and its end, so that a thread that waits here
 // while it holds the loader's lock cannot be waited for.
-void Attach(void* library) {
-  const void* const entry = RealDlsym(library, "cuInit");
+void Attach(const LoadedDriver& driver, Route route) {
   SymbolTable table;
-  if (entry == nullptr || !SymbolTable::OfAddress(entry, &table))
+  if (!SymbolTable::OfAddress(driver.dynamic, &table) || table.FindFunction("cuInit") == nullptr)
     return;
+  OtherTools tools;
+  FindOtherTools(&tools);
   AttachState state = AttachState::kNone;
   if (g_state.compare_exchange_strong(state, AttachState::kAttaching, std::memory_order_acq_rel)) {
-    const bool ok = FillTables(table);
+    g_attachment.base = driver.base;
+    g_attachment.route = route;
+    g_attachment.tools = tools;
+    std::memcpy(g_attachment.path, driver.path, strnlen(driver.path, sizeof g_attachment.path - 1));
+    const bool ok = FillTables(table, !tools.must_be_alone);
     g_state.store(ok ? AttachState::kAttached : AttachState::kFailed, std::memory_order_release);
     pthread_atfork(nullptr, nullptr, ForkedChild);
+    if (!ok) {
+      NoteUnseen(tools.must_be_alone ? "left to another tool: " : "its symbols cannot be changed: ",
+                 tools.must_be_alone ? tools.names : driver.path);
+    } else if (route == Route::kUnderWay) {
+      PatchImports(ChooseWrapper, nullptr);
+      PatchPointers(ChooseWrapper, nullptr);
+    } else if (route == Route::kLate && PatchImports(ChooseWrapper, nullptr) != 0) {
+      NoteUnseen("what was called before it was found: ", driver.path);
+    }
     return;
   }
   constexpr int kMaxTurns = 10000;
@@ -111,26 +179,39 @@ void Attach(void* library) {
   }
 }
 
-bool IsDriver(const char* file) {
-  constexpr char kPrefix[] = "libcuda.so";
-  const char* const slash = std::strrchr(file, '/');
-  return std::strncmp(slash != nullptr ? slash + 1 : file, kPrefix, sizeof kPrefix - 1) == 0;
+// A library that the probe has opened.
+void AttachLibrary(void* library) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr)
+    Attach({map->l_name, map->l_addr, map->l_ld}, Route::kOpened);
 }
 
-bool IsSettled() {
-  const AttachState state = g_state.load(std::memory_order_acquire);
-  return state == AttachState::kAttached || state == AttachState::kFailed;
+// Drivers that were loaded since the last look without the probe's having been told. The first is
+// attached to; a further one has a state of its own, which the wrappers of the first must not
+// touch.
+void LookForDrivers(Route route) {
+  LoadedDriver driver;
+  while (FindNewDriver(&driver)) {
+    if (driver.base == g_attachment.base)
+      continue;
+    if (!IsSettled()) {
+      // Kept: pointers into it are.
+      RealDlopen(driver.path, RTLD_LAZY | RTLD_NOLOAD);
+      Attach(driver, route);
+    } else if (std::strstr(driver.path, "/wsl/") == nullptr) {
+      // Under WSL the driver is a door to another file of its name, which it opens itself.
+      NoteUnseen("another copy of the driver: ", driver.path);
+    }
+  }
 }
 
 }  // namespace
 
 void* ResolveHook(HookId id) {
-  if (!IsSettled()) {
-    if (const char* path = FindLoadedLibrary("libcuda.so")) {
-      if (void* library = RealDlopen(path, RTLD_LAZY | RTLD_NOLOAD))
-        Attach(library);
-    }
-  }
+  // The constructor of a library can be first of all.
+  SessionLoad();
+  if (!IsSettled())
+    LookForDrivers(Route::kLinked);
   return g_real_hooks[static_cast<size_t>(id)].load(std::memory_order_acquire);
 }
 
@@ -146,15 +227,64 @@ void* WrapperOf(void* real) {
   }
 }
 
+void DescribeAttachment(Stream& stream) {
+  const auto note = [&stream](const char* key, const char* value) {
+    stream.Append(
+        format::Runtime{.key = {key, std::strlen(key)}, .value = {value, std::strlen(value)}});
+  };
+  static constexpr const char* kRoutes[] = {
+      "before the program opened it", "by the names that the program is linked with",
+      "after it was loaded, as a part of something else",
+      "in a program that used it already: calls before that are not recorded"};
+  note("cuda.driver", g_attachment.path);
+  note("cuda.found", kRoutes[static_cast<size_t>(g_attachment.route)]);
+  if (g_attachment.tools.names[0] != '\0')
+    note("cuda.other_tools", g_attachment.tools.names);
+}
+
 }  // namespace cuda
 
-void CudaObserveDlopen(const char* file, int mode) {
-  if (file == nullptr || !cuda::IsDriver(file) || cuda::IsSettled())
+void CudaObserveDlopen(const char* file, int mode, const void* caller) {
+  cuda::LookForDrivers(cuda::Route::kLate);
+  if (file == nullptr || cuda::IsSettled())
     return;
-  // Found as the probe finds it: a RUNPATH of the caller's own is not searched. Where only that
-  // would lead to the driver, nothing is found here and the program goes on unrecorded.
-  if (void* library = RealDlopen(file, mode))
-    cuda::Attach(library);
+  void* library = nullptr;
+  if (cuda::NamesDriver(file))
+    library = cuda::OpenDriver(file, mode, caller);
+  else if ((mode & RTLD_DEEPBIND) != 0 && (mode & RTLD_NOLOAD) == 0)
+    library = cuda::OpenDriverOf(file, caller);
+  if (library != nullptr)
+    cuda::AttachLibrary(library);
+}
+
+void CudaObserveNamespace(const char* file) {
+  if (file != nullptr && cuda::NamesDriver(file))
+    cuda::NoteUnseen("opened in a link namespace of its own: ", file);
+}
+
+void CudaObserveStart() {
+  cuda::LookForDrivers(cuda::Route::kLinked);
+}
+
+void CudaObserveEnd() {
+  cuda::LookForDrivers(cuda::Route::kLate);
+  if (cuda::DriversInOtherNamespaces() != 0)
+    cuda::NoteUnseen("loaded in a link namespace of its own", "");
+}
+
+bool CudaAttachLoaded() {
+  if (!cuda::IsSettled())
+    cuda::LookForDrivers(cuda::Route::kUnderWay);
+  return cuda::IsSettled();
+}
+
+void CudaForget() {
+  cuda::ForkedChild();
+}
+
+void CudaNoteDevice(int32_t device) {
+  if (CudaIsActive())
+    cuda::NoteDevice(device);
 }
 
 bool CudaIsActive() {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/compiler.h"
+#include "probe/hooks/cuda/cuda.h"
+#include "probe/session/session.h"
+
+// The way in where nothing can be preloaded: with CUDA_INJECTION64_PATH set to the probe the driver
+// opens it within the program's cuInit, and calls this.
+using namespace vramscope::probe;
+
+VRAMSCOPE_EXPORT int InitializeInjection() {
+  SessionLoad();
+  // Preloaded as well: the driver is attached already, and nothing is done here.
+  if (g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff)
+    CudaAttachLoaded();
+  return 1;
+}
