@@ -161,6 +161,7 @@ class Converter {
   }
   bool On(const format::PoolReading& r, Event* e) {
     At(e, EventKind::kPoolReading, r.time);
+    e->begin_ns = pass().Ns(r.time - std::min(r.since, r.time));
     e->address = r.pool;
     e->device = pass().Device(r.device);
     e->size = r.reserved;

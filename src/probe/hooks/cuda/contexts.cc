@@ -4,6 +4,7 @@
 #include "probe/hooks/cuda/code.h"
 #include "probe/hooks/cuda/context.h"
 #include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/launch.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
@@ -35,7 +36,7 @@ template <HookId kId>
 void NoteContextEnd(const HookCall<kId>& call, CUcontext context) {
   const int32_t device = NoteContextDestroy(kId, call.times(), context);
   if (device != format::kNoDevice && !HasContext(device))
-    ForgetPoolsOf(device);
+    ReadPoolsWithoutContext(device);
   ForgetFunctions();
   ForgetCapturesWithoutContext();
   RequestReading(format::kNoDevice);
@@ -63,7 +64,7 @@ template <HookId kId>
 void NotePrimaryEnd(const HookCall<kId>& call, CUdevice device) {
   NotePrimaryDestroy(kId, call.times(), device);
   if (!HasContext(device))
-    ForgetPoolsOf(device);
+    ReadPoolsWithoutContext(device);
   ForgetFunctions();
   ForgetCapturesWithoutContext();
   RequestReading(device);
@@ -217,9 +218,13 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxPushCurrent_v2)(CUcontext context) {
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuCtxSetLimit)(CUlimit limit, size_t value) {
-  return CallBracketed<HookId::cuCtxSetLimit>(
+  const CUresult result = CallBracketed<HookId::cuCtxSetLimit>(
       format::ImplicitKind::kLimit, WriteWhen::kAlways,
       [=] { return Subject{.name = LimitName(limit), .detail = value}; }, limit, value);
+  // What a launch needs and the limit took away comes back with the next launch.
+  if (result == kSuccess)
+    ForgetLaunches();
+  return result;
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuCtxEnablePeerAccess)(CUcontext peer, unsigned int flags) {

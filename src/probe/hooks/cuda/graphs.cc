@@ -147,20 +147,20 @@ void ReadGraphPool(int32_t device) {
   if (!scope)
     return;
   NoteExplicitAlloc(device);
-  scope->Append(format::PoolReading{
-      .time = Now(), .pool = 0, .device = device, .reserved = reserved, .used = used});
-}
-
-void ForgetGraphPool(int32_t device) {
-  if (device < 0 || device >= kMaxDevices)
-    return;
-  g_graph_figures[device].reserved.store(0, std::memory_order_relaxed);
-  g_graph_figures[device].used.store(0, std::memory_order_relaxed);
+  const uint64_t time = Now();
+  scope->Append(format::PoolReading{.time = time,
+                                    .pool = 0,
+                                    .device = device,
+                                    .reserved = reserved,
+                                    .used = used,
+                                    .since = time - t_cuda_call_begin});
 }
 
 void ForgetGraphs() {
-  for (int32_t device = 0; device < kMaxDevices; ++device)
-    ForgetGraphPool(device);
+  for (auto& figure : g_graph_figures) {
+    figure.reserved.store(0, std::memory_order_relaxed);
+    figure.used.store(0, std::memory_order_relaxed);
+  }
   g_graph_addresses.Clear();
   g_launched_graphs.Clear();
   g_has_graph_memory.store(false, std::memory_order_relaxed);

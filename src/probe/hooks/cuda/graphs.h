@@ -16,7 +16,6 @@ bool HasGraphMemory();
 
 // Reads the device's graph memory, written as pool 0.
 void ReadGraphPool(int32_t device);
-void ForgetGraphPool(int32_t device);
 void ForgetGraphs();
 
 }  // namespace vramscope::probe::cuda

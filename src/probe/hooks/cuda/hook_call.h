@@ -18,6 +18,8 @@ struct CallTimes {
 // How many wrappers this thread is inside. A call from within the driver, or from a tool that the
 // driver calls back, goes straight through: its outer call is the one that is recorded.
 extern constinit VRAMSCOPE_TLS uint32_t t_cuda_depth;
+// When the real call began that this thread made last: what is read after it may have changed since.
+extern constinit VRAMSCOPE_TLS uint64_t t_cuda_call_begin;
 
 inline bool IsRecording() {
   return g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff;
@@ -42,7 +44,7 @@ class HookCall {
     auto* const real = Real<kId>();
     if (VRAMSCOPE_UNLIKELY(real == nullptr))
       return kId == HookId::cuInit ? kNoDeviceError : kNotFoundError;
-    times_.begin = Now();
+    times_.begin = t_cuda_call_begin = Now();
     const CUresult result = real(args...);
     times_.end = Now();
     return result;

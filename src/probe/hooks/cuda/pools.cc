@@ -164,8 +164,12 @@ void ReadPool(PoolSlot* slot) {
   if (!scope)
     return;
   NoteExplicitAlloc(device);
-  scope->Append(format::PoolReading{
-      .time = time, .pool = handle, .device = device, .reserved = reserved, .used = used});
+  scope->Append(format::PoolReading{.time = time,
+                                    .pool = handle,
+                                    .device = device,
+                                    .reserved = reserved,
+                                    .used = used,
+                                    .since = time - t_cuda_call_begin});
 }
 
 void WaitForReader(const PoolSlot& slot) {
@@ -316,13 +320,21 @@ void WaitForPoolReaders() {
   }
 }
 
-void ForgetPoolsOf(int32_t device) {
+void ReadPoolsWithoutContext(int32_t device) {
+  auto* const ask = DriverCall<CallId::cuDeviceGetDefaultMemPool>();
+  CUmemoryPool default_pool = nullptr;
+  if (ask == nullptr || ask(&default_pool, device) != kSuccess)
+    default_pool = nullptr;
   for (auto& slot : g_pools) {
     const uint64_t pool = slot.pool.load(std::memory_order_acquire);
-    if (pool > kClaimed && slot.device.load(std::memory_order_relaxed) == device)
+    if (pool <= kClaimed || slot.device.load(std::memory_order_relaxed) != device)
+      continue;
+    if (pool == Bits(default_pool))
+      ReadPool(&slot);
+    else
       RemovePool(reinterpret_cast<CUmemoryPool>(pool));
   }
-  ForgetGraphPool(device);
+  ReadGraphPool(device);
 }
 
 void ForgetPools() {

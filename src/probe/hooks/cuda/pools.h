@@ -16,8 +16,9 @@ void CatchUpPools();
 // after a bounded while.
 void WaitForPoolReaders();
 
-// The pools of a device end with its last context.
-void ForgetPoolsOf(int32_t device);
+// The last context of the device is gone. Its default pool is still there, and is asked what it
+// kept; the handles of other pools may not be valid any more.
+void ReadPoolsWithoutContext(int32_t device);
 void ForgetPools();
 
 }  // namespace vramscope::probe::cuda
