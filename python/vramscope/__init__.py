@@ -22,4 +22,12 @@ def __getattr__(name: str) -> object:
         from ._iterations import IterationProfiler
 
         return IterationProfiler
+    if name == "MemReporter":
+        from ._mem_reporter import MemReporter
+
+        return MemReporter
+    if name == "Courtesy":
+        from ._courtesy import Courtesy
+
+        return Courtesy
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

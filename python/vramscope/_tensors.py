@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every live tensor of this process, and what autograd alone keeps. Looks at them and changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import sys
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+# Where a storage's memory is: device type, device number, address.
+Place = Tuple[str, int, int]
+
+
+def torch_or_error(name: str) -> Any:
+    """The torch module; one clear line where there is none."""
+    try:
+        import torch
+    except ImportError as error:
+        raise RuntimeError(
+            f"vramscope: {name} looks at PyTorch's tensors, and this Python has no PyTorch ({error}); "
+            "run it with the Python that has torch"
+        ) from None
+    return torch
+
+
+class Memory(NamedTuple):
+    """The memory of a dense tensor."""
+
+    place: Place
+    bytes: int  # of the storage
+    storage: int  # which storage it is
+
+
+@contextlib.contextmanager
+def looking(torch: Any) -> Iterator[None]:
+    """Modes and subclasses of the program see nothing of what is done inside, and no garbage is collected.
+
+    A collection would free tensors of the program that it has only forgotten: figures before and after a report
+    would differ.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with contextlib.ExitStack() as stack:
+            for guard in ("DisableTorchFunction", "_DisableTorchDispatch"):
+                found = getattr(torch._C, guard, None)
+                if found is not None:
+                    stack.enter_context(found())
+            yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@dataclasses.dataclass
+class Live:
+    """Strong references to what there is: to be dropped as soon as it was looked at."""
+
+    tensors: List[Any]
+    storages: List[Any]  # storages that Python has as objects of their own
+    nodes: List[Any]  # nodes of autograd's graphs that Python has
+    optimizers: List[Any]
+
+
+_TENSOR, _STORAGE, _NODE, _OPTIMIZER, _OTHER = range(5)
+
+
+def live(torch: Any) -> Live:
+    """All objects of the process that can hold a tensor's memory."""
+    optimizer = getattr(sys.modules.get("torch.optim.optimizer"), "Optimizer", None)
+    left_out = [
+        getattr(sys.modules.get(module), name, None)
+        for module, name in (
+            ("torch._subclasses.fake_tensor", "FakeTensor"),
+            ("torch._subclasses.functional_tensor", "FunctionalTensor"),
+        )
+    ]
+
+    def kind_of(cls: type) -> int:
+        # By the real base classes: isinstance() asks the object, which can be a proxy that computes, or raises.
+        bases = type.__dict__["__mro__"].__get__(cls)
+        for base in bases:
+            if base is torch.Tensor:
+                return _OTHER if any(one in bases for one in left_out if one is not None) else _TENSOR
+            if base is torch.UntypedStorage:
+                return _STORAGE
+            if base is optimizer:
+                return _OPTIMIZER
+            if "next_functions" in base.__dict__ and "register_prehook" in base.__dict__:
+                return _NODE
+        return _OTHER
+
+    found: Tuple[List[Any], ...] = ([], [], [], [], [])
+    known: Dict[int, int] = {}
+    for thing in gc.get_objects():
+        cls = type(thing)
+        kind = known.get(id(cls))
+        if kind is None:
+            try:
+                kind = kind_of(cls)
+            except Exception:  # a metaclass of the program's
+                kind = _OTHER
+            known[id(cls)] = kind
+        if kind != _OTHER:
+            found[kind].append(thing)
+    return Live(found[_TENSOR], found[_STORAGE], found[_NODE], found[_OPTIMIZER])
+
+
+@dataclasses.dataclass
+class Saved:
+    """A tensor that a node of an autograd graph keeps for its backward."""
+
+    tensor: Any
+    node: str  # "MulBackward0"
+    what: str  # "self": the node's name for it
+
+    @property
+    def holder(self) -> str:
+        return f"{self.node}.{self.what}"
+
+
+def can_see_saved(torch: Any) -> bool:
+    """Whether this PyTorch shows what a node keeps without running the program's unpack hooks (2.7 and later)."""
+    return hasattr(torch._C._autograd.SavedTensor, "data")
+
+
+def saved_by_autograd(torch: Any, there: Live) -> Iterator[Saved]:
+    """What the graphs that live tensors lead to keep. What was packed by a hook is not unpacked."""
+    if not can_see_saved(torch):
+        return
+    waiting = list(there.nodes)
+    for tensor in there.tensors:
+        with contextlib.suppress(Exception):
+            if tensor.grad_fn is not None:
+                waiting.append(tensor.grad_fn)
+    # The node itself stands in the table, so that its id stays its own as long as this runs.
+    seen: Dict[int, Any] = {}
+    attributes: Dict[int, List[str]] = {}
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen[id(node)] = node
+        cls = type(node)
+        names = attributes.get(id(cls))
+        if names is None:
+            names = attributes[id(cls)] = [name for name in dir(cls) if name.startswith("_raw_saved_")]
+        for name in names:
+            with contextlib.suppress(Exception):  # a graph whose backward is over
+                raw = getattr(node, name)
+                for each in raw if isinstance(raw, (tuple, list)) else (raw,):
+                    tensor = _unhooked(torch, each)
+                    if tensor is not None:
+                        yield Saved(tensor, _name_of(node), name[len("_raw_saved_") :])
+        with contextlib.suppress(Exception):
+            if cls.__name__ == "AccumulateGrad":
+                yield Saved(node.variable, "AccumulateGrad", "variable")
+        with contextlib.suppress(Exception):
+            waiting.extend(edge[0] for edge in node.next_functions)
+
+
+def _unhooked(torch: Any, saved: Any) -> Optional[Any]:
+    if saved is None:
+        return None
+    data = saved.data
+    return data if isinstance(data, torch.Tensor) else None
+
+
+def _name_of(node: Any) -> str:
+    name = type(node).__name__
+    if name != "CppFunction":
+        return name
+    return str(node.name()).rsplit("::", 1)[-1]
+
+
+def is_wrapper(tensor: Any) -> bool:
+    """Whether the tensor has no memory of its own but other tensors inside (DTensor, quantised wrappers)."""
+    return hasattr(type(tensor), "__tensor_flatten__")
+
+
+def inner_tensors(tensor: Any) -> List[Tuple[str, Any]]:
+    """Name and tensor of what a wrapper is made of."""
+    try:
+        names = tensor.__tensor_flatten__()[0]
+        return [(name, getattr(tensor, name)) for name in names]
+    except Exception:
+        return []
+
+
+def pieces(torch: Any, tensor: Any) -> List[Tuple[str, Any]]:
+    """The dense tensors that a tensor's memory is in, each with what it is called behind the tensor's name."""
+    layout = tensor.layout
+    if layout is torch.strided or layout is torch.jagged:
+        parts = [("", tensor)]
+        if tensor.is_quantized and str(tensor.qscheme()).startswith("torch.per_channel"):
+            parts += [(".q_scales", tensor.q_per_channel_scales())]
+            parts += [(".q_zero_points", tensor.q_per_channel_zero_points())]
+        return parts
+    if layout is torch.sparse_coo:
+        return [(".indices", tensor._indices()), (".values", tensor._values())]
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [
+            (".crow_indices", tensor.crow_indices()),
+            (".col_indices", tensor.col_indices()),
+            (".values", tensor.values()),
+        ]
+    if layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [
+            (".ccol_indices", tensor.ccol_indices()),
+            (".row_indices", tensor.row_indices()),
+            (".values", tensor.values()),
+        ]
+    return []
+
+
+def memory_of(torch: Any, tensor: Any) -> Optional[Memory]:
+    """Of a dense tensor; None where it has none (functorch's wrappers, mkldnn)."""
+    try:
+        storage = tensor.untyped_storage()
+        size = int(storage.nbytes())
+        # data_ptr() would make a copy of memory that is shared until somebody writes to it.
+        read = getattr(torch._C, "_data_address", None)
+        address = int(read(tensor)) if read is not None else int(storage.data_ptr())
+        device = tensor.device
+        return Memory((device.type, device.index or 0, address), size, storage._cdata)
+    except Exception:
+        return None
+
+
+def memory_of_storage(storage: Any) -> Optional[Memory]:
+    """Of a storage that no tensor has: asking where it is would copy memory that is shared until a write."""
+    try:
+        device = storage.device
+        place = (device.type, device.index or 0, int(storage.data_ptr()))
+        return Memory(place, int(storage.nbytes()), storage._cdata)
+    except Exception:
+        return None
+
+
+def shape_of(tensor: Any) -> Tuple[Any, ...]:
+    """Sizes as numbers where they are known, as text where they are symbols; (1,) for a scalar, as printed."""
+    try:
+        sizes = tuple(size if type(size) is int else str(size) for size in tensor.size())
+    except Exception:  # a nested tensor has no single shape
+        return ("nested", numel_of(tensor))
+    return sizes or (1,)
+
+
+def numel_of(tensor: Any) -> int:
+    try:
+        return int(tensor.numel())
+    except Exception:
+        return 0
+
+
+def gradient_of(tensor: Any) -> Optional[Any]:
+    """The tensor's gradient; that of a tensor which keeps none is not asked for, as PyTorch would warn."""
+    try:
+        if tensor.is_leaf or tensor.retains_grad:
+            return tensor.grad
+    except Exception:
+        pass
+    return None
+
+
+def held_by_cpp_alone(torch: Any, tensors: List[Any]) -> List[bool]:
+    """Of each tensor of a list that has the only references we know of: whether nothing in Python refers to it.
+
+    A tensor that Python once had keeps its Python object as long as C++ uses it. C++ then counts as one reference
+    of that object, and that makes the difference; in versions before those where this was seen, it did not.
+    """
+    if _version(torch) < (2, 11):
+        return [False] * len(tensors)
+
+    def counts(things: List[Any]) -> List[int]:
+        return [sys.getrefcount(thing) for thing in things]
+
+    one_reference = counts([object()])[0]
+    return [
+        count == one_reference + 1 and _use_count(tensor) > 1
+        for count, tensor in zip(counts(tensors), tensors)
+    ]
+
+
+def _use_count(tensor: Any) -> int:
+    try:
+        return int(tensor._use_count())
+    except Exception:
+        return 0
+
+
+def _version(torch: Any) -> Tuple[int, int]:
+    try:
+        major, minor = torch.__version__.split(".")[:2]
+        return int(major), int(minor)
+    except ValueError:
+        return 0, 0
