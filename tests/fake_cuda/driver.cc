@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,7 +62,26 @@ bool IsProgramsCall(const char* name) {
   return names->count(name) != 0;
 }
 
+// As the real driver does: once, within the first cuInit.
+void CallInjection() {
+  const char* const file = getenv("CUDA_INJECTION64_PATH");
+  if (file == nullptr || *file == '\0')
+    return;
+  void* const library = dlopen(file, RTLD_NOW);
+  void* const initialize = library != nullptr ? dlsym(library, "InitializeInjection") : nullptr;
+  if (initialize != nullptr)
+    reinterpret_cast<int (*)()>(initialize)();
+}
+
 }  // namespace
+
+const char* NameOfRegistered(const void* function) {
+  for (const auto& [name, registered] : Registry()) {
+    if (registered == function)
+      return name.c_str();
+  }
+  return nullptr;
+}
 
 bool Register(const char* name, void* function) {
   return Registry().emplace(name, function).second;
@@ -205,6 +225,7 @@ FAKE_HOOK(cuInit)(unsigned int) {
     driver.devices.push_back(device);
   }
   driver.init_pid = pid;
+  CallInjection();
   return kSuccess;
 }
 

@@ -207,6 +207,7 @@ void SynchronisePools();
 // Exported functions by name. Their own addresses, whatever is done to the symbol table.
 bool Register(const char* name, void* function);
 void* FindRegistered(const std::string& name);
+const char* NameOfRegistered(const void* function);
 
 // Counts the call and says whether it is to fail; sleeps where a delay was asked for.
 bool EnterCall(const char* name);

@@ -102,4 +102,16 @@ FAKE_HOOK(cuGetProcAddress)
   return LookUp(symbol, function, version, flags, &ignored);
 }
 
+// What tests compare with: what was chosen, and what an address is called, past the symbol table.
+FAKE_EXPORT void* FakeChoose(const char* symbol, int version, cuuint64_t flags) {
+  void* function = nullptr;
+  int ignored = 0;
+  LookUp(symbol, &function, version, flags, &ignored);
+  return function;
+}
+
+FAKE_EXPORT const char* FakeNameOf(void* function) {
+  return NameOfRegistered(function);
+}
+
 }  // namespace fake

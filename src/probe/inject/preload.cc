@@ -24,6 +24,12 @@ bool IsOff() {
   return g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff;
 }
 
+// Loaded by hand, into a program under way, the probe is not in the program's own scope.
+bool IsPreloaded() {
+  void* const program = RealDlopen(nullptr, RTLD_LAZY);
+  return program != nullptr && RealDlsym(program, "vramscope_session_path") != nullptr;
+}
+
 void ObserveEnd() {
   if (!IsOff() && !TeardownBegan())
     CudaObserveEnd();
@@ -38,7 +44,7 @@ int MainAndNote(int argc, char** argv, char** environment) {
 
 __attribute__((constructor)) void Load() {
   SessionLoad();
-  if (!IsOff())
+  if (!IsOff() && IsPreloaded())
     CudaObserveStart();
 }
 
