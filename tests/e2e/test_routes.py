@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from test_cuda_fake import BUILD, DUMP, FAKE, HOSTS, MIB, PROBE
+from test_cuda_fake import DUMP, FAKE, HOSTS, MIB, PROBE, ROOT
 
 DRIVER_UNSEEN = 20
 
@@ -204,6 +204,27 @@ def test_preloaded_and_injected_is_recorded_once(tmp_path):
     injection = {"CUDA_INJECTION64_PATH": str(PROBE)}
     outcome = run([HOSTS / "driver_route", "kept", "libcuda.so.1"], tmp_path, probe_extra=injection)
     assert (outcome.sizes, outcome.unseen) == ([3, 5, 7], 0)
+
+
+TOOLKIT = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+RUNTIMES = [*TOOLKIT.glob("lib*/libcudart.so"), *TOOLKIT.glob("lib*/libcudart_static.a")]
+
+
+@pytest.mark.skipif(not RUNTIMES, reason="no CUDA toolkit")
+@pytest.mark.parametrize("kind", ["libcudart.so", "libcudart_static.a"])
+@pytest.mark.parametrize("route", ["preloaded", "injected", "nobody"])
+def test_the_cuda_runtime(tmp_path, monkeypatch, kind, route):
+    """NVIDIA's own runtime keeps its pointers in its data: all of them lead to the wrappers."""
+    (runtime, *_) = [path for path in RUNTIMES if path.name == kind]
+    program = tmp_path / "program"
+    words = ["cc", ROOT / "tests/hosts/cudart_pointers.c", runtime, f"-Wl,-rpath,{runtime.parent}", "-o", program]
+    subprocess.run([*words, "-ldl", "-lpthread", "-lrt", "-lstdc++", "-lm"], check=True)
+    monkeypatch.setenv("POINTERS_FILE", str(tmp_path / "pointers"))
+    preload = (PROBE,) if route == "preloaded" else ()
+    injection = {"CUDA_INJECTION64_PATH": str(PROBE)} if route == "injected" else {}
+    run([program], tmp_path, preload=preload, probe_extra=injection)
+    left = int((tmp_path / "pointers").read_text())
+    assert left > 0 if route == "nobody" else left == 0
 
 
 def library(tmp_path: Path, name: str, source: str) -> Path:
