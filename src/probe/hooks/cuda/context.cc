@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "format/records.h"
+#include "probe/hooks/cuda/attach.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
@@ -151,6 +152,7 @@ void NoteRuntime() {
     return;
   WriteRuntime(*scope, "cuda.driver_version", static_cast<uint64_t>(version));
   WriteRuntime(*scope, "cuda.hooks", hooked);
+  DescribeAttachment(*scope);
 }
 
 }  // namespace
