@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Courtesy: gives the GPU memory of this process's tensors away for a while, and takes it back."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+import time
+import warnings
+from types import TracebackType
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Type
+
+from . import _tensors, _torch_blocks
+from ._mem_report import readable_size
+
+# Two pinned buffers of this size carry everything, so that host memory is taken once and can be swapped.
+_CHUNK = 32 << 20
+# So many reasons stand in an error; the rest is counted.
+_SHOWN_REASONS = 5
+
+# A storage's bytes are nowhere else while they are away: who holds some must not die with them.
+_holding: "Set[Courtesy]" = set()
+
+
+@dataclasses.dataclass(eq=False)
+class _Away:
+    """A storage whose bytes are in host memory."""
+
+    storage: Any  # torch.multiprocessing's weak reference: who drops the tensor meanwhile gets rid of it
+    bytes: int
+    device: int
+    stream: int  # the one that the allocator handed the memory out on
+    host: Any  # a tensor of bytes
+
+
+@dataclasses.dataclass
+class _Obstacle:
+    """Memory that cannot be moved."""
+
+    bytes: int
+    reason: str
+
+
+class Courtesy:
+    """Moves the memory of all CUDA tensors to the host, in place, and back::
+
+        courtesy = Courtesy()
+        courtesy.yield_memory()   # other programs can use the GPU now
+        ...
+        courtesy.restore()
+
+        with Courtesy():          # the same
+            ...
+
+    It is the storages that are emptied and filled again, so tensors, views, gradients and what autograd keeps for
+    a backward stay what they are; nothing notices. While they are away, tensors must not be used. Memory that is
+    nobody's storage, or whose address somebody relies on (CUDA graphs, other processes), cannot be moved: then
+    nothing is, and the error says what stands in the way; `partial` leaves it where it is and moves the rest. The
+    context of CUDA and the workspaces of libraries stay.
+
+    `device_type` "cpu" moves CPU tensors instead, which frees nothing and shows that it works.
+    """
+
+    def __init__(self, partial: bool = False, device_type: str = "cuda") -> None:
+        if device_type not in ("cuda", "cpu"):
+            raise ValueError(f"vramscope: Courtesy moves 'cuda' or 'cpu' tensors, not {device_type!r}")
+        self.partial = partial
+        self._kind = device_type
+        self._levels: List[List[_Away]] = []  # one a yield_memory()
+        self._blocks: List[int] = []  # of each `with` under way, the levels that there were before
+        self._lock = threading.RLock()
+
+    @property
+    def bytes_away(self) -> int:
+        """Bytes that are in host memory now."""
+        return sum(away.bytes for level in self._levels for away in level)
+
+    def yield_memory(self, partial: Optional[bool] = None) -> int:
+        """Gives the memory away; the bytes. What was already away stays so."""
+        torch = _tensors.torch_or_error("Courtesy")
+        partial = self.partial if partial is None else partial
+        with self._lock:
+            if not self._is_possible(torch):
+                return 0
+            with _tensors.looking(torch):
+                level = self._take(torch, partial)
+            self._levels.append(level)
+            if self._kind == "cuda":
+                torch.cuda.empty_cache()
+            return sum(away.bytes for away in level)
+
+    def restore(self) -> None:
+        """Takes back all that was given away. Where the GPU has no room for it, the rest stays away, unharmed."""
+        with self._lock:
+            self._restore_from(0)
+
+    def __enter__(self) -> "Courtesy":
+        self._blocks.append(len(self._levels))
+        try:
+            self.yield_memory()
+        except BaseException:
+            self._blocks.pop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        with self._lock:
+            self._restore_from(self._blocks.pop())
+
+    # ---- away ----
+
+    def _is_possible(self, torch: Any) -> bool:
+        inside = getattr(torch._C, "_current_graph_task_id", lambda: -1)()
+        if inside != -1:
+            raise RuntimeError("vramscope: yield_memory() inside of a backward: call it before or after")
+        if self._kind == "cpu":
+            return True
+        if not torch.cuda.is_available():
+            raise RuntimeError("vramscope: there is no GPU whose memory could be yielded: PyTorch finds none")
+        if not _torch_blocks.is_ready(torch):
+            return False  # nothing was taken yet
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("vramscope: yield_memory() while a CUDA graph is captured: call it before or after")
+        return True
+
+    def _take(self, torch: Any, partial: bool) -> List[_Away]:
+        storages = _storages(torch, self._kind)
+        if self._kind == "cuda":
+            self._settle(torch, storages)
+        movable, obstacles = self._sort(torch, storages)
+        if obstacles and not partial:
+            raise RuntimeError(_refusal(obstacles))
+        total = sum(storage.nbytes() for storage, _, _ in movable)
+        room = _host_room()
+        if room is not None and total > room:
+            raise MemoryError(
+                f"vramscope: {readable_size(total)} do not fit into host memory, which has {readable_size(room)} "
+                "free; nothing was moved"
+            )
+        # First all bytes out, which changes nothing, then all storages empty, which cannot fail for lack of room.
+        level: List[_Away] = []
+        with _Progress("to the host", total) as progress:
+            carrier = _Carrier(torch, self._kind, progress)
+            for storage, device, stream in movable:
+                host = torch.empty(storage.nbytes(), dtype=torch.uint8, device="cpu")
+                away = _Away(_weak(torch, storage), storage.nbytes(), device, stream, host)
+                carrier.out(_bytes_of(torch, storage, self._kind, device), host)
+                level.append(away)
+            carrier.flush()
+        _holding.add(self)
+        try:
+            for storage, _, _ in movable:
+                storage.resize_(0)
+        except BaseException:
+            self._levels.append(level)
+            self._restore_from(len(self._levels) - 1)
+            raise
+        return level
+
+    @staticmethod
+    def _settle(torch: Any, storages: Dict[int, Any]) -> None:
+        """Waits for the GPU, and frees the workspaces of cuBLAS, which the next use of it makes again."""
+        caches = _torch_blocks.caches(torch)
+        for device in sorted({*caches, *(storage.device.index or 0 for storage in storages.values())}):
+            torch.cuda.synchronize(device)
+        # Those of a captured CUDA graph are at addresses that the graph has.
+        clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+        if clear is not None and not any(block.private for cache in caches.values() for block in cache.blocks):
+            clear()
+
+    def _sort(self, torch: Any, storages: Dict[int, Any]) -> Tuple[List[Tuple[Any, int, int]], List[_Obstacle]]:
+        """Storages that can be moved, with device and stream; and what cannot."""
+        caches = _torch_blocks.caches(torch) if self._kind == "cuda" else {}
+        shared = _shared_with_processes()
+        movable, obstacles = [], []
+        taken: Set[Tuple[int, int]] = set()
+        for identity, storage in storages.items():
+            device, address = storage.device.index or 0, storage.data_ptr()
+            cache = caches.get(device)
+            block = cache.block_at(address) if cache is not None else None
+            reason = ""
+            if identity in shared or (self._kind == "cpu" and storage.is_shared()):
+                reason = "shared with another process"
+            elif cache is not None and cache.complete and block is None:
+                reason = "memory that is not PyTorch's (CuPy, DLPack, another process)"
+            elif block is not None and block.private:
+                reason = "of a CUDA graph or memory pool, which rely on its address"
+            elif not storage.resizable() or (block is not None and block.address != address):
+                reason = "memory that its storage does not own (NumPy, DLPack, from_blob)"
+            elif (device, address) in taken:
+                reason = "memory that two storages share"
+            if block is not None:
+                taken.add((device, block.address))
+            taken.add((device, address))
+            if reason:
+                obstacles.append(_Obstacle(storage.nbytes(), reason))
+            else:
+                movable.append((storage, device, block.stream if block is not None else 0))
+        # Back they come from the end on, the largest first, while there are large pieces.
+        movable.sort(key=lambda entry: entry[0].nbytes())
+        for device, cache in caches.items():
+            if not cache.complete:
+                known = sum(s.nbytes() for s in storages.values() if (s.device.index or 0) == device)
+                if cache.allocated > known:
+                    reason = "in PyTorch's allocator, which does not show its blocks, and not of a tensor"
+                    obstacles.append(_Obstacle(cache.allocated - known, reason))
+            for block in cache.blocks:
+                if not block.pending and (device, block.address) not in taken:
+                    reason = "a block of PyTorch's allocator that no tensor explains"
+                    if block.private:
+                        reason = "a block of a CUDA graph or memory pool that no tensor explains"
+                    obstacles.append(_Obstacle(block.bytes, reason + (f", {block.line}" if block.line else "")))
+        return movable, obstacles
+
+    # ---- back ----
+
+    def _restore_from(self, first: int) -> None:
+        torch = _tensors.torch_or_error("Courtesy")
+        total = sum(away.bytes for level in self._levels[first:] for away in level)
+        with _tensors.looking(torch), _Progress("to the GPU", total) as progress:
+            carrier = _Carrier(torch, self._kind, progress)
+            while len(self._levels) > first:
+                level = self._levels[-1]
+                while level:
+                    self._bring_back(torch, level[-1], carrier)
+                    level.pop()
+                self._levels.pop()
+        if not self._levels:
+            _holding.discard(self)
+
+    def _bring_back(self, torch: Any, away: _Away, carrier: "_Carrier") -> None:
+        storage = torch.UntypedStorage._new_with_weak_ptr(away.storage.cdata)
+        if storage is None:
+            return  # the program has dropped its tensors
+        if storage.nbytes() not in (0, away.bytes):
+            warnings.warn(
+                f"vramscope: a storage of {away.bytes} bytes was resized while it was away; it stays as it is",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+            return
+        with _on(torch, self._kind, away):
+            if storage.nbytes() == 0:
+                try:
+                    storage.resize_(away.bytes)
+                except RuntimeError as error:
+                    if self._kind == "cuda" and not isinstance(error, torch.cuda.OutOfMemoryError):
+                        raise
+                    raise RuntimeError(
+                        f"vramscope: no room for {readable_size(self.bytes_away)} that are still in host memory, "
+                        f"unharmed: free memory on {self._kind}:{away.device} and call restore() again"
+                    ) from error
+            carrier.back(away.host, _bytes_of(torch, storage, self._kind, away.device))
+
+
+class _Carrier:
+    """Copies bytes between a device and the host, a chunk at a time; the next one travels while one is stored."""
+
+    def __init__(self, torch: Any, kind: str, progress: "_Progress") -> None:
+        self._torch = torch
+        self._progress = progress
+        self._buffers: List[Any] = []
+        self._turn = 0
+        self._waiting: Optional[Tuple[Any, Any, Any]] = None  # an event, the buffer, and where its bytes go
+        if kind == "cuda":
+            try:
+                self._buffers = [torch.empty(_CHUNK, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+            except RuntimeError:  # no pinned memory to be had: the driver copies from pageable, slowly
+                self._buffers = []
+
+    def out(self, source: Any, host: Any) -> None:
+        for begin, end in _chunks(source.numel()):
+            if not self._buffers:
+                host[begin:end].copy_(source[begin:end])
+            else:
+                buffer = self._buffers[self._turn][: end - begin]
+                self._turn = 1 - self._turn
+                with self._torch.cuda.device(source.device):
+                    buffer.copy_(source[begin:end], non_blocking=True)
+                    event = self._torch.cuda.Event()
+                    event.record()
+                self.flush()
+                self._waiting = (event, buffer, host[begin:end])
+            self._progress.add(end - begin)
+
+    def flush(self) -> None:
+        if self._waiting is not None:
+            event, buffer, target = self._waiting
+            event.synchronize()
+            target.copy_(buffer)
+            self._waiting = None
+
+    def back(self, host: Any, target: Any) -> None:
+        """When this returns, the bytes are there."""
+        events: List[Any] = [None, None]
+        for begin, end in _chunks(host.numel()):
+            if not self._buffers:
+                target[begin:end].copy_(host[begin:end])
+            else:
+                buffer = self._buffers[self._turn][: end - begin]
+                if events[self._turn] is not None:
+                    events[self._turn].synchronize()
+                buffer.copy_(host[begin:end])
+                target[begin:end].copy_(buffer, non_blocking=True)
+                events[self._turn] = self._torch.cuda.Event()
+                events[self._turn].record()
+                self._turn = 1 - self._turn
+            self._progress.add(end - begin)
+        for event in events:
+            if event is not None:
+                event.synchronize()
+
+
+class _Progress:
+    """A line on a terminal, for work of more than a second."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._done = 0
+        self._next = time.monotonic() + 1.0
+        self._shown = False
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+    def add(self, size: int) -> None:
+        self._done += size
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + 0.2
+        stream = sys.stderr
+        if stream is not None and stream.isatty():
+            self._shown = True
+            done, total = readable_size(self._done), readable_size(self._total)
+            stream.write(f"\rvramscope: {done} of {total} {self._what}\033[K")
+            stream.flush()
+
+
+def _chunks(size: int) -> Iterator[Tuple[int, int]]:
+    for begin in range(0, size, _CHUNK):
+        yield begin, min(begin + _CHUNK, size)
+
+
+def _storages(torch: Any, kind: str) -> Dict[int, Any]:
+    """All storages with memory on devices of a kind, by identity: of tensors, of gradients, of autograd, bare."""
+    found: Dict[int, Any] = {}
+    own = {
+        away.host.untyped_storage()._cdata
+        for courtesy in _holding
+        for level in courtesy._levels
+        for away in level
+    }
+
+    def add(storage: Any) -> None:
+        try:
+            if storage.device.type == kind and storage.nbytes() and storage.data_ptr() and storage._cdata not in own:
+                found.setdefault(storage._cdata, storage)
+        except Exception:  # a wrapper's
+            pass
+
+    def add_tensor(tensor: Any) -> None:
+        try:
+            parts = [] if _tensors.is_wrapper(tensor) else _tensors.pieces(torch, tensor)
+        except Exception:
+            return
+        for _, part in parts:
+            if _tensors.memory_of(torch, part) is not None:
+                add(part.untyped_storage())
+
+    there = _tensors.live(torch)
+    for tensor in there.tensors:
+        add_tensor(tensor)
+        gradient = _tensors.gradient_of(tensor)
+        if gradient is not None:
+            add_tensor(gradient)
+    for saved in _tensors.saved_by_autograd(torch, there):
+        add_tensor(saved.tensor)
+    for storage in there.storages:
+        add(storage)
+    return found
+
+
+def _bytes_of(torch: Any, storage: Any, kind: str, device: int) -> Any:
+    """The storage's bytes as a tensor of its own, whose version is nobody else's."""
+    place = "cpu" if kind == "cpu" else f"{kind}:{device}"
+    with torch.no_grad():
+        return torch.empty(0, dtype=torch.uint8, device=place).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def _weak(torch: Any, storage: Any) -> Any:
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef(storage)
+
+
+def _on(torch: Any, kind: str, away: _Away) -> Any:
+    """Where the memory was handed out: the allocator gives memory of a stream to that stream only."""
+    if kind == "cpu":
+        return _NOTHING
+    with torch.cuda.device(away.device):
+        if away.stream == 0:
+            return torch.cuda.stream(torch.cuda.default_stream(away.device))
+        return torch.cuda.stream(torch.cuda.ExternalStream(away.stream, device=away.device))
+
+
+class _Nothing:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+_NOTHING = _Nothing()
+
+
+def _shared_with_processes() -> Set[int]:
+    """Storages that torch.multiprocessing sent to, or got from, another process."""
+    reductions = sys.modules.get("torch.multiprocessing.reductions")
+    cache = getattr(reductions, "shared_cache", None)
+    if cache is None:
+        return set()
+    return {reference.cdata for reference in list(cache.values()) if not reference.expired()}
+
+
+def _refusal(obstacles: List[_Obstacle]) -> str:
+    reasons: Dict[str, List[int]] = {}
+    for obstacle in obstacles:
+        entry = reasons.setdefault(obstacle.reason, [0, 0])
+        entry[0] += 1
+        entry[1] += obstacle.bytes
+    ordered = sorted(reasons.items(), key=lambda item: -item[1][1])
+    words = [f"{readable_size(size)} ({count}x) {reason}" for reason, (count, size) in ordered[:_SHOWN_REASONS]]
+    if len(ordered) > _SHOWN_REASONS:
+        words.append(f"{len(ordered) - _SHOWN_REASONS} more reasons")
+    total = readable_size(sum(obstacle.bytes for obstacle in obstacles))
+    return (
+        f"vramscope: {total} cannot be moved, so nothing was: {'; '.join(words)}; "
+        "Courtesy(partial=True) moves the rest"
+    )
+
+
+def _host_room() -> Optional[int]:
+    """Bytes of host memory that can be had, of the machine or of the control group; None where nobody says."""
+    rooms = []
+    for read in (_free_of_machine, _free_of_group):
+        try:
+            room = read()
+        except (OSError, ValueError):
+            continue
+        if room is not None:
+            rooms.append(room)
+    return min(rooms) if rooms else None
+
+
+def _free_of_machine() -> Optional[int]:
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _free_of_group() -> Optional[int]:
+    def number(name: str) -> str:
+        with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
+            return file.read().strip()
+
+    limit = number("memory.max")
+    if limit == "max":
+        return None
+    # What the group has as a cache of files goes when somebody needs the room.
+    cached = 0
+    for line in number("memory.stat").splitlines():
+        if line.startswith("file "):
+            cached = int(line.split()[1])
+    return max(0, int(limit) - int(number("memory.current")) + cached)

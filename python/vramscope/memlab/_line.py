@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line profiler's names, found when they are asked for: the rest of the module does without them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_MODULE = "vramscope._line_profiler"
+
+
+def get(name: str) -> Any:
+    try:
+        module = importlib.import_module(_MODULE)
+    except ModuleNotFoundError as error:
+        if error.name != _MODULE:
+            raise
+        raise ImportError(
+            f"vramscope: {name} is not in this installation, which has no line profiler; "
+            "MemReporter and Courtesy are there"
+        ) from None
+    return getattr(module, name)
