@@ -146,6 +146,18 @@ FAKE_HOOK(cuEventSynchronize)(CUevent) {
   return kSuccess;
 }
 
+FAKE_HOOK(cuStreamQuery)(CUstream) {
+  FAKE_ENTER(cuStreamQuery);
+  SynchronisePools();
+  return kSuccess;
+}
+
+FAKE_HOOK(cuEventQuery)(CUevent) {
+  FAKE_ENTER(cuEventQuery);
+  SynchronisePools();
+  return kSuccess;
+}
+
 FAKE_HOOK(cuStreamBeginCapture_v2)(CUstream stream, CUstreamCaptureMode) {
   FAKE_ENTER(cuStreamBeginCapture_v2);
   return BeginCapture(stream);

@@ -296,7 +296,7 @@ FAKE_HOOK(cuArrayDestroy)(CUarray array) {
   return FreeLinear(reinterpret_cast<uintptr_t>(array), BlockKind::kArray);
 }
 
-FAKE_OTHER(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
+FAKE_HOOK(cuIpcGetMemHandle)(CUipcMemHandle* handle, CUdeviceptr address) {
   FAKE_ENTER(cuIpcGetMemHandle);
   const auto found = TheDriver().blocks.find(address);
   if (found == TheDriver().blocks.end())
@@ -327,8 +327,9 @@ FAKE_HOOK(cuIpcCloseMemHandle)(CUdeviceptr address) {
 }
 
 // There is nothing behind device addresses: copies read zeros.
-FAKE_OTHER(cuMemcpyDtoH_v2, void* target, CUdeviceptr, size_t bytes) {
+FAKE_HOOK(cuMemcpyDtoH_v2)(void* target, CUdeviceptr, size_t bytes) {
   FAKE_ENTER(cuMemcpyDtoH_v2);
+  SynchronisePools();
   memset(target, 0, bytes);
   return kSuccess;
 }

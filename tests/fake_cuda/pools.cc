@@ -15,7 +15,26 @@ std::set<Pool*>& CreatedPools() {
 namespace {
 
 constexpr uint64_t kAlignment = 512;
-constexpr CUmemPool_attribute kReleaseThreshold = 4;
+constexpr CUmemPool_attribute kReleaseThreshold = kPoolReleaseThreshold;
+
+// Managed and host pools have no device, and no device pays for them.
+bool ChargePool(const Pool* pool, uint64_t bytes) {
+  return pool->device < 0 || Charge(pool->device, bytes);
+}
+
+void RefundPool(const Pool* pool, uint64_t bytes) {
+  if (pool->device >= 0)
+    Refund(pool->device, bytes);
+}
+
+// The pools of managed memory and of host memory that are there from the start.
+Pool* SharedPool(CUmemAllocationType type) {
+  static Pool* pools[2] = {};
+  Pool*& pool = pools[type == kAllocationManaged ? 1 : 0];
+  if (pool == nullptr)
+    pool = new Pool{.device = -1, .is_default = true};
+  return pool;
+}
 
 Pool* AsPool(CUmemoryPool handle) {
   auto* const pool = reinterpret_cast<Pool*>(handle);
@@ -23,6 +42,10 @@ Pool* AsPool(CUmemoryPool handle) {
     return pool->destroyed ? nullptr : pool;
   for (const Device& device : TheDriver().devices) {
     if (device.default_pool == pool)
+      return pool;
+  }
+  for (const CUmemAllocationType type : {1, kAllocationManaged}) {
+    if (SharedPool(type) == pool)
       return pool;
   }
   return nullptr;
@@ -38,7 +61,7 @@ void Shrink(Pool* pool, uint64_t keep) {
   const uint64_t target = std::max(RoundUp(pool->used, kPoolStep), keep);
   if (pool->reserved <= target)
     return;
-  Refund(pool->device, pool->reserved - target);
+  RefundPool(pool, pool->reserved - target);
   pool->reserved = target;
 }
 
@@ -54,7 +77,7 @@ CUresult Allocate(CUdeviceptr* address, uint64_t size, Pool* pool, CUstream stre
   }
   if (pool->used + bytes > pool->reserved) {
     const uint64_t grown = RoundUp(pool->used + bytes, kPoolStep);
-    if (!Charge(pool->device, grown - pool->reserved))
+    if (!ChargePool(pool, grown - pool->reserved))
       return kOutOfMemory;
     pool->reserved = grown;
   }
@@ -86,7 +109,11 @@ CUresult AllocateFromDevice(CUdeviceptr* address, uint64_t size, CUstream stream
   Context* const context = CurrentContext();
   if (context == nullptr)
     return kInvalidContext;
-  Device& device = TheDriver().devices[static_cast<size_t>(context->device)];
+  // The stream decides, whichever context is current.
+  auto* const known = reinterpret_cast<Stream*>(stream);
+  const int ordinal =
+      TheDriver().streams.count(known) != 0 ? known->context->device : context->device;
+  Device& device = TheDriver().devices[static_cast<size_t>(ordinal)];
   return Allocate(address, size, device.current_pool, stream);
 }
 
@@ -97,7 +124,7 @@ CUresult AllocateFrom(CUdeviceptr* address, uint64_t size, CUmemoryPool handle, 
 
 void EndPool(Pool* pool) {
   CreatedPools().erase(pool);
-  Refund(pool->device, pool->reserved);
+  RefundPool(pool, pool->reserved);
   delete pool;
 }
 
@@ -156,9 +183,11 @@ FAKE_HOOK(cuMemFreeAsync_ptsz)(CUdeviceptr address, CUstream stream) {
 
 FAKE_HOOK(cuMemPoolCreate)(CUmemoryPool* handle, const CUmemPoolProps* properties) {
   FAKE_ENTER(cuMemPoolCreate);
-  if (!IsDevice(properties->location.id))
+  const bool on_device = properties->location.type == kLocationDevice;
+  if (on_device && !IsDevice(properties->location.id))
     return kInvalidDevice;
-  auto* const pool = new Pool{.device = properties->location.id};
+  const bool pays = on_device && properties->allocType != kAllocationManaged;
+  auto* const pool = new Pool{.device = pays ? properties->location.id : -1};
   CreatedPools().insert(pool);
   *handle = reinterpret_cast<CUmemoryPool>(pool);
   return kSuccess;
@@ -169,9 +198,10 @@ FAKE_HOOK(cuMemPoolDestroy)(CUmemoryPool handle) {
   Pool* const pool = AsPool(handle);
   if (pool == nullptr || pool->is_default)
     return kInvalidHandle;
-  Device& device = TheDriver().devices[static_cast<size_t>(pool->device)];
-  if (device.current_pool == pool)
-    device.current_pool = device.default_pool;
+  for (Device& device : TheDriver().devices) {
+    if (device.current_pool == pool)
+      device.current_pool = device.default_pool;
+  }
   pool->destroyed = true;
   if (pool->allocations == 0)
     EndPool(pool);
@@ -203,7 +233,7 @@ FAKE_CALL(cuMemPoolGetAttribute)(CUmemoryPool handle, CUmemPool_attribute attrib
   return kSuccess;
 }
 
-FAKE_OTHER(cuMemPoolSetAttribute, CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+FAKE_HOOK(cuMemPoolSetAttribute)(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   FAKE_ENTER(cuMemPoolSetAttribute);
   Pool* const pool = AsPool(handle);
   if (pool == nullptr)
@@ -220,7 +250,7 @@ FAKE_CALL(cuDeviceGetMemPool)(CUmemoryPool* pool, CUdevice device) {
   return kSuccess;
 }
 
-FAKE_OTHER(cuDeviceGetDefaultMemPool, CUmemoryPool* pool, CUdevice device) {
+FAKE_CALL(cuDeviceGetDefaultMemPool)(CUmemoryPool* pool, CUdevice device) {
   FAKE_ENTER(cuDeviceGetDefaultMemPool);
   *pool =
       reinterpret_cast<CUmemoryPool>(TheDriver().devices[static_cast<size_t>(device)].default_pool);
@@ -233,6 +263,18 @@ FAKE_OTHER(cuDeviceSetMemPool, CUdevice device, CUmemoryPool handle) {
   if (pool == nullptr || pool->device != device)
     return kInvalidHandle;
   TheDriver().devices[static_cast<size_t>(device)].current_pool = pool;
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemGetDefaultMemPool)
+(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  FAKE_ENTER(cuMemGetDefaultMemPool);
+  const bool on_device = location->type == kLocationDevice && type != kAllocationManaged;
+  if (on_device && !IsDevice(location->id))
+    return kInvalidDevice;
+  *pool = reinterpret_cast<CUmemoryPool>(
+      on_device ? TheDriver().devices[static_cast<size_t>(location->id)].default_pool
+                : SharedPool(type));
   return kSuccess;
 }
 
