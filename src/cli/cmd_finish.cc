@@ -45,6 +45,8 @@ int FinishDirectory(const FinishOptions& options) {
     return Fail(
         fmt::format("{} is not a vramscope recording: name a NAME.vram.d", options.directory));
   }
+  if (options.stopped_pid != 0)
+    StopSidecar(directory);
   if (LauncherIsAlive(directory)) {
     return Fail(fmt::format("`vramscope run` is still recording into {}: it will finish it",
                             options.directory));

@@ -100,6 +100,7 @@ int Main(std::vector<std::string> words) {
   RegisterExport(app, &exit_code);
   RegisterFinish(app, &exit_code);
   RegisterEnv(app, &exit_code);
+  RegisterSidecar(app, &exit_code);
   RegisterDoctor(app, &exit_code);
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them off the end

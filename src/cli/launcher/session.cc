@@ -29,6 +29,8 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kGrace{1000};
 constexpr std::chrono::milliseconds kGraceStep{20};
+constexpr std::chrono::milliseconds kStopGrace{5000};
+constexpr std::chrono::milliseconds kStopStep{2};
 constexpr char kSessionFile[] = "session.json";
 constexpr char kLiveExtension[] = ".vrl";
 
@@ -90,6 +92,17 @@ bool HoldsFilesOf(uint32_t pid, const std::string& live_directory) {
   free(line);
   fclose(maps);
   return found;
+}
+
+// A process that goes on after its recording may have parts of the file mapped for as long as it
+// lives. Unlike a file cut short, one with a hole can still be written there.
+void GiveSpaceBack(const fs::path& file) {
+  const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  struct stat info {};
+  if (fd >= 0 && fstat(fd, &info) == 0)
+    (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, info.st_size);
+  if (fd >= 0)
+    close(fd);
 }
 
 std::string CommandOfProcess(uint32_t pid) {
@@ -268,14 +281,29 @@ bool IsReadOnlyPlace(const std::string& path) {
   return fs::is_directory(folder, error) && access(folder.c_str(), W_OK | X_OK) != 0;
 }
 
+void StopSidecar(const std::string& live_directory) {
+  if (!LauncherIsAlive(live_directory))
+    return;
+  const std::string stop = live_directory + "/" + kStopFile;
+  const int fd = open(stop.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd >= 0)
+    close(fd);
+  const auto deadline = std::chrono::steady_clock::now() + kStopGrace;
+  while (LauncherIsAlive(live_directory) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(kStopStep);
+  unlink(stop.c_str());
+}
+
 util::Status RemoveLiveDirectory(const std::string& live_directory) {
   if (!IsLiveDirectory(live_directory)) {
     return util::Status::Error(
         fmt::format("{} is not a vramscope recording: nothing was removed", live_directory));
   }
   // The session file goes last: until then the directory is recognisably ours.
-  for (const fs::path& file : LiveFiles(live_directory))
+  for (const fs::path& file : LiveFiles(live_directory)) {
+    GiveSpaceBack(file);
     unlink(file.c_str());
+  }
   unlink((live_directory + "/" + kSessionFile).c_str());
   if (rmdir(live_directory.c_str()) != 0) {
     return util::Status::Error(fmt::format("cannot remove {}: {}: remove it by hand",

@@ -13,6 +13,9 @@ namespace vramscope::cli {
 // The launcher's live file in a live directory.
 inline constexpr char kLauncherFile[] = "launcher.vrl";
 
+// Its presence in a live directory ends what accompanies a recording without a launcher.
+inline constexpr char kStopFile[] = "stop";
+
 // The directory that stands in for `path` while it is recorded, and the reverse.
 std::string LiveDirectoryOf(const std::string& path);
 std::string OutputOf(const std::string& live_directory);
@@ -58,6 +61,9 @@ bool LauncherIsAlive(const std::string& live_directory);
 // Whether nothing can be made beside `path`, because its directory is not ours to write or its file
 // system is read-only. False where the directory does not exist: that is a mistake.
 bool IsReadOnlyPlace(const std::string& path);
+
+// Has whatever samples for a recording without a launcher end, and waits for that.
+void StopSidecar(const std::string& live_directory);
 
 // Removes a live directory whose recording has been finished, or will never be.
 util::Status RemoveLiveDirectory(const std::string& live_directory);

@@ -119,7 +119,3 @@ VRAMSCOPE_EXPORT int vramscope_is_recording() {
 VRAMSCOPE_EXPORT const char* vramscope_session_path() {
   return SessionDirectory();
 }
-
-VRAMSCOPE_EXPORT int vramscope_attach(const char* live_dir, const char* options) {
-  return SessionAttach(live_dir, options);
-}

@@ -24,7 +24,14 @@ constinit SessionFlags g_flags;
 namespace {
 
 constinit Config g_config;
-constinit LiveFile g_file;
+
+// A thread may still write to the file of a recording that was ended, so each has its own.
+struct SessionFile {
+  LiveFile live;
+  uint32_t session = 0;
+};
+constinit SessionFile g_first_file;
+constinit std::atomic<SessionFile*> g_file{&g_first_file};
 constinit std::atomic<uint32_t> g_next_stream{0};
 constinit std::atomic<int64_t> g_paused_bytes{0};
 constinit std::atomic<uint64_t> g_early_losses{0};  // before there is a file to count them in
@@ -74,10 +81,11 @@ int BeginFile() {
   *out++ = '.';
   out = AppendNumber(out, static_cast<uint64_t>(base::MonotonicNs()));
   std::memcpy(out, ".vrl", 5);
-  if (const int error = g_file.Create(path); error != 0)
+  LiveFile& file = g_file.load(std::memory_order_relaxed)->live;
+  if (const int error = file.Create(path); error != 0)
     return error;
 
-  format::FileHeader* header = g_file.header();
+  format::FileHeader* header = file.header();
   header->major = format::kMajorVersion;
   header->minor = format::kMinorVersion;
   header->writer = static_cast<uint16_t>(format::WriterKind::kProbe);
@@ -108,6 +116,25 @@ void ApplyConfig() {
 
 void ForkedChild() {
   SessionForgetParent();
+}
+
+// Puts an empty file in place of an ended recording's. False when there is no memory.
+bool RenewFile() {
+  const uint32_t session = g_flags.session.load(std::memory_order_relaxed);
+  if (g_first_file.live.header() == nullptr) {
+    g_first_file.session = session;
+    g_file.store(&g_first_file, std::memory_order_release);
+    return true;
+  }
+  void* const memory = mmap(nullptr, sizeof(SessionFile), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return false;
+  // Zeroed pages are a valid SessionFile.
+  auto* const file = static_cast<SessionFile*>(memory);
+  file->session = session;
+  g_file.store(file, std::memory_order_release);
+  return true;
 }
 
 }  // namespace
@@ -165,10 +192,22 @@ int SessionAttach(const char* live_dir, const char* options) {
   }
   g_config = config;
   ApplyConfig();
-  const int error = BeginFile();
+  // Tensors from before may be freed: their size is said then.
+  g_flags.was_paused.store(true, std::memory_order_relaxed);
+  g_flags.late.store(true, std::memory_order_relaxed);
+  g_paused_bytes.store(0, std::memory_order_relaxed);
+  g_flags.session.fetch_add(1, std::memory_order_relaxed);
+  g_next_stream.store(0, std::memory_order_relaxed);
+  const int error = RenewFile() ? BeginFile() : ENOMEM;
   g_flags.state.store(error == 0 ? SessionState::kOn : SessionState::kOff,
                       std::memory_order_release);
   return error;
+}
+
+void SessionDetach() {
+  SessionMarkClosed();
+  SessionState expected = SessionState::kOn;
+  g_flags.state.compare_exchange_strong(expected, SessionState::kOff, std::memory_order_acq_rel);
 }
 
 const char* SessionDirectory() {
@@ -181,7 +220,7 @@ void SessionForgetParent() {
   t_thread.stream = nullptr;
   t_thread.busy = 0;
   StreamPool::ForgetAll();
-  g_file.Forget();
+  g_file.load(std::memory_order_relaxed)->live.Forget();
   g_next_stream.store(0, std::memory_order_relaxed);
   const SessionState state = g_flags.state.load(std::memory_order_relaxed);
   if (state != SessionState::kOff)
@@ -191,7 +230,9 @@ void SessionForgetParent() {
 void SessionMarkClosed() {
   if (g_flags.state.load(std::memory_order_acquire) != SessionState::kOn)
     return;
-  g_file.header()->flags.fetch_or(format::kClosedCleanly, std::memory_order_relaxed);
+  g_file.load(std::memory_order_relaxed)
+      ->live.header()
+      ->flags.fetch_or(format::kClosedCleanly, std::memory_order_relaxed);
 }
 
 void SessionSetPaused(bool paused) {
@@ -216,18 +257,21 @@ void SessionCountPausedBytes(int64_t bytes) {
 void CountLoss(format::Loss loss, uint64_t count) {
   if (g_flags.state.load(std::memory_order_acquire) != SessionState::kOn)
     return;
-  auto& slots = g_file.header()->lost;
+  auto& slots = g_file.load(std::memory_order_relaxed)->live.header()->lost;
   const auto index = static_cast<uint32_t>(loss);
   if (index < sizeof slots / sizeof slots[0])
     slots[index].fetch_add(count, std::memory_order_relaxed);
 }
 
-uint8_t* MapNewChunk(uint32_t size_bytes) {
+uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes) {
   ErrnoGuard guard;
-  uint8_t* chunk = g_file.MapChunk(size_bytes);
+  SessionFile* const file = g_file.load(std::memory_order_acquire);
+  if (file->session != session)
+    return nullptr;
+  uint8_t* chunk = file->live.MapChunk(size_bytes);
   if (chunk != nullptr) {
     // A later pair of clocks than the header's start, for converting ticks after a SIGKILL.
-    format::FileHeader* header = g_file.header();
+    format::FileHeader* header = file->live.header();
     header->anchor_ticks.store(Now(), std::memory_order_relaxed);
     header->anchor_ns.store(base::MonotonicNs(), std::memory_order_release);
   }

@@ -10,7 +10,9 @@
 #include "probe/session/config.h"
 
 // The recording of this process: off until the first event, then one live file, until the process
-// ends. All functions are safe in any thread and in a forked child; none throws, aborts or prints.
+// ends. A program that loads the probe itself (the Python package) can end a recording and begin
+// another one, in a file of its own. All functions are safe in any thread and in a forked child;
+// none throws, aborts or prints.
 namespace vramscope::probe {
 
 class Stream;
@@ -19,7 +21,7 @@ enum class SessionState : int {
   kIdle = 0,      // nothing recorded yet; the first event begins the file
   kStarting = 1,  // one thread is making the file
   kOn = 2,
-  kOff = 3,  // for good: no directory given, or the file could not be made
+  kOff = 3,  // no directory given, the file could not be made, or the recording was ended
 };
 
 // Read on every event, written rarely: kept together on one cache line.
@@ -27,11 +29,13 @@ struct alignas(64) SessionFlags {
   std::atomic<SessionState> state{SessionState::kIdle};
   std::atomic<bool> paused{false};      // tensor events are not wanted now
   std::atomic<bool> was_paused{false};  // ever: frees may be of blocks that were never seen
+  std::atomic<bool> late{false};        // the process was under way when it began
+  std::atomic<uint32_t> session{0};     // which recording of the process: streams belong to one
   bool use_tsc = false;
-  bool cpu = false;       // record CPU tensors
-  bool python = false;    // record Python stacks
-  bool native = false;    // record native stacks on tensor events
-  bool unpooled = false;  // the launcher switched the frameworks' caches off: noted in the trace
+  std::atomic<bool> cpu{false};       // record CPU tensors
+  std::atomic<bool> python{false};    // record Python stacks
+  std::atomic<bool> native{false};    // record native stacks on tensor events
+  std::atomic<bool> unpooled{false};  // the launcher switched the frameworks' caches off: noted
 };
 extern SessionFlags g_flags;
 
@@ -43,9 +47,11 @@ inline uint64_t Now() {
 void SessionLoad();
 // Begins the file if that has not happened. False when this process does not record.
 bool SessionEnsureStarted();
-// Begins recording into `live_dir` in a process that was not started by the launcher. 0, or an
-// errno.
+// Begins recording into `live_dir` in a process that was not started by the launcher, or whose last
+// recording was ended. 0, or an errno. Not while another thread does the same.
 int SessionAttach(const char* live_dir, const char* options);
+// Ends it: what threads are just writing still goes to its file, and nothing after that.
+void SessionDetach();
 // Directory of the live files, "" when not recording.
 const char* SessionDirectory();
 // After fork, in the child: forget the parent's file. The child makes its own at its first event.
@@ -61,10 +67,10 @@ void SessionCountPausedBytes(int64_t bytes);
 // Counts a loss in the file's header, for what cannot be written as a record. Never blocks.
 void CountLoss(format::Loss loss, uint64_t count = 1);
 
-// Maps `size_bytes` of new file space, zeroed and allocated on disk. nullptr when the file is full:
-// the loss is counted by the caller. Two system calls and no lock; the offset is claimed by one
-// atomic add.
-uint8_t* MapNewChunk(uint32_t size_bytes);
+// Maps `size_bytes` of new space of that session's file, zeroed and allocated on disk. nullptr when
+// the file is full: the loss is counted by the caller. Two system calls and no lock; the offset is
+// claimed by one atomic add.
+uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes);
 void UnmapChunk(uint8_t* chunk, uint32_t size_bytes);
 uint32_t NewStreamId();
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe/session/stream.h"
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <type_traits>
 
@@ -17,7 +19,20 @@ constinit VRAMSCOPE_TLS ThreadState t_thread{};
 Stream* RecordScope::Acquire() {
   if (!SessionEnsureStarted())
     return nullptr;
-  return t_thread.stream = StreamPool::Take();
+  return t_thread.stream = StreamPool::Take(t_thread.stream);
+}
+
+void Stream::Renew() {
+  if (header_ != nullptr) {
+    auto* const chunk = reinterpret_cast<uint8_t*>(header_);
+    // Not from its header: that file may be gone.
+    UnmapChunk(chunk, static_cast<uint32_t>(end_ - chunk));
+  }
+  // Zeroed pages are a valid Stream, but for what is set here.
+  madvise(static_cast<void*>(this), sizeof *this, MADV_DONTNEED);
+  images_generation = ~uint64_t{0};
+  session_ = g_flags.session.load(std::memory_order_relaxed);
+  id_ = NewStreamId();
 }
 
 bool Stream::NextChunk(size_t need_bytes) {
@@ -33,7 +48,7 @@ bool Stream::NextChunk(size_t need_bytes) {
   }
   const auto size_bytes =
       static_cast<uint32_t>(sequence_ == 0 ? format::kFirstChunkBytes : format::kChunkBytes);
-  uint8_t* const memory = MapNewChunk(size_bytes);
+  uint8_t* const memory = MapNewChunk(session_, size_bytes);
   if (header_ != nullptr) {
     header_->crc32c = base::Crc32c(begin_, static_cast<size_t>(cursor_ - begin_));
     header_->sealed.store(1, std::memory_order_release);
@@ -42,6 +57,8 @@ bool Stream::NextChunk(size_t need_bytes) {
     cursor_ = end_ = begin_ = nullptr;
   }
   if (memory == nullptr) {
+    if (session_ != g_flags.session.load(std::memory_order_relaxed))
+      return false;  // that recording is over
     full_ = true;
     CountLoss(format::Loss::kFileFull);
     return false;

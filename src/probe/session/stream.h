@@ -60,6 +60,8 @@ class Stream {
 
   // The scope that the records from here on are in, as the stream has it (ScopeStack::path()).
   uint64_t scope_path() const { return scope_path_; }
+  // The recording that it writes to (SessionFlags::session).
+  uint32_t session() const { return session_; }
   // Writes that they are in the thread's scope now, which is not that one.
   VRAMSCOPE_NOINLINE void EnterScope();
 
@@ -67,6 +69,8 @@ class Stream {
   uint64_t images_generation = ~uint64_t{0};
   // Events since AllocatorTotals was written last, by device.
   uint32_t totals_countdown[16] = {};
+  // What the allocator held then.
+  uint64_t totals_reserved[16] = {};
 
  private:
   friend class StreamPool;
@@ -75,6 +79,8 @@ class Stream {
                                    std::memory_order_release);
   }
   VRAMSCOPE_NOINLINE bool NextChunk(size_t need_bytes);
+  // Makes it a new stream of the recording under way.
+  void Renew();
   // Ticks become nanoseconds between pairs of both clocks: the pairs must be close to the events,
   // also to the first one after a long pause.
   VRAMSCOPE_NOINLINE void AppendAnchor();
@@ -87,6 +93,7 @@ class Stream {
   uint8_t* begin_ = nullptr;
   uint64_t scope_path_ = 0;
   uint32_t scope_ = 0;  // its id; readers forget it at the end of a chunk
+  uint32_t session_ = 0;
   format::ChunkHeader* header_ = nullptr;
   format::DeltaState delta_;
   uint64_t anchor_due_ = 0;  // ticks
@@ -134,7 +141,8 @@ class RecordScope {
     t_thread.busy = 1;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     stream_ = t_thread.stream;
-    if (VRAMSCOPE_UNLIKELY(stream_ == nullptr))
+    if (VRAMSCOPE_UNLIKELY(stream_ == nullptr ||
+                           stream_->session() != g_flags.session.load(std::memory_order_relaxed)))
       stream_ = Acquire();
     if (VRAMSCOPE_UNLIKELY(stream_ == nullptr))
       t_thread.busy = 0;

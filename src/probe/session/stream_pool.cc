@@ -61,22 +61,21 @@ void StreamPool::Load() {
     g_have_key = pthread_key_create(&g_key, ThreadEnds) == 0;
 }
 
-Stream* StreamPool::Take() {
+Stream* StreamPool::Take(Stream* old) {
   const int saved_errno = errno;
-  Stream* stream = TakeIdle();
+  Stream* stream = old != nullptr ? old : TakeIdle();
   if (stream == nullptr) {
     if (g_count.fetch_add(1, std::memory_order_relaxed) >= kMaxStreams) {
       g_count.fetch_sub(1, std::memory_order_relaxed);
       CountLoss(format::Loss::kThreadLimit);
     } else {
       stream = NewMemory();
-      if (stream != nullptr) {
-        stream->id_ = NewStreamId();
-        stream->images_generation = ~uint64_t{0};
-      }
     }
   }
   if (stream != nullptr) {
+    // Also where it is new, and has no number yet.
+    if (stream->id_ == 0 || stream->session_ != g_flags.session.load(std::memory_order_relaxed))
+      stream->Renew();
     stream->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
     char name[17] = {};
     prctl(PR_GET_NAME, name);

@@ -13,8 +13,9 @@ class StreamPool {
   static constexpr uint32_t kMaxStreams = 4096;
 
   static void Load();
-  // A stream for the calling thread, with a Thread record written; nullptr beyond the bound.
-  static Stream* Take();
+  // A stream of this recording for the calling thread, with a Thread record written; nullptr beyond
+  // the bound. `old`: the thread's stream of an ended recording, or nullptr.
+  static Stream* Take(Stream* old);
   // In a forked child: the streams are the parent's.
   static void ForgetAll();
 

@@ -163,6 +163,10 @@ void Note(const char* key, const char* value) {
         format::Runtime{.key = {key, std::strlen(key)}, .value = {value, std::strlen(value)}});
 }
 
+constexpr char kStacks[] = "python stacks";
+constexpr char kVerified[] = "verified against the interpreter";
+constexpr char kNotAsExpected[] = "off: this interpreter's frames are not as expected";
+
 // Libraries that come with what we record: seeing one of them is reason enough to begin.
 bool IsInteresting(const char* file) {
   for (const char* word : {"torch", "cuda", "c10", "cupy", "jaxlib", "xla"}) {
@@ -203,13 +207,26 @@ void PythonObserveDlopen(const char* file) {
     g_python.version_hex = version;
     g_python.this_thread_state = thread_state;
     g_python.ready.store(true, std::memory_order_release);
-    Note("python stacks", "verified against the interpreter");
+    Note(kStacks, kVerified);
   } else {
     g_python.unusable.store(true, std::memory_order_release);
-    Note("python stacks", "off: this interpreter's frames are not as expected");
+    Note(kStacks, kNotAsExpected);
     CountLoss(format::Loss::kPythonStacks);
   }
   WatchPythonFinalisation();
+}
+
+void PythonBeginAnew() {
+  const bool ready = g_python.ready.load(std::memory_order_acquire);
+  if (!g_flags.python || (!ready && !g_python.unusable.load(std::memory_order_relaxed)))
+    return;
+  auto* const get_version =
+      reinterpret_cast<const char* (*)()>(RealDlsym(RTLD_DEFAULT, "Py_GetVersion"));
+  if (get_version != nullptr)
+    Note("python", get_version());
+  Note(kStacks, ready ? kVerified : kNotAsExpected);
+  if (!ready)
+    CountLoss(format::Loss::kPythonStacks);
 }
 
 }  // namespace vramscope::probe

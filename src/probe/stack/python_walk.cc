@@ -219,7 +219,8 @@ size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capac
 }
 
 PythonStack CapturePython(Stream& stream) {
-  if (!g_python.ready.load(std::memory_order_acquire))
+  if (!g_python.ready.load(std::memory_order_acquire) ||
+      !g_flags.python.load(std::memory_order_relaxed))
     return {};
   const void* const thread_state = g_python.this_thread_state();
   if (thread_state == nullptr)

@@ -29,4 +29,7 @@ uint32_t CaptureNativeStack(Stream& stream);
 // and certainly holds no lock of ours or of an allocator. `file` is the library's name.
 void PythonObserveDlopen(const char* file);
 
+// A new recording begins: what was found out of the interpreter is noted again.
+void PythonBeginAnew();
+
 }  // namespace vramscope::probe

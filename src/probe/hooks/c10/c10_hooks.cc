@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "probe/hooks/c10/c10.h"
 #include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
@@ -89,8 +90,12 @@ void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved
         .time = now, .address = address, .size = static_cast<uint64_t>(-size), .device = index});
   }
   uint32_t& countdown = scope->totals_countdown[static_cast<unsigned>(index) & 15];
-  if (VRAMSCOPE_UNLIKELY(countdown == 0)) {
+  uint64_t& known_reserved = scope->totals_reserved[static_cast<unsigned>(index) & 15];
+  // Where the driver may go unseen, they alone say that the allocator took or gave back memory.
+  const bool moved = known_reserved != reserved && g_flags.late.load(std::memory_order_relaxed);
+  if (VRAMSCOPE_UNLIKELY(countdown == 0 || moved)) {
     countdown = kTotalsEvery;
+    known_reserved = reserved;
     scope->Append(format::AllocatorTotals{
         .time = now, .device = index, .allocated = allocated, .reserved = reserved});
   }
@@ -203,3 +208,26 @@ void vramscope_hook_free_cpu(void* pointer) {
   if (real != nullptr)
     real(pointer);
 }
+
+// The hooks under names that nobody else defines: the address of an exported function can be that
+// of another library's function of this name.
+#define VRAMSCOPE_LOCAL(name, symbol) \
+  extern "C" __attribute__((visibility("hidden"), alias(symbol))) void name()
+VRAMSCOPE_LOCAL(vramscope_local_report, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+VRAMSCOPE_LOCAL(vramscope_local_report_signed,
+                "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+VRAMSCOPE_LOCAL(vramscope_local_report_oom, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+VRAMSCOPE_LOCAL(vramscope_local_alloc_cpu, "_ZN3c109alloc_cpuEm");
+VRAMSCOPE_LOCAL(vramscope_local_free_cpu, "_ZN3c108free_cpuEPv");
+
+namespace vramscope::probe {
+
+const C10Hook kC10Hooks[kC10HookCount] = {
+    {"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", vramscope_local_report},
+    {"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", vramscope_local_report_signed},
+    {"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", vramscope_local_report_oom},
+    {"_ZN3c109alloc_cpuEm", vramscope_local_alloc_cpu},
+    {"_ZN3c108free_cpuEPv", vramscope_local_free_cpu},
+};
+
+}  // namespace vramscope::probe

@@ -8,10 +8,13 @@
 
 namespace vramscope::probe::cuda {
 
+constinit VRAMSCOPE_TLS uint32_t t_recorded = 0;
+
 void RecordAlloc(HookId api,
                  const CallTimes& times,
                  const Place& place,
                  const Allocation& allocation) {
+  ++t_recorded;
   const bool on_host = allocation.kind == format::MemoryKind::kHostPinned ||
                        allocation.kind == format::MemoryKind::kHostRegistered;
   RecordScope scope(Want::kAlways);
@@ -42,6 +45,7 @@ void RecordFree(HookId api,
                 CUstream stream) {
   if (address == 0)
     return;
+  ++t_recorded;
   RecordScope scope(Want::kAlways);
   if (!scope)
     return;

@@ -39,6 +39,9 @@ void RecordFailure(HookId api,
                    CUresult result,
                    uint64_t size);
 
+// Counts what this thread recorded of allocations and frees.
+extern constinit VRAMSCOPE_TLS uint32_t t_recorded;
+
 template <class Handle>
 uint64_t Bits(Handle* handle) {
   return reinterpret_cast<uintptr_t>(handle);

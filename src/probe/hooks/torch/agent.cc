@@ -38,6 +38,7 @@ struct Agent {
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
   std::atomic<bool> gradients_wanted{false};
+  std::atomic<bool> survey_wanted{false};
   int runs = 0;
   int failures = 0;
   Object look = nullptr, search = nullptr;
@@ -245,8 +246,8 @@ Object NoteTensor(Object, Object arguments) {
   if (!scope)
     return g_api.None();
   WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
-  const uintptr_t gradient =
-      parameter != nullptr && g_agent.gradients_wanted ? GradientOf(impl) : 0;
+  const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
+  const uintptr_t gradient = parameter != nullptr && with_gradient ? GradientOf(impl) : 0;
   if (gradient != 0 && StorageOf(gradient, &storage))
     WriteName(*scope, Now(), format::NameKind::kGradient, storage, parameter);
   return g_api.None();
@@ -254,6 +255,17 @@ Object NoteTensor(Object, Object arguments) {
 
 Object GradientsWanted(Object, Object) {
   return g_api.Truth(g_agent.gradients_wanted);
+}
+
+// Whether all that stands is to be named, which is so once for each recording of a process under
+// way.
+Object Begins(Object, Object) {
+  return g_api.Truth(g_agent.survey_wanted.exchange(false));
+}
+
+Object Surveys(Object, Object flag) {
+  NamesSurvey(g_api.PyLong_AsLong(flag) != 0);
+  return g_api.None();
 }
 
 Object HasName(Object, Object tensor) {
@@ -281,6 +293,9 @@ constinit PyMethodDef g_builtins[] = {
     {"note_tensor", NoteTensor, kMethVarArgs, nullptr},
     {"has_name", HasName, kMethO, nullptr},
     {"gradients_wanted", GradientsWanted, kMethNoArgs, nullptr},
+    {"begins", Begins, kMethNoArgs, nullptr},
+    {"surveys", Surveys, kMethO, nullptr},
+    {"name_optimizer", NameOptimizer, kMethO, nullptr},
     {"step_begin", StepBegin, kMethO, nullptr},
     {"step_end", StepEnd, kMethO, nullptr},
 };
@@ -418,6 +433,7 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
   if (can_hide)
     g_api.PyThreadState_LeaveTracing(thread);
   t_thread.busy = 0;  // whatever happened while it was set
+  NamesSurvey(false);
   if (*outcome == Outcome::kFailed && ok && ++g_agent.failures == kMaxFailures)
     SwitchOff("off: the agent failed");
   if (*outcome == Outcome::kDone)
@@ -452,13 +468,7 @@ int RunPending(void*) {
 void ForkedChild() {
   g_agent.asked.store(false, std::memory_order_relaxed);
   g_agent.running = false;
-  g_agent.next_look_ns.store(0, std::memory_order_relaxed);
-  g_agent.next_search_ns.store(0, std::memory_order_relaxed);
-  g_agent.runs = 0;
-  if (g_torch.modules != nullptr)
-    madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
-  NamesForget();
-  StepsForget();
+  TorchForget();
 }
 
 bool Prepare() {
@@ -473,6 +483,26 @@ bool Prepare() {
 }
 
 }  // namespace
+
+void TorchBeginAnew() {
+  g_agent.survey_wanted.store(FindLoadedLibrary("libc10.so") != nullptr, std::memory_order_relaxed);
+}
+
+void TorchForget() {
+  g_agent.next_look_ns.store(0, std::memory_order_relaxed);
+  g_agent.next_search_ns.store(0, std::memory_order_relaxed);
+  g_agent.runs = 0;
+  if (g_torch.modules != nullptr)
+    madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
+  NamesForget();
+  StepsForget();
+}
+
+void TorchLook() {
+  Outcome outcome = Outcome::kLater;
+  if (AgentMayRecord())
+    RunAgent(false, nullptr, &outcome);
+}
 
 bool AgentMayRecord() {
   return g_torch.names.load(std::memory_order_relaxed) != TorchNames::kOff && !TeardownBegan() &&

@@ -17,6 +17,8 @@ bool AgentMayRecord();
 // Builtins: step_begin(optimizer), step_end(optimizer), called by hooks around Optimizer.step.
 Object StepBegin(Object self, Object optimizer);
 Object StepEnd(Object self, Object optimizer);
+// name_optimizer(optimizer): its parameters, their gradients and its state, between two steps.
+Object NameOptimizer(Object self, Object optimizer);
 // Makes what they need. False when Python is short of memory.
 bool StepsPrepare();
 // In a forked child.

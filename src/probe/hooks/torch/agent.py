@@ -18,6 +18,7 @@ SEE_THROUGH = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"
 PARALLEL = ("DistributedDataParallel", "DataParallel")
 
 state = {"calibrated": False, "hooked": False}
+said = []  # what is noted in each recording: function, arguments
 
 
 def run_look():
@@ -61,10 +62,16 @@ def look():
         return LATER
     if not is_quiet(torch):
         return LATER
+    anew = begins()
     if not state["calibrated"]:
         calibrate(torch)
         state["calibrated"] = True
+    elif anew:
+        for function, arguments in said:
+            function(*arguments)
     hook_optimizers()
+    if anew:
+        survey()
     discover()
     if gradients_wanted():
         walk_again()
@@ -125,15 +132,16 @@ def calibrate(torch):
     ok = frames_are_as_expected() and use_frames(
         "_wrapped_call_impl" if "_wrapped_call_impl" in module.__dict__ else "_call_impl", module, module.__mro__
     )
-    note("module names", "verified against the interpreter" if ok else "off: frames are not as expected")
+    say(note, "module names", "verified against the interpreter" if ok else "off: frames are not as expected")
     if not ok:
-        lost("modules")
+        say(lost, "modules")
     tensors = in_private(calibrate_tensors, torch) or 0
-    note("tensor names", "verified against PyTorch" if tensors else "off: tensors are not as expected")
+    say(note, "tensor names", "verified against PyTorch" if tensors else "off: tensors are not as expected")
     if not tensors:
-        lost("modules")
+        say(lost, "modules")
     nodes = in_private(calibrate_nodes, torch) or 0
-    note(
+    say(
+        note,
         "autograd nodes",
         (
             "off: nodes are not as expected",
@@ -142,7 +150,12 @@ def calibrate(torch):
         )[nodes],
     )
     if nodes != 2:
-        lost("autograd")
+        say(lost, "autograd")
+
+
+def say(function, *arguments):
+    said.append((function, arguments))
+    function(*arguments)
 
 
 def in_private(function, torch):
@@ -196,6 +209,33 @@ def calibrate_nodes(torch):
     tensor = empty(torch, 3, requires_grad=True)
     nodes = [tensor.neg().grad_fn for _ in range(3)]
     return use_nodes([(node, node._sequence_nr()) for node in nodes])
+
+
+# ---- what stands already ----------------------------------------------------------------------------
+
+
+def survey():
+    """Names all that lives: recording began in a process that has models and optimizers."""
+    collector = modules.get("gc")
+    if collector is None:
+        return
+    base = getattr(modules.get("torch.optim.optimizer"), "Optimizer", None)
+    found, optimizers = [], []
+    for thing in collector.get_objects():
+        if is_module(thing):
+            found.append(thing)
+        elif base is not None and base in type(thing).__mro__:
+            optimizers.append(thing)
+    inner = {id(child) for module in found for _, child in items(module, "_modules")}
+    surveys(1)
+    try:
+        for module in found:
+            if id(module) not in inner and not is_known(module) and not is_of_compiler(module):
+                walk_root(module)
+        for optimizer in optimizers:
+            name_optimizer(optimizer)
+    finally:
+        surveys(0)
 
 
 # ---- modules ----------------------------------------------------------------------------------------

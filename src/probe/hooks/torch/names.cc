@@ -64,6 +64,7 @@ uint64_t KeyOf(const Said& said) {
 constinit Table<Parameter, KeyOf> g_parameters;
 constinit Table<Said, KeyOf> g_said;
 constinit uint32_t g_walk = 0;
+constinit bool g_in_survey = false;
 
 uint64_t HashText(uint64_t hash, Object text) {
   size_t size = 0;
@@ -75,6 +76,18 @@ uint64_t HashText(uint64_t hash, Object text) {
     hash = HashMix(hash, word);
   }
   return hash;
+}
+
+// CPU memory from before the recording is known by its names alone. The tensor lives, so that if
+// its storage was recorded, it is live in the ledger and this says nothing new.
+void WritePrior(Stream& stream, const Storage& storage) {
+  if (!g_in_survey || storage.device != format::kCpuDevice || !storage.of_allocator)
+    return;
+  stream.Append(format::Prior{.time = Now(),
+                              .kind = static_cast<uint64_t>(format::PriorKind::kBlock),
+                              .device = storage.device,
+                              .address = storage.address,
+                              .size = storage.size_bytes});
 }
 
 // CPU tensors are recorded on request alone.
@@ -92,6 +105,14 @@ void NamesForget() {
   // The texts' references are lost with the table: this may not be a moment to touch Python.
   g_parameters.Clear();
   g_said.Clear();
+}
+
+void NamesSurvey(bool is_survey) {
+  g_in_survey = is_survey;
+}
+
+bool NamesInSurvey() {
+  return g_in_survey;
 }
 
 void NamesBeginWalk() {
@@ -162,6 +183,7 @@ bool WriteNameIfNew(Stream& stream,
   *said = {key, storage.address, storage.size_bytes};
   const uint32_t name_id = InternText(stream, name);
   const uint32_t detail_id = InternText(stream, detail);
+  WritePrior(stream, storage);
   stream.Append(format::Name{.time = Now(),
                              .address = storage.address,
                              .size = storage.size_bytes,
@@ -181,6 +203,7 @@ void WriteName(Stream& stream,
   if (!IsRecorded(storage))
     return;
   const uint32_t name = ParameterNameId(stream, parameter);
+  WritePrior(stream, storage);
   stream.Append(format::Name{.time = now,
                              .address = storage.address,
                              .size = storage.size_bytes,

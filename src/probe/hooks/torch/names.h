@@ -31,6 +31,9 @@ struct Parameter {
 bool NamesPrepare();
 // In a forked child, which has a file of its own.
 void NamesForget();
+// In a survey each name is of memory that may have stood when recording began: a Prior comes first.
+void NamesSurvey(bool is_survey);
+bool NamesInSurvey();
 // A walk over a model begins.
 void NamesBeginWalk();
 

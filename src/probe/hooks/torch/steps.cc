@@ -268,6 +268,20 @@ Object StepBegin(Object, Object optimizer) {
   return g_api.None();
 }
 
+Object NameOptimizer(Object, Object optimizer) {
+  const Owned groups(Attribute(optimizer, g_param_groups));
+  const Owned state(Attribute(optimizer, g_state));
+  Optimizer* const known = FindOptimizer(optimizer);
+  if (!groups || !state || known == nullptr || !TensorsKnown())
+    return g_api.None();
+  if (RecordScope scope(Want::kAlways); scope) {
+    NameParameters(*scope, groups.get());
+    if (g_api.Is(state.get(), g_api.dict_type))
+      NameState(*scope, known, state.get());
+  }
+  return g_api.None();
+}
+
 Object StepEnd(Object, Object optimizer) {
   if (!AgentMayRecord())
     return g_api.None();

@@ -9,6 +9,8 @@
 namespace vramscope::probe {
 namespace {
 
+constexpr uint32_t kStorageWords = 12;
+
 struct TensorLayout {
   uint32_t python_impl;    // THPVariable: its TensorImpl
   uint32_t impl_storage;   // TensorImpl: its StorageImpl
@@ -17,6 +19,10 @@ struct TensorLayout {
   uint32_t storage_data;
   uint32_t storage_size;
   uint32_t storage_device;  // type and index, a byte each
+  // Words of a StorageImpl that its allocator decides, such as the function that frees it: a bit
+  // each, and what they are for PyTorch's own CPU allocator.
+  uint32_t allocator_words;
+  uint64_t of_allocator[kStorageWords];
 };
 
 constinit TensorLayout g_layout{};
@@ -79,6 +85,22 @@ struct Samples {
   }
 };
 
+// The first two samples are the CPU allocator's, the third is foreign memory.
+void FindAllocator(const Samples& samples, TensorLayout* layout) {
+  const SafeReader reader;
+  for (uint32_t i = 1; i < kStorageWords && samples.count > 2; ++i) {
+    uint64_t word[3] = {};
+    bool read = true;
+    for (int n = 0; n < 3; ++n)
+      read = read &&
+             reader.Get(reinterpret_cast<const char*>(samples.at[n].storage + i * 8), &word[n]);
+    if (!read || word[0] != word[1] || word[0] == word[2] || word[0] < 4096)
+      continue;
+    layout->allocator_words |= 1u << i;
+    layout->of_allocator[i] = word[0];
+  }
+}
+
 bool FindLayout(const Samples& samples, TensorLayout* layout) {
   const auto object = [](const Sample& sample) { return sample.object; };
   const auto impl = [](const Sample& sample) { return sample.impl; };
@@ -137,6 +159,7 @@ bool CalibrateTensors(Object list, Object classes) {
     g_api.PyErr_Clear();
     return false;
   }
+  FindAllocator(samples, &layout);
   g_layout = layout;
   g_api.Py_IncRef(classes);  // and so the three of them
   g_base = base;
@@ -169,6 +192,11 @@ bool StorageOf(uintptr_t impl, Storage* storage) {
   storage->device = type == kTypeCpu    ? format::kCpuDevice
                     : type == kTypeCuda ? At<int8_t>(found, g_layout.storage_device + 1)
                                         : format::kNoDevice;
+  storage->of_allocator = g_layout.allocator_words != 0;
+  for (uint32_t i = 1; i < kStorageWords && storage->of_allocator; ++i) {
+    if ((g_layout.allocator_words & (1u << i)) != 0)
+      storage->of_allocator = At<uint64_t>(found, i * 8) == g_layout.of_allocator[i];
+  }
   return storage->address != 0 && storage->size_bytes != 0;
 }
 

@@ -14,6 +14,7 @@ struct Storage {
   uintptr_t address;    // of its first byte
   uint64_t size_bytes;  // as asked for
   int32_t device;       // CUDA ordinal, kCpuDevice, or kNoDevice
+  bool of_allocator;    // on the CPU: not a mapped file or somebody else's memory
 };
 
 // `samples`: a list of tuples (tensor, TensorImpl, StorageImpl, data, bytes, TensorImpl of its

@@ -39,6 +39,16 @@ void TorchObserveDlopen(const char* file);
 // last run that it would cost the program more than 2 %. Needs no GIL.
 void TorchAsk();
 
+// A recording began in a process under way: where PyTorch is there, the names of all that stands
+// are looked for. TorchForget(), with the GIL, when it was ended: nothing has a name in the next
+// one.
+void TorchBeginAnew();
+void TorchForget();
+
+// Runs the agent at once, unless it is at work. The caller holds the GIL and returns to Python,
+// which sees to an exception that a signal handler of the program's may have raised meanwhile.
+void TorchLook();
+
 // A backward is over.
 void TorchBackwardEnded();
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/launcher/live_file_writer.h"
+#include "cli/launcher/nvml.h"
+#include "cli/launcher/sampler.h"
+#include "cli/launcher/session.h"
+#include "util/file.h"
+
+// What `vramscope run` does beside a program, for one that records itself from within Python: says
+// what the session is of, and samples NVML. It never outlives the process or the recording.
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLookEveryMs = 20;
+constexpr int kNice = 10;
+constexpr size_t kMaxCommandBytes = size_t{1} << 20;
+
+struct SidecarOptions {
+  uint32_t pid = 0;
+  std::string recording;  // VRAMSCOPE_OPTIONS
+  std::string directory;
+};
+
+std::vector<std::string> CommandOf(uint32_t pid) {
+  std::vector<std::string> words;
+  const util::Result<std::string> text =
+      util::ReadFile("/proc/" + std::to_string(pid) + "/cmdline", kMaxCommandBytes);
+  if (!text)
+    return words;
+  for (size_t begin = 0; begin < text->size();) {
+    const size_t end = std::min(text->find('\0', begin), text->size());
+    words.push_back(text->substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+// Until the process has ended, or the recording, or its directory is gone.
+void Wait(int process, const std::string& directory) {
+  const std::string stop = directory + "/" + kStopFile;
+  const std::string own = directory + "/" + kLauncherFile;
+  for (;;) {
+    pollfd ended{.fd = process, .events = POLLIN, .revents = 0};
+    if (poll(&ended, 1, kLookEveryMs) != 0 || access(stop.c_str(), F_OK) == 0 ||
+        access(own.c_str(), F_OK) != 0) {
+      return;
+    }
+  }
+}
+
+// Whoever started us waits for the end of our output: by then the first samples are written.
+void SayReady() {
+  const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(nothing, STDOUT_FILENO);
+}
+
+int Accompany(const SidecarOptions& options) {
+  // A number can be used again, this cannot.
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, options.pid, 0));
+  if (process < 0)
+    return kExitError;
+  [[maybe_unused]] const int niceness = nice(kNice);
+  SessionRecord record;
+  record.name = fs::path(OutputOf(options.directory)).stem().string();
+  record.command = CommandOf(options.pid);
+  record.options = options.recording;
+  if (!WriteSessionRecord(options.directory, record).ok())
+    return kExitError;
+  [[maybe_unused]] const int changed = chdir("/");
+  util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+  if (!nvml || (*nvml)->gpus().empty())
+    return kExitOk;
+  util::Result<std::unique_ptr<LiveFileWriter>> file =
+      LiveFileWriter::Create(options.directory + "/" + kLauncherFile, record.command);
+  if (!file)
+    return kExitError;
+  Sampler sampler(**nvml, **file, nullptr);
+  sampler.Start();
+  SayReady();
+  Wait(process, options.directory);
+  sampler.Stop();
+  return kExitOk;
+}
+
+int Detach(SidecarOptions options) {
+  std::error_code error;
+  options.directory = fs::absolute(options.directory, error).lexically_normal().string();
+  const pid_t child = fork();
+  if (child < 0)
+    return kExitError;
+  // Nobody waits for the one that stays.
+  return child == 0 ? Accompany(options) : kExitOk;
+}
+
+}  // namespace
+
+void RegisterSidecar(CLI::App& app, int* exit_code) {
+  // For vramscope.start() and record() of the Python package.
+  CLI::App* const sidecar = app.add_subcommand("sidecar", "")->group("");
+  auto options = std::make_shared<SidecarOptions>();
+  sidecar->add_option("--pid", options->pid)->required();
+  sidecar->add_option("--options", options->recording);
+  sidecar->add_option("DIR", options->directory)->required();
+  sidecar->callback([options, exit_code] { *exit_code = Detach(*options); });
+}
+
+}  // namespace vramscope::cli
