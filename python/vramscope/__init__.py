@@ -3,17 +3,29 @@
 
 Under ``vramscope run`` nothing here is needed. The functions serve programs that want to name an
 instant (`mark`), a part of themselves (`scope`) or their memory (`tag`), to record only a part of
-themselves (`start`, `stop`), or to record without the launcher (`record`). Without a probe in the
-process all but `record` do nothing, so they can stay in a program for good.
+themselves (`start`, `stop`), or to record without the launcher (`start`, `record`), at any time and
+in notebooks too. Where nothing is recorded all others do nothing, so they can stay in a program for
+good.
 """
 
 from __future__ import annotations
 
 from ._annotate import mark, scope, tag
-from ._recording import Recording, is_recording, record, start, stop
+from ._recording import Recording, is_recording, live_directory, record, start, stop
 from ._version import __version__
 
-__all__ = ["Recording", "__version__", "is_recording", "mark", "record", "scope", "start", "stop", "tag"]
+__all__ = [
+    "Recording",
+    "__version__",
+    "is_recording",
+    "live_directory",
+    "mark",
+    "record",
+    "scope",
+    "start",
+    "stop",
+    "tag",
+]
 
 
 def __getattr__(name: str) -> object:

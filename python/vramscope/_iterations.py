@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _paths, _probe, _recording
+from . import _paths, _probe, _recording, _session as _sessions
 from ._annotate import mark
 
 # Where the CSV files go, in the current directory.
@@ -137,7 +137,7 @@ class IterationProfiler:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_recording._without_probe(),
+            env=_sessions.without_probe(),
             check=False,
         )
         if done.returncode != 0:

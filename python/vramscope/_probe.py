@@ -10,8 +10,9 @@ from typing import Optional
 
 from . import _paths
 
-# Loading these before the probe binds their allocation reports elsewhere for good.
-_TOO_LATE_AFTER = ("torch",)
+# format::PriorKind: what stood when recording began.
+PRIOR_SEGMENT, PRIOR_BLOCK, PRIOR_PROCESS = range(3)
+NO_DEVICE = -3
 
 
 class Probe:
@@ -19,7 +20,8 @@ class Probe:
 
     def __init__(self, path: Optional[str]) -> None:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        # What is short keeps the GIL: to give it away and wait for it would take longer.
+        # What is short keeps the GIL: to give it away and wait for it would take longer. What looks at Python
+        # needs it.
         short = ctypes.PyDLL(path)
 
         def bind(
@@ -36,9 +38,22 @@ class Probe:
         self.scope_push = bind("vramscope_scope_push", None, ctypes.c_char_p, within=short)
         self.scope_pop = bind("vramscope_scope_pop", None, within=short)
         self.tag = bind("vramscope_tag", None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_ulong, within=short)
+        # kind, device, address, bytes, name; the one of PRIOR_PROCESS comes first.
+        self.prior = bind(
+            "vramscope_prior",
+            None,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_ulong,
+            ctypes.c_ulong,
+            ctypes.c_char_p,
+            within=short,
+        )
+        # Ends the session that `attach` began. Its directory can be finished then.
+        self.detach = bind("vramscope_detach", None, within=short)
         self._is_recording = bind("vramscope_is_recording", ctypes.c_int)
         self._session_path = bind("vramscope_session_path", ctypes.c_char_p)
-        self._dlopen = bind("dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, within=short)
+        self._look_at_python = bind("vramscope_look_at_python", None, ctypes.c_int, within=short)
         self._attach = bind("vramscope_attach", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 
     def is_recording(self) -> bool:
@@ -52,10 +67,9 @@ class Probe:
     def look_at_python(self) -> None:
         """Has the probe look at this Python, and at torch if it is there.
 
-        It does so by itself where it stands in front of dlopen and sees torch come; a program that loaded the
-        probe later calls another dlopen. So the probe's is asked for a library of torch that does not exist.
+        A preloaded probe does so by itself, since it sees torch come; one that was loaded later may not.
         """
-        self._dlopen(b"libvramscope_has_no_torch.so", os.RTLD_LAZY | os.RTLD_NOLOAD)
+        self._look_at_python("torch" in sys.modules)
 
     def attach(self, directory: str, options: str) -> None:
         """Begins a session of this process alone, in an existing directory."""
@@ -79,13 +93,6 @@ def load() -> Probe:
     """The probe in this process; loads the packaged one where there is none yet."""
     global current
     if current is None:
-        late = [name for name in _TOO_LATE_AFTER if name in sys.modules]
-        if late:
-            raise RuntimeError(
-                f"vramscope: {late[0]} is already imported, so its memory can no longer be recorded; "
-                f"call vramscope.record() before the first 'import {late[0]}', "
-                "or start the program with 'vramscope run -- COMMAND'"
-            )
         current = _bound(os.fspath(_paths.probe()))
         if current is None:
             raise RuntimeError(f"vramscope: {_paths.probe()} is of another version; reinstall vramscope")

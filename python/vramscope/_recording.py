@@ -1,25 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording from inside a program."""
+"""Recording from inside a program, at any time: also where torch is imported and CUDA at work already."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import pathlib
-import subprocess
+import sys
+import tempfile
+import threading
 import warnings
 from types import TracebackType
 from typing import Optional, Type, Union
 
-from . import _paths, _probe
+from . import _before, _probe, _session
 
 _Path = Union[str, "os.PathLike[str]"]
 
 
-def start() -> None:
-    """Begins, or goes on with, a recording of `vramscope run --start-paused` or of `record`."""
-    probe = _probe.current
-    if probe is not None:
-        probe.start()
+class _State:
+    """What start() and stop() share. A lock of the threads that call them; recording itself takes none."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        # The session that start() began, which ends with the interpreter.
+        self.session: Optional[_session.Session] = None
+        self.exit_registered = False
+
+
+_state = _State()
+
+
+def _forget_in_child() -> None:
+    # The parent finishes its session; the child's memory goes into it as long as it is under way.
+    global _state
+    _state = _State()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def start(
+    path: Optional[_Path] = None,
+    *,
+    cpu: Optional[bool] = None,
+    python_stacks: bool = True,
+    native_stacks: bool = False,
+) -> Optional[pathlib.Path]:
+    """Records this process from now on; returns the file that the recording will be.
+
+    Also where torch is imported already: what stood before is named where it has names, and is a row of its own
+    where it has none. The first call outside of ``vramscope run`` begins the one recording of this process,
+    ``NAME-PID.vram`` in the current directory unless `path` says otherwise. `stop` pauses it, `start` goes on;
+    it is finished when the interpreter ends. Under ``vramscope run``, and inside of `record`, the arguments mean
+    nothing and None is returned: the recording under way goes on. `cpu` records CPU tensors; by default it does
+    so where there is no NVIDIA driver.
+    """
+    with _state.lock:
+        probe = _probe.current
+        if probe is not None and probe.session_path() is not None:
+            probe.start()
+            probe.look_at_python()
+            return _state.session.target if _state.session is not None else None
+        if not _state.exit_registered:
+            _state.exit_registered = True
+            # Before the probe's own function, so that it runs after that has noted the interpreter's end.
+            atexit.register(_finish_at_exit)
+        target = _default_target() if path is None else pathlib.Path(path)
+        _state.session = _begin(target, _options(cpu, python_stacks, native_stacks))
+        return _state.session.target
 
 
 def stop() -> None:
@@ -35,54 +84,43 @@ def is_recording() -> bool:
     return probe is not None and probe.is_recording()
 
 
+def live_directory() -> Optional[pathlib.Path]:
+    """The directory of the recording under way, which ``vramscope report`` reads at any time; None without one."""
+    probe = _probe.current
+    directory = probe.session_path() if probe is not None else None
+    return None if directory is None else pathlib.Path(directory)
+
+
 class Recording:
     """A recording of a block of the program; made by `record`."""
-
-    # The probe of a process serves one session: its file stays mapped until the process ends.
-    _attached_before: Optional[pathlib.Path] = None
 
     def __init__(self, path: Optional[_Path], options: str) -> None:
         self._wanted = None if path is None else pathlib.Path(path)
         self._options = options
-        self._live: Optional[pathlib.Path] = None
-        #: The finished trace, once the block has ended; None where `vramscope run` keeps it.
+        self._session: Optional[_session.Session] = None
+        self._went_on = False
+        #: The finished trace, once the block has ended; None where it is part of another recording.
         self.path: Optional[pathlib.Path] = None
 
     def __enter__(self) -> "Recording":
-        if Recording._attached_before is not None:
-            raise RuntimeError(
-                f"vramscope: this process was already recorded, into {Recording._attached_before}; "
-                "put start() and stop() inside one record(), or use 'vramscope run'"
-            )
-        probe = _probe.current
-        session = probe.session_path() if probe is not None else None
-        if session is not None:
-            if self._wanted is not None:
-                warnings.warn(
-                    f"vramscope: this process is already recorded into {session}; "
-                    f"{self._wanted} will not be written",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            start()
+        with _state.lock:
+            probe = _probe.current
+            under_way = probe.session_path() if probe is not None else None
+            if under_way is not None:
+                if self._wanted is not None:
+                    warnings.warn(
+                        f"vramscope: this process is already recorded into {under_way}; "
+                        f"{self._wanted} will not be written",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+                self._went_on = is_recording()
+                start()
+                return self
+            if self._wanted is None:
+                raise ValueError("vramscope: record() needs a path outside 'vramscope run'")
+            self._session = _begin(self._wanted, self._options)
             return self
-        if self._wanted is None:
-            raise ValueError("vramscope: record() needs a path outside 'vramscope run'")
-        probe = _probe.load()
-        target = self._wanted.absolute()
-        _refuse_foreign(target)
-        live = target.with_name(target.name + ".d")
-        live.mkdir()
-        try:
-            probe.attach(os.fspath(live), self._options)
-        except OSError:
-            live.rmdir()
-            raise
-        Recording._attached_before = self._wanted
-        self._live = live
-        probe.start()
-        probe.look_at_python()
-        return self
 
     def __exit__(
         self,
@@ -90,27 +128,13 @@ class Recording:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        stop()
-        if self._live is None:
+        if self._session is None:
+            if not self._went_on:
+                stop()
             return
-        result = subprocess.run(
-            [
-                os.fspath(_paths.program()),
-                "finish",
-                "--no-report",
-                f"--stopped-pid={os.getpid()}",
-                os.fspath(self._live),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=_without_probe(),
-            check=False,
-        )
-        if result.returncode != 0:
-            message = result.stderr.decode("utf-8", "replace").strip()
-            raise RuntimeError(f"vramscope: {self._live} could not be finished: {message}")
-        assert self._wanted is not None
+        with _state.lock:
+            session, self._session = self._session, None
+            session.finish()
         self.path = self._wanted
 
 
@@ -127,30 +151,53 @@ def record(
 
         import vramscope
         with vramscope.record("train.vram"):
-            import torch
             ...
 
-    The block must begin before torch is imported, once in a process. Under ``vramscope run`` the
-    block is recorded into the launcher's trace, with the launcher's options, and `path` can be left
-    out. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver.
+    At any time and as often as you like, one file a block. Under ``vramscope run`` the block is recorded into
+    the launcher's trace, with the launcher's options, and `path` can be left out; after `start` it is part of
+    that recording. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver.
     """
+    return Recording(path, _options(cpu, python_stacks, native_stacks))
+
+
+def _options(cpu: Optional[bool], python_stacks: bool, native_stacks: bool) -> str:
     if cpu is None:
         cpu = not os.path.exists("/dev/nvidiactl")
     options = {"cpu": cpu, "no-python": not python_stacks, "native": native_stacks}
-    return Recording(path, ",".join(name for name, wanted in options.items() if wanted))
+    return ",".join(name for name, wanted in options.items() if wanted)
 
 
-def _refuse_foreign(target: pathlib.Path) -> None:
-    """An existing trace is replaced; anything else is somebody's file."""
-    if not target.exists():
+def _begin(target: pathlib.Path, options: str) -> _session.Session:
+    probe = _probe.load()
+    session = _session.Session(target, options)
+    try:
+        probe.attach(os.fspath(session.live), options)
+    except OSError:
+        session.abandon()
+        raise
+    _before.note(probe)
+    probe.look_at_python()
+    return session
+
+
+def _default_target() -> pathlib.Path:
+    script = pathlib.Path(sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c") else "python").stem
+    name = "notebook" if script == "ipykernel_launcher" else script
+    target = pathlib.Path(f"{name}-{os.getpid()}.vram").absolute()
+    if os.access(target.parent, os.W_OK | os.X_OK):
+        return target
+    elsewhere = pathlib.Path(tempfile.gettempdir(), target.name)
+    warnings.warn(
+        f"vramscope: {target.parent} cannot be written: the recording is {elsewhere}", RuntimeWarning, stacklevel=3
+    )
+    return elsewhere
+
+
+def _finish_at_exit() -> None:
+    session, _state.session = _state.session, None
+    if session is None:
         return
-    with target.open("rb") as file:
-        if not file.read(4).startswith(b"VRAM"):
-            raise FileExistsError(
-                f"vramscope: {target} exists and is no vramscope trace; choose another path"
-            )
-
-
-def _without_probe() -> "dict[str, str]":
-    """The environment for our own program: nobody wants it recorded."""
-    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    try:
+        session.finish()
+    except Exception as error:
+        print(error, file=sys.stderr)

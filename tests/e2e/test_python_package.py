@@ -39,7 +39,7 @@ def cpu_bytes(found: dict) -> int:
 
 def test_without_a_probe_everything_is_a_no_op():
     done = run_python(
-        "import vramscope; vramscope.mark('x'); vramscope.start(); vramscope.stop();"
+        "import vramscope; vramscope.mark('x'); vramscope.stop(); vramscope.tag(64, 'x');"
         "print(vramscope.is_recording(), vramscope.__version__)"
     )
     assert done.returncode == 0, done.stderr
@@ -70,37 +70,12 @@ after = torch.zeros(64 << 20, dtype=torch.uint8)
     assert 4 << 20 <= at_peak < 5 << 20, "what was allocated after the block is not in it"
 
 
-def test_record_after_torch_says_what_to_do(tmp_path):
-    done = run_python(
-        f"import torch, vramscope\nwith vramscope.record({str(tmp_path / 'x.vram')!r}): pass"
-    )
-    assert done.returncode == 1
-    assert "torch is already imported" in done.stderr and "vramscope run" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_record_leaves_a_foreign_file_alone(tmp_path):
     precious = tmp_path / "x.vram"
     precious.write_text("mine")
     done = run_python(f"import vramscope\nwith vramscope.record({str(precious)!r}): pass")
     assert done.returncode == 1 and "is no vramscope trace" in done.stderr
     assert precious.read_text() == "mine"
-
-
-def test_a_second_record_is_refused(tmp_path):
-    done = run_python(
-        f"""
-import vramscope
-with vramscope.record({str(tmp_path / 'a.vram')!r}, cpu=True): pass
-try:
-    with vramscope.record({str(tmp_path / 'b.vram')!r}): pass
-except RuntimeError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "already recorded" in done.stdout
-    assert [p.name for p in tmp_path.iterdir()] == ["a.vram"]
 
 
 def test_record_under_run_goes_into_the_launchers_trace(tmp_path):

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording of this process alone: a live directory that becomes one file."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import select
+import shutil
+import subprocess
+from typing import Dict
+
+from . import _paths, _probe
+
+# How long to wait for NVML's first figures: without them the recording begins all the same.
+_FIRST_SAMPLES_SECONDS = 3.0
+
+
+class Session:
+    """Makes the live directory, with NVML's samples in it where there is a GPU."""
+
+    def __init__(self, target: pathlib.Path, options: str) -> None:
+        #: The file that the recording will be.
+        self.target = target.absolute()
+        _refuse_foreign(self.target)
+        self.live = self.target.with_name(self.target.name + ".d")
+        self.live.mkdir()
+        self._accompany(options)
+
+    def finish(self) -> None:
+        """Ends the recording and leaves the file."""
+        probe = _probe.current
+        if probe is not None:
+            probe.stop()
+            probe.detach()
+        result = subprocess.run(
+            [
+                os.fspath(_paths.program()),
+                "finish",
+                "--no-report",
+                f"--stopped-pid={os.getpid()}",
+                os.fspath(self.live),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=without_probe(),
+            check=False,
+        )
+        if result.returncode != 0:
+            message = result.stderr.decode("utf-8", "replace").strip()
+            raise RuntimeError(f"vramscope: {self.live} could not be finished: {message}")
+
+    def abandon(self) -> None:
+        """Nothing was recorded."""
+        shutil.rmtree(self.live, ignore_errors=True)
+
+    def _accompany(self, options: str) -> None:
+        """Starts what samples NVML until the recording or this process ends. It is nobody's child."""
+        with subprocess.Popen(
+            [
+                os.fspath(_paths.program()),
+                "sidecar",
+                f"--pid={os.getpid()}",
+                f"--options={options}",
+                os.fspath(self.live),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=without_probe(),
+            start_new_session=True,
+        ) as starter:
+            assert starter.stdout is not None
+            poll = select.poll()
+            poll.register(starter.stdout)
+            # It closes its output once the first samples are written, or when there are none.
+            poll.poll(_FIRST_SAMPLES_SECONDS * 1000)
+
+
+def _refuse_foreign(target: pathlib.Path) -> None:
+    """An existing trace is replaced; anything else is somebody's file."""
+    if not target.exists():
+        return
+    with target.open("rb") as file:
+        if not file.read(4).startswith(b"VRAM"):
+            raise FileExistsError(
+                f"vramscope: {target} exists and is no vramscope trace; choose another path"
+            )
+
+
+def without_probe() -> Dict[str, str]:
+    """The environment for our own program: nobody wants it recorded."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
