@@ -30,6 +30,10 @@ inline constexpr size_t kFirstChunkBytes = 64 * 1024;
 inline constexpr size_t kChunkBytes = 256 * 1024;
 inline constexpr size_t kMaxBlobBytes = 32 * 1024;
 
+// A process that could not make its file leaves a symbolic link with this ending to the number of
+// the error (errno), in the same directory.
+inline constexpr char kUnrecordedExtension[] = ".unrecorded";
+
 enum class WriterKind : uint16_t { kProbe = 0, kLauncher = 1 };
 
 enum FileFlags : uint32_t {

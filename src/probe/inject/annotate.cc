@@ -56,7 +56,7 @@ VRAMSCOPE_EXPORT void vramscope_mark(const char* name) {
 }
 
 VRAMSCOPE_EXPORT void vramscope_scope_push(const char* name) {
-  if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
+  if (SessionIsOff())
     return;
   // Without a name it still is a scope: its pop must not end the one around it.
   if (name == nullptr || *name == '\0')
@@ -112,8 +112,7 @@ VRAMSCOPE_EXPORT void vramscope_block_free(const void* block) {
 }
 
 VRAMSCOPE_EXPORT int vramscope_is_recording() {
-  const SessionState state = g_flags.state.load(std::memory_order_relaxed);
-  return state != SessionState::kOff && !g_flags.paused.load(std::memory_order_relaxed) ? 1 : 0;
+  return !SessionIsOff() && !g_flags.paused.load(std::memory_order_relaxed) ? 1 : 0;
 }
 
 VRAMSCOPE_EXPORT const char* vramscope_session_path() {

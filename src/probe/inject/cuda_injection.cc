@@ -10,7 +10,7 @@ using namespace vramscope::probe;
 VRAMSCOPE_EXPORT int InitializeInjection() {
   SessionLoad();
   // Preloaded as well: the driver is attached already, and nothing is done here.
-  if (g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff)
+  if (!SessionIsOff())
     CudaAttachLoaded();
   return 1;
 }

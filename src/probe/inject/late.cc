@@ -116,7 +116,7 @@ VRAMSCOPE_EXPORT void vramscope_detach() {
 // Has the probe look at this Python and, where it is imported whole, at torch. A preloaded probe
 // does so by itself, when it sees torch come.
 VRAMSCOPE_EXPORT void vramscope_look_at_python(int has_torch) {
-  if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
+  if (SessionIsOff())
     return;
   constexpr char kTorch[] = "libtorch.so";
   PythonObserveDlopen(kTorch);

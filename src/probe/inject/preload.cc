@@ -21,7 +21,7 @@ using StartMainFn = int (*)(MainFn, int, char**, void (*)(), void (*)(), void (*
 constinit MainFn g_main = nullptr;
 
 bool IsOff() {
-  return g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff;
+  return SessionIsOff();
 }
 
 // Loaded by hand, into a program under way, the probe is not in the program's own scope.

@@ -34,7 +34,7 @@ constinit PyMethodDef g_method = {"_vramscope_at_exit", AtPythonExit, kMethNoArg
 }  // namespace
 
 void NoteTeardown(format::TeardownKind kind) {
-  if (g_flags.state.load(std::memory_order_acquire) != SessionState::kOn)
+  if (!SessionIsOurs())
     return;
   if (g_noted.exchange(true, std::memory_order_relaxed))
     return;

@@ -141,8 +141,7 @@ void ScopesLoad() {
 }
 
 void ScopePush(uint64_t domain, const char* name, size_t size_bytes) {
-  const SessionState state = g_flags.state.load(std::memory_order_relaxed);
-  if (state == SessionState::kOff)
+  if (SessionIsOff())
     return;
   ScopeStack* stack = t_thread.scopes;
   if (VRAMSCOPE_UNLIKELY(stack == nullptr) && (stack = NewStack()) == nullptr)

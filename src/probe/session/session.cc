@@ -13,12 +13,15 @@
 
 #include <cstring>
 
+#include "base/raw_file.h"
 #include "probe/session/stream.h"
 #include "probe/session/stream_pool.h"
+#include "probe/session/system_calls.h"
 #include "probe/sink/live_file.h"
 
 namespace vramscope::probe {
 
+constinit WipedOnFork g_wiped;
 constinit SessionFlags g_flags;
 
 namespace {
@@ -35,7 +38,14 @@ constinit std::atomic<SessionFile*> g_file{&g_first_file};
 constinit std::atomic<uint32_t> g_next_stream{0};
 constinit std::atomic<int64_t> g_paused_bytes{0};
 constinit std::atomic<uint64_t> g_early_losses{0};  // before there is a file to count them in
-constinit bool g_fork_handler = false;
+constinit std::atomic<int64_t> g_next_try_ns{0};
+constinit std::atomic<bool> g_loaded{false};
+constinit bool g_configured = false;
+constinit pid_t g_pid = 0;                  // whose session this is
+constinit char g_mark[kMaxPathBytes] = {};  // what MarkUnrecorded() made, or ""
+
+// A process that cannot make its file now tries again this often.
+constexpr int64_t kTryEveryNs = 100'000'000;
 
 char* AppendNumber(char* out, uint64_t value) {
   char digits[24];
@@ -48,39 +58,72 @@ char* AppendNumber(char* out, uint64_t value) {
   return out;
 }
 
-// errno belongs to the program: whatever we do inside its calls must leave it alone.
-class ErrnoGuard {
- public:
-  ErrnoGuard() : saved_(errno) {}
-  ~ErrnoGuard() { errno = saved_; }
-
- private:
-  int saved_;
-};
-
 void ReadCommand(format::FileHeader* header) {
-  const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  const int fd = base::OpenFile("/proc/self/cmdline", O_RDONLY);
   if (fd >= 0) {
-    const ssize_t got = read(fd, header->command, sizeof header->command - 1);
+    const ssize_t got = base::ReadFile(fd, header->command, sizeof header->command - 1);
     if (got <= 0)
       header->command[0] = '\0';
-    close(fd);
+    base::CloseFile(fd);
   }
   const ssize_t length =
       readlink("/proc/self/exe", header->executable, sizeof header->executable - 1);
   header->executable[length > 0 ? length : 0] = '\0';
 }
 
-int BeginFile() {
-  char path[kMaxPathBytes];
+void SetState(SessionState state) {
+  g_wiped.state.store(state, std::memory_order_release);
+}
+
+// DIRECTORY/PID.NANOSECONDS and an ending.
+void NameFile(const char* ending, char* path) {
   const size_t length = std::strlen(g_config.directory);
   std::memcpy(path, g_config.directory, length);
   char* out = path + length;
   *out++ = '/';
-  out = AppendNumber(out, static_cast<uint64_t>(getpid()));
+  out = AppendNumber(out, static_cast<uint64_t>(g_pid));
   *out++ = '.';
   out = AppendNumber(out, static_cast<uint64_t>(base::MonotonicNs()));
-  std::memcpy(out, ".vrl", 5);
+  std::memcpy(out, ending, std::strlen(ending) + 1);
+}
+
+// Says in the directory that this process could not be recorded, and why. As a symbolic link to the
+// error's number: that takes no descriptor and no space, so it can be where no file can.
+void MarkUnrecorded(int error) {
+  if (g_mark[0] != '\0')
+    return;
+  char reason[32];
+  *AppendNumber(reason, static_cast<uint64_t>(error)) = '\0';
+  NameFile(format::kUnrecordedExtension, g_mark);
+  if (symlink(reason, g_mark) != 0)
+    g_mark[0] = '\0';
+}
+
+void Unmark() {
+  if (g_mark[0] != '\0')
+    unlink(g_mark);
+  g_mark[0] = '\0';
+}
+
+// Whether there may be a file later.
+bool MayPass(int error) {
+  switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case EAGAIN:
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int BeginFile() {
+  char path[kMaxPathBytes];
+  NameFile(".vrl", path);
   LiveFile& file = g_file.load(std::memory_order_relaxed)->live;
   if (const int error = file.Create(path); error != 0)
     return error;
@@ -90,7 +133,7 @@ int BeginFile() {
   header->minor = format::kMinorVersion;
   header->writer = static_cast<uint16_t>(format::WriterKind::kProbe);
   header->header_bytes = format::kPageBytes;
-  header->pid = static_cast<uint32_t>(getpid());
+  header->pid = static_cast<uint32_t>(g_pid);
   header->parent_pid = static_cast<uint32_t>(getppid());
   header->start_ticks = Now();
   header->start_ns = base::MonotonicNs();
@@ -98,10 +141,13 @@ int BeginFile() {
   clock_gettime(CLOCK_REALTIME, &wall);
   header->start_wall_ns = static_cast<int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec;
   header->flags.store(g_flags.use_tsc ? format::kTicksAreTsc : 0u, std::memory_order_relaxed);
+  header->lost[static_cast<uint32_t>(format::Loss::kFileFull)].store(
+      g_early_losses.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
   ReadCommand(header);
   // Last: a file without its magic is one whose header was not finished.
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(header->magic, format::kFileMagic, sizeof header->magic);
+  Unmark();
   return 0;
 }
 
@@ -114,8 +160,26 @@ void ApplyConfig() {
   g_flags.was_paused.store(g_config.paused, std::memory_order_relaxed);
 }
 
-void ForkedChild() {
-  SessionForgetParent();
+// In a forked child: the file is the parent's. The child makes its own at its first event, and goes
+// on in the scopes that it was forked in.
+void ForgetParent() {
+  SystemCalls guard;
+  if (State() != SessionState::kUnread && getpid() == g_pid)
+    return;  // an event in an earlier fork handler has told us
+  g_pid = getpid();
+  // Where a signal handler forked, the event that it interrupted will be finished all the same.
+  if (t_thread.busy > kSuppressed && t_thread.stream != nullptr)
+    t_thread.stream->LeaveToParent();
+  t_thread.stream = nullptr;
+  t_thread.busy = 0;
+  t_thread.nested = 0;
+  StreamPool::ForgetAll();
+  g_file.load(std::memory_order_relaxed)->live.Forget();
+  g_mark[0] = '\0';
+  g_early_losses.store(0, std::memory_order_relaxed);
+  g_next_try_ns.store(0, std::memory_order_relaxed);
+  g_next_stream.store(0, std::memory_order_relaxed);
+  SetState(g_configured ? SessionState::kIdle : SessionState::kOff);
 }
 
 // Puts an empty file in place of an ended recording's. False when there is no memory.
@@ -140,54 +204,79 @@ bool RenewFile() {
 }  // namespace
 
 void SessionLoad() {
-  ErrnoGuard guard;
+  if (g_loaded.load(std::memory_order_relaxed) || g_loaded.exchange(true))
+    return;
+  SystemCalls guard;
+  g_pid = getpid();
+  constexpr int kMadvWipeOnFork = 18;  // from Linux 4.14 on
+  madvise(&g_wiped, sizeof g_wiped, kMadvWipeOnFork);
   g_flags.use_tsc = base::HasInvariantTsc();
-  if (!g_fork_handler) {
-    g_fork_handler = true;
-    pthread_atfork(nullptr, nullptr, ForkedChild);
-  }
+  pthread_atfork(nullptr, nullptr, ForgetParent);
   StreamPool::Load();
   ScopesLoad();
-  if (!ReadConfig(getenv("VRAMSCOPE_DIR"), getenv("VRAMSCOPE_OPTIONS"), &g_config)) {
-    g_flags.state.store(SessionState::kOff, std::memory_order_relaxed);
-    return;
-  }
-  ApplyConfig();
+  g_configured = ReadConfig(getenv("VRAMSCOPE_DIR"), getenv("VRAMSCOPE_OPTIONS"), &g_config);
+  if (g_configured)
+    ApplyConfig();
+  SetState(g_configured ? SessionState::kIdle : SessionState::kOff);
 }
 
 bool SessionEnsureStarted() {
-  ErrnoGuard guard;
-  SessionState state = g_flags.state.load(std::memory_order_acquire);
-  if (state == SessionState::kIdle &&
-      g_flags.state.compare_exchange_strong(state, SessionState::kStarting,
-                                            std::memory_order_acq_rel)) {
-    const bool ok = BeginFile() == 0;
-    g_flags.state.store(ok ? SessionState::kOn : SessionState::kOff, std::memory_order_release);
-    return ok;
+  SystemCalls guard;
+  SessionState state = State(std::memory_order_acquire);
+  if (state == SessionState::kUnread) {
+    // Another library's constructor comes before ours, or this is a fork that nobody told us of.
+    if (g_loaded.load(std::memory_order_relaxed))
+      ForgetParent();
+    else
+      SessionLoad();
+    state = State(std::memory_order_acquire);
+  }
+  if (state == SessionState::kIdle) {
+    if (base::MonotonicNs() < g_next_try_ns.load(std::memory_order_relaxed)) {
+      g_early_losses.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    // A child of vfork has its parent's memory, but not its number: the file would have the wrong
+    // name. Once there is one, what the child does in that memory is recorded in it like the rest.
+    if (getpid() != g_pid)
+      return false;
+    if (g_wiped.state.compare_exchange_strong(state, SessionState::kStarting,
+                                              std::memory_order_acq_rel)) {
+      const int error = BeginFile();
+      if (error != 0) {
+        MarkUnrecorded(error);
+        g_early_losses.fetch_add(1, std::memory_order_relaxed);
+        g_next_try_ns.store(base::MonotonicNs() + kTryEveryNs, std::memory_order_relaxed);
+      }
+      SetState(error == 0       ? SessionState::kOn
+               : MayPass(error) ? SessionState::kIdle
+                                : SessionState::kOff);
+      return error == 0;
+    }
   }
   // Another thread is making the file, which takes about 0.1 ms. Bounded: this is the program's
   // time.
-  for (int turn = 0; turn < 1000; ++turn) {
-    state = g_flags.state.load(std::memory_order_acquire);
-    if (state != SessionState::kStarting)
-      return state == SessionState::kOn;
+  for (int turn = 0; turn < 1000 && state == SessionState::kStarting; ++turn) {
     sched_yield();
+    state = State(std::memory_order_acquire);
   }
+  if (state == SessionState::kOn)
+    return true;
   g_early_losses.fetch_add(1, std::memory_order_relaxed);
   return false;
 }
 
 int SessionAttach(const char* live_dir, const char* options) {
-  ErrnoGuard guard;
+  SystemCalls guard;
   SessionState expected = SessionState::kOff;
   Config config;
   if (!ReadConfig(live_dir, options, &config))
     return EINVAL;
-  if (!g_flags.state.compare_exchange_strong(expected, SessionState::kStarting))
+  if (!g_wiped.state.compare_exchange_strong(expected, SessionState::kStarting))
     return EBUSY;
   if (mkdir(live_dir, 0700) != 0 && errno != EEXIST) {
     const int error = errno;
-    g_flags.state.store(SessionState::kOff);
+    SetState(SessionState::kOff);
     return error;
   }
   g_config = config;
@@ -199,36 +288,30 @@ int SessionAttach(const char* live_dir, const char* options) {
   g_flags.session.fetch_add(1, std::memory_order_relaxed);
   g_next_stream.store(0, std::memory_order_relaxed);
   const int error = RenewFile() ? BeginFile() : ENOMEM;
-  g_flags.state.store(error == 0 ? SessionState::kOn : SessionState::kOff,
-                      std::memory_order_release);
+  g_configured = error == 0;
+  SetState(error == 0 ? SessionState::kOn : SessionState::kOff);
   return error;
 }
 
 void SessionDetach() {
   SessionMarkClosed();
   SessionState expected = SessionState::kOn;
-  g_flags.state.compare_exchange_strong(expected, SessionState::kOff, std::memory_order_acq_rel);
+  if (g_wiped.state.compare_exchange_strong(expected, SessionState::kOff,
+                                            std::memory_order_acq_rel)) {
+    g_configured = false;
+  }
 }
 
 const char* SessionDirectory() {
-  return g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff ? g_config.directory
-                                                                             : "";
+  return SessionIsOff() ? "" : g_config.directory;
 }
 
-void SessionForgetParent() {
-  // The child goes on in the scopes that it was forked in.
-  t_thread.stream = nullptr;
-  t_thread.busy = 0;
-  StreamPool::ForgetAll();
-  g_file.load(std::memory_order_relaxed)->live.Forget();
-  g_next_stream.store(0, std::memory_order_relaxed);
-  const SessionState state = g_flags.state.load(std::memory_order_relaxed);
-  if (state != SessionState::kOff)
-    g_flags.state.store(SessionState::kIdle, std::memory_order_relaxed);
+bool SessionIsOurs() {
+  return State(std::memory_order_acquire) == SessionState::kOn && getpid() == g_pid;
 }
 
 void SessionMarkClosed() {
-  if (g_flags.state.load(std::memory_order_acquire) != SessionState::kOn)
+  if (!SessionIsOurs())
     return;
   g_file.load(std::memory_order_relaxed)
       ->live.header()
@@ -255,7 +338,7 @@ void SessionCountPausedBytes(int64_t bytes) {
 }
 
 void CountLoss(format::Loss loss, uint64_t count) {
-  if (g_flags.state.load(std::memory_order_acquire) != SessionState::kOn)
+  if (State(std::memory_order_acquire) != SessionState::kOn)
     return;
   auto& slots = g_file.load(std::memory_order_relaxed)->live.header()->lost;
   const auto index = static_cast<uint32_t>(loss);
@@ -264,7 +347,6 @@ void CountLoss(format::Loss loss, uint64_t count) {
 }
 
 uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes) {
-  ErrnoGuard guard;
   SessionFile* const file = g_file.load(std::memory_order_acquire);
   if (file->session != session)
     return nullptr;
@@ -278,8 +360,7 @@ uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes) {
   return chunk;
 }
 
-void UnmapChunk(uint8_t* chunk, uint32_t size_bytes) {
-  ErrnoGuard guard;
+void UnmapChunk(uint8_t* chunk, size_t size_bytes) {
   munmap(chunk, size_bytes);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -18,15 +19,35 @@ namespace vramscope::probe {
 class Stream;
 
 enum class SessionState : int {
-  kIdle = 0,      // nothing recorded yet; the first event begins the file
-  kStarting = 1,  // one thread is making the file
-  kOn = 2,
-  kOff = 3,  // no directory given, the file could not be made, or the recording was ended
+  kUnread = 0,  // the environment has not been read; what the child of a bare fork finds, too
+  kIdle,        // nothing recorded yet; the first event begins the file
+  kStarting,    // one thread is making the file
+  kOn,
+  kOff,  // no directory given, the file could not be made, or the recording was ended
 };
+
+// The state has a page to itself, which the kernel zeroes in every forked child. So a child that
+// was made past the C library's fork() (by a system call, by _Fork), or that comes here in a fork
+// handler before ours, finds out that it is one before it writes into its parent's file.
+#ifdef __x86_64__
+inline constexpr size_t kWipedBytes = 4096;
+#else
+inline constexpr size_t kWipedBytes = 65536;
+#endif
+struct alignas(kWipedBytes) WipedOnFork {
+  std::atomic<SessionState> state;
+};
+extern WipedOnFork g_wiped;
+
+inline SessionState State(std::memory_order order = std::memory_order_relaxed) {
+  return g_wiped.state.load(order);
+}
+inline bool SessionIsOff() {
+  return State() == SessionState::kOff;
+}
 
 // Read on every event, written rarely: kept together on one cache line.
 struct alignas(64) SessionFlags {
-  std::atomic<SessionState> state{SessionState::kIdle};
   std::atomic<bool> paused{false};      // tensor events are not wanted now
   std::atomic<bool> was_paused{false};  // ever: frees may be of blocks that were never seen
   std::atomic<bool> late{false};        // the process was under way when it began
@@ -43,9 +64,16 @@ inline uint64_t Now() {
   return base::Ticks(g_flags.use_tsc);
 }
 
-// Called once when the library is loaded: reads the configuration, touches nothing else.
+// Reads the configuration, touches nothing else. By the probe's constructor, or before it where
+// the constructor of a library that depends on nothing of ours is first to do something.
 void SessionLoad();
-// Begins the file if that has not happened. False when this process does not record.
+// Whether CPU tensors are recorded.
+inline bool WantsCpuTensors() {
+  if (__builtin_expect(State() == SessionState::kUnread, 0))
+    SessionLoad();
+  return g_flags.cpu.load(std::memory_order_relaxed);
+}
+// Begins the file if that has not happened. False when this process does not record, or not now.
 bool SessionEnsureStarted();
 // Begins recording into `live_dir` in a process that was not started by the launcher, or whose last
 // recording was ended. 0, or an errno. Not while another thread does the same.
@@ -54,8 +82,8 @@ int SessionAttach(const char* live_dir, const char* options);
 void SessionDetach();
 // Directory of the live files, "" when not recording.
 const char* SessionDirectory();
-// After fork, in the child: forget the parent's file. The child makes its own at its first event.
-void SessionForgetParent();
+// Whether there is a file, and it is this process's: a child of vfork shares its parent's memory.
+bool SessionIsOurs();
 // Flags the file as closed cleanly; recording goes on (late frees are still written).
 void SessionMarkClosed();
 
@@ -68,10 +96,10 @@ void SessionCountPausedBytes(int64_t bytes);
 void CountLoss(format::Loss loss, uint64_t count = 1);
 
 // Maps `size_bytes` of new space of that session's file, zeroed and allocated on disk. nullptr when
-// the file is full: the loss is counted by the caller. Two system calls and no lock; the offset is
-// claimed by one atomic add.
+// there is no room now: the loss is counted by the caller. A few system calls and no lock; the
+// offset is claimed by one atomic add.
 uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes);
-void UnmapChunk(uint8_t* chunk, uint32_t size_bytes);
+void UnmapChunk(uint8_t* chunk, size_t size_bytes);
 uint32_t NewStreamId();
 
 }  // namespace vramscope::probe

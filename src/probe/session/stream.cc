@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe/session/stream.h"
 
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <type_traits>
 
 #include "base/crc32c.h"
 #include "probe/session/stream_pool.h"
+#include "probe/session/system_calls.h"
 
 namespace vramscope::probe {
 
@@ -16,9 +20,74 @@ static_assert(std::is_trivially_destructible_v<Stream>);
 
 constinit VRAMSCOPE_TLS ThreadState t_thread{};
 
+namespace {
+
+// A record of a stream without room is dropped; after so many of them room is looked for again.
+constexpr uint32_t kRetryEvery = 4096;
+// Events inside of one that is not finished.
+constexpr uint32_t kMaxInterruptions = 4096;
+constexpr uint32_t kMaxNested = 4;
+
+// A stack of its own for a signal handler lies anywhere: frames there cannot be compared with
+// others.
+bool IsOnSignalStack() {
+  stack_t stack{};
+  return syscall(SYS_sigaltstack, nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) != 0;
+}
+
+}  // namespace
+
+bool RecordScope::Begin(Want want) {
+  if (want == Want::kTensor && g_flags.paused.load(std::memory_order_relaxed))
+    return false;
+  return SessionEnsureStarted();
+}
+
+bool RecordScope::EnterAgain(uintptr_t frame) {
+  if (t_thread.busy == kSuppressed)
+    return false;
+  SystemCalls guard;
+  Stream* const own = t_thread.stream;
+  if (frame >= t_thread.busy && !IsOnSignalStack()) {
+    t_thread.nested = 0;
+    if (own != nullptr)
+      own->Recover();
+    return true;
+  }
+  const uint64_t progress = own != nullptr ? own->progress() : 0;
+  if (progress != t_thread.interrupted_at) {
+    t_thread.interrupted_at = progress;
+    t_thread.interruptions = 0;
+  }
+  if (++t_thread.interruptions > kMaxInterruptions) {
+    // No handler does so much: it was left by longjmp, to a frame further in than the one that is
+    // gone. The stream stays as it is, whole, even if this is wrong and somebody returns to it.
+    t_thread.interruptions = 0;
+    t_thread.nested = 0;
+    t_thread.stream = nullptr;
+    return true;
+  }
+  if (t_thread.nested == kMaxNested) {
+    CountLoss(format::Loss::kThreadLimit);
+    return false;
+  }
+  stream_ = StreamPool::Borrow();
+  if (stream_ == nullptr)
+    return false;
+  ++t_thread.nested;
+  is_nested_ = true;
+  if (stream_->scope_path() != t_thread.scope)
+    stream_->EnterScope();
+  return false;
+}
+
+void RecordScope::LeaveNested() {
+  StreamPool::GiveBack(stream_);
+  --t_thread.nested;
+}
+
 Stream* RecordScope::Acquire() {
-  if (!SessionEnsureStarted())
-    return nullptr;
+  SystemCalls guard;
   return t_thread.stream = StreamPool::Take(t_thread.stream);
 }
 
@@ -26,7 +95,7 @@ void Stream::Renew() {
   if (header_ != nullptr) {
     auto* const chunk = reinterpret_cast<uint8_t*>(header_);
     // Not from its header: that file may be gone.
-    UnmapChunk(chunk, static_cast<uint32_t>(end_ - chunk));
+    UnmapChunk(chunk, static_cast<size_t>(end_ - chunk));
   }
   // Zeroed pages are a valid Stream, but for what is set here.
   madvise(static_cast<void*>(this), sizeof *this, MADV_DONTNEED);
@@ -36,35 +105,39 @@ void Stream::Renew() {
 }
 
 bool Stream::NextChunk(size_t need_bytes) {
-  if (full_) {
+  if (retry_in_ != 0 && --retry_in_ != 0) {
     CountLoss(format::Loss::kFileFull);
     return false;
   }
-  const format::ScopeIs scope{.scope = scope_};
-  need_bytes += format::EncodedBound(scope);
+  need_bytes += format::EncodedBound(format::ScopeIs{.scope = scope_});
   if (need_bytes > format::kFirstChunkBytes - sizeof(format::ChunkHeader)) {
     CountLoss(format::Loss::kRecordTooLarge);
     return false;
   }
-  const auto size_bytes =
-      static_cast<uint32_t>(sequence_ == 0 ? format::kFirstChunkBytes : format::kChunkBytes);
-  uint8_t* const memory = MapNewChunk(session_, size_bytes);
+  SystemCalls guard;
+  const size_t size_bytes = sequence_ == 0 ? format::kFirstChunkBytes : format::kChunkBytes;
+  uint8_t* const memory = MapNewChunk(session_, static_cast<uint32_t>(size_bytes));
   if (header_ != nullptr) {
-    header_->crc32c = base::Crc32c(begin_, static_cast<size_t>(cursor_ - begin_));
-    header_->sealed.store(1, std::memory_order_release);
-    UnmapChunk(reinterpret_cast<uint8_t*>(header_), header_->size_bytes);
+    SealChunk();
+    auto* const chunk = reinterpret_cast<uint8_t*>(header_);
+    UnmapChunk(chunk, static_cast<size_t>(end_ - chunk));
     header_ = nullptr;
     cursor_ = end_ = begin_ = nullptr;
   }
   if (memory == nullptr) {
     if (session_ != g_flags.session.load(std::memory_order_relaxed))
       return false;  // that recording is over
-    full_ = true;
+    retry_in_ = kRetryEvery;
     CountLoss(format::Loss::kFileFull);
     return false;
   }
+  BeginChunk(memory, size_bytes);
+  return true;
+}
+
+void Stream::BeginChunk(uint8_t* memory, size_t size_bytes) {
   header_ = reinterpret_cast<format::ChunkHeader*>(memory);
-  header_->size_bytes = size_bytes;
+  header_->size_bytes = static_cast<uint32_t>(size_bytes);
   header_->stream = id_;
   header_->sequence = sequence_++;
   header_->base_ticks = Now();
@@ -77,10 +150,47 @@ bool Stream::NextChunk(size_t need_bytes) {
   end_ = memory + size_bytes;
   delta_ = {.time = header_->base_ticks, .address = 0};
   if (scope_ != 0) {
-    cursor_ = format::Encode(scope, cursor_, &delta_);
+    cursor_ = format::Encode(format::ScopeIs{.scope = scope_}, cursor_, &delta_);
     Commit();
   }
-  return true;
+}
+
+void Stream::SealChunk() {
+  header_->crc32c = base::Crc32c(begin_, header_->committed_bytes.load(std::memory_order_relaxed));
+  header_->sealed.store(1, std::memory_order_release);
+}
+
+// What is committed is whole. The rest of the chunk becomes a chunk of its own, since what records
+// are relative to (DeltaState) may be ahead of that. The part before it stays mapped, so that even
+// somebody who returned to it would write into memory of ours.
+void Stream::Recover() {
+  scope_path_ = 0;
+  scope_ = 0;
+  if (header_ == nullptr)
+    return;
+  format::ChunkHeader* const former = header_;
+  auto* const chunk = reinterpret_cast<uint8_t*>(former);
+  const size_t total = static_cast<size_t>(end_ - chunk);
+  const size_t used = sizeof *former + former->committed_bytes.load(std::memory_order_relaxed);
+  const size_t rest = (used + format::kPageBytes - 1) / format::kPageBytes * format::kPageBytes;
+  if (rest + 2 * format::kPageBytes > total) {
+    cursor_ = end_;
+    return;
+  }
+  std::memset(chunk + used, 0, total - used);
+  SealChunk();
+  BeginChunk(chunk + rest, total - rest);
+  // Last: until then readers pass over the new chunk, in which nothing is yet.
+  std::atomic_thread_fence(std::memory_order_release);
+  former->size_bytes = static_cast<uint32_t>(rest);
+}
+
+void Stream::LeaveToParent() {
+  if (header_ == nullptr)
+    return;
+  auto* const chunk = reinterpret_cast<uint8_t*>(header_);
+  mmap(chunk, static_cast<size_t>(end_ - chunk), PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 void Stream::EnterScope() {

@@ -60,6 +60,16 @@ class Stream {
 
   // The scope that the records from here on are in, as the stream has it (ScopeStack::path()).
   uint64_t scope_path() const { return scope_path_; }
+  // Goes on after an append that was begun and will never be finished.
+  void Recover();
+  // In a forked child, where it is the parent's: what is still written to it goes nowhere.
+  void LeaveToParent();
+  // Changes with every record.
+  uint64_t progress() const {
+    return uint64_t{sequence_} << 32 |
+           (header_ != nullptr ? header_->committed_bytes.load(std::memory_order_relaxed) : 0);
+  }
+
   // The recording that it writes to (SessionFlags::session).
   uint32_t session() const { return session_; }
   // Writes that they are in the thread's scope now, which is not that one.
@@ -79,6 +89,9 @@ class Stream {
                                    std::memory_order_release);
   }
   VRAMSCOPE_NOINLINE bool NextChunk(size_t need_bytes);
+  void BeginChunk(uint8_t* memory, size_t size_bytes);
+  // Its checksum is written: nothing is appended to the chunk any more.
+  void SealChunk();
   // Makes it a new stream of the recording under way.
   void Renew();
   // Ticks become nanoseconds between pairs of both clocks: the pairs must be close to the events,
@@ -101,7 +114,7 @@ class Stream {
   uint32_t sequence_ = 0;
   uint32_t tid_ = 0;
   uint32_t last_id_ = 0;
-  bool full_ = false;
+  uint32_t retry_in_ = 0;  // events until room is looked for again; 0 while there is room
   StackSlot stacks_[kStackSlots];
   InternTable<4096> strings_;
   InternTable<4096> scopes_;  // ids by path
@@ -115,8 +128,13 @@ struct ThreadState {
   Stream* stream;
   uint64_t scope;  // ScopeStack::path(), 0 outside of all scopes
   ScopeStack* scopes;
-  uint32_t busy;  // > 0 while this thread is inside the recorder: nested events are not recorded
+  uintptr_t
+      busy;  // while this thread is inside the recorder: the frame that went in; or kSuppressed
+  uint64_t interrupted_at;  // Stream::progress() when an event came inside of another
+  uint32_t interruptions;   // how many there were with that
+  uint32_t nested;          // events under way inside of another
 };
+inline constexpr uintptr_t kSuppressed = 1;  // the recorder's own: no event of the program
 extern constinit VRAMSCOPE_TLS ThreadState t_thread;
 
 enum class Want {
@@ -124,21 +142,26 @@ enum class Want {
   kAlways,  // driver events and the session's own
 };
 
-// Entry to the recorder. Takes the thread's stream for the scope's life, unless nothing is recorded
-// or this thread is inside already (a signal handler, a nested call):
+// Entry to the recorder. Takes the thread's stream for the scope's life, unless nothing is
+// recorded:
 //
 //   RecordScope scope(Want::kTensor);
 //   if (scope) scope->Append(...);
+//
+// Where the thread is inside already, a signal handler has interrupted it, and this event goes to
+// another stream. Or what was inside will never come out: a handler left by longjmp, or the thread
+// was cancelled. Then its frame is gone, and this one takes its place.
 class RecordScope {
  public:
   VRAMSCOPE_ALWAYS_INLINE explicit RecordScope(Want want) {
-    if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
+    if (VRAMSCOPE_UNLIKELY(State() != SessionState::kOn) && (SessionIsOff() || !Begin(want)))
       return;
     if (want == Want::kTensor && g_flags.paused.load(std::memory_order_relaxed))
       return;
-    if (t_thread.busy != 0)
+    const auto frame = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    if (VRAMSCOPE_UNLIKELY(t_thread.busy != 0) && !EnterAgain(frame))
       return;
-    t_thread.busy = 1;
+    t_thread.busy = frame;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     stream_ = t_thread.stream;
     if (VRAMSCOPE_UNLIKELY(stream_ == nullptr ||
@@ -153,7 +176,10 @@ class RecordScope {
     if (stream_ == nullptr)
       return;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    t_thread.busy = 0;
+    if (VRAMSCOPE_UNLIKELY(is_nested_))
+      LeaveNested();
+    else
+      t_thread.busy = 0;
   }
   RecordScope(const RecordScope&) = delete;
   RecordScope& operator=(const RecordScope&) = delete;
@@ -164,8 +190,13 @@ class RecordScope {
 
  private:
   VRAMSCOPE_NOINLINE static Stream* Acquire();
+  VRAMSCOPE_NOINLINE static bool Begin(Want want);
+  // True where the thread's own stream can be taken; else this is a nested event, or none.
+  VRAMSCOPE_NOINLINE bool EnterAgain(uintptr_t frame);
+  VRAMSCOPE_NOINLINE void LeaveNested();
 
   Stream* stream_ = nullptr;
+  bool is_nested_ = false;
 };
 
 }  // namespace vramscope::probe

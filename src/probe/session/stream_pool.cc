@@ -61,44 +61,53 @@ void StreamPool::Load() {
     g_have_key = pthread_key_create(&g_key, ThreadEnds) == 0;
 }
 
-Stream* StreamPool::Take(Stream* old) {
-  const int saved_errno = errno;
+Stream* StreamPool::Find(Stream* old, bool is_owner) {
   Stream* stream = old != nullptr ? old : TakeIdle();
   if (stream == nullptr) {
     if (g_count.fetch_add(1, std::memory_order_relaxed) >= kMaxStreams) {
       g_count.fetch_sub(1, std::memory_order_relaxed);
       CountLoss(format::Loss::kThreadLimit);
-    } else {
-      stream = NewMemory();
+      return nullptr;
+    }
+    stream = NewMemory();
+    if (stream == nullptr) {
+      g_count.fetch_sub(1, std::memory_order_relaxed);
+      CountLoss(format::Loss::kFileFull);
+      return nullptr;
     }
   }
-  if (stream != nullptr) {
-    // Also where it is new, and has no number yet.
-    if (stream->id_ == 0 || stream->session_ != g_flags.session.load(std::memory_order_relaxed))
-      stream->Renew();
-    stream->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
+  // Also where it is new, and has no number yet.
+  if (stream->id_ == 0 || stream->session_ != g_flags.session.load(std::memory_order_relaxed))
+    stream->Renew();
+  if (stream->id_ == 1 && stream->sequence_ == 0) {
+    NoteRank(stream);
+    if (g_flags.unpooled)
+      Note(stream, "unpooled", {"the frameworks' memory caches are off", 37});
+  }
+  const auto tid = static_cast<uint32_t>(syscall(SYS_gettid));
+  if (is_owner || stream->tid_ != tid) {
+    stream->tid_ = tid;
     char name[17] = {};
     prctl(PR_GET_NAME, name);
-    if (stream->id_ == 1 && stream->sequence_ == 0) {
-      NoteRank(stream);
-      if (g_flags.unpooled)
-        Note(stream, "unpooled", {"the frameworks' memory caches are off", 37});
-    }
-    stream->Append(format::Thread{.tid = stream->tid_, .name = {name, std::strlen(name)}});
-    if (g_have_key)
-      pthread_setspecific(g_key, stream);
+    stream->Append(format::Thread{.tid = tid, .name = {name, std::strlen(name)}});
   }
-  errno = saved_errno;
   return stream;
 }
 
-// Runs once for each round of thread-specific destructors. Events after it (another destructor
-// frees a tensor) take a stream again, which arms the key for the next round.
-void StreamPool::ThreadEnds(void* value) {
-  auto* stream = static_cast<Stream*>(value);
-  if (t_thread.stream != stream)
-    return;  // a forked child ends: the stream is its parent's
-  t_thread.stream = nullptr;
+Stream* StreamPool::Take(Stream* old) {
+  Stream* const stream = Find(old, true);
+  if (stream == nullptr)
+    return nullptr;
+  if (g_have_key)
+    pthread_setspecific(g_key, stream);
+  return stream;
+}
+
+Stream* StreamPool::Borrow() {
+  return Find(nullptr, false);
+}
+
+void StreamPool::GiveBack(Stream* stream) {
   for (auto& slot : g_idle) {
     Stream* empty = nullptr;
     if (slot.load(std::memory_order_relaxed) == nullptr &&
@@ -107,6 +116,20 @@ void StreamPool::ThreadEnds(void* value) {
     }
   }
   // More idle streams than slots: this one's memory and chunk stay as they are.
+}
+
+// Runs once for each round of thread-specific destructors. Events after it (another destructor
+// frees a tensor) take a stream again, which arms the key for the next round.
+void StreamPool::ThreadEnds(void* value) {
+  auto* stream = static_cast<Stream*>(value);
+  if (t_thread.stream != stream)
+    return;  // a forked child ends: the stream is its parent's
+  if (t_thread.busy > kSuppressed)
+    stream->Recover();  // the thread was cancelled in the middle of an event
+  t_thread.busy = 0;
+  t_thread.nested = 0;
+  t_thread.stream = nullptr;
+  GiveBack(stream);
 }
 
 void StreamPool::ForgetAll() {

@@ -16,10 +16,14 @@ class StreamPool {
   // A stream of this recording for the calling thread, with a Thread record written; nullptr beyond
   // the bound. `old`: the thread's stream of an ended recording, or nullptr.
   static Stream* Take(Stream* old);
+  // Another stream for the calling thread, for one event inside of another, and its return.
+  static Stream* Borrow();
+  static void GiveBack(Stream* stream);
   // In a forked child: the streams are the parent's.
   static void ForgetAll();
 
  private:
+  static Stream* Find(Stream* old, bool is_owner);
   static void ThreadEnds(void* stream);
 };
 

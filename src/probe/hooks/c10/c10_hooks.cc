@@ -165,7 +165,7 @@ void* vramscope_hook_alloc_cpu(size_t size) {
   if (real == nullptr)
     return nullptr;
   void* const pointer = real(size);
-  if (!g_flags.cpu || pointer == nullptr)
+  if (!WantsCpuTensors() || pointer == nullptr)
     return pointer;
   if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
     SessionCountPausedBytes(static_cast<int64_t>(malloc_usable_size(pointer)));
@@ -191,7 +191,7 @@ void* vramscope_hook_alloc_cpu(size_t size) {
 VRAMSCOPE_EXPORT void vramscope_hook_free_cpu(void*) __asm__("_ZN3c108free_cpuEPv");
 void vramscope_hook_free_cpu(void* pointer) {
   auto* real = Real(&g_free_cpu, "_ZN3c108free_cpuEPv");
-  if (g_flags.cpu && pointer != nullptr) {
+  if (WantsCpuTensors() && pointer != nullptr) {
     if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
       SessionCountPausedBytes(-static_cast<int64_t>(malloc_usable_size(pointer)));
     } else if (RecordScope scope(Want::kTensor); scope) {

@@ -22,7 +22,7 @@ extern constinit VRAMSCOPE_TLS uint32_t t_cuda_depth;
 extern constinit VRAMSCOPE_TLS uint64_t t_cuda_call_begin;
 
 inline bool IsRecording() {
-  return g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff;
+  return !SessionIsOff();
 }
 
 // One call of a wrapped entry point:

@@ -217,7 +217,7 @@ using namespace vramscope::probe;
 // where the probe was not preloaded, but only found its way here by the environment variable: the
 // process is not recorded.
 VRAMSCOPE_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
-  if (g_flags.state.load(std::memory_order_relaxed) == SessionState::kOff)
+  if (SessionIsOff())
     return 0;
   // What was preloaded is in the program's own scope.
   void* const program = RealDlopen(nullptr, RTLD_LAZY);

@@ -62,7 +62,7 @@ void SwitchOff(const char* why) {
 
 Object Suppress(Object, Object flag) {
   // The agent's own tensors are no part of the program.
-  t_thread.busy = g_api.PyLong_AsLong(flag) != 0 ? 1 : 0;
+  t_thread.busy = g_api.PyLong_AsLong(flag) != 0 ? kSuppressed : 0;
   return g_api.None();
 }
 
@@ -506,7 +506,7 @@ void TorchLook() {
 
 bool AgentMayRecord() {
   return g_torch.names.load(std::memory_order_relaxed) != TorchNames::kOff && !TeardownBegan() &&
-         g_flags.state.load(std::memory_order_relaxed) != SessionState::kOff;
+         !SessionIsOff();
 }
 
 bool AgentSearch(Object tensors, bool* interrupted) {
