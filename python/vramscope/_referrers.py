@@ -174,13 +174,20 @@ class _Search:
                 return None
             return _Link(referrer, f"item {_short(key)} of a dict", inner)
         label = _label(referrer, inner)
-        if type(inner.thing) is dict and _dictionary_of(referrer) is inner.thing and inner.inner is not None:
+        before = inner.inner
+        if type(inner.thing) is dict and before is not None and _owns(referrer, inner.thing):
             # An object and its dictionary are one step for people.
-            key = inner.label[len("item ") : -len(" of a dict")].strip("'")
-            label, inner = f"attribute '{key}' of {_kind(referrer)}", inner.inner
-        if isinstance(referrer, type):
-            self._end([*inner.chain(), f"{label.split(' of ', 1)[0]} of class {referrer.__qualname__}"])
-            return None
+            name = inner.label[len("item ") : -len(" of a dict")]
+            if isinstance(referrer, type):
+                self._end([*before.chain(), f"attribute {name} of class {referrer.__qualname__}"])
+                return None
+            label, inner = f"attribute {name} of {_kind(referrer)}", before
+        elif kind is types.FunctionType and inner.thing is referrer.__closure__ and before is not None:
+            # So are a function, the tuple of its closure, and the cell in it.
+            names = zip(referrer.__code__.co_freevars, referrer.__closure__)
+            name = next((repr(name) for name, cell in names if cell is before.thing), "a variable")
+            if before.inner is not None:
+                label, inner = f"{name} of function {referrer.__qualname__}", before.inner
         return _Link(referrer, label, inner)
 
     def _frame(self, frame: Any, frontier: Dict[int, _Link]) -> Optional[_Link]:
@@ -238,9 +245,6 @@ def _label(referrer: Any, inner: _Link) -> str:
     if isinstance(referrer, types.CellType):
         return "a closure's variable"
     if isinstance(referrer, types.FunctionType):
-        for name, cell in zip(referrer.__code__.co_freevars, referrer.__closure__ or ()):
-            if cell is thing:
-                return f"'{name}' of function {referrer.__qualname__}"
         return f"function {referrer.__qualname__}"
     if isinstance(referrer, types.MethodType):
         return f"bound method {referrer.__func__.__qualname__}"
@@ -269,6 +273,11 @@ def _dictionary_of(thing: Any) -> Optional[Dict[str, Any]]:
     except Exception:
         return None
     return found if type(found) is dict else None
+
+
+def _owns(thing: Any, dictionary: Any) -> bool:
+    """Whether a dictionary that the object refers to is that of its attributes."""
+    return isinstance(thing, type) or _dictionary_of(thing) is dictionary
 
 
 def _kind(thing: Any) -> str:
