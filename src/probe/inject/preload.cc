@@ -8,6 +8,7 @@
 #include "probe/session/exit.h"
 #include "probe/session/session.h"
 #include "probe/stack/stacks.h"
+#include "probe/stack/unwind.h"
 
 // How the probe gets into a process: the constructor, and the shims of dlopen, dlmopen, exit and
 // main.
@@ -44,6 +45,7 @@ int MainAndNote(int argc, char** argv, char** environment) {
 
 __attribute__((constructor)) void Load() {
   SessionLoad();
+  LoadNativeStacks();
   if (!IsOff() && IsPreloaded())
     CudaObserveStart();
 }
@@ -60,6 +62,7 @@ extern "C" __attribute__((visibility("hidden"))) void*
 vramscope_observe_dlopen(const char* file, int mode, const void* caller) {
   SessionLoad();
   if (file != nullptr && !IsOff()) {
+    ObserveDlopenForStacks();
     PythonObserveDlopen(file);
     TorchObserveDlopen(file);
     CudaObserveDlopen(file, mode, caller);
@@ -71,6 +74,7 @@ extern "C" __attribute__((visibility("hidden"))) void*
 vramscope_observe_dlmopen(Lmid_t space, const char* file, int mode, const void* caller) {
   SessionLoad();
   if (file != nullptr && !IsOff()) {
+    ObserveDlopenForStacks();
     if (space == LM_ID_BASE)
       CudaObserveDlopen(file, mode, caller);
     else

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
-#include <execinfo.h>
 #include <link.h>
 
 #include <cstring>
 
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
+#include "probe/stack/unwind.h"
+#include "probe/stack/unwind_modules.h"
 
 // Where this library begins and ends, from the linker.
 extern "C" {
@@ -16,14 +17,6 @@ extern const char _end[] __attribute__((visibility("hidden")));
 
 namespace vramscope::probe {
 namespace {
-
-constexpr int kMaxNativeDepth = 96;
-
-struct ImageWalk {
-  Stream* stream;
-  uint64_t generation;
-  bool first;
-};
 
 // Our wrappers and the shim around main are no part of the program's stack.
 bool IsOurs(uintptr_t pc) {
@@ -58,17 +51,8 @@ format::Bytes FindBuildId(const dl_phdr_info& info) {
   return {};
 }
 
-int WriteImage(dl_phdr_info* info, size_t size, void* data) {
-  auto* walk = static_cast<ImageWalk*>(data);
-  if (walk->first) {
-    walk->first = false;
-    if (size >= offsetof(dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
-      walk->generation = info->dlpi_adds + info->dlpi_subs;
-    }
-    if (walk->generation == walk->stream->images_generation)
-      return 1;
-    walk->stream->images_generation = walk->generation;
-  }
+int WriteImage(dl_phdr_info* info, size_t, void* data) {
+  Stream& stream = *static_cast<Stream*>(data);
   uint64_t begin = ~uint64_t{0}, end = 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& header = info->dlpi_phdr[i];
@@ -80,34 +64,45 @@ int WriteImage(dl_phdr_info* info, size_t size, void* data) {
   }
   if (end == 0)
     return 0;
+  // Once a stream, until something is unloaded: then addresses can have been given out anew.
+  const uint64_t identity = HashMix(HashMix(HashMix(3, CodeGeneration()), begin), info->dlpi_addr);
+  if (stream.nodes().Find(identity) != 0)
+    return 0;
   const char* path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-  walk->stream->Append(format::Image{.begin = begin,
-                                     .end = end,
-                                     .bias = info->dlpi_addr,
-                                     .path = {path, std::strlen(path)},
-                                     .build_id = FindBuildId(*info)});
+  if (stream.Append(format::Image{.begin = begin,
+                                  .end = end,
+                                  .bias = info->dlpi_addr,
+                                  .path = {path, std::strlen(path)},
+                                  .build_id = FindBuildId(*info)})) {
+    stream.nodes().Insert(identity, 1);
+  }
   return 0;
 }
 
-}  // namespace
+VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t pc) {
+  return ((hash << 31 | hash >> 33) ^ pc) * 0x9e3779b97f4a7c15u;
+}
 
-uint32_t CaptureNativeStack(Stream& stream) {
-  void* frames[kMaxNativeDepth];
-  const int depth = backtrace(frames, kMaxNativeDepth);
-  // Hash from the outermost frame on, so that stacks share their callers.
+// Where binaries were unloaded, the same addresses are other functions.
+uint64_t FirstHash() {
+  return HashMix(2, CodeGeneration());
+}
+
+// Defines what is new of a stack, outermost frame first, so that stacks share their callers.
+VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
+                                        const uintptr_t* pcs,
+                                        size_t depth,
+                                        WalkEnd end) {
   uint32_t parent = 0;
-  uint64_t hash = 2;
+  uint64_t hash = FirstHash();
   bool is_new = false;
-  for (int i = depth - 1; i >= 0; --i) {
-    const auto pc = reinterpret_cast<uintptr_t>(frames[i]);
-    if (IsOurs(pc))
-      continue;
-    hash = HashMix(hash, pc);
+  for (size_t i = depth; i-- != 0;) {
+    hash = HashMix(hash, pcs[i]);
     uint32_t id = stream.nodes().Find(hash);
     if (id == 0) {
       is_new = true;
       id = stream.NewId();
-      if (!stream.Append(format::NativeStack{.id = id, .parent = parent, .pc = pc}))
+      if (!stream.Append(format::NativeStack{.id = id, .parent = parent, .pc = pcs[i]}))
         return 0;
       if (!stream.nodes().Insert(hash, id)) {
         stream.ResetStackTables();
@@ -116,11 +111,38 @@ uint32_t CaptureNativeStack(Stream& stream) {
     }
     parent = id;
   }
-  if (is_new) {
-    ImageWalk walk{&stream, 0, true};
-    dl_iterate_phdr(WriteImage, &walk);
+  if (is_new && end == WalkEnd::kLost)
+    CountLoss(format::Loss::kNativeStacks);
+  if (const uint64_t seen = SeenBinaries(); is_new && stream.images_generation != seen) {
+    stream.images_generation = seen;
+    dl_iterate_phdr(WriteImage, &stream);
   }
   return parent;
+}
+
+}  // namespace
+
+uint32_t CaptureNativeStack(Stream& stream) {
+  uintptr_t pcs[kMaxNativeDepth];
+  const NativeWalk walk = WalkNativeStack(pcs, kMaxNativeDepth);
+  size_t depth = 0;
+  uint64_t hash = FirstHash();
+  for (size_t i = 0; i < walk.depth; ++i) {
+    if (IsOurs(pcs[i]))
+      continue;
+    hash = AddToHash(hash, pcs[i]);
+    pcs[depth++] = pcs[i];
+  }
+  if (VRAMSCOPE_UNLIKELY(depth == 0))
+    return 0;
+  hash ^= hash >> 32;  // the best bits of a product are its upper ones
+  Stream::StackSlot& slot = stream.stack_slot(hash);
+  if (VRAMSCOPE_LIKELY(slot.hash == hash && slot.id != 0))
+    return slot.id;
+  const uint32_t id = DefineStack(stream, pcs, depth, walk.end);
+  if (id != 0)
+    stream.stack_slot(hash) = {hash, id};
+  return id;
 }
 
 }  // namespace vramscope::probe
