@@ -264,10 +264,13 @@ void Ledger::EndHolding(ProcessState& process, uint32_t index, int64_t free_ns) 
   } else {
     PriceHolding(holding, false);
     if (holding.segment != kNoIndex) {
-      if (holding.memory == format::MemoryKind::kAsync)
+      if (holding.memory == format::MemoryKind::kAsync) {
         ChangeSegment(segments_[holding.segment], 0, -Signed(holding.priced), -1);
-      else
+        if (segments_[holding.segment].closing && segments_[holding.segment].live_count == 0)
+          EndPool(holding.segment);
+      } else {
         ReleaseSegment(process, holding.segment);
+      }
     }
     process.holding_index[NumberSpaceOf(holding.memory)].Erase(holding.address);
   }
@@ -356,7 +359,7 @@ void Ledger::OnReserve(const trace::Event& event) {
   if (event.size == 0 || event.address + event.size < event.address)
     return;
   ProcessState& process = processes_[event.process.value];
-  process.reservations[event.address] = {event.size, kNoIndex, false};
+  process.reservations[event.address] = {event.size, {}, false};
 }
 
 void Ledger::OnUnreserve(const trace::Event& event) {
@@ -364,8 +367,15 @@ void Ledger::OnUnreserve(const trace::Event& event) {
   const auto found = process.reservations.find(event.address);
   if (found == process.reservations.end())
     return;
-  if (found->second.segment != kNoIndex && segments_[found->second.segment].held == 0)
-    ReleaseSegment(process, found->second.segment);
+  for (const uint32_t segment : found->second.segments) {
+    // Something is still mapped here where an unmapping was lost, or mapped elsewhere too.
+    bool mapped = segments_[segment].held != 0;
+    process.holdings.ForEach([&](uint32_t, const Holding& holding) {
+      mapped |= holding.kind == HoldingKind::kMapping && holding.segment == segment;
+    });
+    if (!mapped)
+      ReleaseSegment(process, segment);
+  }
   process.reservations.erase(found);
 }
 
@@ -382,14 +392,18 @@ uint32_t Ledger::ReservationFor(ProcessState& process,
     if (begin < end || (at->second.implicit && begin == end)) {
       if (at->second.implicit)
         at->second.size = std::max(end, begin + size) - at->first;
-      if (at->second.segment == kNoIndex)
-        at->second.segment =
-            NewSegment(SegmentKind::kReservation, space, at->first, at->second.size);
-      return at->second.segment;
+      for (const uint32_t segment : at->second.segments) {
+        if (segments_[segment].space == space)
+          return segment;
+      }
+      const uint32_t segment =
+          NewSegment(SegmentKind::kReservation, space, at->first, at->second.size);
+      at->second.segments.push_back(segment);
+      return segment;
     }
   }
   const uint32_t segment = NewSegment(SegmentKind::kReservation, space, begin, size);
-  process.reservations[begin] = {size, segment, true};
+  process.reservations[begin] = {size, {segment}, true};
   return segment;
 }
 
@@ -493,6 +507,27 @@ void Ledger::OnPoolCreate(const trace::Event& event) {
   if (event.subkind == 0)
     PoolSegment(processes_[event.process.value], space, event.address,
                 owners_.Find(event.native_stack, event.stack));
+}
+
+// Blocks that are still out keep the memory of a destroyed pool, all of it, until the last one is
+// freed. The driver may give the handle out again at once.
+void Ledger::OnPoolDestroy(const trace::Event& event) {
+  ProcessState& process = processes_[event.process.value];
+  const uint32_t index = process.pools.Find(event.address);
+  if (index == FlatMap::kNone)
+    return;
+  process.pools.Erase(event.address);
+  const trace::DeviceId device = spaces_[segments_[index].space].device;
+  NoteCall(devices_[static_cast<size_t>(device.value)], event.begin_ns, event.end_ns);
+  segments_[index].closing = true;
+  if (segments_[index].live_count > 0)
+    return;
+  Change change(*this, device, event.time_ns, event.begin_ns, event.end_ns);
+  EndPool(index);
+}
+
+void Ledger::EndPool(uint32_t segment) {
+  ChangeSlow(segments_[segment].held_item, -Signed(segments_[segment].held));
 }
 
 void Ledger::OnPoolReading(const trace::Event& event) {

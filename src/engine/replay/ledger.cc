@@ -335,8 +335,10 @@ void Ledger::OnProcessEnd(const trace::Event& event) {
         EndHolding(process, index, kNever);
     });
     for (auto& [address, reservation] : process.reservations) {
-      if (reservation.segment != kNoIndex && segments_[reservation.segment].space == i)
-        ReleaseSegment(process, reservation.segment);
+      for (const uint32_t segment : reservation.segments) {
+        if (segments_[segment].space == i)
+          ReleaseSegment(process, segment);
+      }
     }
     for (uint32_t item = 0; item < slow_items_.size(); ++item) {
       if (slow_items_[item].space == i)

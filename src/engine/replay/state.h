@@ -206,7 +206,7 @@ struct Space {
 
 struct Reservation {
   uint64_t size = 0;
-  uint32_t segment = kNoIndex;
+  std::vector<uint32_t> segments;  // one for each device whose memory was mapped into it
   bool implicit = false;  // made of mappings whose reservation was not seen
 };
 
