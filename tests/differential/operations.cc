@@ -209,7 +209,7 @@ void Reserve(Program& p, Hand& hand, Rng& rng) {
   CUdeviceptr address = 0;
   if (p.Do(p.calls.cuMemAddressReserve, &address, size, size_t{0}, CUdeviceptr{0}, 0ull) ==
       kSuccess)
-    hand.reservations.push_back({address, size, -1, {}, {}});
+    hand.reservations.push_back({address, size, -1, {}, false, {}});
 }
 
 uint64_t EndOfMappings(const Reservation& range) {
@@ -233,6 +233,7 @@ void Map(Program& p, Hand& hand, Rng& rng) {
   if (p.Do(p.calls.cuMemMap, at, physical.size, size_t{0}, physical.handle, 0ull) != kSuccess)
     return;
   range.mappings[at] = physical.size;
+  range.has_alias = p.NoteMapped(physical.handle) || range.has_alias;
   range.device = physical.device;
 }
 
@@ -598,6 +599,8 @@ void ChangeContext(Program& p, Hand&, Rng& rng) {
 void CutBlock(Program& p, Hand& hand, Rng& rng) {
   if (rng.OneIn(4) && !hand.reservations.empty()) {
     Reservation& range = rng.Pick(hand.reservations);
+    if (range.has_alias)
+      return;
     uint64_t end = range.address;
     for (const auto& [address, size] : range.mappings) {
       if (address != end)

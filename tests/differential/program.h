@@ -40,7 +40,7 @@ struct Options {
   uint64_t seed = 0;
   uint64_t operations = 300;
   unsigned threads = 1;
-  std::set<uint64_t> skip;
+  std::set<uint64_t> only;  // operations; empty: all
   std::string truth_path;
 };
 
@@ -77,6 +77,8 @@ struct Reservation {
   uint64_t size;
   int device;                             // of the first handle mapped into it
   std::map<uint64_t, uint64_t> mappings;  // address -> bytes
+  // Something in it is mapped elsewhere too: whose bytes blocks there would be is undefined.
+  bool has_alias = false;
   Region region;
 };
 struct PoolMemory {
@@ -148,6 +150,9 @@ class Program {
   Calls calls;
   int devices = 1;
   std::vector<Hand> hands;
+  // True where the handle was mapped before.
+  bool NoteMapped(CUmemGenericAllocationHandle handle);
+
   // Changed by one thread while the others wait.
   std::vector<Context> contexts;
   std::vector<Pool> pools;
@@ -167,6 +172,7 @@ class Program {
   uint64_t failing_one_in_ = 0;
   uint64_t instants_ = 0;
   std::map<int, int64_t> block_bytes_;  // by device
+  std::set<CUmemGenericAllocationHandle> mapped_;
 };
 
 // ---- operations

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A random program on the CUDA driver, for the stand-in driver of tests/fake_cuda:
 //
-//   random_driver --seed N [--operations N] [--threads N] [--skip N,N,...] --truth FILE
+//   random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] --truth FILE
 //
 // After every call, or at barriers where it has threads, it writes what the stand-in knows to FILE,
 // and puts a name record with the instant's number into the recording: tests/differential/compare
@@ -127,7 +127,7 @@ void Program::Settle() {
 }
 
 void Program::RunOperation(uint64_t number, Hand& hand, bool parallel) {
-  if (options_.skip.count(number) != 0)
+  if (!options_.only.empty() && options_.only.count(number) == 0)
     return;
   Rng rng(options_.seed, number);
   const auto& operations = Operations();
@@ -238,6 +238,11 @@ void Program::EndBlocksOf(CUcontext context) {
   }
 }
 
+bool Program::NoteMapped(CUmemGenericAllocationHandle handle) {
+  const std::lock_guard lock(log_mutex_);
+  return !mapped_.insert(handle).second;
+}
+
 void Program::Forget(CUcontext context) {
   std::erase_if(contexts, [&](const Context& one) { return one.handle == context; });
   const auto belongs = [&](const auto& thing) { return thing.context == context; };
@@ -283,8 +288,24 @@ namespace {
 [[noreturn]] void Usage() {
   std::fprintf(
       stderr,
-      "random_driver --seed N [--operations N] [--threads N] [--skip N,N,...] --truth FILE\n");
+      "random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] --truth FILE\n");
   std::exit(2);
+}
+
+// "3,7-12,40"
+std::set<uint64_t> ParseNumbers(const char* text) {
+  std::set<uint64_t> numbers;
+  while (*text != '\0') {
+    char* end = nullptr;
+    const uint64_t first = std::strtoull(text, &end, 10);
+    const uint64_t last = *end == '-' ? std::strtoull(end + 1, &end, 10) : first;
+    for (uint64_t number = first; number <= last; ++number)
+      numbers.insert(number);
+    if (end == text || (*end != ',' && *end != '\0'))
+      Usage();
+    text = *end == ',' ? end + 1 : end;
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -304,10 +325,8 @@ int main(int argc, char** argv) {
       options.threads = static_cast<unsigned>(std::strtoul(value, nullptr, 10));
     else if (flag == "--truth")
       options.truth_path = value;
-    else if (flag == "--skip")
-      for (char* number = std::strtok(value, ","); number != nullptr;
-           number = std::strtok(nullptr, ","))
-        options.skip.insert(std::strtoull(number, nullptr, 10));
+    else if (flag == "--only")
+      options.only = ParseNumbers(value);
     else
       Usage();
   }

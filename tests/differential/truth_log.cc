@@ -40,9 +40,12 @@ void WriteInstant(FILE* file,
     std::fprintf(file, "%c %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", kPoolLine,
                  pool.device, pool.handle, pool.reserved, pool.used, pool.allocations);
   }
-  std::fprintf(file, "%c %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-               kHostLine, truth.pinned_bytes, truth.pinned_count, truth.registered_bytes,
-               truth.registered_count, truth.managed_bytes, truth.managed_count);
+  std::fprintf(file, "%c", kHostLine);
+  for (const uint64_t value :
+       {truth.pinned_bytes, truth.pinned_count, truth.registered_bytes, truth.registered_count,
+        truth.managed_bytes, truth.managed_count, truth.capturing})
+    std::fprintf(file, " %" PRIu64, value);
+  std::fprintf(file, "\n");
 }
 
 }  // namespace differential

@@ -15,7 +15,7 @@
 //   T number ns name result       an instant, after this call; the lines behind it are its truth:
 //   D device used process_bytes ... the fields of DeviceTruth, and the bytes of live blocks
 //   P device handle reserved used allocations
-//   H pinned pinned_count registered registered_count managed managed_count
+//   H pinned pinned_count registered registered_count managed managed_count capturing
 namespace differential {
 
 inline constexpr char kOperationLine = 'O';

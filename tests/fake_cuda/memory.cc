@@ -174,16 +174,17 @@ FAKE_HOOK(cuMemFree_v2)(CUdeviceptr address) {
   FAKE_ENTER(cuMemFree_v2);
   if (address == 0)
     return kSuccess;
-  SynchronisePools();
-  if (FreeLinear(address) == kSuccess)
-    return kSuccess;
   const auto& blocks = TheDriver().blocks;
-  if (const auto found = blocks.find(address);
-      found != blocks.end() && found->second.kind == BlockKind::kPool) {
-    FreePoolBlock(address);
-    return kSuccess;
-  }
-  return FreeHost(address, HostKind::kManaged);
+  const auto found = blocks.find(address);
+  if (found == blocks.end())
+    return FreeHost(address, HostKind::kManaged);
+  if (found->second.kind != BlockKind::kLinear && found->second.kind != BlockKind::kPool)
+    return kInvalidValue;
+  SynchronisePools();
+  if (found->second.kind == BlockKind::kLinear)
+    return FreeLinear(address);
+  FreePoolBlock(address);
+  return kSuccess;
 }
 
 FAKE_HOOK(cuMemFree)(CUdeviceptr_v1 address) {

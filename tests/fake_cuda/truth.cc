@@ -51,7 +51,7 @@ void CountHostBlocks(Truth* truth) {
 
 void CountPool(Truth* truth, const Pool* pool) {
   truth->devices[pool->device].pool_reserved += pool->reserved;
-  if (truth->pool_count < kMaxTruthPools) {
+  if (!pool->destroyed && truth->pool_count < kMaxTruthPools) {
     truth->pools[truth->pool_count++] = {reinterpret_cast<uintptr_t>(pool), pool->device,
                                          pool->reserved, pool->used, pool->allocations};
   }
@@ -91,6 +91,8 @@ FAKE_EXPORT void fakeTakeTruth(Truth* truth) {
     CountPool(truth, pool);
   CountBlocks(truth);
   CountHostBlocks(truth);
+  for (const Stream* stream : driver.streams)
+    truth->capturing += stream->capture != nullptr ? 1u : 0u;
 }
 
 FAKE_EXPORT FailNextFunction fakeFailNext;

@@ -51,6 +51,7 @@ struct Truth {
   uint64_t registered_count;
   uint64_t managed_bytes;
   uint64_t managed_count;
+  uint64_t capturing;  // streams: while there are any, no figure can be asked for
 };
 
 using TakeTruthFunction = void(Truth*);

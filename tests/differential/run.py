@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random driver programs against the stand-in driver's own books, many at once.
+
+    run.py --build BUILD [--seconds 20] [--seed N] [--only N,N-N,...] [--operations N]
+
+Each seed is a program (random_driver), recorded with `vramscope run` and the stand-in driver; after every call
+of it the ledger must say what the stand-in's books say (differential_compare). The fixed seeds come first, those
+of regressions.txt among them, then seeds of the clock until the time is over. A program that fails is made
+smaller, and printed with the command that runs it again.
+"""
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FIXED_SEEDS = range(1, 41)
+SHRINK_SECONDS = 8.0
+
+
+def ranges(numbers: frozenset[int]) -> str:
+    """"3,7-12,40"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    seed: int
+    operations: int
+    only: frozenset[int] = frozenset()  # empty: all
+
+    @property
+    def devices(self) -> int:
+        return 2 if self.seed % 3 == 0 else 1
+
+    @property
+    def threads(self) -> int:
+        return 2 + self.seed // 5 % 3 if self.seed % 5 == 4 else 1
+
+    @property
+    def total_mib(self) -> int:
+        return (2500, 8000, 143771)[self.seed // 7 % 3]
+
+    def command(self, build: Path) -> str:
+        """What to type to run it again."""
+        only = f" --only {ranges(self.only)}" if self.only else ""
+        return f"tests/differential/run.py --build {build} --seed {self.seed} --operations {self.operations}{only}"
+
+
+@dataclasses.dataclass
+class Result:
+    program: Program
+    right: bool
+    text: str
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong, without the figures: a smaller program must fail in the same way."""
+        first = self.text.partition("\n")[0]
+        return re.sub(r"[-+]?\d[\d.]*", "", first.partition("device")[2].partition("expected")[0] or first)
+
+
+def run(program: Program, build: Path) -> Result:
+    directory = Path(tempfile.mkdtemp(prefix="vramscope-differential-"))
+    recording, truth = directory / "program.vram", directory / "truth.log"
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(build / "fake_cuda"),
+        "VRAMSCOPE_FAKE_BOOKS": str(directory / "books"),
+        "VRAMSCOPE_FAKE_DEVICES": str(program.devices),
+        "VRAMSCOPE_FAKE_TOTAL_MIB": str(program.total_mib),
+    }
+    command = [str(build / "bin/vramscope"), "run", "--no-report", "-o", str(recording), "--"]
+    command += [str(build / "differential/random_driver"), "--seed", str(program.seed), "--truth", str(truth)]
+    command += ["--operations", str(program.operations), "--threads", str(program.threads)]
+    if program.only:
+        command += ["--only", ranges(program.only)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            return Result(program, False, f"random_driver ended with {done.returncode}\n{done.stderr}")
+        compare = [str(build / "differential/differential_compare"), str(recording), str(truth)]
+        done = subprocess.run(compare, capture_output=True, text=True, timeout=120)
+        return Result(program, done.returncode == 0, done.stdout + done.stderr)
+    except subprocess.TimeoutExpired as error:
+        return Result(program, False, f"{error}")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def shrink(failed: Result, build: Path) -> Result:
+    """Leaves out operations, in ever smaller groups, as long as it still fails."""
+    end = time.monotonic() + SHRINK_SECONDS
+    best = failed
+    kept = sorted(failed.program.only or range(failed.program.operations))
+    size = max(1, len(kept) // 2)
+    while time.monotonic() < end:
+        at, dropped = 0, False
+        while at < len(kept) and len(kept) > 1 and time.monotonic() < end:
+            fewer = kept[:at] + kept[at + size :]
+            result = run(dataclasses.replace(best.program, only=frozenset(fewer)), build) if fewer else None
+            if result is not None and not result.right and result.complaint == failed.complaint:
+                best, kept, dropped = result, fewer, True
+            else:
+                at += size
+        if size == 1 and not dropped:
+            break
+        size = max(1, size // 2)
+    return best
+
+
+def regression_seeds() -> list[int]:
+    lines = (HERE / "regressions.txt").read_text().splitlines()
+    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+
+
+def programs(first: list[Program], operations: int, until: float) -> Iterator[Program]:
+    """The fixed ones, whatever the time, then others until it is over."""
+    yield from first
+    seeds = random.Random(time.time_ns())
+    while time.monotonic() < until:
+        yield Program(seeds.randrange(1 << 32), operations)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, required=True, help="the build directory")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seed", type=int, help="this program alone")
+    parser.add_argument("--only", default="", help="these operations of it")
+    parser.add_argument("--operations", type=int, default=300)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--failures", type=int, default=3, help="stop after so many programs that fail")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+
+    if arguments.seed is not None:
+        only = frozenset(
+            number
+            for part in arguments.only.split(",")
+            if part
+            for number in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
+        )
+        result = run(Program(arguments.seed, arguments.operations, only), build)
+        print(result.text, end="")
+        return 0 if result.right else 1
+
+    began = time.monotonic()
+    seeds = list(dict.fromkeys([*regression_seeds(), *FIXED_SEEDS]))
+    queue = programs([Program(seed, arguments.operations) for seed in seeds], arguments.operations,
+                     began + arguments.seconds)
+    count, failures, numbers = 0, [], []
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        running = set()
+        while len(failures) < arguments.failures:
+            for program in queue:
+                running.add(pool.submit(run, program, build))
+                if len(running) >= 2 * arguments.jobs:
+                    break
+            if not running:
+                break
+            done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for result in (future.result() for future in done):
+                count += 1
+                if result.program.seed not in seeds:
+                    numbers.append(result.program.seed)
+                if not result.right:
+                    failures.append((count, result))
+    for number, result in failures[: arguments.failures]:
+        small = shrink(result, build)
+        print(f"\nprogram {number} of the run failed:\n{small.text}again: {small.program.command(arguments.build)}")
+    print(f"differential: {count} programs in {time.monotonic() - began:.0f} s, {len(failures)} failed; "
+          f"fixed seeds {len(seeds)}, further seeds {len(numbers)}: "
+          f"{' '.join(map(str, numbers[:8]))}{' ...' if len(numbers) > 8 else ''}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
