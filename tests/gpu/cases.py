@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 
+import laboratory
 import names
 import residual
 
@@ -106,6 +107,7 @@ def all_cases():
         "identity": identity,
         "overhead": overhead,
         "names": dict(names.all_cases()),
+        "laboratory": dict(laboratory.all_cases()),
     }
     for group, entries in groups.items():
         for name, function in entries.items():
@@ -118,6 +120,8 @@ def print_tables(results):
             residual.print_table(results[group])
     if "names" in results:
         names.print_table(results["names"])
+    if "laboratory" in results:
+        laboratory.print_table(results["laboratory"])
     for name, result in results.get("identity", {}).items():
         if "plain" in result:
             same = result["plain"][0]["digest"] == result["vramscope"]["digest"]

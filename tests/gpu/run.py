@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "identity", "overhead", "names")
+GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory")
 
 
 class Bench:
