@@ -206,6 +206,21 @@ int32_t DeviceOf(CUdeviceptr address, const Place& place) {
   return place.device;
 }
 
+// A pool may have grown before the allocation failed.
+void ReadPoolAfterFailure(const CallTimes& times, int32_t device) {
+  CUmemoryPool const pool = CurrentPool(device);
+  PoolSlot* const slot =
+      pool != nullptr ? NotePool(times, pool, device, PoolOrigin::kDefault, PoolCost::kReserved)
+                      : nullptr;
+  if (slot != nullptr)
+    ReadPool(slot);
+}
+
+void ReadPoolAfterFailure(const CallTimes&, int32_t, CUmemoryPool pool) {
+  if (PoolSlot* slot = FindPool(pool))
+    ReadPool(slot);
+}
+
 template <HookId kId, class... Pool>
 CUresult AllocAsync(bool per_thread,
                     CUdeviceptr* address,
@@ -220,6 +235,8 @@ CUresult AllocAsync(bool per_thread,
   const CUresult result = call(address, size, given_pool..., stream);
   if (result != kSuccess) {
     RecordFailure(kId, call.times(), place, result, size);
+    if (result == kOutOfMemoryError && !IsCapturing(stream, per_thread))
+      ReadPoolAfterFailure(call.times(), place.device, given_pool...);
     return result;
   }
   if (IsCapturing(stream, per_thread)) {
