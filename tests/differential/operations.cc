@@ -25,13 +25,10 @@ const void* At(uint64_t address) {
 }
 
 // An address that is no allocation's: freed before, inside of one, or never given out.
-uint64_t WrongAddress(Hand& hand, Rng& rng) {
+uint64_t WrongAddress(Program& p, Hand& hand, Rng& rng) {
   if (!hand.gone.empty() && rng.OneIn(2)) {
     const uint64_t address = rng.Pick(hand.gone);
-    const bool given_out_again =
-        std::any_of(hand.linear.begin(), hand.linear.end(),
-                    [&](const Linear& memory) { return memory.address == address; });
-    if (!given_out_again)
+    if (!p.MayBeAllocated(address))
       return address;
   }
   if (!hand.linear.empty() && rng.OneIn(2))
@@ -82,7 +79,7 @@ void FreeLinear(Program& p, Hand& hand, Rng& rng) {
 }
 
 void FreeWrong(Program& p, Hand& hand, Rng& rng) {
-  const uint64_t address = WrongAddress(hand, rng);
+  const uint64_t address = WrongAddress(p, hand, rng);
   switch (rng.Below(7)) {
     case 0:
       p.Do(p.calls.cuMemFreeAsync, address, nullptr);

@@ -150,6 +150,8 @@ class Program {
   Calls calls;
   int devices = 1;
   std::vector<Hand> hands;
+  // The address was given out again, or other threads may do that.
+  bool MayBeAllocated(uint64_t address) const;
   // True where the handle was mapped before.
   bool NoteMapped(CUmemGenericAllocationHandle handle);
 

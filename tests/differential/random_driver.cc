@@ -238,6 +238,19 @@ void Program::EndBlocksOf(CUcontext context) {
   }
 }
 
+bool Program::MayBeAllocated(uint64_t address) const {
+  if (parallel_)
+    return true;
+  const auto is_it = [&](const auto& thing) { return thing.address == address; };
+  return std::any_of(hands.begin(), hands.end(), [&](const Hand& hand) {
+    return std::any_of(hand.linear.begin(), hand.linear.end(), is_it) ||
+           std::any_of(hand.pool_memory.begin(), hand.pool_memory.end(), is_it) ||
+           std::any_of(hand.arrays.begin(), hand.arrays.end(), [&](const Array& array) {
+             return reinterpret_cast<uintptr_t>(array.handle) == address;
+           });
+  });
+}
+
 bool Program::NoteMapped(CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(log_mutex_);
   return !mapped_.insert(handle).second;
