@@ -16,6 +16,7 @@ VRAMSCOPE = os.environ.get("VRAMSCOPE_BIN", str(BUILD / "bin" / "vramscope"))
 HOSTS = BUILD / "hosts"
 FAKE = BUILD / "fake_cuda"
 MIB = 1 << 20
+INIT = 3 * MIB + MIB // 4  # of cuInit, by device
 
 pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
 
@@ -69,15 +70,20 @@ def record(name: str, directory: Path, *arguments: str, **extra: str) -> Recordi
     return recording
 
 
-def check(recording: Recording) -> None:
-    """Every step: what the ledger has of each device is what the books had, and nothing was broken or lost."""
+def check(recording: Recording, unread: tuple[str, ...] = ()) -> None:
+    """Every step: what the ledger has of each device is what the books had, and nothing was broken or lost.
+
+    In an `unread` step there is no context, so that nothing can be read: what cuInit took cannot always be told
+    from what the context took, and may have gone with it.
+    """
     assert recording.steps
     wrong = []
     for step in recording.steps:
         said = report(recording.file, f"@{step.time_ns}")
         ledger = {d["index"]: d["ledger_bytes"] for d in said["devices"] if d["kind"] == "gpu"}
         for device, used in enumerate(step.used):
-            if ledger.get(device, 0) != used:
+            missing = used - ledger.get(device, 0)
+            if missing != 0 and not (step.name in unread and missing == INIT):
                 wrong.append(f"{step.name}: device {device} has {used / MIB:.3f} MiB, the ledger {ledger.get(device, 0) / MIB:.3f}")
     end = report(recording.file, "end")
     wrong += [f"{i['name']}: {i['detail']}" for i in end["invariants"] if not i["holds"]]
@@ -87,6 +93,6 @@ def check(recording: Recording) -> None:
 
 def test_pools_of_every_kind(tmp_path):
     recording = record("driver_pool_kinds", tmp_path, VRAMSCOPE_FAKE_DEVICES="2")
-    check(recording)
+    check(recording, unread=("reset",))
     host = [d for d in recording.report("host-and-managed")["devices"] if d["kind"] == "host"]
     assert [d["ledger_bytes"] for d in host] == [32 * MIB]

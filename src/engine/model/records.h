@@ -83,9 +83,10 @@ struct Holding {
   OwnerId owner;
   HoldingKind kind = HoldingKind::kMemory;
   format::MemoryKind memory = format::MemoryKind::kDevice;
-  bool small = false;       // shares a 2 MiB slab
-  bool bracketed = false;   // priced by readings
-  bool of_program = false;  // the program's own pool cuts it up: it stays its owner's
+  uint32_t share = kNoIndex;  // the memory that several processes hold, of which it is one's part
+  bool small = false;         // shares a 2 MiB slab
+  bool bracketed = false;     // priced by readings
+  bool of_program = false;    // the program's own pool cuts it up: it stays its owner's
   bool live() const { return life != kNoLife; }
 };
 
@@ -114,6 +115,7 @@ struct Segment {
   OwnerId owner;
   bool of_program = false;  // the program's own pool cuts it up, no framework's
   bool zombie = false;      // its memory is gone, but blocks in it were never freed
+  bool closing = false;     // a destroyed pool: its memory goes with the last of its blocks
   bool live() const { return kind != SegmentKind::kNone; }
   bool carved() const { return carved_life != kNoLife; }
   // Held by the allocator and in no live block.

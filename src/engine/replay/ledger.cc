@@ -246,6 +246,8 @@ void Ledger::ApplyOne(const trace::Event& event) {
       return OnUnreserve(event);
     case EventKind::kPoolCreate:
       return OnPoolCreate(event);
+    case EventKind::kPoolDestroy:
+      return OnPoolDestroy(event);
     case EventKind::kPoolReading:
       return OnPoolReading(event);
     case EventKind::kContextCreate:
@@ -284,7 +286,6 @@ void Ledger::ApplyOne(const trace::Event& event) {
     case EventKind::kPrior:
     case EventKind::kShare:
     case EventKind::kCheckpoint:
-    case EventKind::kPoolDestroy:  // its last reading said what is left
     case EventKind::kOutOfMemory:
     case EventKind::kFailure:
       return;

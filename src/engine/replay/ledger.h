@@ -183,6 +183,8 @@ class Ledger {
   void OnUnreserve(const trace::Event& event);
   void OnPoolReading(const trace::Event& event);
   void OnPoolCreate(const trace::Event& event);
+  void OnPoolDestroy(const trace::Event& event);
+  void EndPool(uint32_t segment);
   void OnContextCreate(const trace::Event& event);
   void OnContextDestroy(const trace::Event& event);
   uint32_t NewSegment(SegmentKind kind, uint32_t space, uint64_t begin, uint64_t size);
