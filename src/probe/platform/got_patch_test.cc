@@ -74,6 +74,22 @@ TEST_P(GotPatchTest, CallsByNameReachTheReplacement) {
   EXPECT_EQ(PatchImports(Choose, &wanted), 0u) << "nothing is left to change";
 }
 
+void* ChooseByTarget(const Import& import, void* data) {
+  return import.target == data ? reinterpret_cast<void*>(&Replacement) : nullptr;
+}
+
+TEST_P(GotPatchTest, KeptPointersLeadToTheReplacement) {
+  // As the CUDA runtime keeps what it found, in data of its own.
+  auto* const kept = static_cast<Answer*>(dlsym(library_, "kept"));
+  ASSERT_NE(kept, nullptr);
+  void* const distant = dlsym(library_, "distant_answer");
+  kept[1] = reinterpret_cast<Answer>(distant);
+  EXPECT_GE(PatchPointers(ChooseByTarget, distant), 1u);
+  EXPECT_EQ(kept[1], &Replacement);
+  EXPECT_EQ(kept[0], nullptr);
+  EXPECT_EQ(Call("call_distant"), 1) << "slots that are read-only are not data";
+}
+
 TEST_P(GotPatchTest, ItsOwnExportsAreCalledByNameToo) {
   void* held = nullptr;
   Wanted wanted{"own_answer", nullptr, &held};

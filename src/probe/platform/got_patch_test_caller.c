@@ -5,6 +5,7 @@ int own_answer(void) {
   return 2;
 }
 int (*pointer_in_data)(void) = distant_answer;
+int (*kept[2])(void);
 
 int call_distant(void) {
   return distant_answer();
