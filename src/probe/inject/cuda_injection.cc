@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/compiler.h"
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/inject/late.h"
 #include "probe/session/session.h"
 
 // The way in where nothing can be preloaded: with CUDA_INJECTION64_PATH set to the probe the driver
@@ -9,8 +10,9 @@ using namespace vramscope::probe;
 
 VRAMSCOPE_EXPORT int InitializeInjection() {
   SessionLoad();
-  // Preloaded as well: the driver is attached already, and nothing is done here.
-  if (!SessionIsOff())
-    CudaAttachLoaded();
+  // Preloaded as well: everything is in place, and nothing is done here.
+  const bool is_wanted = !SessionIsOff();
+  if (is_wanted && !CudaIsActive() && CudaAttachLoaded())
+    PatchLoadedObjects();
   return 1;
 }
