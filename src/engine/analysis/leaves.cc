@@ -158,6 +158,8 @@ class SpaceView {
     leaf.bytes = Requested(block.origin, block.size);
     leaf.count = 1;
     EmitRounding(leaf, block.size - leaf.bytes);
+    if (block.origin.purpose == Purpose::kPrior && block.origin.names == 0)
+      leaf.part = Part::kBeforeRecording;
     Emit(leaf);
   }
 

@@ -18,7 +18,12 @@ inline constexpr int64_t kNever = INT64_MAX;
 inline constexpr uint64_t kNoLife = UINT64_MAX;
 
 // What the stack at the allocation says the memory is for, whatever the phase.
-enum class Purpose : uint8_t { kNone, kCommunication, kWorkspace };
+enum class Purpose : uint8_t {
+  kNone,
+  kCommunication,
+  kWorkspace,
+  kPrior,  // it was made before the recording: only names can say
+};
 
 // Where memory comes from, in the words of the program: what its names and its category are made
 // of.

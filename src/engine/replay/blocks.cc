@@ -160,8 +160,12 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
   const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
   if (const uint32_t old = spaces_[space_index].block_index.Find(event.address);
       old != FlatMap::kNone) {
-    ++double_allocs_.count;
-    double_allocs_.bytes += spaces_[space_index].blocks[old].size;
+    const Block& block = spaces_[space_index].blocks[old];
+    // Its allocation comes to light after the snapshot that shows it.
+    if (block.origin.purpose != Purpose::kPrior) {
+      ++double_allocs_.count;
+      double_allocs_.bytes += block.size;
+    }
     EndBlock(space_index, old, event.time_ns, event.time_ns);
   }
   Space& space = spaces_[space_index];
@@ -184,7 +188,7 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
       segment_index = found;
       if (!segments_[found].carved())
         Carve(segments_[found], device, space, next_life_, of_program, event.time_ns);
-    } else if (space.driver_events && !process.torn_down) {
+    } else if (space.driver_events && !process.torn_down && !process.began_late) {
       if (violations_.outside_segment++ == 0)
         violations_.first_outside_segment =
             "block " + Hex(event.address) + " of " + std::to_string(event.size) + " bytes";
@@ -203,7 +207,10 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
   block.thread = event.thread;
   block.segment = segment_index;
   block.owner = segments_[segment_index].owner;
-  phases_.OnAllocated(event, &block.origin);
+  if (event.kind == trace::EventKind::kPrior)
+    block.origin.purpose = Purpose::kPrior;  // nothing else is known of its allocation
+  else
+    phases_.OnAllocated(event, &block.origin);
   if (block.origin.phase == Phase::kForward)
     iterations_.OnForward(event.process, event.time_ns);
   if (of_program && (event.name.value != 0 || event.value != 0)) {
@@ -283,10 +290,7 @@ void Ledger::UnknownBlockFree(uint32_t space_index, const trace::Event& event) {
 
 // `before recording` starts at what is known and sinks with each unknown free. Where it would sink
 // below zero, more must have been there at the start: Finish() lifts it by that much throughout.
-void Ledger::ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns) {
-  if (bytes == 0)
-    return;
-  Change change(*this, spaces_[space_index].device, time_ns, time_ns, time_ns);
+uint32_t Ledger::BeforeItem(uint32_t space_index) {
   if (spaces_[space_index].before_item == kNoIndex) {
     SlowItem item;
     item.process = spaces_[space_index].process;
@@ -298,8 +302,15 @@ void Ledger::ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns) 
     const uint32_t added = NewSlowItem(std::move(item));
     spaces_[space_index].before_item = added;
   }
+  return spaces_[space_index].before_item;
+}
+
+void Ledger::ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns) {
+  if (bytes == 0)
+    return;
+  Change change(*this, spaces_[space_index].device, time_ns, time_ns, time_ns);
+  ChangeSlow(BeforeItem(space_index), bytes);
   Space& space = spaces_[space_index];
-  ChangeSlow(space.before_item, bytes);
   space.before_minimum = std::min(space.before_minimum, slow_items_[space.before_item].bytes);
 }
 
@@ -323,17 +334,20 @@ void Ledger::OnAllocatorTotals(const trace::Event& event) {
   if (!ValidDevice(event.device) || event.size > kLargestSize || event.value > kLargestSize)
     return;
   const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
-  if (spaces_[space_index].driver_events)
+  // In a process that was under way the driver's events may not be all.
+  const bool some_known = spaces_[space_index].driver_events;
+  if (some_known && !processes_[event.process.value].began_late)
     return;
   Space& space = spaces_[space_index];
-  if (!space.totals_seen) {
+  if (!space.totals_seen && !some_known) {
     space.totals_seen = true;
     const int64_t before = space.before_item == kNoIndex ? 0 : slow_items_[space.before_item].bytes;
     const int64_t missing = Signed(event.size) - Signed(space.block_bytes) - before;
     space.before_offset = std::max(space.before_offset, missing);
   }
   Segment& segment = segments_[space.default_segment];
-  const int64_t held = Signed(event.value) - space.before_offset;
+  const int64_t known = some_known ? Signed(SegmentBytes(space_index)) : 0;
+  const int64_t held = Signed(event.value) - space.before_offset - known;
   const int64_t change_bytes = std::max<int64_t>(held, 0) - Signed(segment.held);
   if (change_bytes == 0)
     return;

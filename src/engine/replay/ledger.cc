@@ -284,6 +284,7 @@ void Ledger::ApplyOne(const trace::Event& event) {
     case EventKind::kProcessSample:
       return OnProcessSample(event);
     case EventKind::kPrior:
+      return OnPrior(event);
     case EventKind::kShare:
     case EventKind::kCheckpoint:
     case EventKind::kOutOfMemory:

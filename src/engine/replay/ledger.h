@@ -167,6 +167,7 @@ class Ledger {
              bool of_program,
              int64_t time_ns);
   void MarkCarved(Holding& holding, uint64_t life, bool of_program);
+  uint32_t BeforeItem(uint32_t space_index);
   void ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns);
   void NoteFree(uint64_t address);
   bool FreedBefore(uint64_t address) const;
@@ -201,6 +202,15 @@ class Ledger {
   void ReleaseSegment(ProcessState& process, uint32_t segment);
   void PushHolding(const Holding& holding, int64_t free_ns);
 
+  // prior.cc
+  void OnPrior(const trace::Event& event);
+  void OnPriorSegment(const trace::Event& event);
+  void MoveInto(uint32_t segment);
+  void SettleBefore(trace::ProcessId process, trace::DeviceId device, int64_t time_ns);
+  void TakeFromBefore(uint32_t space_index, int64_t bytes);
+  // What PyTorch holds there in segments that are known.
+  uint64_t SegmentBytes(uint32_t space_index) const;
+
   // name_events.cc
   void OnName(const trace::Event& event);
   void OnPoolName(const trace::Event& event);
@@ -234,6 +244,7 @@ class Ledger {
   void OnDeviceSample(const trace::Event& event);
   void OnProcessSample(const trace::Event& event);
   void NoteMovement(DeviceState& device, int64_t begin_ns, int64_t end_ns, int64_t bytes);
+  uint32_t BaselineItem(DeviceState& device, int64_t time_ns);
   void SetBaseline(DeviceState& device, const trace::Event& event);
   void RewindBaseline(DeviceState& device, const trace::Event& init);
 

@@ -275,7 +275,7 @@ void Phases::Decide(trace::ProcessId process,
       return;
   }
   decide(SaidBy(origin->scope));
-  if (by_phase)
+  if (by_phase && origin->purpose != Purpose::kPrior)
     origin->category = ByPhase(processes_[process.value], freed, *origin);
 }
 

@@ -32,17 +32,22 @@ void Ledger::NoteMovement(DeviceState& device, int64_t begin_ns, int64_t end_ns,
   device.calls.push_back({begin_ns, end_ns, bytes});
 }
 
-// While no recorded process uses the device, all of NVML's figure is somebody else's.
-void Ledger::SetBaseline(DeviceState& device, const trace::Event& event) {
+uint32_t Ledger::BaselineItem(DeviceState& device, int64_t time_ns) {
   if (device.baseline_item == kNoIndex) {
     SlowItem item;
     item.device = device.id;
     item.owner = kNoOwner;
     item.part = Part::kOtherProcesses;
     item.bracketed = true;
-    item.alloc_ns = event.time_ns;
+    item.alloc_ns = time_ns;
     device.baseline_item = NewSlowItem(std::move(item));
   }
+  return device.baseline_item;
+}
+
+// While no recorded process uses the device, all of NVML's figure is somebody else's.
+void Ledger::SetBaseline(DeviceState& device, const trace::Event& event) {
+  BaselineItem(device, event.time_ns);
   const int64_t bytes = static_cast<int64_t>(event.size) - device.total;
   if (bytes != 0) {
     device.timeline.Before(event.time_ns, true, device.groups, device.height());
@@ -114,6 +119,8 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
 void Ledger::OnProcessSample(const trace::Event& event) {
   if (!ValidDevice(event.device) || event.size > kLargestSize)
     return;
+  processes_[event.process.value].figures[event.device.value] = event.size;
+  SettleBefore(event.process, event.device, event.time_ns);
   const size_t at = event.process.value * devices_.size() + static_cast<size_t>(event.device.value);
   if (space_index_[at] == kNoIndex)
     return;

@@ -178,8 +178,9 @@ struct Space {
   uint32_t program_segment = kNoIndex;  // the same for blocks of the program's own pools
   uint32_t totals_item = kNoIndex;      // held bytes of the default segment, from AllocatorTotals
   uint32_t before_item = kNoIndex;
-  int64_t before_minimum = 0;  // lowest value that `before recording` had by what was known then
-  int64_t before_offset = 0;   // what it must have been at the start for that not to be negative
+  int64_t before_minimum = 0;   // lowest value that `before recording` had by what was known then
+  bool before_settled = false;  // by NVML's figure
+  int64_t before_offset = 0;    // what it must have been at the start for that not to be negative
   bool totals_seen = false;
   bool driver_events = false;
   bool blocks_seen = false;
@@ -220,6 +221,8 @@ struct ProcessState {
   PageIndex pages;
   std::map<uint64_t, Reservation> reservations;
   Capture end;
+  std::map<int16_t, uint64_t> figures;  // NVML's latest, by device
+  bool began_late = false;              // it was under way when its recording began
   bool seen = false;
   bool torn_down = false;
   bool ended = false;

@@ -12,8 +12,12 @@ namespace {
 constexpr int64_t kMaxInversionNs = 1000;
 
 // Pairs of kinds that alternate at an address: class 1 to 3, positive for the one that begins it.
-int AlternationClass(EventKind kind) {
-  switch (kind) {
+int AlternationClass(const Event& event) {
+  switch (event.kind) {
+    case EventKind::kPrior:
+      return event.subkind == static_cast<uint8_t>(format::PriorKind::kBlock)     ? 1
+             : event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment) ? 2
+                                                                                  : 0;
     case EventKind::kBlockAlloc:
       return 1;
     case EventKind::kBlockFree:
@@ -56,14 +60,14 @@ void AlternationRepair::Emit(size_t count) {
 
 size_t AlternationRepair::FindCounterpart(size_t at) const {
   const Event& event = out_[at];
-  const int wanted = -AlternationClass(event.kind);
+  const int wanted = -AlternationClass(event);
   const size_t end = std::min(out_.size(), at + kLookAhead);
   for (size_t i = at + 1; i < end; ++i) {
     const Event& other = out_[i];
     if (other.time_ns - event.time_ns > kMaxInversionNs)
       return 0;
     if (other.address == event.address && other.process == event.process &&
-        AlternationClass(other.kind) == wanted) {
+        AlternationClass(other) == wanted) {
       return other.thread != event.thread ? i : 0;
     }
   }
@@ -75,7 +79,7 @@ void AlternationRepair::Check(size_t at) {
     live_[out_[at].process.value].Clear();
     return;
   }
-  const int alternation = AlternationClass(out_[at].kind);
+  const int alternation = AlternationClass(out_[at]);
   if (alternation == 0 || out_[at].process == kNoProcess)
     return;
   if (live_.size() <= out_[at].process.value)
