@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes small whole recordings, of both forms, for the fuzzers to begin with: make_seeds DIRECTORY
-// makes DIRECTORY/live_file/, DIRECTORY/finished_file/ and DIRECTORY/frame_content/.
+// makes DIRECTORY/live_file/, DIRECTORY/finished_file/ and DIRECTORY/frame_content/. And unwinding
+// tables, in DIRECTORY/unwind_tables/.
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "format/enums.h"
+#include "probe/stack/testing_tables.h"
 #include "trace/finished/event_codec.h"
 #include "trace/finished/layout.h"
 #include "trace/testing/live_file_builder.h"
@@ -137,6 +139,12 @@ bool WriteSeed(const fs::path& root, const std::string& name, const std::string&
   return true;
 }
 
+bool WriteTablesSeed(const fs::path& path) {
+  namespace tables = vramscope::probe::testing_tables;
+  const auto bytes = tables::Tables(tables::kFramePointer).bytes();
+  return WriteFile(path, std::string(bytes.begin(), bytes.end()));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -145,7 +153,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  if (!WriteSeed(root, "tensors", TensorProgram()) || !WriteSeed(root, "driver", DriverProgram())) {
+  if (!WriteSeed(root, "tensors", TensorProgram()) || !WriteSeed(root, "driver", DriverProgram()) ||
+      !WriteTablesSeed(root / "unwind_tables" / "frame_pointer")) {
     std::fprintf(stderr, "make_seeds: cannot write the seeds below %s\n", root.c_str());
     return 1;
   }

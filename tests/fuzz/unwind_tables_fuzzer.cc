@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The input is a binary's unwinding tables, from .eh_frame_hdr on, as the probe reads them inside
+// the program. Each address is looked up, and what its rules say is computed.
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "probe/stack/unwind_expression.h"
+#include "probe/stack/unwind_rows.h"
+
+namespace {
+
+using namespace vramscope::probe;
+
+constexpr uintptr_t kFunctions = 0x1000;  // behind the tables' beginning, as in the seed
+constexpr uintptr_t kStep = 7;
+
+void ComputeAll(const CfiRules& rules, const ByteRange& bytes) {
+  uint64_t stack[64] = {};
+  Registers registers{};
+  for (uint32_t i = 0; i < kRegisterCount; ++i)
+    registers.Put(i, reinterpret_cast<uintptr_t>(stack) + i * sizeof(uint64_t));
+  StackWindow window(reinterpret_cast<uintptr_t>(stack));
+  const auto compute = [&](const CfiRule& rule) {
+    if (rule.kind != CfiRule::kExpression && rule.kind != CfiRule::kValueExpression)
+      return;
+    const ByteRange expression = rule.expression();
+    if (expression.begin != expression.end &&
+        (!bytes.Contains(expression.begin) || !bytes.Contains(expression.end - 1))) {
+      std::abort();
+    }
+    uint64_t result = 0;
+    (void)Evaluate(expression, registers, nullptr, &window, &result);
+  };
+  compute(rules.cfa);
+  for (const CfiRule& rule : rules.registers)
+    compute(rule);
+  (void)UnwindRow(rules);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // A copy of just that size: what is read beyond it is found.
+  const std::vector<uint8_t> tables(data, data + size);
+  if (tables.empty())
+    return 0;
+  ElfW(Phdr) header{};
+  header.p_type = PT_LOAD;
+  header.p_flags = PF_R;
+  header.p_filesz = tables.size();
+  const auto bias = reinterpret_cast<uintptr_t>(tables.data());
+  const CodeModule module{bias, &header, 1, tables.data()};
+  for (uintptr_t offset = 0; offset < 0x200; offset += kStep) {
+    CfiRules rules;
+    if (FindRules(module, bias + kFunctions + offset, &rules))
+      ComputeAll(rules, {tables.data(), tables.data() + tables.size()});
+  }
+  return 0;
+}
