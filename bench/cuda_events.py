@@ -2,14 +2,18 @@
 """Cost of one allocation event of PyTorch's CUDA allocator: plain, vramscope, PyTorch's recorder.
 
 Times pairs of torch.empty() and its free, at two depths of the Python stack. The cost of one event is
-half of what a pair takes longer than in a plain process.
+half of what a pair takes longer than in a plain process. On a noisy machine that difference of two processes
+says little, so one process also records and pauses in turn, some hundred times: the median of the differences
+between neighbours is the cost of recording an event beside the same hook that looks at a flag and goes on.
 
     python3 bench/cuda_events.py --json bench/results/cuda_events.json
 """
 
 import argparse
 import json
+import os
 import pathlib
+import statistics
 import sys
 import time
 
@@ -19,7 +23,11 @@ import arms
 DEPTHS = (6, 20)
 
 
-def child(pairs, recorder):
+TURNS = 300
+PAIRS_A_TURN = 1000
+
+
+def child(pairs, recorder, in_turn):
     import torch
 
     if recorder:
@@ -42,7 +50,25 @@ def child(pairs, recorder):
             standing, frame = standing + 1, frame.f_back
         return at_depth(depth - standing)
 
+    def in_turns(depth):
+        sys.path.insert(0, os.fspath(arms.ROOT / "python"))
+        import vramscope
+
+        nonlocal pairs
+        pairs = PAIRS_A_TURN
+        differences = []
+        for _ in range(TURNS):
+            vramscope.start()
+            recorded = timed(depth)
+            vramscope.stop()
+            differences.append((recorded - timed(depth)) / 2)
+        vramscope.start()
+        return statistics.median(differences)
+
     timed(DEPTHS[0])
+    if in_turn:
+        print(json.dumps({"event_ns": {depth: in_turns(depth) for depth in DEPTHS}}))
+        return
     best = {}
     for depth in DEPTHS:
         best[depth] = min(timed(depth) for _ in range(9))
@@ -57,13 +83,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--recorder", choices=("python", "all"), help=argparse.SUPPRESS)
+    parser.add_argument("--in-turn", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--pairs", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--program", type=pathlib.Path, default=arms.DEFAULT_PROGRAM)
     parser.add_argument("--json", type=pathlib.Path, help="write the result there")
     args = parser.parse_args()
     if args.child:
-        child(args.pairs, args.recorder)
+        child(args.pairs, args.recorder, args.in_turn)
         return 0
 
     common = ["--pairs", str(args.pairs)]
@@ -74,10 +101,25 @@ def main():
             common,
             lambda trace: arms.vramscope_command(args.program, trace, "--no-python"),
         ),
+        "in turn": (
+            [*common, "--in-turn"],
+            lambda trace: arms.vramscope_command(args.program, trace),
+        ),
+        "in turn, --no-python": (
+            [*common, "--in-turn"],
+            lambda trace: arms.vramscope_command(args.program, trace, "--no-python"),
+        ),
         "recorder, stacks=python": ([*common, "--recorder", "python"], lambda trace: []),
     }
     results = arms.measure(__file__, plan, args.rounds)
     rows = {}
+    for name in [name for name in results if name.startswith("in turn")]:
+        runs = results.pop(name)
+        rows[name] = {}
+        for depth in map(str, DEPTHS):
+            events = [run["event_ns"][depth] for run in runs]
+            rows[name][f"depth {depth}"] = {"event_ns": arms.median(events), "rounds_event_ns": events}
+            print(f"{name:26s} depth {depth:>2s} {arms.median(events):+8.1f} ns an event", file=sys.stderr)
     for name, runs in results.items():
         rows[name] = {}
         for depth in map(str, DEPTHS):

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/launcher/child_process.h"
 #include "cli/launcher/environment.h"
+#include "cli/launcher/exit_watch.h"
 #include "cli/launcher/finish.h"
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
@@ -68,6 +69,7 @@ class Run {
   std::unique_ptr<Nvml> nvml_;
   std::unique_ptr<LiveFileWriter> file_;
   std::unique_ptr<ProcessWatch> watch_;
+  std::unique_ptr<ExitWatch> exits_;
   std::unique_ptr<Sampler> sampler_;
 };
 
@@ -164,6 +166,8 @@ void Run::StartSampling() {
   watch_ = std::make_unique<ProcessWatch>(child_->pid(), program_.not_recordable.empty(),
                                           live_directory_);
   watch_->Start();
+  exits_ = std::make_unique<ExitWatch>(live_directory_, child_->pid());
+  exits_->Start();
   if (nvml_ == nullptr)
     return;
   sampler_ = std::make_unique<Sampler>(*nvml_, *file_, watch_.get());
@@ -201,7 +205,13 @@ void Run::EndSampling(int wait_status) {
   if (sampler_ != nullptr)
     sampler_->Stop();
   watch_->Stop();
+  exits_->Stop();
   NameUnrecorded();
+  for (const ExitSeen& seen : exits_->seen()) {
+    file_->Write(format::ProcessExit{.time = static_cast<uint64_t>(seen.time_ns),
+                                     .pid = static_cast<uint64_t>(seen.pid),
+                                     .status = format::kStatusNotKnown});
+  }
   format::ProcessExit record;
   record.time = static_cast<uint64_t>(ended_ns);
   record.pid = static_cast<uint64_t>(child_->pid());
@@ -271,6 +281,7 @@ int Run::Execute() {
   if (error != 0) {
     sampler_.reset();
     watch_.reset();
+    exits_.reset();
     file_.reset();
     (void)RemoveLiveDirectory(live_directory_);
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));

@@ -61,6 +61,9 @@ enum class ShareKind : uint8_t { kExport = 0, kImport = 1 };
 
 enum class CheckpointKind : uint8_t { kLock = 0, kCheckpoint = 1, kRestore = 2, kUnlock = 3 };
 
+// ProcessExit::status of a process whose end was seen, but not by its parent.
+inline constexpr uint64_t kStatusNotKnown = ~uint64_t{0};
+
 enum class StepKind : uint8_t { kBegin = 0, kEnd = 1 };
 
 // How CPython stores a code object's line table.

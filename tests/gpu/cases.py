@@ -26,7 +26,9 @@ def run(command, environment, timeout):
         check=False,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr[-600:].strip()}")
+        # vramscope's own block comes last; what the program said of its failure stands before.
+        said = done.stderr.split("\nvramscope", 1)[0].strip()
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {said[-1500:]}")
     return done.stdout
 
 
@@ -135,8 +137,6 @@ def print_tables(results):
                 print(f"{name} {arm:26s} {figures['us_per_step']:9.1f} us   {figures['ratio']:.3f}x")
             else:
                 for depth, cost in figures.items():
-                    print(
-                        f"{name} {arm:26s} {depth:8s} {cost['pair_ns']:7.0f} ns a pair"
-                        f" {cost['event_ns']:+7.0f} ns an event"
-                    )
+                    pair = f"{cost['pair_ns']:7.0f} ns a pair" if "pair_ns" in cost else ""
+                    print(f"{name} {arm:26s} {depth:8s} {pair:17s} {cost['event_ns']:+7.0f} ns an event")
     print()

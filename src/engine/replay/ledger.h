@@ -235,6 +235,16 @@ class Ledger {
   uint32_t NewSlowItem(SlowItem item);
   void ChangeSlow(uint32_t item, int64_t bytes);
   void CommitPending(DeviceState& device, int64_t begin_ns);
+
+  // joint_shares.cc: rows of several processes together
+  void ShareOut(DeviceState& device,
+                const std::vector<OpenCall>& calls,
+                uint32_t holder,
+                size_t holder_log_index);
+  void DropShares(const DeviceState& device);
+  bool IsHolder(const Space& space) const;
+  void CommitShare(DeviceState& device, Space& space);
+
   void ProposeOffset(DeviceState& device, int64_t offset, int64_t until_ns);
   void CommitOffset(DeviceState& device);
   void CommitRmInternal(DeviceState& device, Space& space);

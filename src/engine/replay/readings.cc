@@ -25,6 +25,8 @@ namespace {
 
 constexpr size_t kMaxUnexplained = 256;
 constexpr size_t kMaxOpenCalls = 4096;
+// Making a context takes a tenth of a second as a rule.
+constexpr int64_t kLongestContextNs = 2'000'000'000;
 
 format::ImplicitKind ImplicitKindOf(const trace::Event& event) {
   return event.subkind <= static_cast<uint8_t>(format::ImplicitKind::kOther)
@@ -177,6 +179,7 @@ void Ledger::OnContextCreate(const trace::Event& event) {
   NoteCall(device, event.begin_ns, event.end_ns);
   OpenCall call = CallOf(event, Part::kContext);
   call.is_context_create = true;
+  call.lasts = event.begin_ns == event.end_ns;
   AddOpenCall(device, std::move(call));
 }
 
@@ -214,10 +217,16 @@ void Ledger::OnReading(const trace::Event& event) {
   DeviceState& device = DeviceOf(spaces_[space]);
   ReadingSeries& series = device.readings;
   const auto used = static_cast<int64_t>(event.value - event.size);
+  const auto lasts = [&](const OpenCall& call) {
+    return call.lasts && call.process != event.process &&
+           event.begin_ns - call.begin_ns < kLongestContextNs;
+  };
   const bool unclear =
-      std::any_of(device.calls.begin(), device.calls.end(), [&](const CallUnderWay& call) {
-        return call.end_ns > event.begin_ns && call.begin_ns < event.end_ns;
-      });
+      std::any_of(device.calls.begin(), device.calls.end(),
+                  [&](const CallUnderWay& call) {
+                    return call.end_ns > event.begin_ns && call.begin_ns < event.end_ns;
+                  }) ||
+      std::any_of(series.after_last.begin(), series.after_last.end(), lasts);
   if (!series.has_offset && !unclear && series.after_last.empty() && !device.samples.empty() &&
       series.has_last && device.samples.back().version == device.version &&
       device.samples.back().end_ns <= event.begin_ns) {
@@ -238,13 +247,21 @@ void Ledger::OnReading(const trace::Event& event) {
         ChangeSlow(
             assigned.item,
             -std::min(assigned.bytes, std::max<int64_t>(slow_items_[assigned.item].bytes, 0)));
+      DropShares(device);
       calls = std::move(series.before_last);
     } else if (series.has_last) {
       series.base_gap = series.last_gap;
       series.base_begin_ns = series.last_begin_ns;
     }
     series.assigned.clear();
-    calls.insert(calls.end(), series.after_last.begin(), series.after_last.end());
+    for (const OpenCall& call : series.after_last) {
+      const auto is_same = [&](const OpenCall& other) {
+        return other.lasts && call.lasts && other.process == call.process &&
+               other.context == call.context;
+      };
+      if (std::none_of(calls.begin(), calls.end(), is_same))
+        calls.push_back(call);
+    }
     int64_t bytes = used - device.total - series.base_gap;
     int64_t from_ns = begin_ns;
     for (const OpenCall& call : calls)
@@ -262,11 +279,13 @@ void Ledger::OnReading(const trace::Event& event) {
     if (bytes != 0 && series.unexplained.size() < kMaxUnexplained)
       series.unexplained.push_back({begin_ns, event.end_ns, bytes});
   }
+  for (OpenCall& call : calls)
+    call.lasts = call.lasts && call.process != event.process;
   series.before_last = std::move(calls);
   series.after_last.clear();
   // A call that was still under way may take more after the reading.
   for (const OpenCall& call : series.before_last) {
-    if (call.end_ns > event.begin_ns)
+    if (call.end_ns > event.begin_ns || lasts(call))
       series.after_last.push_back(call);
   }
   series.has_last = true;
@@ -324,6 +343,7 @@ int64_t Ledger::Assign(DeviceState& device,
   }
   const Part part = item.part;
   const uint32_t index = NewSlowItem(std::move(item));
+  const size_t log_index = slow_log_.size();
   ChangeSlow(index, bytes);
   device.readings.assigned.push_back({index, bytes});
   if (part == Part::kContext) {
@@ -336,10 +356,11 @@ int64_t Ledger::Assign(DeviceState& device,
     rm.bracketed = true;
     rm.alloc_ns = time_ns;
     spaces_[space].context_item = index;
-    spaces_[space].context_log_index = slow_log_.size() - 1;
+    spaces_[space].context_log_index = log_index;
     spaces_[space].rm_item = NewSlowItem(std::move(rm));
     slow_log_.push_back({spaces_[space].rm_item, 0});
   }
+  ShareOut(device, calls, index, log_index);
   return bytes;
 }
 
@@ -433,7 +454,11 @@ void Ledger::CommitPending(DeviceState& device, int64_t begin_ns) {
     if (spaces_[i].device != device.id || !spaces_[i].rm_pending)
       continue;
     spaces_[i].rm_pending = false;
-    if (begin_ns > spaces_[i].rm_pending_until_ns && spaces_[i].context_item != kNoIndex)
+    if (begin_ns <= spaces_[i].rm_pending_until_ns)
+      continue;
+    if (spaces_[i].joint_share)
+      CommitShare(device, spaces_[i]);
+    else if (spaces_[i].context_item != kNoIndex && !IsHolder(spaces_[i]))
       CommitRmInternal(device, spaces_[i]);
   }
 }

@@ -112,6 +112,11 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
       series.last_version == device.version && device.calls.empty() &&
       series.last_end_ns <= event.begin_ns) {
     ProposeOffset(device, static_cast<int64_t>(series.last_used - event.size), event.end_ns);
+  } else if (!series.has_offset && series.has_last && !series.last_unclear &&
+             series.first_assigned_from_sample && series.after_last.empty() &&
+             device.calls.empty() && static_cast<int64_t>(event.size) == device.total) {
+    // What the readings assigned, from a sample on, is what another sample shows: no difference.
+    ProposeOffset(device, 0, event.end_ns);
   }
   CheckSums(device);
 }
@@ -129,9 +134,10 @@ void Ledger::OnProcessSample(const trace::Event& event) {
   space.samples.push_back({event.begin_ns, event.end_ns, event.size, space.total, device.version});
   // The device's figure has memory of the kernel module that the process's has not. It comes with
   // the context, so one clean look after each context tells how much.
-  if (!space.rm_wanted || space.context_item == kNoIndex ||
-      (!device.readings.has_offset && !device.readings.offset_pending) ||
-      !device.readings.after_last.empty())
+  // Where several contexts were made together, a look at each process's figure tells them apart.
+  const bool rm_wanted = space.rm_wanted && space.context_item != kNoIndex &&
+                         (device.readings.has_offset || device.readings.offset_pending);
+  if ((!rm_wanted && !space.joint_share) || !device.readings.after_last.empty())
     return;
   const bool busy = std::any_of(device.calls.begin(), device.calls.end(),
                                 [&](const auto& call) { return call.end_ns > event.begin_ns; });

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,9 @@ struct OpenCall {
   trace::ProcessId process = trace::kNoProcess;
   Part part = Part::kOtherDriver;
   bool is_context_create = false;
+  // A context that the driver made by itself: its begin was seen, its end is the next reading of
+  // its process.
+  bool lasts = false;
   bool is_array = false;  // then `life` names the array
   uint64_t life = kNoLife;
   uint32_t holding = kNoIndex;
@@ -129,6 +133,13 @@ struct ReadingSeries {
   size_t first_log_index = 0;
   int64_t first_assigned_ns = 0;
   uint64_t contexts_not_measured = 0;
+};
+
+// Part of a row that calls of several processes made together: nothing until NVML's figure of the
+// process, in a quiet moment, says how much.
+struct JointShare {
+  size_t holder_log_index = 0;  // in the slow log: the row that has the bytes of all
+  size_t log_index = 0;         // this process's row
 };
 
 struct ChurnEntry {
@@ -194,6 +205,7 @@ struct Space {
   uint32_t context_item = kNoIndex;
   size_t context_log_index = 0;  // where the log says what it took; RM-internal stands behind it
   uint32_t live_contexts = 0;
+  std::optional<JointShare> joint_share;
   // What NVML's device figure has and its per-process figure has not, waiting for proof that no
   // call was under way.
   bool rm_wanted = false;
@@ -208,7 +220,7 @@ struct Space {
 struct Reservation {
   uint64_t size = 0;
   std::vector<uint32_t> segments;  // one for each device whose memory was mapped into it
-  bool implicit = false;  // made of mappings whose reservation was not seen
+  bool implicit = false;           // made of mappings whose reservation was not seen
 };
 
 struct ProcessState {

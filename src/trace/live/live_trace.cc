@@ -244,6 +244,7 @@ void LiveTrace::BuildProcesses() {
   // Where a process ends. After exec a number has two processes: the first ends where the second
   // begins, the exit is the last one's.
   std::vector<int64_t> ends(processes_.size());
+  std::vector<bool> has_exit(processes_.size());
   for (auto& [pid, incarnations] : processes_by_pid_) {
     std::sort(incarnations.begin(), incarnations.end());
     for (size_t i = 0; i < incarnations.size(); ++i) {
@@ -259,8 +260,9 @@ void LiveTrace::BuildProcesses() {
       continue;
     for (auto begun = it->second.rbegin(); begun != it->second.rend(); ++begun) {
       Process& process = processes_[begun->second.value];
-      if (begun->first > exit.time_ns || process.wait_status)
+      if (begun->first > exit.time_ns || has_exit[begun->second.value])
         continue;
+      has_exit[begun->second.value] = true;
       process.wait_status = exit.status;
       ends[begun->second.value] = std::max(process.end_ns, exit.time_ns);
       break;

@@ -38,7 +38,7 @@ class LiveTrace : public Trace {
   struct Exit {
     uint32_t pid;
     int64_t time_ns;
-    int status;
+    std::optional<int> status;
   };
 
   LiveTrace() = default;

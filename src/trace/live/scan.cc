@@ -121,8 +121,10 @@ class StreamScanner : public Converter<StreamScanner> {
     return false;
   }
   bool On(const format::ProcessExit& r, Event*) {
-    owner_.scan_.exits.push_back(
-        {r.time, static_cast<uint32_t>(r.pid), static_cast<int>(r.status)});
+    ExitRecord exit{.ticks = r.time, .pid = static_cast<uint32_t>(r.pid), .status = {}};
+    if (r.status != format::kStatusNotKnown)
+      exit.status = static_cast<int>(r.status);
+    owner_.scan_.exits.push_back(exit);
     return false;
   }
 

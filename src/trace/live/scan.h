@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,7 +28,7 @@ struct LocalDevice {
 struct ExitRecord {
   uint64_t ticks = 0;
   uint32_t pid = 0;
-  int status = 0;
+  std::optional<int> status;
 };
 
 // What the first pass learns about one file; later passes need no more than this and the file.
