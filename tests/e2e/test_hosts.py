@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import os
-import random
 import struct
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
-from live_file import read_directory
-
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
-PROBE = BUILD / "lib" / "libvramscope_probe.so"
-VRAMSCOPE = BUILD / "bin" / "vramscope"
-HOSTS = BUILD / "hosts"
+from hosts import HOSTS, PROBE, VRAMSCOPE, run_both
 
 pytestmark = pytest.mark.skipif(not PROBE.exists(), reason="the probe is not built")
-
-
-def probe_environment(directory: Path, options: str = "cpu") -> dict[str, str]:
-    return {**os.environ, "LD_PRELOAD": str(PROBE), "VRAMSCOPE_DIR": str(directory), "VRAMSCOPE_OPTIONS": options}
-
-
-def run_both(name: str, directory: Path):
-    """The host's outcome without and with the probe, and what was recorded."""
-    command = [str(HOSTS / name)]
-    plain = subprocess.run(command, capture_output=True, timeout=120)
-    recorded = subprocess.run(command, capture_output=True, timeout=120, env=probe_environment(directory))
-    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (plain.returncode, plain.stdout, plain.stderr)
-    return read_directory(directory)
 
 
 def test_a_forked_child_has_its_own_file(tmp_path):
@@ -86,32 +65,6 @@ def test_frees_at_exit_come_after_the_teardown(tmp_path):
 def test_an_unwritable_directory_records_nothing_and_harms_nothing(tmp_path):
     missing = tmp_path / "missing"
     assert run_both("quick_exit", missing) == []
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_sigkill_loses_at_most_one_record_a_thread(tmp_path, seed):
-    directory = tmp_path / "session"
-    directory.mkdir()
-    truth = tmp_path / "pairs"
-    process = subprocess.Popen(
-        [str(HOSTS / "steady_threads"), str(truth)], stdout=subprocess.PIPE, env=probe_environment(directory)
-    )
-    assert process.stdout.readline() == b"running\n"
-    time.sleep(random.Random(seed).uniform(0.0, 0.08))
-    process.kill()
-    process.wait()
-    pairs = struct.unpack_from("<4Q", truth.read_bytes())
-    (recorded,) = read_directory(directory)
-    found = sorted(
-        (counts["BlockAlloc"], counts["BlockFree"]) for counts in recorded.by_stream.values() if counts["BlockAlloc"]
-    )
-    expected = sorted(count for count in pairs if count)
-    # A thread killed in its first pair may or may not have an event.
-    assert len(found) >= len(expected), "a thread that completed a pair has no events"
-    found = found[len(found) - len(expected) :]
-    for (allocations, frees), completed in zip(found, expected):
-        assert completed <= allocations <= completed + 1
-        assert completed <= frees <= completed + 1
 
 
 def test_sigkill_of_launcher_and_program_leaves_a_readable_session(tmp_path):

@@ -59,15 +59,19 @@ bool IsFinishedTrace(const std::string& path) {
   return got == sizeof magic && std::memcmp(magic, trace::kFinishedMagic, sizeof magic) == 0;
 }
 
-std::vector<fs::path> LiveFiles(const std::string& live_directory) {
+std::vector<fs::path> FilesOf(const std::string& live_directory, const char* extension) {
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
        it.increment(error)) {
-    if (it->path().extension() == kLiveExtension)
+    if (it->path().extension() == extension)
       files.push_back(it->path());
   }
   return files;
+}
+
+std::vector<fs::path> LiveFiles(const std::string& live_directory) {
+  return FilesOf(live_directory, kLiveExtension);
 }
 
 // Whether the process has a file of `live_directory` mapped or open.
@@ -304,6 +308,8 @@ util::Status RemoveLiveDirectory(const std::string& live_directory) {
     GiveSpaceBack(file);
     unlink(file.c_str());
   }
+  for (const fs::path& mark : FilesOf(live_directory, format::kUnrecordedExtension))
+    unlink(mark.c_str());
   unlink((live_directory + "/" + kSessionFile).c_str());
   if (rmdir(live_directory.c_str()) != 0) {
     return util::Status::Error(fmt::format("cannot remove {}: {}: remove it by hand",

@@ -36,6 +36,7 @@ bool Allocate(int fd, uint64_t offset, uint64_t size) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       offset + size > limit.rlim_cur) {
+    errno = EFBIG;
     return false;
   }
   for (;;) {

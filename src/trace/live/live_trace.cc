@@ -39,6 +39,23 @@ util::Result<std::vector<std::string>> ListLiveFiles(const std::string& director
   return paths;
 }
 
+// Processes that could not make a file in the directory (format::kUnrecordedExtension).
+void AddUnrecorded(const std::string& directory, SessionJson* session, LossCounter* losses) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() != format::kUnrecordedExtension)
+      continue;
+    std::error_code unreadable;
+    const std::string reason = fs::read_symlink(it->path(), unreadable).string();
+    const std::string name = it->path().filename().string();
+    int number = 0;
+    std::from_chars(reason.data(), reason.data() + reason.size(), number);
+    losses->Add(format::Loss::kNotRecorded, 1);
+    session->notes.emplace_back("process " + name.substr(0, name.find('.')),
+                                "not recorded: its file could not be made: " + util::ErrnoText(number));
+  }
+}
+
 }  // namespace
 
 util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
@@ -72,6 +89,7 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
   if (auto text = util::ReadFile(directory + "/session.json", kMaxSessionJsonBytes); text.ok()) {
     session = ParseSessionJson(*text);
   }
+  AddUnrecorded(directory, &session, &losses);
   return FromFiles(path, std::move(files), session, std::move(losses), options);
 }
 

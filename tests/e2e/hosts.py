@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of misbehaving programs share: run one with and without the probe, and compare."""
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+from live_file import LiveFile, read_directory
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+PROBE = BUILD / "lib" / "libvramscope_probe.so"
+VRAMSCOPE = BUILD / "bin" / "vramscope"
+HOSTS = BUILD / "hosts"
+STAND_IN = BUILD / "fake_cuda"
+
+_LOSSES = {
+    int(number): name
+    for name, number in re.findall(
+        r"VRAMSCOPE_LOSS\((\w+), (\d+),", (ROOT / "src" / "format" / "losses.def").read_text()
+    )
+}
+
+
+def probe_environment(directory: Path, options: str = "cpu", preload: str = "") -> dict[str, str]:
+    """`preload`: what LD_PRELOAD names, with PROBE where the probe stands among others."""
+    return {
+        **os.environ,
+        "LD_PRELOAD": preload or str(PROBE),
+        "VRAMSCOPE_DIR": str(directory),
+        "VRAMSCOPE_OPTIONS": options,
+    }
+
+
+def run_both(name: str, directory: Path, *words: str, preload: tuple[str, str] = ("", ""), **more) -> list[LiveFile]:
+    """The recording of a host whose output and status are the same without the probe.
+
+    `preload` is LD_PRELOAD without and with the probe.
+    """
+    command = [str(HOSTS / name), *words]
+    environment = {**os.environ, "LD_PRELOAD": preload[0]}
+    plain = subprocess.run(command, capture_output=True, timeout=120, env=environment, **more)
+    recorded = subprocess.run(
+        command, capture_output=True, timeout=120, env=probe_environment(directory, preload=preload[1]), **more
+    )
+    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    return read_directory(directory)
+
+
+def losses(directory: Path) -> dict[str, int]:
+    """Losses that the files' headers count, by name, over all processes."""
+    found: dict[str, int] = {}
+    for path in directory.glob("*.vrl"):
+        for number, count in enumerate(struct.unpack_from("<32Q", path.read_bytes(), 80)):
+            if count:
+                found[_LOSSES[number]] = found.get(_LOSSES[number], 0) + count
+    return found
