@@ -273,3 +273,19 @@ def test_a_tool_that_interposes_dlsym_stays_in_front(tmp_path):
     assert outcome.output.split() == ["0", "0", "2"]
     assert (outcome.sizes, outcome.unseen) == ([3, 5], 0)
     assert outcome.notes["cuda.other_tools"] == ["HAMi"]
+
+
+def test_a_tool_that_has_the_names_of_the_driver_stays_in_front_of_linked_programs(tmp_path):
+    """A limit that it sets holds with the probe as well, and what it lets through is recorded."""
+    source = r"""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        int cuMemAlloc_v2(unsigned long long* address, unsigned long bytes) {
+          static int (*next)(unsigned long long*, unsigned long);
+          if (!next) next = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2");
+          return bytes > (2ul << 20) ? next(address, 1 << 20) : next(address, bytes);
+        }
+    """
+    tool = library(tmp_path, "libvgpu.so", source)
+    outcome = run([HOSTS / "driver_needed"], tmp_path, preload=(PROBE, tool))
+    assert (outcome.sizes, outcome.unseen) == ([1, 1, 7], 0)

@@ -63,13 +63,8 @@ int main() {
         }
         const char* const real_name = name_of(chosen);
         REQUIRE(real_name != nullptr);
-        if (got != chosen) {
-          // The wrapper of that very function, which the probe exports under its name.
-          Dl_info info{};
-          REQUIRE(dladdr(got, &info) != 0 && info.dli_saddr == got);
-          REQUIRE(std::strcmp(info.dli_sname, real_name) == 0);
-          REQUIRE(std::strstr(info.dli_fname, "libvramscope_probe.so") != nullptr);
-        }
+        // The function itself or the wrapper of that very function: what a look-up by name finds.
+        REQUIRE(got == chosen || got == dlsym(driver, real_name));
         std::printf("%s %d %llu: %s\n", name.c_str(), version,
                     static_cast<unsigned long long>(flags), real_name);
       }

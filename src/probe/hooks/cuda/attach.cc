@@ -144,6 +144,34 @@ bool IsSettled() {
   return state == AttachState::kAttached || state == AttachState::kFailed;
 }
 
+// Another tool's function of that name, which comes after the probe in the program's scope.
+void* NextTool(size_t hook) {
+  void* const found = RealDlsym(RTLD_NEXT, kHooks[hook].name);
+  if (found == nullptr || found == kHooks[hook].wrapper ||
+      found == g_real_hooks[hook].load(std::memory_order_relaxed)) {
+    return nullptr;
+  }
+  // Some programs have pointers of these names.
+  Dl_info info{};
+  const ElfW(Sym)* symbol = nullptr;
+  const bool is_function =
+      dladdr1(found, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)),
+              RTLD_DL_SYMENT) != 0 &&
+      symbol != nullptr && info.dli_saddr == found && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC;
+  return is_function ? found : nullptr;
+}
+
+// A tool that stands in front of the driver by the driver's names keeps its place for programs that
+// are linked with it.
+void LetToolsPass() {
+  if (NextTool(static_cast<size_t>(HookId::cuMemAlloc_v2)) == nullptr &&
+      NextTool(static_cast<size_t>(HookId::cuInit)) == nullptr) {
+    return;
+  }
+  for (size_t i = 0; i < kHookCount; ++i)
+    __atomic_store_n(kHooks[i].next, NextTool(i), __ATOMIC_RELEASE);
+}
+
 // Takes no lock of the loader between kAttaching and its end, so that a thread that waits here
 // while it holds the loader's lock cannot be waited for.
 void Attach(const LoadedDriver& driver, Route route) {
@@ -161,6 +189,7 @@ void Attach(const LoadedDriver& driver, Route route) {
     const bool ok = FillTables(table, !tools.must_be_alone);
     g_state.store(ok ? AttachState::kAttached : AttachState::kFailed, std::memory_order_release);
     pthread_atfork(nullptr, nullptr, ForkedChild);
+    LetToolsPass();
     if (!ok) {
       NoteUnseen(tools.must_be_alone ? "left to another tool: " : "its symbols cannot be changed: ",
                  tools.must_be_alone ? tools.names : driver.path);

@@ -48,6 +48,7 @@ struct CallTraits;
 struct HookEntry {
   const char* name;
   void* wrapper;
+  void** next;  // what the exported name leads to in place of the wrapper
 };
 extern const HookEntry kHooks[kHookCount];
 extern const char* const kCallNames[kCallCount];
@@ -83,11 +84,51 @@ void* WrapperOf(void* real);
 
 }  // namespace vramscope::probe::cuda
 
-// Opens the definition of a wrapper: exported under the entry's own name for programs that link
-// with libcuda, and under a hidden one for the table, whose pointers nobody can interpose. The
-// declaration makes the compiler compare the definition with cuda_hooks.def.
-#define VRAMSCOPE_CUDA_WRAPPER(name)                             \
-  VRAMSCOPE_EXPORT HookTraits<HookId::name>::Function name;      \
-  extern "C" __attribute__((visibility("hidden"), alias(#name))) \
-  HookTraits<HookId::name>::Function vramscope_##name;           \
-  VRAMSCOPE_EXPORT CUresult name
+// Opens the definition of a wrapper. Its function has a hidden name, which nobody can interpose.
+// The entry's own name is exported for programs that are linked with libcuda, and leads to the
+// wrapper, or to another tool that stands behind us under that name: the tool then comes to the
+// wrapper itself, as it would come to the driver. The declaration makes the compiler compare the
+// definition with cuda_hooks.def.
+#ifdef __x86_64__
+#define VRAMSCOPE_CUDA_EXPORT(name)   \
+  __asm__(                            \
+      ".pushsection .bss\n"           \
+      ".globl vramscope_next_" #name  \
+      "\n"                            \
+      ".hidden vramscope_next_" #name \
+      "\n"                            \
+      ".p2align 3\n"                  \
+      "vramscope_next_" #name         \
+      ": .zero 8\n"                   \
+      ".popsection\n"                 \
+      ".pushsection .text\n"          \
+      ".globl " #name                 \
+      "\n"                            \
+      ".type " #name                  \
+      ", @function\n"                 \
+      ".p2align 4\n" #name            \
+      ":\n"                           \
+      ".cfi_startproc\n"              \
+      "endbr64\n"                     \
+      "mov vramscope_next_" #name     \
+      "(%rip), %r11\n"                \
+      "test %r11, %r11\n"             \
+      "jz vramscope_" #name           \
+      "\n"                            \
+      "jmp *%r11\n"                   \
+      ".cfi_endproc\n"                \
+      ".size " #name ", .-" #name     \
+      "\n"                            \
+      ".popsection\n")
+#else
+#define VRAMSCOPE_CUDA_EXPORT(name)                                             \
+  extern "C" __attribute__((visibility("hidden"))) void* vramscope_next_##name; \
+  void* vramscope_next_##name = nullptr;                                        \
+  VRAMSCOPE_EXPORT __attribute__((alias("vramscope_" #name)))                   \
+  HookTraits<HookId::name>::Function name
+#endif
+#define VRAMSCOPE_CUDA_WRAPPER(name)                     \
+  VRAMSCOPE_CUDA_EXPORT(name);                           \
+  extern "C" __attribute__((visibility("hidden"), used)) \
+  HookTraits<HookId::name>::Function vramscope_##name;   \
+  extern "C" CUresult vramscope_##name
