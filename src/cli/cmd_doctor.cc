@@ -135,6 +135,35 @@ bool InContainer() {
   return false;
 }
 
+// What else comes between programs and the driver. All of it stays where it is.
+void CheckOtherTools() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* const value = getenv(name);
+    return value != nullptr ? value : "";
+  };
+  if (const std::string preload = variable("LD_PRELOAD"); !preload.empty())
+    Remark(fmt::format("LD_PRELOAD holds {}: it is kept, behind the probe", preload));
+  std::ifstream system_preload("/etc/ld.so.preload");
+  if (std::string library; system_preload >> library)
+    Remark(fmt::format("/etc/ld.so.preload holds {}: it stays behind the probe", library));
+  if (const std::string audit = variable("LD_AUDIT"); !audit.empty())
+    Remark(fmt::format("LD_AUDIT holds {}: it can lead past the probe", audit));
+  if (const std::string tool = variable("CUDA_INJECTION64_PATH");
+      !tool.empty() && !tool.ends_with("libvramscope_probe.so")) {
+    Remark(fmt::format("CUDA_INJECTION64_PATH holds {}: it is kept", tool));
+  }
+  std::error_code error;
+  for (const auto& gpu : fs::directory_iterator("/proc/driver/nvidia/capabilities", error)) {
+    for (const auto& part : fs::directory_iterator(gpu.path() / "mig", error)) {
+      if (!part.path().filename().string().starts_with("gi"))
+        continue;
+      Remark(fmt::format("{} is divided (MIG): a program sees its part alone",
+                         gpu.path().filename().string()));
+      break;
+    }
+  }
+}
+
 void CheckMachine() {
   Section("Machine");
   if (!InContainer() && !InPidNamespace()) {
@@ -146,9 +175,7 @@ void CheckMachine() {
     Remark("a container that shares the machine's PIDs: per-process figures work");
   }
   Ok("ptrace and root are not needed");
-  if (const char* const preload = getenv("LD_PRELOAD"); preload != nullptr && *preload != '\0') {
-    Remark(fmt::format("LD_PRELOAD holds {}: it is kept, behind the probe", preload));
-  }
+  CheckOtherTools();
 }
 
 // False when no program can be recorded.
@@ -173,9 +200,11 @@ bool CheckProbe(std::string* probe_path) {
       RunCaptured({"cat", "/proc/self/maps"}, {{"LD_PRELOAD", *probe_path}}, kDriverLimit);
   if (maps.output.find(fs::path(*probe).filename().string()) == std::string::npos) {
     No(fmt::format("{} does not load into a program: {}", *probe, FirstLine(maps.output)));
+    Remark("`vramscope env --injection` is left: CUDA calls from cuInit on");
     return false;
   }
   Ok(fmt::format("{} loads into a program", *probe));
+  Ok("the way in is LD_PRELOAD: CUDA calls are seen from the first on");
   if (NvtxIsOurs()) {
     Ok("NVTX ranges of programs become scopes");
   } else {

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 struct EnvOptions {
   std::string directory;
+  bool injection = false;
   RecordingOptions recording;
 };
 
@@ -69,7 +70,7 @@ int PrintEnvironment(EnvOptions options) {
   util::Result<std::string> probe = FindProbe();
   if (!probe)
     return Fail(probe.status().message());
-  if (!SuitsPreload(*probe)) {
+  if (!options.injection && !SuitsPreload(*probe)) {
     return Fail(
         fmt::format("the path {} holds a space or a colon, which LD_PRELOAD cannot carry: "
                     "set VRAMSCOPE_PROBE to a link without",
@@ -90,7 +91,13 @@ int PrintEnvironment(EnvOptions options) {
   if (const util::Status status = WriteSessionRecord(*directory, record); !status.ok()) {
     return Fail(status.message());
   }
-  for (const auto& [name, value] : RecordingVariables(*probe, *directory, options.recording)) {
+  Variables variables = RecordingVariables(*probe, *directory, options.recording);
+  if (options.injection) {
+    // The driver opens the probe itself; nothing may bring it in before.
+    variables = WithoutProbe(std::move(variables));
+    variables.emplace_back("CUDA_INJECTION64_PATH", *probe);
+  }
+  for (const auto& [name, value] : variables) {
     fmt::print("export {}={}\n", name, ShellQuoted(value));
   }
   fmt::print("# when the programs have ended: vramscope finish {}\n", ShellQuoted(*directory));
@@ -107,6 +114,8 @@ void RegisterEnv(CLI::App& app, int* exit_code) {
                   "Directory to record into (default: session-PID.vram.d)")
       ->option_text("DIR");
   env->add_flag("--cpu", options->recording.cpu, "CPU tensors too (default where there is no GPU)");
+  env->add_flag("--injection", options->injection,
+                "By CUDA_INJECTION64_PATH, where LD_PRELOAD cannot be used: from cuInit on");
   env->footer(
       "For schedulers and containers: eval \"$(vramscope env)\" in the job's script, start the\n"
       "programs, then `vramscope finish DIR`.");

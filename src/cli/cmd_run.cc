@@ -277,7 +277,10 @@ int Run::Execute() {
   if (const util::Status status = PrepareSession(); !status.ok())
     return Fail(status.message());
   StartSampling();
-  const int error = child_->Start(RecordingVariables(probe_, live_directory_, options_.recording));
+  Variables variables = RecordingVariables(probe_, live_directory_, options_.recording);
+  if (program_.refuses_preload)
+    variables = WithoutProbe(std::move(variables));
+  const int error = child_->Start(variables);
   if (error != 0) {
     sampler_.reset();
     watch_.reset();

@@ -336,6 +336,19 @@ def test_a_static_program_runs_and_is_named(tmp_path):
     assert "statically linked" in result.stderr
 
 
+def test_a_program_of_another_c_library_never_sees_the_probe(tmp_path):
+    """musl's loader would end the program over a library that needs glibc. Here it is glibc's, by musl's name."""
+    loader = tmp_path / "ld-musl-x86_64.so.1"
+    loader.symlink_to("/lib64/ld-linux-x86-64.so.2")
+    source = "#include <stdio.h>\n#include <stdlib.h>\nint main() { puts(getenv(\"LD_PRELOAD\") ? \"seen\" : \"none\"); }\n"
+    (tmp_path / "program.c").write_text(source)
+    words = ["cc", "-o", "program", "program.c", f"-Wl,--dynamic-linker={loader}"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    result = run("./program", cwd=tmp_path, options=("-o", "x.vram"))
+    assert (result.returncode, result.stdout) == (0, "none\n")
+    assert "is linked with musl: it cannot be recorded" in result.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's setuid program")
 def test_a_setuid_program_runs_and_is_named(tmp_path):
     program = tmp_path / "true"

@@ -25,7 +25,7 @@ std::string_view Variable(const char* name) {
 }
 
 // `list` as LD_PRELOAD has it, less any probe of ours: a recording inside a recording is one.
-std::string WithoutProbe(std::string_view list) {
+std::string ListWithoutProbe(std::string_view list) {
   std::string kept;
   while (!list.empty()) {
     const size_t end = list.find_first_of(": ");
@@ -91,7 +91,7 @@ bool NvtxIsOurs() {
 Variables RecordingVariables(const std::string& probe,
                              const std::string& live_directory,
                              const RecordingOptions& options) {
-  Variables variables = {{"LD_PRELOAD", probe + WithoutProbe(Variable("LD_PRELOAD"))},
+  Variables variables = {{"LD_PRELOAD", probe + ListWithoutProbe(Variable("LD_PRELOAD"))},
                          {"VRAMSCOPE_DIR", live_directory},
                          {"VRAMSCOPE_OPTIONS", OptionsText(options)}};
   if (NvtxIsOurs())
@@ -106,6 +106,13 @@ Variables RecordingVariables(const std::string& probe,
         variables.emplace_back(name, value);
     }
   }
+  return variables;
+}
+
+Variables WithoutProbe(Variables variables) {
+  std::erase_if(variables, [](const auto& variable) {
+    return variable.first == "LD_PRELOAD" || variable.first == kNvtxVariable;
+  });
   return variables;
 }
 

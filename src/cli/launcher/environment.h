@@ -36,6 +36,9 @@ Variables RecordingVariables(const std::string& probe,
                              const std::string& live_directory,
                              const RecordingOptions& options);
 
+// The same for a program whose loader must not see the probe.
+Variables WithoutProbe(Variables variables);
+
 // LD_PRELOAD takes spaces and colons for separators and has no way to quote them.
 bool SuitsPreload(const std::string& path);
 

@@ -51,18 +51,22 @@ bool IsExecutableFile(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
+constexpr char kMusl[] = "is linked with musl";
+constexpr char k32Bit[] = "is a 32-bit program";
+constexpr char kForeign[] = "is a program for another processor";
+
 // Why the loader would not take LD_PRELOAD for this ELF file, or "".
 std::string WhyNotPreloaded(const std::string& path, const std::string& text) {
   if (text.size() < EI_NIDENT || std::memcmp(text.data(), ELFMAG, SELFMAG) != 0)
     return "";
   if (text[EI_CLASS] != ELFCLASS64)
-    return "is a 32-bit program";
+    return k32Bit;
   Elf64_Ehdr header{};
   if (text.size() < sizeof header)
     return "";
   std::memcpy(&header, text.data(), sizeof header);
   if (header.e_machine != kOurMachine)
-    return "is a program for another processor";
+    return kForeign;
   bool has_interpreter = false;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment{};
@@ -70,7 +74,14 @@ std::string WhyNotPreloaded(const std::string& path, const std::string& text) {
     if (header.e_phentsize != sizeof segment || at > text.size() - sizeof segment)
       break;
     std::memcpy(&segment, text.data() + at, sizeof segment);
-    has_interpreter |= segment.p_type == PT_INTERP;
+    if (segment.p_type != PT_INTERP)
+      continue;
+    has_interpreter = true;
+    if (segment.p_offset < text.size() &&
+        std::string_view(text).substr(segment.p_offset, segment.p_filesz).find("/ld-musl-") !=
+            std::string_view::npos) {
+      return kMusl;
+    }
   }
   if (!has_interpreter)
     return "is statically linked";
@@ -102,7 +113,9 @@ Program Inspect(const std::string& path) {
     const std::string text = ReadStart(file, kStartBytes);
     const std::string interpreter = InterpreterOf(text);
     if (interpreter.empty()) {
-      program.not_recordable = WhyNotPreloaded(file, text);
+      const std::string why = WhyNotPreloaded(file, text);
+      program.not_recordable = why;
+      program.refuses_preload = why == kMusl || why == k32Bit || why == kForeign;
       return program;
     }
     if (!IsExecutableFile(interpreter)) {

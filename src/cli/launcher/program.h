@@ -17,6 +17,9 @@ struct Program {
   std::string error;
   // Set when it can be started but the dynamic loader will not load the probe into it: why.
   std::string not_recordable;
+  // Its loader would look at the probe all the same, and end the program or complain: LD_PRELOAD
+  // must not name it.
+  bool refuses_preload = false;
 };
 
 // Looks `command` up as execvp(3) does, and looks into the file: through `#!` to the interpreter.

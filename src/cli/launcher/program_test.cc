@@ -69,8 +69,11 @@ TEST_F(FindProgramTest, SurvivesDamagedElfFiles) {
       7);
   EXPECT_EQ(FindProgram(File("short", magic, 0755)).not_recordable, "");
   // Program headers that would lie far outside the file.
-  EXPECT_EQ(FindProgram(File("wild", magic + std::string(57, '\xff'), 0755)).not_recordable,
+  const std::string header = magic + std::string(11, '\0') + "\x3e" + '\0';
+  EXPECT_EQ(FindProgram(File("wild", header + std::string(44, '\xff'), 0755)).not_recordable,
             "is statically linked");
+  EXPECT_EQ(FindProgram(File("foreign", magic + std::string(57, '\xff'), 0755)).not_recordable,
+            "is a program for another processor");
   EXPECT_EQ(FindProgram(File("narrow",
                              "\x7f"
                              "ELF\x01" +
