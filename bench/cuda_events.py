@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of one allocation event of PyTorch's CUDA allocator: plain, vramscope, PyTorch's recorder.
+"""Cost of one allocation event of PyTorch's allocator: plain, vramscope, PyTorch's recorder.
 
 Times pairs of torch.empty() and its free, at two depths of the Python stack. The cost of one event is
 half of what a pair takes longer than in a plain process. On a noisy machine that difference of two processes
@@ -27,13 +27,13 @@ TURNS = 300
 PAIRS_A_TURN = 1000
 
 
-def child(pairs, recorder, in_turn):
+def child(pairs, recorder, in_turn, device):
     import torch
 
     if recorder:
         torch.cuda.memory._record_memory_history(stacks=recorder, max_entries=10_000_000)
     empty = torch.empty
-    device = torch.device("cuda")
+    device = torch.device(device)
 
     def at_depth(left):
         if left > 0:
@@ -74,7 +74,7 @@ def child(pairs, recorder, in_turn):
         best[depth] = min(timed(depth) for _ in range(9))
     print(
         json.dumps(
-            {"pair_ns": best, "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
+            {"pair_ns": best, "torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device.type == "cuda" else None}
         )
     )
 
@@ -84,33 +84,36 @@ def main():
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--recorder", choices=("python", "all"), help=argparse.SUPPRESS)
     parser.add_argument("--in-turn", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--pairs", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--program", type=pathlib.Path, default=arms.DEFAULT_PROGRAM)
     parser.add_argument("--json", type=pathlib.Path, help="write the result there")
     args = parser.parse_args()
     if args.child:
-        child(args.pairs, args.recorder, args.in_turn)
+        child(args.pairs, args.recorder, args.in_turn, args.device)
         return 0
 
-    common = ["--pairs", str(args.pairs)]
+    common = ["--pairs", str(args.pairs), "--device", args.device]
+    of_device = ["--cpu"] if args.device == "cpu" else []
     plan = {
         "plain": (common, lambda trace: []),
-        "vramscope": (common, lambda trace: arms.vramscope_command(args.program, trace)),
+        "vramscope": (common, lambda trace: arms.vramscope_command(args.program, trace, *of_device)),
         "vramscope --no-python": (
             common,
-            lambda trace: arms.vramscope_command(args.program, trace, "--no-python"),
+            lambda trace: arms.vramscope_command(args.program, trace, "--no-python", *of_device),
         ),
         "in turn": (
             [*common, "--in-turn"],
-            lambda trace: arms.vramscope_command(args.program, trace),
+            lambda trace: arms.vramscope_command(args.program, trace, *of_device),
         ),
         "in turn, --no-python": (
             [*common, "--in-turn"],
-            lambda trace: arms.vramscope_command(args.program, trace, "--no-python"),
+            lambda trace: arms.vramscope_command(args.program, trace, "--no-python", *of_device),
         ),
-        "recorder, stacks=python": ([*common, "--recorder", "python"], lambda trace: []),
     }
+    if args.device == "cuda":
+        plan["recorder, stacks=python"] = ([*common, "--recorder", "python"], lambda trace: [])
     results = arms.measure(__file__, plan, args.rounds)
     rows = {}
     for name in [name for name in results if name.startswith("in turn")]:
