@@ -91,7 +91,7 @@ CUresult EndCapture(bool per_thread, CUstream stream, CUgraph* graph) {
   if (result == kSuccess || !IsCapturing(stream, per_thread))
     NoteCaptureEnd(stream, per_thread);
   if (call.watching() && !IsAnyStreamCapturing()) {
-    CatchUpPools();
+    ReadPoolsAfterSynchronisation();
     CatchUpReading(CurrentPlace());
   }
   return result;

@@ -319,16 +319,6 @@ void ReadPoolsAfterSynchronisation() {
   }
 }
 
-void CatchUpPools() {
-  for (auto& slot : g_pools) {
-    const uint64_t pool = slot.pool.load(std::memory_order_acquire);
-    if (pool == 0)
-      return;
-    if (pool > kClaimed && slot.stale.exchange(false, std::memory_order_relaxed))
-      ReadPool(&slot);
-  }
-}
-
 void WaitForPoolReaders() {
   for (const auto& slot : g_pools) {
     if (slot.pool.load(std::memory_order_acquire) == 0)

@@ -8,10 +8,9 @@ namespace vramscope::probe::cuda {
 
 // Whether some pool may have shrunk in a call that synchronised.
 bool MayPoolsShrink();
-// A pool gives memory back at calls that synchronise: reads every pool that may have.
+// A pool gives memory back at calls that synchronise: reads every pool that may have. Also when a
+// capture has ended: what could not be read meanwhile is read then.
 void ReadPoolsAfterSynchronisation();
-// No stream is captured any more: what could not be read meanwhile is read now.
-void CatchUpPools();
 // A capture was noted and is about to begin: returns when nobody asks about a pool any more, or
 // after a bounded while.
 void WaitForPoolReaders();
