@@ -24,6 +24,7 @@ step() {  # name, command...
 }
 
 fuzz() { tools/fuzz.sh 20; }
+differential() { $python tests/differential/run.py --build "$build" --seconds 20; }
 
 # The page's modules are type-checked, and the bundle that is checked in is the one they make.
 viewer() {
@@ -38,6 +39,7 @@ step viewer viewer
 step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" \
   --output-junit test-results/unit.xml
 step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
+step differential differential
 step fuzz fuzz
 
 echo

@@ -43,7 +43,7 @@ void AllocLinear(Program& p, Hand& hand, Rng& rng) {
   const uint64_t size = rng.Size();
   CUdeviceptr address = 0;
   if (p.Do(p.calls.cuMemAlloc_v2, &address, size) == kSuccess)
-    hand.linear.push_back({address, size, context, p.DeviceOf(context), false, {}});
+    hand.linear.push_back({address, size, context, p.DeviceOf(context), false, false, {}});
 }
 
 void AllocOld(Program& p, Hand& hand, Rng& rng) {
@@ -51,7 +51,7 @@ void AllocOld(Program& p, Hand& hand, Rng& rng) {
   const auto size = static_cast<unsigned>(rng.Size());
   CUdeviceptr_v1 address = 0;
   if (p.Do(p.calls.cuMemAlloc, &address, size) == kSuccess)
-    hand.linear.push_back({address, size, context, p.DeviceOf(context), true, {}});
+    hand.linear.push_back({address, size, context, p.DeviceOf(context), true, false, {}});
 }
 
 void AllocPitch(Program& p, Hand& hand, Rng& rng) {
@@ -60,7 +60,7 @@ void AllocPitch(Program& p, Hand& hand, Rng& rng) {
   CUdeviceptr address = 0;
   size_t pitch = 0;
   if (p.Do(p.calls.cuMemAllocPitch_v2, &address, &pitch, width, height, 4u) == kSuccess)
-    hand.linear.push_back({address, pitch * height, context, p.DeviceOf(context), false, {}});
+    hand.linear.push_back({address, pitch * height, context, p.DeviceOf(context), false, true, {}});
 }
 
 void FreeLinear(Program& p, Hand& hand, Rng& rng) {
@@ -556,6 +556,9 @@ void EndContext(Program& p, Hand&, Rng& rng) {
   if (p.contexts.empty())
     return;
   const Context context = rng.Pick(p.contexts);
+  // What becomes of a device's pools when its primary context ends is nowhere said.
+  if (context.primary && p.HasPoolMemory())
+    return;
   p.EndBlocksOf(context.handle);
   if (!context.primary) {
     if (p.Do(p.calls.cuCtxDestroy_v2, context.handle) == kSuccess)
@@ -609,7 +612,7 @@ void CutBlock(Program& p, Hand& hand, Rng& rng) {
   if (hand.linear.empty())
     return;
   Linear& memory = rng.Pick(hand.linear);
-  if (memory.size > kMiB)
+  if (memory.size > kMiB && !memory.pitched)
     p.CutBlock(rng, &memory.region, memory.address, memory.address + memory.size, memory.device);
 }
 

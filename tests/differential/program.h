@@ -56,6 +56,7 @@ struct Linear {
   CUcontext context;
   int device;
   bool old_version = false;
+  bool pitched = false;
   Region region;
 };
 struct HostMemory {
@@ -142,6 +143,7 @@ class Program {
   int DeviceOf(CUcontext context) const;
   void EndBlocks(Region* region, int device);
   void EndBlocksOf(CUcontext context);
+  bool HasPoolMemory() const;
   // The context is gone, with all that belonged to it.
   void Forget(CUcontext context);
   void CutBlock(Rng& rng, Region* region, uint64_t begin, uint64_t end, int device);

@@ -229,6 +229,14 @@ void Program::EndBlocks(Region* region, int device) {
     EndBlock(region, region->blocks.begin()->first, device);
 }
 
+bool Program::HasPoolMemory() const {
+  fake::Truth truth;
+  calls.take_truth(&truth);
+  return !pools.empty() ||
+         std::any_of(truth.devices, truth.devices + truth.device_count,
+                     [](const fake::DeviceTruth& device) { return device.pool_reserved != 0; });
+}
+
 void Program::EndBlocksOf(CUcontext context) {
   for (Hand& hand : hands) {
     for (Linear& memory : hand.linear) {
