@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loaders and other tools: libraries that go away, name spaces, interposers before and after the probe."""
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hosts import HOSTS, PROBE, STAND_IN, losses, probe_environment, run_both
+from live_file import read_directory
+
+pytestmark = pytest.mark.skipif(not PROBE.exists(), reason="the probe is not built")
+
+INTERPOSER = HOSTS / "libinterposer.so"
+
+
+def find_library(*patterns: str) -> Path | None:
+    found = [path for pattern in patterns for path in sorted(glob.glob(pattern))]
+    return Path(found[0]) if found else None
+
+
+def test_a_library_that_is_unloaded(tmp_path):
+    (only,) = run_both("plugins", tmp_path)
+    assert (only.counts["BlockAlloc"], only.counts["BlockFree"]) == (101, 101)
+
+
+def test_a_link_namespace_of_its_own_is_not_recorded_and_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(STAND_IN))
+    monkeypatch.setenv("VRAMSCOPE_FAKE_BOOKS", str(tmp_path / "books"))
+    session = tmp_path / "session"
+    session.mkdir()
+    (only,) = run_both("plugins", session, "apart")
+    assert (only.counts["BlockAlloc"], only.counts["BlockFree"]) == (1, 1)
+    assert only.counts["Alloc"] == 0
+    assert losses(session)["DriverUnseen"] >= 1
+
+
+@pytest.mark.parametrize("probe_first", [True, False])
+@pytest.mark.parametrize("host", ["frees_at_exit", "plugins", "thread_storm"])
+def test_another_interposer_before_and_after_the_probe(tmp_path, host, probe_first):
+    both = [str(PROBE), str(INTERPOSER)]
+    preload = ":".join(both if probe_first else both[::-1])
+    (only,) = run_both(host, tmp_path, preload=(str(INTERPOSER), preload))
+    expected = {"frees_at_exit": 1, "plugins": 101, "thread_storm": 12000}[host]
+    assert only.counts["BlockAlloc"] == expected
+    assert only.counts["Teardown"] == 1
+
+
+@pytest.mark.parametrize("probe_first", [True, False])
+def test_jemalloc(tmp_path, probe_first):
+    library = find_library("/usr/lib/*/libjemalloc.so.2")
+    if library is None:
+        pytest.skip("libjemalloc2 is not installed")
+    both = [str(PROBE), str(library)]
+    preload = ":".join(both if probe_first else both[::-1])
+    (only,) = run_both("thread_storm", tmp_path, preload=(str(library), preload))
+    assert only.counts["BlockAlloc"] == only.counts["BlockFree"] == 12000
+
+
+@pytest.mark.parametrize("probe_first", [True, False])
+def test_heaptrack(tmp_path, probe_first):
+    library = find_library("/usr/lib/heaptrack/libheaptrack_preload.so", "/usr/lib/*/heaptrack/libheaptrack_preload.so")
+    if library is None:
+        pytest.skip("heaptrack is not installed")
+    os.environ["DUMP_HEAPTRACK_OUTPUT"] = str(tmp_path / "heaptrack")
+    try:
+        session = tmp_path / "session"
+        session.mkdir()
+        both = [str(PROBE), str(library)]
+        preload = ":".join(both if probe_first else both[::-1])
+        (only,) = run_both("frees_at_exit", session, preload=(str(library), preload))
+    finally:
+        del os.environ["DUMP_HEAPTRACK_OUTPUT"]
+    assert (only.counts["BlockAlloc"], only.counts["BlockFree"], only.counts["Teardown"]) == (1, 1, 1)
+    assert (tmp_path / "heaptrack").stat().st_size > 0
+
+
+def test_a_program_built_with_address_sanitizer(tmp_path):
+    """Its runtime comes first in LD_PRELOAD, as it demands; then the probe."""
+    source = Path(__file__).resolve().parents[1] / "hosts" / "fork_without_exec.c"
+    built = subprocess.run(
+        ["cc", "-fsanitize=address", "-o", str(tmp_path / "host"), str(source), f"-L{HOSTS}", "-lc10", f"-Wl,-rpath,{HOSTS}"],
+        capture_output=True, text=True,
+    )
+    runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
+    if built.returncode != 0 or not Path(runtime).exists():
+        pytest.skip("no address sanitizer: " + built.stderr[-200:])
+    listed = subprocess.run(["ldd", str(tmp_path / "host")], capture_output=True, text=True).stdout
+    (runtime,) = [line.split()[2] for line in listed.splitlines() if "libasan" in line]
+    session = tmp_path / "session"
+    session.mkdir()
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+    plain = subprocess.run([str(tmp_path / "host")], capture_output=True, timeout=60, env=environment)
+    recorded = subprocess.run(
+        [str(tmp_path / "host")], capture_output=True, timeout=60,
+        env={**probe_environment(session, preload=f"{runtime}:{PROBE}"), "ASAN_OPTIONS": "detect_leaks=0"},
+    )
+    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert len(read_directory(session)) == 2
