@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from test_cuda_fake import DUMP, FAKE, HOSTS, MIB, PROBE, ROOT
+from test_cuda_fake import BUILD, DUMP, FAKE, HOSTS, MIB, PROBE, ROOT
 
+VRAMSCOPE = BUILD / "bin" / "vramscope"
 DRIVER_UNSEEN = 20
 
 pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
@@ -289,3 +290,19 @@ def test_a_tool_that_has_the_names_of_the_driver_stays_in_front_of_linked_progra
     tool = library(tmp_path, "libvgpu.so", source)
     outcome = run([HOSTS / "driver_needed"], tmp_path, preload=(PROBE, tool))
     assert (outcome.sizes, outcome.unseen) == ([1, 1, 7], 0)
+
+
+def test_env_for_where_nothing_can_be_preloaded(tmp_path):
+    """`vramscope env --injection`: the driver opens the probe; `finish` makes the recording of it."""
+    base = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    base |= {"LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
+    words = [VRAMSCOPE, "env", "--injection", "-o", "job.vram.d"]
+    exports = subprocess.run(words, cwd=tmp_path, env=base, capture_output=True, text=True, check=True).stdout
+    assert "export CUDA_INJECTION64_PATH=" in exports
+    assert "LD_PRELOAD" not in exports and "NVTX" not in exports
+    program = f"{exports}\n{HOSTS}/driver_route kept libcuda.so.1"
+    subprocess.run(["sh", "-c", program], cwd=tmp_path, env=base, check=True, capture_output=True)
+    subprocess.run([VRAMSCOPE, "finish", "job.vram.d"], cwd=tmp_path, env=base, check=True, capture_output=True)
+    info = subprocess.run([VRAMSCOPE, "info", "job.vram"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "in a program that used it already" in info.stdout
+    assert max(map(len, info.stdout.splitlines())) <= 200
