@@ -36,6 +36,16 @@ typedef struct FakeProcess {
   int64_t device_bytes;
 } FakeProcess;
 
+/* Memory that several processes hold: it is the machine's as long as one of them lives, and in no
+ * process's device_bytes. */
+#define FAKE_MAX_SHARED 64
+#define FAKE_MAX_HOLDERS 8
+typedef struct FakeShared {
+  uint64_t bytes; /* 0: free */
+  uint64_t nonce; /* of this one, among all that stood in this place */
+  uint32_t holders[FAKE_MAX_HOLDERS];
+} FakeShared;
+
 typedef struct FakeDevice {
   uint64_t total_bytes;
   uint64_t reserved_bytes;
@@ -43,6 +53,7 @@ typedef struct FakeDevice {
   char uuid[48]; /* "GPU-..." as NVML writes it */
   uint8_t uuid_bytes[16];
   FakeProcess processes[FAKE_MAX_PROCESSES];
+  FakeShared shared[FAKE_MAX_SHARED];
 } FakeDevice;
 
 typedef struct FakeBooks {
@@ -144,6 +155,16 @@ static inline FakeProcess* FakeBooksProcess(FakeDevice* device) {
   return NULL;
 }
 
+static inline int FakeSharedIsHeld(const FakeShared* shared) {
+  if (__atomic_load_n(&shared->bytes, __ATOMIC_ACQUIRE) == 0)
+    return 0;
+  for (unsigned i = 0; i < FAKE_MAX_HOLDERS; ++i) {
+    if (FakeProcessIsAlive(__atomic_load_n(&shared->holders[i], __ATOMIC_RELAXED)))
+      return 1;
+  }
+  return 0;
+}
+
 /* What NVML's version 2 calls used: everything but the reserved bytes. */
 static inline uint64_t FakeBooksDeviceUsed(const FakeDevice* device) {
   int64_t used = 0;
@@ -152,6 +173,10 @@ static inline uint64_t FakeBooksDeviceUsed(const FakeDevice* device) {
     if (!FakeProcessIsAlive(__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE)))
       continue;
     used += __atomic_load_n(&row->device_bytes, __ATOMIC_RELAXED);
+  }
+  for (unsigned i = 0; i < FAKE_MAX_SHARED; ++i) {
+    if (FakeSharedIsHeld(&device->shared[i]))
+      used += (int64_t)__atomic_load_n(&device->shared[i].bytes, __ATOMIC_RELAXED);
   }
   return (uint64_t)used;
 }

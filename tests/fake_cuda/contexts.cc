@@ -114,6 +114,7 @@ void EndContext(Context* context) {
       ++block;
       continue;
     }
+    LeaveShared(block->second.shared, block->second.kind != BlockKind::kImported);
     Refund(context->device, block->second.charged);
     if (block->second.slab == 0)
       driver.SpaceOf(block->first).Give(block->first, block->second.charged);

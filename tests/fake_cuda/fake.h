@@ -58,6 +58,8 @@ struct KindBytes {
   uint64_t count = 0;
 };
 KindBytes PhysicalBytes(int device);
+// Of the physical memory that is mapped at the address; -1 where there is none.
+int DeviceOfMapping(uint64_t address);
 std::set<struct Pool*>& CreatedPools();
 
 // First-fit allocator of addresses; freed addresses come back first.
@@ -75,6 +77,20 @@ class AddressSpace {
 
 struct Context;
 
+// Memory that several processes hold (sharing.cc), as it is passed on between them.
+struct SharedId {
+  int32_t device = 0;
+  int32_t slot = -1;  // none
+  uint64_t nonce = 0;
+  uint64_t size = 0;  // as asked for
+};
+// This process's memory of so many bytes becomes shared.
+SharedId BeginSharing(int device, uint64_t bytes, uint64_t size);
+// One more process holds it. Its bytes, 0 where it is gone.
+uint64_t HoldShared(const SharedId& id);
+// This process does not hold it any more. An exporter then takes its bytes off its own account.
+void LeaveShared(const SharedId& id, bool exporter);
+
 enum class BlockKind { kLinear, kArray, kPool, kGraph, kImported };
 
 struct Block {
@@ -85,6 +101,7 @@ struct Block {
   struct Pool* pool = nullptr;
   BlockKind kind = BlockKind::kLinear;
   int device = 0;
+  SharedId shared;  // held by other processes too
 };
 
 enum class HostKind { kPinned, kRegistered, kManaged };

@@ -13,10 +13,6 @@ constexpr uint64_t kAlignment = 512;
 constexpr uint64_t kPitch = 512;
 constexpr uint64_t kLargestHostBytes = uint64_t{1} << 36;
 
-struct IpcHandle {
-  uint64_t size;
-};
-
 uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   const uint64_t element = shape.Format == 0x20 ? 4 : shape.Format == 0x10 ? 2 : 1;
   const uint64_t rows =
@@ -114,6 +110,7 @@ CUresult FreeLinear(uint64_t address, BlockKind kind) {
     return kInvalidValue;
   const Block block = found->second;
   driver.blocks.erase(found);
+  LeaveShared(block.shared, block.kind != BlockKind::kImported);
   AddressSpace& space = driver.SpaceOf(address);
   if (block.slab == 0) {
     Refund(block.device, block.charged);
@@ -231,7 +228,13 @@ FAKE_CALL(cuPointerGetAttribute)(void* data, CUpointer_attribute attribute, CUde
   FAKE_ENTER(cuPointerGetAttribute);
   const auto& blocks = TheDriver().blocks;
   auto found = blocks.upper_bound(address);
-  if (attribute != kPointerDevice || found == blocks.begin())
+  if (attribute != kPointerDevice)
+    return kInvalidValue;
+  if (const int device = DeviceOfMapping(address); device >= 0) {
+    *static_cast<int*>(data) = device;
+    return kSuccess;
+  }
+  if (found == blocks.begin())
     return kInvalidValue;
   --found;
   if (address - found->first >= found->second.size)
@@ -302,7 +305,11 @@ FAKE_HOOK(cuIpcGetMemHandle)(CUipcMemHandle* handle, CUdeviceptr address) {
   const auto found = TheDriver().blocks.find(address);
   if (found == TheDriver().blocks.end())
     return kInvalidValue;
-  const IpcHandle content{found->second.size};
+  Block& block = found->second;
+  SharedId content = block.shared;
+  content.size = block.size;
+  if (block.charged != 0 && block.shared.slot < 0)
+    content = block.shared = BeginSharing(block.device, block.charged, block.size);
   *handle = {};
   memcpy(handle, &content, sizeof content);
   return kSuccess;
@@ -314,11 +321,13 @@ FAKE_HOOK(cuIpcOpenMemHandle_v2)(CUdeviceptr* address, CUipcMemHandle handle, un
   Context* const context = CurrentContext();
   if (context == nullptr)
     return kInvalidContext;
-  IpcHandle content{};
-  memcpy(&content, &handle, sizeof content);
+  SharedId content{};
+  memcpy(static_cast<void*>(&content), &handle, sizeof content);
+  if (content.slot >= 0 && HoldShared(content) == 0)
+    return kInvalidHandle;
   *address = TheDriver().addresses.Take(RoundUp(content.size, kPage), kPage);
-  TheDriver().blocks[*address] = {content.size,   0, 0, context, nullptr, BlockKind::kImported,
-                                  context->device};
+  TheDriver().blocks[*address] = {
+      content.size, 0, 0, context, nullptr, BlockKind::kImported, context->device, content};
   return kSuccess;
 }
 

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
 #include "fake.h"
 
 // Physical memory apart from addresses: a handle's memory goes with its last reference and mapping.
 namespace fake {
 namespace {
 
+constexpr int kFirstDescriptor = 1 << 20;
+
 struct Physical {
   int device = 0;
   uint64_t size = 0;
   unsigned references = 1;
   unsigned mappings = 0;
+  SharedId shared;
+  bool imported = false;
 };
 
 struct Mapping {
@@ -35,17 +41,27 @@ Physical* AsPhysical(CUmemGenericAllocationHandle handle) {
 void DropIfUnused(Physical* physical) {
   if (physical->references != 0 || physical->mappings != 0)
     return;
-  Refund(physical->device, physical->size);
+  LeaveShared(physical->shared, !physical->imported);
+  if (!physical->imported)
+    Refund(physical->device, physical->size);
   Handles().erase(physical);
   delete physical;
 }
 
 }  // namespace
 
+int DeviceOfMapping(uint64_t address) {
+  auto mapping = Mappings().upper_bound(address);
+  if (mapping == Mappings().begin())
+    return -1;
+  --mapping;
+  return address - mapping->first < mapping->second.size ? mapping->second.physical->device : -1;
+}
+
 KindBytes PhysicalBytes(int device) {
   KindBytes sum;
   for (const Physical* physical : Handles()) {
-    if (physical->device != device)
+    if (physical->device != device || physical->imported)
       continue;
     sum.bytes += physical->size;
     ++sum.count;
@@ -85,6 +101,62 @@ FAKE_HOOK(cuMemRelease)(CUmemGenericAllocationHandle handle) {
     return kInvalidValue;
   --physical->references;
   DropIfUnused(physical);
+  return kSuccess;
+}
+
+// The stand-in's descriptors are numbers that mean the same in every process.
+FAKE_HOOK(cuMemExportToShareableHandle)
+(void* os_handle,
+ CUmemGenericAllocationHandle handle,
+ CUmemAllocationHandleType type,
+ unsigned long long) {
+  FAKE_ENTER(cuMemExportToShareableHandle);
+  Physical* const physical = AsPhysical(handle);
+  if (physical == nullptr || physical->references == 0)
+    return kInvalidValue;
+  if (physical->shared.slot < 0)
+    physical->shared = BeginSharing(physical->device, physical->size, physical->size);
+  if (type == kHandleFabric) {
+    *static_cast<CUmemFabricHandle*>(os_handle) = {};
+    memcpy(os_handle, &physical->shared, sizeof physical->shared);
+  } else {
+    *static_cast<int*>(os_handle) =
+        kFirstDescriptor + physical->device * FAKE_MAX_SHARED + physical->shared.slot;
+  }
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMemImportFromShareableHandle)
+(CUmemGenericAllocationHandle* handle, void* os_handle, CUmemAllocationHandleType type) {
+  FAKE_ENTER(cuMemImportFromShareableHandle);
+  SharedId id;
+  if (type == kHandleFabric) {
+    memcpy(static_cast<void*>(&id), os_handle, sizeof id);
+  } else {
+    const auto number = static_cast<int>(reinterpret_cast<uintptr_t>(os_handle)) - kFirstDescriptor;
+    id.device = number / FAKE_MAX_SHARED;
+    id.slot = number % FAKE_MAX_SHARED;
+    id.nonce = TheDriver().books->devices[id.device].shared[id.slot].nonce;
+  }
+  const uint64_t bytes = HoldShared(id);
+  if (bytes == 0)
+    return kInvalidHandle;
+  auto* const physical =
+      new Physical{.device = id.device, .size = bytes, .shared = id, .imported = true};
+  Handles().insert(physical);
+  *handle = reinterpret_cast<uintptr_t>(physical);
+  return kSuccess;
+}
+
+FAKE_CALL(cuMemGetAllocationPropertiesFromHandle)
+(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+  FAKE_ENTER(cuMemGetAllocationPropertiesFromHandle);
+  const Physical* const physical = AsPhysical(handle);
+  if (physical == nullptr)
+    return kInvalidValue;
+  *properties = {};
+  properties->type = 1;
+  properties->location = {kLocationDevice, physical->device};
   return kSuccess;
 }
 
