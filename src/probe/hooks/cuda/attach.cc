@@ -54,6 +54,9 @@ struct Attachment {
 };
 constinit Attachment g_attachment{};
 
+// Once a process is enough: how often says nothing.
+constinit std::atomic<bool> g_namespace_noted{false};
+
 // Real address -> wrapper, for cuGetProcAddress. Written before kAttached, then constant.
 constexpr size_t kWrapperSlots = 1024;
 static_assert(kHookCount * 2 < kWrapperSlots);
@@ -287,7 +290,7 @@ void CudaObserveDlopen(const char* file, int mode, const void* caller) {
 }
 
 void CudaObserveNamespace(const char* file) {
-  if (file != nullptr && cuda::NamesDriver(file))
+  if (cuda::NamesDriver(file) && !cuda::g_namespace_noted.exchange(true))
     cuda::NoteUnseen("opened in a link namespace of its own: ", file);
 }
 
@@ -297,7 +300,7 @@ void CudaObserveStart() {
 
 void CudaObserveEnd() {
   cuda::LookForDrivers(cuda::Route::kLate);
-  if (cuda::DriversInOtherNamespaces() != 0)
+  if (cuda::DriversInOtherNamespaces() != 0 && !cuda::g_namespace_noted.exchange(true))
     cuda::NoteUnseen("loaded in a link namespace of its own", "");
 }
 

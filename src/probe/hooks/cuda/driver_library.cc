@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <initializer_list>
 
@@ -234,15 +235,25 @@ bool IsReported(uintptr_t base) {
   return false;
 }
 
+// Objects loaded so far when all had been looked at.
+constinit std::atomic<unsigned long long> g_looked_at{0};
+
 struct FindRequest {
   LoadedDriver* driver;
   size_t position;
+  unsigned long long adds;
+  bool is_found;
 };
 
 int LookAtObject(dl_phdr_info* info, size_t, void* data) {
   auto* const request = static_cast<FindRequest*>(data);
-  if (request->position == 0 && g_seen.subs != info->dlpi_subs)
-    g_seen = {info->dlpi_subs, 0};
+  if (request->position == 0) {
+    request->adds = info->dlpi_adds;
+    if (g_seen.subs != info->dlpi_subs)
+      g_seen = {info->dlpi_subs, 0};
+    else if (g_looked_at.load(std::memory_order_relaxed) == info->dlpi_adds)
+      return 1;
+  }
   if (request->position++ < g_seen.count)
     return 0;
   g_seen.count = request->position;
@@ -258,6 +269,7 @@ int LookAtObject(dl_phdr_info* info, size_t, void* data) {
   }
   g_reported[g_reported_count++] = info->dlpi_addr;
   *request->driver = {info->dlpi_name, info->dlpi_addr, dynamic};
+  request->is_found = true;
   return 1;
 }
 
@@ -342,8 +354,11 @@ void* OpenDriverOf(const char* library, const void* caller) {
 }
 
 bool FindNewDriver(LoadedDriver* driver) {
-  FindRequest request{driver, 0};
-  return dl_iterate_phdr(LookAtObject, &request) != 0;
+  FindRequest request{driver, 0, 0, false};
+  dl_iterate_phdr(LookAtObject, &request);
+  if (!request.is_found)
+    g_looked_at.store(request.adds, std::memory_order_relaxed);
+  return request.is_found;
 }
 
 size_t DriversInOtherNamespaces() {
