@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hosts import HOSTS, PROBE, STAND_IN, losses, probe_environment, run_both
+from hosts import HOSTS, PROBE, STAND_IN, VRAMSCOPE, losses, probe_environment, run_both
 from live_file import read_directory
 
 pytestmark = pytest.mark.skipif(not PROBE.exists(), reason="the probe is not built")
@@ -92,6 +92,13 @@ def test_a_program_built_with_address_sanitizer(tmp_path):
     session = tmp_path / "session"
     session.mkdir()
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+    if VRAMSCOPE.exists():
+        # The launcher puts the probe first, and tells the runtime so.
+        launched = subprocess.run(
+            [str(VRAMSCOPE), "run", "--cpu", "--no-report", "-o", "x.vram", "--", "./host"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environment,
+        )
+        assert (launched.returncode, launched.stdout) == (0, "child 7\n"), launched.stderr
     plain = subprocess.run([str(tmp_path / "host")], capture_output=True, timeout=60, env=environment)
     recorded = subprocess.run(
         [str(tmp_path / "host")], capture_output=True, timeout=60,

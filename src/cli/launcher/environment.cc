@@ -18,6 +18,8 @@ namespace {
 
 constexpr char kProbeName[] = "libvramscope_probe.so";
 constexpr char kNvtxVariable[] = "NVTX_INJECTION64_PATH";
+constexpr char kSanitizerVariable[] = "ASAN_OPTIONS";
+constexpr char kAnyLinkOrder[] = "verify_asan_link_order=0";
 
 std::string_view Variable(const char* name) {
   const char* const value = getenv(name);
@@ -96,6 +98,12 @@ Variables RecordingVariables(const std::string& probe,
                          {"VRAMSCOPE_OPTIONS", OptionsText(options)}};
   if (NvtxIsOurs())
     variables.emplace_back(kNvtxVariable, probe);
+  // A program built with the address sanitizer, or a child that is, ends at once where its runtime
+  // is not the first library. The probe defines nothing of what the runtime intercepts.
+  std::string sanitizer(Variable(kSanitizerVariable));
+  if (sanitizer.find(kAnyLinkOrder) == std::string::npos)
+    sanitizer += (sanitizer.empty() ? "" : ":") + std::string(kAnyLinkOrder);
+  variables.emplace_back(kSanitizerVariable, sanitizer);
   if (options.unpooled) {
     // Every framework that has a cache and a variable to switch it off; what the user says goes.
     for (const auto& [name, value] : {std::pair("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),

@@ -27,6 +27,13 @@ TEST(RecordingVariables, PutsTheProbeFirstAndOnlyOnce) {
   EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "(not set)");
 }
 
+TEST(RecordingVariables, KeepsTheAddressSanitizersOptions) {
+  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+  const Variables variables = RecordingVariables("/p.so", "/d", {});
+  unsetenv("ASAN_OPTIONS");
+  EXPECT_EQ(Value(variables, "ASAN_OPTIONS"), "detect_leaks=0:verify_asan_link_order=0");
+}
+
 TEST(RecordingVariables, SwitchesCachesOff) {
   const Variables variables = RecordingVariables("/p.so", "/d", {.unpooled = true});
   EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "1");
