@@ -31,6 +31,10 @@ inline ssize_t ReadFile(int fd, void* data, size_t size_bytes) {
   return syscall(SYS_read, fd, data, size_bytes);
 }
 
+inline ssize_t ReadFileAt(int fd, void* data, size_t size_bytes, uint64_t offset) {
+  return syscall(SYS_pread64, fd, data, size_bytes, static_cast<off_t>(offset));
+}
+
 inline ssize_t WriteFileAt(int fd, const void* data, size_t size_bytes, uint64_t offset) {
   return syscall(SYS_pwrite64, fd, data, size_bytes, static_cast<off_t>(offset));
 }

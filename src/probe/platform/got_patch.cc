@@ -11,6 +11,8 @@
 
 #include <cstring>
 
+#include "base/raw_file.h"
+
 namespace vramscope::probe {
 namespace {
 
@@ -113,14 +115,14 @@ struct Permissions {
 // Of the page at `address`, by /proc/self/maps. Program headers do not say: a page of a
 // read-only-after-relocation segment is writable while the loader works on it.
 Permissions PermissionsOf(uintptr_t address) {
-  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int fd = base::OpenFile("/proc/self/maps", O_RDONLY);
   if (fd < 0)
     return {};
   char buffer[4096];
   size_t filled = 0;
   Permissions found;
   bool line_begins = true;
-  for (ssize_t got; (got = read(fd, buffer + filled, sizeof buffer - filled - 1)) > 0;) {
+  for (ssize_t got; (got = base::ReadFile(fd, buffer + filled, sizeof buffer - filled - 1)) > 0;) {
     filled += static_cast<size_t>(got);
     buffer[filled] = '\0';
     char* at = buffer;
@@ -143,7 +145,7 @@ Permissions PermissionsOf(uintptr_t address) {
       line_begins = false;
     }
   }
-  close(fd);
+  base::CloseFile(fd);
   return found;
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/raw_file.h"
 #include "probe/platform/dynamic.h"
 
 namespace vramscope::probe::cuda {
@@ -125,10 +126,10 @@ bool ExpandOrigin(const char* file, const void* caller, char* out) {
 // What an ELF file on disk says in its dynamic section. Bounded reads, nothing mapped.
 class ElfFile {
  public:
-  explicit ElfFile(const char* path) : fd_(open(path, O_RDONLY | O_CLOEXEC)) {}
+  explicit ElfFile(const char* path) : fd_(base::OpenFile(path, O_RDONLY)) {}
   ~ElfFile() {
     if (fd_ >= 0)
-      close(fd_);
+      base::CloseFile(fd_);
   }
   ElfFile(const ElfFile&) = delete;
   ElfFile& operator=(const ElfFile&) = delete;
@@ -168,7 +169,7 @@ class ElfFile {
       if (entries[i].d_tag != DT_NEEDED)
         continue;
       const ssize_t got =
-          pread(fd_, name, name_size - 1, static_cast<off_t>(strings + entries[i].d_un.d_val));
+          base::ReadFileAt(fd_, name, name_size - 1, strings + entries[i].d_un.d_val);
       if (got <= 0)
         continue;
       name[got] = '\0';
@@ -183,8 +184,7 @@ class ElfFile {
   static constexpr size_t kMaxEntries = 256;
 
   bool Read(uint64_t offset, void* to, size_t size) const {
-    return fd_ >= 0 &&
-           pread(fd_, to, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
+    return fd_ >= 0 && base::ReadFileAt(fd_, to, size, offset) == static_cast<ssize_t>(size);
   }
   uint64_t OffsetOf(uint64_t address) const {
     for (size_t i = 0; i < count_; ++i) {

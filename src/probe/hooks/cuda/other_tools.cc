@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/raw_file.h"
+
 namespace vramscope::probe::cuda {
 namespace {
 
@@ -54,12 +56,12 @@ int LookAtLibrary(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
-bool ReadFile(const char* path, char* text, size_t size) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+bool ReadStart(const char* path, char* text, size_t size) {
+  const int fd = base::OpenFile(path, O_RDONLY);
   if (fd < 0)
     return false;
-  const ssize_t got = read(fd, text, size - 1);
-  close(fd);
+  const ssize_t got = base::ReadFile(fd, text, size - 1);
+  base::CloseFile(fd);
   text[got > 0 ? got : 0] = '\0';
   return got > 0;
 }
@@ -67,7 +69,7 @@ bool ReadFile(const char* path, char* text, size_t size) {
 // The debugger's name is the first line of /proc/PID/comm.
 void LookAtTracer(OtherTools* tools) {
   char status[2048];
-  if (!ReadFile("/proc/self/status", status, sizeof status))
+  if (!ReadStart("/proc/self/status", status, sizeof status))
     return;
   constexpr char kField[] = "\nTracerPid:\t";
   const char* pid = std::strstr(status, kField);
@@ -80,7 +82,7 @@ void LookAtTracer(OtherTools* tools) {
     path[size++] = *pid++;
   std::memcpy(path + size, "/comm", 6);
   char name[32];
-  if (ReadFile(path, name, sizeof name) && std::strncmp(name, "cuda-gdb", 8) == 0) {
+  if (ReadStart(path, name, sizeof name) && std::strncmp(name, "cuda-gdb", 8) == 0) {
     Add("cuda-gdb", tools);
     tools->must_be_alone = true;
   }
