@@ -2,12 +2,14 @@
 #include "probe/hooks/cuda/code.h"
 
 #include "format/enums.h"
+#include "format/records.h"
 #include "probe/hooks/cuda/context.h"
 #include "probe/hooks/cuda/handle_set.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/launch.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/session/stream.h"
 
 // Code takes memory when it is loaded, and, being loaded lazily, when it is first asked for.
 namespace vramscope::probe::cuda {
@@ -33,6 +35,22 @@ CUresult UnloadCode(Module module) {
   if (result == kSuccess)
     ForgetFunctions();
   return result;
+}
+
+// A library has code in every context that used it, on any device: only the current one was read.
+void NoteUnloadElsewhere(uint64_t begin, uint64_t end) {
+  const uint64_t known = KnownDevices();
+  if (t_cuda_depth != 0 || !IsRecording() || (known & (known - 1)) == 0)
+    return;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  scope->Append(format::Implicit{.begin = begin,
+                                 .end = end,
+                                 .api = scope->InternLiteral(HookName(HookId::cuLibraryUnload)),
+                                 .kind = static_cast<uint64_t>(ImplicitKind::kModule),
+                                 .device = format::kNoDevice});
+  RequestReading(format::kNoDevice);
 }
 
 // Looks something up by name, each time between readings: programs keep what they get.
@@ -135,7 +153,11 @@ VRAMSCOPE_CUDA_WRAPPER(cuLibraryLoadFromFile)
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuLibraryUnload)(CUlibrary library) {
-  return UnloadCode<HookId::cuLibraryUnload>(library);
+  const uint64_t begin = Now();
+  const CUresult result = UnloadCode<HookId::cuLibraryUnload>(library);
+  if (result == kSuccess)
+    NoteUnloadElsewhere(begin, Now());
+  return result;
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuLibraryGetKernel)
