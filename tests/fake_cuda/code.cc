@@ -156,6 +156,8 @@ FAKE_HOOK(cuModuleLoadDataEx)
 
 FAKE_HOOK(cuModuleUnload)(CUmodule module) {
   FAKE_ENTER(cuModuleUnload);
+  if (Modules().count(AsModule(module)) != 0 && AsModule(module)->context != CurrentContext())
+    return kInvalidContext;
   return Unload(AsModule(module));
 }
 
