@@ -39,6 +39,15 @@ def test_it_loads_on_glibc_2_28():
     assert versions and max(versions) <= (2, 28)
 
 
+def test_its_loader_may_be_as_old():
+    """Packed relocations need glibc 2.36 (GLIBC_ABI_DT_RELR), and some old tools know no GNU hash alone."""
+    dynamic = readelf("--dynamic")
+    assert "RELR" not in dynamic
+    assert "GLIBC_ABI" not in readelf("--version-info")
+    assert "(GNU_HASH)" in dynamic or "(HASH)" in dynamic
+    assert "(RUNPATH)" not in dynamic and "(RPATH)" not in dynamic
+
+
 def test_nothing_of_the_cpp_runtime_gets_in():
     foreign = [s for s in dynamic_symbols(defined=False) if re.match(r"(_Z|__cxa_(?!finalize)|__gxx|_Unwind_Resume)", s)]
     assert foreign == [], "exceptions, RTTI, or destructors in static or thread storage"

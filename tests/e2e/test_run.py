@@ -259,7 +259,7 @@ def test_a_foreign_directory_in_the_way_is_refused(tmp_path):
     assert not started.exists()
 
 
-@pytest.mark.parametrize("output", ["missing/x.vram", "/dev/null", ".", "/proc/x.vram"])
+@pytest.mark.parametrize("output", ["missing/x.vram", "/dev/null", "."])
 def test_an_output_that_cannot_be_written_is_refused(tmp_path, output):
     started, command = marker(tmp_path)
     result = run(*command, cwd=tmp_path, options=("-o", output))
