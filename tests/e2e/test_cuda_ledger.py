@@ -81,6 +81,10 @@ def check(recording: Recording, unread: tuple[str, ...] = ()) -> None:
     for step in recording.steps:
         said = report(recording.file, f"@{step.time_ns}")
         ledger = {d["index"]: d["ledger_bytes"] for d in said["devices"] if d["kind"] == "gpu"}
+        # Calls of other instants that the nearest sample of this state met.
+        for row in said["rows"]:
+            if row["path"][-1] == "in transit":
+                ledger[row["device"]] -= row["bytes"]
         for device, used in enumerate(step.used):
             missing = used - ledger.get(device, 0)
             if missing != 0 and not (step.name in unread and missing == INIT):
@@ -96,3 +100,16 @@ def test_pools_of_every_kind(tmp_path):
     check(recording, unread=("reset",))
     host = [d for d in recording.report("host-and-managed")["devices"] if d["kind"] == "host"]
     assert [d["ledger_bytes"] for d in host] == [32 * MIB]
+
+
+@pytest.mark.parametrize("end", ["free", "die"])
+@pytest.mark.parametrize("way", ["ipc", "fabric", "descriptor"])
+def test_shared_memory_is_counted_once(tmp_path, way, end):
+    recording = record("driver_sharing", tmp_path, way, end)
+    check(recording)
+    importer = next(s.pid for s in recording.steps if s.name == "closed")
+    rows = {
+        step: [r["bytes"] for r in recording.report(step)["rows"] if r["pid"] == importer and r["path"][-1] == "imported"]
+        for step in ("imported", "exporter-gone", "closed")
+    }
+    assert rows == {"imported": [0], "exporter-gone": [64 * MIB], "closed": []}

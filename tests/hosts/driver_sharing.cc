@@ -50,6 +50,15 @@ struct Program {
     return driver;
   }
 
+  // A process of the recording ends with its last call: one after the step that is looked at.
+  static void UseMemory(void* driver) {
+    DRIVER_HOOK(driver, cuMemAlloc_v2);
+    DRIVER_HOOK(driver, cuMemFree_v2);
+    CUdeviceptr address = 0;
+    CHECK(cuMemAlloc_v2(&address, 4u << 20));
+    CHECK(cuMemFree_v2(address));
+  }
+
   int Export() {
     void* const driver = Begin();
     DRIVER_HOOK(driver, cuMemAlloc_v2);
@@ -59,7 +68,7 @@ struct Program {
     DRIVER_HOOK(driver, cuIpcGetMemHandle);
     DRIVER_HOOK(driver, cuMemExportToShareableHandle);
     Message message;
-    CUdeviceptr address = 0, other = 0;
+    CUdeviceptr address = 0;
     CUmemGenericAllocationHandle handle = 0;
     if (way == "ipc") {
       CHECK(cuMemAlloc_v2(&address, kBytes));
@@ -77,18 +86,18 @@ struct Program {
     Step("exported");
     to_importer.Send(message);
     to_exporter.Receive();
-    // Something of this process after the import: it ends with its last call.
-    CHECK(cuMemAlloc_v2(&other, 4u << 20));
-    CHECK(cuMemFree_v2(other));
+    UseMemory(driver);
     if (dies)
       _exit(0);
     CHECK(way == "ipc" ? cuMemFree_v2(address) : cuMemRelease(handle));
     to_importer.Send(message);
     to_exporter.Receive();
+    UseMemory(driver);
     return 0;
   }
 
   int Import() {
+    Message message = to_importer.Receive();
     void* const driver = Begin();
     DRIVER_HOOK(driver, cuIpcOpenMemHandle_v2);
     DRIVER_HOOK(driver, cuIpcCloseMemHandle);
@@ -97,7 +106,6 @@ struct Program {
     DRIVER_HOOK(driver, cuMemMap);
     DRIVER_HOOK(driver, cuMemUnmap);
     DRIVER_HOOK(driver, cuMemRelease);
-    Message message = to_importer.Receive();
     CUdeviceptr address = 0;
     CUmemGenericAllocationHandle handle = 0;
     if (way == "ipc") {
@@ -124,6 +132,7 @@ struct Program {
     }
     Step("closed");
     to_exporter.Send(message);
+    UseMemory(driver);
     return 0;
   }
 };

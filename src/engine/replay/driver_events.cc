@@ -9,8 +9,6 @@
 namespace vramscope::engine {
 namespace {
 
-enum NumberSpace : size_t { kAddresses, kArrays, kHandles, kRegistered };
-
 NumberSpace NumberSpaceOf(format::MemoryKind kind) {
   switch (kind) {
     case format::MemoryKind::kArray:
@@ -194,7 +192,10 @@ void Ledger::OnFree(const trace::Event& event) {
   const format::MemoryKind kind = MemoryKindOf(event);
   // The free's entry point may serve several kinds; what was allocated there decides.
   FlatMap* index_map = &process.holding_index[NumberSpaceOf(kind)];
-  const uint32_t index = index_map->Find(event.address);
+  uint32_t index = index_map->Find(event.address);
+  // An array that is mapped out of imported memory stands with the addresses.
+  if (index == FlatMap::kNone && kind == format::MemoryKind::kArray)
+    index = process.holding_index[kAddresses].Find(event.address);
   if (index == FlatMap::kNone) {
     if (event.address == 0)
       return;
@@ -275,6 +276,8 @@ void Ledger::EndHolding(ProcessState& process, uint32_t index, int64_t free_ns) 
     process.holding_index[NumberSpaceOf(holding.memory)].Erase(holding.address);
   }
   process.holdings.Remove(index);
+  if (holding.share != kNoIndex)
+    LeaveShared(holding.share, spaces_[holding.space].process, index, holding.priced);
 }
 
 void Ledger::EndHoldingsOfContext(ProcessState& process, uint64_t context, int64_t free_ns) {
@@ -298,6 +301,10 @@ void Ledger::OnHandleCreate(const trace::Event& event) {
   FlatMap& handles = process.holding_index[kHandles];
   Change change(*this, event.device, event.time_ns, event.begin_ns, event.end_ns);
   if (const uint32_t old = handles.Find(event.address); old != FlatMap::kNone) {
+    if (event.value != 0) {
+      ++process.holdings[old].references;  // imported again, or into the process that made it
+      return;
+    }
     // The number is given out again: the old memory lives on only by its mappings.
     process.holdings[old].references = 0;
     handles.Erase(event.address);
@@ -428,6 +435,8 @@ void Ledger::OnMap(const trace::Event& event) {
   mapping.accounted = std::min(event.size, handle.priced - handle.accounted);
   handle.accounted += mapping.accounted;
   ++handle.mappings;
+  if (handle.memory == format::MemoryKind::kIpcImport && handle.share == kNoIndex)
+    JoinByMapping(event.process, handle_index, event.size);
   process.pages.Add(event.address, event.size, mapping.segment);
   Segment& segment = segments_[mapping.segment];
   if (!segment.carved())

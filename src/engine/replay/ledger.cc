@@ -283,9 +283,10 @@ void Ledger::ApplyOne(const trace::Event& event) {
       return OnDeviceSample(event);
     case EventKind::kProcessSample:
       return OnProcessSample(event);
+    case EventKind::kShare:
+      return OnShare(event);
     case EventKind::kPrior:
       return OnPrior(event);
-    case EventKind::kShare:
     case EventKind::kCheckpoint:
     case EventKind::kOutOfMemory:
     case EventKind::kFailure:

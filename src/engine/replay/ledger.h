@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,20 @@ struct MarkRecord {
   int64_t time_ns = 0;
   uint64_t event_ordinal = 0;
   trace::ProcessId process;
+};
+
+// What a holding's number is unique among, in its process.
+enum NumberSpace : size_t { kAddresses, kArrays, kHandles, kRegistered };
+
+// Memory that several processes hold: counted once, with the first of them that is still there.
+struct SharedMemory {
+  struct Holder {
+    trace::ProcessId process;
+    uint32_t holding;
+  };
+  trace::DeviceId device = trace::kNoDevice;
+  uint64_t bytes = 0;
+  std::vector<Holder> holders;  // in the order in which they came
 };
 
 // What went against the invariants, with the first case of each.
@@ -202,6 +217,12 @@ class Ledger {
   void ReleaseSegment(ProcessState& process, uint32_t segment);
   void PushHolding(const Holding& holding, int64_t free_ns);
 
+  // shared_memory.cc: memory that several processes hold
+  void OnShare(const trace::Event& event);
+  void JoinShared(uint32_t shared, trace::ProcessId process, uint32_t holding);
+  void JoinByMapping(trace::ProcessId process, uint32_t handle, uint64_t bytes);
+  void LeaveShared(uint32_t shared, trace::ProcessId process, uint32_t holding, uint64_t paid);
+
   // prior.cc
   void OnPrior(const trace::Event& event);
   void OnPriorSegment(const trace::Event& event);
@@ -274,6 +295,9 @@ class Ledger {
   std::vector<SlowItem> slow_items_;
   std::vector<SlowChange> slow_log_;
   std::vector<MarkRecord> marks_;
+  std::vector<SharedMemory> shared_;
+  std::unordered_map<uint64_t, uint32_t> shared_by_key_;
+  std::vector<uint32_t> shared_without_key_;  // exports that only their sizes tell apart
   Violations violations_;
   Capture requested_;
   trace::Loss unknown_frees_;
