@@ -12,6 +12,10 @@ from typing import Dict, List, NamedTuple, Optional, Set
 
 from . import _nvml, _paths, _probe
 
+# Rows of the ledger.
+CONTEXT = "driver-owned: context"
+RM_INTERNAL = "RM-internal"
+
 _SECONDS = 60.0
 _SECONDS_FOR_LINES = 20.0
 
@@ -21,6 +25,9 @@ class Outside(NamedTuple):
 
     rows: Dict[str, int]
     pytorch_bytes: int
+    #: Whether the rows have the driver's share apart that NVML's figure of a process lacks: it is known from the
+    #: first sample of the process on, and in the context's row until then.
+    has_rm_internal: bool
 
 
 def session() -> Optional[str]:
@@ -53,18 +60,19 @@ def outside_pytorch(live: str) -> Dict[str, Outside]:
     """By the bare UUID of a GPU: this process's rows of the ledger that are not of PyTorch's allocator."""
     report = json.loads(_run(["report", live, "--json", "--at", "end"]))
     uuids = {device["index"]: device["uuid"] for device in report["devices"] if device.get("uuid")}
+    apart = {row["device"] for row in report["rows"] if row["path"][0] == RM_INTERNAL}
     found: Dict[str, Outside] = {}
     for row in report["rows"]:
         uuid = uuids.get(row["device"])
         if uuid is None or row["pid"] != os.getpid():
             continue
-        rows, pytorch = found.get(_nvml.bare(uuid), Outside({}, 0))
+        rows, pytorch, _ = found.get(_nvml.bare(uuid), Outside({}, 0, False))
         if row["path"][0] == "PyTorch":
             pytorch += row["bytes"]
         elif row["bytes"]:
             name = ": ".join(row["path"][:2])
             rows[name] = rows.get(name, 0) + row["bytes"]
-        found[_nvml.bare(uuid)] = Outside(rows, pytorch)
+        found[_nvml.bare(uuid)] = Outside(rows, pytorch, row["device"] in apart)
     return found
 
 
@@ -96,6 +104,10 @@ def lines_of(live: str, addresses: Set[int]) -> Dict[int, str]:
             address = int(row["address"], 16)
             if address in addresses and row["stack"]:
                 found[address] = users_line(row["stack"], skipped)
+        status = process.wait()
+        if status != 0:
+            why = f"took more than {_SECONDS_FOR_LINES:.0f} s" if status < 0 else f"ended with {status}"
+            raise RuntimeError(f"reading its lines {why}")
     finally:
         killer.cancel()
         process.kill()

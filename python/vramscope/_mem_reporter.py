@@ -406,7 +406,8 @@ class _Look:
     def _process(self, device: DeviceReport, index: int) -> None:
         uuid = _torch_blocks.uuid_of(self._torch, index)
         if uuid is None:
-            device.remarks.append("what the process uses in all is not known: this PyTorch does not say which GPU it is")
+            why = "this PyTorch does not say which GPU it is"
+            device.remarks.append(f"what the process uses in all is not known: {why}")
             return
         reading = _nvml.process_bytes(uuid, device.reserved or 0)
         device.nvml = reading.bytes
@@ -425,12 +426,15 @@ def _add_what_is_recorded(torch: Any, devices: Dict[str, DeviceReport]) -> None:
     outside: Dict[str, _ledger.Outside] = {}
     problem = ""
     if live is not None:
-        try:
-            lines = _ledger.lines_of(live, _addresses(devices))
+        try:  # a report without names is still a report
             if any(device.nvml is not None for device in devices.values()):
                 outside = _ledger.outside_pytorch(live)
-        except Exception as error:  # a report without names is still a report
+            lines = _ledger.lines_of(live, _addresses(devices))
+        except Exception as error:
             problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if problem:
+        for device in devices.values():
+            device.remarks.append(f"the recording could not be read: {problem}")
     for name, device in devices.items():
         for row in device.rows:
             row.line = row.line or lines.get(row.address, "")
@@ -444,14 +448,15 @@ def _add_what_is_recorded(torch: Any, devices: Dict[str, DeviceReport]) -> None:
             device.outside = [Part("Libraries and the driver", rest)]
             if live is None:
                 device.remarks.append("under 'vramscope run' libraries and the driver are told apart")
-            elif problem:
-                device.remarks.append(f"the recording could not be read: {problem}")
             continue
-        parts = sorted(ledger.rows.items(), key=lambda item: -item[1])
         beside = ledger.pytorch_bytes - (device.reserved or 0)
+        unexplained = rest - beside - sum(ledger.rows.values())
+        if unexplained < 0 and not ledger.has_rm_internal and ledger.rows.get(_ledger.CONTEXT, 0) > -unexplained:
+            ledger.rows[_ledger.CONTEXT] += unexplained
+            unexplained = 0
+        parts = sorted(ledger.rows.items(), key=lambda item: -item[1])
         if beside:
             parts.append(("PyTorch, besides its allocator", beside))
-        unexplained = rest - sum(size for _, size in parts)
         if unexplained:
             parts.append(("Not explained", unexplained))
         device.outside = [Part(part, size) for part, size in parts]

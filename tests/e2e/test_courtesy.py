@@ -274,6 +274,32 @@ assert whole()
     assert "do not fit into host memory, which has 4.88K free; nothing was moved" in host
 
 
+def test_chunks_through_two_buffers(run):
+    """The pipeline of a GPU: a buffer is used again only after its bytes have been stored."""
+    run("""
+import contextlib, types
+class Event:
+    def record(self): self.recorded = True
+    def synchronize(self): assert self.recorded
+fake = types.SimpleNamespace(cuda=types.SimpleNamespace(Event=Event, device=lambda d: contextlib.nullcontext()))
+_courtesy._CHUNK = 1000
+with _courtesy._Progress("", 0) as progress:
+    carrier = _courtesy._Carrier(fake, "cpu", progress)
+    carrier._buffers = [torch.empty(1000, dtype=torch.uint8) for _ in range(2)]
+    sources = [torch.randint(256, (n,), dtype=torch.uint8) for n in (1, 999, 1000, 1001, 2000, 7777, 5)]
+    hosts = [torch.zeros_like(s) for s in sources]
+    for source, host in zip(sources, hosts): carrier.out(source, host)
+    assert not torch.equal(hosts[-1], sources[-1]), "the last one still travels"
+    carrier.flush()
+    assert all(torch.equal(a, b) for a, b in zip(sources, hosts))
+    back = [torch.zeros_like(s) for s in sources]
+    for host, target in zip(hosts, back):
+        carrier.back(host, target)
+        assert torch.equal(host, target)
+    assert progress._done == 2 * sum(len(s) for s in sources)
+""")
+
+
 def test_errors_are_one_line(run):
     for code, said in (
         ("Courtesy().yield_memory()", "RuntimeError: vramscope: there is no GPU whose memory could be yielded"),
