@@ -76,6 +76,7 @@ void Ledger::CommitShare(DeviceState& device, Space& space) {
   holder.bytes -= bytes;
   own.bytes += bytes;
   Space& holder_space = spaces_[holder.space];
+  holder_space.rm_pending_total -= bytes;
   Add(device, &holder_space, holder.owner, holder.part, -bytes);
   Add(device, &space, own.owner, own.part, bytes);
   for (ProcessSampleRecord& sample : holder_space.samples)
