@@ -75,7 +75,7 @@ class Stream {
   // Writes that they are in the thread's scope now, which is not that one.
   VRAMSCOPE_NOINLINE void EnterScope();
 
-  // Images (mapped binaries) that this stream has described, by dlpi_adds + dlpi_subs.
+  // Images (mapped binaries) that this stream has described, by SeenBinaries().
   uint64_t images_generation = ~uint64_t{0};
   // Events since AllocatorTotals was written last, by device.
   uint32_t totals_countdown[16] = {};
