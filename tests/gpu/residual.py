@@ -109,13 +109,13 @@ def _trainings():
         marks = label != ", async"
         yield case(
             "resnet50" + label,
-            _training("train_resnet50.py", "--steps", "450"),
+            _training("train_resnet50.py", "--steps", "540"),
             marks=marks,
             environment=environment,
         )
         yield case(
             "gpt2" + label,
-            _training("train_gpt2.py", "--size", "gpt2", "--steps", "140"),
+            _training("train_gpt2.py", "--size", "gpt2", "--steps", "125"),
             marks=marks,
             environment=environment,
         )
@@ -123,17 +123,18 @@ def _trainings():
 
 def all_cases():
     """(name, function) of every case that one GPU is enough for, the most telling first."""
-    # Long enough for the share of samples in transit to say something: a context alone takes 0.1 s.
+    # Long enough for the share of samples in transit to say something: a context alone takes 0.1 s,
+    # a library of kernels that is loaded whole another 0.1 to 0.3 s.
     jacobi = ("4096", "250000")
     yield from _trainings()
-    yield case("jax, preallocated", _script("jax_matmul.py"), needs="jax")
+    yield case("jax, preallocated", _script("jax_matmul.py", "--seconds", "24"), needs="jax")
     yield case(
         "jax",
         _script("jax_matmul.py"),
         needs="jax",
         environment={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
     )
-    yield case("cupy", _script("cupy_pools.py"), needs="cupy", owner="cuFFT")
+    yield case("cupy", _script("cupy_pools.py", "--seconds", "27"), needs="cupy", owner="cuFFT")
     yield case("numba", _script("numba_vectors.py"), needs="numba")
     yield case("triton", _script("triton_softmax.py"), needs="triton")
     yield case("cuda_driver", _built("example_cuda_driver", "--hold", "15"))
@@ -143,9 +144,9 @@ def all_cases():
     yield case("graphs", _built("gpu_graphs"))
     yield case("local memory", _built("gpu_local_memory"))
     yield case("torch graphs", _script("torch_graph.py"))
-    yield case("rmm", _script("rmm_pools.py"), needs="rmm")
-    yield case("two processes", _script("sharing.py"))
-    yield case("two processes, IPC", _script("sharing.py", "--ipc"))
+    yield case("rmm", _script("rmm_pools.py", "--seconds", "24"), needs="rmm")
+    yield case("two processes", _script("sharing.py", "--seconds", "34"))
+    yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "38"))
 
 
 def cases_of_two_gpus():
