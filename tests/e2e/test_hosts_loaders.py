@@ -37,6 +37,13 @@ def test_a_link_namespace_of_its_own_is_not_recorded_and_named(tmp_path, monkeyp
     assert losses(session)["DriverUnseen"] >= 1
 
 
+def test_a_driver_of_another_time(tmp_path, monkeypatch):
+    """A newer version, entry points that nobody knows, and most others missing: the program sees just that."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(HOSTS / "strange"))
+    (only,) = run_both("strange_driver_user", tmp_path)
+    assert only.counts["Alloc"] == 1, "what is known is recorded"
+
+
 @pytest.mark.parametrize("probe_first", [True, False])
 @pytest.mark.parametrize("host", ["frees_at_exit", "plugins", "thread_storm"])
 def test_another_interposer_before_and_after_the_probe(tmp_path, host, probe_first):
