@@ -62,7 +62,7 @@ class Session:
                 os.fspath(_paths.program()),
                 "sidecar",
                 f"--pid={os.getpid()}",
-                f"--options={options}",
+                *([f"--options={options}"] if options else []),
                 os.fspath(self.live),
             ],
             stdin=subprocess.DEVNULL,

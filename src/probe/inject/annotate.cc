@@ -4,6 +4,7 @@
 #include "base/compiler.h"
 #include "format/enums.h"
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/inject/late.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"
@@ -38,6 +39,9 @@ using namespace vramscope;
 using namespace vramscope::probe;
 
 VRAMSCOPE_EXPORT void vramscope_start() {
+  // What was loaded since may have bound past a probe that came late.
+  if (g_flags.late.load(std::memory_order_relaxed))
+    PatchLoadedObjects();
   SessionSetPaused(false);
 }
 

@@ -80,10 +80,10 @@ uint64_t HashText(uint64_t hash, Object text) {
 
 // CPU memory from before the recording is known by its names alone. The tensor lives, so that if
 // its storage was recorded, it is live in the ledger and this says nothing new.
-void WritePrior(Stream& stream, const Storage& storage) {
+void WritePrior(Stream& stream, uint64_t now, const Storage& storage) {
   if (!g_in_survey || storage.device != format::kCpuDevice || !storage.of_allocator)
     return;
-  stream.Append(format::Prior{.time = Now(),
+  stream.Append(format::Prior{.time = now,
                               .kind = static_cast<uint64_t>(format::PriorKind::kBlock),
                               .device = storage.device,
                               .address = storage.address,
@@ -183,8 +183,9 @@ bool WriteNameIfNew(Stream& stream,
   *said = {key, storage.address, storage.size_bytes};
   const uint32_t name_id = InternText(stream, name);
   const uint32_t detail_id = InternText(stream, detail);
-  WritePrior(stream, storage);
-  stream.Append(format::Name{.time = Now(),
+  const uint64_t now = Now();
+  WritePrior(stream, now, storage);
+  stream.Append(format::Name{.time = now,
                              .address = storage.address,
                              .size = storage.size_bytes,
                              .device = storage.device,
@@ -203,7 +204,7 @@ void WriteName(Stream& stream,
   if (!IsRecorded(storage))
     return;
   const uint32_t name = ParameterNameId(stream, parameter);
-  WritePrior(stream, storage);
+  WritePrior(stream, now, storage);
   stream.Append(format::Name{.time = now,
                              .address = storage.address,
                              .size = storage.size_bytes,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe/hooks/torch/tensors.h"
 
+#include <dlfcn.h>
+
 #include <atomic>
 
 #include "format/enums.h"
@@ -94,7 +96,11 @@ void FindAllocator(const Samples& samples, TensorLayout* layout) {
     for (int n = 0; n < 3; ++n)
       read = read &&
              reader.Get(reinterpret_cast<const char*>(samples.at[n].storage + i * 8), &word[n]);
-    if (!read || word[0] != word[1] || word[0] == word[2] || word[0] < 4096)
+    if (!read || word[0] != word[1] || word[0] == word[2])
+      continue;
+    // A function or an object of a library, and no count of references.
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(word[0]), &info) == 0)
       continue;
     layout->allocator_words |= 1u << i;
     layout->of_allocator[i] = word[0];
