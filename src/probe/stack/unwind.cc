@@ -233,9 +233,7 @@ Step StepWithoutRules(StackWindow* window, Registers* registers) {
 
 // Follows every register and reads the tables anew at each frame: for stacks with signal frames,
 // and functions that find their caller by other registers. About as fast as backtrace().
-VRAMSCOPE_NOINLINE NativeWalk WalkByRules(const Registers& start,
-                                          uintptr_t* pcs,
-                                          size_t capacity) {
+VRAMSCOPE_NOINLINE NativeWalk WalkByRules(const Registers& start, uintptr_t* pcs, size_t capacity) {
   Registers registers = start;
   StackWindow window(registers.value[kRegisterRsp]);
   UnsureFrames unsure;
