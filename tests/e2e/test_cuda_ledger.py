@@ -113,3 +113,10 @@ def test_shared_memory_is_counted_once(tmp_path, way, end):
         for step in ("imported", "exporter-gone", "closed")
     }
     assert rows == {"imported": [0], "exporter-gone": [64 * MIB], "closed": []}
+
+
+def test_handles_of_every_kind(tmp_path):
+    recording = record("driver_handles", tmp_path)
+    check(recording)
+    host = [d for d in recording.report("on-the-host")["devices"] if d["kind"] == "host"]
+    assert [d["ledger_bytes"] for d in host] == [20 * MIB]

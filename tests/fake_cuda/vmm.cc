@@ -42,7 +42,7 @@ void DropIfUnused(Physical* physical) {
   if (physical->references != 0 || physical->mappings != 0)
     return;
   LeaveShared(physical->shared, !physical->imported);
-  if (!physical->imported)
+  if (!physical->imported && physical->device >= 0)
     Refund(physical->device, physical->size);
   Handles().erase(physical);
   delete physical;
@@ -80,8 +80,15 @@ FAKE_HOOK(cuMemCreate)
  const CUmemAllocationProp* properties,
  unsigned long long) {
   FAKE_ENTER(cuMemCreate);
-  if (size == 0 || size % kPage != 0 || !IsDevice(properties->location.id))
+  const bool on_device = properties->location.type == kLocationDevice;
+  if (size == 0 || size % kPage != 0 || (on_device && !IsDevice(properties->location.id)))
     return kInvalidValue;
+  if (!on_device) {  // memory of the machine: no device pays
+    auto* const on_host = new Physical{.device = -1, .size = size};
+    Handles().insert(on_host);
+    *handle = reinterpret_cast<uintptr_t>(on_host);
+    return kSuccess;
+  }
   if (!Charge(properties->location.id, size))
     return kOutOfMemory;
   if (FailsLate()) {
@@ -92,6 +99,36 @@ FAKE_HOOK(cuMemCreate)
   Handles().insert(physical);
   *handle = reinterpret_cast<uintptr_t>(physical);
   return kSuccess;
+}
+
+// An object of several devices' memory has none of its own.
+FAKE_HOOK(cuMulticastCreate)(CUmemGenericAllocationHandle* handle, const CUmulticastObjectProp*) {
+  FAKE_ENTER(cuMulticastCreate);
+  auto* const physical = new Physical{.device = -1, .size = 0};
+  Handles().insert(physical);
+  *handle = reinterpret_cast<uintptr_t>(physical);
+  return kSuccess;
+}
+
+FAKE_HOOK(cuMulticastAddDevice)(CUmemGenericAllocationHandle handle, CUdevice device) {
+  FAKE_ENTER(cuMulticastAddDevice);
+  return AsPhysical(handle) != nullptr && IsDevice(device) ? kSuccess : kInvalidValue;
+}
+
+FAKE_HOOK(cuMulticastBindMem)
+(CUmemGenericAllocationHandle handle,
+ size_t,
+ CUmemGenericAllocationHandle memory,
+ size_t,
+ size_t,
+ unsigned long long) {
+  FAKE_ENTER(cuMulticastBindMem);
+  return AsPhysical(handle) != nullptr && AsPhysical(memory) != nullptr ? kSuccess : kInvalidValue;
+}
+
+FAKE_HOOK(cuMulticastUnbind)(CUmemGenericAllocationHandle handle, CUdevice, size_t, size_t) {
+  FAKE_ENTER(cuMulticastUnbind);
+  return AsPhysical(handle) != nullptr ? kSuccess : kInvalidValue;
 }
 
 FAKE_HOOK(cuMemRelease)(CUmemGenericAllocationHandle handle) {
