@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "probe/hooks/c10/c10.h"
+#include "probe/hooks/c10/watch.h"
 #include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
@@ -68,6 +69,10 @@ void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved
   if (static_cast<int8_t>(device & 0xff) != kDeviceTypeCuda)
     return;  // alloc_cpu covers the CPU
   const int index = static_cast<int8_t>(device >> 8);
+  if (IsWatched(index) && size != 0) {
+    WatchGpuBlock(index, pointer, size, static_cast<int64_t>(allocated),
+                  static_cast<int64_t>(reserved));
+  }
   RecordScope scope(Want::kTensor);
   if (!scope)
     return;
@@ -165,6 +170,8 @@ void* vramscope_hook_alloc_cpu(size_t size) {
   if (real == nullptr)
     return nullptr;
   void* const pointer = real(size);
+  if (IsWatched(kWatchedCpu) && pointer != nullptr)
+    WatchCpuAlloc(pointer, static_cast<int64_t>(size));
   if (!WantsCpuTensors() || pointer == nullptr)
     return pointer;
   if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
@@ -191,6 +198,8 @@ void* vramscope_hook_alloc_cpu(size_t size) {
 VRAMSCOPE_EXPORT void vramscope_hook_free_cpu(void*) __asm__("_ZN3c108free_cpuEPv");
 void vramscope_hook_free_cpu(void* pointer) {
   auto* real = Real(&g_free_cpu, "_ZN3c108free_cpuEPv");
+  if (IsWatched(kWatchedCpu) && pointer != nullptr)
+    WatchCpuFree(pointer);
   if (WantsCpuTensors() && pointer != nullptr) {
     if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
       SessionCountPausedBytes(-static_cast<int64_t>(malloc_usable_size(pointer)));

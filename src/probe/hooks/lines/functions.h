@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "probe/hooks/torch/python_api.h"
+
+// The functions whose lines are profiled, and what is known of each line. All of it is used with
+// the GIL, which is its lock.
+namespace vramscope::probe {
+
+// Of one line on one of its profiler's devices. Python reads it as an array of 64-bit numbers
+// (python/vramscope/_line_tracer.py has the same list).
+struct LineFigures {
+  int64_t hits;
+  // The most of all executions.
+  int64_t peak_allocated, peak_reserved;
+  int64_t allocated, reserved;  // at its end
+  int64_t bytes_given, bytes_back, blocks_given, blocks_back;
+  // Of all executions together.
+  int64_t net, gross;
+  // What a call of the function allocated in this line and had not freed when it returned: the most
+  // of all calls.
+  int64_t grown;
+  int64_t grown_in_call;  // adds it up
+};
+
+// Of a function on one device; stands before its lines.
+struct FunctionFigures {
+  int64_t calls;
+  int64_t peak_allocated, peak_line;
+  int64_t grown_unknown;  // calls whose blocks were too many to be kept
+};
+
+// One function of one profiler.
+struct Function {
+  Object code;  // a reference; null: the place is free
+  int32_t first_line;
+  int32_t line_count;
+  int32_t next;  // of the same code, -1: none
+  int32_t target_count;
+  bool is_enabled;
+  int8_t targets[18];  // devices; those of the profiler can change while it runs
+  uint8_t* figures;    // for each target: FunctionFigures, then the lines
+  size_t figures_bytes;
+  Object sampler;  // called with (id, line) after the first executions of a line; may be null
+
+  FunctionFigures& Of(int target) const {
+    return *reinterpret_cast<FunctionFigures*>(
+        figures +
+        static_cast<size_t>(target) *
+            (sizeof(FunctionFigures) + sizeof(LineFigures) * static_cast<size_t>(line_count)));
+  }
+  LineFigures* Line(int target, int32_t line) const {
+    const int32_t index = line - first_line;
+    return index < 0 || index >= line_count
+               ? nullptr
+               : reinterpret_cast<LineFigures*>(&Of(target) + 1) + index;
+  }
+};
+
+inline constexpr int32_t kMostFunctions = 4096;
+extern Function* g_functions;
+
+// An id, or -1: out of room.
+int32_t AddFunction(Object code, int32_t first_line, int32_t line_count, int32_t target_count);
+void RemoveFunction(int32_t id);
+void ClearFunction(int32_t id);
+
+// The first function of that code object, -1 where there is none.
+int32_t FirstFunction(Object code);
+
+}  // namespace vramscope::probe
