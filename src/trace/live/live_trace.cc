@@ -51,8 +51,9 @@ void AddUnrecorded(const std::string& directory, SessionJson* session, LossCount
     int number = 0;
     std::from_chars(reason.data(), reason.data() + reason.size(), number);
     losses->Add(format::Loss::kNotRecorded, 1);
-    session->notes.emplace_back("process " + name.substr(0, name.find('.')),
-                                "not recorded: its file could not be made: " + util::ErrnoText(number));
+    session->notes.emplace_back(
+        "process " + name.substr(0, name.find('.')),
+        "not recorded: its file could not be made: " + util::ErrnoText(number));
   }
 }
 
