@@ -14,15 +14,19 @@ RESIDUAL_BYTES = 4 * MIB
 TRANSIT_SHARE = 0.01
 
 
-def case(name, command, *, marks=False, needs=None, gpus_needed=1, owner=None, environment=None):
-    """A case; `needs`: a Python module it cannot do without, `owner`: who must have memory at the peak."""
+def case(name, command, *, marks=False, needs=None, gpus_needed=1, owner=None, environment=None, by_itself=False):
+    """A case; `needs`: a Python module it cannot do without, `owner`: who must have memory at the peak.
+
+    `by_itself`: the program records itself, into the file that --trace names.
+    """
 
     def run(bench):
         if needs is not None and importlib.util.find_spec(needs) is None:
             return {"skipped": f"no {needs} on this machine", "problems": []}
         if bench.gpu_count < gpus_needed:
             return {"skipped": f"needs {gpus_needed} GPUs", "problems": []}
-        recording, output = bench.record(name, command(bench), environment=environment)
+        record = bench.record_by_itself if by_itself else bench.record
+        recording, output = record(name, command(bench), environment=environment)
         report = recording.report()
         gpus = {device["index"]: device for device in report["devices"] if device["kind"] == "gpu"}
         residuals = recording.residuals()
@@ -144,6 +148,7 @@ def all_cases():
     yield case("graphs", _built("gpu_graphs"))
     yield case("local memory", _built("gpu_local_memory"))
     yield case("torch graphs", _script("torch_graph.py"))
+    yield case("late start", _script("late_start.py"), marks=True, by_itself=True)
     yield case("rmm", _script("rmm_pools.py", "--seconds", "24"), needs="rmm")
     yield case("two processes", _script("sharing.py", "--seconds", "34"))
     yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "38"))

@@ -62,12 +62,22 @@ class Bench:
 
     def record(self, name, command, timeout=120, environment=None):
         """Runs a command under vramscope, with more in its environment, and opens the recording."""
-        stem = name.replace(", ", "-").replace(" ", "-")
-        trace = self.folder / f"{stem}.vram"
-        page = self.folder / f"{stem}.html"
+        trace, page = self.files(name)
         under = [self.program, "run", "-o", trace, "--html", page, "--", *command]
         output = cases.run(under, {**self.environment, **(environment or {})}, self.limit(timeout))
         return Recording(self.program, trace, page, self.environment), output
+
+    def record_by_itself(self, name, command, timeout=120, environment=None):
+        """Runs a command that records itself and opens that recording."""
+        trace, page = self.files(name)
+        command = [*command, "--trace", trace]
+        output = cases.run(command, {**self.environment, **(environment or {})}, self.limit(timeout))
+        cases.run([self.program, "report", trace, "--html", page], self.environment, self.limit(timeout))
+        return Recording(self.program, trace, page, self.environment), output
+
+    def files(self, name):
+        stem = name.replace(", ", "-").replace(" ", "-")
+        return self.folder / f"{stem}.vram", self.folder / f"{stem}.html"
 
 
 def gpu_facts():
