@@ -68,10 +68,13 @@ CUresult Touch(Handle handle, Args... args) {
   if (!call.watching())
     return call(args...);
   const Place place = CurrentPlace();
-  if (!g_touched.Insert(HashMix(Bits(place.context), Bits(handle))))
+  const uint64_t key = HashMix(Bits(place.context), Bits(handle));
+  if (!g_touched.Insert(key))
     return call(args...);
   const FreeMemory before = ReadFreeMemory(place);
   const CUresult result = call(args...);
+  if (result != kSuccess)
+    g_touched.Erase(key);
   FinishBracket(kId, call.times(), result, ImplicitKind::kFunction, WriteWhen::kMoved, place,
                 before, {.detail = Bits(handle)});
   return result;
