@@ -241,10 +241,14 @@ void Unmap(Program& p, Hand& hand, Rng& rng) {
   if (range.mappings.empty())
     return;
   p.EndBlocks(&range.region, range.device);
-  if (rng.OneIn(3)) {  // several at once
-    if (p.Do(p.calls.cuMemUnmap, range.mappings.begin()->first,
-             EndOfMappings(range) - range.mappings.begin()->first) == kSuccess)
-      range.mappings.clear();
+  if (rng.OneIn(3)) {  // several at once, without a hole
+    const uint64_t begin = range.mappings.begin()->first;
+    auto end = range.mappings.begin();
+    uint64_t size = 0;
+    for (; end != range.mappings.end() && end->first == begin + size; ++end)
+      size += end->second;
+    if (p.Do(p.calls.cuMemUnmap, begin, size) == kSuccess)
+      range.mappings.erase(range.mappings.begin(), end);
     return;
   }
   auto mapping = range.mappings.begin();
@@ -654,8 +658,8 @@ const std::vector<Operation>& Operations() {
       {"free wrong", 12, true, FreeWrong},
       {"alloc host", 15, true, AllocHost},
       {"free host", 12, true, FreeHost},
-      {"make array", 8, true, MakeArray},
-      {"end array", 8, true, EndArray},
+      {"make array", 8, false, MakeArray},
+      {"end array", 8, false, EndArray},
       {"make physical", 16, true, MakePhysical},
       {"release", 14, true, Release},
       {"reserve", 8, true, Reserve},

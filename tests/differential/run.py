@@ -80,6 +80,12 @@ class Result:
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
     @property
+    def samples(self) -> tuple[int, int]:
+        """NVML's samples that the ledger does not explain, and all that were taken while it was known."""
+        found = re.search(r"(\d+) of (\d+) samples", self.text)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+    @property
     def complaint(self) -> str:
         """What is wrong, without the figures: a smaller program must fail in the same way."""
         first = self.text.partition("\n")[0]
@@ -176,6 +182,7 @@ def main() -> int:
     queue = programs([Program(seed, arguments.operations) for seed in seeds], arguments.operations,
                      began + arguments.seconds)
     count, failures, numbers, known, unknown = 0, [], [], 0, 0
+    odd_samples, samples = 0, 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         running = set()
         while len(failures) < arguments.failures:
@@ -189,6 +196,7 @@ def main() -> int:
             for result in (future.result() for future in done):
                 count += 1
                 known, unknown = known + result.figures[0], unknown + result.figures[1]
+                odd_samples, samples = odd_samples + result.samples[0], samples + result.samples[1]
                 if result.program.seed not in seeds:
                     numbers.append(result.program.seed)
                 if not result.right:
@@ -199,7 +207,8 @@ def main() -> int:
     print(f"differential: {count} programs in {time.monotonic() - began:.0f} s, {len(failures)} failed; "
           f"fixed seeds {len(seeds)}, further seeds {len(numbers)}: "
           f"{' '.join(map(str, numbers[:8]))}{' ...' if len(numbers) > 8 else ''}")
-    print(f"differential: {known} figures of devices compared, {unknown} more were not yet known")
+    print(f"differential: {known} figures of devices compared, {unknown} more were not yet known; "
+          f"{odd_samples} of {samples} NVML samples unexplained")
     if known < LEAST_KNOWN * (known + unknown):
         print("differential: too few figures were known: are the probe, NVML and the driver of one build?")
         return 1
