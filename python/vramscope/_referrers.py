@@ -8,6 +8,7 @@ import html
 import inspect
 import os
 import sys
+import threading
 import time
 import types
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
@@ -113,6 +114,7 @@ class _Search:
         self.chains: List[List[str]] = []
         self.complete = True
         self._seen: Set[int] = set()
+        self._frames = _running_frames()
         self._modules: Dict[int, str] = {}
         for name, module in list(sys.modules.items()):
             if isinstance(module, types.ModuleType):
@@ -127,13 +129,12 @@ class _Search:
                 self._end(chain)
             things = [link.thing for link in frontier.values()]
             outer: Dict[int, _Link] = {}
-            referrers = gc.get_referrers(*things)
-            own = {id(things), id(frontier), id(outer), id(referrers), id(self.__dict__), id(self.chains)}
-            for referrer in referrers:
+            own = {id(things), id(frontier), id(outer), id(self.__dict__), id(self.chains)}
+            for referrer in _referrers_of(things):
                 if len(self.chains) >= self._limit or len(self._seen) > _OBJECTS or time.monotonic() > ends:
                     self.complete = False
                     return
-                if id(referrer) in own or id(referrer) in self._seen or self._is_ours(referrer):
+                if id(referrer) in own or id(referrer) in self._seen:
                     continue
                 link = self._step(referrer, frontier)
                 if link is not None:
@@ -142,7 +143,7 @@ class _Search:
             if not outer:
                 return
             frontier = outer
-            del referrers, things  # they would be referrers of what comes next
+            del things  # it would be a referrer of what comes next
         # What is still open is as far as was asked for.
         for link in frontier.values():
             self._end([*link.chain(), "..."])
@@ -151,18 +152,12 @@ class _Search:
         if len(self.chains) < self._limit and chain not in self.chains:
             self.chains.append(chain)
 
-    @staticmethod
-    def _is_ours(referrer: Any) -> bool:
-        kind = type(referrer)
-        if kind is _Link or kind is _Search:
-            return True
-        return kind is types.FrameType and referrer.f_code.co_filename.startswith(_OWN_FOLDER)
-
     def _step(self, referrer: Any, frontier: Dict[int, _Link]) -> Optional[_Link]:
         """The referrer as the next object on the way; None where the way ends with it."""
         kind = type(referrer)
         if kind is types.FrameType:
-            return None if _runs(referrer) else self._frame(referrer, frontier)
+            runs = any(referrer is frame for frame in self._frames)
+            return None if runs else self._frame(referrer, frontier)
         inner = next((frontier[id(each)] for each in gc.get_referents(referrer) if id(each) in frontier), None)
         if inner is None:
             return None
@@ -197,24 +192,48 @@ class _Search:
         return None
 
     def _in_frames(self, frontier: Dict[int, _Link]) -> Iterator[List[str]]:
-        for frame in _running_frames():
-            if not frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        for frame in self._frames:
+            if frame.f_code.co_name != "<module>":  # its variables are globals
                 for name, link in _locals_of(frame, frontier):
-                    if frame.f_code.co_name == "<module>":
-                        continue  # its variables are globals
                     yield [*link.chain(), f"local '{name}' of {_place(frame)}"]
 
 
-def _running_frames() -> Iterator[Any]:
-    for frame in list(sys._current_frames().values()):
-        following: Optional[types.FrameType] = frame
-        while following is not None:
-            yield following
-            following = following.f_back
+def _running_frames() -> List[Any]:
+    """Of all threads, without our own: a frame of ours with a reference to itself would live on with all that it
+    has, until garbage is collected."""
+    starts = sys._current_frames()
+    starts.pop(threading.get_ident(), None)
+    caller: Any = sys._getframe(1)
+    while caller is not None and _is_ours(caller):
+        caller = caller.f_back
+    found = []
+    for start in [caller, *starts.values()]:
+        while start is not None:
+            found.append(start)
+            start = start.f_back
+    return found
 
 
-def _runs(frame: Any) -> bool:
-    return any(frame is running for running in _running_frames())
+def _is_ours(frame: Any) -> bool:
+    return bool(frame.f_code.co_filename.startswith(_OWN_FOLDER))
+
+
+def _referrers_of(things: List[Any]) -> List[Any]:
+    """What refers to any of them, without what this search made itself."""
+    found = gc.get_referrers(*things)
+    # Where nobody but this list has it, it came into being for the call.
+    alone = _counts([object()])[0]
+    return [
+        referrer
+        for referrer, count in zip(found, _counts(found))
+        if count > alone
+        and type(referrer) not in (_Link, _Search)
+        and not (type(referrer) is types.FrameType and _is_ours(referrer))
+    ]
+
+
+def _counts(things: List[Any]) -> List[int]:
+    return [sys.getrefcount(thing) for thing in things]
 
 
 def _locals_of(frame: Any, frontier: Dict[int, _Link]) -> List[Tuple[str, _Link]]:
