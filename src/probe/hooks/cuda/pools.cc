@@ -187,6 +187,13 @@ void RemovePool(CUmemoryPool pool) {
   WaitForReader(*slot);
 }
 
+// The pool was not destroyed after all. Where another one took its place meanwhile, it is not read
+// until the next allocation.
+void ReturnPool(CUmemoryPool pool, PoolSlot* slot) {
+  uint64_t removed = kRemoved;
+  slot->pool.compare_exchange_strong(removed, Bits(pool), std::memory_order_acq_rel);
+}
+
 CUmemoryPool CurrentPool(int32_t device) {
   auto* const ask = DriverCall<CallId::cuDeviceGetMemPool>();
   CUmemoryPool pool = nullptr;
@@ -392,9 +399,12 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemPoolCreate)(CUmemoryPool* pool, const CUmemPoolProps
 // be asked any more.
 VRAMSCOPE_CUDA_WRAPPER(cuMemPoolDestroy)(CUmemoryPool pool) {
   HookCall<HookId::cuMemPoolDestroy> call;
-  if (call.watching())
+  PoolSlot* const slot = call.watching() ? FindPool(pool) : nullptr;
+  if (slot != nullptr)
     RemovePool(pool);
   const CUresult result = call(pool);
+  if (slot != nullptr && result != kSuccess)
+    ReturnPool(pool, slot);
   if (!call.watching() || result != kSuccess)
     return result;
   RecordScope scope(Want::kAlways);
