@@ -127,9 +127,11 @@ wait_for(10)
     by_category = rows(found)
     # All of it was made before: parameters, and Adam's two moments and its step of each.
     assert by_category["parameter"] == PARAMETERS
-    assert by_category["optimizer state"] == 2 * PARAMETERS + 4 * 4
-    modules = rows(report(tmp_path / "train.vram", "--at", "mark:inside", "--by", "parameter"))
-    assert {"0.weight", "2.bias"} <= {name.split(" / ")[-1] for name in modules}
+    named = rows(report(tmp_path / "train.vram", "--at", "mark:inside", "--by", "category,parameter"))
+    # The instant can be in the middle of a step, which has memory without names too.
+    state = {name: size for name, size in named.items() if name.startswith("optimizer state / ") and "(none)" not in name}
+    assert sum(state.values()) == 2 * PARAMETERS + 4 * 4
+    assert {"optimizer state / 0.weight", "parameter / 2.bias"} <= set(named)
 
 
 def test_record_as_often_as_wanted(tmp_path, environment):
