@@ -1,0 +1,511 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LineProfiler: what each line of a function does to memory. The names are pytorch_memlab's."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import sys
+import types
+import warnings
+import weakref
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, TextIO, Tuple, Union
+
+from . import _line_tracer
+from ._line_columns import DEFAULT_COLUMNS, Column, parse
+from ._line_table import FunctionTable, Line, RecordsDisplay
+from ._tensors import torch_or_error
+
+__all__ = [
+    "DEFAULT_COLUMNS",
+    "LineProfiler",
+    "RecordsDisplay",
+    "clear_global_line_profiler",
+    "profile",
+    "profile_every",
+    "set_target_gpu",
+]
+
+Target = Union[int, str, Any]  # 0, "cuda:0", "cpu", a torch.device
+_Columns = Union[str, Iterable[str]]
+
+_MOST_GPUS = _line_tracer.CPU
+
+
+class _Function(NamedTuple):
+    number: int  # the probe's
+    code: types.CodeType
+    name: str
+    first_line: int
+    source: List[str]
+
+
+def _device_name(device: int) -> str:
+    return "cpu" if device == _line_tracer.CPU else f"cuda:{device}"
+
+
+def _number_of(target: Target) -> int:
+    """The probe's number of a device; whether there is such a device is not asked."""
+    if isinstance(target, bool):
+        raise TypeError(f"vramscope: {target!r} is no device")
+    if isinstance(target, int):
+        index: Optional[int] = target
+    else:
+        kind, _, number = str(target).partition(":")
+        if kind == "cpu":
+            return _line_tracer.CPU
+        if kind != "cuda" or (number and not number.isdigit()):
+            raise ValueError(f"vramscope: {target!r} is no device: a GPU's number, 'cuda:0' or 'cpu' is")
+        index = int(number) if number else 0
+    if not 0 <= index < _MOST_GPUS:
+        raise ValueError(f"vramscope: there is no GPU {index}")
+    return index
+
+
+def _codes(function: Any) -> List[Tuple[types.CodeType, str]]:
+    """The code objects of what people call a function, with their names; none for what is not made in Python."""
+    if isinstance(function, types.CodeType):
+        return [(function, getattr(function, "co_qualname", function.co_name))]
+    if isinstance(function, type):
+        members = list(vars(function).values())
+        members += [getter for member in members for getter in _accessors(member)]
+        return [found for member in members if _is_function(member) for found in _codes(member)]
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, (staticmethod, classmethod, types.MethodType)):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            break
+    if not hasattr(function, "__code__"):
+        # A module is called through its forward, other objects through __call__.
+        for name in ("forward", "__call__"):
+            method = getattr(type(function), name, None)
+            if isinstance(method, types.FunctionType):
+                return _codes(method)
+        return []
+    return [(function.__code__, function.__qualname__)]
+
+
+def _is_function(member: Any) -> bool:
+    return isinstance(member, (types.FunctionType, staticmethod, classmethod))
+
+
+def _accessors(member: Any) -> List[Any]:
+    if not isinstance(member, property):
+        return []
+    return [part for part in (member.fget, member.fset, member.fdel) if part is not None]
+
+
+def _line_count(code: types.CodeType) -> int:
+    last = code.co_firstlineno
+    if hasattr(code, "co_lines"):
+        last = max([last, *(line for _, _, line in code.co_lines() if line is not None)])
+    else:
+        import dis
+
+        last = max([last, *(line for _, line in dis.findlinestarts(code) if line is not None)])
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            last = max(last, constant.co_firstlineno + _line_count(constant) - 1)
+    return last - code.co_firstlineno + 1
+
+
+def _source(code: types.CodeType) -> List[str]:
+    try:
+        lines = inspect.getsourcelines(code)[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        lines = []
+    lines = [line.rstrip("\r\n") for line in lines]
+    return lines + [""] * (_line_count(code) - len(lines))
+
+
+class _Samples:
+    """Fields of memory_stats() that the probe does not count, read after the first executions of each line."""
+
+    def __init__(self) -> None:
+        self.devices: List[int] = []
+        self.most: Dict[Tuple[int, int, int], Dict[str, int]] = {}  # function, line, n-th device
+
+    def take(self, function: int, line: int) -> None:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return
+        for index, device in enumerate(self.devices):
+            if device == _line_tracer.CPU:
+                continue
+            known = self.most.setdefault((function, line, index), {})
+            for name, value in torch.cuda.memory_stats(device).items():
+                known[name] = max(known.get(name, 0), value)
+
+
+class LineProfiler:
+    """Profiles the device memory of functions, line by line.
+
+    ::
+
+        with LineProfiler(train_step, Model.forward) as profiler:
+            train_step()
+        profiler.print_stats()
+
+    A line has the figures of all that happened from its first instruction to the next line's, what it calls
+    included, in all threads. `target_gpu` is a device (0, "cuda:1", "cpu") or several. Nothing of PyTorch's counters
+    is reset, no cache is emptied, CUDA is not initialised. Without a GPU, CPU tensors are profiled.
+    """
+
+    def __init__(self, *functions: Any, target_gpu: Union[Target, Sequence[Target]] = 0) -> None:
+        several = isinstance(target_gpu, (list, tuple))
+        self._targets = [_number_of(target) for target in (target_gpu if several else (target_gpu,))]
+        if not self._targets:
+            raise ValueError("vramscope: LineProfiler needs a device to look at")
+        self._functions: Dict[types.CodeType, _Function] = {}
+        self._samples = _Samples()
+        self._state = _State()
+        self._remarks: List[str] = []
+        self._given: Dict[int, Tuple[int, int]] = {}
+        # What the probe keeps of the functions goes with the profiler.
+        self._finalizer = weakref.finalize(self, _forget, self._state, self._functions)
+        self._finalizer.atexit = False
+        for function in functions:
+            self.add_function(function)
+
+    # ---- what is profiled -----------------------------------------------------------------------------------------
+
+    @property
+    def enabled(self) -> bool:
+        return self._state.enabled
+
+    @property
+    def target_gpu(self) -> Union[int, str, List[Union[int, str]]]:
+        names: List[Union[int, str]] = ["cpu" if d == _line_tracer.CPU else d for d in self._targets]
+        return names[0] if len(names) == 1 else names
+
+    @target_gpu.setter
+    def target_gpu(self, target: Target) -> None:
+        """From here on, also within a profiled function, figures are of that device."""
+        self._targets[0] = _number_of(target)
+        if self.enabled:
+            with _line_tracer.get().lock:
+                self._aim()
+
+    def add_function(self, function: Any) -> None:
+        """Profiles it too: a function, method, class (all of its methods), module or code object."""
+        found = _codes(function)
+        if not found:
+            warnings.warn(
+                f"vramscope: {function!r} has no Python code (it is not written in Python), so it has no lines",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        for code, name in found:
+            self.add_code(code, name)
+
+    def add_code(self, code: types.CodeType, name: str, source: Optional[Sequence[str]] = None) -> None:
+        """Profiles a code object under a name; `source` are its lines where no file has them."""
+        if code in self._functions:
+            return
+        lines = list(source) if source is not None else _source(code)
+        tracer = _line_tracer.get()
+        with tracer.lock:
+            number = tracer.probe.add(code, code.co_firstlineno, len(lines), len(self._targets))
+            if number < 0:
+                raise RuntimeError("vramscope: too many functions are being profiled; clear() a profiler")
+            function = _Function(number, code, name, code.co_firstlineno, lines)
+            self._functions[code] = function
+            tracer.probe.sample(number, self._samples.take)
+            if self.enabled:
+                self._aim()
+                tracer.enable(number, code)
+
+    def enable(self) -> None:
+        tracer = _line_tracer.get()
+        with tracer.lock:
+            if self.enabled:
+                return
+            self._check_devices()
+            tracer.begin()
+            self._state.enabled = True
+            self._aim()
+            for function in self._functions.values():
+                tracer.enable(function.number, function.code)
+
+    def disable(self) -> None:
+        if not self.enabled:
+            return
+        tracer = _line_tracer.get()
+        with tracer.lock:
+            self._check_figures()
+            _stop(self._state, self._functions)
+
+    def clear(self) -> None:
+        """Forgets the figures and the functions."""
+        with _line_tracer.get().lock:
+            _remove(self._state, self._functions)
+            self._samples.most.clear()
+
+    def __enter__(self) -> "LineProfiler":
+        self.enable()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.disable()
+
+    # ---- devices --------------------------------------------------------------------------------------------------
+
+    def _check_devices(self) -> None:
+        torch = torch_or_error("LineProfiler")
+        if all(device == _line_tracer.CPU for device in self._targets):
+            return
+        count = torch.cuda.device_count()
+        if count == 0:
+            warnings.warn("vramscope: PyTorch sees no GPU here: CPU tensors are profiled", RuntimeWarning, stacklevel=4)
+            self._targets = [_line_tracer.CPU] * len(self._targets)
+            return
+        for device in self._targets:
+            if device != _line_tracer.CPU and device >= count:
+                raise ValueError(
+                    f"vramscope: there is no GPU {device}: this process sees {count}, numbered from 0"
+                )
+
+    def _aim(self) -> None:
+        """Has the probe watch the devices, and the functions' figures be of them."""
+        tracer = _line_tracer.get()
+        for index, device in enumerate(self._targets):
+            stats = _stats(device)
+            tracer.watch(
+                device, stats.get("allocated_bytes.all.current", 0), stats.get("reserved_bytes.all.current", 0)
+            )
+            if device not in self._given:
+                self._given[device] = (stats.get("allocation.all.allocated", 0), tracer.probe.watched(device)[4])
+            for function in self._functions.values():
+                tracer.probe.target(function.number, index, device)
+        self._samples.devices = list(self._targets)
+
+    def _check_figures(self) -> None:
+        """Where PyTorch gave out blocks and the probe saw none, the figures are worth nothing: it is said."""
+        tracer = _line_tracer.get()
+        for device, (by_torch, by_probe) in self._given.items():
+            now = _stats(device).get("allocation.all.allocated", 0)
+            if now > by_torch and tracer.probe.watched(device)[4] == by_probe:
+                remark = (
+                    f"vramscope: {_device_name(device)} has an allocator that does not say what it gives out "
+                    "(PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync is one): only sampled columns have figures"
+                )
+                if remark not in self._remarks:
+                    self._remarks.append(remark)
+                    warnings.warn(remark, RuntimeWarning, stacklevel=4)
+        self._given.clear()
+
+    # ---- results --------------------------------------------------------------------------------------------------
+
+    def display(self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> RecordsDisplay:
+        """The figures as a table, which a notebook shows and `str()` makes text of.
+
+        `func` is a function, a qualified name or several; None is all. `columns` are fields of
+        torch.cuda.memory_stats() ("allocated_bytes.all.peak"), and "hits", "net", "gross" and "growth".
+        """
+        wanted = parse(columns)
+        names = self._chosen(func)
+        tables = []
+        with _line_tracer.get().lock:
+            for function in self._functions.values():
+                if names is None or function.name in names or function.code in names:
+                    tables += self._tables(function, wanted)
+        return RecordsDisplay(tables, wanted, len(self._targets) > 1)
+
+    def print_stats(self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS, stream: Optional[TextIO] = None) -> None:
+        """Writes the table of `display` to `stream`, by default to standard output."""
+        (sys.stdout if stream is None else stream).write(str(self.display(func, columns)))
+
+    def _chosen(self, func: Any) -> Optional[set]:
+        if func is None:
+            return None
+        items = func if isinstance(func, (list, tuple, set)) else [func]
+        chosen: set = set()
+        for item in items:
+            chosen.update([item] if isinstance(item, str) else [code for code, _ in _codes(item)])
+        return chosen
+
+    def _tables(self, function: _Function, columns: Sequence[Column]) -> List[FunctionTable]:
+        tables = []
+        results = _line_tracer.get().read(function.number, len(self._targets))
+        for index, (device, found) in enumerate(zip(self._targets, results)):
+            if not found.lines:
+                continue
+            lines = []
+            for offset, text in enumerate(function.source):
+                figures = found.lines.get(offset)
+                number = function.first_line + offset
+                sampled = self._samples.most.get((function.number, number, index), {})
+                values = [
+                    None if figures is None else figures[column.field] if column.field else sampled.get(column.name)
+                    for column in columns
+                ]
+                lines.append(Line(number, text, values))
+            remarks = list(self._remarks)
+            if found.whole["grown_unknown"] and any(column.name == "growth" for column in columns):
+                remarks.append("growth: some calls had more blocks than are kept, they are not in it")
+            peak = max((line["peak_allocated"] for line in found.lines.values()), default=0)
+            peak_line = next(n for n, line in found.lines.items() if line["peak_allocated"] == peak)
+            tables.append(
+                FunctionTable(
+                    function.name, _device_name(device), lines, peak, function.first_line + peak_line, remarks
+                )
+            )
+        return tables
+
+
+class _State:
+    """Outlives the profiler until the probe has forgotten its functions."""
+
+    enabled = False
+
+
+def _stop(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
+    if not state.enabled:
+        return
+    state.enabled = False
+    tracer = _line_tracer.get()
+    for function in functions.values():
+        tracer.disable(function.number, function.code)
+    tracer.end()
+
+
+def _remove(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
+    tracer = _line_tracer.get()
+    for function in functions.values():
+        if state.enabled:
+            tracer.disable(function.number, function.code)
+        tracer.probe.remove(function.number)
+    functions.clear()
+
+
+def _forget(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
+    if not functions and not state.enabled:
+        return
+    with _line_tracer.get().lock:
+        _stop(state, functions)
+        _remove(state, functions)
+
+
+def _stats(device: int) -> Dict[str, int]:
+    torch = sys.modules.get("torch")
+    if device == _line_tracer.CPU or torch is None or not torch.cuda.is_initialized():
+        return {}
+    stats: Dict[str, int] = torch.cuda.memory_stats(device)
+    return stats
+
+
+# ---- the global profiler ------------------------------------------------------------------------------------------
+
+_global: Optional[LineProfiler] = None
+
+
+def _global_profiler() -> LineProfiler:
+    global _global
+    if _global is None:
+        _global = LineProfiler()
+    return _global
+
+
+def clear_global_line_profiler() -> None:
+    """Forgets what `profile` and `profile_every` have profiled so far, and the functions."""
+    if _global is not None:
+        _global.clear()
+
+
+def set_target_gpu(gpu_id: Target) -> None:
+    """Has `profile` and `profile_every` look at that device from here on; also within a profiled function."""
+    _global_profiler().target_gpu = gpu_id
+
+
+def _add_to_global(function: Any) -> LineProfiler:
+    profiler = _global_profiler()
+    profiler.add_function(function)
+    profiler.enable()
+    return profiler
+
+
+def profile(func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> Any:
+    """Profiles a function, method or class, and prints its table when the interpreter ends, also after Ctrl-C.
+
+    ::
+
+        @profile
+        def step(): ...
+
+        @profile(columns=["growth", "allocated_bytes.all.peak"])
+        def step(): ...
+    """
+    if func is None:
+        return functools.partial(profile, columns=columns)
+    parse(columns)
+    profiler = _add_to_global(func)
+    atexit.register(_print_at_exit, profiler, func, columns)
+    return func
+
+
+def _print_at_exit(profiler: LineProfiler, func: Any, columns: _Columns) -> None:
+    try:
+        profiler.print_stats(func, columns)
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        pass  # nobody reads any more
+
+
+def profile_every(output_interval: int = 1, enable: bool = True, columns: _Columns = DEFAULT_COLUMNS) -> Callable[[Any], Any]:
+    """Profiles a function and prints its table after every `output_interval` calls; `enable=False`: does nothing."""
+    if output_interval < 1:
+        raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more")
+    parse(columns)
+
+    def decorate(func: Any) -> Any:
+        if not enable:
+            return func
+        profiler = _add_to_global(func)
+        calls = 0
+
+        def called() -> None:
+            nonlocal calls
+            calls += 1
+            if calls % output_interval == 0:
+                profiler.print_stats(func, columns)
+
+        if inspect.iscoroutinefunction(func):
+
+            @functools.wraps(func)
+            async def run_async(*args: Any, **kwargs: Any) -> Any:
+                result = await func(*args, **kwargs)
+                called()
+                return result
+
+            return run_async
+        if inspect.isgeneratorfunction(func):
+
+            @functools.wraps(func)
+            def run_generator(*args: Any, **kwargs: Any) -> Any:
+                result = yield from func(*args, **kwargs)
+                called()
+                return result
+
+            return run_generator
+
+        @functools.wraps(func)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            result = func(*args, **kwargs)
+            called()
+            return result
+
+        return run
+
+    return decorate
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext vramscope.memlab``."""
+    from ._magics import load_ipython_extension as load
+
+    load(ipython)

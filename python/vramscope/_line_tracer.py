@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line profiler's way to the interpreter's events and to the probe, which counts.
+
+One for the process: profilers share it. A function's events go straight to the probe's C functions; other code
+runs as without it from Python 3.12 on (before, a trace function sees its calls).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import types
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from . import _probe
+
+CPU = 16  # probe: kWatchedCpu
+NO_PEAK = -(1 << 63)  # kNoPeak
+
+# Fields of FunctionFigures and LineFigures, src/probe/hooks/lines/functions.h.
+_FUNCTION_FIELDS = ("calls", "peak_allocated", "peak_line", "grown_unknown")
+_LINE_FIELDS = (
+    "hits",
+    "peak_allocated",
+    "peak_reserved",
+    "allocated",
+    "reserved",
+    "bytes_given",
+    "bytes_back",
+    "blocks_given",
+    "blocks_back",
+    "net",
+    "gross",
+    "grown",
+    "grown_in_call",
+)
+
+Figures = Dict[str, int]
+
+
+class FunctionFigures(NamedTuple):
+    """A function on one device: what is known of the whole, and of each line that was executed."""
+
+    whole: Figures
+    lines: Dict[int, Figures]
+
+
+class _Monitoring:
+    """Python 3.12 and later: events of the chosen code objects alone."""
+
+    # Those that debuggers, coverage, profilers and optimizers do not take by custom come first.
+    _TOOLS = (4, 3, 5, 2, 1, 0)
+
+    def __init__(self, probe: types.SimpleNamespace) -> None:
+        self._probe = probe
+        self._tool = -1
+
+    def start(self) -> None:
+        monitoring = sys.monitoring  # type: ignore[attr-defined]
+        events = monitoring.events
+        for tool in self._TOOLS:
+            if monitoring.get_tool(tool) is None:
+                break
+        else:
+            raise RuntimeError("vramscope: other tools have taken all places of sys.monitoring; end one of them")
+        monitoring.use_tool_id(tool, "vramscope line profiler")
+        self._tool = tool
+        for event, function in (
+            (events.LINE, self._probe.on_line),
+            (events.PY_START, self._probe.on_start),
+            (events.PY_RESUME, self._probe.on_resume),
+            (events.PY_THROW, self._probe.on_resume),
+            (events.PY_RETURN, self._probe.on_leave),
+            (events.PY_YIELD, self._probe.on_leave),
+            (events.PY_UNWIND, self._probe.on_leave),
+        ):
+            monitoring.register_callback(tool, event, function)
+        # These two cannot be had of one code object alone.
+        monitoring.set_events(tool, events.PY_UNWIND | events.PY_THROW)
+
+    def stop(self) -> None:
+        monitoring = sys.monitoring  # type: ignore[attr-defined]
+        monitoring.set_events(self._tool, 0)
+        for bit in range(16):
+            try:
+                monitoring.register_callback(self._tool, 1 << bit, None)
+            except ValueError:
+                break
+        monitoring.free_tool_id(self._tool)
+        self._tool = -1
+
+    def add(self, code: types.CodeType) -> None:
+        events = sys.monitoring.events  # type: ignore[attr-defined]
+        wanted = events.LINE | events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
+        sys.monitoring.set_local_events(self._tool, code, wanted)  # type: ignore[attr-defined]
+
+    def remove(self, code: types.CodeType) -> None:
+        sys.monitoring.set_local_events(self._tool, code, 0)  # type: ignore[attr-defined]
+
+
+class _Tracing:
+    """Before 3.12: a trace function in C, in all threads. One that stood there before is called by it."""
+
+    def __init__(self, probe: types.SimpleNamespace) -> None:
+        self._probe = probe
+
+    def start(self) -> None:
+        self._before = sys.gettrace()
+        self._threads_before = getattr(threading, "_trace_hook", None)
+        # Nobody can say what stands in other threads, but where nothing stands here there is nothing.
+        self._everywhere = self._before is None and self._threads_before is None
+
+        def trace_new_thread(frame: types.FrameType, event: str, argument: Any) -> None:
+            self._probe.trace(self._threads_before, 0)
+
+        self._hook = trace_new_thread
+        threading.settrace(trace_new_thread)
+        self._probe.trace(self._before, int(self._everywhere))
+
+    def stop(self) -> None:
+        if getattr(threading, "_trace_hook", None) is self._hook:
+            threading.settrace(self._threads_before)  # type: ignore[arg-type]
+        # Another tool may have put itself in place meanwhile.
+        if sys.gettrace() is self._before:
+            self._probe.stop_trace(int(self._everywhere))
+            sys.settrace(self._before)
+
+    def add(self, code: types.CodeType) -> None:
+        pass
+
+    def remove(self, code: types.CodeType) -> None:
+        pass
+
+
+class Tracer:
+    """What profilers share: which devices are watched, which code objects give events."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.probe = _functions()
+        self._events = _Monitoring(self.probe) if sys.version_info >= (3, 12) else _Tracing(self.probe)
+        self._codes: Dict[types.CodeType, int] = {}
+        self._profilers = 0
+
+    def begin(self) -> None:
+        """One more profiler is at work."""
+        if self._profilers == 0:
+            self._events.start()
+        self._profilers += 1
+
+    def end(self) -> None:
+        self._profilers -= 1
+        if self._profilers == 0:
+            self._events.stop()
+            self.probe.unwatch()
+
+    def watch(self, device: int, allocated: int, reserved: int) -> bool:
+        """From now on that device is watched; what it holds at this instant. False where it is already."""
+        return bool(self.probe.watch(device, allocated, reserved))
+
+    def enable(self, number: int, code: types.CodeType) -> None:
+        self.probe.enable(number, 1)
+        self._codes[code] = self._codes.get(code, 0) + 1
+        if self._codes[code] == 1:
+            self._events.add(code)
+
+    def disable(self, number: int, code: types.CodeType) -> None:
+        self.probe.enable(number, 0)
+        self._codes[code] -= 1
+        if self._codes[code] == 0:
+            del self._codes[code]
+            self._events.remove(code)
+
+    def read(self, number: int, targets: int) -> List[FunctionFigures]:
+        """What was counted, for each of the function's devices."""
+        values = memoryview(self.probe.read(number)).cast("q").tolist()
+        size = len(values) // targets
+        found = []
+        for at in range(0, len(values), size):
+            whole = dict(zip(_FUNCTION_FIELDS, values[at : at + len(_FUNCTION_FIELDS)]))
+            lines = {}
+            step = len(_LINE_FIELDS)
+            first = at + len(_FUNCTION_FIELDS)
+            for line, begin in enumerate(range(first, at + size, step)):
+                # A call that was resumed and left in the same line has no hit, and its figures all the same.
+                if values[begin] or values[begin + 1] != NO_PEAK:
+                    lines[line] = dict(zip(_LINE_FIELDS, values[begin : begin + step]))
+            found.append(FunctionFigures(whole, lines))
+        return found
+
+
+def _functions() -> types.SimpleNamespace:
+    _probe.load()
+    try:
+        make = ctypes.PyDLL(None).vramscope_line_profiler
+    except AttributeError:
+        raise RuntimeError("vramscope: the probe in this process is of another version; reinstall vramscope") from None
+    make.restype = ctypes.py_object
+    make.argtypes = []
+    return types.SimpleNamespace(**make())
+
+
+_tracer: Optional[Tracer] = None
+
+
+def supported() -> Tuple[bool, str]:
+    """Whether the probe can count here, and if not, why."""
+    if sys.implementation.name != "cpython":
+        return False, f"this Python is {sys.implementation.name}"
+    is_gil_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if not is_gil_enabled():
+        return False, "this Python runs without the GIL"
+    return True, ""
+
+
+def get() -> Tracer:
+    """The tracer of this process; loads the probe where it is not there."""
+    global _tracer
+    if _tracer is None:
+        _tracer = Tracer()
+    return _tracer
