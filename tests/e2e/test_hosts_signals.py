@@ -100,3 +100,10 @@ def test_sigkill_loses_at_most_one_record_a_thread(tmp_path, batch):
         check_killed(directory, truth)
         for path in directory.iterdir():
             os.unlink(path)
+
+
+def test_a_jump_out_of_a_driver_call(tmp_path, monkeypatch):
+    """What the thread does with the driver afterwards is recorded as before."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(HOSTS / "strange"))
+    (only,) = run_both("driver_jump", tmp_path)
+    assert (only.counts["Alloc"], only.counts["Free"]) == (3, 3)

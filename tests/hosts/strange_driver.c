@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Half a CUDA driver: from another time. It says so, has entry points that nobody has heard of and a
  * later version of one that everybody knows, and lacks most others. */
+#include <signal.h>
 #include <stdlib.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -14,7 +15,9 @@ EXPORT int cuDriverGetVersion(int* version) {
   return 0;
 }
 
+/* A signal arrives in here where 13 bytes are wanted. */
 EXPORT int cuMemAlloc_v2(unsigned long long* address, size_t size) {
+  if (size == 13) raise(SIGUSR1);
   *address = (unsigned long long)(size_t)malloc(size);
   return 0;
 }

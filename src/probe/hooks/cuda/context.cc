@@ -13,6 +13,7 @@
 namespace vramscope::probe::cuda {
 
 constinit VRAMSCOPE_TLS uint32_t t_cuda_depth = 0;
+constinit VRAMSCOPE_TLS uintptr_t t_cuda_outermost = 0;
 constinit VRAMSCOPE_TLS uint64_t t_cuda_call_begin = 0;
 constinit std::atomic<bool> g_several_contexts{false};
 

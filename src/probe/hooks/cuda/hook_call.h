@@ -18,6 +18,9 @@ struct CallTimes {
 // How many wrappers this thread is inside. A call from within the driver, or from a tool that the
 // driver calls back, goes straight through: its outer call is the one that is recorded.
 extern constinit VRAMSCOPE_TLS uint32_t t_cuda_depth;
+// Where the outermost of them stands on the stack. A handler that jumps out of a driver call, or a
+// thread that is cancelled in one, leaves the depth behind; the next call then stands above.
+extern constinit VRAMSCOPE_TLS uintptr_t t_cuda_outermost;
 // When the real call began that this thread made last: what is read after it may have changed since.
 extern constinit VRAMSCOPE_TLS uint64_t t_cuda_call_begin;
 
@@ -34,7 +37,7 @@ inline bool IsRecording() {
 template <HookId kId>
 class HookCall {
  public:
-  VRAMSCOPE_ALWAYS_INLINE HookCall() : watching_(t_cuda_depth++ == 0 && IsRecording()) {}
+  VRAMSCOPE_ALWAYS_INLINE HookCall() : watching_(Enter(reinterpret_cast<uintptr_t>(this))) {}
   VRAMSCOPE_ALWAYS_INLINE ~HookCall() { --t_cuda_depth; }
   HookCall(const HookCall&) = delete;
   HookCall& operator=(const HookCall&) = delete;
@@ -54,6 +57,16 @@ class HookCall {
   const CallTimes& times() const { return times_; }
 
  private:
+  VRAMSCOPE_ALWAYS_INLINE static bool Enter(uintptr_t here) {
+    if (VRAMSCOPE_UNLIKELY(t_cuda_depth != 0) && here < t_cuda_outermost) {
+      ++t_cuda_depth;
+      return false;
+    }
+    t_cuda_depth = 1;
+    t_cuda_outermost = here;
+    return IsRecording();
+  }
+
   bool watching_;
   CallTimes times_;
 };
