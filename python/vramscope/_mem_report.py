@@ -217,6 +217,8 @@ class Report:
             if rest:
                 count = sum(blocks.count for blocks in rest)
                 out.append(figure(f"  {count} more (verbose=True shows them)", sum(b.bytes for b in rest)))
+        if device.private:
+            out.append(figure("Of all these, in CUDA graphs and memory pools", device.private))
         if device.reserved is not None:
             out.append(figure("Reserved by PyTorch", device.reserved))
         for part in device.outside:

@@ -361,6 +361,8 @@ class _Look:
     # ---- the allocator's and the process's memory ----
 
     def _account(self) -> None:
+        for index in _torch_blocks.devices_in_use(self._torch):
+            self._device(f"cuda:{index}")
         for index, cache in self._caches.items():
             device = self._device(f"cuda:{index}")
             device.allocated = cache.allocated

@@ -60,6 +60,17 @@ def is_ready(torch: Any) -> bool:
         return False
 
 
+def devices_in_use(torch: Any) -> List[int]:
+    """GPUs that this process has a context on, even if it has no tensor there."""
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    if not is_ready(torch) or has_context is None:
+        return []
+    try:
+        return [device for device in range(torch.cuda.device_count()) if has_context(device)]
+    except Exception:
+        return []
+
+
 def caches(torch: Any) -> Dict[int, Cache]:
     """The devices that the allocator has memory of."""
     if not is_ready(torch):
