@@ -53,13 +53,23 @@ assert Courtesy is pytorch_memlab.courtesy.Courtesy is vramscope.Courtesy
 sizes = (0, 512, 40 << 10, 2 << 20, 10 * 1049625, 3 << 40, math.nan)
 assert [pytorch_memlab.utils.readable_size(n) for n in sizes] == [
     "0.00B", "512.00B", "40.00K", "2.00M", "10.01M", "3.00T", ""]
-for name in ("LineProfiler", "profile", "profile_every", "set_target_gpu", "clear_global_line_profiler"):
+# In an installation without the line profiler, the rest works.
+sys.modules["vramscope._line_profiler"] = None
+names = ("LineProfiler", "profile", "profile_every", "set_target_gpu", "clear_global_line_profiler")
+for name in names:
     assert name in memlab.__all__
     for module in (memlab, memlab.line_profiler):
         try: getattr(module, name)
         except ImportError as error: assert str(error).startswith(f"vramscope: {name} is not in this"), error
+        else: raise AssertionError(name)
+del sys.modules["vramscope._line_profiler"]
+from pytorch_memlab import *
+from pytorch_memlab.line_profiler.line_profiler import DEFAULT_COLUMNS
+from pytorch_memlab.line_profiler.extension import load_ipython_extension
+for name in names:
+    assert getattr(memlab, name) is getattr(memlab.line_profiler, name) is globals()[name]
 import pytorch_memlab.line_profiler.profile
-assert type(memlab.line_profiler.__dict__.get("profile")) is not type(sys), "the function is not hidden"
+assert pytorch_memlab.line_profiler.profile is profile, "the function is not hidden by the module"
 try: memlab.nothing
 except AttributeError: pass
 else: raise AssertionError

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._line import get as _get
 
-__all__ = ["LineRecords", "RecordsDisplay"]
+__all__ = ["RecordsDisplay"]
 
 
 def __getattr__(name: str) -> Any:
