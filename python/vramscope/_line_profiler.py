@@ -414,6 +414,7 @@ def _global_profiler() -> LineProfiler:
 def clear_global_line_profiler() -> None:
     """Forgets what `profile` and `profile_every` have profiled so far, and the functions."""
     if _global is not None:
+        _global.disable()
         _global.clear()
 
 

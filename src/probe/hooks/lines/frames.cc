@@ -339,9 +339,9 @@ void EnterFunction(Object code, Object frame, int32_t line, bool is_resumed) {
 
 bool EnterLine(Object code, int32_t line) {
   Thread* const thread = Mine();
+  if (thread != nullptr && VRAMSCOPE_UNLIKELY(thread->too_deep != 0))
+    return true;
   if (VRAMSCOPE_UNLIKELY(thread == nullptr || thread->calls[thread->depth - 1].code != code)) {
-    if (thread != nullptr && thread->too_deep != 0)
-      return true;
     const int depth = thread != nullptr ? DepthOf(*thread, code) : 0;
     if (depth == 0) {
       // A call that was under way when its function was chosen.
@@ -381,6 +381,11 @@ Object InnermostCode(Object frame) {
   if (thread == nullptr || thread->calls[thread->depth - 1].frame != frame)
     return nullptr;
   return thread->calls[thread->depth - 1].code;
+}
+
+bool IsTooDeep() {
+  const Thread* const thread = Mine();
+  return thread != nullptr && thread->too_deep != 0;
 }
 
 void ForgetCalls() {

@@ -18,6 +18,10 @@ bool LeaveFunction(Object code);
 // Whether this thread's innermost profiled call is of that frame; its code then, else null.
 Object InnermostCode(Object frame);
 
+// Whether calls are under way in this thread that were too deep to be followed. They are counted
+// with LeaveFunction() all the same.
+bool IsTooDeep();
+
 // That device is watched from now on: lines that are open begin there with what it holds now.
 void BeginDevice(int device);
 

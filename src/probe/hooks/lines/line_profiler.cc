@@ -136,8 +136,12 @@ int Trace(Object before, Object frame, int what, Object argument) {
     if (Object const code = InnermostCode(frame))
       ok = EnterLine(code, g_trace_api.PyFrame_GetLineNumber(frame)) && ok;
   } else if (what == kReturn) {
-    if (Object const code = InnermostCode(frame))
+    if (VRAMSCOPE_UNLIKELY(IsTooDeep())) {
+      const Owned code(g_trace_api.PyFrame_GetCode(frame));
+      LeaveFunction(code.get());
+    } else if (Object const code = InnermostCode(frame)) {
       ok = LeaveFunction(code) && ok;
+    }
   }
   return ok ? 0 : -1;
 }
