@@ -42,4 +42,15 @@ def __getattr__(name: str) -> object:
         from ._courtesy import Courtesy
 
         return Courtesy
+    if name in ("LineProfiler", "profile", "profile_every", "set_target_gpu"):
+        from . import _line_profiler
+
+        return getattr(_line_profiler, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(ipython: object) -> None:
+    """``%load_ext vramscope``: the magics %mlrun, %%mlrun and %%vram."""
+    from ._magics import load_ipython_extension as load
+
+    load(ipython)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``%load_ext vramscope``: %mlrun, %%mlrun and %%vram for IPython and notebooks."""
+
+from __future__ import annotations
+
+import html
+import re
+import threading
+import time
+import types
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class, needs_local_scope
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from . import _line_tracer
+from ._line_columns import DEFAULT_COLUMNS, parse
+from ._line_profiler import LineProfiler
+from ._mem_report import readable_size, signed_size
+from ._tensors import torch_or_error
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    ipython.register_magics(VramscopeMagics)
+
+
+@magics_class
+class VramscopeMagics(Magics):
+    @magic_arguments()
+    @argument("--function", "-f", metavar="FUNC", action="append", default=[], help="""A function to profile, also one
+              that the cell defines. Can be given several times. In a cell, without it: the cell's own lines.""")
+    @argument("--column", "-c", metavar="COLUMN", action="append", default=[], help="""A further column: a field of
+              torch.cuda.memory_stats(), hits, net, gross or growth. Can be given several times.""")
+    @argument("-D", "--no_default_columns", action="store_true", help="Without " + ", ".join(DEFAULT_COLUMNS))
+    @argument("-r", "--return-profiler", action="store_true", help="Return the LineProfiler, print nothing")
+    @argument("-g", "--gpu", metavar="DEVICE", default="0", help="The device: a GPU's number, or cpu")
+    @argument("-q", "--quiet", action="store_true", help="Print nothing, return nothing")
+    @argument("-T", "--dump-profile", metavar="FILE", help="Write the profile as text to that file")
+    @argument("statement", nargs="*", default=None, help="What to run; not with a cell")
+    @line_cell_magic
+    @needs_local_scope
+    def mlrun(self, line: str = "", cell: Optional[str] = None, local_ns: Optional[Dict[str, Any]] = None) -> Any:
+        """Run a statement or a cell and show what each line of a function did to memory."""
+        arguments = parse_argstring(self.mlrun, line)
+        columns = ([] if arguments.no_default_columns else list(DEFAULT_COLUMNS)) + arguments.column
+        text = cell if cell is not None else _statement(line, arguments.statement)
+        if not text.strip():
+            raise UsageError("%mlrun needs a statement: %mlrun -f FUNC STATEMENT")
+        try:
+            parse(columns)
+            profiler = LineProfiler(target_gpu=_device(arguments.gpu))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        code = self._compiled(text)
+        for name in arguments.function:
+            self._choose(profiler, name, code, local_ns)
+        if cell is not None and not arguments.function:
+            profiler.add_code(code, "cell", cell.splitlines() or [""])
+        self._run(profiler, code, local_ns)
+        if arguments.dump_profile is not None:
+            with open(arguments.dump_profile, "w", encoding="utf-8") as file:
+                profiler.print_stats(columns=columns, stream=file)
+        if arguments.quiet:
+            return None
+        return profiler if arguments.return_profiler else profiler.display(columns=columns)
+
+    @magic_arguments()
+    @argument("-g", "--gpu", metavar="DEVICE", default=None, help="One device: a GPU's number, or cpu")
+    @argument("-q", "--quiet", action="store_true", help="Return the figures, show nothing")
+    @cell_magic
+    def vram(self, line: str, cell: str) -> Any:
+        """Run the cell, then show what it allocated, its peak, what it left behind, and the time between."""
+        arguments = parse_argstring(self.vram, line)
+        try:
+            devices = [_device(arguments.gpu)] if arguments.gpu is not None else _all_devices()
+            usage = _measure(lambda: self.shell.run_cell(cell), devices)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if arguments.quiet:
+            return usage
+        from IPython.display import display
+
+        display(usage)
+        return None
+
+    def _compiled(self, text: str) -> types.CodeType:
+        # IPython keeps the source under that name, for tables and tracebacks.
+        text = self.shell.input_transformer_manager.transform_cell(text)
+        name = self.shell.compile.cache(text)
+        return compile(text, name, "exec")
+
+    def _choose(
+        self, profiler: LineProfiler, name: str, code: types.CodeType, local_ns: Optional[Dict[str, Any]]
+    ) -> None:
+        defined = [found for found, path in _nested(code) if path == name]
+        for found in defined:
+            profiler.add_code(found, name)
+        if defined:
+            return
+        try:
+            function = eval(name, self.shell.user_ns, local_ns)
+        except Exception as error:
+            raise UsageError(
+                f"Could not find function {name!r}. {type(error).__name__}: {error}"
+            ) from None
+        profiler.add_function(function)
+
+    def _run(self, profiler: LineProfiler, code: types.CodeType, local_ns: Optional[Dict[str, Any]]) -> None:
+        names = self.shell.user_ns
+        try:
+            profiler.enable()
+        except (ValueError, RuntimeError) as error:
+            raise UsageError(str(error)) from None
+        try:
+            if local_ns is None or local_ns is names:
+                exec(code, names)
+            else:
+                exec(code, names, local_ns)
+        finally:
+            profiler.disable()
+
+
+def _device(text: str) -> Any:
+    return int(text) if text.isdigit() else text
+
+
+def _statement(line: str, words: Optional[Sequence[str]]) -> str:
+    """The end of the line, as it was typed: from the first of the words on that are no options."""
+    count = sum(len(word.split()) for word in words or [])
+    begins = [match.start() for match in re.finditer(r"\S+", line)]
+    return line[begins[-count] :] if count else ""
+
+
+def _nested(code: types.CodeType, prefix: str = "") -> Iterator[Tuple[types.CodeType, str]]:
+    """The functions that a code object defines, with their paths: `f`, `Class.method`."""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType) and not constant.co_name.startswith("<"):
+            path = prefix + constant.co_name
+            yield constant, path
+            yield from _nested(constant, f"{path}.")
+
+
+# ---- %%vram -------------------------------------------------------------------------------------------------------
+
+_PERIOD = 0.002  # seconds between two points of the picture, at least
+_MOST_POINTS = 2000
+_WIDTH, _HEIGHT = 560, 90
+
+
+def _all_devices() -> List[Any]:
+    count = torch_or_error("%%vram").cuda.device_count()
+    return [*range(count), "cpu"]
+
+
+class _Points(threading.Thread):
+    """Looks at what devices hold, again and again."""
+
+    def __init__(self, devices: Sequence[int]) -> None:
+        super().__init__(name="vramscope %%vram", daemon=True)
+        self._devices = devices
+        self._ended = threading.Event()
+        self._begin = time.perf_counter()
+        self._period = _PERIOD
+        self.times: List[float] = []
+        self.values: List[List[int]] = [[] for _ in devices]
+
+    def look(self) -> None:
+        watched = _line_tracer.get().probe.watched
+        self.times.append(time.perf_counter() - self._begin)
+        for values, device in zip(self.values, self._devices):
+            values.append(watched(device)[0])
+
+    def run(self) -> None:
+        while not self._ended.wait(self._period):
+            self.look()
+            if len(self.times) > _MOST_POINTS:
+                # A long cell: half of the points, half as often.
+                self.times[:] = self.times[::2]
+                for values in self.values:
+                    values[:] = values[::2]
+                self._period *= 2
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+        self.look()
+
+
+class DeviceUsage:
+    """What a cell did on a device, in bytes."""
+
+    def __init__(self, device: str, whole: Dict[str, int], line: Dict[str, int], points: List[int]) -> None:
+        self.device = device
+        self.before = line["allocated"] - line["net"]
+        self.after = line["allocated"]
+        self.peak = max(whole["peak_allocated"], self.before)
+        self.allocated = line["gross"]
+        self.blocks = line["blocks_given"]
+        self.left_behind = line["net"]
+        self.points = points
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.device}: allocated {readable_size(self.allocated)} in {self.blocks} blocks, peak "
+            f"{readable_size(self.peak)} ({signed_size(self.peak - self.before)}), left behind "
+            f"{signed_size(self.left_behind)}"
+        )
+
+
+class CellUsage:
+    """What `%%vram` shows: `devices`, and `times` of their points in seconds."""
+
+    def __init__(self, devices: List[DeviceUsage], times: List[float]) -> None:
+        self.devices = devices
+        self.times = times
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.devices)) or "No memory was allocated"
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>{html.escape(repr(device))}</p>{self._picture(device)}" for device in self.devices]
+        return "".join(parts) or "<p>No memory was allocated</p>"
+
+    def _picture(self, device: DeviceUsage) -> str:
+        end = self.times[-1] or 1.0
+        low = min(0, *device.points)
+        span = max(device.peak, *device.points) - low or 1
+
+        def y(value: int) -> float:
+            return _HEIGHT - 2 - (_HEIGHT - 16) * (value - low) / span
+
+        steps = []
+        previous = device.points[0]
+        for moment, value in zip(self.times, device.points):
+            x = _WIDTH * moment / end
+            steps.append(f"{x:.1f},{y(previous):.1f} {x:.1f},{y(value):.1f}")
+            previous = value
+        line = " ".join(steps)
+        peak = y(device.peak)
+        return (
+            f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" style="max-width:100%">'
+            f'<title>{html.escape(device.device)}: bytes allocated over {end:.3f} s</title>'
+            f'<polygon points="0,{y(low):.1f} {line} {_WIDTH},{y(low):.1f}" fill="#4878d0" fill-opacity="0.35"/>'
+            f'<polyline points="{line}" fill="none" stroke="#4878d0" stroke-width="1.5"/>'
+            f'<line x1="0" x2="{_WIDTH}" y1="{peak:.1f}" y2="{peak:.1f}" stroke="#d65f5f" stroke-dasharray="4 3"/>'
+            f'<text x="2" y="{peak - 3:.1f}" font-size="10" fill="#d65f5f">peak {readable_size(device.peak)}</text>'
+            f'<text x="{_WIDTH - 2}" y="{_HEIGHT - 4}" font-size="10" text-anchor="end" fill="#797979">{end:.3f} s</text>'
+            "</svg>"
+        )
+
+
+def _measure(run: Any, devices: Sequence[Any]) -> CellUsage:
+    def cell() -> None:
+        run()
+
+    with LineProfiler(cell, target_gpu=list(devices)) as profiler:
+        numbers = [_line_tracer.CPU if device == "cpu" else int(str(device).split(":")[-1]) for device in devices]
+        points = _Points(numbers)
+        points.look()
+        points.start()
+        try:
+            cell()
+        finally:
+            points.end()
+    (function,) = profiler._functions.values()
+    results = _line_tracer.get().read(function.number, len(devices))
+    found = []
+    for number, result, values in zip(numbers, results, points.values):
+        name = "cpu" if number == _line_tracer.CPU else f"cuda:{number}"
+        line = result.lines.get(1)
+        if line is not None and (line["bytes_given"] or line["bytes_back"]):
+            found.append(DeviceUsage(name, result.whole, line, values))
+    return CellUsage(found, points.times)
