@@ -189,6 +189,7 @@ class LineProfiler:
         self._targets[0] = _number_of(target)
         if self.enabled:
             with _line_tracer.get().lock:
+                self._check_devices()
                 self._aim()
 
     def add_function(self, function: Any) -> None:
@@ -261,7 +262,10 @@ class LineProfiler:
             return
         count = torch.cuda.device_count()
         if count == 0:
-            warnings.warn("vramscope: PyTorch sees no GPU here: CPU tensors are profiled", RuntimeWarning, stacklevel=4)
+            if not self.enabled:
+                warnings.warn(
+                    "vramscope: PyTorch sees no GPU here: CPU tensors are profiled", RuntimeWarning, stacklevel=4
+                )
             self._targets = [_line_tracer.CPU] * len(self._targets)
             return
         for device in self._targets:

@@ -81,7 +81,7 @@ class RecordsDisplay:
 
     def _notes(self, table: FunctionTable) -> List[str]:
         notes = list(table.remarks)
-        if table.peak is not None:
+        if table.peak is not None and table.peak > 0:
             notes.insert(0, f"Peak {readable_size(table.peak)} in line {table.peak_line}")
         if any(column.is_sampled for column in self.columns):
             notes.append("~ sampled after the first executions of each line, not counted")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import html
-import re
 import threading
 import time
 import types
@@ -126,10 +125,13 @@ def _device(text: str) -> Any:
 
 
 def _statement(line: str, words: Optional[Sequence[str]]) -> str:
-    """The end of the line, as it was typed: from the first of the words on that are no options."""
-    count = sum(len(word.split()) for word in words or [])
-    begins = [match.start() for match in re.finditer(r"\S+", line)]
-    return line[begins[-count] :] if count else ""
+    """The end of the line, as it was typed: IPython's words have lost the blanks between them."""
+    rest = len("".join("".join(words or []).split()))
+    begin = len(line)
+    while rest > 0:
+        begin -= 1
+        rest -= not line[begin].isspace()
+    return line[begin:]
 
 
 def _nested(code: types.CodeType, prefix: str = "") -> Iterator[Tuple[types.CodeType, str]]:
