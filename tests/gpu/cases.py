@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -27,8 +28,9 @@ def run(command, environment, timeout):
     )
     if done.returncode != 0:
         # vramscope's own block comes last; what the program said of its failure stands before.
-        said = done.stderr.split("\nvramscope", 1)[0].strip()
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {said[-1500:]}")
+        failure = re.search(r"^Traceback.*?^\S+(?:Error|Exception).*?$", done.stderr, re.DOTALL | re.MULTILINE)
+        said = failure.group(0)[-800:] if failure else done.stderr[-600:].strip()
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {said}")
     return done.stdout
 
 

@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+import os
 
 import ledger
 
@@ -140,14 +141,19 @@ def all_cases():
         needs="jax",
         environment={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
     )
-    yield case("cupy", _script("cupy_pools.py", "--seconds", "27"), needs="cupy", owner="cuFFT")
-    yield case("numba", _script("numba_vectors.py"), needs="numba")
-    yield case("triton", _script("triton_softmax.py"), needs="triton")
+    yield case("cupy", _script("cupy_pools.py", "--seconds", "24"), needs="cupy", owner="cuFFT")
+    yield case(
+        "numba",
+        _script("numba_vectors.py"),
+        needs="numba",
+        environment={"CUDA_HOME": os.environ.get("CUDA_HOME", "/usr/local/cuda")},
+    )
+    yield case("triton", _script("triton_softmax.py", "--seconds", "20"), needs="triton")
     yield case("cuda_driver", _built("example_cuda_driver", "--hold", "15"))
     yield case("cudart, static", _built("example_cuda_runtime_static", *jacobi))
     yield case("cudart, shared", _built("example_cuda_runtime_shared", *jacobi))
     yield case("vmm", _built("gpu_vmm"))
-    yield case("graphs", _built("gpu_graphs"))
+    yield case("graphs", _built("gpu_graphs", "--seconds", "22"))
     yield case("local memory", _built("gpu_local_memory"))
     yield case("torch graphs", _script("torch_graph.py"))
     yield case("late start", _script("late_start.py"), marks=True, by_itself=True)

@@ -325,6 +325,21 @@ TEST_F(GpuTest, ShrinkingTakesFromRowsOfTheSameKind) {
           Pair("driver-owned / limits (stack, heap, printf FIFO) / cuCtxSetLimit", 100 * kMiB)));
 }
 
+TEST_F(GpuTest, ALimitThatIsBeingSetMayHaveGivenBackMoreThanItKeeps) {
+  Context();
+  trace_.Implicit(ImplicitKind::kLaunch, "cuLaunchKernel", "deep");
+  trace_.Reading(16'510 * kMiB);
+  const int64_t before_ns = trace_.Sample(16'510 * kMiB).end_ns;
+  trace_.Sample(110 * kMiB);
+  trace_.Implicit(ImplicitKind::kLimit, "cuCtxSetLimit").begin_ns = before_ns + 20'000;
+  trace_.Reading(510 * kMiB);
+  trace_.Sample(510 * kMiB);
+  const Report report = ReportOf(trace_);
+  ASSERT_EQ(report.residuals.size(), 1u);
+  EXPECT_EQ(report.residuals[0].worst_bytes, 0);
+  EXPECT_EQ(report.residuals[0].samples_in_transit, 1u);
+}
+
 TEST_F(GpuTest, WhatElseShrinksIsTakenFromTheContextLast) {
   trace_.Sample(10 * kMiB);
   trace_.Implicit(ImplicitKind::kStream, "cuStreamCreate");

@@ -257,6 +257,8 @@ class Ledger {
   void ChangeSlow(uint32_t item, int64_t bytes);
   void CommitPending(DeviceState& device, int64_t begin_ns);
 
+  int64_t DriverOwnedBytes(const trace::Event& event) const;
+
   // joint_shares.cc: rows of several processes together
   void ShareOut(DeviceState& device,
                 const std::vector<OpenCall>& calls,

@@ -146,6 +146,15 @@ void Ledger::AddOpenCall(DeviceState& device, OpenCall call) {
     series.after_last.push_back(std::move(call));
 }
 
+int64_t Ledger::DriverOwnedBytes(const trace::Event& event) const {
+  int64_t bytes = 0;
+  for (const SlowItem& item : slow_items_) {
+    if (item.process == event.process && item.device == event.device && item.owner == kDriverOwned)
+      bytes += item.bytes;
+  }
+  return bytes;
+}
+
 void Ledger::OnImplicit(const trace::Event& event) {
   const format::ImplicitKind kind = ImplicitKindOf(event);
   const OpenCall call = CallOf(event, PartOf(kind));
@@ -153,6 +162,10 @@ void Ledger::OnImplicit(const trace::Event& event) {
     SpaceIndex(event.process, event.device, event.time_ns);
     DeviceState& device = devices_[static_cast<size_t>(event.device.value)];
     NoteCall(device, event.begin_ns, event.end_ns);
+    // A new limit gives the old local memory back before it takes what the new one needs: a sample
+    // in between can show less than before and after.
+    if (kind == format::ImplicitKind::kLimit)
+      NoteMovement(device, event.begin_ns, event.end_ns, -DriverOwnedBytes(event));
     AddOpenCall(device, call);
     return;
   }

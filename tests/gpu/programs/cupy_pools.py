@@ -10,7 +10,7 @@ import cupy
 rng = cupy.random.default_rng(0)
 kept = []
 stream_ordered = cupy.cuda.MemoryAsyncPool()
-for turn in pacing.turns(args.seconds):
+for turn in pacing.turns(args.seconds, 0.1):
     if turn == 120:
         kept.clear()
         cupy.get_default_memory_pool().free_all_blocks()

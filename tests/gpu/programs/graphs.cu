@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
     for (int launch = 0; launch < 3; ++launch) {
       Check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
       Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-      std::this_thread::sleep_for(std::chrono::milliseconds(15));
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
     }
     if (turn % 8 == 7)
       Check(cudaDeviceGraphMemTrim(0), "cudaDeviceGraphMemTrim");
