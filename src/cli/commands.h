@@ -25,6 +25,8 @@ void RegisterPlot(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);
+void RegisterYield(CLI::App& app, int* exit_code);
+void RegisterResume(CLI::App& app, int* exit_code);
 void RegisterSidecar(CLI::App& app, int* exit_code);
 void RegisterDoctor(CLI::App& app, int* exit_code);
 

@@ -100,6 +100,8 @@ int Main(std::vector<std::string> words) {
   RegisterExport(app, &exit_code);
   RegisterFinish(app, &exit_code);
   RegisterEnv(app, &exit_code);
+  RegisterYield(app, &exit_code);
+  RegisterResume(app, &exit_code);
   RegisterSidecar(app, &exit_code);
   RegisterDoctor(app, &exit_code);
   try {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/checkpoint/operation.h"
+
+#include <fmt/core.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <future>
+#include <thread>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/launcher/live_file_writer.h"
+#include "cli/launcher/session.h"
+#include "cli/open_trace.h"
+#include "format/records.h"
+#include "util/json_writer.h"
+#include "util/size_text.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{20};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+volatile sig_atomic_t g_interrupted = 0;
+struct sigaction g_before[std::size(kSignals)];
+
+void Remember(int) {
+  g_interrupted = 1;
+}
+
+}  // namespace
+
+HeldInterrupts::HeldInterrupts() {
+  struct sigaction action {};
+  action.sa_handler = Remember;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    sigaction(kSignals[i], &action, &g_before[i]);
+}
+
+HeldInterrupts::~HeldInterrupts() {
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    sigaction(kSignals[i], &g_before[i], nullptr);
+}
+
+bool HeldInterrupts::Came() {
+  return g_interrupted != 0;
+}
+
+DriverAnswer RunShown(const std::string& what,
+                      const std::function<DriverAnswer()>& call,
+                      const std::function<double()>& share,
+                      const std::function<void()>& on_interrupt) {
+  // The thread of the call is not to be disturbed by signals.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::future<DriverAnswer> answer = std::async(std::launch::async, call);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  Progress progress(what);
+  bool told = false;
+  while (answer.wait_for(kLookEvery) != std::future_status::ready) {
+    progress.Update(share());
+    if (!told && on_interrupt && HeldInterrupts::Came()) {
+      told = true;
+      on_interrupt();
+    }
+  }
+  return answer.get();
+}
+
+void NoteInRecording(const std::string& live_directory,
+                     pid_t pid,
+                     const std::vector<TimedStep>& steps) {
+  if (live_directory.empty() || !IsLiveDirectory(live_directory))
+    return;
+  util::Result<std::unique_ptr<LiveFileWriter>> file = LiveFileWriter::Create(
+      fmt::format("{}/yield-{}-{}.vrl", live_directory, pid, base::MonotonicNs()), {});
+  if (!file)
+    return;
+  for (const TimedStep& step : steps) {
+    (*file)->Write(format::Checkpoint{.begin = static_cast<uint64_t>(step.begin_ns),
+                                      .end = static_cast<uint64_t>(step.end_ns),
+                                      .kind = static_cast<uint64_t>(step.kind),
+                                      .pid = static_cast<uint64_t>(pid)});
+  }
+  (*file)->Close();
+}
+
+std::string NameOf(const Target& target) {
+  return fmt::format("process {} ({})", target.pid, target.name);
+}
+
+std::string FailedText(const Target& target) {
+  return fmt::format(
+      "the driver has given {} up: its CUDA calls will not return, and neither yield nor resume "
+      "can help it: end it with `kill -9 {}` and start it again",
+      NameOf(target), target.pid);
+}
+
+bool PrintOutcome(const Target& target, const Outcome& outcome, bool json) {
+  std::string text;
+  if (json) {
+    util::JsonWriter writer(&text);
+    writer.BeginObject();
+    writer.Field("pid", target.pid);
+    writer.Field("bytes", outcome.bytes);
+    writer.Field("seconds", static_cast<double>(outcome.duration_ns) / 1e9);
+    writer.EndObject();
+    writer.Finish();
+    text += '\n';
+  } else {
+    text = fmt::format("{} {} {} of device memory, in {}\n", NameOf(target), outcome.verb,
+                       util::FormatBytes(outcome.bytes), util::FormatDuration(outcome.duration_ns));
+    if (outcome.gpus.size() > 1) {
+      for (const FreedOnGpu& gpu : outcome.gpus)
+        text +=
+            fmt::format("  GPU {} ({}): {}\n", gpu.index, gpu.name, util::FormatBytes(gpu.bytes));
+    }
+  }
+  const util::Status status = PrintOut(text);
+  if (!status.ok())
+    Fail(status.message());
+  return status.ok();
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/checkpoint/driver.h"
+#include "cli/checkpoint/figures.h"
+#include "cli/checkpoint/target.h"
+#include "format/enums.h"
+
+// What `yield` and `resume` share: long calls with a line that shows how far they are, and notes of
+// them in the recording.
+namespace vramscope::cli {
+
+// While it lives, Ctrl-C and its kin end nothing: they are remembered.
+class HeldInterrupts {
+ public:
+  HeldInterrupts();
+  ~HeldInterrupts();
+  HeldInterrupts(const HeldInterrupts&) = delete;
+  HeldInterrupts& operator=(const HeldInterrupts&) = delete;
+  static bool Came();
+};
+
+// Runs `call` in a thread of its own. `share` says how far it is, 0 to 1; `on_interrupt` is called
+// once where the user wants it to end, which it does not do before its time.
+DriverAnswer RunShown(const std::string& what,
+                      const std::function<DriverAnswer()>& call,
+                      const std::function<double()>& share,
+                      const std::function<void()>& on_interrupt = {});
+
+struct TimedStep {
+  format::CheckpointKind kind = format::CheckpointKind::kLock;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+// Says in the process's recording what was done to it. A recording that is not there any more, or
+// cannot be written, is left alone.
+void NoteInRecording(const std::string& live_directory,
+                     pid_t pid,
+                     const std::vector<TimedStep>& steps);
+
+// "process 123 (python3)"
+std::string NameOf(const Target& target);
+// For a process that the driver has given up; what a person can do.
+std::string FailedText(const Target& target);
+
+struct Outcome {
+  const char* verb = "";  // "gave back", "has back"
+  uint64_t bytes = 0;
+  int64_t duration_ns = 0;
+  std::vector<FreedOnGpu> gpus;
+};
+// For people, or as JSON for the Python package. False where it cannot be written.
+bool PrintOutcome(const Target& target, const Outcome& outcome, bool json);
+
+}  // namespace vramscope::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "util/status.h"
+
+// What `resume` must know of a process that `yield` took the device memory of. It is in a directory
+// that only this user can enter, and holds without the recording.
+namespace vramscope::cli {
+
+struct YieldedDevice {
+  std::string uuid;
+  uint64_t bytes = 0;  // to be there when the process comes back
+};
+
+struct YieldState {
+  uint64_t start_ticks = 0;  // of the process: its number is used again
+  bool yielded = false;      // false: it was being locked
+  int64_t wall_seconds = 0;  // since 1970
+  uint64_t bytes = 0;        // freed
+  std::string live_directory;
+  std::vector<YieldedDevice> devices;
+};
+
+std::string FormatYieldState(const YieldState& state);
+std::optional<YieldState> ParseYieldState(const std::string& text);
+
+// The file of one process, locked as long as the object lives: one `vramscope` at a time is at work
+// on a process.
+class StateFile {
+ public:
+  // Opens it, and makes it where there is none. `directories`: places for it, the best first; a
+  // file that is in one of them already is used.
+  static util::Result<std::unique_ptr<StateFile>> Open(pid_t pid,
+                                                       const std::vector<std::string>& directories);
+  // Removes a file in which nothing was saved.
+  ~StateFile();
+  StateFile(const StateFile&) = delete;
+  StateFile& operator=(const StateFile&) = delete;
+
+  // What is in it; nothing where that is of another process with this number, or damaged.
+  std::optional<YieldState> Read(uint64_t start_ticks) const;
+  util::Status Save(const YieldState& state);
+  void Remove();
+
+ private:
+  StateFile(int directory, int file, std::string name)
+      : directory_(directory), file_(file), name_(std::move(name)) {}
+
+  const int directory_;
+  const int file_;
+  const std::string name_;
+};
+
+// $XDG_RUNTIME_DIR/vramscope, where there is one, and /tmp/vramscope-UID.
+std::vector<std::string> StateDirectories();
+
+}  // namespace vramscope::cli

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/checkpoint/target.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <string_view>
+
+#include "cli/launcher/process_watch.h"
+#include "cli/launcher/session.h"
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr size_t kMaxProcBytes = size_t{64} << 20;
+constexpr std::string_view kLiveExtension = ".vrl";
+
+std::string ProcFile(pid_t pid, const char* name) {
+  return fmt::format("/proc/{}/{}", pid, name);
+}
+
+std::optional<ProcessStat> StatOf(pid_t pid) {
+  const util::Result<std::string> text = util::ReadFile(ProcFile(pid, "stat"), kMaxProcBytes);
+  ProcessStat stat;
+  if (!text || !ParseProcessStat(*text, &stat))
+    return std::nullopt;
+  return stat;
+}
+
+bool HasEnded(const ProcessStat& stat) {
+  return stat.state == 'Z' || stat.state == 'X';
+}
+
+std::string NameOf(pid_t pid) {
+  const util::Result<std::string> text = util::ReadFile(ProcFile(pid, "comm"), kMaxProcBytes);
+  return text ? text->substr(0, text->find('\n')) : "";
+}
+
+bool IsAncestor(pid_t pid) {
+  for (pid_t at = getpid(); at > 1;) {
+    if (at == pid)
+      return true;
+    const std::optional<ProcessStat> stat = StatOf(at);
+    if (!stat)
+      return false;
+    at = stat->parent;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string LiveDirectoryOfMaps(const std::string& maps) {
+  for (size_t begin = 0; begin < maps.size();) {
+    const size_t end = std::min(maps.find('\n', begin), maps.size());
+    const std::string_view line(maps.data() + begin, end - begin);
+    begin = end + 1;
+    const size_t path = line.find('/');
+    // One that was finished ends in " (deleted)".
+    if (path == line.npos || !line.ends_with(kLiveExtension))
+      continue;
+    return std::string(line.substr(path, line.rfind('/') - path));
+  }
+  return "";
+}
+
+util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
+  const std::optional<ProcessStat> stat = StatOf(pid);
+  if (!stat)
+    return util::Status::Error(fmt::format("there is no process {}", pid));
+  Target target{
+      .pid = pid, .start_ticks = stat->start_ticks, .name = NameOf(pid), .live_directory = ""};
+  if (HasEnded(*stat))
+    return util::Status::Error(fmt::format("process {} ({}) has ended", pid, target.name));
+  if (!may_be_ancestor && IsAncestor(pid)) {
+    return util::Status::Error(
+        fmt::format("process {} ({}) started this command and would wait for itself: ask from "
+                    "another shell, or call vramscope.yield_gpu() in it",
+                    pid, target.name));
+  }
+  struct stat owner {};
+  if (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0)
+    return util::Status::Error(fmt::format("there is no process {}", pid));
+  const std::string file = ProcFile(pid, "maps");
+  const util::Result<std::string> maps = util::ReadFile(file, kMaxProcBytes);
+  if (!maps || (geteuid() != 0 && owner.st_uid != geteuid())) {
+    if (access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0)
+      return util::Status::Error(fmt::format("there is no process {}", pid));
+    return util::Status::Error(fmt::format("process {} ({}) is not yours: it belongs to user {}",
+                                           pid, target.name, owner.st_uid));
+  }
+  if (maps->find("/libcuda.so") == std::string::npos) {
+    return util::Status::Error(fmt::format(
+        "process {} ({}) does not use CUDA: it has not loaded libcuda", pid, target.name));
+  }
+  const std::string directory = LiveDirectoryOfMaps(*maps);
+  if (!directory.empty() && IsLiveDirectory(directory))
+    target.live_directory = directory;
+  return target;
+}
+
+bool IsAlive(const Target& target) {
+  const std::optional<ProcessStat> stat = StatOf(target.pid);
+  return stat && stat->start_ticks == target.start_ticks && !HasEnded(*stat);
+}
+
+}  // namespace vramscope::cli

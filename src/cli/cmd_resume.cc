@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/checkpoint/driver.h"
+#include "cli/checkpoint/figures.h"
+#include "cli/checkpoint/operation.h"
+#include "cli/checkpoint/state_file.h"
+#include "cli/checkpoint/target.h"
+#include "cli/commands.h"
+#include "cli/launcher/nvml.h"
+#include "util/size_text.h"
+
+namespace vramscope::cli {
+namespace {
+
+using format::CheckpointKind;
+
+// What a context takes of the device that the process's own figure does not have.
+constexpr uint64_t kDeviceMarginBytes = uint64_t{32} << 20;
+
+struct ResumeOptions {
+  int pid = 0;
+  bool unverified = false;
+  bool of_parent = false;
+  bool json = false;
+};
+
+class Resume {
+ public:
+  Resume(const ResumeOptions& options, Target target)
+      : options_(options), target_(std::move(target)) {}
+
+  int Run() {
+    std::string version;
+    util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+    if (nvml) {
+      nvml_ = std::move(*nvml);
+      version = nvml_->DriverVersion();
+    }
+    util::Result<std::unique_ptr<CheckpointDriver>> driver = CheckpointDriver::Load(version);
+    if (!driver)
+      return Fail(driver.status().message());
+    driver_ = std::move(*driver);
+    util::Result<std::unique_ptr<StateFile>> file =
+        StateFile::Open(target_.pid, StateDirectories());
+    if (!file)
+      return Fail(file.status().message());
+    file_ = std::move(*file);
+    yielded_ = file_->Read(target_.start_ticks);
+    CheckpointState state{};
+    if (const DriverAnswer answer = driver_->GetState(target_.pid, &state); !answer.ok()) {
+      return Fail(IsAlive(target_) ? fmt::format("{} is no CUDA process that the driver knows: {}",
+                                                 NameOf(target_), answer.Text())
+                                   : NameOf(target_) + " has ended");
+    }
+    switch (state) {
+      case CheckpointState::kRunning:
+        file_->Remove();
+        return Fail(NameOf(target_) + " has not yielded: it is running");
+      case CheckpointState::kLocked:
+        return UnlockOnly();
+      case CheckpointState::kCheckpointed:
+        return Restore();
+      case CheckpointState::kFailed:
+        break;
+    }
+    file_->Remove();
+    return Fail(FailedText(target_));
+  }
+
+ private:
+  // A `yield` or `resume` that was killed half way.
+  int UnlockOnly() {
+    if (!yielded_ && !options_.unverified) {
+      return Fail(fmt::format(
+          "{} was locked by another program than vramscope: --unverified unlocks it all the same",
+          NameOf(target_)));
+    }
+    if (const DriverAnswer answer = driver_->Unlock(target_.pid); !answer.ok())
+      return Fail(fmt::format("the driver does not unlock {}: {}", NameOf(target_), answer.Text()));
+    file_->Remove();
+    Note(NameOf(target_) + " was locked and had its memory: it goes on");
+    return kExitOk;
+  }
+
+  int Restore() {
+    if (const int code = CheckRoom(); code != kExitOk)
+      return code;
+    const HeldInterrupts interrupts;
+    const std::vector<GpuFigure> before = ReadFigures(nvml_.get(), target_.pid);
+    const int64_t begin_ns = base::MonotonicNs();
+    const double bytes = yielded_ ? static_cast<double>(yielded_->bytes) : 0;
+    const DriverAnswer restored = RunShown(
+        "bringing back the device memory of " + NameOf(target_),
+        [&] { return driver_->Restore(target_.pid); },
+        [&] {
+          const auto now = static_cast<double>(ProcessBytes(ReadFigures(nvml_.get(), target_.pid)));
+          return bytes > 0 ? now / bytes : 0;
+        });
+    if (!restored.ok())
+      return NotRestored(restored);
+    const int64_t restored_ns = base::MonotonicNs();
+    if (const DriverAnswer answer = driver_->Unlock(target_.pid); !answer.ok()) {
+      return Fail(IsAlive(target_)
+                      ? fmt::format("{} has its memory back, but the driver does not unlock it: {}",
+                                    NameOf(target_), answer.Text())
+                      : NameOf(target_) + " ended meanwhile");
+    }
+    const int64_t end_ns = base::MonotonicNs();
+    const std::vector<GpuFigure> after = ReadFigures(nvml_.get(), target_.pid);
+    file_->Remove();
+    NoteInRecording(yielded_ ? yielded_->live_directory : target_.live_directory, target_.pid,
+                    {{CheckpointKind::kRestore, begin_ns, restored_ns},
+                     {CheckpointKind::kUnlock, restored_ns, end_ns}});
+    // The other way round: what is there now and was not.
+    Outcome outcome{.verb = "has back",
+                    .bytes = 0,
+                    .duration_ns = end_ns - begin_ns,
+                    .gpus = FreedBetween(after, before)};
+    for (const FreedOnGpu& gpu : outcome.gpus)
+      outcome.bytes += gpu.bytes;
+    return PrintOutcome(target_, outcome, options_.json) ? kExitOk : kExitError;
+  }
+
+  int CheckRoom() {
+    if (!yielded_) {
+      if (options_.unverified)
+        return kExitOk;
+      return Fail(fmt::format(
+          "{} was checkpointed by another program than vramscope, so the memory that it needs is "
+          "not known: --unverified resumes it all the same",
+          NameOf(target_)));
+    }
+    for (const GpuFigure& gpu : ReadFigures(nvml_.get(), target_.pid)) {
+      const auto device = std::find_if(yielded_->devices.begin(), yielded_->devices.end(),
+                                       [&](const YieldedDevice& d) { return d.uuid == gpu.uuid; });
+      if (device == yielded_->devices.end())
+        continue;
+      const uint64_t needed = device->bytes + kDeviceMarginBytes;
+      if (gpu.free_bytes < needed) {
+        return Fail(fmt::format(
+            "GPU {} ({}) has no room for {}: {} are needed, {} are free, {} are missing: nothing "
+            "was changed",
+            gpu.index, gpu.name, NameOf(target_), util::FormatBytes(needed),
+            util::FormatBytes(gpu.free_bytes), util::FormatBytes(needed - gpu.free_bytes)));
+      }
+    }
+    return kExitOk;
+  }
+
+  int NotRestored(const DriverAnswer& answer) {
+    if (!IsAlive(target_)) {
+      file_->Remove();
+      return Fail(NameOf(target_) + " ended meanwhile");
+    }
+    CheckpointState state{};
+    if (!driver_->GetState(target_.pid, &state).ok() || state == CheckpointState::kFailed) {
+      file_->Remove();
+      return Fail(
+          fmt::format("restoring failed with {}, and {}", answer.Text(), FailedText(target_)));
+    }
+    return Fail(
+        fmt::format("the driver does not restore {}: {}: its memory is still on the host, "
+                    "and `resume` can be tried again",
+                    NameOf(target_), answer.Text()));
+  }
+
+  const ResumeOptions& options_;
+  const Target target_;
+  std::unique_ptr<Nvml> nvml_;
+  std::unique_ptr<CheckpointDriver> driver_;
+  std::unique_ptr<StateFile> file_;
+  std::optional<YieldState> yielded_;
+};
+
+int RunResume(const ResumeOptions& options) {
+  util::Result<Target> target = FindTarget(options.pid, options.of_parent);
+  if (!target)
+    return Fail(target.status().message());
+  return Resume(options, std::move(*target)).Run();
+}
+
+}  // namespace
+
+void RegisterResume(CLI::App& app, int* exit_code) {
+  CLI::App* const resume =
+      app.add_subcommand("resume", "Continue a process that gave its device memory back");
+  auto options = std::make_shared<ResumeOptions>();
+  resume->add_option("PID", options->pid, "The process")->required()->check(CLI::PositiveNumber);
+  resume->add_flag("--unverified", options->unverified,
+                   "Also where another program checkpointed it");
+  // For vramscope.yield_gpu() of the Python package.
+  resume->add_flag("--of-parent", options->of_parent)->group("");
+  resume->add_flag("--json", options->json)->group("");
+  resume->callback([options, exit_code] { *exit_code = RunResume(*options); });
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/checkpoint/driver.h"
+#include "cli/checkpoint/figures.h"
+#include "cli/checkpoint/operation.h"
+#include "cli/checkpoint/preflight.h"
+#include "cli/checkpoint/state_file.h"
+#include "cli/checkpoint/target.h"
+#include "cli/commands.h"
+#include "cli/launcher/nvml.h"
+
+// Everything that can be known is asked before the driver touches the process: what it cannot move
+// it notices in the middle, and the process is lost then.
+namespace vramscope::cli {
+namespace {
+
+using format::CheckpointKind;
+
+struct YieldOptions {
+  int pid = 0;
+  double timeout_s = 30;
+  bool unverified = false;
+  bool of_parent = false;  // the process asks for itself, and knows that its CUDA calls block
+  bool json = false;
+};
+
+class Yield {
+ public:
+  Yield(const YieldOptions& options, Target target)
+      : options_(options), target_(std::move(target)) {}
+
+  int Run() {
+    std::string version;
+    util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+    if (nvml) {
+      nvml_ = std::move(*nvml);
+      version = nvml_->DriverVersion();
+    }
+    util::Result<std::unique_ptr<CheckpointDriver>> driver = CheckpointDriver::Load(version);
+    if (!driver)
+      return Refuse(driver.status().message());
+    driver_ = std::move(*driver);
+    util::Result<std::unique_ptr<StateFile>> state =
+        StateFile::Open(target_.pid, StateDirectories());
+    if (!state)
+      return Refuse(state.status().message());
+    state_ = std::move(*state);
+    if (const int code = CheckState(); code != kExitOk)
+      return code;
+    if (const int code = CheckMemory(); code != kExitOk)
+      return code;
+    before_ = ReadFigures(nvml_.get(), target_.pid);
+    if (const util::Status status = CheckHostMemory(target_, ProcessBytes(before_)); !status.ok())
+      return Refuse(status.message());
+    return Move();
+  }
+
+ private:
+  // Nothing was changed.
+  static int Refuse(const std::string& why) { return Fail(why + ": nothing was changed"); }
+
+  int CheckState() {
+    CheckpointState state{};
+    if (const DriverAnswer answer = driver_->GetState(target_.pid, &state); !answer.ok()) {
+      return Refuse(IsAlive(target_)
+                        ? fmt::format("{} is no CUDA process that the driver knows: {}",
+                                      NameOf(target_), answer.Text())
+                        : NameOf(target_) + " has ended");
+    }
+    switch (state) {
+      case CheckpointState::kRunning:
+        return kExitOk;
+      case CheckpointState::kCheckpointed:
+        return Fail(fmt::format("{} has yielded already: `vramscope resume {}` continues it",
+                                NameOf(target_), target_.pid));
+      case CheckpointState::kLocked:
+        return Fail(
+            fmt::format("{} is locked by a checkpoint that was not finished: `vramscope "
+                        "resume {}` lets it go on, if that was ours",
+                        NameOf(target_), target_.pid));
+      case CheckpointState::kFailed:
+        break;
+    }
+    return Fail(FailedText(target_));
+  }
+
+  int CheckMemory() {
+    std::string unchecked;
+    if (const util::Status status = CheckRecording(target_, &unchecked); !status.ok())
+      return Refuse(status.message());
+    if (unchecked.empty())
+      return kExitOk;
+    if (!options_.unverified) {
+      return Refuse(fmt::format(
+          "{} cannot be checked for memory that the driver cannot move, which would end it ({}); "
+          "--unverified yields it all the same",
+          NameOf(target_), unchecked));
+    }
+    Note(
+        fmt::format("not checked: managed memory, memory shared with other processes, multicast "
+                    "objects and external memory of {} ({})",
+                    NameOf(target_), unchecked));
+    return kExitOk;
+  }
+
+  int Move() {
+    const HeldInterrupts interrupts;
+    YieldState state{.start_ticks = target_.start_ticks,
+                     .yielded = false,
+                     .wall_seconds = time(nullptr),
+                     .bytes = ProcessBytes(before_),
+                     .live_directory = target_.live_directory,
+                     .devices = {}};
+    // For a `resume`, should this end here.
+    if (const util::Status status = state_->Save(state); !status.ok())
+      return Refuse(status.message());
+    const int64_t begin_ns = base::MonotonicNs();
+    if (!Lock())
+      return kExitError;
+    const int64_t locked_ns = base::MonotonicNs();
+    // What it allocated since the first look; now it allocates no more.
+    std::string unchecked;
+    if (const util::Status status = CheckRecording(target_, &unchecked); !status.ok())
+      return Unlock(status.message());
+    if (HeldInterrupts::Came())
+      return Unlock("interrupted");
+    if (!Checkpoint())
+      return kExitError;
+    const int64_t end_ns = base::MonotonicNs();
+    const std::vector<GpuFigure> after = ReadFigures(nvml_.get(), target_.pid);
+    Outcome outcome{.verb = "gave back",
+                    .bytes = 0,
+                    .duration_ns = end_ns - begin_ns,
+                    .gpus = FreedBetween(before_, after)};
+    for (const FreedOnGpu& gpu : outcome.gpus) {
+      outcome.bytes += gpu.bytes;
+      state.devices.push_back({.uuid = gpu.uuid, .bytes = gpu.bytes});
+    }
+    state.yielded = true;
+    state.bytes = outcome.bytes;
+    if (const util::Status status = state_->Save(state); !status.ok())
+      Note(status.message());
+    NoteInRecording(target_.live_directory, target_.pid,
+                    {{CheckpointKind::kLock, begin_ns, locked_ns},
+                     {CheckpointKind::kCheckpoint, locked_ns, end_ns}});
+    if (!PrintOutcome(target_, outcome, options_.json))
+      return kExitError;
+    if (!options_.json)
+      Note(fmt::format("`vramscope resume {}` continues it", target_.pid));
+    return kExitOk;
+  }
+
+  bool Lock() {
+    const auto limit = std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1000));
+    const int64_t begin_ns = base::MonotonicNs();
+    const DriverAnswer answer = RunShown(
+        "waiting for the work of " + NameOf(target_),
+        [&] { return driver_->Lock(target_.pid, limit); },
+        [&] {
+          return static_cast<double>(base::MonotonicNs() - begin_ns) / 1e6 /
+                 static_cast<double>(limit.count());
+        },
+        [&] {
+          Note(fmt::format("interrupted: {} goes on as soon as the driver answers, within {:g} s",
+                           NameOf(target_), options_.timeout_s));
+        });
+    if (answer.ok())
+      return true;
+    state_->Remove();
+    if (!IsAlive(target_)) {
+      Fail(NameOf(target_) + " ended meanwhile");
+    } else if (answer.timed_out()) {
+      Fail(
+          fmt::format("{} did not finish its work within {:g} s: it goes on, and nothing was "
+                      "changed; --timeout gives it longer",
+                      NameOf(target_), options_.timeout_s));
+    } else {
+      Refuse(fmt::format("the driver does not lock {}: {}", NameOf(target_), answer.Text()));
+    }
+    return false;
+  }
+
+  bool Checkpoint() {
+    const double bytes = static_cast<double>(ProcessBytes(before_));
+    const DriverAnswer answer = RunShown(
+        "moving the device memory of " + NameOf(target_),
+        [&] { return driver_->Checkpoint(target_.pid); },
+        [&] {
+          const auto now = static_cast<double>(ProcessBytes(ReadFigures(nvml_.get(), target_.pid)));
+          return bytes > 0 ? 1 - now / bytes : 0;
+        });
+    if (answer.ok())
+      return true;
+    if (!IsAlive(target_)) {
+      state_->Remove();
+      Fail(NameOf(target_) + " ended meanwhile");
+      return false;
+    }
+    CheckpointState state{};
+    if (driver_->GetState(target_.pid, &state).ok() && state == CheckpointState::kFailed) {
+      state_->Remove();
+      Fail(
+          fmt::format("the checkpoint failed with {}, and {}", answer.Text(), FailedText(target_)));
+      return false;
+    }
+    Unlock(fmt::format("the driver does not checkpoint {}: {}", NameOf(target_), answer.Text()));
+    return false;
+  }
+
+  // The process goes on as it was.
+  int Unlock(const std::string& why) {
+    const DriverAnswer answer = driver_->Unlock(target_.pid);
+    if (!answer.ok() && IsAlive(target_)) {
+      return Fail(
+          fmt::format("{}; and the driver does not unlock it: {}: `vramscope resume {}` "
+                      "tries again",
+                      why, answer.Text(), target_.pid));
+    }
+    state_->Remove();
+    return Fail(fmt::format("{}: {}", why,
+                            answer.ok() ? "the process was unlocked and goes on as it was"
+                                        : "the process ended meanwhile"));
+  }
+
+  const YieldOptions& options_;
+  const Target target_;
+  std::unique_ptr<Nvml> nvml_;
+  std::unique_ptr<CheckpointDriver> driver_;
+  std::unique_ptr<StateFile> state_;
+  std::vector<GpuFigure> before_;
+};
+
+int RunYield(const YieldOptions& options) {
+  util::Result<Target> target = FindTarget(options.pid, options.of_parent);
+  if (!target)
+    return Fail(target.status().message());
+  return Yield(options, std::move(*target)).Run();
+}
+
+}  // namespace
+
+void RegisterYield(CLI::App& app, int* exit_code) {
+  CLI::App* const yield =
+      app.add_subcommand("yield", "Have a process give all its device memory back, until `resume`");
+  yield->footer(
+      "The driver (570 or newer) moves the memory to the host, context included; the process's\n"
+      "CUDA calls wait meanwhile. What it cannot move is found in the process's recording first.");
+  auto options = std::make_shared<YieldOptions>();
+  yield->add_option("PID", options->pid, "The process")->required()->check(CLI::PositiveNumber);
+  yield
+      ->add_option("--timeout", options->timeout_s,
+                   "Seconds that its work may take to finish (default: 30)")
+      ->option_text("SECONDS")
+      ->check(CLI::Range(0.001, 86400.0));
+  yield->add_flag("--unverified", options->unverified,
+                  "Also where no recording says what the driver cannot move");
+  // For vramscope.yield_gpu() of the Python package.
+  yield->add_flag("--of-parent", options->of_parent)->group("");
+  yield->add_flag("--json", options->json)->group("");
+  yield->callback([options, exit_code] { *exit_code = RunYield(*options); });
+}
+
+}  // namespace vramscope::cli
