@@ -6,15 +6,16 @@ import pathlib
 import sys
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "laboratory.py"
+LINE_PROFILER = PROGRAM.with_name("line_profiler.py")
 MIB = 1 << 20
 
 
-def case(name, recorded=False):
+def case(name, recorded=False, program=PROGRAM):
     def run(bench):
         # The command of cases.py, which knows its time limits.
         import cases
 
-        command = [sys.executable, PROGRAM, name]
+        command = [sys.executable, program, name]
         if recorded:
             trace = bench.folder / f"laboratory-{name}.vram"
             command = [bench.program, "run", "--no-report", "-o", trace, "--", *command]
@@ -36,6 +37,9 @@ def all_cases():
     yield "courtesy of 8 GiB", case("large")
     yield "courtesy and CUDA graphs", case("refused")
     yield "courtesy and a full GPU", case("full")
+    yield "lines: the old guide", case("guide", program=LINE_PROFILER)
+    yield "lines beside PyTorch's counters", case("lines", program=LINE_PROFILER)
+    yield "lines: cost", case("cost", program=LINE_PROFILER)
 
 
 def mib(value):
