@@ -56,12 +56,24 @@ typedef struct FakeDevice {
   FakeShared shared[FAKE_MAX_SHARED];
 } FakeDevice;
 
+/* A process as the checkpoint calls see it, from its cuInit on. */
+enum { FAKE_RUNNING = 0, FAKE_LOCKED = 1, FAKE_CHECKPOINTED = 2, FAKE_FAILED = 3 };
+typedef struct FakeCheckpoint {
+  uint32_t pid; /* 0: free */
+  uint32_t state;
+  uint32_t calls; /* under way; while the state is another than running, new ones wait */
+  uint32_t padding;
+  /* Of each device, while it is checkpointed. */
+  FakeProcess rows[FAKE_MAX_DEVICES];
+} FakeCheckpoint;
+
 typedef struct FakeBooks {
   uint32_t magic; /* stored last, when the rest is filled in */
   uint32_t making;
   uint32_t device_count; /* VRAMSCOPE_FAKE_DEVICES, default 1 */
   uint32_t padding;
   FakeDevice devices[FAKE_MAX_DEVICES];
+  FakeCheckpoint checkpoints[FAKE_MAX_PROCESSES];
 } FakeBooks;
 
 static inline int FakeProcessIsAlive(uint32_t pid) {

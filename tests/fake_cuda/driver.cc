@@ -224,6 +224,8 @@ FAKE_HOOK(cuInit)(unsigned int) {
     device.current_pool = device.default_pool;
     driver.devices.push_back(device);
   }
+  if (!BeginCheckpoints())
+    return kOutOfMemory;
   driver.init_pid = pid;
   CallInjection();
   return kSuccess;

@@ -21,6 +21,8 @@
 //   VRAMSCOPE_FAKE_FAIL       "cuMemAlloc_v2:3,cuMemCreate:1": the third call, the first call says
 //                             CUDA_ERROR_OUT_OF_MEMORY; ":*" every call
 //   VRAMSCOPE_FAKE_DELAY_US   "cuMemAlloc_v2:200": each call takes so long, outside of every lock
+//   VRAMSCOPE_FAKE_BREAK      "cuCheckpointProcessCheckpoint", or ...Restore: the process is lost
+//   in it
 //
 // Images of modules are text: "FAKE code=N global=N kernel=NAME:LOCAL_BYTES:LAZY_CODE_BYTES ...".
 namespace fake {
@@ -183,6 +185,7 @@ struct Driver {
   std::recursive_mutex mutex;
   uint32_t init_pid = 0;
   FakeBooks* books = nullptr;
+  FakeCheckpoint* checkpoint = nullptr;  // this process's
   std::vector<Device> devices;
   AddressSpace addresses{0x302000000, 0x7f0000000000};
   AddressSpace low_addresses{0x10000000, 0xf0000000};  // of the 32-bit entry points
@@ -221,6 +224,21 @@ void FreePoolBlock(uint64_t address);
 // What every pool beyond its threshold gives back when the program synchronises.
 void SynchronisePools();
 
+// A call of this process under way: it waits while the process is locked (checkpoint.cc), and
+// locking waits for it. Calls within calls do neither.
+class CallUnderWay {
+ public:
+  CallUnderWay();
+  ~CallUnderWay();
+  CallUnderWay(const CallUnderWay&) = delete;
+  CallUnderWay& operator=(const CallUnderWay&) = delete;
+
+ private:
+  FakeCheckpoint* entry_ = nullptr;
+};
+// From its cuInit on this process can be checkpointed. False when all places are taken.
+bool BeginCheckpoints();
+
 // Exported functions by name. Their own addresses, whatever is done to the symbol table.
 bool Register(const char* name, void* function);
 void* FindRegistered(const std::string& name);
@@ -251,6 +269,7 @@ bool FailsLate();
   FAKE_EXPORT CUresult name(__VA_ARGS__)
 // First statement of an entry point that needs cuInit.
 #define FAKE_ENTER(name)                                       \
+  const CallUnderWay call_under_way;                           \
   const bool injected_failure = EnterCall(#name);              \
   const std::lock_guard lock(TheDriver().mutex);               \
   if (TheDriver().init_pid != static_cast<uint32_t>(getpid())) \
