@@ -311,7 +311,7 @@ void ForEachLeaf(const Ledger& ledger,
     if (space.device != device_id)
       continue;
     const Capture* capture = CaptureFor(ledger, device, space.process, moment);
-    if (capture == nullptr)
+    if (capture == nullptr || space.WasAway(*capture))
       continue;
     SpaceView view(ledger, index, *capture, sink);
     view.Emit();
@@ -336,10 +336,13 @@ void ForEachLeaf(const Ledger& ledger,
     const SlowItem& item = ledger.slow_items()[i];
     if (item.device != device_id || item.segment != kNoIndex)
       continue;
+    const Capture* capture = CaptureFor(ledger, device, item.process, moment);
+    if (capture != nullptr && item.space != kNoIndex &&
+        ledger.spaces()[item.space].WasAway(*capture))
+      continue;
     int64_t bytes = slow[i];
     if (item.part == Part::kBeforeRecording) {
       const Space& space = ledger.spaces()[item.space];
-      const Capture* capture = CaptureFor(ledger, device, item.process, moment);
       if (capture != nullptr && capture->time_ns < space.end_ns)
         bytes += space.before_offset;
     }

@@ -196,7 +196,7 @@ void AnalysisImpl::AddDevice(const Ledger& ledger,
     int64_t expected = device.peak_height.total;
     for (const Space& space : ledger.spaces()) {
       if (space.device == device.id && device.peak.time_ns >= space.first_ns &&
-          device.peak.time_ns < space.end_ns)
+          device.peak.time_ns < space.end_ns && !space.WasAway(device.peak))
         expected += space.before_offset;
     }
     if (static_cast<int64_t>(all) != expected && sum_mismatches_++ == 0)

@@ -53,8 +53,8 @@ void Ledger::MoveBlock(DeviceState& device,
   const int64_t free_after = Signed(segment.free_bytes());
   AddToGroups(device, segment, block, count);
   if ((free_before | free_after) != 0) {
-    device.groups[Group(device, segment.owner, part_before)] -= free_before;
-    device.groups[Group(device, segment.owner, segment.free_part())] += free_after;
+    AddToGroup(device, space, Group(device, segment.owner, part_before), -free_before);
+    AddToGroup(device, space, Group(device, segment.owner, segment.free_part()), free_after);
     if (options_.movements != nullptr) {
       const auto move = [&](Part part, int64_t change) {
         options_.movements->OnMovement(segment.space, part, PartCategory(part), false,
@@ -65,10 +65,15 @@ void Ledger::MoveBlock(DeviceState& device,
     }
   }
   const int64_t moved = bytes + free_after - free_before;
+  space.total += moved;
+  space.used += bytes;
+  space.block_bytes += static_cast<uint64_t>(bytes);
+  if (space.away) {
+    device.away += moved;
+    return;
+  }
   device.total += moved;
   device.used += bytes;
-  space.total += moved;
-  space.block_bytes += static_cast<uint64_t>(bytes);
   device.timeline.After(device.height());
   PeakCheck(device, time_ns);
   if (space.total > space.peak_total) {
@@ -79,16 +84,17 @@ void Ledger::MoveBlock(DeviceState& device,
 
 void Ledger::AddToGroups(DeviceState& device, Segment& segment, const Block& block, int64_t count) {
   const int64_t bytes = count * Signed(block.size);
+  Space& space = spaces_[segment.space];
   if (options_.categories == nullptr) {
     if (segment.block_group == kNoIndex)
       segment.block_group = Group(device, block.owner, Part::kAllocated);
-    device.groups[segment.block_group] += bytes;
+    AddToGroup(device, space, segment.block_group, bytes);
     return;
   }
-  const trace::ProcessId process = spaces_[segment.space].process;
   const int64_t rounding = count * Signed(options_.categories->RoundingOf(block.life));
-  const Category category = options_.categories->Of(process, block.life);
-  device.groups[Group(device, block.owner, Part::kAllocated, category)] += bytes - rounding;
+  const Category category = options_.categories->Of(space.process, block.life);
+  AddToGroup(device, space, Group(device, block.owner, Part::kAllocated, category),
+             bytes - rounding);
   if (options_.movements != nullptr) {
     const auto move = [&](Part part, Category of, int64_t change) {
       options_.movements->OnMovement(segment.space, part, of, true, block.origin.phase, change);
@@ -98,7 +104,7 @@ void Ledger::AddToGroups(DeviceState& device, Segment& segment, const Block& blo
       move(Part::kRounding, PartCategory(Part::kRounding), rounding);
   }
   if (rounding != 0)
-    device.groups[Group(device, block.owner, Part::kRounding)] += rounding;
+    AddToGroup(device, space, Group(device, block.owner, Part::kRounding), rounding);
 }
 
 // Where blocks of the program's own pools stand whose memory was not recorded.

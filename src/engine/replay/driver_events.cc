@@ -90,7 +90,7 @@ void Ledger::PriceHolding(const Holding& holding, bool add) {
     Add(device, &space, holding.owner, PartOfHolding(holding), KnownCategory(holding), sign * base);
   Add(device, &space, holding.owner, Part::kRounding, sign * (Signed(holding.priced) - base));
   if (holding.bracketed)
-    device.bracketed += sign * Signed(holding.priced);
+    AddBracketed(device, &space, sign * Signed(holding.priced));
   if (holding.small)
     ChangeSlabs(space, holding, add);
 }

@@ -79,6 +79,8 @@ void Ledger::CommitShare(DeviceState& device, Space& space) {
   holder_space.rm_pending_total -= bytes;
   Add(device, &holder_space, holder.owner, holder.part, -bytes);
   Add(device, &space, own.owner, own.part, bytes);
+  AddBracketed(device, &holder_space, -bytes);
+  AddBracketed(device, &space, bytes);
   for (ProcessSampleRecord& sample : holder_space.samples)
     sample.ledger -= sample.end_ns >= holder.alloc_ns ? bytes : 0;
   for (ProcessSampleRecord& sample : space.samples)

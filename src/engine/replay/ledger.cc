@@ -2,6 +2,7 @@
 #include "engine/replay/ledger.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/model/parts.h"
 
@@ -12,6 +13,10 @@ constexpr size_t kParts = static_cast<size_t>(Part::kInTransit) + 1;
 
 // Times of a damaged trace can be anything; sums and differences of these cannot overflow.
 constexpr int64_t kLatestNs = int64_t{1} << 61;
+
+int64_t SumOf(const std::vector<int64_t>& groups) {
+  return std::accumulate(groups.begin(), groups.end(), int64_t{0});
+}
 
 }  // namespace
 
@@ -30,6 +35,7 @@ Change::Change(Ledger& ledger,
   DeviceState& state = ledger_.devices_[static_cast<size_t>(device_.value)];
   state.timeline.Before(time_ns_, true, state.groups, state.height());
   total_before_ = state.total;
+  away_before_ = state.away;
 }
 
 Change::~Change() {
@@ -38,6 +44,9 @@ Change::~Change() {
   if (observed_)
     ledger_.PeakCheck(state, time_ns_);
   const int64_t moved = state.total - total_before_;
+  // A call that waits until the memory is back moves it then.
+  if (moved == 0 && state.away != away_before_)
+    ledger_.NoteMovement(state, begin_ns_, end_ns_, state.away - away_before_);
   if (moved != 0) {
     ++state.version;
     ledger_.NoteMovement(state, begin_ns_, end_ns_, moved);
@@ -92,6 +101,7 @@ uint32_t Ledger::SpaceIndex(trace::ProcessId process, trace::DeviceId device, in
   // From here on the device's figure is this process's doing too.
   ++state.active_processes;
   state.baseline_frozen = true;
+  space.groups.resize(state.groups.size());
   const uint32_t segment = NewSegment(SegmentKind::kDefault, index, 0, 0);
   segments_[segment].carved_life = 0;
   segments_[segment].owner = kPyTorch;
@@ -107,6 +117,10 @@ uint32_t Ledger::Group(DeviceState& device, OwnerId owner, Part part, Category c
   if (device.group_lookup[at] == 0) {
     device.group_keys.push_back({owner, part, category});
     device.groups.push_back(0);
+    for (Space& space : spaces_) {
+      if (space.device == device.id)
+        space.groups.push_back(0);
+    }
     device.group_lookup[at] = static_cast<uint32_t>(device.groups.size());
   }
   return device.group_lookup[at] - 1;
@@ -120,17 +134,35 @@ void Ledger::Add(DeviceState& device,
                  int64_t bytes) {
   if (bytes == 0)
     return;
-  device.groups[Group(device, owner, part, category)] += bytes;
-  device.total += bytes;
-  if (IsUse(part))
-    device.used += bytes;
-  if (space == nullptr)
+  const uint32_t group = Group(device, owner, part, category);
+  const int64_t used = IsUse(part) ? bytes : 0;
+  if (space == nullptr) {
+    device.groups[group] += bytes;
+  } else {
+    AddToGroup(device, *space, group, bytes);
+    space->used += used;
+  }
+  if (space != nullptr && space->away) {
+    device.away += bytes;
+  } else {
+    device.total += bytes;
+    device.used += used;
+  }
+  // NVML's figure of the process has no RM-internal memory.
+  if (space == nullptr || part == Part::kRmInternal)
     return;
   space->total += bytes;
   if (options_.movements != nullptr) {
     const auto index = static_cast<uint32_t>(space - spaces_.data());
     options_.movements->OnMovement(index, part, category, false, Phase::kOther, bytes);
   }
+}
+
+void Ledger::AddBracketed(DeviceState& device, Space* space, int64_t bytes) {
+  if (space != nullptr)
+    space->bracketed += bytes;
+  if (space == nullptr || !space->away)
+    device.bracketed += bytes;
 }
 
 void Ledger::PeakCheck(DeviceState& device, int64_t time_ns) {
@@ -201,6 +233,8 @@ void Ledger::Apply(std::span<const trace::Event> events) {
         iterations_.OnFirstEvent(event.process, event.time_ns);
       }
     }
+    if (ValidProcess(event.process) && processes_[event.process.value].away)
+      ReturnByCall(event);
     ApplyOne(event);
     ++event_count_;
     if (by_ordinal && event_count_ == *options_.capture->event_ordinal)
@@ -288,6 +322,7 @@ void Ledger::ApplyOne(const trace::Event& event) {
     case EventKind::kPrior:
       return OnPrior(event);
     case EventKind::kCheckpoint:
+      return OnCheckpoint(event);
     case EventKind::kOutOfMemory:
     case EventKind::kFailure:
       return;
@@ -347,6 +382,7 @@ void Ledger::OnProcessEnd(const trace::Event& event) {
       if (slow_items_[item].space == i)
         ChangeSlow(item, -slow_items_[item].bytes);
     }
+    EndAbsence(spaces_[i], event.time_ns);
     spaces_[i].end_ns = event.time_ns;
     spaces_[i].live_contexts = 0;
     if (--device.active_processes == 0) {
@@ -362,18 +398,17 @@ void Ledger::OnProcessEnd(const trace::Event& event) {
 }
 
 void Ledger::CheckSums(const DeviceState& device) {
-  int64_t groups = 0;
-  for (const int64_t bytes : device.groups)
-    groups += bytes;
+  const int64_t groups = SumOf(device.groups);
+  bool own_groups = true;
   int64_t spaces = device.baseline_item == kNoIndex ? 0 : slow_items_[device.baseline_item].bytes;
   for (const Space& space : spaces_) {
     if (space.device != device.id)
       continue;
-    spaces += space.total;
-    if (space.rm_item != kNoIndex)
-      spaces += slow_items_[space.rm_item].bytes;
+    const int64_t rm = space.rm_item == kNoIndex ? 0 : slow_items_[space.rm_item].bytes;
+    own_groups = own_groups && space.total + rm == SumOf(space.groups);
+    spaces += space.away ? 0 : space.total + rm;
   }
-  if (groups == device.total && spaces == device.total)
+  if (groups == device.total && spaces == device.total && own_groups)
     return;
   if (violations_.sums++ == 0) {
     violations_.first_sum = "groups " + std::to_string(groups) + ", processes " +
@@ -403,8 +438,8 @@ void Ledger::Finish() {
     if (space.before_offset == 0)
       continue;
     DeviceState& device = DeviceOf(space);
-    device.timeline.Correct(Group(device, kNoOwner, Part::kBeforeRecording), space.before_offset,
-                            space.first_ns, space.end_ns);
+    CorrectTimeline(device, space, Group(device, kNoOwner, Part::kBeforeRecording),
+                    space.before_offset, space.first_ns, space.end_ns);
   }
   modules_.Finish();
   iterations_.Finish();

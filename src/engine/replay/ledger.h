@@ -143,6 +143,13 @@ class Ledger {
   void Add(DeviceState& device, Space* space, OwnerId owner, Part part, int64_t bytes) {
     Add(device, space, owner, part, PartCategory(part), bytes);
   }
+  // Rows of a process that is away stand in its own sums alone.
+  void AddToGroup(DeviceState& device, Space& space, uint32_t group, int64_t bytes) {
+    space.groups[group] += bytes;
+    if (!space.away)
+      device.groups[group] += bytes;
+  }
+  void AddBracketed(DeviceState& device, Space* space, int64_t bytes);
   void SetCapture(Capture& capture, int64_t time_ns);
   void PeakCheck(DeviceState& device, int64_t time_ns);
   void SetPeak(DeviceState& device, int64_t time_ns);
@@ -222,6 +229,24 @@ class Ledger {
   void JoinShared(uint32_t shared, trace::ProcessId process, uint32_t holding);
   void JoinByMapping(trace::ProcessId process, uint32_t handle, uint64_t bytes);
   void LeaveShared(uint32_t shared, trace::ProcessId process, uint32_t holding, uint64_t paid);
+
+  // absences.cc
+  void OnCheckpoint(const trace::Event& event);
+  void Leave(Space& space, int64_t time_ns, int64_t begin_ns, int64_t end_ns);
+  void Return(Space& space, int64_t time_ns, int64_t begin_ns, int64_t end_ns);
+  void MoveAll(DeviceState& device, const Space& space, int64_t sign);
+  void EndAbsence(Space& space, int64_t time_ns);
+  void LookForAbsence(Space& space, const trace::Event& sample);
+  void ReturnByFigure(Space& space, const trace::Event& sample);
+  void ReturnByDevice(DeviceState& device, const trace::Event& sample);
+  void ReturnByCall(const trace::Event& event);
+  int64_t LastAgreeing(const DeviceState& device, int64_t not_before_ns) const;
+  void CorrectTimeline(DeviceState& device,
+                       const Space& space,
+                       uint32_t group,
+                       int64_t bytes,
+                       int64_t from_ns,
+                       int64_t to_ns);
 
   // prior.cc
   void OnPrior(const trace::Event& event);
@@ -347,3 +372,4 @@ class Change {
 };
 
 }  // namespace vramscope::engine
+  int64_t away_before_;

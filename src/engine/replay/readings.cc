@@ -80,10 +80,10 @@ void Ledger::ChangeSlow(uint32_t index, int64_t bytes) {
   if (item.segment != kNoIndex)
     return ChangeSegment(segments_[item.segment], bytes, 0, 0);
   DeviceState& device = devices_[static_cast<size_t>(item.device.value)];
-  Space* space = item.process == trace::kNoProcess ? nullptr : &spaces_[item.space];
+  Space* space = item.space == kNoIndex ? nullptr : &spaces_[item.space];
   Add(device, space, item.owner, item.part, bytes);
   if (item.bracketed)
-    device.bracketed += bytes;
+    AddBracketed(device, space, bytes);
 }
 
 std::string Ledger::TriggerText(const std::vector<OpenCall>& calls) const {
@@ -494,12 +494,12 @@ void Ledger::CommitRmInternal(DeviceState& device, Space& space) {
   context.bytes -= bytes;
   rm.bytes += bytes;
   Add(device, &space, context.owner, context.part, -bytes);
-  Add(device, nullptr, rm.owner, rm.part, bytes);
+  Add(device, &space, rm.owner, rm.part, bytes);
   for (ProcessSampleRecord& sample : space.samples)
     sample.ledger -= sample.end_ns >= context.alloc_ns ? bytes : 0;
-  device.timeline.Correct(Group(device, context.owner, context.part), -bytes, context.alloc_ns,
-                          INT64_MAX);
-  device.timeline.Correct(Group(device, rm.owner, rm.part), bytes, rm.alloc_ns, INT64_MAX);
+  CorrectTimeline(device, space, Group(device, context.owner, context.part), -bytes,
+                  context.alloc_ns, INT64_MAX);
+  CorrectTimeline(device, space, Group(device, rm.owner, rm.part), bytes, rm.alloc_ns, INT64_MAX);
 }
 
 // The first assignment was made from a sample and a reading whose constant difference was not known
@@ -521,14 +521,14 @@ void Ledger::CommitOffset(DeviceState& device) {
   entry.bytes += bytes;
   item.bytes += bytes;
   Add(device, &spaces_[item.space], item.owner, item.part, bytes);
-  device.bracketed += bytes;
+  AddBracketed(device, &spaces_[item.space], bytes);
   if (device.peak.log_size > series.first_log_index) {
     device.peak_height.total += bytes;
     device.peak_height.used += bytes;
     device.bracketed_at_peak += bytes;
   }
-  device.timeline.Correct(Group(device, item.owner, item.part), bytes, series.first_assigned_ns,
-                          INT64_MAX);
+  CorrectTimeline(device, spaces_[item.space], Group(device, item.owner, item.part), bytes,
+                  series.first_assigned_ns, INT64_MAX);
   for (ProcessSampleRecord& sample : spaces_[item.space].samples)
     sample.ledger += sample.end_ns >= item.alloc_ns ? bytes : 0;
   for (auto sample = device.samples.rbegin();

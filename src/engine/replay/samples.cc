@@ -66,6 +66,8 @@ void Ledger::SetBaseline(DeviceState& device, const trace::Event& event) {
   series.before_last.clear();
   series.after_last.clear();
   series.assigned.clear();
+  series.repriced.clear();
+  series.past.clear();
   series.unexplained.clear();
 }
 
@@ -89,6 +91,8 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
   if (!ValidDevice(event.device) || event.size > kLargestSize)
     return;
   DeviceState& device = devices_[static_cast<size_t>(event.device.value)];
+  if (device.away != 0)
+    ReturnByDevice(device, event);
   if (!device.baseline_frozen && event.begin_ns >= device.last_end_ns)
     SetBaseline(device, event);
   // Calls that ended before this sample began are in the ledger, and later samples begin later.
@@ -107,6 +111,10 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
       (call.bytes > 0 ? sample.low : sample.high) += call.bytes > 0 ? call.bytes : -call.bytes;
   }
   device.samples.push_back(sample);
+  for (Space& space : spaces_) {
+    if (space.device == device.id)
+      LookForAbsence(space, event);
+  }
   const ReadingSeries& series = device.readings;
   if (!series.has_offset && series.has_last && !series.last_unclear && series.after_last.empty() &&
       series.last_version == device.version && device.calls.empty() &&
@@ -131,7 +139,12 @@ void Ledger::OnProcessSample(const trace::Event& event) {
     return;
   Space& space = spaces_[space_index_[at]];
   DeviceState& device = DeviceOf(space);
-  space.samples.push_back({event.begin_ns, event.end_ns, event.size, space.total, device.version});
+  ReturnByFigure(space, event);
+  space.samples.push_back(
+      {event.begin_ns, event.end_ns, event.size, space.on_device(), device.version});
+  LookForAbsence(space, event);
+  if (space.away)
+    return;
   // The device's figure has memory of the kernel module that the process's has not. It comes with
   // the context, so one clean look after each context tells how much.
   // Where several contexts were made together, a look at each process's figure tells them apart.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -170,6 +171,15 @@ struct DeviceState {
   ReadingSeries readings;
   std::vector<ChurnEntry> churn;  // by stack
   bool rm_pending = false;        // of any of its spaces
+// A time in which a process had none of its memory on the device: the driver had moved all of it to
+// host memory. Both ends take a life number, so that a capture is before, within or after it.
+struct Absence {
+  uint64_t from_life = 0;
+  uint64_t to_life = kNoLife;
+  int64_t from_ns = 0;
+  int64_t to_ns = kNever;
+};
+
   TimelineRecorder::Height height() const { return {total, used}; }
 };
 
@@ -183,6 +193,7 @@ struct Space {
   int64_t first_ns = 0;
   int64_t end_ns = INT64_MAX;
   FlatMap block_index;
+  int64_t away = 0;      // of processes that are away: in no other figure here
   Slab<Block> blocks;
   uint64_t block_bytes = 0;
   uint32_t default_segment = kNoIndex;
@@ -205,7 +216,13 @@ struct Space {
   uint32_t context_item = kNoIndex;
   size_t context_log_index = 0;  // where the log says what it took; RM-internal stands behind it
   uint32_t live_contexts = 0;
+  // Of its rows, on the device or away; `total` as NVML counts, without RM-internal memory.
   std::optional<JointShare> joint_share;
+  int64_t used = 0;
+  int64_t bracketed = 0;
+  std::vector<int64_t> groups;  // as the device's
+  bool away = false;
+  std::vector<Absence> absences;
   // What NVML's device figure has and its per-process figure has not, waiting for proof that no
   // call was under way.
   bool rm_wanted = false;
@@ -243,3 +260,11 @@ struct ProcessState {
 };
 
 }  // namespace vramscope::engine
+
+  int64_t on_device() const { return away ? 0 : total; }
+  bool WasAway(const Capture& capture) const {
+    return std::any_of(absences.begin(), absences.end(), [&](const Absence& absence) {
+      return absence.from_life < capture.lives && capture.lives <= absence.to_life;
+    });
+  }
+  bool away = false;  // from one of its devices at least

@@ -80,14 +80,21 @@ void TimelineRecorder::Finish(int64_t time_ns, const std::vector<int64_t>& group
     Keep(groups);
 }
 
-void TimelineRecorder::Correct(size_t group, int64_t bytes, int64_t from_ns, int64_t to_ns) {
+void TimelineRecorder::Correct(size_t group,
+                               int64_t bytes,
+                               int64_t from_ns,
+                               int64_t to_ns,
+                               Reach reach) {
   if (!started_ || bytes == 0)
     return;
   if (group >= stride_)
     Widen(group + 1);
   for (size_t bucket = 0; bucket <= current_; ++bucket) {
     const int64_t begin = start_ns_ + static_cast<int64_t>(bucket) * width_ns_;
-    if (begin + width_ns_ <= from_ns || begin >= to_ns)
+    const int64_t end = begin + width_ns_;
+    const bool reached = reach == Reach::kTouched ? end > from_ns && begin < to_ns
+                                                  : begin >= from_ns && end <= to_ns;
+    if (!reached)
       continue;
     data_[bucket * stride_ + group] += bytes;
     heights_[bucket].total += bytes;

@@ -47,8 +47,10 @@ class TimelineRecorder {
   // After the last event.
   void Finish(int64_t time_ns, const std::vector<int64_t>& groups, Height now);
 
-  // Adds `bytes` to a group in all buckets that lie in [from_ns, to_ns): a figure learnt later.
-  void Correct(size_t group, int64_t bytes, int64_t from_ns, int64_t to_ns);
+  // Adds `bytes` to a group in all buckets that [from_ns, to_ns) touches, or in those that lie
+  // within it: a figure learnt later.
+  enum class Reach : uint8_t { kTouched, kWithin };
+  void Correct(size_t group, int64_t bytes, int64_t from_ns, int64_t to_ns, Reach reach);
 
   // The history in at most `buckets` buckets.
   std::vector<Bucket> Read(size_t buckets) const;

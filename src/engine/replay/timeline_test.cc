@@ -72,7 +72,7 @@ TEST(TimelineTest, NewGroupsMayAppearLate) {
   groups.resize(40, 1);
   timeline.After({44, 44});
   timeline.Finish(5'000'000, groups, {44, 44});
-  timeline.Correct(39, 100, 2'000'000, 3'000'000);
+  timeline.Correct(39, 100, 2'000'000, 3'000'000, TimelineRecorder::Reach::kTouched);
   const auto buckets = timeline.Read(8);
   EXPECT_EQ(buckets[0].groups[39], 1);
   const auto highest =
