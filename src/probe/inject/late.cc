@@ -72,7 +72,7 @@ void PatchLoadedObjects() {
   for (const C10Hook& hook : kC10Hooks) {
     // The hook must have something to call.
     if (FindInLoadedLibrary("libc10.so", hook.symbol) != nullptr)
-      plan.Add(hook.symbol, nullptr, reinterpret_cast<void*>(hook.function));
+      plan.Add(hook.symbol, nullptr, hook.function);
   }
   RuntimeHook runtime[kRuntimeHookCount];
   FindRuntimeHooks(&runtime);

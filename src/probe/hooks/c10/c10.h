@@ -9,7 +9,7 @@ namespace vramscope::probe {
 
 struct C10Hook {
   const char* symbol;
-  void (*function)();
+  void* function;
 };
 inline constexpr size_t kC10HookCount = 5;
 extern const C10Hook kC10Hooks[kC10HookCount];

@@ -220,23 +220,31 @@ void vramscope_hook_free_cpu(void* pointer) {
 
 // The hooks under names that nobody else defines: the address of an exported function can be that
 // of another library's function of this name.
-#define VRAMSCOPE_LOCAL(name, symbol) \
-  extern "C" __attribute__((visibility("hidden"), alias(symbol))) void name()
-VRAMSCOPE_LOCAL(vramscope_local_report, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+#define VRAMSCOPE_LOCAL(name, hook, symbol) \
+  extern "C" __attribute__((visibility("hidden"), alias(symbol))) decltype(hook) name
+VRAMSCOPE_LOCAL(vramscope_local_report,
+                vramscope_hook_report,
+                "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
 VRAMSCOPE_LOCAL(vramscope_local_report_signed,
+                vramscope_hook_report_signed,
                 "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
-VRAMSCOPE_LOCAL(vramscope_local_report_oom, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
-VRAMSCOPE_LOCAL(vramscope_local_alloc_cpu, "_ZN3c109alloc_cpuEm");
-VRAMSCOPE_LOCAL(vramscope_local_free_cpu, "_ZN3c108free_cpuEPv");
+VRAMSCOPE_LOCAL(vramscope_local_report_oom,
+                vramscope_hook_report_oom,
+                "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+VRAMSCOPE_LOCAL(vramscope_local_alloc_cpu, vramscope_hook_alloc_cpu, "_ZN3c109alloc_cpuEm");
+VRAMSCOPE_LOCAL(vramscope_local_free_cpu, vramscope_hook_free_cpu, "_ZN3c108free_cpuEPv");
 
 namespace vramscope::probe {
 
 const C10Hook kC10Hooks[kC10HookCount] = {
-    {"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", vramscope_local_report},
-    {"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", vramscope_local_report_signed},
-    {"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", vramscope_local_report_oom},
-    {"_ZN3c109alloc_cpuEm", vramscope_local_alloc_cpu},
-    {"_ZN3c108free_cpuEPv", vramscope_local_free_cpu},
+    {"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+     reinterpret_cast<void*>(&vramscope_local_report)},
+    {"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
+     reinterpret_cast<void*>(&vramscope_local_report_signed)},
+    {"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+     reinterpret_cast<void*>(&vramscope_local_report_oom)},
+    {"_ZN3c109alloc_cpuEm", reinterpret_cast<void*>(&vramscope_local_alloc_cpu)},
+    {"_ZN3c108free_cpuEPv", reinterpret_cast<void*>(&vramscope_local_free_cpu)},
 };
 
 }  // namespace vramscope::probe

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <initializer_list>
 
@@ -59,7 +60,10 @@ class SearchPath {
            dlinfo(map, RTLD_DI_SERINFO, list()) == 0;
   }
   unsigned count() const { return list()->dls_cnt; }
-  const char* directory(unsigned i) const { return list()->dls_serpath[i].dls_name; }
+  const char* directory(unsigned i) const {
+    constexpr size_t kFirst = offsetof(Dl_serinfo, dls_serpath);
+    return reinterpret_cast<const Dl_serpath*>(bytes_ + kFirst)[i].dls_name;
+  }
   bool Has(const char* wanted) const {
     for (unsigned i = 0; i < count(); ++i) {
       if (std::strcmp(directory(i), wanted) == 0)
@@ -280,7 +284,9 @@ int CountInOtherNamespaces(dl_phdr_info*, size_t, void* data) {
     r_debug base;
     const ExtendedDebug* next;
   };
-  const auto* debug = reinterpret_cast<const ExtendedDebug*>(&_r_debug);
+  const void* first = &_r_debug;
+  __asm__("" : "+r"(first));  // declared as version 1, whose size the compiler would go by
+  const auto* debug = static_cast<const ExtendedDebug*>(first);
   if (debug->base.r_version < 2)
     return 1;
   auto* const count = static_cast<size_t*>(data);
