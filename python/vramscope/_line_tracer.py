@@ -11,9 +11,11 @@ import ctypes
 import sys
 import threading
 import types
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+import warnings
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import _probe
+from ._line_sampling import SampledProbe
 
 CPU = 16  # probe: kWatchedCpu
 NO_PEAK = -(1 << 63)  # kNoPeak
@@ -52,7 +54,7 @@ class _Monitoring:
     # Those that debuggers, coverage, profilers and optimizers do not take by custom come first.
     _TOOLS = (4, 3, 5, 2, 1, 0)
 
-    def __init__(self, probe: types.SimpleNamespace) -> None:
+    def __init__(self, probe: Any) -> None:
         self._probe = probe
         self._tool = -1
 
@@ -102,7 +104,7 @@ class _Monitoring:
 class _Tracing:
     """Before 3.12: a trace function in C, in all threads. One that stood there before is called by it."""
 
-    def __init__(self, probe: types.SimpleNamespace) -> None:
+    def __init__(self, probe: Any) -> None:
         self._probe = probe
 
     def start(self) -> None:
@@ -122,7 +124,8 @@ class _Tracing:
         if getattr(threading, "_trace_hook", None) is self._hook:
             threading.settrace(self._threads_before)  # type: ignore[arg-type]
         # Another tool may have put itself in place meanwhile.
-        if sys.gettrace() is self._before:
+        now = sys.gettrace()
+        if now is self._before or now is getattr(self._probe, "tracer", self._before):
             self._probe.stop_trace(int(self._everywhere))
             sys.settrace(self._before)
 
@@ -190,28 +193,41 @@ class Tracer:
         return found
 
 
-def _functions() -> types.SimpleNamespace:
-    _probe.load()
-    try:
-        make = ctypes.PyDLL(None).vramscope_line_profiler
-    except AttributeError:
-        raise RuntimeError("vramscope: the probe in this process is of another version; reinstall vramscope") from None
-    make.restype = ctypes.py_object
-    make.argtypes = []
-    return types.SimpleNamespace(**make())
+def _functions() -> Any:
+    """The probe's, or where it cannot be in this process, their stand-ins."""
+    why = _why_not()
+    if not why:
+        try:
+            _probe.load()
+            make = ctypes.PyDLL(None).vramscope_line_profiler
+        except (RuntimeError, OSError) as error:
+            why = str(error)
+        except AttributeError:
+            why = "the probe in this process is of another version of vramscope"
+        else:
+            make.restype = ctypes.py_object
+            make.argtypes = []
+            return types.SimpleNamespace(**make())
+    warnings.warn(
+        f"vramscope: lines are profiled by reading PyTorch's counters at their ends, peaks within them are not seen: "
+        f"{why}",
+        RuntimeWarning,
+        stacklevel=5,
+    )
+    return SampledProbe()
+
+
+def _why_not() -> str:
+    """Why the probe cannot count here; empty where it can."""
+    if sys.implementation.name != "cpython":
+        return f"this Python is {sys.implementation.name}"
+    is_gil_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    if not is_gil_enabled():
+        return "this Python runs without the GIL"
+    return ""
 
 
 _tracer: Optional[Tracer] = None
-
-
-def supported() -> Tuple[bool, str]:
-    """Whether the probe can count here, and if not, why."""
-    if sys.implementation.name != "cpython":
-        return False, f"this Python is {sys.implementation.name}"
-    is_gil_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    if not is_gil_enabled():
-        return False, "this Python runs without the GIL"
-    return True, ""
 
 
 def get() -> Tracer:

@@ -13,7 +13,8 @@ _SEGMENT = 2 << 20
 
 class Books:
     def __init__(self) -> None:
-        self.allocated = self.peak = self.reserved = self.blocks = 0
+        self.allocated = self.reserved = self.given = self.blocks = 0
+        self.speaks = True  # reports to the probe
 
 
 BOOKS = [Books(), Books()]
@@ -30,6 +31,8 @@ def _say(address: int, size: int, device: int) -> None:
         _report.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_uint16]
         _report.restype = None
     books = BOOKS[device]
+    if not books.speaks:
+        return
     _report(address, size, books.allocated, books.reserved, 1 | device << 8)
 
 
@@ -42,7 +45,7 @@ class Block:
         books = BOOKS[device]
         books.allocated += size
         books.blocks += 1
-        books.peak = max(books.peak, books.allocated)
+        books.given += size
         while books.reserved < books.allocated:
             books.reserved += _SEGMENT
         _say(self.address, size, device)
@@ -57,6 +60,8 @@ def _memory_stats(device: int = 0) -> dict[str, int]:
     return {
         "allocated_bytes.all.current": books.allocated,
         "reserved_bytes.all.current": books.reserved,
+        "allocated_bytes.all.allocated": books.given,
+        "allocated_bytes.all.freed": books.given - books.allocated,
         "allocation.all.allocated": books.blocks,
         "segment.all.current": books.reserved // _SEGMENT,
     }

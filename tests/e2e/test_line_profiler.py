@@ -63,6 +63,15 @@ def test_every_event_of_every_interpreter(version, environment):
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 
 
+@pytest.mark.parametrize("version", interpreters())
+def test_without_the_probe_counters_are_read(version, environment):
+    done = subprocess.run(
+        [interpreters()[version], HERE / "programs" / "line_profiler_sampled.py", HERE],
+        env=environment, capture_output=True, text=True, timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
 README = """\
 import torch
 from vramscope.memlab import LineProfiler

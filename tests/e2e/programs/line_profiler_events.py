@@ -342,6 +342,23 @@ def many_blocks():
     assert found["a = Block(KIB)"][2:] == (40_000, 1, 40_000, 1), found
 
 
+def silent_allocator():
+    import warnings
+
+    def work():
+        return Block(KIB)
+
+    stand_in_torch.BOOKS[0].speaks = False
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with LineProfiler(work) as profiler:
+            work()
+    stand_in_torch.BOOKS[0].speaks = True
+    (warning,) = caught
+    assert "cuda:0 has an allocator that does not say what it gives out" in str(warning.message), warning
+    assert str(warning.message) in str(profiler.display())
+
+
 for test in (
     nested_calls,
     several_profilers_and_devices,
@@ -354,6 +371,7 @@ for test in (
     changes_while_it_runs,
     other_tracers,
     many_blocks,
+    silent_allocator,
 ):
     test()
     assert stand_in_torch.BOOKS[0].allocated == stand_in_torch.BOOKS[1].allocated == 0, test
