@@ -121,6 +121,8 @@ bool ParseProcessStat(std::string_view text, ProcessStat* stat) {
     };
     if (word == 4 && !read(&stat->parent))
       return false;
+    if (word == 9 && !read(&stat->flags))
+      return false;
     if (word == 22)
       return read(&stat->start_ticks);
     if (space == std::string_view::npos)
@@ -128,6 +130,13 @@ bool ParseProcessStat(std::string_view text, ProcessStat* stat) {
     text.remove_prefix(space + 1);
   }
   return false;
+}
+
+bool IsRunning(pid_t pid) {
+  constexpr uint64_t kExiting = 4;  // the kernel's PF_EXITING
+  ProcessStat stat;
+  return ReadStat(pid, &stat) && stat.state != 'Z' && stat.state != 'X' &&
+         (stat.flags & kExiting) == 0;
 }
 
 Enrolment EnrolmentOf(std::string_view environment, std::string_view live_directory) {

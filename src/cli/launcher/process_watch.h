@@ -75,12 +75,17 @@ enum class Enrolment {
 };
 Enrolment EnrolmentOf(std::string_view environment, std::string_view live_directory);
 
-// State and start time of `/proc/PID/stat`'s text; the parent's number. False for anything else.
+// State, flags and start time of `/proc/PID/stat`'s text; the parent's number. False for anything
+// else.
 struct ProcessStat {
   char state = 0;
   pid_t parent = 0;
+  uint64_t flags = 0;  // the kernel's
   uint64_t start_ticks = 0;
 };
 bool ParseProcessStat(std::string_view text, ProcessStat* stat);
+
+// It is there, and not on its way out.
+bool IsRunning(pid_t pid);
 
 }  // namespace vramscope::cli

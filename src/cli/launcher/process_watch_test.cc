@@ -27,6 +27,7 @@ TEST(ParseProcessStat, SurvivesAnyName) {
       "12 (a) S 99 (b)) R 34 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 5678 9 9 9", &stat));
   EXPECT_EQ(stat.state, 'R');
   EXPECT_EQ(stat.parent, 34);
+  EXPECT_EQ(stat.flags, 4194560u);
   EXPECT_EQ(stat.start_ticks, 5678u);
   EXPECT_FALSE(ParseProcessStat("", &stat));
   EXPECT_FALSE(ParseProcessStat("12 (a)", &stat));

@@ -49,7 +49,8 @@ Sampler::Sampler(GpuMonitor& monitor, LiveFileWriter& file, ProcessWatch* watch)
       file_(file),
       watch_(watch),
       filters_(monitor.gpus().size(), SampleFilter(kKeepEveryNs)),
-      pacers_(monitor.gpus().size()) {}
+      pacers_(monitor.gpus().size()),
+      listed_(monitor.gpus().size()) {}
 
 Sampler::~Sampler() {
   Stop();
@@ -133,16 +134,27 @@ void Sampler::SampleProcesses(size_t gpu) {
   std::vector<pid_t> pids;
   for (const NvmlProcess& process : processes_) {
     pids.push_back(static_cast<pid_t>(process.pid));
-    format::ProcessSample sample;
-    sample.begin = begin;
-    sample.end = end;
-    sample.device = monitor_.gpus()[gpu].index;
-    sample.pid = process.pid;
-    sample.used = process.used_bytes;
-    file_.Write(sample);
+    WriteProcess(gpu, begin, end, process);
   }
+  // One that lives and is listed no more has nothing on the device: the driver may have moved it
+  // all to host memory.
+  for (const pid_t pid : listed_[gpu]) {
+    if (std::find(pids.begin(), pids.end(), pid) == pids.end() && IsRunning(pid))
+      WriteProcess(gpu, begin, end, {.pid = static_cast<uint32_t>(pid), .used_bytes = 0});
+  }
+  listed_[gpu] = pids;
   if (watch_ != nullptr)
     watch_->SawOnGpu(gpu, std::move(pids));
+}
+
+void Sampler::WriteProcess(size_t gpu, uint64_t begin, uint64_t end, const NvmlProcess& process) {
+  format::ProcessSample sample;
+  sample.begin = begin;
+  sample.end = end;
+  sample.device = monitor_.gpus()[gpu].index;
+  sample.pid = process.pid;
+  sample.used = process.used_bytes;
+  file_.Write(sample);
 }
 
 }  // namespace vramscope::cli

@@ -102,6 +102,7 @@ class Sampler {
  private:
   void SampleDevices();
   void SampleProcesses(size_t gpu);
+  void WriteProcess(size_t gpu, uint64_t begin, uint64_t end, const NvmlProcess& process);
   void Loop();
 
   GpuMonitor& monitor_;
@@ -110,6 +111,7 @@ class Sampler {
   std::vector<SampleFilter> filters_;
   std::vector<ProcessQueryPacer> pacers_;
   std::vector<NvmlProcess> processes_;
+  std::vector<std::vector<pid_t>> listed_;  // by GPU: as the last list had them
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable stop_changed_;

@@ -3,11 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,7 +22,10 @@
 namespace vramscope::cli {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Not;
 using testing::Pair;
 
 constexpr int64_t kMs = 1'000'000;
@@ -109,11 +115,18 @@ class FakeMonitor : public GpuMonitor {
     return NvmlMemory{.total_bytes = 1000, .used_bytes = used};
   }
   bool ReadProcesses(size_t, std::vector<NvmlProcess>* processes) override {
-    *processes = {{.pid = 77, .used_bytes = used}};
+    *processes = {{.pid = kListed, .used_bytes = used}};
+    if (reads < list_until_read) {
+      processes->push_back({.pid = static_cast<uint32_t>(getpid()), .used_bytes = used});
+      processes->push_back({.pid = kNobody, .used_bytes = used});
+    }
     return true;
   }
+  static constexpr uint32_t kListed = 77;
+  static constexpr uint32_t kNobody = 1 << 30;
   std::atomic<uint64_t> used{100};
   std::atomic<int> reads{0};
+  std::atomic<int> list_until_read{0};
 
  private:
   std::vector<Gpu> gpus_;
@@ -122,7 +135,7 @@ class FakeMonitor : public GpuMonitor {
 struct Recorded {
   std::vector<uint64_t> device_used;
   int devices = 0;
-  int processes = 0;
+  std::map<uint32_t, std::vector<uint64_t>> processes;  // used, by pid
 };
 
 Recorded Decode(const std::string& path) {
@@ -142,10 +155,9 @@ Recorded Decode(const std::string& path) {
     if (raw.type == format::ProcessSample::kType) {
       format::ProcessSample sample;
       EXPECT_TRUE(format::Decode(raw, &delta, &sample));
-      EXPECT_EQ(sample.pid, 77u);
       EXPECT_EQ(sample.device, 3);
       EXPECT_GE(sample.end, sample.begin);
-      ++recorded.processes;
+      recorded.processes[static_cast<uint32_t>(sample.pid)].push_back(sample.used);
     }
     if (raw.type == format::DeviceSample::kType) {
       format::DeviceSample sample;
@@ -173,9 +185,33 @@ TEST(Sampler, HasTwoSamplesWhenStartReturnsAndOneAfterStop) {
   sampler.Stop();
   const Recorded recorded = Decode(path);
   EXPECT_EQ(recorded.devices, 1);
-  EXPECT_GE(recorded.processes, 1);
+  EXPECT_THAT(recorded.processes, ElementsAre(Pair(FakeMonitor::kListed, Not(IsEmpty()))));
   EXPECT_EQ(recorded.device_used.front(), 100u);
   EXPECT_EQ(recorded.device_used.back(), 250u);
+  std::filesystem::remove(path);
+}
+
+TEST(Sampler, SaysOnceThatAProcessLeftTheList) {
+  const std::string path = testing::TempDir() + "sampler_list_test.vrl";
+  std::filesystem::remove(path);
+  auto file = LiveFileWriter::Create(path, {});
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  FakeMonitor monitor;
+  monitor.list_until_read = 3;
+  Sampler sampler(monitor, **file, nullptr);
+  sampler.Start();
+  // Each large move asks for a list.
+  for (const uint64_t used : {uint64_t{1} << 30, uint64_t{2} << 30, uint64_t{3} << 30}) {
+    monitor.used = used;
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  }
+  sampler.Stop();
+  const auto processes = Decode(path).processes;
+  EXPECT_THAT(processes.at(FakeMonitor::kListed), Contains(uint64_t{3} << 30));
+  EXPECT_THAT(processes.at(FakeMonitor::kNobody), Not(Contains(0)));
+  const std::vector<uint64_t>& own = processes.at(static_cast<uint32_t>(getpid()));
+  EXPECT_EQ(std::count(own.begin(), own.end(), 0), 1);
+  EXPECT_EQ(own.back(), 0u);
   std::filesystem::remove(path);
 }
 
