@@ -113,8 +113,12 @@ bool PrintOutcome(const Target& target, const Outcome& outcome, bool json) {
     writer.Finish();
     text += '\n';
   } else {
-    text = fmt::format("{} {} {} of device memory, in {}\n", NameOf(target), outcome.verb,
-                       util::FormatBytes(outcome.bytes), util::FormatDuration(outcome.duration_ns));
+    // Without NVML nobody says how much.
+    const std::string amount = outcome.bytes != 0
+                                   ? util::FormatBytes(outcome.bytes) + " of device memory"
+                                   : "its device memory";
+    text = fmt::format("{} {} {}, in {}\n", NameOf(target), outcome.verb, amount,
+                       util::FormatDuration(outcome.duration_ns));
     if (outcome.gpus.size() > 1) {
       for (const FreedOnGpu& gpu : outcome.gpus)
         text +=
