@@ -75,7 +75,8 @@ class RecordsDisplay:
             left = "".join(f"{value:>{width}} " for value, width in zip(values, widths))
             return f"{left}{line:>{number}}  {code}".rstrip()
 
-        out = [row(heads[0], "line", "code"), row(heads[1], "", ""), row(heads[2], "", "")]
+        out = [row(heads[0], "line", "code")]
+        out += [row(level, "", "") for level in heads[1:] if any(level)]
         out += [row(values, str(line.number), line.code) for values, line in zip(cells, table.lines)]
         return "\n".join(out + self._notes(table))
 

@@ -56,6 +56,7 @@ struct Thread {
   Mark* marks;
 };
 constinit Thread g_threads[kThreads]{};
+constinit int g_thread_limit = 0;  // those from here on were never taken
 struct MyCalls {
   Thread* thread;
   uint32_t generation;  // ForgetCalls() leaves those of other threads behind
@@ -90,6 +91,7 @@ Thread* TakeThread() {
       thread.calls = static_cast<Call*>(calls);
       thread.marks = static_cast<Mark*>(marks);
     }
+    g_thread_limit = std::max(g_thread_limit, static_cast<int>(&thread - g_threads) + 1);
     thread.is_taken = true;
     thread.depth = thread.too_deep = 0;
     thread.mark_count = 0;
@@ -107,7 +109,8 @@ void Settle() {
       return;
     const int64_t allocated = watched.peak_allocated.exchange(kNoPeak, std::memory_order_relaxed);
     const int64_t reserved = watched.peak_reserved.exchange(kNoPeak, std::memory_order_relaxed);
-    for (Thread& thread : g_threads) {
+    for (int i = 0; i < g_thread_limit; ++i) {
+      const Thread& thread = g_threads[i];
       if (!thread.is_taken || thread.depth == 0)
         continue;
       OpenLine& open = thread.calls[thread.depth - 1].devices[device];
