@@ -175,16 +175,8 @@ void Ledger::OnAlloc(const trace::Event& event) {
     device.churn[stack].bytes += event.size;
     ++device.churn[stack].count;
   }
-  if (kind == format::MemoryKind::kArray) {
-    OpenCall call;
-    call.begin_ns = event.begin_ns;
-    call.end_ns = event.end_ns;
-    call.process = event.process;
-    call.is_array = true;
-    call.life = holding.life;
-    call.holding = index;
-    AddOpenCall(device, std::move(call));
-  }
+  if (kind == format::MemoryKind::kArray)
+    OnArray(device, event, index);
 }
 
 void Ledger::OnFree(const trace::Event& event) {
@@ -218,6 +210,9 @@ void Ledger::OnFree(const trace::Event& event) {
     violations_.first_outside_segment =
         std::to_string(segment->live_count) + " blocks of a segment that was freed";
   }
+  if (process.holdings[index].memory == format::MemoryKind::kArray)
+    OnArrayFreed(devices_[static_cast<size_t>(device.value)], event,
+                 process.holdings[index].first_life);
   Change change(*this, device, event.time_ns, event.begin_ns, event.end_ns);
   EndHolding(process, index, event.time_ns);
 }

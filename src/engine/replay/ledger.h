@@ -272,17 +272,26 @@ class Ledger {
   void OnReading(const trace::Event& event);
   void AddOpenCall(DeviceState& device, OpenCall call);
   void NoteCall(DeviceState& device, int64_t begin_ns, int64_t end_ns);
+  std::vector<OpenCall> TakeBackUnclear(DeviceState& device, const trace::Event& reading);
+  void TakeBackAssigned(const std::vector<SlowChange>& assigned);
   int64_t Assign(DeviceState& device,
                  const std::vector<OpenCall>& calls,
                  int64_t bytes,
                  int64_t time_ns);
   int64_t TakeBack(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes);
-  bool AssignToArrays(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes);
   uint32_t NewSlowItem(SlowItem item);
   void ChangeSlow(uint32_t item, int64_t bytes);
   void CommitPending(DeviceState& device, int64_t begin_ns);
 
   int64_t DriverOwnedBytes(const trace::Event& event) const;
+
+  // arrays.cc
+  void OnArray(DeviceState& device, const trace::Event& event, uint32_t index);
+  void OnArrayFreed(DeviceState& device, const trace::Event& event, uint64_t first_life);
+  Holding* ArrayOf(trace::ProcessId process, uint32_t index, uint64_t first_life);
+  void Reprice(trace::ProcessId process, int64_t bytes, Holding* array);
+  bool AssignToArrays(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes);
+  void TakeBackPrices(DeviceState& device, const std::vector<ArrayPrice>& repriced);
 
   // joint_shares.cc: rows of several processes together
   void ShareOut(DeviceState& device,
@@ -368,8 +377,8 @@ class Change {
   int64_t begin_ns_;
   int64_t end_ns_;
   int64_t total_before_;
+  int64_t away_before_;
   bool observed_;
 };
 
 }  // namespace vramscope::engine
-  int64_t away_before_;

@@ -13,9 +13,12 @@
 // stays open: that is residual, not somebody's memory.
 //
 // A reading taken while another thread was inside the driver proves nothing at its instant. That
-// turns up only later, when that call's event arrives with a begin before the reading; then what
-// the reading assigned is taken back and the interval goes on to the next reading.
+// turns up only later, when that call's event arrives with a begin before the reading, and several
+// readings may have been taken meanwhile; then what the first of them and those after it assigned
+// is taken back, and the interval goes on to the next reading.
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "engine/replay/ledger.h"
 #include "engine/replay/pricing.h"
@@ -25,6 +28,7 @@ namespace {
 
 constexpr size_t kMaxUnexplained = 256;
 constexpr size_t kMaxOpenCalls = 4096;
+constexpr size_t kMaxPastReadings = 32;
 // Making a context takes a tenth of a second as a rule.
 constexpr int64_t kLongestContextNs = 2'000'000'000;
 
@@ -62,6 +66,12 @@ Part JointPart(const std::vector<OpenCall>& calls) {
       joint = Part::kSeveral;
   }
   return joint;
+}
+
+// Then no change says something too: the estimates were right.
+bool AreArrays(const std::vector<OpenCall>& calls) {
+  return std::all_of(calls.begin(), calls.end(),
+                     [](const OpenCall& call) { return call.is_array; });
 }
 
 }  // namespace
@@ -117,6 +127,9 @@ void Ledger::NoteCall(DeviceState& device, int64_t begin_ns, int64_t end_ns) {
   ReadingSeries& series = device.readings;
   if (series.has_last && begin_ns < series.last_end_ns && end_ns > series.last_begin_ns)
     series.last_unclear = true;
+  for (auto past = series.past.rbegin(); past != series.past.rend() && begin_ns < past->end_ns;
+       ++past)
+    past->unclear |= end_ns > past->begin_ns;
 }
 
 void Ledger::AddOpenCall(DeviceState& device, OpenCall call) {
@@ -136,6 +149,7 @@ void Ledger::AddOpenCall(DeviceState& device, OpenCall call) {
     if (settled != 0) {
       const int64_t assigned = Assign(device, {call}, settled, call.end_ns);
       series.assigned.clear();
+      series.past.clear();
       series.base_gap -= assigned;
       series.last_gap -= assigned;
     }
@@ -210,6 +224,9 @@ void Ledger::OnContextDestroy(const trace::Event& event) {
   const bool last = space.live_contexts == 0;
   {
     Change change(*this, device.id, event.time_ns, event.begin_ns, event.end_ns);
+    std::optional<Change> host;  // its pinned memory goes too
+    if (ValidDevice(host_device_) && host_device_ != device.id)
+      host.emplace(*this, host_device_, event.time_ns, event.begin_ns, event.end_ns);
     EndHoldingsOfContext(process, context, event.time_ns);
     for (uint32_t i = 0; i < slow_items_.size(); ++i) {
       const SlowItem& item = slow_items_[i];
@@ -221,6 +238,69 @@ void Ledger::OnContextDestroy(const trace::Event& event) {
     }
   }
   AddOpenCall(device, CallOf(event, Part::kContext));
+}
+
+void Ledger::TakeBackAssigned(const std::vector<SlowChange>& assigned) {
+  for (const SlowChange& change : assigned) {
+    const int64_t bytes = std::max<int64_t>(slow_items_[change.item].bytes, 0);
+    ChangeSlow(change.item, -std::min(change.bytes, bytes));
+  }
+}
+
+// The last reading becomes the base, or the last one that was clear is. The calls since the base.
+std::vector<OpenCall> Ledger::TakeBackUnclear(DeviceState& device, const trace::Event& reading) {
+  ReadingSeries& series = device.readings;
+  if (!series.has_last)
+    return {};
+  const auto first = std::find_if(series.past.begin(), series.past.end(),
+                                  [](const PastReading& past) { return past.unclear; });
+  PastReading last;
+  last.begin_ns = series.last_begin_ns;
+  last.end_ns = series.last_end_ns;
+  last.base_gap = series.base_gap;
+  last.base_begin_ns = series.base_begin_ns;
+  last.calls = std::move(series.before_last);
+  last.assigned = std::move(series.assigned);
+  last.repriced = std::move(series.repriced);
+  series.assigned.clear();
+  series.repriced.clear();
+  if (first == series.past.end() && !series.last_unclear) {
+    series.base_gap = series.last_gap;
+    series.base_begin_ns = series.last_begin_ns;
+    if (series.past.size() == kMaxPastReadings)
+      series.past.erase(series.past.begin());
+    series.past.push_back(std::move(last));
+    return {};
+  }
+  const auto kept = first - series.past.begin();
+  series.past.push_back(std::move(last));
+  std::vector<PastReading> taken(std::make_move_iterator(series.past.begin() + kept),
+                                 std::make_move_iterator(series.past.end()));
+  series.past.resize(static_cast<size_t>(kept));
+  Change change(*this, device.id, reading.time_ns, taken.front().begin_ns, reading.end_ns);
+  std::vector<OpenCall> calls;
+  for (const PastReading& past : taken) {
+    for (const OpenCall& call : past.calls) {
+      // One that was under way during a reading stands before and after it.
+      const auto is_same = [&](const OpenCall& other) {
+        return other.process == call.process && other.thread == call.thread &&
+               other.begin_ns == call.begin_ns && other.life == call.life;
+      };
+      if (std::none_of(calls.begin(), calls.end(), is_same))
+        calls.push_back(call);
+    }
+  }
+  std::for_each(taken.rbegin(), taken.rend(), [&](const PastReading& past) {
+    TakeBackAssigned(past.assigned);
+    TakeBackPrices(device, past.repriced);
+  });
+  DropShares(device);
+  std::erase_if(series.unexplained, [&](const ReadingSeries::Unexplained& unexplained) {
+    return unexplained.to_ns >= taken.front().end_ns;
+  });
+  series.base_gap = taken.front().base_gap;
+  series.base_begin_ns = taken.front().base_begin_ns;
+  return calls;
 }
 
 void Ledger::OnReading(const trace::Event& event) {
@@ -254,19 +334,7 @@ void Ledger::OnReading(const trace::Event& event) {
     series.base_gap = used - device.total;
   } else {
     const int64_t begin_ns = series.has_last ? series.last_begin_ns : event.begin_ns;
-    if (series.last_unclear) {
-      Change change(*this, device.id, event.time_ns, series.last_begin_ns, event.end_ns);
-      for (const SlowChange& assigned : series.assigned)
-        ChangeSlow(
-            assigned.item,
-            -std::min(assigned.bytes, std::max<int64_t>(slow_items_[assigned.item].bytes, 0)));
-      DropShares(device);
-      calls = std::move(series.before_last);
-    } else if (series.has_last) {
-      series.base_gap = series.last_gap;
-      series.base_begin_ns = series.last_begin_ns;
-    }
-    series.assigned.clear();
+    calls = TakeBackUnclear(device, event);
     for (const OpenCall& call : series.after_last) {
       const auto is_same = [&](const OpenCall& other) {
         return other.lasts && call.lasts && other.process == call.process &&
@@ -282,7 +350,7 @@ void Ledger::OnReading(const trace::Event& event) {
     // What sinks may have been too high since the base: samples from there on are not judged by it.
     if (bytes < 0 && series.has_last)
       from_ns = std::min(from_ns, series.base_begin_ns);
-    if (!calls.empty() && bytes != 0) {
+    if (!calls.empty() && (bytes != 0 || AreArrays(calls))) {
       const bool first = !series.has_last && series.first_assigned_from_sample;
       series.first_log_index = first ? slow_log_.size() : series.first_log_index;
       series.first_assigned_ns = first ? from_ns : series.first_assigned_ns;
@@ -402,43 +470,6 @@ int64_t Ledger::TakeBack(DeviceState& device, const std::vector<OpenCall>& calls
   return bytes - left;
 }
 
-// Arrays are opaque: their price is an estimate until readings surround them. The record gets a new
-// life number, so that captures made before keep the old price.
-bool Ledger::AssignToArrays(DeviceState& device,
-                            const std::vector<OpenCall>& calls,
-                            int64_t bytes) {
-  if (calls.empty())
-    return false;
-  uint64_t estimate = 0;
-  for (const OpenCall& call : calls) {
-    const Holding& array = processes_[call.process.value].holdings[call.holding];
-    if (array.life != call.life || spaces_[array.space].device != device.id)
-      return false;
-    estimate += array.priced;
-  }
-  if (static_cast<int64_t>(estimate) + bytes < 0)
-    return false;
-  int64_t left = bytes;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    Holding& array = processes_[calls[i].process.value].holdings[calls[i].holding];
-    const double share = estimate == 0
-                             ? 1.0 / static_cast<double>(calls.size())
-                             : static_cast<double>(array.priced) / static_cast<double>(estimate);
-    int64_t part =
-        i + 1 == calls.size() ? left : static_cast<int64_t>(static_cast<double>(bytes) * share);
-    part = std::max(part, -static_cast<int64_t>(array.priced));
-    left -= part;
-    Decide(calls[i].process, false, &array);
-    PushHolding(array, kNever);
-    PriceHolding(array, false);
-    array.life = next_life_++;
-    array.priced += static_cast<uint64_t>(part);
-    array.bracketed = true;
-    PriceHolding(array, true);
-  }
-  return left == 0;
-}
-
 // ---- figures learnt later
 // ---------------------------------------------------------------------------
 
@@ -511,6 +542,8 @@ void Ledger::CommitOffset(DeviceState& device) {
   if (series.offset == 0 || !series.first_assigned_from_sample)
     return;
   series.base_gap += series.offset;
+  for (PastReading& past : series.past)
+    past.base_gap += series.offset;
   series.last_gap += series.offset;
   if (series.first_assigned_ns == 0 || series.first_log_index >= slow_log_.size())
     return;

@@ -89,7 +89,7 @@ struct OpenCall {
   // A context that the driver made by itself: its begin was seen, its end is the next reading of
   // its process.
   bool lasts = false;
-  bool is_array = false;  // then `life` names the array
+  bool is_array = false;  // then `life` is the array's first
   uint64_t life = kNoLife;
   uint32_t holding = kNoIndex;
   trace::StringId api;
@@ -98,6 +98,26 @@ struct OpenCall {
   trace::StackId native;
   trace::ThreadId thread;
   uint64_t context = 0;
+};
+
+// An array whose price a reading changed.
+struct ArrayPrice {
+  trace::ProcessId process;
+  uint32_t holding;
+  uint64_t life;  // the first
+  int64_t bytes;
+};
+
+// A reading and what it assigned, in case that a call which overlapped it turns up later.
+struct PastReading {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  bool unclear = false;
+  int64_t base_gap = 0;  // of the reading before it
+  int64_t base_begin_ns = INT64_MAX;
+  std::vector<OpenCall> calls;  // between that one and this one
+  std::vector<SlowChange> assigned;
+  std::vector<ArrayPrice> repriced;
 };
 
 // The telescoping series of readings of one device (see readings.cc).
@@ -115,6 +135,14 @@ struct ReadingSeries {
   std::vector<OpenCall> before_last;  // calls between the base and the last reading
   std::vector<OpenCall> after_last;
   std::vector<SlowChange> assigned;  // what the last reading assigned, to be taken back if unclear
+  std::vector<ArrayPrice> repriced;  // by the last reading, the same
+  // Arrays without a price of their own, by their first life: see arrays.cc.
+  struct WhichArray {
+    trace::ProcessId process;
+    uint32_t holding = kNoIndex;
+  };
+  std::map<uint64_t, WhichArray> estimated;
+  std::vector<PastReading> past;  // the latest ones before the last
   // Changes that no call explained, in case a long call turns up that spans them.
   struct Unexplained {
     int64_t from_ns;
@@ -143,6 +171,15 @@ struct JointShare {
   size_t log_index = 0;         // this process's row
 };
 
+// A time in which a process had none of its memory on the device: the driver had moved all of it to
+// host memory. Both ends take a life number, so that a capture is before, within or after it.
+struct Absence {
+  uint64_t from_life = 0;
+  uint64_t to_life = kNoLife;
+  int64_t from_ns = 0;
+  int64_t to_ns = kNever;
+};
+
 struct ChurnEntry {
   uint64_t bytes = 0;
   uint64_t count = 0;
@@ -156,6 +193,7 @@ struct DeviceState {
   int64_t bracketed = 0;
   int64_t bracketed_at_peak = 0;
   uint64_t version = 0;  // counts changes of `total` by the driver's doing
+  int64_t away = 0;      // of processes that are away: in no other figure here
   uint32_t active_processes = 0;
   bool baseline_frozen = false;
   int64_t last_end_ns = INT64_MIN;  // of a process that used it
@@ -171,15 +209,6 @@ struct DeviceState {
   ReadingSeries readings;
   std::vector<ChurnEntry> churn;  // by stack
   bool rm_pending = false;        // of any of its spaces
-// A time in which a process had none of its memory on the device: the driver had moved all of it to
-// host memory. Both ends take a life number, so that a capture is before, within or after it.
-struct Absence {
-  uint64_t from_life = 0;
-  uint64_t to_life = kNoLife;
-  int64_t from_ns = 0;
-  int64_t to_ns = kNever;
-};
-
   TimelineRecorder::Height height() const { return {total, used}; }
 };
 
@@ -187,13 +216,18 @@ struct Absence {
 struct Space {
   trace::ProcessId process;
   trace::DeviceId device;
+  // Of its rows, on the device or away; `total` as NVML counts, without RM-internal memory.
   int64_t total = 0;
+  int64_t used = 0;
+  int64_t bracketed = 0;
+  std::vector<int64_t> groups;  // as the device's
+  bool away = false;
+  std::vector<Absence> absences;
   int64_t peak_total = 0;
   int64_t peak_ns = 0;
   int64_t first_ns = 0;
   int64_t end_ns = INT64_MAX;
   FlatMap block_index;
-  int64_t away = 0;      // of processes that are away: in no other figure here
   Slab<Block> blocks;
   uint64_t block_bytes = 0;
   uint32_t default_segment = kNoIndex;
@@ -216,13 +250,7 @@ struct Space {
   uint32_t context_item = kNoIndex;
   size_t context_log_index = 0;  // where the log says what it took; RM-internal stands behind it
   uint32_t live_contexts = 0;
-  // Of its rows, on the device or away; `total` as NVML counts, without RM-internal memory.
   std::optional<JointShare> joint_share;
-  int64_t used = 0;
-  int64_t bracketed = 0;
-  std::vector<int64_t> groups;  // as the device's
-  bool away = false;
-  std::vector<Absence> absences;
   // What NVML's device figure has and its per-process figure has not, waiting for proof that no
   // call was under way.
   bool rm_wanted = false;
@@ -232,6 +260,13 @@ struct Space {
   int64_t rm_pending_used = 0;
   int64_t rm_pending_until_ns = 0;
   std::vector<ProcessSampleRecord> samples;
+
+  int64_t on_device() const { return away ? 0 : total; }
+  bool WasAway(const Capture& capture) const {
+    return std::any_of(absences.begin(), absences.end(), [&](const Absence& absence) {
+      return absence.from_life < capture.lives && capture.lives <= absence.to_life;
+    });
+  }
 };
 
 struct Reservation {
@@ -255,16 +290,9 @@ struct ProcessState {
   bool seen = false;
   bool torn_down = false;
   bool ended = false;
+  bool away = false;  // from one of its devices at least
   int64_t teardown_ns = 0;
   int64_t last_ns = 0;
 };
 
 }  // namespace vramscope::engine
-
-  int64_t on_device() const { return away ? 0 : total; }
-  bool WasAway(const Capture& capture) const {
-    return std::any_of(absences.begin(), absences.end(), [&](const Absence& absence) {
-      return absence.from_life < capture.lives && capture.lives <= absence.to_life;
-    });
-  }
-  bool away = false;  // from one of its devices at least
