@@ -25,11 +25,45 @@ constinit HandleSet<16384> g_graph_addresses{};
 constinit std::atomic<bool> g_has_graph_memory{false};
 
 constexpr int32_t kMaxDevices = 64;
+// As with pools, one thread at a time asks, and asks again where another one wanted to.
 struct GraphFigure {
+  std::atomic<bool> busy;
+  std::atomic<bool> stale;
+  std::atomic<uint64_t> stale_since;
   std::atomic<uint64_t> reserved;
   std::atomic<uint64_t> used;
 };
 constinit GraphFigure g_graph_figures[kMaxDevices]{};
+
+// As the one thread that has the figure, which it gives back.
+void AskGraphPool(int32_t device, uint64_t since, GraphFigure* figure) {
+  auto* const ask = DriverCall<CallId::cuDeviceGetGraphMemAttribute>();
+  uint64_t reserved = 0, used = 0;
+  const bool known = ask != nullptr && ask(device, kGraphReservedCurrent, &reserved) == kSuccess &&
+                     ask(device, kGraphUsedCurrent, &used) == kSuccess;
+  const uint64_t time = Now();
+  bool write = false;
+  if (known) {
+    const uint64_t last_reserved = figure->reserved.exchange(reserved, std::memory_order_relaxed);
+    write =
+        figure->used.exchange(used, std::memory_order_relaxed) != used || reserved != last_reserved;
+  }
+  figure->busy.store(false, std::memory_order_seq_cst);
+  if (known && reserved != 0)
+    g_has_graph_memory.store(true, std::memory_order_relaxed);
+  if (!write)
+    return;
+  RecordScope scope(Want::kAlways);
+  if (!scope)
+    return;
+  NoteExplicitAlloc(device);
+  scope->Append(format::PoolReading{.time = time,
+                                    .pool = 0,
+                                    .device = device,
+                                    .reserved = reserved,
+                                    .used = used,
+                                    .since = time - since});
+}
 
 template <HookId kId, class... Args>
 CUresult Instantiate(CUgraphExec* graph, Args... args) {
@@ -128,36 +162,33 @@ bool HasGraphMemory() {
 }
 
 void ReadGraphPool(int32_t device) {
-  auto* const ask = DriverCall<CallId::cuDeviceGetGraphMemAttribute>();
-  if (ask == nullptr || device < 0 || device >= kMaxDevices || IsAnyStreamCapturing())
+  if (device < 0 || device >= kMaxDevices || IsAnyStreamCapturing())
     return;
-  uint64_t reserved = 0, used = 0;
-  if (ask(device, kGraphReservedCurrent, &reserved) != kSuccess ||
-      ask(device, kGraphUsedCurrent, &used) != kSuccess) {
-    return;
-  }
-  if (reserved != 0)
-    g_has_graph_memory.store(true, std::memory_order_relaxed);
   GraphFigure& figure = g_graph_figures[device];
-  const uint64_t last_reserved = figure.reserved.exchange(reserved, std::memory_order_relaxed);
-  const uint64_t last_used = figure.used.exchange(used, std::memory_order_relaxed);
-  if (reserved == last_reserved && used == last_used)
-    return;
-  RecordScope scope(Want::kAlways);
-  if (!scope)
-    return;
-  NoteExplicitAlloc(device);
-  const uint64_t time = Now();
-  scope->Append(format::PoolReading{.time = time,
-                                    .pool = 0,
-                                    .device = device,
-                                    .reserved = reserved,
-                                    .used = used,
-                                    .since = time - t_cuda_call_begin});
+  uint64_t since = t_cuda_call_begin;
+  constexpr int kMaxTurns = 8;
+  for (int turn = 0; turn < kMaxTurns; ++turn) {
+    if (figure.busy.exchange(true, std::memory_order_seq_cst)) {
+      figure.stale_since.store(since, std::memory_order_relaxed);
+      figure.stale.store(true, std::memory_order_seq_cst);
+      if (figure.busy.load(std::memory_order_seq_cst))
+        return;  // that thread sees it
+      continue;
+    }
+    if (figure.stale.exchange(false, std::memory_order_seq_cst)) {
+      const uint64_t stale_since = figure.stale_since.load(std::memory_order_relaxed);
+      since = stale_since < since ? stale_since : since;
+    }
+    AskGraphPool(device, since, &figure);
+    if (!figure.stale.load(std::memory_order_seq_cst))
+      return;
+  }
 }
 
 void ForgetGraphs() {
   for (auto& figure : g_graph_figures) {
+    figure.busy.store(false, std::memory_order_relaxed);
+    figure.stale.store(false, std::memory_order_relaxed);
     figure.reserved.store(0, std::memory_order_relaxed);
     figure.used.store(0, std::memory_order_relaxed);
   }

@@ -40,7 +40,7 @@ VRAMSCOPE_NOINLINE CUresult LaunchFirst(CUfunction function, Args... args) {
   const FreeMemory before = ReadFreeMemory(place);
   const CUresult result = call(args...);
   if (result != kSuccess)
-    g_launched.Erase(Bits(function));  // the next one is the first that may take memory
+    g_launched.Erase(key);  // the next one is the first that may take memory
   FinishBracket(kId, call.times(), result, format::ImplicitKind::kLaunch, WriteWhen::kMoved, place,
                 before, {.function = function});
   return result;

@@ -27,11 +27,13 @@ enum class PoolCost : uint8_t {
 };
 
 // A slot is `busy` while a thread asks the driver about its pool; whoever destroys the pool or
-// begins a capture waits for that, a bounded while.
+// begins a capture waits for that, a bounded while. A thread that finds it busy leaves it `stale`:
+// then the other one asks again.
 struct PoolSlot {
   std::atomic<uint64_t> pool;  // 0: never used, kRemoved, kClaimed, or the handle
   std::atomic<bool> busy;
   std::atomic<bool> stale;  // could not be read when it changed
+  std::atomic<uint64_t> stale_since;
   std::atomic<PoolCost> cost;
   std::atomic<int32_t> device;
   std::atomic<uint64_t> reserved;
@@ -45,6 +47,15 @@ constinit PoolSlot g_pools[kMaxPools]{};
 
 // Some pool holds more than its threshold, or could not be read when it changed.
 constinit std::atomic<bool> g_may_shrink{false};
+
+// False where that was known. Looked at before it is written: the line stays shared between threads
+// that allocate.
+bool NoteMayShrink() {
+  if (g_may_shrink.load(std::memory_order_seq_cst))
+    return false;
+  g_may_shrink.store(true, std::memory_order_seq_cst);
+  return true;
+}
 
 PoolSlot* FindPool(CUmemoryPool pool) {
   for (auto& slot : g_pools) {
@@ -126,50 +137,98 @@ PoolCost CostOf(int allocation_type) {
   return allocation_type == kAllocationManaged ? PoolCost::kManaged : PoolCost::kReserved;
 }
 
-// The figure stands in the trace at the instant at which it was read: the driver's answers to two
-// threads stay in their order, because a slot is read by one at a time.
-void ReadPool(PoolSlot* slot) {
-  if (slot->cost.load(std::memory_order_relaxed) != PoolCost::kReserved)
-    return;
-  if (slot->busy.exchange(true, std::memory_order_seq_cst)) {
-    slot->stale.store(true, std::memory_order_relaxed);
-    g_may_shrink.store(true, std::memory_order_relaxed);
-    return;
-  }
+bool IsAboveThreshold(const PoolSlot& slot) {
+  return slot.reserved.load(std::memory_order_seq_cst) >
+         slot.threshold.load(std::memory_order_relaxed);
+}
+
+void LeaveStale(PoolSlot* slot, uint64_t since) {
+  slot->stale_since.store(since, std::memory_order_relaxed);
+  slot->stale.store(true, std::memory_order_seq_cst);
+  NoteMayShrink();
+}
+
+// Asks once, as the one thread that has the slot, and gives it back. True where it must be asked
+// again: before the others knew that it may shrink, none of them read it after a call that made it.
+bool AskReserved(PoolSlot* slot, uint64_t since) {
   const uint64_t handle = slot->pool.load(std::memory_order_seq_cst);
-  const bool capturing = IsAnyStreamCapturing();
-  if (capturing) {
-    slot->stale.store(true, std::memory_order_relaxed);
-    g_may_shrink.store(true, std::memory_order_relaxed);
-  }
   auto* const pool = reinterpret_cast<CUmemoryPool>(handle);
   const uint64_t last = slot->reserved.load(std::memory_order_relaxed);
   uint64_t reserved = 0, used = 0;
-  const bool known =
-      !capturing && handle > kClaimed && AskPool(pool, kPoolReservedCurrent, &reserved);
+  const bool known = handle > kClaimed && AskPool(pool, kPoolReservedCurrent, &reserved);
   const bool write = known && reserved != last && AskPool(pool, kPoolUsedCurrent, &used);
   const int32_t device = slot->device.load(std::memory_order_relaxed);
   const uint64_t time = write ? Now() : 0;
-  if (known) {
-    slot->reserved.store(reserved, std::memory_order_relaxed);
-    if (reserved > slot->threshold.load(std::memory_order_relaxed) &&
-        !g_may_shrink.load(std::memory_order_relaxed)) {
-      g_may_shrink.store(true, std::memory_order_relaxed);
-    }
-  }
-  slot->busy.store(false, std::memory_order_release);
+  if (known)
+    slot->reserved.store(reserved, std::memory_order_seq_cst);
+  const bool again = known && IsAboveThreshold(*slot) && NoteMayShrink();
+  slot->busy.store(false, std::memory_order_seq_cst);
   if (!write)
-    return;
+    return again;
   RecordScope scope(Want::kAlways);
   if (!scope)
-    return;
+    return again;
   NoteExplicitAlloc(device);
   scope->Append(format::PoolReading{.time = time,
                                     .pool = handle,
                                     .device = device,
                                     .reserved = reserved,
                                     .used = used,
-                                    .since = time - t_cuda_call_begin});
+                                    .since = time - since});
+  return again;
+}
+
+// The figure stands in the trace at the instant at which it was read: the driver's answers to two
+// threads stay in their order, because a slot is read by one at a time.
+void ReadPool(PoolSlot* slot) {
+  if (slot->cost.load(std::memory_order_relaxed) != PoolCost::kReserved)
+    return;
+  uint64_t since = t_cuda_call_begin;
+  constexpr int kMaxTurns = 8;
+  for (int turn = 0; turn < kMaxTurns; ++turn) {
+    if (slot->busy.exchange(true, std::memory_order_seq_cst)) {
+      LeaveStale(slot, since);
+      if (slot->busy.load(std::memory_order_seq_cst))
+        return;  // that thread sees it
+      continue;
+    }
+    if (IsAnyStreamCapturing()) {
+      LeaveStale(slot, since);
+      slot->busy.store(false, std::memory_order_release);
+      return;
+    }
+    if (slot->stale.exchange(false, std::memory_order_seq_cst)) {
+      const uint64_t stale_since = slot->stale_since.load(std::memory_order_relaxed);
+      since = stale_since < since ? stale_since : since;
+    }
+    if (!AskReserved(slot, since) && !slot->stale.load(std::memory_order_seq_cst))
+      return;
+  }
+}
+
+bool MayShrink(const PoolSlot& slot) {
+  return slot.pool.load(std::memory_order_acquire) > kClaimed &&
+         (slot.stale.load(std::memory_order_seq_cst) || slot.busy.load(std::memory_order_seq_cst) ||
+          IsAboveThreshold(slot));
+}
+
+bool MayAnyPoolShrink() {
+  for (const auto& slot : g_pools) {
+    if (slot.pool.load(std::memory_order_acquire) == 0)
+      return false;
+    if (MayShrink(slot))
+      return true;
+  }
+  return false;
+}
+
+void ReadPoolsThatMayShrink() {
+  for (auto& slot : g_pools) {
+    if (slot.pool.load(std::memory_order_acquire) == 0)
+      return;
+    if (MayShrink(slot))
+      ReadPool(&slot);
+  }
 }
 
 void WaitForReader(const PoolSlot& slot) {
@@ -310,19 +369,19 @@ bool MayPoolsShrink() {
   return g_may_shrink.load(std::memory_order_relaxed);
 }
 
+// Another thread may see that a pool grew while this one finds that none can shrink: so it looks
+// again after it has said so.
 void ReadPoolsAfterSynchronisation() {
   if (!MayPoolsShrink() || IsAnyStreamCapturing())
     return;
-  g_may_shrink.store(false, std::memory_order_relaxed);
-  for (auto& slot : g_pools) {
-    const uint64_t pool = slot.pool.load(std::memory_order_acquire);
-    if (pool == 0)
+  ReadPoolsThatMayShrink();
+  constexpr int kMaxTurns = 4;
+  for (int turn = 0; turn < kMaxTurns && !MayAnyPoolShrink(); ++turn) {
+    g_may_shrink.store(false, std::memory_order_seq_cst);
+    if (!MayAnyPoolShrink())
       return;
-    if (pool > kClaimed && (slot.stale.exchange(false, std::memory_order_relaxed) ||
-                            slot.reserved.load(std::memory_order_relaxed) >
-                                slot.threshold.load(std::memory_order_relaxed))) {
-      ReadPool(&slot);
-    }
+    NoteMayShrink();
+    ReadPoolsThatMayShrink();
   }
 }
 
@@ -355,6 +414,7 @@ void ForgetPools() {
   for (auto& slot : g_pools) {
     slot.pool.store(0, std::memory_order_relaxed);
     slot.busy.store(false, std::memory_order_relaxed);
+    slot.stale.store(false, std::memory_order_relaxed);
   }
   g_may_shrink.store(false, std::memory_order_relaxed);
 }
@@ -433,8 +493,8 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemPoolSetAttribute)
   if (PoolSlot* slot = FindPool(pool)) {
     const uint64_t threshold = *static_cast<const uint64_t*>(value);
     slot->threshold.store(threshold, std::memory_order_relaxed);
-    if (slot->reserved.load(std::memory_order_relaxed) > threshold)
-      g_may_shrink.store(true, std::memory_order_relaxed);
+    if (IsAboveThreshold(*slot))
+      NoteMayShrink();
   }
   return result;
 }
