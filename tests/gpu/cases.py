@@ -85,10 +85,11 @@ def identity_case(script, *arguments):
     return case
 
 
-def overhead_case(script, *arguments):
+def overhead_case(script, *arguments, of_build=False):
     def case(bench):
         path = bench.folder / f"{script}.json"
-        command = [sys.executable, ROOT / "bench" / script, "--program", bench.program]
+        where = ["--build", bench.build] if of_build else ["--program", bench.program]
+        command = [sys.executable, ROOT / "bench" / script, *where]
         run([*command, "--json", path, *arguments], bench.environment, bench.limit(180))
         return {**json.loads(path.read_text(encoding="utf-8")), "problems": []}
 
@@ -102,8 +103,9 @@ def all_cases():
         "resnet50": identity_case("train_resnet50.py", "--steps", "10"),
     }
     overhead = {
-        "cuda_events": overhead_case("cuda_events.py"),
-        "mlp_step": overhead_case("mlp_step.py", "--device", "cuda", "--rounds", "3", "--steps", "1000"),
+        "cuda_events": overhead_case("cuda_events.py", "--rounds", "2"),
+        "threads": overhead_case("threads.py", "--rounds", "2", of_build=True),
+        "mlp_step": overhead_case("mlp_step.py", "--device", "cuda", "--rounds", "2", "--steps", "1000"),
     }
     groups = {
         "residual": dict(residual.all_cases()),
@@ -134,6 +136,9 @@ def print_tables(results):
                 f" {result['plain'][0]['nvidia_smi_mib']} plain, {result['vramscope']['nvidia_smi_mib']} MiB"
             )
     for name, result in results.get("overhead", {}).items():
+        for threads, figures in result.get("threads", {}).items():
+            alone = result["threads"]["1"]["event_ns"]
+            print(f"{name}: {threads} at once {figures['event_ns']:6.1f} ns an event {figures['event_ns'] / alone:.2f}x")
         for arm, figures in result.get("arms", {}).items():
             if name == "mlp_step":
                 print(f"{name} {arm:26s} {figures['us_per_step']:9.1f} us   {figures['ratio']:.3f}x")

@@ -11,7 +11,7 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
   * names      the programs of tests/models: categories beside the exact sums of what their models,
                optimizers and autograd hold, and beside PyTorch's MemTracker
   * identity   losses and weights with and without vramscope, bit by bit; nvidia-smi's bytes too
-  * overhead   bench/cuda_events.py and bench/mlp_step.py beside PyTorch's own recorder
+  * overhead   bench/cuda_events.py, threads.py and mlp_step.py beside PyTorch's own recorder
 A case that fails is a row of the table and does not stop the others. Exit status 1 if any failed.
 """
 
@@ -39,6 +39,7 @@ class Bench:
     """What every case needs: the programs, a folder for traces, the clock."""
 
     def __init__(self, build, folder, seconds, gpu_count):
+        self.build = build
         self.program = build / "bin" / "vramscope"
         self.bin = build / "bin"
         self.folder = folder
