@@ -46,6 +46,10 @@ def __getattr__(name: str) -> object:
         from . import _line_profiler
 
         return getattr(_line_profiler, name)
+    if name == "yield_gpu":
+        from ._yield import yield_gpu
+
+        return yield_gpu
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -320,7 +320,9 @@ class LineProfiler:
                     tables += self._tables(function, wanted)
         return RecordsDisplay(tables, wanted, len(self._targets) > 1)
 
-    def print_stats(self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS, stream: Optional[TextIO] = None) -> None:
+    def print_stats(
+        self, func: Any = None, columns: _Columns = DEFAULT_COLUMNS, stream: Optional[TextIO] = None
+    ) -> None:
         """Writes the table of `display` to `stream`, by default to standard output."""
         (sys.stdout if stream is None else stream).write(str(self.display(func, columns)))
 
@@ -461,7 +463,9 @@ def _print_at_exit(profiler: LineProfiler, func: Any, columns: _Columns) -> None
         pass  # nobody reads any more
 
 
-def profile_every(output_interval: int = 1, enable: bool = True, columns: _Columns = DEFAULT_COLUMNS) -> Callable[[Any], Any]:
+def profile_every(
+    output_interval: int = 1, enable: bool = True, columns: _Columns = DEFAULT_COLUMNS
+) -> Callable[[Any], Any]:
     """Profiles a function and prints its table after every `output_interval` calls; `enable=False`: does nothing."""
     if output_interval < 1:
         raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more")

@@ -150,7 +150,9 @@ class RecordsDisplay:
         try:
             import pandas
         except ImportError:
-            raise RuntimeError("vramscope: to_pandas() needs pandas, which is not installed; to_dict() does not") from None
+            raise RuntimeError(
+                "vramscope: to_pandas() needs pandas, which is not installed; to_dict() does not"
+            ) from None
         rows = [
             {"function": function["function"], "device": function["device"], **line}
             for function in self.to_dict()["functions"]

@@ -57,6 +57,7 @@ class _Monitoring:
     def __init__(self, probe: Any) -> None:
         self._probe = probe
         self._tool = -1
+        self._callbacks: Dict[int, Callable[..., Any]] = {}
 
     def start(self) -> None:
         monitoring = sys.monitoring  # type: ignore[attr-defined]
@@ -68,15 +69,16 @@ class _Monitoring:
             raise RuntimeError("vramscope: other tools have taken all places of sys.monitoring; end one of them")
         monitoring.use_tool_id(tool, "vramscope line profiler")
         self._tool = tool
-        for event, function in (
-            (events.LINE, self._probe.on_line),
-            (events.PY_START, self._probe.on_start),
-            (events.PY_RESUME, self._probe.on_resume),
-            (events.PY_THROW, self._probe.on_resume),
-            (events.PY_RETURN, self._probe.on_leave),
-            (events.PY_YIELD, self._probe.on_leave),
-            (events.PY_UNWIND, self._probe.on_leave),
-        ):
+        self._callbacks = {
+            events.LINE: self._probe.on_line,
+            events.PY_START: self._probe.on_start,
+            events.PY_RESUME: self._probe.on_resume,
+            events.PY_THROW: self._probe.on_resume,
+            events.PY_RETURN: self._probe.on_leave,
+            events.PY_YIELD: self._probe.on_leave,
+            events.PY_UNWIND: self._probe.on_leave,
+        }
+        for event, function in self._callbacks.items():
             monitoring.register_callback(tool, event, function)
         # These two cannot be had of one code object alone.
         monitoring.set_events(tool, events.PY_UNWIND | events.PY_THROW)
@@ -84,11 +86,8 @@ class _Monitoring:
     def stop(self) -> None:
         monitoring = sys.monitoring  # type: ignore[attr-defined]
         monitoring.set_events(self._tool, 0)
-        for bit in range(16):
-            try:
-                monitoring.register_callback(self._tool, 1 << bit, None)
-            except ValueError:
-                break
+        for event in self._callbacks:
+            monitoring.register_callback(self._tool, event, None)
         monitoring.free_tool_id(self._tool)
         self._tool = -1
 

@@ -247,7 +247,8 @@ class CellUsage:
             f'<polyline points="{line}" fill="none" stroke="#4878d0" stroke-width="1.5"/>'
             f'<line x1="0" x2="{_WIDTH}" y1="{peak:.1f}" y2="{peak:.1f}" stroke="#d65f5f" stroke-dasharray="4 3"/>'
             f'<text x="2" y="{peak - 3:.1f}" font-size="10" fill="#d65f5f">peak {readable_size(device.peak)}</text>'
-            f'<text x="{_WIDTH - 2}" y="{_HEIGHT - 4}" font-size="10" text-anchor="end" fill="#797979">{end:.3f} s</text>'
+            f'<text x="{_WIDTH - 2}" y="{_HEIGHT - 4}" font-size="10" text-anchor="end" fill="#797979">'
+            f"{end:.3f} s</text>"
             "</svg>"
         )
 

@@ -197,9 +197,11 @@ def test_without_torch(environment, tmp_path):
     code = "from vramscope import LineProfiler\nLineProfiler(lambda: 1).enable()"
     path = f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        env={**environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60,
     )
-    assert done.stderr.splitlines()[-1].startswith("RuntimeError: vramscope: LineProfiler looks at PyTorch's tensors, and")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("RuntimeError: vramscope: LineProfiler looks at PyTorch's tensors, and"), last
 
 
 PROFILED = """\

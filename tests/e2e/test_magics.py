@@ -32,7 +32,8 @@ def show(environment, notebook, directory):
     )
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
     cells = json.loads(done.stdout)
-    return [tuple("\n".join(part.get(kind, "") for part in cell) for kind in ("text/plain", "text/html")) for cell in cells]
+    kinds = ("text/plain", "text/html")
+    return [tuple("\n".join(part.get(kind, "") for part in cell) for kind in kinds) for cell in cells]
 
 
 @pytest.fixture()
@@ -89,7 +90,8 @@ for line in ("-f nothing nothing()", "-g cpu -c x print()", "-g tpu print()", "-
     else: raise AssertionError(line)
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60,
     )
     assert done.returncode == 0, done.stderr
     missing, column, device, statement = done.stdout.splitlines()

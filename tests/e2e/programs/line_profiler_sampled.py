@@ -40,9 +40,10 @@ with warnings.catch_warnings(record=True) as caught:
 assert "at their ends" in str(warning.message) and "missing from this installation" in str(warning.message)
 with profiler:
     result = list(numbers())
+table = profiler.display(columns=["hits", "net", "gross", "allocated_bytes.all.peak"]).to_dict()
 lines = {
     line["code"].strip(): tuple(line.values())[2:]
-    for function in profiler.display(columns=["hits", "net", "gross", "allocated_bytes.all.peak"]).to_dict()["functions"]
+    for function in table["functions"]
     for line in function["lines"]
 }
 assert lines["a = Block(8 * KIB)"] == (1, 8 * KIB, 8 * KIB, 10 * KIB), lines

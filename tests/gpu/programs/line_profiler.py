@@ -99,7 +99,10 @@ def lines():
         last[0] = frame.f_lineno
         return local
 
-    sys.settrace(lambda frame, event, argument: local(frame, event, argument) if frame.f_code is step.__code__ else None)
+    def called(frame, event, argument):
+        return local(frame, event, argument) if frame.f_code is step.__code__ else None
+
+    sys.settrace(called)
     step()
     sys.settrace(None)
     figures["lines compared"] = len(reference)
