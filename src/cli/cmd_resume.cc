@@ -147,15 +147,19 @@ class Resume {
         continue;
       const uint64_t needed = device->bytes + kDeviceMarginBytes;
       if (gpu.free_bytes < needed) {
-        return Fail(fmt::format(
+        Fail(fmt::format(
             "GPU {} ({}) has no room for {}: {} are needed, {} are free, {} are missing: nothing "
             "was changed",
             gpu.index, gpu.name, NameOf(target_), util::FormatBytes(needed),
             util::FormatBytes(gpu.free_bytes), util::FormatBytes(needed - gpu.free_bytes)));
+        return NoRoom();
       }
     }
     return kExitOk;
   }
+
+  // The Python package tries again then.
+  int NoRoom() const { return options_.json ? kExitLimitExceeded : kExitError; }
 
   int NotRestored(const DriverAnswer& answer) {
     if (!IsAlive(target_)) {
@@ -168,10 +172,11 @@ class Resume {
       return Fail(
           fmt::format("restoring failed with {}, and {}", answer.Text(), FailedText(target_)));
     }
-    return Fail(
+    Fail(
         fmt::format("the driver does not restore {}: {}: its memory is still on the host, "
                     "and `resume` can be tried again",
                     NameOf(target_), answer.Text()));
+    return answer.out_of_memory() ? NoRoom() : kExitError;
   }
 
   const ResumeOptions& options_;
