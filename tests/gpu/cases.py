@@ -11,6 +11,7 @@ import threading
 import laboratory
 import names
 import residual
+import yielding
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -114,6 +115,7 @@ def all_cases():
         "overhead": overhead,
         "names": dict(names.all_cases()),
         "laboratory": dict(laboratory.all_cases()),
+        "yield": dict(yielding.all_cases()),
     }
     for group, entries in groups.items():
         for name, function in entries.items():
@@ -128,6 +130,8 @@ def print_tables(results):
         names.print_table(results["names"])
     if "laboratory" in results:
         laboratory.print_table(results["laboratory"])
+    if "yield" in results:
+        yielding.print_table(results["yield"])
     for name, result in results.get("identity", {}).items():
         if "plain" in result:
             same = result["plain"][0]["digest"] == result["vramscope"]["digest"]

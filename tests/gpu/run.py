@@ -11,6 +11,7 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
   * names      the programs of tests/models: categories beside the exact sums of what their models,
                optimizers and autograd hold, and beside PyTorch's MemTracker
   * identity   losses and weights with and without vramscope, bit by bit; nvidia-smi's bytes too
+  * yield      a training gives all its memory back in its middle and ends as it would have ended
   * overhead   bench/cuda_events.py, threads.py and mlp_step.py beside PyTorch's own recorder
 A case that fails is a row of the table and does not stop the others. Exit status 1 if any failed.
 """
@@ -32,7 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory")
+GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory", "yield")
 
 
 class Bench:
