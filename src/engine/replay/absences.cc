@@ -60,7 +60,8 @@ bool ShowsItself(const trace::Event& event) {
 void Ledger::OnCheckpoint(const trace::Event& event) {
   const auto kind = static_cast<format::CheckpointKind>(event.subkind);
   const bool leaves = kind == format::CheckpointKind::kCheckpoint;
-  if (!leaves && kind != format::CheckpointKind::kRestore)
+  if ((!leaves && kind != format::CheckpointKind::kRestore) ||
+      processes_[event.process.value].ended)
     return;
   for (Space& space : spaces_) {
     DeviceState& device = DeviceOf(space);

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs on the stand-in driver whose memory goes to host memory and comes back: the ledger is without it meanwhile."""
+from __future__ import annotations
+
+import pytest
+from test_cuda_ledger import FAKE, MIB, VRAMSCOPE, Recording, check, record, report
+
+pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
+
+WAYS = {
+    "self": ["self"],
+    "recorded": ["recorded"],
+    "outside": ["outside"],
+    "yield": ["with", VRAMSCOPE],
+}
+
+
+def rows(recording: Recording, step: str) -> dict[tuple[str, ...], int]:
+    """The worker's rows, by path."""
+    (pid,) = {s.pid for s in recording.steps if s.name == "first"}
+    return {tuple(r["path"]): r["bytes"] for r in recording.report(step)["rows"] if r["pid"] == pid and r["bytes"] > 0}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_rows_leave_and_come_back(tmp_path, way):
+    recording = record("driver_checkpoint", tmp_path, *WAYS[way])
+    check(recording)
+    allocated = [rows(recording, "first")]
+    for i in range(sum(s.name.startswith("away-") for s in recording.steps)):
+        assert rows(recording, f"there-{i}") == allocated[-1]
+        assert rows(recording, f"away-{i}") == {}
+        allocated.append(rows(recording, f"back-{i}"))
+    # Less each time: a thread freed what it began to free meanwhile.
+    sizes = [step["application", "allocated"] for step in allocated]
+    assert len(sizes) >= 2 and sizes == sorted(sizes, reverse=True) and len(set(sizes)) == len(sizes)
+
+
+def test_an_end_meanwhile(tmp_path):
+    recording = record("driver_checkpoint", tmp_path, "dies")
+    check(recording)
+    assert rows(recording, "there-0") and not rows(recording, "away-0")
+    assert report(recording.file, "peak")["devices"][0]["ledger_bytes"] > 64 * MIB
