@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -21,7 +22,8 @@ namespace {
 constexpr uint32_t kLeastBlocks = 1 << 14;
 constexpr uint32_t kMostBlocks = 1 << 20;
 constexpr uint32_t kGone = ~uint32_t{0};
-constexpr int kSpins = 1 << 14;
+constexpr int kSpins = 1 << 18;
+constexpr int kSpinsBetweenYields = 1 << 10;
 
 struct BlockList {
   LiveBlock* blocks;
@@ -35,7 +37,8 @@ constinit BlockList g_list{};
 constinit std::atomic<bool> g_list_taken{false};
 
 // Held for nanoseconds by threads that allocate. One that cannot have it goes on without: the lock
-// can have been lost with a thread of the parent's, in a forked child.
+// can have been lost with a thread of the parent's, in a forked child, or a signal handler came in
+// between.
 class ListLock {
  public:
   ListLock() {
@@ -48,6 +51,9 @@ class ListLock {
 #ifdef __x86_64__
       __builtin_ia32_pause();
 #endif
+      // Who has it may wait for this core.
+      if (i % kSpinsBetweenYields == kSpinsBetweenYields - 1)
+        sched_yield();
     }
   }
   ~ListLock() {
