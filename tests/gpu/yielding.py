@@ -126,11 +126,18 @@ def act(bench, name, pid):
     return {"said": line, "mib": float(amount) * {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}[unit], "seconds": seconds}
 
 
-def take_meanwhile(bench):
+def recorded_with(pid, environment):
+    """The environment in which a process becomes part of the same recording, so that its ledger knows all memory."""
+    variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "surrogateescape").split("\0")
+    ours = dict(entry.split("=", 1) for entry in variables if "=" in entry)
+    return {**environment, **{k: v for k, v in ours.items() if k == "LD_PRELOAD" or k.startswith("VRAMSCOPE_")}}
+
+
+def take_meanwhile(bench, environment):
     """Bytes that another process had while the training was away."""
     done = subprocess.run(
         [sys.executable, "-c", TAKER],
-        env=bench.environment,
+        env=environment,
         input="",
         capture_output=True,
         text=True,
@@ -158,7 +165,7 @@ def from_outside(bench):
         before = {"process": process_mib(bench, pid), "device": device_mib(bench)}
         yielded = act(bench, "yield", pid)
         away = {"process": process_mib(bench, pid), "device": device_mib(bench)}
-        taken = take_meanwhile(bench)
+        taken = take_meanwhile(bench, recorded_with(pid, bench.environment))
         resumed = act(bench, "resume", pid)
         back = {"process": process_mib(bench, pid), "device": device_mib(bench)}
         digest = training.until("DIGEST ").split()[1]
