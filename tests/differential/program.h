@@ -41,6 +41,9 @@ struct Options {
   uint64_t operations = 300;
   unsigned threads = 1;
   std::set<uint64_t> only;  // operations; empty: all
+  // A program that was written down: its operations by number. What else the table has, or will
+  // have, does not change it.
+  std::map<uint64_t, std::string> script;
   std::string truth_path;
 };
 
@@ -143,7 +146,6 @@ class Program {
   int DeviceOf(CUcontext context) const;
   void EndBlocks(Region* region, int device);
   void EndBlocksOf(CUcontext context);
-  bool HasPoolMemory() const;
   // The context is gone, with all that belonged to it.
   void Forget(CUcontext context);
   void CutBlock(Rng& rng, Region* region, uint64_t begin, uint64_t end, int device);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A random program on the CUDA driver, for the stand-in driver of tests/fake_cuda:
 //
-//   random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] --truth FILE
+//   random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] [--script FILE]
+//                 --truth FILE
 //
 // After every call, or at barriers where it has threads, it writes what the stand-in knows to FILE,
 // and puts a name record with the instant's number into the recording: tests/differential/compare
@@ -127,7 +128,9 @@ void Program::Settle() {
 }
 
 void Program::RunOperation(uint64_t number, Hand& hand, bool parallel) {
-  if (!options_.only.empty() && options_.only.count(number) == 0)
+  const auto scripted = options_.script.find(number);
+  if ((!options_.only.empty() && options_.only.count(number) == 0) ||
+      (!options_.script.empty() && scripted == options_.script.end()))
     return;
   Rng rng(options_.seed, number);
   const auto& operations = Operations();
@@ -137,6 +140,11 @@ void Program::RunOperation(uint64_t number, Hand& hand, bool parallel) {
   uint64_t at = rng.Below(weights);
   const Operation* chosen = nullptr;
   for (const Operation& operation : operations) {
+    if (scripted != options_.script.end()) {
+      if (scripted->second == operation.name)
+        chosen = &operation;
+      continue;
+    }
     if (parallel && !operation.parallel)
       continue;
     if (at < operation.weight) {
@@ -144,6 +152,10 @@ void Program::RunOperation(uint64_t number, Hand& hand, bool parallel) {
       break;
     }
     at -= operation.weight;
+  }
+  if (chosen == nullptr) {
+    std::fprintf(stderr, "no operation is called %s\n", scripted->second.c_str());
+    std::exit(2);
   }
   {
     const std::lock_guard lock(log_mutex_);
@@ -229,14 +241,6 @@ void Program::EndBlocks(Region* region, int device) {
     EndBlock(region, region->blocks.begin()->first, device);
 }
 
-bool Program::HasPoolMemory() const {
-  fake::Truth truth;
-  calls.take_truth(&truth);
-  return !pools.empty() ||
-         std::any_of(truth.devices, truth.devices + truth.device_count,
-                     [](const fake::DeviceTruth& device) { return device.pool_reserved != 0; });
-}
-
 void Program::EndBlocksOf(CUcontext context) {
   for (Hand& hand : hands) {
     for (Linear& memory : hand.linear) {
@@ -309,7 +313,8 @@ namespace {
 [[noreturn]] void Usage() {
   std::fprintf(
       stderr,
-      "random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] --truth FILE\n");
+      "random_driver --seed N [--operations N] [--threads N] [--only N,N-N,...] [--script FILE] "
+      "--truth FILE\n");
   std::exit(2);
 }
 
@@ -329,6 +334,24 @@ std::set<uint64_t> ParseNumbers(const char* text) {
   return numbers;
 }
 
+// "number operation" a line, after lines that are no operations.
+std::map<uint64_t, std::string> ReadScript(const char* path) {
+  FILE* const file = std::fopen(path, "r");
+  if (file == nullptr)
+    Usage();
+  std::map<uint64_t, std::string> script;
+  char line[256];
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    char* name = nullptr;
+    const uint64_t number = std::strtoull(line, &name, 10);
+    if (name == line || *name != ' ')
+      continue;
+    script[number] = std::string(name + 1, std::strcspn(name + 1, "\n"));
+  }
+  std::fclose(file);
+  return script;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -346,6 +369,8 @@ int main(int argc, char** argv) {
       options.threads = static_cast<unsigned>(std::strtoul(value, nullptr, 10));
     else if (flag == "--truth")
       options.truth_path = value;
+    else if (flag == "--script")
+      options.script = ReadScript(value);
     else if (flag == "--only")
       options.only = ParseNumbers(value);
     else

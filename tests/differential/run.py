@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random driver programs against the stand-in driver's own books, many at once.
 
-    run.py --build BUILD [--seconds 20] [--seed N] [--only N,N-N,...] [--operations N]
+    run.py --build BUILD [--seconds 20] [--seed N] [--only N,N-N,...] [--operations N] [--script FILE] [--save FILE]
 
 Each seed is a program (random_driver), recorded with `vramscope run` and the stand-in driver; after every call
-of it the ledger must say what the stand-in's books say (differential_compare). The fixed seeds come first, those
-of regressions.txt among them, then seeds of the clock until the time is over. A program that fails is made
-smaller, and printed with the command that runs it again.
+of it the ledger must say what the stand-in's books say (differential_compare). The programs of regressions/ and the
+fixed seeds come first, then seeds of the clock until the time is over. A program that fails is made smaller, and
+printed with the command that runs it again. A seed is another program once there are more operations: --save writes
+down what it does now, and a file of regressions/ stays what it is.
 """
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+REGRESSIONS = HERE / "regressions"
 FIXED_SEEDS = range(1, 41)
 SHRINK_SECONDS = 8.0
+# On a machine that has other things to do, too.
+PROGRAM_SECONDS = 600
 # Of the figures of devices. What implicit calls took is known with the next reading, and nothing is after the
 # last context's end; where hardly any figure is known, the comparison says nothing.
 LEAST_KNOWN = 0.4
@@ -48,6 +52,7 @@ class Program:
     seed: int
     operations: int
     only: frozenset[int] = frozenset()  # empty: all
+    script: Path | None = None
 
     @property
     def devices(self) -> int:
@@ -64,7 +69,8 @@ class Program:
     def command(self, build: Path) -> str:
         """What to type to run it again."""
         only = f" --only {ranges(self.only)}" if self.only else ""
-        return f"tests/differential/run.py --build {build} --seed {self.seed} --operations {self.operations}{only}"
+        what = f"--script {self.script}" if self.script else f"--seed {self.seed} --operations {self.operations}"
+        return f"tests/differential/run.py --build {build} {what}{only}"
 
 
 @dataclasses.dataclass
@@ -92,7 +98,20 @@ class Result:
         return re.sub(r"[-+]?\d[\d.]*", "", first.partition("device")[2].partition("expected")[0] or first)
 
 
-def run(program: Program, build: Path) -> Result:
+def scripted(file: Path) -> Program:
+    """What is written down: "seed N", and its operations by number."""
+    lines = file.read_text().splitlines()
+    seed = next(int(line.split()[1]) for line in lines if line.startswith("seed "))
+    return Program(seed, max(int(line.split()[0]) for line in lines if line[:1].isdigit()) + 1, script=file)
+
+
+def save(program: Program, truth: Path, file: Path) -> None:
+    operations = dict(re.findall(r"^O (\d+) (.*)$", truth.read_text(), re.MULTILINE))
+    lines = [f"{number} {operations[number]}\n" for number in sorted(operations, key=int)]
+    file.write_text(f"# {file.stem.replace('_', ' ')}\nseed {program.seed}\n{''.join(lines)}")
+
+
+def run(program: Program, build: Path, save_to: Path | None = None) -> Result:
     directory = Path(tempfile.mkdtemp(prefix="vramscope-differential-"))
     recording, truth = directory / "program.vram", directory / "truth.log"
     environment = {
@@ -107,12 +126,16 @@ def run(program: Program, build: Path) -> Result:
     command += ["--operations", str(program.operations), "--threads", str(program.threads)]
     if program.only:
         command += ["--only", ranges(program.only)]
+    if program.script:
+        command += ["--script", str(program.script)]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
+        if save_to:
+            save(program, truth, save_to)
         if done.returncode != 0:
             return Result(program, False, f"random_driver ended with {done.returncode}\n{done.stderr}")
         compare = [str(build / "differential/differential_compare"), str(recording), str(truth)]
-        done = subprocess.run(compare, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(compare, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
         return Result(program, done.returncode == 0, done.stdout + done.stderr)
     except subprocess.TimeoutExpired as error:
         return Result(program, False, f"{error}")
@@ -141,14 +164,11 @@ def shrink(failed: Result, build: Path) -> Result:
     return best
 
 
-def regression_seeds() -> list[int]:
-    lines = (HERE / "regressions.txt").read_text().splitlines()
-    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
-
-
 def programs(first: list[Program], operations: int, until: float) -> Iterator[Program]:
-    """The fixed ones, whatever the time, then others until it is over."""
-    yield from first
+    """What is written down, whatever the time; then the fixed seeds, and others, until it is over."""
+    for program in first:
+        if program.script or time.monotonic() < until:
+            yield program
     seeds = random.Random(time.time_ns())
     while time.monotonic() < until:
         yield Program(seeds.randrange(1 << 32), operations)
@@ -161,26 +181,29 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this program alone")
     parser.add_argument("--only", default="", help="these operations of it")
     parser.add_argument("--operations", type=int, default=300)
+    parser.add_argument("--script", type=Path, help="a program of regressions/ alone")
+    parser.add_argument("--save", type=Path, help="write the program of --seed down, as one of regressions/")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--failures", type=int, default=3, help="stop after so many programs that fail")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
 
-    if arguments.seed is not None:
+    if arguments.seed is not None or arguments.script:
         only = frozenset(
             number
             for part in arguments.only.split(",")
             if part
             for number in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
         )
-        result = run(Program(arguments.seed, arguments.operations, only), build)
+        one = scripted(arguments.script) if arguments.script else Program(arguments.seed, arguments.operations)
+        result = run(dataclasses.replace(one, only=only), build, arguments.save)
         print(result.text, end="")
         return 0 if result.right else 1
 
     began = time.monotonic()
-    seeds = list(dict.fromkeys([*regression_seeds(), *FIXED_SEEDS]))
-    queue = programs([Program(seed, arguments.operations) for seed in seeds], arguments.operations,
-                     began + arguments.seconds)
+    fixed = [scripted(file) for file in sorted(REGRESSIONS.glob("*.txt"))]
+    fixed += [Program(seed, arguments.operations) for seed in FIXED_SEEDS]
+    queue = programs(fixed, arguments.operations, began + arguments.seconds)
     count, failures, numbers, known, unknown = 0, [], [], 0, 0
     odd_samples, samples = 0, 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
@@ -197,7 +220,7 @@ def main() -> int:
                 count += 1
                 known, unknown = known + result.figures[0], unknown + result.figures[1]
                 odd_samples, samples = odd_samples + result.samples[0], samples + result.samples[1]
-                if result.program.seed not in seeds:
+                if result.program not in fixed:
                     numbers.append(result.program.seed)
                 if not result.right:
                     failures.append((count, result))
@@ -205,7 +228,7 @@ def main() -> int:
         small = shrink(result, build)
         print(f"\nprogram {number} of the run failed:\n{small.text}again: {small.program.command(arguments.build)}")
     print(f"differential: {count} programs in {time.monotonic() - began:.0f} s, {len(failures)} failed; "
-          f"fixed seeds {len(seeds)}, further seeds {len(numbers)}: "
+          f"fixed programs {len(fixed)}, further seeds {len(numbers)}: "
           f"{' '.join(map(str, numbers[:8]))}{' ...' if len(numbers) > 8 else ''}")
     print(f"differential: {known} figures of devices compared, {unknown} more were not yet known; "
           f"{odd_samples} of {samples} NVML samples unexplained")

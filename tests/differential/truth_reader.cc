@@ -23,6 +23,7 @@ bool ReadTruth(const char* path, TruthLog* log) {
         std::getline(words, operation_name);
         break;
       case kCallLine:
+        log->has_threads = true;
         continue;
       case kInstantLine: {
         Instant instant;

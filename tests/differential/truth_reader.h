@@ -49,6 +49,7 @@ struct Instant {
 
 struct TruthLog {
   std::vector<Instant> instants;  // numbered from 1
+  bool has_threads = false;       // some of its calls were made beside others
 };
 
 // False where the file is not there, or is not such a log. A last instant that was cut off is left

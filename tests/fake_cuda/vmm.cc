@@ -222,12 +222,18 @@ FAKE_HOOK(cuMemMap)
   return kSuccess;
 }
 
+// Whole mappings, one behind the other.
 FAKE_HOOK(cuMemUnmap)(CUdeviceptr address, size_t size) {
   FAKE_ENTER(cuMemUnmap);
-  auto mapping = Mappings().lower_bound(address);
-  if (mapping == Mappings().end() || mapping->first >= address + size)
+  const CUdeviceptr end = address + size;
+  CUdeviceptr at = address;
+  for (auto next = Mappings().find(at); next != Mappings().end() && at < end;
+       next = Mappings().find(at))
+    at += next->second.size;
+  if (at != end || size == 0)
     return kInvalidValue;
-  while (mapping != Mappings().end() && mapping->first < address + size) {
+  for (auto mapping = Mappings().find(address);
+       mapping != Mappings().end() && mapping->first < end;) {
     Physical* const physical = mapping->second.physical;
     mapping = Mappings().erase(mapping);
     --physical->mappings;

@@ -5,8 +5,9 @@
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
 
-// Arrays have a hidden layout: their size is estimated from their shape, and what the device really
-// lost is `actual` where the figure says it without doubt.
+// Arrays have a hidden layout: their size is estimated from their shape. What the device really
+// lost is in the readings before and after; whoever reads the trace knows what other threads did
+// meanwhile.
 namespace vramscope::probe::cuda {
 namespace {
 
@@ -59,33 +60,22 @@ uint64_t EstimateMipmapBytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels)
   return bytes;
 }
 
-// What the device lost, if it can be this array's: at least its bytes, at most those and padding.
-uint64_t ActualBytes(const FreeMemory& before, const FreeMemory& after, uint64_t estimate) {
-  constexpr uint64_t kSlack = 4u << 20;
-  if (!before.known || !after.known || before.free <= after.free)
-    return 0;
-  const uint64_t lost = before.free - after.free;
-  return lost >= estimate && lost <= 2 * estimate + kSlack ? lost : 0;
-}
-
 template <HookId kId, class Handle, class... Args>
 CUresult CreateArray(uint64_t estimate, Handle* handle, Args... args) {
   HookCall<kId> call;
   if (!call.watching())
     return call(handle, args...);
   const Place place = CurrentPlace();
-  const FreeMemory before = ReadFreeMemory(place);
+  TakeReading(place);
   const CUresult result = call(handle, args...);
   if (result != kSuccess) {
     RecordFailure(kId, call.times(), place, result, estimate);
     return result;
   }
   RecordAlloc(kId, call.times(), place,
-              {.kind = format::MemoryKind::kArray,
-               .address = Bits(*handle),
-               .size = estimate,
-               .actual = ActualBytes(before, ReadFreeMemory(place), estimate)});
-  TakeReading(place);
+              {.kind = format::MemoryKind::kArray, .address = Bits(*handle), .size = estimate});
+  RequestReading(place.device);
+  CatchUpReading(place);
   return result;
 }
 
