@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import sys
 import threading
 
@@ -342,6 +343,22 @@ def many_blocks():
     assert found["a = Block(KIB)"][2:] == (40_000, 1, 40_000, 1), found
 
 
+def forked_child():
+    def work():
+        return Block(KIB)
+
+    with LineProfiler(work) as profiler:
+        work()
+        pid = os.fork()
+        if pid == 0:
+            work()
+            work()
+            hits = figures(profiler, work)["return Block(KIB)"][2]
+            os._exit(0 if hits == 3 else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert figures(profiler, work)["return Block(KIB)"][2] == 1
+
+
 def silent_allocator():
     import warnings
 
@@ -371,6 +388,7 @@ for test in (
     changes_while_it_runs,
     other_tracers,
     many_blocks,
+    forked_child,
     silent_allocator,
 ):
     test()
