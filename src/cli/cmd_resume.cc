@@ -118,9 +118,6 @@ class Resume {
     const int64_t end_ns = base::MonotonicNs();
     const std::vector<GpuFigure> after = ReadFigures(nvml_.get(), target_.pid);
     file_->Remove();
-    NoteInRecording(yielded_ ? yielded_->live_directory : target_.live_directory, target_.pid,
-                    {{CheckpointKind::kRestore, begin_ns, restored_ns},
-                     {CheckpointKind::kUnlock, restored_ns, end_ns}});
     // The other way round: what is there now and was not.
     Outcome outcome{.verb = "has back",
                     .bytes = 0,
@@ -128,6 +125,10 @@ class Resume {
                     .gpus = FreedBetween(after, before)};
     for (const FreedOnGpu& gpu : outcome.gpus)
       outcome.bytes += gpu.bytes;
+    NoteInRecording(yielded_ ? yielded_->live_directory : target_.live_directory, target_,
+                    {{CheckpointKind::kRestore, begin_ns, restored_ns},
+                     {CheckpointKind::kUnlock, restored_ns, end_ns}},
+                    outcome);
     return PrintOutcome(target_, outcome, options_.json) ? kExitOk : kExitError;
   }
 

@@ -150,9 +150,10 @@ class Yield {
     state.bytes = outcome.bytes;
     if (const util::Status status = state_->Save(state); !status.ok())
       Note(status.message());
-    NoteInRecording(target_.live_directory, target_.pid,
+    NoteInRecording(target_.live_directory, target_,
                     {{CheckpointKind::kLock, begin_ns, locked_ns},
-                     {CheckpointKind::kCheckpoint, locked_ns, end_ns}});
+                     {CheckpointKind::kCheckpoint, locked_ns, end_ns}},
+                    outcome);
     if (!PrintOutcome(target_, outcome, options_.json))
       return kExitError;
     if (!options_.json)

@@ -225,6 +225,9 @@ def test_the_recording_says_so_and_balances(machine):
     info = machine.vramscope("info", program.trace).stdout
     worst = re.search(r"residual at most (\S+) (\S+) ", info)
     assert worst and (worst.group(2) == "B" or abs(float(worst.group(1))) <= 4), info
+    name = rf"process {program.pid} \(driver_steady\)"
+    assert re.search(name + r" gave back \d+ MiB of device memory, in ", info), info
+    assert re.search(name + r" has back \d+ MiB of device memory, in ", info), info
 
 
 def test_the_state_is_kept_for_this_user_alone(machine):

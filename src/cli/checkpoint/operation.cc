@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <future>
+#include <string_view>
 #include <thread>
 
 #include "base/clock.h"
@@ -28,6 +29,15 @@ struct sigaction g_before[std::size(kSignals)];
 
 void Remember(int) {
   g_interrupted = 1;
+}
+
+std::string Sentence(const Target& target, const Outcome& outcome) {
+  // Without NVML nobody says how much.
+  const std::string amount = outcome.bytes != 0
+                                 ? util::FormatBytes(outcome.bytes) + " of device memory"
+                                 : "its device memory";
+  return fmt::format("{} {} {}, in {}", NameOf(target), outcome.verb, amount,
+                     util::FormatDuration(outcome.duration_ns));
 }
 
 }  // namespace
@@ -72,24 +82,6 @@ DriverAnswer RunShown(const std::string& what,
   return answer.get();
 }
 
-void NoteInRecording(const std::string& live_directory,
-                     pid_t pid,
-                     const std::vector<TimedStep>& steps) {
-  if (live_directory.empty() || !IsLiveDirectory(live_directory))
-    return;
-  util::Result<std::unique_ptr<LiveFileWriter>> file = LiveFileWriter::Create(
-      fmt::format("{}/yield-{}-{}.vrl", live_directory, pid, base::MonotonicNs()), {});
-  if (!file)
-    return;
-  for (const TimedStep& step : steps) {
-    (*file)->Write(format::Checkpoint{.begin = static_cast<uint64_t>(step.begin_ns),
-                                      .end = static_cast<uint64_t>(step.end_ns),
-                                      .kind = static_cast<uint64_t>(step.kind),
-                                      .pid = static_cast<uint64_t>(pid)});
-  }
-  (*file)->Close();
-}
-
 std::string NameOf(const Target& target) {
   return fmt::format("process {} ({})", target.pid, target.name);
 }
@@ -99,6 +91,30 @@ std::string FailedText(const Target& target) {
       "the driver has given {} up: its CUDA calls will not return, and neither yield nor resume "
       "can help it: end it with `kill -9 {}` and start it again",
       NameOf(target), target.pid);
+}
+
+void NoteInRecording(const std::string& live_directory,
+                     const Target& target,
+                     const std::vector<TimedStep>& steps,
+                     const Outcome& outcome) {
+  if (live_directory.empty() || !IsLiveDirectory(live_directory))
+    return;
+  util::Result<std::unique_ptr<LiveFileWriter>> file = LiveFileWriter::Create(
+      fmt::format("{}/yield-{}-{}.vrl", live_directory, target.pid, base::MonotonicNs()), {});
+  if (!file)
+    return;
+  for (const TimedStep& step : steps) {
+    (*file)->Write(format::Checkpoint{.begin = static_cast<uint64_t>(step.begin_ns),
+                                      .end = static_cast<uint64_t>(step.end_ns),
+                                      .kind = static_cast<uint64_t>(step.kind),
+                                      .pid = static_cast<uint64_t>(target.pid)});
+  }
+  const std::string_view key =
+      steps.front().kind == format::CheckpointKind::kLock ? "yield" : "resume";
+  const std::string value = Sentence(target, outcome);
+  (*file)->Write(
+      format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
+  (*file)->Close();
 }
 
 bool PrintOutcome(const Target& target, const Outcome& outcome, bool json) {
@@ -113,12 +129,7 @@ bool PrintOutcome(const Target& target, const Outcome& outcome, bool json) {
     writer.Finish();
     text += '\n';
   } else {
-    // Without NVML nobody says how much.
-    const std::string amount = outcome.bytes != 0
-                                   ? util::FormatBytes(outcome.bytes) + " of device memory"
-                                   : "its device memory";
-    text = fmt::format("{} {} {}, in {}\n", NameOf(target), outcome.verb, amount,
-                       util::FormatDuration(outcome.duration_ns));
+    text = Sentence(target, outcome) + "\n";
     if (outcome.gpus.size() > 1) {
       for (const FreedOnGpu& gpu : outcome.gpus)
         text +=

@@ -38,23 +38,24 @@ struct TimedStep {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
 };
-// Says in the process's recording what was done to it. A recording that is not there any more, or
-// cannot be written, is left alone.
-void NoteInRecording(const std::string& live_directory,
-                     pid_t pid,
-                     const std::vector<TimedStep>& steps);
-
-// "process 123 (python3)"
-std::string NameOf(const Target& target);
-// For a process that the driver has given up; what a person can do.
-std::string FailedText(const Target& target);
-
 struct Outcome {
   const char* verb = "";  // "gave back", "has back"
   uint64_t bytes = 0;
   int64_t duration_ns = 0;
   std::vector<FreedOnGpu> gpus;
 };
+// Says in the process's recording what was done to it, as events and as a line of `info`. A
+// recording that is not there any more, or cannot be written, is left alone.
+void NoteInRecording(const std::string& live_directory,
+                     const Target& target,
+                     const std::vector<TimedStep>& steps,
+                     const Outcome& outcome);
+
+// "process 123 (python3)"
+std::string NameOf(const Target& target);
+// For a process that the driver has given up; what a person can do.
+std::string FailedText(const Target& target);
+
 // For people, or as JSON for the Python package. False where it cannot be written.
 bool PrintOutcome(const Target& target, const Outcome& outcome, bool json);
 
