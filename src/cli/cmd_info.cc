@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/open_trace.h"
+#include "report/away_lines.h"
 #include "report/info.h"
 
 namespace vramscope::cli {
@@ -19,8 +20,9 @@ int ShowInfo(const std::string& path) {
   util::Result<engine::Report> report = (*analysis)->MakeReport({});
   if (!report.ok())
     return Fail(report.status().message());
-  const util::Status status = PrintOut(
-      report::FormatInfo(*report, (*analysis)->trace(), report::DetectStyle(STDOUT_FILENO)));
+  const util::Status status =
+      PrintOut(report::FormatInfo(*report, (*analysis)->trace(), report::DetectStyle(STDOUT_FILENO),
+                                  report::AwayLines(**analysis)));
   return status.ok() ? kExitOk : Fail(status.message());
 }
 

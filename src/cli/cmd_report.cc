@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/keyword_options.h"
 #include "cli/open_trace.h"
+#include "report/away_lines.h"
 #include "report/csv.h"
 #include "report/html.h"
 #include "report/json.h"
@@ -154,6 +155,7 @@ util::Status ShowReports(const ReportArguments& arguments) {
     }
     report::TextOptions options;
     options.style = style;
+    options.away = report::AwayLines(**analysis);
     options.closing.push_back(report::TraceLine((*analysis)->trace(), file, style));
     if (!arguments.html.empty()) {
       options.closing.push_back("Page:  " + report::Printable(arguments.html, style.utf8));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/model/parts.h"
+#include "engine/query/times_away.h"
 #include "report/devices.h"
 #include "report/json.h"
 #include "report/places.h"
@@ -445,11 +446,20 @@ void WriteIterations(engine::Analysis& analysis, int64_t start_ns, JsonWriter& j
 void WriteMarks(const engine::Analysis& analysis, int64_t start_ns, JsonWriter& json) {
   json.Key("marks");
   json.BeginArray();
-  for (const engine::Mark& mark : analysis.Marks()) {
+  const auto write = [&](int64_t time_ns, const std::string& name) {
     json.BeginArray();
-    json.Int(mark.time_ns - start_ns);
-    json.String(mark.name);
+    json.Int(time_ns - start_ns);
+    json.String(name);
     json.EndArray();
+  };
+  for (const engine::Mark& mark : analysis.Marks())
+    write(mark.time_ns, mark.name);
+  for (const engine::TimeAway& time : engine::TimesAway(analysis)) {
+    const std::string process =
+        fmt::format("pid {}", analysis.trace().processes()[time.process.value].pid);
+    write(time.from_ns, process + " gave its memory back");
+    if (time.to_ns != INT64_MAX)
+      write(time.to_ns, process + " has its memory again");
   }
   json.EndArray();
 }

@@ -21,8 +21,11 @@ constexpr size_t kMaxProcesses = 32;
 
 class InfoText {
  public:
-  InfoText(const engine::Report& report, const trace::Trace& trace, const Style& style)
-      : report_(report), trace_(trace), style_(style) {}
+  InfoText(const engine::Report& report,
+           const trace::Trace& trace,
+           const Style& style,
+           const std::vector<std::string>& away)
+      : report_(report), trace_(trace), style_(style), away_(away) {}
 
   std::string Format() {
     AddSession();
@@ -59,6 +62,7 @@ class InfoText {
   const engine::Report& report_;
   const trace::Trace& trace_;
   const Style& style_;
+  const std::vector<std::string>& away_;
   std::string text_;
 };
 
@@ -127,6 +131,8 @@ void InfoText::AddProcesses() {
   }
   if (count > kMaxProcesses)
     More(fmt::format("({} more)", count - kMaxProcesses));
+  for (const std::string& line : away_)
+    More(line);
   // Index 0 stands for "no thread".
   const size_t threads = trace_.threads().empty() ? 0 : trace_.threads().size() - 1;
   Line("threads", util::FormatCount(threads));
@@ -242,8 +248,9 @@ void InfoText::AddInvariants() {
 
 std::string FormatInfo(const engine::Report& report,
                        const trace::Trace& trace,
-                       const Style& style) {
-  return InfoText(report, trace, style).Format();
+                       const Style& style,
+                       const std::vector<std::string>& away) {
+  return InfoText(report, trace, style, away).Format();
 }
 
 }  // namespace vramscope::report

@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "report/away_lines.h"
 #include "report/text.h"
 #include "report/trust_lines.h"
 
@@ -35,6 +36,7 @@ util::Result<std::string> FormatRunSummary(engine::Analysis& analysis,
   TextOptions text;
   text.style = {.columns = options.columns, .colour = options.colour, .utf8 = options.utf8};
   const auto clean = [&](const std::string& path) { return Printable(path, options.utf8); };
+  text.away = AwayLines(analysis);
   text.closing.push_back(TraceLine(analysis.trace(), options.trace_path, text.style));
   if (!options.html_path.empty())
     text.closing.push_back("Page:  " + clean(options.html_path));

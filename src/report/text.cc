@@ -384,7 +384,9 @@ void TextReport::AddDevice(size_t index, const Plan& plan) {
 
 std::string TextReport::Format() {
   AddTitle();
-  const Lines trust = TrustLines(report_, trace_, style_);
+  Lines trust = options_.away;
+  for (std::string& line : TrustLines(report_, trace_, style_))
+    trust.push_back(std::move(line));
   const Plan plan = MakePlan(out_.size() + trust.size() + options_.closing.size());
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);

@@ -14,6 +14,7 @@ namespace vramscope::report {
 struct TextOptions {
   Style style;
   size_t rows = 50;                  // of the screen that the report tries to fit on
+  std::vector<std::string> away;     // when processes had given their memory back, AwayLines()
   std::vector<std::string> closing;  // last lines: where the file is, what to type next
 };
 

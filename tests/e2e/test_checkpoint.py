@@ -2,6 +2,9 @@
 """Programs on the stand-in driver whose memory goes to host memory and comes back: the ledger is without it meanwhile."""
 from __future__ import annotations
 
+import re
+import subprocess
+
 import pytest
 from test_cuda_ledger import FAKE, MIB, VRAMSCOPE, Recording, check, record, report
 
@@ -33,6 +36,19 @@ def test_all_rows_leave_and_come_back(tmp_path, way):
     # Less each time: a thread freed what it began to free meanwhile.
     sizes = [step["application", "allocated"] for step in allocated]
     assert len(sizes) >= 2 and sizes == sorted(sizes, reverse=True) and len(set(sizes)) == len(sizes)
+
+
+def test_people_are_told(tmp_path):
+    recording = record("driver_checkpoint", tmp_path, "self")
+    (pid,) = {s.pid for s in recording.steps}
+    page = tmp_path / "page.html"
+    told = re.compile(rf"^ *pid {pid} gave its device memory back from \S+ \S?s to \S+ \S?s$", re.MULTILINE)
+    for command in (["info"], ["report", "--html", str(page)]):
+        done = subprocess.run(
+            [VRAMSCOPE, *command, str(recording.file)], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert len(told.findall(done.stdout)) == 2, done.stdout
+    assert page.read_text().count(f"pid {pid} gave its memory back") == 2
 
 
 def test_an_end_meanwhile(tmp_path):

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/query/times_away.h"
 #include "engine/testing/report_text.h"
 
 namespace vramscope::engine {
@@ -110,6 +111,24 @@ TEST_F(AbsencesTest, AllRowsLeaveAndComeBack) {
   EXPECT_EQ(within.devices[0].ledger_bytes, 100 * kMiB);
   EXPECT_EQ(within.processes[0].nvml_bytes, 0);
   EXPECT_EQ(within.processes[0].residual_bytes, 0);
+}
+
+TEST_F(AbsencesTest, TimesAreKnown) {
+  const trace::DeviceId second = trace_.AddGpu(1);
+  Begin();
+  trace_.On(second);
+  trace_.DriverAlloc(kBase + (3ull << 30), 40 * kMiB);
+  const int64_t left_ns = trace_.events().back().time_ns + kMs;
+  Checkpoint(CheckpointKind::kCheckpoint);
+  Checkpoint(CheckpointKind::kRestore);
+  Checkpoint(CheckpointKind::kCheckpoint);
+  const auto times = TimesAway(*Analyse(trace_));
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].process, process_);
+  EXPECT_EQ(times[0].from_ns, left_ns);
+  EXPECT_EQ(times[0].to_ns, left_ns + kMs);
+  EXPECT_EQ(times[1].from_ns, left_ns + 2 * kMs);
+  EXPECT_EQ(times[1].to_ns, INT64_MAX);
 }
 
 TEST_F(AbsencesTest, LivesAreTheSameAfterIt) {

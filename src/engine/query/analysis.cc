@@ -15,6 +15,7 @@
 #include "engine/query/moments.h"
 #include "engine/query/name_tables.h"
 #include "engine/query/report.h"
+#include "engine/query/times_away.h"
 
 namespace vramscope::engine {
 namespace {
@@ -59,6 +60,7 @@ class AnalysisImpl : public Analysis {
       marks.push_back({mark.time_ns, mark.name});
     return marks;
   }
+  std::vector<TimeAway> AllTimesAway() const;
 
  private:
   // The ledger replayed to an instant that the first pass did not capture.
@@ -480,6 +482,27 @@ util::Result<Lives> AnalysisImpl::MakeLives(size_t limit) {
   return lives;
 }
 
+// A process leaves all its devices together, though figures may show it of one after the other.
+std::vector<TimeAway> AnalysisImpl::AllTimesAway() const {
+  std::vector<TimeAway> all;
+  for (const Space& space : ledger_->spaces()) {
+    for (const Absence& absence : space.absences)
+      all.push_back({space.process, absence.from_ns, absence.to_ns});
+  }
+  std::sort(all.begin(), all.end(), [](const TimeAway& a, const TimeAway& b) {
+    return std::pair(a.process.value, a.from_ns) < std::pair(b.process.value, b.from_ns);
+  });
+  std::vector<TimeAway> merged;
+  for (const TimeAway& time : all) {
+    if (!merged.empty() && merged.back().process == time.process &&
+        time.from_ns <= merged.back().to_ns)
+      merged.back().to_ns = std::max(merged.back().to_ns, time.to_ns);
+    else
+      merged.push_back(time);
+  }
+  return merged;
+}
+
 util::Status AnalysisImpl::ForEachLife(const std::function<void(const Life&)>& sink) {
   LifeEnds ends;
   VRAMSCOPE_RETURN_IF_ERROR(Replay(&ends));
@@ -496,6 +519,11 @@ util::Result<std::unique_ptr<Analysis>> Analysis::Create(
   if (const util::Status status = analysis->FirstPass(progress); !status.ok())
     return status;
   return std::unique_ptr<Analysis>(std::move(analysis));
+}
+
+std::vector<TimeAway> TimesAway(const Analysis& analysis) {
+  const auto* const own = dynamic_cast<const AnalysisImpl*>(&analysis);
+  return own == nullptr ? std::vector<TimeAway>() : own->AllTimesAway();
 }
 
 std::string FormatFrame(const trace::Trace& trace, trace::FrameId frame) {
