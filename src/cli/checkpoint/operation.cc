@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <future>
 #include <string_view>
@@ -22,6 +23,8 @@ namespace vramscope::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{20};
+// NVML takes locks that the driver's own work needs.
+constexpr std::chrono::milliseconds kShowEvery{250};
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 volatile sig_atomic_t g_interrupted = 0;
@@ -71,9 +74,14 @@ DriverAnswer RunShown(const std::string& what,
   std::future<DriverAnswer> answer = std::async(std::launch::async, call);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   Progress progress(what);
+  const bool shown = isatty(STDERR_FILENO) == 1;
+  auto next = std::chrono::steady_clock::now();
   bool told = false;
   while (answer.wait_for(kLookEvery) != std::future_status::ready) {
-    progress.Update(share());
+    if (shown && std::chrono::steady_clock::now() >= next) {
+      progress.Update(share());
+      next = std::chrono::steady_clock::now() + kShowEvery;
+    }
     if (!told && on_interrupt && HeldInterrupts::Came()) {
       told = true;
       on_interrupt();
