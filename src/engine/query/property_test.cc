@@ -303,6 +303,65 @@ TEST_P(PropertyTest, RowsAndPeakMatchTheNaiveModel) {
   EXPECT_EQ(highest.first, height.first);
 }
 
+// The process is away now and then, and goes on: what takes memory shows that it is back.
+TEST_P(PropertyTest, WhatIsAwayIsInNoFigure) {
+  using Rows = std::map<std::string, uint64_t>;
+  TraceBuilder trace;
+  trace.AddGpu();
+  trace.AddProcess(1);
+  RandomProgram program(GetParam(), trace);
+  std::mt19937_64 random(GetParam());
+  bool away = false;
+  Rows peak;
+  Rows now;
+  std::pair<uint64_t, uint64_t> height;
+  const auto look = [&] {
+    const std::pair<uint64_t, uint64_t> high{Naive::Total(now), Naive::Used(now)};
+    if (!away && high > height) {
+      height = high;
+      peak = now;
+    }
+  };
+  const auto move = [&](format::CheckpointKind kind) {
+    trace.Event(trace::EventKind::kCheckpoint).subkind = static_cast<uint8_t>(kind);
+    away = kind == format::CheckpointKind::kCheckpoint;
+    look();
+  };
+  std::vector<std::pair<std::string, Rows>> expected;
+  for (uint64_t steps = 0; steps < 400;) {
+    if (random() % 16 == 0)
+      move(away ? format::CheckpointKind::kRestore : format::CheckpointKind::kCheckpoint);
+    if (!program.Step())
+      continue;
+    ++steps;
+    const trace::EventKind kind = trace.events().back().kind;
+    if (away && (kind == trace::EventKind::kAlloc || kind == trace::EventKind::kHandleCreate ||
+                 kind == trace::EventKind::kPoolReading)) {
+      away = false;
+      look();
+    }
+    now = program.naive.Rows();
+    look();
+    if (steps % 100 == 50) {
+      trace.Mark(std::to_string(steps));
+      expected.emplace_back("mark:" + std::to_string(steps), away ? Rows() : now);
+    }
+  }
+  expected.emplace_back("end", away ? Rows() : now);
+  expected.emplace_back("peak", peak);
+  const auto analysis = Analyse(trace);
+  for (const auto& [when, rows] : expected) {
+    const auto report = analysis->MakeReport(At(when));
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    Rows found = RowBytes(*report);
+    std::erase_if(found, [](const auto& row) { return row.second == 0; });
+    EXPECT_EQ(found, rows) << when;
+    EXPECT_EQ(report->devices[0].ledger_bytes, Naive::Total(rows)) << when;
+    EXPECT_EQ(BrokenInvariants(*report), "");
+    EXPECT_TRUE(report->losses.empty());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, PropertyTest, ::testing::Range(uint32_t{0}, uint32_t{60}));
 
 }  // namespace
