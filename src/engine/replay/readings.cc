@@ -149,7 +149,6 @@ void Ledger::AddOpenCall(DeviceState& device, OpenCall call) {
     if (settled != 0) {
       const int64_t assigned = Assign(device, {call}, settled, call.end_ns);
       series.assigned.clear();
-      series.past.clear();
       series.base_gap -= assigned;
       series.last_gap -= assigned;
     }

@@ -143,6 +143,10 @@ struct ReadingSeries {
   };
   std::map<uint64_t, WhichArray> estimated;
   std::vector<PastReading> past;  // the latest ones before the last
+  bool HasUnclear() const {
+    return last_unclear || std::any_of(past.begin(), past.end(),
+                                       [](const PastReading& reading) { return reading.unclear; });
+  }
   // Changes that no call explained, in case a long call turns up that spans them.
   struct Unexplained {
     int64_t from_ns;
