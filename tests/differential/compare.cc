@@ -140,7 +140,7 @@ void Comparison::Expect(const Instant& instant,
 // Calls that move memory without saying how much are known with the next reading.
 bool IsSettled(const engine::DeviceState& device) {
   const engine::ReadingSeries& series = device.readings;
-  return series.after_last.empty() && (!series.last_unclear || series.before_last.empty());
+  return series.after_last.empty() && !series.HasUnclear();
 }
 
 void Comparison::NoteSample(trace::DeviceId id) {

@@ -93,36 +93,18 @@ void RetainPrimary(Program& p, Hand&, Rng& rng) {
     p.contexts.push_back({context, device, true});
 }
 
-// Before a device's last context ends. What becomes of its pools then is nowhere said, so the probe
-// asks them nothing any more. What was allocated from them stays.
-bool EndPoolsOf(Program& p, int device) {
-  for (size_t i = 0; i < p.pools.size();) {
-    if (p.pools[i].device != device) {
-      ++i;
-      continue;
-    }
-    if (p.Do(p.calls.cuMemPoolDestroy, p.pools[i].handle) != kSuccess)
-      return false;
-    p.pools.erase(p.pools.begin() + static_cast<ptrdiff_t>(i));
-  }
-  return true;
-}
-
 // With whatever it holds.
 void EndContext(Program& p, Hand&, Rng& rng) {
   if (p.contexts.empty())
     return;
   const Context context = rng.Pick(p.contexts);
-  const auto on_device = [&](const Context& one) { return one.device == context.device; };
-  if (std::count_if(p.contexts.begin(), p.contexts.end(), on_device) == 1 &&
-      !EndPoolsOf(p, context.device))
-    return;
-  p.EndBlocksOf(context.handle);
   if (!context.primary) {
-    if (p.Do(p.calls.cuCtxDestroy_v2, context.handle) == kSuccess)
-      p.Forget(context.handle);
+    p.EndContext(context.handle);
     return;
   }
+  if (!p.EndPoolsBefore(context.handle))
+    return;
+  p.EndBlocksOf(context.handle);
   if (rng.OneIn(2)) {
     if (p.Do(p.calls.cuDevicePrimaryCtxReset_v2, context.device) == kSuccess)
       p.Forget(context.handle);

@@ -168,6 +168,12 @@ void Capture(Program& p, Hand& hand, Rng& rng) {
       if (node != 0)
         p.Do(p.calls.cuMemFreeAsync, node, stream);
     }
+    if (rng.OneIn(8)) {
+      p.Do(p.calls.cuStreamDestroy_v2, stream);
+      return;
+    }
+    if (rng.OneIn(8) && p.EndContext(context))
+      return;
     if (p.Do(p.calls.cuStreamEndCapture, stream, &graph) == kSuccess) {
       if (p.Do(p.calls.cuGraphInstantiateWithFlags, &exec, graph, 0ull) == kSuccess)
         hand.graphs.push_back({exec, context});

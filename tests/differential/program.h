@@ -146,6 +146,11 @@ class Program {
   int DeviceOf(CUcontext context) const;
   void EndBlocks(Region* region, int device);
   void EndBlocksOf(CUcontext context);
+  // With whatever it holds. False where it is a primary one, or could not be ended.
+  bool EndContext(CUcontext context);
+  // Before a device's last context ends. What becomes of its pools then is nowhere said, so the
+  // probe asks them nothing any more. What was allocated from them stays.
+  bool EndPoolsBefore(CUcontext context);
   // The context is gone, with all that belonged to it.
   void Forget(CUcontext context);
   void CutBlock(Rng& rng, Region* region, uint64_t begin, uint64_t end, int device);

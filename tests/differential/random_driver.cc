@@ -268,6 +268,35 @@ bool Program::NoteMapped(CUmemGenericAllocationHandle handle) {
   return !mapped_.insert(handle).second;
 }
 
+bool Program::EndPoolsBefore(CUcontext context) {
+  const int device = DeviceOf(context);
+  const auto on_device = [&](const Context& one) { return one.device == device; };
+  if (std::count_if(contexts.begin(), contexts.end(), on_device) > 1)
+    return true;
+  for (size_t i = 0; i < pools.size();) {
+    if (pools[i].device != device) {
+      ++i;
+      continue;
+    }
+    if (Do(calls.cuMemPoolDestroy, pools[i].handle) != kSuccess)
+      return false;
+    pools.erase(pools.begin() + static_cast<ptrdiff_t>(i));
+  }
+  return true;
+}
+
+bool Program::EndContext(CUcontext context) {
+  const auto found = std::find_if(contexts.begin(), contexts.end(),
+                                  [&](const Context& one) { return one.handle == context; });
+  if (found == contexts.end() || found->primary || !EndPoolsBefore(context))
+    return false;
+  EndBlocksOf(context);
+  if (Do(calls.cuCtxDestroy_v2, context) != kSuccess)
+    return false;
+  Forget(context);
+  return true;
+}
+
 void Program::Forget(CUcontext context) {
   std::erase_if(contexts, [&](const Context& one) { return one.handle == context; });
   const auto belongs = [&](const auto& thing) { return thing.context == context; };

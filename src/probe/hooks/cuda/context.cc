@@ -97,6 +97,7 @@ void WriteContextDestroy(HookId api, const CallTimes& times, ContextSlot* slot) 
   const uint64_t context = slot->context.exchange(kRemoved, std::memory_order_acq_rel);
   if (context <= kBusy)
     return;
+  ForgetCapturesOf(context);
   RecordScope scope(Want::kAlways);
   if (!scope)
     return;

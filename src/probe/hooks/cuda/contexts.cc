@@ -39,6 +39,7 @@ void NoteContextEnd(const HookCall<kId>& call, CUcontext context) {
     ReadPoolsWithoutContext(device);
   ForgetFunctions();
   ForgetCapturesWithoutContext();
+  ReadPoolsAfterSynchronisation();  // what could not be read while its streams were captured
   RequestReading(format::kNoDevice);
   CatchUpReading(CurrentPlace());
 }
@@ -67,6 +68,7 @@ void NotePrimaryEnd(const HookCall<kId>& call, CUdevice device) {
     ReadPoolsWithoutContext(device);
   ForgetFunctions();
   ForgetCapturesWithoutContext();
+  ReadPoolsAfterSynchronisation();  // what could not be read while its streams were captured
   RequestReading(device);
   CatchUpReading(CurrentPlace());
 }

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "format/records.h"
-#include "probe/hooks/cuda/handle_set.h"
 #include "probe/hooks/cuda/record.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
@@ -24,8 +23,14 @@ constinit std::atomic<uint64_t> g_explicit_changes{0};
 
 constinit std::atomic<uint64_t> g_readings_wanted{0};  // a bit for each device
 
-// Streams being captured, and how many there are.
-constinit HandleSet<1024> g_captures{};
+// Streams being captured, with the contexts that end them, and how many there are.
+struct CaptureSlot {
+  std::atomic<uint64_t> key;  // 0: free, kClaimed, or what CaptureKey() says
+  std::atomic<uint64_t> context;
+};
+constexpr size_t kMaxCaptures = 512;  // further ones do not stop readings
+constexpr uint64_t kClaimed = 1;
+constinit CaptureSlot g_captures[kMaxCaptures]{};
 constinit std::atomic<int32_t> g_capture_count{0};
 // Threads that ask for the figure right now: a capture that begins waits for them.
 constinit std::atomic<int32_t> g_readers{0};
@@ -34,11 +39,36 @@ constinit std::atomic<int32_t> g_readers{0};
 uint64_t CaptureKey(CUstream stream, bool per_thread) {
   const auto handle = reinterpret_cast<uintptr_t>(stream);
   constexpr uintptr_t kPerThread = 2;
+  constexpr uint64_t kFirstKey = kClaimed + 1;
   if (handle > kPerThread)
     return handle;
   if (handle == kPerThread || (handle == 0 && per_thread))
     return (static_cast<uint64_t>(syscall(SYS_gettid)) << 8) | kPerThread;
-  return handle;
+  return handle + kFirstKey;
+}
+
+// False where it stands there already, or there is no room.
+bool AddCapture(uint64_t key, uint64_t context) {
+  for (const auto& slot : g_captures) {
+    if (slot.key.load(std::memory_order_relaxed) == key)
+      return false;
+  }
+  for (auto& slot : g_captures) {
+    uint64_t free = 0;
+    if (!slot.key.compare_exchange_strong(free, kClaimed, std::memory_order_acquire))
+      continue;
+    slot.context.store(context, std::memory_order_relaxed);
+    slot.key.store(key, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+bool RemoveCapture(CaptureSlot* slot, uint64_t key) {
+  if (!slot->key.compare_exchange_strong(key, 0, std::memory_order_acq_rel))
+    return false;
+  g_capture_count.fetch_sub(1, std::memory_order_relaxed);
+  return true;
 }
 
 // Whether the figure says anything that the last one written did not.
@@ -143,7 +173,11 @@ void NoteExplicitFree() {
 }
 
 void NoteCaptureBegin(CUstream stream, bool per_thread) {
-  if (!g_captures.Insert(CaptureKey(stream, per_thread)))
+  auto* const current = DriverCall<CallId::cuCtxGetCurrent>();
+  CUcontext context = nullptr;
+  if (current == nullptr || current(&context) != kSuccess)
+    context = nullptr;
+  if (!AddCapture(CaptureKey(stream, per_thread), Bits(context)))
     return;
   g_capture_count.fetch_add(1, std::memory_order_seq_cst);
   constexpr int kMaxTurns = 1000;
@@ -154,14 +188,30 @@ void NoteCaptureBegin(CUstream stream, bool per_thread) {
 void ForgetCapturesWithoutContext() {
   if (!IsAnyStreamCapturing() || HasContext(format::kNoDevice))
     return;
-  g_captures.Clear();
+  for (auto& slot : g_captures)
+    slot.key.store(0, std::memory_order_relaxed);
   g_capture_count.store(0, std::memory_order_relaxed);
 }
 
-void NoteCaptureEnd(CUstream stream, bool per_thread) {
+void ForgetCapturesOf(uint64_t context) {
+  if (!IsAnyStreamCapturing())
+    return;
+  for (auto& slot : g_captures) {
+    const uint64_t key = slot.key.load(std::memory_order_acquire);
+    if (key > kClaimed && slot.context.load(std::memory_order_relaxed) == context)
+      RemoveCapture(&slot, key);
+  }
+}
+
+bool NoteCaptureEnd(CUstream stream, bool per_thread) {
+  if (!IsAnyStreamCapturing())
+    return false;
   const uint64_t key = CaptureKey(stream, per_thread);
-  if (g_captures.Erase(key))
-    g_capture_count.fetch_sub(1, std::memory_order_relaxed);
+  for (auto& slot : g_captures) {
+    if (slot.key.load(std::memory_order_relaxed) == key && RemoveCapture(&slot, key))
+      return true;
+  }
+  return false;
 }
 
 bool IsAnyStreamCapturing() {
@@ -227,7 +277,8 @@ void ForgetReadings() {
   g_explicit_changes.store(0, std::memory_order_relaxed);
   g_readings_wanted.store(0, std::memory_order_relaxed);
   g_readers.store(0, std::memory_order_relaxed);
-  g_captures.Clear();
+  for (auto& slot : g_captures)
+    slot.key.store(0, std::memory_order_relaxed);
   g_capture_count.store(0, std::memory_order_relaxed);
 }
 

@@ -42,8 +42,10 @@ void NoteExplicitFree();
 // ---- stream capture
 // Returns when no thread asks for the figure any more, or after a bounded while.
 void NoteCaptureBegin(CUstream stream, bool per_thread);
-void NoteCaptureEnd(CUstream stream, bool per_thread);
-// Captures of a context that is gone never end: without any context there is none.
+// False where it was not known.
+bool NoteCaptureEnd(CUstream stream, bool per_thread);
+// Captures of a context that is gone never end. Without any context there is none.
+void ForgetCapturesOf(uint64_t context);
 void ForgetCapturesWithoutContext();
 bool IsAnyStreamCapturing();
 // Whether what is put into this stream now becomes a graph instead of happening.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "format/enums.h"
 #include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
 
@@ -21,8 +22,10 @@ CUresult DestroyStream(CUstream stream) {
       format::ImplicitKind::kStream, WriteWhen::kMoved,
       [=] { return Subject{.detail = Bits(stream)}; }, stream);
   // What was being captured in it ends with it.
-  if (result == kSuccess)
-    NoteCaptureEnd(stream, false);
+  if (result == kSuccess && NoteCaptureEnd(stream, false) && IsRecording()) {
+    ReadPoolsAfterSynchronisation();
+    CatchUpReading(CurrentPlace());
+  }
   return result;
 }
 
