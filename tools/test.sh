@@ -24,7 +24,7 @@ step() {  # name, command...
 }
 
 fuzz() { tools/fuzz.sh 20; }
-differential() { $python tests/differential/run.py --build "$build" --seconds 20; }
+differential() { $python tests/differential/run.py --build "$build" --seconds 20 --again; }
 
 # The page's modules are type-checked, and the bundle that is checked in is the one they make.
 viewer() {

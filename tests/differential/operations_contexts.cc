@@ -112,7 +112,8 @@ void EndContext(Program& p, Hand&, Rng& rng) {
   }
   p.Do(p.calls.cuDevicePrimaryCtxRelease_v2, context.device);
   // The last reference takes the context with it: then it cannot be made current any more.
-  if (p.Do(p.calls.cuCtxSetCurrent, context.handle) != kSuccess)
+  const CUresult result = p.Do(p.calls.cuCtxSetCurrent, context.handle);
+  if (result != kSuccess && result != kOutOfMemoryError)  // which the program asked for itself
     p.Forget(context.handle);
 }
 
