@@ -5,6 +5,8 @@ import json
 import pathlib
 import sys
 
+import residual
+
 PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "laboratory.py"
 LINE_PROFILER = PROGRAM.with_name("line_profiler.py")
 MIB = 1 << 20
@@ -20,7 +22,7 @@ def case(name, recorded=False, program=PROGRAM):
             trace = bench.folder / f"laboratory-{name}.vram"
             command = [bench.program, "run", "--no-report", "-o", trace, "--", *command]
         output = cases.run(command, bench.environment, bench.limit(180))
-        lines = cases.prefixed(output, "RESULT")
+        lines = residual.prefixed(output, "RESULT")
         if not lines:
             return {"problems": [f"the program printed no result: {output[-300:]}"]}
         return json.loads(lines[-1])

@@ -14,6 +14,7 @@ MODELS = ROOT / "tests" / "models"
 sys.path.insert(0, str(MODELS))
 import catalogue  # noqa: E402
 import compare  # noqa: E402
+import residual  # noqa: E402
 
 STEPS = 3
 MIB = 1 << 20
@@ -112,7 +113,7 @@ def compiled_case(backend):
         trace = bench.folder / "compiled-same.vram"
         under = [bench.program, "run", "--no-report", "-o", trace, "--", *command]
         recorded = cases.run(under, bench.environment, bench.limit(150))
-        counters = json.loads(cases.prefixed(first, "COUNTERS")[0])
+        counters = json.loads(residual.prefixed(first, "COUNTERS")[0])
         problems = []
         if first != second:
             problems.append("two plain runs differ: the comparison proves nothing")

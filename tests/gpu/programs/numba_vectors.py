@@ -6,6 +6,10 @@ import pacing
 args = pacing.arguments()
 
 import numpy
+
+# Versions of numba-cuda that compile nothing with NumPy 2.4, which dropped an old name, are still in use.
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack
 from numba import cuda
 
 
