@@ -67,10 +67,15 @@ def case(name, command, *, marks=False, needs=None, gpus_needed=1, owner=None, e
     return name, run
 
 
+def limit_of(residual):
+    """The largest residual that the target allows, in bytes."""
+    return max(RESIDUAL_BYTES, RESIDUAL_SHARE * residual["ledger_peak_bytes"])
+
+
 def judge(residual, gpus):
     """The figures of one GPU, and what is wrong with them."""
     gpu = gpus[residual["index"]]
-    limit = max(RESIDUAL_BYTES, RESIDUAL_SHARE * residual["ledger_peak_bytes"])
+    limit = limit_of(residual)
     problems = []
     if residual["samples"] == 0:
         problems.append("no NVML sample was taken")

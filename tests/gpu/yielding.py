@@ -193,7 +193,8 @@ def from_outside(bench):
     problems += [
         f"worst residual {entry['worst_bytes']} bytes"
         for entry in residuals
-        if abs(entry["worst_bytes"]) > residual.RESIDUAL_BYTES
+        # After a restore the kernel module has 5.56 MiB less of its own: the target's share allows for it.
+        if abs(entry["worst_bytes"]) > residual.limit_of(entry)
     ]
     return {
         "before_mib": before,
