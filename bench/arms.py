@@ -83,6 +83,19 @@ def median(values):
     return statistics.median(values)
 
 
+def report_steps(path, bench, results, ratio_of, **facts):
+    """Prints and writes the time of a training step by arm; `ratio_of(runs)` is the list of a round's ratios."""
+    rows = {}
+    for name, runs in results.items():
+        times = [run["us"] for run in runs]
+        ratio = median(ratio_of(runs))
+        rows[name] = {"us_per_step": median(times), "ratio": ratio, "rounds_us": times}
+        print(f"{name:26s} {median(times):9.1f} us a step   {ratio:.3f}x", file=sys.stderr)
+    first = results["plain"][0]
+    content = {"bench": bench, **facts, "machine": machine(first["torch"], first["gpu"]), "arms": rows}
+    write_json(path, content)
+
+
 def write_json(path, content):
     content = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **content}
     text = json.dumps(content, indent=1) + "\n"

@@ -106,23 +106,13 @@ def main():
     if args.memlab is not None and args.device == "cuda":
         plan["pytorch_memlab"] = ([*common, "--recorder", "memlab", "--memlab", args.memlab], lambda trace: [])
     results = arms.measure(__file__, plan, args.rounds)
-
-    rows = {}
-    for name, runs in results.items():
-        times = [run["us"] for run in runs]
-        ratio = arms.median([run["us"] / run.get("us_beside", run["us"]) for run in runs])
-        rows[name] = {"us_per_step": arms.median(times), "ratio": ratio, "rounds_us": times}
-        print(f"{name:26s} {arms.median(times):9.1f} us a step   {ratio:.3f}x", file=sys.stderr)
-    first = results["plain"][0]
-    arms.write_json(
+    arms.report_steps(
         args.json,
-        {
-            "bench": "line_profiler",
-            "device": args.device,
-            "shape": {"layers": LAYERS, "width": WIDTH, "batch": BATCH, "steps": args.steps},
-            "machine": arms.machine(first["torch"], first["gpu"]),
-            "arms": rows,
-        },
+        "line_profiler",
+        results,
+        lambda runs: [run["us"] / run.get("us_beside", run["us"]) for run in runs],
+        device=args.device,
+        shape={"layers": LAYERS, "width": WIDTH, "batch": BATCH, "steps": args.steps},
     )
     return 0
 

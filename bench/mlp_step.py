@@ -92,23 +92,14 @@ def main():
     results = arms.measure(__file__, plan, args.rounds)
 
     plain = [result["us"] for result in results["plain"]]
-    rows = {}
-    for name, runs in results.items():
-        times = [run["us"] for run in runs]
-        # Neighbours in time share the machine's mood: the ratio is taken within each round.
-        ratio = arms.median([time / base for time, base in zip(times, plain)])
-        rows[name] = {"us_per_step": arms.median(times), "ratio": ratio, "rounds_us": times}
-        print(f"{name:26s} {arms.median(times):9.1f} us a step   {ratio:.3f}x", file=sys.stderr)
-    first = results["plain"][0]
-    arms.write_json(
+    arms.report_steps(
         args.json,
-        {
-            "bench": "mlp_step",
-            "device": args.device,
-            "shape": {"layers": LAYERS, "width": WIDTH, "batch": BATCH, "steps": args.steps},
-            "machine": arms.machine(first["torch"], first["gpu"]),
-            "arms": rows,
-        },
+        "mlp_step",
+        results,
+        # Neighbours in time share the machine's mood: the ratio is taken within each round.
+        lambda runs: [run["us"] / base for run, base in zip(runs, plain)],
+        device=args.device,
+        shape={"layers": LAYERS, "width": WIDTH, "batch": BATCH, "steps": args.steps},
     )
     return 0
 

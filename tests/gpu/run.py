@@ -52,6 +52,13 @@ class Bench:
         paths = [str(ROOT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment = {**arms.environment(), "PYTHONPATH": os.pathsep.join(paths)}
 
+    def portable(self, text):
+        """`text` without the folders of this machine: results are kept beside the source."""
+        folders = {self.folder: "TRACES", ROOT: ".", pathlib.Path(sys.prefix): "PYTHON"}
+        for folder, name in folders.items():
+            text = text.replace(str(folder), name)
+        return text
+
     def limit(self, wanted):
         """The time that a case may take: its own limit, or what is left of the whole."""
         left = self.deadline - time.monotonic()
@@ -127,6 +134,7 @@ def main():
                 result = function(bench)
             except Exception as error:  # a broken case must not take the others with it
                 result = {"problems": [f"{type(error).__name__}: {error}"]}
+            result["problems"] = [bench.portable(problem) for problem in result["problems"]]
             result["seconds"] = round(time.monotonic() - began, 1)
             results.setdefault(group, {})[name] = result
             for problem in result["problems"]:

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/raw_file.h"
+#include "probe/platform/dynamic_section.h"
 
 namespace vramscope::probe {
 namespace {
@@ -45,52 +46,33 @@ struct Request {
   size_t changed;
 };
 
-bool Contains(const dl_phdr_info& info, uintptr_t address) {
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const auto& header = info.dlpi_phdr[i];
-    if (header.p_type == PT_LOAD && address - (info.dlpi_addr + header.p_vaddr) < header.p_memsz)
-      return true;
-  }
-  return false;
-}
-
 bool ReadDynamic(const dl_phdr_info& info, Dynamic* out) {
   bool plt_is_rela = true;
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    if (info.dlpi_phdr[i].p_type != PT_DYNAMIC)
-      continue;
-    const auto* entry =
-        reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
-    for (; entry->d_tag != DT_NULL; ++entry) {
-      // glibc relocates these entries in place, other loaders leave them as they are in the file.
-      uintptr_t at = entry->d_un.d_ptr;
-      if (at < info.dlpi_addr)
-        at += info.dlpi_addr;
-      switch (entry->d_tag) {
-        case DT_SYMTAB:
-          out->symbols = reinterpret_cast<const ElfW(Sym)*>(at);
-          break;
-        case DT_STRTAB:
-          out->strings = reinterpret_cast<const char*>(at);
-          break;
-        case DT_JMPREL:
-          out->plt.begin = reinterpret_cast<const ElfW(Rela)*>(at);
-          break;
-        case DT_PLTRELSZ:
-          out->plt.size_bytes = entry->d_un.d_val;
-          break;
-        case DT_PLTREL:
-          plt_is_rela = entry->d_un.d_val == DT_RELA;
-          break;
-        case DT_RELA:
-          out->data.begin = reinterpret_cast<const ElfW(Rela)*>(at);
-          break;
-        case DT_RELASZ:
-          out->data.size_bytes = entry->d_un.d_val;
-          break;
-      }
+  ForEachDynamicEntry(info, [&](const ElfW(Dyn) & entry, uintptr_t at) {
+    switch (entry.d_tag) {
+      case DT_SYMTAB:
+        out->symbols = reinterpret_cast<const ElfW(Sym)*>(at);
+        break;
+      case DT_STRTAB:
+        out->strings = reinterpret_cast<const char*>(at);
+        break;
+      case DT_JMPREL:
+        out->plt.begin = reinterpret_cast<const ElfW(Rela)*>(at);
+        break;
+      case DT_PLTRELSZ:
+        out->plt.size_bytes = entry.d_un.d_val;
+        break;
+      case DT_PLTREL:
+        plt_is_rela = entry.d_un.d_val == DT_RELA;
+        break;
+      case DT_RELA:
+        out->data.begin = reinterpret_cast<const ElfW(Rela)*>(at);
+        break;
+      case DT_RELASZ:
+        out->data.size_bytes = entry.d_un.d_val;
+        break;
     }
-  }
+  });
   return plt_is_rela && out->symbols != nullptr && out->strings != nullptr;
 }
 

@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include "probe/platform/dynamic_section.h"
+
 namespace vramscope::probe::cuda {
 namespace {
 
@@ -18,17 +20,10 @@ struct ImageRequest {
 
 int MatchImage(dl_phdr_info* info, size_t, void* data) {
   auto* request = static_cast<ImageRequest*>(data);
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const auto& header = info->dlpi_phdr[i];
-    if (header.p_type != PT_LOAD)
-      continue;
-    const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
-    if (request->address - begin >= header.p_memsz)
-      continue;
-    request->info = *info;
-    return 1;
-  }
-  return 0;
+  if (!Contains(*info, request->address))
+    return 0;
+  request->info = *info;
+  return 1;
 }
 
 int ProtectionAt(const dl_phdr_info& info, uintptr_t address) {
@@ -70,34 +65,24 @@ bool SymbolTable::OfAddress(const void* address, SymbolTable* table) {
   const dl_phdr_info& info = request.info;
   *table = {};
   table->base_ = info.dlpi_addr;
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    if (info.dlpi_phdr[i].p_type != PT_DYNAMIC)
-      continue;
-    const auto* entry =
-        reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
-    for (; entry->d_tag != DT_NULL; ++entry) {
-      // glibc relocates these entries in place, other loaders leave them as they are in the file.
-      uintptr_t at = entry->d_un.d_ptr;
-      if (at < info.dlpi_addr)
-        at += info.dlpi_addr;
-      switch (entry->d_tag) {
-        case DT_SYMTAB:
-          table->symbols_ = reinterpret_cast<ElfW(Sym)*>(at);
-          break;
-        case DT_STRTAB:
-          table->strings_ = reinterpret_cast<const char*>(at);
-          break;
-        case DT_GNU_HASH:
-          table->gnu_hash_ = reinterpret_cast<const uint32_t*>(at);
-          break;
-        case DT_HASH:
-          table->sysv_hash_ = reinterpret_cast<const uint32_t*>(at);
-          break;
-        default:
-          break;
-      }
+  ForEachDynamicEntry(info, [table](const ElfW(Dyn) & entry, uintptr_t at) {
+    switch (entry.d_tag) {
+      case DT_SYMTAB:
+        table->symbols_ = reinterpret_cast<ElfW(Sym)*>(at);
+        break;
+      case DT_STRTAB:
+        table->strings_ = reinterpret_cast<const char*>(at);
+        break;
+      case DT_GNU_HASH:
+        table->gnu_hash_ = reinterpret_cast<const uint32_t*>(at);
+        break;
+      case DT_HASH:
+        table->sysv_hash_ = reinterpret_cast<const uint32_t*>(at);
+        break;
+      default:
+        break;
     }
-  }
+  });
   if (table->symbols_ == nullptr || table->strings_ == nullptr)
     return false;
   table->protection_ = ProtectionAt(info, reinterpret_cast<uintptr_t>(table->symbols_));
