@@ -37,7 +37,7 @@ demo: program
 	@tools/demo.sh $(BUILD)
 
 test: build
-	@tools/setup.sh --browser
+	@tools/setup.sh --tests
 	@tools/venv.sh $(BUILD)
 	@tools/test.sh $(BUILD)
 

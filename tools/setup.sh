@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes a Debian machine ready to build and test: installs the Debian packages that are missing, and
-# nothing else. With --torch Debian's PyTorch (for machines that cannot reach PyPI), with --browser what
-# the tests of the HTML page need.
+# nothing else. With --torch Debian's PyTorch (for machines that cannot reach PyPI), with --tests what
+# only tests need: a browser for the HTML page, and tools that the probe must get along with.
 set -euo pipefail
 
 packages=(
@@ -22,7 +22,7 @@ case "${1:-}" in
   --torch)
     packages=(python3-torch python3-numpy python3-pytest python3-ipython python3-setuptools python3-wheel)
     ;;
-  --browser) packages=(chromium) ;;
+  --tests) packages=(chromium libjemalloc2 heaptrack) ;;
 esac
 
 missing=()

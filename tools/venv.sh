@@ -56,13 +56,13 @@ if [[ "$found" != "$wanted" && ! ("$found" == "$wanted, Debian's" && -n "$fallba
   echo "$wanted" >.venv/stamp
 fi
 
-# One test trains with the transformers library; without it that test is skipped.
-if [[ -z "$fallback" && ! -e .venv/trainer ]]; then
+# Two tests use libraries of others: a Trainer, and NVTX from Python. Without them they are skipped.
+if [[ -z "$fallback" && ! -e .venv/libraries ]]; then
   if .venv/bin/python -m pip install --disable-pip-version-check --no-input --retries 2 -q \
-    transformers accelerate >.venv/trainer.log 2>&1; then
-    touch .venv/trainer
+    transformers accelerate nvtx >.venv/libraries.log 2>&1; then
+    touch .venv/libraries
   else
-    echo "venv: transformers and accelerate could not be installed; the test of their Trainer is skipped"
+    echo "venv: transformers, accelerate and nvtx could not be installed; the tests that use them are skipped"
   fi
 fi
 
