@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -27,6 +28,22 @@ def test_memory_at_its_limit_stops_only_the_recording(tmp_path, what, lost_at_le
     lost = losses(tmp_path).get("FileFull", 0)
     assert lost >= lost_at_least, "what is missing is counted"
     assert recorded + lost >= {"no-space-later": 100020}.get(what, 40000)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace, which holds a system call up")
+@pytest.mark.parametrize("milliseconds", [50, 900])
+def test_a_slow_disk_while_threads_begin_together(tmp_path, milliseconds):
+    """The first thread makes the file; the others wait for it half a second, and count what they lose then."""
+    delay = f"--inject=fallocate:delay_exit={milliseconds}ms:when=1"
+    environment = probe_environment(tmp_path)
+    probe = ["-E", f"LD_PRELOAD={environment.pop('LD_PRELOAD')}"]
+    tracer = ["strace", "-f", "-qq", "-o", os.devnull, "--trace=fallocate", delay, *probe]
+    environment["LD_PRELOAD"] = ""
+    subprocess.run([*tracer, str(HOSTS / "thread_storm")], env=environment, check=True, timeout=120)
+    (only,) = read_directory(tmp_path)
+    lost = losses(tmp_path).get("FileFull", 0)
+    assert only.counts["BlockAlloc"] + only.counts["BlockFree"] + lost == 2 * 12000
+    assert (lost > 0) == (milliseconds > 500)
 
 
 def test_a_process_without_descriptors_leaves_a_mark(tmp_path):

@@ -74,6 +74,7 @@ def check_killed(directory, truth) -> None:
     for (allocations, frees), completed in zip(found, expected):
         assert completed <= allocations <= completed + 1
         assert completed <= frees <= completed + 1
+    assert losses(directory) == {}
 
 
 @pytest.mark.parametrize("batch", range(10))

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,6 +47,11 @@ constinit char g_mark[kMaxPathBytes] = {};  // what MarkUnrecorded() made, or ""
 
 // A process that cannot make its file now tries again this often.
 constexpr int64_t kTryEveryNs = 100'000'000;
+// How long a thread waits for another one that is making the file: 0.1 ms mostly, some 10 ms where
+// many programs start at once on a busy disk. Bounded, since this is the program's time.
+constexpr int64_t kMaxWaitNs = 500'000'000;
+constexpr int kTurnsBeforeSleep = 100;
+constexpr timespec kSleep = {.tv_sec = 0, .tv_nsec = 50'000};
 
 char* AppendNumber(char* out, uint64_t value) {
   char digits[24];
@@ -71,8 +77,23 @@ void ReadCommand(format::FileHeader* header) {
   header->executable[length > 0 ? length : 0] = '\0';
 }
 
+// What was lost before there was a file, or while it was made. Whoever counts one and whoever makes
+// the file both look afterwards, so the later of the two finds it.
+void WriteEarlyLosses() {
+  if (const uint64_t count = g_early_losses.exchange(0))
+    CountLoss(format::Loss::kFileFull, count);
+}
+
+void CountEarlyLoss() {
+  g_early_losses.fetch_add(1);
+  if (g_wiped.state.load() == SessionState::kOn)
+    WriteEarlyLosses();
+}
+
 void SetState(SessionState state) {
-  g_wiped.state.store(state, std::memory_order_release);
+  g_wiped.state.store(state);
+  if (state == SessionState::kOn)
+    WriteEarlyLosses();
 }
 
 // DIRECTORY/PID.NANOSECONDS and an ending.
@@ -141,14 +162,25 @@ int BeginFile() {
   clock_gettime(CLOCK_REALTIME, &wall);
   header->start_wall_ns = static_cast<int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec;
   header->flags.store(g_flags.use_tsc ? format::kTicksAreTsc : 0u, std::memory_order_relaxed);
-  header->lost[static_cast<uint32_t>(format::Loss::kFileFull)].store(
-      g_early_losses.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
   ReadCommand(header);
   // Last: a file without its magic is one whose header was not finished.
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(header->magic, format::kFileMagic, sizeof header->magic);
   Unmark();
   return 0;
+}
+
+SessionState AwaitStart() {
+  const int64_t give_up_ns = base::MonotonicNs() + kMaxWaitNs;
+  for (int turn = 0;; ++turn) {
+    const SessionState state = State(std::memory_order_acquire);
+    if (state != SessionState::kStarting || base::MonotonicNs() > give_up_ns)
+      return state;
+    if (turn < kTurnsBeforeSleep)
+      sched_yield();
+    else
+      syscall(SYS_nanosleep, &kSleep, nullptr);  // the C library's may cancel the thread
+  }
 }
 
 void ApplyConfig() {
@@ -233,7 +265,7 @@ bool SessionEnsureStarted() {
   }
   if (state == SessionState::kIdle) {
     if (base::MonotonicNs() < g_next_try_ns.load(std::memory_order_relaxed)) {
-      g_early_losses.fetch_add(1, std::memory_order_relaxed);
+      CountEarlyLoss();
       return false;
     }
     // A child of vfork has its parent's memory, but not its number: the file would have the wrong
@@ -245,7 +277,7 @@ bool SessionEnsureStarted() {
       const int error = BeginFile();
       if (error != 0) {
         MarkUnrecorded(error);
-        g_early_losses.fetch_add(1, std::memory_order_relaxed);
+        CountEarlyLoss();
         g_next_try_ns.store(base::MonotonicNs() + kTryEveryNs, std::memory_order_relaxed);
       }
       SetState(error == 0       ? SessionState::kOn
@@ -254,15 +286,9 @@ bool SessionEnsureStarted() {
       return error == 0;
     }
   }
-  // Another thread is making the file, which takes about 0.1 ms. Bounded: this is the program's
-  // time.
-  for (int turn = 0; turn < 1000 && state == SessionState::kStarting; ++turn) {
-    sched_yield();
-    state = State(std::memory_order_acquire);
-  }
-  if (state == SessionState::kOn)
+  if (AwaitStart() == SessionState::kOn)
     return true;
-  g_early_losses.fetch_add(1, std::memory_order_relaxed);
+  CountEarlyLoss();
   return false;
 }
 
