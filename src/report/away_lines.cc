@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/query/times_away.h"
 #include "util/size_text.h"
 
 namespace vramscope::report {
@@ -15,7 +14,7 @@ constexpr size_t kMaxLines = 8;
 
 std::vector<std::string> AwayLines(const engine::Analysis& analysis) {
   const trace::Trace& trace = analysis.trace();
-  const std::vector<engine::TimeAway> times = engine::TimesAway(analysis);
+  const std::vector<engine::TimeAway> times = analysis.TimesAway();
   std::vector<std::string> lines;
   for (const engine::TimeAway& time : times) {
     if (lines.size() == kMaxLines) {

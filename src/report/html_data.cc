@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "engine/model/parts.h"
-#include "engine/query/times_away.h"
 #include "report/devices.h"
 #include "report/json.h"
 #include "report/places.h"
@@ -454,7 +453,7 @@ void WriteMarks(const engine::Analysis& analysis, int64_t start_ns, JsonWriter& 
   };
   for (const engine::Mark& mark : analysis.Marks())
     write(mark.time_ns, mark.name);
-  for (const engine::TimeAway& time : engine::TimesAway(analysis)) {
+  for (const engine::TimeAway& time : analysis.TimesAway()) {
     const std::string process =
         fmt::format("pid {}", analysis.trace().processes()[time.process.value].pid);
     write(time.from_ns, process + " gave its memory back");

@@ -49,6 +49,7 @@ void WriteIteration(const trace::Trace& trace,
   json.Field("peak_reserved", iteration.peak_reserved);
   json.Field("end_reserved", iteration.end_reserved);
   json.Field("backward_temporary_peak", iteration.backward_temporary_peak);
+  json.Field("before_recording_peak", iteration.before_recording_peak);
   WriteCategories("categories_peak", iteration.category_peak, json);
   WriteCategories("categories_end", iteration.category_end, json);
 }
@@ -86,18 +87,18 @@ std::string IterationsJson(const engine::Iterations& iterations, const trace::Tr
 std::string IterationsCsv(const engine::Iterations& iterations, const trace::Trace& trace) {
   std::string csv =
       "number,pid,device,begin_ns,end_ns,peak_bytes,peak_ns,end_bytes,peak_allocated,end_allocated,"
-      "peak_reserved,end_reserved,backward_temporary_peak";
+      "peak_reserved,end_reserved,backward_temporary_peak,before_recording_peak";
   for (const char* suffix : {"_peak", "_end"}) {
     for (size_t i = 0; i < engine::kCategories; ++i)
       csv += "," + ColumnName(i, suffix);
   }
   csv += "\r\n";
   for (const engine::Iteration& row : iterations.iterations) {
-    csv +=
-        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}", row.number, PidOf(trace, row.process),
-                    DeviceMark(trace, row.device), row.begin_ns, row.end_ns, row.peak_bytes,
-                    row.peak_ns, row.end_bytes, row.peak_allocated, row.end_allocated,
-                    row.peak_reserved, row.end_reserved, row.backward_temporary_peak);
+    csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", row.number,
+                       PidOf(trace, row.process), DeviceMark(trace, row.device), row.begin_ns,
+                       row.end_ns, row.peak_bytes, row.peak_ns, row.end_bytes, row.peak_allocated,
+                       row.end_allocated, row.peak_reserved, row.end_reserved,
+                       row.backward_temporary_peak, row.before_recording_peak);
     for (const auto* bytes : {&row.category_peak, &row.category_end}) {
       for (size_t i = 0; i < engine::kCategories; ++i)
         csv += fmt::format(",{}", Of(*bytes, i));

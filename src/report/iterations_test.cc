@@ -42,6 +42,7 @@ class IterationsTest : public testing::Test {
       row.peak_reserved = base - 10 * kMiB;
       row.end_reserved = base - 11 * kMiB;
       row.backward_temporary_peak = 7 * kMiB;
+      row.before_recording_peak = 680 * kMiB;
       row.category_peak.assign(engine::kCategories, 0);
       row.category_end.assign(engine::kCategories, 0);
       row.category_peak[static_cast<size_t>(engine::Category::kActivation)] = base / 3;

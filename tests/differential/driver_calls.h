@@ -71,6 +71,7 @@ using namespace vramscope::probe::cuda;
   HOOK(cuGraphExecDestroy)                                                         \
   HOOK(cuDeviceGraphMemTrim)                                                       \
   OTHER(cuCtxGetCurrent, CUresult(CUcontext*))                                     \
+  OTHER(cuDevicePrimaryCtxGetState, CUresult(CUdevice, unsigned*, int*))           \
   OTHER(cuCtxPopCurrent_v2, CUresult(CUcontext*))                                  \
   OTHER(cuMemPoolSetAttribute, CUresult(CUmemoryPool, CUmemPool_attribute, void*)) \
   OTHER(cuDeviceGetDefaultMemPool, CUresult(CUmemoryPool*, CUdevice))              \

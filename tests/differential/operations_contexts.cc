@@ -111,9 +111,14 @@ void EndContext(Program& p, Hand&, Rng& rng) {
     return;
   }
   p.Do(p.calls.cuDevicePrimaryCtxRelease_v2, context.device);
-  // The last reference takes the context with it: then it cannot be made current any more.
-  const CUresult result = p.Do(p.calls.cuCtxSetCurrent, context.handle);
-  if (result != kSuccess && result != kOutOfMemoryError)  // which the program asked for itself
+  p.Do(p.calls.cuCtxSetCurrent, context.handle);
+  // The last reference takes the context with it. Whatever the two calls said: one may have failed
+  // because the program asked for that.
+  p.calls.fail_next(fake::kFailNone, false);
+  unsigned flags = 0;
+  int active = 0;
+  if (p.calls.cuDevicePrimaryCtxGetState.function(context.device, &flags, &active) == kSuccess &&
+      active == 0)
     p.Forget(context.handle);
 }
 

@@ -20,6 +20,7 @@ IterationTracker::IterationTracker(const Ledger& first) : spaces_(first.spaces()
     SpaceState& state = spaces_[i];
     state.iterations = &first.iterations().of(space.process);
     state.before_offset = space.before_offset;
+    state.before_is_outside = space.before_settled;
     state.row.space = static_cast<uint32_t>(i);
     if (state.iterations->empty())
       state.current = 0;
@@ -76,10 +77,14 @@ void IterationTracker::OnMovement(uint32_t space,
     changed_.push_back(space);
   Move(state, static_cast<size_t>(category), bytes);
   Move(state, kTotalFigure, bytes);
-  if (of_block || IsAllocated(part))
+  const bool of_before = part == Part::kBeforeRecording;
+  const bool outside = of_before && !of_block && state.before_is_outside;
+  if (of_block || (IsAllocated(part) && !outside))
     Move(state, kAllocatedFigure, bytes);
-  if (PartCategory(part) != Category::kDriver)
+  if (PartCategory(part) != Category::kDriver && !outside)
     Move(state, kReservedFigure, bytes);
+  if (of_before)
+    Move(state, kBeforeFigure, bytes);
   if (of_block && category == Category::kTemporary && phase == Phase::kBackward)
     Move(state, kBackwardFigure, bytes);
 }

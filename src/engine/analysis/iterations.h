@@ -19,7 +19,8 @@ inline constexpr size_t kTotalFigure = kCategories;
 inline constexpr size_t kAllocatedFigure = kCategories + 1;
 inline constexpr size_t kReservedFigure = kCategories + 2;
 inline constexpr size_t kBackwardFigure = kCategories + 3;  // temporaries of backward
-inline constexpr size_t kIterationFigures = kCategories + 4;
+inline constexpr size_t kBeforeFigure = kCategories + 4;    // from before the recording, unnamed
+inline constexpr size_t kIterationFigures = kCategories + 5;
 using IterationFigures = std::array<int64_t, kIterationFigures>;
 
 // One iteration of a process on a device.
@@ -56,7 +57,9 @@ class IterationTracker : public MovementObserver {
   struct SpaceState {
     const ProcessIterations* iterations = nullptr;
     int64_t before_offset = 0;  // of `before recording`, until the first movement
-    int64_t current = -1;       // the iteration under way; count() after the last
+    // What stood before is what NVML knows of beyond PyTorch's memory.
+    bool before_is_outside = false;
+    int64_t current = -1;  // the iteration under way; count() after the last
     IterationFigures now{};
     IterationRow row;
     uint32_t changed = 0;  // bit by figure

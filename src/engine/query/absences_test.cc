@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/query/times_away.h"
 #include "engine/testing/report_text.h"
 
 namespace vramscope::engine {
@@ -122,7 +121,7 @@ TEST_F(AbsencesTest, TimesAreKnown) {
   Checkpoint(CheckpointKind::kCheckpoint);
   Checkpoint(CheckpointKind::kRestore);
   Checkpoint(CheckpointKind::kCheckpoint);
-  const auto times = TimesAway(*Analyse(trace_));
+  const auto times = Analyse(trace_)->TimesAway();
   ASSERT_EQ(times.size(), 2u);
   EXPECT_EQ(times[0].process, process_);
   EXPECT_EQ(times[0].from_ns, left_ns);

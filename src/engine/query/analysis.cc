@@ -15,7 +15,6 @@
 #include "engine/query/moments.h"
 #include "engine/query/name_tables.h"
 #include "engine/query/report.h"
-#include "engine/query/times_away.h"
 
 namespace vramscope::engine {
 namespace {
@@ -60,7 +59,7 @@ class AnalysisImpl : public Analysis {
       marks.push_back({mark.time_ns, mark.name});
     return marks;
   }
-  std::vector<TimeAway> AllTimesAway() const;
+  std::vector<TimeAway> TimesAway() const override;
 
  private:
   // The ledger replayed to an instant that the first pass did not capture.
@@ -483,7 +482,7 @@ util::Result<Lives> AnalysisImpl::MakeLives(size_t limit) {
 }
 
 // A process leaves all its devices together, though figures may show it of one after the other.
-std::vector<TimeAway> AnalysisImpl::AllTimesAway() const {
+std::vector<TimeAway> AnalysisImpl::TimesAway() const {
   std::vector<TimeAway> all;
   for (const Space& space : ledger_->spaces()) {
     for (const Absence& absence : space.absences)
@@ -519,11 +518,6 @@ util::Result<std::unique_ptr<Analysis>> Analysis::Create(
   if (const util::Status status = analysis->FirstPass(progress); !status.ok())
     return status;
   return std::unique_ptr<Analysis>(std::move(analysis));
-}
-
-std::vector<TimeAway> TimesAway(const Analysis& analysis) {
-  const auto* const own = dynamic_cast<const AnalysisImpl*>(&analysis);
-  return own == nullptr ? std::vector<TimeAway>() : own->AllTimesAway();
 }
 
 std::string FormatFrame(const trace::Trace& trace, trace::FrameId frame) {

@@ -33,6 +33,7 @@ Iteration IterationOf(const IterationRow& row, const Ledger& ledger) {
   out.peak_reserved = Positive(row.peak[kReservedFigure]);
   out.end_reserved = Positive(row.end[kReservedFigure]);
   out.backward_temporary_peak = Positive(row.peak[kBackwardFigure]);
+  out.before_recording_peak = Positive(row.peak[kBeforeFigure]);
   for (size_t i = 0; i < kCategories; ++i) {
     out.category_peak.push_back(Positive(row.peak[i]));
     out.category_end.push_back(Positive(row.end[i]));

@@ -112,6 +112,36 @@ TEST_F(PriorTest, FreesAndSegmentsGoOnAsIfSeenFromTheStart) {
   EXPECT_THAT(Losses(report), IsEmpty());
 }
 
+// What NVML knows of and PyTorch does not have is nothing that its allocator reserved.
+TEST_F(PriorTest, IterationsKnowWhatStoodBefore) {
+  trace_.Sample(700 * kMiB);
+  trace_.ProcessSample(700 * kMiB);
+  Prior(PriorKind::kProcess);
+  Prior(PriorKind::kSegment, kBase, 20 * kMiB);
+  Prior(PriorKind::kBlock, kBase, 12 * kMiB);
+  Prior(PriorKind::kBlock, kBase + 12 * kMiB, 4 * kMiB);
+  trace_.Name(NameKind::kParameter, kBase, "fc.weight", 12 * kMiB);
+  trace_.Alloc(kBase + 16 * kMiB, 3 * kMiB);
+  trace_.Mark("iteration");
+  trace_.Free(kBase + 12 * kMiB);
+  trace_.Free(kBase + 16 * kMiB);
+  trace_.Mark("iteration");
+  trace_.Alloc(kBase + 12 * kMiB, 2 * kMiB);
+  trace_.Mark("iteration");
+  const auto found = Analyse(trace_)->MakeIterations();
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found->iterations.size(), 3u);
+  const Iteration& first = found->iterations.front();
+  EXPECT_EQ(first.peak_bytes, 700 * kMiB);
+  EXPECT_EQ(first.peak_allocated, 19 * kMiB);
+  EXPECT_EQ(first.peak_reserved, 20 * kMiB);
+  EXPECT_EQ(first.before_recording_peak, 684 * kMiB);
+  const Iteration& last = found->iterations.back();
+  EXPECT_EQ(last.peak_allocated, 14 * kMiB);
+  EXPECT_EQ(last.end_reserved, 20 * kMiB);
+  EXPECT_EQ(last.before_recording_peak, 680 * kMiB);
+}
+
 // While the snapshot is taken other threads go on: what it shows of them is known already, or comes
 // to light after it.
 TEST_F(PriorTest, WhatTheSnapshotAndTheRecordingBothShowCountsOnce) {

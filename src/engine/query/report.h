@@ -210,6 +210,9 @@ struct Iteration {
   // Of the temporaries, those allocated in backward: what older tools called intermediate
   // gradients.
   uint64_t backward_temporary_peak = 0;
+  // What stood before the recording began and has no name. On a GPU what of it is not PyTorch's
+  // (contexts, libraries) is part of the total, but neither allocated nor reserved.
+  uint64_t before_recording_peak = 0;
 };
 
 // Bytes of one parameter's memory in one iteration: the highest value of each within it.
@@ -260,6 +263,13 @@ struct Mark {
   std::string name;
 };
 
+// A time in which a process had no device memory: the driver kept it in host memory.
+struct TimeAway {
+  trace::ProcessId process;
+  int64_t from_ns = 0;
+  int64_t to_ns = INT64_MAX;  // INT64_MAX: to the end of the recording
+};
+
 // Everything that can be asked of an opened trace. Makes at most two passes over the events and
 // keeps what later questions need. Not thread-safe.
 class Analysis {
@@ -282,6 +292,8 @@ class Analysis {
   virtual util::Result<Leaks> MakeLeaks(const LeakOptions& options) = 0;
   // In time order.
   virtual std::vector<Mark> Marks() const { return {}; }
+  // By process and time.
+  virtual std::vector<TimeAway> TimesAway() const { return {}; }
 };
 
 // The value of a dimension for display, from a stack: helpers shared by writers.

@@ -99,7 +99,8 @@ void Ledger::AddToGroups(DeviceState& device, Segment& segment, const Block& blo
     const auto move = [&](Part part, Category of, int64_t change) {
       options_.movements->OnMovement(segment.space, part, of, true, block.origin.phase, change);
     };
-    move(Part::kAllocated, category, bytes - rounding);
+    const bool unnamed = category == Category::kUnknown && block.origin.purpose == Purpose::kPrior;
+    move(unnamed ? Part::kBeforeRecording : Part::kAllocated, category, bytes - rounding);
     if (rounding != 0)
       move(Part::kRounding, PartCategory(Part::kRounding), rounding);
   }
