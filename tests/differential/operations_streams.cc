@@ -156,6 +156,7 @@ void Capture(Program& p, Hand& hand, Rng& rng) {
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   if (p.Do(p.calls.cuStreamBeginCapture_v2, stream, 2) == kSuccess) {
+    p.is_capturing = true;
     CUdeviceptr nodes[3] = {};
     const uint64_t count = rng.Below(4);
     for (uint64_t i = 0; i < count; ++i) {
@@ -168,11 +169,12 @@ void Capture(Program& p, Hand& hand, Rng& rng) {
       if (node != 0)
         p.Do(p.calls.cuMemFreeAsync, node, stream);
     }
-    if (rng.OneIn(8)) {
+    const bool is_abandoned = rng.OneIn(8);
+    const bool is_over = !is_abandoned && rng.OneIn(8) && p.EndContext(context);
+    p.is_capturing = false;
+    if (is_abandoned)
       p.Do(p.calls.cuStreamDestroy_v2, stream);
-      return;
-    }
-    if (rng.OneIn(8) && p.EndContext(context))
+    if (is_abandoned || is_over)
       return;
     if (p.Do(p.calls.cuStreamEndCapture, stream, &graph) == kSuccess) {
       if (p.Do(p.calls.cuGraphInstantiateWithFlags, &exec, graph, 0ull) == kSuccess)

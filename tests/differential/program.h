@@ -149,7 +149,8 @@ class Program {
   // With whatever it holds. False where it is a primary one, or could not be ended.
   bool EndContext(CUcontext context);
   // Before a device's last context ends. What becomes of its pools then is nowhere said, so the
-  // probe asks them nothing any more. What was allocated from them stays.
+  // probe asks them nothing any more. What was allocated from them stays. False where one could not
+  // be ended, or not be read before its end.
   bool EndPoolsBefore(CUcontext context);
   // The context is gone, with all that belonged to it.
   void Forget(CUcontext context);
@@ -167,6 +168,8 @@ class Program {
   // Changed by one thread while the others wait.
   std::vector<Context> contexts;
   std::vector<Pool> pools;
+  // A stream is: nobody can ask what pools hold.
+  bool is_capturing = false;
 
  private:
   void RunOperation(uint64_t number, Hand& hand, bool parallel);

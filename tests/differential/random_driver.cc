@@ -278,6 +278,8 @@ bool Program::EndPoolsBefore(CUcontext context) {
       ++i;
       continue;
     }
+    if (is_capturing)
+      return false;
     if (Do(calls.cuMemPoolDestroy, pools[i].handle) != kSuccess)
       return false;
     pools.erase(pools.begin() + static_cast<ptrdiff_t>(i));

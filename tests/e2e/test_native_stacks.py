@@ -109,3 +109,17 @@ def test_driver_calls(tmp_path: Path) -> None:
     assert path.count("") >= 23 and path[-1] == ""
     assert not any("vramscope_probe" in image for image in path)
     assert len({a["native"] for a in allocations}) == 1
+
+
+def test_stacks_that_are_cut_are_counted(tmp_path: Path) -> None:
+    file = record(
+        [str(HOSTS / "driver_event_cost"), "200"], tmp_path / "live",
+        VRAMSCOPE_OPTIONS="", LD_LIBRARY_PATH=str(FAKE),
+    )
+    stacks = Stacks(file)
+    allocations = [r for r in stacks.records if r["record"] == "Alloc"]
+    # The innermost frames, and nothing of the C library's start.
+    path = stacks.path(1, allocations[-1]["native"])
+    assert 90 < len(path) <= 96 and set(path) == {""}
+    # Once a stack, however often it allocates: those of cuMemAllocAsync and of cuMemFreeAsync.
+    assert len(allocations) > 1000 and 1 <= stacks.lost <= 2

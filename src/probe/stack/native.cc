@@ -111,7 +111,7 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
     }
     parent = id;
   }
-  if (is_new && end == WalkEnd::kLost)
+  if (is_new && end != WalkEnd::kOutermost)
     CountLoss(format::Loss::kNativeStacks);
   if (const uint64_t seen = SeenBinaries(); is_new && stream.images_generation != seen) {
     stream.images_generation = seen;

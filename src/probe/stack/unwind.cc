@@ -303,8 +303,10 @@ int ReadChanges(dl_phdr_info* info, size_t size, void* data) {
 }  // namespace
 
 NativeWalk WalkNativeStack(uintptr_t* pcs, size_t capacity) {
-  const int depth = backtrace(reinterpret_cast<void**>(pcs), static_cast<int>(capacity));
-  return {static_cast<size_t>(depth), WalkEnd::kOutermost};
+  const auto depth =
+      static_cast<size_t>(backtrace(reinterpret_cast<void**>(pcs), static_cast<int>(capacity)));
+  // It does not say whether there would be more.
+  return {depth, depth == capacity ? WalkEnd::kDepthLimit : WalkEnd::kOutermost};
 }
 
 uint64_t SeenBinaries() {
