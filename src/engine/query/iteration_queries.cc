@@ -89,7 +89,9 @@ util::Result<Iterations> FindIterations(trace::Trace& trace, const Ledger& first
       const bool is_end = events[i].kind == trace::EventKind::kProcessEnd;
       tracker.Before(events[i].time_ns + (is_end ? 1 : 0));
       ledger.Apply(events.subspan(i, 1));
-      tracker.After(events[i].time_ns);
+      // What stood before is told piece by piece, and stood there all at once.
+      if (events[i].kind != trace::EventKind::kPrior)
+        tracker.After(events[i].time_ns);
     }
   });
   if (!status.ok())
