@@ -16,7 +16,6 @@
 #include "cli/checkpoint/state_file.h"
 #include "cli/checkpoint/target.h"
 #include "cli/commands.h"
-#include "cli/launcher/nvml.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -40,31 +39,14 @@ class Resume {
       : options_(options), target_(std::move(target)) {}
 
   int Run() {
-    std::string version;
-    util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
-    if (nvml) {
-      nvml_ = std::move(*nvml);
-      version = nvml_->DriverVersion();
-    }
-    util::Result<std::unique_ptr<CheckpointDriver>> driver = CheckpointDriver::Load(version);
-    if (!driver)
-      return Fail(driver.status().message());
-    driver_ = std::move(*driver);
-    util::Result<std::unique_ptr<StateFile>> file =
-        StateFile::Open(target_.pid, StateDirectories());
-    if (!file)
-      return Fail(file.status().message());
-    file_ = std::move(*file);
-    yielded_ = file_->Read(target_.start_ticks);
-    CheckpointState state{};
-    if (const DriverAnswer answer = driver_->GetState(target_.pid, &state); !answer.ok()) {
-      return Fail(IsAlive(target_) ? fmt::format("{} is no CUDA process that the driver knows: {}",
-                                                 NameOf(target_), answer.Text())
-                                   : NameOf(target_) + " has ended");
-    }
-    switch (state) {
+    util::Result<Access> access = OpenAccess(target_);
+    if (!access)
+      return Fail(access.status().message());
+    access_ = std::move(*access);
+    yielded_ = access_.file->Read(target_.start_ticks);
+    switch (access_.state) {
       case CheckpointState::kRunning:
-        file_->Remove();
+        access_.file->Remove();
         return Fail(NameOf(target_) + " has not yielded: it is running");
       case CheckpointState::kLocked:
         return UnlockOnly();
@@ -73,7 +55,7 @@ class Resume {
       case CheckpointState::kFailed:
         break;
     }
-    file_->Remove();
+    access_.file->Remove();
     return Fail(FailedText(target_));
   }
 
@@ -85,9 +67,9 @@ class Resume {
           "{} was locked by another program than vramscope: --unverified unlocks it all the same",
           NameOf(target_)));
     }
-    if (const DriverAnswer answer = driver_->Unlock(target_.pid); !answer.ok())
+    if (const DriverAnswer answer = access_.driver->Unlock(target_.pid); !answer.ok())
       return Fail(fmt::format("the driver does not unlock {}: {}", NameOf(target_), answer.Text()));
-    file_->Remove();
+    access_.file->Remove();
     Note(NameOf(target_) + " was locked and had its memory: it goes on");
     return kExitOk;
   }
@@ -96,28 +78,29 @@ class Resume {
     if (const int code = CheckRoom(); code != kExitOk)
       return code;
     const HeldInterrupts interrupts;
-    const std::vector<GpuFigure> before = ReadFigures(nvml_.get(), target_.pid);
+    const std::vector<GpuFigure> before = ReadFigures(access_.nvml.get(), target_.pid);
     const int64_t begin_ns = base::MonotonicNs();
     const double bytes = yielded_ ? static_cast<double>(yielded_->bytes) : 0;
     const DriverAnswer restored = RunShown(
         "bringing back the device memory of " + NameOf(target_),
-        [&] { return driver_->Restore(target_.pid); },
+        [&] { return access_.driver->Restore(target_.pid); },
         [&] {
-          const auto now = static_cast<double>(ProcessBytes(ReadFigures(nvml_.get(), target_.pid)));
+          const auto now =
+              static_cast<double>(ProcessBytes(ReadFigures(access_.nvml.get(), target_.pid)));
           return bytes > 0 ? now / bytes : 0;
         });
     if (!restored.ok())
       return NotRestored(restored);
     const int64_t restored_ns = base::MonotonicNs();
-    if (const DriverAnswer answer = driver_->Unlock(target_.pid); !answer.ok()) {
+    if (const DriverAnswer answer = access_.driver->Unlock(target_.pid); !answer.ok()) {
       return Fail(IsAlive(target_)
                       ? fmt::format("{} has its memory back, but the driver does not unlock it: {}",
                                     NameOf(target_), answer.Text())
                       : NameOf(target_) + " ended meanwhile");
     }
     const int64_t end_ns = base::MonotonicNs();
-    const std::vector<GpuFigure> after = ReadFigures(nvml_.get(), target_.pid);
-    file_->Remove();
+    const std::vector<GpuFigure> after = ReadFigures(access_.nvml.get(), target_.pid);
+    access_.file->Remove();
     // The other way round: what is there now and was not.
     Outcome outcome{.verb = "has back",
                     .bytes = 0,
@@ -141,7 +124,7 @@ class Resume {
           "not known: --unverified resumes it all the same",
           NameOf(target_)));
     }
-    for (const GpuFigure& gpu : ReadFigures(nvml_.get(), target_.pid)) {
+    for (const GpuFigure& gpu : ReadFigures(access_.nvml.get(), target_.pid)) {
       const auto device = std::find_if(yielded_->devices.begin(), yielded_->devices.end(),
                                        [&](const YieldedDevice& d) { return d.uuid == gpu.uuid; });
       if (device == yielded_->devices.end())
@@ -164,12 +147,12 @@ class Resume {
 
   int NotRestored(const DriverAnswer& answer) {
     if (!IsAlive(target_)) {
-      file_->Remove();
+      access_.file->Remove();
       return Fail(NameOf(target_) + " ended meanwhile");
     }
     CheckpointState state{};
-    if (!driver_->GetState(target_.pid, &state).ok() || state == CheckpointState::kFailed) {
-      file_->Remove();
+    if (!access_.driver->GetState(target_.pid, &state).ok() || state == CheckpointState::kFailed) {
+      access_.file->Remove();
       return Fail(
           fmt::format("restoring failed with {}, and {}", answer.Text(), FailedText(target_)));
     }
@@ -182,9 +165,7 @@ class Resume {
 
   const ResumeOptions& options_;
   const Target target_;
-  std::unique_ptr<Nvml> nvml_;
-  std::unique_ptr<CheckpointDriver> driver_;
-  std::unique_ptr<StateFile> file_;
+  Access access_;
   std::optional<YieldState> yielded_;
 };
 

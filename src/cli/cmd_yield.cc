@@ -17,7 +17,6 @@
 #include "cli/checkpoint/state_file.h"
 #include "cli/checkpoint/target.h"
 #include "cli/commands.h"
-#include "cli/launcher/nvml.h"
 
 // Everything that can be known is asked before the driver touches the process: what it cannot move
 // it notices in the middle, and the process is lost then.
@@ -40,26 +39,15 @@ class Yield {
       : options_(options), target_(std::move(target)) {}
 
   int Run() {
-    std::string version;
-    util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
-    if (nvml) {
-      nvml_ = std::move(*nvml);
-      version = nvml_->DriverVersion();
-    }
-    util::Result<std::unique_ptr<CheckpointDriver>> driver = CheckpointDriver::Load(version);
-    if (!driver)
-      return Refuse(driver.status().message());
-    driver_ = std::move(*driver);
-    util::Result<std::unique_ptr<StateFile>> state =
-        StateFile::Open(target_.pid, StateDirectories());
-    if (!state)
-      return Refuse(state.status().message());
-    state_ = std::move(*state);
+    util::Result<Access> access = OpenAccess(target_);
+    if (!access)
+      return Refuse(access.status().message());
+    access_ = std::move(*access);
     if (const int code = CheckState(); code != kExitOk)
       return code;
     if (const int code = CheckMemory(); code != kExitOk)
       return code;
-    before_ = ReadFigures(nvml_.get(), target_.pid);
+    before_ = ReadFigures(access_.nvml.get(), target_.pid);
     if (const util::Status status = CheckHostMemory(target_, ProcessBytes(before_)); !status.ok())
       return Refuse(status.message());
     return Move();
@@ -69,15 +57,8 @@ class Yield {
   // Nothing was changed.
   static int Refuse(const std::string& why) { return Fail(why + ": nothing was changed"); }
 
-  int CheckState() {
-    CheckpointState state{};
-    if (const DriverAnswer answer = driver_->GetState(target_.pid, &state); !answer.ok()) {
-      return Refuse(IsAlive(target_)
-                        ? fmt::format("{} is no CUDA process that the driver knows: {}",
-                                      NameOf(target_), answer.Text())
-                        : NameOf(target_) + " has ended");
-    }
-    switch (state) {
+  int CheckState() const {
+    switch (access_.state) {
       case CheckpointState::kRunning:
         return kExitOk;
       case CheckpointState::kCheckpointed:
@@ -122,7 +103,7 @@ class Yield {
                      .live_directory = target_.live_directory,
                      .devices = {}};
     // For a `resume`, should this end here.
-    if (const util::Status status = state_->Save(state); !status.ok())
+    if (const util::Status status = access_.file->Save(state); !status.ok())
       return Refuse(status.message());
     const int64_t begin_ns = base::MonotonicNs();
     if (!Lock())
@@ -137,7 +118,7 @@ class Yield {
     if (!Checkpoint())
       return kExitError;
     const int64_t end_ns = base::MonotonicNs();
-    const std::vector<GpuFigure> after = ReadFigures(nvml_.get(), target_.pid);
+    const std::vector<GpuFigure> after = ReadFigures(access_.nvml.get(), target_.pid);
     Outcome outcome{.verb = "gave back",
                     .bytes = 0,
                     .duration_ns = end_ns - begin_ns,
@@ -148,7 +129,7 @@ class Yield {
     }
     state.yielded = true;
     state.bytes = outcome.bytes;
-    if (const util::Status status = state_->Save(state); !status.ok())
+    if (const util::Status status = access_.file->Save(state); !status.ok())
       Note(status.message());
     NoteInRecording(target_.live_directory, target_,
                     {{CheckpointKind::kLock, begin_ns, locked_ns},
@@ -166,7 +147,7 @@ class Yield {
     const int64_t begin_ns = base::MonotonicNs();
     const DriverAnswer answer = RunShown(
         "waiting for the work of " + NameOf(target_),
-        [&] { return driver_->Lock(target_.pid, limit); },
+        [&] { return access_.driver->Lock(target_.pid, limit); },
         [&] {
           return static_cast<double>(base::MonotonicNs() - begin_ns) / 1e6 /
                  static_cast<double>(limit.count());
@@ -177,7 +158,7 @@ class Yield {
         });
     if (answer.ok())
       return true;
-    state_->Remove();
+    access_.file->Remove();
     if (!IsAlive(target_)) {
       Fail(NameOf(target_) + " ended meanwhile");
     } else if (answer.timed_out()) {
@@ -195,21 +176,22 @@ class Yield {
     const double bytes = static_cast<double>(ProcessBytes(before_));
     const DriverAnswer answer = RunShown(
         "moving the device memory of " + NameOf(target_),
-        [&] { return driver_->Checkpoint(target_.pid); },
+        [&] { return access_.driver->Checkpoint(target_.pid); },
         [&] {
-          const auto now = static_cast<double>(ProcessBytes(ReadFigures(nvml_.get(), target_.pid)));
+          const auto now =
+              static_cast<double>(ProcessBytes(ReadFigures(access_.nvml.get(), target_.pid)));
           return bytes > 0 ? 1 - now / bytes : 0;
         });
     if (answer.ok())
       return true;
     if (!IsAlive(target_)) {
-      state_->Remove();
+      access_.file->Remove();
       Fail(NameOf(target_) + " ended meanwhile");
       return false;
     }
     CheckpointState state{};
-    if (driver_->GetState(target_.pid, &state).ok() && state == CheckpointState::kFailed) {
-      state_->Remove();
+    if (access_.driver->GetState(target_.pid, &state).ok() && state == CheckpointState::kFailed) {
+      access_.file->Remove();
       Fail(
           fmt::format("the checkpoint failed with {}, and {}", answer.Text(), FailedText(target_)));
       return false;
@@ -220,14 +202,14 @@ class Yield {
 
   // The process goes on as it was.
   int Unlock(const std::string& why) {
-    const DriverAnswer answer = driver_->Unlock(target_.pid);
+    const DriverAnswer answer = access_.driver->Unlock(target_.pid);
     if (!answer.ok() && IsAlive(target_)) {
       return Fail(
           fmt::format("{}; and the driver does not unlock it: {}: `vramscope resume {}` "
                       "tries again",
                       why, answer.Text(), target_.pid));
     }
-    state_->Remove();
+    access_.file->Remove();
     return Fail(fmt::format("{}: {}", why,
                             answer.ok() ? "the process was unlocked and goes on as it was"
                                         : "the process ended meanwhile"));
@@ -235,9 +217,7 @@ class Yield {
 
   const YieldOptions& options_;
   const Target target_;
-  std::unique_ptr<Nvml> nvml_;
-  std::unique_ptr<CheckpointDriver> driver_;
-  std::unique_ptr<StateFile> state_;
+  Access access_;
   std::vector<GpuFigure> before_;
 };
 

@@ -9,6 +9,7 @@
 #include <future>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -44,6 +45,31 @@ std::string Sentence(const Target& target, const Outcome& outcome) {
 }
 
 }  // namespace
+
+util::Result<Access> OpenAccess(const Target& target) {
+  Access access;
+  std::string version;
+  if (util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load(); nvml) {
+    access.nvml = std::move(*nvml);
+    version = access.nvml->DriverVersion();
+  }
+  util::Result<std::unique_ptr<CheckpointDriver>> driver = CheckpointDriver::Load(version);
+  if (!driver)
+    return driver.status();
+  access.driver = std::move(*driver);
+  util::Result<std::unique_ptr<StateFile>> file = StateFile::Open(target.pid, StateDirectories());
+  if (!file)
+    return file.status();
+  access.file = std::move(*file);
+  if (const DriverAnswer answer = access.driver->GetState(target.pid, &access.state);
+      !answer.ok()) {
+    return util::Status::Error(IsAlive(target)
+                                   ? fmt::format("{} is no CUDA process that the driver knows: {}",
+                                                 NameOf(target), answer.Text())
+                                   : NameOf(target) + " has ended");
+  }
+  return access;
+}
 
 HeldInterrupts::HeldInterrupts() {
   struct sigaction action {};

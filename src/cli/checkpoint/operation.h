@@ -4,17 +4,31 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/checkpoint/driver.h"
 #include "cli/checkpoint/figures.h"
+#include "cli/checkpoint/state_file.h"
 #include "cli/checkpoint/target.h"
+#include "cli/launcher/nvml.h"
 #include "format/enums.h"
+#include "util/status.h"
 
-// What `yield` and `resume` share: long calls with a line that shows how far they are, and notes of
-// them in the recording.
+// What `yield` and `resume` share: their start, long calls with a line that shows how far they are,
+// and notes of them in the recording.
 namespace vramscope::cli {
+
+// Who knows of a process and moves its memory.
+struct Access {
+  std::unique_ptr<Nvml> nvml;  // null where there is none
+  std::unique_ptr<CheckpointDriver> driver;
+  std::unique_ptr<StateFile> file;
+  CheckpointState state{};  // of the process, when this was opened
+};
+// Nothing is changed.
+util::Result<Access> OpenAccess(const Target& target);
 
 // While it lives, Ctrl-C and its kin end nothing: they are remembered.
 class HeldInterrupts {
