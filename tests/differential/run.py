@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random driver programs against the stand-in driver's own books, many at once.
 
-    run.py --build BUILD [--seconds 20] [--seed N] [--only N,N-N,...] [--operations N] [--script FILE] [--save FILE] [--again]
+    run.py --build BUILD [--seconds 20] [--seed N] [--only N,N-N,...] [--operations N] [--script FILE] [--save FILE] [--again] [--keep DIR]
 
 Each seed is a program (random_driver), recorded with `vramscope run` and the stand-in driver; after every call
 of it the ledger must say what the stand-in's books say (differential_compare). The programs of regressions/ and the
 fixed seeds come first, then seeds of the clock until the time is over. A program that fails is made smaller, and
 printed with the command that runs it again. A seed is another program once there are more operations: --save writes
-down what it does now, and a file of regressions/ stays what it is.
+down what it does now, and a file of regressions/ stays what it is. --keep leaves the recordings and truths of what
+failed there: what depends on the moment fails once in a thousand runs.
 """
 from __future__ import annotations
 
@@ -112,7 +113,7 @@ def save(program: Program, truth: Path, file: Path) -> None:
     file.write_text(f"# {file.stem.replace('_', ' ')}\nseed {program.seed}\n{''.join(lines)}")
 
 
-def run(program: Program, build: Path, save_to: Path | None = None) -> Result:
+def run(program: Program, build: Path, save_to: Path | None = None, keep: Path | None = None) -> Result:
     directory = Path(tempfile.mkdtemp(prefix="vramscope-differential-"))
     recording, truth = directory / "program.vram", directory / "truth.log"
     environment = {
@@ -137,6 +138,8 @@ def run(program: Program, build: Path, save_to: Path | None = None) -> Result:
             return Result(program, False, f"random_driver ended with {done.returncode}\n{done.stderr}")
         compare = [str(build / "differential/differential_compare"), str(recording), str(truth)]
         done = subprocess.run(compare, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
+        if keep and done.returncode != 0:
+            shutil.copytree(directory, keep / f"{program.seed}-{time.time_ns()}")
         return Result(program, done.returncode == 0, done.stdout + done.stderr)
     except subprocess.TimeoutExpired as error:
         return Result(program, False, f"{error}")
@@ -144,13 +147,13 @@ def run(program: Program, build: Path, save_to: Path | None = None) -> Result:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run_again(program: Program, build: Path) -> Result:
+def run_again(program: Program, build: Path, keep: Path | None) -> Result:
     """Threads meet differently each time: what goes wrong once in many runs is for the soak test to find."""
-    result = run(program, build)
+    result = run(program, build, keep=keep)
     for _ in range(2):
         if result.right or program.threads == 1:
             break
-        again = run(program, build)
+        again = run(program, build, keep=keep)
         result = dataclasses.replace(again, first=result.first or result.text)
     return result
 
@@ -196,6 +199,7 @@ def main() -> int:
     parser.add_argument("--script", type=Path, help="a program of regressions/ alone")
     parser.add_argument("--save", type=Path, help="write the program of --seed down, as one of regressions/")
     parser.add_argument("--again", action="store_true", help="programs with threads fail if they do three times")
+    parser.add_argument("--keep", type=Path, help="copies of what failed are left there")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--failures", type=int, default=3, help="stop after so many programs that fail")
     arguments = parser.parse_args()
@@ -209,7 +213,7 @@ def main() -> int:
             for number in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
         )
         one = scripted(arguments.script) if arguments.script else Program(arguments.seed, arguments.operations)
-        result = run(dataclasses.replace(one, only=only), build, arguments.save)
+        result = run(dataclasses.replace(one, only=only), build, arguments.save, arguments.keep)
         print(result.text, end="")
         return 0 if result.right else 1
 
@@ -223,7 +227,8 @@ def main() -> int:
         running = set()
         while len(failures) < arguments.failures:
             for program in queue:
-                running.add(pool.submit(run_again if arguments.again else run, program, build))
+                call = run_again if arguments.again else run
+                running.add(pool.submit(call, program, build, keep=arguments.keep))
                 if len(running) >= 2 * arguments.jobs:
                     break
             if not running:

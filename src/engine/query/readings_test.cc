@@ -63,6 +63,29 @@ TEST_F(ReadingsTest, AllReadingsDuringALongCallAreTakenBack) {
             10 * kMiB);
 }
 
+// NVML's figure and the driver's differ by a constant at most, which a pair of them shows. Not a pair
+// of which the one was taken inside of a call that moved memory.
+TEST_F(ReadingsTest, ASampleInsideOfACallSaysNothingAboutTheDifferenceToReadings) {
+  TraceBuilder trace;
+  const trace::DeviceId gpu = trace.AddGpu();
+  trace.AddHost();
+  trace.AddProcess(100);
+  trace.On(gpu);
+  trace.StepIs(50'000);
+  trace.Sample(10 * kMiB);
+  trace.ContextCreate(0xc0);
+  trace.Reading(510 * kMiB);
+  trace.ContextCreate(0xc1);
+  trace.Reading(1010 * kMiB);
+  trace.Fill(EventKind::kContextDestroy, 0xc1, 0).end_ns = Since(500'000);
+  trace.Sample(1010 * kMiB);
+  trace.At(550'000);
+  trace.Reading(510 * kMiB);
+  trace.Reading(510 * kMiB);
+  trace.DriverAlloc(kBase, 2 * kMiB);
+  EXPECT_EQ(ReportOf(trace, At("end")).devices[0].ledger_bytes, 512 * kMiB);
+}
+
 TEST_F(ReadingsTest, AReadingDuringAnotherThreadsCallPricesNoArray) {
   Array(0xa55, 5 * kMiB);
   trace_.Reading(510 * kMiB + 6 * kMiB + 64 * kMiB);  // another thread's allocation is in it

@@ -320,9 +320,12 @@ void Ledger::OnReading(const trace::Event& event) {
                   }) ||
       std::any_of(series.after_last.begin(), series.after_last.end(), lasts);
   if (!series.has_offset && !unclear && series.after_last.empty() && !device.samples.empty() &&
-      series.has_last && device.samples.back().version == device.version &&
-      device.samples.back().end_ns <= event.begin_ns) {
-    ProposeOffset(device, used - static_cast<int64_t>(device.samples.back().used), event.end_ns);
+      series.has_last) {
+    // Not one that was taken while something moved: before or after it, nobody knows.
+    const DeviceSampleRecord& sample = device.samples.back();
+    if (sample.version == device.version && sample.low == 0 && sample.high == 0 &&
+        sample.end_ns <= event.begin_ns)
+      ProposeOffset(device, used - static_cast<int64_t>(sample.used), event.end_ns);
   }
   std::vector<OpenCall> calls;
   if (!series.has_base) {
