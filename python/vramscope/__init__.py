@@ -29,7 +29,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Not with the others: importing it begins a recording where there is none.
+    # Not with the others: where torch is not imported yet, importing it begins a recording if there is none.
     if name == "IterationProfiler":
         from ._iterations import IterationProfiler
 

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import atexit
 import csv as csv_module
 import dataclasses
 import datetime
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _paths, _probe, _recording, _session as _sessions
+from . import _paths, _probe, _recording, _session
 from ._annotate import mark
 
 # Where the CSV files go, in the current directory.
@@ -31,6 +28,7 @@ _EXTRA_ROWS = (
     ("Optimizer state", "optimizer_state"),
     ("Workspace", "workspace"),
     ("Driver-owned", "driver_owned"),
+    ("Before recording", "before_recording"),
 )
 
 # A row of the table: label, bytes, whether it is one of a list. None: an empty line.
@@ -70,9 +68,10 @@ class IterationProfiler:
     come from the recording of this process, so nothing is hooked into the model. Parameters that share their
     memory are one row.
 
-    The program runs under ``vramscope run``, or inside of `vramscope.record`; or it imports this class before
-    torch, and then it is recorded into a temporary directory, as long as it runs. With `csv` there is a row of
-    exact bytes for each table in ``./memory_csv_data/TIME.csv``.
+    It reads the recording under way: of ``vramscope run``, `vramscope.start` or `vramscope.record`. Where there is
+    none, this process is recorded from here on into a temporary directory, as long as it runs. What stood before and
+    has no name is the row `Before recording`; import this class before torch and all of it has names. With `csv`
+    there is a row of exact bytes for each table in ``./memory_csv_data/TIME.csv``.
 
     A table costs a run of the command-line program, which reads the whole recording so far: 0.12 s of time and
     45 ms of processor time at 100,000 events, on a busy machine of two cores. Print few of a long training. An
@@ -82,7 +81,9 @@ class IterationProfiler:
     def __init__(self, model: Any, print_period: int = 1, csv: bool = False) -> None:
         if print_period < 1:
             raise ValueError("vramscope: print_period is 1 or more")
-        self._session = _session_or_error()
+        _recording.join_or_begin()
+        # It may have begun before torch was there.
+        _probe.load().look_at_python()
         self.model = model
         self.print_period = print_period
         self.csv = csv
@@ -106,11 +107,14 @@ class IterationProfiler:
 
     def record_stats(self) -> None:
         """Ends an iteration, and prints its table if it is its turn."""
-        mark("iteration")
         self.iteration += 1
-        if self.iteration % self.print_period != 0:
+        due = self.iteration % self.print_period == 0
+        # The one that was read so far may have ended.
+        live = _recording.join_or_begin() if due else None
+        mark("iteration")
+        if live is None:
             return
-        figures = self._figures()
+        figures = self._figures(live)
         if figures is None:
             return
         print(self._table(figures))
@@ -126,18 +130,18 @@ class IterationProfiler:
 
     # ---- what the recording says ----
 
-    def _figures(self) -> Optional[Figures]:
+    def _figures(self, live: pathlib.Path) -> Optional[Figures]:
         command = [os.fspath(_paths.program()), "iterations", "--json", "--last", f"--pid={os.getpid()}"]
         # The names of native functions tell what on a GPU is a library's workspace; nothing else needs them.
         if not any(parameter.is_cuda for parameter in self._parameters.values()):
             command.append("--no-native-names")
-        command.append(self._session)
+        command.append(os.fspath(live))
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_sessions.without_probe(),
+            env=_session.without_probe(),
             check=False,
         )
         if done.returncode != 0:
@@ -176,6 +180,7 @@ class IterationProfiler:
                 "optimizer_state": peak["optimizer state"],
                 "workspace": peak["workspace"],
                 "driver_owned": peak["driver"],
+                "before_recording": iteration["before_recording_peak"],
             },
             weights=weights,
             gradients=gradients,
@@ -280,36 +285,7 @@ def _readable(size: int) -> str:
     return f" {value:.1f} {unit}"
 
 
-def _session_or_error() -> str:
-    session = _session()
-    if session is None:
-        session = _record_for_itself()
-    if session is not None and _probe.current is not None:
-        _probe.current.look_at_python()
-    if session is None:
-        raise RuntimeError(
-            "vramscope: IterationProfiler has no recording to read, and torch is imported already: import "
-            "IterationProfiler before torch, or start the program with 'vramscope run -- python ...'"
-        )
-    return session
-
-
-def _session() -> Optional[str]:
-    probe = _probe.current
-    return probe.session_path() if probe is not None else None
-
-
-def _record_for_itself() -> Optional[str]:
-    """Records this process from here on into a directory that goes when it ends; None where it is too late."""
-    if "torch" in sys.modules:
-        return None
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    _recording.record(directory / "iterations.vram").__enter__()
-    return _session()
-
-
-# Whoever wants a table of iterations has to be recorded from the first tensor on, and this is the last moment
-# to begin: the class itself takes a model, which is too late.
-if _session() is None:
-    _record_for_itself()
+# A recording from the first tensor on knows all of them, and what CUDA's context and the libraries took. This is
+# the last moment for it: the class itself takes a model.
+if "torch" not in sys.modules:
+    _recording.join_or_begin()

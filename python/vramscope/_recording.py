@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import threading
@@ -25,6 +26,8 @@ class _State:
         self.lock = threading.RLock()
         # The session that start() began, which ends with the interpreter.
         self.session: Optional[_session.Session] = None
+        # What join_or_begin() began, which leaves no file.
+        self.private: Optional[_session.Session] = None
         self.exit_registered = False
 
 
@@ -57,6 +60,7 @@ def start(
     so where there is no NVIDIA driver.
     """
     with _state.lock:
+        _make_room()
         probe = _probe.current
         if probe is not None and probe.session_path() is not None:
             probe.start()
@@ -91,6 +95,32 @@ def live_directory() -> Optional[pathlib.Path]:
     return None if directory is None else pathlib.Path(directory)
 
 
+def join_or_begin() -> pathlib.Path:
+    """The live directory of the recording under way; where there is none, one begins that leaves no file.
+
+    Whoever wants a file then takes its place.
+    """
+    with _state.lock:
+        live = live_directory()
+        if live is None:
+            directory = pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
+            atexit.register(_remove, directory, os.getpid())
+            _state.private = _begin(directory / "recording.vram", _options(None, True, False))
+            live = _state.private.live
+        return live
+
+
+def _remove(directory: pathlib.Path, pid: int) -> None:
+    if os.getpid() == pid:  # and not a child of fork(), which has our exit functions
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _make_room() -> None:
+    session, _state.private = _state.private, None
+    if session is not None:
+        session.drop()
+
+
 class Recording:
     """A recording of a block of the program; made by `record`."""
 
@@ -104,6 +134,7 @@ class Recording:
 
     def __enter__(self) -> "Recording":
         with _state.lock:
+            _make_room()
             probe = _probe.current
             under_way = probe.session_path() if probe is not None else None
             if under_way is not None:

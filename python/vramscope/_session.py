@@ -29,10 +29,7 @@ class Session:
 
     def finish(self) -> None:
         """Ends the recording and leaves the file."""
-        probe = _probe.current
-        if probe is not None:
-            probe.stop()
-            probe.detach()
+        _end()
         result = subprocess.run(
             [
                 os.fspath(_paths.program()),
@@ -50,6 +47,11 @@ class Session:
         if result.returncode != 0:
             message = result.stderr.decode("utf-8", "replace").strip()
             raise RuntimeError(f"vramscope: {self.live} could not be finished: {message}")
+
+    def drop(self) -> None:
+        """Ends the recording and leaves nothing."""
+        _end()
+        self.abandon()
 
     def abandon(self) -> None:
         """Nothing was recorded."""
@@ -76,6 +78,13 @@ class Session:
             poll.register(starter.stdout)
             # It closes its output once the first samples are written, or when there are none.
             poll.poll(_FIRST_SAMPLES_SECONDS * 1000)
+
+
+def _end() -> None:
+    probe = _probe.current
+    if probe is not None:
+        probe.stop()
+        probe.detach()
 
 
 def _refuse_foreign(target: pathlib.Path) -> None:

@@ -117,7 +117,7 @@ def test_the_old_interface_prints_the_old_table(kind, tmp_path, environment):
     order = list(first)
     assert order[1:5] == ["Peak cached", "Current cached", "Total feature map usage", "Total layer weight usage"]
     assert order[order.index("Intermediate gradients") + 1 :] == [
-        "Peak allocated", "Current allocated", "Optimizer state", "Workspace", "Driver-owned",
+        "Peak allocated", "Current allocated", "Optimizer state", "Workspace", "Driver-owned", "Before recording",
     ]
 
     (path,) = (tmp_path / "memory_csv_data").glob("*.csv")
@@ -128,12 +128,13 @@ def test_the_old_interface_prints_the_old_table(kind, tmp_path, environment):
         "epoch", "iteration", "peak_cached", "current_cached", "total_feature_map_usage", "total_weight_usage",
         *names, "total_layer_weight_gradient_usage", *(f"{name}_grad" for name in names), "intermediate_gradients",
         "peak_allocated_bytes", "current_allocated_bytes", "optimizer_state_bytes", "workspace_bytes",
-        "driver_owned_bytes",
+        "driver_owned_bytes", "before_recording_bytes",
     ]
     assert [row[:2] for row in rows[1:]] == [["1", "2"], ["2", "2"]]
     for row, table in zip(rows[1:], (first, second)):
         figures = dict(zip(rows[0], map(int, row)))
         assert figures["optimizer_state_bytes"] == said["state"]
+        assert figures["before_recording_bytes"] == 0
         assert figures["peak_cached"] == table["Peak cached"]
         assert figures["head,er.bias_grad"] == table["head,er.bias grad"]
         assert figures["current_allocated_bytes"] >= sum(names.values()) + said["state"]
@@ -173,12 +174,189 @@ def test_bad_periods(tmp_path, environment):
     assert done.returncode == 1 and done.stderr.endswith("ValueError: vramscope: print_period is 1 or more\n")
 
 
-def test_after_torch_it_says_what_to_do(tmp_path, environment):
-    code = "import torch\nfrom vramscope import IterationProfiler\nIterationProfiler(torch.nn.Linear(1, 1))"
-    done = run(code, tmp_path, environment)
-    assert done.returncode == 1
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("RuntimeError: ")]
-    assert "before torch" in line and "vramscope run" in line
+LATE = f"""
+import json, os, sys, tempfile, warnings
+from pathlib import Path
+import torch, torch.nn as nn
+torch.set_num_threads(1)
+{MODEL}
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+data = torch.randn(16, 8, 64)
+def train():
+    output = net(data)
+    (output["a"].sum() + output["b"][0].sum()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+def size(tensors):
+    return sum({{t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}}.values())
+for i in range(3):
+    train()
+assert "vramscope" not in sys.modules
+state = size(t for s in optimizer.state.values() for t in s.values())
+print(json.dumps({{"state": state, "parameters": size(net.parameters())}}))
+def temporary():
+    return sorted(path.name for path in Path(tempfile.gettempdir()).glob("vramscope-*/*"))
+CONTINUE
+"""
+
+
+def late(code: str, directory: Path, environment: dict[str, str]) -> tuple[dict, list[dict[str, str]], str]:
+    """What a training says that has long begun when `code` runs: of itself; rows of the CSV; what `code` printed."""
+    own = directory / "temporary"
+    own.mkdir()
+    done = run(LATE.replace("CONTINUE", code), directory, {**environment, "TMPDIR": str(own)})
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    assert list(own.glob("vramscope-*")) == [], "nothing is left behind"
+    first, _, rest = done.stdout.partition("\n")
+    found = []
+    for path in (directory / "memory_csv_data").glob("*.csv"):
+        found += csv.DictReader(path.open(newline=""))
+    return json.loads(first), found, rest
+
+
+def check_late(said: dict, rows: list[dict[str, str]]) -> None:
+    for row in rows:
+        # Made before the recording, and known all the same: of tied weights one.
+        assert int(row["total_weight_usage"]) == said["parameters"]
+        assert int(row["optimizer_state"]) == said["state"]
+        # Autograd keeps at least what the LSTM gave to both heads.
+        assert 16 * 8 * 256 * 4 <= int(row["total_feature_map_usage"]) < 8 << 20
+        assert int(row["peak_allocated"]) >= int(row["current_allocated"]) >= said["parameters"] + said["state"]
+
+
+def test_it_begins_late(tmp_path, environment):
+    said, rows, _ = late(
+        """
+from vramscope import IterationProfiler
+assert temporary() == [], "the class alone records nothing"
+profiler = IterationProfiler(net, csv=True)
+assert temporary() == ["recording.vram.d"]
+for i in range(3):
+    train()
+    profiler.record_stats()
+""",
+        tmp_path,
+        environment,
+    )
+    assert [row["iteration"] for row in rows] == ["1", "2", "3"]
+    check_late(said, rows)
+    # The data of the training has no name, and nobody gives it back.
+    assert {row["before_recording"] for row in rows} == {"0"}
+
+
+def test_what_stood_before_without_a_name_is_a_row(tmp_path, environment):
+    said, rows, printed = late(
+        """
+from vramscope import IterationProfiler
+cache = torch.zeros(3 << 20, dtype=torch.uint8)
+profiler = IterationProfiler(net, csv=True)
+train()
+del cache
+train()
+profiler.record_stats()
+""",
+        tmp_path,
+        environment,
+    )
+    check_late(said, rows)
+    # Of a free alone, only the C library knows the size: with what it rounded up.
+    assert 3 << 20 <= int(rows[0]["before_recording"]) <= (3 << 20) + 8192
+    assert re.search(r"Before recording\.+ 3\.0 MiB\n", printed)
+
+
+def test_a_second_one_shares_the_recording(tmp_path, environment):
+    said, rows, _ = late(
+        """
+from vramscope import IterationProfiler, is_recording, live_directory
+def loop():
+    profiler = IterationProfiler(net, print_period=2, csv=True)
+    for i in range(2):
+        train()
+        profiler.record_stats()
+loop()
+first = live_directory()
+os.remove(next(Path("memory_csv_data").iterdir()))
+loop()
+assert is_recording() and live_directory() == first and temporary() == ["recording.vram.d"]
+""",
+        tmp_path,
+        environment,
+    )
+    assert [row["iteration"] for row in rows] == ["2"]
+    check_late(said, rows)
+
+
+def test_a_recording_under_way_is_shared_and_a_later_one_has_room(tmp_path, environment):
+    said, rows, _ = late(
+        """
+import vramscope
+from vramscope import IterationProfiler
+with vramscope.record("a.vram", cpu=True):
+    profiler = IterationProfiler(net, csv=True)
+    for i in range(2):
+        train()
+        profiler.record_stats()
+    assert temporary() == []
+assert not vramscope.is_recording()
+train()
+profiler.record_stats()
+assert temporary() == ["recording.vram.d"]
+with vramscope.record("b.vram", cpu=True):
+    assert temporary() == []
+    for i in range(2):
+        train()
+        profiler.record_stats()
+""",
+        tmp_path,
+        environment,
+    )
+    assert [row["iteration"] for row in rows] == ["1", "2", "3", "4", "5"]
+    check_late(said, rows[:2] + rows[3:])
+    assert int(rows[2]["total_weight_usage"]) == said["parameters"], "no more had happened in that recording"
+    for name in ("a", "b"):
+        found = subprocess.run(
+            [VRAMSCOPE, "iterations", "--json", tmp_path / f"{name}.vram"], capture_output=True, check=True
+        ).stdout
+        assert len(json.loads(found)["iterations"]) == 2
+
+
+def test_in_cells(tmp_path, environment):
+    said, rows, _ = late(
+        """
+names = globals()
+for number, cell in enumerate([
+    "from vramscope import IterationProfiler\\nprofiler = IterationProfiler(net, csv=True)",
+    "for i in range(2):\\n    train()\\n    profiler.record_stats()",
+    "import os\\nos.remove(profiler.fname)\\nprofiler = IterationProfiler(net, csv=True)",
+    "train()\\nprofiler.record_stats()",
+]):
+    exec(compile(cell, f"<ipython-input-{number}>", "exec"), names)
+""",
+        tmp_path,
+        environment,
+    )
+    assert [row["iteration"] for row in rows] == ["1"]
+    check_late(said, rows)
+
+
+def test_a_fork_leaves_the_recording_alone(tmp_path, environment):
+    said, rows, _ = late(
+        """
+from vramscope import IterationProfiler
+profiler = IterationProfiler(net, csv=True)
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+train()
+profiler.record_stats()
+""",
+        tmp_path,
+        environment,
+    )
+    check_late(said, rows)
 
 
 def test_helpers(tmp_path, environment):

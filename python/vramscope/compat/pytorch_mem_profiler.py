@@ -2,13 +2,13 @@
 """PyTorch Memory Profiler's interface: ``from vramscope.compat.pytorch_mem_profiler import *``.
 
 The names, arguments, table and CSV columns are the old ones; the figures come from a recording, and are of the
-iteration, not summed up over the epoch. Modules may return tuples, dictionaries and None. Outside of
-``vramscope run`` this has to be imported before torch.
+iteration, not summed up over the epoch. Modules may return tuples, dictionaries and None. What stood before the
+recording began is a row of its own: import this before torch and there is none.
 """
 
 from __future__ import annotations
 
-# Before torch, on purpose: importing this begins the recording.
+# Before torch, on purpose: importing this begins the recording where torch is not there yet.
 from .._iterations import OUTPUT_DIR, IterationProfiler
 
 import os
