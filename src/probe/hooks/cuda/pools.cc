@@ -27,13 +27,12 @@ enum class PoolCost : uint8_t {
 };
 
 // A slot is `busy` while a thread asks the driver about its pool; whoever destroys the pool or
-// begins a capture waits for that, a bounded while. A thread that finds it busy leaves it `stale`:
+// begins a capture waits for that, a bounded while. A thread that finds it busy leaves it stale:
 // then the other one asks again.
 struct PoolSlot {
   std::atomic<uint64_t> pool;  // 0: never used, kRemoved, kClaimed, or the handle
   std::atomic<bool> busy;
-  std::atomic<bool> stale;  // could not be read when it changed
-  std::atomic<uint64_t> stale_since;
+  std::atomic<uint64_t> stale_since;  // it could not be read when it changed; 0: it was
   std::atomic<PoolCost> cost;
   std::atomic<int32_t> device;
   std::atomic<uint64_t> reserved;
@@ -76,7 +75,7 @@ PoolSlot* InsertPool(CUmemoryPool pool, int32_t device, PoolCost cost) {
         !slot.pool.compare_exchange_strong(found, kClaimed, std::memory_order_acquire)) {
       continue;
     }
-    slot.stale.store(false, std::memory_order_relaxed);
+    slot.stale_since.store(0, std::memory_order_relaxed);
     slot.cost.store(cost, std::memory_order_relaxed);
     slot.device.store(device, std::memory_order_relaxed);
     slot.reserved.store(0, std::memory_order_relaxed);
@@ -142,9 +141,15 @@ bool IsAboveThreshold(const PoolSlot& slot) {
          slot.threshold.load(std::memory_order_relaxed);
 }
 
+bool IsStale(const PoolSlot& slot) {
+  return slot.stale_since.load(std::memory_order_seq_cst) != 0;
+}
+
 void LeaveStale(PoolSlot* slot, uint64_t since) {
-  slot->stale_since.store(since, std::memory_order_relaxed);
-  slot->stale.store(true, std::memory_order_seq_cst);
+  uint64_t first = slot->stale_since.load(std::memory_order_seq_cst);
+  while ((first == 0 || since < first) &&
+         !slot->stale_since.compare_exchange_weak(first, since, std::memory_order_seq_cst)) {
+  }
   NoteMayShrink();
 }
 
@@ -156,7 +161,10 @@ bool AskReserved(PoolSlot* slot, uint64_t since) {
   const uint64_t last = slot->reserved.load(std::memory_order_relaxed);
   uint64_t reserved = 0, used = 0;
   const bool known = handle > kClaimed && AskPool(pool, kPoolReservedCurrent, &reserved);
-  const bool write = known && reserved != last && AskPool(pool, kPoolUsedCurrent, &used);
+  // What did not change may have changed twice, or another thread has written the change without
+  // knowing since when: device readings from then on show it or not.
+  const bool write =
+      known && (reserved != last || WasReadSince(since)) && AskPool(pool, kPoolUsedCurrent, &used);
   const int32_t device = slot->device.load(std::memory_order_relaxed);
   const uint64_t time = write ? Now() : 0;
   if (known)
@@ -197,19 +205,17 @@ void ReadPool(PoolSlot* slot) {
       slot->busy.store(false, std::memory_order_release);
       return;
     }
-    if (slot->stale.exchange(false, std::memory_order_seq_cst)) {
-      const uint64_t stale_since = slot->stale_since.load(std::memory_order_relaxed);
-      since = stale_since < since ? stale_since : since;
-    }
-    if (!AskReserved(slot, since) && !slot->stale.load(std::memory_order_seq_cst))
+    const uint64_t stale_since = slot->stale_since.exchange(0, std::memory_order_seq_cst);
+    if (stale_since != 0 && stale_since < since)
+      since = stale_since;
+    if (!AskReserved(slot, since) && !IsStale(*slot))
       return;
   }
 }
 
 bool MayShrink(const PoolSlot& slot) {
   return slot.pool.load(std::memory_order_acquire) > kClaimed &&
-         (slot.stale.load(std::memory_order_seq_cst) || slot.busy.load(std::memory_order_seq_cst) ||
-          IsAboveThreshold(slot));
+         (IsStale(slot) || slot.busy.load(std::memory_order_seq_cst) || IsAboveThreshold(slot));
 }
 
 bool MayAnyPoolShrink() {
@@ -414,7 +420,7 @@ void ForgetPools() {
   for (auto& slot : g_pools) {
     slot.pool.store(0, std::memory_order_relaxed);
     slot.busy.store(false, std::memory_order_relaxed);
-    slot.stale.store(false, std::memory_order_relaxed);
+    slot.stale_since.store(0, std::memory_order_relaxed);
   }
   g_may_shrink.store(false, std::memory_order_relaxed);
 }

@@ -34,6 +34,7 @@ constinit CaptureSlot g_captures[kMaxCaptures]{};
 constinit std::atomic<int32_t> g_capture_count{0};
 // Threads that ask for the figure right now: a capture that begins waits for them.
 constinit std::atomic<int32_t> g_readers{0};
+constinit std::atomic<uint64_t> g_last_read{0};  // when the last one had asked
 
 // The default and the per-thread stream have the same handle in every thread.
 uint64_t CaptureKey(CUstream stream, bool per_thread) {
@@ -121,11 +122,17 @@ FreeMemory ReadFreeMemory(const Place& place) {
     value.begin = Now();
     value.known = ask(&free, &total) == kSuccess;
     value.end = Now();
+    g_last_read.store(value.end, std::memory_order_seq_cst);
   }
-  g_readers.fetch_sub(1, std::memory_order_release);
+  g_readers.fetch_sub(1, std::memory_order_seq_cst);
   value.free = free;
   value.total = total;
   return value;
+}
+
+bool WasReadSince(uint64_t begin) {
+  return g_readers.load(std::memory_order_seq_cst) > 0 ||
+         g_last_read.load(std::memory_order_seq_cst) > begin;
 }
 
 void TakeReading(const Place& place) {
@@ -277,6 +284,7 @@ void ForgetReadings() {
   g_explicit_changes.store(0, std::memory_order_relaxed);
   g_readings_wanted.store(0, std::memory_order_relaxed);
   g_readers.store(0, std::memory_order_relaxed);
+  g_last_read.store(0, std::memory_order_relaxed);
   for (auto& slot : g_captures)
     slot.key.store(0, std::memory_order_relaxed);
   g_capture_count.store(0, std::memory_order_relaxed);

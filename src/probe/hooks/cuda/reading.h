@@ -26,6 +26,8 @@ struct FreeMemory {
 };
 
 FreeMemory ReadFreeMemory(const Place& place);
+// Whether any thread has asked for the figure since then, or does so now.
+bool WasReadSince(uint64_t begin);
 
 // Reads now, and writes what was read.
 void TakeReading(const Place& place);
