@@ -94,6 +94,7 @@ void Ledger::Leave(Space& space, int64_t time_ns, int64_t begin_ns, int64_t end_
   MoveAll(device, space, -1);
   space.away = true;
   space.rm_pending = false;
+  space.brackets.clear();  // what comes back may be less
   space.absences.push_back({next_life_++, kNoLife, time_ns, kNever});
   processes_[space.process.value].away = true;
 }

@@ -248,6 +248,8 @@ void Ledger::ApplyOne(const trace::Event& event) {
   if (!ValidProcess(event.process)) {
     if (event.kind == EventKind::kDeviceSample)
       OnDeviceSample(event);
+    else if (event.kind == EventKind::kProcessSample)
+      OnStranger(event);
     else if (event.kind == EventKind::kMark)
       marks_.push_back(
           {std::string(trace_.string(event.name)), event.time_ns, event_count_ + 1, event.process});

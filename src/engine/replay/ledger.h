@@ -274,10 +274,12 @@ class Ledger {
   void NoteCall(DeviceState& device, int64_t begin_ns, int64_t end_ns);
   std::vector<OpenCall> TakeBackUnclear(DeviceState& device, const trace::Event& reading);
   void TakeBackAssigned(const std::vector<SlowChange>& assigned);
+  // `reading_ns`: when the reading began that showed the bytes.
   int64_t Assign(DeviceState& device,
                  const std::vector<OpenCall>& calls,
                  int64_t bytes,
-                 int64_t time_ns);
+                 int64_t time_ns,
+                 int64_t reading_ns);
   int64_t TakeBack(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes);
   uint32_t NewSlowItem(SlowItem item);
   void ChangeSlow(uint32_t item, int64_t bytes);
@@ -297,10 +299,19 @@ class Ledger {
   void ShareOut(DeviceState& device,
                 const std::vector<OpenCall>& calls,
                 uint32_t holder,
-                size_t holder_log_index);
+                const Bracket& bracket);
   void DropShares(const DeviceState& device);
   bool IsHolder(const Space& space) const;
-  void CommitShare(DeviceState& device, Space& space);
+  bool CommitShare(DeviceState& device, Space& space);
+  void OnStranger(const trace::Event& event);
+  bool IsShared(const DeviceState& device, int64_t since_ns) const;
+  void AddBracket(uint32_t space, const Bracket& bracket);
+  void DropBrackets(const DeviceState& device, int64_t from_ns);
+  void Agree(Space& space, int64_t gap);
+  bool IsTelling(const Space& space) const;
+  bool CommitFigure(DeviceState& device, Space& space);
+  int64_t MoveFromOthers(DeviceState& device, const Bracket& bracket, int64_t bytes);
+  void CorrectEntry(DeviceState& device, size_t log_index, int64_t bytes, int64_t from_ns);
 
   void ProposeOffset(DeviceState& device, int64_t offset, int64_t until_ns);
   void CommitOffset(DeviceState& device);

@@ -74,6 +74,12 @@ bool AreArrays(const std::vector<OpenCall>& calls) {
                      [](const OpenCall& call) { return call.is_array; });
 }
 
+// Which takes memory for sure: where none shows, somebody else gave as much back.
+bool MakeContext(const std::vector<OpenCall>& calls) {
+  return std::any_of(calls.begin(), calls.end(),
+                     [](const OpenCall& call) { return call.is_context_create; });
+}
+
 }  // namespace
 
 uint32_t Ledger::NewSlowItem(SlowItem item) {
@@ -147,13 +153,13 @@ void Ledger::AddOpenCall(DeviceState& device, OpenCall call) {
     });
     Change change(*this, device.id, call.end_ns, call.begin_ns, call.end_ns);
     if (settled != 0) {
-      const int64_t assigned = Assign(device, {call}, settled, call.end_ns);
+      const int64_t assigned = Assign(device, {call}, settled, call.end_ns, series.base_begin_ns);
       series.assigned.clear();
       series.base_gap -= assigned;
       series.last_gap -= assigned;
     }
     if (open != 0)
-      series.last_gap -= Assign(device, {call}, open, call.end_ns);
+      series.last_gap -= Assign(device, {call}, open, call.end_ns, series.last_begin_ns);
   }
   if (series.after_last.size() < kMaxOpenCalls)
     series.after_last.push_back(std::move(call));
@@ -236,6 +242,10 @@ void Ledger::OnContextDestroy(const trace::Event& event) {
         ChangeSlow(i, -item.bytes);
     }
   }
+  // Figures are now of less than was priced.
+  space.brackets.clear();
+  if (last)
+    space.figure_gap = 0;
   AddOpenCall(device, CallOf(event, Part::kContext));
 }
 
@@ -294,6 +304,7 @@ std::vector<OpenCall> Ledger::TakeBackUnclear(DeviceState& device, const trace::
     TakeBackPrices(device, past.repriced);
   });
   DropShares(device);
+  DropBrackets(device, taken.front().begin_ns);
   std::erase_if(series.unexplained, [&](const ReadingSeries::Unexplained& unexplained) {
     return unexplained.to_ns >= taken.front().end_ns;
   });
@@ -352,12 +363,12 @@ void Ledger::OnReading(const trace::Event& event) {
     // What sinks may have been too high since the base: samples from there on are not judged by it.
     if (bytes < 0 && series.has_last)
       from_ns = std::min(from_ns, series.base_begin_ns);
-    if (!calls.empty() && (bytes != 0 || AreArrays(calls))) {
+    if (!calls.empty() && (bytes != 0 || AreArrays(calls) || MakeContext(calls))) {
       const bool first = !series.has_last && series.first_assigned_from_sample;
       series.first_log_index = first ? slow_log_.size() : series.first_log_index;
       series.first_assigned_ns = first ? from_ns : series.first_assigned_ns;
       Change change(*this, device.id, event.time_ns, from_ns, event.end_ns);
-      bytes -= Assign(device, calls, bytes, event.time_ns);
+      bytes -= Assign(device, calls, bytes, event.time_ns, event.begin_ns);
     }
     if (bytes != 0 && series.unexplained.size() < kMaxUnexplained)
       series.unexplained.push_back({begin_ns, event.end_ns, bytes});
@@ -386,7 +397,8 @@ void Ledger::OnReading(const trace::Event& event) {
 int64_t Ledger::Assign(DeviceState& device,
                        const std::vector<OpenCall>& all,
                        int64_t bytes,
-                       int64_t time_ns) {
+                       int64_t time_ns,
+                       int64_t reading_ns) {
   std::vector<OpenCall> calls;
   for (const OpenCall& call : all) {
     if (!call.is_array)
@@ -394,14 +406,22 @@ int64_t Ledger::Assign(DeviceState& device,
   }
   if (calls.empty())
     return AssignToArrays(device, all, bytes) ? bytes : 0;
-  if (bytes < 0)
-    return -TakeBack(device, calls, -bytes);
+  Bracket bracket;
+  bracket.begin_ns = time_ns;
+  for (const OpenCall& call : calls)
+    bracket.begin_ns = std::min(bracket.begin_ns, call.begin_ns);
+  bracket.reading_ns = reading_ns;
+  bracket.end_ns = time_ns;
+  bracket.taken_begin = slow_log_.size();
+  const int64_t taken = bytes < 0 ? TakeBack(device, calls, -bytes) : 0;
+  bracket.taken_end = slow_log_.size();
+  bracket.sank = bytes == 0 || taken < -bytes;
   const OpenCall& last = calls.back();
   const size_t space_at =
       last.process.value * devices_.size() + static_cast<size_t>(device.id.value);
   const uint32_t space = space_index_[space_at];
   if (space == kNoIndex)
-    return 0;
+    return -taken;
   SlowItem item;
   item.process = last.process;
   item.device = device.id;
@@ -427,9 +447,14 @@ int64_t Ledger::Assign(DeviceState& device,
   const Part part = item.part;
   const uint32_t index = NewSlowItem(std::move(item));
   const size_t log_index = slow_log_.size();
-  ChangeSlow(index, bytes);
-  device.readings.assigned.push_back({index, bytes});
-  if (part == Part::kContext) {
+  if (bytes > 0) {
+    ChangeSlow(index, bytes);
+    device.readings.assigned.push_back({index, bytes});
+  } else {
+    slow_log_.push_back({index, 0});
+  }
+  const bool is_first = spaces_[space].context_item == kNoIndex && MakeContext(calls);
+  if (part == Part::kContext && (bytes > 0 || is_first)) {
     // Beside the context stands what of it is the kernel module's own: not known yet.
     SlowItem rm;
     rm.device = device.id;
@@ -443,8 +468,15 @@ int64_t Ledger::Assign(DeviceState& device,
     spaces_[space].rm_item = NewSlowItem(std::move(rm));
     slow_log_.push_back({spaces_[space].rm_item, 0});
   }
-  ShareOut(device, calls, index, log_index);
-  return bytes;
+  bracket.log_index = log_index;
+  if (device.baseline_item != kNoIndex) {
+    bracket.others_log_index = slow_log_.size();
+    slow_log_.push_back({device.baseline_item, 0});
+  }
+  AddBracket(space, bracket);
+  if (bytes > 0)
+    ShareOut(device, calls, index, bracket);
+  return bytes > 0 ? bytes : -taken;
 }
 
 // Memory that went back: first from rows of the same parts, then from any other driver-owned row,
@@ -479,6 +511,15 @@ int64_t Ledger::TakeBack(DeviceState& device, const std::vector<OpenCall>& calls
 // Another difference is settled only when the next event proves that nothing was under way.
 void Ledger::ProposeOffset(DeviceState& device, int64_t offset, int64_t until_ns) {
   ReadingSeries& series = device.readings;
+  // Beside others it may be theirs: another reading must say the same.
+  if (offset != 0 && IsShared(device, INT64_MIN)) {
+    const bool again =
+        series.doubtful_offset == offset && series.doubtful_reading_ns != series.last_begin_ns;
+    series.doubtful_offset = offset;
+    series.doubtful_reading_ns = series.last_begin_ns;
+    if (!again)
+      return;
+  }
   series.pending_offset = offset;
   series.pending_offset_until_ns = until_ns;
   series.offset_pending = offset != 0;
@@ -502,10 +543,12 @@ void Ledger::CommitPending(DeviceState& device, int64_t begin_ns) {
     spaces_[i].rm_pending = false;
     if (begin_ns <= spaces_[i].rm_pending_until_ns)
       continue;
-    if (spaces_[i].joint_share)
-      CommitShare(device, spaces_[i]);
-    else if (spaces_[i].context_item != kNoIndex && !IsHolder(spaces_[i]))
-      CommitRmInternal(device, spaces_[i]);
+    Space& space = spaces_[i];
+    if ((space.joint_share && CommitShare(device, space)) || IsHolder(space) ||
+        CommitFigure(device, space))
+      continue;
+    if (space.rm_pending_wanted && space.context_item != kNoIndex)
+      CommitRmInternal(device, space);
   }
 }
 
@@ -521,6 +564,7 @@ void Ledger::CommitRmInternal(DeviceState& device, Space& space) {
   if (bytes <= 0 || bytes > std::min(context.bytes, entry.bytes))
     return;
   space.rm_wanted = false;
+  space.figure_gap = std::min<int64_t>(0, space.figure_gap + bytes);
   device.timeline.Before(last_ns_, true, device.groups, device.height());
   entry.bytes -= bytes;
   slow_log_[space.context_log_index + 1].bytes += bytes;
@@ -549,26 +593,10 @@ void Ledger::CommitOffset(DeviceState& device) {
   series.last_gap += series.offset;
   if (series.first_assigned_ns == 0 || series.first_log_index >= slow_log_.size())
     return;
-  SlowChange& entry = slow_log_[series.first_log_index];
-  SlowItem& item = slow_items_[entry.item];
-  const int64_t bytes = -std::min(series.offset, std::min(entry.bytes, item.bytes));
-  device.timeline.Before(last_ns_, true, device.groups, device.height());
-  entry.bytes += bytes;
-  item.bytes += bytes;
-  Add(device, &spaces_[item.space], item.owner, item.part, bytes);
-  AddBracketed(device, &spaces_[item.space], bytes);
-  if (device.peak.log_size > series.first_log_index) {
-    device.peak_height.total += bytes;
-    device.peak_height.used += bytes;
-    device.bracketed_at_peak += bytes;
-  }
-  CorrectTimeline(device, spaces_[item.space], Group(device, item.owner, item.part), bytes,
-                  series.first_assigned_ns, INT64_MAX);
-  for (ProcessSampleRecord& sample : spaces_[item.space].samples)
-    sample.ledger += sample.end_ns >= item.alloc_ns ? bytes : 0;
-  for (auto sample = device.samples.rbegin();
-       sample != device.samples.rend() && sample->begin_ns >= series.first_assigned_ns; ++sample)
-    sample->ledger += bytes;
+  const SlowChange& entry = slow_log_[series.first_log_index];
+  const int64_t has = std::min(entry.bytes, slow_items_[entry.item].bytes);
+  CorrectEntry(device, series.first_log_index, -std::min(series.offset, has),
+               series.first_assigned_ns);
 }
 
 }  // namespace vramscope::engine

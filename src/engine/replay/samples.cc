@@ -149,14 +149,22 @@ void Ledger::OnProcessSample(const trace::Event& event) {
   // the context, so one clean look after each context tells how much.
   // Where several contexts were made together, a look at each process's figure tells them apart.
   const bool rm_wanted = space.rm_wanted && space.context_item != kNoIndex &&
-                         (device.readings.has_offset || device.readings.offset_pending);
-  if ((!rm_wanted && !space.joint_share) || !device.readings.after_last.empty())
+                         (device.readings.has_offset || device.readings.offset_pending ||
+                          IsShared(device, space.agreed_ns));
+  if ((!rm_wanted && !space.joint_share && space.brackets.empty()) ||
+      !device.readings.after_last.empty())
     return;
   const bool busy = std::any_of(device.calls.begin(), device.calls.end(),
                                 [&](const auto& call) { return call.end_ns > event.begin_ns; });
   if (busy)
     return;
+  // At rest nothing follows that would prove it: a second figure does, or never.
+  if (space.rm_pending && !space.joint_share && !IsHolder(space) &&
+      space.rm_pending_used == static_cast<int64_t>(event.size) &&
+      space.rm_pending_total == space.total)
+    CommitFigure(device, space);
   space.rm_pending = true;
+  space.rm_pending_wanted = rm_wanted;
   space.rm_pending_had_offset = device.readings.has_offset;
   space.rm_pending_total = space.total;
   space.rm_pending_used = static_cast<int64_t>(event.size);

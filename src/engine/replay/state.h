@@ -165,6 +165,9 @@ struct ReadingSeries {
   bool first_assigned_from_sample = false;
   size_t first_log_index = 0;
   int64_t first_assigned_ns = 0;
+  // One that was seen beside other processes, and the reading it was seen with.
+  int64_t doubtful_offset = 0;
+  int64_t doubtful_reading_ns = 0;
   uint64_t contexts_not_measured = 0;
 };
 
@@ -182,6 +185,19 @@ struct Absence {
   uint64_t to_life = kNoLife;
   int64_t from_ns = 0;
   int64_t to_ns = kNever;
+};
+
+// What a reading priced of a process's calls, until NVML's figure of the process agrees: somebody
+// else's memory may be in it, or somebody's free.
+struct Bracket {
+  int64_t begin_ns = 0;    // of the first call
+  int64_t reading_ns = 0;  // when the reading behind them began
+  int64_t end_ns = 0;
+  bool sank = false;     // nothing showed, or the device had less afterwards
+  size_t log_index = 0;  // in the slow log: the process's row, of no bytes where it got none
+  std::optional<size_t> others_log_index;  // the same for what turns out to be other processes'
+  size_t taken_begin = 0;                  // what it took back from rows
+  size_t taken_end = 0;
 };
 
 struct ChurnEntry {
@@ -211,8 +227,9 @@ struct DeviceState {
   std::vector<DeviceSampleRecord> samples;
   std::vector<CallUnderWay> calls;
   ReadingSeries readings;
-  std::vector<ChurnEntry> churn;  // by stack
-  bool rm_pending = false;        // of any of its spaces
+  std::vector<ChurnEntry> churn;    // by stack
+  bool rm_pending = false;          // of any of its spaces
+  int64_t stranger_ns = INT64_MIN;  // when NVML last listed a process that is not recorded
   TimelineRecorder::Height height() const { return {total, used}; }
 };
 
@@ -259,10 +276,15 @@ struct Space {
   // call was under way.
   bool rm_wanted = false;
   bool rm_pending = false;
+  bool rm_pending_wanted = false;
   bool rm_pending_had_offset = false;
   int64_t rm_pending_total = 0;
   int64_t rm_pending_used = 0;
   int64_t rm_pending_until_ns = 0;
+  // Since NVML's figure last agreed with `total`, but for this gap (see joint_shares.cc).
+  std::vector<Bracket> brackets;
+  int64_t figure_gap = 0;
+  int64_t agreed_ns = INT64_MIN;
   std::vector<ProcessSampleRecord> samples;
 
   int64_t on_device() const { return away ? 0 : total; }
