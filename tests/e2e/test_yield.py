@@ -2,6 +2,7 @@
 """`vramscope yield` and `resume`, and `vramscope.yield_gpu()`, on the stand-in driver."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -46,12 +47,16 @@ class Machine:
         self.programs.append(program.process)
         return program
 
-    def start_busy(self, milliseconds: int) -> "Program":
-        """One that is in a call of the driver nearly always, and is in one now."""
-        program = Program(self, (), True, {"VRAMSCOPE_FAKE_DELAY_US": f"cuMemAlloc_v2:{milliseconds * 1000}"})
+    def start_busy(self) -> "Program":
+        """One that is in a call of the driver nearly always, and is in one now and for a second and more."""
+        program = Program(self, (), True, {"VRAMSCOPE_FAKE_DELAY_US": "cuMemAlloc_v2:2000000"}, turns=0)
         self.programs.append(program.process)
-        time.sleep(0.05)
+        time.sleep(0.1)
         return program
+
+    def wait_until_locked(self, program: "Program") -> None:
+        asking = [sys.executable, "-c", IS_LOCKED, str(program.pid)]
+        wait_for(lambda: subprocess.run(asking, env=self.environment, timeout=60).returncode == 0)
 
     def vramscope(self, *words: object, **extra: str) -> subprocess.CompletedProcess:
         return subprocess.run(
@@ -76,6 +81,10 @@ class Machine:
     def end(self) -> None:
         for process in self.programs:
             if process.poll() is None:
+                # The launcher's program would stand in a call for ever, if the driver has given it up.
+                for child in children(process.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.wait()
@@ -84,7 +93,9 @@ class Machine:
 class Program:
     """driver_steady, under `vramscope run` or not."""
 
-    def __init__(self, machine: Machine, words: tuple[str, ...], record: bool, extra: dict[str, str]) -> None:
+    def __init__(
+        self, machine: Machine, words: tuple[str, ...], record: bool, extra: dict[str, str], turns: int = 2
+    ) -> None:
         self.live = machine.directory / "live.vram.d"
         self.trace = machine.directory / "live.vram"
         command = [str(HOSTS / "driver_steady"), *words]
@@ -98,31 +109,48 @@ class Program:
             stderr=subprocess.DEVNULL,
             env={**machine.environment, **extra},
         )
-        wait_for(lambda: self.turns() > 1)
+        wait_for(lambda: "ready" in self.output.read_text() and self.turns() >= turns)
         self.pid = self.process.pid
         if record:
-            (self.pid,) = map(int, re.findall(r"\d+", self._children()))
-
-    def _children(self) -> str:
-        return Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+            (self.pid,) = children(self.process.pid)
 
     def turns(self) -> int:
         return self.output.read_text().count("turn")
 
     def goes_on(self) -> bool:
         before = self.turns()
-        time.sleep(0.06)
-        return self.turns() > before
+        wait_for(lambda: self.turns() > before)
+        return True
+
+    def stands(self) -> bool:
+        before = self.turns()
+        time.sleep(0.2)
+        # It may still have had to say the turn whose calls had come back.
+        return self.turns() <= before + 1
 
     def finish(self) -> None:
         """It ends as it would have ended."""
         self.process.stdin.close()
-        assert self.process.wait(timeout=30) == 0
+        assert self.process.wait(timeout=60) == 0
         assert self.output.read_text().splitlines()[-1] == "same addresses 1"
 
 
+# Whether the stand-in's driver has locked the process, or is about to: it waits for its calls.
+IS_LOCKED = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+state = ctypes.c_int()
+assert cuda.cuInit(0) == 0
+sys.exit(cuda.cuCheckpointProcessGetState(int(sys.argv[1]), ctypes.byref(state)) != 0 or state.value != 1)
+"""
+
+
+def children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
 def wait_for(condition) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -148,7 +176,7 @@ def test_all_memory_is_given_back_and_comes_again(machine):
     assert yielded.returncode == 0, yielded.stderr
     assert LEAST <= said_mib(yielded.stdout) <= MOST
     assert yielded.stderr == f"vramscope: `vramscope resume {program.pid}` continues it\n"
-    assert not program.goes_on()
+    assert program.stands()
     assert machine.kept() == [f"yield-{program.pid}"]
     assert machine.refused("yield", program.pid).startswith(
         f"process {program.pid} (driver_steady) has yielded already: `vramscope resume {program.pid}`"
@@ -169,7 +197,7 @@ def test_all_memory_is_given_back_and_comes_again(machine):
         r"[\d.]+ MiB are free, \d+ MiB are missing: nothing was changed$",
         line,
     ), line
-    assert not program.goes_on() and other.goes_on()
+    assert program.stands() and other.goes_on()
     taker.communicate(b"")
 
     resumed = machine.vramscope("resume", program.pid)
@@ -207,7 +235,7 @@ def test_the_recording_says_so_and_balances(machine):
     hungry = [sys.executable, "-c", HUNGRY.replace("sys.stdin.read()", "import time; time.sleep(0.2)")]
     subprocess.run(hungry, env={**machine.environment, **probe}, check=True, stdout=subprocess.DEVNULL)
     assert machine.vramscope("resume", program.pid).returncode == 0
-    wait_for(program.goes_on)
+    assert program.goes_on()
     back_ns = time.monotonic_ns()
     time.sleep(0.3)
     program.finish()
@@ -307,7 +335,7 @@ def test_processes_that_cannot_be_asked(machine):
         assert "started this command and would wait for itself" in machine.refused(command, os.getpid())
     assert "--timeout" in machine.refused("yield", gone.pid, "--timeout", "-1")
     zombie = subprocess.Popen(["true"])
-    time.sleep(0.1)
+    wait_for(lambda: Path(f"/proc/{zombie.pid}/stat").read_text().split()[2] == "Z")
     assert machine.refused("yield", zombie.pid) == f"process {zombie.pid} (true) has ended"
     zombie.wait()
 
@@ -357,18 +385,17 @@ def test_drivers_that_cannot(machine, tmp_path):
 
 
 def test_work_that_does_not_end(machine):
-    program = machine.start_busy(500)
+    program = machine.start_busy()
     assert machine.refused("yield", program.pid, "--timeout", "0.2") == (
         f"process {program.pid} (driver_steady) did not finish its work within 0.2 s: it goes on, and nothing was "
         "changed; --timeout gives it longer"
     )
     assert machine.kept() == []
-    before = program.turns()
-    wait_for(lambda: program.turns() > before)
+    assert program.goes_on()
 
 
 def test_ctrl_c_while_it_is_locked(machine):
-    program = machine.start_busy(400)
+    program = machine.start_busy()
     command = subprocess.Popen(
         [str(VRAMSCOPE), "yield", str(program.pid)],
         stderr=subprocess.PIPE,
@@ -376,17 +403,15 @@ def test_ctrl_c_while_it_is_locked(machine):
         text=True,
         env=machine.environment,
     )
-    wait_for(lambda: machine.kept() != [])
-    time.sleep(0.05)
+    machine.wait_until_locked(program)
     command.send_signal(signal.SIGINT)
-    output, errors = command.communicate(timeout=20)
+    output, errors = command.communicate(timeout=60)
     assert command.returncode == 2 and output == ""
     first, last = errors.splitlines()
     assert first.startswith("vramscope: interrupted: ") and "within 30 s" in first
     assert last == "vramscope: interrupted: the process was unlocked and goes on as it was"
     assert machine.kept() == []
-    before = program.turns()
-    wait_for(lambda: program.turns() > before)
+    assert program.goes_on()
 
 
 def test_a_checkpoint_that_fails_is_undone(machine):
@@ -426,34 +451,32 @@ def test_a_restore_that_fails(machine):
 
 
 def test_a_process_that_ends_meanwhile(machine):
-    program = machine.start_busy(400)
+    program = machine.start_busy()
     command = subprocess.Popen(
         [str(VRAMSCOPE), "yield", str(program.pid)],
         stderr=subprocess.PIPE,
         text=True,
         env=machine.environment,
     )
-    wait_for(lambda: machine.kept() != [])
+    machine.wait_until_locked(program)
     os.kill(program.pid, signal.SIGKILL)
-    _, errors = command.communicate(timeout=20)
+    _, errors = command.communicate(timeout=60)
     assert command.returncode == 2
     assert errors == f"vramscope: process {program.pid} (driver_steady) ended meanwhile\n"
     assert machine.kept() == []
 
 
 def test_a_yield_that_was_killed_is_undone_by_resume(machine):
-    program = machine.start_busy(300)
+    program = machine.start_busy()
     command = subprocess.Popen([str(VRAMSCOPE), "yield", str(program.pid)], env=machine.environment)
-    wait_for(lambda: machine.kept() != [])
-    time.sleep(0.1)
+    machine.wait_until_locked(program)
     command.kill()
     command.wait()
     assert "is locked by a checkpoint that was not finished" in machine.refused("yield", program.pid)
     done = machine.vramscope("resume", program.pid)
     assert done.returncode == 0
     assert done.stderr.endswith("was locked and had its memory: it goes on\n")
-    before = program.turns()
-    wait_for(lambda: program.turns() > before)
+    assert program.goes_on()
 
 
 # ---- vramscope.yield_gpu() -------------------------------------------------------------------
@@ -533,7 +556,7 @@ def test_a_process_that_cannot_yield_itself_goes_on(machine):
 
 def test_memory_that_somebody_else_has_is_waited_for(machine):
     hungry = machine.directory / "hungry.py"
-    hungry.write_text(HUNGRY.replace("sys.stdin.read()", "import time; time.sleep(0.4)"))
+    hungry.write_text(HUNGRY)
     done = run_python(
         machine,
         f"""
@@ -541,9 +564,14 @@ def test_memory_that_somebody_else_has_is_waited_for(machine):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with vramscope.yield_gpu():
-                taker = subprocess.Popen([sys.executable, {str(hungry)!r}], stdout=subprocess.PIPE)
+                taker = subprocess.Popen(
+                    [sys.executable, {str(hungry)!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
                 assert taker.stdout.readline() == b"taken\\n"
-                threading.Thread(target=taker.wait).start()
+                def end_it():
+                    while not caught: time.sleep(0.01)
+                    taker.communicate(b"")
+                threading.Thread(target=end_it).start()
         (warning,) = caught
         assert "has no room for process" in str(warning.message), warning
         """,
