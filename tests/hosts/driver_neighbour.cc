@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes and gives back memory at random until its input ends: driver_neighbour SEED. Up to 2 GiB at
+// once, which is more than contexts take.
+#include <poll.h>
+
+#include <random>
+#include <vector>
+
+#include "cuda_driver.h"
+
+namespace {
+
+bool InputEndsWithin(int milliseconds) {
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  return poll(&input, 1, milliseconds) > 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  void* const driver = LoadDriver();
+  DRIVER_HOOK(driver, cuInit);
+  DRIVER_HOOK(driver, cuDevicePrimaryCtxRetain);
+  DRIVER_HOOK(driver, cuCtxSetCurrent);
+  DRIVER_HOOK(driver, cuMemAlloc_v2);
+  DRIVER_HOOK(driver, cuMemFree_v2);
+  CUcontext context = nullptr;
+  CHECK(cuInit(0));
+  CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+  CHECK(cuCtxSetCurrent(context));
+  std::puts("ready");
+  std::fflush(stdout);
+
+  std::minstd_rand random(argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 1);
+  constexpr size_t kMost = 8;
+  constexpr size_t kPage = size_t{2} << 20;
+  constexpr size_t kMostPages = 128;
+  std::vector<CUdeviceptr> held;
+  bool grows = true;
+  do {
+    grows = held.empty() || (grows ? held.size() < kMost && random() % 8 != 0 : random() % 8 == 0);
+    if (grows) {
+      held.push_back(0);
+      CHECK(cuMemAlloc_v2(&held.back(), (1 + random() % kMostPages) * kPage));
+    } else {
+      CHECK(cuMemFree_v2(held.back()));
+      held.pop_back();
+    }
+  } while (!InputEndsWithin(static_cast<int>(1 + random() % 10)));
+  return 0;
+}
