@@ -86,6 +86,21 @@ TEST_F(ReadingsTest, ASampleInsideOfACallSaysNothingAboutTheDifferenceToReadings
   EXPECT_EQ(ReportOf(trace, At("end")).devices[0].ledger_bytes, 512 * kMiB);
 }
 
+TEST_F(ReadingsTest, TheKernelModulesPartOfTwoContextsIsOneRow) {
+  trace_.ProcessSample(491 * kMiB);
+  trace_.ContextCreate(0xc1);
+  trace_.Reading(1000 * kMiB);
+  trace_.Sample(1000 * kMiB);
+  trace_.ProcessSample(977 * kMiB);
+  trace_.DriverAlloc(kBase, 2 * kMiB);
+  trace_.Sample(1002 * kMiB);
+  const Report report = ReportOf(trace_, At("end"));
+  for (const Invariant& invariant : report.invariants)
+    EXPECT_TRUE(invariant.holds) << invariant.name << ": " << invariant.detail;
+  EXPECT_EQ(report.devices[0].ledger_bytes, 1002 * kMiB);
+  EXPECT_EQ(Row("RM-internal"), 13 * kMiB);
+}
+
 TEST_F(ReadingsTest, AReadingDuringAnotherThreadsCallPricesNoArray) {
   Array(0xa55, 5 * kMiB);
   trace_.Reading(510 * kMiB + 6 * kMiB + 64 * kMiB);  // another thread's allocation is in it

@@ -206,9 +206,9 @@ void Ledger::OnContextCreate(const trace::Event& event) {
   const uint32_t space = SpaceIndex(event.process, event.device, event.time_ns);
   spaces_[space].driver_events = true;
   ++spaces_[space].live_contexts;
-  spaces_[space].rm_wanted = true;
   DeviceState& device = DeviceOf(spaces_[space]);
   NoteCall(device, event.begin_ns, event.end_ns);
+  spaces_[space].rm_wanted = true;  // not before: the call may settle an earlier context's part
   OpenCall call = CallOf(event, Part::kContext);
   call.is_context_create = true;
   call.lasts = event.begin_ns == event.end_ns;
@@ -455,17 +455,20 @@ int64_t Ledger::Assign(DeviceState& device,
   }
   const bool is_first = spaces_[space].context_item == kNoIndex && MakeContext(calls);
   if (part == Part::kContext && (bytes > 0 || is_first)) {
-    // Beside the context stands what of it is the kernel module's own: not known yet.
-    SlowItem rm;
-    rm.device = device.id;
-    rm.space = space;
-    rm.owner = kNoOwner;
-    rm.part = Part::kRmInternal;
-    rm.bracketed = true;
-    rm.alloc_ns = time_ns;
+    // Beside the contexts stands what the kernel module has for them: for this one not known yet.
+    if (spaces_[space].rm_item == kNoIndex) {
+      SlowItem rm;
+      rm.device = device.id;
+      rm.space = space;
+      rm.owner = kNoOwner;
+      rm.part = Part::kRmInternal;
+      rm.bracketed = true;
+      spaces_[space].rm_item = NewSlowItem(std::move(rm));
+    }
+    SlowItem& rm = slow_items_[spaces_[space].rm_item];
+    rm.alloc_ns = rm.bytes == 0 ? time_ns : rm.alloc_ns;
     spaces_[space].context_item = index;
     spaces_[space].context_log_index = log_index;
-    spaces_[space].rm_item = NewSlowItem(std::move(rm));
     slow_log_.push_back({spaces_[space].rm_item, 0});
   }
   bracket.log_index = log_index;
@@ -576,7 +579,8 @@ void Ledger::CommitRmInternal(DeviceState& device, Space& space) {
     sample.ledger -= sample.end_ns >= context.alloc_ns ? bytes : 0;
   CorrectTimeline(device, space, Group(device, context.owner, context.part), -bytes,
                   context.alloc_ns, INT64_MAX);
-  CorrectTimeline(device, space, Group(device, rm.owner, rm.part), bytes, rm.alloc_ns, INT64_MAX);
+  CorrectTimeline(device, space, Group(device, rm.owner, rm.part), bytes, context.alloc_ns,
+                  INT64_MAX);
 }
 
 // The first assignment was made from a sample and a reading whose constant difference was not known
