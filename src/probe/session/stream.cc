@@ -237,7 +237,8 @@ bool Stream::CountSight(uint64_t kind) {
   uint64_t sight = 1;
   while (sight < kEarlySights && sights_.Find(kind + sight) != 0)
     ++sight;
-  return sights_.Insert(kind + sight, 1);
+  sights_are_full_ = !sights_.Insert(kind + sight, 1);
+  return !sights_are_full_;
 }
 
 void Stream::AppendAnchor() {

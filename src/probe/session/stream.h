@@ -53,7 +53,9 @@ class Stream {
   // Whether hardly any event of that kind was seen in this stream before. Bounded: in a program
   // that never repeats itself it says no after some thousands.
   VRAMSCOPE_ALWAYS_INLINE bool IsEarlySight(uint64_t kind) {
-    return VRAMSCOPE_UNLIKELY(sights_.Find(kind + kEarlySights) == 0) && CountSight(kind);
+    // A full table is not searched: what it does not have takes longest to look for.
+    return !sights_are_full_ && VRAMSCOPE_UNLIKELY(sights_.Find(kind + kEarlySights) == 0) &&
+           CountSight(kind);
   }
   // Forgets every known code and stack. Ids go on counting, so what was written stays valid.
   void ResetStackTables();
@@ -115,6 +117,7 @@ class Stream {
   uint32_t tid_ = 0;
   uint32_t last_id_ = 0;
   uint32_t retry_in_ = 0;  // events until room is looked for again; 0 while there is room
+  bool sights_are_full_ = false;
   StackSlot stacks_[kStackSlots];
   InternTable<4096> strings_;
   InternTable<4096> scopes_;  // ids by path

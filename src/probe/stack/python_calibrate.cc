@@ -206,6 +206,7 @@ void PythonObserveDlopen(const char* file) {
     g_python.layout = layout;
     g_python.version_hex = version;
     g_python.this_thread_state = thread_state;
+    g_python.capture = FindPythonCapture(layout);
     g_python.ready.store(true, std::memory_order_release);
     Note(kStacks, kVerified);
   } else {

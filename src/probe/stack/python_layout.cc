@@ -4,79 +4,6 @@
 namespace vramscope::probe {
 namespace {
 
-using format::LineTableKind;
-
-// Include/cpython/frameobject.h and code.h of 3.9 and 3.10.
-constexpr PythonLayout FrameObjects(uint32_t lasti,
-                                    uint32_t locals,
-                                    uint8_t scale,
-                                    LineTableKind table) {
-  return {.tstate_frame = 24,
-          .cframe_frame = -1,
-          .frame_previous = 24,
-          .frame_code = 32,
-          .frame_instruction = lasti,
-          .frame_owner = -1,
-          .frame_locals = locals,
-          .first_foreign_owner = 0xff,
-          .instruction_is_index = true,
-          .index_scale = scale,
-          .code_filename = 104,
-          .code_name = 112,
-          .code_qualname = 112,  // co_qualname came with 3.11
-          .code_firstlineno = 40,
-          .code_linetable = 120,
-          .code_instructions = 0,
-          .line_table = table,
-          .unicode_state_shift = 2,
-          .unicode_ascii = 48,
-          .unicode_compact = 72};
-}
-constexpr PythonLayout k39 = FrameObjects(104, 360, 1, LineTableKind::kLnotab);
-constexpr PythonLayout k310 = FrameObjects(96, 352, 2, LineTableKind::kPep626);
-
-// Include/internal/pycore_frame.h and Include/cpython/{pystate,code}.h of 3.11 and 3.12.
-constexpr PythonLayout k311 = {.tstate_frame = 56,
-                               .cframe_frame = 8,
-                               .frame_previous = 48,
-                               .frame_code = 32,
-                               .frame_instruction = 56,
-                               .frame_owner = 69,
-                               .frame_locals = 72,
-                               .first_foreign_owner = 3,
-                               .instruction_is_index = false,
-                               .index_scale = 1,
-                               .code_filename = 112,
-                               .code_name = 120,
-                               .code_qualname = 128,
-                               .code_firstlineno = 72,
-                               .code_linetable = 136,
-                               .code_instructions = 184,
-                               .line_table = LineTableKind::kLocations,
-                               .unicode_state_shift = 2,
-                               .unicode_ascii = 48,
-                               .unicode_compact = 72};
-constexpr PythonLayout k312 = {.tstate_frame = 56,
-                               .cframe_frame = 0,
-                               .frame_previous = 8,
-                               .frame_code = 0,
-                               .frame_instruction = 56,
-                               .frame_owner = 70,
-                               .frame_locals = 72,
-                               .first_foreign_owner = 3,
-                               .instruction_is_index = false,
-                               .index_scale = 1,
-                               .code_filename = 112,
-                               .code_name = 120,
-                               .code_qualname = 128,
-                               .code_firstlineno = 68,
-                               .code_linetable = 136,
-                               .code_instructions = 192,
-                               .line_table = LineTableKind::kLocations,
-                               .unicode_state_shift = 2,
-                               .unicode_ascii = 40,
-                               .unicode_compact = 56};
-
 // _Py_DebugOffsets (Include/internal/pycore_debug_offsets.h): a cookie, then 64-bit words in
 // groups. `group` is where the thread state's group begins, `frame_words` the size of the frame's
 // group.
@@ -95,7 +22,7 @@ bool FromDebugOffsets(const void* runtime,
   constexpr size_t kThreadStateWords = 9;
   const size_t frame = group + kThreadStateWords;
   const size_t code = frame + frame_words;
-  *layout = k312;
+  *layout = kPython312;
   layout->tstate_frame = word(group + 4);
   layout->cframe_frame = -1;
   layout->frame_previous = word(frame + 1);
@@ -117,16 +44,16 @@ bool FromDebugOffsets(const void* runtime,
 bool FindPythonLayout(uint32_t version_hex, const void* runtime, PythonLayout* layout) {
   switch (version_hex >> 16) {
     case 0x0309:
-      *layout = k39;
+      *layout = kPython39;
       return true;
     case 0x030a:
-      *layout = k310;
+      *layout = kPython310;
       return true;
     case 0x030b:
-      *layout = k311;
+      *layout = kPython311;
       return true;
     case 0x030c:
-      *layout = k312;
+      *layout = kPython312;
       return true;
     case 0x030d:
       return FromDebugOffsets(runtime, version_hex, 19, 6, layout);

@@ -29,7 +29,90 @@ struct PythonLayout {
   uint32_t unicode_state_shift;  // PyASCIIObject.state: bits before `kind`
   uint32_t unicode_ascii;        // first character of a compact ASCII string
   uint32_t unicode_compact;      // first character of another compact string
+
+  bool operator==(const PythonLayout&) const = default;
 };
+
+// Include/cpython/frameobject.h and code.h of 3.9 and 3.10.
+constexpr PythonLayout PythonFrameObjects(uint32_t lasti,
+                                          uint32_t locals,
+                                          uint8_t scale,
+                                          format::LineTableKind table) {
+  return {.tstate_frame = 24,
+          .cframe_frame = -1,
+          .frame_previous = 24,
+          .frame_code = 32,
+          .frame_instruction = lasti,
+          .frame_owner = -1,
+          .frame_locals = locals,
+          .first_foreign_owner = 0xff,
+          .instruction_is_index = true,
+          .index_scale = scale,
+          .code_filename = 104,
+          .code_name = 112,
+          .code_qualname = 112,  // co_qualname came with 3.11
+          .code_firstlineno = 40,
+          .code_linetable = 120,
+          .code_instructions = 0,
+          .line_table = table,
+          .unicode_state_shift = 2,
+          .unicode_ascii = 48,
+          .unicode_compact = 72};
+}
+inline constexpr PythonLayout kPython39 =
+    PythonFrameObjects(104, 360, 1, format::LineTableKind::kLnotab);
+inline constexpr PythonLayout kPython310 =
+    PythonFrameObjects(96, 352, 2, format::LineTableKind::kPep626);
+
+// Include/internal/pycore_frame.h and Include/cpython/{pystate,code}.h of 3.11 and 3.12.
+inline constexpr PythonLayout kPython311 = {.tstate_frame = 56,
+                                            .cframe_frame = 8,
+                                            .frame_previous = 48,
+                                            .frame_code = 32,
+                                            .frame_instruction = 56,
+                                            .frame_owner = 69,
+                                            .frame_locals = 72,
+                                            .first_foreign_owner = 3,
+                                            .instruction_is_index = false,
+                                            .index_scale = 1,
+                                            .code_filename = 112,
+                                            .code_name = 120,
+                                            .code_qualname = 128,
+                                            .code_firstlineno = 72,
+                                            .code_linetable = 136,
+                                            .code_instructions = 184,
+                                            .line_table = format::LineTableKind::kLocations,
+                                            .unicode_state_shift = 2,
+                                            .unicode_ascii = 48,
+                                            .unicode_compact = 72};
+inline constexpr PythonLayout kPython312 = {.tstate_frame = 56,
+                                            .cframe_frame = 0,
+                                            .frame_previous = 8,
+                                            .frame_code = 0,
+                                            .frame_instruction = 56,
+                                            .frame_owner = 70,
+                                            .frame_locals = 72,
+                                            .first_foreign_owner = 3,
+                                            .instruction_is_index = false,
+                                            .index_scale = 1,
+                                            .code_filename = 112,
+                                            .code_name = 120,
+                                            .code_qualname = 128,
+                                            .code_firstlineno = 68,
+                                            .code_linetable = 136,
+                                            .code_instructions = 192,
+                                            .line_table = format::LineTableKind::kLocations,
+                                            .unicode_state_shift = 2,
+                                            .unicode_ascii = 40,
+                                            .unicode_compact = 56};
+// What _PyRuntime says of itself in 3.13: fields as in 3.12, no _PyCFrame.
+inline constexpr PythonLayout kPython313 = [] {
+  PythonLayout layout = kPython312;
+  layout.tstate_frame = 72;
+  layout.cframe_frame = -1;
+  layout.code_instructions = 200;
+  return layout;
+}();
 
 // The layout of `version_hex` (PY_VERSION_HEX), from CPython's headers for 3.9 to 3.12 and from the
 // table that newer interpreters carry at the head of _PyRuntime (`runtime`, may be null). False

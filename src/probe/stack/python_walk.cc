@@ -2,7 +2,6 @@
 #include "probe/stack/python_walk.h"
 
 #include "probe/session/stream.h"
-#include "probe/stack/stacks.h"
 
 namespace vramscope::probe {
 
@@ -72,8 +71,10 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t HashCode(const PythonLayout& layout, const char
 // on many frames at once; only the chain in AddToHash() is serial.
 VRAMSCOPE_ALWAYS_INLINE uint64_t HashFrame(const PythonLayout& layout,
                                            const RawPythonFrame& frame) {
-  return HashCode(layout, frame.code) ^ (frame.instruction * 0x165667b19e3779f9u) ^
-         (frame.object * 0xd6e8feb86659fd93u);
+  uint64_t hash = HashCode(layout, frame.code) ^ (frame.instruction * 0x165667b19e3779f9u);
+  if (VRAMSCOPE_UNLIKELY(frame.object != 0))
+    hash ^= frame.object * 0xd6e8feb86659fd93u;
+  return hash;
 }
 
 VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t frame) {
@@ -113,11 +114,27 @@ uint32_t InternCode(Stream& stream, const PythonLayout& layout, const char* code
   return static_cast<uint32_t>(record.id);
 }
 
+// The frames of a stack that is new, the innermost first: at most kMaxPythonDepth. They stand
+// still, being the calling thread's own.
+uint32_t CollectFrames(const PythonLayout& layout, const char* cursor, RawPythonFrame* frames) {
+  const PlainReader reader;
+  const ModuleNames names;
+  uint32_t depth = 0;
+  while (cursor != nullptr && depth < kMaxPythonDepth) {
+    const char* const at = cursor;
+    if (!StepPythonFrame(layout, reader, &cursor, &frames[depth]))
+      continue;
+    frames[depth].object = names.Object(layout, at, frames[depth].code);
+    ++depth;
+  }
+  return depth;
+}
+
 // Defines what is new of a stack, outermost frame first, and returns its id.
-VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
-                                        const PythonLayout& layout,
-                                        const RawPythonFrame* frames,
-                                        uint32_t depth) {
+VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream, const char* innermost) {
+  const PythonLayout& layout = g_python.layout;
+  RawPythonFrame frames[kMaxPythonDepth];
+  const uint32_t depth = CollectFrames(layout, innermost, frames);
   uint32_t parent = 0;
   uint64_t hash = 1;
   uintptr_t object = 0;  // of the frame around: a call and the forward that it leads to are one
@@ -146,6 +163,45 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
       object = frames[i].object;
   }
   return parent;
+}
+
+// Reads each frame once and keeps none of them: that a stack is known is told by its hash. `kKnown`
+// null: the interpreter's layout is none of those below.
+template <const PythonLayout* kKnown>
+PythonStack Capture(Stream& stream, const void* thread_state) {
+  const PythonLayout& layout = kKnown != nullptr ? *kKnown : g_python.layout;
+  const PlainReader reader;
+  const char* const innermost = InnermostPythonFrame(layout, reader, thread_state);
+  const char* cursor = innermost;
+  const ModuleNames names;
+  uint32_t depth = 0;
+  uint64_t hash = 1;
+  uintptr_t module = 0;
+  while (cursor != nullptr) {
+    const char* const at = cursor;
+    RawPythonFrame frame;
+    if (!StepPythonFrame(layout, reader, &cursor, &frame))
+      continue;
+    frame.object = names.Object(layout, at, frame.code);
+    if (VRAMSCOPE_UNLIKELY(frame.object != 0) && module == 0)
+      module = frame.object;
+    hash = AddToHash(hash, HashFrame(layout, frame));
+    if (++depth == kMaxPythonDepth) {
+      if (cursor != nullptr)
+        CountLoss(format::Loss::kStackTooDeep);
+      break;
+    }
+  }
+  if (depth == 0)
+    return {};
+  hash ^= hash >> 32;  // the best bits of a product are its upper ones
+  Stream::StackSlot& slot = stream.stack_slot(hash);
+  if (VRAMSCOPE_LIKELY(slot.hash == hash && slot.id != 0))
+    return {slot.id, module};
+  const uint32_t id = DefineStack(stream, innermost);
+  if (id != 0)
+    stream.stack_slot(hash) = {hash, id};
+  return {id, module};
 }
 
 char* PutUtf8(char* out, uint32_t c) {
@@ -218,6 +274,15 @@ size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capac
   return count;
 }
 
+PythonCapture FindPythonCapture(const PythonLayout& layout) {
+  return layout == kPython39    ? Capture<&kPython39>
+         : layout == kPython310 ? Capture<&kPython310>
+         : layout == kPython311 ? Capture<&kPython311>
+         : layout == kPython312 ? Capture<&kPython312>
+         : layout == kPython313 ? Capture<&kPython313>
+                                : Capture<nullptr>;
+}
+
 PythonStack CapturePython(Stream& stream) {
   if (!g_python.ready.load(std::memory_order_acquire) ||
       !g_flags.python.load(std::memory_order_relaxed))
@@ -225,38 +290,7 @@ PythonStack CapturePython(Stream& stream) {
   const void* const thread_state = g_python.this_thread_state();
   if (thread_state == nullptr)
     return {};  // no Python runs in this thread
-  const PythonLayout& layout = g_python.layout;
-  const PlainReader reader;
-  const char* cursor = InnermostPythonFrame(layout, reader, thread_state);
-  RawPythonFrame frames[kMaxPythonDepth];
-  const ModuleNames names;
-  uint32_t depth = 0;
-  uint64_t hash = 1;
-  uintptr_t module = 0;
-  while (cursor != nullptr) {
-    const char* const at = cursor;
-    if (!StepPythonFrame(layout, reader, &cursor, &frames[depth]))
-      continue;
-    frames[depth].object = names.Object(layout, at, frames[depth].code);
-    if (module == 0)
-      module = frames[depth].object;
-    hash = AddToHash(hash, HashFrame(layout, frames[depth]));
-    if (++depth == kMaxPythonDepth) {
-      if (cursor != nullptr)
-        CountLoss(format::Loss::kStackTooDeep);
-      break;
-    }
-  }
-  if (depth == 0)
-    return {};
-  hash ^= hash >> 32;  // the best bits of a product are its upper ones
-  Stream::StackSlot& slot = stream.stack_slot(hash);
-  if (VRAMSCOPE_LIKELY(slot.hash == hash && slot.id != 0))
-    return {slot.id, module};
-  const uint32_t id = DefineStack(stream, layout, frames, depth);
-  if (id != 0)
-    stream.stack_slot(hash) = {hash, id};
-  return {id, module};
+  return g_python.capture(stream, thread_state);
 }
 
 }  // namespace vramscope::probe

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "probe/stack/python_layout.h"
+#include "probe/stack/stacks.h"
 
 namespace vramscope::probe {
 
@@ -16,12 +17,19 @@ struct RawPythonFrame {
   uintptr_t object;      // the torch.nn.Module whose method this is, 0 where it is none
 };
 
+// The stack of the calling thread, whose thread state that is.
+using PythonCapture = PythonStack (*)(Stream& stream, const void* thread_state);
+// The walk for a layout. Offsets that are known when this is compiled are part of its code: loading
+// them for each frame would take as long as the frame itself.
+PythonCapture FindPythonCapture(const PythonLayout& layout);
+
 // What is known of the interpreter in this process. Written once, before `ready` is set.
 struct PythonRuntime {
   std::atomic<bool> ready{false};
   std::atomic<bool> unusable{false};
   PythonLayout layout{};
   void* (*this_thread_state)() = nullptr;  // PyGILState_GetThisThreadState: no GIL needed
+  PythonCapture capture = nullptr;         // FindPythonCapture(layout)
   uint32_t version_hex = 0;
 };
 extern PythonRuntime g_python;
@@ -31,9 +39,9 @@ extern PythonRuntime g_python;
 struct PythonModules {
   std::atomic<const char*> call{nullptr};     // Module.__call__'s code: its `self` is a module
   std::atomic<const char*> forward{nullptr};  // a name that methods of other classes have too
-  const char* type = nullptr;  // torch.nn.Module
-  uint32_t type_mro = 0;       // PyTypeObject: the tuple of its bases
-  uint32_t tuple_items = 0;    // PyTupleObject: the first item
+  const char* type = nullptr;                 // torch.nn.Module
+  uint32_t type_mro = 0;                      // PyTypeObject: the tuple of its bases
+  uint32_t tuple_items = 0;                   // PyTupleObject: the first item
 };
 extern PythonModules g_python_modules;
 

@@ -7,7 +7,6 @@
 
 #include <cstring>
 
-#include "base/clock.h"
 #include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
@@ -27,6 +26,8 @@ namespace {
 
 constexpr int kFreeRuns = 8;           // a model is often found in several steps
 constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
+// Times are ticks: an event may ask again and again, and asking the system takes as long as the
+// event.
 constexpr int kMaxFailures = 3;
 constexpr int kPyFileInput = 257;  // Py_file_input
 constexpr size_t kMaxRunning = 256;
@@ -34,7 +35,7 @@ constexpr size_t kMaxRunning = 256;
 struct Agent {
   std::atomic<bool> asked{false};
   // Searches can be long: they rest by themselves, so that they keep nothing else waiting.
-  std::atomic<uint64_t> next_look_ns{0}, next_search_ns{0};
+  std::atomic<uint64_t> next_look{0}, next_search{0};
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
   std::atomic<bool> gradients_wanted{false};
@@ -408,7 +409,7 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
   g_agent.running = true;
   Object error[3];
   g_api.PyErr_Fetch(&error[0], &error[1], &error[2]);
-  const int64_t began = base::MonotonicNs();
+  const uint64_t began = Now();
   Object const thread = g_api.PyThreadState_Get();
   const bool can_hide =
       g_api.PyThreadState_EnterTracing != nullptr && g_api.PyThreadState_LeaveTracing != nullptr;
@@ -440,11 +441,10 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
     g_agent.gradients_wanted.store(false, std::memory_order_relaxed);
   if (*outcome == Outcome::kDone && g_torch.names.load() == TorchNames::kWaiting)
     g_torch.names.store(TorchNames::kOn, std::memory_order_release);
-  const int64_t ended = base::MonotonicNs();
-  const uint64_t rest =
-      ++g_agent.runs > kFreeRuns ? kRestFactor * static_cast<uint64_t>(ended - began) : 0;
-  (is_search ? g_agent.next_search_ns : g_agent.next_look_ns)
-      .store(static_cast<uint64_t>(ended) + rest, std::memory_order_relaxed);
+  const uint64_t ended = Now();
+  const uint64_t rest = ++g_agent.runs > kFreeRuns ? kRestFactor * (ended - began) : 0;
+  (is_search ? g_agent.next_search : g_agent.next_look)
+      .store(ended + rest, std::memory_order_relaxed);
   if (ok) {
     g_api.PyErr_Restore(error[0], error[1], error[2]);
   } else {
@@ -454,8 +454,8 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
   return ok;
 }
 
-bool IsPast(const std::atomic<uint64_t>& time_ns) {
-  return static_cast<uint64_t>(base::MonotonicNs()) >= time_ns.load(std::memory_order_relaxed);
+bool IsPast(const std::atomic<uint64_t>& ticks) {
+  return Now() >= ticks.load(std::memory_order_relaxed);
 }
 
 int RunPending(void*) {
@@ -489,8 +489,8 @@ void TorchBeginAnew() {
 }
 
 void TorchForget() {
-  g_agent.next_look_ns.store(0, std::memory_order_relaxed);
-  g_agent.next_search_ns.store(0, std::memory_order_relaxed);
+  g_agent.next_look.store(0, std::memory_order_relaxed);
+  g_agent.next_search.store(0, std::memory_order_relaxed);
   g_agent.runs = 0;
   if (g_torch.modules != nullptr)
     madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
@@ -510,7 +510,7 @@ bool AgentMayRecord() {
 }
 
 bool AgentSearch(Object tensors, bool* interrupted) {
-  if (g_agent.search == nullptr || g_agent.running || !IsPast(g_agent.next_search_ns))
+  if (g_agent.search == nullptr || g_agent.running || !IsPast(g_agent.next_search))
     return false;
   Outcome outcome = Outcome::kLater;
   *interrupted = !RunAgent(true, tensors, &outcome);
@@ -541,7 +541,7 @@ VRAMSCOPE_NOINLINE void TorchBackwardEnded() {
 }
 
 VRAMSCOPE_NOINLINE void TorchAsk() {
-  if (g_agent.asked.load(std::memory_order_relaxed) || !IsPast(g_agent.next_look_ns) ||
+  if (g_agent.asked.load(std::memory_order_relaxed) || !IsPast(g_agent.next_look) ||
       !AgentMayRecord())
     return;
   if (g_agent.asked.exchange(true, std::memory_order_acq_rel))

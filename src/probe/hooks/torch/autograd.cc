@@ -66,24 +66,34 @@ bool FindLayout(const uint64_t* objects, const uint64_t* numbers, int count, Nod
   return found == 1;
 }
 
+#ifdef __x86_64__
+bool ReadsWhatRaxPointsTo(const unsigned char* code) {
+  constexpr unsigned char kAnyRegister = 0xc7;  // of ModRM, the bits that must be zero
+  if (code[0] == 0x48 && code[1] == 0x8b)
+    return (code[2] & kAnyRegister) == 0;
+  return code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x6f && (code[3] & kAnyRegister) == 0;
+}
+#endif
+
 // get_current_node() takes a reference, and where nodes are c10::intrusive_ptr that can take the
 // GIL, which a hook must never do. It begins by asking a function for the place where the thread
 // keeps its node; that function is all that is needed:
 //
 //   ff 15 <offset>   call *offset(%rip)     the accessor, in a variable of the library
-//   48 8b 0?         mov (%rax), %r?        the node
+//   48 8b 0?         mov (%rax), %r?        the node, or
+//   f3 0f 6f 0?      movdqu (%rax), %xmm?   the node and its counts (std::shared_ptr)
 const char** (*FindAccessor(const char* function))() {
 #ifdef __x86_64__
   const SafeReader reader;
   unsigned char code[48];
   if (!reader.Get(function, &code))
     return nullptr;
-  for (size_t i = 0; i + 9 <= sizeof code; ++i) {
+  for (size_t i = 0; i + 10 <= sizeof code; ++i) {
     if (code[i] == 0xc3)
       break;
     if (code[i] != 0xff || code[i + 1] != 0x15)
       continue;
-    if (code[i + 6] != 0x48 || code[i + 7] != 0x8b || (code[i + 8] & 0xc7) != 0)
+    if (!ReadsWhatRaxPointsTo(code + i + 6))
       return nullptr;
     int32_t offset = 0;
     std::memcpy(&offset, code + i + 2, sizeof offset);
