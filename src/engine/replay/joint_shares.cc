@@ -38,6 +38,11 @@ constexpr int64_t kNearlyNothing = 4 << 20;
 // The kernel module has 9 MiB for a process with a context on an H200.
 constexpr int64_t kLargestRm = 32 << 20;
 
+// Whether its rows may have that much too much because the kernel module's part is in them still.
+bool MayBeRm(const Space& space, int64_t growth) {
+  return space.rm_wanted && growth < 0 && growth > -kLargestRm;
+}
+
 }  // namespace
 
 void Ledger::ShareOut(DeviceState& device,
@@ -187,44 +192,54 @@ bool Ledger::IsTelling(const Space& space) const {
   });
 }
 
-// True where the figure says nothing more that the rows have not.
+// A look at the process's figure in a quiet moment. True where it changed rows, and nothing of it
+// can be the kernel module's.
 bool Ledger::CommitFigure(DeviceState& device, Space& space) {
-  const int64_t growth = space.rm_pending_used - space.rm_pending_total - space.figure_gap;
-  if (growth > -kFigureStep && growth < kFigureStep) {
-    Agree(space, space.figure_gap);
-    return false;
+  int64_t growth = space.rm_pending_used - space.rm_pending_total - space.figure_gap;
+  int64_t moved = 0;
+  if (IsShared(device, space.agreed_ns)) {
+    if (!IsTelling(space))
+      return false;
+    moved = MakeGood(device, space, growth);
+    growth -= moved;
+    space.rm_pending_total += moved;
   }
-  if (space.rm_wanted && growth < 0 && growth > -kLargestRm)
+  const bool agrees = growth > -kFigureStep && growth < kFigureStep;
+  if (!agrees && MayBeRm(space, growth))
     return false;
-  if (!IsShared(device, space.agreed_ns)) {
-    Agree(space, space.figure_gap + growth);
-    return false;
+  if (moved == 0)
+    Agree(space, space.figure_gap + (agrees ? 0 : growth));
+  else if (!agrees)
+    space.figure_gap += growth;
+  space.rm_wanted &= moved == 0;
+  return moved != 0;
+}
+
+// Returns by how much the rows of the process grew.
+int64_t Ledger::MakeGood(DeviceState& device, const Space& space, int64_t growth) {
+  int64_t moved = 0;
+  // What was taken back from rows for calls that never give any back was others' doing.
+  for (const Bracket& bracket : space.brackets) {
+    for (size_t i = bracket.taken_begin; bracket.sank && i < bracket.taken_end; ++i)
+      moved += MoveFromOthers(device, bracket, std::max<int64_t>(-slow_log_[i].bytes, 0));
   }
-  if (!IsTelling(space))
-    return false;
+  int64_t left = growth - moved;
+  if ((left > -kFigureStep && left < kFigureStep) || MayBeRm(space, left))
+    return moved;
   std::vector<const Bracket*> order;
   for (const Bracket& bracket : space.brackets)
     order.push_back(&bracket);
-  const auto is_likelier = [&](const Bracket* a, const Bracket* b) {
+  std::stable_sort(order.begin(), order.end(), [&](const Bracket* a, const Bracket* b) {
     const auto fits = [&](const Bracket* bracket) {
-      return growth > 0 ? bracket->sank : slow_log_[bracket->log_index].bytes >= -growth;
+      return left > 0 ? bracket->sank : slow_log_[bracket->log_index].bytes >= -left;
     };
     if (fits(a) != fits(b))
       return fits(a);
     return a->end_ns - a->begin_ns > b->end_ns - b->begin_ns;
-  };
-  std::stable_sort(order.begin(), order.end(), is_likelier);
-  int64_t left = growth;
+  });
   for (const Bracket* bracket : order)
     left -= left == 0 ? 0 : MoveFromOthers(device, *bracket, left);
-  if (left == growth) {
-    Agree(space, space.figure_gap + growth);
-    return false;
-  }
-  space.figure_gap += left;
-  space.rm_wanted = false;
-  space.rm_pending_total += growth - left;
-  return true;
+  return growth - left;
 }
 
 // The row of a bracket gets bytes of other processes', or they get some of it. Returns what it got.

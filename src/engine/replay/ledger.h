@@ -310,6 +310,7 @@ class Ledger {
   void Agree(Space& space, int64_t gap);
   bool IsTelling(const Space& space) const;
   bool CommitFigure(DeviceState& device, Space& space);
+  int64_t MakeGood(DeviceState& device, const Space& space, int64_t growth);
   int64_t MoveFromOthers(DeviceState& device, const Bracket& bracket, int64_t bytes);
   void CorrectEntry(DeviceState& device, size_t log_index, int64_t bytes, int64_t from_ns);
 

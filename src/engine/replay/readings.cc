@@ -68,6 +68,14 @@ Part JointPart(const std::vector<OpenCall>& calls) {
   return joint;
 }
 
+bool OnlyTakes(format::ImplicitKind kind, std::string_view api) {
+  using format::ImplicitKind;
+  return kind == ImplicitKind::kInit || kind == ImplicitKind::kFunction ||
+         kind == ImplicitKind::kLaunch ||
+         (kind == ImplicitKind::kStream && api.find("Destroy") == std::string_view::npos) ||
+         (kind == ImplicitKind::kModule && api.find("Unload") == std::string_view::npos);
+}
+
 // Then no change says something too: the estimates were right.
 bool AreArrays(const std::vector<OpenCall>& calls) {
   return std::all_of(calls.begin(), calls.end(),
@@ -176,7 +184,8 @@ int64_t Ledger::DriverOwnedBytes(const trace::Event& event) const {
 
 void Ledger::OnImplicit(const trace::Event& event) {
   const format::ImplicitKind kind = ImplicitKindOf(event);
-  const OpenCall call = CallOf(event, PartOf(kind));
+  OpenCall call = CallOf(event, PartOf(kind));
+  call.only_takes = OnlyTakes(kind, trace_.string(event.api));
   if (ValidDevice(event.device)) {
     SpaceIndex(event.process, event.device, event.time_ns);
     DeviceState& device = devices_[static_cast<size_t>(event.device.value)];
@@ -210,7 +219,7 @@ void Ledger::OnContextCreate(const trace::Event& event) {
   NoteCall(device, event.begin_ns, event.end_ns);
   spaces_[space].rm_wanted = true;  // not before: the call may settle an earlier context's part
   OpenCall call = CallOf(event, Part::kContext);
-  call.is_context_create = true;
+  call.is_context_create = call.only_takes = true;
   call.lasts = event.begin_ns == event.end_ns;
   AddOpenCall(device, std::move(call));
 }
@@ -415,7 +424,9 @@ int64_t Ledger::Assign(DeviceState& device,
   bracket.taken_begin = slow_log_.size();
   const int64_t taken = bytes < 0 ? TakeBack(device, calls, -bytes) : 0;
   bracket.taken_end = slow_log_.size();
-  bracket.sank = bytes == 0 || taken < -bytes;
+  const bool only_take =
+      std::all_of(calls.begin(), calls.end(), [](const OpenCall& call) { return call.only_takes; });
+  bracket.sank = bytes <= 0 && (only_take || taken < -bytes);
   const OpenCall& last = calls.back();
   const size_t space_at =
       last.process.value * devices_.size() + static_cast<size_t>(device.id.value);
@@ -514,15 +525,11 @@ int64_t Ledger::TakeBack(DeviceState& device, const std::vector<OpenCall>& calls
 // Another difference is settled only when the next event proves that nothing was under way.
 void Ledger::ProposeOffset(DeviceState& device, int64_t offset, int64_t until_ns) {
   ReadingSeries& series = device.readings;
-  // Beside others it may be theirs: another reading must say the same.
-  if (offset != 0 && IsShared(device, INT64_MIN)) {
-    const bool again =
-        series.doubtful_offset == offset && series.doubtful_reading_ns != series.last_begin_ns;
-    series.doubtful_offset = offset;
-    series.doubtful_reading_ns = series.last_begin_ns;
-    if (!again)
-      return;
+  if (series.offset_reading_ns != series.last_begin_ns) {
+    series.offset_reading_ns = series.last_begin_ns;
+    series.offset_before = series.pending_offset;
   }
+  series.offset_seen_twice = offset == series.offset_before;
   series.pending_offset = offset;
   series.pending_offset_until_ns = until_ns;
   series.offset_pending = offset != 0;
@@ -534,7 +541,9 @@ void Ledger::CommitPending(DeviceState& device, int64_t begin_ns) {
   ReadingSeries& series = device.readings;
   if (series.offset_pending) {
     series.offset_pending = false;
-    if (begin_ns > series.pending_offset_until_ns)
+    // Beside others it may be memory of theirs, unless another reading says the same.
+    if (begin_ns > series.pending_offset_until_ns &&
+        (series.offset_seen_twice || !IsShared(device, INT64_MIN)))
       CommitOffset(device);
   }
   if (!device.rm_pending)

@@ -86,6 +86,7 @@ struct OpenCall {
   trace::ProcessId process = trace::kNoProcess;
   Part part = Part::kOtherDriver;
   bool is_context_create = false;
+  bool only_takes = false;  // never gives memory back
   // A context that the driver made by itself: its begin was seen, its end is the next reading of
   // its process.
   bool lasts = false;
@@ -165,9 +166,10 @@ struct ReadingSeries {
   bool first_assigned_from_sample = false;
   size_t first_log_index = 0;
   int64_t first_assigned_ns = 0;
-  // One that was seen beside other processes, and the reading it was seen with.
-  int64_t doubtful_offset = 0;
-  int64_t doubtful_reading_ns = 0;
+  // The reading that it was seen with, what the one before said, and whether both say the same.
+  int64_t offset_reading_ns = 0;
+  int64_t offset_before = 0;
+  bool offset_seen_twice = false;
   uint64_t contexts_not_measured = 0;
 };
 
@@ -193,7 +195,7 @@ struct Bracket {
   int64_t begin_ns = 0;    // of the first call
   int64_t reading_ns = 0;  // when the reading behind them began
   int64_t end_ns = 0;
-  bool sank = false;     // nothing showed, or the device had less afterwards
+  bool sank = false;     // nothing showed of calls that only take, or what went was in no row
   size_t log_index = 0;  // in the slow log: the process's row, of no bytes where it got none
   std::optional<size_t> others_log_index;  // the same for what turns out to be other processes'
   size_t taken_begin = 0;                  // what it took back from rows
