@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <set>
 
 #include "probe/stack/python_walk.h"
 
@@ -37,6 +38,19 @@ TEST(PythonLayout, TakesNewerOffsetsFromTheInterpreterItself) {
   EXPECT_EQ(layout.frame_locals, 72u);
   EXPECT_EQ(layout.code_linetable, 136u);
   EXPECT_EQ(layout.code_instructions, 200u);
+}
+
+TEST(PythonLayout, KnownOnesHaveAWalkOfTheirOwn) {
+  std::set<PythonCapture> walks;
+  for (const uint32_t version : {0x0309u, 0x030au, 0x030bu, 0x030cu, 0x030du}) {
+    const auto words = DebugOffsets(version << 16, 0);
+    PythonLayout layout{};
+    ASSERT_TRUE(FindPythonLayout(version << 16, words.data(), &layout));
+    EXPECT_TRUE(walks.insert(FindPythonCapture(layout)).second) << version;
+  }
+  PythonLayout other = kPython312;
+  other.frame_locals += 8;
+  EXPECT_TRUE(walks.insert(FindPythonCapture(other)).second);
 }
 
 TEST(PythonLayout, RefusesWhatItDoesNotKnow) {
