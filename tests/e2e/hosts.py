@@ -2,11 +2,13 @@
 """What the tests of misbehaving programs share: run one with and without the probe, and compare."""
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import struct
 import subprocess
 from pathlib import Path
+from typing import Iterator
 
 from live_file import LiveFile, read_directory
 
@@ -33,6 +35,18 @@ def probe_environment(directory: Path, options: str = "cpu", preload: str = "") 
         "VRAMSCOPE_DIR": str(directory),
         "VRAMSCOPE_OPTIONS": options,
     }
+
+
+@contextlib.contextmanager
+def neighbour(machine: dict[str, str], seed: int) -> Iterator[None]:
+    """Another program on the same stand-in device, recorded by nobody, that takes and gives back all the time."""
+    command = [str(HOSTS / "driver_neighbour"), str(seed)]
+    with subprocess.Popen(command, env=machine, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield
+        assert process.poll() is None, "it goes on to the end"
+        process.communicate("")
+    assert process.returncode == 0
 
 
 def run_both(name: str, directory: Path, *words: str, preload: tuple[str, str] = ("", ""), **more) -> list[LiveFile]:

@@ -176,13 +176,14 @@ void Ledger::Agree(Space& space, int64_t gap) {
   space.agreed_ns = space.rm_pending_until_ns;
 }
 
-// Whether the figure is that of a process that goes on, without memory that the ledger may count
-// with another one.
-bool Ledger::IsTelling(const Space& space) const {
+// Whether the figure is that of a process that goes on, or of one that at least has not given back
+// yet what the figure has more than the rows; and without memory that the ledger may count with
+// another one.
+bool Ledger::IsTelling(const Space& space, int64_t growth) const {
   const ProcessState& process = processes_[space.process.value];
   const bool goes_on =
       process.torn_down ? space.rm_pending_until_ns <= process.teardown_ns : !process.ended;
-  if (!goes_on || space.away || space.rm_pending_used <= kNearlyNothing ||
+  if ((!goes_on && growth < 0) || space.away || space.rm_pending_used <= kNearlyNothing ||
       (process.began_late && !space.before_settled))
     return false;
   return std::none_of(shared_.begin(), shared_.end(), [&](const SharedMemory& memory) {
@@ -198,7 +199,7 @@ bool Ledger::CommitFigure(DeviceState& device, Space& space) {
   int64_t growth = space.rm_pending_used - space.rm_pending_total - space.figure_gap;
   int64_t moved = 0;
   if (IsShared(device, space.agreed_ns)) {
-    if (!IsTelling(space))
+    if (!IsTelling(space, growth))
       return false;
     moved = MakeGood(device, space, growth);
     growth -= moved;

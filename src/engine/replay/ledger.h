@@ -308,7 +308,7 @@ class Ledger {
   void AddBracket(uint32_t space, const Bracket& bracket);
   void DropBrackets(const DeviceState& device, int64_t from_ns);
   void Agree(Space& space, int64_t gap);
-  bool IsTelling(const Space& space) const;
+  bool IsTelling(const Space& space, int64_t growth) const;
   bool CommitFigure(DeviceState& device, Space& space);
   int64_t MakeGood(DeviceState& device, const Space& space, int64_t growth);
   int64_t MoveFromOthers(DeviceState& device, const Bracket& bracket, int64_t bytes);

@@ -287,6 +287,16 @@ void LiveTrace::BuildProcesses() {
       break;
     }
   }
+  // One that nobody saw end has not ended while NVML lists it, though it may be at rest.
+  for (size_t i = 0; i < files_.size(); ++i) {
+    for (const auto& [pid, ticks] : scans_[i].listed) {
+      const auto it = processes_by_pid_.find(pid);
+      if (it == processes_by_pid_.end() || has_exit[it->second.back().second.value])
+        continue;
+      int64_t& end_ns = ends[it->second.back().second.value];
+      end_ns = std::max(end_ns, clocks_[i].ToNs(ticks) + 1);
+    }
+  }
   for (size_t i = 0; i < processes_.size(); ++i) {
     Event event;
     event.kind = EventKind::kProcessEnd;

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using testing::LiveFileBuilder;
+using ::testing::StartsWith;
 
 constexpr uint64_t kStart = 1'000'000'000;
 
@@ -362,6 +362,23 @@ TEST_F(LiveTraceTest, JoinsDevicesByUuidAndSamplesByPid) {
   EXPECT_EQ(ends[0].size, 9u);
   EXPECT_EQ(trace->processes()[0].wait_status, 9);
   EXPECT_EQ(trace->processes()[0].end_ns, static_cast<int64_t>(kStart + 12));
+}
+
+TEST_F(LiveTraceTest, AProcessThatNvmlListsHasNotEnded) {
+  LiveFileBuilder launcher({.writer = format::WriterKind::kLauncher});
+  for (const uint64_t at : {500u, 800u}) {
+    launcher.Stream(1).Add(format::ProcessSample{
+        .begin = kStart + at, .end = kStart + at + 1, .pid = 7, .used = 800 - at});
+  }
+  ASSERT_TRUE(launcher.Write(Path("launcher.vrl")));
+  LiveFileBuilder file({.pid = 7});
+  file.Stream(1).Add(CpuAlloc(100, 0x1000, 1));
+  ASSERT_TRUE(file.Write(Path("7.vrl")));
+  const auto events = Events(*Open());
+  const auto ends = OfKind(events, EventKind::kProcessEnd);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].time_ns, static_cast<int64_t>(kStart + 502));
+  EXPECT_EQ(OfKind(events, EventKind::kProcessSample)[0].process, ProcessId{0});
 }
 
 TEST_F(LiveTraceTest, TwoFilesOfOnePidAreTwoProcesses) {

@@ -120,6 +120,11 @@ class StreamScanner : public Converter<StreamScanner> {
     owner_.scan_.runtime.emplace_back(trace::Text(r.key), trace::Text(r.value));
     return false;
   }
+  bool On(const format::ProcessSample& r, Event* event) {
+    if (r.used != 0)
+      owner_.scan_.listed[static_cast<uint32_t>(r.pid)] = r.end;
+    return Converter::On(r, event);
+  }
   bool On(const format::ProcessExit& r, Event*) {
     ExitRecord exit{.ticks = r.time, .pid = static_cast<uint32_t>(r.pid), .status = {}};
     if (r.status != format::kStatusNotKnown)

@@ -38,6 +38,7 @@ struct FileScan {
   std::map<int64_t, LocalDevice> devices;  // every number used, described or not
   std::vector<std::pair<std::string, std::string>> runtime;
   std::vector<ExitRecord> exits;
+  std::map<uint32_t, uint64_t> listed;  // by pid: ticks at which NVML last had a figure of it
   uint64_t event_count = 0;
   uint64_t last_ticks = 0;  // of the latest event; the header's start where there is none
 };
