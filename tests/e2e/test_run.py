@@ -371,6 +371,7 @@ def on(number, frame):
         time.sleep(0.2)  # room for a second delivery, which must not come
         print(sorted(counts.items()), flush=True)
         sys.exit(9)
+    print("had", number, flush=True)
 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT,
                signal.SIGWINCH, signal.SIGTERM):
     signal.signal(number, on)
@@ -384,9 +385,10 @@ def test_signals_reach_the_program_once(tmp_path):
     process = start(sys.executable, "-c", COUNT_SIGNALS, cwd=tmp_path, options=("-o", "x.vram"))
     assert process.stdout.readline() == "ready\n"
     numbers = [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGWINCH]
+    # One after the other: Python takes several at once by their numbers, SIGWINCH behind SIGTERM.
     for number in numbers:
         process.send_signal(number)
-        time.sleep(0.05)
+        assert process.stdout.readline() == f"had {int(number)}\n"
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=60)
     assert eval(output) == sorted((int(n), 1) for n in [*numbers, signal.SIGTERM])
@@ -444,7 +446,8 @@ def test_ctrl_c_reaches_the_program_once_and_the_report_follows(tmp_path):
     terminal = Terminal(sys.executable, "-c", COUNT_SIGNALS, cwd=tmp_path, options=("--no-report", "-o", "x.vram"))
     terminal.read_until(b"ready")
     os.write(terminal.fd, b"\x03")
-    time.sleep(0.2)
+    terminal.read_until(b"had 2")
+    time.sleep(0.2)  # room for a second delivery, which must not come
     os.kill(terminal.pid, signal.SIGTERM)
     assert terminal.wait() == 9
     assert b"[(2, 1), (15, 1)]" in terminal.output
@@ -555,7 +558,10 @@ needs_host = pytest.mark.skipif(not HOST.exists(), reason="the test hosts are no
 @needs_host
 def test_a_child_that_goes_on_recording_is_left_alone(tmp_path):
     # The program ends, its background child does not.
-    script = f"{shlex.quote(str(HOST))} pairs >/dev/null 2>&1 & echo $!; sleep 0.3"
+    script = (
+        f"{shlex.quote(str(HOST))} pairs >/dev/null 2>&1 & echo $!; "
+        "until ls x.vram.d/$!.* >/dev/null 2>&1; do sleep 0.02; done"
+    )
     result = run("sh", "-c", script, cwd=tmp_path, options=("--cpu", "-o", "x.vram"))
     child = int(result.stdout)
     try:
