@@ -11,6 +11,7 @@
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/hooks/cuda/stale_since.h"
 #include "probe/session/stream.h"
 
 // Graphs: the executable takes memory when it is made or uploaded, its allocation nodes take theirs
@@ -28,12 +29,15 @@ constexpr int32_t kMaxDevices = 64;
 // As with pools, one thread at a time asks, and asks again where another one wanted to.
 struct GraphFigure {
   std::atomic<bool> busy;
-  std::atomic<bool> stale;
-  std::atomic<uint64_t> stale_since;
+  StaleSince stale;
   std::atomic<uint64_t> reserved;
   std::atomic<uint64_t> used;
 };
 constinit GraphFigure g_graph_figures[kMaxDevices]{};
+
+bool IsInTable(int32_t device) {
+  return device >= 0 && device < kMaxDevices;
+}
 
 // As the one thread that has the figure, which it gives back.
 void AskGraphPool(int32_t device, uint64_t since, GraphFigure* figure) {
@@ -45,8 +49,9 @@ void AskGraphPool(int32_t device, uint64_t since, GraphFigure* figure) {
   bool write = false;
   if (known) {
     const uint64_t last_reserved = figure->reserved.exchange(reserved, std::memory_order_relaxed);
-    write =
-        figure->used.exchange(used, std::memory_order_relaxed) != used || reserved != last_reserved;
+    const uint64_t last_used = figure->used.exchange(used, std::memory_order_relaxed);
+    // Also what did not change, where a reading may show that it had: as with pools.
+    write = used != last_used || reserved != last_reserved || WasReadSince(since);
   }
   figure->busy.store(false, std::memory_order_seq_cst);
   if (known && reserved != 0)
@@ -125,8 +130,11 @@ CUresult EndCapture(bool per_thread, CUstream stream, CUgraph* graph) {
   if (result == kSuccess || !IsCapturing(stream, per_thread))
     NoteCaptureEnd(stream, per_thread);
   if (call.watching() && !IsAnyStreamCapturing()) {
+    const Place place = CurrentPlace();
     ReadPoolsAfterSynchronisation();
-    CatchUpReading(CurrentPlace());
+    if (IsInTable(place.device) && g_graph_figures[place.device].stale.IsSet())
+      ReadGraphPool(place.device);
+    CatchUpReading(place);
   }
   return result;
 }
@@ -162,25 +170,26 @@ bool HasGraphMemory() {
 }
 
 void ReadGraphPool(int32_t device) {
-  if (device < 0 || device >= kMaxDevices || IsAnyStreamCapturing())
+  if (!IsInTable(device))
     return;
   GraphFigure& figure = g_graph_figures[device];
   uint64_t since = t_cuda_call_begin;
   constexpr int kMaxTurns = 8;
   for (int turn = 0; turn < kMaxTurns; ++turn) {
     if (figure.busy.exchange(true, std::memory_order_seq_cst)) {
-      figure.stale_since.store(since, std::memory_order_relaxed);
-      figure.stale.store(true, std::memory_order_seq_cst);
+      figure.stale.Note(since);
       if (figure.busy.load(std::memory_order_seq_cst))
         return;  // that thread sees it
       continue;
     }
-    if (figure.stale.exchange(false, std::memory_order_seq_cst)) {
-      const uint64_t stale_since = figure.stale_since.load(std::memory_order_relaxed);
-      since = stale_since < since ? stale_since : since;
+    if (IsAnyStreamCapturing()) {
+      figure.stale.Note(since);
+      figure.busy.store(false, std::memory_order_seq_cst);
+      return;
     }
+    since = figure.stale.Take(since);
     AskGraphPool(device, since, &figure);
-    if (!figure.stale.load(std::memory_order_seq_cst))
+    if (!figure.stale.IsSet())
       return;
   }
 }
@@ -188,7 +197,7 @@ void ReadGraphPool(int32_t device) {
 void ForgetGraphs() {
   for (auto& figure : g_graph_figures) {
     figure.busy.store(false, std::memory_order_relaxed);
-    figure.stale.store(false, std::memory_order_relaxed);
+    figure.stale.Clear();
     figure.reserved.store(0, std::memory_order_relaxed);
     figure.used.store(0, std::memory_order_relaxed);
   }

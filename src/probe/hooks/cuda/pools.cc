@@ -10,6 +10,7 @@
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
 #include "probe/hooks/cuda/share.h"
+#include "probe/hooks/cuda/stale_since.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -32,7 +33,7 @@ enum class PoolCost : uint8_t {
 struct PoolSlot {
   std::atomic<uint64_t> pool;  // 0: never used, kRemoved, kClaimed, or the handle
   std::atomic<bool> busy;
-  std::atomic<uint64_t> stale_since;  // it could not be read when it changed; 0: it was
+  StaleSince stale;
   std::atomic<PoolCost> cost;
   std::atomic<int32_t> device;
   std::atomic<uint64_t> reserved;
@@ -75,7 +76,7 @@ PoolSlot* InsertPool(CUmemoryPool pool, int32_t device, PoolCost cost) {
         !slot.pool.compare_exchange_strong(found, kClaimed, std::memory_order_acquire)) {
       continue;
     }
-    slot.stale_since.store(0, std::memory_order_relaxed);
+    slot.stale.Clear();
     slot.cost.store(cost, std::memory_order_relaxed);
     slot.device.store(device, std::memory_order_relaxed);
     slot.reserved.store(0, std::memory_order_relaxed);
@@ -141,15 +142,8 @@ bool IsAboveThreshold(const PoolSlot& slot) {
          slot.threshold.load(std::memory_order_relaxed);
 }
 
-bool IsStale(const PoolSlot& slot) {
-  return slot.stale_since.load(std::memory_order_seq_cst) != 0;
-}
-
 void LeaveStale(PoolSlot* slot, uint64_t since) {
-  uint64_t first = slot->stale_since.load(std::memory_order_seq_cst);
-  while ((first == 0 || since < first) &&
-         !slot->stale_since.compare_exchange_weak(first, since, std::memory_order_seq_cst)) {
-  }
+  slot->stale.Note(since);
   NoteMayShrink();
 }
 
@@ -205,17 +199,16 @@ void ReadPool(PoolSlot* slot) {
       slot->busy.store(false, std::memory_order_release);
       return;
     }
-    const uint64_t stale_since = slot->stale_since.exchange(0, std::memory_order_seq_cst);
-    if (stale_since != 0 && stale_since < since)
-      since = stale_since;
-    if (!AskReserved(slot, since) && !IsStale(*slot))
+    since = slot->stale.Take(since);
+    if (!AskReserved(slot, since) && !slot->stale.IsSet())
       return;
   }
 }
 
 bool MayShrink(const PoolSlot& slot) {
   return slot.pool.load(std::memory_order_acquire) > kClaimed &&
-         (IsStale(slot) || slot.busy.load(std::memory_order_seq_cst) || IsAboveThreshold(slot));
+         (slot.stale.IsSet() || slot.busy.load(std::memory_order_seq_cst) ||
+          IsAboveThreshold(slot));
 }
 
 bool MayAnyPoolShrink() {
@@ -378,7 +371,7 @@ bool MayPoolsShrink() {
 // Another thread may see that a pool grew while this one finds that none can shrink: so it looks
 // again after it has said so.
 void ReadPoolsAfterSynchronisation() {
-  if (!MayPoolsShrink() || IsAnyStreamCapturing())
+  if (!MayPoolsShrink())
     return;
   ReadPoolsThatMayShrink();
   constexpr int kMaxTurns = 4;
@@ -420,7 +413,7 @@ void ForgetPools() {
   for (auto& slot : g_pools) {
     slot.pool.store(0, std::memory_order_relaxed);
     slot.busy.store(false, std::memory_order_relaxed);
-    slot.stale_since.store(0, std::memory_order_relaxed);
+    slot.stale.Clear();
   }
   g_may_shrink.store(false, std::memory_order_relaxed);
 }
