@@ -309,9 +309,12 @@ void Ledger::CorrectEntry(DeviceState& device, size_t log_index, int64_t bytes, 
     device.timeline.Correct(group, bytes, from_ns, INT64_MAX, TimelineRecorder::Reach::kTouched);
   else
     CorrectTimeline(device, *space, group, bytes, from_ns, INT64_MAX);
-  for (size_t i = 0; space != nullptr && i < space->samples.size(); ++i)
-    space->samples[i].ledger +=
-        space->samples[i].end_ns >= std::max(from_ns, item.alloc_ns) ? bytes : 0;
+  if (space != nullptr) {
+    const int64_t since_ns = std::max(from_ns, item.alloc_ns);
+    for (auto sample = space->samples.rbegin();
+         sample != space->samples.rend() && sample->end_ns >= since_ns; ++sample)
+      sample->ledger += bytes;
+  }
   for (auto sample = device.samples.rbegin();
        sample != device.samples.rend() && sample->begin_ns >= from_ns; ++sample)
     sample->ledger += bytes;

@@ -427,6 +427,9 @@ int64_t Ledger::Assign(DeviceState& device,
   const bool only_take =
       std::all_of(calls.begin(), calls.end(), [](const OpenCall& call) { return call.only_takes; });
   bracket.sank = bytes <= 0 && (only_take || taken < -bytes);
+  // What shrinks by itself is as large as its rows say.
+  if (bytes <= 0 && !bracket.sank && !IsShared(device, INT64_MIN))
+    return -taken;
   const OpenCall& last = calls.back();
   const size_t space_at =
       last.process.value * devices_.size() + static_cast<size_t>(device.id.value);
