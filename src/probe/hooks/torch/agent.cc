@@ -83,7 +83,9 @@ Object Lost(Object, Object name) {
   return g_api.None();
 }
 
+// `import torch` ends here, once, so this waits for no rest after the runs that found it under way.
 Object Ask(Object, Object) {
+  g_agent.next_look.store(0, std::memory_order_relaxed);
   TorchAsk();
   return g_api.None();
 }
@@ -439,8 +441,10 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
     SwitchOff("off: the agent failed");
   if (*outcome == Outcome::kDone)
     g_agent.gradients_wanted.store(false, std::memory_order_relaxed);
-  if (*outcome == Outcome::kDone && g_torch.names.load() == TorchNames::kWaiting)
+  if (*outcome == Outcome::kDone && g_torch.names.load() == TorchNames::kWaiting) {
     g_torch.names.store(TorchNames::kOn, std::memory_order_release);
+    g_agent.runs = 0;  // those that found `import torch` under way do not delay the first names
+  }
   const uint64_t ended = Now();
   const uint64_t rest = ++g_agent.runs > kFreeRuns ? kRestFactor * (ended - began) : 0;
   (is_search ? g_agent.next_search : g_agent.next_look)
