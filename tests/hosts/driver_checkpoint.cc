@@ -166,6 +166,7 @@ int main(int argc, char** argv) {
   int status = 0;
   REQUIRE(waitpid(worker, &status, 0) == worker);
   REQUIRE(way == "dies" ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  LetEndBeSeen();
   Step("gone");
   return 0;
 }

@@ -123,6 +123,7 @@ struct Program {
     Step("imported");
     to_exporter.Send(message);
     to_importer.Receive();
+    LetEndBeSeen();
     Step("exporter-gone");
     if (way == "ipc") {
       CHECK(cuIpcCloseMemHandle(address));

@@ -15,6 +15,13 @@
 #include "cuda_driver.h"
 #include "fake_cuda/books.h"
 
+// A process has an end for the recording when the launcher gets the processor and sees it; for its
+// parent, before.
+inline void LetEndBeSeen() {
+  if (std::getenv("VRAMSCOPE_TEST_STEPS") != nullptr)
+    usleep(300'000);
+}
+
 inline void Step(const char* name) {
   static FakeBooks* const books = FakeBooksOpen();
   const char* const path = std::getenv("VRAMSCOPE_TEST_STEPS");
