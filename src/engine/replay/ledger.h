@@ -283,9 +283,8 @@ class Ledger {
   int64_t TakeBack(DeviceState& device, const std::vector<OpenCall>& calls, int64_t bytes);
   uint32_t NewSlowItem(SlowItem item);
   void ChangeSlow(uint32_t item, int64_t bytes);
-  void CommitPending(DeviceState& device, int64_t begin_ns);
-
   int64_t DriverOwnedBytes(const trace::Event& event) const;
+  std::string TriggerText(const std::vector<OpenCall>& calls) const;
 
   // arrays.cc
   void OnArray(DeviceState& device, const trace::Event& event, uint32_t index);
@@ -303,6 +302,8 @@ class Ledger {
   void DropShares(const DeviceState& device);
   bool IsHolder(const Space& space) const;
   bool CommitShare(DeviceState& device, Space& space);
+
+  // neighbours.cc: processes that are not recorded
   void OnStranger(const trace::Event& event);
   bool IsShared(const DeviceState& device, int64_t since_ns) const;
   void AddBracket(uint32_t space, const Bracket& bracket);
@@ -314,10 +315,11 @@ class Ledger {
   int64_t MoveFromOthers(DeviceState& device, const Bracket& bracket, int64_t bytes);
   void CorrectEntry(DeviceState& device, size_t log_index, int64_t bytes, int64_t from_ns);
 
+  // late_figures.cc
+  void CommitPending(DeviceState& device, int64_t begin_ns);
   void ProposeOffset(DeviceState& device, int64_t offset, int64_t until_ns);
   void CommitOffset(DeviceState& device);
   void CommitRmInternal(DeviceState& device, Space& space);
-  std::string TriggerText(const std::vector<OpenCall>& calls) const;
 
   // samples.cc
   void OnDeviceSample(const trace::Event& event);
