@@ -25,4 +25,21 @@ bool HasInvariantTsc() {
 #endif
 }
 
+ClockPair ReadClocks(bool use_tsc) {
+  constexpr int kMaxTries = 5;
+  constexpr uint64_t kUninterruptedTicks = 1000;  // below half a microsecond
+  ClockPair best{};
+  uint64_t shortest = UINT64_MAX;
+  for (int i = 0; i < kMaxTries && shortest > kUninterruptedTicks; ++i) {
+    const uint64_t before = Ticks(use_tsc);
+    const int64_t ns = MonotonicNs();
+    const uint64_t took = Ticks(use_tsc) - before;
+    if (took < shortest) {
+      shortest = took;
+      best = {.ticks = before + took / 2, .ns = ns};
+    }
+  }
+  return best;
+}
+
 }  // namespace vramscope::base

@@ -30,4 +30,13 @@ inline uint64_t Ticks(bool use_tsc) {
   return static_cast<uint64_t>(MonotonicNs());
 }
 
+// Both clocks at one instant.
+struct ClockPair {
+  uint64_t ticks;
+  int64_t ns;
+};
+// Reads again, a few times at most, where the thread was interrupted between the two. Safe in any
+// thread.
+ClockPair ReadClocks(bool use_tsc);
+
 }  // namespace vramscope::base

@@ -156,8 +156,9 @@ int BeginFile() {
   header->header_bytes = format::kPageBytes;
   header->pid = static_cast<uint32_t>(g_pid);
   header->parent_pid = static_cast<uint32_t>(getppid());
-  header->start_ticks = Now();
-  header->start_ns = base::MonotonicNs();
+  const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
+  header->start_ticks = clocks.ticks;
+  header->start_ns = clocks.ns;
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   header->start_wall_ns = static_cast<int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec;
@@ -380,8 +381,9 @@ uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes) {
   if (chunk != nullptr) {
     // A later pair of clocks than the header's start, for converting ticks after a SIGKILL.
     format::FileHeader* header = file->live.header();
-    header->anchor_ticks.store(Now(), std::memory_order_relaxed);
-    header->anchor_ns.store(base::MonotonicNs(), std::memory_order_release);
+    const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
+    header->anchor_ticks.store(clocks.ticks, std::memory_order_relaxed);
+    header->anchor_ns.store(clocks.ns, std::memory_order_release);
   }
   return chunk;
 }

@@ -140,8 +140,9 @@ void Stream::BeginChunk(uint8_t* memory, size_t size_bytes) {
   header_->size_bytes = static_cast<uint32_t>(size_bytes);
   header_->stream = id_;
   header_->sequence = sequence_++;
-  header_->base_ticks = Now();
-  header_->base_ns = base::MonotonicNs();
+  const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
+  header_->base_ticks = clocks.ticks;
+  header_->base_ns = clocks.ns;
   header_->tid = tid_;
   // Last: readers look for the magic.
   std::atomic_thread_fence(std::memory_order_release);
@@ -244,11 +245,9 @@ bool Stream::CountSight(uint64_t kind) {
 void Stream::AppendAnchor() {
   // About 0.1 s of a time stamp counter, 0.27 s of a clock in nanoseconds.
   constexpr uint64_t kAnchorEveryTicks = uint64_t{1} << 28;
-  const uint64_t before = Now();
-  const int64_t monotonic_ns = base::MonotonicNs();
-  const uint64_t ticks = before + (Now() - before) / 2;
-  anchor_due_ = ticks + kAnchorEveryTicks;
-  Append(format::Anchor{.time = ticks, .monotonic_ns = static_cast<uint64_t>(monotonic_ns)});
+  const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
+  anchor_due_ = clocks.ticks + kAnchorEveryTicks;
+  Append(format::Anchor{.time = clocks.ticks, .monotonic_ns = static_cast<uint64_t>(clocks.ns)});
 }
 
 void Stream::ResetStackTables() {
