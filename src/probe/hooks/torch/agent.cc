@@ -26,8 +26,6 @@ namespace {
 
 constexpr int kFreeRuns = 8;           // a model is often found in several steps
 constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
-// Times are ticks: an event may ask again and again, and asking the system takes as long as the
-// event.
 constexpr int kMaxFailures = 3;
 constexpr int kPyFileInput = 257;  // Py_file_input
 constexpr size_t kMaxRunning = 256;
@@ -35,6 +33,7 @@ constexpr size_t kMaxRunning = 256;
 struct Agent {
   std::atomic<bool> asked{false};
   // Searches can be long: they rest by themselves, so that they keep nothing else waiting.
+  // In ticks: an event may look again and again, and asking the system takes as long as an event.
   std::atomic<uint64_t> next_look{0}, next_search{0};
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
