@@ -8,17 +8,20 @@
 
 DIR is a checkout of pytorch_memlab, which needs pandas and calmsize and profiles GPUs only. Before Python 3.12 all
 calls of the program are slower while lines are profiled: the interpreter has a trace function and nothing better.
+A process profiles and does not in turn, since a machine's moods last longer than a turn.
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import sys
 import time
 
 import arms
 
 LAYERS, WIDTH, BATCH = 48, 64, 8
+TURN_STEPS = 20
 # pytorch_memlab keeps all of memory_stats() of every line event in memory.
 MEMLAB_STEPS = 100
 
@@ -74,12 +77,16 @@ def child(device, steps, recorder, memlab):
         if memlab is not None:
             sys.path.insert(0, memlab)
         steps = MEMLAB_STEPS if recorder == "memlab" else steps
-        # The same process without it, before and after, is what it is compared with.
-        before = timed(steps)
-        with make_profiler(recorder, device, (step, torch.nn.Sequential.forward)) as profiler:
-            timed(10)
-            result["us"] = timed(steps)
-        result["us_beside"] = (before + timed(steps)) / 2
+        profiler = make_profiler(recorder, device, (step, torch.nn.Sequential.forward))
+        with profiler:
+            timed(10)  # the first executions of each line are sampled
+        profiled, without = [], []
+        for _ in range(steps // TURN_STEPS):
+            without.append(timed(TURN_STEPS))
+            with profiler:
+                profiled.append(timed(TURN_STEPS))
+        result["us"] = arms.median(profiled)
+        result["ratio"] = statistics.median(one / other for one, other in zip(profiled, without))
         result["table_lines"] = len(str(profiler.display()).splitlines())
     print(json.dumps(result), flush=True)
 
@@ -90,8 +97,8 @@ def main():
     parser.add_argument("--recorder", choices=("vramscope", "memlab"), help=argparse.SUPPRESS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--memlab", metavar="DIR", help="a checkout of pytorch_memlab")
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path, help="write the result there")
     args = parser.parse_args()
     if args.child:
@@ -110,7 +117,7 @@ def main():
         args.json,
         "line_profiler",
         results,
-        lambda runs: [run["us"] / run.get("us_beside", run["us"]) for run in runs],
+        lambda runs: [run.get("ratio", 1.0) for run in runs],
         device=args.device,
         shape={"layers": LAYERS, "width": WIDTH, "batch": BATCH, "steps": args.steps},
     )

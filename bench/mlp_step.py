@@ -6,13 +6,15 @@ The step is bound by Python and the allocator, so it shows what recording every 
     .venv/bin/python bench/mlp_step.py                     48 layers of width 64, batch 8, one CPU thread
     .venv/bin/python bench/mlp_step.py --device cuda       on a GPU, beside _record_memory_history too
 
-vramscope records names and Python stacks; torch.profiler memory and Python stacks.
+vramscope records names and Python stacks; torch.profiler memory and Python stacks. Two processes of the same
+program differ by more than the cost that is looked for, so one process also records and pauses in turn.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import sys
 import time
 
@@ -21,9 +23,11 @@ import arms
 LAYERS, WIDTH, BATCH = 48, 64, 8
 # torch.profiler keeps every event in memory: its arm is shorter.
 PROFILED_STEPS = 150
+# Steps of one turn of recording or pausing: the median of so many is not moved by what starting costs.
+TURN_STEPS = 20
 
 
-def child(device, steps, recorder):
+def child(device, steps, recorder, in_turn):
     import torch
 
     torch.set_num_threads(1)
@@ -53,23 +57,48 @@ def child(device, steps, recorder):
         steps = min(steps, PROFILED_STEPS)
         profiler = torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True)
         profiler.start()
-    times = []
-    for _ in range(steps):
-        began = time.perf_counter_ns()
-        step()
-        wait()
-        times.append(time.perf_counter_ns() - began)
-    gpu = torch.cuda.get_device_name() if device == "cuda" else None
-    print(json.dumps({"us": arms.median(times) / 1e3, "torch": torch.__version__, "gpu": gpu}), flush=True)
+
+    def timed(count):
+        times = []
+        for _ in range(count):
+            began = time.perf_counter_ns()
+            step()
+            wait()
+            times.append(time.perf_counter_ns() - began)
+        return arms.median(times) / 1e3
+
+    result = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else None}
+    if in_turn:
+        result |= in_turns(timed, steps // (2 * TURN_STEPS))
+    else:
+        result["us"] = timed(steps)
+    print(json.dumps(result), flush=True)
     if recorder == "profiler":
         # What it would do with its events now is no part of a step.
         os._exit(0)
+
+
+def in_turns(timed, turns):
+    """Times of a step while this process is recorded and while it is not, and the median of their ratios."""
+    sys.path.insert(0, os.fspath(arms.ROOT / "python"))
+    import vramscope
+
+    recorded, paused = [], []
+    for _ in range(turns):
+        vramscope.start()
+        recorded.append(timed(TURN_STEPS))
+        vramscope.stop()
+        paused.append(timed(TURN_STEPS))
+    vramscope.start()
+    ratio = statistics.median(one / other for one, other in zip(recorded, paused))
+    return {"us": arms.median(recorded), "ratio": ratio}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--recorder", choices=("python", "all", "profiler"), help=argparse.SUPPRESS)
+    parser.add_argument("--in-turn", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--rounds", type=int, default=5)
@@ -77,7 +106,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write the result there")
     args = parser.parse_args()
     if args.child:
-        child(args.device, args.steps, args.recorder)
+        child(args.device, args.steps, args.recorder, args.in_turn)
         return 0
 
     common = ["--device", args.device, "--steps", str(args.steps)]
@@ -85,6 +114,10 @@ def main():
     plan = {
         "plain": (common, lambda trace: []),
         "vramscope": (common, lambda trace: arms.vramscope_command(args.program, trace, *options)),
+        "vramscope, in turn": (
+            [*common, "--in-turn"],
+            lambda trace: arms.vramscope_command(args.program, trace, *options),
+        ),
     }
     if args.device == "cuda":
         plan["recorder, stacks=python"] = ([*common, "--recorder", "python"], lambda trace: [])
@@ -96,8 +129,8 @@ def main():
         args.json,
         "mlp_step",
         results,
-        # Neighbours in time share the machine's mood: the ratio is taken within each round.
-        lambda runs: [run["us"] / base for run, base in zip(runs, plain)],
+        # Neighbours in time share the machine's mood: the ratio is taken within each round, or within the process.
+        lambda runs: [run.get("ratio", run["us"] / base) for run, base in zip(runs, plain)],
         device=args.device,
         shape={"layers": LAYERS, "width": WIDTH, "batch": BATCH, "steps": args.steps},
     )

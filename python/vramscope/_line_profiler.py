@@ -186,11 +186,13 @@ class LineProfiler:
     @target_gpu.setter
     def target_gpu(self, target: Target) -> None:
         """From here on, also within a profiled function, figures are of that device."""
-        self._targets[0] = _number_of(target)
-        if self.enabled:
-            with _line_tracer.get().lock:
-                self._check_devices()
-                self._aim()
+        targets = [_number_of(target), *self._targets[1:]]
+        if not self.enabled:
+            self._targets = targets
+            return
+        with _line_tracer.get().lock:
+            self._targets = self._available(targets)
+            self._aim()
 
     def add_function(self, function: Any) -> None:
         """Profiles it too: a function, method, class (all of its methods), module or code object."""
@@ -226,7 +228,7 @@ class LineProfiler:
         with tracer.lock:
             if self.enabled:
                 return
-            self._check_devices()
+            self._targets = self._available(self._targets)
             tracer.begin()
             self._state.enabled = True
             self._aim()
@@ -256,23 +258,24 @@ class LineProfiler:
 
     # ---- devices --------------------------------------------------------------------------------------------------
 
-    def _check_devices(self) -> None:
+    def _available(self, targets: List[int]) -> List[int]:
+        """These devices, or the CPU in their place where PyTorch sees no GPU; ValueError if it sees others."""
         torch = torch_or_error("LineProfiler")
-        if all(device == _line_tracer.CPU for device in self._targets):
-            return
+        if all(device == _line_tracer.CPU for device in targets):
+            return targets
         count = torch.cuda.device_count()
         if count == 0:
             if not self.enabled:
                 warnings.warn(
                     "vramscope: PyTorch sees no GPU here: CPU tensors are profiled", RuntimeWarning, stacklevel=4
                 )
-            self._targets = [_line_tracer.CPU] * len(self._targets)
-            return
-        for device in self._targets:
+            return [_line_tracer.CPU] * len(targets)
+        for device in targets:
             if device != _line_tracer.CPU and device >= count:
                 raise ValueError(
                     f"vramscope: there is no GPU {device}: this process sees {count}, numbered from 0"
                 )
+        return targets
 
     def _aim(self) -> None:
         """Has the probe watch the devices, and the functions' figures be of them."""

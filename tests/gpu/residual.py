@@ -149,7 +149,7 @@ def all_cases():
     yield case("cupy", _script("cupy_pools.py", "--seconds", "24"), needs="cupy", owner="cuFFT")
     yield case(
         "numba",
-        _script("numba_vectors.py"),
+        _script("numba_vectors.py", "--seconds", "24"),
         needs="numba",
         environment={"CUDA_HOME": os.environ.get("CUDA_HOME", "/usr/local/cuda")},
     )
@@ -163,12 +163,13 @@ def all_cases():
     yield case("torch graphs", _script("torch_graph.py"))
     yield case("late start", _script("late_start.py"), marks=True, by_itself=True)
     yield case("rmm", _script("rmm_pools.py", "--seconds", "24"), needs="rmm")
-    yield case("two processes", _script("sharing.py", "--seconds", "34"))
-    yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "38"))
+    # Two contexts one after the other: twice the time to outlast.
+    yield case("two processes", _script("sharing.py", "--seconds", "54"))
+    yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "54"))
 
 
 def cases_of_two_gpus():
-    yield case("ddp, NCCL", _script("ddp_nccl.py"), gpus_needed=2, owner="NCCL")
+    yield case("ddp, NCCL", _script("ddp_nccl.py", "--seconds", "30"), gpus_needed=2, owner="NCCL")
 
 
 def mib(value):

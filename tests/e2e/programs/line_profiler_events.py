@@ -236,6 +236,15 @@ def what_can_be_profiled():
             assert part in str(error), error
         else:
             raise AssertionError(target)
+    with LineProfiler(plain, target_gpu=1) as profiler:
+        try:
+            profiler.target_gpu = 9
+        except ValueError:
+            assert profiler.target_gpu == 1, "a refused device leaves the former"
+        else:
+            raise AssertionError("a GPU that is not there")
+    profiler.enable()
+    profiler.disable()
     profiler = LineProfiler(plain)
     for names, part in ((["nothing"], "three dot-separated parts"), (["a.b.c"], "should be fields of torch.cuda.")):
         try:
