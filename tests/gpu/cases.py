@@ -106,7 +106,7 @@ def all_cases():
     overhead = {
         "cuda_events": overhead_case("cuda_events.py", "--rounds", "2"),
         "threads": overhead_case("threads.py", "--rounds", "2", of_build=True),
-        "mlp_step": overhead_case("mlp_step.py", "--device", "cuda", "--rounds", "2", "--steps", "1000"),
+        "mlp_step": overhead_case("mlp_step.py", "--device", "cuda", "--rounds", "2", "--steps", "600"),
     }
     groups = {
         "residual": dict(residual.all_cases()),

@@ -127,7 +127,7 @@ def _trainings():
         )
         yield case(
             "gpt2" + label,
-            _training("train_gpt2.py", "--size", "gpt2", "--steps", "110"),
+            _training("train_gpt2.py", "--size", "gpt2", "--steps", "150"),
             marks=marks,
             environment=environment,
         )
@@ -149,15 +149,15 @@ def all_cases():
     yield case("cupy", _script("cupy_pools.py", "--seconds", "24"), needs="cupy", owner="cuFFT")
     yield case(
         "numba",
-        _script("numba_vectors.py", "--seconds", "24"),
+        _script("numba_vectors.py", "--seconds", "36"),
         needs="numba",
         environment={"CUDA_HOME": os.environ.get("CUDA_HOME", "/usr/local/cuda")},
     )
-    yield case("triton", _script("triton_softmax.py", "--seconds", "20"), needs="triton")
+    yield case("triton", _script("triton_softmax.py", "--seconds", "24"), needs="triton")
     yield case("cuda_driver", _built("example_cuda_driver", "--hold", "15"))
     yield case("cudart, static", _built("example_cuda_runtime_static", *jacobi))
     yield case("cudart, shared", _built("example_cuda_runtime_shared", *jacobi))
-    yield case("vmm", _built("gpu_vmm"))
+    yield case("vmm", _built("gpu_vmm", "--seconds", "28"))
     yield case("graphs", _built("gpu_graphs", "--seconds", "22"))
     yield case("local memory", _built("gpu_local_memory"))
     yield case("torch graphs", _script("torch_graph.py"))

@@ -340,6 +340,19 @@ TEST_F(GpuTest, ALimitThatIsBeingSetMayHaveGivenBackMoreThanItKeeps) {
   EXPECT_EQ(report.residuals[0].samples_in_transit, 1u);
 }
 
+TEST_F(GpuTest, AKernelThatNeedsMoreLocalMemoryMayHaveGivenBackWhatTheLastOneHad) {
+  Context();
+  const int64_t before_ns = trace_.Sample(510 * kMiB).end_ns;
+  trace_.Sample(96 * kMiB);
+  trace_.Implicit(ImplicitKind::kLaunch, "cuLaunchKernel", "deep").begin_ns = before_ns + 20'000;
+  trace_.Reading(600 * kMiB);
+  trace_.Sample(600 * kMiB);
+  const Report report = ReportOf(trace_);
+  ASSERT_EQ(report.residuals.size(), 1u);
+  EXPECT_EQ(report.residuals[0].worst_bytes, 0);
+  EXPECT_EQ(report.residuals[0].samples_in_transit, 1u);
+}
+
 TEST_F(GpuTest, WhatElseShrinksIsTakenFromTheContextLast) {
   trace_.Sample(10 * kMiB);
   trace_.Implicit(ImplicitKind::kStream, "cuStreamCreate");

@@ -190,9 +190,9 @@ void Ledger::OnImplicit(const trace::Event& event) {
     SpaceIndex(event.process, event.device, event.time_ns);
     DeviceState& device = devices_[static_cast<size_t>(event.device.value)];
     NoteCall(device, event.begin_ns, event.end_ns);
-    // A new limit gives the old local memory back before it takes what the new one needs: a sample
-    // in between can show less than before and after.
-    if (kind == format::ImplicitKind::kLimit)
+    // A new limit, or a kernel that needs more than any before, gives the old local memory back
+    // before it takes the new: a sample in between can show less than before and after.
+    if (kind == format::ImplicitKind::kLimit || kind == format::ImplicitKind::kLaunch)
       NoteMovement(device, event.begin_ns, event.end_ns, -DriverOwnedBytes(event));
     AddOpenCall(device, call);
     return;

@@ -24,7 +24,7 @@ kept = []
 count = 1 << 20
 host = numpy.ones(count, dtype=numpy.float32)
 # numba-cuda keeps no pool: each array is a call of the driver, and samples fall into those.
-for turn in pacing.turns(args.seconds, 0.15):
+for turn in pacing.turns(args.seconds, 0.4):
     x = cuda.to_device(host * turn)
     y = cuda.device_array(count * (1 + turn % 5), dtype=numpy.float32)
     out = cuda.device_array_like(x)
@@ -33,6 +33,6 @@ for turn in pacing.turns(args.seconds, 0.15):
     kept.append(y)
     if turn % 20 == 19:
         kept.clear()
-    if turn == 60:
+    if turn == 20:
         pinned = cuda.pinned_array(1 << 22, dtype=numpy.uint8)
 print("sum", float(out.copy_to_host()[:10].sum()))
