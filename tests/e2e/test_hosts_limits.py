@@ -2,12 +2,15 @@
 """Programs whose disk, address space, descriptors or file sizes have come to an end."""
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import resource
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -159,6 +162,52 @@ def test_a_disk_without_room_for_the_session_falls_back(tmp_path):
     assert result.stdout == "mounted\nstatus 6\n", result.stderr
     assert "cannot be written: the recording is" in result.stderr
     assert (elsewhere / "x.vram").exists()
+
+
+@contextlib.contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path]:
+    """A control group with that memory limit, of either version; the file that takes its processes."""
+    for base, limit, members in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "tasks"),
+        ("/sys/fs/cgroup", "memory.max", "cgroup.procs"),
+    ):
+        group = Path(base) / f"vramscope-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(limit_bytes))
+            yield group / members
+            return
+        except OSError:
+            continue
+        finally:
+            group.rmdir()
+    pytest.skip("no memory limit can be set here")
+
+
+@pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+@pytest.mark.parametrize("on_tmpfs", [True, False])
+def test_a_memory_limit_of_the_group(tmp_path, on_tmpfs):
+    """Files on a tmpfs count as the program's memory: beyond the limit it would be killed. Others make room."""
+    host = HOSTS / "event_cost"
+    with memory_group(64 << 20) as members:
+        text = (
+            f"echo $$ > {members}; {VRAMSCOPE} run --cpu --no-report -o disk/x.vram -- {host} 8; echo status $?; "
+            "cp disk/x.vram ."
+        )
+        if on_tmpfs:
+            result = in_small_disk(text, "1g", tmp_path)
+        else:
+            (tmp_path / "disk").mkdir()
+            result = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert result.stdout.endswith("status 0\n"), result.stdout + result.stderr
+    report = subprocess.run(
+        [str(VRAMSCOPE), "report", "x.vram", "--json"], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    lost = {entry["name"]: entry["count"] for entry in json.loads(report.stdout)["losses"]}
+    assert ("events dropped: no room for the trace" in lost) == on_tmpfs, lost
 
 
 def test_a_quota_of_file_size_is_asked_before_the_file_grows(tmp_path):

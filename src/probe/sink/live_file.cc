@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/stat.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +29,12 @@ bool Identify(int fd, uint64_t* inode, uint64_t* device) {
   *inode = info.stx_ino;
   *device = (static_cast<uint64_t>(info.stx_dev_major) << 32) | info.stx_dev_minor;
   return true;
+}
+
+bool IsInMemory(int fd) {
+  struct statfs info;
+  return syscall(SYS_fstatfs, fd, &info) == 0 &&
+         (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
 }
 
 // Allocates [offset, offset + size) on disk. Where the file system has no fallocate the bytes are
@@ -67,8 +75,8 @@ bool Allocate(int fd, uint64_t offset, uint64_t size) {
 uint8_t* LiveFile::Map(int fd, uint64_t offset, uint64_t size_bytes) {
   if (!Allocate(fd, offset, size_bytes))
     return nullptr;
-  void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                      static_cast<off_t>(offset));
+  void* memory =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (memory == MAP_FAILED)
     return nullptr;
   // Populated at once: a page fault in the middle of a record would cost more than the record.
@@ -94,6 +102,7 @@ int LiveFile::Create(const char* path) {
   } else if ((page = Map(fd, 0, format::kPageBytes)) == nullptr) {
     error = errno != 0 ? errno : ENOSPC;
   }
+  is_in_memory_ = IsInMemory(fd);
   base::CloseFile(fd);
   if (error != 0) {
     unlink(path);
@@ -101,10 +110,16 @@ int LiveFile::Create(const char* path) {
   }
   header_ = reinterpret_cast<format::FileHeader*>(page);
   header_->end_bytes.store(format::kPageBytes, std::memory_order_relaxed);
+  if (is_in_memory_)
+    memory_limit_.Find();
   return 0;
 }
 
 uint8_t* LiveFile::MapChunk(uint32_t size_bytes) {
+  if (is_in_memory_ && !memory_limit_.HasRoomFor(size_bytes)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   const int fd = base::OpenFile(path_, O_RDWR);
   if (fd < 0)
     return nullptr;

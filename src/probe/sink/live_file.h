@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "format/layout.h"
+#include "probe/sink/memory_limit.h"
 
 // The live file on disk. It is opened anew for each chunk and closed at once, so that no descriptor
 // of ours can be closed, inherited or reused by the program. Every byte is allocated on disk before
@@ -15,7 +16,7 @@ class LiveFile {
   // Creates `path` (which must not exist) with its header page mapped. 0 or an errno.
   int Create(const char* path);
   // Maps `size_bytes` at the file's end, allocated and zeroed. nullptr when that is not possible
-  // (disk, quota, RLIMIT_FSIZE, directory gone). Safe in any thread.
+  // (disk, quota, RLIMIT_FSIZE, memory limit, directory gone). Safe in any thread.
   uint8_t* MapChunk(uint32_t size_bytes);
 
   format::FileHeader* header() const { return header_; }
@@ -29,6 +30,8 @@ class LiveFile {
   format::FileHeader* header_ = nullptr;
   uint64_t inode_ = 0;
   uint64_t device_ = 0;
+  bool is_in_memory_ = false;
+  MemoryLimit memory_limit_;  // of a file in memory
   char path_[4096] = {};
 };
 
