@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
 
 DEFAULT_COLUMNS = ("active_bytes.all.peak", "reserved_bytes.all.peak")
@@ -56,7 +57,9 @@ def parse(names: Union[str, Iterable[str]]) -> List[Column]:
     """The columns of these names; a ValueError of one line for what is none."""
     if isinstance(names, str):
         names = [names]
-    return [_column(name) for name in names]
+    if not isinstance(names, collections.abc.Iterable):
+        raise TypeError(f"vramscope: {names!r} is no list of columns")
+    return [_column(str(name)) for name in names]
 
 
 def _column(name: str) -> Column:

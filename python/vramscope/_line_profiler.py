@@ -68,11 +68,13 @@ def _codes(function: Any) -> List[Tuple[types.CodeType, str]]:
     if isinstance(function, types.CodeType):
         return [(function, getattr(function, "co_qualname", function.co_name))]
     if isinstance(function, type):
-        members = list(vars(function).values())
-        members += [getter for member in members for getter in _accessors(member)]
-        return [found for member in members if _is_function(member) for found in _codes(member)]
+        members = [member for member in vars(function).values() if _is_method(member)]
+        return [found for member in members for found in _codes(member)]
+    if isinstance(function, property):
+        accessors = (function.fget, function.fset, function.fdel)
+        return [found for part in accessors if part is not None for found in _codes(part)]
     while True:
-        if isinstance(function, functools.partial):
+        if isinstance(function, (functools.partial, functools.partialmethod, functools.cached_property)):
             function = function.func
         elif isinstance(function, (staticmethod, classmethod, types.MethodType)):
             function = function.__func__
@@ -90,14 +92,11 @@ def _codes(function: Any) -> List[Tuple[types.CodeType, str]]:
     return [(function.__code__, function.__qualname__)]
 
 
-def _is_function(member: Any) -> bool:
-    return isinstance(member, (types.FunctionType, staticmethod, classmethod))
-
-
-def _accessors(member: Any) -> List[Any]:
-    if not isinstance(member, property):
-        return []
-    return [part for part in (member.fget, member.fset, member.fdel) if part is not None]
+def _is_method(member: Any) -> bool:
+    functions = (types.FunctionType, staticmethod, classmethod, functools.partialmethod)
+    attributes = (property, functools.cached_property)
+    wraps = isinstance(getattr(member, "__wrapped__", None), types.FunctionType)
+    return wraps or isinstance(member, (*functions, *attributes))
 
 
 def _line_count(code: types.CodeType) -> int:
@@ -161,7 +160,8 @@ class LineProfiler:
         self._targets = [_number_of(target) for target in (target_gpu if several else (target_gpu,))]
         if not self._targets:
             raise ValueError("vramscope: LineProfiler needs a device to look at")
-        self._functions: Dict[types.CodeType, _Function] = {}
+        # By the code's id: code of one look is equal wherever it stands, as that of a cell that is run again.
+        self._functions: Dict[int, _Function] = {}
         self._samples = _Samples()
         self._state = _State()
         self._remarks: List[str] = []
@@ -208,7 +208,7 @@ class LineProfiler:
 
     def add_code(self, code: types.CodeType, name: str, source: Optional[Sequence[str]] = None) -> None:
         """Profiles a code object under a name; `source` are its lines where no file has them."""
-        if code in self._functions:
+        if id(code) in self._functions:
             return
         lines = list(source) if source is not None else _source(code)
         tracer = _line_tracer.get()
@@ -217,7 +217,7 @@ class LineProfiler:
             if number < 0:
                 raise RuntimeError("vramscope: too many functions are being profiled; clear() a profiler")
             function = _Function(number, code, name, code.co_firstlineno, lines)
-            self._functions[code] = function
+            self._functions[id(code)] = function
             tracer.probe.sample(number, self._samples.take)
             if self.enabled:
                 self._aim()
@@ -319,7 +319,7 @@ class LineProfiler:
         tables = []
         with _line_tracer.get().lock:
             for function in self._functions.values():
-                if names is None or function.name in names or function.code in names:
+                if names is None or function.name in names or id(function.code) in names:
                     tables += self._tables(function, wanted)
         return RecordsDisplay(tables, wanted, len(self._targets) > 1)
 
@@ -335,7 +335,7 @@ class LineProfiler:
         items = func if isinstance(func, (list, tuple, set)) else [func]
         chosen: set = set()
         for item in items:
-            chosen.update([item] if isinstance(item, str) else [code for code, _ in _codes(item)])
+            chosen.update([item] if isinstance(item, str) else [id(code) for code, _ in _codes(item)])
         return chosen
 
     def _tables(self, function: _Function, columns: Sequence[Column]) -> List[FunctionTable]:
@@ -373,7 +373,7 @@ class _State:
     enabled = False
 
 
-def _stop(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
+def _stop(state: _State, functions: Dict[int, _Function]) -> None:
     if not state.enabled:
         return
     state.enabled = False
@@ -383,7 +383,7 @@ def _stop(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
     tracer.end()
 
 
-def _remove(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
+def _remove(state: _State, functions: Dict[int, _Function]) -> None:
     tracer = _line_tracer.get()
     for function in functions.values():
         if state.enabled:
@@ -392,7 +392,7 @@ def _remove(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
     functions.clear()
 
 
-def _forget(state: _State, functions: Dict[types.CodeType, _Function]) -> None:
+def _forget(state: _State, functions: Dict[int, _Function]) -> None:
     if not functions and not state.enabled:
         return
     with _line_tracer.get().lock:
@@ -470,13 +470,17 @@ def profile_every(
     output_interval: int = 1, enable: bool = True, columns: _Columns = DEFAULT_COLUMNS
 ) -> Callable[[Any], Any]:
     """Profiles a function and prints its table after every `output_interval` calls; `enable=False`: does nothing."""
-    if output_interval < 1:
-        raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more")
+    if not isinstance(output_interval, int) or output_interval < 1:
+        raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more: @profile_every(10)")
     parse(columns)
 
     def decorate(func: Any) -> Any:
         if not enable:
             return func
+        if isinstance(func, type):
+            raise TypeError("vramscope: profile_every() counts calls of a function; @profile takes classes")
+        if isinstance(func, (staticmethod, classmethod)):
+            return type(func)(decorate(func.__func__))
         profiler = _add_to_global(func)
         calls = 0
 

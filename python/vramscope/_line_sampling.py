@@ -51,6 +51,7 @@ class _Function:
 class _Call:
     def __init__(self, code: types.CodeType, line: int, is_resumed: bool) -> None:
         self.code, self.line, self.is_resumed = code, line, is_resumed
+        self.is_new = not is_resumed  # no line began in it yet but that of its start
         self.readings: Dict[int, _Reading] = {}
 
 
@@ -105,9 +106,14 @@ class SampledProbe:
             stack.pop()
         if not stack or stack[-1].code is not code:
             self._enter(code, line, False)
+            if stack:
+                stack[-1].is_new = False
             return
-        self._close(stack[-1])
-        stack[-1].line = line
+        call = stack[-1]
+        goes_on, call.is_new = call.is_new and call.line == line, False
+        if not goes_on:
+            self._close(call)
+            call.line = line
 
     def on_start(self, code: types.CodeType, offset: int) -> None:
         self._enter(code, code.co_firstlineno, False)

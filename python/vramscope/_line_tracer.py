@@ -142,7 +142,7 @@ class Tracer:
         self.lock = threading.RLock()
         self.probe = _functions()
         self._events = _Monitoring(self.probe) if sys.version_info >= (3, 12) else _Tracing(self.probe)
-        self._codes: Dict[types.CodeType, int] = {}
+        self._codes: Dict[int, int] = {}  # by id: how many profilers want its events
         self._profilers = 0
 
     def begin(self) -> None:
@@ -163,15 +163,15 @@ class Tracer:
 
     def enable(self, number: int, code: types.CodeType) -> None:
         self.probe.enable(number, 1)
-        self._codes[code] = self._codes.get(code, 0) + 1
-        if self._codes[code] == 1:
+        self._codes[id(code)] = self._codes.get(id(code), 0) + 1
+        if self._codes[id(code)] == 1:
             self._events.add(code)
 
     def disable(self, number: int, code: types.CodeType) -> None:
         self.probe.enable(number, 0)
-        self._codes[code] -= 1
-        if self._codes[code] == 0:
-            del self._codes[code]
+        self._codes[id(code)] -= 1
+        if self._codes[id(code)] == 0:
+            del self._codes[id(code)]
             self._events.remove(code)
 
     def read(self, number: int, targets: int) -> List[FunctionFigures]:

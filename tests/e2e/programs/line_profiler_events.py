@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import os
 import sys
 import threading
+import warnings
 
 sys.path.insert(0, sys.argv[1])
 import stand_in_torch
@@ -216,13 +218,22 @@ def what_can_be_profiled():
         def size(self):
             return Block(KIB)
 
-    import functools
-    import warnings
+        @functools.cached_property
+        def kept(self):
+            return Block(KIB)
+
+        @functools.lru_cache(None)
+        def known(self):
+            return Block(KIB)
 
     thing = Thing()
     with LineProfiler(plain, Thing, functools.partial(plain)) as profiler:
-        thing.method(), thing.static(), thing.size, plain()
-    assert len(profiler.display().tables) == 4
+        thing.method(), thing.static(), thing.size, thing.kept, thing.known(), plain()
+    assert len(profiler.display().tables) == 6
+    profiler = LineProfiler(Thing.size, Thing.__dict__["kept"], Thing.known)
+    assert len(profiler._functions) == 3
+    Thing.known.cache_clear()
+    del thing
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         LineProfiler(len)
@@ -246,14 +257,48 @@ def what_can_be_profiled():
     profiler.enable()
     profiler.disable()
     profiler = LineProfiler(plain)
-    for names, part in ((["nothing"], "three dot-separated parts"), (["a.b.c"], "should be fields of torch.cuda.")):
+    for names, part in ((["nothing"], "three dot-separated parts"), (["a.b.c"], "should be fields of torch.cuda."),
+                        (3, "3 is no list of columns")):
         try:
             profiler.display(columns=names)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             assert part in str(error) and "\n" not in str(error), error
         else:
             raise AssertionError(names)
+    for wrong, part in ((lambda: profile_every(plain), "@profile_every(10)"),
+                        (lambda: profile_every(2)(Thing), "@profile takes classes")):
+        try:
+            wrong()
+        except (ValueError, TypeError) as error:
+            assert part in str(error) and "\n" not in str(error), error
+        else:
+            raise AssertionError(part)
     assert str(profiler.display()) == "No data collected\n"
+
+
+def code_that_looks_alike():
+    """Of two files, or of a cell that is run again: code objects that are equal are not the same."""
+    source = "def work(n):\n    a = Block(n)\n    return a\n"
+    works = []
+    for n in range(2):
+        names = {"Block": Block}
+        exec(compile(source, f"file{n}.py", "exec"), names)
+        works.append(names["work"])
+    assert works[0].__code__ == works[1].__code__
+    with LineProfiler(*works) as profiler:
+        works[0](KIB), works[1](2 * KIB), works[1](2 * KIB)
+    hits = [table.lines[1].values for table in profiler.display(columns=["hits", "gross"]).tables]
+    assert hits == [[1, KIB], [2, 4 * KIB]], hits
+    hits = [table.lines[1].values for table in profiler.display(works[1], columns=["hits"]).tables]
+    assert hits == [[2]], hits
+
+
+def a_function_in_one_line():
+    work = lambda: Block(KIB)  # noqa: E731
+    with LineProfiler(work) as profiler:
+        for _ in range(2):
+            work()
+    assert figures(profiler, work)["work = lambda: Block(KIB)  # noqa: E731"] == (1, 1, 2, 2, 2, 1)
 
 
 def sampled_columns():
@@ -369,8 +414,6 @@ def forked_child():
 
 
 def silent_allocator():
-    import warnings
-
     def work():
         return Block(KIB)
 
@@ -393,6 +436,8 @@ for test in (
     generators,
     threads,
     what_can_be_profiled,
+    code_that_looks_alike,
+    a_function_in_one_line,
     sampled_columns,
     changes_while_it_runs,
     other_tracers,

@@ -35,11 +35,12 @@ def numbers():
 _paths.probe = missing
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    profiler = LineProfiler(inner, numbers)
+    profiler = LineProfiler(inner, numbers, short := lambda: Block(KIB))
 (warning,) = caught
 assert "at their ends" in str(warning.message) and "missing from this installation" in str(warning.message)
 with profiler:
     result = list(numbers())
+    short()
 table = profiler.display(columns=["hits", "net", "gross", "allocated_bytes.all.peak"]).to_dict()
 lines = {
     line["code"].strip(): tuple(line.values())[2:]
@@ -50,5 +51,6 @@ assert lines["a = Block(8 * KIB)"] == (1, 8 * KIB, 8 * KIB, 10 * KIB), lines
 assert lines["del a"] == (1, -8 * KIB, 0, 10 * KIB), lines
 assert lines["got = inner()"] == (1, 4 * KIB, 12 * KIB, 6 * KIB), lines
 assert lines["yield kept"][0] == 1, lines
+assert [lines[code][0] for code in lines if "lambda" in code] == [1], lines
 assert sys.gettrace() is None
 print("ok")

@@ -33,6 +33,7 @@ struct Call {
   Object code;
   Object frame;
   int32_t line;
+  bool is_new;      // no line began in it yet but that of its start
   bool is_resumed;  // the line under way was begun, and counted, before
   bool marks_lost;
   uint32_t first_mark;
@@ -329,6 +330,7 @@ void EnterFunction(Object code, Object frame, int32_t line, bool is_resumed) {
   Call* const call = &thread->calls[thread->depth++];
   call->code = code;
   call->frame = frame;
+  call->is_new = !is_resumed;
   call->is_resumed = is_resumed;
   call->marks_lost = false;
   call->first_mark = thread->mark_count;
@@ -349,6 +351,8 @@ bool EnterLine(Object code, int32_t line) {
     if (depth == 0) {
       // A call that was under way when its function was chosen.
       EnterFunction(code, nullptr, line, false);
+      if (Thread* const mine = Mine(); mine != nullptr)
+        mine->calls[mine->depth - 1].is_new = false;
       return true;
     }
     // What stood above it went without saying so, as greenlets do.
@@ -356,6 +360,11 @@ bool EnterLine(Object code, int32_t line) {
       End(thread);
   }
   Call* const call = &thread->calls[thread->depth - 1];
+  const bool goes_on = call->is_new && call->line == line;
+  call->is_new = false;
+  // A body in the line of its `def`, as a lambda has, is no second execution of that line.
+  if (VRAMSCOPE_UNLIKELY(goes_on))
+    return true;
   Settle();
   const bool ok = CloseLine(call);
   // The sampler may have ended the profile, and with it this call.
