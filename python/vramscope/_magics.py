@@ -4,14 +4,23 @@
 from __future__ import annotations
 
 import html
+import os
 import threading
 import time
 import types
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class, needs_local_scope
+from IPython.core.magic import (
+    Magics,
+    cell_magic,
+    line_cell_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
 
 from . import _line_tracer
 from ._line_columns import DEFAULT_COLUMNS, parse
@@ -28,17 +37,18 @@ def load_ipython_extension(ipython: Any) -> None:
 class VramscopeMagics(Magics):
     @magic_arguments()
     @argument("--function", "-f", metavar="FUNC", action="append", default=[], help="""A function to profile, also one
-              that the cell defines. Can be given several times. In a cell, without it: the cell's own lines.""")
+              that the cell defines. Can be given several times. Without it: the own lines of what is run.""")
     @argument("--column", "-c", metavar="COLUMN", action="append", default=[], help="""A further column: a field of
               torch.cuda.memory_stats(), hits, net, gross or growth. Can be given several times.""")
     @argument("-D", "--no_default_columns", action="store_true", help="Without " + ", ".join(DEFAULT_COLUMNS))
     @argument("-r", "--return-profiler", action="store_true", help="Return the LineProfiler, print nothing")
     @argument("-g", "--gpu", metavar="DEVICE", default="0", help="The device: a GPU's number, or cpu")
-    @argument("-q", "--quiet", action="store_true", help="Print nothing, return nothing")
+    @argument("-q", "--quiet", action="store_true", help="Print nothing; return nothing but what -r asks for")
     @argument("-T", "--dump-profile", metavar="FILE", help="Write the profile as text to that file")
-    @argument("statement", nargs="*", default=None, help="What to run; not with a cell")
+    @argument("statement", nargs="...", default=None, help="What to run, behind all options; not with a cell")
     @line_cell_magic
     @needs_local_scope
+    @no_var_expand
     def mlrun(self, line: str = "", cell: Optional[str] = None, local_ns: Optional[Dict[str, Any]] = None) -> Any:
         """Run a statement or a cell and show what each line of a function did to memory."""
         arguments = parse_argstring(self.mlrun, line)
@@ -54,15 +64,27 @@ class VramscopeMagics(Magics):
         code = self._compiled(text)
         for name in arguments.function:
             self._choose(profiler, name, code, local_ns)
-        if cell is not None and not arguments.function:
-            profiler.add_code(code, "cell", cell.splitlines() or [""])
-        self._run(profiler, code, local_ns)
-        if arguments.dump_profile is not None:
-            with open(arguments.dump_profile, "w", encoding="utf-8") as file:
-                profiler.print_stats(columns=columns, stream=file)
-        if arguments.quiet:
-            return None
-        return profiler if arguments.return_profiler else profiler.display(columns=columns)
+        if not arguments.function:
+            profiler.add_code(code, "cell" if cell is not None else "statement", text.splitlines())
+        path = _writable(arguments.dump_profile)
+        try:
+            profiler.enable()
+        except (ValueError, RuntimeError) as error:
+            raise UsageError(str(error)) from None
+        try:
+            self._run(code, local_ns)
+        except BaseException:
+            # Where memory ran out is what people want to see.
+            _dump(profiler, columns, path)
+            if not arguments.quiet:
+                display(profiler.display(columns=columns))
+            raise
+        finally:
+            profiler.disable()
+        _dump(profiler, columns, path)
+        if arguments.return_profiler:
+            return profiler
+        return None if arguments.quiet else profiler.display(columns=columns)
 
     @magic_arguments()
     @argument("-g", "--gpu", metavar="DEVICE", default=None, help="One device: a GPU's number, or cpu")
@@ -78,8 +100,6 @@ class VramscopeMagics(Magics):
             raise UsageError(str(error)) from None
         if arguments.quiet:
             return usage
-        from IPython.display import display
-
         display(usage)
         return None
 
@@ -105,23 +125,34 @@ class VramscopeMagics(Magics):
             ) from None
         profiler.add_function(function)
 
-    def _run(self, profiler: LineProfiler, code: types.CodeType, local_ns: Optional[Dict[str, Any]]) -> None:
+    def _run(self, code: types.CodeType, local_ns: Optional[Dict[str, Any]]) -> None:
         names = self.shell.user_ns
-        try:
-            profiler.enable()
-        except (ValueError, RuntimeError) as error:
-            raise UsageError(str(error)) from None
-        try:
-            if local_ns is None or local_ns is names:
-                exec(code, names)
-            else:
-                exec(code, names, local_ns)
-        finally:
-            profiler.disable()
+        if local_ns is None or local_ns is names:
+            exec(code, names)
+        else:
+            exec(code, names, local_ns)
 
 
 def _device(text: str) -> Any:
     return int(text) if text.isdigit() else text
+
+
+def _writable(name: Optional[str]) -> Optional[str]:
+    """The file of -T, which is looked at before anything runs."""
+    if name is None:
+        return None
+    path = os.path.expanduser(name[1:-1] if name[0] == name[-1] and name[0] in "\"'" else name)
+    try:
+        open(path, "a").close()
+    except OSError as error:
+        raise UsageError(f"vramscope: {path} cannot be written: {error.strerror}") from None
+    return path
+
+
+def _dump(profiler: LineProfiler, columns: Sequence[str], path: Optional[str]) -> None:
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            profiler.print_stats(columns=columns, stream=file)
 
 
 def _statement(line: str, words: Optional[Sequence[str]]) -> str:
@@ -203,8 +234,9 @@ class DeviceUsage:
         self.points = points
 
     def __repr__(self) -> str:
+        blocks = "block" if self.blocks == 1 else "blocks"
         return (
-            f"{self.device}: allocated {readable_size(self.allocated)} in {self.blocks} blocks, peak "
+            f"{self.device}: allocated {readable_size(self.allocated)} in {self.blocks} {blocks}, peak "
             f"{readable_size(self.peak)} ({signed_size(self.peak - self.before)}), left behind "
             f"{signed_size(self.left_behind)}"
         )

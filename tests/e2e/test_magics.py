@@ -57,7 +57,7 @@ def test_mlrun_and_vram_where_torch_was_there_before(cells, tmp_path):
         "class Thing:\n    def method(self):\n        return func(1000)\n"
         "def func(n):\n    b = torch.empty(n)\n    return b\nresult = Thing().method()",
         "%%mlrun -g cpu -D -c gross\nx = torch.empty(500)\nprint(result.shape)",
-        "profiler = %mlrun -g cpu -r -q -f func func(10)\nprint(profiler)",
+        "profiler = %mlrun -q -r -g cpu -f func func(250)\nprint(profiler.display(columns=['gross']))",
         "profiler = %mlrun -g cpu -r -f func func(1000)\nprint(profiler.display(func, columns=['gross']))",
         f"%mlrun -q -g cpu -T {tmp_path}/profile.txt -f func func(1000)",
         f"print(open('{tmp_path}/profile.txt').read())",
@@ -69,12 +69,31 @@ def test_mlrun_and_vram_where_torch_was_there_before(cells, tmp_path):
     assert "1000.00B       1000.00B 1000.00B    1" in texts[1] and "a = torch.empty(n)" in texts[1], texts[1]
     assert "## func" in texts[2] and "## Thing.method" in texts[2] and "b = torch.empty(n)" in texts[2], texts[2]
     assert "1.95K    1  x = torch.empty(500)" in texts[3] and "torch.Size([1000])" in texts[3], texts[3]
-    assert texts[4].strip() == "None", "-q is quiet"
+    assert texts[4].count("##") == 1 and "1000.00B" in texts[4], "-r returns it, and -q keeps it from being shown"
     assert "3.91K    5      b = torch.empty(n)" in texts[5], texts[5]
     assert texts[6].strip() == "" and "3.91K" in texts[7]
     assert "cpu: allocated 394.53K in 2 blocks, peak" in texts[8], texts[8]
     assert "left behind +3.91K" in texts[8] and "<svg " in shown[8][1] and "<polyline" in shown[8][1]
     assert texts[9].strip() == "torch.Size([1000])"
+
+
+def test_a_statement_is_left_as_it_was_typed(cells, tmp_path):
+    """What looks like an option in it, or like a variable of IPython's; and what it did before it failed is shown."""
+    shown = cells(
+        "import torch\n%load_ext vramscope\ndef func(n):\n    a = torch.empty(abs(n))\n    return a[n]",
+        "%mlrun -g cpu -f func print(func( -1), {'a' : 1}, '-q  $func')",
+        f"try:\n    %mlrun -g cpu -T \"{tmp_path}/a profile.txt\" -f func func(1000)\nexcept IndexError: print('it')",
+        f"print(open('{tmp_path}/a profile.txt').read())",
+        "try:\n    %mlrun -q -g cpu -f func func(1000)\nexcept IndexError: print('it')",
+        "%mlrun -g cpu torch.empty(250)",
+    )
+    texts = [text for text, _ in shown]
+    assert "{'a': 1} -q  $func" in texts[1] and "4.00B          4.00B    4" in texts[1], texts[1]
+    for text in texts[2:4]:
+        assert "3.91K          3.91K    4      a = torch.empty(abs(n))" in text, text
+    assert "it" in texts[2].splitlines() and "linear-gradient" in shown[2][1]
+    assert texts[4].strip() == "it"
+    assert "## statement" in texts[5] and "1000.00B       1000.00B    1  torch.empty(250)" in texts[5], texts[5]
 
 
 def test_what_is_wrong_is_one_line(environment, tmp_path):
@@ -84,7 +103,8 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 shell.run_line_magic("load_ext", "vramscope.memlab")
-for line in ("-f nothing nothing()", "-g cpu -c x print()", "-g tpu print()", "-g cpu"):
+for line in ("-f nothing nothing()", "-g cpu -c x print()", "-g tpu print()", "-g cpu",
+             "-T /nowhere/file print('ran')"):
     try: shell.run_line_magic("mlrun", line)
     except UsageError as error: print(str(error))
     else: raise AssertionError(line)
@@ -94,11 +114,12 @@ for line in ("-f nothing nothing()", "-g cpu -c x print()", "-g tpu print()", "-
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    missing, column, device, statement = done.stdout.splitlines()
+    missing, column, device, statement, file = done.stdout.splitlines()
     assert missing == "Could not find function 'nothing'. NameError: name 'nothing' is not defined"
     assert column.startswith("vramscope: 'x' is no column. ")
     assert device == "vramscope: 'tpu' is no device: a GPU's number, 'cuda:0' or 'cpu' is"
     assert statement == "%mlrun needs a statement: %mlrun -f FUNC STATEMENT"
+    assert file == "vramscope: /nowhere/file cannot be written: No such file or directory", "and nothing ran"
 
 
 def test_the_notebook(environment, tmp_path):
