@@ -68,7 +68,7 @@ class Resume {
           NameOf(target_)));
     }
     if (const DriverAnswer answer = access_.driver->Unlock(target_.pid); !answer.ok())
-      return Fail(fmt::format("the driver does not unlock {}: {}", NameOf(target_), answer.Text()));
+      return NotUnlocked("", answer);
     access_.file->Remove();
     Note(NameOf(target_) + " was locked and had its memory: it goes on");
     return kExitOk;
@@ -88,16 +88,13 @@ class Resume {
           const auto now =
               static_cast<double>(ProcessBytes(ReadFigures(access_.nvml.get(), target_.pid)));
           return bytes > 0 ? now / bytes : 0;
-        });
+        },
+        [&] { NoteUnstoppable(target_); });
     if (!restored.ok())
       return NotRestored(restored);
     const int64_t restored_ns = base::MonotonicNs();
-    if (const DriverAnswer answer = access_.driver->Unlock(target_.pid); !answer.ok()) {
-      return Fail(IsAlive(target_)
-                      ? fmt::format("{} has its memory back, but the driver does not unlock it: {}",
-                                    NameOf(target_), answer.Text())
-                      : NameOf(target_) + " ended meanwhile");
-    }
+    if (const DriverAnswer answer = access_.driver->Unlock(target_.pid); !answer.ok())
+      return NotUnlocked("its memory is back, but ", answer);
     const int64_t end_ns = base::MonotonicNs();
     const std::vector<GpuFigure> after = ReadFigures(access_.nvml.get(), target_.pid);
     access_.file->Remove();
@@ -113,6 +110,21 @@ class Resume {
                      {CheckpointKind::kUnlock, restored_ns, end_ns}},
                     outcome);
     return PrintOutcome(target_, outcome, options_.json) ? kExitOk : kExitError;
+  }
+
+  int NotUnlocked(const std::string& before, const DriverAnswer& answer) {
+    if (!IsAlive(target_)) {
+      access_.file->Remove();
+      return Fail(NameOf(target_) + " ended meanwhile");
+    }
+    if (access_.driver->HasFailed(target_.pid)) {
+      access_.file->Remove();
+      return Fail(fmt::format("{}unlocking failed with {}, and {}", before, answer.Text(),
+                              FailedText(target_)));
+    }
+    return Fail(
+        fmt::format("{}the driver does not unlock {}: {}: `vramscope resume {}` tries again",
+                    before, NameOf(target_), answer.Text(), target_.pid));
   }
 
   int CheckRoom() {
@@ -182,7 +194,7 @@ void RegisterResume(CLI::App& app, int* exit_code) {
   CLI::App* const resume =
       app.add_subcommand("resume", "Continue a process that gave its device memory back");
   auto options = std::make_shared<ResumeOptions>();
-  resume->add_option("PID", options->pid, "The process")->required()->check(CLI::PositiveNumber);
+  resume->add_option("PID", options->pid, "The process")->required()->check(CheckPid);
   resume->add_flag("--unverified", options->unverified,
                    "Also where another program checkpointed it");
   // For vramscope.yield_gpu() of the Python package.

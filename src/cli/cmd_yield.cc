@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <memory>
@@ -102,6 +103,10 @@ class Yield {
                      .bytes = ProcessBytes(before_),
                      .live_directory = target_.live_directory,
                      .devices = {}};
+    for (const GpuFigure& gpu : before_) {
+      if (gpu.process_bytes)
+        state.devices.push_back({.uuid = gpu.uuid, .bytes = *gpu.process_bytes});
+    }
     // For a `resume`, should this end here.
     if (const util::Status status = access_.file->Save(state); !status.ok())
       return Refuse(status.message());
@@ -123,6 +128,7 @@ class Yield {
                     .bytes = 0,
                     .duration_ns = end_ns - begin_ns,
                     .gpus = FreedBetween(before_, after)};
+    state.devices.clear();
     for (const FreedOnGpu& gpu : outcome.gpus) {
       outcome.bytes += gpu.bytes;
       state.devices.push_back({.uuid = gpu.uuid, .bytes = gpu.bytes});
@@ -166,6 +172,8 @@ class Yield {
           fmt::format("{} did not finish its work within {:g} s: it goes on, and nothing was "
                       "changed; --timeout gives it longer",
                       NameOf(target_), options_.timeout_s));
+    } else if (access_.driver->HasFailed(target_.pid)) {
+      Fail(fmt::format("locking failed with {}, and {}", answer.Text(), FailedText(target_)));
     } else {
       Refuse(fmt::format("the driver does not lock {}: {}", NameOf(target_), answer.Text()));
     }
@@ -181,7 +189,8 @@ class Yield {
           const auto now =
               static_cast<double>(ProcessBytes(ReadFigures(access_.nvml.get(), target_.pid)));
           return bytes > 0 ? 1 - now / bytes : 0;
-        });
+        },
+        [&] { NoteUnstoppable(target_); });
     if (answer.ok())
       return true;
     if (!IsAlive(target_)) {
@@ -189,8 +198,7 @@ class Yield {
       Fail(NameOf(target_) + " ended meanwhile");
       return false;
     }
-    CheckpointState state{};
-    if (access_.driver->GetState(target_.pid, &state).ok() && state == CheckpointState::kFailed) {
+    if (access_.driver->HasFailed(target_.pid)) {
       access_.file->Remove();
       Fail(
           fmt::format("the checkpoint failed with {}, and {}", answer.Text(), FailedText(target_)));
@@ -203,6 +211,11 @@ class Yield {
   // The process goes on as it was.
   int Unlock(const std::string& why) {
     const DriverAnswer answer = access_.driver->Unlock(target_.pid);
+    if (!answer.ok() && access_.driver->HasFailed(target_.pid)) {
+      access_.file->Remove();
+      return Fail(fmt::format("{}; then unlocking failed with {}, and {}", why, answer.Text(),
+                              FailedText(target_)));
+    }
     if (!answer.ok() && IsAlive(target_)) {
       return Fail(
           fmt::format("{}; and the driver does not unlock it: {}: `vramscope resume {}` "
@@ -221,6 +234,17 @@ class Yield {
   std::vector<GpuFigure> before_;
 };
 
+// For CLI11, which takes "nan" for a number in any range.
+std::string CheckTimeout(const std::string& text) {
+  double seconds = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (failed == std::errc() && end == text.data() + text.size() && seconds >= 0.001 &&
+      seconds <= 86400) {
+    return "";
+  }
+  return fmt::format("'{}' is no number of seconds from 0.001 to 86400", text);
+}
+
 int RunYield(const YieldOptions& options) {
   util::Result<Target> target = FindTarget(options.pid, options.of_parent);
   if (!target)
@@ -237,12 +261,12 @@ void RegisterYield(CLI::App& app, int* exit_code) {
       "The driver (570 or newer) moves the memory to the host, context included; the process's\n"
       "CUDA calls wait meanwhile. What it cannot move is found in the process's recording first.");
   auto options = std::make_shared<YieldOptions>();
-  yield->add_option("PID", options->pid, "The process")->required()->check(CLI::PositiveNumber);
+  yield->add_option("PID", options->pid, "The process")->required()->check(CheckPid);
   yield
       ->add_option("--timeout", options->timeout_s,
                    "Seconds that its work may take to finish (default: 30)")
       ->option_text("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0));
+      ->check(CheckTimeout);
   yield->add_flag("--unverified", options->unverified,
                   "Also where no recording says what the driver cannot move");
   // For vramscope.yield_gpu() of the Python package.

@@ -332,8 +332,10 @@ def test_processes_that_cannot_be_asked(machine):
     gone.wait()
     for command in ("yield", "resume"):
         assert machine.refused(command, gone.pid) == f"there is no process {gone.pid}"
-        assert machine.refused(command, 0).endswith(f"see `vramscope {command} --help`")
-        assert machine.refused(command, "x").endswith(f"see `vramscope {command} --help`")
+        for number in ("0", "-5", "x", "1.5", "99999999999", ""):
+            assert machine.refused(command, number) == (
+                f"PID: '{number}' is no number of a process: see `vramscope {command} --help`"
+            )
         assert machine.refused(command).endswith(f"see `vramscope {command} --help`")
         plain = subprocess.Popen(["sleep", "30"])
         machine.programs.append(plain)
@@ -341,11 +343,32 @@ def test_processes_that_cannot_be_asked(machine):
             f"process {plain.pid} (sleep) does not use CUDA: it has not loaded libcuda"
         )
         assert "started this command and would wait for itself" in machine.refused(command, os.getpid())
-    assert "--timeout" in machine.refused("yield", gone.pid, "--timeout", "-1")
+    for limit in ("-1", "0", "nan", "inf", "x"):
+        assert machine.refused("yield", gone.pid, "--timeout", limit) == (
+            f"--timeout: '{limit}' is no number of seconds from 0.001 to 86400: see `vramscope yield --help`"
+        )
     zombie = subprocess.Popen(["true"])
     wait_for(lambda: Path(f"/proc/{zombie.pid}/stat").read_text().split()[2] == "Z")
     assert machine.refused("yield", zombie.pid) == f"process {zombie.pid} (true) has ended"
     zombie.wait()
+
+
+def test_a_process_that_is_stopped(machine):
+    """The driver asks a thread of the process itself, and would wait for it."""
+    program = machine.start()
+    for command in ("yield", "resume"):
+        os.kill(program.pid, signal.SIGSTOP)
+        wait_for(lambda: Path(f"/proc/{program.pid}/stat").read_text().split()[2] == "T")
+        assert machine.refused(command, program.pid) == (
+            f"process {program.pid} (driver_steady) is stopped, so it cannot move its memory: "
+            f"`kill -CONT {program.pid}` first"
+        )
+        os.kill(program.pid, signal.SIGCONT)
+        if command == "yield":
+            assert program.goes_on()
+            assert machine.vramscope("yield", program.pid).returncode == 0
+    assert machine.vramscope("resume", program.pid).returncode == 0
+    program.finish()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -436,11 +459,27 @@ def test_a_checkpoint_that_fails_is_undone(machine):
     program.finish()
 
 
-def test_a_process_that_the_driver_gave_up(machine):
+@pytest.mark.parametrize(
+    "broken, fails, said",
+    [
+        ("Lock", "", "locking failed with CUDA_ERROR_UNKNOWN (999), and "),
+        ("Checkpoint", "", "the checkpoint failed with CUDA_ERROR_UNKNOWN (999), and "),
+        (
+            "Unlock",
+            "cuCheckpointProcessCheckpoint:1",
+            "the driver does not checkpoint process {} (driver_steady): CUDA_ERROR_OUT_OF_MEMORY (2); then unlocking "
+            "failed with CUDA_ERROR_UNKNOWN (999), and ",
+        ),
+    ],
+)
+def test_a_process_that_the_driver_gave_up(machine, broken, fails, said):
     program = machine.start()
-    line = machine.refused("yield", program.pid, VRAMSCOPE_FAKE_BREAK="cuCheckpointProcessCheckpoint")
-    assert line.startswith("the checkpoint failed with CUDA_ERROR_UNKNOWN (999), and the driver has given process")
+    line = machine.refused(
+        "yield", program.pid, VRAMSCOPE_FAKE_BREAK="cuCheckpointProcess" + broken, VRAMSCOPE_FAKE_FAIL=fails
+    )
+    assert line.startswith(said.format(program.pid) + "the driver has given process")
     assert line.endswith(f"end it with `kill -9 {program.pid}` and start it again")
+    assert machine.kept() == []
     for command in ("yield", "resume"):
         assert "neither yield nor resume can help it" in machine.refused(command, program.pid)
 
@@ -456,6 +495,47 @@ def test_a_restore_that_fails(machine):
     line = machine.refused("resume", program.pid, VRAMSCOPE_FAKE_BREAK="cuCheckpointProcessRestore")
     assert line.startswith("restoring failed with CUDA_ERROR_UNKNOWN (999), and the driver has given process")
     assert machine.kept() == []
+
+
+def test_an_unlock_that_fails(machine):
+    program = machine.start()
+    assert machine.vramscope("yield", program.pid).returncode == 0
+    assert machine.refused("resume", program.pid, VRAMSCOPE_FAKE_FAIL="cuCheckpointProcessUnlock:1") == (
+        f"its memory is back, but the driver does not unlock process {program.pid} (driver_steady): "
+        f"CUDA_ERROR_OUT_OF_MEMORY (2): `vramscope resume {program.pid}` tries again"
+    )
+    line = machine.refused("resume", program.pid, VRAMSCOPE_FAKE_BREAK="cuCheckpointProcessUnlock")
+    assert line.startswith("unlocking failed with CUDA_ERROR_UNKNOWN (999), and the driver has given process")
+    assert machine.kept() == []
+
+
+@pytest.mark.parametrize("command", ["yield", "resume"])
+def test_ctrl_c_while_memory_moves(machine, command):
+    """Nothing is left half way: it is waited for, and said."""
+    program = machine.start()
+    step = "Checkpoint" if command == "yield" else "Restore"
+    if command == "resume":
+        assert machine.vramscope("yield", program.pid).returncode == 0
+    process = subprocess.Popen(
+        [str(VRAMSCOPE), command, str(program.pid)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**machine.environment, "VRAMSCOPE_FAKE_DELAY_US": f"cuCheckpointProcess{step}:1500000"},
+    )
+    if command == "yield":
+        machine.wait_until_locked(program)
+    time.sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "of device memory, in " in output, errors
+    assert errors.splitlines()[0] == (
+        f"vramscope: the memory of process {program.pid} (driver_steady) is on its way, and cannot be stopped there: "
+        "this ends when it has arrived"
+    )
+    if command == "yield":
+        assert machine.vramscope("resume", program.pid).returncode == 0
+    program.finish()
 
 
 def test_a_process_that_ends_meanwhile(machine):
@@ -480,6 +560,9 @@ def test_a_yield_that_was_killed_is_undone_by_resume(machine):
     machine.wait_until_locked(program)
     command.kill()
     command.wait()
+    # Should it have come to the moving, a `resume` knows what it needs.
+    (state,) = (machine.state / "vramscope").glob("*")
+    assert re.search(r"^device \d{9} GPU-", state.read_text(), re.MULTILINE)
     assert "is locked by a checkpoint that was not finished" in machine.refused("yield", program.pid)
     done = machine.vramscope("resume", program.pid)
     assert done.returncode == 0

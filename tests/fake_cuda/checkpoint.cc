@@ -117,6 +117,10 @@ FAKE_HOOK(cuCheckpointProcessLock)(int pid, CUcheckpointLockArgs* args) {
     return result;
   // The first field is timeoutMs; 0 is no limit.
   const unsigned limit_ms = args != nullptr ? *reinterpret_cast<const unsigned*>(args) : 0;
+  if (Breaks("cuCheckpointProcessLock")) {
+    SetState(entry, FAKE_FAILED);
+    return kUnknown;
+  }
   uint32_t expected = FAKE_RUNNING;
   if (!__atomic_compare_exchange_n(&entry->state, &expected, uint32_t{FAKE_LOCKED}, 0,
                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
@@ -197,6 +201,10 @@ FAKE_HOOK(cuCheckpointProcessUnlock)(int pid, CUcheckpointUnlockArgs*) {
     return result;
   if (StateOf(entry) != FAKE_LOCKED)
     return kIllegalState;
+  if (Breaks("cuCheckpointProcessUnlock")) {
+    SetState(entry, FAKE_FAILED);
+    return kUnknown;
+  }
   SetState(entry, FAKE_RUNNING);
   return kSuccess;
 }

@@ -114,6 +114,11 @@ DriverAnswer CheckpointDriver::GetState(int pid, CheckpointState* state) {
   return answer;
 }
 
+bool CheckpointDriver::HasFailed(int pid) {
+  CheckpointState state{};
+  return GetState(pid, &state).ok() && state == CheckpointState::kFailed;
+}
+
 DriverAnswer CheckpointDriver::Lock(int pid, std::chrono::milliseconds limit) {
   // 0 would be no limit.
   const int64_t most = std::numeric_limits<unsigned>::max();

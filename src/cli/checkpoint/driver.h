@@ -33,6 +33,8 @@ class CheckpointDriver {
   CheckpointDriver& operator=(const CheckpointDriver&) = delete;
 
   DriverAnswer GetState(int pid, CheckpointState* state);
+  // The driver has given the process up.
+  bool HasFailed(int pid);
   // The process's work is waited for; after the limit the process is left as it was.
   DriverAnswer Lock(int pid, std::chrono::milliseconds limit);
   DriverAnswer Checkpoint(int pid);

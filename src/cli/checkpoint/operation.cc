@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <future>
 #include <string_view>
 #include <thread>
@@ -125,6 +126,21 @@ std::string FailedText(const Target& target) {
       "the driver has given {} up: its CUDA calls will not return, and neither yield nor resume "
       "can help it: end it with `kill -9 {}` and start it again",
       NameOf(target), target.pid);
+}
+
+void NoteUnstoppable(const Target& target) {
+  Note(fmt::format(
+      "the memory of {} is on its way, and cannot be stopped there: this ends when it has "
+      "arrived",
+      NameOf(target)));
+}
+
+std::string CheckPid(const std::string& text) {
+  int pid = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), pid);
+  if (failed == std::errc() && end == text.data() + text.size() && pid > 0)
+    return "";
+  return fmt::format("'{}' is no number of a process", text);
 }
 
 void NoteInRecording(const std::string& live_directory,

@@ -70,6 +70,12 @@ std::string NameOf(const Target& target);
 // For a process that the driver has given up; what a person can do.
 std::string FailedText(const Target& target);
 
+// For Ctrl-C while the driver moves memory.
+void NoteUnstoppable(const Target& target);
+
+// Of a process's number, as a person writes it; "" where it is one. For CLI11.
+std::string CheckPid(const std::string& text);
+
 // For people, or as JSON for the Python package. False where it cannot be written.
 bool PrintOutcome(const Target& target, const Outcome& outcome, bool json);
 

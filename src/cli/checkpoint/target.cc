@@ -76,6 +76,18 @@ util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
       .pid = pid, .start_ticks = stat->start_ticks, .name = NameOf(pid), .live_directory = ""};
   if (HasEnded(*stat))
     return util::Status::Error(fmt::format("process {} ({}) has ended", pid, target.name));
+  // The driver works through a thread of the process itself.
+  if (stat->state == 'T' || stat->state == 't') {
+    return util::Status::Error(
+        stat->state == 't'
+            ? fmt::format(
+                  "process {} ({}) is held by a debugger, so it cannot move its memory: let "
+                  "it go on first",
+                  pid, target.name)
+            : fmt::format("process {} ({}) is stopped, so it cannot move its memory: `kill -CONT "
+                          "{}` first",
+                          pid, target.name, pid));
+  }
   if (!may_be_ancestor && IsAncestor(pid)) {
     return util::Status::Error(
         fmt::format("process {} ({}) started this command and would wait for itself: ask from "
@@ -90,8 +102,12 @@ util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
   if (!maps || (geteuid() != 0 && owner.st_uid != geteuid())) {
     if (access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0)
       return util::Status::Error(fmt::format("there is no process {}", pid));
-    return util::Status::Error(fmt::format("process {} ({}) is not yours: it belongs to user {}",
-                                           pid, target.name, owner.st_uid));
+    if (owner.st_uid != geteuid()) {
+      return util::Status::Error(fmt::format("process {} ({}) is not yours: it belongs to user {}",
+                                             pid, target.name, owner.st_uid));
+    }
+    return util::Status::Error(fmt::format("process {} ({}) cannot be looked into: {}", pid,
+                                           target.name, maps.status().message()));
   }
   if (maps->find("/libcuda.so") == std::string::npos) {
     return util::Status::Error(fmt::format(
