@@ -194,7 +194,7 @@ def test_a_memory_limit_of_the_group(tmp_path, on_tmpfs):
     host = HOSTS / "event_cost"
     with memory_group(64 << 20) as members:
         text = (
-            f"echo $$ > {members}; {VRAMSCOPE} run --cpu --no-report -o disk/x.vram -- {host} 8; echo status $?; "
+            f"echo $$ > {members}; {VRAMSCOPE} run --cpu --no-report -o disk/x.vram -- {host} 4; echo status $?; "
             "cp disk/x.vram ."
         )
         if on_tmpfs:

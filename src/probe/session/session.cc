@@ -373,23 +373,26 @@ void CountLoss(format::Loss loss, uint64_t count) {
     slots[index].fetch_add(count, std::memory_order_relaxed);
 }
 
-uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes) {
+uint8_t* MapSpace(uint32_t session, uint32_t size_bytes) {
   SessionFile* const file = g_file.load(std::memory_order_acquire);
-  if (file->session != session)
-    return nullptr;
-  uint8_t* chunk = file->live.MapChunk(size_bytes);
-  if (chunk != nullptr) {
-    // A later pair of clocks than the header's start, for converting ticks after a SIGKILL.
-    format::FileHeader* header = file->live.header();
-    const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
-    header->anchor_ticks.store(clocks.ticks, std::memory_order_relaxed);
-    header->anchor_ns.store(clocks.ns, std::memory_order_release);
-  }
-  return chunk;
+  return file->session == session ? file->live.MapSpace(size_bytes) : nullptr;
 }
 
-void UnmapChunk(uint8_t* chunk, size_t size_bytes) {
-  munmap(chunk, size_bytes);
+void UnmapSpace(uint8_t* space, size_t size_bytes) {
+  munmap(space, size_bytes);
+}
+
+bool PrepareChunk(uint32_t session, uint8_t* chunk, size_t size_bytes) {
+  SessionFile* const file = g_file.load(std::memory_order_acquire);
+  if (file->session != session)
+    return false;
+  LiveFile::PreparePages(chunk, size_bytes);
+  // A later pair of clocks than the header's start, for converting ticks after a SIGKILL.
+  format::FileHeader* header = file->live.header();
+  const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
+  header->anchor_ticks.store(clocks.ticks, std::memory_order_relaxed);
+  header->anchor_ns.store(clocks.ns, std::memory_order_release);
+  return true;
 }
 
 uint32_t NewStreamId() {

@@ -98,8 +98,10 @@ void CountLoss(format::Loss loss, uint64_t count = 1);
 // Maps `size_bytes` of new space of that session's file, zeroed and allocated on disk. nullptr when
 // there is no room now: the loss is counted by the caller. A few system calls and no lock; the
 // offset is claimed by one atomic add.
-uint8_t* MapNewChunk(uint32_t session, uint32_t size_bytes);
-void UnmapChunk(uint8_t* chunk, size_t size_bytes);
+uint8_t* MapSpace(uint32_t session, uint32_t size_bytes);
+void UnmapSpace(uint8_t* space, size_t size_bytes);
+// Before a chunk is begun in that space. False when that recording is over.
+bool PrepareChunk(uint32_t session, uint8_t* chunk, size_t size_bytes);
 uint32_t NewStreamId();
 
 }  // namespace vramscope::probe

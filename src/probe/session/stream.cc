@@ -92,11 +92,7 @@ Stream* RecordScope::Acquire() {
 }
 
 void Stream::Renew() {
-  if (header_ != nullptr) {
-    auto* const chunk = reinterpret_cast<uint8_t*>(header_);
-    // Not from its header: that file may be gone.
-    UnmapChunk(chunk, static_cast<size_t>(end_ - chunk));
-  }
+  DropSpace();
   // Zeroed pages are a valid Stream, but for what is set here.
   madvise(static_cast<void*>(this), sizeof *this, MADV_DONTNEED);
   images_generation = ~uint64_t{0};
@@ -115,41 +111,69 @@ bool Stream::NextChunk(size_t need_bytes) {
     return false;
   }
   SystemCalls guard;
-  const size_t size_bytes = sequence_ == 0 ? format::kFirstChunkBytes : format::kChunkBytes;
-  uint8_t* const memory = MapNewChunk(session_, static_cast<uint32_t>(size_bytes));
-  if (header_ != nullptr) {
+  if (header_ != nullptr)
     SealChunk();
-    auto* const chunk = reinterpret_cast<uint8_t*>(header_);
-    UnmapChunk(chunk, static_cast<size_t>(end_ - chunk));
-    header_ = nullptr;
-    cursor_ = end_ = begin_ = nullptr;
-  }
-  if (memory == nullptr) {
+  const size_t size_bytes = sequence_ == 0 ? format::kFirstChunkBytes : format::kChunkBytes;
+  const bool has_room = end_ != space_end_ || NextSpace(size_bytes);
+  if (!has_room || !PrepareChunk(session_, end_, size_bytes)) {
+    DropSpace();
     if (session_ != g_flags.session.load(std::memory_order_relaxed))
       return false;  // that recording is over
     retry_in_ = kRetryEvery;
     CountLoss(format::Loss::kFileFull);
     return false;
   }
-  BeginChunk(memory, size_bytes);
+  BeginChunk(end_, size_bytes);
   return true;
 }
 
+// A busy thread maps more and more at once: while one maps or unmaps, no other thread of the
+// program can, nor can pages be prepared.
+bool Stream::NextSpace(size_t chunk_bytes) {
+  constexpr uint32_t kMaxSpaceBytes = 4 << 20;
+  DropSpace();
+  const uint32_t more = space_bytes_ < kMaxSpaceBytes / 4 ? space_bytes_ * 4 : kMaxSpaceBytes;
+  space_bytes_ = more > chunk_bytes ? more : static_cast<uint32_t>(chunk_bytes);
+  space_ = MapSpace(session_, space_bytes_);
+  if (space_ == nullptr && more > chunk_bytes) {
+    space_bytes_ = static_cast<uint32_t>(chunk_bytes);
+    space_ = MapSpace(session_, space_bytes_);
+  }
+  if (space_ == nullptr) {
+    space_bytes_ = 0;
+    return false;
+  }
+  space_end_ = space_ + space_bytes_;
+  end_ = space_;
+  return true;
+}
+
+void Stream::DropSpace() {
+  uint8_t* const space = space_;
+  const auto size_bytes = static_cast<size_t>(space_end_ - space_);
+  // First: a signal handler that is left by longjmp comes back to what is here.
+  header_ = nullptr;
+  cursor_ = end_ = begin_ = space_ = space_end_ = nullptr;
+  if (space != nullptr)
+    UnmapSpace(space, size_bytes);
+}
+
 void Stream::BeginChunk(uint8_t* memory, size_t size_bytes) {
-  header_ = reinterpret_cast<format::ChunkHeader*>(memory);
-  header_->size_bytes = static_cast<uint32_t>(size_bytes);
-  header_->stream = id_;
-  header_->sequence = sequence_++;
+  auto* const header = reinterpret_cast<format::ChunkHeader*>(memory);
+  header->size_bytes = static_cast<uint32_t>(size_bytes);
+  header->stream = id_;
+  header->sequence = sequence_++;
   const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
-  header_->base_ticks = clocks.ticks;
-  header_->base_ns = clocks.ns;
-  header_->tid = tid_;
+  header->base_ticks = clocks.ticks;
+  header->base_ns = clocks.ns;
+  header->tid = tid_;
   // Last: readers look for the magic.
   std::atomic_thread_fence(std::memory_order_release);
-  header_->magic = format::kChunkMagic;
+  header->magic = format::kChunkMagic;
+  header_ = header;
   begin_ = cursor_ = memory + sizeof(format::ChunkHeader);
   end_ = memory + size_bytes;
-  delta_ = {.time = header_->base_ticks, .address = 0};
+  delta_ = {.time = header->base_ticks, .address = 0};
   if (scope_ != 0) {
     cursor_ = format::Encode(format::ScopeIs{.scope = scope_}, cursor_, &delta_);
     Commit();
@@ -162,8 +186,8 @@ void Stream::SealChunk() {
 }
 
 // What is committed is whole. The rest of the chunk becomes a chunk of its own, since what records
-// are relative to (DeltaState) may be ahead of that. The part before it stays mapped, so that even
-// somebody who returned to it would write into memory of ours.
+// are relative to (DeltaState) may be ahead of that. The part before it stays mapped for good, so
+// that even somebody who returned to it would write into memory of ours.
 void Stream::Recover() {
   scope_path_ = 0;
   scope_ = 0;
@@ -180,6 +204,9 @@ void Stream::Recover() {
   }
   std::memset(chunk + used, 0, total - used);
   SealChunk();
+  if (chunk != space_)
+    UnmapSpace(space_, static_cast<size_t>(chunk - space_));
+  space_ = chunk + rest;
   BeginChunk(chunk + rest, total - rest);
   // Last: until then readers pass over the new chunk, in which nothing is yet.
   std::atomic_thread_fence(std::memory_order_release);
@@ -190,7 +217,7 @@ void Stream::LeaveToParent() {
   if (header_ == nullptr)
     return;
   auto* const chunk = reinterpret_cast<uint8_t*>(header_);
-  mmap(chunk, static_cast<size_t>(end_ - chunk), PROT_READ | PROT_WRITE,
+  mmap(chunk, static_cast<size_t>(space_end_ - chunk), PROT_READ | PROT_WRITE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 

@@ -91,6 +91,9 @@ class Stream {
                                    std::memory_order_release);
   }
   VRAMSCOPE_NOINLINE bool NextChunk(size_t need_bytes);
+  // Maps room for the next chunks in place of the space that is used up.
+  bool NextSpace(size_t chunk_bytes);
+  void DropSpace();
   void BeginChunk(uint8_t* memory, size_t size_bytes);
   // Its checksum is written: nothing is appended to the chunk any more.
   void SealChunk();
@@ -106,6 +109,10 @@ class Stream {
   uint8_t* cursor_ = nullptr;
   uint8_t* end_ = nullptr;
   uint8_t* begin_ = nullptr;
+  // The mapped part of the file that chunks are cut from, one after the other: up to end_.
+  uint8_t* space_ = nullptr;
+  uint8_t* space_end_ = nullptr;
+  uint32_t space_bytes_ = 0;  // as it was claimed
   uint64_t scope_path_ = 0;
   uint32_t scope_ = 0;  // its id; readers forget it at the end of a chunk
   uint32_t session_ = 0;

@@ -79,12 +79,14 @@ uint8_t* LiveFile::Map(int fd, uint64_t offset, uint64_t size_bytes) {
       mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (memory == MAP_FAILED)
     return nullptr;
-  // Populated at once: a page fault in the middle of a record would cost more than the record.
+  return static_cast<uint8_t*>(memory);
+}
+
+void LiveFile::PreparePages(uint8_t* memory, size_t size_bytes) {
   // Not by MAP_POPULATE, which prepares pages of a shared mapping for reading alone: each would be
   // gone through twice. Before Linux 5.14 the faults come one by one.
   constexpr int kMadvPopulateWrite = 23;
   madvise(memory, size_bytes, kMadvPopulateWrite);
-  return static_cast<uint8_t*>(memory);
 }
 
 int LiveFile::Create(const char* path) {
@@ -115,7 +117,7 @@ int LiveFile::Create(const char* path) {
   return 0;
 }
 
-uint8_t* LiveFile::MapChunk(uint32_t size_bytes) {
+uint8_t* LiveFile::MapSpace(uint32_t size_bytes) {
   if (is_in_memory_ && !memory_limit_.HasRoomFor(size_bytes)) {
     errno = ENOMEM;
     return nullptr;
@@ -123,19 +125,19 @@ uint8_t* LiveFile::MapChunk(uint32_t size_bytes) {
   const int fd = base::OpenFile(path_, O_RDWR);
   if (fd < 0)
     return nullptr;
-  uint8_t* chunk = nullptr;
+  uint8_t* space = nullptr;
   uint64_t inode = 0, device = 0;
   if (Identify(fd, &inode, &device) && inode == inode_ && device == device_) {
     uint64_t offset = header_->end_bytes.fetch_add(size_bytes, std::memory_order_relaxed);
-    chunk = Map(fd, offset, size_bytes);
-    if (chunk == nullptr) {
+    space = Map(fd, offset, size_bytes);
+    if (space == nullptr) {
       // Given back if nobody has claimed more: a full disk is tried again and again.
       uint64_t end = offset + size_bytes;
       header_->end_bytes.compare_exchange_strong(end, offset, std::memory_order_relaxed);
     }
   }
   base::CloseFile(fd);
-  return chunk;
+  return space;
 }
 
 void LiveFile::Forget() {

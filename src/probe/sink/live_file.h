@@ -6,9 +6,9 @@
 #include "format/layout.h"
 #include "probe/sink/memory_limit.h"
 
-// The live file on disk. It is opened anew for each chunk and closed at once, so that no descriptor
-// of ours can be closed, inherited or reused by the program. Every byte is allocated on disk before
-// it is mapped: a full disk under a sparse mapping would be a SIGBUS in the program.
+// The live file on disk. It is opened anew where space is claimed and closed at once, so that no
+// descriptor of ours can be closed, inherited or reused by the program. Every byte is allocated on
+// disk before it is mapped: a full disk under a sparse mapping would be a SIGBUS in the program.
 namespace vramscope::probe {
 
 class LiveFile {
@@ -17,7 +17,10 @@ class LiveFile {
   int Create(const char* path);
   // Maps `size_bytes` at the file's end, allocated and zeroed. nullptr when that is not possible
   // (disk, quota, RLIMIT_FSIZE, memory limit, directory gone). Safe in any thread.
-  uint8_t* MapChunk(uint32_t size_bytes);
+  uint8_t* MapSpace(uint32_t size_bytes);
+  // Has the kernel prepare mapped pages: a page fault in the middle of a record would cost more
+  // than the record.
+  static void PreparePages(uint8_t* memory, size_t size_bytes);
 
   format::FileHeader* header() const { return header_; }
   const char* path() const { return path_; }

@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kNoLimit = uint64_t{1} << 60;
 // Of a limit: for the program, and for the finished file while the live ones are still there.
 constexpr uint64_t kReserveShare = 4;
+constexpr uint64_t kLeastReserveBytes = 32 << 20;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxFileBytes = 1100;  // a folder and a name in it
 
@@ -146,7 +147,8 @@ bool MemoryLimit::HasRoomFor(uint64_t size_bytes) const {
     // Read anew: a limit can be changed.
     const uint64_t limit = ReadNumber(folder, names.limit);
     const uint64_t usage = ReadNumber(folder, names.usage);
-    const uint64_t wanted = size_bytes + limit / kReserveShare;
+    const uint64_t share = limit / kReserveShare;
+    const uint64_t wanted = size_bytes + (share > kLeastReserveBytes ? share : kLeastReserveBytes);
     if (limit >= kNoLimit || usage >= kNoLimit || usage + wanted <= limit)
       continue;
     // The kernel adds up what caches hold when it is asked: only where it matters.

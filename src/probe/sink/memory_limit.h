@@ -16,8 +16,8 @@ class MemoryLimit {
   // Looks where this process is and which of its groups have a limit. `root` stands for "/" in
   // tests.
   void Find(const char* root = "");
-  // Whether a quarter of each limit is still free when `size_bytes` more are taken. True where no
-  // limit can be read.
+  // Whether a quarter of each limit, and 32 MiB, are still free when `size_bytes` more are taken.
+  // True where no limit can be read.
   bool HasRoomFor(uint64_t size_bytes) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kUnit = 16 << 20;  // a quarter of 8 of them is the least that stays free
 
 class MemoryLimitTest : public ::testing::Test {
  protected:
@@ -45,70 +45,77 @@ TEST_F(MemoryLimitTest, WhereNothingSaysThereIsRoom) {
   EXPECT_TRUE(HasRoomFor(1 << 30));
   Write("/proc/self/cgroup", "0::/job");
   EXPECT_TRUE(HasRoomFor(1 << 30));
-  Group2("/job", "max", 5 * kMiB);
+  Group2("/job", "max", 5 * kUnit);
   EXPECT_TRUE(HasRoomFor(1 << 30));
 }
 
 TEST_F(MemoryLimitTest, AQuarterStaysFree) {
   Write("/proc/self/cgroup", "0::/job");
-  Group2("/job", std::to_string(80 * kMiB), 50 * kMiB);
-  EXPECT_TRUE(HasRoomFor(10 * kMiB));
-  EXPECT_FALSE(HasRoomFor(10 * kMiB + 1));
+  Group2("/job", std::to_string(80 * kUnit), 50 * kUnit);
+  EXPECT_TRUE(HasRoomFor(10 * kUnit));
+  EXPECT_FALSE(HasRoomFor(10 * kUnit + 1));
+}
+
+TEST_F(MemoryLimitTest, OfASmallLimitMoreStaysFree) {
+  Write("/proc/self/cgroup", "0::/job");
+  Group2("/job", std::to_string(64 << 20), 31 << 20);
+  EXPECT_TRUE(HasRoomFor(1 << 20));
+  EXPECT_FALSE(HasRoomFor(2 << 20));
 }
 
 TEST_F(MemoryLimitTest, CachesAreGivenUp) {
   Write("/proc/self/cgroup", "0::/job");
-  Group2("/job", std::to_string(80 * kMiB), 65 * kMiB);
-  EXPECT_FALSE(HasRoomFor(5 * kMiB));
-  Write("/sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 10485760\nfile 20971520");
-  EXPECT_TRUE(HasRoomFor(5 * kMiB));
-  EXPECT_FALSE(HasRoomFor(5 * kMiB + 1));
+  Group2("/job", std::to_string(80 * kUnit), 65 * kUnit);
+  EXPECT_FALSE(HasRoomFor(5 * kUnit));
+  Write("/sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 167772160\nfile 335544320");
+  EXPECT_TRUE(HasRoomFor(5 * kUnit));
+  EXPECT_FALSE(HasRoomFor(5 * kUnit + 1));
 }
 
 TEST_F(MemoryLimitTest, AGroupAboveHasItsLimitToo) {
   Write("/proc/self/cgroup", "0::/jobs/train/");
-  Group2("/jobs/train", "max", 1 * kMiB);
-  Group2("/jobs", std::to_string(80 * kMiB), 59 * kMiB);
-  EXPECT_TRUE(HasRoomFor(1 * kMiB));
-  EXPECT_FALSE(HasRoomFor(2 * kMiB));
+  Group2("/jobs/train", "max", 1 * kUnit);
+  Group2("/jobs", std::to_string(80 * kUnit), 59 * kUnit);
+  EXPECT_TRUE(HasRoomFor(1 * kUnit));
+  EXPECT_FALSE(HasRoomFor(2 * kUnit));
 }
 
 TEST_F(MemoryLimitTest, AContainersOwnGroupWherePathsAreTheHosts) {
   Write("/proc/self/cgroup", "0::/kubepods/pod1/container");
-  Group2("", std::to_string(8 * kMiB), 5 * kMiB);
-  EXPECT_TRUE(HasRoomFor(1 * kMiB));
-  EXPECT_FALSE(HasRoomFor(2 * kMiB));
+  Group2("", std::to_string(8 * kUnit), 5 * kUnit);
+  EXPECT_TRUE(HasRoomFor(1 * kUnit));
+  EXPECT_FALSE(HasRoomFor(2 * kUnit));
 }
 
 TEST_F(MemoryLimitTest, Version1) {
   Write("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:hugetlb,memory:/job\n1:name=memory:/y");
-  Group1("", 9223372036854771712u, 99 * kMiB);
-  Group1("/job", 80 * kMiB, 65 * kMiB);
-  EXPECT_FALSE(HasRoomFor(5 * kMiB));
+  Group1("", 9223372036854771712u, 99 * kUnit);
+  Group1("/job", 80 * kUnit, 65 * kUnit);
+  EXPECT_FALSE(HasRoomFor(5 * kUnit));
   Write("/sys/fs/cgroup/memory/job/memory.stat",
-        "cache 5\ninactive_file 1\ntotal_inactive_file 10485760");
-  EXPECT_TRUE(HasRoomFor(5 * kMiB));
+        "cache 5\ninactive_file 1\ntotal_inactive_file 167772160");
+  EXPECT_TRUE(HasRoomFor(5 * kUnit));
 }
 
 TEST_F(MemoryLimitTest, TheLimitOfTheMomentCounts) {
   Write("/proc/self/cgroup", "0::/job");
-  Group2("/job", std::to_string(80 * kMiB), 50 * kMiB);
+  Group2("/job", std::to_string(80 * kUnit), 50 * kUnit);
   MemoryLimit limit;
   limit.Find(root_.c_str());
-  EXPECT_TRUE(limit.HasRoomFor(kMiB));
-  Group2("/job", std::to_string(64 * kMiB), 50 * kMiB);
-  EXPECT_FALSE(limit.HasRoomFor(kMiB));
-  Group2("/job", "max", 50 * kMiB);
-  EXPECT_TRUE(limit.HasRoomFor(kMiB));
+  EXPECT_TRUE(limit.HasRoomFor(kUnit));
+  Group2("/job", std::to_string(64 * kUnit), 50 * kUnit);
+  EXPECT_FALSE(limit.HasRoomFor(kUnit));
+  Group2("/job", "max", 50 * kUnit);
+  EXPECT_TRUE(limit.HasRoomFor(kUnit));
 }
 
 TEST_F(MemoryLimitTest, WhatIsNoListOfGroupsIsPassedOver) {
   for (const char* text : {"", "\n\n", "0", "0:", "0::", "0::x", ":::", "4:memory", "0::/\0x"}) {
     Write("/proc/self/cgroup", text);
-    EXPECT_TRUE(HasRoomFor(kMiB)) << text;
+    EXPECT_TRUE(HasRoomFor(kUnit)) << text;
   }
   Write("/proc/self/cgroup", "0::/" + std::string(3000, 'a'));
-  EXPECT_TRUE(HasRoomFor(kMiB));
+  EXPECT_TRUE(HasRoomFor(kUnit));
 }
 
 }  // namespace
