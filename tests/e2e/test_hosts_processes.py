@@ -116,6 +116,36 @@ def test_a_program_that_writes_over_its_environment_is_not_named(tmp_path):
 
 
 @launcher
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("change", ["another-user", "another-root", "other-mounts"])
+def test_a_process_that_cannot_reach_the_recording_any_more_is_named(tmp_path, change):
+    """As images do that start as root and go on as somebody else: the probe can leave no word itself."""
+    program = {
+        "another-user": "os.setgid(65534); os.setuid(65534)",
+        "another-root": f"os.chroot({str(tmp_path / 'root')!r})",
+        "other-mounts": (
+            "c = ctypes.CDLL(None, use_errno=True)\n"
+            "if c.unshare(0x20000) or c.mount(b'none', b'/', None, 0x44000, None): os._exit(77)\n"
+            f"if c.mount(b'none', {os.fsencode(tmp_path)!r}, b'tmpfs', 0, None): os._exit(77)"
+        ),
+    }[change]
+    (tmp_path / "root").mkdir()
+    result = launch(sys.executable, "-c", f"import ctypes, os, time\n{program}\ntime.sleep(0.8)\nos._exit(6)", cwd=tmp_path)
+    if result.returncode == 77:
+        pytest.skip("no file system can be mounted here")
+    assert result.returncode == 6, result.stderr
+    reason = {
+        "another-user": "runs as a user who cannot write the recording",
+        "another-root": "has other file systems, where the recording is not",
+        "other-mounts": "has other file systems, where the recording is not",
+    }[change]
+    (line,) = [line for line in result.stderr.splitlines() if "is not recorded" in line]
+    assert reason in line
+    text = info(tmp_path / "x.vram")
+    assert "child processes not recorded: 1" in text and reason in text
+
+
+@launcher
 def test_a_setuid_program_of_root_run_by_somebody_else_is_named(tmp_path):
     setpriv = shutil.which("setpriv")
     if os.geteuid() != 0 or setpriv is None:

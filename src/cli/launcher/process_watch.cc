@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "cli/launcher/program.h"
+#include "cli/launcher/reach.h"
 
 namespace vramscope::cli {
 namespace {
@@ -82,7 +83,7 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   return children;
 }
 
-// Why the probe is not in the process, or "" where it is, or where that cannot be said now.
+// Why the process is not recorded, or "" where it is, or where that cannot be said now.
 std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
   std::string text;
   int error = 0;
@@ -92,16 +93,15 @@ std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
   const Enrolment enrolment = EnrolmentOf(text, live_directory);
   if (enrolment == Enrolment::kElsewhere)
     return "";
-  const std::string program = fmt::format("/proc/{}/exe", pid);
-  if (enrolment == Enrolment::kHere)
-    return WhyNotRecordable(program);
   // Programs that change their title write over their environment: what is mapped decides.
-  if (!ReadProc(pid, "maps", &text, &error) || text.empty() ||
-      text.find(kProbeFile) != std::string::npos) {
+  if (enrolment == Enrolment::kNone && (!ReadProc(pid, "maps", &text, &error) || text.empty()))
     return "";
-  }
-  const std::string why = WhyNotRecordable(program);
-  return !why.empty() ? why : "was started without the probe's environment";
+  const bool has_probe =
+      enrolment == Enrolment::kHere || text.find(kProbeFile) != std::string::npos;
+  std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
+  if (why.empty() && has_probe)
+    why = WhyOutOfReach(pid, live_directory);
+  return !why.empty() || has_probe ? why : "was started without the probe's environment";
 }
 
 }  // namespace

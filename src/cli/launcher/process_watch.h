@@ -16,7 +16,7 @@
 
 namespace vramscope::cli {
 
-// A process of the session that the probe is not in.
+// A process of the session that the probe is not in, or from which it reaches no file.
 struct UnrecordedProcess {
   pid_t pid = 0;
   std::string name;
@@ -26,8 +26,8 @@ struct UnrecordedProcess {
 
 // Looks from outside, a few times a second, for processes below the command that are not recorded:
 // the loader of a static or setuid program takes no LD_PRELOAD, and a program can be started with
-// an environment of its own. Nothing is forced on them: they are named. One that lives shorter than
-// two looks is not seen, unless NVML lists it.
+// an environment of its own, or become another user. Nothing is forced on them: they are named. One
+// that lives shorter than two looks is not seen, unless NVML lists it.
 class ProcessWatch {
  public:
   // `root` is the command's process. Where it is known not to be recorded, it is passed over.
