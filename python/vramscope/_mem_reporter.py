@@ -79,7 +79,7 @@ class MemReporter:
         if all(known() is not optimizer for known in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
 
-    def referrers(self, tensor: Any, limit: int = 10, depth: int = 6) -> "_referrers.Referrers":
+    def referrers(self, tensor: Any, limit: int = 10, depth: int = 8) -> "_referrers.Referrers":
         """Prints who still refers to a tensor: variables, attributes, containers, other tensors, autograd."""
         torch = _tensors.torch_or_error("MemReporter")
         if not isinstance(tensor, torch.Tensor):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import gc
 import html
 import inspect
@@ -11,13 +13,15 @@ import sys
 import threading
 import time
 import types
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import _tensors
 from ._mem_report import readable_size
 
 _SECONDS = 5.0
 _OBJECTS = 20000
+# Of the graphs that keep a tensor, so many are told.
+_GRAPHS = 3
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -48,30 +52,10 @@ class Referrers:
         return f"<pre>{html.escape(self.text())}</pre>"
 
 
-class _Link:
-    """An object on the way, and how the one before it is reached from it."""
-
-    __slots__ = ("thing", "label", "inner")
-
-    def __init__(self, thing: Any, label: str, inner: "Optional[_Link]") -> None:
-        self.thing = thing
-        self.label = label
-        self.inner = inner
-
-    def chain(self) -> List[str]:
-        labels: List[str] = []
-        link: Optional[_Link] = self
-        while link is not None:
-            if link.label:
-                labels.append(link.label)
-            link = link.inner
-        return labels[::-1]
-
-
 def find(torch: Any, tensor: Any, limit: int, depth: int) -> Referrers:
     with _tensors.looking(torch):
         what = _describe(torch, tensor)
-        others = _memory_shared_with(torch, tensor)
+        others = _memory_shared_with(torch, tensor, depth)
         search = _Search(limit, depth)
         search.run(tensor)
         chains, complete = search.chains, search.complete
@@ -85,35 +69,61 @@ def _describe(torch: Any, tensor: Any) -> str:
     return f"{type(tensor).__name__} {shape} {str(tensor.dtype).replace('torch.', '')} on {tensor.device}{size}"
 
 
-def _memory_shared_with(torch: Any, tensor: Any) -> List[str]:
+def _memory_shared_with(torch: Any, tensor: Any, depth: int) -> List[str]:
     own = _tensors.memory_of(torch, tensor)
     if own is None or own.place[2] == 0:
         return []
     found: Dict[str, int] = {}
     there = _tensors.live(torch)
-    for other in there.tensors:
-        if other is not tensor and not _tensors.is_wrapper(other):
+    cpp_alone = _tensors.held_by_cpp_alone(torch, there.tensors)
+    for other, is_no_reference in zip(there.tensors, cpp_alone):
+        if other is not tensor and not is_no_reference and not _tensors.is_wrapper(other):
+            if _tensors.gradient_of(other) is tensor:
+                label = f"{type(other).__name__} {_tensors.shape_of(other)}, whose gradient it is"
+                found[label] = found.get(label, 0) + 1
             place = _tensors.memory_of(torch, other)
             if place is not None and place.place == own.place:
                 label = f"{type(other).__name__} {_tensors.shape_of(other)}, which shares its storage"
                 found[label] = found.get(label, 0) + 1
+    keepers = []
     for saved in _tensors.saved_by_autograd(torch, there):
         place = _tensors.memory_of(torch, saved.tensor)
-        if saved.node != "AccumulateGrad" and place is not None and place.place == own.place:
+        if place is not None and place.place == own.place:
             label = f"autograd: {saved.node} keeps it as '{saved.what}' for a backward"
             found[label] = found.get(label, 0) + 1
-    return [label if count == 1 else f"{label} ({count} times)" for label, count in found.items()]
+            keepers.append(saved.keeper)
+    ends = [end for end in _tensors.ends_of_graphs(there, keepers) if end is not tensor]
+    del there  # it would be a referrer of all
+    labels = [label if count == 1 else f"{label} ({count} times)" for label, count in found.items()]
+    return labels + _graphs(ends, depth)
+
+
+def _graphs(ends: List[Any], depth: int) -> List[str]:
+    """Who has the tensors that graphs end in, and with them the graphs; takes them off the list."""
+    labels = []
+    while ends and len(labels) < _GRAPHS:
+        end = ends.pop()
+        search = _Search(1, depth)
+        search.run(end)
+        chain = f": {' <- '.join(search.chains[0])}" if search.chains else ""
+        labels.append(f"autograd: this graph is of {type(end).__name__} {_tensors.shape_of(end)}{chain}")
+    if ends:
+        labels.append(f"autograd: and of {len(ends)} more")
+    return labels
 
 
 class _Search:
-    """Breadth first, from the tensor outwards, until variables and modules; within bounds."""
+    """From the tensor outwards to variables, modules and classes, within bounds."""
 
     def __init__(self, limit: int, depth: int) -> None:
         self._limit = limit
         self._depth = depth
         self.chains: List[List[str]] = []
         self.complete = True
-        self._seen: Set[int] = set()
+        self._things: Dict[int, Any] = {}  # all that was met, by id
+        self._holders: Dict[int, List[int]] = {}  # who refers to a thing
+        self._variables: Dict[int, List[str]] = {}  # of running functions that are the thing
+        self._asked: Set[int] = set()  # those whose holders are known
         self._frames = _running_frames()
         self._modules: Dict[int, str] = {}
         for name, module in list(sys.modules.items()):
@@ -121,81 +131,151 @@ class _Search:
                 self._modules.setdefault(id(module.__dict__), name)  # __main__ can stand there twice
 
     def run(self, tensor: Any) -> None:
+        self._look(tensor)
+        self._tell(id(tensor))
+
+    # ---- who refers to whom ----
+
+    def _look(self, tensor: Any) -> None:
         ends = time.monotonic() + _SECONDS
-        frontier = {id(tensor): _Link(tensor, "", None)}
-        self._seen.add(id(tensor))
-        for _ in range(self._depth):
-            for chain in self._in_frames(frontier):
-                self._end(chain)
-            things = [link.thing for link in frontier.values()]
-            outer: Dict[int, _Link] = {}
-            own = {id(things), id(frontier), id(outer), id(self.__dict__), id(self.chains)}
-            for referrer in _referrers_of(things):
-                if len(self.chains) >= self._limit or len(self._seen) > _OBJECTS or time.monotonic() > ends:
+        self._things[id(tensor)] = tensor
+        frontier, ends_met = {id(tensor)}, 0
+        # A step for people is up to three: an object, its dictionary, a dictionary in that.
+        for _ in range(3 * self._depth):
+            ends_met += self._look_in_frames(frontier)
+            inside = [self._things[number] for number in frontier]
+            own = {id(inside), id(self._things), id(self.__dict__), id(self._frames)}
+            outer: Set[int] = set()
+            for referrer in _referrers_of(inside):
+                if len(self._things) > _OBJECTS or time.monotonic() > ends:
                     self.complete = False
                     return
-                if id(referrer) in own or id(referrer) in self._seen:
+                if id(referrer) in own or any(referrer is frame for frame in self._frames):
                     continue
-                link = self._step(referrer, frontier)
-                if link is not None:
-                    self._seen.add(id(referrer))
-                    outer[id(referrer)] = link
-            if not outer:
+                reached = frontier.intersection(map(id, gc.get_referents(referrer)))
+                for number in reached:
+                    self._holders.setdefault(number, []).append(id(referrer))
+                if reached and id(referrer) not in self._things:
+                    self._things[id(referrer)] = referrer
+                    if self._is_end(referrer):
+                        ends_met += 1
+                    else:
+                        outer.add(id(referrer))
+            self._asked |= frontier
+            if not outer or ends_met >= self._limit:
                 return
             frontier = outer
-            del things  # it would be a referrer of what comes next
-        # What is still open is as far as was asked for.
-        for link in frontier.values():
-            self._end([*link.chain(), "..."])
+            del inside  # it would be a referrer of what comes next
 
-    def _end(self, chain: List[str]) -> None:
+    def _look_in_frames(self, frontier: Set[int]) -> int:
+        found = 0
+        for frame in self._frames:
+            if frame.f_code.co_name != "<module>":  # its variables are globals
+                for name, number in _locals_of(frame, frontier):
+                    self._variables.setdefault(number, []).append(f"local '{name}' of {_place(frame)}")
+                    found += 1
+        return found
+
+    def _is_end(self, thing: Any) -> bool:
+        return id(thing) in self._modules or isinstance(thing, type)
+
+    # ---- the chains ----
+
+    def _tell(self, tensor: int) -> None:
+        """The shortest chains first; an object is in some of them at most, so that they stay few."""
+        paths, visits = collections.deque([(tensor,)]), collections.Counter({tensor: 1})
+        open_ends: List[Tuple[int, ...]] = []
+        told: Set[int] = set()
+        while paths and len(self.chains) < self._limit:
+            path = paths.popleft()
+            variables = self._variables.get(path[-1], [])
+            is_end = self._is_end(self._things[path[-1]])
+            for end in variables:
+                self._end(path, [end])
+            if is_end:
+                self._end(path, [])
+            if variables or is_end:
+                told.update(path[1:])
+            if is_end:
+                continue
+            holders = [number for number in self._holders.get(path[-1], ()) if number not in path]
+            for number in holders:
+                if visits[number] < self._limit:
+                    visits[number] += 1
+                    paths.append((*path, number))
+            if not holders and not variables and len(path) > 1:
+                open_ends.append(path)
+        self.complete = self.complete and not paths
+        for path in open_ends:
+            # A tuple that nobody has is that of a call's arguments.
+            if type(self._things[path[-1]]) is tuple and path[-1] not in self._holders:
+                continue
+            if told.isdisjoint(path[1:]):
+                told.update(path[1:])
+                self._end(path, [self._why_it_ends(path[-1])])
+
+    def _why_it_ends(self, last: int) -> str:
+        if last not in self._asked:
+            return "..."
+        return "a cycle, which a garbage collection ends" if last in self._holders else "nothing that Python knows of"
+
+    def _end(self, path: Tuple[int, ...], end: List[str]) -> None:
+        chain = [*self._labels([self._things[number] for number in path]), *end]
+        if len(chain) > self._depth + 1:
+            chain = [*chain[: self._depth], "..."]
         if len(self.chains) < self._limit and chain not in self.chains:
             self.chains.append(chain)
 
-    def _step(self, referrer: Any, frontier: Dict[int, _Link]) -> Optional[_Link]:
-        """The referrer as the next object on the way; None where the way ends with it."""
-        kind = type(referrer)
-        if kind is types.FrameType:
-            runs = any(referrer is frame for frame in self._frames)
-            return None if runs else self._frame(referrer, frontier)
-        inner = next((frontier[id(each)] for each in gc.get_referents(referrer) if id(each) in frontier), None)
-        if inner is None:
-            return None
-        if kind is dict:
-            key = next((key for key, value in list(referrer.items()) if value is inner.thing), None)
-            module = self._modules.get(id(referrer))
-            if module is not None:
-                self._end([*inner.chain(), f"global '{key}' of {module}"])
-                return None
-            return _Link(referrer, f"item {_short(key)} of a dict", inner)
-        label = _label(referrer, inner)
-        before = inner.inner
-        if type(inner.thing) is dict and before is not None and _owns(referrer, inner.thing):
-            # An object and its dictionary are one step for people.
-            name = inner.label[len("item ") : -len(" of a dict")]
-            if isinstance(referrer, type):
-                self._end([*before.chain(), f"attribute {name} of class {referrer.__qualname__}"])
-                return None
-            label, inner = f"attribute {name} of {_kind(referrer)}", before
-        elif kind is types.FunctionType and inner.thing is referrer.__closure__ and before is not None:
-            # So are a function, the tuple of its closure, and the cell in it.
-            names = zip(referrer.__code__.co_freevars, referrer.__closure__)
-            name = next((repr(name) for name, cell in names if cell is before.thing), "a variable")
-            if before.inner is not None:
-                label, inner = f"{name} of function {referrer.__qualname__}", before.inner
-        return _Link(referrer, label, inner)
+    def _labels(self, path: List[Any]) -> List[str]:
+        """How each thing of a path refers to the one before; what is one step for people is one."""
+        labels: List[str] = []
+        at, last = 1, len(path) - 1
+        while at <= last:
+            inner, thing = path[at - 1 : at + 1]
+            outer = path[at + 1] if at < last else None
+            if isinstance(thing, dict):
+                key = _key_of(thing, inner)
+                if id(thing) in self._modules:
+                    labels.append(f"global {key} of {self._modules[id(thing)]}")
+                elif isinstance(outer, type):
+                    labels.append(f"attribute {key} of class {outer.__qualname__}")
+                    at += 1
+                elif outer is not None and _dictionary_of(outer) is thing:
+                    self._add_attribute(labels, key, inner, outer)
+                    at += 1
+                else:
+                    labels.append(f"{'item ' + key if key else 'a key'} of {_a(thing)}")
+            elif isinstance(thing, types.CellType) and isinstance(path[min(at + 2, last)], types.FunctionType):
+                function = path[at + 2]  # between them is the tuple of the closure
+                names = zip(function.__code__.co_freevars, function.__closure__ or ())
+                name = next((repr(name) for name, cell in names if cell is thing), "a variable")
+                labels.append(f"{name} of function {function.__qualname__}")
+                at += 2
+            else:
+                name = _attribute_of(thing, inner)
+                if name:
+                    self._add_attribute(labels, name, inner, thing)
+                else:
+                    labels.append(_label(thing, inner))
+            at += 1
+        return labels
 
-    def _frame(self, frame: Any, frontier: Dict[int, _Link]) -> Optional[_Link]:
-        """A frame that has ended, which a traceback keeps."""
-        for name, link in _locals_of(frame, frontier):
-            return _Link(frame, f"local '{name}' of {_place(frame)}, which ended and is kept by a traceback", link)
-        return None
+    @staticmethod
+    def _add_attribute(labels: List[str], name: str, value: Any, thing: Any) -> None:
+        what = _OF_A_MODULE.get(name)
+        if what and labels and type(value) is dict and _is_module(thing):
+            labels[-1] = labels[-1].replace("item", what).replace(" of a dict", f" of {_kind(thing)}")
+        else:
+            labels.append(f"attribute {name} of {_kind(thing)}")
 
-    def _in_frames(self, frontier: Dict[int, _Link]) -> Iterator[List[str]]:
-        for frame in self._frames:
-            if frame.f_code.co_name != "<module>":  # its variables are globals
-                for name, link in _locals_of(frame, frontier):
-                    yield [*link.chain(), f"local '{name}' of {_place(frame)}"]
+
+# PyTorch's modules have three dictionaries; for people what is in them are parts of the module.
+_OF_A_MODULE = {"'_parameters'": "parameter", "'_buffers'": "buffer", "'_modules'": "module"}
+
+
+def _is_module(thing: Any) -> bool:
+    dictionary = _dictionary_of(thing) or {}
+    return "_parameters" in dictionary and "_modules" in dictionary
 
 
 def _running_frames() -> List[Any]:
@@ -227,7 +307,7 @@ def _referrers_of(things: List[Any]) -> List[Any]:
         referrer
         for referrer, count in zip(found, _counts(found))
         if count > alone
-        and type(referrer) not in (_Link, _Search)
+        and type(referrer) is not _Search
         and not (type(referrer) is types.FrameType and _is_ours(referrer))
     ]
 
@@ -236,10 +316,11 @@ def _counts(things: List[Any]) -> List[int]:
     return [sys.getrefcount(thing) for thing in things]
 
 
-def _locals_of(frame: Any, frontier: Dict[int, _Link]) -> List[Tuple[str, _Link]]:
+def _locals_of(frame: Any, wanted: Set[int]) -> List[Tuple[str, int]]:
+    """Name and id of a frame's variables that are among the wanted."""
     try:
         names = frame.f_locals
-        found = [(name, frontier[id(value)]) for name, value in list(names.items()) if id(value) in frontier]
+        found = [(name, id(value)) for name, value in list(names.items()) if id(value) in wanted]
     except Exception:
         return []
     # Until Python 3.12 the frame keeps this copy of its variables, and with it what they referred to. It goes,
@@ -255,34 +336,67 @@ def _place(frame: Any) -> str:
     return f"{code.co_name}() at {os.path.basename(code.co_filename)}:{frame.f_lineno}"
 
 
-def _label(referrer: Any, inner: _Link) -> str:
-    thing = inner.thing
-    kind = type(referrer)
-    if isinstance(referrer, (list, tuple)):
+def _label(referrer: Any, thing: Any) -> str:
+    """How a referrer that is neither a dictionary nor an object with attributes refers to a thing."""
+    if isinstance(referrer, (list, tuple, collections.deque)):
         index = next((index for index, each in enumerate(list(referrer)) if each is thing), None)
-        return f"item {index} of a {kind.__name__}"
+        return f"item {index} of {_a(referrer)}"
+    if isinstance(referrer, (set, frozenset)):
+        return f"item of {_a(referrer)}"
     if isinstance(referrer, types.CellType):
         return "a closure's variable"
     if isinstance(referrer, types.FunctionType):
         return f"function {referrer.__qualname__}"
     if isinstance(referrer, types.MethodType):
         return f"bound method {referrer.__func__.__qualname__}"
-    if isinstance(referrer, (types.GeneratorType, types.CoroutineType)):
-        return f"generator {referrer.__qualname__}"
-    dictionary = _dictionary_of(referrer)
-    if dictionary is not None:
-        for name, value in list(dictionary.items()):
-            if value is thing:
-                return f"attribute '{name}' of {_kind(referrer)}"
-    for cls in type.__dict__["__mro__"].__get__(kind):
+    if type(referrer) is _CACHE:
+        return f"the cache of {(_dictionary_of(referrer) or {}).get('__qualname__', 'a function')}()"
+    if isinstance(referrer, types.FrameType):
+        state = "is suspended" if referrer.f_code.co_flags & _SUSPENDS else "ended and is kept by a traceback"
+        return f"{_local_in(referrer, thing)}{_place(referrer)}, which {state}"
+    for kind, name, attribute in _SUSPENDED:
+        if isinstance(referrer, kind):
+            return f"{_local_in(getattr(referrer, attribute), thing)}{name} {referrer.__qualname__}"
+    if isinstance(referrer, type):
+        return f"class {referrer.__qualname__}"
+    return _kind(referrer)
+
+
+_CACHE = type(functools.lru_cache(maxsize=None)(lambda: None))
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SUSPENDED = (
+    (types.GeneratorType, "generator", "gi_frame"),
+    (types.CoroutineType, "coroutine", "cr_frame"),
+    (types.AsyncGeneratorType, "asynchronous generator", "ag_frame"),
+)
+
+
+def _local_in(frame: Any, thing: Any) -> str:
+    names = _locals_of(frame, {id(thing)}) if frame is not None else []
+    return f"local '{names[0][0]}' of " if names else ""
+
+
+def _key_of(dictionary: Any, thing: Any) -> str:
+    """The key of a dictionary's value; empty where the thing is a key itself."""
+    return next((_short(key) for key, value in list(dict.items(dictionary)) if value is thing), "")
+
+
+def _attribute_of(referrer: Any, thing: Any) -> str:
+    """The name of an object's attribute that is the thing, without asking the object."""
+    if isinstance(referrer, (type, types.FunctionType, types.MethodType)):
+        return ""
+    for name, value in list((_dictionary_of(referrer) or {}).items()):
+        if value is thing:
+            return repr(name)
+    for cls in type.__dict__["__mro__"].__get__(type(referrer)):
         for name, member in cls.__dict__.items():
             if type(member) is types.MemberDescriptorType:
                 try:
                     if member.__get__(referrer) is thing:
-                        return f"attribute '{name}' of {_kind(referrer)}"
+                        return repr(name)
                 except AttributeError:
                     pass
-    return _kind(referrer)
+    return ""
 
 
 def _dictionary_of(thing: Any) -> Optional[Dict[str, Any]]:
@@ -294,13 +408,13 @@ def _dictionary_of(thing: Any) -> Optional[Dict[str, Any]]:
     return found if type(found) is dict else None
 
 
-def _owns(thing: Any, dictionary: Any) -> bool:
-    """Whether a dictionary that the object refers to is that of its attributes."""
-    return isinstance(thing, type) or _dictionary_of(thing) is dictionary
-
-
 def _kind(thing: Any) -> str:
     return type(thing).__name__
+
+
+def _a(thing: Any) -> str:
+    kind = _kind(thing)
+    return f"{'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
 def _short(key: Any) -> str:

@@ -115,6 +115,7 @@ class Saved:
     tensor: Any
     node: str  # "MulBackward0"
     what: str  # "self": the node's name for it
+    keeper: Any  # the node itself
 
     @property
     def holder(self) -> str:
@@ -153,12 +154,48 @@ def saved_by_autograd(torch: Any, there: Live) -> Iterator[Saved]:
                 for each in raw if isinstance(raw, (tuple, list)) else (raw,):
                     tensor = _unhooked(torch, each)
                     if tensor is not None:
-                        yield Saved(tensor, _name_of(node), name[len("_raw_saved_") :])
+                        yield Saved(tensor, _name_of(node), name[len("_raw_saved_") :], node)
         with contextlib.suppress(Exception):
             if cls.__name__ == "AccumulateGrad":
-                yield Saved(node.variable, "AccumulateGrad", "variable")
+                yield Saved(node.variable, "AccumulateGrad", "variable", node)
         with contextlib.suppress(Exception):
             waiting.extend(edge[0] for edge in node.next_functions)
+
+
+def ends_of_graphs(there: Live, keepers: List[Any]) -> List[Any]:
+    """The live tensors that the graphs with these nodes end in: as long as they live, so do the nodes."""
+    ends: Dict[int, List[Any]] = {}
+    waiting: List[Any] = []
+    for tensor in there.tensors:
+        with contextlib.suppress(Exception):
+            node = tensor.grad_fn
+            if node is not None:
+                ends.setdefault(id(node), []).append(tensor)
+                waiting.append(node)
+    seen: Dict[int, Any] = {}
+    users: Dict[int, List[int]] = {}  # the nodes that a node's result goes to
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen[id(node)] = node
+        with contextlib.suppress(Exception):
+            for edge in node.next_functions:
+                if edge[0] is not None:
+                    users.setdefault(id(edge[0]), []).append(id(node))
+                    waiting.append(edge[0])
+    found: List[Any] = []
+    above = {id(node) for node in keepers}
+    open_ids = list(above)
+    while open_ids:
+        number = open_ids.pop()
+        if number not in users:
+            found += ends.get(number, [])
+        for user in users.get(number, ()):
+            if user not in above:
+                above.add(user)
+                open_ids.append(user)
+    return found
 
 
 def _unhooked(torch: Any, saved: Any) -> Optional[Any]:

@@ -527,8 +527,30 @@ chains([row for row in gc.get_objects() if type(row) is torch.Tensor and row.sha
 print("==")
 x = torch.ones(6, requires_grad=True)
 h = x * 2
+def alone():
+    # Held by a cycle that nobody has, and by what is no variable of Python.
+    cycle = Trainer()
+    cycle.me, cycle.kept = cycle, torch.ones(9)
+    return weakref.ref(cycle.kept)
+kept = alone()
+chains(kept())
+context = __import__("contextvars").ContextVar("context")
+context.set(torch.ones(10))
+chains(context.get())
+print("==")
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+net = Net()
+net.inner(torch.ones(2)).sum().backward()
+held = [(net.inner[0][0].weight,), {net.inner[0][0].weight}, {"k": net.inner[0][0].weight}]
+chains(net.inner[0][0].weight)
+chains(net.inner[0][0].weight.grad)
+print("==")
 z = h * h
 view = h[:2]
+chains(h)
 chains(h)
 # The names of a frame's variables are read without keeping what they refer to.
 def keeps_nothing():
@@ -541,7 +563,7 @@ print("==")
 assert keeps_nothing()
 reporter.referrers(torch.ones(2))
 """)
-    local, globals_, traceback, graph, nothing = out.split("==\n")
+    local, globals_, traceback, unknown, module, graph, nothing = out.split("==\n")
     assert local.startswith("Tensor (3,) float32 on cpu, 12.00B is referred to by\n")
     assert "  local 'secret' of local() at program.py:" in local
     assert (
@@ -558,8 +580,25 @@ reporter.referrers(torch.ones(2))
         assert chain in globals_, (chain, globals_)
     assert "local 'lost' of fails() at program.py:" in traceback and "kept by a traceback" in traceback
     assert "global 'caught' of __main__" in traceback, traceback
-    assert "autograd: MulBackward0 keeps it as 'self' for a backward" in graph
-    assert "Tensor (2,), which shares its storage" in graph
+    assert "attribute 'kept' of Trainer <- a cycle, which a garbage collection ends" in unknown, unknown
+    assert "<- Context <- nothing that Python knows of" in unknown, unknown
+    assert "tuple" not in unknown, "the arguments of calls under way"
+    for chain in (
+        "  parameter 'weight' of Linear <- module '0' of Sequential <- module '0' of Sequential <- module 'inner' of Net"
+        " <- global 'net' of __main__\n",
+        "  item 0 of a tuple <- item 0 of a list <- global 'held' of __main__\n",
+        "  item of a set <- item 1 of a list <- global 'held' of __main__\n",
+        "  item 'k' of a dict <- item 2 of a list <- global 'held' of __main__\n",
+        "  Parameter (2, 2), whose gradient it is\n",
+    ):
+        assert chain in module, (chain, module)
+    for line in (
+        "autograd: MulBackward0 keeps it as 'self' for a backward",
+        "autograd: this graph is of Tensor (6,): global 'z' of __main__",
+        "Tensor (2,), which shares its storage",
+    ):
+        assert graph.count(line) == 2, (line, graph)
+    assert graph.count("shares its storage") == 2, "what autograd keeps is told as such"
     assert "chains() at" not in nothing and "nothing that Python knows of" in nothing
 
 
