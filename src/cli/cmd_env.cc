@@ -117,8 +117,8 @@ void RegisterEnv(CLI::App& app, int* exit_code) {
   env->add_flag("--injection", options->injection,
                 "By CUDA_INJECTION64_PATH, where LD_PRELOAD cannot be used: from cuInit on");
   env->footer(
-      "For schedulers and containers: eval \"$(vramscope env)\" in the job's script, start the\n"
-      "programs, then `vramscope finish DIR`.");
+      "For schedulers and containers: eval \"$(vramscope env)\" in the job's script,\n"
+      "start the programs, then `vramscope finish DIR`.");
   env->callback([options, exit_code] { *exit_code = PrintEnvironment(*options); });
 }
 

@@ -185,7 +185,12 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->add_option("--at", arguments->at,
                    "peak, end, SECONDS from the start, @NS (CLOCK_MONOTONIC), iter:N, mark:NAME")
       ->option_text("WHEN");
-  report->add_option("--by", arguments->by, "Group by dimensions, outermost first")
+  std::string dimensions;
+#define VRAMSCOPE_DIMENSION(dimension, text)    \
+  dimensions += dimensions.empty() ? "" : ", "; \
+  dimensions += text;
+#include "engine/query/dimensions.def"
+  report->add_option("--by", arguments->by, "Group by dimensions, outermost first: " + dimensions)
       ->option_text("DIM[,DIM...]")
       ->allow_extra_args(false);
   report->add_option("--where", arguments->where, "Only rows of that value; can be repeated")

@@ -258,8 +258,9 @@ void RegisterYield(CLI::App& app, int* exit_code) {
   CLI::App* const yield =
       app.add_subcommand("yield", "Have a process give all its device memory back, until `resume`");
   yield->footer(
-      "The driver (570 or newer) moves the memory to the host, context included; the process's\n"
-      "CUDA calls wait meanwhile. What it cannot move is found in the process's recording first.");
+      "The driver (570 or newer) moves the memory to the host, context included; the\n"
+      "process's CUDA calls wait meanwhile. What it cannot move is found in the\n"
+      "process's recording first.");
   auto options = std::make_shared<YieldOptions>();
   yield->add_option("PID", options->pid, "The process")->required()->check(CheckPid);
   yield

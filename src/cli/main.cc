@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/spelling.h"
 
 namespace vramscope::cli {
@@ -88,9 +90,7 @@ int Main(std::vector<std::string> words) {
   CLI::App app("Where GPU memory goes: every byte, by name, at any instant.", "vramscope");
   app.set_version_flag("--version", "vramscope " VRAMSCOPE_VERSION);
   app.require_subcommand(1);
-  app.footer(
-      "`vramscope COMMAND --help` explains a command. Start with\n"
-      "  vramscope run -- python train.py");
+  app.formatter(std::make_shared<HelpFormatter>());
   RegisterRun(app, &exit_code, std::move(command));
   RegisterReport(app, &exit_code);
   RegisterIterations(app, &exit_code);
@@ -104,6 +104,10 @@ int Main(std::vector<std::string> words) {
   RegisterResume(app, &exit_code);
   RegisterSidecar(app, &exit_code);
   RegisterDoctor(app, &exit_code);
+  // Set before, it would be the commands' too.
+  app.footer(
+      "`vramscope COMMAND --help` explains a command. Start with\n"
+      "  vramscope run -- python train.py");
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them off the end
     app.parse(words);

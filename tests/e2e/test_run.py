@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -153,14 +154,22 @@ def test_a_usage_error_is_one_line_and_status_2(tmp_path, words, hint):
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["finish", "--help"], ["env", "--help"], ["doctor", "--help"]]
-)
-def test_help_is_everywhere(words):
-    result = subprocess.run([VRAMSCOPE, *words], capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0
-    assert result.stdout.strip()
-    assert result.stderr == ""
+COMMANDS = "run report iterations leaks plot info export finish env yield resume doctor".split()
+
+
+@pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)], ids=lambda words: " ".join(words))
+def test_help_is_everywhere_and_fits_a_screen(words):
+    result = subprocess.run([VRAMSCOPE, *words, "--help"], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert "Usage: " + " ".join(["vramscope", *words]) in result.stdout
+    assert not [line for line in lines if len(line) > 80]
+    assert "" not in (lines[0], lines[-1]) and "\n\n\n" not in result.stdout
+    # What the argument parser knows, and nobody asked for.
+    assert not re.search("REQUIRED|Excludes|TEXT \\.\\.\\.", result.stdout)
+    # How to find the other commands is not for those who have found one.
+    assert ("explains a command" in result.stdout) == (words == [])
+    assert words or re.findall("^  ([a-z]+)  ", result.stdout, re.MULTILINE) == COMMANDS
 
 
 def test_version():
@@ -334,6 +343,24 @@ def test_a_static_program_runs_and_is_named(tmp_path):
     result = run("./static", cwd=tmp_path, options=("-o", "x.vram"))
     assert result.returncode == 7
     assert "statically linked" in result.stderr
+
+
+def test_a_program_that_its_loader_is_told_to_load_is_recorded(tmp_path):
+    """As wrappers of packages start theirs: the loader has no loader, and is no static program."""
+    with open(sys.executable, "rb") as program:
+        (loader,) = re.findall(rb"/[^\0]*/ld-linux[^\0]*", program.read())[:1]
+    code = "print('libvramscope_probe.so' in open('/proc/self/maps').read()); import time; time.sleep(0.7)"
+    result = run(os.fsdecode(loader), os.path.realpath(sys.executable), "-I", "-S", "-c", code, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "True\n")
+    assert "recorded" not in result.stderr
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_a_program_under_valgrind_is_recorded(tmp_path):
+    """A static program that loads another with all that is preloaded."""
+    result = run("valgrind", "-q", "--tool=none", "sleep", "1", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "recorded" not in result.stderr
 
 
 def test_a_program_of_another_c_library_never_sees_the_probe(tmp_path):
