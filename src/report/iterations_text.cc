@@ -40,6 +40,8 @@ struct FigureUnit {
 };
 FigureUnit UnitFor(uint64_t largest_bytes) {
   const uint64_t mib = 1ull << 20;
+  if (largest_bytes < 1000)
+    return {1, "B", 0};
   if (largest_bytes < 1000ull << 10)
     return {1ull << 10, "KiB", 1};
   if (largest_bytes < 10 * mib)

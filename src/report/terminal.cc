@@ -154,6 +154,8 @@ std::string Paint(std::string_view text, Ink ink, const Style& style) {
 }
 
 std::string InUnit(uint64_t bytes, uint64_t unit_bytes) {
+  if (unit_bytes == 1)
+    return util::FormatCount(bytes);
   // Tenths by integers: a figure of 2^60 bytes is as exact as one of 1 KiB.
   uint64_t whole = bytes / unit_bytes;
   uint64_t tenths = ((bytes % unit_bytes) * 10 + unit_bytes / 2) / unit_bytes;
@@ -182,7 +184,9 @@ std::string ExactPercent(int64_t part, uint64_t whole) {
 Unit TableUnit(uint64_t largest_bytes) {
   if (largest_bytes >= (4ull << 20))
     return {1ull << 20, "MiB"};
-  return {1ull << 10, "KiB"};
+  if (largest_bytes >= (1ull << 10))
+    return {1ull << 10, "KiB"};
+  return {1, "B"};
 }
 
 }  // namespace vramscope::report

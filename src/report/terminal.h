@@ -39,7 +39,7 @@ std::string Bar(double share, size_t columns, const Style& style);
 enum class Ink : uint8_t { kBold, kDim, kBar, kGood, kWarning, kError };
 std::string Paint(std::string_view text, Ink ink, const Style& style);
 
-// Digits after the point: one. Grouped: "18,646.8". `unit_bytes` is 1024, 1048576, ...
+// Digits after the point: one, of bytes none. Grouped: "18,646.8". `unit_bytes` is 1, 1024, ...
 std::string InUnit(uint64_t bytes, uint64_t unit_bytes);
 // 0.0123 -> "1.2 %"; a share that is not zero never reads as zero: "<0.1 %".
 std::string Percent(double share);

@@ -105,6 +105,7 @@ TEST_F(TerminalTest, Bars) {
 }
 
 TEST_F(TerminalTest, Figures) {
+  EXPECT_EQ(InUnit(1023, 1), "1,023");
   EXPECT_EQ(InUnit(0, 1024), "0.0");
   EXPECT_EQ(InUnit(1023, 1024), "1.0");
   EXPECT_EQ(InUnit(1536, 1024), "1.5");
@@ -114,7 +115,9 @@ TEST_F(TerminalTest, Figures) {
   EXPECT_EQ(Percent(0.5), "50.0 %");
   EXPECT_EQ(ExactPercent(-3, 10'000), "-0.03 %");
   EXPECT_EQ(ExactPercent(1, 0), "-");
-  EXPECT_STREQ(TableUnit(100).name, "KiB");
+  EXPECT_STREQ(TableUnit(0).name, "B");
+  EXPECT_STREQ(TableUnit(1023).name, "B");
+  EXPECT_STREQ(TableUnit(1024).name, "KiB");
   EXPECT_STREQ(TableUnit(4 << 20).name, "MiB");
 }
 

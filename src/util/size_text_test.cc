@@ -69,6 +69,11 @@ TEST(SizeText, FormatsDurationsAndCounts) {
 TEST(Utf8, CountsColumns) {
   EXPECT_EQ(DisplayWidth("gr\xc3\xbc\xc3\x9f"), 4u);
   EXPECT_EQ(DisplayWidth("u\xcc\x88"), 1u);  // u and a combining diaeresis
+  EXPECT_EQ(DisplayWidth("\u5c42\u4e00a"), 5u);
+  EXPECT_EQ(DisplayWidth("\ud55c\u30ab\uff21"), 6u);
+  EXPECT_EQ(DisplayWidth("\U0001f600\u2026\u2588\u2192"), 5u);
+  EXPECT_EQ(DisplayWidth("\u2764\ufe0f"), 1u);
+  EXPECT_EQ(DisplayWidth("\xff\xe5\xb1"), 3u);  // no UTF-8
   EXPECT_EQ(DisplayWidth("\xff"), 1u);
   EXPECT_EQ(ValidUtf8("a\xff"), "a\xef\xbf\xbd");
 }

@@ -4,6 +4,43 @@
 #include <cstdint>
 
 namespace vramscope::util {
+namespace {
+
+struct Range {
+  uint32_t first;
+  uint32_t last;
+};
+// Marks over the letter before, joiners, and the choice between text and picture.
+constexpr Range kWithoutWidth[] = {{0x300, 0x36f},   {0x1ab0, 0x1aff}, {0x200b, 0x200f},
+                                   {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}};
+// The blocks that Unicode's EastAsianWidth.txt has as wide, without the single characters.
+constexpr Range kTwoColumns[] = {
+    {0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},   {0xa960, 0xa97f},
+    {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff01, 0xff60},
+    {0xffe0, 0xffe6},   {0x17000, 0x18cff}, {0x1b000, 0x1b2ff}, {0x1f300, 0x1f64f},
+    {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x1fa70, 0x1faff}, {0x20000, 0x3fffd}};
+
+// Of a well-formed sequence of two bytes and more.
+uint32_t CodePoint(std::string_view sequence) {
+  uint32_t point = static_cast<uint8_t>(sequence[0]) & (0xffu >> (sequence.size() + 1));
+  for (size_t i = 1; i < sequence.size(); ++i)
+    point = point << 6 | (static_cast<uint8_t>(sequence[i]) & 0x3fu);
+  return point;
+}
+
+size_t ColumnsOf(uint32_t point) {
+  for (const Range& range : kWithoutWidth) {
+    if (point >= range.first && point <= range.last)
+      return 0;
+  }
+  for (const Range& range : kTwoColumns) {
+    if (point >= range.first && point <= range.last)
+      return 2;
+  }
+  return 1;
+}
+
+}  // namespace
 
 size_t Utf8SequenceBytes(std::string_view text) {
   if (text.empty())
@@ -51,13 +88,7 @@ size_t DisplayWidth(std::string_view text) {
   size_t width = 0;
   for (size_t i = 0; i < text.size();) {
     const size_t length = Utf8SequenceBytes(text.substr(i));
-    // U+0300 to U+036F, the combining diacritical marks, stand over the letter before them.
-    const bool combining =
-        length == 2 &&
-        ((static_cast<uint8_t>(text[i]) == 0xcc) ||
-         (static_cast<uint8_t>(text[i]) == 0xcd && static_cast<uint8_t>(text[i + 1]) < 0xb0));
-    if (!combining)
-      ++width;
+    width += length < 2 ? 1 : ColumnsOf(CodePoint(text.substr(i, length)));
     i += length == 0 ? 1 : length;
   }
   return width;

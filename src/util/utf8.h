@@ -14,7 +14,8 @@ size_t Utf8SequenceBytes(std::string_view text);
 // `text` with U+FFFD in place of every byte that is no UTF-8.
 std::string ValidUtf8(std::string_view text);
 
-// Columns that `text` takes on a terminal: code points, less the combining ones.
+// Columns that `text` takes on a terminal: two for a character of East Asian scripts and a picture,
+// none for what stands over the one before.
 size_t DisplayWidth(std::string_view text);
 
 }  // namespace vramscope::util
