@@ -93,15 +93,18 @@ std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
   const Enrolment enrolment = EnrolmentOf(text, live_directory);
   if (enrolment == Enrolment::kElsewhere)
     return "";
-  // Programs that change their title write over their environment: what is mapped decides.
-  if (enrolment == Enrolment::kNone && (!ReadProc(pid, "maps", &text, &error) || text.empty()))
-    return "";
-  const bool has_probe =
-      enrolment == Enrolment::kHere || text.find(kProbeFile) != std::string::npos;
   std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
-  if (why.empty() && has_probe)
-    why = WhyOutOfReach(pid, live_directory);
-  return !why.empty() || has_probe ? why : "was started without the probe's environment";
+  bool has_probe = enrolment == Enrolment::kHere && why.empty();
+  if (!has_probe) {
+    // What is mapped decides. Programs that change their title write over their environment, and
+    // valgrind is a static program that loads others.
+    if (!ReadProc(pid, "maps", &text, &error) || text.empty())
+      return "";
+    has_probe = text.find(kProbeFile) != std::string::npos;
+  }
+  if (has_probe)
+    return WhyOutOfReach(pid, live_directory);
+  return !why.empty() ? why : "was started without the probe's environment";
 }
 
 }  // namespace

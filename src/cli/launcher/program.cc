@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 namespace vramscope::cli {
 namespace {
@@ -55,6 +56,13 @@ constexpr char kMusl[] = "is linked with musl";
 constexpr char k32Bit[] = "is a 32-bit program";
 constexpr char kForeign[] = "is a program for another processor";
 
+// glibc's loader, which loads what its arguments name, LD_PRELOAD included.
+bool IsLoader(const std::string& path) {
+  std::error_code error;
+  const std::string name = std::filesystem::canonical(path, error).filename().string();
+  return name.starts_with("ld-linux") || name.starts_with("ld-2.");
+}
+
 // Why the loader would not take LD_PRELOAD for this ELF file, or "".
 std::string WhyNotPreloaded(const std::string& path, const std::string& text) {
   if (text.size() < EI_NIDENT || std::memcmp(text.data(), ELFMAG, SELFMAG) != 0)
@@ -84,7 +92,7 @@ std::string WhyNotPreloaded(const std::string& path, const std::string& text) {
     }
   }
   if (!has_interpreter)
-    return "is statically linked";
+    return IsLoader(path) ? "" : "is statically linked";
   struct stat info {};
   if (stat(path.c_str(), &info) != 0)
     return "";
