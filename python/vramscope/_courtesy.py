@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 import threading
@@ -456,7 +457,7 @@ def _refusal(obstacles: List[_Obstacle]) -> str:
 def _host_room() -> Optional[int]:
     """Bytes of host memory that can be had, of the machine or of the control group; None where nobody says."""
     rooms = []
-    for read in (_free_of_machine, _free_of_group):
+    for read in (_free_of_machine, _free_of_groups):
         try:
             room = read()
         except (OSError, ValueError):
@@ -474,17 +475,45 @@ def _free_of_machine() -> Optional[int]:
     return None
 
 
-def _free_of_group() -> Optional[int]:
-    def number(name: str) -> str:
-        with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
-            return file.read().strip()
+def _free_of_groups(root: str = "") -> Optional[int]:
+    """What the limits of this process's control groups, of either version, and of all above them leave."""
+    rooms = []
+    with open(f"{root}/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+        lines = file.read().splitlines()
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            mount, limit, usage, cache = "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            mount, limit, usage = "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            cache = "total_inactive_file"
+        else:
+            continue
+        # In a container the path may be the host's: what is not there is passed over, up to the container's own.
+        group = group.rstrip("/")
+        while True:
+            room = _room_in(f"{root}{mount}{group}", limit, usage, cache)
+            if room is not None:
+                rooms.append(room)
+            if not group:
+                break
+            group = group.rpartition("/")[0]
+    return min(rooms) if rooms else None
 
-    limit = number("memory.max")
-    if limit == "max":
+
+def _room_in(folder: str, limit: str, usage: str, cache: str) -> Optional[int]:
+    def text(name: str) -> str:
+        with open(f"{folder}/{name}", encoding="ascii") as file:
+            return file.read()
+
+    try:
+        most, used = int(text(limit)), int(text(usage))  # "max" is no number
+    except (OSError, ValueError):
         return None
     # What the group has as a cache of files goes when somebody needs the room.
     cached = 0
-    for line in number("memory.stat").splitlines():
-        if line.startswith("file "):
-            cached = int(line.split()[1])
-    return max(0, int(limit) - int(number("memory.current")) + cached)
+    with contextlib.suppress(OSError, ValueError):
+        for line in text("memory.stat").splitlines():
+            if line.startswith(cache + " "):
+                cached = int(line.split()[1])
+    return max(0, most - max(0, used - cached))

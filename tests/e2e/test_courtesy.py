@@ -274,6 +274,33 @@ assert whole()
     assert "do not fit into host memory, which has 4.88K free; nothing was moved" in host
 
 
+def test_the_limits_of_control_groups(run, tmp_path):
+    """Of both versions, and of the groups above: a job's limit is rarely that of its innermost group."""
+
+    def write(path: str, text: str) -> None:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    out = f"print(_courtesy._free_of_groups({str(tmp_path)!r}))"
+    write("proc/self/cgroup", "1:cpu:/\n0::/slurm/job_7/step_0\n")
+    write("sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n")
+    write("sys/fs/cgroup/slurm/job_7/step_0/memory.current", "100\n")
+    assert run(out) == "None\n"
+    write("sys/fs/cgroup/slurm/job_7/memory.max", "1000\n")
+    write("sys/fs/cgroup/slurm/job_7/memory.current", "700\n")
+    write("sys/fs/cgroup/slurm/job_7/memory.stat", "file 400\ninactive_file 250\nactive_file 150\n")
+    assert run(out) == "550\n"
+    # Version 1, in a container that shows only its own group.
+    write("proc/self/cgroup", "5:cpuset,memory:/docker/abc\n4:pids:/docker/abc\n")
+    write("sys/fs/cgroup/memory/memory.limit_in_bytes", "900\n")
+    write("sys/fs/cgroup/memory/memory.usage_in_bytes", "800\n")
+    write("sys/fs/cgroup/memory/memory.stat", "total_inactive_file 50\n")
+    assert run(out) == "150\n"
+    write("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n")
+    assert run(out) == "0\n"
+
+
 def test_chunks_through_two_buffers(run):
     """The pipeline of a GPU: a buffer is used again only after its bytes have been stored."""
     run("""
