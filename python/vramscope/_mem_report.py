@@ -166,15 +166,18 @@ class Report:
         selected = list(self._selected())
         labels = [row.label(verbose) for device in selected for row in device.rows]
         sizes = [str(row.shape) for device in selected for row in device.rows]
-        name_width = max([_NAME, *(len(label) + 1 for label in labels)])
-        size_width = max([_SIZE, *(len(size) + 1 for size in sizes)])
+        name_width, size_width = _widths(labels, sizes)
         width = max(RULE, name_width + size_width + _MEMORY)
 
+        def first(name: str, width: int) -> str:
+            """The first column; what is longer stands in a line of its own."""
+            return f"{name:<{width}}" if len(name) < width else f"{name}\n{'':<{width}}"
+
         def line(name: str, size: str, memory: str) -> str:
-            return f"{name:<{name_width}}{size:>{size_width}}{memory:>{_MEMORY}}"
+            return f"{first(name, name_width)}{size:>{size_width}}{memory:>{_MEMORY}}"
 
         def figure(name: str, value: int) -> str:
-            return f"{name:<{name_width + size_width}}{readable_size(value):>{_MEMORY}}"
+            return f"{first(name, name_width + size_width)}{readable_size(value):>{_MEMORY}}"
 
         out = [line("Element type", "Size", "Used MEM")]
         for device in selected:
@@ -272,14 +275,25 @@ class Report:
         return json.dumps(self.to_dict(), indent=indent)
 
     def diff(self, later: "Report") -> "Diff":
-        """What came, went and grew from this report to a later one."""
+        """What came, went, grew and shrank from this report to a later one."""
+        if not isinstance(later, Report):
+            raise TypeError(f"vramscope: diff takes a later report, not {type(later).__name__}")
         return Diff(self, later)
+
+
+def _widths(labels: List[str], sizes: List[str]) -> Tuple[int, int]:
+    """Of the first two columns: the old tool's where they are enough, else names take what the sizes leave."""
+    longest, size = (max([0, *(len(text) + 1 for text in texts)]) for texts in (labels, sizes))
+    if longest <= _NAME and size <= _SIZE:
+        return _NAME, _SIZE
+    name = max(_NAME, min(longest, RULE - _MEMORY - size))
+    return name, max(size, _NAME + _SIZE - name)
 
 
 @dataclasses.dataclass
 class Change:
     device: str
-    what: str  # came, went, grew
+    what: str  # came, went, grew, shrank, changed (its shape or type alone)
     name: str
     shape: str
     dtype: str
@@ -322,11 +336,11 @@ class Diff:
                 row = new or old
                 assert row is not None
                 self._add(row, "came" if old is None else "went", name, 1 if old is None else -1, row.bytes)
-            elif (old.bytes, old.shape) != (new.bytes, new.shape):
+            elif (old.bytes, old.shape, old.dtype) != (new.bytes, new.shape, new.dtype):
                 shape = f"{old.shape} -> {new.shape}" if old.shape != new.shape else str(new.shape)
-                self.changes.append(
-                    Change(right.device, "grew", name, shape, new.dtype, new.line, 0, new.bytes - old.bytes)
-                )
+                dtype = f"{old.dtype} -> {new.dtype}" if old.dtype != new.dtype else new.dtype
+                more = new.bytes - old.bytes
+                self.changes.append(Change(right.device, _grew(more), name, shape, dtype, new.line, 0, more))
         kinds: "collections.OrderedDict[Tuple[Any, ...], List[List[Row]]]" = collections.OrderedDict()
         for index, side in enumerate((left, right)):
             for row in side.rows:
@@ -337,7 +351,7 @@ class Diff:
             size = sum(row.bytes for row in new_rows) - sum(row.bytes for row in old_rows)
             if count or size:
                 row = (new_rows or old_rows)[-1]
-                what = "came" if count > 0 else "went" if count < 0 else "grew"
+                what = "came" if count > 0 else "went" if count < 0 else _grew(size)
                 self._add(row, what, row.name if row.kind == "autograd" else row.type, count, abs(size), size)
 
     def _add(self, row: Row, what: str, name: str, count: int, size: int, exact: Optional[int] = None) -> None:
@@ -378,7 +392,8 @@ class Diff:
                 count = f"{change.count:+d} " if change.count else ""
                 words = [f"{count}{change.name} {change.shape}", change.dtype, change.line]
                 text = f"{change.what}  {', '.join(filter(None, words))}"
-                out.append(f"{text:<68} {signed_size(change.bytes):>10}")
+                space = "\n" + " " * 68 if len(text) > 68 else ""
+                out.append(f"{text:<68}{space} {signed_size(change.bytes):>10}")
             if not changes:
                 out.append("none")
             for name, (old, new) in totals.items():
@@ -402,6 +417,10 @@ class Diff:
 
     def to_json(self, indent: Optional[int] = None) -> str:
         return json.dumps(self.to_dict(), indent=indent)
+
+
+def _grew(more: int) -> str:
+    return "grew" if more > 0 else "shrank" if more < 0 else "changed"
 
 
 def _look(row: Row) -> Tuple[Any, ...]:

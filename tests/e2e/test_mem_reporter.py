@@ -469,6 +469,7 @@ print(json.dumps(found.to_dict()["changes"]))
 kept += [torch.ones(7, 11) for _ in range(3)]
 steady = torch.ones(10)
 net.weight.data = torch.ones(200, 100)
+net.bias.data = torch.ones(100, dtype=torch.float16)
 leak = after.diff(reporter.snapshot())
 print(json.dumps([[c.what, c.name, c.shape, c.count, c.bytes] for c in leak.changes]))
 print(leak.text())
@@ -486,7 +487,9 @@ print(json.dumps([[c.what, c.count, c.bytes] for c in back.diff(reporter.snapsho
     }
     assert json.loads(lines[1]) == [
         ["grew", "weight", "(100, 100) -> (200, 100)", 0, 40000], ["came", "Tensor", "(7, 11)", 3, 924],
+        ["shrank", "bias", "(100,)", 0, -200],
     ]
+    assert "shrank  bias (100,), float32 -> float16" in out
     assert "Changes on cpu" in out and "came  +3 Tensor (7, 11), float32" in out
     assert json.loads(lines[-1]) == [["went", -3, -924]]
 
@@ -613,17 +616,18 @@ print(stats[torch.device("cpu")])
 reporter.print_stats(verbose=True, target_device=torch.device("cpu"))
 returned = reporter.report(device="cpu")
 assert "weight" in str(returned) and repr(returned).startswith("<vramscope memory report: 2 tensors")
-long = torch.nn.ModuleDict({"a" * 60: torch.nn.Linear(2, 2)})
+long = torch.nn.ModuleDict({"b" * 40: torch.nn.Linear(2, 2), "a" * 65: torch.nn.Linear(2, 2)})
 print("LONG"); MemReporter(long).report()
 del linear
 gc.collect()
 reporter.report()
 """)
     assert out.startswith("[('weight', (10, 10), 100, 400), ('bias', (10,), 10, 40)]\n")
-    columns = {len(line) for line in out.split("LONG\n")[1].splitlines() if line.endswith(".00B") and "(" in line}
-    assert len(columns) >= 1
-    long = [line for line in out.split("LONG\n")[1].splitlines() if line.startswith("aaa")]
-    assert len({len(line) for line in long}) == 1, "columns stay columns"
+    long = out.split("LONG\n")[1].splitlines()
+    assert f"{'b' * 40}.weight{'(2, 2)':>22}{'16.00B':>10}" in long, "longer names have what sizes do not need"
+    at = long.index("a" * 65 + ".bias")
+    assert long[at + 1] == f"{'(2,)':>69}{'8.00B':>10}", "the longest have a line, and columns stay columns"
+    assert max(map(len, long)) == 79
 
 
 @pytest.mark.parametrize(
@@ -632,6 +636,7 @@ reporter.report()
         ("MemReporter('model')", "TypeError: vramscope: MemReporter takes a torch.nn.Module, not str"),
         ("MemReporter().report(device='cuda:7')", "ValueError: vramscope: there is no cuda:7 here: PyTorch finds no GPU"),
         ("MemReporter().report(device='gpu')", "ValueError: vramscope: 'gpu' is no device: "),
+        ("MemReporter().snapshot().diff(3)", "TypeError: vramscope: diff takes a later report, not int"),
         ("MemReporter().referrers(3)", "TypeError: vramscope: referrers takes a tensor, not int"),
         ("MemReporter().add_optimizer(3)", "TypeError: vramscope: add_optimizer takes a torch.optim.Optimizer, not int"),
         ("sys.modules['torch'] = None; MemReporter()", "RuntimeError: vramscope: MemReporter looks at PyTorch's tensors"),
