@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -109,8 +110,9 @@ util::Status Run::GoElsewhere() {
   }
   output_ = elsewhere.string();
   VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
+  const std::string folder = wanted.parent_path().string();
   notes_.push_back(fmt::format("{} cannot be written: the recording is {}",
-                               wanted.parent_path().string(), output_));
+                               folder.empty() ? "the working directory" : folder, output_));
   return {};
 }
 
@@ -232,18 +234,32 @@ int Run::Finish(int wait_status) {
                      recorders[0].pid, recorders[0].command, live_directory_));
     return exit_status;
   }
-  if (!probe_link_.empty()) {
-    std::error_code error;
+  std::error_code error;
+  if (!probe_link_.empty())
     fs::remove_all(fs::path(probe_link_).parent_path(), error);
+  if (!fs::exists(live_directory_, error) && !error) {
+    Fail(
+        fmt::format("the recording is lost: {} was removed or renamed meanwhile", live_directory_));
+    return exit_status;
   }
-  const util::Status status = FinishRecording(live_directory_, output_, exit_status);
+  util::Status status;
+  try {
+    status = FinishRecording(live_directory_, output_, exit_status);
+  } catch (const std::exception& failure) {
+    // Memory, mostly. The program's status is the program's.
+    status = util::Status::Error(fmt::format("cannot write {}: {}", output_, failure.what()));
+  }
   if (!status.ok()) {
     Fail(status.message());
     Note(fmt::format("the recording stays in {}: `vramscope finish {}` completes it",
                      live_directory_, live_directory_));
     return exit_status;
   }
-  PrintRecording(output_, options_.report);
+  try {
+    PrintRecording(output_, options_.report);
+  } catch (const std::exception& failure) {
+    Fail(fmt::format("cannot report {}: {}", output_, failure.what()));
+  }
   return exit_status;
 }
 

@@ -277,6 +277,48 @@ def test_an_output_that_cannot_be_written_is_refused(tmp_path, output):
     assert not started.exists()
 
 
+@pytest.mark.parametrize("length", [250, 255])
+def test_a_name_that_is_too_long_is_refused(tmp_path, length):
+    started, command = marker(tmp_path)
+    result = run(*command, cwd=tmp_path, options=("-o", "x" * length))
+    assert result.returncode == 2
+    assert "-o" in one_error_line(result)
+    assert not started.exists()
+
+
+def test_a_working_directory_that_was_removed(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    command = f"cd {shlex.quote(str(place))} && rmdir ../place && exec {VRAMSCOPE} run --no-report -- sh -c 'exit 3'"
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=60, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert result.returncode == 3, result.stderr
+    assert "the working directory cannot be written" in result.stderr
+    (path,) = tmp_path.glob("sh-*.vram")
+    assert str(path) in result.stderr
+
+
+def test_a_recording_that_the_program_removes_is_lost_in_one_line(tmp_path):
+    result = run("sh", "-c", "rm -r x.vram.d; exit 3", cwd=tmp_path, options=("-o", "x.vram"))
+    assert result.returncode == 3
+    assert "the recording is lost" in one_error_line(result)
+
+
+def test_memory_that_ends_while_the_recording_is_finished_leaves_the_status(tmp_path):
+    """30 MB of address space: the launcher lives in it, the analysis does not."""
+    words = shlex.join([VRAMSCOPE, "run", "--no-report", "-o", "x.vram", "--", "sh", "-c", "exit 3"])
+    for kilobytes in (28_000, 30_000, 34_000, 40_000, 60_000):
+        result = subprocess.run(
+            ["sh", "-c", f"ulimit -v {kilobytes}; exec {words}"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert "internal error" not in result.stderr, kilobytes
+        # Where there is too little to begin with, nothing is started.
+        assert result.returncode in (3, 2, 127), result.stderr
+        if result.returncode == 3:
+            assert (tmp_path / "x.vram").exists() or "vramscope finish" in result.stderr
+
+
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):
     started, command = marker(tmp_path)
     result = run(*command, cwd=tmp_path, options=("--html", "missing/page.html"))

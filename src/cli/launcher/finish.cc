@@ -28,8 +28,12 @@ namespace {
 
 // As people would type it from here.
 std::string ShortPath(const std::string& path) {
+  // proximate() with an error code throws all the same where the working directory was removed.
   std::error_code error;
-  const std::filesystem::path relative = std::filesystem::proximate(path, error);
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  if (error)
+    return path;
+  const std::filesystem::path relative = std::filesystem::proximate(path, here, error);
   if (error || relative.empty() || relative.string().starts_with(".."))
     return path;
   return relative.string();

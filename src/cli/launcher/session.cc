@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -141,6 +142,10 @@ bool IsLiveDirectory(const std::string& path) {
 util::Status CheckOutput(const std::string& path, const std::string& being_finished) {
   const fs::path file(path);
   VRAMSCOPE_RETURN_IF_ERROR(CheckFolder(file.parent_path(), path, "-o"));
+  // It is written under a longer name first.
+  if (fs::path(util::AtomicFile::TemporaryName(path)).filename().string().size() > NAME_MAX) {
+    return util::Status::Error(fmt::format("cannot write {}: choose a shorter name with -o", path));
+  }
   struct stat info {};
   if (stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) {
