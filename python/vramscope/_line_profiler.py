@@ -458,9 +458,16 @@ def profile(func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> Any:
     return func
 
 
+def _print(profiler: LineProfiler, func: Any, columns: _Columns) -> None:
+    """One table of several that a program prints: with a name if it is empty, and a line between them."""
+    table = profiler.display(func, columns)
+    name = "" if table.tables else f"## {getattr(func, '__qualname__', func)}\n\n"
+    sys.stdout.write(f"{name}{table}\n")
+
+
 def _print_at_exit(profiler: LineProfiler, func: Any, columns: _Columns) -> None:
     try:
-        profiler.print_stats(func, columns)
+        _print(profiler, func, columns)
         sys.stdout.flush()
     except (OSError, ValueError):
         pass  # nobody reads any more
@@ -488,7 +495,7 @@ def profile_every(
             nonlocal calls
             calls += 1
             if calls % output_interval == 0:
-                profiler.print_stats(func, columns)
+                _print(profiler, func, columns)
 
         if inspect.iscoroutinefunction(func):
 

@@ -200,7 +200,7 @@ def _functions() -> Any:
             _probe.load()
             make = ctypes.PyDLL(None).vramscope_line_profiler
         except (RuntimeError, OSError) as error:
-            why = str(error)
+            why = str(error).removeprefix("vramscope: ")
         except AttributeError:
             why = "the probe in this process is of another version of vramscope"
         else:
@@ -208,8 +208,8 @@ def _functions() -> Any:
             make.argtypes = []
             return types.SimpleNamespace(**make())
     warnings.warn(
-        f"vramscope: lines are profiled by reading PyTorch's counters at their ends, peaks within them are not seen: "
-        f"{why}",
+        "vramscope: lines are profiled by reading PyTorch's counters at their ends, which know no CPU tensors and no "
+        f"peaks within lines: {why}",
         RuntimeWarning,
         stacklevel=5,
     )

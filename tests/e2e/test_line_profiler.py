@@ -217,6 +217,10 @@ class Thing:
     def method(self):
         self.kept = torch.ones(500)
 
+@profile
+def never_called():
+    pass
+
 work()
 work()
 Thing().method()
@@ -242,6 +246,7 @@ def test_the_decorator_prints_at_exit(environment, tmp_path, interrupted):
     out, errors = process.communicate(timeout=120)
     assert ("KeyboardInterrupt" in errors) == interrupted
     assert "## work\n" in out and "## Thing.method\n" in out, (out, errors)
+    assert "## never_called\n\nNo data collected\n\n## Thing.method\n" in out, out
     lines = {line.rsplit("  ", 1)[-1].strip(): line.split() for line in out.splitlines()}
     assert lines["return torch.ones(1000)"][0] == "3.91K", out
     assert lines["self.kept = torch.ones(500)"][0] == "1.95K", out

@@ -68,6 +68,8 @@ from pytorch_memlab.line_profiler.line_profiler import DEFAULT_COLUMNS
 from pytorch_memlab.line_profiler.extension import load_ipython_extension
 for name in names:
     assert getattr(memlab, name) is getattr(memlab.line_profiler, name) is globals()[name]
+from pytorch_memlab.line_profiler.profile import global_line_profiler
+assert isinstance(global_line_profiler, LineProfiler)
 import pytorch_memlab.line_profiler.profile
 assert pytorch_memlab.line_profiler.profile is profile, "the function is not hidden by the module"
 try: memlab.nothing
