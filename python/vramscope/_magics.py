@@ -96,7 +96,7 @@ class VramscopeMagics(Magics):
         try:
             devices = [_device(arguments.gpu)] if arguments.gpu is not None else _all_devices()
             usage = _measure(lambda: self.shell.run_cell(cell), devices)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:  # those of the cell are shown by run_cell
             raise UsageError(str(error)) from None
         if arguments.quiet:
             return usage
@@ -290,7 +290,7 @@ def _measure(run: Any, devices: Sequence[Any]) -> CellUsage:
         run()
 
     with LineProfiler(cell, target_gpu=list(devices)) as profiler:
-        numbers = [_line_tracer.CPU if device == "cpu" else int(str(device).split(":")[-1]) for device in devices]
+        numbers = profiler._targets  # the CPU, where PyTorch sees no GPU
         points = _Points(numbers)
         points.look()
         points.start()

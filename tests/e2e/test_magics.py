@@ -64,6 +64,7 @@ def test_mlrun_and_vram_where_torch_was_there_before(cells, tmp_path):
         "%%vram -g cpu\nimport time\nkept = torch.empty(1000)\nlarge = torch.empty(100_000)\n"
         "time.sleep(0.02)\ndel large",
         "print(kept.shape)",
+        "%%vram -g cuda\nother = torch.empty(250)",
     )
     texts = [text for text, _ in shown]
     assert "1000.00B       1000.00B 1000.00B    1" in texts[1] and "a = torch.empty(n)" in texts[1], texts[1]
@@ -75,6 +76,7 @@ def test_mlrun_and_vram_where_torch_was_there_before(cells, tmp_path):
     assert "cpu: allocated 394.53K in 2 blocks, peak" in texts[8], texts[8]
     assert "left behind +3.91K" in texts[8] and "<svg " in shown[8][1] and "<polyline" in shown[8][1]
     assert texts[9].strip() == "torch.Size([1000])"
+    assert "cpu: allocated 1000.00B in 1 block, peak" in texts[10], "no GPU here: " + texts[10]
 
 
 def test_a_statement_is_left_as_it_was_typed(cells, tmp_path):
@@ -108,17 +110,23 @@ for line in ("-f nothing nothing()", "-g cpu -c x print()", "-g tpu print()", "-
     try: shell.run_line_magic("mlrun", line)
     except UsageError as error: print(str(error))
     else: raise AssertionError(line)
+import sys
+sys.modules["torch"] = None
+try: shell.run_cell_magic("vram", "", "1")
+except UsageError as error: print(str(error))
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    missing, column, device, statement, file = done.stdout.splitlines()
+    missing, column, device, statement, file, torch = done.stdout.splitlines()
     assert missing == "Could not find function 'nothing'. NameError: name 'nothing' is not defined"
     assert column.startswith("vramscope: 'x' is no column. ")
     assert device == "vramscope: 'tpu' is no device: a GPU's number, 'cuda:0' or 'cpu' is"
     assert statement == "%mlrun needs a statement: %mlrun -f FUNC STATEMENT"
+    assert torch == ("vramscope: %%vram looks at PyTorch's tensors, and this Python has no PyTorch "
+                     "(import of torch halted; None in sys.modules); run it with the Python that has torch")
     assert file == "vramscope: /nowhere/file cannot be written: No such file or directory", "and nothing ran"
 
 
