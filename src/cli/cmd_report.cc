@@ -12,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/keyword_options.h"
+#include "cli/launcher/session.h"
 #include "cli/open_trace.h"
 #include "report/away_lines.h"
 #include "report/csv.h"
@@ -125,6 +126,14 @@ util::Status ShowKeywords(const ReportArguments& arguments, const engine::Report
   return {};
 }
 
+// Its launcher was killed, and so were its programs.
+bool WasCutOff(const trace::Trace& trace, const std::string& file) {
+  if (trace.session().finished)
+    return false;
+  const std::string live = IsLiveDirectory(file) ? file : LiveDirectoryOf(file);
+  return IsLiveDirectory(live) && !LauncherIsAlive(live) && LiveRecorders(live).empty();
+}
+
 util::Status ShowReports(const ReportArguments& arguments) {
   util::Result<engine::ReportQuery> query = ParseQuery(arguments);
   if (!query.ok())
@@ -157,6 +166,11 @@ util::Status ShowReports(const ReportArguments& arguments) {
     options.style = style;
     options.away = report::AwayLines(**analysis);
     options.closing.push_back(report::TraceLine((*analysis)->trace(), file, style));
+    if (WasCutOff((*analysis)->trace(), file)) {
+      options.closing.push_back(
+          fmt::format("Nobody records into it any more: `vramscope finish {}` makes one file of it",
+                      report::Printable(file, style.utf8)));
+    }
     if (!arguments.html.empty()) {
       options.closing.push_back("Page:  " + report::Printable(arguments.html, style.utf8));
     }

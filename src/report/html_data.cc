@@ -244,6 +244,7 @@ void WriteHead(const engine::Analysis& analysis, int64_t end_ns, JsonWriter& jso
   json.Field("version", session.version);
   json.Field("duration_ns", end_ns - session.start_ns);
   json.Field("start_ns", session.start_ns);
+  json.Field("finished", session.finished);
 }
 
 void WriteDevices(const engine::Report& report, JsonWriter& json) {

@@ -79,6 +79,7 @@ TEST_F(HtmlTest, HeadSaysWhatWasRecorded) {
                           HasSubstr(R"("command":"python examples/train_gpt2.py --steps 20")"),
                           HasSubstr(R"("recorded_at":"2026-09-21T14:13:20Z")"),
                           HasSubstr(R"("duration_ns":21400000000)"),
+                          HasSubstr(R"("finished":true)"),
                           HasSubstr(R"("schema":"vramscope.report/1")")));
 }
 

@@ -91,6 +91,18 @@ def test_the_page_renders_every_part(sample):
 
 
 @needs_browser
+def test_the_head_says_what_it_is_of(tmp_path):
+    data = make_sample.make(100)
+    page = tmp_path / "page.html"
+    data["finished"] = False
+    data["devices"][1].update(name="host", total_bytes=None)  # as a recording has it
+    page.write_text(make_sample.page(data), encoding="utf-8")
+    document = browse(page)
+    assert "not finished" in text_of(document, "facts")[0]
+    assert re.sub(r"\s+", " ", text_of(document, "device-name")[1]) == "Host pinned and registered memory"
+
+
+@needs_browser
 def test_only_rows_in_sight_have_elements(tmp_path):
     data = make_sample.make(60_000)
     # Every life is never freed and has a stack level of its own: tens of thousands of rows.

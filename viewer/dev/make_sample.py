@@ -377,7 +377,7 @@ def make(lives_wanted, seed=7):
         "schema": "vramscope.page/1", "title": "train_gpt2 (invented sample)",
         "command": processes[0]["command"] + " --data shakespeare.txt --device cuda:0",
         "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
-        "start_ns": start_ns, "report": report_of(devices, tables, folded, start_ns, processes),
+        "start_ns": start_ns, "finished": True, "report": report_of(devices, tables, folded, start_ns, processes),
         "residuals": [{"device": 0, "samples": 412, "samples_in_transit": 2, "worst_bytes": 2_031_616,
                        "p99_bytes": 1_835_008, "bracketed_bytes": CONTEXT_BYTES + CODE_BYTES,
                        "ledger_peak_bytes": sum(folded[0][3])}],

@@ -75,6 +75,7 @@ export function makeHeader(model, store) {
   const facts = [];
   if (page.recorded_at) facts.push(localTime(page.recorded_at));
   facts.push(formatTime(page.duration_ns));
+  if (!page.finished) facts.push("not finished");
   if (page.processes.length > 1) facts.push(`${page.processes.length} processes`);
   const rows = page.devices.map((device, index) => h("button", {
     class: "device", type: "button", role: "radio", "data-device": index,
@@ -83,7 +84,8 @@ export function makeHeader(model, store) {
     h("span", { class: "device-name" },
       h("strong", {}, deviceLabel(device)),
       h("span", { title: device.name },
-        [device.name === deviceLabel(device) ? "tensors" : device.name,
+        [device.name.toLowerCase() !== deviceLabel(device).toLowerCase() ? device.name
+          : device.kind === "cpu" ? "tensors" : "pinned and registered memory",
           device.total_bytes ? formatBytes(device.total_bytes) : ""].filter(Boolean).join(" · "))),
     ...deviceFigures(model, index)));
   const group = h("div", { class: "devices", role: "radiogroup", "aria-label": "Device" }, ...rows);

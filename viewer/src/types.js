@@ -78,6 +78,7 @@
  * @property {string} version
  * @property {number} duration_ns
  * @property {number} start_ns
+ * @property {boolean} finished It is the whole recording: not one under way, nor cut off.
  * @property {Report} report
  * @property {Residual[]} residuals
  * @property {{index: number, kind: string, name: string, total_bytes: number|null}[]} devices
