@@ -118,16 +118,15 @@ class MemReporter:
     # ---- names ----
 
     def _known_optimizers(self, torch: Any, found: List[Any], parameters: Set[int]) -> List[Any]:
-        """Those given, and those of the process that train the model."""
-        optimizers = [optimizer for optimizer in (known() for known in self._optimizers) if optimizer is not None]
+        """Those given, and those of the process that train the model; in an order that stays."""
         for optimizer in found:
-            if any(optimizer is known for known in optimizers):
+            if any(optimizer is known() for known in self._optimizers):
                 continue
             with contextlib.suppress(Exception):
                 groups = optimizer.param_groups
                 if any(id(parameter) in parameters for group in groups for parameter in group["params"]):
-                    optimizers.append(optimizer)
-        return optimizers
+                    self._optimizers.append(weakref.ref(optimizer))
+        return [optimizer for optimizer in (known() for known in self._optimizers) if optimizer is not None]
 
     def _number(self, tensor: Any, look: Tuple[Any, ...], seen: Dict[int, Tuple[Tuple[Any, ...], str]]) -> str:
         known = self._numbered.get(id(tensor))
@@ -163,6 +162,7 @@ class _Look:
 
     def _look(self) -> None:
         there = _tensors.live(self._torch)
+        self._is_frozen = there.is_frozen
         cpp_alone = _tensors.held_by_cpp_alone(self._torch, there.tensors)
         for tensor, name, kind in self._named(there):
             self._add(tensor, name, kind)
@@ -196,12 +196,14 @@ class _Look:
             with contextlib.suppress(Exception):
                 for name, buffer in model.named_buffers():
                     yield from self._whole(buffer, name, "buffer")
+        kinds: Dict[str, int] = {}
         for optimizer in self._reporter._known_optimizers(self._torch, there.optimizers, set(names)):
+            kind = type(optimizer).__name__
+            kinds[kind] = kinds.get(kind, 0) + 1
             with contextlib.suppress(Exception):
-                yield from self._state_of(optimizer, names)
+                yield from self._state_of(optimizer, kind if kinds[kind] == 1 else f"{kind}{kinds[kind]}", names)
 
-    def _state_of(self, optimizer: Any, names: Dict[int, str]) -> Iterator[Tuple[Any, str, str]]:
-        kind = type(optimizer).__name__
+    def _state_of(self, optimizer: Any, kind: str, names: Dict[int, str]) -> Iterator[Tuple[Any, str, str]]:
         numbers = {
             id(parameter): f"param{number}"
             for number, parameter in enumerate(
@@ -378,6 +380,9 @@ class _Look:
                     device.reserved = device.tensor_bytes + device.autograd_bytes
                     device.allocated = device.requested = device.reserved
                 self._process(device, int(name[5:]))
+        if self._is_frozen:
+            for device in self.devices.values():
+                device.remarks.append("gc.freeze() hides what was there before it: tensors without a name are missing")
         if not _tensors.can_see_saved(self._torch):
             for device in self.devices.values():
                 device.remarks.append("what autograd alone holds cannot be seen in PyTorch before 2.7")
@@ -511,7 +516,9 @@ def _device_name(torch: Any, device: Any) -> str:
     """`device` as the report calls it; an error where there is no such device."""
     try:
         wanted = torch.device("cuda", device) if type(device) is int else torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except TypeError:
+        raise ValueError(f"vramscope: {device!r} is no device: a GPU's number, 'cuda:0' or 'cpu' is") from None
+    except RuntimeError as error:
         raise ValueError(f"vramscope: {device!r} is no device: {str(error).splitlines()[0]}") from None
     if wanted.type == "cuda":
         if not torch.cuda.is_available():

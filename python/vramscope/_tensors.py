@@ -62,6 +62,7 @@ class Live:
     storages: List[Any]  # storages that Python has as objects of their own
     nodes: List[Any]  # nodes of autograd's graphs that Python has
     optimizers: List[Any]
+    is_frozen: bool  # gc.freeze() hides what was there before it, PyTorch's module among it
 
 
 _TENSOR, _STORAGE, _NODE, _OPTIMIZER, _OTHER = range(5)
@@ -94,7 +95,10 @@ def live(torch: Any) -> Live:
 
     found: Tuple[List[Any], ...] = ([], [], [], [], [])
     known: Dict[int, int] = {}
+    is_frozen, module = True, torch.__dict__
     for thing in gc.get_objects():
+        if thing is module:
+            is_frozen = False
         cls = type(thing)
         kind = known.get(id(cls))
         if kind is None:
@@ -105,7 +109,7 @@ def live(torch: Any) -> Live:
             known[id(cls)] = kind
         if kind != _OTHER:
             found[kind].append(thing)
-    return Live(found[_TENSOR], found[_STORAGE], found[_NODE], found[_OPTIMIZER])
+    return Live(found[_TENSOR], found[_STORAGE], found[_NODE], found[_OPTIMIZER], is_frozen)
 
 
 @dataclasses.dataclass

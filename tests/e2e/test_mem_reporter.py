@@ -473,6 +473,13 @@ net.bias.data = torch.ones(100, dtype=torch.float16)
 leak = after.diff(reporter.snapshot())
 print(json.dumps([[c.what, c.name, c.shape, c.count, c.bytes] for c in leak.changes]))
 print(leak.text())
+# Two optimizers of a kind are two.
+steady = reporter.snapshot()
+second = torch.optim.Adam(net.parameters())
+net.weight.grad, net.bias.grad = torch.ones(200, 100), torch.ones(100, dtype=torch.float16)
+second.step(); second.zero_grad()
+names = {change.name for change in steady.diff(reporter.snapshot()).changes}
+assert {"Adam2.weight.exp_avg", "Adam2.bias.exp_avg_sq"} <= names and not any("Adam." in name for name in names), names
 assert not after.diff(after) and leak and "+924.00B" in leak._repr_html_()
 back = reporter.snapshot()
 del kept[:]
@@ -616,6 +623,10 @@ print(stats[torch.device("cpu")])
 reporter.print_stats(verbose=True, target_device=torch.device("cpu"))
 returned = reporter.report(device="cpu")
 assert "weight" in str(returned) and repr(returned).startswith("<vramscope memory report: 2 tensors")
+gc.freeze()
+assert "(gc.freeze() hides what was there before it: tensors without a name are missing)" in str(reporter.snapshot())
+gc.unfreeze()
+assert "freeze" not in str(reporter.snapshot())
 long = torch.nn.ModuleDict({"b" * 40: torch.nn.Linear(2, 2), "a" * 65: torch.nn.Linear(2, 2)})
 print("LONG"); MemReporter(long).report()
 del linear
@@ -637,6 +648,7 @@ reporter.report()
         ("MemReporter().report(device='cuda:7')", "ValueError: vramscope: there is no cuda:7 here: PyTorch finds no GPU"),
         ("MemReporter().report(device='gpu')", "ValueError: vramscope: 'gpu' is no device: "),
         ("MemReporter().snapshot().diff(3)", "TypeError: vramscope: diff takes a later report, not int"),
+        ("MemReporter().report(device=['cpu'])", "ValueError: vramscope: ['cpu'] is no device: a GPU's number, "),
         ("MemReporter().referrers(3)", "TypeError: vramscope: referrers takes a tensor, not int"),
         ("MemReporter().add_optimizer(3)", "TypeError: vramscope: add_optimizer takes a torch.optim.Optimizer, not int"),
         ("sys.modules['torch'] = None; MemReporter()", "RuntimeError: vramscope: MemReporter looks at PyTorch's tensors"),
