@@ -17,6 +17,8 @@ from . import _paths, _session
 
 # How long to wait before memory that somebody else has is asked for again.
 _TRY_AGAIN_SECONDS = 0.5
+# What `vramscope yield --timeout` takes.
+_LEAST_SECONDS, _MOST_SECONDS = 0.001, 86400
 # What `vramscope resume --json` ends with where the device has no room.
 _NO_ROOM = 1
 
@@ -93,6 +95,13 @@ def yield_gpu(
     the process's recording (``vramscope run``, `vramscope.start`); without one, `unverified` says that there is none.
     Where somebody else has the memory at the end of the block, it is waited for.
     """
+    # Before gigabytes travel.
+    if not isinstance(timeout, (int, float)) or not _LEAST_SECONDS <= timeout <= _MOST_SECONDS:
+        raise ValueError(
+            f"vramscope: timeout is a number of seconds from {_LEAST_SECONDS} to {_MOST_SECONDS}, not {timeout!r}"
+        )
+    if until is not None and not callable(until):
+        raise TypeError(f"vramscope: until is a function to call while the memory is away, not {until!r}")
     away = YieldedGpu(timeout, unverified)
     if until is not None:
         with away:
@@ -111,7 +120,20 @@ def _resume(pid: int) -> Dict[str, Any]:
         if not warned:
             warned = True
             warnings.warn(f"{error}; waiting for it", RuntimeWarning, stacklevel=4)
-        time.sleep(_TRY_AGAIN_SECONDS)
+        try:
+            time.sleep(_TRY_AGAIN_SECONDS)
+        except BaseException:
+            _warn_that_it_is_away(pid)
+            raise
+
+
+def _warn_that_it_is_away(pid: int) -> None:
+    warnings.warn(
+        "vramscope: interrupted: the device memory of this process is still on the host, and its CUDA calls wait: "
+        f"`vramscope resume {pid}` brings it back",
+        RuntimeWarning,
+        stacklevel=5,
+    )
 
 
 def _run(words: List[str]) -> Tuple[int, Dict[str, Any], str]:
@@ -132,6 +154,8 @@ def _run(words: List[str]) -> Tuple[int, Dict[str, Any], str]:
             helper.communicate()
             if words[0] == "yield" and helper.returncode == 0:
                 _resume(int(words[-1]))
+            if words[0] == "resume" and helper.returncode != 0:
+                _warn_that_it_is_away(int(words[-1]))
             raise
     said = json.loads(output) if helper.returncode == 0 else {}
     lines = errors.decode("utf-8", "replace").strip().splitlines()

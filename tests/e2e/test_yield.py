@@ -671,6 +671,59 @@ def test_memory_that_somebody_else_has_is_waited_for(machine):
     assert done.returncode == 0 and done.stdout == "ended\n", done.stderr
 
 
+def test_ctrl_c_while_it_waits_for_room(machine):
+    """It is over then; what brings the memory back is said."""
+    hungry = machine.directory / "hungry.py"
+    hungry.write_text(HUNGRY)
+    done = run_python(
+        machine,
+        f"""
+        import signal, subprocess, warnings
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                with vramscope.yield_gpu():
+                    taker = subprocess.Popen(
+                        [sys.executable, {str(hungry)!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                    )
+                    assert taker.stdout.readline() == b"taken\\n"
+                    def interrupt():
+                        while not caught: time.sleep(0.01)
+                        os.kill(os.getpid(), signal.SIGINT)
+                    threading.Thread(target=interrupt).start()
+            except KeyboardInterrupt:
+                print(*(str(w.message) for w in caught[1:]))
+        taker.communicate(b"")
+        words = [{str(VRAMSCOPE)!r}, "resume", "--of-parent", str(os.getpid())]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        """,
+        record=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told, last = done.stdout.splitlines()
+    assert re.match(r"vramscope: interrupted: .* still on the host, .*: `vramscope resume \d+` brings it back$", told)
+    assert last == "ended"
+
+
+def test_wrong_arguments_move_nothing(machine):
+    done = run_python(
+        machine,
+        """
+        for arguments in ({"timeout": 0}, {"timeout": float("nan")}, {"timeout": "x"}, {"until": 3}):
+            try:
+                vramscope.yield_gpu(**arguments)
+            except (TypeError, ValueError) as error:
+                print(error)
+        """,
+        record=True,
+    )
+    zero, nan, text, until, last = done.stdout.splitlines()
+    assert zero == "vramscope: timeout is a number of seconds from 0.001 to 86400, not 0"
+    assert nan.endswith("not nan") and text.endswith("not 'x'")
+    assert until == "vramscope: until is a function to call while the memory is away, not 3"
+    assert last == "ended"
+
+
 def test_ctrl_c_in_a_process_that_yields_itself(machine):
     done = run_python(
         machine,
