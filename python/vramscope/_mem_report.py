@@ -62,6 +62,11 @@ class Row:
             name += " [external]"
         return name
 
+    def text(self, verbose: bool) -> str:
+        """What a report shows: what autograd alone holds has no better name than the line that made it."""
+        shows_line = self.line and (self.kind == "autograd" or (verbose and self.kind not in _NAMED))
+        return self.label(verbose) + (f", {self.line}" if shows_line else "")
+
 
 @dataclasses.dataclass
 class Blocks:
@@ -164,7 +169,7 @@ class Report:
     def text(self, verbose: Optional[bool] = None) -> str:
         verbose = self._verbose if verbose is None else verbose
         selected = list(self._selected())
-        labels = [row.label(verbose) for device in selected for row in device.rows]
+        labels = [row.text(verbose) for device in selected for row in device.rows]
         sizes = [str(row.shape) for device in selected for row in device.rows]
         name_width, size_width = _widths(labels, sizes)
         width = max(RULE, name_width + size_width + _MEMORY)
@@ -187,7 +192,7 @@ class Report:
                 if row.kind == "autograd" != before:
                     out.append("Held by autograd alone")
                 before = row.kind
-                out.append(line(row.label(verbose), str(row.shape), readable_size(row.bytes)))
+                out.append(line(row.text(verbose), str(row.shape), readable_size(row.bytes)))
             out.append("-" * width)
             used = device.tensor_bytes + device.autograd_bytes
             numel = sum(row.numel for row in device.rows)
@@ -236,19 +241,20 @@ class Report:
         for device in self._selected():
             out.append(f"<h3>Storage on {cell(device.device)}</h3><table>")
             out.append("<tr><th>Element type</th><th>Size</th><th>Used MEM</th></tr>")
-            lines = [
-                (row.label(self._verbose), str(row.shape), readable_size(row.bytes)) for row in device.rows
-            ]
             totals = list(device.ledger()) if device.allocated is not None else [("Tensors", device.tensor_bytes)]
             if device.reserved is not None:
                 totals.append(("Reserved by PyTorch", device.reserved))
             totals += [(part.name, part.bytes) for part in device.outside]
             if device.nvml is not None:
                 totals.append(("Used by this process (nvidia-smi)", device.nvml))
-            for name, shape, size in lines:
+            before = ""
+            for row in device.rows:
+                if row.kind == "autograd" != before:
+                    out.append('<tr><th style="text-align:left" colspan="3">Held by autograd alone</th></tr>')
+                before = row.kind
                 out.append(
-                    f'<tr><td style="text-align:left">{cell(name)}</td><td>{cell(shape)}</td>'
-                    f"<td>{size}</td></tr>"
+                    f'<tr><td style="text-align:left">{cell(row.text(self._verbose))}</td>'
+                    f"<td>{cell(str(row.shape))}</td><td>{readable_size(row.bytes)}</td></tr>"
                 )
             for name, value in totals:
                 out.append(

@@ -444,7 +444,12 @@ def make():
     x = torch.randn(64, 200, requires_grad=True)
     return kept, x, (x.exp() + 1).sin()
 kept = make()
-print(MemReporter().snapshot().to_json())
+report = MemReporter().snapshot()
+text, page = report.text(), report._repr_html_()
+assert "Tensor0, program" not in text and "Tensor0, program.py:8 in make" in report.text(verbose=True), text
+for shown in (text, page):
+    assert shown.index("Held by autograd alone") < shown.index(", program.py:10 in make"), shown
+print(report.to_json())
 """, "--cpu"))
     lines = {tuple(row["shape"]): row["line"] for row in found["devices"][0]["rows"] if row["kind"] == "tensor"}
     assert lines[(300, 300)] == "program.py:8 in make"
