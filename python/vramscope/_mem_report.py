@@ -239,9 +239,9 @@ class Report:
         cell = html.escape
         out = []
         for device in self._selected():
-            out.append(f"<h3>Storage on {cell(device.device)}</h3><table>")
+            out.append(f'<h3>Storage on {cell(device.device)}</h3><table style="text-align:right">')
             out.append("<tr><th>Element type</th><th>Size</th><th>Used MEM</th></tr>")
-            totals = list(device.ledger()) if device.allocated is not None else [("Tensors", device.tensor_bytes)]
+            totals = device.ledger()
             if device.reserved is not None:
                 totals.append(("Reserved by PyTorch", device.reserved))
             totals += [(part.name, part.bytes) for part in device.outside]
@@ -259,7 +259,7 @@ class Report:
             for name, value in totals:
                 out.append(
                     f'<tr><th style="text-align:left" colspan="2">{cell(name)}</th>'
-                    f"<th>{readable_size(value)}</th></tr>"
+                    f'<th style="text-align:right">{readable_size(value)}</th></tr>'
                 )
             out.append("</table>")
             out += [f"<p>{cell(remark)}</p>" for remark in device.remarks]

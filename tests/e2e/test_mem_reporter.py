@@ -447,6 +447,8 @@ kept = make()
 report = MemReporter().snapshot()
 text, page = report.text(), report._repr_html_()
 assert "Tensor0, program" not in text and "Tensor0, program.py:8 in make" in report.text(verbose=True), text
+sums = [f'colspan="2">{name}</th>' for name in ("Tensors", "Held by autograd alone")]
+assert all(one in page for one in sums), page
 for shown in (text, page):
     assert shown.index("Held by autograd alone") < shown.index(", program.py:10 in make"), shown
 print(report.to_json())
