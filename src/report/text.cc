@@ -96,13 +96,15 @@ class TextReport {
   Lines out_;
 };
 
-// A device that nothing was ever seen on says nothing; unless there is no other.
+// A device that nothing was ever seen on says nothing; unless there is no other, and somebody asked
+// for an instant or for some of the rows.
 void TextReport::ChooseDevices() {
   for (const engine::DeviceReport& device : report_.devices) {
     if (device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0)
       devices_.push_back(&device);
   }
-  if (!devices_.empty())
+  const bool all_of_it = query_.at.kind == engine::Instant::Kind::kPeak && query_.where.empty();
+  if (!devices_.empty() || all_of_it)
     return;
   for (const engine::DeviceReport& device : report_.devices)
     devices_.push_back(&device);
@@ -390,7 +392,7 @@ std::string TextReport::Format() {
   const Plan plan = MakePlan(out_.size() + trust.size() + options_.closing.size());
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);
-  if (report_.devices.empty()) {
+  if (devices_.empty()) {
     Add("No device was used: nothing was allocated while this was recorded.");
     Add("");
   }

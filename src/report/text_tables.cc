@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "report/devices.h"
@@ -19,6 +20,7 @@ constexpr size_t kShareColumns = 8;
 constexpr size_t kBarColumns = 10;
 constexpr size_t kCountColumns = 9;
 constexpr size_t kMarkColumns = 6;
+constexpr size_t kCallers = 6;
 
 size_t Columns(const Style& style) {
   return static_cast<size_t>(style.columns);
@@ -78,6 +80,23 @@ std::string WhatItHolds(const engine::ModuleEntry& entry, bool with_type, const 
     separator = ", ";
   }
   return text;
+}
+
+// What a reader sees of a stack: the place, and the user frames that called it.
+std::string ShownStack(const trace::Trace& trace, const engine::TopEntry& entry) {
+  std::string text = entry.place;
+  for (const std::string& caller : Callers(trace, entry.stack, kCallers))
+    text += " < " + caller;
+  return text;
+}
+
+// Stacks that differ in library code alone look alike: what each of them came to. "" where it is
+// the place itself.
+std::string Innermost(const trace::Trace& trace, const engine::TopEntry& entry) {
+  const std::vector<trace::FrameId> frames = StackFrames(trace, entry.stack, 1);
+  if (frames.empty() || IsUserFrame(trace, frames[0]))
+    return "";
+  return ", through " + ShortFrame(trace, frames[0]);
 }
 
 }  // namespace
@@ -173,19 +192,24 @@ void AddPlaceTable(const char* title,
   if (count == 0)
     return;
   const ListLayout layout = LayOut(entries, count, style);
-  size_t place_columns = 0;
-  for (size_t i = 0; i < count; ++i) {
+  std::map<std::string, size_t> alike;
+  for (size_t i = 0; with_callers && i < count; ++i)
+    ++alike[ShownStack(trace, entries[i])];
+  size_t place_columns = with_callers ? layout.right : 0;
+  for (size_t i = 0; !with_callers && i < count; ++i) {
     place_columns =
         std::max(place_columns, util::DisplayWidth(Printable(entries[i].place, style.utf8)));
   }
   // The place matters more than the text of the line; the text gets what is left.
-  place_columns = std::min(place_columns, with_callers ? layout.right : layout.right * 3 / 5);
+  if (!with_callers)
+    place_columns = std::min(place_columns, layout.right * 3 / 5);
   out->push_back(ListHead(layout, title, style));
   for (size_t i = 0; i < count; ++i) {
     const engine::TopEntry& entry = entries[i];
     std::string text = ListStart(entry, layout, report);
-    const std::string place =
-        entry.place.empty() ? "(no stack)" : Printable(entry.place, style.utf8);
+    std::string place = entry.place.empty() ? "(no stack)" : Printable(entry.place, style.utf8);
+    if (with_callers && alike[ShownStack(trace, entry)] > 1)
+      place += Printable(Innermost(trace, entry), style.utf8);
     const std::string cut = CutEnd(place, place_columns, style);
     text += cut;
     if (!with_callers) {
@@ -202,7 +226,7 @@ void AddPlaceTable(const char* title,
     }
     out->push_back(text);
     std::string callers;
-    for (const std::string& caller : Callers(trace, entry.stack, 6)) {
+    for (const std::string& caller : Callers(trace, entry.stack, kCallers)) {
       callers += (callers.empty() ? "< " : " < ") + Printable(caller, style.utf8);
     }
     if (!callers.empty()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each writer against a file of expected text. To accept new text: VRAMSCOPE_BLESS=1 ./report_test,
 // then read the difference.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,9 @@
 
 namespace vramscope::report {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 std::vector<std::string> SplitLines(const std::string& text) {
   std::vector<std::string> lines;
@@ -51,6 +55,34 @@ TEST(WritersTest, TroubledText) {
   const engine::Report report = TroubledReport(trace);
   const std::string text = FormatText(report, trace, {}, Options(true));
   EXPECT_EQ(text, Expected("troubled.txt", text));
+}
+
+TEST(WritersTest, StacksThatDifferInLibraryCodeAreToldApart) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  const trace::StackId main = trace.PythonStack({}, "main", "/home/u/gpt/train.py", 90);
+  const trace::StackId adam = trace.PythonStack(
+      main, "Adam.step", "/usr/lib/python3/dist-packages/torch/optim/adam.py", 178);
+  const trace::DeviceId gpu = report.top_stacks[0].device;
+  report.top_stacks = {{gpu, adam, "train.py:90 in main", "", 6ull << 30, 48},
+                       {gpu, main, "train.py:90 in main", "", 4ull << 30, 48}};
+  TextOptions options = Options(true);
+  options.rows = 100;
+  EXPECT_THAT(FormatText(report, trace, {}, options),
+              AllOf(HasSubstr("train.py:90 in main, through adam.py:178 step\n"),
+                    HasSubstr("train.py:90 in main\n")));
+}
+
+// With eight GPUs that would be a screen of zeros.
+TEST(WritersTest, DevicesThatNobodyUsed) {
+  FakeTrace trace;
+  engine::Report report;
+  report.devices.resize(8);
+  EXPECT_THAT(FormatText(report, trace, {}, Options(true)),
+              HasSubstr("No device was used: nothing was allocated while this was recorded."));
+  engine::ReportQuery query;
+  query.at.kind = engine::Instant::Kind::kEnd;
+  EXPECT_THAT(FormatText(report, trace, query, Options(true)), HasSubstr("ledger 0 B"));
 }
 
 TEST(WritersTest, TextFitsOneScreen) {
@@ -139,9 +171,10 @@ TEST(WritersTest, ADeviceOnWhichNothingHappened) {
   FakeTrace trace;
   engine::Report report;
   report.devices.resize(1);
-  report.devices[0].at_kind = "peak";
-  EXPECT_NE(FormatText(report, trace, {}, Options(true)).find(" nothing allocated\n"),
-            std::string::npos);
+  report.devices[0].at_kind = "iteration";
+  engine::ReportQuery query;
+  query.at.kind = engine::Instant::Kind::kIteration;
+  EXPECT_THAT(FormatText(report, trace, query, Options(true)), HasSubstr(" nothing allocated\n"));
 }
 
 TEST(WritersTest, CrumbsAreNotListed) {
