@@ -88,7 +88,8 @@ class VramscopeMagics(Magics):
 
     @magic_arguments()
     @argument("-g", "--gpu", metavar="DEVICE", default=None, help="One device: a GPU's number, or cpu")
-    @argument("-q", "--quiet", action="store_true", help="Return the figures, show nothing")
+    @argument("-r", "--return-usage", action="store_true", help="Return the figures, show nothing")
+    @argument("-q", "--quiet", action="store_true", help="Show nothing; return nothing but what -r asks for")
     @cell_magic
     def vram(self, line: str, cell: str) -> Any:
         """Run the cell, then show what it allocated, its peak, what it left behind, and the time between."""
@@ -98,9 +99,10 @@ class VramscopeMagics(Magics):
             usage = _measure(lambda: self.shell.run_cell(cell), devices)
         except (ValueError, RuntimeError) as error:  # those of the cell are shown by run_cell
             raise UsageError(str(error)) from None
-        if arguments.quiet:
+        if arguments.return_usage:
             return usage
-        display(usage)
+        if not arguments.quiet:
+            display(usage)
         return None
 
     def _compiled(self, text: str) -> types.CodeType:

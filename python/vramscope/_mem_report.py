@@ -240,7 +240,7 @@ class Report:
         out = []
         for device in self._selected():
             out.append(f'<h3>Storage on {cell(device.device)}</h3><table style="text-align:right">')
-            out.append("<tr><th>Element type</th><th>Size</th><th>Used MEM</th></tr>")
+            out.append("<tr><th style='text-align:left'>Element type</th><th>Size</th><th>Used MEM</th></tr>")
             totals = device.ledger()
             if device.reserved is not None:
                 totals.append(("Reserved by PyTorch", device.reserved))

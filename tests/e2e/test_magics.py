@@ -65,6 +65,8 @@ def test_mlrun_and_vram_where_torch_was_there_before(cells, tmp_path):
         "time.sleep(0.02)\ndel large",
         "print(kept.shape)",
         "%%vram -g cuda\nother = torch.empty(250)",
+        "%%vram -q\nother = torch.empty(250)",
+        "usage = get_ipython().run_cell_magic('vram', '-q -r', 'more = torch.empty(250)')\nusage.devices[0].peak",
     )
     texts = [text for text, _ in shown]
     assert "1000.00B       1000.00B 1000.00B    1" in texts[1] and "a = torch.empty(n)" in texts[1], texts[1]
@@ -77,6 +79,8 @@ def test_mlrun_and_vram_where_torch_was_there_before(cells, tmp_path):
     assert "left behind +3.91K" in texts[8] and "<svg " in shown[8][1] and "<polyline" in shown[8][1]
     assert texts[9].strip() == "torch.Size([1000])"
     assert "cpu: allocated 1000.00B in 1 block, peak" in texts[10], "no GPU here: " + texts[10]
+    assert texts[11].strip() == "" and shown[11][1] == "", "-q is quiet"
+    assert texts[12].splitlines()[0] == "1000", texts[12]
 
 
 def test_a_statement_is_left_as_it_was_typed(cells, tmp_path):
