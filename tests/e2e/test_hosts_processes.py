@@ -38,6 +38,15 @@ def test_spawned_children_have_their_own_files(tmp_path):
     assert [f.counts["BlockAlloc"] for f in files if f is not parent] == [7] * 8
 
 
+@pytest.mark.parametrize("words", [(), ("later",)])
+def test_a_fork_while_another_thread_holds_the_loaders_list(tmp_path, words):
+    """Whether the first tensor is the child's or its parent's: no child waits for a lock that nobody gives back."""
+    files = run_both("fork_beside_loader", tmp_path, *words)
+    children = [f for f in files if f.counts["BlockAlloc"] > 1]
+    assert [(f.counts["BlockAlloc"], f.counts["BlockFree"]) for f in children] == [(100, 100)] * 3
+    assert len(files) == 3 + len(words)
+
+
 def test_a_fork_past_the_c_library_has_its_own_file(tmp_path):
     assert pairs(run_both("bare_fork", tmp_path)) == [(20000, 20001), (30001, 30001)]
     assert losses(tmp_path) == {}

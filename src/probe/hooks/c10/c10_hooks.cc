@@ -37,7 +37,11 @@ Fn Real(std::atomic<Fn>* slot, const char* symbol) {
   Fn real = slot->load(std::memory_order_relaxed);
   if (VRAMSCOPE_LIKELY(real != nullptr))
     return real;
-  real = reinterpret_cast<Fn>(FindInLoadedLibrary("libc10.so", symbol));
+  // By its name first: a look at the list of libraries takes a lock of the loader's that fork does
+  // not reset, and in a child somebody may hold it who is not there.
+  void* const library = RealDlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+  real = reinterpret_cast<Fn>(library != nullptr ? RealDlsym(library, symbol)
+                                                 : FindInLoadedLibrary("libc10.so", symbol));
   slot->store(real, std::memory_order_relaxed);
   return real;
 }
