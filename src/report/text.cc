@@ -75,6 +75,7 @@ class TextReport {
 
   void AddTitle();
   void AddDevice(size_t index, const Plan& plan);
+  void AddAbsence();
   void AddHeadline(const engine::DeviceReport& device);
   std::string TreeHead() const;
 
@@ -97,14 +98,14 @@ class TextReport {
 };
 
 // A device that nothing was ever seen on says nothing; unless there is no other, and somebody asked
-// for an instant or for some of the rows.
+// for an instant.
 void TextReport::ChooseDevices() {
   for (const engine::DeviceReport& device : report_.devices) {
     if (device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0)
       devices_.push_back(&device);
   }
-  const bool all_of_it = query_.at.kind == engine::Instant::Kind::kPeak && query_.where.empty();
-  if (!devices_.empty() || all_of_it)
+  const bool all_of_it = query_.at.kind == engine::Instant::Kind::kPeak;
+  if (!devices_.empty() || all_of_it || !query_.where.empty())
     return;
   for (const engine::DeviceReport& device : report_.devices)
     devices_.push_back(&device);
@@ -210,6 +211,9 @@ Plan TextReport::MakePlan(size_t fixed) const {
   if (grouped)
     return plan;
   plan.modules = std::min<size_t>(WorthALine(report_.top_modules), 10);
+  // The lists of places are of all there was.
+  if (!query_.where.empty())
+    return plan;
   plan.lines = std::min<size_t>(WorthALine(report_.top_lines), 10);
   plan.stacks = std::min<size_t>(WorthALine(report_.top_stacks), 3);
   plan.churn = std::min<size_t>(WorthALine(report_.top_churn), 6);
@@ -346,6 +350,8 @@ void TextReport::AddHeadline(const engine::DeviceReport& device) {
                               ExactPercent(residual, *device.nvml_bytes)),
                   explained ? Ink::kGood : Ink::kWarning, style_);
     Add(line);
+  } else if (!query_.where.empty()) {
+    Add(fmt::format("  ledger {} {} of what was asked for", ledger, unit.name));
   } else if (device.kind == trace::DeviceKind::kGpu) {
     Add(fmt::format("  ledger {} {}; no NVML sample of this state, so no residual", ledger,
                     unit.name));
@@ -384,6 +390,20 @@ void TextReport::AddDevice(size_t index, const Plan& plan) {
     Add("");
 }
 
+void TextReport::AddAbsence() {
+  std::string asked;
+  std::string dimensions;
+  for (const engine::ReportQuery::Where& where : query_.where) {
+    const char* const name = engine::DimensionName(where.dimension);
+    asked += fmt::format("{}{}={}", asked.empty() ? "" : " and ", name, Clean(where.value));
+    dimensions += fmt::format("{}{}", dimensions.empty() ? "" : ",", name);
+  }
+  Add(asked.empty()
+          ? "No device was used: nothing was allocated while this was recorded."
+          : fmt::format("Nothing there has {}: `--by {}` shows what there is.", asked, dimensions));
+  Add("");
+}
+
 std::string TextReport::Format() {
   AddTitle();
   Lines trust = options_.away;
@@ -392,10 +412,8 @@ std::string TextReport::Format() {
   const Plan plan = MakePlan(out_.size() + trust.size() + options_.closing.size());
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);
-  if (devices_.empty()) {
-    Add("No device was used: nothing was allocated while this was recorded.");
-    Add("");
-  }
+  if (devices_.empty())
+    AddAbsence();
   AddModuleTable(report_, plan.modules, style_, &out_);
   const auto add_places = [&](const char* title, const std::vector<engine::TopEntry>& entries,
                               size_t count, bool with_callers) {

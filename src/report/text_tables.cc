@@ -38,10 +38,10 @@ template <class Entry>
 ListLayout LayOut(const std::vector<Entry>& entries, size_t count, const Style& style) {
   uint64_t largest = 0;
   std::set<trace::DeviceId> devices;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     largest = std::max(largest, entries[i].bytes);
-    devices.insert(entries[i].device);
-  }
+  for (const Entry& entry : entries)
+    devices.insert(entry.device);
   ListLayout layout{.unit = TableUnit(largest)};
   layout.mark_columns = devices.size() > 1 ? kMarkColumns : 0;
   layout.left = kBytesColumns + 1 + kCountColumns + 2 + layout.mark_columns;

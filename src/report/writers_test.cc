@@ -19,6 +19,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 std::vector<std::string> SplitLines(const std::string& text) {
   std::vector<std::string> lines;
@@ -83,6 +84,22 @@ TEST(WritersTest, DevicesThatNobodyUsed) {
   engine::ReportQuery query;
   query.at.kind = engine::Instant::Kind::kEnd;
   EXPECT_THAT(FormatText(report, trace, query, Options(true)), HasSubstr("ledger 0 B"));
+}
+
+TEST(WritersTest, RowsThatAreNotThere) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  report.rows.clear();
+  for (engine::DeviceReport& device : report.devices) {
+    device.ledger_bytes = 0;
+    device.nvml_bytes.reset();
+  }
+  engine::ReportQuery query;
+  query.where = {{engine::Dimension::kDevice, "gpu7"}, {engine::Dimension::kOwner, "torch"}};
+  const std::string text = FormatText(report, trace, query, Options(true));
+  EXPECT_THAT(text, HasSubstr("Nothing there has device=gpu7 and owner=torch: `--by device,owner` "
+                              "shows what there is.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Top lines")));
 }
 
 TEST(WritersTest, TextFitsOneScreen) {

@@ -49,6 +49,12 @@ class Sums {
   std::unordered_map<uint32_t, Entry> entries_;
 };
 
+// Each device's come in order; a list of all is cut at its end, wherever that is.
+void SortAcrossDevices(std::vector<Holder>& holders) {
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+}
+
 }  // namespace
 
 TopHolders FindTopHolders(const Ledger& ledger, Moment moment, UserFrames& frames, size_t limit) {
@@ -74,6 +80,8 @@ TopHolders FindTopHolders(const Ledger& ledger, Moment moment, UserFrames& frame
     tops.stacks.insert(tops.stacks.end(), all.begin(), all.end());
     lines.AppendTo(tops.lines, device.id, limit);
   }
+  SortAcrossDevices(tops.stacks);
+  SortAcrossDevices(tops.lines);
   return tops;
 }
 
@@ -90,6 +98,7 @@ std::vector<Holder> FindTopChurn(const Ledger& ledger, UserFrames& frames, size_
     }
     lines.AppendTo(out, device.id, limit);
   }
+  SortAcrossDevices(out);
   return out;
 }
 

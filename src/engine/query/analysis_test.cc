@@ -164,6 +164,33 @@ TEST_F(CpuAnalysisTest, GroupsByLineThreadSizeAndLifetime) {
   EXPECT_EQ(analysis->MakeReport(where)->devices[0].ledger_bytes, 0u);
 }
 
+// Each device's own largest first, a list that is cut would leave out the largest of all.
+TEST_F(CpuAnalysisTest, ListsOfPlacesAreInOrderAcrossDevices) {
+  const trace::DeviceId gpu = trace_.AddGpu(3);
+  for (uint32_t line = 1; line <= 3; ++line) {
+    trace_.StackIs(trace_.Python({{"/a.py", line, "f"}}));
+    trace_.On(line == 2 ? gpu : cpu_);
+    trace_.Alloc(0x1000 * line, 100 * line);
+  }
+  auto analysis = Analyse(trace_);
+  const Report report = *analysis->MakeReport({});
+  for (const std::vector<TopEntry>* list :
+       {&report.top_stacks, &report.top_lines, &report.top_churn}) {
+    ASSERT_EQ(list->size(), 3u);
+    EXPECT_EQ((*list)[0].bytes, 300u);
+    EXPECT_EQ((*list)[1].bytes, 200u);
+    EXPECT_EQ((*list)[1].device, gpu);
+    EXPECT_EQ((*list)[2].bytes, 100u);
+  }
+  for (const char* const name : {"3", "gpu3"}) {
+    ReportQuery where;
+    where.where = {{Dimension::kDevice, name}};
+    EXPECT_THAT(RowBytes(*analysis->MakeReport(where)),
+                ElementsAre(Pair("PyTorch / allocated", 200)))
+        << name;
+  }
+}
+
 TEST_F(CpuAnalysisTest, WithoutNamesThereAreNone) {
   trace_.Alloc(0x1000, 1);
   auto analysis = Analyse(trace_);

@@ -224,9 +224,12 @@ bool Breakdown::Matches(const ReportQuery::Where& where,
       return text.find(where.value) != std::string::npos;
     case Dimension::kModule:
       return IsBelow(text, where.value);
-    case Dimension::kDevice:
-      return std::to_string(trace_.devices()[static_cast<size_t>(leaf.device.value)].index) ==
-             where.value;
+    case Dimension::kDevice: {
+      const trace::Device& device = trace_.devices()[static_cast<size_t>(leaf.device.value)];
+      const std::string index = std::to_string(device.index);
+      return where.value == index ||
+             (device.kind == trace::DeviceKind::kGpu && where.value == "gpu" + index);
+    }
     case Dimension::kThread: {
       const size_t thread = leaf.thread.value;
       return thread != 0 && thread < trace_.threads().size() &&
