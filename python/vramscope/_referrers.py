@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import types
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Counter, Dict, List, Optional, Set, Tuple
 
 from . import _tensors
 from ._mem_report import readable_size
@@ -22,6 +22,8 @@ _SECONDS = 5.0
 _OBJECTS = 20000
 # Of the graphs that keep a tensor, so many are told.
 _GRAPHS = 3
+# So many ways from each that refers to the tensor itself.
+_ROUTES = 3
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -186,9 +188,13 @@ class _Search:
         paths, visits = collections.deque([(tensor,)]), collections.Counter({tensor: 1})
         open_ends: List[Tuple[int, ...]] = []
         told: Set[int] = set()
+        routes: Counter[int] = collections.Counter()
         while paths and len(self.chains) < self._limit:
             path = paths.popleft()
-            variables = self._variables.get(path[-1], [])
+            if len(path) > 1 and routes[path[1]] == _ROUTES:
+                continue
+            # Every variable that is the tensor is told, of what leads to it one is enough.
+            variables = self._variables.get(path[-1], [])[: None if len(path) == 1 else 1]
             is_end = self._is_end(self._things[path[-1]])
             for end in variables:
                 self._end(path, [end])
@@ -196,11 +202,12 @@ class _Search:
                 self._end(path, [])
             if variables or is_end:
                 told.update(path[1:])
+                routes.update(path[1:2])
             if is_end:
                 continue
             holders = [number for number in self._holders.get(path[-1], ()) if number not in path]
             for number in holders:
-                if visits[number] < self._limit:
+                if visits[number] < self._limit and not self._is_copy(path, number):
                     visits[number] += 1
                     paths.append((*path, number))
             if not holders and not variables and len(path) > 1:
@@ -213,6 +220,11 @@ class _Search:
             if told.isdisjoint(path[1:]):
                 told.update(path[1:])
                 self._end(path, [self._why_it_ends(path[-1])])
+
+    def _is_copy(self, path: Tuple[int, ...], holder: int) -> bool:
+        """Whether the end of a path is the dictionary that a frame has of its variables, besides the variables."""
+        has_a_frame = isinstance(self._things[holder], _WITH_A_FRAME)
+        return has_a_frame and len(path) > 1 and holder in self._holders.get(path[-2], ())
 
     def _why_it_ends(self, last: int) -> str:
         if last not in self._asked:
@@ -251,7 +263,7 @@ class _Search:
                 name = next((repr(name) for name, cell in names if cell is thing), "a variable")
                 labels.append(f"{name} of function {function.__qualname__}")
                 at += 2
-            else:
+            elif not isinstance(thing, types.TracebackType):  # a frame that one keeps says so
                 name = _attribute_of(thing, inner)
                 if name:
                     self._add_attribute(labels, name, inner, thing)
@@ -371,14 +383,17 @@ _SUSPENDED = (
 )
 
 
+_WITH_A_FRAME = (types.FrameType, *(kind for kind, _, _ in _SUSPENDED))
+
+
 def _local_in(frame: Any, thing: Any) -> str:
     names = _locals_of(frame, {id(thing)}) if frame is not None else []
     return f"local '{names[0][0]}' of " if names else ""
 
 
 def _key_of(dictionary: Any, thing: Any) -> str:
-    """The key of a dictionary's value; empty where the thing is a key itself."""
-    return next((_short(key) for key, value in list(dict.items(dictionary)) if value is thing), "")
+    """The keys that a dictionary has a value by; empty where the thing is a key itself."""
+    return " and ".join([_short(key) for key, value in list(dict.items(dictionary)) if value is thing][:3])
 
 
 def _attribute_of(referrer: Any, thing: Any) -> str:

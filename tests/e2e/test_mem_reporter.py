@@ -527,6 +527,7 @@ local()
 print("==")
 leaked = torch.ones(4)
 cache = {"a": [leaked]}
+again = leaked
 Trainer.shared = leaked
 slots = Slots(); slots.kept = leaked
 def closure():
@@ -540,6 +541,7 @@ def fails():
     raise ValueError
 try: fails()
 except ValueError as error: caught = error
+caught.__traceback__.tb_next.tb_frame.f_locals
 chains([row for row in gc.get_objects() if type(row) is torch.Tensor and row.shape == (5,)][0])
 print("==")
 x = torch.ones(6, requires_grad=True)
@@ -588,7 +590,7 @@ reporter.referrers(torch.ones(2))
         in local
     )
     for chain in (
-        "  global 'leaked' of __main__\n",
+        "  global 'leaked' and 'again' of __main__\n",
         "  item 0 of a list <- item 'a' of a dict <- global 'cache' of __main__\n",
         "  attribute 'shared' of class Trainer\n",
         "  attribute 'kept' of Slots <- global 'slots' of __main__\n",
@@ -596,7 +598,8 @@ reporter.referrers(torch.ones(2))
     ):
         assert chain in globals_, (chain, globals_)
     assert "local 'lost' of fails() at program.py:" in traceback and "kept by a traceback" in traceback
-    assert "global 'caught' of __main__" in traceback, traceback
+    assert "kept by a traceback <- ValueError <- global 'caught' of __main__" in traceback, traceback
+    assert "of a dict" not in traceback, "a frame's own copy of its variables"
     assert "attribute 'kept' of Trainer <- a cycle, which a garbage collection ends" in unknown, unknown
     assert "<- Context <- nothing that Python knows of" in unknown, unknown
     assert "tuple" not in unknown, "the arguments of calls under way"
