@@ -49,7 +49,9 @@ def neighbour(machine: dict[str, str], seed: int) -> Iterator[None]:
     assert process.returncode == 0
 
 
-def run_both(name: str, directory: Path, *words: str, preload: tuple[str, str] = ("", ""), **more) -> list[LiveFile]:
+def run_both(
+    name: str, directory: Path, *words: str, preload: tuple[str, str] = ("", ""), options: str = "cpu", **more
+) -> list[LiveFile]:
     """The recording of a host whose output and status are the same without the probe.
 
     `preload` is LD_PRELOAD without and with the probe.
@@ -58,7 +60,7 @@ def run_both(name: str, directory: Path, *words: str, preload: tuple[str, str] =
     environment = {**os.environ, "LD_PRELOAD": preload[0]}
     plain = subprocess.run(command, capture_output=True, timeout=120, env=environment, **more)
     recorded = subprocess.run(
-        command, capture_output=True, timeout=120, env=probe_environment(directory, preload=preload[1]), **more
+        command, capture_output=True, timeout=120, env=probe_environment(directory, options, preload[1]), **more
     )
     assert (recorded.returncode, recorded.stdout, recorded.stderr) == (plain.returncode, plain.stdout, plain.stderr)
     return read_directory(directory)

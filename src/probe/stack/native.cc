@@ -51,17 +51,24 @@ format::Bytes FindBuildId(const dl_phdr_info& info) {
   return {};
 }
 
-int WriteImage(dl_phdr_info* info, size_t, void* data) {
-  Stream& stream = *static_cast<Stream*>(data);
-  uint64_t begin = ~uint64_t{0}, end = 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const auto& header = info->dlpi_phdr[i];
+// From the first to the last byte of code.
+void CodeRange(const dl_phdr_info& info, uint64_t* begin, uint64_t* end) {
+  *begin = ~uint64_t{0};
+  *end = 0;
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const auto& header = info.dlpi_phdr[i];
     if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0)
       continue;
-    const uint64_t at = info->dlpi_addr + header.p_vaddr;
-    begin = at < begin ? at : begin;
-    end = at + header.p_memsz > end ? at + header.p_memsz : end;
+    const uint64_t at = info.dlpi_addr + header.p_vaddr;
+    *begin = at < *begin ? at : *begin;
+    *end = at + header.p_memsz > *end ? at + header.p_memsz : *end;
   }
+}
+
+int WriteImage(dl_phdr_info* info, size_t, void* data) {
+  Stream& stream = *static_cast<Stream*>(data);
+  uint64_t begin = 0, end = 0;
+  CodeRange(*info, &begin, &end);
   if (end == 0)
     return 0;
   // Once a stream, until something is unloaded: then addresses can have been given out anew.
@@ -77,6 +84,25 @@ int WriteImage(dl_phdr_info* info, size_t, void* data) {
     stream.nodes().Insert(identity, 1);
   }
   return 0;
+}
+
+// Without the loader's list, whose lock a forked child may find held for ever. False where it
+// cannot be done.
+bool DescribeBinariesOf(Stream& stream, const uintptr_t* pcs, size_t depth) {
+  uint64_t begin = 1, end = 0;  // of the binary before
+  for (size_t i = 0; i < depth; ++i) {
+    // Where a call that does not return ends a binary, its return address is another one's.
+    const uintptr_t pc = pcs[i] - 1;
+    if (pc >= begin && pc < end)
+      continue;
+    dl_phdr_info info;
+    if (!DescribeModule(pc, &info))
+      return false;
+    if (info.dlpi_phnum != 0)
+      WriteImage(&info, sizeof info, &stream);
+    CodeRange(info, &begin, &end);
+  }
+  return true;
 }
 
 VRAMSCOPE_ALWAYS_INLINE uint64_t AddToHash(uint64_t hash, uint64_t pc) {
@@ -113,9 +139,11 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
   }
   if (is_new && end != WalkEnd::kOutermost)
     CountLoss(format::Loss::kNativeStacks);
-  if (const uint64_t seen = SeenBinaries(); is_new && stream.images_generation != seen) {
-    stream.images_generation = seen;
-    dl_iterate_phdr(WriteImage, &stream);
+  if (is_new && !DescribeBinariesOf(stream, pcs, depth)) {
+    if (const uint64_t seen = SeenBinaries(); stream.images_generation != seen) {
+      stream.images_generation = seen;
+      dl_iterate_phdr(WriteImage, &stream);
+    }
   }
   return parent;
 }

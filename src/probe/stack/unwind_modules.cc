@@ -122,6 +122,23 @@ bool FindModule(uintptr_t pc, CodeModule* module) {
   return dl_iterate_phdr(MatchModule, &request) != 0;
 }
 
+bool DescribeModule(uintptr_t pc, dl_phdr_info* info) {
+  *info = {};
+  if (g_find_object == nullptr)
+    return false;
+  FoundObject object{};
+  if (g_find_object(reinterpret_cast<void*>(pc), &object) != 0)
+    return true;
+  CodeModule module;
+  if (!ReadHeaders(object, &module))
+    return false;
+  info->dlpi_addr = module.bias;
+  info->dlpi_name = object.map->l_name;
+  info->dlpi_phdr = module.headers;
+  info->dlpi_phnum = static_cast<ElfW(Half)>(module.header_count);
+  return true;
+}
+
 uint64_t SeenModules() {
   return g_seen_count.load(std::memory_order_relaxed);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <link.h>
+
 #include <cstdint>
 
 #include "probe/stack/unwind_cfi.h"
@@ -14,6 +16,10 @@ void LoadModuleSearch();
 // The binary that `pc` lies in; false for code that no file has. With glibc 2.35 or newer it takes
 // no lock and is safe in signal handlers; before, it takes the loader's lock.
 bool FindModule(uintptr_t pc, CodeModule* module);
+
+// What dl_iterate_phdr would say of that binary, by the same search: `info` has no headers where no
+// file has the code. False where only the loader's list can say.
+bool DescribeModule(uintptr_t pc, dl_phdr_info* info);
 
 // Grows when FindModule() comes to a binary for the first time.
 uint64_t SeenModules();
