@@ -55,6 +55,27 @@ def test_another_interposer_before_and_after_the_probe(tmp_path, host, probe_fir
     assert only.counts["Teardown"] == 1
 
 
+def test_a_tool_whose_dlopen_cannot_be_called_in_a_forked_child(tmp_path):
+    """As the thread sanitizer's, where another thread held its lock at the fork. The child's own work needs no dlopen."""
+    source = r"""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <unistd.h>
+        static pid_t owner;
+        __attribute__((constructor)) static void Load(void) { owner = getpid(); }
+        void* dlopen(const char* file, int mode) {
+          while (getpid() != owner) pause();
+          return ((void* (*)(const char*, int))dlsym(RTLD_NEXT, "dlopen"))(file, mode);
+        }
+    """
+    tool = tmp_path / "libtool.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(tool)], input=source.encode(), check=True)
+    session = tmp_path / "session"
+    session.mkdir()
+    children = run_both("fork_beside_loader", session, preload=(str(tool), f"{PROBE}:{tool}"))
+    assert [file.counts["BlockAlloc"] for file in children] == [100] * 3
+
+
 @pytest.mark.parametrize("probe_first", [True, False])
 def test_jemalloc(tmp_path, probe_first):
     library = find_library("/usr/lib/*/libjemalloc.so.2")

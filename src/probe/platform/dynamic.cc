@@ -15,6 +15,7 @@ using DlmopenFn = void* (*)(Lmid_t, const char*, int);
 using DlsymFn = void* (*)(void*, const char*);
 
 std::atomic<DlopenFn> g_real_dlopen{nullptr};
+std::atomic<DlopenFn> g_c_library_dlopen{nullptr};
 std::atomic<DlmopenFn> g_real_dlmopen{nullptr};
 std::atomic<DlsymFn> g_real_dlsym{nullptr};
 
@@ -80,6 +81,18 @@ void* RealDlsym(void* handle, const char* symbol) {
   return real(handle, symbol);
 }
 
+// By the C library's own function: others put a lock around it, which a fork can leave held.
+void* ReferToLoaded(const char* file) {
+  DlopenFn real = g_c_library_dlopen.load(std::memory_order_relaxed);
+  if (real == nullptr) {
+    real = reinterpret_cast<DlopenFn>(dlvsym(RTLD_NEXT, "dlopen", kFirstVersion));
+    if (real == nullptr)
+      real = RealDlopen;
+    g_c_library_dlopen.store(real, std::memory_order_relaxed);
+  }
+  return real(file, RTLD_LAZY | RTLD_NOLOAD);
+}
+
 const char* FindLoadedLibrary(const char* prefix) {
   FindRequest request{prefix, nullptr};
   dl_iterate_phdr(MatchLibrary, &request);
@@ -90,8 +103,7 @@ void* FindInLoadedLibrary(const char* prefix, const char* symbol) {
   const char* path = FindLoadedLibrary(prefix);
   if (path == nullptr)
     return nullptr;
-  // RTLD_NOLOAD: a reference to what is there. The reference is kept, it costs nothing.
-  void* library = RealDlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  void* library = ReferToLoaded(path);
   return library != nullptr ? RealDlsym(library, symbol) : nullptr;
 }
 

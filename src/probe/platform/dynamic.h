@@ -12,6 +12,9 @@ void* RealDlopenAddress();
 void* RealDlmopenAddress();
 void* RealDlsym(void* handle, const char* symbol);
 
+// A reference to a library that is there, by name or path, or nullptr. It is kept: it costs
+// nothing.
+void* ReferToLoaded(const char* file);
 // Path of the loaded library whose file name begins with `prefix` ("libc10.so"), or nullptr. The
 // string stays valid. Takes the loader's lock.
 const char* FindLoadedLibrary(const char* prefix);

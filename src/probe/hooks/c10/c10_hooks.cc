@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dlfcn.h>
 #include <malloc.h>
 
 #include <atomic>
@@ -39,7 +38,7 @@ Fn Real(std::atomic<Fn>* slot, const char* symbol) {
     return real;
   // By its name first: a look at the list of libraries takes a lock of the loader's that fork does
   // not reset, and in a child somebody may hold it who is not there.
-  void* const library = RealDlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+  void* const library = ReferToLoaded("libc10.so");
   real = reinterpret_cast<Fn>(library != nullptr ? RealDlsym(library, symbol)
                                                  : FindInLoadedLibrary("libc10.so", symbol));
   slot->store(real, std::memory_order_relaxed);
