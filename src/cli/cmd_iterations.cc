@@ -107,9 +107,12 @@ void RegisterIterations(CLI::App& app, int* exit_code) {
       ->add_option(
           "--top", arguments->top,
           "Rows of a long run, and layers; 0: all (default: 10). The worst is always there")
+      ->check(CheckCount)
       ->option_text("N");
   command->add_flag("--all", arguments->all, "All rows and layers");
-  command->add_option("--pid", arguments->pid, "Only of this process")->option_text("PID");
+  command->add_option("--pid", arguments->pid, "Only of this process")
+      ->check(CheckCount)
+      ->option_text("PID");
   command->add_option("--device", arguments->device, "Only of this GPU, or -1 for CPU tensors")
       ->option_text("N");
   command->add_flag("--no-native-names", arguments->no_native_names,

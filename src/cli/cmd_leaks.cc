@@ -124,6 +124,7 @@ void RegisterLeaks(CLI::App& app, int* exit_code) {
                    "Exit with 1 where memory grows by more an iteration")
       ->option_text("SIZE");
   command->add_option("--top", arguments->top, "Entries of each list; 0: all (default: 10)")
+      ->check(CheckCount)
       ->option_text("N");
   CLI::Option* const json =
       command->add_flag("--json", arguments->json, "The schema vramscope.leaks/1, exact bytes");

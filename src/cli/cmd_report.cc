@@ -211,6 +211,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->option_text("DIM=VALUE")
       ->allow_extra_args(false);
   report->add_option("--top", arguments->top, "Only the N largest rows; the rest as one")
+      ->check(CheckCount)
       ->option_text("N");
   AddKeywordOptions(*report, &arguments->keywords);
   CLI::Option* const json = report->add_flag(

@@ -39,6 +39,10 @@ inline constexpr int kExitError = 2;
 // kExitError.
 int Fail(std::string_view message);
 
+// For CLI11, which takes -3 for a very large number: "" where `text` is a whole number from 0 on,
+// else what is wrong with it.
+std::string CheckCount(const std::string& text);
+
 // A note on stderr in the same form; the work goes on.
 void Note(std::string_view message);
 

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 
 #include "base/clock.h"
@@ -27,6 +28,14 @@ void PrintLine(std::string_view message) {
 int Fail(std::string_view message) {
   PrintLine(message);
   return kExitError;
+}
+
+std::string CheckCount(const std::string& text) {
+  uint64_t count = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (failed == std::errc() && end == text.data() + text.size())
+    return "";
+  return fmt::format("'{}' is no whole number", text);
 }
 
 void Note(std::string_view message) {

@@ -40,8 +40,11 @@ ListLayout LayOut(const std::vector<Entry>& entries, size_t count, const Style& 
   std::set<trace::DeviceId> devices;
   for (size_t i = 0; i < count; ++i)
     largest = std::max(largest, entries[i].bytes);
-  for (const Entry& entry : entries)
-    devices.insert(entry.device);
+  // Those of a few bytes are not listed, and mark nothing.
+  for (const Entry& entry : entries) {
+    if (entry.bytes >= largest / 1000)
+      devices.insert(entry.device);
+  }
   ListLayout layout{.unit = TableUnit(largest)};
   layout.mark_columns = devices.size() > 1 ? kMarkColumns : 0;
   layout.left = kBytesColumns + 1 + kCountColumns + 2 + layout.mark_columns;

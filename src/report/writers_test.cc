@@ -74,6 +74,22 @@ TEST(WritersTest, StacksThatDifferInLibraryCodeAreToldApart) {
                     HasSubstr("train.py:90 in main\n")));
 }
 
+TEST(WritersTest, PlacesAreMarkedWhereSeveralDevicesHaveSome) {
+  FakeTrace trace;
+  engine::Report report = TrainingReport(trace);
+  const trace::DeviceId gpu = report.top_lines[0].device;
+  report.top_lines = {{gpu, {}, "train.py:90 in main", "", 6ull << 30, 48},
+                      {trace::DeviceId{1}, {}, "data.py:7 in load", "", 4, 1}};
+  TextOptions options = Options(true);
+  options.rows = 100;
+  // Four bytes of pinned memory are no second device to be told apart from.
+  EXPECT_THAT(FormatText(report, trace, {}, options),
+              HasSubstr("       48  train.py:90 in main\n"));
+  report.top_lines[1].bytes = 1ull << 30;
+  EXPECT_THAT(FormatText(report, trace, {}, options),
+              HasSubstr("       48  gpu0  train.py:90 in main\n"));
+}
+
 // With eight GPUs that would be a screen of zeros.
 TEST(WritersTest, DevicesThatNobodyUsed) {
   FakeTrace trace;
