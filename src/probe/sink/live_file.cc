@@ -100,7 +100,7 @@ int LiveFile::Create(const char* path) {
   uint8_t* page = nullptr;
   int error = 0;
   if (!Identify(fd, &inode_, &device_)) {
-    error = errno;
+    error = errno != 0 ? errno : EIO;
   } else if ((page = Map(fd, 0, format::kPageBytes)) == nullptr) {
     error = errno != 0 ? errno : ENOSPC;
   }
