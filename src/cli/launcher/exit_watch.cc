@@ -63,7 +63,7 @@ void ExitWatch::Stop() {
 void ExitWatch::OpenNewProcesses() {
   size_t watched = 0;
   for (const auto& [pid, descriptor] : descriptors_)
-    watched += descriptor >= 0 ? 1 : 0;
+    watched += descriptor >= 0 ? 1u : 0u;
   std::error_code error;
   for (fs::directory_iterator it(live_directory_, error), end; !error && it != end;
        it.increment(error)) {
@@ -75,7 +75,7 @@ void ExitWatch::OpenNewProcesses() {
     const auto [known, is_new] = descriptors_.try_emplace(pid, -1);
     if (is_new) {
       known->second = OpenProcess(pid);
-      watched += known->second >= 0 ? 1 : 0;
+      watched += known->second >= 0 ? 1u : 0u;
     }
   }
 }

@@ -49,7 +49,7 @@ TEST_F(IterationTest, EndsWithEachStep) {
   InMain(1);
   trace_.Alloc(0x9000, 1000);  // before the first
   trace_.Free(0x9000);
-  for (const uint64_t bytes : {10, 40, 20}) {
+  for (const uint64_t bytes : {10u, 40u, 20u}) {
     Forward(bytes);
     StepOf(kSgd);
   }
@@ -84,7 +84,7 @@ TEST_F(IterationTest, BlocksKnowTheirs) {
 }
 
 TEST_F(IterationTest, AGanTakesTurns) {
-  for (const uint64_t bytes : {10, 20, 30}) {
+  for (const uint64_t bytes : {10u, 20u, 30u}) {
     Forward(bytes);
     StepOf(0xd);
     Forward(bytes + 1);
@@ -94,7 +94,7 @@ TEST_F(IterationTest, AGanTakesTurns) {
 }
 
 TEST_F(IterationTest, GradientsAddUpBeforeAStep) {
-  for (const uint64_t bytes : {10, 20}) {
+  for (const uint64_t bytes : {10u, 20u}) {
     Forward(bytes);
     Forward(bytes + 5);
     Forward(bytes + 1);
@@ -104,11 +104,11 @@ TEST_F(IterationTest, GradientsAddUpBeforeAStep) {
 }
 
 TEST_F(IterationTest, AnotherOptimizerTakesOver) {
-  for (const uint64_t bytes : {10, 20}) {
+  for (const uint64_t bytes : {10u, 20u}) {
     Forward(bytes);
     StepOf(kSgd);
   }
-  for (const uint64_t bytes : {30, 40, 50}) {
+  for (const uint64_t bytes : {30u, 40u, 50u}) {
     Forward(bytes);
     StepOf(0xada);
   }
@@ -117,7 +117,7 @@ TEST_F(IterationTest, AnotherOptimizerTakesOver) {
 
 TEST_F(IterationTest, MarksCountInPlaceOfSteps) {
   trace_.StepIs(1000);
-  for (const uint64_t bytes : {10, 20}) {
+  for (const uint64_t bytes : {10u, 20u}) {
     Forward(bytes);
     StepOf(kSgd);
     Forward(bytes + 5);

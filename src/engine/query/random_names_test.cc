@@ -107,8 +107,9 @@ TEST_P(RandomNamesTest, EveryByteCountsOnce) {
     ASSERT_TRUE(report.ok());
     EXPECT_EQ(BrokenInvariants(*report), "");
     const uint64_t bytes = report->devices[0].ledger_bytes;
-    if (expected.contains(when))
+    if (expected.contains(when)) {
       EXPECT_EQ(bytes, expected[when]);
+    }
     uint64_t of_categories = 0;
     for (const CategoryEntry& entry : report->categories)
       of_categories += entry.bytes;
@@ -147,8 +148,9 @@ TEST_P(RandomNamesTest, EveryByteCountsOnce) {
   }
   EXPECT_EQ(highest, peak.devices[0].ledger_bytes);
   for (const CategoryEntry& entry : peak.categories) {
-    if (entry.category != "unknown")
+    if (entry.category != "unknown") {
       EXPECT_EQ(bands[entry.category], entry.bytes) << entry.category;
+    }
   }
 }
 
