@@ -419,7 +419,7 @@ std::string TextReport::Format() {
                               size_t count, bool with_callers) {
     AddPlaceTable(title, entries, count, with_callers, report_, trace_, style_, &out_);
   };
-  add_places("Top lines", report_.top_lines, plan.lines, false);
+  add_places("Top lines, live allocations", report_.top_lines, plan.lines, false);
   add_places("Top stacks", report_.top_stacks, plan.stacks, true);
   add_places("Allocated most, whole run", report_.top_churn, plan.churn, false);
   for (const std::string& line : trust)
