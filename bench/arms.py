@@ -11,9 +11,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEFAULT_PROGRAM = ROOT / "build" / "bin" / "vramscope"
+
+# The median of so many steps is not moved by what beginning and ending something costs.
+TURN_STEPS = 20
 
 # NVLink multicast is of no use here, and on shared hosts it can harm other people's jobs.
 SAFE_ENVIRONMENT = {
@@ -77,6 +81,31 @@ def machine(torch_version=None, gpu=None):
         "torch": torch_version,
         "kernel": platform.release(),
     }
+
+
+def step_us(step, wait, count):
+    """Median time of so many steps, in microseconds; `wait` waits for the device."""
+    times = []
+    for _ in range(count):
+        began = time.perf_counter_ns()
+        step()
+        wait()
+        times.append(time.perf_counter_ns() - began)
+    return median(times) / 1e3
+
+
+def in_turns(step, wait, begin, end, steps):
+    """Steps with something under way and as many without, in turn: a machine's moods last longer than a turn.
+
+    Returns the median time of a step with it, and the median of the neighbours' ratios.
+    """
+    without, under = [], []
+    for _ in range(max(1, steps // TURN_STEPS)):
+        without.append(step_us(step, wait, TURN_STEPS))
+        begin()
+        under.append(step_us(step, wait, TURN_STEPS))
+        end()
+    return {"us": median(under), "ratio": median(one / other for one, other in zip(under, without))}
 
 
 def median(values):

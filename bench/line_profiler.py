@@ -8,20 +8,17 @@
 
 DIR is a checkout of pytorch_memlab, which needs pandas and calmsize and profiles GPUs only. Before Python 3.12 all
 calls of the program are slower while lines are profiled: the interpreter has a trace function and nothing better.
-A process profiles and does not in turn, since a machine's moods last longer than a turn.
+A process profiles and does not in turn.
 """
 
 import argparse
 import json
 import pathlib
-import statistics
 import sys
-import time
 
 import arms
 
 LAYERS, WIDTH, BATCH = 48, 64, 8
-TURN_STEPS = 20
 # pytorch_memlab keeps all of memory_stats() of every line event in memory.
 MEMLAB_STEPS = 100
 
@@ -60,33 +57,18 @@ def child(device, steps, recorder, memlab):
         if device == "cuda":
             torch.cuda.synchronize()
 
-    def timed(count):
-        times = []
-        for _ in range(count):
-            began = time.perf_counter_ns()
-            step()
-            wait()
-            times.append(time.perf_counter_ns() - began)
-        return arms.median(times) / 1e3
-
-    timed(50)
+    arms.step_us(step, wait, 50)
     result = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else None}
     if recorder is None:
-        result["us"] = timed(steps)
+        result["us"] = arms.step_us(step, wait, steps)
     else:
         if memlab is not None:
             sys.path.insert(0, memlab)
         steps = MEMLAB_STEPS if recorder == "memlab" else steps
         profiler = make_profiler(recorder, device, (step, torch.nn.Sequential.forward))
         with profiler:
-            timed(10)  # the first executions of each line are sampled
-        profiled, without = [], []
-        for _ in range(steps // TURN_STEPS):
-            without.append(timed(TURN_STEPS))
-            with profiler:
-                profiled.append(timed(TURN_STEPS))
-        result["us"] = arms.median(profiled)
-        result["ratio"] = statistics.median(one / other for one, other in zip(profiled, without))
+            arms.step_us(step, wait, 10)  # the first executions of each line are sampled
+        result |= arms.in_turns(step, wait, profiler.enable, profiler.disable, steps)
         result["table_lines"] = len(str(profiler.display()).splitlines())
     print(json.dumps(result), flush=True)
 

@@ -14,17 +14,13 @@ import argparse
 import json
 import os
 import pathlib
-import statistics
 import sys
-import time
 
 import arms
 
 LAYERS, WIDTH, BATCH = 48, 64, 8
 # torch.profiler keeps every event in memory: its arm is shorter.
 PROFILED_STEPS = 150
-# Steps of one turn of recording or pausing: the median of so many is not moved by what starting costs.
-TURN_STEPS = 20
 
 
 def child(device, steps, recorder, in_turn):
@@ -58,40 +54,20 @@ def child(device, steps, recorder, in_turn):
         profiler = torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True)
         profiler.start()
 
-    def timed(count):
-        times = []
-        for _ in range(count):
-            began = time.perf_counter_ns()
-            step()
-            wait()
-            times.append(time.perf_counter_ns() - began)
-        return arms.median(times) / 1e3
-
     result = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else None}
     if in_turn:
-        result |= in_turns(timed, steps // (2 * TURN_STEPS))
+        sys.path.insert(0, os.fspath(arms.ROOT / "python"))
+        import vramscope
+
+        vramscope.stop()
+        result |= arms.in_turns(step, wait, vramscope.start, vramscope.stop, steps // 2)
+        vramscope.start()
     else:
-        result["us"] = timed(steps)
+        result["us"] = arms.step_us(step, wait, steps)
     print(json.dumps(result), flush=True)
     if recorder == "profiler":
         # What it would do with its events now is no part of a step.
         os._exit(0)
-
-
-def in_turns(timed, turns):
-    """Times of a step while this process is recorded and while it is not, and the median of their ratios."""
-    sys.path.insert(0, os.fspath(arms.ROOT / "python"))
-    import vramscope
-
-    recorded, paused = [], []
-    for _ in range(turns):
-        vramscope.start()
-        recorded.append(timed(TURN_STEPS))
-        vramscope.stop()
-        paused.append(timed(TURN_STEPS))
-    vramscope.start()
-    ratio = statistics.median(one / other for one, other in zip(recorded, paused))
-    return {"us": arms.median(recorded), "ratio": ratio}
 
 
 def main():

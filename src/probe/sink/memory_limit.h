@@ -24,7 +24,7 @@ class MemoryLimit {
   static constexpr size_t kMaxGroups = 4;
   static constexpr size_t kMaxPathBytes = 1024;
   struct Group {
-    char folder[kMaxPathBytes];  // "" beyond the last
+    char folder[kMaxPathBytes];
     bool is_version_2;
   };
 
