@@ -8,14 +8,13 @@
 #include <optional>
 #include <string_view>
 
+#include "base/memory_groups.h"
 #include "util/file.h"
 
 namespace vramscope::cli {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
-// Version 1 says "no limit" with the largest multiple of a page.
-constexpr uint64_t kNoLimit = uint64_t{1} << 60;
 
 std::string Text(const std::string& path) {
   const util::Result<std::string> text = util::ReadFile(path, kMaxFileBytes);
@@ -41,52 +40,6 @@ std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view key)
   return std::nullopt;
 }
 
-struct Hierarchy {
-  const char* mount;  // below root
-  const char* limit;  // files of a group
-  const char* usage;
-  const char* reclaimable;  // key of memory.stat: caches, which the kernel gives up for it
-};
-constexpr Hierarchy kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "};
-constexpr Hierarchy kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                              "memory.usage_in_bytes", "total_inactive_file "};
-
-void LimitBy(const Hierarchy& hierarchy,
-             const std::string& root,
-             const std::string& group,
-             HostMemory* memory) {
-  const std::string folder = root + hierarchy.mount + group + "/";
-  const std::optional<uint64_t> limit = Number(Text(folder + hierarchy.limit));
-  const std::optional<uint64_t> usage = Number(Text(folder + hierarchy.usage));
-  if (!limit || *limit >= kNoLimit || !usage)
-    return;
-  const uint64_t caches =
-      NumberAfter(Text(folder + "memory.stat"), hierarchy.reclaimable).value_or(0);
-  const uint64_t used = *usage - std::min(*usage, caches);
-  const uint64_t left = *limit - std::min(*limit, used);
-  if (left >= memory->free_bytes)
-    return;
-  memory->free_bytes = left;
-  memory->limited_by =
-      fmt::format("the memory limit of its cgroup {}", group.empty() ? "/" : group);
-}
-
-// The group and all above it. Inside a container, paths may be those of the host: what is not there
-// below the mount is passed over, up to the container's own group.
-void LimitByGroups(const Hierarchy& hierarchy,
-                   const std::string& root,
-                   std::string group,
-                   HostMemory* memory) {
-  while (group.ends_with("/"))
-    group.pop_back();
-  for (;;) {
-    LimitBy(hierarchy, root, group, memory);
-    if (group.empty())
-      return;
-    group.erase(group.rfind('/'));
-  }
-}
-
 }  // namespace
 
 HostMemory FreeHostMemory(pid_t pid, const std::string& root) {
@@ -95,22 +48,15 @@ HostMemory FreeHostMemory(pid_t pid, const std::string& root) {
     memory.free_bytes = *available * 1024;
     memory.limited_by = "the host";
   }
-  // Lines "NUMBER:CONTROLLERS:/path".
-  const std::string groups = Text(fmt::format("{}/proc/{}/cgroup", root, pid));
-  for (size_t at = 0; at < groups.size();) {
-    const size_t end = std::min(groups.find('\n', at), groups.size());
-    const std::string_view line = std::string_view(groups).substr(at, end - at);
-    at = end + 1;
-    const size_t first = line.find(':');
-    const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos || !line.substr(second + 1).starts_with("/"))
+  base::MemoryGroups groups;
+  groups.Find(std::to_string(pid).c_str(), root.c_str());
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const uint64_t left = groups.FreeBytes(i, groups.LimitBytes(i));
+    if (left >= memory.free_bytes)
       continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    const std::string group(line.substr(second + 1));
-    if (controllers == ",,")
-      LimitByGroups(kVersion2, root, group, &memory);
-    else if (controllers.find(",memory,") != std::string::npos)
-      LimitByGroups(kVersion1, root, group, &memory);
+    memory.free_bytes = left;
+    const std::string name = groups.group(i);
+    memory.limited_by = fmt::format("the memory limit of its cgroup {}", name.empty() ? "/" : name);
   }
   return memory;
 }

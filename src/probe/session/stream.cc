@@ -132,10 +132,10 @@ bool Stream::NextChunk(size_t need_bytes) {
 bool Stream::NextSpace(size_t chunk_bytes) {
   constexpr uint32_t kMaxSpaceBytes = 4 << 20;
   DropSpace();
-  const uint32_t more = space_bytes_ < kMaxSpaceBytes / 4 ? space_bytes_ * 4 : kMaxSpaceBytes;
-  space_bytes_ = more > chunk_bytes ? more : static_cast<uint32_t>(chunk_bytes);
+  const uint32_t grown = space_bytes_ < kMaxSpaceBytes / 4 ? space_bytes_ * 4 : kMaxSpaceBytes;
+  space_bytes_ = grown > chunk_bytes ? grown : static_cast<uint32_t>(chunk_bytes);
   space_ = MapSpace(session_, space_bytes_);
-  if (space_ == nullptr && more > chunk_bytes) {
+  if (space_ == nullptr && grown > chunk_bytes) {
     space_bytes_ = static_cast<uint32_t>(chunk_bytes);
     space_ = MapSpace(session_, space_bytes_);
   }
@@ -204,9 +204,11 @@ void Stream::Recover() {
   }
   std::memset(chunk + used, 0, total - used);
   SealChunk();
-  if (chunk != space_)
-    UnmapSpace(space_, static_cast<size_t>(chunk - space_));
+  uint8_t* const space = space_;
+  // First, as in DropSpace(): what was unmapped may be the program's by the next time.
   space_ = chunk + rest;
+  if (chunk != space)
+    UnmapSpace(space, static_cast<size_t>(chunk - space));
   BeginChunk(chunk + rest, total - rest);
   // Last: until then readers pass over the new chunk, in which nothing is yet.
   std::atomic_thread_fence(std::memory_order_release);

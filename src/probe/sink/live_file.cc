@@ -113,12 +113,27 @@ int LiveFile::Create(const char* path) {
   header_ = reinterpret_cast<format::FileHeader*>(page);
   header_->end_bytes.store(format::kPageBytes, std::memory_order_relaxed);
   if (is_in_memory_)
-    memory_limit_.Find();
+    memory_groups_.Find();
   return 0;
 }
 
+// Pages of a tmpfs count as the program's memory and cannot be given up for others. A quarter of
+// each limit, 32 MiB at least, is left to the program, and to the finished file while this one is
+// there.
+bool LiveFile::MemoryHasRoomFor(uint64_t size_bytes) const {
+  constexpr uint64_t kLeastLeftBytes = 32 << 20;
+  for (size_t i = 0; i < memory_groups_.count(); ++i) {
+    const uint64_t limit = memory_groups_.LimitBytes(i);
+    const uint64_t share = limit / 4;
+    const uint64_t wanted = size_bytes + (share > kLeastLeftBytes ? share : kLeastLeftBytes);
+    if (memory_groups_.FreeBytes(i, limit, wanted) < wanted)
+      return false;
+  }
+  return true;
+}
+
 uint8_t* LiveFile::MapSpace(uint32_t size_bytes) {
-  if (is_in_memory_ && !memory_limit_.HasRoomFor(size_bytes)) {
+  if (is_in_memory_ && !MemoryHasRoomFor(size_bytes)) {
     errno = ENOMEM;
     return nullptr;
   }

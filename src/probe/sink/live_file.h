@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "base/memory_groups.h"
 #include "format/layout.h"
-#include "probe/sink/memory_limit.h"
 
 // The live file on disk. It is opened anew where space is claimed and closed at once, so that no
 // descriptor of ours can be closed, inherited or reused by the program. Every byte is allocated on
@@ -29,12 +29,13 @@ class LiveFile {
 
  private:
   uint8_t* Map(int fd, uint64_t offset, uint64_t size_bytes);
+  bool MemoryHasRoomFor(uint64_t size_bytes) const;
 
   format::FileHeader* header_ = nullptr;
   uint64_t inode_ = 0;
   uint64_t device_ = 0;
   bool is_in_memory_ = false;
-  MemoryLimit memory_limit_;  // of a file in memory
+  base::MemoryGroups memory_groups_;  // where it is in memory
   char path_[4096] = {};
 };
 

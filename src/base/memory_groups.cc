@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/sink/memory_limit.h"
+#include "base/memory_groups.h"
 
 #include <cstring>
 #include <initializer_list>
 
 #include "base/raw_file.h"
 
-namespace vramscope::probe {
+namespace vramscope::base {
 namespace {
 
 // Version 1 says "no limit" with the largest multiple of a page.
 constexpr uint64_t kNoLimit = uint64_t{1} << 60;
-// Of a limit: for the program, and for the finished file while the live ones are still there.
-constexpr uint64_t kReserveShare = 4;
-constexpr uint64_t kLeastReserveBytes = 32 << 20;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxFileBytes = 1100;  // a folder and a name in it
 
@@ -53,12 +50,12 @@ void ReadText(const char* folder, const char* file, char (&text)[kBytes]) {
   char path[kMaxFileBytes];
   Join(path, folder, "/", file);
   text[0] = '\0';
-  const int fd = base::OpenFile(path, O_RDONLY);
+  const int fd = OpenFile(path, O_RDONLY);
   if (fd < 0)
     return;
-  const ssize_t got = base::ReadFile(fd, text, sizeof text - 1);
+  const ssize_t got = ReadFile(fd, text, sizeof text - 1);
   text[got > 0 ? got : 0] = '\0';
-  base::CloseFile(fd);
+  CloseFile(fd);
 }
 
 // kNoLimit for "max" and what else is no number.
@@ -90,10 +87,10 @@ uint64_t CachesOf(const char* folder, const char* key) {
 
 // The group and all above it. Inside of a container paths may be the host's: what is not there
 // below the mount is passed over, up to the container's own group.
-void MemoryLimit::FindAbove(const char* root,
-                            bool is_version_2,
-                            const char* path,
-                            size_t size_bytes) {
+void MemoryGroups::FindAbove(const char* root,
+                             bool is_version_2,
+                             const char* path,
+                             size_t size_bytes) {
   char group[kMaxPathBytes];
   if (size_bytes >= sizeof group)
     return;
@@ -105,6 +102,7 @@ void MemoryLimit::FindAbove(const char* root,
     group[length] = '\0';
     Group& found = groups_[count_];
     Join(found.folder, root, names.mount, group);
+    found.mount = std::strlen(root) + std::strlen(names.mount);
     found.is_version_2 = is_version_2;
     if (found.folder[0] != '\0' && ReadNumber(found.folder, names.limit) < kNoLimit &&
         ++count_ == kMaxGroups) {
@@ -117,10 +115,10 @@ void MemoryLimit::FindAbove(const char* root,
   }
 }
 
-void MemoryLimit::Find(const char* root) {
+void MemoryGroups::Find(const char* process, const char* root) {
   count_ = 0;
   char folder[kMaxPathBytes];
-  Join(folder, root, "/proc/self", "");
+  Join(folder, root, "/proc/", process);
   char text[kMaxTextBytes];
   ReadText(folder, "cgroup", text);
   // Lines "NUMBER:CONTROLLERS:/path"; version 2 has no controllers there.
@@ -140,22 +138,23 @@ void MemoryLimit::Find(const char* root) {
   }
 }
 
-bool MemoryLimit::HasRoomFor(uint64_t size_bytes) const {
-  for (size_t i = 0; i < count_; ++i) {
-    const char* const folder = groups_[i].folder;
-    const Names& names = NamesOf(groups_[i].is_version_2);
-    // Read anew: a limit can be changed.
-    const uint64_t limit = ReadNumber(folder, names.limit);
-    const uint64_t usage = ReadNumber(folder, names.usage);
-    const uint64_t share = limit / kReserveShare;
-    const uint64_t wanted = size_bytes + (share > kLeastReserveBytes ? share : kLeastReserveBytes);
-    if (limit >= kNoLimit || usage >= kNoLimit || usage + wanted <= limit)
-      continue;
-    // The kernel adds up what caches hold when it is asked: only where it matters.
-    if (usage + wanted > limit + CachesOf(folder, names.caches))
-      return false;
-  }
-  return true;
+uint64_t MemoryGroups::LimitBytes(size_t index) const {
+  const Group& group = groups_[index];
+  const uint64_t limit = ReadNumber(group.folder, NamesOf(group.is_version_2).limit);
+  return limit < kNoLimit ? limit : UINT64_MAX;
 }
 
-}  // namespace vramscope::probe
+uint64_t MemoryGroups::FreeBytes(size_t index, uint64_t limit_bytes, uint64_t enough_bytes) const {
+  const Group& group = groups_[index];
+  const Names& names = NamesOf(group.is_version_2);
+  uint64_t used = ReadNumber(group.folder, names.usage);
+  if (limit_bytes == UINT64_MAX || used >= kNoLimit)
+    return UINT64_MAX;
+  if (used > limit_bytes || limit_bytes - used < enough_bytes) {
+    const uint64_t caches = CachesOf(group.folder, names.caches);
+    used -= caches < used ? caches : used;
+  }
+  return used < limit_bytes ? limit_bytes - used : 0;
+}
+
+}  // namespace vramscope::base

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vramscope::base {
+
+// The control groups (versions 1 and 2) whose memory limits hold for a process: whoever goes beyond
+// one is killed. Without heap, for use inside of the program.
+//
+// Find() once, before other threads ask. Then any thread, without locks.
+class MemoryGroups {
+ public:
+  // Looks where the process ("self" or its number) is and which of its groups, and of those above
+  // them, have a limit: four at most. `root` stands for "/" in tests.
+  void Find(const char* process = "self", const char* root = "");
+
+  size_t count() const { return count_; }
+  // The group's path below the mount, "" for the root.
+  const char* group(size_t index) const { return groups_[index].folder + groups_[index].mount; }
+  // Its limit, or UINT64_MAX, as it is now: limits can be changed.
+  uint64_t LimitBytes(size_t index) const;
+  // What is left of that. Caches of files count as left: the kernel gives them up for others. They
+  // are added only where less than `enough_bytes` are left without them, since the kernel adds them
+  // up when it is asked.
+  uint64_t FreeBytes(size_t index, uint64_t limit_bytes, uint64_t enough_bytes = UINT64_MAX) const;
+
+ private:
+  static constexpr size_t kMaxGroups = 4;
+  static constexpr size_t kMaxPathBytes = 1024;
+  struct Group {
+    char folder[kMaxPathBytes];
+    size_t mount;  // so many bytes of `folder`
+    bool is_version_2;
+  };
+
+  void FindAbove(const char* root, bool is_version_2, const char* path, size_t size_bytes);
+
+  Group groups_[kMaxGroups] = {};
+  size_t count_ = 0;
+};
+
+}  // namespace vramscope::base
