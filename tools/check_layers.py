@@ -21,14 +21,18 @@ STAGES = {
     "format": ["base"],
     "probe": ["format"],
     "util": ["base"],
+    "tables": ["format", "util"],
+    "query": ["tables"],
     "trace": ["format", "util"],
+    "resolve": ["trace", "tables"],
     "engine/model": ["trace"],
     "engine/replay": ["engine/model"],
     "engine/symbolize": ["engine/model"],
     "engine/analysis": ["engine/replay", "engine/symbolize"],
     "engine/query": ["engine/analysis"],
     "report": ["engine/query"],
-    "cli": ["report"],
+    "output": ["query"],
+    "cli": ["report", "resolve", "output"],
 }
 
 # What is linked into a program or a shared object directly, by CMake's own commands.

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The words that a finished recording says memory with: what it is for, which leaf of the ledger it
+// is, and what the program was at when it was allocated.
+namespace vramscope::format {
+
+enum class Category : uint8_t {
+#define VRAMSCOPE_CATEGORY(number, Name, text) k##Name = (number),
+#include "format/categories.def"
+};
+inline constexpr Category kAllCategories[] = {
+#define VRAMSCOPE_CATEGORY(number, Name, text) Category::k##Name,
+#include "format/categories.def"
+};
+inline constexpr size_t kCategoryCount = sizeof(kAllCategories) / sizeof(kAllCategories[0]);
+
+enum class Part : uint8_t {
+#define VRAMSCOPE_PART(number, Name, text, category) k##Name = (number),
+#include "format/parts.def"
+};
+inline constexpr Part kAllParts[] = {
+#define VRAMSCOPE_PART(number, Name, text, category) Part::k##Name,
+#include "format/parts.def"
+};
+inline constexpr size_t kPartCount = sizeof(kAllParts) / sizeof(kAllParts[0]);
+
+// kNone: it was not allocated by anybody that has a phase, as slack and what the driver owns.
+enum class Phase : uint8_t {
+  kNone = 0,
+  kOther = 1,
+  kLoad = 2,
+  kForward = 3,
+  kBackward = 4,
+  kOptimizer = 5
+};
+
+constexpr const char* CategoryName(Category category) {
+  switch (category) {
+#define VRAMSCOPE_CATEGORY(number, Name, text) \
+  case Category::k##Name:                      \
+    return text;
+#include "format/categories.def"
+  }
+  return "unknown";
+}
+
+constexpr const char* PartName(Part part) {
+  switch (part) {
+#define VRAMSCOPE_PART(number, Name, text, category) \
+  case Part::k##Name:                                \
+    return text;
+#include "format/parts.def"
+  }
+  return "unknown";
+}
+
+// kUnknown where the part alone does not say it.
+constexpr Category PartCategory(Part part) {
+  switch (part) {
+#define VRAMSCOPE_PART(number, Name, text, category) \
+  case Part::k##Name:                                \
+    return Category::k##category;
+#include "format/parts.def"
+  }
+  return Category::kUnknown;
+}
+
+constexpr const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kLoad:
+      return "load";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kOptimizer:
+      return "optimizer";
+    case Phase::kOther:
+      return "other";
+    case Phase::kNone:
+      break;
+  }
+  return "(none)";
+}
+
+// Memory in nobody's hands: free bytes of allocators, and slack.
+constexpr bool IsSlack(Part part) {
+  return part == Part::kCached || part == Part::kFragmentation || part == Part::kGraphPool ||
+         part == Part::kRounding || part == Part::kGraphCached || part == Part::kSlabSlack;
+}
+
+}  // namespace vramscope::format

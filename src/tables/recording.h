@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tables/rows.h"
+#include "tables/string_table.h"
+#include "util/status.h"
+
+namespace vramscope::tables {
+
+struct Session {
+  std::string path;
+  std::string name;      // --name, else the command's basename
+  std::string version;   // of the vramscope that recorded
+  int64_t begin_ns = 0;  // CLOCK_MONOTONIC, when the first process began
+  int64_t end_ns = 0;
+  int64_t begin_wall_ns = 0;  // CLOCK_REALTIME at begin_ns
+  bool finished = false;      // a single .vram; false: resolved from the live directory
+  uint64_t event_count = 0;
+  uint64_t allocation_count = 0;
+  uint64_t file_bytes = 0;
+};
+
+// Every table but `allocations`, in memory. Row 0 of each dictionary is "none".
+struct Tables {
+  Tables();
+
+  Session session;
+  StringTable strings;
+  std::vector<HostRow> hosts;
+  std::vector<DeviceRow> devices;
+  std::vector<ProcessRow> processes;
+  std::vector<AccountRow> accounts;
+  std::vector<ThreadRow> threads;
+  std::vector<FrameRow> frames;
+  std::vector<StackRow> stacks;
+  std::vector<SourceRow> sources;  // by file and line
+  std::vector<SiteRow> sites;
+  std::vector<SegmentRow> segments;
+  std::vector<CounterRow> counters;
+  std::vector<StepRow> steps;  // by time
+  std::vector<CheckpointRow> checkpointed;
+  std::vector<ChangeRow> changes;  // by time
+  std::vector<SampleRow> samples;  // by time
+  std::vector<ProcessSampleRow> process_samples;
+  std::vector<MarkRow> marks;            // by time
+  std::vector<IterationRow> iterations;  // by process and number
+  std::vector<PeakRow> peaks;            // one a device, in their order
+  std::vector<OutOfMemoryRow> out_of_memory;
+  std::vector<LossRow> losses;
+  std::vector<ViolationRow> violations;
+  std::vector<NoteRow> notes;
+
+  // Calls visit(std::vector<Row>&) for each of the vectors above, in the order of their numbers.
+  template <class Self, class Visitor>
+  static void ForEach(Self& self, Visitor&& visit) {
+    visit(self.hosts);
+    visit(self.devices);
+    visit(self.processes);
+    visit(self.accounts);
+    visit(self.threads);
+    visit(self.frames);
+    visit(self.stacks);
+    visit(self.sources);
+    visit(self.sites);
+    visit(self.segments);
+    visit(self.counters);
+    visit(self.steps);
+    visit(self.checkpointed);
+    visit(self.changes);
+    visit(self.samples);
+    visit(self.process_samples);
+    visit(self.marks);
+    visit(self.iterations);
+    visit(self.peaks);
+    visit(self.out_of_memory);
+    visit(self.losses);
+    visit(self.violations);
+    visit(self.notes);
+  }
+};
+
+// Some rows of `allocations`, by column: all vectors that were asked for have `rows` entries.
+struct AllocationFrame {
+  size_t rows = 0;
+  std::vector<int64_t> begin_ns, end_ns, alloc_ns;
+  std::vector<uint64_t> address, bytes, rounding_bytes;
+  std::vector<uint32_t> site, segment;
+};
+
+// Columns of an AllocationFrame, as bits.
+enum AllocationColumns : uint32_t {
+  kBeginNs = 1 << 0,
+  kEndNs = 1 << 1,
+  kAllocNs = 1 << 2,
+  kAddress = 1 << 3,
+  kBytes = 1 << 4,
+  kRoundingBytes = 1 << 5,
+  kSite = 1 << 6,
+  kSegment = 1 << 7,
+  kAllColumns = 0xff,
+};
+
+// What is known of a frame without reading it. Allocations are in frames by how long they lived, so
+// that an instant needs few of them: the frames of what lived below a millisecond that begin more
+// than that before it hold nothing of it.
+struct FrameZone {
+  uint64_t rows = 0;
+  int64_t min_begin_ns = INT64_MAX;
+  int64_t max_begin_ns = INT64_MIN;
+  int64_t min_end_ns = INT64_MAX;
+  int64_t max_end_ns = INT64_MIN;
+  bool MayHoldLiveAt(int64_t time_ns) const {
+    return min_begin_ns <= time_ns && time_ns < max_end_ns;
+  }
+};
+
+// A resolved recording: small tables in memory, allocations read as needed. Const use is
+// thread-safe.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  const Tables& tables() const { return tables_; }
+  std::string_view string(StringId id) const { return tables_.strings[id]; }
+  virtual size_t frame_count() const = 0;
+  virtual const FrameZone& zone(size_t frame) const = 0;
+  // Reads the columns `wanted` (AllocationColumns); the others are left empty. An error names the
+  // file and says that it is damaged.
+  virtual util::Status Read(size_t frame, uint32_t wanted, AllocationFrame* out) const = 0;
+
+ protected:
+  Tables tables_;
+};
+
+// Where resolved allocations go, one at a time, in the order in which they end.
+class AllocationSink {
+ public:
+  virtual ~AllocationSink() = default;
+  virtual util::Status Add(const AllocationRow& row) = 0;
+};
+
+}  // namespace vramscope::tables

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "tables/ids.h"
+
+// The rows of tables.def as structs, and their columns as constants.
+namespace vramscope::tables {
+
+inline constexpr int64_t kNever = INT64_MAX;
+
+#define VRAMSCOPE_TABLE(number, Row, name, text) struct Row {
+#define VRAMSCOPE_COLUMN(number, Row, Type, field, unit, text) Type field{};
+#define VRAMSCOPE_TABLE_END(Row) \
+  }                              \
+  ;
+#include "tables/tables.def"
+
+enum class DeviceKind : uint8_t { kGpu = 0, kHost = 1, kCpu = 2 };
+enum class FrameKind : uint8_t { kPython = 0, kNative = 1 };
+enum class Estimated : uint8_t { kExact = 0, kByFreeMemory = 1, kCorrected = 2 };
+enum class InvariantKind : uint8_t { kFreedTwice = 0, kOutsideSegment = 1, kOverfullSegment = 2 };
+
+template <class Row, class Type>
+struct Column {
+  uint32_t number;
+  const char* name;
+  Type Row::*field;
+  const char* unit;  // "bytes", "ns", the name of the table that it points into, or ""
+  const char* text;
+};
+
+// TableOf<Row>::kNumber, kName, kText and Columns(), a tuple of Column<Row, Type>.
+template <class Row>
+struct TableOf;
+
+#define VRAMSCOPE_TABLE(number, Row, name, text)  \
+  template <>                                     \
+  struct TableOf<Row> {                           \
+    static constexpr uint32_t kNumber = (number); \
+    static constexpr const char* kName = name;    \
+    static constexpr const char* kText = text;    \
+    static constexpr auto Columns() {             \
+      return std::tuple_cat(std::tuple<>()
+#define VRAMSCOPE_COLUMN(number, Row, Type, field, unit, text) \
+  , std::make_tuple(Column<Row, Type>{(number), #field, &Row::field, unit, text})
+#define VRAMSCOPE_TABLE_END(Row) \
+  );                             \
+  }                              \
+  }                              \
+  ;
+#include "tables/tables.def"
+
+}  // namespace vramscope::tables
