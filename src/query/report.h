@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tables/recording.h"
+#include "util/status.h"
+
+// The answer to "who has the memory at an instant", in the shape that every writer prints: it
+// mirrors the JSON schema vramscope.report/1 of docs/REPORT_SCHEMA.md, plus what only people read.
+namespace vramscope::query {
+
+// Dimensions by which rows can be grouped and filtered, by their contract names.
+enum class Dimension : uint8_t {
+#define VRAMSCOPE_DIMENSION(name, text) k##name,
+#include "query/dimensions.def"
+};
+const char* DimensionName(Dimension dimension);
+// The dimension of that name, or an error that lists the names that exist.
+util::Result<Dimension> ParseDimension(const std::string& name);
+
+struct Instant {
+  enum class Kind : uint8_t {
+    kPeak,
+    kEnd,
+    kSeconds,
+    kMonotonic,
+    kIteration,
+    kMark
+  } kind = Kind::kPeak;
+  int64_t time_ns = 0;  // kSeconds: from the start; kMonotonic: absolute
+  int64_t iteration = 0;
+  std::string mark;
+};
+// `peak`, `end`, `SECONDS`, `@NS`, `iter:N`, `mark:NAME`.
+util::Result<Instant> ParseInstant(const std::string& text);
+
+struct ReportQuery {
+  Instant at;
+  std::vector<Dimension> by;  // empty: the ledger's levels
+  struct Where {
+    Dimension dimension;
+    std::string value;
+  };
+  std::vector<Where> where;
+  uint64_t top = 0;  // 0: all rows
+};
+
+struct DeviceReport {
+  tables::DeviceId device;
+  int32_t index = 0;
+  tables::DeviceKind kind = tables::DeviceKind::kGpu;
+  std::string uuid, name;
+  std::optional<uint64_t> total_bytes;
+  // NVML's device figure: the sample nearest to the instant of those taken while the ledger stood
+  // as it does here, or at the same total; empty where there is none.
+  std::optional<uint64_t> nvml_bytes;
+  uint64_t ledger_bytes = 0;              // sum of this device's rows
+  std::optional<int64_t> residual_bytes;  // nvml - ledger
+  int64_t in_transit_bytes =
+      0;                // of driver calls under way at the sample; part of the ledger's rows
+  std::string at_kind;  // "peak", "end", ...
+  int64_t at_ns = 0;    // CLOCK_MONOTONIC
+  std::optional<int64_t> at_iteration;
+};
+
+struct ProcessReport {
+  tables::DeviceId device;
+  tables::ProcessId process;
+  uint32_t pid = 0;
+  std::optional<int32_t> rank;
+  std::string command;
+  std::optional<uint64_t> nvml_bytes;
+  uint64_t ledger_bytes = 0;
+  std::optional<int64_t> residual_bytes;
+};
+
+struct ReportRow {
+  tables::DeviceId device;
+  std::optional<uint32_t> pid;  // empty: bytes of no recorded process
+  std::vector<std::string>
+      path;  // one element per --by dimension, else the ledger's levels below process
+  uint64_t bytes = 0;
+  uint64_t count = 0;  // allocations, or blocks; 0 for slack rows
+};
+
+struct Invariant {
+  std::string name;
+  bool holds = true;
+  std::string detail;
+};
+
+// One stack and what it holds, for the "top stacks" and "top lines" tables.
+struct TopEntry {
+  tables::DeviceId device;
+  tables::StackId stack;  // for stacks
+  std::string place;   // for lines: "train.py:42 in forward"; for stacks: the innermost user frame
+  std::string source;  // text of the line where it was bundled
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+
+// How well the ledger explains NVML over the whole run, per device.
+struct ResidualSummary {
+  tables::DeviceId device;
+  uint64_t samples = 0;
+  uint64_t samples_in_transit = 0;  // explained only by the interval that calls under way allow
+  int64_t worst_bytes = 0;          // largest |residual| outside what is in transit, with its sign
+  int64_t worst_at_ns = 0;
+  uint64_t p99_bytes = 0;        // of |residual|
+  uint64_t bracketed_bytes = 0;  // of the ledger at its peak: priced by readings, not by size
+  uint64_t ledger_peak_bytes = 0;
+};
+
+// A category's bytes at the instant. All categories of a device sum to its ledger_bytes.
+struct CategoryEntry {
+  tables::DeviceId device;
+  std::string category;
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+
+// A module's own bytes at the instant (submodules apart), whatever their category.
+struct ModuleEntry {
+  tables::DeviceId device;
+  std::string module;  // "transformer.h.3.mlp.c_fc"
+  std::string type;    // class of the module, "" for a scope
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  std::vector<std::pair<std::string, uint64_t>> categories;  // largest first
+};
+
+// A way in which the recording is incomplete.
+struct Loss {
+  std::string name;
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+};
+
+struct Report {
+  std::vector<DeviceReport> devices;
+  std::vector<ProcessReport> processes;
+  std::vector<ReportRow> rows;  // largest first within a device
+  std::vector<Loss> losses;
+  std::vector<Invariant> invariants;
+  std::vector<ResidualSummary> residuals;
+  std::vector<TopEntry> top_stacks;  // at the instant, by bytes
+  std::vector<TopEntry> top_lines;   // at the instant, by bytes
+  std::vector<TopEntry> top_churn;   // over the whole recording: bytes and count allocated by line
+  std::vector<CategoryEntry> categories;  // at the instant, largest first within a device
+  std::vector<ModuleEntry> top_modules;   // at the instant, by bytes; with `where`, of what matches
+  // Of the bytes of blocks at the instant: those with a category other than unknown, and those with
+  // a module, a parameter or a line.
+  uint64_t block_bytes = 0;
+  uint64_t block_bytes_with_category = 0;
+  uint64_t block_bytes_with_place = 0;
+};
+
+// One line of history for the timeline: a group's bytes between two instants, at some level of
+// detail.
+struct Timeline {
+  tables::DeviceId device;
+  std::vector<std::string> groups;  // bands, bottom first
+  std::vector<int64_t> time_ns;     // bucket starts, ascending
+  std::vector<std::vector<uint64_t>>
+      peak;  // [group][bucket]: the group's bytes at the bucket's highest instant
+  std::vector<std::pair<int64_t, uint64_t>> nvml;  // samples: time, used bytes
+};
+
+// The life of one allocation or block, for the page's "who was live then" and for exports.
+struct Life {
+  tables::DeviceId device;
+  tables::ProcessId process;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  int64_t alloc_ns = 0;
+  int64_t free_ns = 0;   // INT64_MAX: never freed
+  tables::StackId stack;  // Python, else native
+  tables::StringId api;
+  uint32_t path = 0;      // index into Lives::paths: the ledger's levels below process
+  uint32_t category = 0;  // a Category
+  uint32_t module = 0;    // index into Lives::names; 0: none
+  uint32_t name = 0;      // parameter or tag: index into Lives::names; 0: none
+  tables::StackId place;   // that people name it by: of what a backward made, the forward's stack
+};
+struct Lives {
+  std::vector<std::vector<std::string>> paths;
+  std::vector<std::string> names;
+  // Largest bytes x duration first, cut at the limit asked for. Of named memory the bytes that were
+  // asked for: the rest is the rounding of the report.
+  std::vector<Life> lives;
+  uint64_t left_out_count = 0;
+  uint64_t left_out_peak_bytes = 0;  // highest sum of those left out, live at once
+};
+
+// One iteration of a process: from the end of the optimizer step before it to the end of its own.
+// Where one process steps several optimizers in turn (a GAN), from the last step of one round to
+// the last of the next. Bytes are of one device.
+struct Iteration {
+  int64_t number = 0;  // from 0; -1: what came before the first
+  tables::ProcessId process;
+  tables::DeviceId device;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  uint64_t peak_bytes = 0;  // highest ledger total
+  int64_t peak_ns = 0;
+  uint64_t end_bytes = 0;       // ledger total at its end
+  uint64_t peak_allocated = 0;  // of blocks and of allocations that nobody cuts up
+  uint64_t end_allocated = 0;
+  uint64_t peak_reserved = 0;  // allocated, cached, fragmentation and rounding
+  uint64_t end_reserved = 0;
+  std::vector<uint64_t> category_peak;  // by Category: highest within the iteration
+  std::vector<uint64_t> category_end;   // by Category: at its end
+  // Of the temporaries, those allocated in backward: what older tools called intermediate
+  // gradients.
+  uint64_t backward_temporary_peak = 0;
+  // What stood before the recording began and has no name. On a GPU what of it is not PyTorch's
+  // (contexts, libraries) is part of the total, but neither allocated nor reserved.
+  uint64_t before_recording_peak = 0;
+};
+
+// Bytes of one parameter's memory in one iteration: the highest value of each within it.
+struct ParameterBytes {
+  std::string name;
+  uint64_t parameter = 0;
+  uint64_t gradient = 0;
+  uint64_t optimizer_state = 0;
+  tables::ProcessId process;
+  tables::DeviceId device;
+};
+
+struct Iterations {
+  std::vector<Iteration> iterations;       // by process, device, number
+  std::vector<ParameterBytes> parameters;  // of the last whole iteration, in the order of the model
+  std::string source;                      // what said where they begin: "optimizer steps", "marks"
+};
+
+// Memory that grows from iteration to iteration, or that nobody freed.
+struct Growth {
+  tables::DeviceId device;
+  tables::StackId stack;  // of its largest part
+  std::string place;     // "train.py:42 in step"
+  std::string module;    // or parameter, or tag: the name that most of it has
+  std::string category;
+  double bytes_per_iteration = 0;  // slope of a straight line through the iterations' ends
+  uint64_t first_bytes = 0;        // live at the end of the first iteration looked at
+  uint64_t last_bytes = 0;         // and of the last
+  uint64_t count = 0;              // of allocations alive at the last
+  bool steady = false;             // grew in nearly every iteration
+};
+struct LeakOptions {
+  std::vector<std::string> suppressions;  // substrings of places, modules, names or stack frames
+  size_t limit = 50;
+};
+struct Leaks {
+  std::vector<Growth> growing;      // by bytes_per_iteration; empty where there are no iterations
+  std::vector<Growth> never_freed;  // not parameters, buffers, optimizer state; alive at the end
+  uint64_t suppressed_bytes = 0;
+  uint64_t suppressed_count = 0;
+  int64_t iterations = 0;
+  int64_t warm_up = 0;  // iterations at the start that were left out
+};
+
+// A named instant of the recording.
+struct Mark {
+  int64_t time_ns = 0;
+  std::string name;
+};
+
+// A time in which a process had no device memory: the driver kept it in host memory.
+struct TimeAway {
+  tables::ProcessId process;
+  int64_t from_ns = 0;
+  int64_t to_ns = INT64_MAX;  // INT64_MAX: to the end of the recording
+};
+
+// The questions. Each is a pure function of the tables, reads the frames of `allocations` that it
+// needs, and may be asked from several threads at once.
+util::Result<Report> MakeReport(const tables::Recording& recording, const ReportQuery& query);
+// `buckets` is the level of detail; bands are categories, with the driver-owned parts by name.
+util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
+                                                  size_t buckets);
+util::Result<Lives> MakeLives(const tables::Recording& recording, size_t limit);
+// An error where the recording has no iterations.
+util::Result<Iterations> MakeIterations(const tables::Recording& recording);
+util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options);
+// By process and time.
+std::vector<TimeAway> TimesAway(const tables::Recording& recording);
+
+}  // namespace vramscope::query
