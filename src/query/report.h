@@ -46,7 +46,8 @@ struct ReportQuery {
     std::string value;
   };
   std::vector<Where> where;
-  uint64_t top = 0;  // 0: all rows
+  std::vector<std::string> own;  // packages whose code counts as the user's (--own)
+  uint64_t top = 0;              // 0: all rows
 };
 
 struct DeviceReport {
