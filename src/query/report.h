@@ -111,8 +111,9 @@ struct ResidualSummary {
   uint64_t samples_in_transit = 0;  // explained only by the interval that calls under way allow
   int64_t worst_bytes = 0;          // largest |residual| outside what is in transit, with its sign
   int64_t worst_at_ns = 0;
-  uint64_t p99_bytes = 0;        // of |residual|
-  uint64_t bracketed_bytes = 0;  // of the ledger at its peak: priced by readings, not by size
+  uint64_t p99_bytes = 0;  // of |residual|
+  uint64_t estimated_bytes =
+      0;  // of the ledger at its peak: by readings of free memory, not by size
   uint64_t ledger_peak_bytes = 0;
 };
 
@@ -171,32 +172,6 @@ struct Timeline {
   std::vector<std::pair<int64_t, uint64_t>> nvml;  // samples: time, used bytes
 };
 
-// The life of one allocation or block, for the page's "who was live then" and for exports.
-struct Life {
-  tables::DeviceId device;
-  tables::ProcessId process;
-  uint64_t address = 0;
-  uint64_t bytes = 0;
-  int64_t alloc_ns = 0;
-  int64_t free_ns = 0;   // INT64_MAX: never freed
-  tables::StackId stack;  // Python, else native
-  tables::StringId api;
-  uint32_t path = 0;      // index into Lives::paths: the ledger's levels below process
-  uint32_t category = 0;  // a Category
-  uint32_t module = 0;    // index into Lives::names; 0: none
-  uint32_t name = 0;      // parameter or tag: index into Lives::names; 0: none
-  tables::StackId place;   // that people name it by: of what a backward made, the forward's stack
-};
-struct Lives {
-  std::vector<std::vector<std::string>> paths;
-  std::vector<std::string> names;
-  // Largest bytes x duration first, cut at the limit asked for. Of named memory the bytes that were
-  // asked for: the rest is the rounding of the report.
-  std::vector<Life> lives;
-  uint64_t left_out_count = 0;
-  uint64_t left_out_peak_bytes = 0;  // highest sum of those left out, live at once
-};
-
 // One iteration of a process: from the end of the optimizer step before it to the end of its own.
 // Where one process steps several optimizers in turn (a GAN), from the last step of one round to
 // the last of the next. Bytes are of one device.
@@ -243,8 +218,8 @@ struct Iterations {
 struct Growth {
   tables::DeviceId device;
   tables::StackId stack;  // of its largest part
-  std::string place;     // "train.py:42 in step"
-  std::string module;    // or parameter, or tag: the name that most of it has
+  std::string place;      // "train.py:42 in step"
+  std::string module;     // or parameter, or tag: the name that most of it has
   std::string category;
   double bytes_per_iteration = 0;  // slope of a straight line through the iterations' ends
   uint64_t first_bytes = 0;        // live at the end of the first iteration looked at
@@ -265,30 +240,14 @@ struct Leaks {
   int64_t warm_up = 0;  // iterations at the start that were left out
 };
 
-// A named instant of the recording.
-struct Mark {
-  int64_t time_ns = 0;
-  std::string name;
-};
-
-// A time in which a process had no device memory: the driver kept it in host memory.
-struct TimeAway {
-  tables::ProcessId process;
-  int64_t from_ns = 0;
-  int64_t to_ns = INT64_MAX;  // INT64_MAX: to the end of the recording
-};
-
 // The questions. Each is a pure function of the tables, reads the frames of `allocations` that it
 // needs, and may be asked from several threads at once.
 util::Result<Report> MakeReport(const tables::Recording& recording, const ReportQuery& query);
 // `buckets` is the level of detail; bands are categories, with the driver-owned parts by name.
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
                                                   size_t buckets);
-util::Result<Lives> MakeLives(const tables::Recording& recording, size_t limit);
 // An error where the recording has no iterations.
 util::Result<Iterations> MakeIterations(const tables::Recording& recording);
 util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options);
-// By process and time.
-std::vector<TimeAway> TimesAway(const tables::Recording& recording);
 
 }  // namespace vramscope::query
