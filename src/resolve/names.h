@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "resolve/parts.h"
+#include "format/enums.h"
+#include "trace/event.h"
+
+namespace vramscope::resolve {
+
+// One name that the program or PyTorch has for a piece of memory.
+struct MemoryName {
+  format::NameKind kind = format::NameKind::kTag;
+  trace::StringId name;
+  trace::StringId detail;  // the optimizer's name for its state
+  uint64_t owner = 0;      // the root module or optimizer that `name` is a path in
+  uint64_t requested = 0;  // bytes that the storage asked for; 0: not said
+  friend auto operator<=>(const MemoryName&, const MemoryName&) = default;
+};
+
+// All names of one piece of memory, in the order in which they were given.
+struct NameSet {
+  std::vector<uint32_t> entries;
+  uint32_t first = 0;      // the one that says what the memory is for
+  uint32_t tag = 0;        // the program's own name; 0: none
+  uint64_t requested = 0;  // 0: not said
+};
+
+// Names and sets of names by number, equal ones once: a training gives the same names to new
+// memory in each iteration. Set and name 0 are "none".
+class Names {
+ public:
+  Names() : names_(1), sets_(1) {}
+
+  // The set with that name added; the same set where it has it. A tag takes the place of the tag
+  // before it, names of the other kinds stand side by side (tied weights).
+  uint32_t Add(uint32_t set, const MemoryName& name);
+
+  const NameSet& set(uint32_t set) const { return sets_[set]; }
+  const MemoryName& name(uint32_t name) const { return names_[name]; }
+  size_t name_count() const { return names_.size(); }
+
+ private:
+  uint32_t Intern(const MemoryName& name);
+  uint32_t Intern(NameSet set);
+
+  std::vector<MemoryName> names_;
+  std::vector<NameSet> sets_;
+  std::map<MemoryName, uint32_t> name_ids_;
+  std::map<std::vector<uint32_t>, uint32_t> set_ids_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> added_;  // set, name -> set
+};
+
+// The category that a name says, if it does: a tag says nothing.
+std::optional<Category> CategoryOfName(format::NameKind kind);
+
+}  // namespace vramscope::resolve

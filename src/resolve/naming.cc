@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/naming.h"
+
+namespace vramscope::resolve {
+namespace {
+
+using format::NameKind;
+
+// A storage that hundreds of tensors share, such as a flat buffer, shows so many of its names.
+constexpr size_t kShownNames = 16;
+
+bool IsOfModel(const MemoryName& name) {
+  return CategoryOfName(name.kind).has_value();
+}
+
+}  // namespace
+
+Naming::Naming(const Ledger& ledger)
+    : ledger_(ledger), trace_(ledger.trace()), facts_(trace_), texts_(1) {
+  // An optimizer names its state by the parameter; the model that has a parameter of that name is
+  // the one that the state is of.
+  const Names& names = ledger_.names();
+  for (uint32_t i = 1; i < names.name_count(); ++i) {
+    const MemoryName& name = names.name(i);
+    if (name.kind != NameKind::kParameter)
+      continue;
+    const auto [found, added] = parameter_roots_.try_emplace(name.name, name.owner);
+    if (!added && found->second != name.owner)
+      found->second = 0;
+  }
+}
+
+uint32_t Naming::Intern(std::string text) {
+  if (text.empty())
+    return 0;
+  const auto [found, added] = ids_.try_emplace(std::move(text), texts_.size());
+  if (added)
+    texts_.push_back(found->first);
+  return found->second;
+}
+
+trace::StackId Naming::Place(const SiteKey& key) {
+  // The program's own line in a backward says most; that of the call to backward() says nothing.
+  if (key.forward.value != 0 && (key.stack.value == 0 || !facts_.Of(key.stack).user_inside))
+    return key.forward;
+  return key.stack.value != 0 ? key.stack : key.native;
+}
+
+Naming::ModuleText Naming::ModuleOfLife(uint32_t life) {
+  const auto [found, added] = modules_.try_emplace(life);
+  if (added) {
+    found->second.path = Intern(ledger_.modules().Path(life));
+    found->second.type = Intern(std::string(ledger_.modules().Type(life)));
+  }
+  return found->second;
+}
+
+// The innermost module of the stack that has a name.
+Naming::ModuleText Naming::ModuleOfStack(trace::ProcessId process,
+                                         trace::StackId stack,
+                                         int64_t time_ns) {
+  // A module that calls an optimizer or a backward has no part in what these allocate.
+  StackFacts facts = facts_.Of(stack);
+  if (!facts.module_inside)
+    return {};
+  size_t left = trace_.stack_count();
+  while (facts.module_inside && left-- > 0) {
+    const trace::Stack& entry = trace_.stack(facts.module);
+    const uint32_t life = ledger_.modules().Find(process, entry.object, time_ns);
+    if (life != ModuleNames::kNone)
+      return ModuleOfLife(life);
+    facts = facts_.Of(entry.parent);
+  }
+  return {Intern("(unnamed module)"), 0};
+}
+
+uint32_t Naming::RootOf(const MemoryName& name, const Named& named) const {
+  const uint32_t root = ledger_.modules().Find(named.process, name.owner, named.alloc_ns);
+  if (root != ModuleNames::kNone)
+    return root;
+  const auto other = parameter_roots_.find(name.name);
+  return other == parameter_roots_.end()
+             ? ModuleNames::kNone
+             : ledger_.modules().Find(named.process, other->second, named.alloc_ns);
+}
+
+// The module that has the parameter: its name without the last component.
+Naming::ModuleText Naming::ModuleOfName(const Named& named) {
+  const Names& names = ledger_.names();
+  const uint32_t id = names.set(named.key.names).first;
+  const MemoryName& name = names.name(id);
+  if (!IsOfModel(name))
+    return {};
+  const uint32_t root = RootOf(name, named);
+  const auto [found, added] = name_modules_.try_emplace({id, root});
+  if (!added)
+    return found->second;
+  const std::string_view text = trace_.string(name.name);
+  const size_t dot = text.rfind('.');
+  if (dot == std::string_view::npos) {
+    if (root != ModuleNames::kNone)
+      found->second = ModuleOfLife(root);
+    return found->second;
+  }
+  const std::string path(text.substr(0, dot));
+  found->second.path = Intern(ledger_.modules().Prefix(root) + path);
+  if (root != ModuleNames::kNone)
+    found->second.type = Intern(ledger_.modules().TypeOfPath(root, path));
+  return found->second;
+}
+
+Naming::ModuleText Naming::ModuleOf(const Named& named) {
+  if (!named.has_origin())
+    return {};
+  const SiteKey& key = named.key;
+  ModuleText module = ModuleOfName(named);
+  if (module.path == 0) {
+    const trace::StackId stack = key.forward.value != 0 ? key.forward : key.stack;
+    module = ModuleOfStack(named.process, stack, named.alloc_ns);
+  }
+  if (module.path == 0 && key.scope.value != 0)
+    module.path = Intern(std::string(trace_.string(key.scope)));
+  return module;
+}
+
+uint32_t Naming::Module(const Named& named) {
+  return ModuleOf(named).path;
+}
+
+uint32_t Naming::ModuleType(const Named& named) {
+  return ModuleOf(named).type;
+}
+
+uint32_t Naming::Parameter(const Named& named) {
+  if (named.key.names == 0)
+    return 0;
+  const Names& names = ledger_.names();
+  const NameSet& set = names.set(named.key.names);
+  const MemoryName& first = names.name(set.first);
+  if (!IsOfModel(first))
+    return 0;
+  const auto [found, added] = parameters_.try_emplace({named.key.names, RootOf(first, named)});
+  if (!added)
+    return found->second;
+  std::string text;
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const uint32_t entry : set.entries) {
+    const MemoryName& name = names.name(entry);
+    if (name.kind != first.kind)
+      continue;
+    if (shown++ >= kShownNames) {
+      ++left_out;
+      continue;
+    }
+    text += (text.empty() ? "" : " = ") + ledger_.modules().Prefix(RootOf(name, named)) +
+            std::string(trace_.string(name.name));
+  }
+  if (left_out > 0)
+    text += " = (" + std::to_string(left_out) + " more)";
+  return found->second = Intern(std::move(text));
+}
+
+uint32_t Naming::Tag(const Named& named) {
+  const Names& names = ledger_.names();
+  if (named.has_origin()) {
+    const NameSet& set = names.set(named.key.names);
+    const MemoryName& first = names.name(set.first);
+    if (first.kind == NameKind::kOptimizerState && first.detail.value != 0)
+      return Intern(std::string(trace_.string(first.detail)));
+    if (names.name(set.tag).name.value != 0)
+      return Intern(std::string(trace_.string(names.name(set.tag).name)));
+  }
+  if (named.key.pool_names != 0) {
+    const MemoryName& pool = names.name(names.set(named.key.pool_names).tag);
+    return Intern(std::string(trace_.string(pool.name)));
+  }
+  return Intern(std::string(trace_.string(named.key.scope)));
+}
+
+}  // namespace vramscope::resolve

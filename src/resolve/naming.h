@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "resolve/ledger.h"
+#include "resolve/stack_facts.h"
+
+namespace vramscope::resolve {
+
+// What names are made from.
+struct Named {
+  trace::ProcessId process = trace::kNoProcess;
+  int64_t alloc_ns = 0;
+  const SiteKey& key;
+  bool has_origin() const { return key.phase != format::Phase::kNone; }
+};
+
+// The names of memory in words, each text once and by a number; 0 is "", for none. Of a ledger that
+// is finished. docs/NAMES.md has the rules.
+class Naming {
+ public:
+  explicit Naming(const Ledger& ledger);
+
+  // "layer.0.fc", a scope's path, or none.
+  uint32_t Module(const Named& named);
+  // The class of the module, or "" for a scope.
+  uint32_t ModuleType(const Named& named);
+  // The parameter that it is, or whose gradient or state; a buffer's name.
+  uint32_t Parameter(const Named& named);
+  // The optimizer's name for its state, the program's own name, or the scope's path.
+  uint32_t Tag(const Named& named);
+  const std::string& text(uint32_t id) const { return texts_[id]; }
+  const std::vector<std::string>& texts() const { return texts_; }
+  // The stack that people mean by "where it comes from": of memory that autograd allocated for an
+  // operator of the forward, that operator's.
+  trace::StackId Place(const SiteKey& key);
+
+ private:
+  struct ModuleText {
+    uint32_t path = 0;
+    uint32_t type = 0;
+  };
+
+  uint32_t Intern(std::string text);
+  ModuleText ModuleOf(const Named& named);
+  ModuleText ModuleOfStack(trace::ProcessId process, trace::StackId stack, int64_t time_ns);
+  ModuleText ModuleOfName(const Named& named);
+  ModuleText ModuleOfLife(uint32_t life);
+  // The life of the root that a name is a path in, or ModuleNames::kNone.
+  uint32_t RootOf(const MemoryName& name, const Named& named) const;
+
+  const Ledger& ledger_;
+  const trace::Trace& trace_;
+  StackFactsTable facts_;
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string, uint32_t> ids_;
+  std::unordered_map<uint32_t, ModuleText> modules_;                  // by life of a module
+  std::unordered_map<trace::StringId, uint64_t> parameter_roots_;     // by name; 0: several have it
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> parameters_;      // by set and root
+  std::map<std::pair<uint32_t, uint32_t>, ModuleText> name_modules_;  // by name and root
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/owners.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/testing/trace_builder.h"
+
+namespace vramscope::resolve {
+namespace {
+
+TEST(OwnerOfImageTest, KnowsTheLibraries) {
+  EXPECT_EQ(OwnerOfImage("/venv/lib/python3.12/site-packages/torch/lib/libc10_cuda.so"), "PyTorch");
+  EXPECT_EQ(OwnerOfImage("/x/nvidia/cublas/lib/libcublasLt.so.13"), "cuBLAS");
+  EXPECT_EQ(OwnerOfImage("libcudnn_engines_precompiled.so.9"), "cuDNN");
+  EXPECT_EQ(OwnerOfImage("/x/nvidia/nccl/lib/libnccl.so.2"), "NCCL");
+  EXPECT_EQ(OwnerOfImage("/x/site-packages/jax_plugins/xla_cuda12/xla_cuda_plugin.so"), "XLA");
+  EXPECT_EQ(OwnerOfImage("/x/site-packages/cupy_backends/cuda/api/driver.so"), "CuPy");
+  EXPECT_EQ(OwnerOfImage("/home/me/build/solver"), "application");
+  EXPECT_EQ(OwnerOfImage("/usr/bin/python3.12"), "application");
+  EXPECT_EQ(OwnerOfImage("/home/torch/solver"), "application");
+  // Those who ask for others. A static cudart is part of its library, so it has no name here.
+  EXPECT_EQ(OwnerOfImage("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"), "");
+  EXPECT_EQ(OwnerOfImage("/x/torch/lib/libcudart-9335f6a2.so.12"), "");
+  EXPECT_EQ(OwnerOfImage("/opt/vramscope/libvramscope_probe.so"), "");
+}
+
+TEST(OwnersTest, TheFirstCallerOutsideTheDriverCounts) {
+  TraceBuilder trace;
+  const auto native = trace.Native({"/usr/bin/python3", "/x/libcudnn.so.9", "/x/libcublas.so.13",
+                                    "/x/libcudart.so.13", "/x/libcuda.so.1"});
+  const auto plumbing = trace.Native({"/x/libcuda.so.1"});
+  Owners owners(trace);
+  EXPECT_EQ(owners.name(owners.Find(native, {})), "cuBLAS");
+  EXPECT_EQ(owners.name(owners.Find(native, {})), "cuBLAS");
+  EXPECT_EQ(owners.Find(plumbing, {}), kUnknownOwner);
+  EXPECT_EQ(owners.Find({}, {}), kUnknownOwner);
+  EXPECT_EQ(owners.Find(trace::StackId{12345}, {}), kUnknownOwner);
+}
+
+TEST(OwnersTest, ThePythonPackageNamesWhatCallsThroughTheInterpreter) {
+  TraceBuilder trace;
+  const auto native = trace.Native({"/usr/bin/python3", "/x/_ctypes.so", "/x/libffi.so.8"});
+  const auto numba =
+      trace.Python({{"/home/me/a.py", 1, "f"},
+                    {"/v/lib/python3.12/site-packages/numba/cuda/driver.py", 2, "g"}});
+  const auto user = trace.Python({{"/home/me/a.py", 1, "f"}});
+  Owners owners(trace);
+  EXPECT_EQ(owners.name(owners.Find(native, numba)), "numba");
+  EXPECT_EQ(owners.Find(native, user), kApplication);
+  EXPECT_EQ(owners.Find({}, user), kUnknownOwner);
+}
+
+}  // namespace
+}  // namespace vramscope::resolve

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/phases.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "format/enums.h"
+
+namespace vramscope::resolve {
+namespace {
+
+// Nodes of a graph whose forward is remembered: a backward reaches back so many operators.
+constexpr size_t kRecorded = size_t{1} << 16;
+// An operator that allocates nothing records a node all the same; its gradient belongs to what was
+// allocated before it, if that is not too long ago.
+constexpr uint64_t kFurthest = 32;
+
+}  // namespace
+
+Phases::Phases(const trace::Trace& trace)
+    : trace_(trace), facts_(trace), processes_(trace.processes().size()) {}
+
+Phases::ThreadState& Phases::ThreadOf(const trace::Event& event) {
+  if (event.thread.value == 0)
+    return processes_[event.process.value].no_thread;
+  if (event.thread.value >= threads_.size())
+    threads_.resize(std::max<size_t>(event.thread.value + 1, trace_.threads().size()));
+  return threads_[event.thread.value];
+}
+
+void Phases::EndBackward(ProcessState& process) {
+  if (!process.in_backward)
+    return;
+  process.in_backward = false;
+  ++process.backwards_over;
+}
+
+void Phases::EndOptimizer(ProcessState& process) {
+  if (!process.in_optimizer)
+    return;
+  process.in_optimizer = false;
+  ++process.steps_over;
+}
+
+Phase Phases::PhaseOf(const trace::Event& event,
+                      trace::Autograd autograd,
+                      const StackFacts& facts,
+                      ProcessState& process,
+                      ThreadState& thread) {
+  if (autograd == trace::Autograd::kBackward) {
+    if (!facts.in_backward && process.has_python)
+      thread.is_autograd = true;
+    // What the backward records, for a gradient of the gradient or for a checkpoint, moves the
+    // number too.
+    thread.has_number = false;
+    return Phase::kBackward;
+  }
+  if (facts.phase != Phase::kOther)
+    thread.is_autograd = false;
+  else if (thread.is_autograd)
+    return Phase::kBackward;
+  bool recorded = false;
+  if (autograd == trace::Autograd::kForward) {
+    recorded = thread.has_number && event.sequence > thread.next_number;
+    thread.has_number = true;
+    thread.next_number = event.sequence;
+  }
+  switch (facts.phase) {
+    case Phase::kOther:
+    case Phase::kNone:
+      break;
+    case Phase::kOptimizer:
+      return recorded ? Phase::kForward : Phase::kOptimizer;
+    case Phase::kForward:
+      // A step that did not come to its end.
+      if (thread.steps > 0 && !facts.in_step) {
+        process.steps -= std::min(process.steps, thread.steps);
+        thread.steps = 0;
+      }
+      return Phase::kForward;
+    case Phase::kLoad:
+    case Phase::kBackward:
+      return facts.phase;
+  }
+  if (recorded)
+    return Phase::kForward;
+  if (thread.steps > 0)
+    return Phase::kOptimizer;
+  return thread.in_forward ? Phase::kForward : Phase::kOther;
+}
+
+// The first allocation since the number was reached is the operator's: autograd makes the node, and
+// then the operator runs. Numbers count by thread; the thread that used one last has it.
+void Phases::Record(const trace::Event& event, ProcessState& process) {
+  if (process.recorded.empty())
+    process.recorded.resize(kRecorded);
+  Recorded& slot = process.recorded[event.sequence & (kRecorded - 1)];
+  if (slot.number == event.sequence && slot.thread == event.thread)
+    return;
+  slot = {event.sequence, event.stack, event.scope, event.thread};
+  process.last_number = std::max(process.last_number, event.sequence);
+}
+
+const Phases::Recorded* Phases::Find(const ProcessState& process, uint64_t number) const {
+  if (process.recorded.empty())
+    return nullptr;
+  for (uint64_t back = 0; back <= std::min(kFurthest, number); ++back) {
+    const Recorded& slot = process.recorded[(number - back) & (kRecorded - 1)];
+    if (slot.number == number - back)
+      return &slot;
+  }
+  return nullptr;
+}
+
+// What a backward allocates belongs to the operator whose gradient it computes.
+void Phases::Join(const trace::Event& event,
+                  trace::Autograd autograd,
+                  const StackFacts& facts,
+                  const ProcessState& process,
+                  ThreadState& thread,
+                  Origin* origin) {
+  if (thread.backward != process.backwards_begun) {
+    thread.backward = process.backwards_begun;
+    thread.evaluated = {};
+    thread.recomputed = {};
+  }
+  if (facts.module_inside) {
+    // A checkpoint computes again: the modules stand in its own stack.
+    thread.recomputed = {event.stack, event.scope};
+    origin->forward = event.stack;
+    return;
+  }
+  if (facts.checkpoint) {
+    // It runs a graph of its own, with numbers that no forward had.
+    thread.evaluated = thread.recomputed;
+  } else if (autograd == trace::Autograd::kBackward && event.sequence < process.last_number) {
+    // Nodes that accumulate gradients have no number of their own, and run behind the node whose
+    // gradient it is.
+    const Recorded* found = Find(process, event.sequence + 1);
+    thread.evaluated = found != nullptr ? Operator{found->stack, found->scope} : Operator{};
+  }
+  // Sums of gradients are made between two nodes: they belong to the first.
+  origin->forward = thread.evaluated.stack;
+  if (origin->scope.value == 0)
+    origin->scope = thread.evaluated.scope;
+}
+
+void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
+  ProcessState& process = processes_[event.process.value];
+  ThreadState& thread = ThreadOf(event);
+  const StackFacts& facts = facts_.Of(event.stack);
+  // Of other kinds of events the field says something else.
+  const trace::Autograd autograd = event.kind == trace::EventKind::kBlockAlloc
+                                       ? static_cast<trace::Autograd>(event.subkind)
+                                       : trace::Autograd::kNone;
+  process.has_python = process.has_python || event.stack.value != 0;
+  process.knows = process.knows || autograd != trace::Autograd::kNone ||
+                  facts.phase != Phase::kOther || facts.module.value != 0;
+  origin->scope = event.scope;
+  if (facts.communication)
+    origin->purpose = Purpose::kCommunication;
+  else if (event.native_stack.value != 0 && facts_.Of(event.native_stack).workspace)
+    origin->purpose = Purpose::kWorkspace;
+
+  const Phase phase = PhaseOf(event, autograd, facts, process, thread);
+  origin->phase = phase;
+  thread.in_forward = phase == Phase::kForward;
+  if (phase == Phase::kBackward) {
+    thread.is_program = thread.is_program || facts.in_backward;
+    if (process.steps == 0)
+      EndOptimizer(process);
+    if (!process.in_backward) {
+      process.in_backward = true;
+      ++process.backwards_begun;
+    }
+    origin->epoch = process.backwards_over;
+    Join(event, autograd, facts, process, thread, origin);
+    return;
+  }
+  // Threads that only load data run beside backwards and steps and do not end them.
+  if (phase == Phase::kForward || phase == Phase::kOptimizer)
+    thread.is_program = true;
+  if (thread.is_program && !facts.in_backward)
+    EndBackward(process);
+  if (phase == Phase::kOptimizer) {
+    process.in_optimizer = true;
+    origin->epoch = process.steps_over;
+    return;
+  }
+  if (thread.is_program && process.steps == 0)
+    EndOptimizer(process);
+  origin->epoch = process.backwards_begun;
+  if (autograd == trace::Autograd::kForward)
+    Record(event, process);
+}
+
+void Phases::OnStep(const trace::Event& event) {
+  ProcessState& process = processes_[event.process.value];
+  ThreadState& thread = ThreadOf(event);
+  process.knows = true;
+  thread.in_forward = false;
+  // A step in a hook of the backward does not end it.
+  if (!thread.is_autograd) {
+    thread.is_program = true;
+    EndBackward(process);
+  }
+  if (event.subkind == static_cast<uint8_t>(format::StepKind::kBegin)) {
+    ++process.steps;
+    ++thread.steps;
+    process.in_optimizer = true;
+    return;
+  }
+  process.steps -= std::min(process.steps, 1u);
+  thread.steps -= std::min(thread.steps, 1u);
+  EndOptimizer(process);
+}
+
+Category Phases::ByPhase(const ProcessState& process, bool freed, const Origin& origin) const {
+  const auto outlives = [&](uint32_t over, Category category) {
+    return !freed || over != origin.epoch ? category : Category::kTemporary;
+  };
+  switch (origin.phase) {
+    case Phase::kLoad:
+      return Category::kInput;
+    case Phase::kForward:
+      return outlives(process.backwards_begun, Category::kActivation);
+    case Phase::kBackward:
+      return outlives(process.backwards_over, Category::kGradient);
+    case Phase::kOptimizer:
+      return outlives(process.steps_over, Category::kOptimizerState);
+    case Phase::kOther:
+    case Phase::kNone:
+      break;
+  }
+  return outlives(process.backwards_begun, Category::kInput);
+}
+
+// A tag or a scope that is called like a category, "halo/workspace", says so.
+Category Phases::SaidBy(trace::StringId text) {
+  if (text.value == 0)
+    return Category::kUnknown;
+  if (text.value >= said_.size())
+    said_.resize(std::max<size_t>(text.value + 1, trace_.string_count()));
+  uint8_t& said = said_[text.value];
+  if (said == 0) {
+    const std::string_view all = trace_.string(text);
+    said = static_cast<uint8_t>(ParseCategory(all.substr(all.rfind('/') + 1))) + 1;
+  }
+  return static_cast<Category>(said - 1);
+}
+
+void Phases::Decide(trace::ProcessId process,
+                    const Names& names,
+                    bool freed,
+                    bool by_phase,
+                    Origin* origin) {
+  const auto decide = [&](Category category) {
+    origin->category = origin->without_phases = category;
+  };
+  // Most memory has no name.
+  const NameSet* const set = origin->names == 0 ? nullptr : &names.set(origin->names);
+  if (set != nullptr) {
+    if (const auto category = CategoryOfName(names.name(set->first).kind))
+      return decide(*category);
+  }
+  if (origin->purpose == Purpose::kWorkspace)
+    return decide(Category::kWorkspace);
+  if (origin->purpose == Purpose::kCommunication) {
+    // What communication leaves behind when the backward is over are gradients, summed up.
+    const bool gradient = by_phase && origin->phase == Phase::kBackward &&
+                          ByPhase(processes_[process.value], freed, *origin) == Category::kGradient;
+    return decide(gradient ? Category::kGradient : Category::kCommunication);
+  }
+  if (set != nullptr) {
+    decide(SaidBy(names.name(set->tag).name));
+    if (origin->category != Category::kUnknown)
+      return;
+  }
+  decide(SaidBy(origin->scope));
+  if (by_phase && origin->purpose != Purpose::kPrior)
+    origin->category = ByPhase(processes_[process.value], freed, *origin);
+}
+
+}  // namespace vramscope::resolve

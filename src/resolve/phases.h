@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "resolve/names.h"
+#include "resolve/records.h"
+#include "resolve/stack_facts.h"
+#include "trace/trace.h"
+
+namespace vramscope::resolve {
+
+// Follows what every process and thread is at, event by event, and decides what memory is for.
+//
+// Categories depend on how long memory lives: an activation is what the forward leaves behind when
+// the next backward begins. So each process counts the ends of such times, memory remembers the
+// count of its phase when it was allocated, and when it goes, a higher count says that it outlived
+// them:
+//
+//   forward, other:  backwards begun      backward: backwards over      optimizer: steps over
+class Phases {
+ public:
+  explicit Phases(const trace::Trace& trace);
+
+  // Fills the origin of what the event allocated, names and category apart.
+  void OnAllocated(const trace::Event& event, Origin* origin);
+  void OnStep(const trace::Event& event);
+  // A mark that ends an iteration: so does its forward.
+  void OnIteration(const trace::Event& event) { ThreadOf(event).in_forward = false; }
+
+  // Decides the category of memory whose life ends now (`freed`), or that outlives the recording.
+  // Not `by_phase`, only its names and its stack can say what it is for.
+  void Decide(trace::ProcessId process,
+              const Names& names,
+              bool freed,
+              bool by_phase,
+              Origin* origin);
+  // Whether anything told the phases of that process. If not, nothing is an input or temporary.
+  bool Knows(trace::ProcessId process) const { return processes_[process.value].knows; }
+  // The category that holds once the whole recording was seen.
+  Category Final(trace::ProcessId process, const Origin& origin) const {
+    return Knows(process) ? origin.category : origin.without_phases;
+  }
+
+ private:
+  // The forward allocation after which autograd's next node number was `number`.
+  struct Recorded {
+    uint64_t number = UINT64_MAX;
+    trace::StackId stack;
+    trace::StringId scope;
+    trace::ThreadId thread;
+  };
+  // Where an autograd thread is: the operator of the last node it evaluated.
+  struct Operator {
+    trace::StackId stack;
+    trace::StringId scope;
+  };
+  struct ThreadState {
+    uint64_t next_number = 0;
+    bool has_number = false;
+    bool in_forward = false;
+    bool is_program = false;   // it ran forward, backward or optimizer of its own accord
+    bool is_autograd = false;  // autograd's own thread: it evaluates nodes and nothing else
+    uint32_t steps = 0;        // optimizer steps under way
+    uint32_t backward = 0;     // the one that what follows is of
+    Operator evaluated;
+    Operator recomputed;  // the last module call inside of a backward
+  };
+  struct ProcessState {
+    bool knows = false;
+    bool has_python = false;
+    bool in_backward = false;
+    bool in_optimizer = false;
+    uint32_t steps = 0;  // under way
+    uint32_t backwards_begun = 0;
+    uint32_t backwards_over = 0;
+    uint32_t steps_over = 0;
+    uint64_t last_number = 0;        // the highest that a forward recorded
+    ThreadState no_thread;           // events that name none
+    std::vector<Recorded> recorded;  // by number, the latest of them
+  };
+
+  ThreadState& ThreadOf(const trace::Event& event);
+  Phase PhaseOf(const trace::Event& event,
+                trace::Autograd autograd,
+                const StackFacts& facts,
+                ProcessState& process,
+                ThreadState& thread);
+  void Record(const trace::Event& event, ProcessState& process);
+  void Join(const trace::Event& event,
+            trace::Autograd autograd,
+            const StackFacts& facts,
+            const ProcessState& process,
+            ThreadState& thread,
+            Origin* origin);
+  const Recorded* Find(const ProcessState& process, uint64_t number) const;
+  Category ByPhase(const ProcessState& process, bool freed, const Origin& origin) const;
+  Category SaidBy(trace::StringId text);
+  void EndBackward(ProcessState& process);
+  void EndOptimizer(ProcessState& process);
+
+  const trace::Trace& trace_;
+  StackFactsTable facts_;
+  std::vector<ProcessState> processes_;
+  std::vector<ThreadState> threads_;
+  std::vector<uint8_t> said_;  // by string: the category that it names + 1, 0: not asked yet
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "resolve/parts.h"
+#include "resolve/records.h"
+#include "format/enums.h"
+
+// What the driver takes for a request, as measured (CUDA 13 on an H200): requests above 1 MiB take
+// multiples of 2 MiB, smaller ones share slabs of 2 MiB.
+namespace vramscope::resolve {
+
+inline constexpr uint64_t kDriverPageBytes = uint64_t{2} << 20;
+inline constexpr int kDriverPageBits = 21;
+inline constexpr uint64_t kLargestSmallBytes = uint64_t{1} << 20;
+
+// Sizes of a damaged trace can be anything; sums of a few million of these cannot overflow.
+inline constexpr uint64_t kLargestSize = uint64_t{1} << 50;
+
+inline bool IsDeviceMemory(format::MemoryKind kind) {
+  return kind == format::MemoryKind::kDevice || kind == format::MemoryKind::kPitched;
+}
+
+inline bool IsHostMemory(format::MemoryKind kind) {
+  return kind == format::MemoryKind::kHostPinned || kind == format::MemoryKind::kHostRegistered;
+}
+
+inline bool SharesSlab(format::MemoryKind kind, uint64_t bytes) {
+  return IsDeviceMemory(kind) && bytes <= kLargestSmallBytes;
+}
+
+// Bytes that an allocation takes of its device, its slab's slack apart.
+inline uint64_t PriceOf(format::MemoryKind kind, uint64_t asked, uint64_t actual) {
+  const uint64_t bytes = std::max(asked, actual);
+  switch (kind) {
+    case format::MemoryKind::kDevice:
+    case format::MemoryKind::kPitched:
+      return bytes <= kLargestSmallBytes ? bytes
+                                         : (bytes + kDriverPageBytes - 1) & ~(kDriverPageBytes - 1);
+    case format::MemoryKind::kManaged:    // on the device only where touched
+    case format::MemoryKind::kIpcImport:  // the exporter pays
+    case format::MemoryKind::kExternal:
+      return 0;
+    case format::MemoryKind::kAsync:
+    case format::MemoryKind::kArray:
+    case format::MemoryKind::kHostPinned:
+    case format::MemoryKind::kHostRegistered:
+      break;
+  }
+  return bytes;
+}
+
+inline Part PartOfMemory(format::MemoryKind kind) {
+  switch (kind) {
+    case format::MemoryKind::kArray:
+      return Part::kArrays;
+    case format::MemoryKind::kManaged:
+      return Part::kManaged;
+    case format::MemoryKind::kIpcImport:
+    case format::MemoryKind::kExternal:
+      return Part::kImported;
+    case format::MemoryKind::kHostPinned:
+      return Part::kPinned;
+    case format::MemoryKind::kHostRegistered:
+      return Part::kRegistered;
+    case format::MemoryKind::kDevice:
+    case format::MemoryKind::kPitched:
+    case format::MemoryKind::kAsync:
+      break;
+  }
+  return Part::kAllocated;
+}
+
+// What PyTorch takes from the driver it cuts into blocks; until the first one it is in nobody's
+// use.
+inline Part PartOfHolding(const Holding& holding) {
+  const bool to_be_cut =
+      holding.owner == kPyTorch && !holding.small && IsDeviceMemory(holding.memory);
+  return to_be_cut ? Part::kUncut : PartOfMemory(holding.memory);
+}
+
+}  // namespace vramscope::resolve

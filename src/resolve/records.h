@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "resolve/owners.h"
+#include "resolve/parts.h"
+#include "resolve/stack_facts.h"
+#include "format/enums.h"
+#include "tables/ids.h"
+#include "trace/event.h"
+
+// What the ledger keeps of everything live. Lives are numbered in the order of their allocation
+// (block, driver allocation, handle or mapping alike), so "was live at the peak" is one comparison.
+namespace vramscope::resolve {
+
+inline constexpr uint32_t kNoIndex = UINT32_MAX;
+inline constexpr int64_t kNever = INT64_MAX;
+inline constexpr uint64_t kNoLife = UINT64_MAX;
+
+// What the stack at the allocation says the memory is for, whatever the phase.
+enum class Purpose : uint8_t {
+  kNone,
+  kCommunication,
+  kWorkspace,
+  kPrior,  // it was made before the recording: only names can say
+};
+
+// Where memory comes from, in the words of the program: what its names and its category are made
+// of.
+struct Origin {
+  trace::StackId forward;  // memory of a backward: the stack of the operator whose gradient it is
+  trace::StringId scope;
+  uint32_t names = 0;  // a set of Names
+  uint32_t epoch = 0;  // of its phase, when it was allocated: see phases.h
+  Phase phase = Phase::kOther;
+  Purpose purpose = Purpose::kNone;
+  // Since the end of its life, or of the recording; the second where nothing told the phases of
+  // its process.
+  Category category = Category::kUnknown;
+  Category without_phases = Category::kUnknown;
+  // Counts the modules of the process that were gone by then: addresses name modules, and are used
+  // again.
+  uint32_t module_epoch = 0;
+};
+
+// A block that a caching allocator gave to the program, or a CPU tensor's storage.
+struct Block {
+  uint64_t address = 0;
+  uint64_t size = 0;
+  int64_t alloc_ns = 0;
+  uint64_t life = kNoLife;
+  trace::StackId stack;
+  trace::StackId native;
+  trace::ThreadId thread;
+  uint32_t segment = 0;  // where it was cut out of
+  Origin origin;
+  OwnerId owner;
+  bool live() const { return life != kNoLife; }
+};
+
+enum class HoldingKind : uint8_t {
+  kMemory,   // what an Alloc event gave
+  kHandle,   // physical memory of cuMemCreate
+  kMapping,  // a handle at an address: no bytes of its own
+};
+
+// Anything that the driver gave, and a mapping.
+struct Holding {
+  uint64_t address = 0;  // or the handle
+  uint64_t size = 0;     // asked for
+  uint64_t priced = 0;   // what it takes of the device
+  int64_t alloc_ns = 0;
+  int64_t row_ns = 0;  // since when all about it is as it is now
+  uint64_t life = kNoLife;
+  uint64_t stream = 0;
+  uint64_t context = 0;
+  uint64_t accounted =
+      0;  // mapping: bytes of the handle that count in its segment; handle: their sum
+  uint64_t backing_bytes = 0;  // handle: of them in segments that are suballocated
+  trace::StackId stack;
+  trace::StackId native;
+  trace::ThreadId thread;
+  trace::StringId api;
+  uint32_t space = kNoIndex;
+  uint32_t segment = kNoIndex;  // the segment that it is, that it is mapped into, or its pool's
+  uint32_t self = kNoIndex;     // its own index, by which mappings name a handle
+  uint32_t handle = kNoIndex;   // of a mapping: the handle's holding
+  uint32_t references = 1;      // handles: those not released yet
+  uint32_t mappings = 0;        // handles: live mappings
+  Origin origin;
+  OwnerId owner;
+  HoldingKind kind = HoldingKind::kMemory;
+  format::MemoryKind memory = format::MemoryKind::kDevice;
+  uint32_t share = kNoIndex;  // the memory that several processes hold, of which it is one's part
+  bool small = false;         // shares a 2 MiB slab
+  bool bracketed = false;     // priced by readings
+  bool backing = false;       // its segment is suballocated
+  bool live() const { return life != kNoLife; }
+};
+
+enum class SegmentKind : uint8_t {
+  kNone,
+  kDefault,      // what is in no segment that we know: CPU tensors, or a GPU without driver events
+  kAllocation,   // one cuMemAlloc
+  kReservation,  // an address range with handles mapped into it
+  kPool,         // a stream-ordered pool: its bytes come from readings
+};
+
+// Memory that an allocator cuts blocks out of.
+struct Segment {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t held = 0;        // bytes backed by memory
+  uint64_t live_bytes = 0;  // of its blocks
+  uint64_t live_count = 0;
+  tables::SegmentId row;
+  uint32_t space = kNoIndex;
+  uint32_t holding = kNoIndex;      // of kAllocation
+  uint32_t held_item = kNoIndex;    // of pools: the slow item that says what they hold
+  uint32_t names = 0;               // of pools: a set of Names
+  SegmentKind kind = SegmentKind::kNone;
+  OwnerId owner;
+  bool suballocated = false;  // blocks were cut out of it
+  bool of_program = false;    // by the program's own pool, not by a framework
+  bool zombie = false;      // its memory is gone, but blocks in it were never freed
+  bool closing = false;     // a destroyed pool: its memory goes with the last of its blocks
+  bool live() const { return kind != SegmentKind::kNone; }
+  // Held by the allocator and in no live block.
+  uint64_t free_bytes() const { return suballocated && held > live_bytes ? held - live_bytes : 0; }
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/resolve.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "format/enums.h"
+#include "resolve/ledger.h"
+#include "resolve/naming.h"
+
+namespace vramscope::resolve {
+namespace {
+
+using tables::StringId;
+using tables::Tables;
+
+// Texts that the trace has keep their numbers; those that resolving makes come behind them.
+class Texts {
+ public:
+  Texts(const trace::Trace& trace, tables::StringTable& strings) : strings_(strings) {
+    for (uint32_t i = 1; i < trace.string_count(); ++i)
+      strings_.Add(trace.string(trace::StringId{i}));
+  }
+  StringId Of(std::string_view text) {
+    if (text.empty())
+      return {};
+    const auto [found, added] = ids_.try_emplace(std::string(text), StringId{});
+    if (added)
+      found->second = strings_.Add(text);
+    return found->second;
+  }
+
+ private:
+  tables::StringTable& strings_;
+  std::unordered_map<std::string, StringId> ids_;
+};
+
+StringId Same(trace::StringId id) {
+  return StringId{id.value};
+}
+tables::StackId Same(trace::StackId id) {
+  return tables::StackId{id.value};
+}
+tables::ThreadId Same(trace::ThreadId id) {
+  return tables::ThreadId{id.value};
+}
+tables::ProcessId Same(trace::ProcessId id) {
+  return tables::ProcessId{id == trace::kNoProcess ? 0 : uint32_t{id.value} + 1};
+}
+tables::DeviceId Same(trace::DeviceId id) {
+  return tables::DeviceId{static_cast<uint32_t>(id.value + 1)};
+}
+
+// Everything that is known of a recording but its allocations.
+class TablesOf {
+ public:
+  TablesOf(trace::Trace& trace, Ledger& ledger)
+      : trace_(trace), ledger_(ledger), naming_(ledger), texts_(trace, out_.strings) {}
+
+  Tables Take() {
+    AddSession();
+    AddDevices();
+    AddProcesses();
+    AddFrames();
+    AddCounters();  // they add sites
+    AddSegments();  // the same
+    AddSites();
+    AddSamples();
+    AddProgram();
+    AddTrust();
+    return std::move(out_);
+  }
+
+ private:
+  void AddSession();
+  void AddDevices();
+  void AddProcesses();
+  void AddFrames();
+  void AddCounters();
+  void AddSegments();
+  void AddSites();
+  void AddSamples();
+  void AddProgram();
+  void AddTrust();
+  void AddLoss(const trace::Loss& loss);
+  uint32_t AccountOf(const SlowItem& item) const;
+  void AddCheckpointedCounter(const Space& space, tables::CounterId counter, uint32_t item);
+
+  trace::Trace& trace_;
+  Ledger& ledger_;
+  Naming naming_;
+  Tables out_;
+  Texts texts_;
+};
+
+void TablesOf::AddSession() {
+  const trace::SessionInfo& session = trace_.session();
+  tables::Session& out = out_.session;
+  out.path = session.path;
+  out.name = session.name;
+  out.version = session.version;
+  out.begin_ns = ledger_.first_ns();
+  out.end_ns = std::max(session.end_ns, ledger_.last_ns());
+  out.begin_wall_ns = session.start_wall_ns;
+  out.finished = session.finished;
+  out.event_count = ledger_.event_count();
+  out.file_bytes = session.file_bytes;
+  for (const auto& [key, value] : session.notes)
+    out_.notes.push_back({texts_.Of(key), texts_.Of(value)});
+  tables::HostRow host;
+  host.realtime_offset_ns = session.start_wall_ns - session.start_ns;
+  out_.hosts.push_back(host);
+}
+
+void TablesOf::AddDevices() {
+  for (size_t i = 0; i < trace_.devices().size(); ++i) {
+    const trace::Device& device = trace_.devices()[i];
+    const DeviceState& state = ledger_.devices()[i];
+    tables::DeviceRow row;
+    row.host = tables::HostId{1};
+    row.kind = static_cast<uint8_t>(device.kind);
+    row.index = device.index;
+    row.uuid = texts_.Of(device.uuid);
+    row.name = texts_.Of(device.name);
+    row.total_bytes = device.total_bytes;
+    row.reading_offset_bytes = state.readings.has_offset ? state.readings.offset : 0;
+    out_.devices.push_back(row);
+    tables::AccountRow account;
+    account.device = Same(state.id);
+    account.begin_ns = INT64_MIN;
+    account.end_ns = tables::kNever;
+    out_.accounts.push_back(account);
+  }
+  for (const Space& space : ledger_.spaces()) {
+    const auto account = tables::AccountId{static_cast<uint32_t>(out_.accounts.size())};
+    out_.accounts.push_back(
+        {Same(space.process), Same(space.device), space.first_ns, space.end_ns});
+    for (const Absence& absence : space.absences)
+      out_.checkpointed.push_back({account, absence.from_ns, absence.to_ns});
+  }
+}
+
+void TablesOf::AddProcesses() {
+  for (size_t i = 0; i < trace_.processes().size(); ++i) {
+    const trace::Process& process = trace_.processes()[i];
+    const trace::ProcessId id{static_cast<uint16_t>(i)};
+    const ProcessState& state = ledger_.processes()[i];
+    const ProcessIterations& iterations = ledger_.iterations().of(id);
+    tables::ProcessRow row;
+    row.host = tables::HostId{1};
+    row.pid = process.pid;
+    row.parent_pid = process.parent_pid;
+    row.rank = process.rank.value_or(-1);
+    row.command = texts_.Of(process.command);
+    row.executable = texts_.Of(process.executable);
+    row.begin_ns = process.start_ns;
+    row.end_ns = std::max(process.end_ns, state.last_ns);
+    row.exit_ns = state.exit_ns;
+    row.wait_status = process.wait_status.value_or(-1);
+    row.closed_cleanly = process.closed_cleanly ? 1 : 0;
+    row.began_late = state.began_late ? 1 : 0;
+    row.iterations_by_marks = iterations.by_marks ? 1 : 0;
+    out_.processes.push_back(row);
+    for (int64_t number = 0; number < iterations.count(); ++number) {
+      out_.iterations.push_back(
+          {Same(id), number, iterations.BeginOf(number), iterations.EndOf(number)});
+    }
+  }
+  for (size_t i = 1; i < trace_.threads().size(); ++i) {
+    const trace::Thread& thread = trace_.threads()[i];
+    out_.threads.push_back({Same(thread.process), thread.tid, texts_.Of(thread.name)});
+  }
+}
+
+void TablesOf::AddFrames() {
+  std::unordered_map<uint64_t, bool> lines;
+  for (uint32_t i = 1; i < trace_.frame_count(); ++i) {
+    const trace::Frame& frame = trace_.frame(trace::FrameId{i});
+    out_.frames.push_back({static_cast<uint8_t>(frame.kind), Same(frame.function),
+                           Same(frame.file), frame.line, Same(frame.image), frame.pc});
+    const uint64_t line = uint64_t{frame.file.value} << 32 | frame.line;
+    if (frame.line == 0 || !lines.try_emplace(line, true).second)
+      continue;
+    const std::string_view text = trace_.SourceLine(frame.file, frame.line);
+    if (!text.empty())
+      out_.sources.push_back({Same(frame.file), frame.line, texts_.Of(text)});
+  }
+  std::sort(out_.sources.begin(), out_.sources.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.file, a.line) < std::pair(b.file, b.line);
+  });
+  for (uint32_t i = 1; i < trace_.stack_count(); ++i) {
+    const trace::Stack& stack = trace_.stack(trace::StackId{i});
+    out_.stacks.push_back({Same(stack.parent), tables::FrameId{stack.frame.value}});
+  }
+}
+
+uint32_t TablesOf::AccountOf(const SlowItem& item) const {
+  if (item.space == kNoIndex || item.part == Part::kRmInternal)
+    return Ledger::AccountOfDevice(item.device);
+  return ledger_.AccountOfSpace(item.space);
+}
+
+// RM-internal memory is of no process, and goes and comes with one all the same.
+void TablesOf::AddCheckpointedCounter(const Space& space,
+                                      tables::CounterId counter,
+                                      uint32_t item) {
+  for (const Absence& absence : space.absences) {
+    int64_t bytes = 0;
+    for (const SlowChange& change : ledger_.slow_log()) {
+      if (change.item == item && change.time_ns <= absence.from_ns)
+        bytes += change.bytes;
+    }
+    if (bytes == 0)
+      continue;
+    out_.steps.push_back({counter, absence.from_ns, -bytes});
+    if (absence.to_ns != kNever)
+      out_.steps.push_back({counter, absence.to_ns, bytes});
+  }
+}
+
+void TablesOf::AddCounters() {
+  for (uint32_t i = 0; i < ledger_.slow_items().size(); ++i) {
+    const SlowItem& item = ledger_.slow_items()[i];
+    const tables::CounterId id{static_cast<uint32_t>(out_.counters.size())};
+    tables::CounterRow row;
+    row.segment = item.row;
+    row.context = item.context;
+    if (row.segment.value != 0) {
+      row.site = ledger_.rows().segment(row.segment).site;
+    } else {
+      SiteKey key;
+      key.account = AccountOf(item);
+      key.owner = item.owner;
+      key.part = item.part;
+      key.category = key.without_phases = PartCategory(item.part);
+      key.estimated =
+          item.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
+      key.api = item.api;
+      key.thread = item.thread;
+      key.stack = item.stack;
+      key.native = item.native;
+      row.site = ledger_.rows().AddSite(key, item.trigger, item.alloc_ns);
+    }
+    out_.counters.push_back(row);
+    if (item.part == Part::kRmInternal && item.space != kNoIndex)
+      AddCheckpointedCounter(ledger_.spaces()[item.space], id, i);
+  }
+  for (const SlowChange& change : ledger_.slow_log()) {
+    if (change.bytes != 0)
+      out_.steps.push_back({tables::CounterId{change.item + 1}, change.time_ns, change.bytes});
+  }
+  std::stable_sort(out_.steps.begin(), out_.steps.end(),
+                   [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+}
+
+// Only those that were suballocated.
+void TablesOf::AddSegments() {
+  out_.segments = ledger_.rows().segments();
+}
+
+void TablesOf::AddSites() {
+  for (size_t i = 1; i < ledger_.rows().sites().size(); ++i) {
+    const Site& site = ledger_.rows().sites()[i];
+    const SiteKey& key = site.key;
+    const tables::AccountRow& account = out_.accounts[key.account];
+    const trace::ProcessId process =
+        account.process.value == 0
+            ? trace::kNoProcess
+            : trace::ProcessId{static_cast<uint16_t>(account.process.value - 1)};
+    tables::SiteRow row;
+    row.account = tables::AccountId{key.account};
+    row.backing = key.backing ? 1 : 0;
+    row.part = static_cast<uint8_t>(key.part);
+    // Names say more than the part, except of free memory and slack.
+    Category category = PartCategory(key.part);
+    if (category == Category::kUnknown && process != trace::kNoProcess)
+      category = ledger_.phases().Knows(process) ? key.category : key.without_phases;
+    row.category = static_cast<uint8_t>(category);
+    row.phase = static_cast<uint8_t>(key.phase);
+    row.estimated = static_cast<uint8_t>(key.estimated);
+    row.owner = texts_.Of(ledger_.owners().name(key.owner));
+    if (key.is_block)
+      row.allocator = row.owner;
+    row.api = Same(key.api);
+    row.trigger = texts_.Of(site.trigger);
+    row.thread = Same(key.thread);
+    row.stream = key.stream;
+    row.stack = Same(key.stack);
+    row.native_stack = Same(key.native);
+    row.forward_stack = Same(key.forward);
+    row.place = Same(naming_.Place(key));
+    row.scope = Same(key.scope);
+    if (process != trace::kNoProcess) {
+      const Named named{process, site.alloc_ns, key};
+      row.module = texts_.Of(naming_.text(naming_.Module(named)));
+      row.module_class = texts_.Of(naming_.text(naming_.ModuleType(named)));
+      row.parameter = texts_.Of(naming_.text(naming_.Parameter(named)));
+      row.tag = texts_.Of(naming_.text(naming_.Tag(named)));
+    }
+    row.allocated_bytes = site.allocated_bytes;
+    row.allocated_count = site.allocated_count;
+    out_.sites.push_back(row);
+  }
+}
+
+void TablesOf::AddSamples() {
+  for (const DeviceState& device : ledger_.devices()) {
+    for (const DeviceSampleRecord& sample : device.samples) {
+      out_.samples.push_back({Same(device.id), sample.time_ns, sample.begin_ns, sample.end_ns,
+                              sample.used, sample.ledger, sample.low, sample.high, sample.repeats,
+                              static_cast<uint8_t>(sample.counted ? 1 : 0)});
+    }
+  }
+  std::stable_sort(out_.samples.begin(), out_.samples.end(),
+                   [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+  for (uint32_t i = 0; i < ledger_.spaces().size(); ++i) {
+    const tables::AccountId account{ledger_.AccountOfSpace(i)};
+    for (const ProcessSampleRecord& sample : ledger_.spaces()[i].samples) {
+      out_.process_samples.push_back({account, sample.time_ns, sample.begin_ns, sample.end_ns,
+                                      sample.used, sample.ledger});
+    }
+  }
+  out_.changes = ledger_.changes();
+}
+
+void TablesOf::AddProgram() {
+  for (const MarkRecord& mark : ledger_.marks())
+    out_.marks.push_back({mark.time_ns, Same(mark.name), Same(mark.process)});
+  out_.out_of_memory = ledger_.out_of_memory();
+}
+
+void TablesOf::AddLoss(const trace::Loss& loss) {
+  if (loss.count == 0)
+    return;
+  const StringId name = texts_.Of(loss.name);
+  for (tables::LossRow& known : out_.losses) {
+    if (known.name == name) {
+      known.count += loss.count;
+      known.bytes += loss.bytes;
+      return;
+    }
+  }
+  out_.losses.push_back({name, loss.count, loss.bytes});
+}
+
+void TablesOf::AddTrust() {
+  for (const trace::Loss& loss : trace_.losses())
+    AddLoss(loss);
+  AddLoss(ledger_.unknown_frees());
+  AddLoss(ledger_.double_allocs());
+  AddLoss(ledger_.unknown_names());
+  trace::Loss not_measured{format::LossName(static_cast<uint64_t>(format::Loss::kNoReading))};
+  for (const DeviceState& device : ledger_.devices())
+    not_measured.count += device.readings.contexts_not_measured;
+  AddLoss(not_measured);
+  const Violations& found = ledger_.violations();
+  const auto add = [&](tables::InvariantKind kind, uint64_t count, const std::string& first) {
+    if (count != 0)
+      out_.violations.push_back({static_cast<uint8_t>(kind), count, texts_.Of(first)});
+  };
+  add(tables::InvariantKind::kFreedTwice, found.freed_twice, found.first_freed_twice);
+  add(tables::InvariantKind::kOutsideSegment, found.outside_segment, found.first_outside_segment);
+  add(tables::InvariantKind::kOverfullSegment, found.overfull_segments, found.first_overfull);
+}
+
+}  // namespace
+
+util::Result<Tables> Resolve(trace::Trace& trace,
+                             tables::AllocationSink& sink,
+                             const std::function<void(double)>& progress) {
+  Ledger ledger(trace, sink);
+  const int64_t begin_ns = trace.session().start_ns;
+  const int64_t end_ns = trace.session().end_ns;
+  VRAMSCOPE_RETURN_IF_ERROR(trace.ForEachEvent([&](std::span<const trace::Event> events) {
+    ledger.Apply(events);
+    if (progress && !events.empty() && end_ns > begin_ns) {
+      const auto done = static_cast<double>(events.back().time_ns - begin_ns);
+      progress(std::clamp(done / static_cast<double>(end_ns - begin_ns), 0.0, 1.0));
+    }
+  }));
+  ledger.Finish();
+  VRAMSCOPE_RETURN_IF_ERROR(ledger.rows().status());
+  return TablesOf(trace, ledger).Take();
+}
+
+}  // namespace vramscope::resolve

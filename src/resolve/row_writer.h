@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "resolve/owners.h"
+#include "resolve/parts.h"
+#include "resolve/records.h"
+#include "tables/recording.h"
+#include "trace/event.h"
+
+namespace vramscope::resolve {
+
+// Everything that allocations have in common, by the numbers of the recording that is read. What
+// only the whole of it tells (names of modules, whether phases are known) becomes text at the end.
+struct SiteKey {
+  uint32_t account = 0;
+  OwnerId owner;
+  Part part = Part::kAllocated;
+  Category category = Category::kUnknown;
+  Category without_phases = Category::kUnknown;
+  format::Phase phase = format::Phase::kNone;
+  tables::Estimated estimated = tables::Estimated::kExact;
+  bool backing = false;
+  bool is_block = false;
+  uint32_t names = 0;       // a set of Names
+  uint32_t pool_names = 0;  // of the pool that it is in: a set of Names
+  uint32_t module_epoch = 0;
+  trace::StringId api;
+  trace::StringId scope;
+  trace::ThreadId thread;
+  trace::StackId stack;
+  trace::StackId native;
+  trace::StackId forward;
+  uint64_t stream = 0;  // handle + 1; 0: none
+  friend bool operator==(const SiteKey&, const SiteKey&) = default;
+};
+
+// A site as it is collected.
+struct Site {
+  SiteKey key;
+  std::string trigger;
+  int64_t alloc_ns = 0;  // of one of its allocations: modules are looked up by it
+  uint64_t allocated_bytes = 0;
+  uint64_t allocated_count = 0;
+};
+
+// Gives rows away as they end, and keeps the dictionaries that they point into.
+class RowWriter {
+ public:
+  explicit RowWriter(tables::AllocationSink& sink) : sink_(sink), sites_(1), segments_(1) {}
+
+  tables::SiteId SiteOf(const SiteKey& key, int64_t alloc_ns);
+  // A site of its own: of what few have in common.
+  tables::SiteId AddSite(const SiteKey& key, std::string trigger, int64_t alloc_ns);
+  // Nothing where the row begins when it ends.
+  void Add(const tables::AllocationRow& row) {
+    if (row.begin_ns >= row.end_ns)
+      return;
+    if (row.begin_ns == row.alloc_ns) {
+      Site& site = sites_[row.site.value];
+      site.allocated_bytes += row.bytes;
+      ++site.allocated_count;
+    }
+    if (status_.ok())
+      status_ = sink_.Add(row);
+  }
+  tables::SegmentId AddSegment(const tables::SegmentRow& row) {
+    segments_.push_back(row);
+    return tables::SegmentId{static_cast<uint32_t>(segments_.size() - 1)};
+  }
+  tables::SegmentRow& segment(tables::SegmentId id) { return segments_[id.value]; }
+
+  const std::vector<Site>& sites() const { return sites_; }
+  std::vector<tables::SegmentRow>& segments() { return segments_; }
+  // Of the sink: the first error.
+  const util::Status& status() const { return status_; }
+
+ private:
+  struct Hash {
+    size_t operator()(const SiteKey& key) const noexcept;
+  };
+
+  tables::AllocationSink& sink_;
+  util::Status status_;
+  std::vector<Site> sites_;
+  std::vector<tables::SegmentRow> segments_;
+  std::unordered_map<SiteKey, uint32_t, Hash> ids_;
+};
+
+}  // namespace vramscope::resolve
