@@ -123,8 +123,8 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
     const bool known = found != FlatMap::kNone && segments_[found].space == space_index;
     // A pool inside of a tensor, or one whose memory stands in no segment: its blocks' bytes stand
     // in the ledger already.
-    if (of_program &&
-        (known ? segments_[found].suballocated && !segments_[found].of_program : space.driver_events)) {
+    if (of_program && (known ? segments_[found].suballocated && !segments_[found].of_program
+                             : space.driver_events)) {
       ++unknown_names_.count;
       unknown_names_.bytes += event.size;
       return;

@@ -215,8 +215,7 @@ void Ledger::OnFree(const trace::Event& event) {
         std::to_string(segment->live_count) + " blocks of a segment that was freed";
   }
   if (process.holdings[index].memory == format::MemoryKind::kArray)
-    OnArrayFreed(devices_[static_cast<size_t>(device.value)], event,
-                 process.holdings[index].life);
+    OnArrayFreed(devices_[static_cast<size_t>(device.value)], event, process.holdings[index].life);
   Change change(*this, device, event.begin_ns, event.end_ns);
   EndHolding(process, index, true);
 }

@@ -50,9 +50,9 @@ struct Violations {
   std::string first_overfull;
 };
 
-// Who holds which bytes of which device, event by event in time order; what ends becomes a row. Feed
-// it all batches of a trace, then Finish(). Tolerates any sequence of events: what makes no sense is
-// counted.
+// Who holds which bytes of which device, event by event in time order; what ends becomes a row.
+// Feed it all batches of a trace, then Finish(). Tolerates any sequence of events: what makes no
+// sense is counted.
 //
 // Each event gets a time of its own, no earlier than it says, so that time is order.
 class Ledger {

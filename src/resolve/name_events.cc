@@ -86,8 +86,7 @@ void Ledger::OnPoolName(const trace::Event& event) {
   ProcessState& process = processes_[event.process.value];
   uint32_t& known = process.pool_names[event.address];
   known = names_.Add(known, {NameKind::kPool, event.name, event.api, event.value, 0});
-  if (const uint32_t segment = process.pools.Find(event.address); segment != FlatMap::kNone)
-  {
+  if (const uint32_t segment = process.pools.Find(event.address); segment != FlatMap::kNone) {
     segments_[segment].names = known;
     Describe(segments_[segment], nullptr);
   }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "resolve/parts.h"
 #include "format/enums.h"
+#include "resolve/parts.h"
 #include "trace/event.h"
 
 namespace vramscope::resolve {

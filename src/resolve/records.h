@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
+#include "format/enums.h"
 #include "resolve/owners.h"
 #include "resolve/parts.h"
 #include "resolve/stack_facts.h"
-#include "format/enums.h"
 #include "tables/ids.h"
 #include "trace/event.h"
 
@@ -116,15 +116,15 @@ struct Segment {
   uint64_t live_count = 0;
   tables::SegmentId row;
   uint32_t space = kNoIndex;
-  uint32_t holding = kNoIndex;      // of kAllocation
-  uint32_t held_item = kNoIndex;    // of pools: the slow item that says what they hold
-  uint32_t names = 0;               // of pools: a set of Names
+  uint32_t holding = kNoIndex;    // of kAllocation
+  uint32_t held_item = kNoIndex;  // of pools: the slow item that says what they hold
+  uint32_t names = 0;             // of pools: a set of Names
   SegmentKind kind = SegmentKind::kNone;
   OwnerId owner;
   bool suballocated = false;  // blocks were cut out of it
   bool of_program = false;    // by the program's own pool, not by a framework
-  bool zombie = false;      // its memory is gone, but blocks in it were never freed
-  bool closing = false;     // a destroyed pool: its memory goes with the last of its blocks
+  bool zombie = false;        // its memory is gone, but blocks in it were never freed
+  bool closing = false;       // a destroyed pool: its memory goes with the last of its blocks
   bool live() const { return kind != SegmentKind::kNone; }
   // Held by the allocator and in no live block.
   uint64_t free_bytes() const { return suballocated && held > live_bytes ? held - live_bytes : 0; }

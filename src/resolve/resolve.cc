@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "format/enums.h"
+#include "resolve/frames.h"
 #include "resolve/ledger.h"
 #include "resolve/naming.h"
 
@@ -179,8 +180,9 @@ void TablesOf::AddFrames() {
   std::unordered_map<uint64_t, bool> lines;
   for (uint32_t i = 1; i < trace_.frame_count(); ++i) {
     const trace::Frame& frame = trace_.frame(trace::FrameId{i});
-    out_.frames.push_back({static_cast<uint8_t>(frame.kind), Same(frame.function),
-                           Same(frame.file), frame.line, Same(frame.image), frame.pc});
+    out_.frames.push_back({static_cast<uint8_t>(frame.kind), Same(frame.function), Same(frame.file),
+                           frame.line, Same(frame.image), frame.pc,
+                           static_cast<uint8_t>(IsUserFrame(trace_, frame) ? 0 : 1)});
     const uint64_t line = uint64_t{frame.file.value} << 32 | frame.line;
     if (frame.line == 0 || !lines.try_emplace(line, true).second)
       continue;
@@ -236,8 +238,7 @@ void TablesOf::AddCounters() {
       key.owner = item.owner;
       key.part = item.part;
       key.category = key.without_phases = PartCategory(item.part);
-      key.estimated =
-          item.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
+      key.estimated = item.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
       key.api = item.api;
       key.thread = item.thread;
       key.stack = item.stack;
@@ -319,8 +320,8 @@ void TablesOf::AddSamples() {
   for (uint32_t i = 0; i < ledger_.spaces().size(); ++i) {
     const tables::AccountId account{ledger_.AccountOfSpace(i)};
     for (const ProcessSampleRecord& sample : ledger_.spaces()[i].samples) {
-      out_.process_samples.push_back({account, sample.time_ns, sample.begin_ns, sample.end_ns,
-                                      sample.used, sample.ledger});
+      out_.process_samples.push_back(
+          {account, sample.time_ns, sample.begin_ns, sample.end_ns, sample.used, sample.ledger});
     }
   }
   out_.changes = ledger_.changes();

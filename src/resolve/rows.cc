@@ -48,8 +48,7 @@ SiteKey Ledger::KeyOf(const Holding& holding) const {
   key.category = origin.category;
   key.without_phases = origin.without_phases;
   key.phase = origin.phase;
-  key.estimated =
-      holding.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
+  key.estimated = holding.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
   key.names = origin.names;
   key.module_epoch = origin.module_epoch;
   key.api = holding.api;

@@ -198,7 +198,7 @@ struct Bracket {
 struct DeviceState {
   trace::DeviceId id;
   trace::DeviceKind kind = trace::DeviceKind::kGpu;
-  int64_t total = 0;  // of all rows; signed, because `before recording` is known only at the end
+  int64_t total = 0;     // of all rows; signed, because `before recording` is known only at the end
   uint64_t version = 0;  // counts changes of `total` by the driver's doing
   int64_t away = 0;      // of processes that are away: in no other figure here
   uint32_t active_processes = 0;
