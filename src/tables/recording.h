@@ -114,6 +114,10 @@ struct FrameZone {
   int64_t max_begin_ns = INT64_MIN;
   int64_t min_end_ns = INT64_MAX;
   int64_t max_end_ns = INT64_MIN;
+  uint64_t accounts = UINT64_MAX;  // bit n: it may hold allocations of an account n modulo 64
+  bool MayHoldAccount(AccountId account) const {
+    return (accounts >> (account.value % 64) & 1) != 0;
+  }
   bool MayHoldLiveAt(int64_t time_ns) const {
     return min_begin_ns <= time_ns && time_ns < max_end_ns;
   }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tables/recording.h"
+#include "util/status.h"
+
+namespace vramscope::tables {
+
+// Opens a finished file (file_layout.h) and reads its tables; allocations are read as needed. An
+// error where it is none, was cut off, is damaged where all of it is, or would take more memory
+// than a file of its size can need. A damaged frame is found when it is read: Recording::Read()
+// says so, and the others can be read.
+util::Result<std::unique_ptr<Recording>> Open(const std::string& path);
+// The same of an open file (such as one that never had a name), which stays the caller's: it is
+// duplicated. `path` is what errors call it.
+util::Result<std::unique_ptr<Recording>> OpenDescriptor(int fd, const std::string& path);
+
+}  // namespace vramscope::tables
