@@ -175,6 +175,11 @@ def test_nvtx_ranges_are_scopes(tmp_path):
         9: "",
         10: "",  # a range of the process is no scope
         11: "",
+        12: "with payload",
+        13: "",
+        14: "(no name)",
+        15: "",  # a library's own step
+        16: "",
     }
     assert [r["name"] for r in records if r["record"] == "Mark"] == ["plain", "iteration 1", "wide mark"]
     threads = [(r["stream"], r["name"]) for r in records if r["record"] == "Thread"]

@@ -4,6 +4,7 @@
 // sizes. What NVTX answers goes to the output: it must be the same with and without the probe.
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <wchar.h>
+
+void LibraryStep(void (*touch)(size_t), size_t kib);
 
 static int (*g_alloc)(unsigned long long*, size_t);
 static int (*g_free)(unsigned long long);
@@ -111,6 +114,25 @@ static void StartAndEnd(void) {
   printf("%llu\n", (unsigned long long)range);
 }
 
+// The payload extension, and a library with a domain of its own that ends its ranges with it.
+static void Payloads(void) {
+  nvtxDomainHandle_t mine = nvtxDomainCreateA("mine");
+  nvtxMessageValue_t value;
+  value.ascii = "with payload";
+  const nvtxEventAttributes_t attributes = Message(NVTX_MESSAGE_TYPE_ASCII, value);
+  const uint64_t bytes = 4096;
+  const nvtxPayloadData_t payload = {NVTX_PAYLOAD_ENTRY_TYPE_UINT64, sizeof bytes, &bytes};
+  nvtxDomainRangePushEx(mine, &attributes);
+  Touch(12);
+  printf("%d", nvtxRangePopPayload(mine, &payload, 1));
+  Touch(13);
+  printf(" %d\n", nvtxRangePushPayload(mine, &payload, 1));
+  Touch(14);
+  nvtxRangePopPayload(mine, NULL, 0);
+  LibraryStep(Touch, 15);
+  Touch(16);
+}
+
 static void* Thread(void* unused) {
   (void)unused;
   nvtxNameOsThreadA((uint32_t)syscall(SYS_gettid), "data loader");
@@ -127,6 +149,7 @@ int main(void) {
   Wide();
   Domains();
   StartAndEnd();
+  Payloads();
   nvtxMarkA("iteration 1");
   nvtxMarkW(L"wide mark");
   pthread_t thread;

@@ -10,4 +10,7 @@ namespace vramscope::probe::nvtx {
 // Puts our functions into the tables of one NVTX instance. False where they cannot be found.
 bool FillTables(GetExportTable get_export_table);
 
+// The same for its payload extension.
+bool FillExtension(const ExtensionModule* module);
+
 }  // namespace vramscope::probe::nvtx

@@ -2,6 +2,7 @@
 // Compares what nvtx_types.h writes down with the real headers. Built only where there are some.
 #include <gtest/gtest.h>
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
 
 #include <cstddef>
 
@@ -52,6 +53,21 @@ SAME_FIELD(category, category);
 SAME_FIELD(payload, payload);
 SAME_FIELD(message_type, messageType);
 SAME_FIELD(message, message);
+
+static_assert(kPayloadExtension == NVTX_EXT_PAYLOAD_MODULEID);
+SAME_ID(PayloadId, NVTX3EXT_CBID_nvtx, MarkPayload);
+SAME_ID(PayloadId, NVTX3EXT_CBID_nvtx, RangePushPayload);
+SAME_ID(PayloadId, NVTX3EXT_CBID_nvtx, RangePopPayload);
+static_assert(sizeof(ExtensionSegment) == sizeof(nvtxExtModuleSegment_t));
+static_assert(offsetof(ExtensionSegment, slot_count) ==
+              offsetof(nvtxExtModuleSegment_t, slotCount));
+static_assert(offsetof(ExtensionSegment, slots) == offsetof(nvtxExtModuleSegment_t, functionSlots));
+static_assert(sizeof(ExtensionModule) == sizeof(nvtxExtModuleInfo_t));
+static_assert(offsetof(ExtensionModule, struct_size) == offsetof(nvtxExtModuleInfo_t, structSize));
+static_assert(offsetof(ExtensionModule, module_id) == offsetof(nvtxExtModuleInfo_t, moduleId));
+static_assert(offsetof(ExtensionModule, segment_count) ==
+              offsetof(nvtxExtModuleInfo_t, segmentsCount));
+static_assert(offsetof(ExtensionModule, segments) == offsetof(nvtxExtModuleInfo_t, segments));
 
 TEST(NvtxAbi, ComparedByTheCompiler) {
   EXPECT_GE(NVTX_VERSION, 3);

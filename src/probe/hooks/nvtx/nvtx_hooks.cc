@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/utf8.h"
 #include "format/records.h"
+#include "probe/hooks/nvtx/library_domains.h"
 #include "probe/hooks/nvtx/nvtx.h"
 #include "probe/hooks/nvtx/registered.h"
 #include "probe/platform/dynamic.h"
@@ -17,7 +18,8 @@
 
 // Ranges of a thread (push and pop) become scopes, marks become marks. Ranges of the process
 // (start and end, which any thread may end) say nothing of where an allocation was made, so those
-// functions stay as they are without a tool.
+// functions stay as they are without a tool. Nor do ranges and marks in a domain that a library made
+// for itself: NCCL's are NCCL's steps, and no layer of the program.
 namespace vramscope::probe::nvtx {
 namespace {
 
@@ -67,6 +69,11 @@ class Text {
   size_t size_ = sizeof kNamelessScope - 1;
   char utf8_[kMaxScopeNameBytes];
 };
+
+// A domain's handle is its name, as it was registered; that of a library's domain is odd.
+bool IsLibrarys(const void* domain) {
+  return (reinterpret_cast<uintptr_t>(domain) & 1) != 0;
+}
 
 uint64_t DomainOf(const void* handle) {
   return handle != nullptr ? reinterpret_cast<uintptr_t>(handle) : kNvtxDomain;
@@ -128,14 +135,15 @@ void NameOsThreadW(uint32_t thread_id, const wchar_t* name) {
   NameThread(thread_id, Text(name));
 }
 
-void DomainMarkEx(const void*, const EventAttributes* attributes) {
-  WriteMark(Text(attributes));
+void DomainMarkEx(const void* domain, const EventAttributes* attributes) {
+  if (!IsLibrarys(domain))
+    WriteMark(Text(attributes));
 }
 int DomainRangePushEx(const void* domain, const EventAttributes* attributes) {
-  return Push(DomainOf(domain), Text(attributes));
+  return IsLibrarys(domain) ? kNoPushPopTracking : Push(DomainOf(domain), Text(attributes));
 }
 int DomainRangePop(const void* domain) {
-  return Pop(DomainOf(domain));
+  return IsLibrarys(domain) ? kNoPushPopTracking : Pop(DomainOf(domain));
 }
 const void* DomainRegisterStringA(const void*, const char* text) {
   return Intern(Text(text));
@@ -145,11 +153,29 @@ const void* DomainRegisterStringW(const void*, const wchar_t* text) {
 }
 // A domain is its name: no more is needed to tell one from another. Without room it is the default
 // one, whose handle is null.
+const void* CreateDomain(const Text& name, const void* caller) {
+  const auto* const handle = static_cast<const char*>(Intern(name));
+  return handle != nullptr && IsLibraryDomain(name.data(), name.size(), caller) ? handle + 1
+                                                                                : handle;
+}
 const void* DomainCreateA(const char* name) {
-  return Intern(Text(name));
+  return CreateDomain(Text(name), __builtin_return_address(0));
 }
 const void* DomainCreateW(const wchar_t* name) {
-  return Intern(Text(name));
+  return CreateDomain(Text(name), __builtin_return_address(0));
+}
+
+// Of the payload extension. A payload is made of the program's own types, and its message is
+// somewhere in it: these ranges and marks have no name. A range that was pushed without a payload may
+// be popped with one, as NCCL's are.
+void MarkPayload(const void* domain, const void*, size_t) {
+  DomainMarkEx(domain, nullptr);
+}
+int RangePushPayload(const void* domain, const void*, size_t) {
+  return DomainRangePushEx(domain, nullptr);
+}
+int RangePopPayload(const void* domain, const void*, size_t) {
+  return DomainRangePop(domain);
 }
 
 struct Entry {
@@ -209,21 +235,50 @@ bool FillTables(GetExportTable get_export_table) {
   return Fill(*callbacks, Module::kCore2, core2) || filled;
 }
 
+bool FillExtension(const ExtensionModule* module) {
+  if (module == nullptr || module->struct_size < sizeof(ExtensionModule) ||
+      module->module_id != kPayloadExtension || module->segment_count == 0 ||
+      module->segments == nullptr || module->segments->slots == nullptr) {
+    return false;
+  }
+  const ExtensionSegment& segment = *module->segments;
+  const auto fill = [&](PayloadId id, auto* function) {
+    if (static_cast<size_t>(id) < segment.slot_count)
+      segment.slots[static_cast<size_t>(id)] = reinterpret_cast<intptr_t>(function);
+  };
+  fill(PayloadId::kMarkPayload, MarkPayload);
+  fill(PayloadId::kRangePushPayload, RangePushPayload);
+  fill(PayloadId::kRangePopPayload, RangePopPayload);
+  return true;
+}
+
 }  // namespace vramscope::probe::nvtx
 
 using namespace vramscope::probe;
 
-// 0 says that there is no tool: NVTX then costs what it costs without one. That is also the answer
-// where the probe was not preloaded, but only found its way here by the environment variable: the
-// process is not recorded.
-VRAMSCOPE_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
-  if (SessionIsOff())
-    return 0;
-  // What was preloaded is in the program's own scope.
+namespace {
+
+// What was preloaded is in the program's own scope. Where the probe only found its way here by the
+// environment variable, the process is not recorded.
+template <class Function>
+bool IsPreloaded(const char* name, Function* function) {
   void* const program = RealDlopen(nullptr, RTLD_LAZY);
-  if (program == nullptr || RealDlsym(program, "InitializeInjectionNvtx2") !=
-                                reinterpret_cast<void*>(&InitializeInjectionNvtx2)) {
+  return program != nullptr && RealDlsym(program, name) == reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
+// 0 says that there is no tool: NVTX then costs what it costs without one.
+VRAMSCOPE_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
+  if (SessionIsOff() || !IsPreloaded("InitializeInjectionNvtx2", &InitializeInjectionNvtx2))
+    return 0;
+  return nvtx::FillTables(get_export_table) ? 1 : 0;
+}
+
+VRAMSCOPE_EXPORT int InitializeInjectionNvtxExtension(const nvtx::ExtensionModule* module) {
+  if (SessionIsOff() ||
+      !IsPreloaded("InitializeInjectionNvtxExtension", &InitializeInjectionNvtxExtension)) {
     return 0;
   }
-  return nvtx::FillTables(get_export_table) ? 1 : 0;
+  return nvtx::FillExtension(module) ? 1 : 0;
 }

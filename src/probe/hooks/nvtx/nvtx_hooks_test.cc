@@ -141,6 +141,60 @@ TEST_F(NvtxHooksTest, DomainsAndRegisteredStrings) {
   pop(other);
 }
 
+TEST_F(NvtxHooksTest, ALibrarysDomainIsNoScope) {
+  ASSERT_TRUE(FillTables(GetExport));
+  auto* const create = Core2<const void*(const char*)>(Core2Id::kDomainCreateA);
+  auto* const push = Core2<int(const void*, const EventAttributes*)>(Core2Id::kDomainRangePushEx);
+  auto* const pop = Core2<int(const void*)>(Core2Id::kDomainRangePop);
+  const EventAttributes name = Message(MessageType::kAscii, "ncclAllReduce");
+  const void* const nccl = create("NCCL");
+  const void* const mine = create("mine");
+  ASSERT_NE(nccl, nullptr);
+  push(mine, &name);
+  EXPECT_EQ(push(nccl, &name), kNoPushPopTracking);
+  EXPECT_EQ(Path(), "ncclAllReduce");
+  EXPECT_EQ(pop(nccl), kNoPushPopTracking);
+  EXPECT_EQ(Path(), "ncclAllReduce");
+  pop(mine);
+}
+
+TEST_F(NvtxHooksTest, RangesOfThePayloadExtension) {
+  ASSERT_TRUE(FillTables(GetExport));
+  intptr_t slots[8] = {};
+  ExtensionSegment segment = {.id = 0, .slot_count = 8, .slots = slots};
+  ExtensionModule module = {.nvtx_version = 3,
+                            .struct_size = sizeof(ExtensionModule),
+                            .module_id = kPayloadExtension,
+                            .compatibility_id = 0x0103,
+                            .segment_count = 1,
+                            .segments = &segment,
+                            .get_export_function = nullptr,
+                            .type_info = nullptr};
+  ASSERT_TRUE(FillExtension(&module));
+  auto* const push_ex =
+      Core2<int(const void*, const EventAttributes*)>(Core2Id::kDomainRangePushEx);
+  auto* const push = reinterpret_cast<int (*)(const void*, const void*, size_t)>(slots[3]);
+  auto* const pop = reinterpret_cast<int (*)(const void*, const void*, size_t)>(slots[4]);
+  const EventAttributes name = Message(MessageType::kAscii, "step");
+  push_ex(nullptr, &name);
+  push(nullptr, nullptr, 0);
+  EXPECT_EQ(Path(), "step/(no name)");
+  EXPECT_EQ(pop(nullptr, nullptr, 0), kNoPushPopTracking);
+  EXPECT_EQ(Path(), "step");
+  pop(nullptr, nullptr, 0);
+  for (const size_t other : {0u, 1u, 5u, 6u, 7u})
+    EXPECT_EQ(slots[other], 0) << other;
+
+  // An instance with fewer functions, another extension, and none.
+  slots[4] = 0;
+  segment.slot_count = 4;
+  EXPECT_TRUE(FillExtension(&module));
+  EXPECT_EQ(slots[4], 0);
+  module.module_id = 1;
+  EXPECT_FALSE(FillExtension(&module));
+  EXPECT_FALSE(FillExtension(nullptr));
+}
+
 TEST_F(NvtxHooksTest, TakesWhatAnOlderNvtxHas) {
   g_sizes[0] = 12;  // no names of threads
   g_sizes[1] = 0;   // no domains

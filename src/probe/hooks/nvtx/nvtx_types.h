@@ -64,6 +64,31 @@ struct EventAttributes {
   const void* message;  // const char*, const wchar_t* or a handle, by message_type
 };
 
+// The payload extension: an NVTX instance that uses it calls InitializeInjectionNvtxExtension with
+// this. A slot that stays 0 is a function without a tool.
+inline constexpr uint16_t kPayloadExtension = 2;
+struct ExtensionSegment {
+  size_t id;
+  size_t slot_count;
+  intptr_t* slots;
+};
+struct ExtensionModule {
+  uint16_t nvtx_version;
+  uint16_t struct_size;
+  uint16_t module_id;
+  uint16_t compatibility_id;
+  size_t segment_count;
+  ExtensionSegment* segments;
+  intptr_t (*get_export_function)(uint32_t id);
+  const void* type_info;
+};
+
+enum class PayloadId : uint32_t {
+  kMarkPayload = 2,
+  kRangePushPayload = 3,
+  kRangePopPayload = 4,
+};
+
 // What push and pop return where no tool keeps track of levels. The probe says the same, so that a
 // program sees no difference.
 inline constexpr int kNoPushPopTracking = -2;
