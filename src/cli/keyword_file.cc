@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "cli/spelling.h"
+#include "util/spelling.h"
 #include "util/file.h"
 
 // Only read, never written back.
@@ -88,7 +88,7 @@ util::Status Reader::CheckKeys(const toml::table& table,
     const std::string text(key.str());
     if (std::find(known.begin(), known.end(), text) != known.end())
       continue;
-    const std::string close = ClosestName(text, known);
+    const std::string close = util::ClosestName(text, known);
     return ErrorAt(key.source(),
                    close.empty()
                        ? fmt::format("unknown key '{}'; the keys here are {}", text, ListOf(known))

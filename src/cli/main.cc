@@ -13,7 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/help.h"
-#include "cli/spelling.h"
+#include "util/spelling.h"
 
 namespace vramscope::cli {
 namespace {
@@ -60,13 +60,13 @@ std::string UnknownWord(const CLI::App& app, const std::string& word) {
       chosen.empty() ? "vramscope --help" : fmt::format("vramscope {} --help", command->get_name());
   if (word.starts_with("-")) {
     const std::string name = word.substr(0, word.find('='));
-    const std::string close = ClosestName(name, OptionNames(*command));
+    const std::string close = util::ClosestName(name, OptionNames(*command));
     if (!close.empty())
       return fmt::format("unknown option {}: did you mean {}?", name, close);
     return fmt::format("unknown option {}: `{}` lists them", name, help);
   }
   if (chosen.empty()) {
-    const std::string close = ClosestName(word, SubcommandNames(app));
+    const std::string close = util::ClosestName(word, SubcommandNames(app));
     if (!close.empty())
       return fmt::format("unknown command '{}': did you mean {}?", word, close);
     return fmt::format("unknown command '{}': `{}` lists them", word, help);

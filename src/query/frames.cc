@@ -67,6 +67,17 @@ tables::FrameId UserFrame(const tables::Recording& recording,
   return frames.empty() ? tables::FrameId{} : frames.front();
 }
 
+tables::FrameId UserFrames::Of(tables::StackId stack) {
+  const size_t count = recording_.tables().stacks.size();
+  if (stack.value == 0 || stack.value >= count)
+    return {};
+  known_.resize(count);
+  uint32_t& known = known_[stack.value];
+  if (known == 0)
+    known = UserFrame(recording_, stack, own_).value + 1;
+  return tables::FrameId{known - 1};
+}
+
 std::string FormatFrame(const tables::Recording& recording, tables::FrameId frame) {
   const std::vector<tables::FrameRow>& frames = recording.tables().frames;
   if (frame.value == 0 || frame.value >= frames.size())
@@ -88,6 +99,21 @@ std::string FormatFrame(const tables::Recording& recording, tables::FrameId fram
   if (!image.empty())
     text += " (" + std::string(Basename(image)) + ")";
   return text;
+}
+
+std::string_view SourceOf(const tables::Recording& recording, tables::FrameId frame) {
+  const tables::Tables& tables = recording.tables();
+  if (frame.value >= tables.frames.size() || tables.frames[frame.value].line == 0)
+    return {};
+  const tables::FrameRow& row = tables.frames[frame.value];
+  const auto found = std::lower_bound(
+      tables.sources.begin(), tables.sources.end(), row,
+      [](const tables::SourceRow& source, const auto& wanted) {
+        return source.file != wanted.file ? source.file < wanted.file : source.line < wanted.line;
+      });
+  const bool known =
+      found != tables.sources.end() && found->file == row.file && found->line == row.line;
+  return known ? recording.string(found->text) : std::string_view{};
 }
 
 }  // namespace vramscope::query

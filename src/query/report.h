@@ -18,6 +18,7 @@ enum class Dimension : uint8_t {
 #define VRAMSCOPE_DIMENSION(name, text) k##name,
 #include "query/dimensions.def"
 };
+inline constexpr size_t kDimensionCount = static_cast<size_t>(Dimension::kLifetime) + 1;
 const char* DimensionName(Dimension dimension);
 // The dimension of that name, or an error that lists the names that exist.
 util::Result<Dimension> ParseDimension(const std::string& name);
@@ -167,6 +168,7 @@ struct Timeline {
   tables::DeviceId device;
   std::vector<std::string> groups;  // bands, bottom first
   std::vector<int64_t> time_ns;     // bucket starts, ascending
+  std::vector<int64_t> peak_ns;     // by bucket: its highest instant
   std::vector<std::vector<uint64_t>>
       peak;  // [group][bucket]: the group's bytes at the bucket's highest instant
   std::vector<std::pair<int64_t, uint64_t>> nvml;  // samples: time, used bytes

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "query/cells.h"
+#include "query/frames.h"
+#include "query/iteration_times.h"
 #include "query/report.h"
 #include "tables/recording.h"
 
@@ -11,28 +15,36 @@
 // and the page's data take their words from here, so that they are the same ones.
 namespace vramscope::query {
 
-// What bytes stand under that no row of `sites` says: `site` for the rounding of its allocations,
-// and a segment's site for its free bytes.
-tables::SiteRow RoundingSite(const tables::SiteRow& site);
-tables::SiteRow FreeSite(const tables::Recording& recording,
-                         const tables::SegmentRow& segment,
-                         bool in_use);
-
+// Remembers what it looked up: each thread has its own.
 class DimensionTexts {
  public:
   // `own`: packages whose code is the user's (--own).
   explicit DimensionTexts(const tables::Recording& recording, std::vector<std::string> own = {});
 
-  // `row` is null for bytes of no allocation: free bytes, rounding, counters.
+  // The value of a dimension as a number, where equal numbers have equal texts. `row` is null for
+  // bytes of no allocation: free bytes and counters. That of rounding is its allocation's.
+  uint64_t Number(Dimension dimension,
+                  const tables::SiteRow& site,
+                  const tables::AllocationRow* row) const;
   std::string Of(Dimension dimension,
                  const tables::SiteRow& site,
                  const tables::AllocationRow* row) const;
-  // The ledger's levels below process.
+  // Whether `row` matters.
+  static bool IsOfRows(Dimension dimension);
+
+  // The ledger's levels below process, for people: {"PyTorch", "cached"}, {"driver-owned",
+  // "context", "cuCtxCreate"}, {"before recording"}.
   std::vector<std::string> TreePath(const tables::SiteRow& site) const;
+  // The user's line that has the bytes.
+  tables::FrameId LineOf(const tables::SiteRow& site) const { return user_frames_.Of(site.place); }
 
  private:
+  const tables::AccountRow& AccountOf(const tables::SiteRow& site) const;
+  std::string StackText(tables::StackId stack) const;
+
   const tables::Recording& recording_;
-  std::vector<std::string> own_;
+  IterationTimes iterations_;
+  mutable UserFrames user_frames_;
 };
 
 }  // namespace vramscope::query

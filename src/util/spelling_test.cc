@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/spelling.h"
+#include "util/spelling.h"
 
 #include <gtest/gtest.h>
 
-namespace vramscope::cli {
+namespace vramscope::util {
 namespace {
 
 const std::vector<std::string> kCommands = {"run", "report", "info", "export", "finish", "env"};
@@ -27,4 +27,4 @@ TEST(ClosestName, SaysNothingWhereNothingIsClose) {
 }
 
 }  // namespace
-}  // namespace vramscope::cli
+}  // namespace vramscope::util

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/spelling.h"
+#include "util/spelling.h"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace vramscope::cli {
+namespace vramscope::util {
 namespace {
 
 // Letters to insert, drop, replace or swap with their neighbour.
@@ -47,4 +47,4 @@ std::string ClosestName(const std::string& word, const std::vector<std::string>&
   return closest;
 }
 
-}  // namespace vramscope::cli
+}  // namespace vramscope::util

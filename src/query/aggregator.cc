@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/aggregator.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
+
+namespace vramscope::query {
+namespace {
+
+// "layer.0" is inside of "layer", "solve/jacobi" of "solve".
+bool IsBelow(const std::string& text, const std::string& prefix) {
+  return !prefix.empty() && text.size() > prefix.size() && text.starts_with(prefix) &&
+         (text[prefix.size()] == '.' || text[prefix.size()] == '/');
+}
+
+void CutTo(uint64_t top, std::vector<ReportRow>* rows) {
+  std::vector<ReportRow> cut;
+  uint64_t shown = 0;
+  bool rest = false;
+  for (ReportRow& row : *rows) {
+    if (cut.empty() || cut.back().device != row.device) {
+      shown = 0;
+      rest = false;
+    }
+    if (shown < top) {
+      ++shown;
+      cut.push_back(std::move(row));
+      continue;
+    }
+    if (!rest) {
+      rest = true;
+      ReportRow others;
+      others.device = row.device;
+      others.path = {"(rest)"};
+      cut.push_back(std::move(others));
+    }
+    cut.back().bytes += row.bytes;
+    cut.back().count += row.count;
+  }
+  *rows = std::move(cut);
+}
+
+}  // namespace
+
+size_t Aggregator::KeyHash::operator()(const std::vector<uint64_t>& key) const noexcept {
+  uint64_t hash = 0;
+  for (const uint64_t value : key)
+    hash = (std::rotl(hash, 23) ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 32);
+}
+
+RowKey Aggregator::KeyOfRows(const tables::Recording& recording,
+                             const DimensionTexts& texts,
+                             const ReportQuery& query) {
+  std::vector<Dimension> dimensions = query.by;
+  for (const ReportQuery::Where& where : query.where)
+    dimensions.push_back(where.dimension);
+  std::erase_if(dimensions, [](Dimension d) { return !DimensionTexts::IsOfRows(d); });
+  std::sort(dimensions.begin(), dimensions.end());
+  dimensions.erase(std::unique(dimensions.begin(), dimensions.end()), dimensions.end());
+  if (dimensions.empty())
+    return {};
+  return [&recording, &texts, dimensions](const tables::AllocationRow& row) {
+    const tables::SiteRow& site = recording.tables().sites[row.site.value];
+    // Size classes and lifetimes are fewer than 16.
+    uint64_t key = 0;
+    for (const Dimension dimension : dimensions)
+      key = key << 4 ^ texts.Number(dimension, site, &row);
+    return key;
+  };
+}
+
+const std::string& Aggregator::TextOf(Dimension dimension, uint64_t number, const Leaf& leaf) {
+  const auto [found, added] = text_of_[static_cast<size_t>(dimension)].try_emplace(number);
+  if (added)
+    found->second = texts_.Of(dimension, leaf.site, leaf.row);
+  return found->second;
+}
+
+bool Aggregator::Matches(const ReportQuery::Where& where,
+                         const std::string& text,
+                         const Leaf& leaf) const {
+  if (text == where.value)
+    return true;
+  const tables::Tables& tables = recording_.tables();
+  switch (where.dimension) {
+    case Dimension::kLine:
+    case Dimension::kPython:
+    case Dimension::kNative:
+      return text.find(where.value) != std::string::npos;
+    case Dimension::kModule:
+      return IsBelow(text, where.value);
+    case Dimension::kDevice: {
+      const tables::DeviceRow& device = tables.devices[leaf.device.value];
+      const std::string index = std::to_string(device.index);
+      const bool gpu = device.kind == static_cast<uint8_t>(tables::DeviceKind::kGpu);
+      return where.value == index || (gpu && where.value == "gpu" + index);
+    }
+    case Dimension::kThread: {
+      const size_t thread = leaf.site.thread.value;
+      return thread != 0 && thread < tables.threads.size() &&
+             (std::to_string(tables.threads[thread].tid) == where.value ||
+              recording_.string(tables.threads[thread].name) == where.value);
+    }
+    default:
+      return false;
+  }
+}
+
+bool Aggregator::Add(const Leaf& leaf) {
+  verdicts_.resize(query_.where.size());
+  for (size_t i = 0; i < query_.where.size(); ++i) {
+    const ReportQuery::Where& where = query_.where[i];
+    const uint64_t number = texts_.Number(where.dimension, leaf.site, leaf.row);
+    const auto [verdict, added] = verdicts_[i].try_emplace(number);
+    if (added)
+      verdict->second = Matches(where, TextOf(where.dimension, number, leaf), leaf);
+    if (!verdict->second)
+      return false;
+  }
+  std::vector<uint64_t> key{leaf.device.value, leaf.process.value};
+  if (query_.by.empty()) {
+    key.push_back(uint64_t{leaf.site.owner.value} << 32 | leaf.site.trigger.value);
+    key.push_back(uint64_t{leaf.site.part} << 8 | leaf.site.category);
+  }
+  for (const Dimension dimension : query_.by)
+    key.push_back(texts_.Number(dimension, leaf.site, leaf.row));
+  const auto [found, added] = rows_.try_emplace(std::move(key));
+  Row& row = found->second;
+  if (added && query_.by.empty())
+    row.path = texts_.TreePath(leaf.site);
+  if (added) {
+    for (size_t i = 0; i < query_.by.size(); ++i)
+      row.path.push_back(TextOf(query_.by[i], found->first[2 + i], leaf));
+  }
+  row.sum.bytes += leaf.bytes;
+  row.sum.count += leaf.count;
+  return true;
+}
+
+std::vector<ReportRow> Aggregator::Take() {
+  // Different numbers may have one text: two code objects of one line, two categories of one part.
+  std::map<std::tuple<uint64_t, uint64_t, std::vector<std::string>>, Sum> merged;
+  for (auto& [key, row] : rows_) {
+    Sum& sum = merged[{key[0], key[1], std::move(row.path)}];
+    sum.bytes += row.sum.bytes;
+    sum.count += row.sum.count;
+  }
+  rows_.clear();
+  std::vector<ReportRow> rows;
+  rows.reserve(merged.size());
+  for (const auto& [key, sum] : merged) {
+    ReportRow row;
+    row.device = tables::DeviceId{static_cast<uint32_t>(std::get<0>(key))};
+    if (const uint64_t process = std::get<1>(key); process != 0)
+      row.pid = recording_.tables().processes[process].pid;
+    row.path = std::get<2>(key);
+    row.bytes = sum.bytes;
+    row.count = sum.count;
+    rows.push_back(std::move(row));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const ReportRow& a, const ReportRow& b) {
+    return a.device != b.device ? a.device < b.device : a.bytes > b.bytes;
+  });
+  if (query_.top != 0)
+    CutTo(query_.top, &rows);
+  return rows;
+}
+
+}  // namespace vramscope::query

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/cells.h"
+
+#include <map>
+
+namespace vramscope::query {
+
+using format::Category;
+using format::Part;
+
+tables::SiteRow RoundingSite(const tables::SiteRow& site) {
+  tables::SiteRow rounding = site;
+  rounding.backing = 0;
+  rounding.part = static_cast<uint8_t>(Part::kRounding);
+  rounding.category = static_cast<uint8_t>(Category::kRounding);
+  return rounding;
+}
+
+tables::SiteRow FreeSite(const tables::Recording& recording,
+                         const tables::SegmentRow& segment,
+                         bool in_use) {
+  const std::vector<tables::SiteRow>& sites = recording.tables().sites;
+  tables::SiteRow site = sites[segment.site.value < sites.size() ? segment.site.value : 0];
+  site.backing = 0;
+  if (in_use)
+    site.part = segment.part_in_use;
+  const Category category = format::PartCategory(static_cast<Part>(site.part));
+  if (category != Category::kUnknown)
+    site.category = static_cast<uint8_t>(category);
+  return site;
+}
+
+Cells::Cells(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  std::map<Cell, uint32_t> ids;
+  const auto intern = [&](const tables::SiteRow& site) {
+    Cell cell;
+    cell.account = site.account.value < tables.accounts.size() ? site.account : tables::AccountId{};
+    cell.device = tables.accounts[cell.account.value].device;
+    cell.owner = site.owner;
+    cell.part = static_cast<Part>(site.part);
+    cell.category = static_cast<Category>(site.category);
+    cell.block = IsBlock(site);
+    cell.backward = site.phase == static_cast<uint8_t>(format::Phase::kBackward);
+    cell.estimated = site.estimated != static_cast<uint8_t>(tables::Estimated::kExact);
+    const auto [found, added] = ids.try_emplace(cell, static_cast<uint32_t>(cells_.size()));
+    if (added)
+      cells_.push_back(cell);
+    return found->second;
+  };
+  sites_.reserve(tables.sites.size());
+  for (const tables::SiteRow& site : tables.sites)
+    sites_.push_back({intern(site), intern(RoundingSite(site))});
+  segments_.reserve(tables.segments.size());
+  for (const tables::SegmentRow& segment : tables.segments) {
+    segments_.push_back(
+        {intern(FreeSite(recording, segment, false)), intern(FreeSite(recording, segment, true))});
+  }
+}
+
+}  // namespace vramscope::query

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "format/memory_words.h"
+#include "tables/recording.h"
+
+namespace vramscope::query {
+
+// Given by a caching allocator or a program's own pool, and no allocation of the driver's.
+inline bool IsBlock(const tables::SiteRow& site) {
+  return site.backing == 0 && site.allocator.value != 0 && site.api.value == 0;
+}
+// In somebody's hands.
+constexpr bool IsUse(format::Part part) {
+  return part != format::Part::kUncut && !format::IsSlack(part);
+}
+
+// What bytes stand under that no row of `sites` says: `site` for the rounding of its allocations,
+// and a segment's site for its free bytes.
+tables::SiteRow RoundingSite(const tables::SiteRow& site);
+tables::SiteRow FreeSite(const tables::Recording& recording,
+                         const tables::SegmentRow& segment,
+                         bool in_use);
+
+// What histories tell bytes apart by: a few hundred of them where sites are many thousands.
+struct Cell {
+  tables::AccountId account;
+  tables::DeviceId device;
+  tables::StringId owner;
+  format::Part part = format::Part::kAllocated;
+  format::Category category = format::Category::kUnknown;
+  bool block = false;
+  bool backward = false;   // allocated by a backward
+  bool estimated = false;  // priced by readings, not by size
+  friend auto operator<=>(const Cell&, const Cell&) = default;
+};
+
+class Cells {
+ public:
+  explicit Cells(const tables::Recording& recording);
+
+  const std::vector<Cell>& all() const { return cells_; }
+  uint32_t OfSite(uint32_t site) const { return sites_[site].own; }
+  uint32_t OfRounding(uint32_t site) const { return sites_[site].rounding; }
+  uint32_t OfFree(uint32_t segment, bool in_use) const {
+    return in_use ? segments_[segment].in_use : segments_[segment].idle;
+  }
+
+ private:
+  struct SiteCells {
+    uint32_t own = 0;
+    uint32_t rounding = 0;
+  };
+  struct SegmentCells {
+    uint32_t idle = 0;
+    uint32_t in_use = 0;
+  };
+
+  std::vector<Cell> cells_;
+  std::vector<SiteCells> sites_;
+  std::vector<SegmentCells> segments_;
+};
+
+}  // namespace vramscope::query

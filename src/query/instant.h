@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "query/iteration_times.h"
+#include "query/report.h"
+#include "tables/recording.h"
+#include "util/status.h"
+
+// Instants in the words of `--at`, on a recording.
+namespace vramscope::query {
+
+inline constexpr int64_t kNoTime = INT64_MIN;
+
+// When rows count: an instant may be another one for each account. kNoTime: nothing of it counts.
+struct Instants {
+  std::vector<int64_t> of_account;  // by AccountId
+
+  // The last of the device's accounts; kNoTime where none has one.
+  int64_t OfDevice(const tables::Tables& tables, tables::DeviceId device) const;
+};
+Instants AllAt(const tables::Tables& tables, int64_t time_ns);
+// Without accounts that are checkpointed then: they have nothing on their devices.
+Instants WithoutCheckpointed(const tables::Tables& tables, Instants instants);
+
+// An error says what the recording has.
+util::Result<Instants> ResolveInstant(const tables::Recording& recording, const Instant& instant);
+
+// "peak", "end", "time", "iteration" or "mark".
+const char* InstantKindName(Instant::Kind kind);
+
+// The iteration that an instant is in for those who use the device; nothing where they have none,
+// or not the same.
+std::optional<int64_t> IterationAt(const tables::Tables& tables,
+                                   const IterationTimes& iterations,
+                                   tables::DeviceId device,
+                                   int64_t time_ns);
+
+}  // namespace vramscope::query

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/iteration_times.h"
+
+#include <algorithm>
+
+namespace vramscope::query {
+
+int64_t ProcessIterations::NumberAt(int64_t time_ns) const {
+  if (time_ns <= begin_ns_)
+    return -1;
+  return std::lower_bound(ends_ns_.begin(), ends_ns_.end(), time_ns) - ends_ns_.begin();
+}
+
+IterationTimes::IterationTimes(const tables::Tables& tables)
+    : processes_(std::max<size_t>(tables.processes.size(), 1)) {
+  for (const tables::IterationRow& row : tables.iterations) {
+    if (row.process.value == 0 || row.process.value >= processes_.size())
+      continue;
+    ProcessIterations& process = processes_[row.process.value];
+    if (process.ends_ns_.empty())
+      process.begin_ns_ = row.begin_ns;
+    // A damaged table may go back in time.
+    const int64_t least_ns = process.ends_ns_.empty() ? process.begin_ns_ : process.ends_ns_.back();
+    process.ends_ns_.push_back(std::max(row.end_ns, least_ns));
+    count_ = std::max(count_, process.count());
+  }
+}
+
+}  // namespace vramscope::query

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tables/recording.h"
+
+namespace vramscope::query {
+
+// Where a process's iterations begin and end: iteration k is (BeginOf(k), EndOf(k)].
+class ProcessIterations {
+ public:
+  bool empty() const { return ends_ns_.empty(); }
+  int64_t count() const { return static_cast<int64_t>(ends_ns_.size()); }
+  int64_t BeginOf(int64_t number) const {
+    return number == 0 ? begin_ns_ : ends_ns_[static_cast<size_t>(number - 1)];
+  }
+  int64_t EndOf(int64_t number) const { return ends_ns_[static_cast<size_t>(number)]; }
+  // The iteration that an instant is in: -1 before the first, count() after the last. Only where
+  // there are some.
+  int64_t NumberAt(int64_t time_ns) const;
+
+ private:
+  friend class IterationTimes;
+  int64_t begin_ns_ = 0;
+  std::vector<int64_t> ends_ns_;  // ascending
+};
+
+// The table `iterations`, by process.
+class IterationTimes {
+ public:
+  explicit IterationTimes(const tables::Tables& tables);
+  const ProcessIterations& Of(tables::ProcessId process) const {
+    return processes_[process.value < processes_.size() ? process.value : 0];
+  }
+  // The most that any process has.
+  int64_t count() const { return count_; }
+
+ private:
+  std::vector<ProcessIterations> processes_;
+  int64_t count_ = 0;
+};
+
+}  // namespace vramscope::query

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/peaks.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "query/sweep.h"
+
+namespace vramscope::query {
+namespace {
+
+class PeakFinder : public SweepObserver {
+ public:
+  PeakFinder(const Cells& cells, std::vector<TimeSpan> spans) : devices_(spans.size()) {
+    for (const Cell& cell : cells.all()) {
+      cells_.push_back({cell.device.value < spans.size() ? cell.device.value : 0, IsUse(cell.part),
+                        cell.estimated});
+    }
+    for (size_t i = 0; i < spans.size(); ++i) {
+      devices_[i].span = spans[i];
+      // Before anything moved, all are as high as they were.
+      devices_[i].changed = true;
+      changed_.push_back(static_cast<uint32_t>(i));
+    }
+  }
+
+  void OnMove(uint32_t cell, int64_t bytes) override {
+    const CellFacts& facts = cells_[cell];
+    Device& device = devices_[facts.device];
+    device.now.total += bytes;
+    if (facts.use)
+      device.now.used += bytes;
+    if (facts.estimated)
+      device.estimated += bytes;
+    device.used = true;
+    if (!device.changed) {
+      device.changed = true;
+      changed_.push_back(facts.device);
+    }
+  }
+
+  void OnState(int64_t first_ns, int64_t last_ns) override {
+    size_t kept = 0;
+    for (const uint32_t index : changed_) {
+      Device& device = devices_[index];
+      const int64_t time_ns =
+          device.span.from_ns == INT64_MIN ? first_ns : std::max(first_ns, device.span.from_ns + 1);
+      // Its span begins later.
+      if (time_ns > last_ns) {
+        changed_[kept++] = index;
+        continue;
+      }
+      device.changed = false;
+      if (time_ns > device.span.to_ns || (device.has_peak && !(device.now > device.highest)))
+        continue;
+      device.has_peak = true;
+      device.highest = device.now;
+      device.peak.time_ns = time_ns;
+      device.peak.bytes = static_cast<uint64_t>(std::max<int64_t>(device.now.total, 0));
+      device.peak.estimated_bytes = static_cast<uint64_t>(std::max<int64_t>(device.estimated, 0));
+    }
+    changed_.resize(kept);
+  }
+
+  std::vector<tables::PeakRow> Take() {
+    std::vector<tables::PeakRow> peaks;
+    for (uint32_t i = 1; i < devices_.size(); ++i) {
+      if (!devices_[i].has_peak || (!devices_[i].used && devices_[i].span == TimeSpan{}))
+        continue;
+      devices_[i].peak.device = tables::DeviceId{i};
+      peaks.push_back(devices_[i].peak);
+    }
+    return peaks;
+  }
+
+ private:
+  // Higher is a larger total; among equal totals, more bytes in use.
+  struct Height {
+    int64_t total = 0;
+    int64_t used = 0;
+    friend auto operator<=>(const Height&, const Height&) = default;
+  };
+  struct CellFacts {
+    uint32_t device = 0;
+    bool use = false;
+    bool estimated = false;
+  };
+  struct Device {
+    TimeSpan span;
+    Height now;
+    int64_t estimated = 0;
+    bool used = false;
+    bool changed = false;
+    bool has_peak = false;
+    Height highest;
+    tables::PeakRow peak;
+  };
+
+  std::vector<CellFacts> cells_;
+  std::vector<Device> devices_;
+  std::vector<uint32_t> changed_;
+};
+
+}  // namespace
+
+util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording,
+                                                     const std::vector<TimeSpan>& spans) {
+  const Cells cells(recording);
+  TimeSpan all{INT64_MAX, INT64_MIN};
+  for (size_t i = 1; i < spans.size(); ++i) {
+    all.from_ns = std::min(all.from_ns, spans[i].from_ns);
+    all.to_ns = std::max(all.to_ns, spans[i].to_ns);
+  }
+  PeakFinder finder(cells, spans);
+  if (const util::Status status = Sweep(recording, cells, all, &finder); !status.ok())
+    return status;
+  return finder.Take();
+}
+
+util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording) {
+  return FindPeaks(recording, std::vector<TimeSpan>(recording.tables().devices.size()));
+}
+
+}  // namespace vramscope::query

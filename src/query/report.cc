@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/report.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "query/aggregator.h"
+#include "query/instant.h"
+#include "query/invariants.h"
+#include "query/live_set.h"
+#include "query/residual.h"
+#include "query/texts.h"
+#include "query/tops.h"
+
+namespace vramscope::query {
+namespace {
+
+using tables::DeviceId;
+
+// GPUs that no recorded process touched say nothing about this recording, unless there is nothing
+// else.
+std::vector<DeviceId> ShownDevices(const tables::Tables& tables) {
+  std::vector<DeviceId> touched;
+  std::vector<DeviceId> sampled;
+  for (uint32_t i = 1; i < tables.devices.size(); ++i) {
+    const DeviceId device{i};
+    const bool used =
+        std::any_of(tables.accounts.begin(), tables.accounts.end(), [&](const auto& account) {
+          return account.device == device && account.process.value != 0;
+        });
+    if (used)
+      touched.push_back(device);
+    const bool gpu = tables.devices[i].kind == static_cast<uint8_t>(tables::DeviceKind::kGpu);
+    const bool seen = std::any_of(tables.samples.begin(), tables.samples.end(),
+                                  [&](const auto& sample) { return sample.device == device; });
+    if (gpu && seen)
+      sampled.push_back(device);
+  }
+  return touched.empty() ? sampled : touched;
+}
+
+// What the leaves of a device sum to.
+struct Totals {
+  uint64_t all = 0;      // of every leaf
+  uint64_t matched = 0;  // of those that the conditions let through
+  std::map<tables::ProcessId, uint64_t> by_process;
+};
+
+class ReportMaker {
+ public:
+  ReportMaker(const tables::Recording& recording, const ReportQuery& query)
+      : recording_(recording),
+        tables_(recording.tables()),
+        query_(query),
+        texts_(recording, query.own),
+        iterations_(tables_),
+        aggregator_(recording, texts_, query),
+        tops_(recording, texts_) {}
+
+  util::Result<Report> Make() {
+    const auto at = ResolveInstant(recording_, query_.at);
+    if (!at.ok())
+      return at.status();
+    const auto live =
+        ReadLiveSet(recording_, *at, Aggregator::KeyOfRows(recording_, texts_, query_));
+    if (!live.ok())
+      return live.status();
+    shown_ = ShownDevices(tables_);
+    ForEachLeaf(recording_, *live, [&](const Leaf& leaf) { Add(leaf); });
+    for (const DeviceId device : shown_)
+      AddDevice(device, *at);
+    report_.rows = aggregator_.Take();
+    tops_.MoveTo(&report_);
+    for (const tables::LossRow& loss : tables_.losses)
+      report_.losses.push_back({std::string(recording_.string(loss.name)), loss.count, loss.bytes});
+    DeviceSums peak_sums;
+    for (const DeviceId device : shown_) {
+      if (query_.at.kind == Instant::Kind::kPeak)
+        peak_sums.emplace_back(device, totals_[device].all);
+    }
+    VRAMSCOPE_RETURN_IF_ERROR(CheckInvariants(recording_, peak_sums, &report_));
+    return std::move(report_);
+  }
+
+ private:
+  void Add(const Leaf& leaf) {
+    if (std::find(shown_.begin(), shown_.end(), leaf.device) == shown_.end())
+      return;
+    Totals& totals = totals_[leaf.device];
+    totals.all += leaf.bytes;
+    if (!aggregator_.Add(leaf))
+      return;
+    tops_.Add(leaf);
+    totals.matched += leaf.bytes;
+    totals.by_process[leaf.process] += leaf.bytes;
+  }
+
+  // For `end` of several processes NVML's figure says something only if nothing moved between
+  // their ends.
+  std::optional<uint64_t> VersionAt(DeviceId device,
+                                    const DeviceSamples& samples,
+                                    const Instants& at) const {
+    std::optional<uint64_t> version;
+    for (size_t i = 1; i < tables_.accounts.size(); ++i) {
+      if (tables_.accounts[i].device != device || at.of_account[i] == kNoTime)
+        continue;
+      const uint64_t then = samples.VersionAt(at.of_account[i]);
+      if (version && *version != then)
+        return std::nullopt;
+      version = then;
+    }
+    return version;
+  }
+
+  void AddDevice(DeviceId device, const Instants& at) {
+    const tables::DeviceRow& row = tables_.devices[device.value];
+    Totals& totals = totals_[device];
+    DeviceReport out;
+    out.device = device;
+    out.index = row.index;
+    out.kind = static_cast<tables::DeviceKind>(row.kind);
+    out.uuid = recording_.string(row.uuid);
+    out.name = recording_.string(row.name);
+    if (row.total_bytes != 0)
+      out.total_bytes = row.total_bytes;
+    out.at_kind = InstantKindName(query_.at.kind);
+    // Where nothing ever happened, the begin.
+    out.at_ns = std::max(at.OfDevice(tables_, device), tables_.session.begin_ns);
+    const DeviceSamples samples(tables_, device);
+    const std::optional<uint64_t> version =
+        query_.where.empty() ? VersionAt(device, samples, at) : std::nullopt;
+    const tables::SampleRow* sample =
+        version ? samples.At(*version, totals.all, out.at_ns) : nullptr;
+    if (sample != nullptr) {
+      out.nvml_bytes = sample->used_bytes;
+      out.in_transit_bytes = JudgeSample(*sample).in_transit_bytes;
+      if (out.in_transit_bytes > 0)
+        AddInTransit(device, static_cast<uint64_t>(out.in_transit_bytes), &totals);
+    }
+    out.ledger_bytes = totals.matched;
+    if (sample != nullptr)
+      out.residual_bytes =
+          static_cast<int64_t>(sample->used_bytes) - static_cast<int64_t>(out.ledger_bytes);
+    for (uint32_t i = 1; i < tables_.accounts.size(); ++i) {
+      if (tables_.accounts[i].device == device && tables_.accounts[i].process.value != 0)
+        AddProcess(tables::AccountId{i}, samples, version, out.at_ns, totals);
+    }
+    out.at_iteration = query_.at.kind == Instant::Kind::kIteration
+                           ? query_.at.iteration
+                           : IterationAt(tables_, iterations_, device, out.at_ns);
+    report_.devices.push_back(std::move(out));
+    if (!samples.empty())
+      AddResidual(device, samples);
+  }
+
+  void AddInTransit(DeviceId device, uint64_t bytes, Totals* totals) {
+    Leaf leaf;
+    leaf.device = device;
+    leaf.site.part = static_cast<uint8_t>(format::Part::kInTransit);
+    leaf.site.category = static_cast<uint8_t>(format::PartCategory(format::Part::kInTransit));
+    leaf.bytes = bytes;
+    aggregator_.Add(leaf);
+    tops_.Add(leaf);
+    totals->matched += bytes;
+  }
+
+  void AddProcess(tables::AccountId account,
+                  const DeviceSamples& samples,
+                  std::optional<uint64_t> version,
+                  int64_t at_ns,
+                  Totals& totals) {
+    const tables::AccountRow& row = tables_.accounts[account.value];
+    const tables::ProcessRow& process = tables_.processes[row.process.value];
+    ProcessReport entry;
+    entry.device = row.device;
+    entry.process = row.process;
+    entry.pid = process.pid;
+    if (process.rank >= 0)
+      entry.rank = process.rank;
+    entry.command = recording_.string(process.command);
+    entry.ledger_bytes = totals.by_process[row.process];
+    const tables::ProcessSampleRow* sample =
+        version ? samples.AtProcess(account, *version, entry.ledger_bytes, at_ns) : nullptr;
+    if (sample != nullptr) {
+      entry.nvml_bytes = sample->used_bytes;
+      entry.residual_bytes =
+          static_cast<int64_t>(sample->used_bytes) - static_cast<int64_t>(entry.ledger_bytes);
+    }
+    report_.processes.push_back(std::move(entry));
+  }
+
+  void AddResidual(DeviceId device, const DeviceSamples& samples) {
+    ResidualSummary summary = samples.Summarize();
+    summary.device = device;
+    for (const tables::PeakRow& peak : tables_.peaks) {
+      if (peak.device != device)
+        continue;
+      summary.estimated_bytes = peak.estimated_bytes;
+      summary.ledger_peak_bytes = peak.bytes;
+    }
+    report_.residuals.push_back(summary);
+  }
+
+  const tables::Recording& recording_;
+  const tables::Tables& tables_;
+  const ReportQuery& query_;
+  DimensionTexts texts_;
+  IterationTimes iterations_;
+  Aggregator aggregator_;
+  Tops tops_;
+  std::vector<DeviceId> shown_;
+  std::map<DeviceId, Totals> totals_;
+  Report report_;
+};
+
+}  // namespace
+
+util::Result<Report> MakeReport(const tables::Recording& recording, const ReportQuery& query) {
+  return ReportMaker(recording, query).Make();
+}
+
+}  // namespace vramscope::query

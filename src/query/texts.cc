@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/texts.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace vramscope::query {
+namespace {
+
+using format::Category;
+using format::Part;
+
+const char kNone[] = "(none)";
+
+// Sizes in steps of 16, from 1 KiB on; 0 is "no size of its own".
+const char* const kSizeClasses[] = {
+    kNone,
+    "below 1 KiB",
+    "1 KiB to 16 KiB",
+    "16 KiB to 256 KiB",
+    "256 KiB to 4 MiB",
+    "4 MiB to 64 MiB",
+    "64 MiB to 1 GiB",
+    "1 GiB and more",
+};
+uint64_t SizeClass(uint64_t bytes) {
+  const auto bits = static_cast<uint64_t>(std::bit_width(bytes));
+  return bits <= 10 ? 1 : std::min<uint64_t>(7, 2 + (bits - 11) / 4);
+}
+
+const char* const kLifetimes[] = {
+    kNone,         "below 1 ms",    "1 ms to 10 ms",  "10 ms to 100 ms", "0.1 s to 1 s",
+    "1 s to 10 s", "10 s to 100 s", "100 s and more", "never freed",
+};
+uint64_t LifetimeClass(int64_t alloc_ns, int64_t end_ns) {
+  if (end_ns == tables::kNever)
+    return 8;
+  uint64_t index = 1;
+  for (int64_t limit_ns = 1'000'000; index < 7 && end_ns - alloc_ns >= limit_ns; limit_ns *= 10)
+    ++index;
+  return index;
+}
+
+// Of iterations: 0 none, 1 before the first, 2 after the last, then their numbers.
+constexpr uint64_t kFirstIteration = 3;
+
+std::string HexText(uint64_t value) {
+  static const char kDigits[] = "0123456789abcdef";
+  std::string text;
+  do {
+    text.insert(text.begin(), kDigits[value & 15]);
+    value >>= 4;
+  } while (value != 0);
+  return "0x" + text;
+}
+
+std::string DeviceText(const tables::DeviceRow& device) {
+  switch (static_cast<tables::DeviceKind>(device.kind)) {
+    case tables::DeviceKind::kCpu:
+      return "cpu";
+    case tables::DeviceKind::kHost:
+      return "host";
+    case tables::DeviceKind::kGpu:
+      break;
+  }
+  return "GPU " + std::to_string(device.index);
+}
+
+// The row `id` of a dictionary, or its row "none".
+template <class Row, class Id>
+const Row& RowOf(const std::vector<Row>& rows, Id id) {
+  return rows[id.value < rows.size() ? id.value : 0];
+}
+
+}  // namespace
+
+DimensionTexts::DimensionTexts(const tables::Recording& recording, std::vector<std::string> own)
+    : recording_(recording),
+      iterations_(recording.tables()),
+      user_frames_(recording, std::move(own)) {}
+
+const tables::AccountRow& DimensionTexts::AccountOf(const tables::SiteRow& site) const {
+  return RowOf(recording_.tables().accounts, site.account);
+}
+
+bool DimensionTexts::IsOfRows(Dimension dimension) {
+  return dimension == Dimension::kIteration || dimension == Dimension::kSizeClass ||
+         dimension == Dimension::kLifetime;
+}
+
+uint64_t DimensionTexts::Number(Dimension dimension,
+                                const tables::SiteRow& site,
+                                const tables::AllocationRow* row) const {
+  switch (dimension) {
+    case Dimension::kHost:
+      return RowOf(recording_.tables().devices, AccountOf(site).device).host.value;
+    case Dimension::kDevice:
+      return AccountOf(site).device.value;
+    case Dimension::kProcess:
+    case Dimension::kRank:
+      return AccountOf(site).process.value;
+    case Dimension::kThread:
+      return site.thread.value;
+    case Dimension::kStream:
+      return site.stream;
+    case Dimension::kOwner:
+      // Rows without an owner are named by what they are.
+      return site.owner.value != 0 ? site.owner.value : uint64_t{1} << 32 | site.part;
+    case Dimension::kAllocator:
+      return site.allocator.value;
+    case Dimension::kApi:
+      return IsBlock(site) ? uint64_t{1} << 32 : site.api.value;
+    case Dimension::kCategory:
+      return site.category;
+    case Dimension::kModule:
+      return site.module.value;
+    case Dimension::kClass:
+      return site.module_class.value;
+    case Dimension::kParameter:
+      return site.parameter.value;
+    case Dimension::kPhase:
+      return site.phase;
+    case Dimension::kLine:
+      return LineOf(site).value;
+    case Dimension::kPython:
+      return site.stack.value != 0 ? site.stack.value : site.forward_stack.value;
+    case Dimension::kNative:
+      return site.native_stack.value;
+    case Dimension::kTag:
+      return site.tag.value;
+    case Dimension::kIteration: {
+      const ProcessIterations& iterations = iterations_.Of(AccountOf(site).process);
+      if (row == nullptr || iterations.empty())
+        return 0;
+      const int64_t number = iterations.NumberAt(row->alloc_ns);
+      if (number < 0)
+        return 1;
+      return number >= iterations.count() ? 2 : kFirstIteration + static_cast<uint64_t>(number);
+    }
+    case Dimension::kSizeClass:
+      if (row == nullptr || format::IsSlack(static_cast<Part>(site.part)))
+        return 0;
+      return SizeClass(row->bytes - std::min(row->bytes, row->rounding_bytes));
+    case Dimension::kLifetime:
+      if (row == nullptr || format::IsSlack(static_cast<Part>(site.part)))
+        return 0;
+      return LifetimeClass(row->alloc_ns, row->end_ns);
+  }
+  return 0;
+}
+
+std::string DimensionTexts::StackText(tables::StackId stack) const {
+  // Outermost first, as collapsed stacks are written.
+  const std::vector<tables::FrameId> frames = StackFrames(recording_, stack);
+  std::string text;
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
+    text += (text.empty() ? "" : ";") + FormatFrame(recording_, *frame);
+  return text;
+}
+
+std::string DimensionTexts::Of(Dimension dimension,
+                               const tables::SiteRow& site,
+                               const tables::AllocationRow* row) const {
+  const tables::Tables& tables = recording_.tables();
+  const uint64_t number = Number(dimension, site, row);
+  const auto text_of = [&](tables::StringId id) {
+    return id.value == 0 ? std::string(kNone) : std::string(recording_.string(id));
+  };
+  switch (dimension) {
+    case Dimension::kHost:
+      return text_of(RowOf(tables.hosts, tables::HostId{static_cast<uint32_t>(number)}).name);
+    case Dimension::kDevice:
+      return number == 0 ? kNone : DeviceText(RowOf(tables.devices, AccountOf(site).device));
+    case Dimension::kProcess:
+      return number == 0 ? kNone
+                         : std::to_string(RowOf(tables.processes, AccountOf(site).process).pid);
+    case Dimension::kRank: {
+      const int32_t rank = RowOf(tables.processes, AccountOf(site).process).rank;
+      return number == 0 || rank < 0 ? kNone : std::to_string(rank);
+    }
+    case Dimension::kThread: {
+      if (number == 0)
+        return kNone;
+      const tables::ThreadRow& thread = RowOf(tables.threads, site.thread);
+      const std::string tid = std::to_string(thread.tid);
+      const std::string name(recording_.string(thread.name));
+      return name.empty() ? tid : name + " (" + tid + ")";
+    }
+    case Dimension::kStream:
+      return number == 0 ? kNone : HexText(number - 1);
+    case Dimension::kOwner:
+      return site.owner.value != 0 ? text_of(site.owner)
+                                   : format::PartName(static_cast<Part>(site.part));
+    case Dimension::kAllocator:
+      return text_of(site.allocator);
+    case Dimension::kApi:
+      return IsBlock(site) ? "caching allocator" : text_of(site.api);
+    case Dimension::kCategory:
+      return format::CategoryName(static_cast<Category>(number));
+    case Dimension::kModule:
+      return text_of(site.module);
+    case Dimension::kClass:
+      return text_of(site.module_class);
+    case Dimension::kParameter:
+      return text_of(site.parameter);
+    case Dimension::kPhase:
+      return format::PhaseName(static_cast<format::Phase>(number));
+    case Dimension::kIteration:
+      if (number == 0)
+        return kNone;
+      if (number < kFirstIteration)
+        return number == 1 ? "(before the first)" : "(after the last)";
+      return std::to_string(number - kFirstIteration);
+    case Dimension::kLine:
+      return FormatFrame(recording_, tables::FrameId{static_cast<uint32_t>(number)});
+    case Dimension::kPython:
+    case Dimension::kNative:
+      return number == 0 ? "(no stack)" : StackText(tables::StackId{static_cast<uint32_t>(number)});
+    case Dimension::kTag:
+      return text_of(site.tag);
+    case Dimension::kSizeClass:
+      return kSizeClasses[number];
+    case Dimension::kLifetime:
+      return kLifetimes[number];
+  }
+  return kNone;
+}
+
+// What PyTorch gave to the program stands under its category where that is known.
+std::vector<std::string> DimensionTexts::TreePath(const tables::SiteRow& site) const {
+  std::vector<std::string> levels;
+  const std::string_view owner = recording_.string(site.owner);
+  const auto part = static_cast<Part>(site.part);
+  const auto category = static_cast<Category>(site.category);
+  if (!owner.empty())
+    levels.emplace_back(owner);
+  if (site.backing != 0)
+    levels.emplace_back("segment");
+  else if (owner == "PyTorch" && part == Part::kAllocated && category != Category::kUnknown)
+    levels.emplace_back(format::CategoryName(category));
+  else
+    levels.emplace_back(format::PartName(part));
+  if (site.trigger.value != 0)
+    levels.emplace_back(recording_.string(site.trigger));
+  return levels;
+}
+
+}  // namespace vramscope::query
