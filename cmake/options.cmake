@@ -12,6 +12,10 @@ endif()
 # Functions and lines, which back traces need; variables and types double compile and link times.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
+if(VRAMSCOPE_SANITIZE AND NOT VRAMSCOPE_FUZZ)
+  # Compiles in two thirds of the time, and runs unit tests fast enough.
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -D_GLIBCXX_ASSERTIONS")
+endif()
 
 add_library(vramscope_warnings INTERFACE)
 target_compile_options(vramscope_warnings INTERFACE

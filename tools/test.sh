@@ -23,7 +23,6 @@ step() {  # name, command...
   echo "($name: $((SECONDS - began)) s)"
 }
 
-fuzz() { tools/fuzz.sh 20; }
 differential() { $python tests/differential/run.py --build "$build" --seconds 20 --again; }
 
 # The page's modules are type-checked, and the bundle that is checked in is the one they make.
@@ -41,7 +40,7 @@ step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(n
   --output-junit test-results/unit.xml
 step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
 step differential differential
-step fuzz fuzz
+step sanitized tools/sanitized.sh
 
 echo
 echo "Logs and JUnit files are in $results/"
