@@ -14,7 +14,7 @@ help:
 	@echo "make test      all tests that need no GPU"
 	@echo "make build     build everything into build/; the program is build/bin/vramscope"
 	@echo "make soak      the long tests: fuzzing, random driver programs (SECONDS_EACH=600)"
-	@echo "make gpu-test  the tests of a machine with a GPU; the table goes to bench/results/"
+	@echo "make gpu-test  the tests of a machine with a GPU; the figures go to bench/results/history.csv"
 	@echo "make format    clang-format all C++ files; make lint checks them, with clang-tidy"
 	@echo "make clean     remove what the targets above made"
 
@@ -47,7 +47,8 @@ soak: build
 
 # The machine has its own Python with a CUDA PyTorch; nothing is installed there.
 gpu-test:
-	python3 tests/gpu/run.py --build $(BUILD)
+	@status=0; python3 tests/gpu/run.py --build $(BUILD) --json $(BUILD)/gpu.json || status=$$?; \
+	  [[ $$status -eq 2 ]] || python3 bench/history.py add $(BUILD)/gpu.json; exit $$status
 
 format:
 	@git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format -i

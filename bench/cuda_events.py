@@ -6,7 +6,7 @@ half of what a pair takes longer than in a plain process. On a noisy machine tha
 says little, so one process also records and pauses in turn, some hundred times: the median of the differences
 between neighbours is the cost of recording an event beside the same hook that looks at a flag and goes on.
 
-    python3 bench/cuda_events.py --json bench/results/cuda_events.json
+    python3 bench/cuda_events.py --json build/cuda_events.json
 """
 
 import argparse

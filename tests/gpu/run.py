@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one command for a machine with a GPU: records real programs and proves what the reports say.
 
-    python3 tests/gpu/run.py --build build --json bench/results/gpu.json
+    python3 tests/gpu/run.py --build build --json build/gpu.json
 
 It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from the network:
   * residual   every program under `vramscope run`: the ledger beside NVML at every sample
