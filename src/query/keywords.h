@@ -47,6 +47,7 @@ struct ExpectedSum {
 struct KeywordQuery {
   Instant at;
   std::vector<ReportQuery::Where> where;
+  std::vector<std::string> own;  // as ReportQuery's
   std::vector<KeywordDictionary> dictionaries;
   std::vector<ExpectedSum> expected;
   uint64_t top = 0;  // entries of each category, overlaps and stacks; 0: all

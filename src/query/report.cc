@@ -20,28 +20,6 @@ namespace {
 
 using tables::DeviceId;
 
-// GPUs that no recorded process touched say nothing about this recording, unless there is nothing
-// else.
-std::vector<DeviceId> ShownDevices(const tables::Tables& tables) {
-  std::vector<DeviceId> touched;
-  std::vector<DeviceId> sampled;
-  for (uint32_t i = 1; i < tables.devices.size(); ++i) {
-    const DeviceId device{i};
-    const bool used =
-        std::any_of(tables.accounts.begin(), tables.accounts.end(), [&](const auto& account) {
-          return account.device == device && account.process.value != 0;
-        });
-    if (used)
-      touched.push_back(device);
-    const bool gpu = tables.devices[i].kind == static_cast<uint8_t>(tables::DeviceKind::kGpu);
-    const bool seen = std::any_of(tables.samples.begin(), tables.samples.end(),
-                                  [&](const auto& sample) { return sample.device == device; });
-    if (gpu && seen)
-      sampled.push_back(device);
-  }
-  return touched.empty() ? sampled : touched;
-}
-
 // What the leaves of a device sum to.
 struct Totals {
   uint64_t all = 0;      // of every leaf

@@ -21,6 +21,26 @@ const Sample* Better(const Sample* a, int rank_a, const Sample* b, int rank_b, i
 
 }  // namespace
 
+std::vector<tables::DeviceId> ShownDevices(const tables::Tables& tables) {
+  std::vector<tables::DeviceId> touched;
+  std::vector<tables::DeviceId> sampled;
+  for (uint32_t i = 1; i < tables.devices.size(); ++i) {
+    const tables::DeviceId device{i};
+    const bool used =
+        std::any_of(tables.accounts.begin(), tables.accounts.end(), [&](const auto& account) {
+          return account.device == device && account.process.value != 0;
+        });
+    if (used)
+      touched.push_back(device);
+    const bool gpu = tables.devices[i].kind == static_cast<uint8_t>(tables::DeviceKind::kGpu);
+    const bool seen = std::any_of(tables.samples.begin(), tables.samples.end(),
+                                  [&](const auto& sample) { return sample.device == device; });
+    if (gpu && seen)
+      sampled.push_back(device);
+  }
+  return touched.empty() ? sampled : touched;
+}
+
 SampleVerdict JudgeSample(const tables::SampleRow& sample) {
   SampleVerdict verdict;
   const int64_t difference = static_cast<int64_t>(sample.used_bytes) - sample.ledger_bytes;

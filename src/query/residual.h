@@ -10,6 +10,10 @@
 // NVML's figures against the ledger's.
 namespace vramscope::query {
 
+// The devices that a report is about: GPUs that no recorded process touched say nothing about this
+// recording, unless there is nothing else.
+std::vector<tables::DeviceId> ShownDevices(const tables::Tables& tables);
+
 // One sample: what is left unexplained, and what the calls under way explain.
 struct SampleVerdict {
   int64_t residual_bytes = 0;

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device's history by category, in their order, bottom first; what has none by owner and part;
+// above them the driver's own parts, and what belongs to none of the recorded processes.
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "query/report.h"
+#include "query/residual.h"
+#include "query/sweep.h"
+
+namespace vramscope::query {
+namespace {
+
+using format::Category;
+using format::Part;
+
+// Bottom first.
+struct Band {
+  int layer = 0;
+  std::string name;
+  friend auto operator<=>(const Band&, const Band&) = default;
+};
+
+Band BandOf(const tables::Recording& recording, const Cell& cell) {
+  const bool outside = cell.part == Part::kOtherProcesses || cell.part == Part::kRmInternal ||
+                       cell.part == Part::kBeforeRecording;
+  // In the order of the list, whatever the numbers are.
+  const auto order = std::find(std::begin(format::kAllCategories), std::end(format::kAllCategories),
+                               cell.category);
+  Band band;
+  band.layer = static_cast<int>(order - std::begin(format::kAllCategories));
+  if (outside)
+    band.layer = static_cast<int>(format::kCategoryCount) + 2;
+  else if (cell.category == Category::kDriver)
+    band.layer = static_cast<int>(format::kCategoryCount) + 1;
+  if (cell.category != Category::kUnknown && cell.category != Category::kDriver) {
+    band.name = format::CategoryName(cell.category);
+    return band;
+  }
+  const std::string owner(recording.string(cell.owner));
+  band.name = (owner.empty() ? "" : owner + " / ") + format::PartName(cell.part);
+  return band;
+}
+
+// Each bucket of each device keeps its highest instant: the largest total, among equal ones that
+// with most in use, of them the first.
+class BucketFiller : public SweepObserver {
+ public:
+  BucketFiller(const tables::Recording& recording, const Cells& cells, size_t buckets)
+      : begin_ns_(recording.tables().session.begin_ns), buckets_(std::max<size_t>(buckets, 1)) {
+    const int64_t end_ns = std::max(LastInstant(recording), begin_ns_);
+    width_ns_ = (end_ns - begin_ns_) / static_cast<int64_t>(buckets_) + 1;
+    buckets_ = static_cast<size_t>((end_ns - begin_ns_) / width_ns_) + 1;
+    devices_.resize(recording.tables().devices.size());
+    for (const Cell& cell : cells.all()) {
+      const uint32_t index = cell.device.value < devices_.size() ? cell.device.value : 0;
+      Device& device = devices_[index];
+      const Band band = BandOf(recording, cell);
+      const auto [found, added] = device.bands.try_emplace(band, device.bands.size());
+      cells_.push_back({index, static_cast<uint32_t>(found->second), IsUse(cell.part)});
+    }
+    for (Device& device : devices_) {
+      device.now.resize(device.bands.size());
+      device.tops.resize(buckets_);
+      device.bytes.resize(buckets_ * device.bands.size());
+    }
+  }
+
+  void OnMove(uint32_t cell, int64_t bytes) override {
+    const CellFacts& facts = cells_[cell];
+    Device& device = devices_[facts.device];
+    device.now[facts.band] += bytes;
+    device.height.total += bytes;
+    device.height.used += facts.use ? bytes : 0;
+    device.changed = true;
+  }
+
+  void OnState(int64_t first_ns, int64_t last_ns) override {
+    const size_t first = BucketAt(first_ns);
+    const size_t last = BucketAt(last_ns);
+    for (Device& device : devices_) {
+      // In a bucket that began before, a state that is not new was looked at when it was.
+      for (size_t bucket = device.changed ? first : std::max(first, device.seen + 1);
+           bucket <= last; ++bucket)
+        Look(&device, bucket, std::max(first_ns, BeginOf(bucket)));
+      device.changed = false;
+      device.seen = last;
+    }
+  }
+
+  Timeline TimelineOf(tables::DeviceId id) const {
+    const Device& device = devices_[id.value];
+    Timeline timeline;
+    timeline.device = id;
+    struct Row {
+      const Band* band;
+      uint64_t sum = 0;
+      std::vector<uint64_t> bytes;
+    };
+    std::vector<Row> rows;
+    for (const auto& [band, index] : device.bands) {
+      Row row{&band, 0, std::vector<uint64_t>(buckets_)};
+      for (size_t bucket = 0; bucket < buckets_; ++bucket) {
+        const int64_t bytes = device.bytes[bucket * device.bands.size() + index];
+        row.bytes[bucket] = bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+        row.sum += row.bytes[bucket];
+      }
+      if (row.sum != 0)
+        rows.push_back(std::move(row));
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+      return a.band->layer != b.band->layer ? a.band->layer < b.band->layer : a.sum > b.sum;
+    });
+    for (Row& row : rows) {
+      timeline.groups.push_back(row.band->name);
+      timeline.peak.push_back(std::move(row.bytes));
+    }
+    for (size_t bucket = 0; bucket < buckets_; ++bucket) {
+      timeline.time_ns.push_back(BeginOf(bucket));
+      timeline.peak_ns.push_back(device.tops[bucket].seen ? device.tops[bucket].time_ns
+                                                          : BeginOf(bucket));
+    }
+    return timeline;
+  }
+
+ private:
+  struct Height {
+    int64_t total = 0;
+    int64_t used = 0;
+    friend auto operator<=>(const Height&, const Height&) = default;
+  };
+  struct Top {
+    bool seen = false;
+    Height height;
+    int64_t time_ns = 0;
+  };
+  struct Device {
+    std::map<Band, size_t> bands;
+    std::vector<int64_t> now;  // by band
+    Height height;
+    bool changed = true;
+    size_t seen = 0;             // the last bucket that the state was looked at in
+    std::vector<Top> tops;       // by bucket
+    std::vector<int64_t> bytes;  // by bucket and band
+  };
+  struct CellFacts {
+    uint32_t device;
+    uint32_t band;
+    bool use;
+  };
+
+  int64_t BeginOf(size_t bucket) const {
+    return begin_ns_ + static_cast<int64_t>(bucket) * width_ns_;
+  }
+  size_t BucketAt(int64_t time_ns) const {
+    if (time_ns <= begin_ns_)
+      return 0;
+    return std::min(static_cast<size_t>((time_ns - begin_ns_) / width_ns_), buckets_ - 1);
+  }
+  static void Look(Device* device, size_t bucket, int64_t time_ns) {
+    Top& top = device->tops[bucket];
+    if (top.seen && !(device->height > top.height))
+      return;
+    top = {true, device->height, time_ns};
+    std::copy(device->now.begin(), device->now.end(),
+              device->bytes.begin() + static_cast<ptrdiff_t>(bucket * device->now.size()));
+  }
+
+  int64_t begin_ns_;
+  int64_t width_ns_ = 1;
+  size_t buckets_;
+  std::vector<CellFacts> cells_;
+  std::vector<Device> devices_;
+};
+
+// At most four samples a bucket: the lowest and the highest of each half.
+void ThinSamples(const tables::Tables& tables, size_t buckets, Timeline* timeline) {
+  std::vector<const tables::SampleRow*> samples;
+  for (const tables::SampleRow& sample : tables.samples) {
+    if (sample.device == timeline->device)
+      samples.push_back(&sample);
+  }
+  const size_t step = std::max<size_t>(1, samples.size() / std::max<size_t>(1, 2 * buckets));
+  for (size_t first = 0; first < samples.size(); first += step) {
+    const auto begin = samples.begin() + static_cast<ptrdiff_t>(first);
+    const auto end =
+        samples.begin() + static_cast<ptrdiff_t>(std::min(first + step, samples.size()));
+    auto [low, high] = std::minmax_element(
+        begin, end, [](const auto* a, const auto* b) { return a->used_bytes < b->used_bytes; });
+    if (high < low)
+      std::swap(low, high);
+    timeline->nvml.emplace_back((*low)->end_ns, (*low)->used_bytes);
+    if (high != low)
+      timeline->nvml.emplace_back((*high)->end_ns, (*high)->used_bytes);
+  }
+}
+
+}  // namespace
+
+util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
+                                                  size_t buckets) {
+  const Cells cells(recording);
+  BucketFiller filler(recording, cells, buckets);
+  if (const util::Status status = Sweep(recording, cells, {}, &filler); !status.ok())
+    return status;
+  std::vector<Timeline> timelines;
+  for (const tables::DeviceId device : ShownDevices(recording.tables())) {
+    Timeline timeline = filler.TimelineOf(device);
+    ThinSamples(recording.tables(), buckets, &timeline);
+    timelines.push_back(std::move(timeline));
+  }
+  return timelines;
+}
+
+}  // namespace vramscope::query
