@@ -24,7 +24,3 @@ target_sources(vramscope_report PRIVATE ${CMAKE_CURRENT_LIST_DIR}/viewer_assets.
 set_source_files_properties(${VIEWER_ASSETS} PROPERTIES
   OBJECT_DEPENDS "${VIEWER_DIST}/viewer.js;${VIEWER_DIST}/viewer.css;${VIEWER_PAGE}"
   COMPILE_OPTIONS "-DVRAMSCOPE_VIEWER_PAGE=\"${VIEWER_PAGE}\";-DVRAMSCOPE_VIEWER_STYLE=\"${VIEWER_DIST}/viewer.css\";-DVRAMSCOPE_VIEWER_SCRIPT=\"${VIEWER_DIST}/viewer.js\"")
-
-if(VRAMSCOPE_BUILD_TESTS AND VRAMSCOPE_NODE)
-  add_test(NAME viewer_test COMMAND ${VRAMSCOPE_NODE} --test ${VIEWER_DIR}/test)
-endif()

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "format/enums.h"
+#include "query/frames.h"
+
+namespace vramscope::output {
+namespace {
+
+const tables::DeviceRow* Find(const tables::Recording& recording, tables::DeviceId device) {
+  const std::vector<tables::DeviceRow>& devices = recording.tables().devices;
+  return device.value != 0 && device.value < devices.size() ? &devices[device.value] : nullptr;
+}
+
+const query::DeviceReport* Find(const query::Report& report, tables::DeviceId device) {
+  const auto found = std::find_if(report.devices.begin(), report.devices.end(),
+                                  [&](const auto& entry) { return entry.device == device; });
+  return found == report.devices.end() ? nullptr : &*found;
+}
+
+const tables::ProcessRow* Find(const tables::Recording& recording, tables::ProcessId process) {
+  const std::vector<tables::ProcessRow>& processes = recording.tables().processes;
+  return process.value != 0 && process.value < processes.size() ? &processes[process.value]
+                                                                : nullptr;
+}
+
+}  // namespace
+
+const char* DeviceKindName(tables::DeviceKind kind) {
+  switch (kind) {
+    case tables::DeviceKind::kGpu:
+      return "gpu";
+    case tables::DeviceKind::kHost:
+      return "host";
+    case tables::DeviceKind::kCpu:
+      break;
+  }
+  return "cpu";
+}
+
+std::string DeviceMark(tables::DeviceKind kind, int32_t index) {
+  const char* name = DeviceKindName(kind);
+  return kind == tables::DeviceKind::kGpu ? name + std::to_string(index) : name;
+}
+
+std::string DeviceMark(const query::Report& report, tables::DeviceId device) {
+  const query::DeviceReport* const found = Find(report, device);
+  return found == nullptr ? "?" : DeviceMark(found->kind, found->index);
+}
+
+std::string DeviceMark(const tables::Recording& recording, tables::DeviceId device) {
+  const tables::DeviceRow* const found = Find(recording, device);
+  return found == nullptr ? "?"
+                          : DeviceMark(static_cast<tables::DeviceKind>(found->kind), found->index);
+}
+
+int32_t DeviceIndex(const query::Report& report, tables::DeviceId device) {
+  const query::DeviceReport* const found = Find(report, device);
+  return found == nullptr ? format::kNoDevice : found->index;
+}
+
+int32_t DeviceIndex(const tables::Recording& recording, tables::DeviceId device) {
+  const tables::DeviceRow* const found = Find(recording, device);
+  return found == nullptr ? format::kNoDevice : found->index;
+}
+
+uint32_t PidOf(const tables::Recording& recording, tables::ProcessId process) {
+  const tables::ProcessRow* const found = Find(recording, process);
+  return found == nullptr ? 0 : found->pid;
+}
+
+std::string ProcessLabel(const std::string& command, uint32_t pid, std::optional<int32_t> rank) {
+  // The first two words say which program: "python train.py", "torchrun --nproc 2".
+  std::string label;
+  size_t at = 0;
+  for (int words = 0; words < 2 && at < command.size(); ++words) {
+    const size_t end = std::min(command.find(' ', at), command.size());
+    if (!label.empty())
+      label += ' ';
+    label += query::Basename(std::string_view(command).substr(at, end - at));
+    at = end + 1;
+  }
+  label += fmt::format("{}(pid {}", label.empty() ? "" : " ", pid);
+  if (rank)
+    label += fmt::format(", rank {}", *rank);
+  return label + ")";
+}
+
+std::string ProcessLabel(const tables::Recording& recording, tables::ProcessId process) {
+  const tables::ProcessRow* const found = Find(recording, process);
+  if (found == nullptr)
+    return "no recorded process";
+  return ProcessLabel(std::string(recording.string(found->command)), found->pid,
+                      found->rank < 0 ? std::nullopt : std::optional(found->rank));
+}
+
+std::string RecordedCommand(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  return tables.processes.size() > 1 ? std::string(recording.string(tables.processes[1].command))
+                                     : tables.session.name;
+}
+
+}  // namespace vramscope::output

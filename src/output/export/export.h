@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "query/report.h"
+#include "util/status.h"
+
+// What other tools read. Everything is streamed: an export can be larger than memory.
+namespace vramscope::output {
+
+// Takes a piece of the export; an error ends it.
+using ExportSink = std::function<util::Status(std::string_view)>;
+
+// Every row of `allocations`: one line of CSV (RFC 4180, with a header line), or one JSON object a
+// line (JSON Lines). docs/REPORT_SCHEMA.md has the columns.
+util::Status ExportAllocationsCsv(const tables::Recording& recording, const ExportSink& sink);
+util::Status ExportAllocationsJson(const tables::Recording& recording, const ExportSink& sink);
+
+// Folded stacks for flame graphs: "frame;frame;frame bytes", outermost first, of what was live at
+// each device's peak. Names of the device and the process come before the frames where there are
+// several. Every byte of the ledger is in one line; what has no stack stands under the names of
+// its ledger row in brackets.
+util::Status ExportCollapsed(const tables::Recording& recording, const ExportSink& sink);
+// The same of a report that was made by CollapsedQuery().
+util::Status WriteCollapsed(const query::Report& report, const ExportSink& sink);
+query::ReportQuery CollapsedQuery();
+
+// The formats of `export --to`, by name.
+struct ExportFormat {
+  const char* name;
+  const char* help;
+  util::Status (*write)(const tables::Recording&, const ExportSink&);
+};
+const std::vector<ExportFormat>& ExportFormats();
+
+// Collects lines into pieces worth a write. After an error nothing more is written; the first error
+// is what Finish() returns.
+class ExportPieces {
+ public:
+  explicit ExportPieces(const ExportSink& sink) : sink_(sink) {}
+  ExportPieces(const ExportPieces&) = delete;
+  ExportPieces& operator=(const ExportPieces&) = delete;
+
+  // Where the next line goes; LineDone() after each.
+  std::string& text() { return text_; }
+  void LineDone() {
+    if (text_.size() >= kPieceBytes)
+      Flush();
+  }
+  const util::Status& status() const { return status_; }
+  util::Status Finish() {
+    Flush();
+    return status_;
+  }
+
+ private:
+  static constexpr size_t kPieceBytes = 64 * 1024;
+
+  void Flush() {
+    if (status_.ok() && !text_.empty())
+      status_ = sink_(text_);
+    text_.clear();
+  }
+
+  const ExportSink& sink_;
+  std::string text_;
+  util::Status status_;
+};
+
+}  // namespace vramscope::output

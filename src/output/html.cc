@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/html.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "output/page_data.h"
+#include "output/viewer_assets.h"
+#include "util/file.h"
+#include "util/json_writer.h"
+
+namespace vramscope::output {
+namespace {
+
+// `text` for the place between two tags.
+std::string HtmlText(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+// JSON inside <script> ends at the first "</script", wherever it stands. JSON has '<' in strings
+// only, and there it may be written by its number.
+std::string ScriptSafe(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  for (size_t from = 0;;) {
+    const size_t at = json.find('<', from);
+    out += json.substr(from, at - from);
+    if (at == std::string_view::npos)
+      return out;
+    out += "\\u003c";
+    from = at + 1;
+  }
+}
+
+// Keeps the first error, so that a writer without a way to fail can be drained to its end.
+class PageFile {
+ public:
+  explicit PageFile(util::AtomicFile file) : file_(std::move(file)) {}
+
+  void Write(std::string_view text) {
+    if (status_.ok())
+      status_ = file_.Write(text);
+  }
+  util::Status Commit() {
+    if (!status_.ok())
+      return status_;
+    return file_.Commit();
+  }
+
+ private:
+  util::AtomicFile file_;
+  util::Status status_;
+};
+
+util::Status WriteData(const tables::Recording& recording, PageFile& file) {
+  util::JsonWriter json([&](std::string_view piece) { file.Write(ScriptSafe(piece)); });
+  return WritePageData(recording, PageLimits{}, json);
+}
+
+}  // namespace
+
+util::Status WriteHtml(const tables::Recording& recording, const std::string& path) {
+  auto created = util::AtomicFile::Create(path);
+  if (!created.ok())
+    return created.status();
+  PageFile file(std::move(*created));
+  std::string_view page = ViewerPage();
+  // The template has "{{NAME}}" where something is put in, and no other "{{".
+  for (size_t open = page.find("{{"); open != std::string_view::npos; open = page.find("{{")) {
+    file.Write(page.substr(0, open));
+    const size_t close = std::min(page.find("}}", open), page.size() - 2);
+    const std::string_view name = page.substr(open + 2, close - open - 2);
+    page.remove_prefix(close + 2);
+    if (name == "TITLE") {
+      file.Write(HtmlText(recording.tables().session.name));
+      file.Write(" · vramscope");
+    } else if (name == "CSS") {
+      file.Write(ViewerStyle());
+    } else if (name == "JS") {
+      file.Write(ViewerScript());
+    } else {
+      VRAMSCOPE_RETURN_IF_ERROR(WriteData(recording, file));
+    }
+  }
+  file.Write(page);
+  return file.Commit();
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/info.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <limits>
+#include <string_view>
+
+#include "output/devices.h"
+#include "output/trust_lines.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr size_t kKeyColumns = 12;
+constexpr size_t kMaxProcesses = 32;
+
+class InfoText {
+ public:
+  InfoText(const query::Report& report, const tables::Recording& recording, const Style& style)
+      : report_(report), recording_(recording), style_(style) {}
+
+  std::string Format() {
+    AddSession();
+    AddProcesses();
+    AddDevices();
+    AddFile();
+    AddNotes();
+    AddLosses();
+    AddInvariants();
+    return std::move(text_);
+  }
+
+ private:
+  std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
+
+  // Nothing is cut here: whoever asks for `info` wants to know, and may pipe it.
+  void Line(std::string_view key, std::string_view value, Ink ink = Ink::kBold) {
+    const std::string padded = PadRight(std::string(key), kKeyColumns);
+    text_ += Paint(padded, ink, style_);
+    text_ += value;
+    text_ += '\n';
+  }
+  void More(std::string_view value) { Line("", value); }
+
+  void AddSession();
+  void AddProcesses();
+  void AddDevices();
+  void AddFile();
+  void AddNotes();
+  void AddLosses();
+  void AddInvariants();
+  void AddResidual(const query::DeviceReport& device);
+
+  const query::Report& report_;
+  const tables::Recording& recording_;
+  const Style& style_;
+  std::string text_;
+};
+
+std::string UtcTime(int64_t wall_ns) {
+  const std::time_t seconds = wall_ns / 1'000'000'000;
+  std::tm parts{};
+  std::array<char, 64> text{};
+  if (gmtime_r(&seconds, &parts) == nullptr ||
+      std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts) == 0) {
+    return "?";
+  }
+  return text.data();
+}
+
+// What a loss means, for the names that the recorder and the reader give.
+std::string_view LossHelp(std::string_view name) {
+  struct Entry {
+    std::string_view text, help;
+  };
+  constexpr Entry kHelp[] = {
+#define VRAMSCOPE_LOSS(Name, id, text, help) {text, help},
+#include "format/losses.def"
+  };
+  for (const Entry& entry : kHelp) {
+    if (entry.text == name)
+      return entry.help;
+  }
+  return {};
+}
+
+// As wait(2) reports it.
+std::string WaitText(const tables::ProcessRow& process) {
+  if (process.wait_status < 0)
+    return process.closed_cleanly != 0 ? "ended" : "end not seen";
+  const int status = process.wait_status;
+  const int signal = status & 0x7f;
+  if (signal == 0)
+    return fmt::format("exit status {}", (status >> 8) & 0xff);
+  return fmt::format("killed by signal {}", signal);
+}
+
+void InfoText::AddSession() {
+  const tables::Session& session = recording_.tables().session;
+  if (recording_.tables().processes.size() > 1)
+    Line("command", Clean(RecordedCommand(recording_)));
+  std::string recorded = Clean(session.name);
+  if (session.begin_wall_ns > 0)
+    recorded += ", " + UtcTime(session.begin_wall_ns);
+  if (!session.version.empty())
+    recorded += ", by vramscope " + Clean(session.version);
+  Line("session", recorded);
+  Line("duration", util::FormatDuration(session.end_ns - session.begin_ns));
+}
+
+void InfoText::AddProcesses() {
+  const tables::Tables& tables = recording_.tables();
+  // Row 0 of each table stands for none.
+  const size_t count = tables.processes.size() - 1;
+  Line("processes", util::FormatCount(count));
+  for (size_t i = 1; i <= std::min(count, kMaxProcesses); ++i) {
+    const tables::ProcessRow& process = tables.processes[i];
+    std::string line = fmt::format("pid {}", process.pid);
+    if (process.rank >= 0)
+      line += fmt::format(", rank {}", process.rank);
+    line += fmt::format(", {}, {}: {}", util::FormatDuration(process.end_ns - process.begin_ns),
+                        WaitText(process), Clean(recording_.string(process.command)));
+    More(line);
+  }
+  if (count > kMaxProcesses)
+    More(fmt::format("({} more)", count - kMaxProcesses));
+  for (const std::string& line : CheckpointLines(recording_))
+    More(line);
+  Line("threads", util::FormatCount(tables.threads.size() - 1));
+}
+
+void InfoText::AddResidual(const query::DeviceReport& device) {
+  for (const query::ResidualSummary& summary : report_.residuals) {
+    if (summary.device != device.device)
+      continue;
+    if (summary.samples > 0) {
+      More(fmt::format(
+          "  residual at most {} ({}) at {}, p99 {}; {} samples, {} in transit",
+          util::FormatSignedBytes(summary.worst_bytes),
+          ExactPercent(summary.worst_bytes, summary.ledger_peak_bytes),
+          util::FormatDuration(summary.worst_at_ns - recording_.tables().session.begin_ns),
+          util::FormatBytes(summary.p99_bytes), util::FormatCount(summary.samples),
+          util::FormatCount(summary.samples_in_transit)));
+    }
+    if (device.kind == tables::DeviceKind::kGpu) {
+      More(fmt::format(
+          "  estimated from free memory: {} of the peak ({})",
+          util::FormatBytes(summary.estimated_bytes),
+          ExactPercent(static_cast<int64_t>(summary.estimated_bytes), summary.ledger_peak_bytes)));
+    }
+  }
+}
+
+void InfoText::AddDevices() {
+  Line("devices", util::FormatCount(recording_.tables().devices.size() - 1));
+  for (size_t i = 1; i < recording_.tables().devices.size(); ++i) {
+    const tables::DeviceId id{static_cast<uint32_t>(i)};
+    const tables::DeviceRow& device = recording_.tables().devices[i];
+    std::string line = DeviceMark(recording_, id);
+    // The names of host and cpu say no more.
+    if (device.kind == static_cast<uint8_t>(tables::DeviceKind::kGpu)) {
+      if (device.name.value != 0)
+        line += ", " + Clean(recording_.string(device.name));
+      if (device.total_bytes > 0)
+        line += ", " + util::FormatBytes(device.total_bytes);
+      if (device.uuid.value != 0)
+        line += ", " + Clean(recording_.string(device.uuid));
+    }
+    for (const query::DeviceReport& reported : report_.devices) {
+      if (reported.device != id)
+        continue;
+      line +=
+          fmt::format("; peak {} at {}", util::FormatBytes(reported.ledger_bytes),
+                      util::FormatDuration(reported.at_ns - recording_.tables().session.begin_ns));
+      More(line);
+      AddResidual(reported);
+      line.clear();
+      break;
+    }
+    if (!line.empty())
+      More(line);
+  }
+}
+
+void InfoText::AddFile() {
+  const tables::Session& session = recording_.tables().session;
+  Line("events", util::FormatCount(session.event_count));
+  std::string file = Clean(session.path);
+  if (!session.finished)
+    file += " (live session, not finished)";
+  if (session.file_bytes > 0) {
+    file +=
+        fmt::format(", {} ({} bytes)", util::FormatBytes(session.file_bytes), session.file_bytes);
+    if (session.event_count > 0) {
+      file += fmt::format(", {:.2f} bytes an event", static_cast<double>(session.file_bytes) /
+                                                         static_cast<double>(session.event_count));
+    }
+  }
+  Line("file", file);
+}
+
+void InfoText::AddNotes() {
+  const std::vector<tables::NoteRow>& notes = recording_.tables().notes;
+  size_t widest = 0;
+  for (const tables::NoteRow& note : notes)
+    widest = std::max(widest, recording_.string(note.key).size());
+  bool first = true;
+  for (const tables::NoteRow& note : notes) {
+    Line(first ? "notes" : "", PadRight(Clean(recording_.string(note.key)), widest) + "  " +
+                                   Clean(recording_.string(note.value)));
+    first = false;
+  }
+}
+
+void InfoText::AddLosses() {
+  bool any = false;
+  for (const query::Loss& loss : report_.losses) {
+    if (loss.count == 0 && loss.bytes == 0)
+      continue;
+    std::string line = Clean(loss.name) + ": " + util::FormatCount(loss.count);
+    if (loss.bytes > 0)
+      line += fmt::format(" ({})", util::FormatBytes(loss.bytes));
+    Line(any ? "" : "losses", Paint(line, Ink::kWarning, style_));
+    any = true;
+    const std::string_view help = LossHelp(loss.name);
+    if (!help.empty())
+      More("  " + std::string(help));
+  }
+  if (!any)
+    Line("losses", "none");
+}
+
+void InfoText::AddInvariants() {
+  bool first = true;
+  for (const query::Invariant& invariant : report_.invariants) {
+    std::string line = (invariant.holds ? "holds   " : "BROKEN  ") + Clean(invariant.name);
+    if (!invariant.detail.empty())
+      line += ": " + Clean(invariant.detail);
+    Line(first ? "invariants" : "", invariant.holds ? line : Paint(line, Ink::kError, style_));
+    first = false;
+  }
+}
+
+}  // namespace
+
+std::string FormatInfo(const query::Report& report,
+                       const tables::Recording& recording,
+                       const Style& style) {
+  return InfoText(report, recording, style).Format();
+}
+
+}  // namespace vramscope::output

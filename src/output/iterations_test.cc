@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The writers of iterations and leaks, against files of expected text.
+#include "output/iterations.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "format/memory_words.h"
+#include "output/leaks.h"
+#include "output/report_fixture.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr uint64_t kMiB = 1ull << 20;
+
+class IterationsTest : public testing::Test {
+ protected:
+  IterationsTest() {
+    recording_.AddProcess(4711, "python train.py --big", 0);
+    recording_.AddDevice(tables::DeviceKind::kGpu, 3, "", "NVIDIA H200");
+    recording_.AddDevice(tables::DeviceKind::kCpu, -1);
+  }
+
+  // Iterations of 250 ms; the one of number `worst` is higher by 100 MiB.
+  void AddIterations(int64_t count, int64_t worst, uint32_t device, uint64_t base) {
+    for (int64_t i = 0; i < count; ++i) {
+      query::Iteration row;
+      row.number = i;
+      row.process = tables::ProcessId{1};
+      row.device = tables::DeviceId{device + 1};
+      row.begin_ns = recording_.tables().session.begin_ns + i * 250'000'000;
+      row.end_ns = row.begin_ns + 250'000'000;
+      row.peak_bytes = base + (i == worst ? 100 * kMiB : 0);
+      row.peak_ns = row.begin_ns + 125'000'000;
+      row.end_bytes = base / 2;
+      row.peak_allocated = base - 20 * kMiB;
+      row.end_allocated = base / 4;
+      row.peak_reserved = base - 10 * kMiB;
+      row.end_reserved = base - 11 * kMiB;
+      row.backward_temporary_peak = 7 * kMiB;
+      row.before_recording_peak = 680 * kMiB;
+      row.category_peak.assign(format::kCategoryCount, 0);
+      row.category_end.assign(format::kCategoryCount, 0);
+      row.category_peak[static_cast<size_t>(format::Category::kActivation)] = base / 3;
+      row.category_peak[static_cast<size_t>(format::Category::kOptimizerState)] = 32 * kMiB;
+      row.category_end[static_cast<size_t>(format::Category::kOptimizerState)] = 32 * kMiB;
+      iterations_.iterations.push_back(row);
+    }
+    iterations_.source = "optimizer steps";
+  }
+
+  void AddParameters(int layers) {
+    for (int i = 0; i < layers; ++i) {
+      const std::string layer = "h." + std::to_string(i) + ".fc";
+      const uint64_t bytes = (static_cast<uint64_t>(i) + 1) * kMiB;
+      const tables::ProcessId process{1};
+      const tables::DeviceId device = iterations_.iterations.back().device;
+      iterations_.parameters.push_back(
+          {layer + ".weight", bytes, bytes, 2 * bytes, process, device});
+      iterations_.parameters.push_back({layer + ".bias", 1024, 1024, 2048, process, device});
+    }
+  }
+
+  std::string Text(size_t rows = 10) {
+    return FormatIterations(iterations_, recording_, {.style = {.utf8 = true}, .rows = rows});
+  }
+
+  FakeRecording recording_;
+  query::Iterations iterations_;
+};
+
+void ExpectWidth(const std::string& text, size_t columns) {
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);)
+    EXPECT_LE(util::DisplayWidth(line), columns) << line;
+}
+
+TEST_F(IterationsTest, LongRunsFold) {
+  AddIterations(100, 40, 0, 14'000 * kMiB);
+  AddParameters(13);
+  const std::string text = Text();
+  EXPECT_EQ(text, Expected("iterations.txt", text));
+  ExpectWidth(text, 80);
+}
+
+TEST_F(IterationsTest, ShortRunsAndZeroRowsAreWhole) {
+  AddIterations(11, 0, 0, 500 * kMiB);
+  EXPECT_EQ(Text().find("more)"), std::string::npos);
+  AddIterations(100, 40, 0, 500 * kMiB);
+  EXPECT_NE(Text().find("more)"), std::string::npos);
+  EXPECT_EQ(Text(0).find("more)"), std::string::npos);
+  EXPECT_NE(Text(0).find("\n   57 "), std::string::npos);
+}
+
+TEST_F(IterationsTest, SeveralDevicesAreApart) {
+  AddIterations(2, 1, 0, 500 * kMiB);
+  AddParameters(2);
+  AddIterations(2, 0, 1, 90 * kMiB);
+  iterations_.iterations.back().number = -1;
+  const std::string text = Text();
+  EXPECT_EQ(text, Expected("iterations_devices.txt", text));
+}
+
+TEST_F(IterationsTest, JsonAndCsv) {
+  AddIterations(2, 1, 1, 500 * kMiB);
+  AddParameters(1);
+  const std::string json = IterationsJson(iterations_, recording_);
+  EXPECT_EQ(json, Expected("iterations.json", json));
+  const std::string csv = IterationsCsv(iterations_, recording_);
+  EXPECT_EQ(csv, Expected("iterations.csv", csv));
+}
+
+query::Leaks SomeLeaks(FakeRecording& recording) {
+  const tables::StackId main = recording.PythonStack({}, "main", "/home/u/train.py", 90);
+  const tables::StackId step = recording.PythonStack(main, "step", "/home/u/train.py", 42);
+  query::Leaks leaks;
+  leaks.iterations = 40;
+  leaks.warm_up = 3;
+  leaks.growing = {{tables::DeviceId{1}, step, "train.py:42 in step", "model.h.0", "activation",
+                    1.25 * static_cast<double>(kMiB), 5 * kMiB, 50 * kMiB, 40, true},
+                   {tables::DeviceId{1}, {}, "", "", "unknown", 100.4, 0, 4016, 3, false}};
+  leaks.never_freed = {{tables::DeviceId{2}, main, "train.py:90 in main", "", "temporary", 0, 0,
+                        9 * kMiB, 2, false}};
+  leaks.suppressed_bytes = 3 * kMiB;
+  leaks.suppressed_count = 12;
+  return leaks;
+}
+
+TEST_F(IterationsTest, Leaks) {
+  const query::Leaks leaks = SomeLeaks(recording_);
+  const std::string text = FormatLeaks(leaks, recording_, {.style = {.utf8 = true}});
+  EXPECT_EQ(text, Expected("leaks.txt", text));
+  ExpectWidth(text, 80);
+  const std::string json = LeaksJson(leaks, recording_);
+  EXPECT_EQ(json, Expected("leaks.json", json));
+  const std::string csv = LeaksCsv(leaks, recording_);
+  EXPECT_EQ(csv, Expected("leaks.csv", csv));
+}
+
+TEST_F(IterationsTest, NoLeaks) {
+  query::Leaks leaks;
+  leaks.iterations = 1;
+  EXPECT_EQ(FormatLeaks(leaks, recording_, {}),
+            "Nothing grows over 1 iteration.\n\n"
+            "Never freed: nothing but parameters, buffers and optimizer state.\n");
+  leaks.iterations = 0;
+  EXPECT_NE(FormatLeaks(leaks, recording_, {}).find("vramscope.mark(\"iteration\")"),
+            std::string::npos);
+  EXPECT_NE(FormatLeaks(SomeLeaks(recording_), recording_, {.top = 1}).find("(1 more: --top 0"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace vramscope::output

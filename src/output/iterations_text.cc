@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "format/memory_words.h"
+#include "output/devices.h"
+#include "output/iterations.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+using format::Category;
+using Rows = std::vector<const query::Iteration*>;
+using Key = std::pair<tables::ProcessId, tables::DeviceId>;
+
+constexpr size_t kNumberColumns = 6;
+constexpr size_t kTimeColumns = 9;
+constexpr size_t kFigureColumns = 7;
+
+uint64_t Peak(const query::Iteration& iteration, Category category) {
+  const auto at = static_cast<size_t>(category);
+  return at < iteration.category_peak.size() ? iteration.category_peak[at] : 0;
+}
+
+// A unit in which no figure of the table takes more than six characters, digits after the point
+// included.
+struct FigureUnit {
+  uint64_t bytes;
+  const char* name;
+  int digits;
+};
+FigureUnit UnitFor(uint64_t largest_bytes) {
+  const uint64_t mib = 1ull << 20;
+  if (largest_bytes < 1000)
+    return {1, "B", 0};
+  if (largest_bytes < 1000ull << 10)
+    return {1ull << 10, "KiB", 1};
+  if (largest_bytes < 10 * mib)
+    return {mib, "MiB", 3};
+  if (largest_bytes < 1000 * mib)
+    return {mib, "MiB", 1};
+  if (largest_bytes < 100ull << 30)
+    return {1ull << 30, "GiB", 3};
+  return {1ull << 30, "GiB", 1};
+}
+std::string Figure(uint64_t bytes, const FigureUnit& unit) {
+  return fmt::format("{:.{}f}", static_cast<double>(bytes) / static_cast<double>(unit.bytes),
+                     unit.digits);
+}
+
+struct FigureColumn {
+  const char* above;
+  const char* name;
+  uint64_t (*bytes)(const query::Iteration&);
+};
+constexpr std::array<FigureColumn, 9> kFigures = {{
+    {"", "peak", [](const query::Iteration& row) { return row.peak_bytes; }},
+    {"", "end", [](const query::Iteration& row) { return row.end_bytes; }},
+    {"reser-", "ved", [](const query::Iteration& row) { return row.peak_reserved; }},
+    {"activ-", "ations",
+     [](const query::Iteration& row) { return Peak(row, Category::kActivation); }},
+    {"gradi-", "ents", [](const query::Iteration& row) { return Peak(row, Category::kGradient); }},
+    {"inter-", "med.", [](const query::Iteration& row) { return row.backward_temporary_peak; }},
+    {"optim.", "state",
+     [](const query::Iteration& row) { return Peak(row, Category::kOptimizerState); }},
+    {"work-", "space", [](const query::Iteration& row) { return Peak(row, Category::kWorkspace); }},
+    {"", "driver", [](const query::Iteration& row) { return Peak(row, Category::kDriver); }},
+}};
+
+// The layer that a parameter belongs to: its name less the last part.
+std::string LayerOf(const std::string& parameter) {
+  // Tied ones have several names: "wte.weight = lm_head.weight".
+  const std::string first = parameter.substr(0, parameter.find(" = "));
+  const size_t dot = first.rfind('.');
+  return dot == std::string::npos ? first : first.substr(0, dot);
+}
+
+class IterationsText {
+ public:
+  IterationsText(const query::Iterations& iterations,
+                 const tables::Recording& recording,
+                 const IterationsTextOptions& options)
+      : iterations_(iterations), recording_(recording), options_(options), style_(options.style) {}
+
+  std::string Format() {
+    std::map<Key, Rows> groups;
+    std::map<Key, std::vector<const query::ParameterBytes*>> parameters;
+    for (const query::Iteration& iteration : iterations_.iterations)
+      groups[{iteration.process, iteration.device}].push_back(&iteration);
+    for (const query::ParameterBytes& parameter : iterations_.parameters)
+      parameters[{parameter.process, parameter.device}].push_back(&parameter);
+    for (const auto& [key, rows] : groups) {
+      if (!out_.empty())
+        Add("");
+      AddGroup(rows, groups.size() > 1);
+      if (const auto found = parameters.find(key); found != parameters.end())
+        AddParameters(found->second);
+    }
+    return out_;
+  }
+
+ private:
+  size_t columns() const { return static_cast<size_t>(style_.columns); }
+  void Add(const std::string& line) {
+    const size_t end = line.find_last_not_of(' ');
+    out_.append(line, 0, end == std::string::npos ? 0 : end + 1);
+    out_ += '\n';
+  }
+  void AddGroup(const Rows& rows, bool several);
+  void AddRow(const query::Iteration& row, bool worst, bool edge, const FigureUnit& unit);
+  void AddParameters(const std::vector<const query::ParameterBytes*>& parameters);
+
+  const query::Iterations& iterations_;
+  const tables::Recording& recording_;
+  const IterationsTextOptions& options_;
+  const Style& style_;
+  std::string out_;
+};
+
+void IterationsText::AddGroup(const Rows& rows, bool several) {
+  size_t worst = 0;
+  uint64_t largest = 0;
+  int64_t numbered = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i]->peak_bytes > rows[worst]->peak_bytes)
+      worst = i;
+    for (const FigureColumn& column : kFigures)
+      largest = std::max(largest, column.bytes(*rows[i]));
+    numbered += rows[i]->number >= 0 ? 1 : 0;
+  }
+  const FigureUnit unit = UnitFor(largest);
+  std::string title;
+  if (several) {
+    title = DeviceMark(recording_, rows[0]->device);
+    if (PidOf(recording_, rows[0]->process) != 0)
+      title += ", " + Printable(ProcessLabel(recording_, rows[0]->process), style_.utf8);
+    title += ": ";
+  }
+  title += fmt::format("{} iteration{}, by {}", util::FormatCount(static_cast<uint64_t>(numbered)),
+                       numbered == 1 ? "" : "s", iterations_.source);
+  Add(Paint(CutEnd(title, columns(), style_), Ink::kBold, style_));
+  std::string above = std::string(kNumberColumns + kTimeColumns, ' ');
+  std::string head = PadLeft(unit.name, kNumberColumns) + PadLeft("time", kTimeColumns);
+  for (const FigureColumn& column : kFigures) {
+    above += PadLeft(column.above, kFigureColumns);
+    head += PadLeft(column.name, kFigureColumns);
+  }
+  Add(Paint(above, Ink::kDim, style_));
+  Add(Paint(head, Ink::kDim, style_));
+
+  const size_t edge = options_.rows == 0 ? rows.size() : std::max<size_t>(options_.rows / 2, 1);
+  size_t left_out = 0;
+  const auto flush = [&] {
+    if (left_out > 0) {
+      Add(Paint(fmt::format("{}({} more)", std::string(kNumberColumns + 1, ' '),
+                            util::FormatCount(left_out)),
+                Ink::kDim, style_));
+    }
+    left_out = 0;
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // A line that says "(1 more)" takes the room of the row itself.
+    const bool alone = rows.size() == 2 * edge + 1;
+    if (i >= edge && i + edge < rows.size() && i != worst && !alone) {
+      ++left_out;
+      continue;
+    }
+    flush();
+    AddRow(*rows[i], i == worst && rows.size() > 1, i == 0 || i + 1 == rows.size(), unit);
+  }
+  std::string legend = "intermed.: temporaries of backward";
+  if (rows.size() > 1) {
+    legend = fmt::format(
+        "* the highest peak, at {}; {}",
+        util::FormatDuration(rows[worst]->peak_ns - recording_.tables().session.begin_ns), legend);
+  }
+  Add(Paint(std::string(kNumberColumns - 1, ' ') + legend, Ink::kDim, style_));
+}
+
+void IterationsText::AddRow(const query::Iteration& row,
+                            bool worst,
+                            bool edge,
+                            const FigureUnit& unit) {
+  // What came before the first has no number.
+  std::string text = PadLeft(row.number < 0 ? "before" : std::to_string(row.number),
+                             kNumberColumns - (row.number < 0 ? 0 : 1));
+  if (row.number >= 0)
+    text += worst ? '*' : ' ';
+  text += PadLeft(util::FormatDuration(row.end_ns - row.begin_ns), kTimeColumns);
+  for (const FigureColumn& column : kFigures)
+    text += PadLeft(Figure(column.bytes(row), unit), kFigureColumns);
+  if (worst)
+    text = Paint(text, Ink::kWarning, style_);
+  else if (edge)
+    text = Paint(text, Ink::kBold, style_);
+  Add(text);
+}
+
+void IterationsText::AddParameters(const std::vector<const query::ParameterBytes*>& parameters) {
+  struct Layer {
+    std::string name;
+    query::ParameterBytes bytes;
+    uint64_t count = 0;
+    uint64_t total() const { return bytes.parameter + bytes.gradient + bytes.optimizer_state; }
+  };
+  std::vector<Layer> layers;
+  std::map<std::string, size_t> index;
+  Layer all{.name = "all"};
+  for (const query::ParameterBytes* parameter : parameters) {
+    const std::string name = LayerOf(parameter->name);
+    const auto [found, added] = index.try_emplace(name, layers.size());
+    if (added)
+      layers.push_back({.name = name});
+    for (Layer* layer : {&layers[found->second], &all}) {
+      layer->bytes.parameter += parameter->parameter;
+      layer->bytes.gradient += parameter->gradient;
+      layer->bytes.optimizer_state += parameter->optimizer_state;
+      ++layer->count;
+    }
+  }
+  Add("");
+  std::stable_sort(layers.begin(), layers.end(),
+                   [](const Layer& a, const Layer& b) { return a.total() > b.total(); });
+  constexpr size_t kColumns = 12;
+  const Unit unit = TableUnit(all.total());
+  const size_t names = columns() - std::min(columns(), 4 * kColumns + 2);
+  const auto line = [&](const Layer& layer) {
+    std::string text =
+        "  " + PadRight(CutStart(Printable(layer.name, style_.utf8), names - 1, style_), names);
+    for (const uint64_t bytes :
+         {layer.total(), layer.bytes.parameter, layer.bytes.gradient, layer.bytes.optimizer_state})
+      text += PadLeft(InUnit(bytes, unit.bytes), kColumns);
+    return text;
+  };
+  std::string head =
+      PadRight("Parameters, last whole iteration", names + 2) + PadLeft(unit.name, kColumns);
+  for (const char* name : {"parameter", "gradient", "optimizer"})
+    head += PadLeft(name, kColumns);
+  Add(Paint(head, Ink::kDim, style_));
+  all.name = fmt::format("{} parameter{} of {} layer{}", util::FormatCount(all.count),
+                         all.count == 1 ? "" : "s", util::FormatCount(layers.size()),
+                         layers.size() == 1 ? "" : "s");
+  Add(Paint(line(all), Ink::kBold, style_));
+  const size_t limit = options_.parameters == 0 ? layers.size() : options_.parameters;
+  const size_t shown = layers.size() == limit + 1 ? layers.size() : std::min(layers.size(), limit);
+  Layer rest;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (i < shown) {
+      Add(line(layers[i]));
+      continue;
+    }
+    rest.bytes.parameter += layers[i].bytes.parameter;
+    rest.bytes.gradient += layers[i].bytes.gradient;
+    rest.bytes.optimizer_state += layers[i].bytes.optimizer_state;
+  }
+  if (shown < layers.size()) {
+    rest.name = fmt::format("({} more)", util::FormatCount(layers.size() - shown));
+    Add(Paint(line(rest), Ink::kDim, style_));
+  }
+}
+
+}  // namespace
+
+std::string FormatIterations(const query::Iterations& iterations,
+                             const tables::Recording& recording,
+                             const IterationsTextOptions& options) {
+  return IterationsText(iterations, recording, options).Format();
+}
+
+}  // namespace vramscope::output

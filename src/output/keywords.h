@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "output/terminal.h"
+#include "query/keywords.h"
+#include "tables/recording.h"
+
+// What the categories of a dictionary have, as text, JSON and CSV (docs/KEYWORDS.md).
+namespace vramscope::output {
+
+inline constexpr char kKeywordsSchema[] = "vramscope.keywords/1";
+
+struct NamedKeywords {
+  std::string file;
+  query::KeywordReport report;
+};
+
+// One object of the schema vramscope.keywords/1, or an array of them where there are several.
+std::string KeywordsJson(const std::vector<NamedKeywords>& reports);
+
+// A line an entry, and one for Untrackable: a dictionary's lines of a device sum to what was
+// expected.
+std::string KeywordsCsv(const std::vector<NamedKeywords>& reports);
+
+struct KeywordsTextOptions {
+  Style style;
+  std::vector<std::string> closing;  // last lines: where the file is
+};
+
+// For people: of each device each dictionary's table, the rows that several categories match, the
+// entries, and what could not be named. Several lines, each ended by a newline.
+std::string KeywordsText(const query::KeywordReport& report,
+                         const tables::Recording& recording,
+                         const KeywordsTextOptions& options);
+
+}  // namespace vramscope::output

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/keywords.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "output/report_fixture.h"
+
+namespace vramscope::output {
+namespace {
+
+using query::KeywordCategory;
+using query::KeywordEntry;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr uint64_t kMiB = 1ull << 20;
+
+KeywordCategory Category(const std::string& name, std::vector<KeywordEntry> entries) {
+  KeywordCategory category{.name = name, .entries = std::move(entries)};
+  for (const KeywordEntry& entry : category.entries) {
+    category.bytes += entry.bytes;
+    category.rows += entry.rows;
+    category.count += entry.count;
+  }
+  return category;
+}
+
+// A network's layers on a GPU whose driver knows of more, and a second dictionary that was told to
+// expect less than there is.
+query::KeywordReport LayersReport(FakeRecording& recording) {
+  query::KeywordReport out;
+  out.report = TrainingReport(recording);
+  out.report.rows.clear();
+  out.report.residuals.clear();
+  out.report.block_bytes = 0;
+  out.report.devices.resize(1);
+  out.dictionaries.push_back(
+      {"layers",
+       "Layer",
+       {{"Attention", "", {"attn"}, {query::Dimension::kModule, query::Dimension::kParameter}}}});
+  out.dictionaries.push_back(
+      {"tbd", "TBD category", {{"Weights", "", {"in_arg"}, {query::Dimension::kTag}}}});
+  query::KeywordTable layers;
+  layers.categories = {
+      Category("MLP", {{"module", "transformer.h.0.mlp", 3000 * kMiB, 2, 24},
+                       {"module", "transformer.h.1.mlp", 2500 * kMiB, 2, 24}}),
+      Category(
+          "Attention",
+          {{"module", "transformer.a_very_long_name_of_a_module_that_no_terminal_has_room_for.attn",
+            96 * kMiB, 1, 3},
+           {"", query::kRest, 4 * kMiB, 7, 9}}),
+      {.name = "Pooling"},
+      {.name = "Dropout"}};
+  layers.others = Category(query::kOthers, {{"", "(no name)", 400 * kMiB, 3, 5}});
+  layers.row_bytes = 6000 * kMiB;
+  layers.expected_bytes = 6200 * kMiB;
+  layers.untrackable_bytes = 200 * static_cast<int64_t>(kMiB);
+  layers.overlaps = {{{"transformer.h.0.mlp", "h.0.attn_mlp"}, {"MLP", "Attention"}, 40 * kMiB, 2}};
+  layers.overlap_rows = 1;
+  layers.overlap_bytes = 40 * kMiB;
+  query::KeywordTable tbd;
+  tbd.dictionary = 1;
+  tbd.categories = {Category("Weights", {{"tag", "in_arg:a,b", 5500 * kMiB, 1, 1}})};
+  tbd.categories[0].group = "Total Weights";
+  tbd.groups = {{"Total Weights", 5500 * kMiB, 1, 1}};
+  tbd.others = Category(query::kOthers, {{"tag", "grad of data", 500 * kMiB, 1, 1}});
+  tbd.row_bytes = 6000 * kMiB;
+  tbd.expected_bytes = 5000 * kMiB;
+  tbd.expected_is_given = true;
+  tbd.untrackable_bytes = -1000 * static_cast<int64_t>(kMiB);
+  out.tables = {layers, tbd};
+  out.unnamed = {{layers.device, {"cudaMalloc", "solver.cc:12 in Grow", "main"}, 2 * kMiB, 4},
+                 {layers.device, {}, kMiB, 1}};
+  return out;
+}
+
+TEST(KeywordsText, Layers) {
+  FakeRecording recording;
+  const query::KeywordReport report = LayersReport(recording);
+  KeywordsTextOptions options;
+  options.style.utf8 = true;
+  options.closing = {"Trace: train.vram"};
+  const std::string text = KeywordsText(report, recording, options);
+  EXPECT_EQ(text, Expected("keywords.txt", text));
+}
+
+TEST(KeywordsText, OnlyNamesMayBeWiderThanTheTerminal) {
+  FakeRecording recording;
+  const query::KeywordReport report = LayersReport(recording);
+  const std::string text = KeywordsText(report, recording, {});
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    EXPECT_TRUE(line.size() <= 80 || line.ends_with("_room_for.attn")) << line;
+    begin = end + 1;
+  }
+}
+
+TEST(KeywordsText, WithoutAnExpectedSumThereIsNoUntrackable) {
+  FakeRecording recording;
+  query::KeywordReport report = LayersReport(recording);
+  report.tables.resize(1);
+  report.tables[0].expected_bytes.reset();
+  report.tables[0].untrackable_bytes.reset();
+  const std::string text = KeywordsText(report, recording, {});
+  EXPECT_THAT(text, Not(HasSubstr("Untrackable")));
+  EXPECT_THAT(text, HasSubstr("All rows"));
+}
+
+TEST(KeywordsJson, Layers) {
+  FakeRecording recording;
+  const std::string text = KeywordsJson({{"train.vram", LayersReport(recording)}});
+  EXPECT_EQ(text, Expected("keywords.json", text));
+}
+
+TEST(KeywordsCsv, SumsToWhatWasExpected) {
+  FakeRecording recording;
+  const query::KeywordReport report = LayersReport(recording);
+  const std::string one = KeywordsCsv({{"train.vram", report}});
+  EXPECT_EQ(one, Expected("keywords.csv", one));
+  const std::string two = KeywordsCsv({{"a.vram", report}, {"b,c.vram", report}});
+  EXPECT_THAT(two, HasSubstr("\r\n\"b,c.vram\",gpu0,0,tbd,Untrackable,,,,-1048576000,,\r\n"));
+}
+
+}  // namespace
+}  // namespace vramscope::output

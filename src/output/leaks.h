@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "output/terminal.h"
+#include "query/report.h"
+
+namespace vramscope::output {
+
+inline constexpr char kLeaksSchema[] = "vramscope.leaks/1";
+
+// One object of the schema vramscope.leaks/1 (docs/REPORT_SCHEMA.md), ended by a newline.
+std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& recording);
+
+// Both lists as one table, exact bytes.
+std::string LeaksCsv(const query::Leaks& leaks, const tables::Recording& recording);
+
+struct LeaksTextOptions {
+  Style style;
+  size_t top = 10;  // entries of each list; 0: all
+};
+
+// What grows from iteration to iteration, and what nobody freed, for people.
+std::string FormatLeaks(const query::Leaks& leaks,
+                        const tables::Recording& recording,
+                        const LeaksTextOptions& options);
+
+}  // namespace vramscope::output

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "output/csv.h"
+#include "output/devices.h"
+#include "output/frames.h"
+#include "output/json_parts.h"
+#include "output/leaks.h"
+#include "util/json_writer.h"
+
+namespace vramscope::output {
+namespace {
+
+using util::JsonWriter;
+
+void WriteGrowth(const tables::Recording& recording,
+                 const query::Growth& growth,
+                 bool growing,
+                 JsonWriter& json) {
+  json.Field("device", DeviceIndex(recording, growth.device));
+  json.Field("place", growth.place);
+  json.Field("module", growth.module);
+  json.Field("category", growth.category);
+  if (growing) {
+    json.Field("bytes_per_iteration", growth.bytes_per_iteration);
+    json.Field("first_bytes", growth.first_bytes);
+    json.Field("last_bytes", growth.last_bytes);
+    json.Field("count", growth.count);
+    json.Field("steady", growth.steady);
+  } else {
+    json.Field("bytes", growth.last_bytes);
+    json.Field("count", growth.count);
+  }
+  TextList(json, "stack", FramesOutermostFirst(recording, growth.stack));
+}
+
+void AddCsvLine(const char* list,
+                const query::Growth& growth,
+                const tables::Recording& recording,
+                std::string* csv) {
+  const std::string stack = Joined(FramesOutermostFirst(recording, growth.stack), ";");
+  const bool growing = std::string_view(list) == "growing";
+  *csv += fmt::format(
+      "{},{},{},{},{},{},{},{},{},{},{}\r\n", list, DeviceMark(recording, growth.device),
+      CsvField(growth.place), CsvField(growth.module), CsvField(growth.category),
+      growing ? fmt::format("{:.1f}", growth.bytes_per_iteration) : "",
+      growing ? fmt::format("{}", growth.first_bytes) : "", growth.last_bytes, growth.count,
+      growing ? (growth.steady ? "true" : "false") : "", CsvField(stack));
+}
+
+}  // namespace
+
+std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& recording) {
+  std::string text;
+  JsonWriter json(&text, 1);
+  json.BeginObject();
+  json.Field("schema", kLeaksSchema);
+  json.Field("iterations", leaks.iterations);
+  json.Field("warm_up", leaks.warm_up);
+  WriteList(json, "growing", leaks.growing, [&](const auto& growth, JsonWriter& out) {
+    WriteGrowth(recording, growth, true, out);
+  });
+  WriteList(json, "never_freed", leaks.never_freed, [&](const auto& growth, JsonWriter& out) {
+    WriteGrowth(recording, growth, false, out);
+  });
+  json.Key("suppressed");
+  json.BeginObject();
+  json.Field("bytes", leaks.suppressed_bytes);
+  json.Field("count", leaks.suppressed_count);
+  json.EndObject();
+  json.EndObject();
+  json.Finish();
+  return text;
+}
+
+std::string LeaksCsv(const query::Leaks& leaks, const tables::Recording& recording) {
+  std::string csv =
+      "list,device,place,module,category,bytes_per_iteration,first_bytes,bytes,count,steady,stack"
+      "\r\n";
+  for (const query::Growth& growth : leaks.growing)
+    AddCsvLine("growing", growth, recording, &csv);
+  for (const query::Growth& growth : leaks.never_freed)
+    AddCsvLine("never_freed", growth, recording, &csv);
+  return csv;
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "output/devices.h"
+#include "output/frames.h"
+#include "output/leaks.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr size_t kBytesColumns = 11;
+constexpr size_t kCountColumns = 9;
+constexpr size_t kMarkColumns = 6;
+
+class LeaksText {
+ public:
+  LeaksText(const query::Leaks& leaks,
+            const tables::Recording& recording,
+            const LeaksTextOptions& options)
+      : leaks_(leaks), recording_(recording), options_(options), style_(options.style) {
+    std::set<tables::DeviceId> devices;
+    for (const auto* list : {&leaks.growing, &leaks.never_freed}) {
+      for (const query::Growth& growth : *list)
+        devices.insert(growth.device);
+    }
+    several_devices_ = devices.size() > 1;
+  }
+
+  std::string Format() {
+    AddGrowing();
+    AddNeverFreed();
+    if (leaks_.suppressed_count > 0) {
+      Add("");
+      Add(fmt::format(
+          "Suppressed: {} in {} allocation{}", util::FormatBytes(leaks_.suppressed_bytes),
+          util::FormatCount(leaks_.suppressed_count), leaks_.suppressed_count == 1 ? "" : "s"));
+    }
+    return out_;
+  }
+
+ private:
+  void Add(const std::string& line) {
+    const size_t end = line.find_last_not_of(' ');
+    out_.append(line, 0, end == std::string::npos ? 0 : end + 1);
+    out_ += '\n';
+  }
+  void AddGrowing();
+  void AddNeverFreed();
+  // The place with what is known of it, and below it who called.
+  void AddEntry(const std::string& figures, const query::Growth& growth);
+  void AddMore(size_t left_out) {
+    if (left_out > 0) {
+      Add(Paint(fmt::format("  ({} more: --top 0 shows them)", util::FormatCount(left_out)),
+                Ink::kDim, style_));
+    }
+  }
+  size_t Shown(size_t entries) const {
+    return options_.top == 0 ? entries : std::min(entries, options_.top);
+  }
+
+  const query::Leaks& leaks_;
+  const tables::Recording& recording_;
+  const LeaksTextOptions& options_;
+  const Style& style_;
+  bool several_devices_ = false;
+  std::string out_;
+};
+
+void LeaksText::AddEntry(const std::string& figures, const query::Growth& growth) {
+  const auto columns = static_cast<size_t>(style_.columns);
+  std::string text = figures;
+  size_t left = 2 * kBytesColumns + kCountColumns + 2;
+  if (several_devices_) {
+    text += PadRight(DeviceMark(recording_, growth.device), kMarkColumns);
+    left += kMarkColumns;
+  }
+  const size_t room = columns - std::min(columns, left);
+  const std::string place = CutEnd(
+      growth.place.empty() ? "(no stack)" : Printable(growth.place, style_.utf8), room, style_);
+  Add(text + place);
+  // Of what it is: "activation of encoder.2".
+  std::string what = Printable(growth.category, style_.utf8);
+  if (!growth.module.empty())
+    what += (what.empty() ? "" : " of ") + Printable(growth.module, style_.utf8);
+  std::string callers;
+  for (const std::string& caller : Callers(recording_, growth.stack, 4))
+    callers += " < " + Printable(caller, style_.utf8);
+  const std::string below = what + callers;
+  if (!below.empty())
+    Add(std::string(left, ' ') + Paint(CutEnd(below, room, style_), Ink::kDim, style_));
+}
+
+void LeaksText::AddGrowing() {
+  if (leaks_.iterations == 0) {
+    Add("No iterations in this recording, so growth cannot be told from use. Iterations are made "
+        "by");
+    Add("the steps of a torch optimizer, or by marks: vramscope.mark(\"iteration\").");
+    Add("");
+    return;
+  }
+  std::string looked_at =
+      fmt::format("{} iteration{}", util::FormatCount(static_cast<uint64_t>(leaks_.iterations)),
+                  leaks_.iterations == 1 ? "" : "s");
+  if (leaks_.warm_up > 0)
+    looked_at += fmt::format(" after {} of warm-up", leaks_.warm_up);
+  if (leaks_.growing.empty()) {
+    Add(Paint("Nothing grows", Ink::kGood, style_) + " over " + looked_at + ".");
+    Add("");
+    return;
+  }
+  double total = 0;
+  for (const query::Growth& growth : leaks_.growing)
+    total += std::max(growth.bytes_per_iteration, 0.0);
+  Add(Paint(fmt::format("Memory grows by {} an iteration",
+                        util::FormatBytes(static_cast<uint64_t>(std::llround(total)))),
+            Ink::kWarning, style_) +
+      " over " + looked_at + ".");
+  Add(Paint(fmt::format("{}{}{}", PadLeft("growth", kBytesColumns), PadLeft("now", kBytesColumns),
+                        PadLeft("count", kCountColumns)),
+            Ink::kDim, style_) +
+      "  " + Paint("Growing, bytes an iteration", Ink::kBold, style_));
+  const size_t shown = Shown(leaks_.growing.size());
+  bool any_unsteady = false;
+  for (size_t i = 0; i < shown; ++i) {
+    const query::Growth& growth = leaks_.growing[i];
+    const auto rate =
+        static_cast<uint64_t>(std::llround(std::max(growth.bytes_per_iteration, 0.0)));
+    // Growth that came at once may be a cache that fills; the steady one is the leak.
+    any_unsteady = any_unsteady || !growth.steady;
+    const std::string figures =
+        PadLeft((growth.steady ? "" : "~") + util::FormatBytes(rate), kBytesColumns) +
+        PadLeft(util::FormatBytes(growth.last_bytes), kBytesColumns) +
+        PadLeft(util::FormatCount(growth.count), kCountColumns) + "  ";
+    AddEntry(figures, growth);
+  }
+  AddMore(leaks_.growing.size() - shown);
+  if (any_unsteady)
+    Add(Paint("  ~ not in every iteration: perhaps a cache that still fills", Ink::kDim, style_));
+  Add("");
+}
+
+void LeaksText::AddNeverFreed() {
+  if (leaks_.never_freed.empty()) {
+    Add("Never freed: nothing but parameters, buffers and optimizer state.");
+    return;
+  }
+  Add(Paint(fmt::format("{}{}{}", std::string(kBytesColumns, ' '), PadLeft("bytes", kBytesColumns),
+                        PadLeft("count", kCountColumns)),
+            Ink::kDim, style_) +
+      "  " + Paint("Never freed, alive at the end", Ink::kBold, style_));
+  const size_t shown = Shown(leaks_.never_freed.size());
+  for (size_t i = 0; i < shown; ++i) {
+    const query::Growth& growth = leaks_.never_freed[i];
+    AddEntry(std::string(kBytesColumns, ' ') +
+                 PadLeft(util::FormatBytes(growth.last_bytes), kBytesColumns) +
+                 PadLeft(util::FormatCount(growth.count), kCountColumns) + "  ",
+             growth);
+  }
+  AddMore(leaks_.never_freed.size() - shown);
+}
+
+}  // namespace
+
+std::string FormatLeaks(const query::Leaks& leaks,
+                        const tables::Recording& recording,
+                        const LeaksTextOptions& options) {
+  return LeaksText(leaks, recording, options).Format();
+}
+
+}  // namespace vramscope::output

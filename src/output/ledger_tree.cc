@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/ledger_tree.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace vramscope::output {
+
+void AppendNameLevels(const std::string& name, TreeLeaf* leaf) {
+  leaf->goes_on.resize(leaf->path.size());
+  if (name.empty() || name[0] == '(') {
+    leaf->path.push_back(name);
+    leaf->goes_on.push_back(false);
+    return;
+  }
+  for (size_t begin = 0; begin < name.size();) {
+    // A separator needs text on both sides of it.
+    size_t end = begin;
+    do {
+      end = std::min(name.find_first_of("./", end + 1), name.size());
+    } while (end + 1 == name.size() || (begin > 0 && end == begin + 1));
+    leaf->path.push_back(name.substr(begin, end - begin));
+    leaf->goes_on.push_back(begin > 0);
+    begin = end;
+  }
+}
+
+LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
+  // A trie by (parent, name). Built with a map, not by scanning children: a report by stack has
+  // as many leaves as the program has stacks.
+  std::map<std::pair<size_t, std::string>, size_t> index;
+  for (const TreeLeaf& leaf : leaves) {
+    if (leaf.bytes == 0)
+      continue;
+    size_t at = 0;
+    nodes_[0].bytes += leaf.bytes;
+    nodes_[0].count += leaf.count;
+    for (size_t level = 0; level < leaf.path.size(); ++level) {
+      const std::string& name = leaf.path[level];
+      const auto [found, added] = index.try_emplace({at, name}, nodes_.size());
+      if (added) {
+        const bool goes_on = level < leaf.goes_on.size() && leaf.goes_on[level];
+        nodes_.push_back({.name = name, .goes_on = goes_on, .parent = at});
+        nodes_[at].children.push_back(found->second);
+      }
+      at = found->second;
+      nodes_[at].bytes += leaf.bytes;
+      nodes_[at].count += leaf.count;
+    }
+  }
+  NameLeftovers();
+  JoinChains();
+  Sort();
+}
+
+// A leaf may end where others go on (["a"] and ["a", "b"]): its bytes become a child of that node,
+// so that what is shown below a line adds up to the line.
+void LedgerTree::NameLeftovers() {
+  const size_t count = nodes_.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (nodes_[i].children.empty())
+      continue;
+    uint64_t bytes = nodes_[i].bytes;
+    uint64_t allocations = nodes_[i].count;
+    for (const size_t child : nodes_[i].children) {
+      bytes -= nodes_[child].bytes;
+      allocations -= nodes_[child].count;
+    }
+    if (bytes == 0)
+      continue;
+    nodes_[i].children.push_back(nodes_.size());
+    nodes_.push_back({.name = "(itself)", .parent = i, .bytes = bytes, .count = allocations});
+  }
+}
+
+void LedgerTree::JoinChains() {
+  // Children stand behind their parents, so from the back every child is joined already.
+  for (size_t i = nodes_.size(); i-- > 1;) {
+    if (nodes_[i].children.size() != 1)
+      continue;
+    Node& child = nodes_[nodes_[i].children[0]];
+    nodes_[i].name += child.goes_on ? child.name : " / " + child.name;
+    nodes_[i].children = std::exchange(child.children, {});
+    for (const size_t grandchild : nodes_[i].children)
+      nodes_[grandchild].parent = i;
+    child.joined = true;
+  }
+}
+
+void LedgerTree::Sort() {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (node.joined)
+      continue;
+    if (i > 0) {
+      node.depth = node.parent == 0 ? 0 : nodes_[node.parent].depth + 1;
+      order_.push_back(i);
+    }
+    std::stable_sort(node.children.begin(), node.children.end(),
+                     [&](size_t a, size_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
+  }
+  // A parent has at least the bytes of each child and a smaller index: it comes first.
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](size_t a, size_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
+}
+
+std::vector<TreeLine> LedgerTree::Lines(size_t max_lines, uint64_t smallest_bytes) const {
+  std::vector<bool> picked(nodes_.size(), false);
+  std::vector<size_t> picked_children(nodes_.size(), 0);
+  size_t lines = 0;
+  for (const size_t i : order_) {
+    const size_t parent = nodes_[i].parent;
+    if (parent != 0 && !picked[parent])
+      continue;
+    const size_t siblings = nodes_[parent].children.size();
+    const size_t already = picked_children[parent];
+    // The first of several opens a "(n more)" line below it; the last takes that line's place.
+    const bool opens = already == 0 && siblings > 1;
+    const bool closes = already > 0 && already + 1 == siblings;
+    const size_t after = lines + 1 + (opens ? 1 : 0) - (closes ? 1 : 0);
+    if (!closes && nodes_[i].bytes < smallest_bytes)
+      continue;
+    if (after > std::max<size_t>(max_lines, 1))
+      continue;
+    picked[i] = true;
+    ++picked_children[parent];
+    lines = after;
+  }
+  std::vector<TreeLine> out;
+  AppendChildren(0, picked, &out);
+  return out;
+}
+
+// Depth is bounded by the longest path, which a trace decides: no recursion.
+void LedgerTree::AppendChildren(size_t root,
+                                const std::vector<bool>& picked,
+                                std::vector<TreeLine>* out) const {
+  struct Visit {
+    size_t node;
+    size_t next = 0;  // child to look at
+    TreeLine rest{};  // what had no line
+    size_t left_out = 0;
+    bool any = false;
+  };
+  std::vector<Visit> open{{.node = root}};
+  while (!open.empty()) {
+    Visit& visit = open.back();
+    const Node& node = nodes_[visit.node];
+    if (visit.next == node.children.size()) {
+      const bool show = visit.left_out > 0 && (visit.any || visit.node == root);
+      if (show) {
+        visit.rest.name = "(" + std::to_string(visit.left_out) + " more)";
+        visit.rest.rest = true;
+        out->push_back(std::move(visit.rest));
+      }
+      open.pop_back();
+      continue;
+    }
+    const size_t child = node.children[visit.next++];
+    if (picked[child]) {
+      visit.any = true;
+      const Node& shown = nodes_[child];
+      out->push_back({shown.depth, shown.goes_on ? shown.name.substr(1) : shown.name, shown.bytes,
+                      shown.count, false});
+      open.push_back({.node = child});
+    } else {
+      ++visit.left_out;
+      visit.rest.bytes += nodes_[child].bytes;
+      visit.rest.count += nodes_[child].count;
+      visit.rest.depth = nodes_[child].depth;
+    }
+  }
+}
+
+}  // namespace vramscope::output

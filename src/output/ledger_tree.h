@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// Leaf rows as the tree that people read: inner sums, and as many lines as there is room for.
+namespace vramscope::output {
+
+struct TreeLeaf {
+  std::vector<std::string> path;
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  // By level, empty for none: the level goes on a name that the level above began, and starts with
+  // the separator (".mlp" below "h.3").
+  std::vector<bool> goes_on{};
+};
+
+// Levels of a dotted or slashed name: "h.3/mlp" is "h", ".3" and "/mlp", the latter two going on.
+// Names in parentheses stay whole.
+void AppendNameLevels(const std::string& name, TreeLeaf* leaf);
+
+// One line to print. Its share is bytes over the tree's total.
+struct TreeLine {
+  size_t depth = 0;
+  std::string name;  // "(3 more)" for what had no room
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  bool rest = false;  // a "(n more)" line
+};
+
+class LedgerTree {
+ public:
+  // Leaves of the same path are added up; leaves of no bytes are left out.
+  explicit LedgerTree(const std::vector<TreeLeaf>& leaves);
+
+  uint64_t total_bytes() const { return nodes_[0].bytes; }
+  // Lines when nothing is left out.
+  size_t full_lines() const { return order_.size(); }
+
+  // The largest nodes, parents before children, largest first among siblings, in at most
+  // `max_lines` lines (at least one where there is anything). Siblings without a line of their own
+  // share one,
+  // "(n more)", so the shown children of a shown parent always add up to it. A chain of only
+  // children is one line, its names joined by " / " where none goes on. Nodes below
+  // `smallest_bytes` are not shown by themselves unless they would stand alone in a "(1 more)".
+  std::vector<TreeLine> Lines(size_t max_lines, uint64_t smallest_bytes) const;
+
+ private:
+  struct Node {
+    std::string name;
+    bool goes_on = false;
+    size_t depth = 0;
+    size_t parent = 0;
+    uint64_t bytes = 0;
+    uint64_t count = 0;
+    bool joined = false;           // its name and children went to its parent
+    std::vector<size_t> children;  // largest first
+  };
+
+  void NameLeftovers();
+  void JoinChains();
+  void Sort();
+  void AppendChildren(size_t root,
+                      const std::vector<bool>& picked,
+                      std::vector<TreeLine>* out) const;
+
+  std::vector<Node> nodes_;    // 0 is the root, which has no line
+  std::vector<size_t> order_;  // the nodes that can have a line, in the order in which they get one
+};
+
+}  // namespace vramscope::output

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/page_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "output/devices.h"
+#include "output/json.h"
+#include "output/json_parts.h"
+#include "output/page_tables.h"
+#include "query/frames.h"
+
+namespace vramscope::output {
+namespace {
+
+using util::JsonWriter;
+
+// "2026-01-15T10:24:31Z", or "" where the wall clock is not known.
+std::string IsoTime(int64_t wall_ns) {
+  if (wall_ns <= 0)
+    return {};
+  const std::time_t seconds = wall_ns / 1'000'000'000;
+  std::tm utc{};
+  if (gmtime_r(&seconds, &utc) == nullptr)
+    return {};
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc)};
+}
+
+template <class Items, class Value>
+void WriteColumn(JsonWriter& json, const char* key, const Items& items, const Value& value) {
+  json.Key(key);
+  json.BeginArray();
+  for (const auto& item : items)
+    json.Int(static_cast<int64_t>(value(item)));
+  json.EndArray();
+}
+
+// Each number less the one before it: neighbours in time share digits, and deltas are short.
+template <class Items, class Value>
+void WriteDeltas(JsonWriter& json, const char* key, const Items& items, const Value& value) {
+  int64_t before = 0;
+  WriteColumn(json, key, items, [&](const auto& item) {
+    const int64_t now = value(item);
+    return now - std::exchange(before, now);
+  });
+}
+
+// The largest product of bytes and duration first.
+double Weight(uint64_t bytes, int64_t begin_ns, int64_t end_ns) {
+  return static_cast<double>(bytes) * static_cast<double>(end_ns - begin_ns);
+}
+
+// What an allocation must weigh to be among the `limit` heaviest; in bounded memory.
+class Threshold {
+ public:
+  explicit Threshold(size_t limit) : limit_(std::max<size_t>(limit, 1)) {}
+  void Add(double weight) {
+    if (weight < floor_)
+      return;
+    weights_.push_back(weight);
+    if (weights_.size() >= 2 * limit_ + 1024)
+      Cut();
+  }
+  double Take() {
+    if (weights_.size() > limit_)
+      Cut();
+    return floor_;
+  }
+
+ private:
+  void Cut() {
+    const auto last = weights_.begin() + static_cast<ptrdiff_t>(limit_ - 1);
+    std::nth_element(weights_.begin(), last, weights_.end(), std::greater<>());
+    floor_ = *last;
+    weights_.resize(limit_);
+  }
+  size_t limit_;
+  double floor_ = -1;
+  std::vector<double> weights_;
+};
+
+// Allocations that are not listed, as sums at stated instants: what changed at each, by site and
+// segment.
+class LeftOut {
+ public:
+  explicit LeftOut(std::vector<int64_t> instants_ns) : instants_ns_(std::move(instants_ns)) {}
+
+  void Add(uint32_t site,
+           uint32_t segment,
+           uint64_t bytes,
+           uint64_t count,
+           int64_t begin_ns,
+           int64_t end_ns) {
+    const size_t begin = FirstFrom(begin_ns);
+    const size_t end = FirstFrom(end_ns);
+    if (begin == end)
+      return;
+    std::map<size_t, Change>& changes = changes_[{site, segment}];
+    changes[begin].bytes += static_cast<int64_t>(bytes);
+    changes[begin].count += static_cast<int64_t>(count);
+    if (end == instants_ns_.size())
+      return;
+    changes[end].bytes -= static_cast<int64_t>(bytes);
+    changes[end].count -= static_cast<int64_t>(count);
+  }
+  void Count() { ++count_; }
+
+  void Write(int64_t start_ns, JsonWriter& json) const {
+    struct Row {
+      uint32_t site, segment;
+      size_t at;
+      Change change;
+    };
+    std::vector<Row> rows;
+    for (const auto& [key, changes] : changes_) {
+      for (const auto& [at, change] : changes)
+        rows.push_back({key.first, key.second, at, change});
+    }
+    json.Key("left_out");
+    json.BeginObject();
+    json.Field("count", count_);
+    const bool any = count_ > 0;
+    WriteDeltas(json, "instants", any ? instants_ns_ : std::vector<int64_t>{},
+                [&](int64_t time_ns) { return time_ns - start_ns; });
+    WriteColumn(json, "site", rows, [](const Row& row) { return row.site; });
+    WriteColumn(json, "segment", rows, [](const Row& row) { return row.segment; });
+    WriteColumn(json, "at", rows, [](const Row& row) { return row.at; });
+    WriteColumn(json, "bytes", rows, [](const Row& row) { return row.change.bytes; });
+    WriteColumn(json, "count", rows, [](const Row& row) { return row.change.count; });
+    json.EndObject();
+  }
+
+ private:
+  struct Change {
+    int64_t bytes = 0;
+    int64_t count = 0;
+  };
+  // The first instant at or after.
+  size_t FirstFrom(int64_t time_ns) const {
+    return static_cast<size_t>(std::lower_bound(instants_ns_.begin(), instants_ns_.end(), time_ns) -
+                               instants_ns_.begin());
+  }
+
+  std::vector<int64_t> instants_ns_;
+  std::map<std::pair<uint32_t, uint32_t>, std::map<size_t, Change>> changes_;
+  uint64_t count_ = 0;
+};
+
+class PageData {
+ public:
+  PageData(const tables::Recording& recording, const PageLimits& limits, JsonWriter& json)
+      : recording_(recording),
+        tables_(recording.tables()),
+        limits_(limits),
+        start_ns_(tables_.session.begin_ns),
+        json_(json),
+        stacks_(recording, strings_),
+        sites_(recording, stacks_, names_) {}
+
+  util::Status Write();
+
+ private:
+  struct Listed {
+    tables::AllocationRow row;
+    uint32_t site;
+    uint32_t rounding_site;
+  };
+
+  util::Status ReadAllocations();
+  template <class Visit>
+  util::Status ForEachAllocation(uint32_t columns, const Visit& visit) const;
+  int64_t EndNs() const;
+  std::vector<int64_t> StatedInstants() const;
+  void WriteHead();
+  void WriteDevices();
+  void WriteProcesses();
+  void WriteTimelines();
+  void WriteAllocations();
+  void WriteSegments();
+  void WriteCounters();
+  void WriteSamples();
+  void WriteModuleTypes();
+  void WriteIterations();
+  void WriteMarks();
+
+  int DeviceOf(tables::DeviceId device) const;  // -1: the page does not show it
+  int64_t Since(int64_t time_ns) const { return time_ns - start_ns_; }
+  int64_t Until(int64_t time_ns) const { return time_ns == tables::kNever ? -1 : Since(time_ns); }
+
+  const tables::Recording& recording_;
+  const tables::Tables& tables_;
+  const PageLimits& limits_;
+  int64_t start_ns_;
+  JsonWriter& json_;
+  PageTexts strings_, names_;
+  PageStacks stacks_;
+  PageSites sites_;
+  query::Report report_;
+  std::vector<query::Timeline> timelines_;
+  std::vector<Listed> listed_;
+  std::optional<LeftOut> left_out_;
+};
+
+template <class Visit>
+util::Status PageData::ForEachAllocation(uint32_t columns, const Visit& visit) const {
+  tables::AllocationFrame frame;
+  for (size_t i = 0; i < recording_.frame_count(); ++i) {
+    VRAMSCOPE_RETURN_IF_ERROR(recording_.Read(i, columns, &frame));
+    for (size_t at = 0; at < frame.rows; ++at)
+      visit(frame, at);
+  }
+  return {};
+}
+
+// The session's end, or the last thing known of it where a recording was cut off.
+int64_t PageData::EndNs() const {
+  int64_t end_ns = std::max(tables_.session.end_ns, start_ns_);
+  for (const tables::ProcessRow& process : tables_.processes)
+    end_ns = std::max(end_ns, process.end_ns);
+  for (const query::Timeline& timeline : timelines_) {
+    if (!timeline.time_ns.empty())
+      end_ns = std::max(end_ns, timeline.time_ns.back());
+  }
+  return end_ns;
+}
+
+// The instants at which people look: where the timelines' buckets begin, and the peaks.
+std::vector<int64_t> PageData::StatedInstants() const {
+  std::vector<int64_t> instants_ns;
+  for (const query::Timeline& timeline : timelines_)
+    instants_ns.insert(instants_ns.end(), timeline.time_ns.begin(), timeline.time_ns.end());
+  for (const query::DeviceReport& device : report_.devices)
+    instants_ns.push_back(device.at_ns);
+  std::sort(instants_ns.begin(), instants_ns.end());
+  instants_ns.erase(std::unique(instants_ns.begin(), instants_ns.end()), instants_ns.end());
+  return instants_ns;
+}
+
+util::Status PageData::ReadAllocations() {
+  const int64_t end_ns = EndNs();
+  const auto weight = [&](const tables::AllocationFrame& frame, size_t at) {
+    return Weight(frame.bytes[at], frame.begin_ns[at], std::min(frame.end_ns[at], end_ns));
+  };
+  const auto is_backing = [&](const tables::AllocationFrame& frame, size_t at) {
+    return sites_.Row(tables::SiteId{frame.site[at]}).backing != 0;
+  };
+  double threshold = -1;
+  if (tables_.session.allocation_count > limits_.allocations) {
+    Threshold heaviest(limits_.allocations);
+    VRAMSCOPE_RETURN_IF_ERROR(
+        ForEachAllocation(tables::kBytes | tables::kBeginNs | tables::kEndNs | tables::kSite,
+                          [&](const tables::AllocationFrame& frame, size_t at) {
+                            if (!is_backing(frame, at))
+                              heaviest.Add(weight(frame, at));
+                          }));
+    threshold = heaviest.Take();
+  }
+  left_out_.emplace(StatedInstants());
+  VRAMSCOPE_RETURN_IF_ERROR(
+      ForEachAllocation(tables::kAllColumns, [&](const tables::AllocationFrame& frame, size_t at) {
+        const tables::SiteId site{frame.site[at]};
+        const uint64_t rounding = frame.rounding_bytes[at];
+        // What a segment is made of is always listed: others are cut out of it.
+        if (!is_backing(frame, at) && weight(frame, at) < threshold) {
+          const tables::SiteRow& row = sites_.Row(site);
+          left_out_->Count();
+          left_out_->Add(sites_.OfCategory(row), frame.segment[at], frame.bytes[at] - rounding, 1,
+                         frame.begin_ns[at], frame.end_ns[at]);
+          if (rounding > 0) {
+            left_out_->Add(sites_.OfCategory(query::RoundingSite(row)), frame.segment[at], rounding,
+                           0, frame.begin_ns[at], frame.end_ns[at]);
+          }
+          return;
+        }
+        Listed& listed = listed_.emplace_back();
+        listed.row.begin_ns = frame.begin_ns[at];
+        listed.row.end_ns = frame.end_ns[at];
+        listed.row.address = frame.address[at];
+        listed.row.bytes = frame.bytes[at];
+        listed.row.rounding_bytes = rounding;
+        listed.row.segment = tables::SegmentId{frame.segment[at]};
+        listed.site = sites_.Of(site);
+        listed.rounding_site = rounding > 0 ? sites_.OfRounding(site) : 0;
+      }));
+  std::stable_sort(listed_.begin(), listed_.end(), [](const Listed& a, const Listed& b) {
+    return a.row.begin_ns < b.row.begin_ns;
+  });
+  return {};
+}
+
+int PageData::DeviceOf(tables::DeviceId device) const {
+  for (size_t i = 0; i < report_.devices.size(); ++i) {
+    if (report_.devices[i].device == device)
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void PageData::WriteHead() {
+  const tables::Session& session = tables_.session;
+  json_.Field("schema", kPageSchema);
+  json_.Field("title",
+              session.name.empty() ? std::string(query::Basename(session.path)) : session.name);
+  json_.Field("command", tables_.processes.size() > 1
+                             ? recording_.string(tables_.processes[1].command)
+                             : std::string_view());
+  json_.Field("recorded_at", IsoTime(session.begin_wall_ns));
+  json_.Field("version", session.version);
+  json_.Field("duration_ns", EndNs() - start_ns_);
+  json_.Field("start_ns", start_ns_);
+  json_.Field("finished", session.finished);
+}
+
+void PageData::WriteDevices() {
+  json_.Key("devices");
+  json_.BeginArray();
+  for (const query::DeviceReport& device : report_.devices) {
+    json_.BeginObject();
+    json_.Field("index", device.index);
+    json_.Field("kind", DeviceKindName(device.kind));
+    json_.Field("name", device.name);
+    NumberOrNull(json_, "total_bytes", device.total_bytes);
+    json_.EndObject();
+  }
+  json_.EndArray();
+}
+
+// Row 0 of each is "none", as in the tables.
+void PageData::WriteProcesses() {
+  json_.Key("processes");
+  json_.BeginArray();
+  for (const tables::ProcessRow& process : tables_.processes) {
+    json_.BeginObject();
+    json_.Field("pid", process.pid);
+    NumberOrNull(json_, "rank", process.rank < 0 ? std::nullopt : std::optional(process.rank));
+    json_.Field("command", recording_.string(process.command));
+    json_.EndObject();
+  }
+  json_.EndArray();
+  json_.Key("accounts");
+  json_.BeginObject();
+  WriteColumn(json_, "device", tables_.accounts,
+              [&](const tables::AccountRow& account) { return DeviceOf(account.device); });
+  WriteColumn(json_, "process", tables_.accounts,
+              [](const tables::AccountRow& account) { return account.process.value; });
+  json_.EndObject();
+  json_.Key("checkpointed");
+  json_.BeginObject();
+  const auto& rows = tables_.checkpointed;
+  WriteColumn(json_, "account", rows, [](const auto& row) { return row.account.value; });
+  WriteColumn(json_, "begin", rows, [&](const auto& row) { return Since(row.begin_ns); });
+  WriteColumn(json_, "end", rows, [&](const auto& row) { return Until(row.end_ns); });
+  json_.EndObject();
+}
+
+void PageData::WriteTimelines() {
+  json_.Key("timelines");
+  json_.BeginArray();
+  for (const query::Timeline& timeline : timelines_) {
+    const int device = DeviceOf(timeline.device);
+    if (device < 0)
+      continue;
+    json_.BeginObject();
+    json_.Field("device", device);
+    TextList(json_, "groups", timeline.groups);
+    WriteColumn(json_, "t", timeline.time_ns, [&](int64_t time_ns) { return Since(time_ns); });
+    json_.Key("peak");
+    json_.BeginArray();
+    for (const std::vector<uint64_t>& row : timeline.peak) {
+      json_.BeginArray();
+      for (const uint64_t bytes : row)
+        json_.Uint(bytes);
+      json_.EndArray();
+    }
+    json_.EndArray();
+    // Where there are more samples than fit, the highest of each stretch.
+    const auto& samples = timeline.nvml;
+    const size_t limit = std::max<size_t>(limits_.nvml_samples, 1);
+    const size_t step = std::max<size_t>(1, (samples.size() + limit - 1) / limit);
+    json_.Key("nvml");
+    json_.BeginArray();
+    for (size_t first = 0; first < samples.size(); first += step) {
+      const auto begin = samples.begin() + static_cast<ptrdiff_t>(first);
+      const auto end = begin + static_cast<ptrdiff_t>(std::min(step, samples.size() - first));
+      const auto highest = std::max_element(
+          begin, end, [](const auto& a, const auto& b) { return a.second < b.second; });
+      json_.BeginArray();
+      json_.Int(Since(highest->first));
+      json_.Uint(highest->second);
+      json_.EndArray();
+    }
+    json_.EndArray();
+    json_.EndObject();
+  }
+  json_.EndArray();
+}
+
+void PageData::WriteAllocations() {
+  json_.Key("allocations");
+  json_.BeginObject();
+  WriteColumn(json_, "site", listed_, [](const Listed& listed) { return listed.site; });
+  WriteColumn(json_, "rounding_site", listed_,
+              [](const Listed& listed) { return listed.rounding_site; });
+  WriteColumn(json_, "segment", listed_,
+              [](const Listed& listed) { return listed.row.segment.value; });
+  WriteDeltas(json_, "begin", listed_,
+              [&](const Listed& listed) { return Since(listed.row.begin_ns); });
+  WriteColumn(json_, "duration", listed_, [](const Listed& listed) {
+    return listed.row.end_ns == tables::kNever ? -1 : listed.row.end_ns - listed.row.begin_ns;
+  });
+  WriteColumn(json_, "bytes", listed_, [](const Listed& listed) { return listed.row.bytes; });
+  WriteColumn(json_, "rounding", listed_,
+              [](const Listed& listed) { return listed.row.rounding_bytes; });
+  json_.Key("address");
+  json_.BeginArray();
+  for (const Listed& listed : listed_)
+    json_.String(fmt::format("{:x}", listed.row.address));
+  json_.EndArray();
+  json_.EndObject();
+  left_out_->Write(start_ns_, json_);
+}
+
+void PageData::WriteSegments() {
+  std::vector<std::pair<uint32_t, uint32_t>> sites(1);
+  for (size_t i = 1; i < tables_.segments.size(); ++i)
+    sites.emplace_back(sites_.OfFree(tables_.segments[i], false),
+                       sites_.OfFree(tables_.segments[i], true));
+  json_.Key("segments");
+  json_.BeginObject();
+  WriteColumn(json_, "free_site", sites, [](const auto& site) { return site.first; });
+  WriteColumn(json_, "free_site_in_use", sites, [](const auto& site) { return site.second; });
+  json_.EndObject();
+}
+
+void PageData::WriteCounters() {
+  const auto& counters = tables_.counters;
+  json_.Key("counters");
+  json_.BeginObject();
+  WriteColumn(json_, "site", counters, [&](const auto& counter) {
+    return counter.site.value == 0 ? 0 : sites_.Of(counter.site);
+  });
+  WriteColumn(json_, "segment", counters,
+              [](const auto& counter) { return counter.segment.value; });
+  json_.EndObject();
+  const auto& steps = tables_.steps;
+  json_.Key("steps");
+  json_.BeginObject();
+  WriteColumn(json_, "counter", steps, [](const auto& step) { return step.counter.value; });
+  WriteDeltas(json_, "t", steps, [&](const auto& step) { return Since(step.time_ns); });
+  WriteColumn(json_, "bytes", steps, [](const auto& step) { return step.bytes; });
+  json_.EndObject();
+}
+
+// NVML's figures beside what the ledger said, and when the driver changed what a device has in use:
+// by them the page knows what was in transit, by the rule of query::SampleAt().
+void PageData::WriteSamples() {
+  const auto& samples = tables_.samples;
+  json_.Key("samples");
+  json_.BeginObject();
+  WriteColumn(json_, "device", samples, [&](const auto& row) { return DeviceOf(row.device); });
+  WriteDeltas(json_, "t", samples, [&](const auto& row) { return Since(row.time_ns); });
+  WriteColumn(json_, "lasted", samples, [](const auto& row) { return row.end_ns - row.time_ns; });
+  WriteColumn(json_, "used", samples, [](const auto& row) { return row.used_bytes; });
+  WriteColumn(json_, "ledger", samples, [](const auto& row) { return row.ledger_bytes; });
+  WriteColumn(json_, "low", samples, [](const auto& row) { return row.low_bytes; });
+  WriteColumn(json_, "high", samples, [](const auto& row) { return row.high_bytes; });
+  json_.EndObject();
+  const auto& changes = tables_.changes;
+  json_.Key("changes");
+  json_.BeginObject();
+  WriteColumn(json_, "device", changes, [&](const auto& row) { return DeviceOf(row.device); });
+  WriteDeltas(json_, "t", changes, [&](const auto& row) { return Since(row.time_ns); });
+  json_.EndObject();
+}
+
+// Classes of modules by name: what a person sees beside a layer.
+void PageData::WriteModuleTypes() {
+  json_.Key("module_types");
+  json_.BeginObject();
+  std::set<tables::StringId> written;
+  for (const tables::SiteRow& site : tables_.sites) {
+    if (site.module.value != 0 && site.module_class.value != 0 &&
+        written.insert(site.module).second)
+      json_.Field(recording_.string(site.module), recording_.string(site.module_class));
+  }
+  json_.EndObject();
+}
+
+void PageData::WriteIterations() {
+  json_.Key("iterations");
+  json_.BeginArray();
+  for (const tables::IterationRow& iteration : tables_.iterations) {
+    json_.BeginArray();
+    json_.Uint(iteration.process.value);
+    json_.Int(iteration.number);
+    json_.Int(Since(iteration.begin_ns));
+    json_.Int(Since(iteration.end_ns));
+    json_.EndArray();
+  }
+  json_.EndArray();
+}
+
+void PageData::WriteMarks() {
+  json_.Key("marks");
+  json_.BeginArray();
+  const auto write = [&](int64_t time_ns, std::string_view name) {
+    json_.BeginArray();
+    json_.Int(Since(time_ns));
+    json_.String(name);
+    json_.EndArray();
+  };
+  for (const tables::MarkRow& mark : tables_.marks)
+    write(mark.time_ns, recording_.string(mark.name));
+  // A process leaves all its devices at one time.
+  std::set<std::pair<int64_t, std::string>> moves;
+  for (const tables::CheckpointRow& row : tables_.checkpointed) {
+    const tables::AccountRow& account =
+        tables_.accounts[row.account.value < tables_.accounts.size() ? row.account.value : 0];
+    const std::string process = fmt::format("pid {}", PidOf(recording_, account.process));
+    moves.emplace(row.begin_ns, process + " was checkpointed");
+    if (row.end_ns != tables::kNever)
+      moves.emplace(row.end_ns, process + " was restored");
+  }
+  for (const auto& [time_ns, name] : moves)
+    write(time_ns, name);
+  json_.EndArray();
+}
+
+util::Status PageData::Write() {
+  auto report = query::MakeReport(recording_, {});
+  if (!report.ok())
+    return report.status();
+  report_ = std::move(*report);
+  auto timelines = query::MakeTimelines(recording_, limits_.buckets);
+  if (!timelines.ok())
+    return timelines.status();
+  timelines_ = std::move(*timelines);
+  VRAMSCOPE_RETURN_IF_ERROR(ReadAllocations());
+  json_.BeginObject();
+  WriteHead();
+  json_.Key("report");
+  WriteReportJson(report_, recording_, {}, json_);
+  WriteDevices();
+  WriteProcesses();
+  WriteTimelines();
+  WriteAllocations();
+  WriteSegments();
+  WriteCounters();
+  WriteSamples();
+  WriteModuleTypes();
+  WriteIterations();
+  WriteMarks();
+  // Last: everything above adds to them.
+  sites_.Write(json_);
+  stacks_.Write(json_);
+  names_.Write("names", json_);
+  strings_.Write("strings", json_);
+  json_.EndObject();
+  json_.Finish();
+  return {};
+}
+
+}  // namespace
+
+util::Status WritePageData(const tables::Recording& recording,
+                           const PageLimits& limits,
+                           util::JsonWriter& json) {
+  return PageData(recording, limits, json).Write();
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "query/report.h"
+#include "util/json_writer.h"
+#include "util/status.h"
+
+// What the HTML page is drawn from: one JSON object, which viewer/src/types.js describes. It has
+// the tables of the ledger themselves, and viewer/src/ledger.js adds them up at an instant by the
+// rules of query/: what the page shows there is what `vramscope report --at @NS` prints.
+namespace vramscope::output {
+
+inline constexpr char kPageSchema[] = "vramscope.page/2";
+
+struct PageLimits {
+  size_t buckets = 600;  // of a device's timeline
+  // Allocations that are listed one by one: those with the largest product of bytes and duration.
+  // Of the others the page has sums, exact at the instants that `left_out` states.
+  size_t allocations = 100'000;
+  size_t nvml_samples = 6000;  // of a device; beyond that the highest of each stretch stands for it
+};
+
+util::Status WritePageData(const tables::Recording& recording,
+                           const PageLimits& limits,
+                           util::JsonWriter& json);
+
+}  // namespace vramscope::output

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/plot/axis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace vramscope::output {
+namespace {
+
+constexpr double kTicks = 5;  // about so many
+
+double NiceStep(double largest) {
+  const double raw = largest / kTicks;
+  const double power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
+    if (raw <= factor * power * (1 + 1e-9))
+      return factor * power;
+  }
+  return 10 * power;
+}
+
+// Ticks of values in `unit`s, of which `largest` is one.
+void AddTicks(double largest, double unit, double step, Axis* axis) {
+  for (int i = 0; i * step <= largest * (1 + 1e-9); ++i)
+    axis->ticks.push_back({i * step * unit, fmt::format("{:.10g}", i * step)});
+}
+
+}  // namespace
+
+Axis ByteAxis(double largest_bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  Axis axis;
+  double unit = 1;
+  size_t index = 0;
+  while (index < 4 && largest_bytes >= unit * 1024) {
+    unit *= 1024;
+    ++index;
+  }
+  axis.unit = kUnits[index];
+  const double largest = std::max(largest_bytes / unit, index == 0 ? 5.0 : 1e-3);
+  const double step = NiceStep(largest);
+  const double end = std::ceil(largest / step - 1e-9) * step;
+  AddTicks(end, unit, step, &axis);
+  axis.end = end * unit;
+  return axis;
+}
+
+Axis TimeAxis(double largest_seconds) {
+  struct Unit {
+    double seconds;
+    const char* name;
+  };
+  constexpr Unit kUnits[] = {{1e-6, "us"}, {1e-3, "ms"}, {1, "s"}, {60, "min"}, {3600, "h"}};
+  Axis axis;
+  axis.end = std::max(largest_seconds, 1e-6);
+  Unit unit = kUnits[0];
+  for (const Unit& candidate : kUnits) {
+    // Three minutes read better than 180 seconds; one and a half, as 90 seconds.
+    if (axis.end >= candidate.seconds * (candidate.seconds >= 60 ? 3 : 1))
+      unit = candidate;
+  }
+  axis.unit = unit.name;
+  AddTicks(axis.end / unit.seconds, unit.seconds, NiceStep(axis.end / unit.seconds), &axis);
+  return axis;
+}
+
+// Less i * gap, places have only to ascend: the nearest such ones are the means of blocks, which
+// are joined until they do (isotonic regression).
+std::vector<double> SpreadLabels(const std::vector<double>& wanted,
+                                 double gap,
+                                 double low,
+                                 double high) {
+  if (wanted.empty())
+    return {};
+  const size_t count = wanted.size();
+  const auto gaps = static_cast<double>(count - 1);
+  if (gaps > 0)
+    gap = std::min(gap, (high - low) / gaps);
+  struct Block {
+    double sum;
+    size_t size;
+    double mean() const { return sum / static_cast<double>(size); }
+  };
+  std::vector<Block> blocks;
+  for (size_t i = 0; i < count; ++i) {
+    blocks.push_back({wanted[i] - static_cast<double>(i) * gap, 1});
+    while (blocks.size() > 1 && blocks[blocks.size() - 2].mean() > blocks.back().mean()) {
+      const Block last = blocks.back();
+      blocks.pop_back();
+      blocks.back().sum += last.sum;
+      blocks.back().size += last.size;
+    }
+  }
+  std::vector<double> placed;
+  for (const Block& block : blocks) {
+    for (size_t i = 0; i < block.size; ++i) {
+      const double offset = static_cast<double>(placed.size()) * gap;
+      placed.push_back(std::clamp(block.mean(), low, std::max(low, high - gaps * gap)) + offset);
+    }
+  }
+  return placed;
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace vramscope::output {
+
+// Where an axis from 0 ends and has its ticks: at multiples of 1, 2, 2.5 or 5 times a power of ten.
+struct Axis {
+  double end = 1;  // in bytes, or in seconds
+  struct Tick {
+    double value;
+    std::string label;
+  };
+  std::vector<Tick> ticks;
+  std::string unit;  // "GiB", "s"
+};
+// Goes at least as far as `largest`.
+Axis ByteAxis(double largest_bytes);
+// Ends at `largest`.
+Axis TimeAxis(double largest_seconds);
+
+// Places labels, wanted at `wanted` (ascending), at least `gap` apart and between `low` and `high`,
+// as near to where they are wanted as that allows. Where there is too little room they get less
+// than `gap`.
+std::vector<double> SpreadLabels(const std::vector<double>& wanted,
+                                 double gap,
+                                 double low,
+                                 double high);
+
+}  // namespace vramscope::output

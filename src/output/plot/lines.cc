@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "output/plot/axis.h"
+#include "output/plot/figure.h"
+#include "output/plot/page.h"
+#include "output/plot/palette.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr double kHeadHeight = 22;
+constexpr double kAxisWidth = 52;
+constexpr double kPlotWidth = 520;
+constexpr double kPlotHeight = 210;
+constexpr double kFootHeight = 34;
+constexpr double kKeyWidth = 190;
+constexpr double kPanelHeight = kHeadHeight + kPlotHeight + kFootHeight;
+constexpr double kSmallestListed = 0.005;  // of the axis: bands below are drawn, not listed
+constexpr ptrdiff_t kMostListed = 15;      // bands beside the plot
+constexpr double kNsPerSecond = 1e9;
+
+// The area that both figures draw in: axes below and left, time in seconds from the start.
+class Plot {
+ public:
+  Plot(Canvas& canvas, Point corner, const Axis& bytes, const Axis& time)
+      : canvas_(canvas), bytes_(bytes), time_(time) {
+    left_ = corner.x + kAxisWidth;
+    top_ = corner.y + kHeadHeight;
+  }
+
+  double X(double seconds) const {
+    return left_ + std::clamp(seconds / time_.end, 0.0, 1.0) * kPlotWidth;
+  }
+  double Y(double bytes) const { return bottom() - bytes / bytes_.end * kPlotHeight; }
+  double left() const { return left_; }
+  double top() const { return top_; }
+  double bottom() const { return top_ + kPlotHeight; }
+  double key_x() const { return left_ + kPlotWidth + 16; }
+
+  void Title(const std::string& title) {
+    canvas_.Text({left_, top_ - 9}, FitText(canvas_, title, kPlotWidth + kKeyWidth, kPanelTitle),
+                 kPanelTitle);
+  }
+  void Grid() {
+    for (const Axis::Tick& tick : bytes_.ticks) {
+      canvas_.Line({{left_, Y(tick.value)}, {left_ + kPlotWidth, Y(tick.value)}}, kGridStroke);
+      canvas_.Text({left_ - 7, Y(tick.value) + 3}, tick.label, kTickLabel);
+    }
+    Lettering unit = kTickLabel;
+    unit.align = Align::kCentre;
+    unit.upwards = true;
+    canvas_.Text({left_ - 38, top_ + kPlotHeight / 2}, bytes_.unit, unit);
+  }
+  void Axes() {
+    canvas_.Line({{left_, top_}, {left_, bottom()}, {left_ + kPlotWidth, bottom()}}, kAxisStroke);
+    Lettering label = kTickLabel;
+    label.align = Align::kCentre;
+    for (const Axis::Tick& tick : time_.ticks) {
+      canvas_.Line({{X(tick.value), bottom()}, {X(tick.value), bottom() + 4}}, kAxisStroke);
+      canvas_.Text({X(tick.value), bottom() + 14}, tick.label, label);
+    }
+    canvas_.Text({left_ + kPlotWidth / 2, bottom() + 27},
+                 fmt::format("time from the start ({})", time_.unit), label);
+  }
+  // The text of a key at row `row`; its mark is the caller's.
+  void KeyText(size_t row, const std::string& name, const std::string& size) {
+    const double y = KeyY(row);
+    const double x = key_x() + kKeySwatch + 6;
+    const double room = kKeyWidth - 16 - kKeySwatch - 14 - canvas_.TextWidth(size, kKeyFigure);
+    const std::string text = FitText(canvas_, name, room, kKeyName);
+    canvas_.Text({x, y + 3.3}, text, kKeyName);
+    canvas_.Text({x + canvas_.TextWidth(text, kKeyName) + 8, y + 3.3}, size, kKeyFigure);
+  }
+  double KeyY(size_t row) const { return top_ + 5 + kKeyGap * static_cast<double>(row); }
+
+ private:
+  Canvas& canvas_;
+  const Axis& bytes_;
+  const Axis& time_;
+  double left_ = 0;
+  double top_ = 0;
+};
+
+double SecondsOf(int64_t time_ns, const TimelinePanel& panel) {
+  return static_cast<double>(time_ns - panel.begin_ns) / kNsPerSecond;
+}
+
+double LengthOf(const TimelinePanel& panel) {
+  return SecondsOf(panel.end_ns, panel);
+}
+
+// The height of the stack up to and with each band, by bucket.
+std::vector<std::vector<double>> StackedBands(const query::Timeline& timeline) {
+  std::vector<std::vector<double>> tops;
+  std::vector<double> sum(timeline.time_ns.size());
+  for (const std::vector<uint64_t>& band : timeline.peak) {
+    for (size_t i = 0; i < sum.size() && i < band.size(); ++i)
+      sum[i] += static_cast<double>(band[i]);
+    tops.push_back(sum);
+  }
+  return tops;
+}
+
+double LargestOf(const TimelinePanel& panel) {
+  double largest = 0;
+  const std::vector<std::vector<double>> tops = StackedBands(panel.timeline);
+  if (!tops.empty() && !tops.back().empty())
+    largest = *std::max_element(tops.back().begin(), tops.back().end());
+  for (const auto& [time_ns, bytes] : panel.timeline.nvml)
+    largest = std::max(largest, static_cast<double>(bytes));
+  return largest;
+}
+
+// A bucket's value holds until the next begins.
+std::vector<Point> StepsOf(const Plot& plot,
+                           const TimelinePanel& panel,
+                           const std::vector<double>& values) {
+  std::vector<Point> points;
+  const std::vector<int64_t>& times = panel.timeline.time_ns;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t end_ns = i + 1 < times.size() ? times[i + 1] : panel.end_ns;
+    points.push_back({plot.X(SecondsOf(times[i], panel)), plot.Y(values[i])});
+    points.push_back({plot.X(SecondsOf(end_ns, panel)), plot.Y(values[i])});
+  }
+  return points;
+}
+
+// Of the samples that share a column of half a point the first, the lowest, the highest and the
+// last: an hour of samples is no larger than a second.
+std::vector<Point> SamplesOf(const Plot& plot, const TimelinePanel& panel) {
+  std::vector<Point> points;
+  const auto& samples = panel.timeline.nvml;
+  for (size_t begin = 0; begin < samples.size();) {
+    const auto at = [&](size_t i) {
+      return Point{plot.X(SecondsOf(samples[i].first, panel)),
+                   plot.Y(static_cast<double>(samples[i].second))};
+    };
+    size_t end = begin + 1;
+    size_t low = begin;
+    size_t high = begin;
+    while (end < samples.size() && at(end).x < at(begin).x + 0.5) {
+      if (samples[end].second < samples[low].second)
+        low = end;
+      if (samples[end].second > samples[high].second)
+        high = end;
+      ++end;
+    }
+    for (const size_t i : {begin, std::min(low, high), std::max(low, high), end - 1}) {
+      if (points.empty() || points.back().x != at(i).x || points.back().y != at(i).y)
+        points.push_back(at(i));
+    }
+    begin = end;
+  }
+  return points;
+}
+
+void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double largest) {
+  const query::Timeline& timeline = panel.timeline;
+  const std::vector<std::vector<double>> tops = StackedBands(timeline);
+  std::vector<std::pair<double, size_t>> by_size;
+  for (size_t band = 0; band < timeline.peak.size(); ++band) {
+    const auto peak = std::max_element(timeline.peak[band].begin(), timeline.peak[band].end());
+    by_size.emplace_back(peak == timeline.peak[band].end() ? 0 : static_cast<double>(*peak), band);
+  }
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> names;
+  for (const auto& [bytes, band] : by_size)
+    names.push_back(timeline.groups[band]);
+  const Palette palette(names);
+
+  plot.Grid();
+  const std::vector<double> ground(timeline.time_ns.size());
+  for (size_t band = 0; band < tops.size(); ++band) {
+    std::vector<Point> area = StepsOf(plot, panel, tops[band]);
+    const std::vector<Point> below = StepsOf(plot, panel, band == 0 ? ground : tops[band - 1]);
+    area.insert(area.end(), below.rbegin(), below.rend());
+    if (!area.empty())
+      canvas.Area(area, palette.Of(timeline.groups[band]), 1);
+  }
+  const std::vector<Point> samples = SamplesOf(plot, panel);
+  if (samples.size() > 1)
+    canvas.Line(samples, {.colour = kBlack, .width = 1});
+  plot.Axes();
+
+  size_t row = 0;
+  if (samples.size() > 1) {
+    const double y = plot.KeyY(row);
+    canvas.Line({{plot.key_x() - 1, y}, {plot.key_x() + kKeySwatch + 1, y}},
+                {.colour = kBlack, .width = 1.2});
+    plot.KeyText(row++, "NVML, device used", "");
+  }
+  // From the top of the stack down, as they lie.
+  for (size_t i = timeline.groups.size(); i-- > 0;) {
+    const auto found = std::find_if(by_size.begin(), by_size.end(),
+                                    [&](const auto& entry) { return entry.second == i; });
+    const bool among_largest = found - by_size.begin() < kMostListed;
+    if (!among_largest || found->first < largest * kSmallestListed)
+      continue;
+    const double y = plot.KeyY(row);
+    canvas.Fill({plot.key_x(), y - kKeySwatch / 2, kKeySwatch, kKeySwatch},
+                palette.Of(timeline.groups[i]));
+    plot.KeyText(row++, timeline.groups[i], util::FormatBytes(static_cast<uint64_t>(found->first)));
+  }
+}
+
+}  // namespace
+
+Figure TimelineFigure(const std::string& title, const std::vector<TimelinePanel>& panels) {
+  double largest = 0;
+  double longest = 0;
+  for (const TimelinePanel& panel : panels) {
+    largest = std::max(largest, LargestOf(panel));
+    longest = std::max(longest, LengthOf(panel));
+  }
+  Figure figure;
+  figure.size = {2 * kPageMargin + kAxisWidth + kPlotWidth + kKeyWidth,
+                 2 * kPageMargin + TitleSpace(title) +
+                     (kPanelHeight + 10) * static_cast<double>(std::max<size_t>(panels.size(), 1)) -
+                     10};
+  figure.draw = [=, size = figure.size, bytes = ByteAxis(largest),
+                 time = TimeAxis(longest)](Canvas& canvas) {
+    DrawTitle(canvas, title, size.width);
+    for (size_t i = 0; i < panels.size(); ++i) {
+      Plot plot(canvas,
+                {kPageMargin,
+                 kPageMargin + TitleSpace(title) + (kPanelHeight + 10) * static_cast<double>(i)},
+                bytes, time);
+      plot.Title(panels[i].title);
+      DrawTimeline(canvas, plot, panels[i], largest);
+    }
+  };
+  return figure;
+}
+
+Figure CompareFigure(const std::string& title, const std::vector<TimelinePanel>& panels) {
+  double largest = 0;
+  double longest = 0;
+  for (const TimelinePanel& panel : panels) {
+    largest = std::max(largest, LargestOf(panel));
+    longest = std::max(longest, LengthOf(panel));
+  }
+  Figure figure;
+  figure.size = {
+      2 * kPageMargin + kAxisWidth + kPlotWidth + kKeyWidth,
+      2 * kPageMargin + TitleSpace(title) +
+          std::max(kPanelHeight, kHeadHeight + 10 + kKeyGap * static_cast<double>(panels.size()))};
+  figure.draw = [=, size = figure.size, bytes = ByteAxis(largest),
+                 time = TimeAxis(longest)](Canvas& canvas) {
+    DrawTitle(canvas, title, size.width);
+    Plot plot(canvas, {kPageMargin, kPageMargin + TitleSpace(title)}, bytes, time);
+    plot.Grid();
+    std::vector<std::vector<Point>> lines;
+    std::vector<double> peaks;
+    for (const TimelinePanel& panel : panels) {
+      const std::vector<std::vector<double>> tops = StackedBands(panel.timeline);
+      // A recording of samples alone has no ledger: NVML's figure is its total.
+      const bool ledger = !tops.empty() && std::any_of(tops.back().begin(), tops.back().end(),
+                                                       [](double sum) { return sum > 0; });
+      lines.push_back(ledger ? StepsOf(plot, panel, tops.back()) : SamplesOf(plot, panel));
+      double peak = 0;
+      if (ledger) {
+        peak = *std::max_element(tops.back().begin(), tops.back().end());
+      } else {
+        for (const auto& [time_ns, used] : panel.timeline.nvml)
+          peak = std::max(peak, static_cast<double>(used));
+      }
+      peaks.push_back(peak);
+    }
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (lines[i].empty())
+        continue;
+      std::vector<Point> area = lines[i];
+      area.push_back({area.back().x, plot.bottom()});
+      area.push_back({area.front().x, plot.bottom()});
+      canvas.Area(area, HueOf(i), 0.18);
+    }
+    // Lines over all the areas: none is hidden by another recording's.
+    for (size_t i = 0; i < lines.size(); ++i)
+      canvas.Line(lines[i], {.colour = HueOf(i), .width = 1.3});
+    plot.Axes();
+    for (size_t i = 0; i < panels.size(); ++i) {
+      const double y = plot.KeyY(i);
+      canvas.Line({{plot.key_x() - 1, y}, {plot.key_x() + kKeySwatch + 1, y}},
+                  {.colour = HueOf(i), .width = 2});
+      plot.KeyText(i, panels[i].title, util::FormatBytes(static_cast<uint64_t>(peaks[i])));
+    }
+  };
+  return figure;
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/summary.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "output/text.h"
+#include "output/trust_lines.h"
+
+namespace vramscope::output {
+namespace {
+
+// A path that a shell takes as one word: what people copy from here must work.
+std::string ShellWord(const std::string& path) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=:,@%";
+  if (!path.empty() && path.find_first_not_of(kPlain) == std::string::npos)
+    return path;
+  std::string quoted = "'";
+  for (const char c : path)
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+std::string FormatRunSummary(const query::Report& report,
+                             const tables::Recording& recording,
+                             const SummaryOptions& options) {
+  TextOptions text;
+  text.style = {.columns = options.columns, .colour = options.colour, .utf8 = options.utf8};
+  const auto clean = [&](const std::string& path) { return Printable(path, options.utf8); };
+  text.closing.push_back(TraceLine(recording, options.trace_path, text.style));
+  if (!options.html_path.empty())
+    text.closing.push_back("Page:  " + clean(options.html_path));
+  const std::string word = clean(ShellWord(options.trace_path));
+  const char* const next = report.top_modules.empty() ? "line" : "module,category";
+  text.closing.push_back(fmt::format("Next:  vramscope report {} --by {}", word, next));
+  if (options.html_path.empty()) {
+    text.closing.push_back(fmt::format("       vramscope report {} --html report.html", word));
+  }
+  return FormatText(report, recording, {}, text);
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/summary.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "output/info.h"
+#include "output/report_fixture.h"
+
+namespace vramscope::output {
+namespace {
+
+TEST(SummaryTest, EndsWithWhatToTypeNext) {
+  FakeRecording recording;
+  SummaryOptions options;
+  options.utf8 = true;
+  options.trace_path = "runs/first try.vram";
+  const std::string text = FormatRunSummary(TrainingReport(recording), recording, options);
+  EXPECT_EQ(text, Expected("summary.txt", text));
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 50);
+}
+
+TEST(SummaryTest, NamesThePageWhereThereIsOne) {
+  FakeRecording recording;
+  SummaryOptions options;
+  options.trace_path = "a.vram";
+  options.html_path = "a.html";
+  const std::string text = FormatRunSummary(TrainingReport(recording), recording, options);
+  EXPECT_NE(text.find("Page:  a.html\n"), std::string::npos);
+  EXPECT_EQ(text.find("--html"), std::string::npos);
+}
+
+TEST(InfoTest, Training) {
+  FakeRecording recording;
+  const query::Report report = TrainingReport(recording);
+  recording.AddDevice(tables::DeviceKind::kGpu, 0, "GPU-1f2e3d4c", "NVIDIA H200", 143'771ull << 20);
+  recording.AddDevice(tables::DeviceKind::kHost, -2, "", "host");
+  recording.AddDevice(tables::DeviceKind::kGpu, 1);
+  recording.AddProcess(4712, "python w\x1b[2J.py", 1);
+  tables::Tables& tables = recording.edit();
+  tables.processes[1].begin_ns = tables.session.begin_ns;
+  tables.processes[1].end_ns = tables.session.end_ns;
+  tables.processes[1].wait_status = 9;
+  tables.processes[2].closed_cleanly = 1;
+  tables.threads.resize(13);
+  tables.notes = {{recording.Intern("kernel"), recording.Intern("Linux 6.1")},
+                  {recording.Intern("python stacks"), recording.Intern("CPython 3.11, verified")}};
+  const std::string text = FormatInfo(report, recording, {.utf8 = true});
+  EXPECT_EQ(text, Expected("info.txt", text));
+}
+
+TEST(InfoTest, Troubled) {
+  FakeRecording recording;
+  const std::string text = FormatInfo(TroubledReport(recording), recording, {.utf8 = true});
+  EXPECT_EQ(text, Expected("info_troubled.txt", text));
+}
+
+}  // namespace
+}  // namespace vramscope::output

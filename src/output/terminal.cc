@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "util/size_text.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+// Below this, tables would lose their names; above it, lines become too long to read.
+constexpr int kNarrowest = 72;
+constexpr int kWidest = 132;
+
+// The value of the well-formed sequence of `length` bytes at the start of `text`.
+uint32_t CodePoint(std::string_view text, size_t length) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (length == 1)
+    return byte(0);
+  uint32_t value = byte(0) & (0x7fu >> length);
+  for (size_t i = 1; i < length; ++i)
+    value = (value << 6) | (byte(i) & 0x3fu);
+  return value;
+}
+
+// C0, DEL and C1 drive the terminal; the bidirectional overrides reorder what people read.
+bool IsControl(uint32_t value) {
+  return value < 0x20 || (value >= 0x7f && value < 0xa0) || value == 0x2028 || value == 0x2029 ||
+         (value >= 0x202a && value <= 0x202e) || (value >= 0x2066 && value <= 0x2069);
+}
+
+}  // namespace
+
+bool LocaleIsUtf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0')
+      continue;
+    std::string lower(value);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    return lower.find("utf-8") != std::string::npos || lower.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+Style DetectStyle(int fd) {
+  Style style;
+  style.utf8 = LocaleIsUtf8();
+  if (isatty(fd) == 0)
+    return style;
+  winsize size{};
+  if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    style.columns = std::clamp(static_cast<int>(size.ws_col), kNarrowest, kWidest);
+  }
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  style.colour = (no_colour == nullptr || *no_colour == '\0') && term != nullptr &&
+                 std::string_view(term) != "dumb";
+  return style;
+}
+
+std::string Printable(std::string_view text, bool utf8) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = util::Utf8SequenceBytes(text);
+    const uint32_t value = length == 0 ? 0 : CodePoint(text, length);
+    if (value == '\t') {
+      out += ' ';
+    } else if (IsControl(value) || (!utf8 && value >= 0x80)) {
+      out += '?';
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+std::string CutEnd(std::string_view text, size_t columns, const Style& style) {
+  if (util::DisplayWidth(text) <= columns)
+    return std::string(text);
+  const std::string_view ellipsis = style.utf8 ? "…" : "..";
+  const size_t mark = util::DisplayWidth(ellipsis);
+  if (columns < mark)
+    return std::string(columns, '.');
+  size_t kept = 0;
+  while (kept < text.size()) {
+    const size_t next = kept + std::max<size_t>(util::Utf8SequenceBytes(text.substr(kept)), 1);
+    if (util::DisplayWidth(text.substr(0, next)) > columns - mark)
+      break;
+    kept = next;
+  }
+  return std::string(text.substr(0, kept)).append(ellipsis);
+}
+
+std::string CutStart(std::string_view text, size_t columns, const Style& style) {
+  if (util::DisplayWidth(text) <= columns)
+    return std::string(text);
+  const std::string_view ellipsis = style.utf8 ? "…" : "..";
+  const size_t mark = util::DisplayWidth(ellipsis);
+  if (columns < mark)
+    return std::string(columns, '.');
+  while (util::DisplayWidth(text) > columns - mark)
+    text.remove_prefix(std::max<size_t>(util::Utf8SequenceBytes(text), 1));
+  return std::string(ellipsis).append(text);
+}
+
+std::string PadRight(std::string text, size_t columns) {
+  const size_t width = util::DisplayWidth(text);
+  if (width < columns)
+    text.append(columns - width, ' ');
+  return text;
+}
+
+std::string PadLeft(std::string text, size_t columns) {
+  const size_t width = util::DisplayWidth(text);
+  if (width < columns)
+    text.insert(0, columns - width, ' ');
+  return text;
+}
+
+std::string Bar(double share, size_t columns, const Style& style) {
+  constexpr std::array<const char*, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  share = std::isfinite(share) ? std::clamp(share, 0.0, 1.0) : 0.0;
+  std::string bar;
+  if (style.utf8) {
+    const auto eighths = static_cast<size_t>(std::lround(share * static_cast<double>(columns) * 8));
+    for (size_t i = 0; i < eighths / 8; ++i)
+      bar += "█";
+    bar += kEighths[eighths % 8];
+  } else {
+    bar.assign(static_cast<size_t>(std::lround(share * static_cast<double>(columns))), '#');
+  }
+  return PadRight(std::move(bar), columns);
+}
+
+std::string Paint(std::string_view text, Ink ink, const Style& style) {
+  if (!style.colour || text.empty())
+    return std::string(text);
+  // In the order of Ink. Only the 16 colours of the terminal's own palette: they suit its
+  // background.
+  constexpr std::array<const char*, 6> kCodes = {"1", "2", "36", "32", "33", "1;31"};
+  return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(ink)], text);
+}
+
+std::string InUnit(uint64_t bytes, uint64_t unit_bytes) {
+  if (unit_bytes == 1)
+    return util::FormatCount(bytes);
+  // Tenths by integers: a figure of 2^60 bytes is as exact as one of 1 KiB.
+  uint64_t whole = bytes / unit_bytes;
+  uint64_t tenths = ((bytes % unit_bytes) * 10 + unit_bytes / 2) / unit_bytes;
+  if (tenths == 10) {
+    ++whole;
+    tenths = 0;
+  }
+  return fmt::format("{}.{}", util::FormatCount(whole), tenths);
+}
+
+std::string Percent(double share) {
+  if (!std::isfinite(share))
+    return "-";
+  const double percent = share * 100;
+  if (percent != 0 && std::fabs(percent) < 0.05)
+    return percent < 0 ? ">-0.1 %" : "<0.1 %";
+  return fmt::format("{:.1f} %", percent);
+}
+
+std::string ExactPercent(int64_t part, uint64_t whole) {
+  if (whole == 0)
+    return "-";
+  return fmt::format("{:.2f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+Unit TableUnit(uint64_t largest_bytes) {
+  if (largest_bytes >= (4ull << 20))
+    return {1ull << 20, "MiB"};
+  if (largest_bytes >= (1ull << 10))
+    return {1ull << 10, "KiB"};
+  return {1, "B"};
+}
+
+}  // namespace vramscope::output

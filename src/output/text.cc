@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "output/devices.h"
+#include "output/ledger_tree.h"
+#include "output/screen.h"
+#include "output/text_tables.h"
+#include "output/trust_lines.h"
+#include "util/size_text.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr size_t kMaxClosedGroups = 60;  // with --by but no --top: two screens, then "(n more)"
+
+using Lines = std::vector<std::string>;
+
+// The layout of a screen. Title, headlines, NVML's lines, what can be trusted and the closing lines
+// are always there; the rest of the screen is shared out by these weights (screen.h has the rule).
+// Of several devices each has as much of them as it has of the largest's bytes.
+struct SectionRule {
+  double weight;
+  size_t fewest;           // entries
+  size_t most;             // beyond that other commands tell more
+  size_t lines_per_entry;  // 1, but for stacks
+};
+constexpr SectionRule kCategories = {4, 3, 14, 1};
+constexpr SectionRule kOwners = {2, 3, 8, 1};   // the ledger beside categories
+constexpr SectionRule kLedger = {5, 3, 18, 1};  // the ledger alone
+constexpr SectionRule kLayers = {3, 3, 10, 1};
+constexpr SectionRule kPlaces = {3, 2, 10, 1};
+constexpr SectionRule kStacks = {1, 1, 3, 2};
+constexpr SectionRule kChurn = {2, 2, 6, 1};
+constexpr double kSmallestDevice = 1.0 / 64;
+
+// The entries that each section shows; 0: it is not there.
+struct Plan {
+  std::vector<size_t> categories;  // by device
+  std::vector<size_t> ledger;      // by device
+  size_t modules = 0;
+  size_t lines = 0;
+  size_t stacks = 0;
+  size_t churn = 0;
+};
+
+// Where these have no bytes nobody said what memory is for, and the ledger tells more than
+// categories.
+bool IsPurpose(const std::string& category) {
+  for (const char* name :
+       {"parameter", "gradient", "optimizer state", "buffer", "activation", "temporary", "input"}) {
+    if (category == name)
+      return true;
+  }
+  return false;
+}
+
+class TextReport {
+ public:
+  TextReport(const query::Report& report,
+             const tables::Recording& recording,
+             const query::ReportQuery& query,
+             const TextOptions& options)
+      : report_(report),
+        recording_(recording),
+        query_(query),
+        options_(options),
+        style_(options.style) {
+    ChooseDevices();
+    for (const query::DeviceReport* device : devices_) {
+      categories_.push_back(MakeCategories(*device));
+      trees_.push_back(MakeTree(*device, HasCategories(categories_.size() - 1)));
+    }
+  }
+
+  std::string Format();
+
+ private:
+  void ChooseDevices();
+  LedgerTree MakeCategories(const query::DeviceReport& device) const;
+  LedgerTree MakeTree(const query::DeviceReport& device, bool only_owners) const;
+  TreeLeaf LeafOf(const query::ReportRow& row, bool by_process) const;
+  bool HasCategories(size_t device) const { return categories_[device].full_lines() > 0; }
+
+  bool IsOneRow(size_t device) const;
+  double DeviceWeight(size_t device) const;
+  Plan MakePlan(size_t fixed) const;
+
+  void AddTitle();
+  void AddDevice(size_t index, const Plan& plan);
+  void AddAbsence();
+  void AddHeadline(const query::DeviceReport& device);
+  std::string TreeHead() const;
+
+  std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
+  std::string Seconds(int64_t time_ns) const {
+    return util::FormatDuration(time_ns - recording_.tables().session.begin_ns);
+  }
+  size_t columns() const { return static_cast<size_t>(style_.columns); }
+  void Add(std::string line) { out_.push_back(std::move(line)); }
+
+  const query::Report& report_;
+  const tables::Recording& recording_;
+  const query::ReportQuery& query_;
+  const TextOptions& options_;
+  const Style& style_;
+  std::vector<const query::DeviceReport*> devices_;
+  std::vector<LedgerTree> categories_;  // by device; empty where the ledger tells more
+  std::vector<LedgerTree> trees_;       // by device
+  Lines out_;
+};
+
+// A device that nothing was ever seen on says nothing; unless there is no other, and somebody asked
+// for an instant.
+void TextReport::ChooseDevices() {
+  for (const query::DeviceReport& device : report_.devices) {
+    if (device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0)
+      devices_.push_back(&device);
+  }
+  const bool all_of_it = query_.at.kind == query::Instant::Kind::kPeak;
+  if (!devices_.empty() || all_of_it || !query_.where.empty())
+    return;
+  for (const query::DeviceReport& device : report_.devices)
+    devices_.push_back(&device);
+}
+
+LedgerTree TextReport::MakeCategories(const query::DeviceReport& device) const {
+  std::vector<TreeLeaf> leaves;
+  bool any_purpose = false;
+  for (const query::CategoryEntry& entry : report_.categories) {
+    if (entry.device != device.device)
+      continue;
+    leaves.push_back({{Clean(entry.category)}, entry.bytes, entry.count});
+    any_purpose = any_purpose || (entry.bytes > 0 && IsPurpose(entry.category));
+  }
+  if (!any_purpose || !query_.by.empty())
+    leaves.clear();
+  return LedgerTree(leaves);
+}
+
+// `only_owners`: the categories above it say the rest, but what the driver owns is one of them.
+LedgerTree TextReport::MakeTree(const query::DeviceReport& device, bool only_owners) const {
+  std::set<uint32_t> pids;
+  for (const query::ReportRow& row : report_.rows) {
+    if (row.device == device.device && row.bytes > 0 && row.pid)
+      pids.insert(*row.pid);
+  }
+  const bool by_process = query_.by.empty() && pids.size() > 1;
+  std::vector<TreeLeaf> leaves;
+  for (const query::ReportRow& row : report_.rows) {
+    if (row.device != device.device)
+      continue;
+    TreeLeaf leaf = LeafOf(row, by_process);
+    if (only_owners) {
+      const size_t owner = by_process && row.pid ? 1 : 0;
+      const size_t levels = owner < leaf.path.size() && leaf.path[owner] == "driver-owned" ? 2 : 1;
+      leaf.path.resize(std::min(leaf.path.size(), owner + levels));
+    }
+    leaves.push_back(std::move(leaf));
+  }
+  return LedgerTree(leaves);
+}
+
+TreeLeaf TextReport::LeafOf(const query::ReportRow& row, bool by_process) const {
+  TreeLeaf leaf;
+  leaf.bytes = row.bytes;
+  leaf.count = row.count;
+  // Bytes of no recorded process name themselves: "other processes", "RM-internal".
+  if (by_process && row.pid) {
+    const auto found = std::find_if(report_.processes.begin(), report_.processes.end(),
+                                    [&](const auto& process) { return process.pid == *row.pid; });
+    leaf.path.push_back(found == report_.processes.end()
+                            ? fmt::format("pid {}", *row.pid)
+                            : Clean(ProcessLabel(found->command, found->pid, found->rank)));
+  }
+  for (size_t level = 0; level < row.path.size(); ++level) {
+    const std::string name = row.path[level].empty() ? "-" : Clean(row.path[level]);
+    if (level < query_.by.size() && query_.by[level] == query::Dimension::kModule)
+      AppendNameLevels(name, &leaf);
+    else
+      leaf.path.push_back(name);
+  }
+  return leaf;
+}
+
+// A ledger of a single line needs no table.
+bool TextReport::IsOneRow(size_t device) const {
+  return query_.by.empty() && trees_[device].full_lines() == 1;
+}
+
+double TextReport::DeviceWeight(size_t device) const {
+  uint64_t largest = 1;
+  for (const query::DeviceReport* other : devices_)
+    largest = std::max(largest, other->ledger_bytes);
+  const auto bytes = static_cast<double>(devices_[device]->ledger_bytes);
+  return std::max(bytes / static_cast<double>(largest), kSmallestDevice);
+}
+
+// `fixed`: the lines that are there in any case.
+Plan TextReport::MakePlan(size_t fixed) const {
+  Plan plan;
+  if (!query_.by.empty() || query_.top > 0) {
+    plan.categories.resize(devices_.size());
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      const size_t full = trees_[i].full_lines();
+      plan.ledger.push_back(
+          query_.top > 0 || options_.rows == 0 ? full : std::min(full, kMaxClosedGroups));
+    }
+    if (!query_.by.empty())
+      return plan;
+  }
+  std::vector<Section> sections;
+  std::vector<size_t*> targets;
+  const auto add = [&](const SectionRule& rule, size_t entries, double share, size_t* target) {
+    const size_t wanted = options_.rows == 0 ? entries : std::min(entries, rule.most);
+    sections.push_back({rule.weight * share, wanted, rule.fewest, rule.lines_per_entry});
+    targets.push_back(target);
+  };
+  plan.categories.resize(devices_.size());
+  plan.ledger.resize(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const double weight = DeviceWeight(i);
+    add(kCategories, categories_[i].full_lines(), weight, &plan.categories[i]);
+    fixed += query_.top > 0 ? plan.ledger[i] + kSectionHeadLines : 0;
+    // A ledger of one line stands in the headline.
+    if (query_.top == 0 && !IsOneRow(i))
+      add(HasCategories(i) ? kOwners : kLedger, trees_[i].full_lines(), weight, &plan.ledger[i]);
+    else if (IsOneRow(i))
+      plan.ledger[i] = 1;
+  }
+  add(kLayers, WorthALine(report_.top_modules), 1, &plan.modules);
+  // The lists of places are of all there was.
+  if (query_.where.empty()) {
+    add(kPlaces, WorthALine(report_.top_lines), 1, &plan.lines);
+    add(kStacks, WorthALine(report_.top_stacks), 1, &plan.stacks);
+    add(kChurn, WorthALine(report_.top_churn), 1, &plan.churn);
+  }
+  const size_t lines = options_.rows == 0 ? 0 : options_.rows - std::min(options_.rows - 1, fixed);
+  const std::vector<size_t> shown = ShareLines(lines, sections);
+  for (size_t i = 0; i < shown.size(); ++i)
+    *targets[i] = shown[i];
+  return plan;
+}
+
+void TextReport::AddTitle() {
+  const tables::Session& session = recording_.tables().session;
+  Add(Paint(CutEnd(Clean(RecordedCommand(recording_)), columns(), style_), Ink::kBold, style_));
+  std::string facts = util::FormatDuration(session.end_ns - session.begin_ns);
+  const size_t processes = recording_.tables().processes.size() - 1;
+  if (processes > 0)
+    facts +=
+        fmt::format(", {} process{}", util::FormatCount(processes), processes == 1 ? "" : "es");
+  if (session.event_count > 0)
+    facts += fmt::format(", {} events", util::FormatCount(session.event_count));
+  if (!session.finished)
+    facts += ", read from the live session";
+  Add(Paint(CutEnd(facts, columns(), style_), Ink::kDim, style_));
+  Add("");
+}
+
+void TextReport::AddHeadline(const query::DeviceReport& device) {
+  std::string name;
+  switch (device.kind) {
+    case tables::DeviceKind::kGpu:
+      name = fmt::format("GPU {}", device.index);
+      if (!device.name.empty())
+        name += "  " + Clean(device.name);
+      if (device.total_bytes)
+        name += fmt::format(", {}", util::FormatBytes(*device.total_bytes));
+      break;
+    case tables::DeviceKind::kCpu:
+      name = "CPU tensors";
+      break;
+    case tables::DeviceKind::kHost:
+      name = "Host memory, pinned and registered";
+      break;
+  }
+  std::string when = Clean(device.at_kind) + " ";
+  if (query_.at.kind == query::Instant::Kind::kMark)
+    when += Clean(query_.at.mark) + " ";
+  if (device.at_kind == "time")
+    when.clear();
+  const bool nothing =
+      device.ledger_bytes == 0 && device.at_ns < recording_.tables().session.begin_ns;
+  if (nothing)
+    when = "nothing allocated";
+  else
+    when += util::FormatBytes(device.ledger_bytes) + " at " + Seconds(device.at_ns);
+  if (device.at_iteration)
+    when += fmt::format(", iteration {}", *device.at_iteration);
+  name = CutEnd(name, columns() - std::min(columns(), util::DisplayWidth(when) + 2), style_);
+  const size_t gap =
+      columns() - std::min(columns(), util::DisplayWidth(name) + util::DisplayWidth(when));
+  Add(Paint(name, Ink::kBold, style_) + std::string(gap, ' ') + when);
+
+  const Unit unit = TableUnit(std::max(device.ledger_bytes, device.nvml_bytes.value_or(0)));
+  const std::string ledger = InUnit(device.ledger_bytes, unit.bytes);
+  if (device.nvml_bytes && device.residual_bytes) {
+    const int64_t residual = *device.residual_bytes;
+    const bool explained = IsWithinTarget(residual, *device.nvml_bytes);
+    std::string line = fmt::format("  NVML {} - ledger {} {} = residual ",
+                                   InUnit(*device.nvml_bytes, unit.bytes), ledger, unit.name);
+    line += Paint(fmt::format("{} ({})", util::FormatSignedBytes(residual),
+                              ExactPercent(residual, *device.nvml_bytes)),
+                  explained ? Ink::kGood : Ink::kWarning, style_);
+    Add(line);
+  } else if (!query_.where.empty()) {
+    Add(fmt::format("  ledger {} {} of what was asked for", ledger, unit.name));
+  } else if (device.kind == tables::DeviceKind::kGpu) {
+    Add(fmt::format("  ledger {} {}; no NVML sample of this state, so no residual", ledger,
+                    unit.name));
+  } else {
+    Add(fmt::format("  ledger {} {}{}", ledger, unit.name,
+                    device.kind == tables::DeviceKind::kCpu ? " of live tensors" : ""));
+  }
+}
+
+std::string TextReport::TreeHead() const {
+  std::string head;
+  for (const query::Dimension dimension : query_.by)
+    head += (head.empty() ? "by " : " / ") + std::string(query::DimensionName(dimension));
+  return head.empty() ? "ledger" : head;
+}
+
+void TextReport::AddDevice(size_t index, const Plan& plan) {
+  const LedgerTree& tree = trees_[index];
+  const size_t max_lines = plan.ledger[index];
+  AddHeadline(*devices_[index]);
+  // A line for less than a thousandth of the device tells nobody anything, unless it was asked for.
+  const uint64_t smallest = query_.by.empty() && query_.top == 0 ? tree.total_bytes() / 1000 : 0;
+  if (max_lines > 0 && IsOneRow(index)) {
+    const TreeLine line = tree.Lines(1, 0)[0];
+    out_.back() = CutEnd(out_.back() + ": " + line.name, columns(), style_);
+  }
+  if (plan.categories[index] > 0) {
+    AddFigureTable("category", categories_[index], plan.categories[index], smallest, false, style_,
+                   &out_);
+  }
+  if (max_lines > 0 && !IsOneRow(index)) {
+    AddFigureTable(HasCategories(index) ? "ledger, by owner" : TreeHead(), tree, max_lines,
+                   smallest, true, style_, &out_);
+  }
+  if (max_lines > 0 || plan.categories[index] > 0 || index + 1 == devices_.size())
+    Add("");
+}
+
+void TextReport::AddAbsence() {
+  std::string asked;
+  std::string dimensions;
+  for (const query::ReportQuery::Where& where : query_.where) {
+    const char* const name = query::DimensionName(where.dimension);
+    asked += fmt::format("{}{}={}", asked.empty() ? "" : " and ", name, Clean(where.value));
+    dimensions += fmt::format("{}{}", dimensions.empty() ? "" : ",", name);
+  }
+  Add(asked.empty()
+          ? "No device was used: nothing was allocated while this was recorded."
+          : fmt::format("Nothing there has {}: `--by {}` shows what there is.", asked, dimensions));
+  Add("");
+}
+
+std::string TextReport::Format() {
+  AddTitle();
+  Lines trust = CheckpointLines(recording_);
+  for (std::string& line : TrustLines(report_, recording_, style_))
+    trust.push_back(std::move(line));
+  // Of each device the headline and NVML's line, and an empty one behind the last.
+  const Plan plan =
+      MakePlan(out_.size() + 2 * devices_.size() + 1 + trust.size() + options_.closing.size());
+  for (size_t i = 0; i < devices_.size(); ++i)
+    AddDevice(i, plan);
+  if (devices_.empty())
+    AddAbsence();
+  AddModuleTable(report_, plan.modules, style_, &out_);
+  const auto add_places = [&](const char* title, const std::vector<query::TopEntry>& entries,
+                              size_t count, bool with_callers) {
+    AddPlaceTable(title, entries, count, with_callers, report_, recording_, style_, &out_);
+  };
+  add_places("Top lines, live allocations", report_.top_lines, plan.lines, false);
+  add_places("Top stacks", report_.top_stacks, plan.stacks, true);
+  add_places("Allocated most, whole run", report_.top_churn, plan.churn, false);
+  for (const std::string& line : trust)
+    Add(line);
+  for (const std::string& line : options_.closing)
+    Add(line);
+  std::string text;
+  for (const std::string& line : out_) {
+    // Padding at the end of a line is invisible until it wraps.
+    const size_t end = line.find_last_not_of(' ');
+    text.append(line, 0, end == std::string::npos ? 0 : end + 1);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string FormatText(const query::Report& report,
+                       const tables::Recording& recording,
+                       const query::ReportQuery& query,
+                       const TextOptions& options) {
+  return TextReport(report, recording, query, options).Format();
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/text_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "output/devices.h"
+#include "output/frames.h"
+#include "util/size_text.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr size_t kBytesColumns = 11;
+constexpr size_t kShareColumns = 8;
+constexpr size_t kBarColumns = 10;
+constexpr size_t kCountColumns = 9;
+constexpr size_t kMarkColumns = 6;
+constexpr size_t kCallers = 6;
+
+size_t Columns(const Style& style) {
+  return static_cast<size_t>(style.columns);
+}
+
+// Bytes, count and, where there are several devices, the device: the left side of a list.
+struct ListLayout {
+  Unit unit;
+  size_t mark_columns = 0;
+  size_t left = 0;   // columns of all that
+  size_t right = 0;  // and what remains
+};
+
+template <class Entry>
+ListLayout LayOut(const std::vector<Entry>& entries, size_t count, const Style& style) {
+  uint64_t largest = 0;
+  std::set<tables::DeviceId> devices;
+  for (size_t i = 0; i < count; ++i)
+    largest = std::max(largest, entries[i].bytes);
+  // Those of a few bytes are not listed, and mark nothing.
+  for (const Entry& entry : entries) {
+    if (entry.bytes >= largest / 1000)
+      devices.insert(entry.device);
+  }
+  ListLayout layout{.unit = TableUnit(largest)};
+  layout.mark_columns = devices.size() > 1 ? kMarkColumns : 0;
+  layout.left = kBytesColumns + 1 + kCountColumns + 2 + layout.mark_columns;
+  layout.right = Columns(style) - std::min(Columns(style), layout.left);
+  return layout;
+}
+
+std::string ListHead(const ListLayout& layout, const char* title, const Style& style) {
+  const std::string head = fmt::format("{}{}", PadLeft(layout.unit.name, kBytesColumns + 1),
+                                       PadLeft("count", kCountColumns));
+  return Paint(head, Ink::kDim, style) + "  " + Paint(title, Ink::kBold, style);
+}
+
+template <class Entry>
+std::string ListStart(const Entry& entry, const ListLayout& layout, const query::Report& report) {
+  std::string text = PadLeft(InUnit(entry.bytes, layout.unit.bytes), kBytesColumns + 1) +
+                     PadLeft(util::FormatCount(entry.count), kCountColumns) + "  ";
+  if (layout.mark_columns > 0)
+    text += PadRight(DeviceMark(report, entry.device), layout.mark_columns);
+  return text;
+}
+
+// "Linear: 88 % activation, 12 % parameter".
+std::string WhatItHolds(const query::ModuleEntry& entry, bool with_type, const Style& style) {
+  std::string text = with_type ? Printable(entry.type, style.utf8) : "";
+  const char* separator = text.empty() ? "" : ": ";
+  for (const auto& [category, bytes] : entry.categories) {
+    if (bytes == 0 || bytes < entry.bytes / 1000)
+      break;
+    const double share =
+        static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(entry.bytes, 1));
+    text += separator;
+    if (bytes != entry.bytes)
+      text += share < 0.01 ? "<1 % " : fmt::format("{:.0f} % ", 100 * share);
+    text += Printable(category, style.utf8);
+    separator = ", ";
+  }
+  return text;
+}
+
+// What a reader sees of a stack: the place, and the user frames that called it.
+std::string ShownStack(const tables::Recording& recording, const query::TopEntry& entry) {
+  std::string text = entry.place;
+  for (const std::string& caller : Callers(recording, entry.stack, kCallers))
+    text += " < " + caller;
+  return text;
+}
+
+// Stacks that differ in library code alone look alike: what each of them came to. "" where it is
+// the place itself.
+std::string Innermost(const tables::Recording& recording, const query::TopEntry& entry) {
+  const std::vector<tables::FrameId> frames = query::StackFrames(recording, entry.stack, 1);
+  if (frames.empty() || query::IsUserFrame(recording, frames[0]))
+    return "";
+  return ", through " + ShortFrame(recording, frames[0]);
+}
+
+}  // namespace
+
+void AddFigureTable(const std::string& head,
+                    const LedgerTree& tree,
+                    size_t max_lines,
+                    uint64_t smallest_bytes,
+                    bool bold_roots,
+                    const Style& style,
+                    std::vector<std::string>* out) {
+  const Unit unit = TableUnit(tree.total_bytes());
+  const size_t figures = kBytesColumns + kShareColumns + 2 + kBarColumns + kCountColumns;
+  const size_t names = Columns(style) - std::min(Columns(style), figures + 2);
+  out->push_back(
+      Paint(fmt::format("  {}{}{}  {}{}", PadRight(CutEnd(head, names, style), names),
+                        PadLeft(unit.name, kBytesColumns), PadLeft("share", kShareColumns),
+                        std::string(kBarColumns, ' '), PadLeft("count", kCountColumns)),
+            Ink::kDim, style));
+  for (const TreeLine& line : tree.Lines(max_lines, smallest_bytes)) {
+    const double share = static_cast<double>(line.bytes) /
+                         static_cast<double>(std::max<uint64_t>(tree.total_bytes(), 1));
+    const std::string indent(2 * std::min<size_t>(line.depth, 8), ' ');
+    const size_t room = names - std::min(names, indent.size());
+    const std::string name = indent + CutEnd(line.name, room - std::min<size_t>(room, 1), style);
+    std::string text = "  ";
+    const std::string padded = PadRight(name, names);
+    if (line.rest) {
+      text += Paint(padded, Ink::kDim, style);
+    } else {
+      text += line.depth == 0 && bold_roots ? Paint(padded, Ink::kBold, style) : padded;
+    }
+    text += PadLeft(InUnit(line.bytes, unit.bytes), kBytesColumns);
+    text += PadLeft(Percent(share), kShareColumns);
+    text += "  " + Paint(Bar(share, kBarColumns, style), Ink::kBar, style);
+    // Slack has no count.
+    text += PadLeft(line.count == 0 ? "" : util::FormatCount(line.count), kCountColumns);
+    out->push_back(text);
+  }
+}
+
+void AddModuleTable(const query::Report& report,
+                    size_t count,
+                    const Style& style,
+                    std::vector<std::string>* out) {
+  if (count == 0)
+    return;
+  const std::vector<query::ModuleEntry>& entries = report.top_modules;
+  const ListLayout layout = LayOut(entries, count, style);
+  size_t name_columns = 0;
+  for (size_t i = 0; i < count; ++i) {
+    name_columns =
+        std::max(name_columns, util::DisplayWidth(Printable(entries[i].module, style.utf8)));
+  }
+  name_columns = std::min(name_columns, layout.right / 2);
+  out->push_back(ListHead(layout, "Layers, own bytes", style));
+  for (size_t i = 0; i < count; ++i) {
+    std::string text = ListStart(entries[i], layout, report);
+    // The end of a path says which layer it is.
+    const std::string name =
+        CutStart(Printable(entries[i].module, style.utf8), name_columns, style);
+    text += name;
+    const size_t room = layout.right - std::min(layout.right, name_columns + 2);
+    std::string holds = WhatItHolds(entries[i], true, style);
+    // The class is the first to go.
+    if (util::DisplayWidth(holds) > room)
+      holds = WhatItHolds(entries[i], false, style);
+    if (!holds.empty() && room > 4) {
+      text += std::string(name_columns - util::DisplayWidth(name) + 2, ' ');
+      text += Paint(CutEnd(holds, room, style), Ink::kDim, style);
+    }
+    out->push_back(text);
+  }
+  out->emplace_back();
+}
+
+void AddPlaceTable(const char* title,
+                   const std::vector<query::TopEntry>& entries,
+                   size_t count,
+                   bool with_callers,
+                   const query::Report& report,
+                   const tables::Recording& recording,
+                   const Style& style,
+                   std::vector<std::string>* out) {
+  if (count == 0)
+    return;
+  const ListLayout layout = LayOut(entries, count, style);
+  std::map<std::string, size_t> alike;
+  for (size_t i = 0; with_callers && i < count; ++i)
+    ++alike[ShownStack(recording, entries[i])];
+  size_t place_columns = with_callers ? layout.right : 0;
+  for (size_t i = 0; !with_callers && i < count; ++i) {
+    place_columns =
+        std::max(place_columns, util::DisplayWidth(Printable(entries[i].place, style.utf8)));
+  }
+  // The place matters more than the text of the line; the text gets what is left.
+  if (!with_callers)
+    place_columns = std::min(place_columns, layout.right * 3 / 5);
+  out->push_back(ListHead(layout, title, style));
+  for (size_t i = 0; i < count; ++i) {
+    const query::TopEntry& entry = entries[i];
+    std::string text = ListStart(entry, layout, report);
+    std::string place = entry.place.empty() ? "(no stack)" : Printable(entry.place, style.utf8);
+    if (with_callers && alike[ShownStack(recording, entry)] > 1)
+      place += Printable(Innermost(recording, entry), style.utf8);
+    const std::string cut = CutEnd(place, place_columns, style);
+    text += cut;
+    if (!with_callers) {
+      const size_t room = layout.right - std::min(layout.right, place_columns + 2);
+      std::string source = Printable(entry.source, style.utf8);
+      source.erase(0, source.find_first_not_of(' '));
+      if (!source.empty() && room > 4) {
+        text +=
+            std::string(place_columns - std::min(place_columns, util::DisplayWidth(cut)) + 2, ' ');
+        text += Paint(CutEnd(source, room, style), Ink::kDim, style);
+      }
+      out->push_back(text);
+      continue;
+    }
+    out->push_back(text);
+    std::string callers;
+    for (const std::string& caller : Callers(recording, entry.stack, kCallers)) {
+      callers += (callers.empty() ? "< " : " < ") + Printable(caller, style.utf8);
+    }
+    if (!callers.empty()) {
+      out->push_back(std::string(layout.left, ' ') +
+                     Paint(CutEnd(callers, layout.right, style), Ink::kDim, style));
+    }
+  }
+  out->emplace_back();
+}
+
+}  // namespace vramscope::output

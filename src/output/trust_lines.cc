@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/trust_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <tuple>
+
+#include "output/devices.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr size_t kMaxLosses = 4;
+constexpr size_t kMaxBroken = 5;
+constexpr size_t kMaxCheckpoints = 8;
+
+uint64_t Magnitude(int64_t bytes) {
+  return bytes < 0 ? 0 - static_cast<uint64_t>(bytes) : static_cast<uint64_t>(bytes);
+}
+
+// One line for the worst device: `info` has all of them.
+void AddResidual(const query::Report& report,
+                 const tables::Recording& recording,
+                 const Style& style,
+                 std::vector<std::string>* out) {
+  const query::ResidualSummary* worst = nullptr;
+  size_t sampled = 0;
+  for (const query::ResidualSummary& summary : report.residuals) {
+    if (summary.samples == 0)
+      continue;
+    ++sampled;
+    if (worst == nullptr || Magnitude(summary.worst_bytes) > Magnitude(worst->worst_bytes)) {
+      worst = &summary;
+    }
+  }
+  if (worst == nullptr)
+    return;
+  std::string line = "Residual";
+  if (sampled > 1)
+    line += fmt::format(", {} of {}", DeviceMark(report, worst->device), sampled);
+  const bool good = IsWithinTarget(worst->worst_bytes, worst->ledger_peak_bytes);
+  line +=
+      ": at most " + Paint(fmt::format("{} ({})", util::FormatSignedBytes(worst->worst_bytes),
+                                       ExactPercent(worst->worst_bytes, worst->ledger_peak_bytes)),
+                           good ? Ink::kGood : Ink::kWarning, style);
+  line +=
+      fmt::format(" at {}, p99 {}",
+                  util::FormatDuration(worst->worst_at_ns - recording.tables().session.begin_ns),
+                  util::FormatBytes(worst->p99_bytes));
+  out->push_back(line);
+  out->push_back(fmt::format(
+      "  {} samples, {} in transit; {} of the peak estimated",
+      util::FormatCount(worst->samples), util::FormatCount(worst->samples_in_transit),
+      ExactPercent(static_cast<int64_t>(worst->estimated_bytes), worst->ledger_peak_bytes)));
+}
+
+// What part of the blocks people can be told something about.
+void AddNames(const query::Report& report, const Style& style, std::vector<std::string>* out) {
+  if (report.block_bytes == 0 || report.block_bytes_with_category == 0)
+    return;
+  const auto percent = [&](uint64_t bytes) {
+    return ExactPercent(static_cast<int64_t>(bytes), report.block_bytes);
+  };
+  const std::string line =
+      fmt::format("Named: {} of {} in tensors by category, {} by layer or line",
+                  percent(report.block_bytes_with_category), util::FormatBytes(report.block_bytes),
+                  percent(report.block_bytes_with_place));
+  out->push_back(CutEnd(line, static_cast<size_t>(style.columns), style));
+}
+
+void AddLosses(const query::Report& report, const Style& style, std::vector<std::string>* out) {
+  const auto columns = static_cast<size_t>(style.columns);
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const query::Loss& loss : report.losses) {
+    if (loss.count == 0 && loss.bytes == 0)
+      continue;
+    if (shown == kMaxLosses) {
+      ++left_out;
+      continue;
+    }
+    ++shown;
+    std::string line = fmt::format("Lost: {}: {}", Printable(loss.name, style.utf8),
+                                   util::FormatCount(loss.count));
+    if (loss.bytes > 0)
+      line += fmt::format(" ({})", util::FormatBytes(loss.bytes));
+    out->push_back(Paint(CutEnd(line, columns, style), Ink::kWarning, style));
+  }
+  if (left_out > 0) {
+    out->push_back(Paint(fmt::format("Lost: ({} more kinds, see vramscope info)", left_out),
+                         Ink::kWarning, style));
+  }
+}
+
+void AddBroken(const query::Report& report, const Style& style, std::vector<std::string>* out) {
+  const auto columns = static_cast<size_t>(style.columns);
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const query::Invariant& invariant : report.invariants) {
+    if (invariant.holds)
+      continue;
+    if (shown == kMaxBroken) {
+      ++left_out;
+      continue;
+    }
+    ++shown;
+    std::string line = "BROKEN INVARIANT: " + Printable(invariant.name, style.utf8);
+    if (!invariant.detail.empty())
+      line += ": " + Printable(invariant.detail, style.utf8);
+    out->push_back(Paint(CutEnd(line, columns, style), Ink::kError, style));
+  }
+  if (left_out > 0) {
+    out->push_back(Paint(fmt::format("BROKEN INVARIANT: ({} more, see vramscope info)", left_out),
+                         Ink::kError, style));
+  }
+}
+
+}  // namespace
+
+bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes) {
+  return Magnitude(residual_bytes) <= std::max<uint64_t>(4ull << 20, nvml_bytes / 1000);
+}
+
+std::vector<std::string> TrustLines(const query::Report& report,
+                                    const tables::Recording& recording,
+                                    const Style& style) {
+  std::vector<std::string> out;
+  AddNames(report, style, &out);
+  AddResidual(report, recording, style, &out);
+  const size_t before = out.size();
+  AddLosses(report, style, &out);
+  const bool lost = out.size() > before;
+  const size_t with_losses = out.size();
+  AddBroken(report, style, &out);
+  const bool broken = out.size() > with_losses;
+  if (!broken && !report.invariants.empty()) {
+    const std::string all = report.invariants.size() == 1
+                                ? std::string("the invariant holds")
+                                : fmt::format("all {} invariants hold", report.invariants.size());
+    out.push_back(lost ? "Still, " + all + "." : "Nothing was lost; " + all + ".");
+  } else if (!broken && !lost) {
+    out.push_back("Nothing was lost.");
+  }
+  return out;
+}
+
+std::vector<std::string> CheckpointLines(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  // A process has an account on each device that it uses, and leaves them at one time.
+  std::set<std::tuple<tables::ProcessId, int64_t, int64_t>> times;
+  for (const tables::CheckpointRow& row : tables.checkpointed) {
+    if (row.account.value < tables.accounts.size())
+      times.emplace(tables.accounts[row.account.value].process, row.begin_ns, row.end_ns);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [process, begin_ns, end_ns] : times) {
+    if (lines.size() == kMaxCheckpoints) {
+      lines.push_back(fmt::format("({} more times)", times.size() - kMaxCheckpoints));
+      break;
+    }
+    const auto since_begin = [&](int64_t time_ns) {
+      return util::FormatDuration(time_ns - tables.session.begin_ns);
+    };
+    std::string line = fmt::format("pid {} was checkpointed, its memory off the device, ",
+                                   PidOf(recording, process));
+    line += end_ns == tables::kNever
+                ? fmt::format("from {} on", since_begin(begin_ns))
+                : fmt::format("from {} to {}", since_begin(begin_ns), since_begin(end_ns));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string TraceLine(const tables::Recording& recording,
+                      const std::string& path,
+                      const Style& style) {
+  const tables::Session& session = recording.tables().session;
+  std::string line = "Trace: " + Printable(path, style.utf8);
+  if (session.file_bytes == 0)
+    return line;
+  line += " (" + util::FormatBytes(session.file_bytes);
+  // Below that the file is mostly its tables of names.
+  if (session.event_count >= 10'000) {
+    line += fmt::format(", {:.1f} bytes an event", static_cast<double>(session.file_bytes) /
+                                                       static_cast<double>(session.event_count));
+  }
+  return line + ")";
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "output/terminal.h"
+#include "query/report.h"
+#include "tables/recording.h"
+
+namespace vramscope::output {
+
+// A residual that the project promises: at most 0.1 % of NVML's figure or 4 MiB, whichever is
+// larger.
+bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes);
+
+// How far a report can be trusted: the residual over the whole run, what was lost, which invariants
+// are broken. Broken invariants and losses are loud; where all is well it is one line.
+std::vector<std::string> TrustLines(const query::Report& report,
+                                    const tables::Recording& recording,
+                                    const Style& style);
+
+// "pid 4711 was checkpointed from 2.1 s to 3.4 s": when processes had none of their memory on the
+// device.
+std::vector<std::string> CheckpointLines(const tables::Recording& recording);
+
+// "Trace: train.vram (5.90 MiB, 4.8 bytes an event)".
+std::string TraceLine(const tables::Recording& recording,
+                      const std::string& path,
+                      const Style& style);
+
+}  // namespace vramscope::output

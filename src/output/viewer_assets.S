@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page's files as they are, between two symbols each.
+#define ASSET(name, path)              \
+  .globl vramscope_viewer_##name;      \
+  vramscope_viewer_##name: ;           \
+  .incbin path;                        \
+  .globl vramscope_viewer_##name##_end; \
+  vramscope_viewer_##name##_end: ;     \
+  .byte 0
+
+  .section .rodata
+  ASSET(page, VRAMSCOPE_VIEWER_PAGE)
+  ASSET(style, VRAMSCOPE_VIEWER_STYLE)
+  ASSET(script, VRAMSCOPE_VIEWER_SCRIPT)
+
+  .section .note.GNU-stack, "", %progbits

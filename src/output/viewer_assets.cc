@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/viewer_assets.h"
+
+#include <cstddef>
+
+// Defined in viewer_assets.S.
+extern "C" {
+extern const char vramscope_viewer_page[];
+extern const char vramscope_viewer_page_end[];
+extern const char vramscope_viewer_style[];
+extern const char vramscope_viewer_style_end[];
+extern const char vramscope_viewer_script[];
+extern const char vramscope_viewer_script_end[];
+}
+
+namespace vramscope::output {
+namespace {
+
+std::string_view Between(const char* begin, const char* end) {
+  return {begin, static_cast<size_t>(end - begin)};
+}
+
+}  // namespace
+
+std::string_view ViewerPage() {
+  return Between(vramscope_viewer_page, vramscope_viewer_page_end);
+}
+
+std::string_view ViewerStyle() {
+  return Between(vramscope_viewer_style, vramscope_viewer_style_end);
+}
+
+std::string_view ViewerScript() {
+  return Between(vramscope_viewer_script, vramscope_viewer_script_end);
+}
+
+}  // namespace vramscope::output

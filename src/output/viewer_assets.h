@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+// The HTML page's parts, which the build puts into the program (viewer_bundle.cmake).
+namespace vramscope::output {
+
+std::string_view ViewerPage();    // viewer/src/page.html
+std::string_view ViewerStyle();   // the bundled style sheet
+std::string_view ViewerScript();  // the bundled script
+
+}  // namespace vramscope::output

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each writer against a file of expected text. To accept new text: VRAMSCOPE_BLESS=1 ./output_test,
+// then read the difference.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "output/csv.h"
+#include "output/json.h"
+#include "output/report_fixture.h"
+#include "output/text.h"
+#include "output/trust_lines.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> SplitLines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+TextOptions Options(bool utf8) {
+  TextOptions options;
+  options.style.utf8 = utf8;
+  options.closing = {"Trace: train.vram"};
+  return options;
+}
+
+TEST(WritersTest, TrainingText) {
+  FakeRecording recording;
+  const query::Report report = TrainingReport(recording);
+  const std::string text = FormatText(report, recording, {}, Options(true));
+  EXPECT_EQ(text, Expected("training.txt", text));
+}
+
+TEST(WritersTest, TrainingTextInAscii) {
+  FakeRecording recording;
+  const query::Report report = TrainingReport(recording);
+  const std::string text = FormatText(report, recording, {}, Options(false));
+  EXPECT_EQ(text, Expected("training_ascii.txt", text));
+  EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || c >= ' '; }));
+}
+
+TEST(WritersTest, TroubledText) {
+  FakeRecording recording;
+  const query::Report report = TroubledReport(recording);
+  const std::string text = FormatText(report, recording, {}, Options(true));
+  EXPECT_EQ(text, Expected("troubled.txt", text));
+}
+
+TEST(WritersTest, StacksThatDifferInLibraryCodeAreToldApart) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  const tables::StackId main = recording.PythonStack({}, "main", "/home/u/gpt/train.py", 90);
+  const tables::StackId adam = recording.PythonStack(
+      main, "Adam.step", "/usr/lib/python3/dist-packages/torch/optim/adam.py", 178);
+  const tables::DeviceId gpu = report.top_stacks[0].device;
+  report.top_stacks = {{gpu, adam, "train.py:90 in main", "", 6ull << 30, 48},
+                       {gpu, main, "train.py:90 in main", "", 4ull << 30, 48}};
+  TextOptions options = Options(true);
+  options.rows = 100;
+  EXPECT_THAT(FormatText(report, recording, {}, options),
+              AllOf(HasSubstr("train.py:90 in main, through adam.py:178 step\n"),
+                    HasSubstr("train.py:90 in main\n")));
+}
+
+TEST(WritersTest, PlacesAreMarkedWhereSeveralDevicesHaveSome) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  const tables::DeviceId gpu = report.top_lines[0].device;
+  report.top_lines = {{gpu, {}, "train.py:90 in main", "", 6ull << 30, 48},
+                      {tables::DeviceId{2}, {}, "data.py:7 in load", "", 4, 1}};
+  TextOptions options = Options(true);
+  options.rows = 100;
+  // Four bytes of pinned memory are no second device to be told apart from.
+  EXPECT_THAT(FormatText(report, recording, {}, options),
+              HasSubstr("       48  train.py:90 in main\n"));
+  report.top_lines[1].bytes = 1ull << 30;
+  EXPECT_THAT(FormatText(report, recording, {}, options),
+              HasSubstr("       48  gpu0  train.py:90 in main\n"));
+}
+
+// With eight GPUs that would be a screen of zeros.
+TEST(WritersTest, DevicesThatNobodyUsed) {
+  FakeRecording recording;
+  query::Report report;
+  report.devices.resize(8);
+  EXPECT_THAT(FormatText(report, recording, {}, Options(true)),
+              HasSubstr("No device was used: nothing was allocated while this was recorded."));
+  query::ReportQuery query;
+  query.at.kind = query::Instant::Kind::kEnd;
+  EXPECT_THAT(FormatText(report, recording, query, Options(true)), HasSubstr("ledger 0 B"));
+}
+
+TEST(WritersTest, RowsThatAreNotThere) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.rows.clear();
+  for (query::DeviceReport& device : report.devices) {
+    device.ledger_bytes = 0;
+    device.nvml_bytes.reset();
+  }
+  query::ReportQuery query;
+  query.where = {{query::Dimension::kDevice, "gpu7"}, {query::Dimension::kOwner, "torch"}};
+  const std::string text = FormatText(report, recording, query, Options(true));
+  EXPECT_THAT(text, HasSubstr("Nothing there has device=gpu7 and owner=torch: `--by device,owner` "
+                              "shows what there is.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Top lines")));
+}
+
+TEST(WritersTest, TextFitsOneScreen) {
+  for (const bool troubled : {false, true}) {
+    FakeRecording recording;
+    const query::Report report = troubled ? TroubledReport(recording) : TrainingReport(recording);
+    for (const int columns : {72, 80, 132}) {
+      TextOptions options = Options(true);
+      options.style.columns = columns;
+      const std::vector<std::string> lines = SplitLines(FormatText(report, recording, {}, options));
+      EXPECT_LE(lines.size(), options.rows);
+      for (const std::string& line : lines) {
+        EXPECT_LE(util::DisplayWidth(line), static_cast<size_t>(columns)) << line;
+      }
+    }
+  }
+}
+
+TEST(WritersTest, ColoursAddNothingElse) {
+  FakeRecording recording;
+  const query::Report report = TrainingReport(recording);
+  TextOptions options = Options(true);
+  const std::string plain = FormatText(report, recording, {}, options);
+  options.style.colour = true;
+  const std::string painted = FormatText(report, recording, {}, options);
+  EXPECT_NE(plain, painted);
+  std::string stripped;
+  for (size_t i = 0; i < painted.size(); ++i) {
+    if (painted[i] == '\x1b') {
+      i = painted.find('m', i);
+      continue;
+    }
+    stripped += painted[i];
+  }
+  // Padding at the end of a painted field stays.
+  const std::vector<std::string> expected = SplitLines(plain);
+  std::vector<std::string> lines = SplitLines(stripped);
+  ASSERT_EQ(lines.size(), expected.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    lines[i].erase(lines[i].find_last_not_of(' ') + 1);
+    EXPECT_EQ(lines[i], expected[i]);
+  }
+}
+
+TEST(WritersTest, GroupedTextShowsOnlyGroups) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.rows = {{tables::DeviceId{1}, 4711, {"h.0.attn", "model.py:112"}, 6000, 3},
+                 {tables::DeviceId{1}, 4711, {"h.0.attn", "model.py:113"}, 3000, 2},
+                 {tables::DeviceId{1}, 4711, {"h.1.mlp", "model.py:120"}, 1000, 1},
+                 {tables::DeviceId{1}, 4711, {"(rest)", "(rest)"}, 10, 1}};
+  report.devices.resize(1);
+  query::ReportQuery query;
+  query.by = {query::Dimension::kModule, query::Dimension::kLine};
+  const std::string text = FormatText(report, recording, query, Options(true));
+  EXPECT_EQ(text, Expected("grouped.txt", text));
+}
+
+TEST(WritersTest, WithoutPurposesTheLedgerSaysMore) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.categories = {{tables::DeviceId{1}, "unknown", 13'000ull << 20, 9},
+                       {tables::DeviceId{1}, "driver", 643ull << 20, 3}};
+  report.top_modules.clear();
+  const std::string text = FormatText(report, recording, {}, Options(true));
+  EXPECT_EQ(text.find("\n  category "), std::string::npos);
+  EXPECT_NE(text.find("\n  ledger  "), std::string::npos);
+  EXPECT_NE(text.find("\n    cached "), std::string::npos);
+}
+
+TEST(WritersTest, ModulesFoldAtTheirDots) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.rows = {{tables::DeviceId{1}, 4711, {"gpt.h.0.attn", "activation"}, 6000, 3},
+                 {tables::DeviceId{1}, 4711, {"gpt.h.0.mlp", "activation"}, 3000, 2},
+                 {tables::DeviceId{1}, 4711, {"gpt.h.1.mlp", "parameter"}, 1000, 1},
+                 {tables::DeviceId{1}, 4711, {"(none)", "driver"}, 10, 1}};
+  report.devices.resize(1);
+  query::ReportQuery query;
+  query.by = {query::Dimension::kModule, query::Dimension::kCategory};
+  const std::string text = FormatText(report, recording, query, Options(true));
+  EXPECT_EQ(text, Expected("by_module.txt", text));
+}
+
+TEST(WritersTest, ADeviceOnWhichNothingHappened) {
+  FakeRecording recording;
+  query::Report report;
+  report.devices.resize(1);
+  report.devices[0].at_kind = "iteration";
+  query::ReportQuery query;
+  query.at.kind = query::Instant::Kind::kIteration;
+  EXPECT_THAT(FormatText(report, recording, query, Options(true)),
+              HasSubstr(" nothing allocated\n"));
+}
+
+TEST(WritersTest, CrumbsAreNotListed) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.top_lines.push_back({tables::DeviceId{1}, {}, "crumb.py:1 in f", "", 100, 1});
+  report.top_modules.resize(2);
+  report.top_modules.push_back({tables::DeviceId{1}, "crumb", "", 100, 1, {}});
+  const std::string text = FormatText(report, recording, {}, Options(true));
+  EXPECT_EQ(text.find("crumb"), std::string::npos);
+  EXPECT_NE(text.find("transformer.h.1.attn"), std::string::npos);
+  EXPECT_NE(text.find("train.py:31"), std::string::npos);
+}
+
+TEST(WritersTest, EmptyText) {
+  FakeRecording recording;
+  const std::string text = FormatText({}, recording, {}, Options(true));
+  EXPECT_EQ(text, Expected("empty.txt", text));
+}
+
+TEST(WritersTest, Json) {
+  FakeRecording recording;
+  const std::string training = ReportJson(TrainingReport(recording), recording);
+  EXPECT_EQ(training, Expected("training.json", training));
+  const std::string troubled = ReportJson(TroubledReport(recording), recording);
+  EXPECT_EQ(troubled, Expected("troubled.json", troubled));
+  const std::string empty = ReportJson({}, recording);
+  EXPECT_EQ(empty, Expected("empty.json", empty));
+}
+
+TEST(WritersTest, SeveralReportsAreAnArray) {
+  FakeRecording recording;
+  const query::Report report = TrainingReport(recording);
+  const std::string one = ReportJson(report, recording);
+  EXPECT_EQ(JsonOfFiles({one}), one);
+  const std::string several = JsonOfFiles({one, one});
+  EXPECT_TRUE(several.starts_with("[\n{\n"));
+  EXPECT_THAT(several, HasSubstr("\n},\n{\n"));
+  EXPECT_TRUE(several.ends_with("\n}\n]\n"));
+}
+
+TEST(WritersTest, InstantsInTheHeadline) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.devices.resize(1);
+  report.devices[0].at_iteration.reset();
+  query::ReportQuery query;
+  query.at.kind = query::Instant::Kind::kMark;
+  query.at.mark = "epoch\n2";
+  report.devices[0].at_kind = "mark";
+  EXPECT_NE(FormatText(report, recording, query, Options(true))
+                .find(" mark epoch?2 14.2 GiB at 4.21 s\n"),
+            std::string::npos);
+  query.at.kind = query::Instant::Kind::kSeconds;
+  report.devices[0].at_kind = "time";
+  EXPECT_NE(FormatText(report, recording, query, Options(true)).find("  14.2 GiB at 4.21 s\n"),
+            std::string::npos);
+}
+
+TEST(WritersTest, TheResidualsTarget) {
+  EXPECT_TRUE(IsWithinTarget(4 << 20, 1 << 20));
+  EXPECT_FALSE(IsWithinTarget(-(4 << 20) - 1, 1 << 20));
+  EXPECT_TRUE(IsWithinTarget(-(100ll << 20), 100'000ull << 20));
+  EXPECT_FALSE(IsWithinTarget((100ll << 20) + 1, 100'000ull << 20));
+}
+
+TEST(WritersTest, Csv) {
+  FakeRecording recording;
+  const std::string training = ReportCsv({{"a.vram", TrainingReport(recording)}}, {});
+  EXPECT_EQ(training, Expected("training.csv", training));
+  const std::string several = ReportCsv(
+      {{"a, b.vram", TrainingReport(recording)}, {"c.vram", TroubledReport(recording)}}, {});
+  EXPECT_EQ(several, Expected("several.csv", several));
+}
+
+TEST(WritersTest, CsvByDimension) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.rows = {{tables::DeviceId{1}, 4711, {"gpu0", "h.0, \"attn\""}, 6000, 3}};
+  EXPECT_EQ(ReportCsv({{"a.vram", report}}, {query::Dimension::kDevice, query::Dimension::kModule}),
+            "device,index,pid,module,bytes,count\r\n"
+            "gpu0,0,4711,\"h.0, \"\"attn\"\"\",6000,3\r\n");
+}
+
+}  // namespace
+}  // namespace vramscope::output
