@@ -33,18 +33,22 @@ struct Range {
 Range RangeOf(std::span<const uint64_t> values) {
   if (values.empty())
     return {};
-  uint64_t min = values[0], max = values[0];
-  auto signed_min = static_cast<int64_t>(values[0]), signed_max = signed_min;
+  uint64_t min = UINT64_MAX, max = 0;
   for (const uint64_t value : values) {
     min = std::min(min, value);
     max = std::max(max, value);
+  }
+  if (static_cast<int64_t>(max) >= 0 || static_cast<int64_t>(min) < 0)
+    return {min, max - min};
+  // Some are negative, if they are signed: from the least of those to the largest of the others.
+  int64_t signed_min = INT64_MAX, signed_max = INT64_MIN;
+  for (const uint64_t value : values) {
     signed_min = std::min(signed_min, static_cast<int64_t>(value));
     signed_max = std::max(signed_max, static_cast<int64_t>(value));
   }
-  const uint64_t signed_range =
-      static_cast<uint64_t>(signed_max) - static_cast<uint64_t>(signed_min);
-  if (signed_range < max - min)
-    return {static_cast<uint64_t>(signed_min), signed_range};
+  const uint64_t range = static_cast<uint64_t>(signed_max) - static_cast<uint64_t>(signed_min);
+  if (range < max - min)
+    return {static_cast<uint64_t>(signed_min), range};
   return {min, max - min};
 }
 
@@ -278,25 +282,34 @@ void BlockEncoder::AddPlanes(std::span<const uint64_t> values, uint64_t base, un
 
 bool BlockEncoder::TryDictionary(std::span<const uint64_t> values, ColumnHeader* header) {
   const size_t limit = values.size() / kMinUsesPerEntry;
-  entries_.assign(values.begin(), values.end());
-  std::sort(entries_.begin(), entries_.end());
-  entries_.erase(std::unique(entries_.begin(), entries_.end()), entries_.end());
-  if (entries_.size() > limit)
-    return false;
+  constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
+  constexpr unsigned kSlotBits = 15;  // twice as many as there can be entries
+  static_assert(kMaxBlockRows / kMinUsesPerEntry <= size_t{1} << (kSlotBits - 1));
+  slots_.assign(size_t{1} << kSlotBits, 0);
+  entries_.clear();
+  indices_.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    size_t slot = values[i] * kMultiplier >> (64 - kSlotBits);
+    while (slots_[slot] != 0 && entries_[slots_[slot] - 1] != values[i])
+      slot = (slot + 1) % slots_.size();
+    if (slots_[slot] == 0) {
+      if (entries_.size() == limit)
+        return false;
+      entries_.push_back(values[i]);
+      slots_[slot] = static_cast<uint16_t>(entries_.size());
+    }
+    indices_[i] = static_cast<uint16_t>(slots_[slot] - 1);
+  }
   header->encoding = static_cast<uint8_t>(Encoding::kDictionary);
   header->entries = static_cast<uint32_t>(entries_.size());
   header->width = entries_.size() <= 256 ? 1 : 2;
   BeginPayload(kDictionaryPlanes + 1);
   AddPlanes(entries_, 0, kDictionaryPlanes);
   plane_.resize(values.size() * header->width);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto index = static_cast<uint16_t>(
-        std::lower_bound(entries_.begin(), entries_.end(), values[i]) - entries_.begin());
-    if (header->width == 1)
-      plane_[i] = static_cast<uint8_t>(index);
-    else
-      std::memcpy(plane_.data() + i * sizeof index, &index, sizeof index);
-  }
+  if (header->width == 1)
+    std::copy(indices_.begin(), indices_.end(), plane_.begin());
+  else
+    std::memcpy(plane_.data(), indices_.data(), plane_.size());
   AddStream(plane_);
   return true;
 }
@@ -306,20 +319,22 @@ void BlockEncoder::AddColumn(uint16_t number, std::span<const uint64_t> values) 
   header.number = number;
   header.values = static_cast<uint32_t>(values.size());
   const Range plain = RangeOf(values);
-  differences_.resize(values.empty() ? 0 : values.size() - 1);
-  for (size_t i = 0; i < differences_.size(); ++i)
-    differences_[i] = values[i + 1] - values[i];
-  const Range delta = RangeOf(differences_);
-  if (!values.empty() && BitsOf(delta.range) < BitsOf(plain.range)) {
-    header.encoding = static_cast<uint8_t>(Encoding::kDelta);
-    header.width = static_cast<uint8_t>(BytesOf(delta.range));
-    header.base = values[0];
-    header.step = delta.min;
-    // The first plane value is 0: value[-1] is base - step.
-    differences_.insert(differences_.begin(), delta.min);
-    BeginPayload(header.width);
-    AddPlanes(differences_, delta.min, header.width);
-    return EndColumn(header);
+  // The order of values of one byte is zstd's to find.
+  if (BytesOf(plain.range) > 1) {
+    differences_.resize(values.size());
+    for (size_t i = 1; i < values.size(); ++i)
+      differences_[i] = values[i] - values[i - 1];
+    const Range delta = RangeOf(std::span(differences_).subspan(1));
+    if (BitsOf(delta.range) < BitsOf(plain.range)) {
+      header.encoding = static_cast<uint8_t>(Encoding::kDelta);
+      header.width = static_cast<uint8_t>(BytesOf(delta.range));
+      header.base = values[0];
+      header.step = delta.min;
+      differences_[0] = delta.min;  // value[-1] is base - step
+      BeginPayload(header.width);
+      AddPlanes(differences_, delta.min, header.width);
+      return EndColumn(header);
+    }
   }
   if (BytesOf(plain.range) > 2 && TryDictionary(values, &header))
     return EndColumn(header);

@@ -50,6 +50,8 @@ class BlockEncoder {
   std::vector<uint8_t> plane_;
   std::vector<uint64_t> differences_;
   std::vector<uint64_t> entries_;
+  std::vector<uint16_t> slots_;  // hash table: an entry's number + 1
+  std::vector<uint16_t> indices_;
   std::vector<uint8_t> block_;
 };
 

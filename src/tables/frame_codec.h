@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -8,27 +9,57 @@
 #include "tables/column_codec.h"
 #include "tables/recording.h"
 
-// Frames of `allocations` as blocks, and back. Their columns are not those of tables.def one by
-// one: what allocations have in common is where the bytes are saved.
+// Frames of `allocations` as blocks, and back. A program that repeats itself makes allocations that
+// differ in their times and addresses alone: what else there is to one (bytes, rounding, site,
+// segment) is a row of the frame's *shapes*, and the allocation has the number of that row.
 namespace vramscope::tables {
+
+// Columns of a frame. Rows are in order of their end.
+enum FrameColumn : uint16_t {
+  kFrameBegin = 1,
+  kFrameEnd = 2,
+  kFrameBeginLessAlloc = 3,  // begin_ns - alloc_ns
+  kFrameAddress = 4,
+  kFrameShape = 5,
+  // One value a shape, by first appearance.
+  kShapeBytes = 6,
+  kShapeRounding = 7,
+  kShapeSite = 8,
+  kShapeSegment = 9,
+};
 
 // Makes frames out of rows.
 class FrameEncoder {
  public:
-  explicit FrameEncoder(int zstd_level) : encoder_(zstd_level) {}
+  explicit FrameEncoder(int zstd_level);
 
   // At most kMaxBlockRows rows, which are put in order. The block is valid until the next call.
   // What `entry` says of a block is filled in, but for its place and `accounts`.
   std::span<const uint8_t> Encode(std::span<AllocationRow> rows, IndexEntry* entry);
+  // Of the frame just made, distinct.
+  std::vector<uint32_t> TakeSites();
   bool failed() const { return encoder_.failed(); }
 
  private:
+  struct Shape {
+    uint64_t bytes, rounding_bytes;
+    uint32_t site, segment;
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+  // Twice as many as a frame can have shapes.
+  static constexpr unsigned kSlotBits = 17;
+
+  uint32_t NumberOf(const Shape& shape);
+  template <class Rows, class Value>
+  void AddColumn(FrameColumn number, const Rows& rows, const Value& value);
+
   BlockEncoder encoder_;
   std::vector<uint64_t> words_;
+  std::vector<Shape> shapes_;
+  std::vector<uint32_t> slots_;  // hash table: a shape's number + 1
 };
 
-// The columns `wanted` of a frame; `block` is all of it, or as much of it as holds them (its other
-// bytes are not looked at). False where it is damaged.
+// The columns `wanted` of the frame `block`. False where they are damaged.
 [[nodiscard]] bool DecodeFrame(const BlockHeaders& headers,
                                std::span<const uint8_t> block,
                                uint32_t rows,

@@ -103,14 +103,9 @@ void Writer::PackFrame(std::vector<AllocationRow>* rows) {
   if (frame_encoder_.failed())
     Fail(util::Status::Error(path_ + ": cannot be written: out of memory"));
   WriteBytes(block);
-  std::vector<uint32_t>& sites = frame.sites;
-  for (const AllocationRow& row : *rows)
-    sites.push_back(row.site.value);
-  std::sort(sites.begin(), sites.end());
-  sites.erase(std::unique(sites.begin(), sites.end()), sites.end());
-  if (sites.size() > kMaxSitesOfFrame)
-    sites.clear();
-  sites.shrink_to_fit();
+  frame.sites = frame_encoder_.TakeSites();
+  if (frame.sites.size() > kMaxSitesOfFrame)
+    frame.sites = {};
   rows->clear();
 }
 
