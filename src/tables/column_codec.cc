@@ -14,6 +14,8 @@ namespace vramscope::tables {
 namespace {
 
 constexpr unsigned kDictionaryPlanes = 8;
+// No zstd frame is smaller.
+constexpr size_t kMinZstdBytes = 9;
 // A dictionary pays where a value is seen this often on average.
 constexpr size_t kMinUsesPerEntry = 4;
 
@@ -248,20 +250,18 @@ void BlockEncoder::BeginPayload(size_t streams) {
 }
 
 void BlockEncoder::AddStream(std::span<const uint8_t> raw) {
-  const size_t begin = payload_.size();
-  size_t stored = raw.size();
-  payload_.resize(begin + ZSTD_compressBound(raw.size()));
-  if (!failed_) {
-    stored = ZSTD_compressCCtx(context_.get(), payload_.data() + begin, payload_.size() - begin,
-                               raw.data(), raw.size(), level_);
-    failed_ = ZSTD_isError(stored) != 0;
+  if (stored_.size() < ZSTD_compressBound(raw.size()))
+    stored_.resize(ZSTD_compressBound(raw.size()));
+  std::span<const uint8_t> stored = raw;
+  if (!failed_ && raw.size() > kMinZstdBytes) {
+    const size_t size = ZSTD_compressCCtx(context_.get(), stored_.data(), stored_.size(),
+                                          raw.data(), raw.size(), level_);
+    failed_ = ZSTD_isError(size) != 0;
+    if (!failed_ && size < raw.size())
+      stored = std::span(stored_).first(size);
   }
-  if (failed_ || stored >= raw.size()) {
-    stored = raw.size();
-    std::copy(raw.begin(), raw.end(), payload_.begin() + static_cast<ptrdiff_t>(begin));
-  }
-  payload_.resize(begin + stored);
-  const auto size = static_cast<uint32_t>(stored);
+  payload_.insert(payload_.end(), stored.begin(), stored.end());
+  const auto size = static_cast<uint32_t>(stored.size());
   std::memcpy(payload_.data() + payload_begin_ + stream_++ * sizeof size, &size, sizeof size);
 }
 

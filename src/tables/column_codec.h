@@ -48,6 +48,7 @@ class BlockEncoder {
   size_t payload_begin_ = 0;      // of the column under way
   size_t stream_ = 0;             // number of its next stream
   std::vector<uint8_t> plane_;
+  std::vector<uint8_t> stored_;
   std::vector<uint64_t> differences_;
   std::vector<uint64_t> entries_;
   std::vector<uint16_t> slots_;  // hash table: an entry's number + 1

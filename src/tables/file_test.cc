@@ -1,84 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tables/reader.h"
-#include "tables/table_codec.h"
+#include "tables/testing/random_tables.h"
 #include "tables/writer.h"
 
 namespace vramscope::tables {
 namespace {
 
+using ::testing::HasSubstr;
+using testing::MemoryFile;
+using testing::RandomAllocations;
+using testing::RandomTables;
 using Random = std::mt19937_64;
-
-// A file in memory.
-class MemoryFile {
- public:
-  MemoryFile() : fd_(memfd_create("tables_test", MFD_CLOEXEC)) {}
-  MemoryFile(const MemoryFile&) = delete;
-  ~MemoryFile() { close(fd_); }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// Mostly small, sometimes with any bits set.
-uint64_t RandomWord(Random* random) {
-  return (*random)() >> ((*random)() % 64);
-}
-
-template <class T>
-void Randomize(Random* random, uint32_t ids, T* value) {
-  if constexpr (std::is_integral_v<T>) {
-    *value = static_cast<T>(RandomWord(random) ^ ((*random)() % 8 == 0 ? ~uint64_t{0} : 0));
-  } else {
-    *value = T{static_cast<uint32_t>((*random)() % ids)};
-  }
-}
-
-Tables RandomTables(Random* random, size_t rows) {
-  Tables tables;
-  for (size_t i = 1; i < rows; ++i) {
-    std::string text((*random)() % 40, '\0');
-    for (char& byte : text)
-      byte = static_cast<char>((*random)());
-    tables.strings.Add(text);
-  }
-  Tables::ForEach(tables, [&]<class Row>(std::vector<Row>& table) {
-    const size_t first = table.size();
-    table.resize(rows);
-    for (size_t i = first; i < rows; ++i) {
-      std::apply(
-          [&](const auto&... columns) {
-            (Randomize(random, static_cast<uint32_t>(rows), &(table[i].*columns.field)), ...);
-          },
-          TableOf<Row>::Columns());
-    }
-  });
-  for (uint32_t i = 1; i < rows; ++i)
-    tables.stacks[i].parent = StackId{static_cast<uint32_t>((*random)() % i)};
-  tables.session.name = "a name";
-  tables.session.version = "9.8.7";
-  tables.session.begin_ns = -5;
-  tables.session.end_ns = INT64_MAX;
-  tables.session.begin_wall_ns = INT64_MIN;
-  tables.session.event_count = 77;
-  return tables;
-}
 
 template <class Row>
 auto Fields(const Row& row) {
@@ -108,24 +59,16 @@ void ExpectEqual(const Tables& a, const Tables& b) {
   });
 }
 
-std::vector<AllocationRow> RandomAllocations(Random* random, size_t count, uint32_t ids) {
-  std::vector<AllocationRow> rows(count);
-  for (AllocationRow& row : rows) {
-    std::apply(
-        [&](const auto&... columns) { (Randomize(random, ids, &(row.*columns.field)), ...); },
-        TableOf<AllocationRow>::Columns());
-    if ((*random)() % 4 == 0)
-      row.end_ns = kNever;
-    if (row.end_ns < row.begin_ns)
-      std::swap(row.begin_ns, row.end_ns);
-  }
-  return rows;
-}
-
 std::unique_ptr<Recording> Reopen(const MemoryFile& file) {
   auto recording = OpenDescriptor(file.fd(), "x.vram");
   EXPECT_TRUE(recording.ok()) << recording.status().message();
   return recording ? std::move(*recording) : nullptr;
+}
+
+std::string ErrorOf(const std::string& bytes) {
+  const MemoryFile file(bytes);
+  auto recording = OpenDescriptor(file.fd(), "x.vram");
+  return recording ? "" : recording.status().message();
 }
 
 std::vector<AllocationRow> ReadAll(const Recording& recording) {
@@ -144,36 +87,324 @@ std::vector<AllocationRow> ReadAll(const Recording& recording) {
   return rows;
 }
 
-void Sort(std::vector<AllocationRow>* rows) {
-  std::sort(rows->begin(), rows->end(),
-            [](const auto& a, const auto& b) { return Fields(a) < Fields(b); });
+void ExpectSameRows(std::vector<AllocationRow> a, std::vector<AllocationRow> b) {
+  const auto less = [](const auto& x, const auto& y) { return Fields(x) < Fields(y); };
+  std::sort(a.begin(), a.end(), less);
+  std::sort(b.begin(), b.end(), less);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(Fields(a[i]) == Fields(b[i])) << i;
+}
+
+// Two iterations of a training, as its allocations end: activations, and temporaries between them.
+std::vector<AllocationRow> Training(int64_t iterations) {
+  std::vector<AllocationRow> rows;
+  for (int64_t i = 0; i < iterations; ++i) {
+    const int64_t begin_ns = 1'000'000'000 + i * 20'000'000;
+    for (int64_t layer = 0; layer < 20; ++layer) {
+      const int64_t forward_ns = begin_ns + layer * 100'000;
+      const int64_t backward_ns = begin_ns + 10'000'000 - layer * 200'000;
+      const auto id = static_cast<uint32_t>(layer);
+      rows.push_back({forward_ns, backward_ns, forward_ns, 0x7000u + id, 4096u + id, id,
+                      SiteId{1 + id % 3}, SegmentId{1}});
+      rows.push_back({backward_ns + 10, backward_ns + 3000, backward_ns + 5, 0x9000u, 512, 0,
+                      SiteId{4}, SegmentId{1}});
+    }
+  }
+  rows.push_back({500, kNever, 500, 1, 1u << 30, 0, SiteId{5}, SegmentId{}});
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.end_ns < b.end_ns; });
+  return rows;
+}
+
+Tables TrainingTables() {
+  Tables tables;
+  tables.accounts.resize(3);
+  tables.segments.resize(2);
+  tables.sites.resize(6);
+  for (uint32_t site = 1; site < 6; ++site)
+    tables.sites[site].account = AccountId{site == 5 ? 2u : 1u};
+  return tables;
 }
 
 TEST(FileTest, EveryTableComesBack) {
   Random random(1);
-  for (const size_t rows : {size_t{1}, size_t{2}, size_t{100}, size_t{70'000}}) {
+  for (const uint32_t rows : {1u, 2u, 300u, 70'000u}) {
     const Tables tables = RandomTables(&random, rows);
-    std::vector<AllocationRow> allocations =
-        RandomAllocations(&random, rows, static_cast<uint32_t>(rows));
-    MemoryFile file;
-    Writer writer(file.fd(), "x.vram", {.rows_per_frame = 5000});
-    for (const AllocationRow& row : allocations)
-      ASSERT_TRUE(writer.Add(row).ok());
-    const util::Status status = writer.Finish(tables);
-    ASSERT_TRUE(status.ok()) << status.message();
+    const std::vector<AllocationRow> allocations = RandomAllocations(&random, rows, rows);
+    const MemoryFile file(testing::WriteFile(tables, allocations, 5000));
     const std::unique_ptr<Recording> recording = Reopen(file);
     ASSERT_NE(recording, nullptr);
     ExpectEqual(tables, recording->tables());
-    EXPECT_EQ(recording->tables().session.file_bytes, writer.file_bytes());
+    EXPECT_EQ(recording->tables().session.path, "x.vram");
+    EXPECT_EQ(recording->tables().session.file_bytes, file.Bytes().size());
     EXPECT_EQ(recording->tables().session.allocation_count, allocations.size());
     EXPECT_TRUE(recording->tables().session.finished);
-    std::vector<AllocationRow> read = ReadAll(*recording);
-    Sort(&allocations);
-    Sort(&read);
-    ASSERT_EQ(read.size(), allocations.size());
-    for (size_t i = 0; i < read.size(); ++i)
-      ASSERT_TRUE(Fields(read[i]) == Fields(allocations[i])) << i;
+    ExpectSameRows(ReadAll(*recording), allocations);
   }
+}
+
+TEST(FileTest, ExtremeValuesComeBack) {
+  constexpr int64_t kMin = INT64_MIN, kMax = INT64_MAX;
+  constexpr uint64_t kAll = UINT64_MAX;
+  Tables tables;
+  tables.sites.resize(3);
+  tables.strings.Add("");
+  tables.strings.Add(std::string(3 << 20, 'x'));
+  tables.strings.Add(std::string("\0\xff\n", 3));
+  tables.steps = {{CounterId{}, kMin, kMax}, {CounterId{}, kMax, kMin}, {CounterId{}, 0, -1}};
+  const std::vector<AllocationRow> allocations = {
+      {kMin, kMax, kMax, kAll, kAll, kAll, SiteId{2}, SegmentId{}},
+      {kMin, kMin, kMin, 0, 0, 0, SiteId{}, SegmentId{}},
+      {kMax, kMax, kMin, kAll, 1, kAll, SiteId{1}, SegmentId{}},
+      {-1, kMax - 1, 0, 1, kAll - 1, 0, SiteId{1}, SegmentId{}}};
+  const MemoryFile file(testing::WriteFile(tables, allocations, 1000));
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  ExpectEqual(tables, recording->tables());
+  ExpectSameRows(ReadAll(*recording), allocations);
+}
+
+TEST(FileTest, ColumnsThatNobodyWantsAreNotRead) {
+  const std::vector<AllocationRow> rows = Training(2);
+  const MemoryFile file(testing::WriteFile(TrainingTables(), rows, 1000));
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  AllocationFrame all, frame;
+  ASSERT_TRUE(recording->Read(0, kAllColumns, &all).ok());
+  const auto expect = [&](uint32_t wanted, uint32_t bit, const auto& column, const auto& full) {
+    if ((wanted & bit) != 0)
+      EXPECT_EQ(column, full) << wanted;
+    else
+      EXPECT_TRUE(column.empty()) << wanted;
+  };
+  for (uint32_t wanted = 0; wanted <= kAllColumns; ++wanted) {
+    ASSERT_TRUE(recording->Read(0, wanted, &frame).ok());
+    EXPECT_EQ(frame.rows, all.rows);
+    expect(wanted, kBeginNs, frame.begin_ns, all.begin_ns);
+    expect(wanted, kEndNs, frame.end_ns, all.end_ns);
+    expect(wanted, kAllocNs, frame.alloc_ns, all.alloc_ns);
+    expect(wanted, kAddress, frame.address, all.address);
+    expect(wanted, kBytes, frame.bytes, all.bytes);
+    expect(wanted, kRoundingBytes, frame.rounding_bytes, all.rounding_bytes);
+    expect(wanted, kSite, frame.site, all.site);
+    expect(wanted, kSegment, frame.segment, all.segment);
+  }
+}
+
+TEST(FileTest, ZonesSayWhatIsInTheirFrames) {
+  const std::vector<AllocationRow> rows = Training(50);
+  const MemoryFile file(testing::WriteFile(TrainingTables(), rows, 100));
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  EXPECT_EQ(ReadAll(*recording).size(), rows.size());
+  const Tables& tables = recording->tables();
+  for (size_t i = 0; i < recording->frame_count(); ++i) {
+    AllocationFrame frame;
+    ASSERT_TRUE(recording->Read(i, kAllColumns, &frame).ok());
+    const FrameZone& zone = recording->zone(i);
+    EXPECT_EQ(zone.min_begin_ns, *std::min_element(frame.begin_ns.begin(), frame.begin_ns.end()));
+    EXPECT_EQ(zone.max_begin_ns, *std::max_element(frame.begin_ns.begin(), frame.begin_ns.end()));
+    EXPECT_EQ(zone.min_end_ns, *std::min_element(frame.end_ns.begin(), frame.end_ns.end()));
+    EXPECT_EQ(zone.max_end_ns, *std::max_element(frame.end_ns.begin(), frame.end_ns.end()));
+    for (uint32_t account = 0; account < tables.accounts.size(); ++account) {
+      const bool has = std::any_of(frame.site.begin(), frame.site.end(), [&](uint32_t site) {
+        return tables.sites[site].account.value == account;
+      });
+      EXPECT_EQ(zone.MayHoldAccount(AccountId{account}), has);
+    }
+  }
+}
+
+TEST(FileTest, AnInstantNeedsFewFrames) {
+  const std::vector<AllocationRow> rows = Training(500);
+  const MemoryFile file(testing::WriteFile(TrainingTables(), rows, 200));
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  ASSERT_GT(recording->frame_count(), size_t{100});
+  Random random(1);
+  for (int i = 0; i < 100; ++i) {
+    const int64_t time_ns = 1'000'000'000 + static_cast<int64_t>(random() % 10'000'000'000);
+    size_t frames = 0, live = 0;
+    for (size_t f = 0; f < recording->frame_count(); ++f) {
+      if (!recording->zone(f).MayHoldLiveAt(time_ns))
+        continue;
+      ++frames;
+      AllocationFrame frame;
+      ASSERT_TRUE(recording->Read(f, kBeginNs | kEndNs, &frame).ok());
+      for (size_t row = 0; row < frame.rows; ++row)
+        live += frame.begin_ns[row] <= time_ns && time_ns < frame.end_ns[row] ? size_t{1} : 0;
+    }
+    EXPECT_LE(frames, size_t{8});
+    const auto expected = std::count_if(rows.begin(), rows.end(), [&](const AllocationRow& row) {
+      return row.begin_ns <= time_ns && time_ns < row.end_ns;
+    });
+    EXPECT_EQ(live, static_cast<size_t>(expected));
+  }
+}
+
+TEST(FileTest, FramesAreReadByManyThreads) {
+  const std::vector<AllocationRow> rows = Training(200);
+  const MemoryFile file(testing::WriteFile(TrainingTables(), rows, 100));
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  std::vector<std::vector<AllocationRow>> read(4);
+  {
+    std::vector<std::thread> threads;
+    for (auto& into : read)
+      threads.emplace_back([&recording, &into] { into = ReadAll(*recording); });
+    for (std::thread& thread : threads)
+      thread.join();
+  }
+  for (const auto& one : read)
+    ExpectSameRows(one, rows);
+}
+
+TEST(FileTest, ARecordingOfATrainingIsSmall) {
+  // Regular times, so this says little of real ones (bench/tables_bench.cc does): it finds columns
+  // that are stored though they repeat.
+  const std::vector<AllocationRow> rows = Training(2000);
+  const std::string file = testing::WriteFile(TrainingTables(), rows, 32768);
+  EXPECT_LT(file.size(), rows.size());
+}
+
+TEST(FileTest, WhatCannotBeWrittenIsAnError) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  {
+    Writer writer(full, "x.vram", {.rows_per_frame = 10});
+    util::Status status;
+    for (const AllocationRow& row : Training(50))
+      status = writer.Add(row);
+    EXPECT_THAT(writer.Finish(TrainingTables()).message(), HasSubstr("x.vram: cannot be written"));
+  }
+  close(full);
+  MemoryFile file;
+  Writer writer(file.fd(), "x.vram");
+  EXPECT_TRUE(writer.Add({.begin_ns = 5, .end_ns = 5}).ok());
+  (void)writer.Add({.begin_ns = 5, .end_ns = 4});
+  EXPECT_THAT(writer.Finish(Tables()).message(), HasSubstr("ends before it begins"));
+}
+
+TEST(FileTest, AWriterThatIsNotFinishedLeavesNoRecording) {
+  MemoryFile file;
+  {
+    Writer writer(file.fd(), "x.vram", {.rows_per_frame = 10});
+    for (const AllocationRow& row : Training(50))
+      ASSERT_TRUE(writer.Add(row).ok());
+  }
+  EXPECT_THAT(ErrorOf(file.Bytes()), HasSubstr("is not a vramscope recording"));
+}
+
+class DamageTest : public ::testing::Test {
+ protected:
+  DamageTest() {
+    Random random(7);
+    tables_ = RandomTables(&random, 4);
+    allocations_ = RandomAllocations(&random, 60, 4);
+    file_ = testing::WriteFile(tables_, allocations_, 20);
+  }
+
+  // Opens and reads it. True where nothing is missing; everything that was read is right.
+  bool ReadsAsItWas(const std::string& bytes) {
+    const MemoryFile file(bytes);
+    auto recording = OpenDescriptor(file.fd(), "x.vram");
+    if (!recording.ok()) {
+      EXPECT_THAT(recording.status().message(), HasSubstr("x.vram: "));
+      return false;
+    }
+    ExpectEqual((*recording)->tables(), tables_);
+    size_t rows = 0;
+    for (size_t i = 0; i < (*recording)->frame_count(); ++i) {
+      AllocationFrame frame;
+      const util::Status status = (*recording)->Read(i, kAllColumns, &frame);
+      if (!status.ok()) {
+        EXPECT_THAT(status.message(), HasSubstr("allocations cannot be read"));
+        continue;
+      }
+      for (size_t row = 0; row < frame.rows; ++row, ++rows) {
+        const AllocationRow read{frame.begin_ns[row],     frame.end_ns[row],
+                                 frame.alloc_ns[row],     frame.address[row],
+                                 frame.bytes[row],        frame.rounding_bytes[row],
+                                 SiteId{frame.site[row]}, SegmentId{frame.segment[row]}};
+        const bool known =
+            std::any_of(allocations_.begin(), allocations_.end(),
+                        [&](const AllocationRow& a) { return Fields(a) == Fields(read); });
+        EXPECT_TRUE(known);
+      }
+    }
+    return rows == allocations_.size();
+  }
+
+  Tables tables_;
+  std::vector<AllocationRow> allocations_;
+  std::string file_;
+};
+
+TEST_F(DamageTest, CutAnywhere) {
+  ASSERT_TRUE(ReadsAsItWas(file_));
+  for (size_t size = 0; size < file_.size(); ++size)
+    ASSERT_NE(ErrorOf(file_.substr(0, size)), "") << size;
+  EXPECT_NE(ErrorOf(file_ + "x"), "");
+}
+
+TEST_F(DamageTest, EveryByteIsUnderAChecksum) {
+  for (size_t at = 0; at < file_.size(); ++at) {
+    std::string damaged = file_;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
+    ASSERT_FALSE(ReadsAsItWas(damaged)) << at;
+  }
+}
+
+TEST_F(DamageTest, ManyBytesAtOnce) {
+  Random random(3);
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = file_;
+    const size_t end = std::min<size_t>(damaged.size(), random() % damaged.size() + 500);
+    for (size_t at = end - random() % end; at < end; ++at)
+      damaged[at] = static_cast<char>(random());
+    if (damaged == file_)
+      continue;
+    ASSERT_FALSE(ReadsAsItWas(damaged)) << i;
+  }
+}
+
+TEST_F(DamageTest, ADamagedFrameLeavesTheOthers) {
+  std::string damaged = file_;
+  damaged[64 + 24 + 500] ^= 1;  // in the first frame
+  const MemoryFile file(damaged);
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  size_t whole = 0;
+  AllocationFrame frame;
+  for (size_t i = 0; i < recording->frame_count(); ++i)
+    whole += recording->Read(i, kAllColumns, &frame).ok() ? size_t{1} : 0;
+  EXPECT_EQ(whole, recording->frame_count() - 1);
+}
+
+TEST(OpenTest, WhatIsNoRecording) {
+  namespace fs = std::filesystem;
+  const fs::path directory =
+      fs::path(::testing::TempDir()) / ("tables-" + std::to_string(getpid()));
+  fs::create_directories(directory);
+  const auto error = [](const fs::path& path) {
+    auto recording = Open(path);
+    return recording ? std::string() : recording.status().message();
+  };
+  EXPECT_THAT(error(directory / "missing"), HasSubstr("No such file"));
+  EXPECT_THAT(error(directory), HasSubstr("is not a regular file"));
+  EXPECT_THAT(error("/dev/zero"), HasSubstr("is not a regular file"));
+  ASSERT_EQ(mkfifo((directory / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(error(directory / "fifo"), HasSubstr("is not a regular file"));
+  std::ofstream(directory / "empty").flush();
+  EXPECT_THAT(error(directory / "empty"), HasSubstr("is empty"));
+  fs::remove_all(directory);
+  EXPECT_THAT(ErrorOf("VRAM"), HasSubstr("is not a vramscope recording"));
+  EXPECT_THAT(ErrorOf("VRAMSCOP"), HasSubstr("was cut off"));
+  EXPECT_THAT(ErrorOf(std::string("VRAMSCOP\1\0\1\0", 12) + std::string(100, '\0')),
+              HasSubstr("in format 1.1"));
+  EXPECT_THAT(ErrorOf(std::string("VRAMSCOP\3\0\0\0", 12) + std::string(100, '\0')),
+              HasSubstr("newer vramscope"));
 }
 
 }  // namespace

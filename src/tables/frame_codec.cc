@@ -184,10 +184,10 @@ bool DecodeFrame(const BlockHeaders& headers,
   if (wants_shapes) {
     numbers.resize(rows);
     ok = ok && reader.Read(kFrameShape, rows, numbers.data());
-    uint32_t largest = 0;
+    uint64_t beyond = 0;
     for (const uint32_t number : numbers)
-      largest = std::max(largest, number);
-    ok = ok && largest < shapes;
+      beyond |= shapes - 1 - uint64_t{number};  // its top bit: not below `shapes`
+    ok = ok && shapes != 0 && beyond >> 63 == 0;
   }
   const auto look_up = [&](uint32_t bit, FrameColumn column, auto* values, auto* target) {
     if ((wanted & bit) != 0)

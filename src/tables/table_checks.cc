@@ -70,12 +70,41 @@ bool StacksAreTrees(const std::vector<StackRow>& stacks) {
   return true;
 }
 
-template <class Value>
-bool AllWithin(const std::vector<Value>& values, Value min, Value max) {
-  bool within = true;
-  for (const Value value : values)
-    within &= min <= value && value <= max;
-  return within;
+// The checks of frames run over every allocation that a question reads: the compiler makes vector
+// code of them for any processor, which it does not of comparisons of 64 bits.
+
+// The top bit is set where a < b.
+constexpr uint64_t Borrow(uint64_t a, uint64_t b) {
+  return (~a & b) | (~(a ^ b) & (a - b));
+}
+constexpr bool TopBit(uint64_t bits) {
+  return bits >> 63 != 0;
+}
+
+bool AllWithin(const std::vector<int64_t>& times_ns, int64_t min_ns, int64_t max_ns) {
+  const auto min = static_cast<uint64_t>(min_ns);
+  const uint64_t range = static_cast<uint64_t>(max_ns) - min;
+  uint64_t outside = 0;
+  for (const int64_t time_ns : times_ns)
+    outside |= Borrow(range, static_cast<uint64_t>(time_ns) - min);
+  return !TopBit(outside);
+}
+
+bool AllBelow(const std::vector<uint32_t>& ids, size_t count) {
+  uint64_t outside = 0;
+  for (const uint32_t id : ids)
+    outside |= count - 1 - uint64_t{id};
+  return !TopBit(outside);
+}
+
+bool NoneEndsBeforeItBegins(const AllocationFrame& frame) {
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  uint64_t before = 0;
+  for (size_t i = 0; i < frame.rows; ++i) {
+    before |= Borrow(static_cast<uint64_t>(frame.end_ns[i]) ^ kSign,
+                     static_cast<uint64_t>(frame.begin_ns[i]) ^ kSign);
+  }
+  return !TopBit(before);
 }
 
 }  // namespace
@@ -98,16 +127,12 @@ bool FrameMakesSense(const AllocationFrame& frame,
                      uint32_t wanted,
                      const FrameZone& zone,
                      const Tables& tables) {
-  bool ok =
-      AllWithin<int64_t>(frame.begin_ns, zone.min_begin_ns, zone.max_begin_ns) &&
-      AllWithin<int64_t>(frame.end_ns, zone.min_end_ns, zone.max_end_ns) &&
-      AllWithin<uint32_t>(frame.site, 0, static_cast<uint32_t>(tables.sites.size() - 1)) &&
-      AllWithin<uint32_t>(frame.segment, 0, static_cast<uint32_t>(tables.segments.size() - 1));
-  if ((wanted & kBeginNs) != 0 && (wanted & kEndNs) != 0) {
-    for (size_t i = 0; i < frame.rows; ++i)
-      ok &= frame.begin_ns[i] <= frame.end_ns[i];
-  }
-  return ok;
+  const bool both = (wanted & kBeginNs) != 0 && (wanted & kEndNs) != 0;
+  return AllWithin(frame.begin_ns, zone.min_begin_ns, zone.max_begin_ns) &&
+         AllWithin(frame.end_ns, zone.min_end_ns, zone.max_end_ns) &&
+         AllBelow(frame.site, tables.sites.size()) &&
+         AllBelow(frame.segment, tables.segments.size()) &&
+         (!both || NoneEndsBeforeItBegins(frame));
 }
 
 }  // namespace vramscope::tables

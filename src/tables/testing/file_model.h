@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tables/file_layout.h"
+
+// A finished file taken apart, so that tests can say anything in it and have its checksums, sizes
+// and zstd frames right all the same.
+namespace vramscope::tables::testing {
+
+struct FileModel {
+  struct Column {
+    ColumnHeader header{};             // `bytes` and `crc` are worked out
+    std::vector<std::string> streams;  // unpacked
+  };
+  struct Block {
+    IndexEntry entry{};    // `offset`, `bytes` and `crc` are worked out
+    BlockHeader header{};  // `bytes`, `columns` and `crc` are worked out
+    std::vector<Column> columns;
+  };
+  FileHeader header{};  // `crc` is worked out
+  std::vector<Block> blocks;
+  std::vector<size_t> index;  // which block each entry names
+};
+
+// Of a file that is whole.
+FileModel TakeApart(std::string_view file);
+std::string PutTogether(const FileModel& model);
+
+// One to three random changes of anything.
+void Mutate(FileModel* model, std::mt19937_64* random);
+
+}  // namespace vramscope::tables::testing
