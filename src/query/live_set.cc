@@ -244,8 +244,12 @@ void ForEachLeaf(const tables::Recording& recording,
     const uint32_t site = tables.counters[i].site.value;
     Leaf leaf = leaf_of(tables.sites[site < tables.sites.size() ? site : 0],
                         static_cast<uint64_t>(live.counters[i]), 1);
+    tables::AllocationRow row;
+    row.bytes = leaf.bytes;
     if (leaf.process.value == 0 || format::IsSlack(static_cast<format::Part>(leaf.site.part)))
       leaf.count = 0;
+    else
+      leaf.row = &row;
     sink(leaf);
   }
 }

@@ -62,7 +62,7 @@ struct Leaf {
   tables::DeviceId device;
   tables::ProcessId process;                   // 0: of no recorded process
   tables::SiteRow site;                        // with the part and category of these very bytes
-  const tables::AllocationRow* row = nullptr;  // of groups: one of their rows
+  const tables::AllocationRow* row = nullptr;  // of groups one of their rows, of counters its bytes
   uint64_t bytes = 0;
   uint64_t count = 0;  // 0 for slack
 };

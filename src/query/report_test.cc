@@ -163,7 +163,8 @@ TEST_F(ReportTest, GroupsByAnything) {
               ElementsAre("PyTorch / caching allocator: 600 x 2", "driver-owned / (none): 500 x 1",
                           "PyTorch / (none): 400 x 0", "other processes / (none): 40 x 0"));
   EXPECT_THAT(Lines(Of("@400", {Dimension::kSizeClass, Dimension::kLifetime})),
-              ElementsAre("(none) / (none): 1000 x 1", "below 1 KiB / below 1 ms: 300 x 1",
+              ElementsAre("(none) / (none): 500 x 0", "below 1 KiB / (none): 500 x 1",
+                          "below 1 KiB / below 1 ms: 300 x 1",
                           "below 1 KiB / never freed: 200 x 1", "(none) / (none): 40 x 0"));
   EXPECT_THAT(Lines(Of("@400", {Dimension::kPhase})),
               ElementsAre("(none): 900 x 1", "forward: 600 x 2", "(none): 40 x 0"));

@@ -33,9 +33,8 @@ const char* const kLifetimes[] = {
     kNone,         "below 1 ms",    "1 ms to 10 ms",  "10 ms to 100 ms", "0.1 s to 1 s",
     "1 s to 10 s", "10 s to 100 s", "100 s and more", "never freed",
 };
+constexpr uint64_t kNeverFreed = 8;
 uint64_t LifetimeClass(int64_t alloc_ns, int64_t end_ns) {
-  if (end_ns == tables::kNever)
-    return 8;
   uint64_t index = 1;
   for (int64_t limit_ns = 1'000'000; index < 7 && end_ns - alloc_ns >= limit_ns; limit_ns *= 10)
     ++index;
@@ -82,6 +81,11 @@ DimensionTexts::DimensionTexts(const tables::Recording& recording, std::vector<s
 
 const tables::AccountRow& DimensionTexts::AccountOf(const tables::SiteRow& site) const {
   return RowOf(recording_.tables().accounts, site.account);
+}
+
+bool DimensionTexts::IsNeverFreed(const tables::SiteRow& site,
+                                  const tables::AllocationRow& row) const {
+  return row.end_ns >= AccountOf(site).end_ns;
 }
 
 bool DimensionTexts::IsOfRows(Dimension dimension) {
@@ -131,7 +135,7 @@ uint64_t DimensionTexts::Number(Dimension dimension,
       return site.tag.value;
     case Dimension::kIteration: {
       const ProcessIterations& iterations = iterations_.Of(AccountOf(site).process);
-      if (row == nullptr || iterations.empty())
+      if (row == nullptr || row->end_ns == 0 || iterations.empty())
         return 0;
       const int64_t number = iterations.NumberAt(row->alloc_ns);
       if (number < 0)
@@ -143,9 +147,9 @@ uint64_t DimensionTexts::Number(Dimension dimension,
         return 0;
       return SizeClass(row->bytes - std::min(row->bytes, row->rounding_bytes));
     case Dimension::kLifetime:
-      if (row == nullptr || format::IsSlack(static_cast<Part>(site.part)))
+      if (row == nullptr || row->end_ns == 0 || format::IsSlack(static_cast<Part>(site.part)))
         return 0;
-      return LifetimeClass(row->alloc_ns, row->end_ns);
+      return IsNeverFreed(site, *row) ? kNeverFreed : LifetimeClass(row->alloc_ns, row->end_ns);
   }
   return 0;
 }

@@ -22,13 +22,15 @@ class DimensionTexts {
   explicit DimensionTexts(const tables::Recording& recording, std::vector<std::string> own = {});
 
   // The value of a dimension as a number, where equal numbers have equal texts. `row` is null for
-  // bytes of no allocation: free bytes and counters. That of rounding is its allocation's.
+  // free bytes; that of rounding is its allocation's, that of a counter has its bytes and no times.
   uint64_t Number(Dimension dimension,
                   const tables::SiteRow& site,
                   const tables::AllocationRow* row) const;
   std::string Of(Dimension dimension,
                  const tables::SiteRow& site,
                  const tables::AllocationRow* row) const;
+  // What goes with its process was not freed.
+  bool IsNeverFreed(const tables::SiteRow& site, const tables::AllocationRow& row) const;
   // Whether `row` matters.
   static bool IsOfRows(Dimension dimension);
 
