@@ -95,12 +95,12 @@ void AppendCopies(FileModel* model, const FileModel::Block& block, size_t copies
 
 class HostileFileTest : public ::testing::Test {
  protected:
-  FileModel model_ = testing::TakeApart(SmallFile());
+  FileModel model_ = testing::TakeApart(SmallFile()).value();
 };
 
 TEST_F(HostileFileTest, TakenApartAndPutTogetherItIsTheSame) {
   EXPECT_EQ(ReadEverything(model_), "");
-  EXPECT_EQ(testing::PutTogether(testing::TakeApart(testing::PutTogether(model_))),
+  EXPECT_EQ(testing::PutTogether(testing::TakeApart(testing::PutTogether(model_)).value()),
             testing::PutTogether(model_));
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes small whole recordings, of both forms, for the fuzzers to begin with: make_seeds DIRECTORY
-// makes DIRECTORY/live_file/, DIRECTORY/finished_file/ and DIRECTORY/frame_content/. And unwinding
+// makes DIRECTORY/live_file/, DIRECTORY/finished_file/, DIRECTORY/tables_file/ and
+// DIRECTORY/frame_content/. And unwinding
 // tables, in DIRECTORY/unwind_tables/.
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 
 #include "format/enums.h"
 #include "probe/stack/testing_tables.h"
+#include "tables/testing/random_tables.h"
 #include "trace/finished/event_codec.h"
 #include "trace/finished/layout.h"
 #include "trace/testing/live_file_builder.h"
@@ -145,6 +148,14 @@ bool WriteTablesSeed(const fs::path& path) {
   return WriteFile(path, std::string(bytes.begin(), bytes.end()));
 }
 
+bool WriteTablesFileSeed(const fs::path& path) {
+  namespace testing = vramscope::tables::testing;
+  std::mt19937_64 random(1);
+  const auto tables = testing::RandomTables(&random, 6);
+  return WriteFile(path,
+                   testing::WriteFile(tables, testing::RandomAllocations(&random, 60, 6), 20));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -154,6 +165,7 @@ int main(int argc, char** argv) {
   }
   const fs::path root = argv[1];
   if (!WriteSeed(root, "tensors", TensorProgram()) || !WriteSeed(root, "driver", DriverProgram()) ||
+      !WriteTablesFileSeed(root / "tables_file" / "anything.vram") ||
       !WriteTablesSeed(root / "unwind_tables" / "frame_pointer")) {
     std::fprintf(stderr, "make_seeds: cannot write the seeds below %s\n", root.c_str());
     return 1;

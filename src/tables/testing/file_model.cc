@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <numeric>
@@ -16,12 +15,11 @@ namespace vramscope::tables::testing {
 namespace {
 
 template <class T>
-T ReadAt(std::string_view bytes, size_t offset) {
-  T value;
-  if (offset > bytes.size() || bytes.size() - offset < sizeof value)
-    std::abort();
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
+bool ReadAt(std::string_view bytes, uint64_t offset, T* value) {
+  if (offset > bytes.size() || bytes.size() - offset < sizeof *value)
+    return false;
+  std::memcpy(value, bytes.data() + offset, sizeof *value);
+  return true;
 }
 
 template <class T>
@@ -29,13 +27,18 @@ void Append(const T& value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-std::string Unpack(std::string_view stored, size_t size) {
-  if (stored.size() == size)
-    return std::string(stored);
-  std::string raw(size, '\0');
-  if (ZSTD_decompress(raw.data(), size, stored.data(), stored.size()) != size)
-    std::abort();
-  return raw;
+// Nothing that Mutate() has to do with is larger.
+constexpr size_t kMaxStreamBytes = size_t{16} << 20;
+
+bool Unpack(std::string_view stored, size_t size, std::string* raw) {
+  if (stored.size() == size) {
+    *raw = stored;
+    return true;
+  }
+  if (size > kMaxStreamBytes)
+    return false;
+  raw->resize(size);
+  return ZSTD_decompress(raw->data(), size, stored.data(), stored.size()) == size;
 }
 
 std::string Pack(std::string_view raw) {
@@ -61,7 +64,7 @@ std::vector<size_t> StreamSizes(const ColumnHeader& header) {
     case Encoding::kBytes:
       return {header.values};
   }
-  std::abort();
+  return {};
 }
 
 std::string Payload(const FileModel::Column& column) {
@@ -202,28 +205,43 @@ void MutateBlock(FileModel::Block* block, std::mt19937_64* random) {
   }
 }
 
+bool ReadStreams(std::string_view file, uint64_t payload_at, FileModel::Column* column) {
+  const std::vector<size_t> sizes = StreamSizes(column->header);
+  uint64_t stream_at = payload_at + sizes.size() * sizeof(uint32_t);
+  for (size_t s = 0; s < sizes.size(); ++s) {
+    uint32_t stored = 0;
+    if (!ReadAt(file, payload_at + s * sizeof stored, &stored) || stream_at > file.size() ||
+        file.size() - stream_at < stored ||
+        !Unpack(file.substr(stream_at, stored), sizes[s], &column->streams.emplace_back())) {
+      return false;
+    }
+    stream_at += stored;
+  }
+  return true;
+}
+
 }  // namespace
 
-FileModel TakeApart(std::string_view file) {
+std::optional<FileModel> TakeApart(std::string_view file) {
   FileModel model;
-  model.header = ReadAt<FileHeader>(file, 0);
-  const auto trailer = ReadAt<Trailer>(file, file.size() - sizeof(Trailer));
+  Trailer trailer;
+  if (file.size() < sizeof trailer || !ReadAt(file, 0, &model.header) ||
+      !ReadAt(file, file.size() - sizeof trailer, &trailer) ||
+      trailer.index_entries > file.size() / sizeof(IndexEntry)) {
+    return std::nullopt;
+  }
   for (size_t i = 0; i < trailer.index_entries; ++i) {
     FileModel::Block& block = model.blocks.emplace_back();
-    block.entry = ReadAt<IndexEntry>(file, trailer.index_offset + i * sizeof(IndexEntry));
-    block.header = ReadAt<BlockHeader>(file, block.entry.offset);
-    size_t header_at = block.entry.offset + sizeof(BlockHeader);
-    size_t payload_at = header_at + block.header.columns * sizeof(ColumnHeader);
+    if (!ReadAt(file, trailer.index_offset + i * sizeof(IndexEntry), &block.entry) ||
+        !ReadAt(file, block.entry.offset, &block.header)) {
+      return std::nullopt;
+    }
+    uint64_t header_at = block.entry.offset + sizeof(BlockHeader);
+    uint64_t payload_at = header_at + block.header.columns * sizeof(ColumnHeader);
     for (size_t c = 0; c < block.header.columns; ++c, header_at += sizeof(ColumnHeader)) {
       FileModel::Column& column = block.columns.emplace_back();
-      column.header = ReadAt<ColumnHeader>(file, header_at);
-      const std::vector<size_t> sizes = StreamSizes(column.header);
-      size_t stream_at = payload_at + sizes.size() * sizeof(uint32_t);
-      for (size_t s = 0; s < sizes.size(); ++s) {
-        const auto stored = ReadAt<uint32_t>(file, payload_at + s * sizeof(uint32_t));
-        column.streams.push_back(Unpack(file.substr(stream_at, stored), sizes[s]));
-        stream_at += stored;
-      }
+      if (!ReadAt(file, header_at, &column.header) || !ReadStreams(file, payload_at, &column))
+        return std::nullopt;
       payload_at += column.header.bytes;
     }
   }

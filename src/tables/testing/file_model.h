@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -28,8 +29,8 @@ struct FileModel {
   std::vector<size_t> index;  // which block each entry names
 };
 
-// Of a file that is whole.
-FileModel TakeApart(std::string_view file);
+// Empty where the file is not whole.
+std::optional<FileModel> TakeApart(std::string_view file);
 std::string PutTogether(const FileModel& model);
 
 // One to three random changes of anything.
