@@ -8,44 +8,15 @@
 namespace vramscope::query {
 namespace {
 
-// 4 MiB: they stay in the second-level cache's reach while they are sorted.
-constexpr uint64_t kChangesPerWindow = 128 * 1024;
-constexpr uint64_t kSitesLimit = uint64_t{1} << 31;
+// A window's changes fit into the second-level cache while they are sorted.
+constexpr uint64_t kChangesPerWindow = 16 * 1024;
+constexpr size_t kWindowsPerLot = 8;
+constexpr uint64_t kSitesLimit = uint64_t{1} << 30;
+constexpr size_t kChangesPerBucket = 4;
 
-bool Earlier(const Change& a, const Change& b) {
-  return a.time_ns < b.time_ns;
-}
-
-// Instants are spread about evenly: most are in order once they are in buckets by time.
-void SortByTime(std::vector<Change>* changes) {
-  if (changes->size() < 64) {
-    std::sort(changes->begin(), changes->end(), Earlier);
-    return;
-  }
-  const auto [first, last] = std::minmax_element(changes->begin(), changes->end(), Earlier);
-  const int64_t begin_ns = first->time_ns;
-  const auto width_ns = static_cast<uint64_t>(last->time_ns) - static_cast<uint64_t>(begin_ns);
-  const auto wanted_bits = static_cast<int>(std::bit_width(changes->size() / 8));
-  const int shift = std::max(0, static_cast<int>(std::bit_width(width_ns)) - wanted_bits);
-  const auto bucket_of = [&](const Change& change) {
-    return static_cast<size_t>(
-        (static_cast<uint64_t>(change.time_ns) - static_cast<uint64_t>(begin_ns)) >> shift);
-  };
-  std::vector<uint32_t> ends((width_ns >> shift) + 2);
-  for (const Change& change : *changes)
-    ++ends[bucket_of(change) + 1];
-  for (size_t i = 1; i < ends.size(); ++i)
-    ends[i] += ends[i - 1];
-  std::vector<Change> sorted(changes->size());
-  for (const Change& change : *changes)
-    sorted[ends[bucket_of(change)]++] = change;
-  uint32_t begin = 0;
-  for (size_t i = 0; i + 1 < ends.size(); ++i) {
-    std::sort(sorted.begin() + begin, sorted.begin() + ends[i], Earlier);
-    begin = ends[i];
-  }
-  changes->swap(sorted);
-}
+struct Earlier {
+  bool operator()(const Change& a, const Change& b) const { return a.time_ns < b.time_ns; }
+};
 
 }  // namespace
 
@@ -104,18 +75,29 @@ void ChangeStream::PlanWindows() {
   pending_.resize(last_ns_.size());
 }
 
-void ChangeStream::Push(const Change& change, size_t* hint) {
+void ChangeStream::Push(const Change& change, Hint* hint) {
   if (change.time_ns <= span_.from_ns || change.time_ns > span_.to_ns ||
       change.time_ns == tables::kNever)
     return;
-  // Neighbours of a frame are mostly of one window.
-  size_t window = *hint;
-  if (change.time_ns > last_ns_[window] || (window > 0 && change.time_ns <= last_ns_[window - 1]))
+  size_t window = hint->window;
+  if (change.time_ns > last_ns_[window] &&
+      change.time_ns <= last_ns_[window + 1 < last_ns_.size() ? window + 1 : window])
+    ++window;
+  else if (change.time_ns > last_ns_[window] ||
+           (window > 0 && change.time_ns <= last_ns_[window - 1]))
     window = static_cast<size_t>(
         std::lower_bound(last_ns_.begin(), last_ns_.end(), change.time_ns) - last_ns_.begin());
   // A damaged zone may hide that the window is over.
-  *hint = std::max(window, made_);
-  pending_[*hint].push_back(change);
+  hint->window = std::max(window, made_);
+  std::vector<Change>& pending = pending_[hint->window];
+  if (pending.capacity() == 0) {
+    if (!spare_.empty()) {
+      pending.swap(spare_.back());
+      spare_.pop_back();
+    }
+    pending.reserve(kChangesPerWindow);
+  }
+  pending.push_back(change);
 }
 
 util::Status ChangeStream::ReadFrame(size_t frame) {
@@ -126,47 +108,94 @@ util::Status ChangeStream::ReadFrame(size_t frame) {
                                             &frame_));
   const uint64_t sites = std::min<uint64_t>(recording_.tables().sites.size(), kSitesLimit);
   const uint64_t segments = recording_.tables().segments.size();
-  size_t begin_hint = made_;
-  size_t end_hint = made_;
+  Hint begins{made_};
+  Hint ends{made_};
   for (size_t i = 0; i < frame_.rows; ++i) {
     // Not live at any instant.
     if (frame_.begin_ns[i] >= frame_.end_ns[i])
       continue;
-    Change change;
-    change.time_ns = frame_.begin_ns[i];
-    change.bytes = frame_.bytes[i];
-    change.rounding_bytes = std::min(frame_.rounding_bytes[i], change.bytes);
-    change.site = frame_.site[i] < sites ? frame_.site[i] & 0x7fffffff : 0;
-    change.segment = frame_.segment[i] < segments ? frame_.segment[i] : 0;
-    Push(change, &begin_hint);
-    change.time_ns = frame_.end_ns[i];
-    change.ends = 1;
-    Push(change, &end_hint);
+    Change begin;
+    begin.time_ns = frame_.begin_ns[i];
+    begin.bytes = frame_.bytes[i];
+    begin.site = frame_.site[i] < sites ? frame_.site[i] & (kSitesLimit - 1) : 0;
+    begin.segment = frame_.segment[i] < segments ? frame_.segment[i] : 0;
+    Change end = begin;
+    end.time_ns = frame_.end_ns[i];
+    end.ends = 1;
+    Push(begin, &begins);
+    Push(end, &ends);
+    if (frame_.rounding_bytes[i] == 0)
+      continue;
+    begin.bytes = end.bytes = std::min(frame_.rounding_bytes[i], begin.bytes);
+    begin.is_rounding = end.is_rounding = 1;
+    Push(begin, &begins);
+    Push(end, &ends);
   }
   return {};
 }
 
-ChangeStream::Window ChangeStream::Make(size_t window) {
-  Window made;
-  made_ = window;
-  while (next_frame_ < frames_.size() &&
-         recording_.zone(frames_[next_frame_]).min_begin_ns <= last_ns_[window]) {
-    made.status = ReadFrame(frames_[next_frame_++]);
-    if (!made.status.ok())
-      return made;
+// Instants are spread about evenly: they are nearly in order once they are in buckets by time.
+void ChangeStream::TakeWindow(size_t window, std::vector<Change>* out) {
+  std::vector<Change>& changes = pending_[window];
+  if (changes.empty())
+    return;
+  const auto [first, last] = std::minmax_element(changes.begin(), changes.end(), Earlier());
+  const auto begin_ns = static_cast<uint64_t>(first->time_ns);
+  const uint64_t width_ns = static_cast<uint64_t>(last->time_ns) - begin_ns;
+  const auto wanted_bits = static_cast<int>(std::bit_width(changes.size() / kChangesPerBucket));
+  const int shift = std::max(0, static_cast<int>(std::bit_width(width_ns)) - wanted_bits);
+  const auto bucket_of = [&](const Change& change) {
+    return static_cast<size_t>((static_cast<uint64_t>(change.time_ns) - begin_ns) >> shift);
+  };
+  std::vector<uint32_t>& ends = bucket_ends_;
+  ends.assign((width_ns >> shift) + 2, 0);
+  for (const Change& change : changes)
+    ++ends[bucket_of(change) + 1];
+  for (size_t i = 1; i < ends.size(); ++i)
+    ends[i] += ends[i - 1];
+  const size_t base = out->size();
+  out->resize(base + changes.size());
+  Change* const sorted = out->data() + base;
+  for (const Change& change : changes)
+    sorted[ends[bucket_of(change)]++] = change;
+  uint32_t begin = 0;
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    if (ends[i] - begin > 1)
+      std::sort(sorted + begin, sorted + ends[i], Earlier());
+    begin = ends[i];
   }
-  made.changes = std::move(pending_[window]);
-  SortByTime(&made.changes);
-  return made;
+  changes.clear();
+  spare_.push_back(std::move(changes));
+  changes = {};
+}
+
+ChangeStream::Lot ChangeStream::Make(size_t first_window) {
+  Lot lot;
+  lot.changes = std::move(last_changes_);
+  lot.changes.clear();
+  for (size_t i = 0; i < kWindowsPerLot && first_window + i < last_ns_.size(); ++i) {
+    const size_t window = first_window + i;
+    while (next_frame_ < frames_.size() &&
+           recording_.zone(frames_[next_frame_]).min_begin_ns <= last_ns_[window]) {
+      lot.status = ReadFrame(frames_[next_frame_++]);
+      if (!lot.status.ok())
+        return lot;
+    }
+    TakeWindow(window, &lot.changes);
+    made_ = window + 1;
+  }
+  return lot;
 }
 
 util::Result<std::span<const Change>> ChangeStream::Next() {
   while (next_.valid()) {
-    current_ = next_.get();
-    if (!current_.status.ok())
-      return current_.status;
-    if (made_ + 1 < last_ns_.size())
-      next_ = std::async(std::launch::async, [this, window = made_ + 1] { return Make(window); });
+    Lot made = next_.get();
+    if (!made.status.ok())
+      return made.status;
+    last_changes_.swap(current_.changes);
+    current_ = std::move(made);
+    if (made_ < last_ns_.size())
+      next_ = std::async(std::launch::async, [this, first = made_] { return Make(first); });
     if (!current_.changes.empty())
       return std::span<const Change>(current_.changes);
   }

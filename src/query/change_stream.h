@@ -19,18 +19,19 @@ struct TimeSpan {
   friend bool operator==(const TimeSpan&, const TimeSpan&) = default;
 };
 
-// A row of `allocations` that begins or ends.
+// A row of `allocations` that begins or ends; what of its bytes is rounding comes as one more.
 struct Change {
   int64_t time_ns = 0;
   uint64_t bytes = 0;
-  uint64_t rounding_bytes = 0;
-  uint32_t site : 31 = 0;
+  uint32_t site : 30 = 0;
   uint32_t ends : 1 = 0;
+  uint32_t is_rounding : 1 = 0;
   uint32_t segment = 0;
 };
+static_assert(sizeof(Change) == 24);
 
-// All changes within a span, in order of time, window by window: memory holds one window and the
-// ends of the rows that were read and go on, and nothing is sorted but a window. While one window
+// All changes within a span, in order of time, lot by lot: memory holds two lots and the ends of
+// the rows that were read and go on, and nothing is sorted but small windows of time. While one lot
 // is looked at, a second thread makes the next.
 class ChangeStream {
  public:
@@ -39,19 +40,25 @@ class ChangeStream {
   ChangeStream(const ChangeStream&) = delete;
   ChangeStream& operator=(const ChangeStream&) = delete;
 
-  // The next window's; empty behind the last. Holds until the next call.
+  // The next lot; empty behind the last. Holds until the next call.
   util::Result<std::span<const Change>> Next();
 
  private:
-  struct Window {
+  struct Lot {
     util::Status status;
     std::vector<Change> changes;
   };
+  // Where the last changes of a kind went: the next ones mostly go there, too.
+  struct Hint {
+    size_t window = 0;
+  };
 
   void PlanWindows();
-  Window Make(size_t window);
+  Lot Make(size_t first_window);
   util::Status ReadFrame(size_t frame);
-  void Push(const Change& change, size_t* hint);
+  void Push(const Change& change, Hint* hint);
+  // Appends what a window has, in order.
+  void TakeWindow(size_t window, std::vector<Change>* out);
 
   const tables::Recording& recording_;
   TimeSpan span_;
@@ -59,10 +66,13 @@ class ChangeStream {
   size_t next_frame_ = 0;
   std::vector<int64_t> last_ns_;              // by window: the last instant that is in it
   std::vector<std::vector<Change>> pending_;  // by window: what was read of it so far
-  size_t made_ = 0;
+  std::vector<std::vector<Change>> spare_;    // empty, with their memory
+  std::vector<uint32_t> bucket_ends_;
+  size_t made_ = 0;  // windows before this one are over
   tables::AllocationFrame frame_;
-  Window current_;
-  std::future<Window> next_;
+  Lot current_;
+  std::vector<Change> last_changes_;  // of the lot before: memory for the next
+  std::future<Lot> next_;
 };
 
 }  // namespace vramscope::query

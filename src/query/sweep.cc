@@ -92,16 +92,18 @@ class Ledger {
   void Apply(const Change& change) {
     const int64_t sign = change.ends != 0 ? -1 : 1;
     const int64_t bytes = sign * static_cast<int64_t>(change.bytes);
-    const int64_t rounding = sign * static_cast<int64_t>(change.rounding_bytes);
-    if (rounding != 0)
-      Move(cells_.OfRounding(change.site), rounding);
-    if (backing_[change.site]) {
-      segments_[change.segment].held_bytes += bytes - rounding;
+    const bool backing = backing_[change.site];
+    // Out of what the row itself has.
+    const int64_t own = change.is_rounding != 0 ? -bytes : bytes;
+    if (change.is_rounding != 0)
+      Move(cells_.OfRounding(change.site), bytes);
+    if (backing) {
+      segments_[change.segment].held_bytes += own;
       Touch(change.segment);
       return;
     }
-    Move(cells_.OfSite(change.site), bytes - rounding);
-    if (change.segment == 0)
+    Move(cells_.OfSite(change.site), own);
+    if (change.segment == 0 || change.is_rounding != 0)
       return;
     segments_[change.segment].used_bytes += bytes;
     segments_[change.segment].used_count += sign;
