@@ -407,6 +407,12 @@ bool BlockHeaders::Parse(std::span<const uint8_t> bytes, const IndexEntry& entry
   return offset == header.bytes;
 }
 
+bool BlockHeaders::PayloadsHold(std::span<const uint8_t> block) const {
+  return std::all_of(columns_.begin(), columns_.end(), [&](const Column& column) {
+    return PayloadHolds(column.header, block.subspan(column.offset, column.header.bytes));
+  });
+}
+
 const BlockHeaders::Column* BlockHeaders::Find(uint16_t number) const {
   for (const Column& column : columns_) {
     if (column.header.number == number)

@@ -67,6 +67,8 @@ class BlockHeaders {
   // `bytes` begin with the block and may end after its headers. False where they are damaged, or
   // are not those that `entry` names.
   [[nodiscard]] bool Parse(std::span<const uint8_t> bytes, const IndexEntry& entry);
+  // The checksums of all columns; `block` is all of it.
+  [[nodiscard]] bool PayloadsHold(std::span<const uint8_t> block) const;
   // nullptr: the block has no such column.
   const Column* Find(uint16_t number) const;
   const std::vector<Column>& columns() const { return columns_; }

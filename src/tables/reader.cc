@@ -9,10 +9,13 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/crc32c.h"
+#include "format/enums.h"
 #include "tables/file_layout.h"
 #include "tables/frame_codec.h"
 #include "tables/table_checks.h"
@@ -28,6 +31,7 @@ using util::Status;
 // What time a question takes goes by the rows: that is what it costs to claim them.
 constexpr uint64_t kBaseAllocations = uint64_t{8} << 20;
 constexpr uint64_t kAllocationsPerFileByte = 64;
+constexpr size_t kFramesWorthAThread = 16;
 // Of one block: what is read at once.
 constexpr uint32_t kMaxBlockBytes = 256u << 20;
 
@@ -59,6 +63,8 @@ class FileRecording : public Recording {
   Status LoadHeader();
   Status LoadIndex(std::vector<IndexEntry>* index);
   Status AddFrame(const IndexEntry& entry, LoadState* state);
+  Status LeaveOutDamagedFrames();
+  Status IsWhole(const IndexEntry& frame, bool* whole) const;
   Status LoadTable(const IndexEntry& entry, LoadState* state);
   template <class Row>
   Status LoadRows(const IndexEntry& entry,
@@ -198,6 +204,62 @@ Status FileRecording::AddFrame(const IndexEntry& entry, LoadState* state) {
   return {};
 }
 
+Status FileRecording::IsWhole(const IndexEntry& frame, bool* whole) const {
+  thread_local std::vector<uint8_t> t_block;
+  t_block.resize(frame.bytes);
+  VRAMSCOPE_RETURN_IF_ERROR(ReadBytes(frame.offset, frame.bytes, t_block.data()));
+  BlockHeaders headers;
+  *whole = headers.Parse(t_block, frame) && headers.PayloadsHold(t_block);
+  return {};
+}
+
+// Here and not when a question needs them, so that every answer is about the same allocations, and
+// says which are missing.
+Status FileRecording::LeaveOutDamagedFrames() {
+  const size_t threads = frames_.size() >= kFramesWorthAThread ? 2 : 1;
+  std::vector<uint8_t> whole(frames_.size());
+  std::vector<Status> results(threads);
+  const auto check = [&](size_t first) {
+    for (size_t i = first; i < frames_.size() && results[first].ok(); i += threads) {
+      bool is_whole = false;
+      results[first] = IsWhole(frames_[i], &is_whole);
+      whole[i] = is_whole ? 1 : 0;
+    }
+  };
+  std::thread other;
+  if (threads == 2) {
+    try {
+      other = std::thread(check, 1);
+    } catch (const std::system_error&) {
+      check(1);
+    }
+  }
+  check(0);
+  if (other.joinable())
+    other.join();
+  for (const Status& result : results)
+    VRAMSCOPE_RETURN_IF_ERROR(result);
+  size_t kept = 0;
+  uint64_t lost = 0;
+  for (size_t i = 0; i < frames_.size(); ++i) {
+    if (whole[i] == 0) {
+      lost += frames_[i].rows;
+      continue;
+    }
+    frames_[kept] = frames_[i];
+    zones_[kept++] = zones_[i];
+  }
+  frames_.resize(kept);
+  zones_.resize(kept);
+  if (lost != 0) {
+    tables_.session.allocation_count -= lost;
+    const StringId name = tables_.strings.Add(
+        format::LossName(static_cast<uint64_t>(format::Loss::kDamagedAllocations)));
+    tables_.losses.push_back({name, lost, 0});
+  }
+  return {};
+}
+
 template <class Row>
 Status FileRecording::LoadRows(const IndexEntry& entry,
                                const BlockHeaders& headers,
@@ -317,6 +379,7 @@ Status FileRecording::Load() {
   if (const char* table = FindBadReference(tables_); table != nullptr)
     return Damaged(table);
   TakeSession(state.session);
+  VRAMSCOPE_RETURN_IF_ERROR(LeaveOutDamagedFrames());
   tables_.session.path = path_;
   tables_.session.finished = true;
   tables_.session.file_bytes = file_bytes_;

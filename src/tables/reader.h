@@ -11,8 +11,8 @@ namespace vramscope::tables {
 
 // Opens a finished file (file_layout.h) and reads its tables; allocations are read as needed. An
 // error where it is none, was cut off, is damaged where all of it is, or would take more memory
-// than a file of its size can need. A damaged frame is found when it is read: Recording::Read()
-// says so, and the others can be read.
+// than a file of its size can need. Frames of allocations that are damaged are left out, and a row
+// of `losses` says how many allocations they had.
 util::Result<std::unique_ptr<Recording>> Open(const std::string& path);
 // The same of an open file (such as one that never had a name), which stays the caller's: it is
 // duplicated. `path` is what errors call it.
