@@ -21,18 +21,17 @@ help:
 build: configure
 	cmake --build $(BUILD)
 
-.PHONY: configure program
+.PHONY: configure
 configure:
 	@tools/setup.sh
-	@mkdir -p $(BUILD)
-	@cmake --preset dev $$(command -v ccache >/dev/null && echo -DCMAKE_C_COMPILER_LAUNCHER=ccache \
-	  -DCMAKE_CXX_COMPILER_LAUNCHER=ccache) >$(BUILD)/configure.log 2>&1 || \
-	  { tail -n 20 $(BUILD)/configure.log >&2; exit 1; }
+	@tools/configure.sh $(BUILD)
 
-program: configure
-	cmake --build $(BUILD) --target $(PROGRAM)
-
-demo: program
+# The demo needs the program alone: no packages, no targets of tests. PyTorch comes while it compiles.
+demo:
+	@tools/setup.sh --program
+	@tools/configure.sh $(BUILD) --program
+	@tools/venv.sh --torch --allow-debian-torch & torch=$$!; status=0; \
+	  cmake --build $(BUILD) --target $(PROGRAM) || status=$$?; wait $$torch; exit $$status
 	@tools/venv.sh $(BUILD) --allow-debian-torch
 	@tools/demo.sh $(BUILD)
 
@@ -42,6 +41,7 @@ test: build
 	@tools/test.sh $(BUILD)
 
 soak: build
+	@tools/setup.sh --fuzz
 	@tools/venv.sh $(BUILD)
 	@tools/soak.sh $(BUILD) $(or $(SECONDS_EACH),600)
 
@@ -54,6 +54,7 @@ format:
 	@git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format -i
 
 lint: configure
+	@tools/setup.sh --lint
 	@tools/lint.sh $(BUILD)
 
 clean:

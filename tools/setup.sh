@@ -1,24 +1,34 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a Debian machine ready to build and test: installs the Debian packages that are missing, and
-# nothing else. With --torch Debian's PyTorch (for machines that cannot reach PyPI), with --tests what
-# only tests need: a browser for the HTML page, and tools that the probe must get along with.
+# Makes a Debian machine ready: installs the Debian packages that are missing, and nothing else.
+#
+#   tools/setup.sh            to build everything, unit tests and benchmarks too
+#   tools/setup.sh --program  to build the program and the probe, and to make .venv
+#   tools/setup.sh --torch    Debian's PyTorch, for machines that cannot reach PyPI
+#   tools/setup.sh --tests    what only tests need: a browser for the HTML page, tools that the probe must get along with
+#   tools/setup.sh --lint     clang-format and clang-tidy;  --fuzz  libFuzzer
 set -euo pipefail
 
-packages=(
-  g++ cmake ninja-build ccache git     # the build
+program=(
+  g++ cmake ninja-build ccache         # the build
   libzstd-dev libdw-dev libelf-dev     # trace compression; symbols
   zlib1g-dev liblzma-dev libbz2-dev    # what libdw needs to be linked in
   libcli11-dev libfmt-dev              # command line; text
   libtomlplusplus-dev                  # keyword dictionaries
   libcairo2-dev                        # plots: the headers; the library is loaded when one is drawn
+  python3 python3-venv                 # the Python package
+)
+packages=(
+  "${program[@]}" git
   libgtest-dev libgmock-dev            # unit tests
   libbenchmark-dev                     # benchmarks
-  clang libclang-rt-14-dev             # libFuzzer and the sanitizers
   esbuild node-typescript              # the viewer: bundled and type-checked
-  python3 python3-venv python3-dev     # the Python package and its tests
+  python3-dev                          # the Python package's tests
 )
 case "${1:-}" in
+  --program) packages=("${program[@]}") ;;
+  --lint) packages=(clang-format clang-tidy) ;;
+  --fuzz) packages=(clang libclang-rt-14-dev) ;;
   --torch)
     packages=(python3-torch python3-numpy python3-pytest python3-ipython python3-setuptools python3-wheel)
     ;;

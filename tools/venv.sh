@@ -3,7 +3,9 @@
 # Makes .venv: a real PyTorch, the test tools, and vramscope itself around the binaries of build/.
 #
 #   tools/venv.sh BUILD_DIR [--allow-debian-torch]
+#   tools/venv.sh --torch [--allow-debian-torch]      PyTorch alone: what can be had while the program compiles
 #
+# --allow-debian-torch is the demo: it takes Debian's PyTorch where PyPI has none, and leaves out the test tools.
 # A stamp file remembers what was installed, so that a second run costs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,14 +31,18 @@ make_venv() {  # arguments: options of python -m venv
   "$python" -m venv "$@" .venv
 }
 
+# Files are compiled when they are first imported: most of PyTorch's never are.
+pip_install() {
+  .venv/bin/python -m pip install --disable-pip-version-check --no-input --retries 2 --no-compile -q "$@"
+}
+
 install_torch() {
-  local quiet=(--disable-pip-version-check --no-input --retries 2 -q)
-  if .venv/bin/python -m pip install "${quiet[@]}" numpy "$torch" pytest IPython setuptools wheel >"$log" 2>&1; then
+  if pip_install numpy "$torch" setuptools wheel >"$log" 2>&1; then
     return
   fi
   if [[ "$fallback" != --allow-debian-torch ]]; then
     tail -n 5 "$log" >&2
-    echo "venv: pip could not install $torch and the test tools; see $log" >&2
+    echo "venv: pip could not install $torch; see $log" >&2
     return 1
   fi
   echo "venv: PyPI did not give $torch; taking Debian's python3-torch instead"
@@ -56,13 +62,25 @@ if [[ "$found" != "$wanted" && ! ("$found" == "$wanted, Debian's" && -n "$fallba
   echo "$wanted" >.venv/stamp
 fi
 
-# Two tests use libraries of others: a Trainer, and NVTX from Python. Without them they are skipped.
-if [[ -z "$fallback" && ! -e .venv/libraries ]]; then
-  if .venv/bin/python -m pip install --disable-pip-version-check --no-input --retries 2 -q \
-    transformers accelerate nvtx >.venv/libraries.log 2>&1; then
-    touch .venv/libraries
-  else
-    echo "venv: transformers, accelerate and nvtx could not be installed; the tests that use them are skipped"
+[[ "$build" == --torch ]] && exit 0
+
+if [[ -z "$fallback" ]]; then
+  tools="pytest pytest-xdist IPython ruff mypy"
+  if [[ "$(cat .venv/tools 2>/dev/null)" != "$tools" ]]; then
+    pip_install $tools >"$log" 2>&1 || {
+      tail -n 5 "$log" >&2
+      echo "venv: pip could not install $tools; see $log" >&2
+      exit 1
+    }
+    echo "$tools" >.venv/tools
+  fi
+  # Two tests use libraries of others: a Trainer, and NVTX from Python. Without them they are skipped.
+  if [[ ! -e .venv/libraries ]]; then
+    if pip_install transformers accelerate nvtx >.venv/libraries.log 2>&1; then
+      touch .venv/libraries
+    else
+      echo "venv: transformers, accelerate and nvtx could not be installed; the tests that use them are skipped"
+    fi
   fi
 fi
 
