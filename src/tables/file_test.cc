@@ -165,6 +165,27 @@ TEST(FileTest, ExtremeValuesComeBack) {
   ExpectSameRows(ReadAll(*recording), allocations);
 }
 
+TEST(FileTest, TablesThatKnowMoreTakeThePlaceOfThoseBefore) {
+  const std::vector<AllocationRow> rows = Training(20);
+  const MemoryFile file;
+  Writer writer(file.fd(), "x.vram", {.rows_per_frame = 100});
+  for (const AllocationRow& row : rows)
+    ASSERT_TRUE(writer.Add(row).ok());
+  Tables tables = TrainingTables();
+  tables.strings.Add(std::string(5000, 'x') + "longer");
+  ASSERT_TRUE(writer.Finish(tables).ok());
+  ASSERT_NE(Reopen(file), nullptr);
+  for (const size_t peaks : {size_t{1000}, size_t{2}}) {
+    tables.peaks.resize(peaks, {.time_ns = 5});
+    ASSERT_TRUE(writer.Finish(tables).ok());
+    const std::unique_ptr<Recording> recording = Reopen(file);
+    ASSERT_NE(recording, nullptr);
+    ExpectEqual(recording->tables(), tables);
+    ExpectSameRows(ReadAll(*recording), rows);
+    EXPECT_EQ(writer.file_bytes(), file.Bytes().size());
+  }
+}
+
 TEST(FileTest, ColumnsThatNobodyWantsAreNotRead) {
   const std::vector<AllocationRow> rows = Training(2);
   const MemoryFile file(testing::WriteFile(TrainingTables(), rows, 1000));

@@ -124,6 +124,10 @@ util::Status Writer::Finish(const Tables& tables) {
   for (std::vector<AllocationRow>& rows : open_)
     Hand(&rows);
   JoinThread();
+  if (!frames_end_)
+    frames_end_ = offset_;
+  offset_ = *frames_end_;
+  table_blocks_.clear();
   BlockEncoder encoder(kTableLevel);
   std::vector<std::string_view> texts;
   for (uint32_t id = 1; id < tables.strings.size(); ++id)
@@ -142,6 +146,9 @@ util::Status Writer::Finish(const Tables& tables) {
     Fail(util::Status::Error(path_ + ": cannot be written: out of memory"));
   WriteIndex(tables);
   WriteHeader(session.version);
+  // What it wrote before may have been longer.
+  if (status().ok() && ftruncate(fd_, static_cast<off_t>(offset_)) != 0)
+    Fail(util::Status::Error(path_ + ": cannot be written: " + util::ErrnoText(errno)));
   return status();
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -19,7 +20,7 @@
 
 namespace vramscope::tables {
 
-// Writes a finished file (file_layout.h): Add() each allocation, then Finish() once. A thread of
+// Writes a finished file (file_layout.h): Add() each allocation, then Finish(). A thread of
 // its own packs the frames, so that who resolves need not wait; what waits for it is bounded.
 class Writer : public AllocationSink {
  public:
@@ -41,7 +42,9 @@ class Writer : public AllocationSink {
   // An error is the first one of anything written so far, and stays.
   util::Status Add(const AllocationRow& row) override;
   // The other tables, the index and the trailer. session.path, .finished, .file_bytes and
-  // .allocation_count are not written: they are what the file itself shows.
+  // .allocation_count are not written: they are what the file itself shows. May be called again,
+  // with tables that know more (what is a question to the file): they take the place of those
+  // before.
   util::Status Finish(const Tables& tables);
 
   // Of the whole file, after Finish().
@@ -89,6 +92,7 @@ class Writer : public AllocationSink {
   FrameEncoder frame_encoder_;
   std::vector<Frame> frames_;
   uint64_t offset_ = 0;
+  std::optional<uint64_t> frames_end_;  // from the first Finish() on
   std::vector<IndexEntry> table_blocks_;
 };
 
