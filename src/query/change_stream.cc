@@ -89,15 +89,21 @@ void ChangeStream::Push(const Change& change, Hint* hint) {
         std::lower_bound(last_ns_.begin(), last_ns_.end(), change.time_ns) - last_ns_.begin());
   // A damaged zone may hide that the window is over.
   hint->window = std::max(window, made_);
-  std::vector<Change>& pending = pending_[hint->window];
-  if (pending.capacity() == 0) {
-    if (!spare_.empty()) {
-      pending.swap(spare_.back());
-      spare_.pop_back();
-    }
-    pending.reserve(kChangesPerWindow);
-  }
-  pending.push_back(change);
+  Block*& block = pending_[hint->window];
+  if (block == nullptr || block->count == Block::kChanges)
+    block = NewBlock(block);
+  block->changes[block->count++] = change;
+}
+
+ChangeStream::Block* ChangeStream::NewBlock(Block* next) {
+  Block* block = spare_;
+  if (block == nullptr)
+    block = &blocks_.emplace_back();
+  else
+    spare_ = block->next;
+  block->next = next;
+  block->count = 0;
+  return block;
 }
 
 util::Status ChangeStream::ReadFrame(size_t frame) {
@@ -136,37 +142,49 @@ util::Status ChangeStream::ReadFrame(size_t frame) {
 
 // Instants are spread about evenly: they are nearly in order once they are in buckets by time.
 void ChangeStream::TakeWindow(size_t window, std::vector<Change>* out) {
-  std::vector<Change>& changes = pending_[window];
-  if (changes.empty())
+  size_t count = 0;
+  int64_t first_ns = INT64_MAX;
+  int64_t last_ns = INT64_MIN;
+  const auto for_each = [&](const auto& visit) {
+    for (const Block* block = pending_[window]; block != nullptr; block = block->next) {
+      for (uint32_t i = 0; i < block->count; ++i)
+        visit(block->changes[i]);
+    }
+  };
+  for_each([&](const Change& change) {
+    ++count;
+    first_ns = std::min(first_ns, change.time_ns);
+    last_ns = std::max(last_ns, change.time_ns);
+  });
+  if (count == 0)
     return;
-  const auto [first, last] = std::minmax_element(changes.begin(), changes.end(), Earlier());
-  const auto begin_ns = static_cast<uint64_t>(first->time_ns);
-  const uint64_t width_ns = static_cast<uint64_t>(last->time_ns) - begin_ns;
-  const auto wanted_bits = static_cast<int>(std::bit_width(changes.size() / kChangesPerBucket));
+  const auto begin_ns = static_cast<uint64_t>(first_ns);
+  const uint64_t width_ns = static_cast<uint64_t>(last_ns) - begin_ns;
+  const auto wanted_bits = static_cast<int>(std::bit_width(count / kChangesPerBucket));
   const int shift = std::max(0, static_cast<int>(std::bit_width(width_ns)) - wanted_bits);
   const auto bucket_of = [&](const Change& change) {
     return static_cast<size_t>((static_cast<uint64_t>(change.time_ns) - begin_ns) >> shift);
   };
   std::vector<uint32_t>& ends = bucket_ends_;
   ends.assign((width_ns >> shift) + 2, 0);
-  for (const Change& change : changes)
-    ++ends[bucket_of(change) + 1];
+  for_each([&](const Change& change) { ++ends[bucket_of(change) + 1]; });
   for (size_t i = 1; i < ends.size(); ++i)
     ends[i] += ends[i - 1];
   const size_t base = out->size();
-  out->resize(base + changes.size());
+  out->resize(base + count);
   Change* const sorted = out->data() + base;
-  for (const Change& change : changes)
-    sorted[ends[bucket_of(change)]++] = change;
+  for_each([&](const Change& change) { sorted[ends[bucket_of(change)]++] = change; });
   uint32_t begin = 0;
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
     if (ends[i] - begin > 1)
       std::sort(sorted + begin, sorted + ends[i], Earlier());
     begin = ends[i];
   }
-  changes.clear();
-  spare_.push_back(std::move(changes));
-  changes = {};
+  while (Block* block = pending_[window]) {
+    pending_[window] = block->next;
+    block->next = spare_;
+    spare_ = block;
+  }
 }
 
 ChangeStream::Lot ChangeStream::Make(size_t first_window) {

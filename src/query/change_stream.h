@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <future>
 #include <span>
 #include <vector>
@@ -52,11 +54,19 @@ class ChangeStream {
   struct Hint {
     size_t window = 0;
   };
+  // Some changes of a window. Most windows hold a few for long, of rows that live on.
+  struct Block {
+    static constexpr uint32_t kChanges = 84;  // 2 KiB
+    Block* next = nullptr;
+    uint32_t count = 0;
+    std::array<Change, kChanges> changes;
+  };
 
   void PlanWindows();
   Lot Make(size_t first_window);
   util::Status ReadFrame(size_t frame);
   void Push(const Change& change, Hint* hint);
+  Block* NewBlock(Block* next);
   // Appends what a window has, in order.
   void TakeWindow(size_t window, std::vector<Change>* out);
 
@@ -64,9 +74,10 @@ class ChangeStream {
   TimeSpan span_;
   std::vector<size_t> frames_;  // that have changes within the span, by their first
   size_t next_frame_ = 0;
-  std::vector<int64_t> last_ns_;              // by window: the last instant that is in it
-  std::vector<std::vector<Change>> pending_;  // by window: what was read of it so far
-  std::vector<std::vector<Change>> spare_;    // empty, with their memory
+  std::vector<int64_t> last_ns_;  // by window: the last instant that is in it
+  std::vector<Block*> pending_;   // by window: what was read of it so far
+  std::deque<Block> blocks_;      // in use or spare
+  Block* spare_ = nullptr;
   std::vector<uint32_t> bucket_ends_;
   size_t made_ = 0;  // windows before this one are over
   tables::AllocationFrame frame_;

@@ -17,6 +17,9 @@ class ProcessIterations {
     return number == 0 ? begin_ns_ : ends_ns_[static_cast<size_t>(number - 1)];
   }
   int64_t EndOf(int64_t number) const { return ends_ns_[static_cast<size_t>(number)]; }
+  bool Holds(int64_t number, int64_t time_ns) const {
+    return number < count() && time_ns > BeginOf(number) && time_ns <= EndOf(number);
+  }
   // The iteration that an instant is in: -1 before the first, count() after the last. Only where
   // there are some.
   int64_t NumberAt(int64_t time_ns) const;

@@ -181,6 +181,7 @@ using SeriesBySite = std::unordered_map<uint32_t, SiteSeries>;
 void Gather(const tables::AllocationFrame& frame,
             const std::vector<const ProcessIterations*>& iterations_of,
             SeriesBySite* out) {
+  int64_t hint = 0;
   for (size_t i = 0; i < frame.rows; ++i) {
     const uint32_t site = frame.site[i];
     const ProcessIterations* iterations =
@@ -188,8 +189,12 @@ void Gather(const tables::AllocationFrame& frame,
     const uint64_t bytes = frame.bytes[i] - std::min(frame.bytes[i], frame.rounding_bytes[i]);
     if (iterations == nullptr || bytes == 0)
       continue;
+    // Most live within an iteration, and neighbours of a frame in the same one.
+    if (iterations->Holds(hint, frame.begin_ns[i]) && iterations->Holds(hint, frame.end_ns[i]))
+      continue;
     // The first end at which it is alive, and the first at which it no longer is.
     const int64_t from = std::max<int64_t>(iterations->NumberAt(frame.begin_ns[i]), 0);
+    hint = from;
     const int64_t until = frame.end_ns[i] == tables::kNever
                               ? iterations->count()
                               : std::max<int64_t>(iterations->NumberAt(frame.end_ns[i]), 0);
