@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <tuple>
@@ -40,7 +41,9 @@ void EncodeRows(std::span<const Row> rows, std::vector<uint64_t>* words, BlockEn
   const auto add = [&](const auto& column) {
     for (size_t i = 0; i < rows.size(); ++i)
       (*words)[i] = ToWord(rows[i].*column.field);
-    encoder->AddColumn(static_cast<uint16_t>(column.number), *words);
+    // A column that is not there reads as zeros.
+    if (std::any_of(words->begin(), words->end(), [](uint64_t word) { return word != 0; }))
+      encoder->AddColumn(static_cast<uint16_t>(column.number), *words);
   };
   std::apply([&](const auto&... columns) { (add(columns), ...); }, TableOf<Row>::Columns());
 }

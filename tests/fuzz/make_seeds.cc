@@ -13,7 +13,9 @@
 
 #include "format/enums.h"
 #include "probe/stack/testing_tables.h"
+#include "resolve/resolve.h"
 #include "tables/testing/random_tables.h"
+#include "tables/writer.h"
 #include "trace/finished/event_codec.h"
 #include "trace/finished/layout.h"
 #include "trace/testing/live_file_builder.h"
@@ -126,6 +128,15 @@ bool WriteFrameSeed(const fs::path& path, vramscope::trace::Trace& trace) {
   return status.ok() && WriteFile(path, bytes);
 }
 
+// The recording as a file of tables.
+bool WriteResolvedSeed(const fs::path& path, vramscope::trace::Trace& trace) {
+  namespace tables = vramscope::tables;
+  const tables::testing::MemoryFile file;
+  tables::Writer writer(file.fd(), path);
+  const auto resolved = vramscope::resolve::Resolve(trace, writer);
+  return resolved && writer.Finish(*resolved).ok() && WriteFile(path, file.Bytes());
+}
+
 bool WriteSeed(const fs::path& root, const std::string& name, const std::string& bytes) {
   const fs::path live = root / "live_file" / (name + ".vrl");
   const fs::path finished = root / "finished_file" / (name + ".vram");
@@ -135,7 +146,8 @@ bool WriteSeed(const fs::path& root, const std::string& name, const std::string&
     return false;
   auto trace = vramscope::trace::OpenTrace(session);
   if (!trace || !vramscope::trace::WriteFinished(**trace, finished).ok() ||
-      !WriteFrameSeed(root / "frame_content" / name, **trace)) {
+      !WriteFrameSeed(root / "frame_content" / name, **trace) ||
+      !WriteResolvedSeed(root / "tables_file" / (name + ".vram"), **trace)) {
     return false;
   }
   fs::remove_all(session);
