@@ -42,7 +42,7 @@ Cells::Cells(const tables::Recording& recording) {
     cell.category = static_cast<Category>(site.category);
     cell.block = IsBlock(site);
     cell.backward = site.phase == static_cast<uint8_t>(format::Phase::kBackward);
-    cell.estimated = site.estimated != static_cast<uint8_t>(tables::Estimated::kExact);
+    cell.estimated = static_cast<tables::Estimated>(site.estimated);
     const auto [found, added] = ids.try_emplace(cell, static_cast<uint32_t>(cells_.size()));
     if (added)
       cells_.push_back(cell);

@@ -33,8 +33,8 @@ struct Cell {
   format::Part part = format::Part::kAllocated;
   format::Category category = format::Category::kUnknown;
   bool block = false;
-  bool backward = false;   // allocated by a backward
-  bool estimated = false;  // priced by readings, not by size
+  bool backward = false;  // allocated by a backward
+  tables::Estimated estimated = tables::Estimated::kExact;
   friend auto operator<=>(const Cell&, const Cell&) = default;
 };
 

@@ -191,13 +191,16 @@ const char* InstantKindName(Instant::Kind kind) {
   return "mark";
 }
 
-int64_t Instants::OfDevice(const tables::Tables& tables, tables::DeviceId device) const {
-  int64_t last_ns = kNoTime;
+std::vector<int64_t> Instants::OfDevice(const tables::Tables& tables,
+                                        tables::DeviceId device) const {
+  std::vector<int64_t> of_processes;
+  std::vector<int64_t> of_nobody;
   for (size_t account = 1; account < of_account.size(); ++account) {
-    if (tables.accounts[account].device == device)
-      last_ns = std::max(last_ns, of_account[account]);
+    const tables::AccountRow& row = tables.accounts[account];
+    if (row.device == device && of_account[account] != kNoTime)
+      (row.process.value != 0 ? of_processes : of_nobody).push_back(of_account[account]);
   }
-  return last_ns;
+  return of_processes.empty() ? of_nobody : of_processes;
 }
 
 Instants AllAt(const tables::Tables& tables, int64_t time_ns) {

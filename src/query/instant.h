@@ -19,8 +19,8 @@ inline constexpr int64_t kNoTime = INT64_MIN;
 struct Instants {
   std::vector<int64_t> of_account;  // by AccountId
 
-  // The last of the device's accounts; kNoTime where none has one.
-  int64_t OfDevice(const tables::Tables& tables, tables::DeviceId device) const;
+  // Those of the processes that use the device; where there are none, of who else does.
+  std::vector<int64_t> OfDevice(const tables::Tables& tables, tables::DeviceId device) const;
 };
 Instants AllAt(const tables::Tables& tables, int64_t time_ns);
 // Without accounts that are checkpointed then: they have nothing on their devices.

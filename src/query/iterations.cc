@@ -47,7 +47,7 @@ uint32_t FiguresOf(const Cell& cell) {
   uint32_t figures = bit(kTotalFigure) | bit(static_cast<size_t>(cell.category));
   const bool before = cell.part == Part::kBeforeRecording;
   // What NVML knows of beyond the allocators' memory.
-  const bool outside = before && !cell.block && cell.estimated;
+  const bool outside = before && !cell.block && cell.estimated != tables::Estimated::kExact;
   if (cell.block || (IsAllocated(cell.part) && !outside))
     figures |= bit(kAllocatedFigure);
   if (format::PartCategory(cell.part) != Category::kDriver && !outside)

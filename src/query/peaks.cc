@@ -13,8 +13,9 @@ class PeakFinder : public SweepObserver {
  public:
   PeakFinder(const Cells& cells, std::vector<TimeSpan> spans) : devices_(spans.size()) {
     for (const Cell& cell : cells.all()) {
-      cells_.push_back({cell.device.value < spans.size() ? cell.device.value : 0, IsUse(cell.part),
-                        cell.estimated});
+      cells_.push_back({cell.device.value < spans.size() ? cell.device.value : 0,
+                        IsUse(cell.part) ? int64_t{-1} : 0,
+                        cell.estimated == tables::Estimated::kByFreeMemory ? int64_t{-1} : 0});
     }
     for (size_t i = 0; i < spans.size(); ++i) {
       devices_[i].span = spans[i];
@@ -28,10 +29,8 @@ class PeakFinder : public SweepObserver {
     const CellFacts& facts = cells_[cell];
     Device& device = devices_[facts.device];
     device.now.total += bytes;
-    if (facts.use)
-      device.now.used += bytes;
-    if (facts.estimated)
-      device.estimated += bytes;
+    device.now.used += bytes & facts.use;
+    device.estimated += bytes & facts.estimated;
     device.used = true;
     if (!device.changed) {
       device.changed = true;
@@ -82,8 +81,8 @@ class PeakFinder : public SweepObserver {
   };
   struct CellFacts {
     uint32_t device = 0;
-    bool use = false;
-    bool estimated = false;
+    int64_t use = 0;  // masks: all bits of what counts, none of what does not
+    int64_t estimated = 0;
   };
   struct Device {
     TimeSpan span;

@@ -82,10 +82,8 @@ class ReportMaker {
                                     const DeviceSamples& samples,
                                     const Instants& at) const {
     std::optional<uint64_t> version;
-    for (size_t i = 1; i < tables_.accounts.size(); ++i) {
-      if (tables_.accounts[i].device != device || at.of_account[i] == kNoTime)
-        continue;
-      const uint64_t then = samples.VersionAt(at.of_account[i]);
+    for (const int64_t time_ns : at.OfDevice(tables_, device)) {
+      const uint64_t then = samples.VersionAt(time_ns);
       if (version && *version != then)
         return std::nullopt;
       version = then;
@@ -106,7 +104,9 @@ class ReportMaker {
       out.total_bytes = row.total_bytes;
     out.at_kind = InstantKindName(query_.at.kind);
     // Where nothing ever happened, the begin.
-    out.at_ns = std::max(at.OfDevice(tables_, device), tables_.session.begin_ns);
+    out.at_ns = tables_.session.begin_ns;
+    for (const int64_t time_ns : at.OfDevice(tables_, device))
+      out.at_ns = std::max(out.at_ns, time_ns);
     const DeviceSamples samples(tables_, device);
     const std::optional<uint64_t> version =
         query_.where.empty() ? VersionAt(device, samples, at) : std::nullopt;

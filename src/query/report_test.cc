@@ -164,8 +164,8 @@ TEST_F(ReportTest, GroupsByAnything) {
                           "PyTorch / (none): 400 x 0", "other processes / (none): 40 x 0"));
   EXPECT_THAT(Lines(Of("@400", {Dimension::kSizeClass, Dimension::kLifetime})),
               ElementsAre("(none) / (none): 500 x 0", "below 1 KiB / (none): 500 x 1",
-                          "below 1 KiB / below 1 ms: 300 x 1",
-                          "below 1 KiB / never freed: 200 x 1", "(none) / (none): 40 x 0"));
+                          "below 1 KiB / below 1 ms: 300 x 1", "below 1 KiB / never freed: 200 x 1",
+                          "(none) / (none): 40 x 0"));
   EXPECT_THAT(Lines(Of("@400", {Dimension::kPhase})),
               ElementsAre("(none): 900 x 1", "forward: 600 x 2", "(none): 40 x 0"));
 }
@@ -237,6 +237,16 @@ TEST_F(ReportTest, ASampleIsOfTheInstantsWithoutAChangeBetween) {
   EXPECT_EQ(transit.devices[0].residual_bytes, 0);
   EXPECT_EQ(Lines(transit).back(), "in transit: 10 x 0");
   EXPECT_EQ(transit.residuals[0].samples_in_transit, 1u);
+}
+
+// Another process, on another device, ends later: what is of no process is looked at then.
+TEST_F(ReportTest, TheEndOfADeviceIsThatOfItsOwnProcesses) {
+  builder_.Account(builder_.Process(8, 1000), tables::DeviceId{2});
+  builder_.tables.changes = {{gpu_, 950}};
+  Sample(920, 1540, 1540);
+  const Report report = Of("end");
+  EXPECT_EQ(report.devices[0].at_ns, 900);
+  EXPECT_EQ(report.devices[0].nvml_bytes, 1540u);
 }
 
 TEST_F(ReportTest, SamplesThatNothingExplainsBreakTheInvariant) {

@@ -58,7 +58,7 @@ class Ledger {
     for (const Cell& cell : cells.all())
       account_of_.push_back(cell.account.value);
     for (const tables::SiteRow& site : tables_.sites)
-      backing_.push_back(site.backing != 0);
+      backing_.push_back(site.backing != 0 ? 1 : 0);
   }
 
   // What stands at an instant, of all accounts.
@@ -92,7 +92,7 @@ class Ledger {
   void Apply(const Change& change) {
     const int64_t sign = change.ends != 0 ? -1 : 1;
     const int64_t bytes = sign * static_cast<int64_t>(change.bytes);
-    const bool backing = backing_[change.site];
+    const bool backing = backing_[change.site] != 0;
     // Out of what the row itself has.
     const int64_t own = change.is_rounding != 0 ? -bytes : bytes;
     if (change.is_rounding != 0)
@@ -195,7 +195,7 @@ class Ledger {
   std::vector<Segment> segments_;
   std::vector<int64_t> counters_;
   std::vector<uint32_t> touched_;
-  std::vector<bool> backing_;
+  std::vector<uint8_t> backing_;
 };
 
 }  // namespace
