@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/open_trace.h"
-#include "report/export.h"
+#include "cli/open_recording.h"
+#include "output/export/export.h"
 #include "util/file.h"
 
 namespace vramscope::cli {
@@ -19,9 +19,9 @@ struct ExportArguments {
   std::string output;
 };
 
-util::Result<report::ExportFormat> FindFormat(const std::string& name) {
+util::Result<output::ExportFormat> FindFormat(const std::string& name) {
   std::string names;
-  for (const report::ExportFormat& format : report::ExportFormats()) {
+  for (const output::ExportFormat& format : output::ExportFormats()) {
     if (name == format.name)
       return format;
     names += names.empty() ? format.name : std::string(", ") + format.name;
@@ -31,22 +31,22 @@ util::Result<report::ExportFormat> FindFormat(const std::string& name) {
 }
 
 util::Status Export(const ExportArguments& arguments) {
-  util::Result<report::ExportFormat> format = FindFormat(arguments.format);
+  util::Result<output::ExportFormat> format = FindFormat(arguments.format);
   if (!format.ok())
     return format.status();
   if (!arguments.output.empty()) {
     VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, arguments.file));
   }
-  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(arguments.file);
-  if (!analysis.ok())
-    return analysis.status();
+  util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(arguments.file);
+  if (!recording.ok())
+    return recording.status();
   if (arguments.output.empty())
-    return format->write(**analysis, PrintOut);
+    return format->write(**recording, PrintOut);
   util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
   if (!file.ok())
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(
-      format->write(**analysis, [&file](std::string_view text) { return file->Write(text); }));
+      format->write(**recording, [&file](std::string_view text) { return file->Write(text); }));
   return file->Commit();
 }
 
@@ -59,7 +59,7 @@ void RegisterExport(CLI::App& app, int* exit_code) {
       ->add_option("FILE", arguments->file, "NAME.vram, or NAME.vram.d of an unfinished recording")
       ->required();
   std::string help;
-  for (const report::ExportFormat& format : report::ExportFormats()) {
+  for (const output::ExportFormat& format : output::ExportFormats()) {
     help += fmt::format("{}{}: {}", help.empty() ? "" : "; ", format.name, format.help);
   }
   command->add_option("--to", arguments->format, help)->option_text("FORMAT")->required();

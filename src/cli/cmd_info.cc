@@ -6,23 +6,21 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/open_trace.h"
-#include "report/away_lines.h"
-#include "report/info.h"
+#include "cli/open_recording.h"
+#include "output/info.h"
 
 namespace vramscope::cli {
 namespace {
 
 int ShowInfo(const std::string& path) {
-  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(path);
-  if (!analysis.ok())
-    return Fail(analysis.status().message());
-  util::Result<engine::Report> report = (*analysis)->MakeReport({});
+  util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(path);
+  if (!recording.ok())
+    return Fail(recording.status().message());
+  util::Result<query::Report> report = query::MakeReport(**recording, {});
   if (!report.ok())
     return Fail(report.status().message());
   const util::Status status =
-      PrintOut(report::FormatInfo(*report, (*analysis)->trace(), report::DetectStyle(STDOUT_FILENO),
-                                  report::AwayLines(**analysis)));
+      PrintOut(output::FormatInfo(*report, **recording, output::DetectStyle(STDOUT_FILENO)));
   return status.ok() ? kExitOk : Fail(status.message());
 }
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/open_trace.h"
-#include "report/iterations_data.h"
-#include "report/iterations_text.h"
-#include "report/terminal.h"
+#include "cli/open_recording.h"
+#include "output/devices.h"
+#include "output/iterations.h"
+#include "output/terminal.h"
 
 namespace vramscope::cli {
 namespace {
@@ -33,23 +33,21 @@ struct IterationsArguments {
 
 // Of an iteration, or of a parameter.
 template <class Row>
-bool Wanted(const Row& row, const trace::Trace& trace, const IterationsArguments& arguments) {
-  const size_t process = row.process.value;
-  const auto device = static_cast<size_t>(row.device.value);
-  if (arguments.pid &&
-      (process >= trace.processes().size() || trace.processes()[process].pid != *arguments.pid))
+bool Wanted(const Row& row,
+            const tables::Recording& recording,
+            const IterationsArguments& arguments) {
+  if (arguments.pid && output::PidOf(recording, row.process) != *arguments.pid)
     return false;
-  return !arguments.device ||
-         (device < trace.devices().size() && trace.devices()[device].index == *arguments.device);
+  return !arguments.device || output::DeviceIndex(recording, row.device) == *arguments.device;
 }
 
 // Keeps what --pid, --device and --last ask for.
-void Select(engine::Iterations* iterations,
-            const trace::Trace& trace,
+void Select(query::Iterations* iterations,
+            const tables::Recording& recording,
             const IterationsArguments& arguments) {
-  std::vector<engine::Iteration> kept;
-  for (engine::Iteration& iteration : iterations->iterations) {
-    if (!Wanted(iteration, trace, arguments))
+  std::vector<query::Iteration> kept;
+  for (query::Iteration& iteration : iterations->iterations) {
+    if (!Wanted(iteration, recording, arguments))
       continue;
     const bool same_list = !kept.empty() && kept.back().process == iteration.process &&
                            kept.back().device == iteration.device;
@@ -60,33 +58,32 @@ void Select(engine::Iterations* iterations,
   }
   iterations->iterations = std::move(kept);
   std::erase_if(iterations->parameters,
-                [&](const auto& parameter) { return !Wanted(parameter, trace, arguments); });
+                [&](const auto& parameter) { return !Wanted(parameter, recording, arguments); });
 }
 
 util::Status ShowIterations(const IterationsArguments& arguments) {
-  util::Result<std::unique_ptr<engine::Analysis>> analysis =
-      OpenAnalysis(arguments.file, {.native_names = !arguments.no_native_names});
-  if (!analysis.ok())
-    return analysis.status();
-  util::Result<engine::Iterations> iterations = (*analysis)->MakeIterations();
+  util::Result<std::unique_ptr<tables::Recording>> recording =
+      OpenRecording(arguments.file, {.native_names = !arguments.no_native_names});
+  if (!recording.ok())
+    return recording.status();
+  util::Result<query::Iterations> iterations = query::MakeIterations(**recording);
   if (!iterations.ok())
     return util::Status::Error(arguments.file + ": " + iterations.status().message());
-  const trace::Trace& trace = (*analysis)->trace();
-  Select(&*iterations, trace, arguments);
+  Select(&*iterations, **recording, arguments);
   if (iterations->iterations.empty()) {
     return util::Status::Error(fmt::format(
         "{}: no iteration of that process and device: `vramscope iterations {}` lists them",
         arguments.file, arguments.file));
   }
   if (arguments.json)
-    return PrintOut(report::IterationsJson(*iterations, trace));
+    return PrintOut(output::IterationsJson(*iterations, **recording));
   if (arguments.csv)
-    return PrintOut(report::IterationsCsv(*iterations, trace));
-  report::IterationsTextOptions options;
-  options.style = report::DetectStyle(STDOUT_FILENO);
+    return PrintOut(output::IterationsCsv(*iterations, **recording));
+  output::IterationsTextOptions options;
+  options.style = output::DetectStyle(STDOUT_FILENO);
   options.rows = arguments.all ? 0 : arguments.top;
   options.parameters = arguments.all ? 0 : arguments.top;
-  return PrintOut(report::FormatIterations(*iterations, trace, options));
+  return PrintOut(output::FormatIterations(*iterations, **recording, options));
 }
 
 }  // namespace

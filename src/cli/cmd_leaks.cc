@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/open_trace.h"
-#include "report/leaks_data.h"
-#include "report/leaks_text.h"
-#include "report/terminal.h"
+#include "cli/open_recording.h"
+#include "output/leaks.h"
+#include "output/terminal.h"
 #include "util/file.h"
 #include "util/size_text.h"
 
@@ -52,21 +51,21 @@ util::Result<std::vector<std::string>> ReadSuppressions(const std::string& path)
 }
 
 util::Status Print(const LeaksArguments& arguments,
-                   const engine::Leaks& leaks,
-                   const trace::Trace& trace) {
+                   const query::Leaks& leaks,
+                   const tables::Recording& recording) {
   if (arguments.json)
-    return PrintOut(report::LeaksJson(leaks, trace));
+    return PrintOut(output::LeaksJson(leaks, recording));
   if (arguments.csv)
-    return PrintOut(report::LeaksCsv(leaks, trace));
-  report::LeaksTextOptions options;
-  options.style = report::DetectStyle(STDOUT_FILENO);
+    return PrintOut(output::LeaksCsv(leaks, recording));
+  output::LeaksTextOptions options;
+  options.style = output::DetectStyle(STDOUT_FILENO);
   options.top = arguments.top;
-  return PrintOut(report::FormatLeaks(leaks, trace, options));
+  return PrintOut(output::FormatLeaks(leaks, recording, options));
 }
 
 // The exit status.
 util::Result<int> ShowLeaks(const LeaksArguments& arguments) {
-  engine::LeakOptions options;
+  query::LeakOptions options;
   options.limit = std::numeric_limits<size_t>::max();
   std::optional<uint64_t> limit;
   if (!arguments.fail_above.empty()) {
@@ -81,16 +80,16 @@ util::Result<int> ShowLeaks(const LeaksArguments& arguments) {
       return patterns.status();
     options.suppressions = std::move(*patterns);
   }
-  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(arguments.file);
-  if (!analysis.ok())
-    return analysis.status();
-  util::Result<engine::Leaks> leaks = (*analysis)->MakeLeaks(options);
+  util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(arguments.file);
+  if (!recording.ok())
+    return recording.status();
+  util::Result<query::Leaks> leaks = query::MakeLeaks(**recording, options);
   if (!leaks.ok())
     return util::Status::Error(arguments.file + ": " + leaks.status().message());
   double growth = 0;
-  for (const engine::Growth& entry : leaks->growing)
+  for (const query::Growth& entry : leaks->growing)
     growth += std::max(entry.bytes_per_iteration, 0.0);
-  VRAMSCOPE_RETURN_IF_ERROR(Print(arguments, *leaks, (*analysis)->trace()));
+  VRAMSCOPE_RETURN_IF_ERROR(Print(arguments, *leaks, **recording));
   if (!limit)
     return kExitOk;
   if (leaks->iterations == 0) {

@@ -10,8 +10,8 @@
 
 #include "cli/commands.h"
 #include "cli/keyword_options.h"
-#include "cli/open_trace.h"
-#include "report/plot/figure.h"
+#include "cli/open_recording.h"
+#include "output/plot/figure.h"
 #include "util/file.h"
 
 namespace vramscope::cli {
@@ -39,8 +39,8 @@ std::string NameOf(const PlotArguments& arguments, const std::string& file) {
   return arguments.files.size() > 1 ? std::filesystem::path(file).stem().string() : "";
 }
 
-util::Result<report::Figure> MakeBars(const PlotArguments& arguments) {
-  const util::Result<engine::Instant> at = engine::ParseInstant(arguments.at);
+util::Result<output::Figure> MakeBars(const PlotArguments& arguments) {
+  const util::Result<query::Instant> at = query::ParseInstant(arguments.at);
   if (!at.ok())
     return at.status();
   KeywordOptions options = arguments.keywords;
@@ -50,29 +50,29 @@ util::Result<report::Figure> MakeBars(const PlotArguments& arguments) {
       options.dictionaries.emplace_back("layers");
     options.dictionaries.emplace_back("data-structures");
   }
-  util::Result<engine::KeywordQuery> query = ParseKeywordOptions(options);
+  util::Result<query::KeywordQuery> query = ParseKeywordOptions(options);
   if (!query.ok())
     return query.status();
   query->at = *at;
   query->top = 1;  // entries are not drawn
-  std::vector<report::BarPanel> panels;
+  std::vector<output::BarPanel> panels;
   for (const std::string& file : arguments.files) {
-    const util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(file);
-    if (!analysis.ok())
-      return analysis.status();
-    const util::Result<engine::KeywordReport> keywords =
-        engine::MakeKeywordReport(**analysis, *query);
+    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    const util::Result<query::KeywordReport> keywords =
+        query::MakeKeywordReport(**recording, *query);
     if (!keywords.ok())
       return keywords.status();
-    for (report::BarPanel& panel :
-         report::BarPanels(*keywords, (*analysis)->trace(), NameOf(arguments, file)))
+    for (output::BarPanel& panel :
+         output::BarPanels(*keywords, **recording, NameOf(arguments, file)))
       panels.push_back(std::move(panel));
   }
-  return two_bar ? report::TwoBarFigure(arguments.title, panels)
-                 : report::CategoryFigure(arguments.title, panels);
+  return two_bar ? output::TwoBarFigure(arguments.title, panels)
+                 : output::CategoryFigure(arguments.title, panels);
 }
 
-util::Result<report::Figure> MakeLines(const PlotArguments& arguments) {
+util::Result<output::Figure> MakeLines(const PlotArguments& arguments) {
   if (!arguments.keywords.dictionaries.empty() || !arguments.keywords.expected.empty() ||
       arguments.at_given) {
     return util::Status::Error(
@@ -80,23 +80,24 @@ util::Result<report::Figure> MakeLines(const PlotArguments& arguments) {
                     "time",
                     arguments.kind));
   }
-  std::vector<report::TimelinePanel> panels;
+  std::vector<output::TimelinePanel> panels;
   for (const std::string& file : arguments.files) {
-    const util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(file);
-    if (!analysis.ok())
-      return analysis.status();
-    util::Result<std::vector<engine::Timeline>> timelines = (*analysis)->MakeTimelines(kBuckets);
+    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    util::Result<std::vector<query::Timeline>> timelines =
+        query::MakeTimelines(**recording, kBuckets);
     if (!timelines.ok())
       return timelines.status();
     const std::string name = arguments.kind == "compare"
                                  ? std::filesystem::path(file).stem().string()
                                  : NameOf(arguments, file);
-    for (report::TimelinePanel& panel :
-         report::TimelinePanels(std::move(*timelines), (*analysis)->trace(), name))
+    for (output::TimelinePanel& panel :
+         output::TimelinePanels(std::move(*timelines), **recording, name))
       panels.push_back(std::move(panel));
   }
-  return arguments.kind == "compare" ? report::CompareFigure(arguments.title, panels)
-                                     : report::TimelineFigure(arguments.title, panels);
+  return arguments.kind == "compare" ? output::CompareFigure(arguments.title, panels)
+                                     : output::TimelineFigure(arguments.title, panels);
 }
 
 util::Status Plot(const PlotArguments& arguments) {
@@ -106,15 +107,15 @@ util::Status Plot(const PlotArguments& arguments) {
         fmt::format("unknown --kind '{}': it is one of timeline, two-bar, compare, categories",
                     arguments.kind));
   }
-  const util::Result<report::ImageFormat> format = report::ImageFormatOf(arguments.output);
+  const util::Result<output::ImageFormat> format = output::ImageFormatOf(arguments.output);
   if (!format.ok())
     return format.status();
   for (const std::string& file : arguments.files)
     VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, file));
-  const util::Result<report::Figure> figure = lines ? MakeLines(arguments) : MakeBars(arguments);
+  const util::Result<output::Figure> figure = lines ? MakeLines(arguments) : MakeBars(arguments);
   if (!figure.ok())
     return figure.status();
-  const util::Result<std::string> picture = report::RenderFigure(*figure, *format);
+  const util::Result<std::string> picture = output::RenderFigure(*figure, *format);
   if (!picture.ok())
     return picture.status();
   util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);

@@ -13,15 +13,14 @@
 #include "cli/commands.h"
 #include "cli/keyword_options.h"
 #include "cli/launcher/session.h"
-#include "cli/open_trace.h"
-#include "report/away_lines.h"
-#include "report/csv.h"
-#include "report/html.h"
-#include "report/json.h"
-#include "report/keywords.h"
-#include "report/terminal.h"
-#include "report/text.h"
-#include "report/trust_lines.h"
+#include "cli/open_recording.h"
+#include "output/csv.h"
+#include "output/html.h"
+#include "output/json.h"
+#include "output/keywords.h"
+#include "output/terminal.h"
+#include "output/text.h"
+#include "output/trust_lines.h"
 
 namespace vramscope::cli {
 namespace {
@@ -31,16 +30,18 @@ struct ReportArguments {
   std::string at = "peak";
   std::vector<std::string> by;
   std::vector<std::string> where;
+  std::vector<std::string> own;
   uint64_t top = 0;
+  uint64_t timeline = 0;
   bool json = false;
   bool csv = false;
   std::string html;
   KeywordOptions keywords;
 };
 
-util::Result<engine::ReportQuery> ParseQuery(const ReportArguments& arguments) {
-  engine::ReportQuery query;
-  util::Result<engine::Instant> instant = engine::ParseInstant(arguments.at);
+util::Result<query::ReportQuery> ParseQuery(const ReportArguments& arguments) {
+  query::ReportQuery query;
+  util::Result<query::Instant> instant = query::ParseInstant(arguments.at);
   if (!instant.ok())
     return instant.status();
   query.at = *instant;
@@ -48,7 +49,7 @@ util::Result<engine::ReportQuery> ParseQuery(const ReportArguments& arguments) {
     for (size_t begin = 0; begin <= list.size();) {
       const size_t end = std::min(list.find(',', begin), list.size());
       const std::string name = list.substr(begin, end - begin);
-      util::Result<engine::Dimension> dimension = engine::ParseDimension(name);
+      util::Result<query::Dimension> dimension = query::ParseDimension(name);
       if (!dimension.ok())
         return dimension.status();
       if (std::find(query.by.begin(), query.by.end(), *dimension) != query.by.end()) {
@@ -65,77 +66,77 @@ util::Result<engine::ReportQuery> ParseQuery(const ReportArguments& arguments) {
       return util::Status::Error(
           fmt::format("--where {}: write DIM=VALUE, such as category=activation", condition));
     }
-    util::Result<engine::Dimension> dimension = engine::ParseDimension(condition.substr(0, equals));
+    util::Result<query::Dimension> dimension = query::ParseDimension(condition.substr(0, equals));
     if (!dimension.ok())
       return dimension.status();
     query.where.push_back({*dimension, condition.substr(equals + 1)});
   }
+  query.own = arguments.own;
   query.top = arguments.top;
   return query;
 }
 
-util::Status WritePage(const ReportArguments& arguments, engine::Analysis& analysis) {
+util::Status WritePage(const ReportArguments& arguments, const tables::Recording& recording) {
   if (arguments.html.empty())
     return {};
   VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, arguments.files[0]));
   Progress progress("writing " + arguments.html);
-  return report::WriteHtml(analysis, arguments.html);
+  return output::WriteHtml(recording, arguments.html);
 }
 
 // Entries of a category that text shows where --top does not say; JSON and CSV have all.
 constexpr uint64_t kTopEntries = 20;
 
-util::Status ShowKeywords(const ReportArguments& arguments, const engine::ReportQuery& report) {
+util::Status ShowKeywords(const ReportArguments& arguments, const query::ReportQuery& report) {
   if (!report.by.empty()) {
     return util::Status::Error(
         "--by and --keywords exclude each other: a dictionary says itself what it looks over");
   }
-  util::Result<engine::KeywordQuery> query = ParseKeywordOptions(arguments.keywords);
+  util::Result<query::KeywordQuery> query = ParseKeywordOptions(arguments.keywords);
   if (!query.ok())
     return query.status();
   const bool text_wanted = !arguments.json && !arguments.csv;
   query->at = report.at;
   query->where = report.where;
   query->top = report.top == 0 && text_wanted ? kTopEntries : report.top;
-  report::KeywordsTextOptions options;
-  options.style = report::DetectStyle(STDOUT_FILENO);
-  std::vector<report::NamedKeywords> reports;  // of --json and --csv: all of them or none
+  output::KeywordsTextOptions options;
+  options.style = output::DetectStyle(STDOUT_FILENO);
+  std::vector<output::NamedKeywords> reports;  // of --json and --csv: all of them or none
   for (const std::string& file : arguments.files) {
-    util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(file);
-    if (!analysis.ok())
-      return analysis.status();
-    util::Result<engine::KeywordReport> keywords = engine::MakeKeywordReport(**analysis, *query);
+    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    util::Result<query::KeywordReport> keywords = query::MakeKeywordReport(**recording, *query);
     if (!keywords.ok())
       return keywords.status();
-    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **analysis));
+    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **recording));
     if (!text_wanted) {
       reports.push_back({file, std::move(*keywords)});
       continue;
     }
-    const trace::Trace& trace = (*analysis)->trace();
-    options.closing = {report::TraceLine(trace, file, options.style)};
-    std::string text = report::KeywordsText(*keywords, trace, options);
+    options.closing = {output::TraceLine(**recording, file, options.style)};
+    std::string text = output::KeywordsText(*keywords, **recording, options);
     if (file != arguments.files.front())
       text.insert(0, "\n");
     VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
   }
   if (arguments.json)
-    return PrintOut(report::KeywordsJson(reports));
+    return PrintOut(output::KeywordsJson(reports));
   if (arguments.csv)
-    return PrintOut(report::KeywordsCsv(reports));
+    return PrintOut(output::KeywordsCsv(reports));
   return {};
 }
 
 // Its launcher was killed, and so were its programs.
-bool WasCutOff(const trace::Trace& trace, const std::string& file) {
-  if (trace.session().finished)
+bool WasCutOff(const tables::Recording& recording, const std::string& file) {
+  if (recording.tables().session.finished)
     return false;
   const std::string live = IsLiveDirectory(file) ? file : LiveDirectoryOf(file);
   return IsLiveDirectory(live) && !LauncherIsAlive(live) && LiveRecorders(live).empty();
 }
 
 util::Status ShowReports(const ReportArguments& arguments) {
-  util::Result<engine::ReportQuery> query = ParseQuery(arguments);
+  util::Result<query::ReportQuery> query = ParseQuery(arguments);
   if (!query.ok())
     return query.status();
   const bool several = arguments.files.size() > 1;
@@ -148,41 +149,52 @@ util::Status ShowReports(const ReportArguments& arguments) {
     return util::Status::Error(
         "--expected-sum says what --keywords should sum to: give --keywords, too");
   }
-  const report::Style style = report::DetectStyle(STDOUT_FILENO);
-  std::vector<report::NamedReport> reports;  // of --json and --csv: all of them or none
+  const output::Style style = output::DetectStyle(STDOUT_FILENO);
+  // Of --json and --csv all of them or none.
+  std::vector<output::NamedReport> reports;
+  std::vector<std::string> objects;
   for (const std::string& file : arguments.files) {
-    util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(file);
-    if (!analysis.ok())
-      return analysis.status();
-    util::Result<engine::Report> report = (*analysis)->MakeReport(*query);
+    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    util::Result<query::Report> report = query::MakeReport(**recording, *query);
     if (!report.ok())
       return report.status();
-    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **analysis));
-    if (arguments.json || arguments.csv) {
+    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **recording));
+    if (arguments.json) {
+      util::Result<std::vector<query::Timeline>> timelines = std::vector<query::Timeline>{};
+      if (arguments.timeline > 0)
+        timelines = query::MakeTimelines(**recording, arguments.timeline);
+      if (!timelines.ok())
+        return timelines.status();
+      objects.push_back(output::ReportJson(*report, **recording, *timelines));
+      continue;
+    }
+    if (arguments.csv) {
       reports.push_back({file, std::move(*report)});
       continue;
     }
-    report::TextOptions options;
+    output::TextOptions options;
     options.style = style;
-    options.away = report::AwayLines(**analysis);
-    options.closing.push_back(report::TraceLine((*analysis)->trace(), file, style));
-    if (WasCutOff((*analysis)->trace(), file)) {
+    options.rows = isatty(STDOUT_FILENO) != 0 ? output::kScreenRows : 0;
+    options.closing.push_back(output::TraceLine(**recording, file, style));
+    if (WasCutOff(**recording, file)) {
       options.closing.push_back(
           fmt::format("Nobody records into it any more: `vramscope finish {}` makes one file of it",
-                      report::Printable(file, style.utf8)));
+                      output::Printable(file, style.utf8)));
     }
     if (!arguments.html.empty()) {
-      options.closing.push_back("Page:  " + report::Printable(arguments.html, style.utf8));
+      options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
     }
-    std::string text = report::FormatText(*report, (*analysis)->trace(), *query, options);
+    std::string text = output::FormatText(*report, **recording, *query, options);
     if (several && file != arguments.files.front())
       text.insert(0, "\n");
     VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
   }
   if (arguments.json)
-    return PrintOut(report::ReportsJson(reports));
+    return PrintOut(output::JsonOfFiles(objects));
   if (arguments.csv)
-    return PrintOut(report::ReportCsv(reports, query->by));
+    return PrintOut(output::ReportCsv(reports, query->by));
   return {};
 }
 
@@ -203,7 +215,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
 #define VRAMSCOPE_DIMENSION(dimension, text)    \
   dimensions += dimensions.empty() ? "" : ", "; \
   dimensions += text;
-#include "engine/query/dimensions.def"
+#include "query/dimensions.def"
   report->add_option("--by", arguments->by, "Group by dimensions, outermost first: " + dimensions)
       ->option_text("DIM[,DIM...]")
       ->allow_extra_args(false);
@@ -213,10 +225,19 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   report->add_option("--top", arguments->top, "Only the N largest rows; the rest as one")
       ->check(CheckCount)
       ->option_text("N");
+  report
+      ->add_option("--own", arguments->own,
+                   "Code of this Python package counts as yours; can be repeated")
+      ->option_text("PACKAGE")
+      ->allow_extra_args(false);
   AddKeywordOptions(*report, &arguments->keywords);
   CLI::Option* const json = report->add_flag(
       "--json", arguments->json,
       "The schema vramscope.report/1 (with --keywords vramscope.keywords/1), exact bytes");
+  report->add_option("--timeline", arguments->timeline, "With --json: also the history, N buckets")
+      ->check(CheckCount)
+      ->option_text("N")
+      ->needs(json);
   report->add_flag("--csv", arguments->csv, "The rows as a table, exact bytes")->excludes(json);
   report->add_option("--html", arguments->html, "Write a page that works offline, too")
       ->option_text("FILE");

@@ -29,10 +29,10 @@ extern const char vramscope_keywords_tbd_end[];
 namespace vramscope::cli {
 namespace {
 
-using engine::Dimension;
-using engine::KeywordDictionary;
-using engine::KeywordMatch;
-using engine::KeywordRule;
+using query::Dimension;
+using query::KeywordDictionary;
+using query::KeywordMatch;
+using query::KeywordRule;
 
 constexpr size_t kFileLimitBytes = 4u << 20;
 
@@ -137,7 +137,7 @@ util::Status Reader::ReadSettings(const toml::table& table, Settings* settings) 
       return names.status();
     settings->over.clear();
     for (size_t i = 0; i < names->size(); ++i) {
-      const util::Result<Dimension> dimension = engine::ParseDimension((*names)[i]);
+      const util::Result<Dimension> dimension = query::ParseDimension((*names)[i]);
       const toml::source_region& where = over->as_array()->get(i)->source();
       if (!dimension.ok())
         return ErrorAt(where, dimension.status().message());
@@ -157,7 +157,7 @@ util::Status Reader::ReadSettings(const toml::table& table, Settings* settings) 
   if (!match.ok())
     return match.status();
   if (!match->empty()) {
-    const util::Result<KeywordMatch> parsed = engine::ParseKeywordMatch(*match);
+    const util::Result<KeywordMatch> parsed = query::ParseKeywordMatch(*match);
     if (!parsed.ok())
       return ErrorAt(table.get("match")->source(), parsed.status().message());
     settings->match = *parsed;
@@ -177,7 +177,7 @@ util::Result<KeywordRule> Reader::ReadRule(const toml::node& node,
   if (category->empty())
     return ErrorAt(node.source(), "this category has no name: write name = \"...\"");
   rule.category = *category;
-  if (rule.category == engine::kOthers || rule.category == engine::kUntrackable) {
+  if (rule.category == query::kOthers || rule.category == query::kUntrackable) {
     return ErrorAt(table.get("name")->source(),
                    fmt::format("'{}' is what no keyword matches: choose another name", *category));
   }

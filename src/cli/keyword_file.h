@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/query/keywords.h"
+#include "query/keywords.h"
 #include "util/status.h"
 
 // Keyword dictionaries as people write them: TOML, described in docs/KEYWORDS.md.
@@ -13,12 +13,12 @@ namespace vramscope::cli {
 
 // The dictionaries of `text`, in the order in which they stand there. Errors begin with `name`, the
 // line and the column.
-util::Result<std::vector<engine::KeywordDictionary>> ParseKeywords(std::string_view text,
+util::Result<std::vector<query::KeywordDictionary>> ParseKeywords(std::string_view text,
                                                                    const std::string& name);
 
 // The dictionaries that --keywords names: each a file, or one of those that come with the program.
 // No two may have one name.
-util::Result<std::vector<engine::KeywordDictionary>> LoadKeywords(
+util::Result<std::vector<query::KeywordDictionary>> LoadKeywords(
     const std::vector<std::string>& names);
 
 // The text of a dictionary of share/keywords that comes with the program, "" where there is none.

@@ -9,9 +9,9 @@
 namespace vramscope::cli {
 namespace {
 
-using engine::Dimension;
-using engine::KeywordDictionary;
-using engine::KeywordMatch;
+using query::Dimension;
+using query::KeywordDictionary;
+using query::KeywordMatch;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;

@@ -16,8 +16,8 @@ namespace {
 // Far above any machine, and far from where sums of bytes leave their type.
 constexpr uint64_t kLargestSum = 1ull << 60;
 
-util::Result<engine::ExpectedSum> ParseExpectedSum(const std::string& text) {
-  engine::ExpectedSum sum;
+util::Result<query::ExpectedSum> ParseExpectedSum(const std::string& text) {
+  query::ExpectedSum sum;
   const size_t equals = text.find('=');
   if (equals != std::string::npos)
     sum.device = text.substr(0, equals);
@@ -49,15 +49,15 @@ void AddKeywordOptions(CLI::App& command, KeywordOptions* options) {
       ->allow_extra_args(false);
 }
 
-util::Result<engine::KeywordQuery> ParseKeywordOptions(const KeywordOptions& options) {
-  engine::KeywordQuery query;
-  util::Result<std::vector<engine::KeywordDictionary>> dictionaries =
+util::Result<query::KeywordQuery> ParseKeywordOptions(const KeywordOptions& options) {
+  query::KeywordQuery query;
+  util::Result<std::vector<query::KeywordDictionary>> dictionaries =
       LoadKeywords(options.dictionaries);
   if (!dictionaries.ok())
     return dictionaries.status();
   query.dictionaries = std::move(*dictionaries);
   for (const std::string& text : options.expected) {
-    util::Result<engine::ExpectedSum> sum = ParseExpectedSum(text);
+    util::Result<query::ExpectedSum> sum = ParseExpectedSum(text);
     if (!sum.ok())
       return sum.status();
     query.expected.push_back(std::move(*sum));

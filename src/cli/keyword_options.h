@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/query/keywords.h"
+#include "query/keywords.h"
 #include "util/status.h"
 
 namespace CLI {
@@ -23,6 +23,6 @@ struct KeywordOptions {
 void AddKeywordOptions(CLI::App& command, KeywordOptions* options);
 
 // The dictionaries and expected sums of a query.
-util::Result<engine::KeywordQuery> ParseKeywordOptions(const KeywordOptions& options);
+util::Result<query::KeywordQuery> ParseKeywordOptions(const KeywordOptions& options);
 
 }  // namespace vramscope::cli

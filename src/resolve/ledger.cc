@@ -294,7 +294,7 @@ void Ledger::Finish() {
   }
   for (ProcessState& process : processes_) {
     if (process.exit_ns == 0)
-      process.exit_ns = process.last_ns;
+      process.exit_ns = last_ns_;  // it goes on
   }
   // `before recording` may not have been negative: more was there, from the start to the end.
   for (uint32_t i = 0; i < spaces_.size(); ++i) {

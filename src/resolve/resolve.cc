@@ -239,6 +239,9 @@ void TablesOf::AddCounters() {
       key.part = item.part;
       key.category = key.without_phases = PartCategory(item.part);
       key.estimated = item.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
+      // What NVML knows of beyond what allocators said.
+      if (item.part == Part::kBeforeRecording && ledger_.spaces()[item.space].before_settled)
+        key.estimated = tables::Estimated::kCorrected;
       key.api = item.api;
       key.thread = item.thread;
       key.stack = item.stack;

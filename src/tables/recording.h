@@ -135,6 +135,11 @@ class Recording {
   // Reads the columns `wanted` (AllocationColumns); the others are left empty. An error names the
   // file and says that it is damaged.
   virtual util::Status Read(size_t frame, uint32_t wanted, AllocationFrame* out) const = 0;
+  // It was resolved from a live directory of that size, not opened from a finished file.
+  void SetResolvedInPlace(uint64_t live_bytes) {
+    tables_.session.finished = false;
+    tables_.session.file_bytes = live_bytes;
+  }
 
  protected:
   Tables tables_;

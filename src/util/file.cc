@@ -108,7 +108,7 @@ std::string AtomicFile::TemporaryName(const std::string& path) {
 
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   std::string temporary = TemporaryName(path);
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0)
     return FileError(path, "cannot be written", errno);
   return AtomicFile(path, std::move(temporary), fd);

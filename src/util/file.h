@@ -46,6 +46,8 @@ class AtomicFile {
   Status Write(std::string_view text);
   // Bytes written so far.
   uint64_t offset() const { return offset_; }
+  // For writers of their own, before Commit().
+  int fd() const { return fd_; }
   Status Commit();
 
  private:

@@ -16,7 +16,7 @@
 #include "cli/commands.h"
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/session.h"
-#include "cli/open_trace.h"
+#include "cli/open_recording.h"
 #include "format/records.h"
 #include "util/json_writer.h"
 #include "util/size_text.h"

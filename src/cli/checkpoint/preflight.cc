@@ -15,23 +15,23 @@ namespace {
 // What the driver takes beside the contents of the device.
 constexpr uint64_t kHostMarginBytes = uint64_t{256} << 20;
 
-std::string Describe(const engine::Immovable& entry) {
+std::string Describe(const resolve::Immovable& entry) {
   const char* const s = entry.count == 1 ? "" : "s";
   const std::string bytes =
       entry.bytes != 0 ? util::FormatBytes(entry.bytes) + " of " : std::string();
   switch (entry.kind) {
-    case engine::ImmovableKind::kManaged:
+    case resolve::ImmovableKind::kManaged:
       return fmt::format("{}managed memory ({} allocation{})", bytes, entry.count, s);
-    case engine::ImmovableKind::kOpened:
+    case resolve::ImmovableKind::kOpened:
       return fmt::format("{}memory opened from other processes ({} handle{})", bytes, entry.count,
                          s);
-    case engine::ImmovableKind::kExported:
+    case resolve::ImmovableKind::kExported:
       return fmt::format("{}memory exported to other processes ({} allocation{})", bytes,
                          entry.count, s);
-    case engine::ImmovableKind::kExternal:
+    case resolve::ImmovableKind::kExternal:
       return fmt::format("{}external memory, of a graphics library ({} mapping{})", bytes,
                          entry.count, s);
-    case engine::ImmovableKind::kMulticast:
+    case resolve::ImmovableKind::kMulticast:
       return fmt::format("{} multicast object{} (NCCL makes none with NCCL_NVLS_ENABLE=0)",
                          entry.count, s);
   }
@@ -40,9 +40,9 @@ std::string Describe(const engine::Immovable& entry) {
 
 }  // namespace
 
-std::string DescribeImmovable(const engine::Movability& movability) {
+std::string DescribeImmovable(const resolve::Movability& movability) {
   std::string text;
-  for (const engine::Immovable& entry : movability.immovable)
+  for (const resolve::Immovable& entry : movability.immovable)
     text += (text.empty() ? "" : ", ") + Describe(entry);
   return text;
 }
@@ -60,7 +60,7 @@ util::Status CheckRecording(const Target& target, std::string* unchecked) {
     return {};
   }
   Progress progress("checking " + target.live_directory);
-  const util::Result<engine::Movability> found = engine::FindImmovable(
+  const util::Result<resolve::Movability> found = resolve::FindImmovable(
       **trace, static_cast<uint32_t>(target.pid), [&](double share) { progress.Update(share); });
   if (!found) {
     *unchecked = "its recording cannot be read: " + found.status().message();

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/checkpoint/target.h"
-#include "engine/query/immovable.h"
+#include "resolve/immovable.h"
 #include "util/status.h"
 
 // What can be known before the driver is asked to move a process's memory, and would break it.
@@ -13,7 +13,7 @@ namespace vramscope::cli {
 
 // "64.0 MiB of managed memory (2 allocations), 1 multicast object (NCCL_NVLS_ENABLE=0 avoids it)";
 // "" where all moves.
-std::string DescribeImmovable(const engine::Movability& movability);
+std::string DescribeImmovable(const resolve::Movability& movability);
 
 // Looks into the process's recording. An error says why the process must not be asked to yield;
 // `*unchecked` is what could not be checked, "" where all could.

@@ -14,11 +14,11 @@
 
 #include "cli/commands.h"
 #include "cli/launcher/session.h"
-#include "cli/open_trace.h"
-#include "engine/query/report.h"
-#include "report/html.h"
-#include "report/summary.h"
-#include "report/terminal.h"
+#include "cli/open_recording.h"
+#include "output/html.h"
+#include "output/summary.h"
+#include "output/terminal.h"
+#include "query/report.h"
 #include "trace/trace.h"
 #include "util/file.h"
 #include "util/size_text.h"
@@ -80,26 +80,27 @@ class Interruptible {
 };
 
 util::Status PrintSummary(const std::string& path, const std::string& html) {
-  util::Result<std::unique_ptr<engine::Analysis>> analysis = OpenAnalysis(path);
-  if (!analysis)
-    return analysis.status();
+  util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(path);
+  if (!recording)
+    return recording.status();
+  util::Result<query::Report> report = query::MakeReport(**recording, {});
+  if (!report)
+    return report.status();
   util::Status page;
   if (!html.empty()) {
     Progress progress("writing " + html);
-    page = report::WriteHtml(**analysis, html);
+    page = output::WriteHtml(**recording, html);
   }
-  const report::Style style = report::DetectStyle(STDERR_FILENO);
-  report::SummaryOptions options;
+  const output::Style style = output::DetectStyle(STDERR_FILENO);
+  output::SummaryOptions options;
   options.columns = style.columns;
   options.colour = style.colour;
   options.utf8 = style.utf8;
   options.trace_path = ShortPath(path);
   if (page.ok())
     options.html_path = html;
-  util::Result<std::string> summary = report::FormatRunSummary(**analysis, options);
-  if (!summary)
-    return summary.status();
-  std::fwrite(summary->data(), 1, summary->size(), stderr);
+  const std::string summary = output::FormatRunSummary(*report, **recording, options);
+  std::fwrite(summary.data(), 1, summary.size(), stderr);
   return page;
 }
 
@@ -114,8 +115,12 @@ util::Status FinishRecording(const std::string& live_directory,
     return trace.status();
   {
     Progress progress("writing " + ShortPath(output));
-    VRAMSCOPE_RETURN_IF_ERROR(trace::WriteFinished(
-        **trace, output, [&progress](double share) { progress.Update(share); }));
+    util::Result<util::AtomicFile> file = util::AtomicFile::Create(output);
+    if (!file)
+      return file.status();
+    VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(
+        **trace, file->fd(), output, [&progress](double share) { progress.Update(share); }));
+    VRAMSCOPE_RETURN_IF_ERROR(file->Commit());
   }
   trace->reset();
   return RemoveLiveDirectory(live_directory);

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/open_recording.h"
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "cli/commands.h"
+#include "query/peaks.h"
+#include "resolve/resolve.h"
+#include "tables/reader.h"
+#include "tables/writer.h"
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The finished form of a live directory, in memory: six bytes an event, and nobody else sees it.
+util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::string& path,
+                                                                trace::OpenOptions options) {
+  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(path, options);
+  if (!trace)
+    return trace.status();
+  const int fd = memfd_create("vramscope", MFD_CLOEXEC);
+  if (fd < 0) {
+    return util::Status::Error(
+        fmt::format("{}: no memory to read it into: {}", path, util::ErrnoText(errno)));
+  }
+  Progress progress("reading " + path);
+  const util::Status written =
+      WriteResolved(**trace, fd, path, [&](double share) { progress.Update(share); });
+  util::Result<std::unique_ptr<tables::Recording>> recording =
+      written.ok() ? tables::OpenDescriptor(fd, path)
+                   : util::Result<std::unique_ptr<tables::Recording>>(written);
+  close(fd);
+  if (recording)
+    (*recording)->SetResolvedInPlace((*trace)->session().file_bytes);
+  return recording;
+}
+
+}  // namespace
+
+util::Status WriteResolved(trace::Trace& trace,
+                           int fd,
+                           const std::string& path,
+                           const std::function<void(double)>& progress) {
+  tables::Writer writer(fd, path);
+  util::Result<tables::Tables> tables = resolve::Resolve(trace, writer, progress);
+  if (!tables)
+    return tables.status();
+  VRAMSCOPE_RETURN_IF_ERROR(writer.Finish(*tables));
+  // The highest instants are a question to all the rest.
+  const util::Result<std::unique_ptr<tables::Recording>> recording =
+      tables::OpenDescriptor(fd, path);
+  if (!recording)
+    return recording.status();
+  util::Result<std::vector<tables::PeakRow>> peaks = query::FindPeaks(**recording);
+  if (!peaks)
+    return peaks.status();
+  tables->peaks = std::move(*peaks);
+  return writer.Finish(*tables);
+}
+
+util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string& path,
+                                                               trace::OpenOptions options) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    return ResolveInPlace(path, options);
+  const bool exists = fs::exists(path, error);
+  if (!exists && !error && fs::is_directory(path + ".d", error))
+    return ResolveInPlace(path, options);
+  if (!exists && (!error || error == std::errc::no_such_file_or_directory)) {
+    return util::Status::Error(fmt::format(
+        "{}: no such file, and no live recording {}.d beside it", path, path));
+  }
+  return tables::Open(path);
+}
+
+util::Status PrintOut(std::string_view text) {
+  errno = 0;
+  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written == text.size() && std::fflush(stdout) == 0)
+    return {};
+  return util::Status::Error(
+      fmt::format("cannot write to the standard output: {}", util::ErrnoText(errno)));
+}
+
+util::Status CheckNotInput(const std::string& output, const std::string& input) {
+  std::error_code error;
+  if (!std::filesystem::equivalent(output, input, error) || error)
+    return {};
+  return util::Status::Error(
+      fmt::format("{} is the recording itself: choose another file to write", output));
+}
+
+}  // namespace vramscope::cli

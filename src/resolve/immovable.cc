@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/immovable.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "format/enums.h"
+#include "resolve/ledger.h"
+
+namespace vramscope::resolve {
+namespace {
+
+using trace::Event;
+using trace::EventKind;
+
+constexpr size_t kKinds = static_cast<size_t>(ImmovableKind::kMulticast) + 1;
+// PoolCreate of a pool that another process made.
+constexpr uint8_t kImportedPool = 2;
+
+// The number is given out again: of several processes of a recording the last one is meant.
+trace::ProcessId ProcessOf(const trace::Trace& trace, uint32_t pid) {
+  trace::ProcessId found = trace::kNoProcess;
+  for (size_t i = 0; i < trace.processes().size(); ++i) {
+    if (trace.processes()[i].pid != pid)
+      continue;
+    if (found == trace::kNoProcess ||
+        trace.processes()[i].start_ns >= trace.processes()[found.value].start_ns) {
+      found = trace::ProcessId{static_cast<uint16_t>(i)};
+    }
+  }
+  return found;
+}
+
+// It is about what there is now, not about what was.
+class Nowhere : public tables::AllocationSink {
+ public:
+  util::Status Add(const tables::AllocationRow&) override { return {}; }
+};
+
+// What the ledger does not keep, because no bytes hang on it.
+class Search {
+ public:
+  Search(const trace::Trace& trace, trace::ProcessId process)
+      : trace_(trace), process_(process), ledger_(trace, nowhere_) {}
+
+  void Apply(std::span<const Event> events) {
+    // The ledger is asked where it stands at a share: it gets the events up to there first.
+    size_t done = 0;
+    for (size_t i = 0; i < events.size(); ++i) {
+      const Event& event = events[i];
+      if (event.process != process_)
+        continue;
+      if (event.kind == EventKind::kProcessEnd) {
+        // The reader ends what it cannot read on. The process is alive.
+        ledger_.Apply(events.subspan(done, i - done));
+        done = i + 1;
+      } else if (event.kind == EventKind::kShare &&
+                 event.subkind == static_cast<uint8_t>(format::ShareKind::kExport)) {
+        ledger_.Apply(events.subspan(done, i + 1 - done));
+        done = i + 1;
+        NoteExport(event);
+      } else {
+        Note(event);
+      }
+    }
+    ledger_.Apply(events.subspan(done));
+  }
+
+  Movability Finish() {
+    const ProcessState& process = ledger_.processes()[process_.value];
+    process.holdings.ForEach([&](uint32_t, const Holding& holding) {
+      const std::optional<ImmovableKind> kind = KindOf(holding);
+      if (kind)
+        Add(*kind, BytesOf(holding));
+      if (const auto exported = exports_.find(holding.life);
+          exported != exports_.end() && kind != ImmovableKind::kOpened) {
+        Add(ImmovableKind::kExported, exported->second);
+      }
+    });
+    for (const auto& [pool, kind] : pools_)
+      Add(kind, 0);
+    Movability result;
+    for (const Immovable& entry : found_) {
+      if (entry.count != 0)
+        result.immovable.push_back(entry);
+    }
+    result.gaps = Gaps(process);
+    return result;
+  }
+
+ private:
+  void Note(const Event& event) {
+    // In a process that had no context yet, nothing stood before the recording.
+    if (first_call_ == FirstCall::kNone && IsDriverCall(event)) {
+      const bool begins = event.kind == EventKind::kContextCreate ||
+                          (event.kind == EventKind::kImplicit &&
+                           event.subkind == static_cast<uint8_t>(format::ImplicitKind::kInit));
+      first_call_ = begins ? FirstCall::kBegins : FirstCall::kGoesOn;
+    }
+    if (event.kind == EventKind::kState) {
+      recording_ = event.subkind == static_cast<uint8_t>(format::RecordingState::kRecording);
+    } else if (event.kind == EventKind::kPoolCreate && event.subkind == kImportedPool) {
+      pools_[event.address] = ImmovableKind::kOpened;
+    } else if (event.kind == EventKind::kPoolDestroy) {
+      pools_.erase(event.address);
+    }
+  }
+
+  static bool IsDriverCall(const Event& event) {
+    switch (event.kind) {
+      case EventKind::kAlloc:
+      case EventKind::kFree:
+      case EventKind::kHandleCreate:
+      case EventKind::kMap:
+      case EventKind::kPoolCreate:
+      case EventKind::kContextCreate:
+      case EventKind::kImplicit:
+      case EventKind::kReading:
+        return true;
+      case EventKind::kPrior:
+        return event.subkind != static_cast<uint8_t>(format::PriorKind::kProcess);
+      default:
+        return false;
+    }
+  }
+
+  void NoteExport(const Event& event) {
+    const ProcessState& process = ledger_.processes()[process_.value];
+    const uint32_t index = event.address != 0
+                               ? process.holding_index[kAddresses].Find(event.address)
+                               : process.holding_index[kHandles].Find(event.value);
+    if (index == FlatMap::kNone)
+      return;
+    const Holding& holding = process.holdings[index];
+    exports_[holding.life] = BytesOf(holding);
+  }
+
+  std::optional<ImmovableKind> KindOf(const Holding& holding) const {
+    if (holding.kind == HoldingKind::kHandle && trace_.string(holding.api) == "cuMulticastCreate") {
+      return ImmovableKind::kMulticast;
+    }
+    if (holding.kind == HoldingKind::kMapping)
+      return std::nullopt;
+    switch (holding.memory) {
+      case format::MemoryKind::kManaged:
+        return ImmovableKind::kManaged;
+      case format::MemoryKind::kIpcImport:
+        return ImmovableKind::kOpened;
+      case format::MemoryKind::kExternal:
+        return ImmovableKind::kExternal;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // An imported handle says no size; what was mapped of it does.
+  static uint64_t BytesOf(const Holding& holding) {
+    return std::max({holding.size, holding.priced, holding.accounted});
+  }
+
+  void Add(ImmovableKind kind, uint64_t bytes) {
+    Immovable& entry = found_[static_cast<size_t>(kind)];
+    entry.kind = kind;
+    ++entry.count;
+    entry.bytes += bytes;
+  }
+
+  std::vector<std::string> Gaps(const ProcessState& process) const {
+    std::vector<std::string> gaps;
+    if (!recording_)
+      gaps.emplace_back("its recording is paused");
+    if (process.began_late && first_call_ != FirstCall::kBegins)
+      gaps.emplace_back("its recording began when it was under way");
+    // Those that can hide an allocation.
+    for (const format::Loss number :
+         {format::Loss::kFileFull, format::Loss::kThreadLimit, format::Loss::kRecordTooLarge,
+          format::Loss::kDamagedBytes, format::Loss::kDriverUnseen}) {
+      const std::string name = format::LossName(static_cast<uint64_t>(number));
+      for (const trace::Loss& loss : trace_.losses()) {
+        if (loss.name == name && loss.count != 0)
+          gaps.push_back("its recording is not complete (" + name + ")");
+      }
+    }
+    return gaps;
+  }
+
+  const trace::Trace& trace_;
+  const trace::ProcessId process_;
+  Nowhere nowhere_;
+  Ledger ledger_;
+  std::map<uint64_t, uint64_t> exports_;  // by life: bytes
+  std::map<uint64_t, ImmovableKind> pools_;
+  std::array<Immovable, kKinds> found_;
+  enum class FirstCall { kNone, kBegins, kGoesOn } first_call_ = FirstCall::kNone;
+  bool recording_ = true;
+};
+
+}  // namespace
+
+util::Result<Movability> FindImmovable(trace::Trace& trace,
+                                       uint32_t pid,
+                                       const std::function<void(double)>& progress) {
+  const trace::ProcessId process = ProcessOf(trace, pid);
+  if (process == trace::kNoProcess) {
+    return util::Status::Error("process " + std::to_string(pid) + " is not in " +
+                               trace.session().path);
+  }
+  Search search(trace, process);
+  const trace::SessionInfo& session = trace.session();
+  const double span = std::max<double>(1, static_cast<double>(session.end_ns - session.start_ns));
+  VRAMSCOPE_RETURN_IF_ERROR(trace.ForEachEvent([&](std::span<const Event> events) {
+    search.Apply(events);
+    if (progress && !events.empty())
+      progress(static_cast<double>(events.back().time_ns - session.start_ns) / span);
+  }));
+  return search.Finish();
+}
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules, parameters, lines and scopes of what a training allocates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ledger/training.h"
+
+namespace vramscope::query {
+namespace {
+
+using format::NameKind;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+using NamesTest = TrainingTest;
+
+TEST_F(NamesTest, BackwardBelongsToTheForwardOperatorOfItsNode) {
+  AddNet();
+  trace_.NextNode(10);
+  InMain(40);
+  trace_.Alloc(0x1000, 1);
+  InLayer(kFirst, 20);
+  trace_.NextNode(11);
+  trace_.Alloc(0x2000, 2);  // of node 10
+  InLayer(kSecond, 21);
+  trace_.NextNode(14);  // 11 and 12 allocated nothing
+  trace_.Alloc(0x3000, 4);
+  InMain(55);
+  trace_.NextNode(15);
+  trace_.Alloc(0x4000, 8);
+  // On a thread of autograd's own, without Python.
+  trace_.OnThread(worker_);
+  trace_.StackIs({});
+  trace_.InNode(14);
+  trace_.Alloc(0x5000, 16);
+  trace_.InNode(13);
+  trace_.Alloc(0x6000, 32);
+  trace_.InNode(12);  // nobody's own: what was allocated before it
+  trace_.Alloc(0x7000, 64);
+  trace_.InNode(10);
+  trace_.Alloc(0x8000, 128);
+  trace_.NoNode();  // a sum of two gradients
+  trace_.Alloc(0x9000, 256);
+  EXPECT_THAT(By("module"), UnorderedElementsAre(Pair("(none)", 1 + 8 + 16), Pair("second", 4 + 32),
+                                                 Pair("first", 2 + 64 + 128 + 256)));
+  EXPECT_THAT(By("phase"), UnorderedElementsAre(Pair("other", 1), Pair("forward", 14),
+                                                Pair("backward", 16 + 32 + 64 + 128 + 256)));
+  EXPECT_THAT(By("line"),
+              UnorderedElementsAre(Pair("train.py:40 in main", 1), Pair("train.py:55 in main", 24),
+                                   Pair("train.py:20 in forward", 2 + 64 + 128 + 256),
+                                   Pair("train.py:21 in forward", 4 + 32)));
+  const Report report = ReportOf(trace_, At("end"));
+  ASSERT_FALSE(report.top_lines.empty());
+  EXPECT_EQ(report.top_lines[0].place, "train.py:20 in forward");
+  EXPECT_EQ(report.top_lines[0].bytes, 450u);
+}
+
+TEST_F(NamesTest, BackwardOnTheCallingThreadShowsTheForwardLineAndItsOwnStack) {
+  AddNet();
+  InLayer(kFirst, 20);
+  trace_.NextNode(5);
+  trace_.Alloc(0x1000, 1);
+  InBackward();
+  trace_.InNode(4);
+  trace_.Alloc(0x2000, 2);
+  // A hook of the user's own says more than the forward's line.
+  Frames frames = MainFrames(60);
+  CallBackward(frames);
+  frames.push_back({kTrain, 99, "hook", 0});
+  trace_.StackIs(trace_.PythonIn(frames));
+  trace_.Alloc(0x3000, 4);
+  EXPECT_THAT(By("line"), UnorderedElementsAre(Pair("train.py:20 in forward", 3),
+                                               Pair("train.py:99 in hook", 4)));
+  EXPECT_THAT(By("module"), ElementsAre(Pair("first", 7)));
+  const Rows python = By("python");
+  EXPECT_EQ(python.size(), 3u);
+  EXPECT_THAT(python, Contains(Pair(HasSubstr("_engine_run_backward"), 2)));
+}
+
+TEST_F(NamesTest, TheThreadThatUsedANumberLastHasIt) {
+  AddNet();
+  InLayer(kFirst, 20);
+  trace_.NextNode(5);
+  trace_.Alloc(0x1000, 1);
+  const trace::ThreadId other = trace_.AddThread(3, "second model");
+  trace_.OnThread(other);
+  InLayer(kSecond, 21);
+  trace_.Alloc(0x2000, 2);
+  trace_.OnThread(worker_);
+  trace_.StackIs({});
+  trace_.InNode(4);
+  trace_.Alloc(0x3000, 4);
+  EXPECT_THAT(By("module"), UnorderedElementsAre(Pair("first", 1), Pair("second", 6)));
+}
+
+TEST_F(NamesTest, NodesOlderThanMemoryReachesAreNotJoined) {
+  AddNet();
+  InLayer(kFirst, 20);
+  for (uint64_t node = 1; node <= 70'000; ++node) {
+    trace_.NextNode(node);
+    trace_.Alloc(0x1000, 1);
+    trace_.Free(0x1000);
+  }
+  trace_.OnThread(worker_);
+  trace_.StackIs({});
+  trace_.InNode(100);
+  trace_.Alloc(0x2000, 2);
+  trace_.InNode(69'000);
+  trace_.Alloc(0x3000, 4);
+  EXPECT_THAT(By("module"), UnorderedElementsAre(Pair("(none)", 2), Pair("first", 4)));
+}
+
+TEST_F(NamesTest, TiedWeightsCountOnceWithAllTheirNames) {
+  AddNet();
+  trace_.Alloc(0x1000, 1024);
+  trace_.Name(NameKind::kParameter, 0x1000, "embed.weight", 1000, kNet);
+  trace_.Name(NameKind::kParameter, 0x1000, "second.weight", 1000, kNet);
+  trace_.Name(NameKind::kParameter, 0x1000, "embed.weight", 1000, kNet);  // seen again
+  EXPECT_THAT(By("parameter"), ElementsAre(Pair("embed.weight = second.weight", 1024)));
+  EXPECT_THAT(By("module"), ElementsAre(Pair("embed", 1024)));
+  EXPECT_THAT(By("category"), UnorderedElementsAre(Pair("parameter", 1000), Pair("rounding", 24)));
+  EXPECT_THAT(RowBytes(ReportOf(trace_)), UnorderedElementsAre(Pair("PyTorch / parameter", 1000),
+                                                               Pair("PyTorch / rounding", 24)));
+}
+
+TEST_F(NamesTest, ALaterNameOfTheSameAddressIsTheNewBlocks) {
+  AddNet();
+  trace_.Alloc(0x1000, 1);
+  trace_.Name(NameKind::kGradient, 0x1000, "first.weight", 0, kNet);
+  trace_.Mark("first");
+  trace_.Free(0x1000);
+  trace_.Alloc(0x1000, 2);
+  trace_.Name(NameKind::kOptimizerState, 0x1000, "second.weight", 0, 0x777, "exp_avg");
+  trace_.Mark("second");
+  trace_.Free(0x1000);
+  trace_.Alloc(0x1000, 4);
+  EXPECT_THAT(By("parameter", "mark:first"), ElementsAre(Pair("first.weight", 1)));
+  EXPECT_THAT(By("category", "mark:first"), ElementsAre(Pair("gradient", 1)));
+  EXPECT_THAT(By("parameter", "mark:second"), ElementsAre(Pair("second.weight", 2)));
+  EXPECT_THAT(By("tag", "mark:second"), ElementsAre(Pair("exp_avg", 2)));
+  EXPECT_THAT(By("parameter"), ElementsAre(Pair("(none)", 4)));
+}
+
+TEST_F(NamesTest, AModuleNamesAllOfItsLifeAndNoOther) {
+  AddNet();
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x1000, 1);
+  trace_.ModuleGone(kFirst);
+  trace_.Alloc(0x2000, 2);  // before the new one is found
+  trace_.Module(kFirst, kNet, "replaced", "Conv2d");
+  trace_.Alloc(0x3000, 4);
+  InLayer(0x555, 21);  // never found: the named caller
+  trace_.Alloc(0x4000, 8);
+  trace_.ModuleGone(kNet);
+  Frames frames = MainFrames(50);
+  Call(frames, 0x666, kTrain, 30);
+  trace_.StackIs(trace_.PythonIn(frames));
+  trace_.Alloc(0x5000, 16);
+  EXPECT_THAT(By("module"), UnorderedElementsAre(Pair("first", 1), Pair("replaced", 6),
+                                                 Pair("Net", 8), Pair("(unnamed module)", 16)));
+}
+
+TEST_F(NamesTest, SeveralModelsHaveTheirClassBeforeThePath) {
+  trace_.Module(0x100, 0x100, "", "Generator");
+  trace_.Module(0x110, 0x100, "main.0", "Linear");
+  trace_.Module(0x200, 0x200, "", "Generator");
+  trace_.Module(0x210, 0x200, "main.0", "Linear");
+  trace_.Module(0x300, 0x300, "", "Linear");  // no submodules, but a parameter
+  trace_.Module(0x400, 0x400, "", "MSELoss");
+  trace_.Alloc(0x1000, 1);
+  trace_.Name(NameKind::kParameter, 0x1000, "main.0.weight", 0, 0x200);
+  trace_.Alloc(0x2000, 2);
+  trace_.Name(NameKind::kParameter, 0x2000, "weight", 0, 0x300);
+  trace_.Alloc(0x3000, 4);
+  trace_.Name(NameKind::kOptimizerState, 0x3000, "weight", 0, 0x999, "exp_avg");
+  InLayer(0x110, 20);
+  trace_.Alloc(0x4000, 8);
+  InLayer(0x210, 20);
+  trace_.Alloc(0x5000, 16);
+  InLayer(0x400, 20);
+  trace_.Alloc(0x6000, 32);
+  EXPECT_THAT(By("module"),
+              UnorderedElementsAre(Pair("Generator.main.0", 8), Pair("Generator#2.main.0", 17),
+                                   Pair("Linear", 6), Pair("MSELoss", 32)));
+  EXPECT_THAT(By("parameter"), UnorderedElementsAre(Pair("Generator#2.main.0.weight", 1),
+                                                    Pair("Linear.weight", 6), Pair("(none)", 56)));
+}
+
+TEST_F(NamesTest, ARootThatTurnsOutToBeAPartIsNone) {
+  AddNet();
+  trace_.Module(0x800, 0x800, "", "Trainer");
+  trace_.Module(kNet, 0x800, "model", "Net");
+  trace_.Module(kFirst, 0x800, "model.first", "Linear");
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x1000, 1);
+  EXPECT_THAT(By("module"), ElementsAre(Pair("model.first", 1)));
+}
+
+TEST_F(NamesTest, ScopesNameWhatNoModuleDoes) {
+  AddNet();
+  trace_.ScopeIs("train/evaluate");
+  InMain(10);
+  trace_.Alloc(0x1000, 1);
+  InLayer(kFirst, 20);
+  trace_.NextNode(3);
+  trace_.Alloc(0x2000, 2);
+  InMain(30);
+  trace_.NextNode(4);
+  trace_.Alloc(0x3000, 4);
+  trace_.ScopeIs("");
+  trace_.OnThread(worker_);
+  trace_.StackIs({});
+  trace_.InNode(3);
+  trace_.Alloc(0x4000, 8);  // the scope of its forward
+  EXPECT_THAT(By("module"), UnorderedElementsAre(Pair("train/evaluate", 13), Pair("first", 2)));
+  EXPECT_THAT(By("tag"), ElementsAre(Pair("train/evaluate", 15)));
+  ReportQuery query = At("end");
+  query.where = {{Dimension::kModule, "train"}};
+  EXPECT_EQ(ReportOf(trace_, query).devices[0].ledger_bytes, 13u);
+  query.where = {{Dimension::kModule, "trai"}};
+  EXPECT_EQ(ReportOf(trace_, query).devices[0].ledger_bytes, 0u);
+}
+
+TEST_F(NamesTest, NamesOfUnknownMemoryAreALoss) {
+  trace_.Name(NameKind::kParameter, 0x1000, "w", 100);
+  trace_.Name(NameKind::kTag, 0x2000, "x", 10);
+  const Report report = ReportOf(trace_);
+  ASSERT_EQ(report.losses.size(), 1u);
+  EXPECT_EQ(report.losses[0].name, "names of unknown memory");
+  EXPECT_EQ(report.losses[0].count, 2u);
+  EXPECT_EQ(report.losses[0].bytes, 110u);
+}
+
+TEST_F(NamesTest, TimelinesAndListsOfLivesHaveCategories) {
+  AddNet();
+  InMain(10);
+  trace_.Alloc(0x1000, 1000);
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x2000, 500);
+  InBackward();
+  trace_.Alloc(0x3000, 70);
+  trace_.Free(0x3000);
+  trace_.Free(0x2000);
+  trace_.Name(NameKind::kParameter, 0x1000, "first.weight", 900, kNet);
+  auto analysis = Analyse(trace_);
+  const auto timelines = MakeTimelines(*analysis, 100'000);
+  const Timeline& timeline = timelines->front();
+  ASSERT_THAT(timeline.groups, ElementsAre("parameter", "activation", "temporary", "rounding"));
+  const auto highest = [&](size_t band) {
+    return *std::max_element(timeline.peak[band].begin(), timeline.peak[band].end());
+  };
+  EXPECT_EQ(highest(0), 900u);
+  EXPECT_EQ(highest(1), 500u);
+  EXPECT_EQ(highest(2), 70u);
+  EXPECT_EQ(highest(3), 100u);
+
+  const tables::Tables& tables = analysis->tables();
+  std::vector<std::string> texts;
+  for (const tables::AllocationRow& row : Allocations(*analysis)) {
+    const tables::SiteRow& site = tables.sites[row.site.value];
+    texts.push_back(std::string(format::CategoryName(static_cast<format::Category>(site.category))) + "|" +
+                    std::string(tables.strings[site.module]) + "|" +
+                    std::string(tables.strings[site.parameter]));
+  }
+  EXPECT_THAT(texts, ElementsAre("parameter|first|first.weight", "activation|first|",
+                                 "temporary||"));
+}
+
+TEST_F(NamesTest, TablesOfCategoriesAndModules) {
+  AddNet();
+  trace_.Alloc(0x1000, 1000);
+  trace_.Name(NameKind::kParameter, 0x1000, "first.weight", 900, kNet);
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x2000, 500);
+  trace_.StackIs({});
+  trace_.Alloc(0x3000, 7);
+  const Report report = ReportOf(trace_, At("end"));
+  std::vector<std::string> categories;
+  uint64_t all = 0;
+  for (const CategoryEntry& entry : report.categories) {
+    categories.push_back(entry.category);
+    all += entry.bytes;
+  }
+  EXPECT_THAT(categories, ElementsAre("parameter", "activation", "rounding"));
+  EXPECT_EQ(all, report.devices[0].ledger_bytes);
+  ASSERT_EQ(report.top_modules.size(), 1u);
+  EXPECT_EQ(report.top_modules[0].module, "first");
+  EXPECT_EQ(report.top_modules[0].type, "Linear");
+  EXPECT_EQ(report.top_modules[0].bytes, 1500u);
+  EXPECT_THAT(report.top_modules[0].categories,
+              ElementsAre(Pair("parameter", 900), Pair("activation", 500), Pair("rounding", 100)));
+  EXPECT_EQ(report.block_bytes, 1507u);
+  EXPECT_EQ(report.block_bytes_with_category, 1507u);
+  EXPECT_EQ(report.block_bytes_with_place, 1500u);
+}
+
+}  // namespace
+}  // namespace vramscope::query

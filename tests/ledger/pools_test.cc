@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tags, pools and blocks of programs that know no PyTorch.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ledger/training.h"
+
+namespace vramscope::query {
+namespace {
+
+using format::NameKind;
+using ::testing::ElementsAre;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+class PoolTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kMiB = TraceBuilder::kMiB;
+  static constexpr uint64_t kBase = uint64_t{0x7f} << 40;
+  PoolTest() {
+    trace_.AddGpu();
+    trace_.AddProcess(100);
+    trace_.StepIs(50'000);
+    trace_.StackIs({}, trace_.Native({"/home/me/solver"}));
+  }
+  Rows By(const std::string& by, const std::string& when = "end") {
+    ReportQuery query = At(when);
+    if (!by.empty())
+      query.by = {*ParseDimension(by)};
+    const Report report = ReportOf(trace_, query);
+    EXPECT_EQ(BrokenInvariants(report), "");
+    return RowBytes(report);
+  }
+  TraceBuilder trace_;
+};
+
+TEST_F(PoolTest, BlocksOfAProgramsPoolAreItsOwn) {
+  trace_.DriverAlloc(kBase, 4 * kMiB);
+  trace_.PoolAlloc(kBase, 4096, 3000, "i2h");
+  trace_.ScopeIs("cell/gates");
+  trace_.PoolAlloc(kBase + 4096, 4096, 0, "");
+  trace_.ScopeIs("");
+  trace_.PoolAlloc(kBase + 8192, 4096, 4096, "cell/workspace");
+  EXPECT_THAT(By(""),
+              UnorderedElementsAre(Pair("application / allocated", 3000 + 4096 + 4096),
+                                   Pair("application / rounding", 1096),
+                                   Pair("application / fragmentation", 4 * kMiB - 3 * 4096)));
+  EXPECT_THAT(By("category"), UnorderedElementsAre(Pair("unknown", 7096), Pair("workspace", 4096),
+                                                   Pair("rounding", 1096),
+                                                   Pair("fragmentation", 4 * kMiB - 3 * 4096)));
+  EXPECT_THAT(By("tag"), UnorderedElementsAre(Pair("i2h", 4096), Pair("cell/gates", 4096),
+                                              Pair("cell/workspace", 4096),
+                                              Pair("(none)", 4 * kMiB - 3 * 4096)));
+  // Memory used again takes the new name.
+  trace_.Free(kBase);
+  trace_.PoolAlloc(kBase, 4096, 0, "h2h");
+  EXPECT_EQ(By("tag")["h2h"], 4096u);
+  EXPECT_EQ(By("tag").count("i2h"), 0u);
+  trace_.Free(kBase);
+  trace_.Free(kBase + 4096);
+  trace_.Free(kBase + 8192);
+  EXPECT_THAT(By(""), ElementsAre(Pair("application / cached", 4 * kMiB)));
+}
+
+TEST_F(PoolTest, BlocksOfMemoryThatStandsInTheLedgerOtherwiseDoNotCount) {
+  trace_.DriverAlloc(kBase, 4096);
+  trace_.PoolAlloc(kBase, 512, 0, "x");
+  EXPECT_EQ(By("")["application / allocated"], 4096u);
+  const Report report = ReportOf(trace_);
+  ASSERT_EQ(report.losses.size(), 1u);
+  EXPECT_EQ(report.losses[0].name, "names of unknown memory");
+}
+
+TEST_F(PoolTest, ATagNamesAnAllocationUntilItGetsAnother) {
+  trace_.DriverAlloc(kBase, 4 * kMiB);
+  trace_.Name(NameKind::kTag, kBase, "halo", 3 * kMiB);
+  trace_.Mark("first");
+  trace_.Name(NameKind::kTag, kBase, "grid");
+  trace_.Mark("second");
+  EXPECT_THAT(By("tag", "mark:first"), ElementsAre(Pair("halo", 4 * kMiB)));
+  EXPECT_THAT(By("", "mark:first"), UnorderedElementsAre(Pair("application / allocated", 3 * kMiB),
+                                                         Pair("application / rounding", kMiB)));
+  EXPECT_THAT(By("tag", "mark:second"), ElementsAre(Pair("grid", 4 * kMiB)));
+  EXPECT_THAT(By("", "mark:second"), ElementsAre(Pair("application / allocated", 4 * kMiB)));
+  EXPECT_EQ(Allocations(*Analyse(trace_)).size(), 2u);
+  const auto timelines = MakeTimelines(*Analyse(trace_), 100);
+  EXPECT_THAT(timelines->front().groups, ElementsAre("rounding", "application / allocated"));
+}
+
+TEST_F(PoolTest, ATaggedBlockGivenOutAgainIsAnother) {
+  trace_.DriverAlloc(kBase, 4 * kMiB);
+  trace_.PoolAlloc(kBase, kMiB, 0, "a");
+  trace_.Mark("first");
+  trace_.DriverAlloc(kBase + 64 * kMiB, 2 * kMiB);
+  trace_.Name(NameKind::kTag, kBase, "b");
+  EXPECT_EQ(By("tag", "mark:first")["a"], kMiB);
+  EXPECT_EQ(By("tag")["b"], kMiB);
+  EXPECT_EQ(By("tag").count("a"), 0u);
+  EXPECT_EQ(By("tag", "peak")["a"], kMiB);
+}
+
+TEST_F(PoolTest, PoolsHaveNames) {
+  trace_.DriverAlloc(kBase, 4 * kMiB, format::MemoryKind::kAsync).value2 = 0xb001;
+  trace_.Name(NameKind::kPool, 0xb001, "scratch");
+  trace_.Name(NameKind::kPool, 0xb002, "later");
+  trace_.Fill(trace::EventKind::kPoolReading, 0xb001, 6 * kMiB, 4 * kMiB);
+  trace_.DriverAlloc(kBase + 64 * kMiB, kMiB, format::MemoryKind::kAsync).value2 = 0xb002;
+  EXPECT_THAT(By("tag"), UnorderedElementsAre(Pair("scratch", 6 * kMiB), Pair("later", kMiB)));
+}
+
+TEST_F(PoolTest, LibrariesOwnWorkspacesAndBuffers) {
+  trace_.StackIs({}, trace_.Native({"/home/me/solver", "/usr/lib/libcublas.so.13"}));
+  trace_.DriverAlloc(kBase, 4 * kMiB);
+  trace_.StackIs({}, trace_.Native({"/home/me/solver", "/usr/lib/libnccl.so.2"}));
+  trace_.DriverAlloc(kBase + 64 * kMiB, 6 * kMiB);
+  EXPECT_THAT(By("category"),
+              UnorderedElementsAre(Pair("workspace", 4 * kMiB), Pair("communication", 6 * kMiB)));
+  EXPECT_THAT(By(""), UnorderedElementsAre(Pair("cuBLAS / allocated", 4 * kMiB),
+                                           Pair("NCCL / allocated", 6 * kMiB)));
+}
+
+}  // namespace
+}  // namespace vramscope::query
