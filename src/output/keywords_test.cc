@@ -44,6 +44,7 @@ query::KeywordReport LayersReport(FakeRecording& recording) {
   out.dictionaries.push_back(
       {"tbd", "TBD category", {{"Weights", "", {"in_arg"}, {query::Dimension::kTag}}}});
   query::KeywordTable layers;
+  layers.device = tables::DeviceId{1};
   layers.categories = {
       Category("MLP", {{"module", "transformer.h.0.mlp", 3000 * kMiB, 2, 24},
                        {"module", "transformer.h.1.mlp", 2500 * kMiB, 2, 24}}),
@@ -62,6 +63,7 @@ query::KeywordReport LayersReport(FakeRecording& recording) {
   layers.overlap_rows = 1;
   layers.overlap_bytes = 40 * kMiB;
   query::KeywordTable tbd;
+  tbd.device = layers.device;
   tbd.dictionary = 1;
   tbd.categories = {Category("Weights", {{"tag", "in_arg:a,b", 5500 * kMiB, 1, 1}})};
   tbd.categories[0].group = "Total Weights";

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/memory_words.h"
 #include "output/devices.h"
 #include "output/json.h"
 #include "output/json_parts.h"
@@ -136,7 +137,7 @@ class LeftOut {
     WriteColumn(json, "segment", rows, [](const Row& row) { return row.segment; });
     WriteColumn(json, "at", rows, [](const Row& row) { return row.at; });
     WriteColumn(json, "bytes", rows, [](const Row& row) { return row.change.bytes; });
-    WriteColumn(json, "count", rows, [](const Row& row) { return row.change.count; });
+    WriteColumn(json, "counts", rows, [](const Row& row) { return row.change.count; });
     json.EndObject();
   }
 
@@ -433,8 +434,8 @@ void PageData::WriteAllocations() {
 void PageData::WriteSegments() {
   std::vector<std::pair<uint32_t, uint32_t>> sites(1);
   for (size_t i = 1; i < tables_.segments.size(); ++i)
-    sites.emplace_back(sites_.OfFree(tables_.segments[i], false),
-                       sites_.OfFree(tables_.segments[i], true));
+    sites.emplace_back(sites_.OfRow(query::FreeSite(recording_, tables_.segments[i], false)),
+                       sites_.OfRow(query::FreeSite(recording_, tables_.segments[i], true)));
   json_.Key("segments");
   json_.BeginObject();
   WriteColumn(json_, "free_site", sites, [](const auto& site) { return site.first; });
@@ -462,7 +463,7 @@ void PageData::WriteCounters() {
 }
 
 // NVML's figures beside what the ledger said, and when the driver changed what a device has in use:
-// by them the page knows what was in transit, by the rule of query::SampleAt().
+// by them the page knows what was in transit, by the rule of query::DeviceSamples::At().
 void PageData::WriteSamples() {
   const auto& samples = tables_.samples;
   json_.Key("samples");
@@ -475,6 +476,10 @@ void PageData::WriteSamples() {
   WriteColumn(json_, "low", samples, [](const auto& row) { return row.low_bytes; });
   WriteColumn(json_, "high", samples, [](const auto& row) { return row.high_bytes; });
   json_.EndObject();
+  tables::SiteRow in_transit;
+  in_transit.part = static_cast<uint8_t>(format::Part::kInTransit);
+  in_transit.category = static_cast<uint8_t>(format::PartCategory(format::Part::kInTransit));
+  json_.Field("in_transit_site", sites_.OfRow(in_transit));
   const auto& changes = tables_.changes;
   json_.Key("changes");
   json_.BeginObject();

@@ -123,6 +123,9 @@ PageSites::Site PageSites::Describe(const tables::SiteRow& row) {
   site.account = row.account.value;
   site.category = row.category;
   site.backing = row.backing;
+  // As the lines of the report count (query/tops.cc).
+  site.held = row.place.value != 0 &&
+              (query::IsBlock(row) || !format::IsSlack(static_cast<format::Part>(row.part)));
   const auto [path, added] =
       path_ids_.try_emplace(texts_.TreePath(row), static_cast<uint32_t>(paths_.size()));
   if (added)
@@ -158,10 +161,6 @@ uint32_t PageSites::OfRounding(tables::SiteId site) {
   return known;
 }
 
-uint32_t PageSites::OfFree(const tables::SegmentRow& segment, bool in_use) {
-  return Add(Describe(query::FreeSite(recording_, segment, in_use)));
-}
-
 uint32_t PageSites::OfCategory(const tables::SiteRow& row) {
   Site site = Describe(row);
   site.line = site.module = site.name = site.stack = site.place = 0;
@@ -183,6 +182,7 @@ void PageSites::Write(JsonWriter& json) const {
   column("path", &Site::path);
   column("category", &Site::category);
   column("backing", &Site::backing);
+  column("held", &Site::held);
   column("line", &Site::line);
   column("module", &Site::module);
   column("name", &Site::name);

@@ -63,7 +63,7 @@ class PageSites {
   PageSites(const tables::Recording& recording, PageStacks& stacks, PageTexts& names);
   uint32_t Of(tables::SiteId site);
   uint32_t OfRounding(tables::SiteId site);
-  uint32_t OfFree(const tables::SegmentRow& segment, bool in_use);
+  uint32_t OfRow(const tables::SiteRow& site) { return Add(Describe(site)); }
   // The same without stack, line, module and name: what sums of many allocations stand under.
   uint32_t OfCategory(const tables::SiteRow& site);
   const tables::SiteRow& Row(tables::SiteId site) const;
@@ -75,6 +75,7 @@ class PageSites {
     uint32_t path = 0;
     uint32_t category = 0;
     uint32_t backing = 0;
+    uint32_t held = 0;  // 1: somebody has it: no slack
     uint32_t line = 0;
     uint32_t module = 0;
     uint32_t name = 0;   // parameter, else tag

@@ -40,6 +40,7 @@ constexpr SectionRule kPlaces = {3, 2, 10, 1};
 constexpr SectionRule kStacks = {1, 1, 3, 2};
 constexpr SectionRule kChurn = {2, 2, 6, 1};
 constexpr double kSmallestDevice = 1.0 / 64;
+constexpr size_t kMostStacks = 10;
 
 // The entries that each section shows; 0: it is not there.
 struct Plan {
@@ -239,7 +240,8 @@ Plan TextReport::MakePlan(size_t fixed) const {
   // The lists of places are of all there was.
   if (query_.where.empty()) {
     add(kPlaces, WorthALine(report_.top_lines), 1, &plan.lines);
-    add(kStacks, WorthALine(report_.top_stacks), 1, &plan.stacks);
+    // All of them are what `export --to collapsed` is for.
+    add(kStacks, std::min(WorthALine(report_.top_stacks), kMostStacks), 1, &plan.stacks);
     add(kChurn, WorthALine(report_.top_churn), 1, &plan.churn);
   }
   const size_t lines = options_.rows == 0 ? 0 : options_.rows - std::min(options_.rows - 1, fixed);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import os
 import re
@@ -64,6 +65,21 @@ def act(page: Path, script: str, fragment: str = "") -> object:
     return json.loads(html.unescape(result.group(1)))
 
 
+def begins(data: dict) -> list[int]:
+    return list(itertools.accumulate(data["allocations"]["begin"]))
+
+
+def live_at(data: dict, at: int) -> list[tuple[int, dict]]:
+    """Bytes and site of each allocation of the first device that is live then."""
+    rows, sites = data["allocations"], data["sites"]
+    live = []
+    for begin, duration, size, number in zip(begins(data), rows["duration"], rows["bytes"], rows["site"]):
+        site = {key: column[number] for key, column in sites.items()}
+        if begin <= at and (duration < 0 or at < begin + duration) and data["accounts"]["device"][site["account"]] == 0:
+            live.append((size, site))
+    return live
+
+
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory) -> tuple[dict, Path]:
     data = make_sample.make(5000)
@@ -105,15 +121,19 @@ def test_the_head_says_what_it_is_of(tmp_path):
 @needs_browser
 def test_only_rows_in_sight_have_elements(tmp_path):
     data = make_sample.make(60_000)
-    # Every life is never freed and has a stack level of its own: tens of thousands of rows.
-    lives = data["lives"]
-    data["paths"] = [["PyTorch", f"level {i}"] for i in range(len(lives["path"]))]
-    lives["path"] = list(range(len(lives["path"])))
-    lives["free"] = [-1] * len(lives["free"])
+    # Every allocation is never freed and has a row of its own: tens of thousands of them.
+    allocations, sites = data["allocations"], data["sites"]
+    count = len(allocations["site"])
+    first_path, first_site = len(data["paths"]), len(sites["path"])
+    data["paths"] += [["PyTorch", f"level {i}"] for i in range(count)]
+    for key, column in sites.items():
+        column += range(first_path, first_path + count) if key == "path" else [column[site] for site in allocations["site"]]
+    allocations["site"] = list(range(first_site, first_site + count))
+    allocations["duration"] = [-1] * count
     page = tmp_path / "many.html"
     page.write_text(make_sample.page(data), encoding="utf-8")
     document = browse(page, f"at={data['duration_ns']}")
-    assert len(lives["path"]) > 50_000
+    assert count > 50_000
     assert 0 < document.count('class="top-item') < 60
     assert document.count('class="row"') < 200
 
@@ -121,7 +141,7 @@ def test_only_rows_in_sight_have_elements(tmp_path):
 @needs_browser
 def test_an_instant_of_the_fragment_is_shown(sample):
     data, page = sample
-    at = data["lives"]["alloc"][100]
+    at = begins(data)[100]
     document = browse(page, f"at={at}&q=mlp")
     assert f"{at / 1e6:,.1f} ms" in text_of(document, "instant")[0]
     assert "<mark>" in document
@@ -302,13 +322,11 @@ def test_filters_of_the_fragment_narrow_every_view(sample):
     document = browse(page, "mod=h.3&min=1048576&q=3.mlp&cat=activation|parameter")
     for chip in ("activation", "parameter", "module h.3", "text 3.mlp", "size ≥ 1.0 MiB"):
         assert any(chip in re.sub(r"\s+", " ", text) for text in text_of(document, "chip")), chip
-    lives, names = data["lives"], data["names"]
     at = data["report"]["devices"][0]["at"]["time_ns"] - data["start_ns"]
     live = sum(
-        size for device, size, alloc, free, module, category in zip(*(lives[key] for key in (
-            "device", "bytes", "alloc", "free", "module", "category")))
-        if device == 0 and alloc <= at and (free < 0 or free > at) and size >= 1 << 20
-        and names[module].startswith("h.3.mlp") and data["categories"][category] in ("activation", "parameter"))
+        size for size, site in live_at(data, at)
+        if size >= 1 << 20 and data["names"][site["module"]].startswith("h.3.mlp")
+        and data["categories"][site["category"]] in ("activation", "parameter"))
     assert live > 0
     shown = f"{live / 2**20:,.1f} MiB"
     assert shown in text_of(document, "matching")[0]
@@ -387,9 +405,9 @@ def test_the_device_can_be_changed(sample):
 @needs_browser
 def test_a_recording_without_devices_says_so(tmp_path, sample):
     data = json.loads(json.dumps(sample[0]))
-    data.update(devices=[], timelines=[], residuals=[], marks=[])
-    data["report"].update(devices=[], rows=[], processes=[])
-    data["lives"] = {key: [] for key in data["lives"]}
+    data.update(devices=[], timelines=[], marks=[])
+    data["report"].update(devices=[], rows=[], processes=[], residuals=[])
+    data["accounts"]["device"] = [-1] * len(data["accounts"]["device"])
     page = tmp_path / "empty.html"
     page.write_text(make_sample.page(data), encoding="utf-8")
     assert "no device with memory in it" in browse(page)
@@ -430,25 +448,21 @@ def test_a_real_recording_makes_a_page(tmp_path):
     assert "train.py" in document
     assert text_of(document, "instant")[0].startswith("at its peak")
     data = json.loads(re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
-    assert len(data["lives"]["bytes"]) > 20
+    assert len(data["allocations"]["bytes"]) > 20
     functions = {data["strings"][frame[0]] for frame in data["frames"]}
     assert "step" in functions
     assert {"0", "7", "0.weight", "7.bias"} <= set(data["names"])
     assert data["module_types"]["0"] == "Linear"
     assert {"activation", "parameter"} <= set(text_of(document, "brief-name"))
     assert "0 Linear" in [re.sub(r"\s+", " ", label) for label in text_of(document, "label")]
-    # The timeline and the lives tell the same story at the peak.
+    # The timeline and the allocations tell the same story at the peak.
     device = data["report"]["devices"][0]
-    at = device["at"]["time_ns"] - data["start_ns"]
-    lives = data["lives"]
-    live = sum(b for d, b, alloc, free in zip(lives["device"], lives["bytes"], lives["alloc"], lives["free"])
-               if d == 0 and alloc <= at and (free < 0 or free > at))
-    assert live == device["ledger_bytes"]
+    live = live_at(data, device["at"]["time_ns"] - data["start_ns"])
+    assert sum(size for size, _ in live) == device["ledger_bytes"]
     timeline = data["timelines"][0]
     peak = max(zip(*timeline["peak"]), key=sum)
     assert sum(peak) == device["ledger_bytes"]
     by_category = dict.fromkeys(timeline["groups"], 0)
-    for b, alloc, free, category in zip(lives["bytes"], lives["alloc"], lives["free"], lives["category"]):
-        if alloc <= at and (free < 0 or free > at):
-            by_category[data["categories"][category]] += b
+    for size, site in live:
+        by_category[data["categories"][site["category"]]] += size
     assert by_category == dict(zip(timeline["groups"], peak))

@@ -6,7 +6,7 @@
     make_sample.py --page out.html        the whole page, from viewer/dist and viewer/src/page.html
 
 The figures are made here, not recorded; the title of the page says so. The same arguments give the
-same bytes. `--lives` grows the sample for measurements of speed.
+same bytes. `--allocations` grows the sample for measurements of speed.
 """
 
 import argparse
@@ -23,9 +23,9 @@ NATIVE, LIBRARY = 1, 2
 TORCH = "/usr/lib/python3/site-packages/torch"
 
 
-# In the order of src/engine/model/categories.def.
+# By the numbers of src/format/categories.def.
 CATEGORIES = ["parameter", "gradient", "optimizer state", "buffer", "activation", "temporary", "input", "workspace",
-              "communication", "rounding", "cached", "fragmentation", "driver", "unknown"]
+              "communication", "rounding", "cached", "fragmentation", "driver", "unknown", "graph pool"]
 TYPES = {"wte": "Embedding", "wpe": "Embedding", "c_attn": "Linear", "c_proj": "Linear", "c_fc": "Linear",
          "lm_head": "Linear", "ln_1": "LayerNorm", "ln_2": "LayerNorm", "attn": "CausalSelfAttention"}
 
@@ -78,6 +78,16 @@ class Tables:
             parent = self.stack_ids[key]
         return parent
 
+    def line(self, stack):
+        """The line that people mean: the innermost frame of the user's own code, else the innermost of all."""
+        at, innermost = stack, self.stacks[stack][1]
+        while at and self.frames[self.stacks[at][1]][3] & LIBRARY:
+            at = self.stacks[at][0]
+        function, file, number, _ = self.frames[self.stacks[at][1] if at else innermost]
+        if not file:
+            return self.strings[function] or "(no stack)"
+        return f"{self.strings[file].rsplit('/', 1)[-1]}:{number} in {self.strings[function]}"
+
     def path(self, *levels):
         if levels not in self.path_ids:
             self.path_ids[levels] = len(self.paths)
@@ -88,7 +98,7 @@ class Tables:
 class Device:
     def __init__(self, index, kind, name, total):
         self.record = {"index": index, "kind": kind, "name": name, "total_bytes": total}
-        self.lives = []  # [process, bytes, alloc, free, stack, path, address, category, module, name]
+        self.allocations = []  # [process, bytes, begin, end, stack, path, address, category, module, name]
         self.address = 0x7F0000000000 + (index + 3) * 0x1000000000
 
 
@@ -119,15 +129,15 @@ class Training:
 
     def alloc(self, size, frames, path, category, module="", name=""):
         size = max(512, int(size) // 512 * 512)
-        life = [self.process, size, self.step(), -1, self.t.stack(frames), self.t.path(*path),
+        row = [self.process, size, self.step(), -1, self.t.stack(frames), self.t.path(*path),
                 self.device.address, CATEGORIES.index(category), self.t.name(module, TYPES.get(module.split(".")[-1], "")),
                 self.t.name(name)]
         self.device.address += size
-        self.device.lives.append(life)
-        return life
+        self.device.allocations.append(row)
+        return row
 
-    def free(self, life):
-        life[3] = self.step(0.02, 0.1)
+    def free(self, row):
+        row[3] = self.step(0.02, 0.1)
 
     def tensor(self, size, frames, category, module="", name=""):
         return self.alloc(size, frames, ("PyTorch", "allocated"), category, module, name)
@@ -165,8 +175,8 @@ class Training:
             states = self.iterate(iteration, parameters, states)
             self.iteration_ends.append(self.now)
         self.marks.append([self.step(10, 20), "training done"])
-        for life in states[: len(states) // 2]:
-            self.free(life)
+        for row in states[: len(states) // 2]:
+            self.free(row)
         self.step(150, 200)
 
     def forward(self):
@@ -213,13 +223,13 @@ class Training:
         back = self.main + [self.site("train", "train_gpt2.py", 144, "loss.backward()"),
                             self.site("Tensor.backward", f"{TORCH}/_tensor.py", 630, "")]
         gradients = []
-        for position, life in enumerate(reversed(saved)):
-            scratch = self.tensor(life[1] * self.rng.uniform(0.4, 0.9), back, "temporary")
+        for position, row in enumerate(reversed(saved)):
+            scratch = self.tensor(row[1] * self.rng.uniform(0.4, 0.9), back, "temporary")
             share = len(parameters) * (position + 1) // len(saved)
             while len(gradients) < share:
                 module, parameter, name = parameters[len(parameters) - 1 - len(gradients)]
                 gradients.append(self.tensor(parameter[1], back, "gradient", module, name))
-            self.free(life)
+            self.free(row)
             self.free(scratch)
         step = self.main + [self.site("train", "train_gpt2.py", 147, "optimizer.step()"),
                             self.site("AdamW.step", f"{TORCH}/optim/adamw.py", 232, ""),
@@ -230,10 +240,10 @@ class Training:
                 for _ in range(2):
                     states.append(self.tensor(parameter[1], step, "optimizer state", module, name))
         foreach = [self.tensor(p[1], step[:-1], "temporary") for _, p, _ in parameters[::3]]
-        for life in foreach:
-            self.free(life)
-        for life in gradients:
-            self.free(life)
+        for row in foreach:
+            self.free(row)
+        for row in gradients:
+            self.free(row)
         self.free(batch)
         if iteration % 5 == 4:
             self.evaluate()
@@ -244,9 +254,9 @@ class Training:
         frames = self.main + [self.site("train", "train_gpt2.py", 152, "val = evaluate(model, loader)"),
                               self.site("evaluate", "train_gpt2.py", 112, "logits, loss = model(x, y)")]
         for _ in range(6):
-            life = self.tensor(8 * 512 * 50304 * 2, frames, "temporary")
+            row = self.tensor(8 * 512 * 50304 * 2, frames, "temporary")
             self.step(2, 5)
-            self.free(life)
+            self.free(row)
 
 
 GROUPS = ["driver", "parameter", "buffer", "optimizer state", "gradient", "activation",
@@ -255,19 +265,20 @@ BANDS = {"driver": "driver-owned / context"}
 
 
 def fold(device, duration, buckets):
-    """Exact sums by replay: the timeline's buckets at their highest instants, and the peak."""
+    """Exact sums by replay: the timeline's buckets at their highest instants, the peak, and what the allocator keeps."""
     events = []
-    for life in device.lives:
-        category = GROUPS.index(CATEGORIES[life[7]])
-        events.append((life[2], 1, life[1], category))
-        if life[3] >= 0:
-            events.append((life[3], 0, -life[1], category))
+    for row in device.allocations:
+        category = GROUPS.index(CATEGORIES[row[7]])
+        events.append((row[2], 1, row[1], category))
+        if row[3] >= 0:
+            events.append((row[3], 0, -row[1], category))
     events.sort()
     edges = [duration * b // buckets for b in range(buckets)]
     now, reserved = [0] * len(GROUPS), 0
     best, best_at, best_now = (-1, 0), 0, None
     peak = [[0] * buckets for _ in GROUPS]
     position = 0
+    kept = []  # time, cached, fragmentation
     cached, fragmentation = GROUPS.index("cached"), GROUPS.index("fragmentation")
     for bucket in range(buckets):
         end = edges[bucket + 1] if bucket + 1 < buckets else duration + 1
@@ -282,6 +293,7 @@ def fold(device, duration, buckets):
             if device.record["kind"] == "gpu":
                 now[fragmentation] = (reserved - tensors) // 9
                 now[cached] = reserved - tensors - now[fragmentation]
+                kept.append((at, now[cached], now[fragmentation]))
             total = sum(now)
             # Among equal totals the one with the most tensors says more.
             score = (total, tensors)
@@ -291,7 +303,7 @@ def fold(device, duration, buckets):
                 best, best_at, best_now = score, at, list(now)
         for category, value in enumerate(top):
             peak[category][bucket] = value
-    return edges, peak, best_at, best_now
+    return edges, peak, best_at, best_now, kept
 
 
 def report_of(devices, tables, folded, start_ns, processes):
@@ -303,22 +315,22 @@ def report_of(devices, tables, folded, start_ns, processes):
                   {"name": "nothing freed twice", "holds": True, "detail": ""},
                   {"name": "no live block outside a live segment", "holds": True, "detail": ""},
                   {"name": "rows + residual = NVML", "holds": True, "detail": "412 of 412 samples"}]}
-    for device, (_, _, at, now) in zip(devices, folded):
+    for device, (_, _, at, now, _) in zip(devices, folded):
         gpu = device.record["kind"] == "gpu"
         ledger = sum(now)
         by_process = {}
-        for life in device.lives:
-            if life[2] <= at and (life[3] < 0 or life[3] > at):
-                row = by_process.setdefault((life[0], life[5]), [0, 0])
-                row[0] += life[1]
+        for row in device.allocations:
+            if row[2] <= at and (row[3] < 0 or row[3] > at):
+                row = by_process.setdefault((row[0], row[5]), [0, 0])
+                row[0] += row[1]
                 row[1] += 1
-        rows = [{"device": device.record["index"], "pid": processes[p]["pid"],
+        rows = [{"device": device.record["index"], "pid": processes[p + 1]["pid"],
                  "path": tables.paths[path], "bytes": size, "count": count}
                 for (p, path), (size, count) in by_process.items()]
         for name in ("cached", "fragmentation"):
             value = now[GROUPS.index(name)]
             if value:
-                rows.append({"device": device.record["index"], "pid": processes[0]["pid"],
+                rows.append({"device": device.record["index"], "pid": processes[1]["pid"],
                              "path": ["PyTorch", name], "bytes": value, "count": 0})
         rows.sort(key=lambda row: -row["bytes"])
         report["rows"] += rows
@@ -331,34 +343,99 @@ def report_of(devices, tables, folded, start_ns, processes):
             "residual_bytes": residual,
             "at": {"kind": "peak", "time_ns": start_ns + at, "iteration": 7}})
         report["processes"].append({
-            "device": device.record["index"], "pid": processes[0]["pid"], "rank": None,
-            "command": processes[0]["command"], "nvml_bytes": None, "ledger_bytes": ledger,
+            "device": device.record["index"], "pid": processes[1]["pid"], "rank": None,
+            "command": processes[1]["command"], "nvml_bytes": None, "ledger_bytes": ledger,
             "residual_bytes": None})
     return report
 
 
-def make(lives_wanted, seed=7):
+class Sites:
+    """What bytes stand under, each once; 0: nothing."""
+
+    COLUMNS = ("account", "path", "category", "backing", "held", "line", "module", "name", "stack", "place")
+
+    def __init__(self):
+        self.rows, self.ids = [(0,) * len(self.COLUMNS)], {}
+
+    def of(self, **values):
+        row = tuple(values.get(column, 0) for column in self.COLUMNS)
+        if row not in self.ids:
+            self.ids[row] = len(self.rows)
+            self.rows.append(row)
+        return self.ids[row]
+
+    def table(self):
+        return {column: [row[at] for row in self.rows] for at, column in enumerate(self.COLUMNS)}
+
+
+def deltas(values):
+    return [value - before for value, before in zip(values, [0, *values])]
+
+
+def ledger_of(devices, tables, folded):
+    """The tables that the page adds up. Accounts are numbered as devices are, from 1 on."""
+    sites, rows = Sites(), []
+    for account, device in enumerate(devices, 1):
+        for _, size, begin, end, stack, path, address, category, module, name in device.allocations:
+            site = sites.of(account=account, path=path, category=category, held=1, line=tables.name(tables.line(stack)), module=module,
+                            name=name, stack=stack)
+            rows.append((begin, site, size, -1 if end < 0 else end - begin, format(address, "x")))
+    rows.sort()
+    nowhere = tables.name("(no stack)")
+    counters, steps = [0], []
+    for account, (*_, kept) in enumerate(folded, 1):
+        for which, name in enumerate(("cached", "fragmentation"), 1):
+            counters.append(sites.of(account=account, path=tables.path("PyTorch", name), category=CATEGORIES.index(name), line=nowhere))
+            before = 0
+            for at, *values in kept:
+                if values[which - 1] != before:
+                    steps.append((at, len(counters) - 1, values[which - 1] - before))
+                    before = values[which - 1]
+    steps.sort()
+    transit = sites.of(path=tables.path("in transit"), category=CATEGORIES.index("driver"), line=nowhere)
+    nothing = [0] * len(rows)
+    return {
+        "accounts": {"device": [-1, *range(len(devices))], "process": [0, *(1 for _ in devices)]},
+        "checkpointed": {"account": [], "begin": [], "end": []},
+        "allocations": {"site": [row[1] for row in rows], "rounding_site": nothing, "segment": nothing,
+                        "begin": deltas([row[0] for row in rows]), "duration": [row[3] for row in rows],
+                        "bytes": [row[2] for row in rows], "rounding": nothing, "address": [row[4] for row in rows]},
+        "left_out": {"count": 0, "instants": [], "at": [], "site": [], "segment": [], "bytes": [], "counts": []},
+        "segments": {"free_site": [0], "free_site_in_use": [0]},
+        "counters": {"site": counters, "segment": [0] * len(counters)},
+        "steps": {"counter": [step[1] for step in steps], "t": deltas([step[0] for step in steps]),
+                  "bytes": [step[2] for step in steps]},
+        "changes": {"device": [], "t": []}, "in_transit_site": transit, "sites": sites.table(),
+    }
+
+
+def sample_of(peak_at, total, nvml):
+    """One, at the first device's peak."""
+    return {"device": [0], "t": [peak_at], "lasted": [0], "used": [nvml], "ledger": [total], "low": [0], "high": [0]}
+
+
+def make(wanted, seed=7):
     rng = random.Random(seed)
     tables = Tables()
     gpu = Device(0, "gpu", "NVIDIA H200 (invented)", 150_754_820_096)
     host = Device(-2, "host", "pinned host memory", 270 * 1024 * MIB)
-    processes = [{"pid": 41327, "rank": None, "command": "python train_gpt2.py --layers 12 --width 768"}]
+    processes = [{"pid": 0, "rank": None, "command": ""}, {"pid": 41327, "rank": None, "command": "python train_gpt2.py --layers 12 --width 768"}]
     per_iteration = 12 * 6 * 3 + 120
-    iterations = max(12, lives_wanted // per_iteration)
+    iterations = max(12, wanted // per_iteration)
     training = Training(tables, rng, gpu, 0, layers=12, iterations=iterations, width=768, start=180 * MS)
     training.run()
     duration = training.now
     pin = tables.stack([training.main[0], tables.frame("DataLoader.__iter__",
                         f"{TORCH}/utils/data/dataloader.py", 1402, "data = pin_memory(data)")])
     for worker in range(4):
-        host.lives.append([0, 24 * MIB, (300 + 40 * worker) * MS, -1, pin,
+        host.allocations.append([0, 24 * MIB, (300 + 40 * worker) * MS, -1, pin,
                            tables.path("PyTorch", "pinned"), 0x7E0000000000 + worker,
                            CATEGORIES.index("input"), 0, 0])
     devices = [gpu, host]
     folded = [fold(device, duration, 600) for device in devices]
     start_ns = 81_220_000_000_000
     timelines = []
-    for position, (device, (edges, peak, _, _)) in enumerate(zip(devices, folded)):
+    for position, (device, (edges, peak, _, _, _)) in enumerate(zip(devices, folded)):
         used = [g for g in range(len(GROUPS)) if any(peak[g])]
         nvml = []
         if device.record["kind"] == "gpu":
@@ -366,27 +443,24 @@ def make(lives_wanted, seed=7):
                 nvml.append([edges[bucket], sum(row[bucket] for row in peak) + rng.randint(0, 2 * MIB)])
         timelines.append({"device": position, "groups": [BANDS.get(GROUPS[g], GROUPS[g]) for g in used], "t": edges,
                           "peak": [peak[g] for g in used], "nvml": nvml})
-    columns = {"device": [], "process": [], "bytes": [], "alloc": [], "free": [], "stack": [],
-               "path": [], "place": [], "address": [], "category": [], "module": [], "name": []}
-    for position, device in enumerate(devices):
-        for process, size, alloc, free, stack, path, address, *names in device.lives:
-            for key, value in zip(columns, (position, process, size, alloc, free, stack, path, 0,
-                                            format(address, "x"), *names)):
-                columns[key].append(value)
+    report = report_of(devices, tables, folded, start_ns, processes)
+    peak = report["devices"][0]
+    report["residuals"] = [{"device": 0, "samples": 412, "samples_in_transit": 2, "worst_bytes": 2_031_616,
+                            "worst_at_ns": start_ns, "p99_bytes": 1_835_008, "estimated_bytes": CONTEXT_BYTES + CODE_BYTES,
+                            "ledger_peak_bytes": peak["ledger_bytes"]}]
+    ledger = ledger_of(devices, tables, folded)
     return {
-        "schema": "vramscope.page/1", "title": "train_gpt2 (invented sample)",
-        "command": processes[0]["command"] + " --data shakespeare.txt --device cuda:0",
+        "schema": "vramscope.page/2", "title": "train_gpt2 (invented sample)",
+        "command": processes[1]["command"] + " --data shakespeare.txt --device cuda:0",
         "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
-        "start_ns": start_ns, "finished": True, "report": report_of(devices, tables, folded, start_ns, processes),
-        "residuals": [{"device": 0, "samples": 412, "samples_in_transit": 2, "worst_bytes": 2_031_616,
-                       "p99_bytes": 1_835_008, "bracketed_bytes": CONTEXT_BYTES + CODE_BYTES,
-                       "ledger_peak_bytes": sum(folded[0][3])}],
+        "start_ns": start_ns, "finished": True, "report": report, **ledger,
+        "samples": sample_of(peak["at"]["time_ns"] - start_ns, peak["ledger_bytes"], peak["nvml_bytes"]),
         "devices": [device.record for device in devices], "processes": processes,
         "timelines": timelines, "strings": tables.strings, "frames": tables.frames,
-        "stacks": tables.stacks, "sources": tables.sources, "paths": tables.paths, "lives": columns,
-        "left_out": {"count": 0, "peak_bytes": 0}, "marks": training.marks,
+        "stacks": tables.stacks, "sources": tables.sources, "paths": tables.paths,
+        "marks": training.marks,
         "categories": CATEGORIES, "names": tables.names, "module_types": tables.types,
-        "iterations": [[0, number, begin, end] for number, (begin, end) in
+        "iterations": [[1, number, begin, end] for number, (begin, end) in
                        enumerate(zip([training.begin, *training.iteration_ends], training.iteration_ends))],
     }
 
@@ -406,10 +480,10 @@ def page(data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lives", type=int, default=5000, help="about how many allocations")
+    parser.add_argument("--allocations", type=int, default=5000, help="about how many allocations")
     parser.add_argument("--page", help="write the whole page there instead of the data to stdout")
     arguments = parser.parse_args()
-    data = make(arguments.lives)
+    data = make(arguments.allocations)
     if arguments.page:
         pathlib.Path(arguments.page).write_text(page(data), encoding="utf-8")
     else:

@@ -3,7 +3,7 @@
 import { isKnown } from "./palette.js";
 
 // Levels of the ledger that belong to a category without having its name
-// (src/engine/model/parts.def).
+// (src/format/parts.def).
 const ALIASES = new Map([
   ["graph memory, cached", "cached"], ["slab slack", "rounding"], ["in transit", "driver"],
   ["RM-internal", "driver"], ["before recording", "unknown"], ["other processes", "unknown"],

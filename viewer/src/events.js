@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations and frees of one device by time, and their sums between any two instants.
+// What changes on one device by time, and its sums at and between any instants.
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./history.js").Columns} Columns */
@@ -27,70 +27,72 @@ export function lastNotAbove(sorted, value) {
 export class Events {
   /**
    * @param {Model} model
-   * @param {Float64Array} time Ascending.
-   * @param {Float64Array} code A life's index, times two, and one more where it begins.
+   * @param {import("./ledger.js").Changes} changes
    */
-  constructor(model, time, code) {
+  constructor(model, changes) {
+    this.changes = changes;
     this.model = model;
-    this.time = time;
-    this.code = code;
+    this.time = changes.time;
+    this.delta = changes.bytes;
     this.categories = model.categories.length;
-    const count = time.length;
-    this.delta = new Float64Array(count);
-    this.category = new Uint8Array(count);
+    const count = this.time.length;
+    const { category } = model.kinds;
+    this.category = Uint8Array.from(changes.site, (site) => category[site]);
     this.sums = new Float64Array((Math.floor(count / STRIDE) + 1) * this.categories);
     const now = new Float64Array(this.categories);
     for (let i = 0; i <= count; ++i) {
       if (i % STRIDE === 0) this.sums.set(now, (i / STRIDE) * this.categories);
-      if (i === count) break;
-      const life = Math.floor(code[i] / 2);
-      this.category[i] = model.lifeCategory[life];
-      this.delta[i] = code[i] % 2 === 1 ? model.lifeBytes[life] : -model.lifeBytes[life];
-      now[this.category[i]] += this.delta[i];
+      if (i < count) now[this.category[i]] += this.delta[i];
     }
   }
 
   /**
-   * Frees come first at equal times.
-   * @param {Model} model
-   * @param {Uint32Array} lives
-   */
-  static of(model, lives) {
-    let frees = 0;
-    for (const life of lives) frees += model.lifeFree[life] < Infinity ? 1 : 0;
-    const total = lives.length + frees;
-    const time = new Float64Array(total);
-    const code = new Float64Array(total);
-    let next = 0;
-    for (const life of lives) {
-      time[next] = model.lifeAlloc[life];
-      code[next++] = life * 2 + 1;
-      if (model.lifeFree[life] < Infinity) {
-        time[next] = model.lifeFree[life];
-        code[next++] = life * 2;
-      }
-    }
-    const order = new Uint32Array(total).map((_, i) => i);
-    order.sort((a, b) => time[a] - time[b] || (code[a] % 2) - (code[b] % 2));
-    return new Events(model, time.map((_, i) => time[order[i]]), code.map((_, i) => code[order[i]]));
-  }
-
-  /**
-   * Those of lives that pass a filter.
+   * Those that pass a filter.
    * @param {Filter} filter
+   * @param {number} device
    */
-  that(filter) {
-    const kept = new Uint32Array(this.time.length);
-    let count = 0;
-    for (let i = 0; i < kept.length; ++i) {
-      if (filter.passes(Math.floor(this.code[i] / 2))) kept[count++] = i;
-    }
-    const pick = (/** @type {Float64Array} */ from) => new Float64Array(count).map((_, i) => from[kept[i]]);
-    return new Events(this.model, pick(this.time), pick(this.code));
+  that(filter, device) {
+    if (filter.min > 0) return new Events(this.model, this.allocationsThat(filter, device));
+    const { time, site, bytes, count } = this.changes;
+    const kept = Uint32Array.from(site.keys()).filter((i) => filter.passesKind(site[i]));
+    const pick = (/** @type {Float64Array} */ from) => Float64Array.from(kept, (i) => from[i]);
+    return new Events(this.model, { time: pick(time), site: Uint32Array.from(kept, (i) => site[i]), bytes: pick(bytes), count: pick(count) });
   }
 
   /**
-   * Bytes by category of the lives just after the first `events` events.
+   * Only allocations have a size of their own.
+   * @param {Filter} filter
+   * @param {number} device
+   */
+  allocationsThat(filter, device) {
+    const { begin, end, bytes, page: { allocations } } = this.model;
+    const kept = this.model.allocationsOf(device).filter((i) => filter.passes(i));
+    /** @type {[number, number, number][]} Time, allocation, sign. */
+    const events = [...kept].flatMap((i) => (end[i] < Infinity ? [[begin[i], i, 1], [end[i], i, -1]] : [[begin[i], i, 1]]));
+    events.sort((a, b) => a[0] - b[0] || a[2] - b[2]);
+    return {
+      time: Float64Array.from(events, ([at]) => at), site: Uint32Array.from(events, ([, i]) => allocations.site[i]),
+      bytes: Float64Array.from(events, ([, i, sign]) => sign * bytes[i]), count: Float64Array.from(events, ([, , sign]) => sign),
+    };
+  }
+
+  /**
+   * Bytes and allocations by site at an instant.
+   * @param {number} at
+   */
+  sitesAt(at) {
+    const { site, bytes, count } = this.changes;
+    const sums = { bytes: new Float64Array(this.model.kinds.count), count: new Float64Array(this.model.kinds.count) };
+    const last = lastNotAbove(this.time, at);
+    for (let i = 0; i <= last; ++i) {
+      sums.bytes[site[i]] += bytes[i];
+      sums.count[site[i]] += count[i];
+    }
+    return sums;
+  }
+
+  /**
+   * Bytes by category just after the first `events` of them.
    * @param {number} events
    */
   sumsAfter(events) {
@@ -101,7 +103,7 @@ export class Events {
   }
 
   /**
-   * Bytes by category of the lives at an instant.
+   * Bytes by category at an instant.
    * @param {number} at
    */
   sumsAt(at) {
@@ -109,7 +111,7 @@ export class Events {
   }
 
   /**
-   * Lives between two instants, cut into columns of equal length.
+   * What was there between two instants, cut into columns of equal length.
    * @param {number} from
    * @param {number} to
    * @param {number} count

@@ -2,7 +2,7 @@
 // What the reader wants to see, as masks: made once a change, for all views.
 import { isWithin } from "./names.js";
 import { Search } from "./search.js";
-import { ownerLevels } from "./ways.js";
+import { ownerLevels } from "./tree_paths.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").State} State */
@@ -28,11 +28,9 @@ export class Filter {
     this.byCategory = chosen.size > 0;
     /** Which categories are shown. */
     this.category = Uint8Array.from(model.categories, (_, index) => (!this.byCategory || chosen.has(index) ? 1 : 0));
-    /** More than categories: what has neither module nor line cannot pass. */
+    /** More than categories. */
     this.narrows = this.search.on || state.module !== null || state.min > 0 || state.path !== null;
     this.on = this.byCategory || this.narrows;
-    /** The branch of the ledger that is shown, where nothing but categories narrows it further. */
-    this.branch = this.search.on || state.module !== null || state.min > 0 ? null : state.path;
     const modules = state.module === null ? null : this.modulesIn(model, state.module);
     const several = model.several[state.device];
     /** Which kinds pass, whatever their category. */
@@ -44,7 +42,8 @@ export class Filter {
       this.kind[kind] = passes ? 1 : 0;
     }
     this.kinds = kinds;
-    this.lifeBytes = model.lifeBytes;
+    this.bytes = model.bytes;
+    this.site = model.page.allocations.site;
   }
 
   /**
@@ -56,17 +55,13 @@ export class Filter {
       ((module === "" ? index === 0 : index > 0 && isWithin(name, module)) ? 1 : 0));
   }
 
-  /**
-   * Whether a row that no life explains is shown, whatever its category.
-   * @param {string[]} levels Of the ledger.
-   */
-  passesSlack(levels) {
-    return !this.narrows || (this.branch !== null && startsWith(levels, this.branch));
+  /** @param {number} kind */
+  passesKind(kind) {
+    return this.kind[kind] === 1 && this.category[this.kinds.category[kind]] === 1;
   }
 
-  /** @param {number} life */
-  passes(life) {
-    const kind = this.kinds.ofLife[life];
-    return this.kind[kind] === 1 && this.category[this.kinds.category[kind]] === 1 && this.lifeBytes[life] >= this.min;
+  /** @param {number} i Of the listed allocations. */
+  passes(i) {
+    return this.bytes[i] >= this.min && this.passesKind(this.site[i]);
   }
 }

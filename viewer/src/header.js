@@ -43,7 +43,7 @@ function deviceFigures(model, device) {
   const page = model.page;
   const report = model.reportDevices[device];
   const total = page.devices[device].total_bytes;
-  const residual = page.residuals.find((other) => other.device === device);
+  const residual = page.report.residuals.find((other) => other.device === page.devices[device].index);
   const worst = residual && residual.samples > 0 ? `worst ${formatSignedBytes(residual.worst_bytes)}` : "";
   if (!report) return [figure("Peak", "–", null)];
   const when = `${total ? `${formatShare(report.ledger_bytes, total)}, ` : ""}at ${formatTime(model.peakTime(device))}`;
@@ -76,7 +76,7 @@ export function makeHeader(model, store) {
   if (page.recorded_at) facts.push(localTime(page.recorded_at));
   facts.push(formatTime(page.duration_ns));
   if (!page.finished) facts.push("not finished");
-  if (page.processes.length > 1) facts.push(`${page.processes.length} processes`);
+  if (page.processes.length > 2) facts.push(`${page.processes.length - 1} processes`);
   const rows = page.devices.map((device, index) => h("button", {
     class: "device", type: "button", role: "radio", "data-device": index,
     click: () => store.set({ device: index, at: null, ...UNFILTERED, focus: [] }),
@@ -116,7 +116,7 @@ export function makeHeader(model, store) {
 }
 
 /**
- * What a reader must know to trust the figures: losses, invariants, how much was priced by readings.
+ * What a reader must know to trust the figures: losses, invariants, how much was estimated.
  * @param {Model} model
  */
 export function makeFooter(model) {
@@ -136,17 +136,17 @@ export function makeFooter(model) {
     const bytes = loss.bytes > 0 ? `, ${formatBytes(loss.bytes)}` : "";
     items.push(h("li", {}, `${loss.name}: ${loss.count.toLocaleString("en-US")}${bytes}`));
   }
-  for (const residual of page.residuals) {
-    if (residual.ledger_peak_bytes === 0) continue;
-    const device = page.devices[residual.device];
-    items.push(h("li", {}, `${deviceLabel(device)}: ${formatShare(residual.bracketed_bytes, residual.ledger_peak_bytes)} ` +
-      "of the peak was priced by readings of the device, not by size; " +
+  for (const residual of page.report.residuals) {
+    const device = page.devices.find((other) => other.index === residual.device);
+    if (residual.ledger_peak_bytes === 0 || !device) continue;
+    items.push(h("li", {}, `${deviceLabel(device)}: ${formatShare(residual.estimated_bytes, residual.ledger_peak_bytes)} ` +
+      "of the peak was estimated from free memory, not by size; " +
       `${residual.samples_in_transit} of ${residual.samples} samples fell into driver calls under way.`));
   }
   if (page.left_out.count > 0) {
     items.push(h("li", {}, `${page.left_out.count.toLocaleString("en-US")} small or short-lived allocations are ` +
-      `not listed on this page, at most ${formatBytes(page.left_out.peak_bytes)} at once; ` +
-      "the ledger at the peak and the timeline have them."));
+      "not listed one by one. Categories and the ledger have them, exactly at the peaks and at the " +
+      `${page.left_out.instants.length.toLocaleString("en-US")} instants that the timeline can choose; layers and lines do not.`));
   }
   return h("footer", { class: "foot" },
     items.length > 0 ? h("h2", {}, "How far to trust these figures") : null,

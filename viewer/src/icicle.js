@@ -4,14 +4,14 @@ import { formatBytes, formatCount, formatExact, formatShare } from "./format.js"
 import { mix } from "./palette.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { labelOf, labelsTo, mainCategory, nodeAt } from "./trie.js";
-import { ORDERS } from "./ways.js";
+import { ORDERS } from "./tree_paths.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
 /** @typedef {import("./state.js").Store} Store */
 /** @typedef {import("./view.js").View} View */
 /** @typedef {import("./trie.js").TreeNode} TreeNode */
-/** @typedef {import("./ways.js").WayBook} WayBook */
+/** @typedef {import("./tree_paths.js").PathBook} PathBook */
 
 const ROW = 24;
 const GAP = 1;
@@ -38,13 +38,13 @@ export class Icicle {
    * @param {Model} model
    * @param {Palette} palette
    * @param {Store} store
-   * @param {WayBook} ways
+   * @param {PathBook} treePaths
    */
-  constructor(model, palette, store, ways) {
+  constructor(model, palette, store, treePaths) {
     this.model = model;
     this.palette = palette;
     this.store = store;
-    this.ways = ways;
+    this.treePaths = treePaths;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
       class: "icicle", tabindex: 0, role: "application",
       "aria-label": "Live bytes. Arrow keys walk the levels, Enter zooms, Escape shows all.",
@@ -113,9 +113,9 @@ export class Icicle {
       button.setAttribute("aria-checked", String(order === by));
       button.tabIndex = order === by ? 0 : -1;
     }
-    const ways = this.ways.of(by, view.device, mine);
-    this.root = ways.fold(view);
-    this.rows = ways.depth();
+    const treePaths = this.treePaths.of(by, view.device, mine);
+    this.root = treePaths.fold(view);
+    this.rows = treePaths.depth();
     this.zoomed = nodeAt(this.root, focus);
     this.picked = null;
     tip.hide();
@@ -123,15 +123,15 @@ export class Icicle {
     this.paint();
   }
 
-  /** The way down to what is zoomed to; what it can narrow the page to stands at its end. */
+  /** The path down to what is zoomed to; what it can narrow the page to stands at its end. */
   renderCrumbs() {
-    const way = [];
-    for (let node = this.zoomed; node && node.parent; node = node.parent) way.unshift(node);
+    const treePath = [];
+    for (let node = this.zoomed; node && node.parent; node = node.parent) treePath.unshift(node);
     const root = this.root;
-    const crumbs = [h("button", { class: "crumb", type: "button", disabled: way.length === 0, click: () => this.zoom(null) },
+    const crumbs = [h("button", { class: "crumb", type: "button", disabled: treePath.length === 0, click: () => this.zoom(null) },
       `all ${formatBytes(root?.bytes ?? 0)}`)];
-    way.forEach((node, at) => crumbs.push(h("button", {
-      class: "crumb", type: "button", disabled: at === way.length - 1, title: labelOf(node), click: () => this.zoom(node),
+    treePath.forEach((node, at) => crumbs.push(h("button", {
+      class: "crumb", type: "button", disabled: at === treePath.length - 1, title: labelOf(node), click: () => this.zoom(node),
     }, node.level.name)));
     const filter = this.zoomed ? this.filterOf(this.zoomed) : null;
     if (filter) {
@@ -148,17 +148,17 @@ export class Icicle {
    */
   filterOf(node) {
     const { by } = this.store.state;
-    const way = [];
-    for (let at = /** @type {TreeNode|null} */ (node); at && at.parent; at = at.parent) way.unshift(at);
-    if (by === "owner") return { path: way.map(({ level }) => level.name) };
+    const treePath = [];
+    for (let at = /** @type {TreeNode|null} */ (node); at && at.parent; at = at.parent) treePath.unshift(at);
+    if (by === "owner") return { path: treePath.map(({ level }) => level.name) };
     if (by === "stack") {
       const { frame, place, name } = node.level;
       return frame === 0 ? null : { search: place || name };
     }
     /** @type {Partial<import("./state.js").State>} */
     const filter = {};
-    if (by === "category") filter.categories = [way[0].level.name];
-    const module = way.slice().reverse().find(({ level }) => level.module !== "");
+    if (by === "category") filter.categories = [treePath[0].level.name];
+    const module = treePath.slice().reverse().find(({ level }) => level.module !== "");
     if (module) filter.module = module.level.module;
     else if (by === "module") filter.module = "";
     return filter;
@@ -230,16 +230,16 @@ export class Icicle {
     return this.boxes.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1)) ?? null;
   }
 
-  /** Boxes of what is in sight: the way down to the zoomed node at full width, then what it holds. */
+  /** Boxes of what is in sight: the path down to the zoomed node at full width, then what it holds. */
   layOut() {
     this.boxes = [];
     if (!this.root || this.root.bytes <= 0) return;
     const width = this.canvas.clientWidth;
     /** @type {TreeNode[]} */
-    const way = [];
-    for (let node = this.zoomed; node; node = node.parent) way.unshift(node);
-    if (way.length === 0) way.push(this.root);
-    way.slice(0, -1).forEach((node, row) => this.boxes.push({ node, x: 0, width, row }));
+    const treePath = [];
+    for (let node = this.zoomed; node; node = node.parent) treePath.unshift(node);
+    if (treePath.length === 0) treePath.push(this.root);
+    treePath.slice(0, -1).forEach((node, row) => this.boxes.push({ node, x: 0, width, row }));
     const visit = (/** @type {TreeNode} */ node, /** @type {number} */ x, /** @type {number} */ size,
       /** @type {number} */ row) => {
       if (size < THINNEST) return;
@@ -251,7 +251,7 @@ export class Icicle {
         left += share;
       }
     };
-    visit(way[way.length - 1], 0, width, way.length - 1);
+    visit(treePath[treePath.length - 1], 0, width, treePath.length - 1);
   }
 
   paint() {

@@ -13,7 +13,7 @@ import { LedgerTable, ModuleTable } from "./tables.js";
 import { Timeline } from "./timeline.js";
 import { TopTable } from "./top.js";
 import { makeView } from "./view.js";
-import { WayBook } from "./ways.js";
+import { PathBook } from "./tree_paths.js";
 
 /**
  * What the views draw at the moment.
@@ -72,13 +72,13 @@ function start() {
   const usual = { device: firstDevice(model), by: modules ? "module" : "stack" };
   const limits = { devices: model.page.devices.length, duration: model.duration };
   const store = new Store(parseHash(location.hash, limits, usual));
-  const ways = new WayBook(model);
+  const treePaths = new PathBook(model);
   const scene = { filter: new Filter(model, store.state) };
   let view = makeView(model, store.state, scene.filter);
   const timeline = new Timeline(model, palette, store, scene);
-  const icicle = new Icicle(model, palette, store, ways);
-  const views = [new Controls(model, store), new Summary(model, store), icicle, new ModuleTable(model, store, ways),
-    new LedgerTable(store, ways), new TopTable(model)];
+  const icicle = new Icicle(model, palette, store, treePaths);
+  const views = [new Controls(model, store), new Summary(model, store), icicle, new ModuleTable(model, store, treePaths),
+    new LedgerTable(store, treePaths), new TopTable(model)];
   const render = () => views.forEach((each) => each.render(view));
   const header = makeHeader(model, store);
   const [controls, ...cards] = views;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's data as columns, and the questions that every view asks of it.
-import { categoryOf, categoryOfGroup } from "./category.js";
-import { baseName } from "./format.js";
+import { categoryOfGroup } from "./category.js";
+import { lastNotAbove } from "./events.js";
 import { History } from "./history.js";
 import { Kinds } from "./kinds.js";
-import { NOT_LISTED, OTHER_PLACES, inOrder, isKnown } from "./palette.js";
+import { Ledger, Samples, fromDeltas } from "./ledger.js";
+import { OTHER_PLACES, inOrder } from "./palette.js";
 import { choosePlaces, isMostlyUnknown, placeNameOf } from "./places.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
@@ -27,13 +28,15 @@ export class Model {
   constructor(page) {
     this.page = page;
     this.duration = Math.max(1, page.duration_ns);
-    const lives = page.lives;
-    const count = lives.bytes.length;
-    this.lifeCount = count;
-    this.lifeDevice = Uint16Array.from(lives.device);
-    this.lifeBytes = Float64Array.from(lives.bytes);
-    this.lifeAlloc = Float64Array.from(lives.alloc);
-    this.lifeFree = Float64Array.from(lives.free, (at) => (at < 0 ? Infinity : at));
+    this.ledger = new Ledger(page);
+    /** Allocations that are listed one by one. */
+    this.allocationCount = this.ledger.count;
+    this.begin = this.ledger.begin;
+    this.end = this.ledger.end;
+    /** Without rounding, which is a site of its own. */
+    this.bytes = Float64Array.from(page.allocations.bytes, (bytes, i) => bytes - page.allocations.rounding[i]);
+    /** @type {Float64Array|null} Where allocations are left out: instants at which all sums are exact. */
+    this.instants = page.left_out.count > 0 ? fromDeltas(page.left_out.instants) : null;
 
     const stacks = page.stacks.length;
     this.stackParent = Uint32Array.from(page.stacks, (stack) => stack[0]);
@@ -46,9 +49,7 @@ export class Model {
     this.reportDevices = page.devices.map((device) =>
       page.report.devices.find((other) => other.index === device.index && other.kind === device.kind),
     );
-    /** Places that stacks are named by, and which each stack has. 0: none. */
-    this.places = [""];
-    this.stackPlace = this.namePlaces();
+    this.kinds = new Kinds(page);
 
     /** Where nobody knows what most memory is for, layers and places have the colours of that. */
     this.byPlace = isMostlyUnknown(this);
@@ -58,12 +59,7 @@ export class Model {
     /** Category names in stacking order; views speak of categories by index. */
     this.categories = inOrder([...this.namesInUse(), ...stacked, ...(stacked.length > 0 ? [OTHER_PLACES] : [])]);
     this.categoryIndex = new Map(this.categories.map((name, index) => [name, index]));
-    this.kinds = new Kinds(page, this.categoryFinder());
-    this.lifeCategory = Uint8Array.from(this.kinds.ofLife, (kind) => this.kinds.category[kind]);
-    /** What the timeline's bands count a kind for: they know no places. */
-    this.kindBand = Uint8Array.from(this.kinds.category, (category) =>
-      (isKnown(this.categories[category]) && this.categories[category] !== OTHER_PLACES ? category
-        : this.categoryIndex.get("unknown") ?? category));
+    this.kinds.category = this.chooseCategories();
     /** Iterations of the first process that has any. */
     this.iterations = page.iterations.filter(([process]) => process === page.iterations[0][0]);
     /** Marks to show: the borders of iterations are shown as such. */
@@ -71,69 +67,38 @@ export class Model {
     /** Whether several processes share a device. */
     this.several = page.devices.map((_, device) => this.processesOf(device).size > 1);
     /** @type {History[]} */
-    this.histories = page.devices.map((_, device) => this.makeHistory(device));
+    this.histories = page.devices.map((_, device) => new History(this, device,
+      page.timelines.find((timeline) => timeline.device === device)));
+    this.samples = page.devices.map((_, device) => new Samples(page, device));
+    /** @type {Uint32Array[]} */
+    this.ofDevice = [];
   }
 
   /** Names of categories that the page's data can have. */
   namesInUse() {
     const { page } = this;
     const names = page.timelines.flatMap((timeline) => timeline.groups.map((group) => categoryOfGroup(group)));
-    for (const row of page.report.rows) names.push(categoryOf(row.path));
-    if (page.left_out.count > 0 || page.lives.bytes.length > 0) names.push(NOT_LISTED);
-    for (const category of new Set(page.lives.category)) names.push(page.categories[category] ?? "unknown");
+    for (const category of new Set(page.sites.category.slice(1))) names.push(page.categories[category] ?? "unknown");
     return names;
+  }
+
+  /** The colour's category of each site, by the model's numbers. */
+  chooseCategories() {
+    const { page, kinds } = this;
+    const unknown = page.categories.indexOf("unknown");
+    const numbers = page.categories.map((name) => this.categoryIndex.get(name) ?? 0);
+    const other = this.categoryIndex.get(OTHER_PLACES);
+    return Uint8Array.from(page.sites.category, (category, kind) => {
+      // Slack and what the driver keeps have no place to be coloured by.
+      if (other === undefined || category !== unknown || !kinds.isAllocated[kind]) return numbers[category] ?? 0;
+      return this.categoryIndex.get(placeNameOf(this, kind)) ?? other;
+    });
   }
 
   /** @param {number} device */
   processesOf(device) {
-    const index = this.page.devices[device].index;
-    return new Set(this.page.report.rows.filter((row) => row.device === index && row.pid !== null).map((row) => row.pid));
-  }
-
-  namePlaces() {
-    /** @type {Map<string, number>} */
-    const known = new Map([["", 0]]);
-    return Uint32Array.from(this.stackParent, (_, stack) => {
-      const name = stack === 0 ? "" : this.placeName(stack);
-      let place = known.get(name);
-      if (place === undefined) {
-        place = this.places.length;
-        known.set(name, place);
-        this.places.push(name);
-      }
-      return place;
-    });
-  }
-
-  /**
-   * "model.py:58 in Block.forward"
-   * @param {number} stack
-   */
-  placeName(stack) {
-    const frame = this.frames[this.placeOf(stack)];
-    if (!frame.file) return frame.name;
-    return `${baseName(frame.file)}${frame.line > 0 ? `:${frame.line}` : ""} in ${frame.name}`;
-  }
-
-  /**
-   * How lives get their categories, by number.
-   * @returns {(life: number) => number}
-   */
-  categoryFinder() {
-    const { lives, categories } = this.page;
-    const unknown = categories.indexOf("unknown");
-    const numbers = categories.map((name) => this.categoryIndex.get(name) ?? 0);
-    const other = this.categoryIndex.get(OTHER_PLACES);
-    return (life) => {
-      const category = lives.category[life];
-      if (other === undefined || category !== unknown) return numbers[category] ?? 0;
-      return this.categoryIndex.get(placeNameOf(this, life)) ?? other;
-    };
-  }
-
-  /** @param {string[]} path */
-  categoryOfPath(path) {
-    return this.categoryIndex.get(categoryOf(path)) ?? 0;
+    const { accounts } = this.page;
+    return new Set(accounts.process.filter((process, account) => process !== 0 && accounts.device[account] === device));
   }
 
   /**
@@ -181,17 +146,16 @@ export class Model {
     };
   }
 
-  /** @param {number} device */
-  makeHistory(device) {
-    const page = this.page;
-    const timeline = page.timelines.find((other) => other.device === device);
-    let count = 0;
-    for (let i = 0; i < this.lifeCount; ++i) count += this.lifeDevice[i] === device ? 1 : 0;
-    const lives = new Uint32Array(count);
-    for (let i = 0, next = 0; i < this.lifeCount; ++i) {
-      if (this.lifeDevice[i] === device) lives[next++] = i;
-    }
-    return new History(this, lives, timeline);
+  /**
+   * The nearest instant at which every sum is exact.
+   * @param {number} at
+   */
+  nearestExact(at) {
+    if (this.instants === null || this.instants.length === 0) return at;
+    const before = lastNotAbove(this.instants, at);
+    if (before < 0) return this.instants[0];
+    if (before + 1 === this.instants.length) return this.instants[before];
+    return at - this.instants[before] <= this.instants[before + 1] - at ? this.instants[before] : this.instants[before + 1];
   }
 
   /**
@@ -237,16 +201,30 @@ export class Model {
   }
 
   /**
-   * Lives of the device at an instant, as indices into the columns.
+   * Listed allocations of the device at an instant. What segments are made of is not among them.
    * @param {number} device
    * @param {number} at
    */
   liveAt(device, at) {
-    const { lives } = this.histories[device];
     const live = [];
-    for (const life of lives) {
-      if (this.lifeAlloc[life] <= at && this.lifeFree[life] > at) live.push(life);
+    for (const i of this.allocationsOf(device)) {
+      if (this.begin[i] > at) break;
+      if (this.end[i] > at) live.push(i);
     }
     return live;
+  }
+
+  /**
+   * In order of their begin.
+   * @param {number} device
+   */
+  allocationsOf(device) {
+    let known = this.ofDevice[device];
+    if (!known) {
+      const { page: { allocations, sites, accounts } } = this;
+      known = this.ofDevice[device] = Uint32Array.from(this.begin.keys()).filter((i) =>
+        sites.backing[allocations.site[i]] === 0 && accounts.device[sites.account[allocations.site[i]]] === device);
+    }
+    return known;
   }
 }

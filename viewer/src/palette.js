@@ -31,7 +31,7 @@ export const KNOWN = [
   { name: "rounding", light: "#b7babf", dark: "#5f636a" },
   { name: "fragmentation", light: "#c9ccd1", dark: "#4d535d" },
   { name: "cached", light: "#d9dfe6", dark: "#3b4048" },
-  { name: "not listed", light: "#eff0f2", dark: "#2b2e33" },
+  { name: "graph pool", light: "#eff0f2", dark: "#2b2e33" },
 ];
 
 // For names that are no category (owners, parts of an import), after the hues that the page's
@@ -45,7 +45,6 @@ const OTHERS = [
 const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "temporary", "input",
   "buffer", "workspace", "communication"];
 
-export const NOT_LISTED = "not listed";
 export const OTHER_PLACES = "other places";
 const RANK = new Map(KNOWN.map((swatch, rank) => [swatch.name, rank]));
 

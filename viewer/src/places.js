@@ -7,28 +7,29 @@ import { isKnown, isPurpose } from "./palette.js";
 const COLOURED = 8;
 
 /**
- * Whether most of the lives' bytes, over time, have no known purpose.
+ * Whether most of the bytes, over time, have no known purpose.
  * @param {Model} model
  */
 export function isMostlyUnknown(model) {
-  const { categories, lives } = model.page;
+  const { categories, allocations, sites } = model.page;
   const weight = categories.map(() => 0);
-  for (let life = 0; life < model.lifeCount; ++life) {
-    const until = Math.min(model.lifeFree[life], model.duration);
-    weight[lives.category[life]] += model.lifeBytes[life] * (until - model.lifeAlloc[life] + 1);
+  for (let i = 0; i < model.allocationCount; ++i) {
+    const site = allocations.site[i];
+    if (sites.backing[site] === 1) continue;
+    weight[sites.category[site]] += model.bytes[i] * (Math.min(model.end[i], model.duration) - model.begin[i] + 1);
   }
   const known = weight.reduce((sum, each, category) => sum + (isPurpose(categories[category]) ? each : 0), 0);
   return known < (weight[categories.indexOf("unknown")] ?? 0) || known === 0;
 }
 
 /**
- * What stands for a life's purpose: its layer, else its line.
+ * What stands for its purpose: its layer, else its line.
  * @param {Model} model
- * @param {number} life
+ * @param {number} kind
  */
-export function placeNameOf(model, life) {
-  const { lives, names } = model.page;
-  return names[lives.module[life]] || model.places[model.stackPlace[lives.place[life] || lives.stack[life]]];
+export function placeNameOf(model, kind) {
+  const { kinds, page: { names } } = model;
+  return names[kinds.module[kind]] || names[kinds.line[kind]];
 }
 
 /**
@@ -41,18 +42,20 @@ export function choosePlaces(model) {
   /** @type {Map<string, {weight: number, bytes: number, byteTime: number}>} */
   const sums = new Map();
   const peaks = model.page.devices.map((_, device) => model.peakTime(device));
-  for (let life = 0; life < model.lifeCount; ++life) {
-    if (model.page.lives.category[life] !== unknown) continue;
-    const name = placeNameOf(model, life);
-    const size = model.lifeBytes[life];
+  const { allocations, sites, accounts } = model.page;
+  for (let i = 0; i < model.allocationCount; ++i) {
+    const site = allocations.site[i];
+    if (sites.category[site] !== unknown || sites.backing[site] === 1) continue;
+    const name = placeNameOf(model, site);
+    const size = model.bytes[i];
     if (name === "" || isKnown(name) || size === 0) continue;
-    const [alloc, free] = [model.lifeAlloc[life], Math.min(model.lifeFree[life], model.duration)];
-    const peak = peaks[model.lifeDevice[life]];
+    const [begin, end] = [model.begin[i], Math.min(model.end[i], model.duration)];
+    const peak = peaks[accounts.device[sites.account[site]]];
     let sum = sums.get(name);
     if (!sum) sums.set(name, sum = { weight: 0, bytes: 0, byteTime: 0 });
-    sum.weight += (alloc <= peak && model.lifeFree[life] > peak ? size : 0) + (0.25 * size * (free - alloc)) / model.duration;
+    sum.weight += (begin <= peak && model.end[i] > peak ? size : 0) + (0.25 * size * (end - begin)) / model.duration;
     sum.bytes += size;
-    sum.byteTime += size * (free - alloc);
+    sum.byteTime += size * (end - begin);
   }
   const heaviest = [...sums.entries()].sort(([a, x], [b, y]) => y.weight - x.weight || (a < b ? -1 : 1)).slice(0, COLOURED);
   const stacked = heaviest.slice()

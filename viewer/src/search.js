@@ -27,17 +27,16 @@ export class Search {
     for (const id of model.stackOrder) {
       this.stack[id] = this.frame[model.stackFrame[id]] | this.stack[model.stackParent[id]];
     }
-    this.place = Uint8Array.from(model.places, has);
     this.path = Uint8Array.from(model.page.paths, (path) => (path.some((level) => has(level) === 1) ? 1 : 0));
     this.name = Uint8Array.from(model.page.names, has);
   }
 
   /** @param {number} kind */
   matches(kind) {
-    const { kinds, stackPlace } = this.model;
+    const { kinds } = this.model;
     const stack = kinds.placeStack[kind];
     return this.stack[kinds.stack[kind]] === 1 || this.stack[stack] === 1 || this.path?.[kinds.path[kind]] === 1 ||
-      this.place?.[stackPlace[stack]] === 1 || this.name?.[kinds.module[kind]] === 1 ||
+      this.name?.[kinds.line[kind]] === 1 || this.name?.[kinds.module[kind]] === 1 ||
       this.name?.[kinds.name[kind]] === 1;
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the reader has chosen, kept in the address's fragment so that a view can be bookmarked and
 // sent: #device=0&at=3214000000&q=forward&cat=activation|gradient&mod=h.3&zoom=0-1000
-import { ORDERS } from "./ways.js";
+import { ORDERS } from "./tree_paths.js";
 
 /**
  * @typedef {object} State
@@ -13,7 +13,7 @@ import { ORDERS } from "./ways.js";
  * @property {string|null} module Only it and what lies within; "": what has none.
  * @property {string[]|null} path Only this branch of the ledger.
  * @property {number} min Only allocations of at least so many bytes.
- * @property {import("./ways.js").Order} by How the icicle folds.
+ * @property {import("./tree_paths.js").Order} by How the icicle folds.
  * @property {string[]} focus Labels down to what the icicle is zoomed to.
  * @property {boolean} mine Hide frames of libraries.
  */

@@ -36,7 +36,7 @@ export class Summary {
       h("div", { class: layers ? "briefs" : "briefs one" },
         block(model.byPlace ? "Categories, layers and places" : "Categories", this.categories),
         layers ? block("Heaviest layers", this.layers) : null,
-        h("section", { class: "brief wide", "aria-label": "Heaviest lines" }, h("h3", {}, "Heaviest lines"), this.lines)));
+        h("section", { class: "brief wide", "aria-label": "Heaviest lines" }, h("h3", {}, "Heaviest lines, live allocations"), this.lines)));
   }
 
   /** @param {View} view */
@@ -52,9 +52,9 @@ export class Summary {
         click: () => store.set({ module: store.state.module === module ? null : module }),
       };
     });
-    const lines = heaviest(model, view, (kind) => model.stackPlace[model.kinds.placeStack[kind]]);
+    const lines = heaviest(model, view, (kind) => (model.page.sites.held[kind] === 1 ? model.kinds.line[kind] : 0));
     this.fill(this.lines, lines, view, ({ id, bytes, stack }) => {
-      const place = model.places[id];
+      const place = model.page.names[id];
       const frame = model.frames[model.placeOf(stack)];
       return {
         name: place, more: frame.source, chosen: store.state.search === place, title: `${frame.file}:${frame.line}\n${formatExact(bytes)}`,

@@ -9,7 +9,7 @@ import { COLUMNS, TreeTable } from "./treetable.js";
 /** @typedef {import("./state.js").Store} Store */
 /** @typedef {import("./view.js").View} View */
 /** @typedef {import("./trie.js").TreeNode} TreeNode */
-/** @typedef {import("./ways.js").WayBook} WayBook */
+/** @typedef {import("./tree_paths.js").PathBook} PathBook */
 
 const { name, bytes, own, share, bar, categories, count } = COLUMNS;
 
@@ -26,10 +26,10 @@ export class ModuleTable {
   /**
    * @param {Model} model
    * @param {Store} store
-   * @param {WayBook} ways
+   * @param {PathBook} treePaths
    */
-  constructor(model, store, ways) {
-    this.ways = ways;
+  constructor(model, store, treePaths) {
+    this.treePaths = treePaths;
     this.known = model.kinds.module.some((module) => module !== 0);
     this.hint = h("span", { class: "hint" });
     this.table = new TreeTable("Modules", [{ ...name, name: "Module" }, bytes, own, share, categories, count], {
@@ -43,7 +43,7 @@ export class ModuleTable {
   /** @param {View} view */
   render(view) {
     if (!this.known) return;
-    const root = this.ways.of("layer", view.device, false).fold(view);
+    const root = this.treePaths.of("layer", view.device, false).fold(view);
     const none = root.children.find((child) => child.level.name === NO_MODULE)?.bytes ?? 0;
     this.hint.textContent = root.bytes > 0
       ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, lies in modules` : "";
@@ -54,10 +54,10 @@ export class ModuleTable {
 export class LedgerTable {
   /**
    * @param {Store} store
-   * @param {WayBook} ways
+   * @param {PathBook} treePaths
    */
-  constructor(store, ways) {
-    this.ways = ways;
+  constructor(store, treePaths) {
+    this.treePaths = treePaths;
     const namesOf = (/** @type {TreeNode[]} */ path) => path.map((node) => node.level.name);
     const is = (/** @type {TreeNode[]} */ path) => store.state.path !== null &&
       store.state.path.join("\u0000") === namesOf(path).join("\u0000");
@@ -71,6 +71,6 @@ export class LedgerTable {
 
   /** @param {View} view */
   render(view) {
-    this.table.render(this.ways.of("owner", view.device, false).fold(view), view.filter.search, nothing(view));
+    this.table.render(this.treePaths.of("owner", view.device, false).fold(view), view.filter.search, nothing(view));
   }
 }

@@ -152,7 +152,7 @@ export class Timeline {
       start = history.bucketTime[bucket];
       end = bucket + 1 < history.buckets ? history.bucketTime[bucket + 1] : this.model.duration;
     }
-    return Math.round(history.lives.length > 0 ? history.eventsOf(this.scene.filter).sweep(start, end, 1).at[0] : start);
+    return Math.round(this.model.nearestExact(history.eventsOf(this.scene.filter).sweep(start, end, 1).at[0]));
   }
 
   /** @param {MouseEvent} event */

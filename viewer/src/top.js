@@ -2,7 +2,7 @@
 // What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
 import { baseName, formatBytes, formatCount, formatExact, formatMib, formatShare, formatTime } from "./format.js";
 import { h, marked, perFrame, swatch } from "./dom.js";
-import { livesOf } from "./view.js";
+import { allocationsOf } from "./view.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./view.js").View} View */
@@ -11,7 +11,7 @@ const ROW = 48;
 const MARGIN_ROWS = 6;
 const FRAME = 22;
 const FRAMES_SHOWN = 48;
-const LIVES_SHOWN = 6;
+const LISTED = 6;
 
 export class TopTable {
   /** @param {Model} model */
@@ -134,7 +134,7 @@ export class TopTable {
           h("small", {}, formatShare(bytes, view?.bytes ?? 0))),
         h("span", { class: "num soft" }, formatCount(view?.kindCount[kind] ?? 0)),
         h("span", { class: "where" },
-          h("span", { class: "place" }, marked(stack === 0 ? frame.name : model.placeName(stack), needle)),
+          h("span", { class: "place" }, marked(page.names[kinds.line[kind]] || frame.name, needle)),
           h("code", { class: "source" }, marked(frame.source, needle))),
         h("span", { class: "what", title: `${category} · ${what} · ${levels}` }, swatch(kinds.category[kind]),
           h("span", { class: "where" }, h("span", { class: "place" }, marked(what, needle)),
@@ -147,8 +147,8 @@ export class TopTable {
     if (this.open.has(kind)) this.open.delete(kind);
     else {
       const frames = this.stacksOf(kind).reduce((sum, { frames: { length } }) => sum + 1.5 + Math.max(1, length), 0);
-      const lives = Math.min(LIVES_SHOWN, this.view?.kindCount[kind] ?? 0) + 2;
-      this.open.set(kind, Math.max(frames, lives) * FRAME + 24);
+      const listed = Math.min(LISTED, this.view?.kindCount[kind] ?? 0) + 2;
+      this.open.set(kind, Math.max(frames, listed) * FRAME + 24);
     }
     this.fill();
   }
@@ -189,19 +189,18 @@ export class TopTable {
     if (!view) return null;
     const stacks = this.stacksOf(kind).flatMap(({ title, frames }) =>
       [h("h3", {}, title), h("ol", { class: "frames" }, ...this.frameRows(frames, view.filter.search.needle))]);
-    const all = livesOf(model, view, kind);
-    const lives = all.slice(0, LIVES_SHOWN).map((life) => {
-      const free = model.lifeFree[life];
-      const until = free < Infinity ? `freed at ${formatTime(free)}` : "never freed";
-      return h("li", { title: formatExact(model.lifeBytes[life]) },
-        h("b", {}, formatBytes(model.lifeBytes[life])),
-        h("span", {}, `${formatTime(model.lifeAlloc[life])}, ${until}`),
-        h("code", {}, `0x${(model.page.lives.address[life] ?? "").replace(/^0x/, "")}`));
+    const all = allocationsOf(model, view, kind);
+    const listed = all.slice(0, LISTED).map((i) => {
+      const until = model.end[i] < Infinity ? `freed at ${formatTime(model.end[i])}` : "never freed";
+      return h("li", { title: formatExact(model.bytes[i]) },
+        h("b", {}, formatBytes(model.bytes[i])),
+        h("span", {}, `${formatTime(model.begin[i])}, ${until}`),
+        h("code", {}, `0x${model.page.allocations.address[i]}`));
     });
-    const rest = all.length - lives.length;
+    const rest = all.length - listed.length;
     return h("div", { class: "detail" },
       h("div", {}, ...stacks),
-      h("div", {}, h("h3", {}, "Allocations"), h("ol", { class: "lives" }, ...lives,
+      h("div", {}, h("h3", {}, "Allocations"), h("ol", { class: "lives" }, ...listed,
         rest > 0 ? h("li", { class: "soft" }, `and ${formatCount(rest)} smaller`) : null)));
   }
 }

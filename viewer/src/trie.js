@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways through levels as a trie, and sums of bytes folded over it: what icicles and tables draw.
+// TreePaths through levels as a trie, and sums of bytes folded over it: what icicles and tables draw.
 
 /**
- * What a step of a way is called.
+ * What a step of a path is called.
  * @typedef {object} Level
  * @property {string} name
  * @property {string} place Shown beside the name: file and line, class.
@@ -24,8 +24,8 @@
  */
 
 /**
- * @typedef {object} Share Bytes of one category at the end of a way.
- * @property {number} way
+ * @typedef {object} Share Bytes of one category at the end of a path.
+ * @property {number} path
  * @property {number} bytes
  * @property {number} count
  * @property {number} category
@@ -40,17 +40,17 @@ export class Trie {
   constructor() {
     /** @type {Level[]} */
     this.levels = [{ name: "", place: "", frame: 0, module: "" }];
-    // A way's number is above that of the way that it continues.
+    // A path's number is above that of the path that it continues.
     this.parent = [0];
     this.level = [0];
     /** @type {Map<string, number>} */
     this.levelIds = new Map();
     /** @type {Map<number, number>} */
-    this.wayIds = new Map();
+    this.pathIds = new Map();
   }
 
   /**
-   * The way that continues `parent` by a level.
+   * The path that continues `parent` by a level.
    * @param {number} parent
    * @param {string} name
    * @param {Partial<Level>} [more]
@@ -64,14 +64,14 @@ export class Trie {
       this.levelIds.set(key, level);
     }
     const step = parent * LEVELS + level;
-    let way = this.wayIds.get(step);
-    if (way === undefined) {
-      way = this.parent.length;
+    let path = this.pathIds.get(step);
+    if (path === undefined) {
+      path = this.parent.length;
       this.parent.push(parent);
       this.level.push(level);
-      this.wayIds.set(step, way);
+      this.pathIds.set(step, path);
     }
-    return way;
+    return path;
   }
 }
 
@@ -84,22 +84,22 @@ export class Trie {
 export function fold(trie, shares, categories) {
   /** @type {Map<number, TreeNode>} */
   const nodes = new Map();
-  /** @type {(way: number) => TreeNode} */
-  const nodeOf = (way) => {
-    const known = nodes.get(way);
+  /** @type {(path: number) => TreeNode} */
+  const nodeOf = (path) => {
+    const known = nodes.get(path);
     if (known) return known;
-    const parent = way === 0 ? null : nodeOf(trie.parent[way]);
+    const parent = path === 0 ? null : nodeOf(trie.parent[path]);
     const node = {
-      id: way, level: trie.levels[trie.level[way]], depth: parent ? parent.depth + 1 : 0, bytes: 0, own: 0,
+      id: path, level: trie.levels[trie.level[path]], depth: parent ? parent.depth + 1 : 0, bytes: 0, own: 0,
       count: 0, byCategory: new Float64Array(categories), parent, children: [],
     };
     parent?.children.push(node);
-    nodes.set(way, node);
+    nodes.set(path, node);
     return node;
   };
   nodeOf(0);
-  for (const { way, bytes, count, category } of shares) {
-    const node = nodeOf(way);
+  for (const { path, bytes, count, category } of shares) {
+    const node = nodeOf(path);
     node.own += bytes;
     node.bytes += bytes;
     node.count += count;

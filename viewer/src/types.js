@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's data as src/report/html_data.cc writes it. Times are nanoseconds from the start unless
+// The page's data as src/output/page_data.cc writes it. Times are nanoseconds from the start unless
 // a name says otherwise; a `device` here is an index into `devices`, except in `report`, which has
 // NVML's numbers.
 
@@ -26,22 +26,24 @@
  */
 
 /**
- * @typedef {object} Report
- * @property {ReportDevice[]} devices
- * @property {ReportRow[]} rows
- * @property {{name: string, count: number, bytes: number}[]} losses
- * @property {{name: string, holds: boolean, detail: string}[]} invariants
- */
-
-/**
  * @typedef {object} Residual
- * @property {number} device
+ * @property {number} device NVML's number.
  * @property {number} samples
  * @property {number} samples_in_transit
  * @property {number} worst_bytes
  * @property {number} p99_bytes
- * @property {number} bracketed_bytes
+ * @property {number} estimated_bytes
  * @property {number} ledger_peak_bytes
+ */
+
+/**
+ * The report at the peak: docs/REPORT_SCHEMA.md.
+ * @typedef {object} Report
+ * @property {ReportDevice[]} devices
+ * @property {ReportRow[]} rows
+ * @property {Residual[]} residuals
+ * @property {{name: string, count: number, bytes: number}[]} losses
+ * @property {{name: string, holds: boolean, detail: string}[]} invariants
  */
 
 /**
@@ -54,19 +56,42 @@
  */
 
 /**
- * @typedef {object} LivesData
- * @property {number[]} device
- * @property {number[]} process
- * @property {number[]} bytes
- * @property {number[]} alloc
- * @property {number[]} free
- * @property {number[]} stack
- * @property {number[]} place The stack that people name it by, where that is another one; else 0.
- * @property {number[]} path
+ * What bytes stand under; row 0: nothing.
+ * @typedef {object} SitesData
+ * @property {number[]} account
+ * @property {number[]} path Of `paths`: the ledger's levels below process.
  * @property {number[]} category Of `categories`.
+ * @property {number[]} backing 1: what segments are made of.
+ * @property {number[]} held 1: somebody has it, at a line of the program; 0: what allocators keep.
+ * @property {number[]} line Of `names`.
  * @property {number[]} module Of `names`; 0: none.
  * @property {number[]} name Parameter or tag, of `names`; 0: none.
+ * @property {number[]} stack Python, else native.
+ * @property {number[]} place The stack that people name it by, where that is another one; else 0.
+ */
+
+/**
+ * @typedef {object} AllocationsData
+ * @property {number[]} site
+ * @property {number[]} rounding_site
+ * @property {number[]} segment That it was cut out of, or that it backs; 0: none.
+ * @property {number[]} begin Each less the one before it.
+ * @property {number[]} duration -1: never freed.
+ * @property {number[]} bytes With rounding.
+ * @property {number[]} rounding
  * @property {string[]} address
+ */
+
+/**
+ * Allocations that are not listed: what changed at each of the `instants`, by site and segment.
+ * @typedef {object} LeftOutData
+ * @property {number} count
+ * @property {number[]} instants Each less the one before it; where all sums are exact.
+ * @property {number[]} at Of `instants`.
+ * @property {number[]} site
+ * @property {number[]} segment
+ * @property {number[]} bytes
+ * @property {number[]} counts Of allocations.
  */
 
 /**
@@ -80,9 +105,8 @@
  * @property {number} start_ns
  * @property {boolean} finished It is the whole recording: not one under way, nor cut off.
  * @property {Report} report
- * @property {Residual[]} residuals
  * @property {{index: number, kind: string, name: string, total_bytes: number|null}[]} devices
- * @property {{pid: number, rank: number|null, command: string}[]} processes
+ * @property {{pid: number, rank: number|null, command: string}[]} processes Row 0: none.
  * @property {TimelineData[]} timelines
  * @property {string[]} categories
  * @property {string[]} names Modules, parameters and tags. Index 0: none.
@@ -94,8 +118,21 @@
  * @property {[number, number][]} stacks Caller's stack, frame. Index 0: none.
  * @property {Record<string, string>} sources
  * @property {string[][]} paths
- * @property {LivesData} lives
- * @property {{count: number, peak_bytes: number}} left_out
+ * @property {{device: number[], process: number[]}} accounts Processes on devices; row 0: none.
+ * @property {{account: number[], begin: number[], end: number[]}} checkpointed When they had no
+ *     memory on their devices; an end of -1: to the last.
+ * @property {SitesData} sites
+ * @property {AllocationsData} allocations
+ * @property {LeftOutData} left_out
+ * @property {{free_site: number[], free_site_in_use: number[]}} segments What their free bytes stand
+ *     under, while nothing and while something of them is in use; row 0: none.
+ * @property {{site: number[], segment: number[]}} counters Row 0: none.
+ * @property {{counter: number[], t: number[], bytes: number[]}} steps By how much counters changed.
+ *     `t` is each less the one before it.
+ * @property {{device: number[], t: number[], lasted: number[], used: number[], ledger: number[],
+ *     low: number[], high: number[]}} samples NVML's figures; `t` as of steps.
+ * @property {{device: number[], t: number[]}} changes When the driver changed what is in use; `t` as of steps.
+ * @property {number} in_transit_site
  * @property {[number, string][]} marks
  */
 

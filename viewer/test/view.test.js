@@ -10,22 +10,20 @@ import { isWithin, prefixes, within } from "../src/names.js";
 import { Search } from "../src/search.js";
 import { UNFILTERED } from "../src/state.js";
 import { labelsTo, mainCategory, nodeAt } from "../src/trie.js";
-import { heaviest, livesOf, makeView } from "../src/view.js";
-import { WayBook } from "../src/ways.js";
+import { allocationsOf, heaviest, makeView } from "../src/view.js";
+import { PathBook } from "../src/tree_paths.js";
 
-// Bytes, alloc, free, stack, path, category, module, name.
-const LIVES = [
-  [100, 0, -1, 1, 0, "parameter", 1, 3], [50, 10, 40, 2, 0, "activation", 1], [30, 10, -1, 4, 0, "activation", 2],
-  [20, 10, -1, 4, 0, "activation", 2], [7, 0, -1, 0, 2],
+const ACTIVATION = { stack: 4, category: "activation", module: 2 };
+const ALLOCATIONS = [
+  [100, 0, -1, { stack: 1, module: 1, name: 3 }], [7, 0, -1, { path: 2 }],
+  [50, 10, 40, { stack: 2, category: "activation", module: 1 }], [30, 10, -1, ACTIVATION], [20, 10, -1, ACTIVATION],
 ];
+// A segment that nothing is cut out of.
+const CACHED = [60, 0, -1, { path: 3, backing: 1, segment: 1 }];
+const OTHERS = [{ account: 2, path: 6 }, 0, 5];
 const STATE = { device: 0, at: null, ...UNFILTERED, zoom: null, by: "module", focus: [], mine: false };
 
-const rows = [
-  { device: 0, pid: 7, path: ["PyTorch", "allocated"], bytes: 150, count: 4 },
-  { device: 0, pid: 7, path: ["PyTorch", "cached"], bytes: 60, count: 0 },
-  { device: 0, pid: 7, path: ["driver-owned", "context"], bytes: 7, count: 1 },
-  { device: 0, pid: null, path: ["other processes"], bytes: 5, count: 0 },
-];
+const categoriesOf = (model) => model.page.allocations.site.map((site) => model.categories[model.kinds.category[site]]);
 
 /** A view of what `more` chooses. */
 function look(model, more = {}) {
@@ -33,14 +31,10 @@ function look(model, more = {}) {
   return makeView(model, state, new Filter(model, state));
 }
 
-const folded = (model, view, order, mine = false) => new WayBook(model).of(order, 0, mine).fold(view);
+const folded = (model, view, order, mine = false) => new PathBook(model).of(order, 0, mine).fold(view);
 const outline = (node) => node.children.map((child) => [child.level.name, child.bytes]);
 
-function reportPage(more = {}) {
-  const page = makePage({ lives: LIVES, ...more });
-  page.report.rows = rows;
-  return page;
-}
+const reportPage = (more = {}) => makePage({ allocations: [...ALLOCATIONS, CACHED], segments: 1, steps: [OTHERS], ...more });
 
 test("a path's category is its innermost level that is one", () => {
   assert.equal(categoryOf(["PyTorch", "allocated", "activation", "h.0"]), "activation");
@@ -75,89 +69,73 @@ test("a device without a peak, or with one outside the recording, is shown withi
   assert.equal(look(new Model(page)).at, 0);
 });
 
-test("rows unfold into places as far as lives explain them", () => {
-  const page = reportPage({ left_out: { count: 3, peak_bytes: 30 } });
-  page.report.rows = [{ device: 0, pid: 7, path: ["PyTorch", "allocated"], bytes: 180, count: 6 }];
-  const model = new Model(page);
+test("rows unfold into the lines that have them", () => {
+  const model = new Model(reportPage());
   const allocated = folded(model, look(model), "owner").children[0].children[0];
   assert.deepEqual(allocated.children.map((node) => [node.level.name, node.bytes, node.count]),
-    [["app.py:1 in main", 100, 1], ["app.py:2 in forward", 50, 2], ["not listed", 30, 3]]);
+    [["app.py:1 in main", 100, 1], ["app.py:2 in forward", 50, 2]]);
 });
 
-test("what no block was cut out of is the row's own, where no life was left out", () => {
-  const page = reportPage();
-  page.report.rows = [{ device: 0, pid: 7, path: ["PyTorch", "allocated"], bytes: 180, count: 6 }];
-  const model = new Model(page);
-  const allocated = folded(model, look(model), "owner").children[0].children[0];
-  assert.deepEqual([allocated.bytes, allocated.own, allocated.children.length], [180, 30, 2]);
+test("calls under way are a row, and NVML's figure stands beside the ledger", () => {
+  const model = new Model(reportPage({ samples: [[490, 240, 222, 0, 30]] }));
+  const view = look(model);
+  assert.deepEqual([view.nvml, view.total], [240, 240]);
+  assert.deepEqual(outline(folded(model, view, "owner")).find(([name]) => name === "in transit"), ["in transit", 18]);
+  assert.equal(look(model, { min: 1 }).bytes, 157);
 });
 
-test("a row that the page's lives do not reach is not listed, where lives were left out", () => {
-  const page = reportPage({ left_out: { count: 9, peak_bytes: 9 } });
-  page.report.rows = [{ device: 0, pid: 7, path: ["cuBLAS", "allocated"], bytes: 9, count: 1 }];
-  const model = new Model(page);
-  assert.deepEqual(look(model).slack.map(({ path, category }) => [path.join("/"), model.categories[category]]),
-    [["cuBLAS/allocated/not listed", "not listed"]]);
-});
-
-test("lives that have another purpose than their row at the instant do not count twice", () => {
-  const page = reportPage({ paths: [["PyTorch", "activation"], ["PyTorch", "temporary"], ["driver-owned", "context"]] });
-  page.report.rows = [
-    { device: 0, pid: 7, path: ["PyTorch", "temporary"], bytes: 140, count: 3 },
-    { device: 0, pid: 7, path: ["PyTorch", "activation"], bytes: 20, count: 1 },
-    { device: 0, pid: 7, path: ["PyTorch", "cached"], bytes: 60, count: 0 },
-    { device: 0, pid: 7, path: ["driver-owned", "context"], bytes: 7, count: 1 },
-  ];
-  const view = look(new Model(page));
-  assert.equal(view.total, 227);
-  assert.deepEqual(view.slack.map(({ path, bytes }) => [path[1], bytes]), [["temporary", 10], ["cached", 60]]);
+test("what is left out has its category and its row, and no line", () => {
+  const leftOut = { count: 9, instants: [500], rows: [[{ category: "activation" }, 0, 40]] };
+  const model = new Model(reportPage({ leftOut }));
+  const view = look(model);
+  assert.deepEqual([view.total, view.bytes], [262, 262]);
+  assert.deepEqual(outline(folded(model, view, "category"))[1], ["activation", 90]);
+  assert.equal(look(model, { module: "h.0" }).bytes, 150);
 });
 
 test("where nobody knows purposes, places have the colours", () => {
   const timeline = { device: 0, groups: ["PyTorch / allocated", "PyTorch / cached", "driver-owned / context"],
     t: [0, 300], peak: [[200, 150], [0, 50], [7, 7]], nvml: [] };
-  const lives = LIVES.map((life) => [...life.slice(0, 5), life[4] === 2 ? "driver" : "unknown"]);
-  const page = makePage({ lives, timelines: [timeline] });
+  const allocations = ALLOCATIONS.map(([bytes, begin, end, { stack, path }]) =>
+    [bytes, begin, end, { stack, path, category: path === 2 ? "driver" : "unknown", segment: path === 2 ? 0 : 1 }]);
+  allocations.push([200, 0, -1, { path: 3, backing: 1, segment: 1 }]);
+  const page = makePage({ allocations, segments: 1, timelines: [timeline] });
   const model = new Model(page);
-  assert.deepEqual(model.categories, ["driver", "app.py:1 in main", "app.py:2 in forward", "other places", "unknown", "cached", "not listed"]);
+  assert.deepEqual(model.categories, ["driver", "app.py:1 in main", "app.py:2 in forward", "other places", "unknown", "fragmentation", "cached"]);
   assert.deepEqual(model.heaviest, ["app.py:1 in main", "app.py:2 in forward"]);
   const every = new Filter(model, STATE);
   const bytes = (at) => Object.fromEntries([...model.histories[0].columns(at, at + 1, 1, every).bytes]
     .map((value, category) => [model.categories[category], value]).filter(([, value]) => value > 0));
   assert.deepEqual(bytes(20), { driver: 7, "app.py:1 in main": 100, "app.py:2 in forward": 100 });
-  assert.deepEqual(bytes(400), { driver: 7, "app.py:1 in main": 100, "app.py:2 in forward": 50, cached: 50 });
-  // The timeline's buckets know no places, however far it is zoomed out.
-  assert.equal(model.histories[0].columns(0, 1000, 1, every).detailed, true);
+  assert.deepEqual(bytes(400), { driver: 7, "app.py:1 in main": 100, "app.py:2 in forward": 50, fragmentation: 50 });
   assert.equal(look(model, { at: 20, categories: ["app.py:2 in forward"] }).bytes, 100);
   assert.equal(look(model, { at: 20, path: ["PyTorch", "allocated", "app.py:1 in main"] }).bytes, 100);
 });
 
 test("layers have the colours before lines, and what has a purpose keeps its own", () => {
-  const lives = LIVES.map((life, at) => [...life.slice(0, 5), at === 2 ? "gradient" : "unknown", life[6] ?? 0]);
-  const model = new Model(makePage({ lives }));
-  assert.deepEqual([...model.lifeCategory].map((category) => model.categories[category]),
-    ["h.0.mlp", "h.0.mlp", "gradient", "h.0", "other places"]);
+  const allocations = ALLOCATIONS.map(([bytes, begin, end, { stack, module, path }], i) =>
+    [bytes, begin, end, { stack, module, path, category: i === 3 ? "gradient" : "unknown" }]);
+  assert.deepEqual(categoriesOf(new Model(makePage({ allocations }))), ["h.0.mlp", "other places", "h.0.mlp", "gradient", "h.0"]);
 });
 
 test("a few bytes of unknown purpose do not take the colours", () => {
-  const lives = LIVES.map((life, at) => (at === 3 ? [...life.slice(0, 5), "unknown", 1] : life));
-  const model = new Model(makePage({ lives }));
+  const allocations = ALLOCATIONS.map(([bytes, begin, end, more], i) => [bytes, begin, end, i === 4 ? { ...more, category: "unknown" } : more]);
+  const model = new Model(makePage({ allocations }));
   assert.equal(model.byPlace, false);
-  assert.equal(model.categories[model.lifeCategory[3]], "unknown");
+  assert.equal(categoriesOf(model)[4], "unknown");
 });
 
 test("processes that share a device lead the ledger", () => {
-  const page = reportPage({ processes: [{ pid: 7, rank: 0, command: "" }, { pid: 8, rank: 1, command: "" }] });
-  page.report.rows = [...rows, { device: 0, pid: 8, path: ["PyTorch", "cached"], bytes: 1, count: 0 }];
-  const model = new Model(page);
+  const processes = [{ pid: 0, rank: null, command: "" }, { pid: 7, rank: 0, command: "" }, { pid: 8, rank: 1, command: "" }];
+  const model = new Model(reportPage({ processes, accounts: { device: [-1, 0, 0, 0], process: [0, 1, 0, 2] }, allocations: [...ALLOCATIONS, CACHED, [1, 0, -1, { account: 3 }]] }));
   assert.deepEqual(outline(folded(model, look(model), "owner")),
     [["rank 0, process 7", 217], ["no recorded process", 5], ["rank 1, process 8", 1]]);
   assert.equal(look(model, { path: ["rank 0, process 7", "PyTorch"] }).bytes, 210);
 });
 
-test("at an instant the live set is that of the lives", () => {
+test("at an instant the live set is what had begun and not ended", () => {
   const model = new Model(reportPage());
-  assert.deepEqual([look(model, { at: 20 }).total, look(model, { at: 20 }).count, look(model, { at: 40 }).total], [207, 5, 157]);
+  assert.deepEqual([look(model, { at: 20 }).total, look(model, { at: 20 }).count, look(model, { at: 40 }).total], [272, 5, 222]);
   assert.equal(look(model, { at: 20 }).nvml, null);
 });
 
@@ -169,15 +147,15 @@ test("filters by category, module, branch, text and size narrow what is shown", 
   assert.equal(bytes({ categories: ["no such"] }), 0);
   assert.equal(bytes({ module: "h.0" }), 200);
   assert.equal(bytes({ module: "h.0.mlp" }), 150);
-  assert.equal(bytes({ module: "" }), 7);
-  assert.equal(bytes({ path: ["PyTorch"] }), 200);
+  assert.equal(bytes({ module: "" }), 72);
+  assert.equal(bytes({ path: ["PyTorch"] }), 260);
   assert.equal(bytes({ min: 30 }), 180);
   assert.equal(bytes({ search: "app.py:1 in main" }), 100);
   assert.equal(bytes({ search: "mlp", categories: ["activation"] }), 100);
   assert.equal(bytes({ search: "mlp", module: "h.0.mlp", min: 60 }), 100);
 });
 
-test("slack passes a category, or a branch of the ledger, and nothing narrower", () => {
+test("what no allocation has passes what it matches, and no smallest size", () => {
   const model = new Model(reportPage());
   const bytes = (more) => look(model, more).bytes;
   assert.equal(bytes({ categories: ["cached"] }), 60);
@@ -198,7 +176,7 @@ test("the categories beside a chosen one keep their bytes", () => {
 test("modules fold by the parts of their names, parameters and lines within", () => {
   const model = new Model(reportPage());
   const root = folded(model, look(model, { at: 20 }), "module");
-  assert.deepEqual(outline(root), [["h", 200], ["(no module)", 7]]);
+  assert.deepEqual(outline(root), [["h", 200], ["(no module)", 72]]);
   const block = root.children[0].children[0];
   assert.deepEqual([block.level.name, block.level.module, block.own], ["0", "h.0", 0]);
   assert.deepEqual(outline(block), [["mlp", 150], ["app.py:2 in forward", 50]]);
@@ -225,7 +203,7 @@ test("names nest at dots and slashes", () => {
 test("stacks fold with every byte once", () => {
   const model = new Model(reportPage());
   const root = folded(model, look(model, { at: 20 }), "stack");
-  assert.deepEqual(outline(root), [["main", 200], ["(no stack)", 7]]);
+  assert.deepEqual(outline(root), [["main", 200], ["(no stack)", 72]]);
   const main = root.children[0];
   assert.deepEqual([main.bytes, main.own, main.count], [200, 100, 4]);
   assert.deepEqual(main.children.map((node) => [node.level.place, node.bytes, node.own]), [["app.py:2", 50, 50], ["torch.py:3", 50, 0]]);
@@ -250,35 +228,31 @@ test("search finds functions, files, source, modules, parameters and levels, and
   const model = new Model(reportPage());
   const found = (text) => {
     const search = new Search(model, text);
-    return LIVES.map((_, life) => (search.matches(model.kinds.ofLife[life]) ? 1 : 0)).join("");
+    return model.page.allocations.site.filter((site) => model.page.sites.backing[site] === 0).map((site) => (search.matches(site) ? 1 : 0)).join("");
   };
-  assert.equal(found("FORWARD"), "01110");
-  assert.equal(found("app.py:1"), "11110");
-  assert.equal(found("self.mlp"), "01110");
+  assert.equal(found("FORWARD"), "00111");
+  assert.equal(found("app.py:1"), "10111");
+  assert.equal(found("self.mlp"), "00111");
   assert.equal(found("weight"), "10000");
-  assert.equal(found("h.0.mlp"), "11000");
-  assert.equal(found("context"), "00001");
+  assert.equal(found("h.0.mlp"), "10100");
+  assert.equal(found("context"), "01000");
   assert.equal(found("nothing like it"), "00000");
   assert.equal(new Search(model, "  ").on, false);
 });
 
-test("lives that differ in bytes and time only are of one kind", () => {
+test("allocations of one site are one row", () => {
   const model = new Model(reportPage());
   const view = look(model, { at: 20 });
-  assert.deepEqual(view.shown.map((kind) => [view.kindBytes[kind], view.kindCount[kind]]), [[100, 1], [50, 1], [50, 2], [7, 1]]);
-  assert.deepEqual(livesOf(model, view, view.shown[2]), [2, 3]);
-  assert.deepEqual(livesOf(model, look(model, { at: 20, min: 25 }), view.shown[2]), [2]);
-});
-
-test("the same line has a kind for each module and parameter", () => {
-  const model = new Model(makePage({ lives: [[1, 0, -1, 1, 0, "gradient", 1, 3], [2, 0, -1, 1, 0, "gradient", 2, 3],
-    [4, 0, -1, 1, 0, "gradient", 1, 0], [8, 0, -1, 1, 0, "gradient", 1, 3]] }));
-  assert.deepEqual([...model.kinds.ofLife], [0, 1, 2, 0]);
+  assert.deepEqual(view.shown.map((kind) => [view.kindBytes[kind], view.kindCount[kind]]).filter(([, count]) => count > 0),
+    [[100, 1], [7, 1], [50, 1], [50, 2]]);
+  const [kind] = view.shown.filter((site) => view.kindCount[site] === 2);
+  const sizes = (more) => allocationsOf(model, look(model, { at: 20, ...more }), kind).map((i) => model.bytes[i]);
+  assert.deepEqual([sizes({}), sizes({ min: 25 })], [[30, 20], [30]]);
 });
 
 test("what a backward made is named by its forward, and folds where it was made", () => {
-  const model = new Model(makePage({ lives: [[8, 0, -1, 1, 0, "temporary", 1, 0, 2], [4, 0, -1, 1, 0, "temporary", 1]] }));
-  assert.equal(model.kinds.count, 2);
+  const model = new Model(makePage({ allocations: [
+    [8, 0, -1, { stack: 1, category: "temporary", module: 1, place: 2 }], [4, 0, -1, { stack: 1, category: "temporary", module: 1 }]] }));
   const view = look(model, { at: 10 });
   assert.deepEqual(outline(folded(model, view, "owner").children[0].children[0]), [["app.py:2 in forward", 8], ["app.py:1 in main", 4]]);
   assert.deepEqual(outline(folded(model, view, "stack")), [["main", 12]]);
@@ -290,13 +264,13 @@ test("the heaviest layers and lines have what is their own", () => {
   const view = look(model, { at: 20 });
   assert.deepEqual(heaviest(model, view, (kind) => model.kinds.module[kind]).map(({ id, bytes, count }) =>
     [model.page.names[id], bytes, count]), [["h.0.mlp", 150, 2], ["h.0", 50, 2]]);
-  assert.deepEqual(heaviest(model, view, (kind) => model.stackPlace[model.kinds.placeStack[kind]]).map(({ id, bytes }) =>
-    [model.places[id], bytes]), [["app.py:1 in main", 100], ["app.py:2 in forward", 100]]);
+  assert.deepEqual(heaviest(model, view, (kind) => model.kinds.line[kind]).map(({ id, bytes }) =>
+    [model.page.names[id], bytes]), [["app.py:1 in main", 100], ["app.py:2 in forward", 100]]);
 });
 
 test("iterations are those of one process, and their marks are not shown twice", () => {
   const model = new Model(makePage({
-    iterations: [[0, 0, 10, 50], [0, 1, 50, 90], [1, 0, 10, 90]],
+    iterations: [[1, 0, 10, 50], [1, 1, 50, 90], [2, 0, 10, 90]],
     marks: [[10, "iteration 0"], [20, "iterations done"], [50, "iteration"]],
   }));
   assert.equal(model.iterations.length, 2);
@@ -306,7 +280,7 @@ test("iterations are those of one process, and their marks are not shown twice",
 });
 
 test("a stack table that leads in a circle is cut", () => {
-  const page = makePage({ lives: [[1, 0, -1, 2, 0]], stacks: [[0, 0], [2, 1], [1, 2], [99, 1]] });
+  const page = makePage({ allocations: [[1, 0, -1, { stack: 2 }]], stacks: [[0, 0], [2, 1], [1, 2], [99, 1]] });
   const model = new Model(page);
   assert.ok(model.framesOf(2).length <= 3);
   assert.equal(model.stackOrder.length, 3);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The orders in which the live set can be folded: by module, by call stack, by category, by owner.
-// Every byte has a way in each of them, so that all of them have one sum.
+// Every byte has a tree path in each of them, so that all of them have one sum.
 import { baseName } from "./format.js";
 import { NO_MODULE, prefixes, within } from "./names.js";
 import { Trie, fold } from "./trie.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./view.js").View} View */
-/** @typedef {import("./view.js").Slack} Slack */
 
 /** @typedef {"module"|"stack"|"category"|"owner"} Order */
 
@@ -32,8 +31,7 @@ export function ownerLevels(model, kind, several) {
   const { kinds, page } = model;
   const names = several ? [processOf(model, kinds.process[kind])] : [];
   names.push(...(page.paths[kinds.path[kind]] ?? []));
-  const place = model.stackPlace[kinds.placeStack[kind]];
-  if (place !== 0) names.push(model.places[place]);
+  if (kinds.line[kind] !== 0) names.push(page.names[kinds.line[kind]]);
   return names;
 }
 
@@ -43,11 +41,11 @@ export function ownerLevels(model, kind, several) {
  */
 export function processOf(model, process) {
   const found = model.page.processes[process];
-  return found ? processName(found) : "no recorded process";
+  return found && process !== 0 ? processName(found) : "no recorded process";
 }
 
-/** The ways of one order on one device. */
-export class Ways {
+/** The tree paths of one order on one device. */
+export class TreePaths {
   /**
    * @param {Model} model
    * @param {Order|"layer"} order "layer": modules alone, without what they hold.
@@ -78,63 +76,47 @@ export class Ways {
 
   /** @param {number} kind */
   ofKind(kind) {
-    let way = this.ofKindKnown[kind];
-    if (way === NOT_YET) way = this.ofKindKnown[kind] = this.findWay(kind);
-    return way;
+    let treePath = this.ofKindKnown[kind];
+    if (treePath === NOT_YET) treePath = this.ofKindKnown[kind] = this.findTreePath(kind);
+    return treePath;
   }
 
   /** @param {number} kind */
-  findWay(kind) {
+  findTreePath(kind) {
     const { model, trie } = this;
     const { kinds } = model;
     if (this.order === "stack") {
-      const way = this.ofStack[kinds.stack[kind]];
-      return way !== 0 ? way : trie.step(0, NO_STACK);
+      const treePath = this.ofStack[kinds.stack[kind]];
+      return treePath !== 0 ? treePath : trie.step(0, NO_STACK);
     }
     if (this.order === "owner") {
-      return ownerLevels(model, kind, this.several).reduce((way, name) => trie.step(way, name), 0);
+      return ownerLevels(model, kind, this.several).reduce((treePath, name) => trie.step(treePath, name), 0);
     }
     const outer = this.order === "category" ? trie.step(0, model.categories[kinds.category[kind]]) : 0;
     const module = model.page.names[kinds.module[kind]] ?? "";
-    let way = outer;
+    let treePath = outer;
     let last = "";
     for (const prefix of prefixes(module)) {
-      way = trie.step(way, within(prefix, last), { module: prefix, place: model.page.module_types[prefix] ?? "" });
+      treePath = trie.step(treePath, within(prefix, last), { module: prefix, place: model.page.module_types[prefix] ?? "" });
       last = prefix;
     }
-    if (module === "" && this.order !== "category") way = trie.step(way, NO_MODULE);
-    if (this.order === "layer") return way;
+    if (module === "" && this.order !== "category") treePath = trie.step(treePath, NO_MODULE);
+    if (this.order === "layer") return treePath;
     const name = model.page.names[kinds.name[kind]] ?? "";
-    if (name !== "" && name !== module) return trie.step(way, within(name, module));
-    const place = model.stackPlace[kinds.placeStack[kind]];
-    if (place !== 0) return trie.step(way, model.places[place]);
+    if (name !== "" && name !== module) return trie.step(treePath, within(name, module));
+    if (kinds.line[kind] !== 0) return trie.step(treePath, model.page.names[kinds.line[kind]]);
     // Without a line, the level of the ledger says what it is.
     const path = model.page.paths[kinds.path[kind]] ?? [];
-    return path.length > 0 ? trie.step(way, path.join(" › ")) : way;
+    return path.length > 0 ? trie.step(treePath, path.join(" › ")) : treePath;
   }
 
-  /** @param {Slack} slack */
-  ofSlack(slack) {
-    const { trie, model } = this;
-    const category = model.categories[slack.category];
-    if (this.order === "owner") {
-      const names = this.several ? [processOf(model, slack.process), ...slack.path] : slack.path;
-      return names.reduce((way, name) => trie.step(way, name), 0);
-    }
-    const outer = trie.step(0, this.order === "stack" ? NO_STACK : this.order === "category" ? category : NO_MODULE);
-    if (this.order === "layer") return outer;
-    const name = slack.path.join(" › ");
-    return name === category ? outer : trie.step(outer, name);
-  }
-
-  /** Levels of the longest way, so that pictures keep their height from instant to instant. */
+  /** Levels of the longest one, so that pictures keep their height from instant to instant. */
   depth() {
     const { parent } = this.trie;
-    // Ways that only slack has come and go; they are short.
     if (this.deepest < 0) {
       for (let kind = 0; kind < this.model.kinds.count; ++kind) this.ofKind(kind);
       const depths = new Uint16Array(parent.length);
-      for (let way = 1; way < parent.length; ++way) depths[way] = depths[parent[way]] + 1;
+      for (let treePath = 1; treePath < parent.length; ++treePath) depths[treePath] = depths[parent[treePath]] + 1;
       this.deepest = depths.reduce((a, b) => Math.max(a, b), 1);
     }
     return this.deepest;
@@ -147,21 +129,18 @@ export class Ways {
   fold(view) {
     const { kinds, categories } = this.model;
     const shares = view.shown.map((kind) => ({
-      way: this.ofKind(kind), bytes: view.kindBytes[kind], count: view.kindCount[kind], category: kinds.category[kind],
+      path: this.ofKind(kind), bytes: view.kindBytes[kind], count: view.kindCount[kind], category: kinds.category[kind],
     }));
-    for (const slack of view.slack) {
-      shares.push({ way: this.ofSlack(slack), bytes: slack.bytes, count: slack.count, category: slack.category });
-    }
     return fold(this.trie, shares, categories.length);
   }
 }
 
-/** Ways that were made, since they stay the same from instant to instant. */
-export class WayBook {
+/** TreePaths that were made, since they stay the same from instant to instant. */
+export class PathBook {
   /** @param {Model} model */
   constructor(model) {
     this.model = model;
-    /** @type {Map<string, Ways>} */
+    /** @type {Map<string, TreePaths>} */
     this.known = new Map();
   }
 
@@ -174,8 +153,8 @@ export class WayBook {
     const several = this.model.several[device];
     const how = { several: order === "owner" && several, mine: order === "stack" && mine };
     const key = `${order},${how.several},${how.mine}`;
-    let ways = this.known.get(key);
-    if (!ways) this.known.set(key, ways = new Ways(this.model, order, how));
-    return ways;
+    let treePaths = this.known.get(key);
+    if (!treePaths) this.known.set(key, treePaths = new TreePaths(this.model, order, how));
+    return treePaths;
   }
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a page shows at instants, for tests: `node sums.js PAGE.html NS...` prints a JSON list with, for
+// each instant (CLOCK_MONOTONIC), the bytes of each device by category, module, line and ledger row.
+import { readFileSync } from "node:fs";
+
+import { Filter } from "../src/filter.js";
+import { Model } from "../src/model.js";
+import { UNFILTERED } from "../src/state.js";
+import { makeView } from "../src/view.js";
+
+const [, , file, ...instants] = process.argv;
+const data = readFileSync(file, "utf8").match(/id="vramscope-data">(.*?)<\/script>/s)[1];
+const model = new Model(JSON.parse(data));
+const { page, kinds } = model;
+
+/**
+ * @param {number} device
+ * @param {number} at
+ */
+function sumsOf(device, at) {
+  const state = { device, at, ...UNFILTERED };
+  const view = makeView(model, state, new Filter(model, state));
+  const sums = { index: page.devices[device].index, nvml: view.nvml, total: view.total, category: {}, module: {}, line: {}, top_line: {}, row: {} };
+  for (const kind of view.shown) {
+    const process = page.processes[kinds.process[kind]].pid;
+    const keys = {
+      category: page.categories[page.sites.category[kind]], module: page.names[kinds.module[kind]] || "(none)",
+      line: page.names[page.sites.line[kind]] || "(no stack)", row: [process, ...page.paths[kinds.path[kind]]].join("\t"),
+    };
+    if (page.sites.held[kind] === 1) sums.top_line[keys.line] = (sums.top_line[keys.line] ?? 0) + view.kindBytes[kind];
+    for (const [dimension, key] of Object.entries(keys)) sums[dimension][key] = (sums[dimension][key] ?? 0) + view.kindBytes[kind];
+  }
+  return sums;
+}
+
+console.log(JSON.stringify(instants.map((at) => page.devices.map((_, device) => sumsOf(device, Number(at) - page.start_ns)))));

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ledger as it changes: how many bytes each site gains or loses, and when, by the rules that
+// `vramscope report --at` goes by (src/query/live_set.h). Their sum at an instant is the report's.
+
+/** @typedef {import("./types.js").PageData} PageData */
+
+/**
+ * What changes on one device, in order of time.
+ * @typedef {object} Changes
+ * @property {Float64Array} time
+ * @property {Uint32Array} site
+ * @property {Float64Array} bytes
+ * @property {Float64Array} count Of allocations.
+ */
+
+/**
+ * Numbers that were written as differences.
+ * @param {number[]} deltas
+ */
+export function fromDeltas(deltas) {
+  const values = new Float64Array(deltas.length);
+  let now = 0;
+  for (let i = 0; i < deltas.length; ++i) values[i] = now += deltas[i];
+  return values;
+}
+
+const ENDS = 0;
+const STEP = 1;
+const BEGINS = 2;
+const LEFT_OUT = 3;
+const AWAY = 4;
+const BACK = 5;
+
+// Where free memory is, for nobody's use.
+const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
+
+/** A list of changes that grows. */
+class Growing {
+  constructor() {
+    this.length = 0;
+    this.time = new Float64Array(1024);
+    this.site = new Uint32Array(1024);
+    this.bytes = new Float64Array(1024);
+    this.count = new Float64Array(1024);
+  }
+
+  /**
+   * @param {number} time
+   * @param {number} site
+   * @param {number} bytes
+   * @param {number} count
+   */
+  push(time, site, bytes, count) {
+    const at = this.length++;
+    if (at === this.time.length) {
+      for (const key of /** @type {const} */ (["time", "bytes", "count"])) {
+        const larger = new Float64Array(2 * at);
+        larger.set(this[key]);
+        this[key] = larger;
+      }
+      const larger = new Uint32Array(2 * at);
+      larger.set(this.site);
+      this.site = larger;
+    }
+    this.time[at] = time;
+    this.site[at] = site;
+    this.bytes[at] = bytes;
+    this.count[at] = count;
+  }
+
+  /** @returns {Changes} */
+  take() {
+    const end = this.length;
+    return {
+      time: this.time.slice(0, end), site: this.site.slice(0, end), bytes: this.bytes.slice(0, end), count: this.count.slice(0, end),
+    };
+  }
+}
+
+export class Ledger {
+  /** @param {PageData} page */
+  constructor(page) {
+    this.page = page;
+    const { allocations, sites, segments, counters } = page;
+    this.count = allocations.bytes.length;
+    this.begin = fromDeltas(allocations.begin);
+    this.end = Float64Array.from(allocations.duration, (duration, i) => (duration < 0 ? Infinity : this.begin[i] + duration));
+    /** The device of each account; -1: none that the page shows. */
+    this.deviceOf = page.accounts.device;
+    this.siteBytes = new Float64Array(sites.account.length);
+    this.siteCount = new Float64Array(sites.account.length);
+    this.held = new Float64Array(segments.free_site.length);
+    this.used = new Float64Array(segments.free_site.length);
+    this.children = new Float64Array(segments.free_site.length);
+    /** What stands under a segment's free sites: [site, bytes] as it was last told. */
+    this.freeSite = new Uint32Array(segments.free_site.length);
+    this.freeBytes = new Float64Array(segments.free_site.length);
+    this.counted = new Float64Array(counters.site.length);
+    this.shown = new Float64Array(counters.site.length);
+    /** How many of an account's checkpoints are under way. */
+    this.away = new Uint8Array(page.accounts.device.length);
+    /** @type {Map<number, {held: number, used: number, children: number}>[]} What each account has of each segment. */
+    this.shares = page.checkpointed.account.length > 0 ? Array.from(this.held, () => new Map()) : [];
+    this.growing = page.devices.map(() => new Growing());
+    this.now = 0;
+    this.replay();
+    /** @type {Changes[]} By device. */
+    this.changes = this.growing.map((list) => list.take());
+  }
+
+  /** Everything that happens, one after the other. Of one time what ends comes first. */
+  replay() {
+    const { page, begin, end } = this;
+    const { steps, checkpointed, left_out: leftOut } = page;
+    const stepTime = fromDeltas(steps.t);
+    const instants = fromDeltas(leftOut.instants);
+    /** @type {number[]} */
+    const time = [];
+    /** @type {number[]} */
+    const what = [];
+    const add = (/** @type {number} */ at, /** @type {number} */ kind, /** @type {number} */ index) => {
+      time.push(at);
+      what.push(index * 8 + kind);
+    };
+    for (let i = 0; i < this.count; ++i) {
+      add(begin[i], BEGINS, i);
+      if (end[i] < Infinity) add(end[i], ENDS, i);
+    }
+    stepTime.forEach((at, i) => add(at, STEP, i));
+    leftOut.at.forEach((at, i) => add(instants[at], LEFT_OUT, i));
+    checkpointed.account.forEach((_, i) => {
+      add(checkpointed.begin[i], AWAY, i);
+      if (checkpointed.end[i] >= 0) add(checkpointed.end[i], BACK, i);
+    });
+    const order = new Uint32Array(time.length).map((_, i) => i);
+    order.sort((a, b) => time[a] - time[b] || (what[a] % 8) - (what[b] % 8) || a - b);
+    for (const i of order) {
+      this.now = time[i];
+      this.happen(what[i] % 8, Math.floor(what[i] / 8));
+    }
+  }
+
+  /**
+   * @param {number} kind
+   * @param {number} i
+   */
+  happen(kind, i) {
+    const { page } = this;
+    if (kind === ENDS || kind === BEGINS) {
+      this.allocate(i, kind === BEGINS ? 1 : -1);
+    } else if (kind === STEP) {
+      this.step(page.steps.counter[i], page.steps.bytes[i]);
+    } else if (kind === LEFT_OUT) {
+      const { site, segment, bytes, counts } = page.left_out;
+      this.put(site[i], bytes[i], counts[i]);
+      this.share(segment[i], page.sites.account[site[i]], 0, bytes[i], counts[i]);
+    } else {
+      this.checkpoint(page.checkpointed.account[i], kind === AWAY ? 1 : -1);
+    }
+  }
+
+  /**
+   * @param {number} i Of `allocations`.
+   * @param {number} sign -1: it ends.
+   */
+  allocate(i, sign) {
+    const { allocations: { site, rounding_site: roundingSite, segment, bytes, rounding }, sites } = this.page;
+    const [own, slack] = [sign * (bytes[i] - rounding[i]), sign * rounding[i]];
+    if (slack !== 0) this.put(roundingSite[i], slack, 0);
+    const account = sites.account[site[i]];
+    if (sites.backing[site[i]] === 1) {
+      this.share(segment[i], account, own, 0, 0);
+      return;
+    }
+    this.put(site[i], own, sign);
+    this.share(segment[i], account, 0, own + slack, sign);
+  }
+
+  /**
+   * @param {number} counter
+   * @param {number} bytes
+   */
+  step(counter, bytes) {
+    const { counters, sites, accounts, categories } = this.page;
+    const site = counters.site[counter];
+    const account = sites.account[site];
+    if (counters.segment[counter] !== 0) {
+      this.share(counters.segment[counter], account, bytes, 0, 0);
+      return;
+    }
+    const before = this.shown[counter];
+    this.counted[counter] += bytes;
+    const after = this.shown[counter] = Math.max(0, this.counted[counter]);
+    const slack = SLACK.includes(categories[sites.category[site]]);
+    const counts = accounts.process[account] !== 0 && !slack;
+    this.put(site, after - before, counts ? Number(after > 0) - Number(before > 0) : 0);
+  }
+
+  /**
+   * What an account has of a segment changes.
+   * @param {number} segment
+   * @param {number} account
+   * @param {number} held
+   * @param {number} used
+   * @param {number} children
+   */
+  share(segment, account, held, used, children) {
+    if (segment === 0) return;
+    if (this.shares.length > 0) {
+      const share = this.shares[segment].get(account) ?? { held: 0, used: 0, children: 0 };
+      this.shares[segment].set(account, { held: share.held + held, used: share.used + used, children: share.children + children });
+    }
+    if (this.away[account] > 0) return;
+    this.held[segment] += held;
+    this.used[segment] += used;
+    this.children[segment] += children;
+    this.tellFree(segment);
+  }
+
+  /** @param {number} segment */
+  tellFree(segment) {
+    const { free_site: idle, free_site_in_use: inUse } = this.page.segments;
+    const site = this.children[segment] > 0 ? inUse[segment] : idle[segment];
+    const bytes = Math.max(0, this.held[segment] - this.used[segment]);
+    const [oldSite, oldBytes] = [this.freeSite[segment], this.freeBytes[segment]];
+    if (site === oldSite) {
+      this.tell(site, bytes - oldBytes, 0);
+    } else {
+      this.tell(oldSite, -oldBytes, 0);
+      this.tell(site, bytes, 0);
+    }
+    this.freeSite[segment] = site;
+    this.freeBytes[segment] = bytes;
+  }
+
+  /**
+   * What a site has changes; while its account is checkpointed, nobody sees it.
+   * @param {number} site
+   * @param {number} bytes
+   * @param {number} count
+   */
+  put(site, bytes, count) {
+    this.siteBytes[site] += bytes;
+    this.siteCount[site] += count;
+    if (this.away[this.page.sites.account[site]] === 0) this.tell(site, bytes, count);
+  }
+
+  /**
+   * @param {number} site
+   * @param {number} bytes
+   * @param {number} count
+   */
+  tell(site, bytes, count) {
+    if (bytes === 0 && count === 0) return;
+    const device = this.deviceOf[this.page.sites.account[site]];
+    if (device >= 0) this.growing[device].push(this.now, site, bytes, count);
+  }
+
+  /**
+   * @param {number} account
+   * @param {number} sign 1: it goes.
+   */
+  checkpoint(account, sign) {
+    const before = this.away[account];
+    this.away[account] += sign;
+    if (before > 0 && this.away[account] > 0) return;
+    const { sites } = this.page;
+    for (let site = 1; site < sites.account.length; ++site) {
+      if (sites.account[site] === account) this.tell(site, -sign * this.siteBytes[site], -sign * this.siteCount[site]);
+    }
+    this.shares.forEach((of, segment) => {
+      const share = of.get(account);
+      if (!share) return;
+      this.held[segment] -= sign * share.held;
+      this.used[segment] -= sign * share.used;
+      this.children[segment] -= sign * share.children;
+      this.tellFree(segment);
+    });
+  }
+}
+
+/**
+ * The sample that shows a device as it stood at an instant, and what of it was of driver calls under
+ * way: the nearest in time without a change in between, one without such calls before others; else
+ * the nearest one at which the ledger had the same total (query::DeviceSamples::At()).
+ */
+export class Samples {
+  /**
+   * @param {PageData} page
+   * @param {number} device
+   */
+  constructor(page, device) {
+    const { samples, changes } = page;
+    const [sampleTime, changeTime] = [fromDeltas(samples.t), fromDeltas(changes.t)];
+    this.changes = changeTime.filter((_, i) => changes.device[i] === device);
+    /** @type {{at: number, version: number, used: number, ledger: number, transit: number}[]} */
+    this.all = [];
+    for (let i = 0; i < sampleTime.length; ++i) {
+      if (samples.device[i] !== device) continue;
+      const transit = inTransit(samples.used[i] - samples.ledger[i], samples.low[i], samples.high[i]);
+      // Bytes that the ledger counted early cannot be a row: no row is negative.
+      if (transit < 0) continue;
+      this.all.push({
+        at: sampleTime[i] + samples.lasted[i], version: this.versionAt(sampleTime[i]), used: samples.used[i],
+        ledger: samples.ledger[i], transit,
+      });
+    }
+  }
+
+  /**
+   * How often the driver had changed what is in use.
+   * @param {number} at
+   */
+  versionAt(at) {
+    let [low, high] = [0, this.changes.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.changes[middle] <= at) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /**
+   * @param {number} at
+   * @param {number} total Of the ledger.
+   */
+  find(at, total) {
+    const version = this.versionAt(at);
+    let best = null;
+    let bestRank = 0;
+    for (const sample of this.all) {
+      const same = sample.version === version;
+      if (!same && sample.ledger !== total) continue;
+      const rank = (same ? 0 : 2) + (sample.transit === 0 ? 0 : 1);
+      const nearer = best !== null && Math.abs(sample.at - at) < Math.abs(best.at - at);
+      if (best === null || rank < bestRank || (rank === bestRank && nearer)) [best, bestRank] = [sample, rank];
+    }
+    return best;
+  }
+}
+
+/**
+ * @param {number} difference NVML's figure less the ledger's.
+ * @param {number} low
+ * @param {number} high
+ */
+function inTransit(difference, low, high) {
+  return Math.min(high, Math.max(-low, difference));
+}
