@@ -42,13 +42,13 @@ def test_people_are_told(tmp_path):
     recording = record("driver_checkpoint", tmp_path, "self")
     (pid,) = {s.pid for s in recording.steps}
     page = tmp_path / "page.html"
-    told = re.compile(rf"^ *pid {pid} gave its device memory back from \S+ \S?s to \S+ \S?s$", re.MULTILINE)
+    told = re.compile(rf"^ *pid {pid} was checkpointed, its memory off the device, from \S+ \S?s to \S+ \S?s$", re.MULTILINE)
     for command in (["info"], ["report", "--html", str(page)]):
         done = subprocess.run(
             [VRAMSCOPE, *command, str(recording.file)], capture_output=True, text=True, timeout=60, check=True
         )
         assert len(told.findall(done.stdout)) == 2, done.stdout
-    assert page.read_text().count(f"pid {pid} gave its memory back") == 2
+    assert page.read_text().count(f"pid {pid} was checkpointed") == 2
 
 
 def test_an_end_meanwhile(tmp_path):

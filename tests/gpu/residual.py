@@ -177,13 +177,13 @@ def mib(value):
 
 
 def print_table(results):
-    print("MiB                     peak     NVML   ledger    worst      p99  samples transit bracketed")
+    print("MiB                     peak     NVML   ledger    worst      p99  samples transit estimated")
     for name, result in results.items():
         if "skipped" in result:
             print(f"{name:20s} skipped: {result['skipped']}")
         for gpu in result.get("gpus", []):
             peak, residual = gpu["peak"], gpu["residual"]
-            share = residual["bracketed_bytes"] / max(1, residual["ledger_peak_bytes"])
+            share = residual["estimated_bytes"] / max(1, residual["ledger_peak_bytes"])
             print(
                 f"{name:20s} {mib(residual['ledger_peak_bytes']):>8s} {mib(peak['nvml_bytes']):>8s}"
                 f" {mib(peak['ledger_bytes']):>8s} {mib(residual['worst_bytes']):>8s}"

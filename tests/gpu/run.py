@@ -74,7 +74,7 @@ class Bench:
         trace, page = self.files(name)
         under = [self.program, "run", "-o", trace, "--html", page, "--", *command]
         output = cases.run(under, {**self.environment, **(environment or {})}, self.limit(timeout))
-        return Recording(self.program, trace, page, self.environment), output
+        return Recording(self.program, trace, self.environment), output
 
     def record_by_itself(self, name, command, timeout=120, environment=None):
         """Runs a command that records itself and opens that recording."""
@@ -82,7 +82,7 @@ class Bench:
         command = [*command, "--trace", trace]
         output = cases.run(command, {**self.environment, **(environment or {})}, self.limit(timeout))
         cases.run([self.program, "report", trace, "--html", page], self.environment, self.limit(timeout))
-        return Recording(self.program, trace, page, self.environment), output
+        return Recording(self.program, trace, self.environment), output
 
     def files(self, name):
         stem = name.replace(", ", "-").replace(" ", "-")

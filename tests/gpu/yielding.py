@@ -180,7 +180,7 @@ def from_outside(bench):
         problems.append(f"nvidia-smi still shows {away['process']} MiB of the process")
     if yielded["mib"] < 0.99 * before["process"] or before["device"] - away["device"] < 0.99 * before["process"]:
         problems.append(f"{yielded['mib']:.0f} MiB given back of {before['process']}, device {before} then {away}")
-    recording = Recording(bench.program, trace, page, bench.environment)
+    recording = Recording(bench.program, trace, bench.environment)
     report = recording.report()
     problems += [
         f"invariant {entry['name']} is broken: {entry['detail']}"
