@@ -19,7 +19,7 @@
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/program.h"
 #include "cli/launcher/subprocess.h"
-#include "trace/trace.h"
+#include "cli/open_recording.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -292,28 +292,21 @@ bool CheckRecording(const Python& python) {
     No("the program did not end within two minutes and was killed");
   } else if (!run.ok()) {
     No(fmt::format("the program failed: {}", FirstLine(run.output)));
-  } else if (util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(path); !trace) {
-    No(trace.status().message());
+  } else if (const auto recording = OpenRecording(path); !recording) {
+    No(recording.status().message());
     works = false;
-  } else if ((*trace)->processes().empty()) {
+  } else if ((*recording)->tables().processes.size() <= 1) {
     Remark("nothing to record in a program without torch and without CUDA calls");
   } else {
-    uint64_t events = 0;
-    const util::Status status = (*trace)->ForEachEvent(
-        [&events](std::span<const trace::Event> batch) { events += batch.size(); });
-    works = status.ok();
-    if (works) {
-      Ok(fmt::format("{} events", util::FormatCount(events)));
-    } else {
-      No(status.message());
-    }
-    for (const auto& [key, value] : (*trace)->session().notes) {
+    const tables::Tables& tables = (*recording)->tables();
+    Ok(fmt::format("{} events", util::FormatCount(tables.session.event_count)));
+    for (const tables::NoteRow& note : tables.notes) {
+      const std::string key((*recording)->string(note.key));
       if (!IsOfLauncher(key))
-        Ok(fmt::format("{}: {}", key, value));
+        Ok(fmt::format("{}: {}", key, (*recording)->string(note.value)));
     }
-    for (const trace::Loss& loss : (*trace)->losses()) {
-      Remark(fmt::format("{}: {}", loss.name, loss.count));
-    }
+    for (const tables::LossRow& loss : tables.losses)
+      Remark(fmt::format("{}: {}", (*recording)->string(loss.name), loss.count));
   }
   std::error_code error;
   fs::remove_all(folder, error);

@@ -3,7 +3,7 @@
 """Measures a page in a real browser: time to the first picture, and from a reader's act to the next one.
 
     measure.py page.html
-    make_sample.py --lives 100000 --page big.html && measure.py big.html
+    make_sample.py --allocations 100000 --page big.html && measure.py big.html
 
 The page tells its times to a server of this program, since a headless browser's own clock can be virtual.
 """

@@ -24,15 +24,34 @@ export function fromDeltas(deltas) {
   return values;
 }
 
+// What happens, in the order in which it does at one time: what ends comes first.
 const ENDS = 0;
 const STEP = 1;
 const BEGINS = 2;
 const LEFT_OUT = 3;
-const AWAY = 4;
-const BACK = 5;
+const AWAY = 4; // 5: it is back.
 
 // Where free memory is, for nobody's use.
 const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
+
+/**
+ * Times in their order, and whose they are.
+ * @typedef {object} Stream
+ * @property {Float64Array} times
+ * @property {Uint32Array} index
+ */
+
+/**
+ * @param {Float64Array} times Infinity: it does not happen.
+ * @returns {Stream}
+ */
+function inOrder(times) {
+  const index = Uint32Array.from(times.keys());
+  let sorted = true;
+  for (let i = 1; i < times.length && sorted; ++i) sorted = times[i - 1] <= times[i];
+  if (!sorted) index.sort((a, b) => (times[a] === times[b] ? a - b : times[a] - times[b]));
+  return { times: sorted ? times : Float64Array.from(index, (i) => times[i]), index };
+}
 
 /** A list of changes that grows. */
 class Growing {
@@ -108,35 +127,30 @@ export class Ledger {
     this.changes = this.growing.map((list) => list.take());
   }
 
-  /** Everything that happens, one after the other. Of one time what ends comes first. */
+  /** Everything that happens, one after the other. */
   replay() {
     const { page, begin, end } = this;
     const { steps, checkpointed, left_out: leftOut } = page;
-    const stepTime = fromDeltas(steps.t);
     const instants = fromDeltas(leftOut.instants);
-    /** @type {number[]} */
-    const time = [];
-    /** @type {number[]} */
-    const what = [];
-    const add = (/** @type {number} */ at, /** @type {number} */ kind, /** @type {number} */ index) => {
-      time.push(at);
-      what.push(index * 8 + kind);
-    };
-    for (let i = 0; i < this.count; ++i) {
-      add(begin[i], BEGINS, i);
-      if (end[i] < Infinity) add(end[i], ENDS, i);
-    }
-    stepTime.forEach((at, i) => add(at, STEP, i));
-    leftOut.at.forEach((at, i) => add(instants[at], LEFT_OUT, i));
-    checkpointed.account.forEach((_, i) => {
-      add(checkpointed.begin[i], AWAY, i);
-      if (checkpointed.end[i] >= 0) add(checkpointed.end[i], BACK, i);
-    });
-    const order = new Uint32Array(time.length).map((_, i) => i);
-    order.sort((a, b) => time[a] - time[b] || (what[a] % 8) - (what[b] % 8) || a - b);
-    for (const i of order) {
-      this.now = time[i];
-      this.happen(what[i] % 8, Math.floor(what[i] / 8));
+    /** @type {Stream[]} By what happens. */
+    const streams = [
+      inOrder(end), inOrder(fromDeltas(steps.t)), inOrder(begin), inOrder(Float64Array.from(leftOut.at, (at) => instants[at])),
+      inOrder(Float64Array.from(checkpointed.begin)), inOrder(Float64Array.from(checkpointed.end, (at) => (at < 0 ? Infinity : at))),
+    ];
+    const next = streams.map(() => 0);
+    for (;;) {
+      let first = -1;
+      let time = Infinity;
+      for (let kind = 0; kind < streams.length; ++kind) {
+        const { times } = streams[kind];
+        if (next[kind] < times.length && times[next[kind]] < time) {
+          first = kind;
+          time = times[next[kind]];
+        }
+      }
+      if (first < 0) return;
+      this.now = time;
+      this.happen(first, streams[first].index[next[first]++]);
     }
   }
 
