@@ -51,7 +51,7 @@ struct FileHeader {
   uint16_t major;
   uint16_t minor;
   uint32_t header_bytes;  // offset of the first block
-  char version[40];       // of the vramscope that wrote it, NUL-padded
+  char version[40];       // of the vramscope that recorded it, NUL-padded
   uint32_t reserved;
   uint32_t crc;  // crc32c of this header up to here
 };
