@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 import pytest
+from test_cuda_ledger import FAKE, record
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BINARY = REPOSITORY / "build" / "bin" / "vramscope"
@@ -28,7 +29,7 @@ def page_data(page):
 
 
 def instants_of(data, how_many, seed):
-    """Random ones, those around changes, the ends, and the peaks."""
+    """Random ones, those around changes, the ends, the peaks, and when memory goes and comes back."""
     start, duration = data["start_ns"], data["duration_ns"]
     begins, now = [], 0
     for delta in data["allocations"]["begin"]:
@@ -36,6 +37,7 @@ def instants_of(data, how_many, seed):
         begins.append(start + now)
     picked = random.Random(seed)
     instants = [start, start + duration, *(device["at"]["time_ns"] for device in data["report"]["devices"])]
+    instants += [start + at for at in (*data["checkpointed"]["begin"], *data["checkpointed"]["end"])]
     instants += [picked.choice(begins) + picked.randint(-1, 1) for _ in range(how_many // 2) if begins]
     instants += [start + picked.randint(0, duration) for _ in range(how_many // 2)]
     if data["left_out"]["count"]:
@@ -86,3 +88,17 @@ def test_page_and_report_agree_at_every_instant(recording, tmp_path):
     page = tmp_path / "page.html"
     vramscope("report", recording, "--html", page)
     assert compare(recording, page) > 3
+
+
+# Memory that several processes hold, that goes to host memory and comes back, that pools keep.
+PROGRAMS = [("driver_sharing", "ipc", "free"), ("driver_sharing", "descriptor", "die"), ("driver_checkpoint", "self"),
+            ("driver_pool_kinds",), ("driver_handles",)]
+
+
+@pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
+@pytest.mark.parametrize("program", PROGRAMS, ids="-".join)
+def test_page_and_report_agree_on_what_the_driver_gives(program, tmp_path):
+    recording = record(program[0], tmp_path, *program[1:], VRAMSCOPE_FAKE_DEVICES="2")
+    page = tmp_path / "page.html"
+    vramscope("report", recording.file, "--html", page)
+    assert compare(recording.file, page, 16) > 3
