@@ -25,8 +25,10 @@ for fuzzer in "${fuzzers[@]}"; do
   name=${name#fuzz_}
   mkdir -p "$build/corpus/$name"
   log=$build/$name.log
-  inputs=("$build/corpus/$name" "$build/seeds/$name")
-  [[ -d tests/data/fuzz/$name ]] && inputs+=("tests/data/fuzz/$name")  # what was found before
+  inputs=("$build/corpus/$name")
+  for known in "$build/seeds/$name" "tests/fuzz/corpus/$name"; do
+    [[ -d "$known" ]] && inputs+=("$known")
+  done
   # Leaks are looked for at the end; a slow input is a finding too.
   if ! "$fuzzer" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="$build/findings/$name-" "${inputs[@]}" >"$log" 2>&1; then
@@ -35,7 +37,10 @@ for fuzzer in "${fuzzers[@]}"; do
     echo "fuzz: $name failed; the input is in $build/findings/, the log is $log"
   else
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-    echo "fuzz: $name: $runs inputs in $share s, nothing found"
+    each_second=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+    slow=""
+    [[ "$each_second" -ge 1000 ]] || slow=": below 1,000, too slow to find much"
+    echo "fuzz: $name: $runs inputs, $each_second a second$slow; nothing found"
   fi
 done
 exit $status

@@ -10,6 +10,9 @@ status=0
 echo "== fuzzing for $seconds s"
 tools/fuzz.sh "$seconds" || status=1
 
+echo "== unit tests under the thread sanitizer"
+tools/sanitized.sh tsan || status=1
+
 echo "== random driver programs for $seconds s"
 .venv/bin/python tests/differential/run.py --build "$build" --seconds "$seconds" || status=1
 

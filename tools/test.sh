@@ -11,8 +11,16 @@ python=.venv/bin/python
 passed=0
 failed=()
 
+# Seconds of CPU are comparable whatever else the machine does.
+read_cpu() {  # into $cpu; `times` knows of this shell's own children alone, so no subshell may call it
+  times >"$results/cpu"
+  cpu=$(awk -F '[ms ]' 'NR == 2 { printf "%d", $1 * 60 + $2 + $4 * 60 + $5 }' "$results/cpu")
+}
+
 step() {  # name, command...
-  local name=$1 began=$SECONDS
+  local name=$1 began=$SECONDS cpu_before
+  read_cpu
+  cpu_before=$cpu
   shift
   printf '\n== %s\n' "$name"
   if "$@" 2>&1 | tee "$results/$name.log"; then
@@ -20,7 +28,8 @@ step() {  # name, command...
   else
     failed+=("$name")
   fi
-  echo "($name: $((SECONDS - began)) s)"
+  read_cpu
+  echo "($name: $((SECONDS - began)) s, $((cpu - cpu_before)) s of CPU)"
 }
 
 differential() { $python tests/differential/run.py --build "$build" --seconds 20 --again; }
