@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces of every released format must read as they did: tests/golden/vMAJOR.MINOR.
+"""Recordings of every released format must read as they did: tests/golden/vMAJOR.MINOR. Format 1 held
+events and not tables: it is refused in one line.
 
 `python tests/e2e/test_golden.py --bless` writes the expected reports anew; look at the difference
 before you commit it.
@@ -27,7 +28,7 @@ QUESTIONS = {
 
 
 def traces() -> list[Path]:
-    return sorted(path for path in GOLDEN.glob("v*/*") if path.name.endswith((".vram", ".vram.d")))
+    return sorted(path for path in GOLDEN.glob("v[2-9]*/*") if path.name.endswith((".vram", ".vram.d")))
 
 
 def expected_path(trace: Path, question: str) -> Path:
@@ -45,6 +46,14 @@ def answer(trace: Path, question: str) -> str:
 @pytest.mark.parametrize("trace", traces(), ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_golden(trace: Path, question: str) -> None:
     assert answer(trace, question) == expected_path(trace, question).read_text()
+
+
+def test_events_of_format_1_are_refused_in_one_line() -> None:
+    command = [str(VRAMSCOPE), "report", str(GOLDEN / "v1.0" / "driver_standin.vram")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "vramscope 0.1" in done.stderr and "record anew" in done.stderr, done.stderr
 
 
 def bless() -> None:
