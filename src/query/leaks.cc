@@ -2,8 +2,8 @@
 // Memory that grows from iteration to iteration, and memory that nobody freed.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -223,7 +223,6 @@ std::vector<Growth> GrowthsOf(const tables::Recording& recording,
   std::vector<Growth> out;
   for (const auto& [key, series] : groups) {
     const int64_t count = times.Of(recording.tables().accounts[key.account.value].process).count();
-    // What is not alive at the end does not grow; most series are of that kind.
     if (series.shares.empty() || count < kFewestPoints)
       continue;
     Line line;
@@ -257,12 +256,27 @@ util::Result<std::vector<Growth>> FindGrowing(const tables::Recording& recording
                                               const IterationTimes& times,
                                               Grouping* grouping) {
   const tables::Tables& tables = recording.tables();
+  // What has nothing alive at the last iteration's end does not grow: most is of that kind.
+  Instants last = AllAt(tables, kNoTime);
+  for (size_t i = 1; i < tables.accounts.size(); ++i) {
+    const ProcessIterations& of = times.Of(tables.accounts[i].process);
+    if (tables.accounts[i].process.value != 0 && !of.empty())
+      last.of_account[i] = of.EndOf(of.count() - 1);
+  }
+  const auto live = ReadLiveSetWithCheckpointed(recording, last);
+  if (!live.ok())
+    return live.status();
+  std::set<GroupKey> alive;
+  for (size_t i = 1; i < live->sites.size(); ++i) {
+    if (live->sites[i].bytes != 0 && !grouping->Suppresses(tables.sites[i]))
+      alive.insert(grouping->KeyOf(tables.sites[i]));
+  }
   std::vector<const ProcessIterations*> iterations_of;
   for (const tables::SiteRow& site : tables.sites) {
     const uint32_t account = site.account.value < tables.accounts.size() ? site.account.value : 0;
-    const ProcessIterations& of = times.Of(tables.accounts[account].process);
-    const bool counts = account != 0 && site.backing == 0 && !of.empty();
-    iterations_of.push_back(counts ? &of : nullptr);
+    const bool counts = account != 0 && site.backing == 0 &&
+                        alive.contains(grouping->KeyOf(site)) && !grouping->Suppresses(site);
+    iterations_of.push_back(counts ? &times.Of(tables.accounts[account].process) : nullptr);
   }
   std::vector<size_t> frames(recording.frame_count());
   uint64_t rows = 0;
@@ -281,8 +295,6 @@ util::Result<std::vector<Growth>> FindGrowing(const tables::Recording& recording
   for (const SeriesBySite& part : found) {
     for (const auto& [index, series] : part) {
       const tables::SiteRow& site = tables.sites[index];
-      if (grouping->Suppresses(site))
-        continue;
       GroupSeries& group = groups[grouping->KeyOf(site)];
       for (const auto& [number, change] : series.changes) {
         group.changes[number].bytes += change.bytes;
