@@ -44,6 +44,8 @@ step layers $python tools/check_layers.py
 step spdx $python tools/check_spdx.py
 step format_table $python tools/gen_format_table.py --check
 step tables_page $python tools/gen_tables_page.py --check
+step ruff $python -m ruff check python tests tools bench setup.py examples
+step mypy $python -m mypy
 step cuda_coverage $python tools/check_cuda_coverage.py
 step viewer viewer
 step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// {fmt}'s own code, compiled once for the whole tree. Header-only, every file that prints compiles it
-// again, which is most of that file's time; and Debian has only the shared library, which a program
-// that is copied to other machines cannot need.
+// {fmt}'s own code, compiled once for the whole tree. Header-only, every file that prints compiles
+// it again, which is most of that file's time; and Debian has only the shared library, which a
+// program that is copied to other machines cannot need.
 #include <fmt/format-inl.h>
 
 #if FMT_VERSION < 90000 || FMT_VERSION >= 100000

@@ -196,7 +196,7 @@ class IterationProfiler:
         held = {device: size for device, size in held.items() if device in devices}
         if held:
             return max(held, key=lambda device: held[device])
-        return max(devices, key=lambda device: (device >= 0 and devices[device] > 0, devices[device]))
+        return int(max(devices, key=lambda device: (device >= 0 and devices[device] > 0, devices[device])))
 
     # ---- what people see ----
 

@@ -10,7 +10,7 @@ import sys
 import types
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, TextIO, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, TextIO, Tuple, Union
 
 from . import _line_tracer
 from ._line_columns import DEFAULT_COLUMNS, Column, parse
@@ -50,7 +50,7 @@ def _number_of(target: Target) -> int:
     if isinstance(target, bool):
         raise TypeError(f"vramscope: {target!r} is no device")
     if isinstance(target, int):
-        index: Optional[int] = target
+        index: int = target
     else:
         kind, _, number = str(target).partition(":")
         if kind == "cpu":
@@ -156,8 +156,8 @@ class LineProfiler:
     """
 
     def __init__(self, *functions: Any, target_gpu: Union[Target, Sequence[Target]] = 0) -> None:
-        several = isinstance(target_gpu, (list, tuple))
-        self._targets = [_number_of(target) for target in (target_gpu if several else (target_gpu,))]
+        targets: Any = target_gpu if isinstance(target_gpu, (list, tuple)) else (target_gpu,)
+        self._targets = [_number_of(target) for target in targets]
         if not self._targets:
             raise ValueError("vramscope: LineProfiler needs a device to look at")
         # By the code's id: code of one look is equal wherever it stands, as that of a cell that is run again.
@@ -329,11 +329,11 @@ class LineProfiler:
         """Writes the table of `display` to `stream`, by default to standard output."""
         (sys.stdout if stream is None else stream).write(str(self.display(func, columns)))
 
-    def _chosen(self, func: Any) -> Optional[set]:
+    def _chosen(self, func: Any) -> Optional[Set[Any]]:
         if func is None:
             return None
         items = func if isinstance(func, (list, tuple, set)) else [func]
-        chosen: set = set()
+        chosen: Set[Any] = set()
         for item in items:
             chosen.update([item] if isinstance(item, str) else [id(code) for code, _ in _codes(item)])
         return chosen

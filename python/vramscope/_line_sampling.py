@@ -94,7 +94,7 @@ class SampledProbe:
     @staticmethod
     def _add(line: List[int], before: _Reading, now: _Reading, counts: bool) -> None:
         line[0] += counts
-        most = (max(before[0], now[0]), max(before[1], now[1]), now[0], now[1])
+        most: Tuple[int, ...] = (max(before[0], now[0]), max(before[1], now[1]), now[0], now[1])
         most += tuple(b - a for a, b in zip(before[2:], now[2:]))
         line[1:9] = map(max, line[1:9], most)
         line[9] += now[0] - before[0]

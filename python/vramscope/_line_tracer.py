@@ -121,7 +121,7 @@ class _Tracing:
 
     def stop(self) -> None:
         if getattr(threading, "_trace_hook", None) is self._hook:
-            threading.settrace(self._threads_before)  # type: ignore[arg-type]
+            threading.settrace(self._threads_before)  # type: ignore[arg-type, unused-ignore]
         # Another tool may have put itself in place meanwhile.
         now = sys.gettrace()
         if now is self._before or now is getattr(self._probe, "tracer", self._before):

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import types
-from typing import Any, Counter, Dict, List, Optional, Set, Tuple
+from typing import Any, Counter, Deque, Dict, List, Optional, Set, Tuple
 
 from . import _tensors
 from ._mem_report import readable_size
@@ -102,7 +102,7 @@ def _memory_shared_with(torch: Any, tensor: Any, depth: int) -> List[str]:
 
 def _graphs(ends: List[Any], depth: int) -> List[str]:
     """Who has the tensors that graphs end in, and with them the graphs; takes them off the list."""
-    labels = []
+    labels: List[str] = []
     while ends and len(labels) < _GRAPHS:
         end = ends.pop()
         search = _Search(1, depth)
@@ -185,7 +185,8 @@ class _Search:
 
     def _tell(self, tensor: int) -> None:
         """The shortest chains first; an object is in some of them at most, so that they stay few."""
-        paths, visits = collections.deque([(tensor,)]), collections.Counter({tensor: 1})
+        paths: Deque[Tuple[int, ...]] = collections.deque([(tensor,)])
+        visits = collections.Counter({tensor: 1})
         open_ends: List[Tuple[int, ...]] = []
         told: Set[int] = set()
         routes: Counter[int] = collections.Counter()

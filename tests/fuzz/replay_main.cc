@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main of a fuzzer where there is no libFuzzer: runs inputs that exist, and each of them changed
-// so and so many times, always in the same way.
+// The main of a fuzzer where there is no libFuzzer: runs inputs that exist, and each of them
+// changed so and so many times, always in the same way.
 //
 //   fuzz_NAME [--changes N] FILE|DIRECTORY...
 //
@@ -21,7 +21,9 @@
 extern "C" {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 __attribute__((weak)) int LLVMFuzzerInitialize(int* argc, char*** argv);
-__attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+__attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data,
+                                                     size_t size,
+                                                     size_t max_size,
                                                      unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 // Of the sanitizers, where there are any.
@@ -156,8 +158,9 @@ int main(int argc, char** argv) {
     }
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
-  std::printf("%s: %zu inputs, %zu runs, %.0f runs a second\n", fs::path(argv[0]).filename().c_str(),
-              inputs.size(), runs, static_cast<double>(runs) / seconds.count());
+  std::printf("%s: %zu inputs, %zu runs, %.0f runs a second\n",
+              fs::path(argv[0]).filename().c_str(), inputs.size(), runs,
+              static_cast<double>(runs) / seconds.count());
   if (inputs.empty()) {
     std::fprintf(stderr, "%s: no inputs\n", argv[0]);
     return 1;

@@ -17,7 +17,6 @@ A case that fails is a row of the table and does not stop the others. Exit statu
 """
 
 import argparse
-import json
 import os
 import pathlib
 import subprocess
@@ -26,7 +25,6 @@ import tempfile
 import time
 
 import cases
-import names
 from ledger import Recording
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -23,12 +23,12 @@ __all__ = ["MB", "OUTPUT_DIR", "datetime", "getDataPtr", "getTensorSize", "memor
 
 def getDataPtr(tensor: Any) -> int:
     """The address at which a tensor's storage begins: equal for all tensors that share it."""
-    return tensor.untyped_storage().data_ptr()
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def getTensorSize(tensor: Any, scale: str = "MB") -> int:
     """The size of a tensor's storage, in MB (10**6 bytes) or, with the scale "B", in bytes."""
-    size = tensor.untyped_storage().nbytes()
+    size = int(tensor.untyped_storage().nbytes())
     if scale == "MB":
         return MB(size)
     if scale == "B":
