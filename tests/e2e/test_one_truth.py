@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 from test_cuda_ledger import FAKE, record
@@ -102,3 +103,22 @@ def test_page_and_report_agree_on_what_the_driver_gives(program, tmp_path):
     page = tmp_path / "page.html"
     vramscope("report", recording.file, "--html", page)
     assert compare(recording.file, page, 16) > 3
+
+
+PASSING = """
+import random, torch
+kept = []
+for i in range(60_000):
+    made = torch.empty(random.randint(10, 5000)) + 1
+    if i % 100 == 0:
+        kept = [*kept[-50:], made]
+"""
+
+
+def test_sums_are_exact_where_allocations_are_left_out(tmp_path):
+    pytest.importorskip("torch")
+    recording, page = tmp_path / "passing.vram", tmp_path / "page.html"
+    (tmp_path / "passing.py").write_text(PASSING)
+    vramscope("run", "--cpu", "--no-report", "-o", recording, "--html", page, "--", sys.executable, tmp_path / "passing.py")
+    assert page_data(page)["left_out"]["count"] > 10_000
+    assert compare(recording, page, 16) > 8
