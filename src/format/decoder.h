@@ -98,12 +98,16 @@ struct DecodeVisitor {
 }  // namespace internal
 
 // Decodes a payload of type Record::kType. Fields that the writer did not know keep their defaults,
-// fields that this reader does not know are ignored. False when the payload is damaged.
+// fields that this reader does not know are ignored, unless it `knows_all`: then what is left over
+// is damage. False when the payload is damaged.
 template <class Record>
-[[nodiscard]] inline bool Decode(const RawRecord& raw, DeltaState* delta, Record* record) {
+[[nodiscard]] inline bool Decode(const RawRecord& raw,
+                                 DeltaState* delta,
+                                 Record* record,
+                                 bool knows_all = false) {
   internal::DecodeVisitor visitor{raw.payload, raw.payload + raw.payload_bytes, delta};
   VisitFields(visitor, *record);
-  return visitor.ok;
+  return visitor.ok && (!knows_all || visitor.in == visitor.end);
 }
 
 }  // namespace vramscope::format

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "format/layout.h"
 #include "format/records.h"
 
 namespace vramscope::format {
@@ -22,6 +27,40 @@ const char* LossName(uint64_t loss) {
 #include "format/losses.def"
   }
   return "unknown loss";
+}
+
+uint32_t HeaderChecksum(const uint8_t* header) {
+  struct Range {
+    size_t begin;
+    size_t end;
+  };
+  // What lies between changes while the file grows.
+  static constexpr Range kFixed[] = {
+      {offsetof(FileHeader, major), offsetof(FileHeader, flags)},
+      {offsetof(FileHeader, pid), offsetof(FileHeader, crc32c)},
+      {offsetof(FileHeader, start_ticks), offsetof(FileHeader, anchor_ticks)},
+      {offsetof(FileHeader, command), offsetof(FileHeader, lost_again)},
+  };
+  uint32_t flags;
+  std::memcpy(&flags, header + offsetof(FileHeader, flags), sizeof flags);
+  flags &= kTicksAreTsc;
+  uint32_t crc = base::Crc32c(&flags, sizeof flags);
+  for (const Range& range : kFixed)
+    crc = base::Crc32c(header + range.begin, range.end - range.begin, crc);
+  return crc != 0 ? crc : 1;
+}
+
+uint64_t ChunkHead(const uint8_t* chunk, uint32_t size_bytes) {
+  constexpr size_t kAfterSize = offsetof(ChunkHeader, stream);
+  uint32_t crc = base::Crc32c(&size_bytes, sizeof size_bytes);
+  crc = base::Crc32c(chunk + kAfterSize, offsetof(ChunkHeader, committed_bytes) - kAfterSize, crc);
+  crc = base::Crc32c(chunk + offsetof(ChunkHeader, tid), sizeof(ChunkHeader::tid), crc);
+  return Halves(size_bytes, crc != 0 ? crc : 1);
+}
+
+uint64_t ExtendSeal(uint64_t seal, const uint8_t* records, uint32_t bytes) {
+  const uint32_t from = LowHalf(seal);
+  return Halves(bytes, base::Crc32c(records + from, bytes - from, HighHalf(seal)));
 }
 
 }  // namespace vramscope::format

@@ -19,20 +19,32 @@
 // `committed_bytes` with release order. Whatever the process's end, everything committed is
 // readable; at most the record being written is lost. Delta state (time, address) begins anew in
 // each chunk, so a damaged chunk harms no other, except for the ids that it defined.
+//
+// Checksums, from minor version 3 on: `seal` covers the records up to some KiB, at most
+// kSealEveryBytes and a record behind the committed ones; `head` covers the chunk's header, and the
+// file header's crc32c what does not change in it. Everything in here that a reader takes on trust
+// is said twice or summed up, but for the last records of a thread that was killed.
 namespace vramscope::format {
 
 inline constexpr char kFileMagic[8] = {'V', 'R', 'A', 'M', 'L', 'I', 'V', 'E'};
 inline constexpr uint16_t kMajorVersion = 1;
-inline constexpr uint16_t kMinorVersion = 2;
+inline constexpr uint16_t kMinorVersion = 3;
 inline constexpr uint32_t kChunkMagic = 0x4b435356;  // "VSCK"
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kFirstChunkBytes = 64 * 1024;
 inline constexpr size_t kChunkBytes = 256 * 1024;
 inline constexpr size_t kMaxBlobBytes = 32 * 1024;
+// Deeper scopes count as the one around them.
+inline constexpr uint32_t kMaxScopeDepth = 64;
+// A stream seals what it has written about every so many bytes, when its thread ends, and when the
+// process begins to end.
+inline constexpr size_t kSealEveryBytes = 1024;
 
 // A process that could not make its file leaves a symbolic link with this ending to the number of
 // the error (errno), in the same directory.
 inline constexpr char kUnrecordedExtension[] = ".unrecorded";
+// The launcher's own file, in the same directory.
+inline constexpr char kLauncherFile[] = "launcher.vrl";
 
 enum class WriterKind : uint16_t { kProbe = 0, kLauncher = 1 };
 
@@ -40,6 +52,12 @@ enum FileFlags : uint32_t {
   kTicksAreTsc = 1u << 0,    // else ticks are CLOCK_MONOTONIC nanoseconds
   kClosedCleanly = 1u << 1,  // the writer said goodbye
 };
+// Flags as they stand in the header: the upper half is the lower one's complement.
+constexpr uint32_t CheckedFlags(uint32_t flags) {
+  return (flags & 0xffff) | (~flags << 16);
+}
+
+inline constexpr size_t kLossSlots = 32;
 
 struct FileHeader {
   char magic[8];
@@ -50,33 +68,62 @@ struct FileHeader {
   std::atomic<uint32_t> flags;
   uint32_t pid;
   uint32_t parent_pid;
-  uint32_t reserved;
+  uint32_t crc32c;                     // HeaderChecksum(); 0 before minor version 3
   uint64_t start_ticks;                // one instant on both clocks, and on the wall
   int64_t start_ns;                    // CLOCK_MONOTONIC
   int64_t start_wall_ns;               // CLOCK_REALTIME
-  std::atomic<uint64_t> anchor_ticks;  // a later instant; anchor_ns is stored last, 0 until then
+  std::atomic<uint64_t> anchor_ticks;  // before minor version 3: a later instant
   std::atomic<int64_t> anchor_ns;
-  std::atomic<uint64_t> end_bytes;  // chunks were claimed up to this file offset
-  std::atomic<uint64_t> lost[32];   // count by Loss, for what could not be written as a record
-  char command[2048];               // NUL-separated argv, cut if longer
-  char executable[1024];            // NUL-terminated
+  std::atomic<uint64_t> end_bytes;         // chunks were claimed up to this file offset
+  std::atomic<uint64_t> lost[kLossSlots];  // by Loss, for what could not be written as a record
+  char command[2048];                      // NUL-separated argv, cut if longer
+  char executable[1024];                   // NUL-terminated
+  // From minor version 3 on.
+  std::atomic<uint64_t> lost_again[kLossSlots];  // `lost` once more, counted after it
+  std::atomic<uint64_t> chunk_count;             // chunks whose header was whole
+  // In the launcher's file: what processes lost that could not make a file of their own.
+  std::atomic<uint64_t> lost_by_others[kLossSlots];
 };
 static_assert(sizeof(FileHeader) <= kPageBytes);
+static_assert(offsetof(FileHeader, lost) == 80);
+static_assert(offsetof(FileHeader, lost_again) == 3408);
 
 struct ChunkHeader {
   uint32_t magic;
-  uint32_t size_bytes;  // of the whole chunk, this header included
+  uint32_t size_bytes;  // of the whole chunk, this header included; `head` has it again
   uint32_t stream;      // which thread's writer, from 1
   uint32_t sequence;    // 0, 1, 2, ... within the stream
   uint64_t base_ticks;  // first value of the time delta, and an anchor with base_ns
   int64_t base_ns;
   std::atomic<uint32_t> committed_bytes;  // of records after this header
-  std::atomic<uint32_t> sealed;           // 1: crc32c covers the committed records
+  std::atomic<uint32_t> sealed;           // 1: nothing more comes, crc32c covers all records
   uint32_t crc32c;
   uint32_t tid;  // the thread when the chunk was begun
-  uint64_t reserved[2];
+  // From minor version 3 on.
+  std::atomic<uint64_t> seal;  // bytes of records that it covers, from the first; << 32: their CRC
+  std::atomic<uint64_t> head;  // ChunkHead()
 };
 static_assert(sizeof(ChunkHeader) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// CRC-32C of what does not change in the header at `header`; never 0.
+uint32_t HeaderChecksum(const uint8_t* header);
+
+// A chunk's size, and << 32 the CRC-32C of its header with that size: all that does not change but
+// with the size. Never 0.
+uint64_t ChunkHead(const uint8_t* chunk, uint32_t size_bytes);
+
+constexpr uint32_t LowHalf(uint64_t word) {
+  return static_cast<uint32_t>(word);
+}
+constexpr uint32_t HighHalf(uint64_t word) {
+  return static_cast<uint32_t>(word >> 32);
+}
+constexpr uint64_t Halves(uint32_t low, uint32_t high) {
+  return uint64_t{high} << 32 | low;
+}
+
+// A chunk's seal, extended to the first `bytes` of the records at `records`.
+uint64_t ExtendSeal(uint64_t seal, const uint8_t* records, uint32_t bytes);
 
 }  // namespace vramscope::format

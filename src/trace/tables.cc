@@ -6,6 +6,9 @@
 namespace vramscope::trace {
 namespace {
 
+// What an entry takes of the table that finds it again.
+constexpr uint64_t kSlotBytes = 2 * sizeof(uint32_t);
+
 uint64_t HashText(std::string_view text) {
   return util::Mix64(std::hash<std::string_view>{}(text));
 }
@@ -30,32 +33,45 @@ uint64_t HashStack(const Stack& stack) {
 
 TableBuilder::TableBuilder(std::vector<std::string>* strings,
                            std::vector<Frame>* frames,
-                           std::vector<Stack>* stacks)
-    : strings_(strings), frames_(frames), stacks_(stacks) {}
+                           std::vector<Stack>* stacks,
+                           util::Budget* budget)
+    : strings_(strings), frames_(frames), stacks_(stacks), budget_(budget) {}
 
 StringId TableBuilder::AddString(std::string_view text) {
-  if (text.empty())
+  if (text.empty() || (budget_ != nullptr && budget_->IsOver()))
     return StringId{};
   const auto fresh = static_cast<uint32_t>(strings_->size());
   const uint32_t id = string_ids_.Intern(
       HashText(text), fresh, [&](uint32_t other) { return (*strings_)[other] == text; },
       [&](uint32_t other) { return HashText((*strings_)[other]); });
-  if (id == fresh)
+  if (id == fresh) {
     strings_->emplace_back(text);
+    (void)Charge("names", sizeof(std::string) + kSlotBytes + text.size());
+  }
   return StringId{id};
 }
 
 FrameId TableBuilder::AddFrame(const Frame& frame) {
+  if (budget_ != nullptr && budget_->IsOver())
+    return FrameId{};
   const auto fresh = static_cast<uint32_t>(frames_->size());
   const uint32_t id = frame_ids_.Intern(
       HashFrame(frame), fresh, [&](uint32_t other) { return SameFrame((*frames_)[other], frame); },
       [&](uint32_t other) { return HashFrame((*frames_)[other]); });
-  if (id == fresh)
+  if (id == fresh) {
     frames_->push_back(frame);
+    (void)Charge("places", sizeof(Frame) + kSlotBytes);
+  }
   return FrameId{id};
 }
 
 StackId TableBuilder::AddStack(StackId parent, FrameId frame, uint64_t object) {
+  if (budget_ != nullptr && budget_->IsOver())
+    return StackId{};
+  if (depths_[parent.value] == kMaxStackDepth) {
+    ++cut_frames_;
+    return parent;
+  }
   const Stack stack{parent, frame, object};
   const auto fresh = static_cast<uint32_t>(stacks_->size());
   const uint32_t id = stack_ids_.Intern(
@@ -65,8 +81,11 @@ StackId TableBuilder::AddStack(StackId parent, FrameId frame, uint64_t object) {
         return known.parent == parent && known.frame == frame && known.object == object;
       },
       [&](uint32_t other) { return HashStack((*stacks_)[other]); });
-  if (id == fresh)
+  if (id == fresh) {
     stacks_->push_back(stack);
+    depths_.push_back(static_cast<uint16_t>(depths_[parent.value] + 1));
+    (void)Charge("stacks", sizeof(Stack) + sizeof depths_[0] + kSlotBytes);
+  }
   return StackId{id};
 }
 

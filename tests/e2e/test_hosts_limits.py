@@ -152,6 +152,21 @@ def test_a_disk_that_fills_under_the_launcher_costs_the_recording_alone(tmp_path
 
 
 @pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
+def test_a_disk_without_inodes_is_a_loss_with_a_name(tmp_path):
+    """The program's file needs one, and so does the mark that says why there is none: the launcher's file counts."""
+    host = HOSTS / "close_descriptors"
+    result = in_small_disk(
+        f"{VRAMSCOPE} run --cpu --no-report -o disk/x.vram -- {host}; echo status $?; "
+        f"{VRAMSCOPE} report disk/x.vram --json > report.json",
+        "100m,nr_inodes=4", tmp_path,
+    )
+    assert "status 0\n" in result.stdout, result.stderr
+    lost = {entry["name"]: entry["count"] for entry in json.loads((tmp_path / "report.json").read_text())["losses"]}
+    assert lost["child processes not recorded"] == 1
+    assert lost["events dropped: no room for the trace"] >= 400_000
+
+
+@pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 def test_a_disk_without_room_for_the_session_falls_back(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "base/crc32c.h"
 
 namespace vramscope::cli {
 namespace {
@@ -37,7 +36,9 @@ util::Result<std::unique_ptr<LiveFileWriter>> LiveFileWriter::Create(
   // a second launcher is not noticed, nothing else.
   (void)flock(fd, LOCK_EX | LOCK_NB);
   std::unique_ptr<LiveFileWriter> writer(new LiveFileWriter(fd, command));
-  if (!writer->WriteHeader()) {
+  // The page is whole from the start: what is beyond our part of it belongs to others.
+  static constexpr uint8_t kZeros[format::kPageBytes] = {};
+  if (!writer->WriteAt(kZeros, sizeof kZeros, 0) || !writer->WriteHeader()) {
     return util::Status::Error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   }
   return writer;
@@ -55,6 +56,7 @@ LiveFileWriter::LiveFileWriter(int fd, const std::vector<std::string>& command) 
   header_.start_ticks = static_cast<uint64_t>(header_.start_ns);
   header_.start_wall_ns = WallNs();
   header_.end_bytes = format::kPageBytes;
+  header_.flags = format::CheckedFlags(0);
   size_t at = 0;
   for (const std::string& word : command) {
     if (at + word.size() + 1 > sizeof header_.command)
@@ -62,6 +64,7 @@ LiveFileWriter::LiveFileWriter(int fd, const std::vector<std::string>& command) 
     std::memcpy(header_.command + at, word.c_str(), word.size() + 1);
     at += word.size() + 1;
   }
+  header_.crc32c = format::HeaderChecksum(reinterpret_cast<const uint8_t*>(&header_));
 }
 
 LiveFileWriter::~LiveFileWriter() {
@@ -85,9 +88,7 @@ bool LiveFileWriter::WriteAt(const void* data, size_t size_bytes, uint64_t offse
 }
 
 bool LiveFileWriter::WriteHeader() {
-  uint8_t page[format::kPageBytes] = {};
-  std::memcpy(page, static_cast<const void*>(&header_), sizeof header_);
-  return WriteAt(page, sizeof page, 0);
+  return WriteAt(&header_, offsetof(format::FileHeader, lost_by_others), 0);
 }
 
 bool LiveFileWriter::BeginChunk() {
@@ -110,15 +111,17 @@ bool LiveFileWriter::BeginChunk() {
   delta_ = {.time = chunk->base_ticks, .address = 0};
   chunk_offset_ = offset;
   used_bytes_ = sizeof *chunk;
+  chunk->head = format::ChunkHead(chunk_.data(), chunk->size_bytes);
   if (!WriteAt(chunk_.data(), sizeof *chunk, offset))
     return false;
   header_.end_bytes = offset + chunk_.size();
+  ++header_.chunk_count;
   return WriteHeader();
 }
 
 void LiveFileWriter::SealChunk() {
   auto* const chunk = reinterpret_cast<format::ChunkHeader*>(chunk_.data());
-  chunk->crc32c = base::Crc32c(chunk_.data() + sizeof *chunk, chunk->committed_bytes.load());
+  chunk->crc32c = format::HighHalf(chunk->seal);
   chunk->sealed = 1;
   if (!WriteAt(chunk_.data(), sizeof *chunk, chunk_offset_))
     failed_ = true;
@@ -148,8 +151,11 @@ void LiveFileWriter::Append(size_t size_bytes) {
   used_bytes_ += size_bytes;
   const auto committed = static_cast<uint32_t>(used_bytes_ - sizeof *chunk);
   chunk->committed_bytes = committed;
-  if (!WriteAt(&committed, sizeof committed,
-               chunk_offset_ + offsetof(format::ChunkHeader, committed_bytes))) {
+  chunk->seal = format::ExtendSeal(chunk->seal, chunk_.data() + sizeof *chunk, committed);
+  // Both in one write, which no signal comes between.
+  constexpr size_t kBegin = offsetof(format::ChunkHeader, committed_bytes);
+  if (!WriteAt(chunk_.data() + kBegin, offsetof(format::ChunkHeader, head) - kBegin,
+               chunk_offset_ + kBegin)) {
     failed_ = true;
   }
 }
@@ -157,9 +163,13 @@ void LiveFileWriter::Append(size_t size_bytes) {
 void LiveFileWriter::CountLoss(format::Loss loss, uint64_t count) {
   const auto index = static_cast<size_t>(loss);
   header_.lost[index] += count;
+  header_.lost_again[index] += count;
   const uint64_t total = header_.lost[index];
-  // The header's page exists: this write needs no room.
-  (void)WriteAt(&total, sizeof total, offsetof(format::FileHeader, lost) + index * sizeof total);
+  // The header's page exists: these writes need no room.
+  for (const size_t slots :
+       {offsetof(format::FileHeader, lost), offsetof(format::FileHeader, lost_again)}) {
+    (void)WriteAt(&total, sizeof total, slots + index * sizeof total);
+  }
 }
 
 void LiveFileWriter::Close() {
@@ -168,10 +178,7 @@ void LiveFileWriter::Close() {
   if (!chunk_.empty())
     SealChunk();
   closed_ = true;
-  const int64_t now_ns = base::MonotonicNs();
-  header_.anchor_ticks = static_cast<uint64_t>(now_ns);
-  header_.anchor_ns = now_ns;
-  header_.flags |= format::kClosedCleanly;
+  header_.flags = format::CheckedFlags(format::kClosedCleanly);
   (void)WriteHeader();
 }
 

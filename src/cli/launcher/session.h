@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "format/layout.h"
 #include "util/status.h"
 
 // The live directory of a recording, and the file that it becomes.
 namespace vramscope::cli {
 
 // The launcher's live file in a live directory.
-inline constexpr char kLauncherFile[] = "launcher.vrl";
+using format::kLauncherFile;
 
 // Its presence in a live directory ends what accompanies a recording without a launcher.
 inline constexpr char kStopFile[] = "stop";

@@ -50,6 +50,10 @@ __attribute__((constructor)) void Load() {
     CudaObserveStart();
 }
 
+__attribute__((destructor)) void Unload() {
+  SessionAtExit();
+}
+
 }  // namespace
 }  // namespace vramscope::probe
 

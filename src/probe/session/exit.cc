@@ -40,8 +40,10 @@ void NoteTeardown(format::TeardownKind kind) {
     return;
   {
     RecordScope scope(Want::kAlways);
-    if (scope)
+    if (scope) {
       scope->Append(format::Teardown{.time = Now(), .kind = static_cast<uint64_t>(kind)});
+      scope->Seal();
+    }
   }
   SessionMarkClosed();
 }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "format/layout.h"
+
 // The scopes that a thread is in, as the program names them (annotate.h, NVTX ranges).
 //
 // A push touches its thread's memory alone: it keeps the name and folds it into one hash that
@@ -14,7 +16,7 @@ namespace vramscope::probe {
 
 // Names are cut there, and deeper scopes count as the one around them.
 inline constexpr size_t kMaxScopeNameBytes = 1024;
-inline constexpr uint32_t kMaxScopeDepth = 64;
+using format::kMaxScopeDepth;
 inline constexpr char kNamelessScope[] = "(no name)";
 
 // Pushes and pops are balanced in each domain by itself: where ranges of two libraries cross, a pop

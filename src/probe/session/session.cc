@@ -44,6 +44,7 @@ constinit std::atomic<bool> g_loaded{false};
 constinit bool g_configured = false;
 constinit pid_t g_pid = 0;                  // whose session this is
 constinit char g_mark[kMaxPathBytes] = {};  // what MarkUnrecorded() made, or ""
+constinit bool g_told_launcher = false;     // that this process is not recorded
 
 // A process that cannot make its file now tries again this often.
 constexpr int64_t kTryEveryNs = 100'000'000;
@@ -108,22 +109,46 @@ void NameFile(const char* ending, char* path) {
   std::memcpy(out, ending, std::strlen(ending) + 1);
 }
 
+// What was lost without a file goes to the launcher's, where there is one. False where there is
+// none.
+bool TellLauncher(format::Loss loss, uint64_t count) {
+  char path[kMaxPathBytes];
+  const size_t length = std::strlen(g_config.directory);
+  std::memcpy(path, g_config.directory, length);
+  path[length] = '/';
+  std::memcpy(path + length + 1, format::kLauncherFile, sizeof format::kLauncherFile);
+  return CountLossOfAnother(path, loss, count);
+}
+
+void TellEarlyLosses() {
+  const uint64_t count = g_early_losses.exchange(0);
+  if (count != 0 && !TellLauncher(format::Loss::kFileFull, count))
+    g_early_losses.fetch_add(count);
+}
+
 // Says in the directory that this process could not be recorded, and why. As a symbolic link to the
-// error's number: that takes no descriptor and no space, so it can be where no file can.
+// error's number: that takes no descriptor and no space, so it can be where no file can. It takes
+// an inode; where there are none left, the launcher's file counts the process.
 void MarkUnrecorded(int error) {
-  if (g_mark[0] != '\0')
-    return;
-  char reason[32];
-  *AppendNumber(reason, static_cast<uint64_t>(error)) = '\0';
-  NameFile(format::kUnrecordedExtension, g_mark);
-  if (symlink(reason, g_mark) != 0)
-    g_mark[0] = '\0';
+  if (g_mark[0] == '\0' && !g_told_launcher) {
+    char reason[32];
+    *AppendNumber(reason, static_cast<uint64_t>(error)) = '\0';
+    NameFile(format::kUnrecordedExtension, g_mark);
+    if (symlink(reason, g_mark) != 0) {
+      g_mark[0] = '\0';
+      g_told_launcher = TellLauncher(format::Loss::kNotRecorded, 1);
+    }
+  }
+  TellEarlyLosses();
 }
 
 void Unmark() {
   if (g_mark[0] != '\0')
     unlink(g_mark);
   g_mark[0] = '\0';
+  if (g_told_launcher)
+    TellLauncher(format::Loss::kNotRecorded, ~uint64_t{0});  // one less
+  g_told_launcher = false;
 }
 
 // Whether there may be a file later.
@@ -162,8 +187,10 @@ int BeginFile() {
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   header->start_wall_ns = static_cast<int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec;
-  header->flags.store(g_flags.use_tsc ? format::kTicksAreTsc : 0u, std::memory_order_relaxed);
+  header->flags.store(format::CheckedFlags(g_flags.use_tsc ? format::kTicksAreTsc : 0u),
+                      std::memory_order_relaxed);
   ReadCommand(header);
+  header->crc32c = format::HeaderChecksum(reinterpret_cast<const uint8_t*>(header));
   // Last: a file without its magic is one whose header was not finished.
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(header->magic, format::kFileMagic, sizeof header->magic);
@@ -209,6 +236,7 @@ void ForgetParent() {
   StreamPool::ForgetAll();
   g_file.load(std::memory_order_relaxed)->live.Forget();
   g_mark[0] = '\0';
+  g_told_launcher = false;
   g_early_losses.store(0, std::memory_order_relaxed);
   g_next_try_ns.store(0, std::memory_order_relaxed);
   g_next_stream.store(0, std::memory_order_relaxed);
@@ -277,8 +305,8 @@ bool SessionEnsureStarted() {
                                               std::memory_order_acq_rel)) {
       const int error = BeginFile();
       if (error != 0) {
-        MarkUnrecorded(error);
         CountEarlyLoss();
+        MarkUnrecorded(error);
         g_next_try_ns.store(base::MonotonicNs() + kTryEveryNs, std::memory_order_relaxed);
       }
       SetState(error == 0       ? SessionState::kOn
@@ -321,6 +349,7 @@ int SessionAttach(const char* live_dir, const char* options) {
 }
 
 void SessionDetach() {
+  SessionAtExit();
   SessionMarkClosed();
   SessionState expected = SessionState::kOn;
   if (g_wiped.state.compare_exchange_strong(expected, SessionState::kOff,
@@ -340,9 +369,19 @@ bool SessionIsOurs() {
 void SessionMarkClosed() {
   if (!SessionIsOurs())
     return;
-  g_file.load(std::memory_order_relaxed)
-      ->live.header()
-      ->flags.fetch_or(format::kClosedCleanly, std::memory_order_relaxed);
+  auto& flags = g_file.load(std::memory_order_relaxed)->live.header()->flags;
+  flags.store(format::CheckedFlags(flags.load(std::memory_order_relaxed) | format::kClosedCleanly),
+              std::memory_order_relaxed);
+}
+
+void SessionAtExit() {
+  if (SessionIsOurs()) {
+    if (t_thread.stream != nullptr && t_thread.busy == 0)
+      t_thread.stream->Seal();
+  } else if (g_configured && getpid() == g_pid) {
+    SystemCalls guard;
+    TellEarlyLosses();
+  }
 }
 
 void SessionSetPaused(bool paused) {
@@ -367,10 +406,12 @@ void SessionCountPausedBytes(int64_t bytes) {
 void CountLoss(format::Loss loss, uint64_t count) {
   if (State(std::memory_order_acquire) != SessionState::kOn)
     return;
-  auto& slots = g_file.load(std::memory_order_relaxed)->live.header()->lost;
+  format::FileHeader* const header = g_file.load(std::memory_order_relaxed)->live.header();
   const auto index = static_cast<uint32_t>(loss);
-  if (index < sizeof slots / sizeof slots[0])
-    slots[index].fetch_add(count, std::memory_order_relaxed);
+  if (index >= format::kLossSlots)
+    return;
+  header->lost[index].fetch_add(count, std::memory_order_relaxed);
+  header->lost_again[index].fetch_add(count, std::memory_order_release);
 }
 
 uint8_t* MapSpace(uint32_t session, uint32_t size_bytes) {
@@ -387,12 +428,14 @@ bool PrepareChunk(uint32_t session, uint8_t* chunk, size_t size_bytes) {
   if (file->session != session)
     return false;
   LiveFile::PreparePages(chunk, size_bytes);
-  // A later pair of clocks than the header's start, for converting ticks after a SIGKILL.
-  format::FileHeader* header = file->live.header();
-  const base::ClockPair clocks = base::ReadClocks(g_flags.use_tsc);
-  header->anchor_ticks.store(clocks.ticks, std::memory_order_relaxed);
-  header->anchor_ns.store(clocks.ns, std::memory_order_release);
   return true;
+}
+
+void CountChunk(uint32_t session) {
+  SessionFile* const file = g_file.load(std::memory_order_acquire);
+  format::FileHeader* const header = file->live.header();
+  if (file->session == session && header != nullptr)
+    header->chunk_count.fetch_add(1, std::memory_order_relaxed);
 }
 
 uint32_t NewStreamId() {

@@ -86,6 +86,8 @@ const char* SessionDirectory();
 bool SessionIsOurs();
 // Flags the file as closed cleanly; recording goes on (late frees are still written).
 void SessionMarkClosed();
+// The process ends, as far as the probe sees: seals what this thread has written.
+void SessionAtExit();
 
 // Pauses or resumes tensor events; driver events are always recorded, the ledger needs them.
 void SessionSetPaused(bool paused);
@@ -102,6 +104,8 @@ uint8_t* MapSpace(uint32_t session, uint32_t size_bytes);
 void UnmapSpace(uint8_t* space, size_t size_bytes);
 // Before a chunk is begun in that space. False when that recording is over.
 bool PrepareChunk(uint32_t session, uint8_t* chunk, size_t size_bytes);
+// After its header is whole: a reader that finds fewer chunks has a file that was cut.
+void CountChunk(uint32_t session);
 uint32_t NewStreamId();
 
 }  // namespace vramscope::probe

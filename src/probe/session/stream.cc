@@ -9,7 +9,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "base/crc32c.h"
 #include "probe/session/stream_pool.h"
 #include "probe/session/system_calls.h"
 
@@ -100,6 +99,22 @@ void Stream::Renew() {
   id_ = NewStreamId();
 }
 
+// All of it in the thread's own memory: what interrupts it, and never comes back, leaves the seal
+// that was there or the next one.
+bool Stream::NextSpan(size_t need_bytes) {
+  if (need_bytes > static_cast<size_t>(end_ - cursor_))
+    return NextChunk(need_bytes);
+  Seal();
+  BeginSpan(need_bytes);
+  return true;
+}
+
+void Stream::BeginSpan(size_t need_bytes) {
+  const auto left = static_cast<size_t>(end_ - cursor_);
+  const size_t span = need_bytes > format::kSealEveryBytes ? need_bytes : format::kSealEveryBytes;
+  stop_ = cursor_ + (span < left ? span : left);
+}
+
 bool Stream::NextChunk(size_t need_bytes) {
   if (retry_in_ != 0 && --retry_in_ != 0) {
     CountLoss(format::Loss::kFileFull);
@@ -124,6 +139,7 @@ bool Stream::NextChunk(size_t need_bytes) {
     return false;
   }
   BeginChunk(end_, size_bytes);
+  BeginSpan(need_bytes);
   return true;
 }
 
@@ -153,7 +169,7 @@ void Stream::DropSpace() {
   const auto size_bytes = static_cast<size_t>(space_end_ - space_);
   // First: a signal handler that is left by longjmp comes back to what is here.
   header_ = nullptr;
-  cursor_ = end_ = begin_ = space_ = space_end_ = nullptr;
+  cursor_ = stop_ = end_ = begin_ = space_ = space_end_ = nullptr;
   if (space != nullptr)
     UnmapSpace(space, size_bytes);
 }
@@ -167,9 +183,11 @@ void Stream::BeginChunk(uint8_t* memory, size_t size_bytes) {
   header->base_ticks = clocks.ticks;
   header->base_ns = clocks.ns;
   header->tid = tid_;
+  header->head.store(format::ChunkHead(memory, header->size_bytes), std::memory_order_relaxed);
   // Last: readers look for the magic.
   std::atomic_thread_fence(std::memory_order_release);
   header->magic = format::kChunkMagic;
+  CountChunk(session_);
   header_ = header;
   begin_ = cursor_ = memory + sizeof(format::ChunkHeader);
   end_ = memory + size_bytes;
@@ -180,8 +198,18 @@ void Stream::BeginChunk(uint8_t* memory, size_t size_bytes) {
   }
 }
 
+void Stream::Seal() {
+  if (header_ == nullptr)
+    return;
+  const uint32_t committed = header_->committed_bytes.load(std::memory_order_relaxed);
+  const uint64_t seal = header_->seal.load(std::memory_order_relaxed);
+  // One store says both, how far it goes and the checksum.
+  header_->seal.store(format::ExtendSeal(seal, begin_, committed), std::memory_order_release);
+}
+
 void Stream::SealChunk() {
-  header_->crc32c = base::Crc32c(begin_, header_->committed_bytes.load(std::memory_order_relaxed));
+  Seal();
+  header_->crc32c = format::HighHalf(header_->seal.load(std::memory_order_relaxed));
   header_->sealed.store(1, std::memory_order_release);
 }
 
@@ -199,7 +227,7 @@ void Stream::Recover() {
   const size_t used = sizeof *former + former->committed_bytes.load(std::memory_order_relaxed);
   const size_t rest = (used + format::kPageBytes - 1) / format::kPageBytes * format::kPageBytes;
   if (rest + 2 * format::kPageBytes > total) {
-    cursor_ = end_;
+    cursor_ = stop_ = end_;
     return;
   }
   std::memset(chunk + used, 0, total - used);
@@ -210,9 +238,11 @@ void Stream::Recover() {
   if (chunk != space)
     UnmapSpace(space, static_cast<size_t>(chunk - space));
   BeginChunk(chunk + rest, total - rest);
+  BeginSpan(0);
   // Last: until then readers pass over the new chunk, in which nothing is yet.
   std::atomic_thread_fence(std::memory_order_release);
   former->size_bytes = static_cast<uint32_t>(rest);
+  former->head.store(format::ChunkHead(chunk, former->size_bytes), std::memory_order_release);
 }
 
 void Stream::LeaveToParent() {

@@ -24,7 +24,7 @@ class Stream {
   template <class Record>
   VRAMSCOPE_ALWAYS_INLINE bool Append(const Record& record) {
     const size_t bound = format::EncodedBound(record);
-    if (VRAMSCOPE_UNLIKELY(bound > static_cast<size_t>(end_ - cursor_)) && !NextChunk(bound)) {
+    if (VRAMSCOPE_UNLIKELY(bound > static_cast<size_t>(stop_ - cursor_)) && !NextSpan(bound)) {
       return false;
     }
     cursor_ = format::Encode(record, cursor_, &delta_);
@@ -64,6 +64,8 @@ class Stream {
   uint64_t scope_path() const { return scope_path_; }
   // Goes on after an append that was begun and will never be finished.
   void Recover();
+  // Seals what is committed: the thread ends, or the process.
+  void Seal();
   // In a forked child, where it is the parent's: what is still written to it goes nowhere.
   void LeaveToParent();
   // Changes with every record.
@@ -90,12 +92,15 @@ class Stream {
     header_->committed_bytes.store(static_cast<uint32_t>(cursor_ - begin_),
                                    std::memory_order_release);
   }
-  VRAMSCOPE_NOINLINE bool NextChunk(size_t need_bytes);
+  // Where the next look is due: seals what is written, and has room for so many bytes more.
+  VRAMSCOPE_NOINLINE bool NextSpan(size_t need_bytes);
+  bool NextChunk(size_t need_bytes);
+  void BeginSpan(size_t need_bytes);
   // Maps room for the next chunks in place of the space that is used up.
   bool NextSpace(size_t chunk_bytes);
   void DropSpace();
   void BeginChunk(uint8_t* memory, size_t size_bytes);
-  // Its checksum is written: nothing is appended to the chunk any more.
+  // The last seal: nothing is appended to the chunk any more.
   void SealChunk();
   // Makes it a new stream of the recording under way.
   void Renew();
@@ -107,7 +112,8 @@ class Stream {
   uint32_t DefineScopes(const ScopeStack& scopes);
 
   uint8_t* cursor_ = nullptr;
-  uint8_t* end_ = nullptr;
+  uint8_t* stop_ = nullptr;  // no record goes beyond it unlooked: the span's end, at most end_
+  uint8_t* end_ = nullptr;   // the chunk's
   uint8_t* begin_ = nullptr;
   // The mapped part of the file that chunks are cut from, one after the other: up to end_.
   uint8_t* space_ = nullptr;

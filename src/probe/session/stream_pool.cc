@@ -108,6 +108,7 @@ Stream* StreamPool::Borrow() {
 }
 
 void StreamPool::GiveBack(Stream* stream) {
+  stream->Seal();
   for (auto& slot : g_idle) {
     Stream* empty = nullptr;
     if (slot.load(std::memory_order_relaxed) == nullptr &&

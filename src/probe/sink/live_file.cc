@@ -7,6 +7,7 @@
 #include <linux/stat.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -158,6 +159,33 @@ uint8_t* LiveFile::MapSpace(uint32_t size_bytes) {
 void LiveFile::Forget() {
   header_ = nullptr;
   path_[0] = '\0';
+}
+
+bool CountLossOfAnother(const char* path, format::Loss loss, uint64_t count) {
+  const int fd = base::OpenFile(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0)
+    return false;
+  // Only in what a launcher of the same user has made.
+  struct statx info;
+  bool counted = false;
+  if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, kStatxBasic, &info) == 0 &&
+      S_ISREG(info.stx_mode) && info.stx_nlink == 1 && info.stx_uid == geteuid() &&
+      info.stx_size >= format::kPageBytes) {
+    void* const page = mmap(nullptr, format::kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page != MAP_FAILED) {
+      auto* const header = static_cast<format::FileHeader*>(page);
+      if (std::memcmp(header->magic, format::kFileMagic, sizeof header->magic) == 0 &&
+          header->minor >= 3 &&
+          header->writer == static_cast<uint16_t>(format::WriterKind::kLauncher)) {
+        header->lost_by_others[static_cast<uint32_t>(loss)].fetch_add(count,
+                                                                      std::memory_order_relaxed);
+        counted = true;
+      }
+      munmap(page, format::kPageBytes);
+    }
+  }
+  base::CloseFile(fd);
+  return counted;
 }
 
 }  // namespace vramscope::probe

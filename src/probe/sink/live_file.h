@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/memory_groups.h"
+#include "format/enums.h"
 #include "format/layout.h"
 
 // The live file on disk. It is opened anew where space is claimed and closed at once, so that no
@@ -38,5 +39,9 @@ class LiveFile {
   base::MemoryGroups memory_groups_;  // where it is in memory
   char path_[4096] = {};
 };
+
+// Counts in FileHeader::lost_by_others of the launcher's file at `path`. False where that is none.
+// It needs no room: the page is there.
+bool CountLossOfAnother(const char* path, format::Loss loss, uint64_t count);
 
 }  // namespace vramscope::probe

@@ -349,10 +349,14 @@ class ChunkCursor {
   enum class Step { kEvent, kOther, kUnknown, kEnd, kDamaged };
 
   ChunkCursor() = default;
-  ChunkCursor(std::span<const uint8_t> records, uint64_t base_ticks)
+  ChunkCursor(const LiveFile& file, const ChunkRef& chunk)
+      : ChunkCursor(file.Records(chunk), chunk.base_ticks, file.is_known_version()) {}
+  // `knows_all`: no record can have fields that we do not know.
+  ChunkCursor(std::span<const uint8_t> records, uint64_t base_ticks, bool knows_all)
       : in_(records.data()),
         end_(records.data() + records.size()),
         base_ticks_(base_ticks),
+        knows_all_(knows_all),
         delta_{.time = base_ticks, .address = 0} {}
 
   // Hands the next record to `pass`. After kDamaged the rest of the chunk cannot be trusted.
@@ -367,7 +371,7 @@ class ChunkCursor {
 #define VRAMSCOPE_RECORD(Name, id, doc)                          \
   case id: {                                                     \
     format::Name record;                                         \
-    if (!format::Decode(raw, &delta_, &record))                  \
+    if (!format::Decode(raw, &delta_, &record, knows_all_))      \
       return Step::kDamaged;                                     \
     if (!CredibleTicks(delta_.time, base_ticks_))                \
       return Step::kDamaged;                                     \
@@ -387,6 +391,7 @@ class ChunkCursor {
   const uint8_t* in_ = nullptr;
   const uint8_t* end_ = nullptr;
   uint64_t base_ticks_ = 0;
+  bool knows_all_ = false;
   format::DeltaState delta_;
 };
 

@@ -25,6 +25,22 @@ T Get(const uint8_t* at, size_t field_offset) {
   return value;
 }
 
+// Whether a checksum, or what a value stands there twice for, says the same. Under a fuzzer always:
+// see ChecksumHolds().
+template <class T>
+bool IsSame(T expected, T found) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  (void)expected, (void)found;
+  return true;
+#else
+  return expected == found;
+#endif
+}
+
+constexpr uint16_t kChecksumsSince = 3;
+// A file of so many chunks, at a page each, is larger than any disk.
+constexpr uint64_t kMostMissing = uint64_t{1} << 40;
+
 // Largest chunk that a writer of this major version can make; a larger size is damage.
 constexpr uint32_t kMaxChunkBytes = 64u << 20;
 
@@ -57,15 +73,13 @@ util::Result<LiveFile> LiveFile::FromBytes(std::span<const uint8_t> bytes,
                                            LossCounter* losses) {
   LiveFile file;
   file.bytes_ = bytes;
-  VRAMSCOPE_RETURN_IF_ERROR(file.ReadHeader(name));
-  for (size_t loss = 0; loss < std::size(file.lost_); ++loss) {
-    losses->AddRaw(loss, file.lost_[loss], 0);
-  }
+  VRAMSCOPE_RETURN_IF_ERROR(file.ReadHeader(name, losses));
+  file.ReadLosses(losses);
   file.FindChunks(losses);
   return file;
 }
 
-util::Status LiveFile::ReadHeader(const std::string& name) {
+util::Status LiveFile::ReadHeader(const std::string& name, LossCounter* losses) {
   if (bytes_.size() < sizeof(FileHeader) ||
       std::memcmp(bytes_.data(), format::kFileMagic, sizeof format::kFileMagic) != 0) {
     return util::Status::Error(name +
@@ -78,25 +92,109 @@ util::Status LiveFile::ReadHeader(const std::string& name) {
                                std::to_string(major) + ", this one reads up to " +
                                std::to_string(format::kMajorVersion) + "): update vramscope");
   }
-  is_launcher_ = Get<uint16_t>(at, offsetof(FileHeader, writer)) ==
-                 static_cast<uint16_t>(format::WriterKind::kLauncher);
   header_bytes_ = Get<uint16_t>(at, offsetof(FileHeader, header_bytes));
   if (header_bytes_ < sizeof(FileHeader))
     header_bytes_ = format::kPageBytes;
-  flags_ = Get<uint32_t>(at, offsetof(FileHeader, flags));
+  // A damaged header still leads to the records, which have checksums of their own: what it says is
+  // read, and counted as damaged.
+  minor_ = Get<uint16_t>(at, offsetof(FileHeader, minor));
+  const auto crc = Get<uint32_t>(at, offsetof(FileHeader, crc32c));
+  const auto flags = Get<uint32_t>(at, offsetof(FileHeader, flags));
+  has_checksums_ = minor_ >= kChecksumsSince || crc != 0;
+  if (has_checksums_ &&
+      (!IsSame(format::HeaderChecksum(at), crc) || !IsSame(format::CheckedFlags(flags), flags))) {
+    losses->Add(format::Loss::kDamagedBytes, 1, sizeof(FileHeader));
+    minor_ = format::kMinorVersion;
+    header_bytes_ = format::kPageBytes;
+  }
+  is_launcher_ = Get<uint16_t>(at, offsetof(FileHeader, writer)) ==
+                 static_cast<uint16_t>(format::WriterKind::kLauncher);
+  flags_ = flags;
   pid_ = Get<uint32_t>(at, offsetof(FileHeader, pid));
   parent_pid_ = Get<uint32_t>(at, offsetof(FileHeader, parent_pid));
   start_ticks_ = Get<uint64_t>(at, offsetof(FileHeader, start_ticks));
   start_ns_ = Get<int64_t>(at, offsetof(FileHeader, start_ns));
   start_wall_ns_ = Get<int64_t>(at, offsetof(FileHeader, start_wall_ns));
-  anchor_ns_ = Get<int64_t>(at, offsetof(FileHeader, anchor_ns));
-  anchor_ticks_ = Get<uint64_t>(at, offsetof(FileHeader, anchor_ticks));
-  std::memcpy(lost_, at + offsetof(FileHeader, lost), sizeof lost_);
+  if (has_checksums_) {
+    chunk_count_ = Get<uint64_t>(at, offsetof(FileHeader, chunk_count));
+  } else {
+    anchor_ns_ = Get<int64_t>(at, offsetof(FileHeader, anchor_ns));
+    anchor_ticks_ = Get<uint64_t>(at, offsetof(FileHeader, anchor_ticks));
+  }
   command_ = JoinCommand(reinterpret_cast<const char*>(at) + offsetof(FileHeader, command),
                          sizeof(FileHeader::command));
   const char* executable = reinterpret_cast<const char*>(at) + offsetof(FileHeader, executable);
   executable_.assign(executable, strnlen(executable, sizeof(FileHeader::executable)));
   return {};
+}
+
+void LiveFile::ReadLosses(LossCounter* losses) const {
+  for (size_t i = 0; i < format::kLossSlots; ++i) {
+    const auto slot = [&](size_t slots) {
+      return Get<uint64_t>(bytes_.data(), slots + i * sizeof(uint64_t));
+    };
+    uint64_t lost = slot(offsetof(FileHeader, lost));
+    if (has_checksums_) {
+      // Counted a moment after the other one, by each thread.
+      const uint64_t again = slot(offsetof(FileHeader, lost_again));
+      constexpr uint64_t kMostUnderWay = 1 << 20;
+      if (!IsSame(lost, again) && lost - again > kMostUnderWay)
+        losses->Add(format::Loss::kDamagedBytes, 1, sizeof lost);
+      lost = std::max(lost, again);
+      if (is_launcher_)
+        losses->AddRaw(i, slot(offsetof(FileHeader, lost_by_others)), 0);
+    }
+    losses->AddRaw(i, lost, 0);
+  }
+}
+
+uint32_t LiveFile::CheckRecords(const uint8_t* at, uint32_t room, LossCounter* losses) const {
+  // In this order, since a file that still grows is written in the other one: everything up to a
+  // length was stored before it.
+  const auto sealed = Get<uint32_t>(at, offsetof(ChunkHeader, sealed));
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const auto seal = Get<uint64_t>(at, offsetof(ChunkHeader, seal));
+  std::atomic_thread_fence(std::memory_order_acquire);
+  uint32_t committed = Get<uint32_t>(at, offsetof(ChunkHeader, committed_bytes));
+  std::atomic_thread_fence(std::memory_order_acquire);
+
+  uint32_t covered = 0;
+  uint32_t crc = 0;
+  if (has_checksums_) {
+    covered = format::LowHalf(seal);
+    crc = format::HighHalf(seal);
+    // The seal cannot be ahead, and when nothing more comes it is not behind.
+    if (covered > committed || (sealed == 1 && covered != committed)) {
+      losses->Add(format::Loss::kDamagedBytes, 1,
+                  std::max(covered, committed) - std::min(covered, committed));
+      committed = covered;
+    }
+  } else if (sealed == 1) {
+    covered = committed;
+    crc = Get<uint32_t>(at, offsetof(ChunkHeader, crc32c));
+  }
+  const uint64_t offset = static_cast<uint64_t>(at - bytes_.data()) + sizeof(ChunkHeader);
+  const uint64_t in_file = std::min<uint64_t>(room, bytes_.size() - offset);
+  if (committed > in_file) {
+    losses->Add(format::Loss::kDamagedBytes, 1, committed - in_file);
+    committed = static_cast<uint32_t>(in_file);
+    // What a checksum covers is whole or not to be believed.
+    return covered > committed ? 0 : committed;
+  }
+  const uint8_t* const records = bytes_.data() + offset;
+  if (!ChecksumHolds(records, covered, crc)) {
+    losses->Add(format::Loss::kDamagedBytes, 1, committed);
+    return 0;
+  }
+  // Behind the last record there may be part of one.
+  const uint8_t* last = records + in_file;
+  if (committed < in_file && (has_checksums_ || sealed != 1) && records[committed] != 0) {
+    while (last[-1] == 0)
+      --last;
+    losses->Add(format::Loss::kUnfinishedRecord, 1,
+                static_cast<uint64_t>(last - records) - committed);
+  }
+  return committed;
 }
 
 bool LiveFile::ReadChunk(uint64_t offset,
@@ -109,13 +207,15 @@ bool LiveFile::ReadChunk(uint64_t offset,
   if (Get<uint32_t>(at, offsetof(ChunkHeader, magic)) != format::kChunkMagic)
     return false;
   *size = Get<uint32_t>(at, offsetof(ChunkHeader, size_bytes));
-  const auto committed = Get<uint32_t>(at, offsetof(ChunkHeader, committed_bytes));
-  // Everything up to `committed` was stored before it.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (*size < format::kPageBytes || *size % format::kPageBytes != 0 || *size > kMaxChunkBytes ||
-      committed > *size - sizeof(ChunkHeader)) {
-    return false;
+  if (has_checksums_) {
+    // The size stands there twice: it is this one that changes together with its checksum.
+    const auto head = Get<uint64_t>(at, offsetof(ChunkHeader, head));
+    *size = format::LowHalf(head);
+    if (!IsSame(format::ChunkHead(at, format::LowHalf(head)), head))
+      return false;
   }
+  if (*size < format::kPageBytes || *size % format::kPageBytes != 0 || *size > kMaxChunkBytes)
+    return false;
   chunk->offset = offset + sizeof(ChunkHeader);
   chunk->stream = Get<uint32_t>(at, offsetof(ChunkHeader, stream));
   chunk->sequence = Get<uint32_t>(at, offsetof(ChunkHeader, sequence));
@@ -124,30 +224,19 @@ bool LiveFile::ReadChunk(uint64_t offset,
   chunk->base_ns = Get<int64_t>(at, offsetof(ChunkHeader, base_ns));
   if (!CredibleTicks(chunk->base_ticks, start_ticks_))
     return false;
-
-  const uint64_t present = std::min<uint64_t>(committed, bytes_.size() - chunk->offset);
-  chunk->bytes = static_cast<uint32_t>(present);
-  if (present < committed) {
-    losses->Add(format::Loss::kDamagedBytes, 1, committed - present);
-  } else if (Get<uint32_t>(at, offsetof(ChunkHeader, sealed)) == 1) {
-    const auto crc = Get<uint32_t>(at, offsetof(ChunkHeader, crc32c));
-    if (!ChecksumHolds(bytes_.data() + chunk->offset, committed, crc)) {
-      losses->Add(format::Loss::kDamagedBytes, 1, committed);
-      chunk->bytes = 0;
-    }
-  } else if (committed < *size - sizeof(ChunkHeader) && bytes_.size() > chunk->offset + committed &&
-             bytes_[chunk->offset + committed] != 0) {
-    losses->Add(format::Loss::kUnfinishedRecord, 1);
-  }
+  chunk->bytes = CheckRecords(at, static_cast<uint32_t>(*size - sizeof(ChunkHeader)), losses);
   return true;
 }
 
 void LiveFile::FindChunks(LossCounter* losses) {
   std::map<uint32_t, std::vector<ChunkRef>> by_stream;
   uint64_t damaged = 0;  // bytes since the last chunk that belong to nothing
+  uint64_t found = 0;    // chunks, and what was one
   const auto report_damage = [&] {
-    if (damaged != 0)
+    if (damaged != 0) {
       losses->Add(format::Loss::kDamagedBytes, 1, damaged);
+      ++found;
+    }
     damaged = 0;
   };
   for (uint64_t offset = header_bytes_; offset < bytes_.size();) {
@@ -155,21 +244,38 @@ void LiveFile::FindChunks(LossCounter* losses) {
     uint64_t size = 0;
     if (ReadChunk(offset, &size, &chunk, losses)) {
       report_damage();
+      ++found;
       if (chunk.bytes != 0)
         by_stream[chunk.stream].push_back(chunk);
       offset += size;
       continue;
     }
-    // Space that was allocated but never used is zero and no loss.
+    // Space that was allocated but never used is zero and no loss; nor is a chunk that was just
+    // being begun, whose magic comes last.
     const uint64_t page = std::min<uint64_t>(format::kPageBytes, bytes_.size() - offset);
-    if (!AllZero(bytes_.subspan(offset, page)))
+    const auto bytes = bytes_.subspan(offset, page);
+    const size_t begun = has_checksums_ && page == format::kPageBytes &&
+                                 Get<uint32_t>(bytes.data(), offsetof(ChunkHeader, magic)) == 0
+                             ? sizeof(ChunkHeader)
+                             : 0;
+    if (!AllZero(bytes.subspan(begun)))
       damaged += page;
     offset += page;
   }
   report_damage();
+  if (found < chunk_count_)
+    losses->Add(format::Loss::kDamagedBytes, std::min(chunk_count_ - found, kMostMissing));
   for (auto& [stream, chunks] : by_stream) {
     std::stable_sort(chunks.begin(), chunks.end(),
                      [](const ChunkRef& a, const ChunkRef& b) { return a.sequence < b.sequence; });
+    // A writer numbers its chunks: the second of one number is a copy.
+    const auto copies =
+        std::unique(chunks.begin(), chunks.end(),
+                    [](const ChunkRef& a, const ChunkRef& b) { return a.sequence == b.sequence; });
+    if (copies != chunks.end()) {
+      losses->Add(format::Loss::kDamagedBytes, static_cast<uint64_t>(chunks.end() - copies));
+      chunks.erase(copies, chunks.end());
+    }
     streams_.push_back(std::move(chunks));
   }
 }

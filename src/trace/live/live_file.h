@@ -55,18 +55,25 @@ class LiveFile {
   std::span<const uint8_t> Records(const ChunkRef& chunk) const {
     return bytes_.subspan(chunk.offset, chunk.bytes);
   }
+  // Whether its writer knows no more than we do: then whatever we do not know is damage.
+  bool is_known_version() const { return minor_ <= format::kMinorVersion; }
   // Says that a chunk's pages are not needed for now.
   void Forget(const ChunkRef& chunk) const { mapped_.Forget(chunk.offset, chunk.bytes); }
 
  private:
-  util::Status ReadHeader(const std::string& name);
+  util::Status ReadHeader(const std::string& name, LossCounter* losses);
+  void ReadLosses(LossCounter* losses) const;
   void FindChunks(LossCounter* losses);
   // False when there is no credible chunk header at `offset`; else the chunk's size in the file.
   bool ReadChunk(uint64_t offset, uint64_t* size, ChunkRef* chunk, LossCounter* losses) const;
+  // How many of the committed records can be believed.
+  uint32_t CheckRecords(const uint8_t* chunk, uint32_t room, LossCounter* losses) const;
 
   util::MappedFile mapped_;
   std::span<const uint8_t> bytes_;
   bool is_launcher_ = false;
+  bool has_checksums_ = false;  // the version has them
+  uint16_t minor_ = 0;
   uint32_t flags_ = 0;
   uint32_t pid_ = 0;
   uint32_t parent_pid_ = 0;
@@ -76,7 +83,7 @@ class LiveFile {
   int64_t start_wall_ns_ = 0;
   uint64_t anchor_ticks_ = 0;
   int64_t anchor_ns_ = 0;
-  uint64_t lost_[32] = {};
+  uint64_t chunk_count_ = 0;
   std::string command_;
   std::string executable_;
   std::vector<std::vector<ChunkRef>> streams_;

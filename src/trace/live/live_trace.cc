@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxProcesses = 0xfff0;
-constexpr size_t kMaxDevices = 4096;
+constexpr size_t kMaxDevices = 512;
 constexpr size_t kMaxSessionJsonBytes = 1u << 20;
 
 std::string Basename(const std::string& path) {
@@ -106,7 +106,7 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
   });
   std::unique_ptr<LiveTrace> trace(new LiveTrace);
   trace->files_ = std::move(files);
-  trace->ScanFiles(&losses, options);
+  VRAMSCOPE_RETURN_IF_ERROR(trace->ScanFiles(path, &losses, options));
   trace->BuildClocks();
   trace->BuildDevices();
   trace->BuildProcesses();
@@ -115,8 +115,14 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
   return std::unique_ptr<Trace>(std::move(trace));
 }
 
-void LiveTrace::ScanFiles(LossCounter* losses, OpenOptions options) {
-  TableBuilder tables(&strings_, &frames_, &stacks_);
+util::Status LiveTrace::ScanFiles(const std::string& path,
+                                  LossCounter* losses,
+                                  OpenOptions options) {
+  uint64_t bytes = 0;
+  for (const LiveFile& file : files_)
+    bytes += file.file_bytes();
+  util::Budget budget(bytes);
+  TableBuilder tables(&strings_, &frames_, &stacks_, &budget);
   NativeSymbols symbols;
   ScanTables scan_tables{&tables, &threads_, {}, losses, options.native_names ? &symbols : nullptr};
   for (const LiveFile& file : files_) {
@@ -135,7 +141,11 @@ void LiveTrace::ScanFiles(LossCounter* losses, OpenOptions options) {
     }
     contexts_.push_back(context);
     scans_.push_back(ScanFile(file, context.process, &scan_tables));
+    if (budget.IsOver())
+      return budget.Refusal(path);
   }
+  losses->Add(format::Loss::kDamagedBytes, tables.cut_frames());
+  return {};
 }
 
 void LiveTrace::BuildClocks() {
@@ -273,19 +283,28 @@ void LiveTrace::BuildProcesses() {
         ends[process] = std::max(ends[process], incarnations[i + 1].first);
     }
   }
+  // An exit is that of the latest process of its number that had begun and not ended yet.
+  struct Begun {
+    size_t next = 0;
+    std::vector<ProcessId> running;
+  };
+  std::map<uint32_t, Begun> begun_by_pid;
   for (const Exit& exit : Exits()) {
     const auto it = processes_by_pid_.find(exit.pid);
     if (it == processes_by_pid_.end())
       continue;
-    for (auto begun = it->second.rbegin(); begun != it->second.rend(); ++begun) {
-      Process& process = processes_[begun->second.value];
-      if (begun->first > exit.time_ns || has_exit[begun->second.value])
-        continue;
-      has_exit[begun->second.value] = true;
-      process.wait_status = exit.status;
-      ends[begun->second.value] = std::max(process.end_ns, exit.time_ns);
-      break;
+    Begun& begun = begun_by_pid[exit.pid];
+    for (; begun.next < it->second.size() && it->second[begun.next].first <= exit.time_ns;
+         ++begun.next) {
+      begun.running.push_back(it->second[begun.next].second);
     }
+    if (begun.running.empty())
+      continue;
+    const ProcessId ended = begun.running.back();
+    begun.running.pop_back();
+    has_exit[ended.value] = true;
+    processes_[ended.value].wait_status = exit.status;
+    ends[ended.value] = std::max(processes_[ended.value].end_ns, exit.time_ns);
   }
   // One that nobody saw end has not ended while NVML lists it, though it may be at rest.
   for (size_t i = 0; i < files_.size(); ++i) {

@@ -42,7 +42,7 @@ class LiveTrace : public Trace {
   };
 
   LiveTrace() = default;
-  void ScanFiles(LossCounter* losses, OpenOptions options);
+  util::Status ScanFiles(const std::string& path, LossCounter* losses, OpenOptions options);
   void BuildClocks();
   void BuildDevices();
   DeviceId AddDevice(int64_t local, const LocalDevice& described, bool from_launcher);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/live/native_stacks.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <tuple>
 
 namespace vramscope::trace {
@@ -23,37 +25,79 @@ void NativeStacks::AddImage(size_t stream, const format::Image& image) {
       image_ids_.try_emplace(described, static_cast<uint32_t>(images_.size()));
   if (is_new)
     images_.push_back(std::move(described));
-  mentions_.push_back({stream, known->second, stacks_.size()});
+  mentions_[stream].push_back({known->second, stacks_.size()});
 }
 
-// The binary mapped at the stack's innermost address. Addresses are used anew after dlclose, so
+void NativeStacks::AddressMap::Cover(const Image& image, uint32_t id) {
+  if (image.begin >= image.end)
+    return;
+  auto next = pieces_.lower_bound(image.begin);
+  if (next != pieces_.begin()) {
+    const auto before = std::prev(next);
+    const Piece piece = before->second;
+    if (piece.end > image.begin) {
+      before->second.end = image.begin;
+      if (piece.end > image.end)
+        next = pieces_.emplace_hint(next, image.end, piece);
+    }
+  }
+  while (next != pieces_.end() && next->first < image.end) {
+    const Piece piece = next->second;
+    next = pieces_.erase(next);
+    if (piece.end > image.end) {
+      pieces_.emplace_hint(next, image.end, piece);
+      break;
+    }
+  }
+  pieces_[image.begin] = {image.end, id};
+}
+
+uint32_t NativeStacks::AddressMap::At(uint64_t address) const {
+  const auto after = pieces_.upper_bound(address);
+  if (after == pieces_.begin())
+    return kNoImage;
+  const Piece& piece = std::prev(after)->second;
+  return address < piece.end ? piece.image : kNoImage;
+}
+
+// The binary mapped at each stack's innermost address. Addresses are used anew after dlclose, so
 // there can be several: then the one that the same stream described last before the stack, or in
-// its next description, which a stream writes right after a stack that needs it.
-uint32_t NativeStacks::FindImage(const Stack& stack, size_t index) {
-  const uint64_t pc = stack.pc - 1;  // the call, not the instruction after it
-  if (const auto cached = image_at_.find(pc); cached != image_at_.end())
-    return cached->second;
-  uint32_t found = kNoImage;
-  size_t candidates = 0;
-  for (uint32_t i = 0; i < images_.size(); ++i) {
-    if (pc < images_[i].begin || pc >= images_[i].end)
-      continue;
-    found = i;
-    ++candidates;
-  }
-  if (candidates <= 1) {
-    image_at_.emplace(pc, found);
-    return found;
-  }
-  size_t next_description = SIZE_MAX;
-  for (const Mention& mention : mentions_) {
-    if (mention.stream != stack.slot.stream || mention.stack_count > next_description)
-      continue;
-    if (mention.stack_count > index)
-      next_description = mention.stack_count;
-    const Image& image = images_[mention.image];
-    if (pc >= image.begin && pc < image.end)
-      found = mention.image;
+// its next description, which a stream writes right after a stack that needs it. Where the stream
+// described none, the one that any described last. Each description is laid down once, whatever
+// there is of them.
+std::vector<uint32_t> NativeStacks::FindImages() const {
+  AddressMap all;
+  for (uint32_t i = 0; i < images_.size(); ++i)
+    all.Cover(images_[i], i);
+  std::unordered_map<size_t, std::vector<size_t>> stacks_of;  // by stream
+  for (size_t i = 0; i < stacks_.size(); ++i)
+    stacks_of[stacks_[i].slot.stream].push_back(i);
+
+  std::vector<uint32_t> found(stacks_.size(), kNoImage);
+  for (const auto& [stream, stacks] : stacks_of) {
+    const auto described = mentions_.find(stream);
+    static const std::vector<Mention> kNone;
+    const std::vector<Mention>& mentions = described != mentions_.end() ? described->second : kNone;
+    AddressMap known;
+    size_t next = 0;
+    size_t until = 0;
+    for (const size_t index : stacks) {
+      // Up to the stack, and the first description after it as a whole.
+      until = std::max(until, index);
+      for (; next < mentions.size(); ++next) {
+        const Mention& mention = mentions[next];
+        if (mention.stack_count > until) {
+          if (until > index)
+            break;
+          until = mention.stack_count;
+        }
+        known.Cover(images_[mention.image], mention.image);
+      }
+      const uint64_t pc = stacks_[index].pc - 1;  // the call, not the instruction after it
+      found[index] = known.At(pc);
+      if (found[index] == kNoImage)
+        found[index] = all.At(pc);
+    }
   }
   return found;
 }
@@ -91,9 +135,10 @@ void NativeStacks::Resolve(const std::string& executable,
                            std::vector<DefinitionLog>* logs) {
   std::map<std::pair<uint64_t, uint32_t>, FrameId> frames;
   std::vector<StackId> resolved(stacks_.size());
+  const std::vector<uint32_t> images = FindImages();
   for (size_t i = 0; i < stacks_.size(); ++i) {
     const Stack& stack = stacks_[i];
-    const uint32_t image = FindImage(stack, i);
+    const uint32_t image = images[i];
     const auto [frame, is_new] = frames.try_emplace({stack.pc, image});
     if (is_new)
       frame->second = AddFrame(stack.pc, image, executable, tables, symbols);

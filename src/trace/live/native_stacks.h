@@ -25,6 +25,12 @@ class NativeStacks {
     size_t log_index = 0;
   };
 
+  // What a stack and a described binary take, for the reader's budget.
+  static constexpr uint64_t kBytesOfStack = 96;
+  static uint64_t BytesOf(const format::Image& image) {
+    return 512 + 2 * (image.path.size + image.build_id.size);
+  }
+
   // `parent` is what Add() returned for the caller's stack, 0 for the outermost one. Returns a
   // number for this stack, from 1.
   uint32_t Add(uint32_t parent, uint64_t pc, Slot slot);
@@ -53,13 +59,26 @@ class NativeStacks {
   };
   // Which image a stream described, and how many stacks there were then.
   struct Mention {
-    size_t stream;
     uint32_t image;
     size_t stack_count;
   };
   static constexpr uint32_t kNoImage = 0xffffffff;
 
-  uint32_t FindImage(const Stack& stack, size_t index);
+  // Which binary stood at an address last: each one that is laid down covers what was there.
+  class AddressMap {
+   public:
+    void Cover(const Image& image, uint32_t id);
+    uint32_t At(uint64_t address) const;
+
+   private:
+    struct Piece {
+      uint64_t end;
+      uint32_t image;
+    };
+    std::map<uint64_t, Piece> pieces_;  // by their begin; they do not overlap
+  };
+
+  std::vector<uint32_t> FindImages() const;
   FrameId AddFrame(uint64_t pc,
                    uint32_t image,
                    const std::string& executable,
@@ -69,9 +88,7 @@ class NativeStacks {
   std::vector<Stack> stacks_;
   std::vector<Image> images_;
   std::map<Image, uint32_t> image_ids_;
-  std::vector<Mention> mentions_;
-  // Per address, the only image that was ever there; absent where there were several.
-  std::unordered_map<uint64_t, uint32_t> image_at_;
+  std::unordered_map<size_t, std::vector<Mention>> mentions_;  // by stream
 };
 
 }  // namespace vramscope::trace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/live/scan.h"
 
+#include <limits>
 #include <optional>
 
 #include "trace/live/converter.h"
@@ -8,6 +9,10 @@
 
 namespace vramscope::trace {
 namespace {
+
+// With the node of the map that it is in, and its row in the end.
+constexpr uint64_t kBytesOfDevice = 2 * sizeof(LocalDevice) + 128;
+constexpr uint64_t kBytesOfThread = sizeof(Thread) + 64;
 
 std::string Text(const format::Bytes& bytes) {
   return std::string(bytes.data, bytes.size);
@@ -54,7 +59,9 @@ class StreamScanner : public Converter<StreamScanner> {
   StackId Python(uint64_t local) { return Stack(ids_.python_stacks, local); }
   StackId Native(uint64_t local) { return Stack(ids_.native_stacks, local); }
   DeviceId Device(int64_t local) {
-    owner_.scan_.devices[local];
+    if (local != last_device_)
+      AddDevice(local);
+    last_device_ = local;
     return kNoDevice;
   }
   ThreadId thread() const { return {}; }
@@ -83,25 +90,31 @@ class StreamScanner : public Converter<StreamScanner> {
   }
   bool On(const format::NativeStack& r, Event*) {
     const uint32_t parent = ids_.native_stacks.Find(r.parent).value_or(0);
-    const uint32_t stack = owner_.native_.Add(parent, r.pc, {stream_, log_.size()});
+    const bool has_room = tables().Charge("native stacks", NativeStacks::kBytesOfStack);
+    const uint32_t stack = has_room ? owner_.native_.Add(parent, r.pc, {stream_, log_.size()}) : 0;
     ids_.native_stacks.Set(r.id, stack);
     log_.push_back(0);  // until all are resolved
     return false;
   }
   bool On(const format::Scope& r, Event*) {
-    const StringId parent{ids_.scopes.Find(r.parent).value_or(0)};
-    const std::string_view name = tables().Text(String(r.name));
-    const StringId path =
-        parent.value == 0
-            ? String(r.name)
-            : tables().AddString(std::string(tables().Text(parent)) + "/" + std::string(name));
-    ids_.scopes.Set(r.id, path.value);
-    log_.push_back(path.value);
+    const Scope parent = scopes_[ids_.scopes.Find(r.parent).value_or(0)];
+    Scope scope{String(r.name), parent.depth + 1};
+    if (scope.depth > format::kMaxScopeDepth) {
+      losses().Add(format::Loss::kScopeTooDeep, 1);
+      scope = parent;
+    } else if (parent.path.value != 0) {
+      scope.path = tables().AddString(std::string(tables().Text(parent.path)) + "/" +
+                                      std::string(tables().Text(scope.path)));
+    }
+    ids_.scopes.Set(r.id, static_cast<uint32_t>(scopes_.size()));
+    scopes_.push_back(scope);
+    log_.push_back(scope.path.value);
     return false;
   }
   bool On(const format::ScopeIs&, Event*) { return false; }
   bool On(const format::Image& r, Event*) {
-    owner_.native_.AddImage(stream_, r);
+    if (tables().Charge("binaries", NativeStacks::BytesOf(r)))
+      owner_.native_.AddImage(stream_, r);
     return false;
   }
   bool On(const format::Thread& r, Event*) {
@@ -109,7 +122,8 @@ class StreamScanner : public Converter<StreamScanner> {
     return false;
   }
   bool On(const format::Device& r, Event*) {
-    owner_.scan_.devices[r.device] = {r.total_bytes, trace::Text(r.uuid), trace::Text(r.name)};
+    if (LocalDevice* const device = AddDevice(r.device))
+      *device = {r.total_bytes, trace::Text(r.uuid), trace::Text(r.name)};
     return false;
   }
   bool On(const format::Lost& r, Event*) {
@@ -117,7 +131,9 @@ class StreamScanner : public Converter<StreamScanner> {
     return false;
   }
   bool On(const format::Runtime& r, Event*) {
-    owner_.scan_.runtime.emplace_back(trace::Text(r.key), trace::Text(r.value));
+    auto& runtime = owner_.scan_.runtime;
+    if (tables().Charge("notes", sizeof runtime[0] + r.key.size + r.value.size))
+      runtime.emplace_back(trace::Text(r.key), trace::Text(r.value));
     return false;
   }
   bool On(const format::ProcessSample& r, Event* event) {
@@ -147,11 +163,29 @@ class StreamScanner : public Converter<StreamScanner> {
     log_.push_back(owner_.tables_->AddThread(owner_.process_, tid, name).value);
   }
 
+  struct Scope {
+    StringId path;
+    uint32_t depth = 0;
+  };
+  // Null where no device can have that number.
+  LocalDevice* AddDevice(int64_t local) {
+    auto& devices = owner_.scan_.devices;
+    if (const auto known = devices.find(local); known != devices.end())
+      return &known->second;
+    if (local < format::kHostDevice || local > std::numeric_limits<int16_t>::max() ||
+        !tables().Charge("devices", kBytesOfDevice)) {
+      return nullptr;
+    }
+    return &devices[local];
+  }
+
   FileScanner& owner_;
   size_t stream_;
   DefinitionLog& log_;
   StreamIds ids_;
+  std::vector<Scope> scopes_ = std::vector<Scope>(1);  // what the ids of scopes lead to
   PythonStacks python_;
+  int64_t last_device_ = format::kNoDevice;
   uint32_t tid_ = 0;
 };
 
@@ -161,7 +195,7 @@ void StreamScanner::Walk(const std::vector<ChunkRef>& chunks) {
       owner_.scan_.anchors.push_back({chunk.base_ticks, chunk.base_ns});
     if (chunk.tid != 0 && chunk.tid != tid_)
       EnterThread(chunk.tid, {});
-    ChunkCursor cursor(owner_.file_.Records(chunk), chunk.base_ticks);
+    ChunkCursor cursor(owner_.file_, chunk);
     Event event;
     for (;;) {
       const size_t left = cursor.bytes_left();
@@ -204,6 +238,9 @@ ThreadId ScanTables::AddThread(ProcessId process, uint32_t tid, std::string_view
       return ThreadId{known->second};
     }
   }
+  known->second = 0;
+  if (!tables->Charge("threads", kBytesOfThread + name.size()))
+    return {};
   known->second = static_cast<uint32_t>(threads->size());
   threads->push_back({process, tid, std::string(name)});
   return ThreadId{known->second};

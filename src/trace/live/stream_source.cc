@@ -2,6 +2,7 @@
 #include "trace/live/stream_source.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace vramscope::trace {
 namespace {
@@ -26,12 +27,11 @@ ProcessId StreamSource::Pass::ProcessOf(uint64_t pid, int64_t time_ns) const {
   const auto it = context_->processes_by_pid->find(static_cast<uint32_t>(pid));
   if (it == context_->processes_by_pid->end())
     return kNoProcess;
-  ProcessId found = it->second.front().second;
-  for (const auto& [start_ns, process] : it->second) {
-    if (start_ns <= time_ns)
-      found = process;
-  }
-  return found;
+  // The one that began last before that time; they are in order of their begin.
+  const auto after =
+      std::upper_bound(it->second.begin(), it->second.end(), time_ns,
+                       [](int64_t time, const auto& process) { return time < process.first; });
+  return after == it->second.begin() ? after->second : std::prev(after)->second;
 }
 
 bool StreamSource::Decode() {
@@ -54,7 +54,7 @@ bool StreamSource::Decode() {
         }
         const ChunkRef& chunk = (*chunks_)[next_chunk_++];
         pass_.EnterChunk(chunk);
-        cursor_ = ChunkCursor(pass_.Records(chunk), chunk.base_ticks);
+        cursor_ = ChunkCursor(pass_.file(), chunk);
         break;
     }
   }

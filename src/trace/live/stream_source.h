@@ -57,9 +57,7 @@ class StreamSource {
         EnterThread(chunk.tid);
     }
 
-    std::span<const uint8_t> Records(const ChunkRef& chunk) const {
-      return context_->file->Records(chunk);
-    }
+    const LiveFile& file() const { return *context_->file; }
     void ForgetChunk(const ChunkRef& chunk) const { context_->file->Forget(chunk); }
 
     int64_t Ns(uint64_t ticks) const { return context_->clock->ToNs(ticks); }

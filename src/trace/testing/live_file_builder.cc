@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <fstream>
 
-#include "base/crc32c.h"
-
 namespace vramscope::trace::testing {
 namespace {
 
@@ -112,13 +110,14 @@ std::string LiveFileBuilder::Bytes() const {
   Put(&out, offsetof(FileHeader, header_bytes), static_cast<uint16_t>(format::kPageBytes));
   const uint32_t flags = (options_.closed_cleanly ? uint32_t{format::kClosedCleanly} : 0u) |
                          (options_.ticks_per_ns != 0 ? uint32_t{format::kTicksAreTsc} : 0u);
-  Put(&out, offsetof(FileHeader, flags), flags);
+  Put(&out, offsetof(FileHeader, flags), format::CheckedFlags(flags));
   Put(&out, offsetof(FileHeader, pid), options_.pid);
   Put(&out, offsetof(FileHeader, parent_pid), options_.parent_pid);
   Put(&out, offsetof(FileHeader, start_ticks), Ticks(options_.start_ns));
   Put(&out, offsetof(FileHeader, start_ns), options_.start_ns);
   Put(&out, offsetof(FileHeader, start_wall_ns), options_.start_wall_ns);
   std::memcpy(out.data() + offsetof(FileHeader, lost), lost_, sizeof lost_);
+  std::memcpy(out.data() + offsetof(FileHeader, lost_again), lost_, sizeof lost_);
   std::string command;
   for (const std::string& argument : options_.command)
     command += argument + '\0';
@@ -142,16 +141,24 @@ std::string LiveFileBuilder::Bytes() const {
     Put(&bytes, offsetof(ChunkHeader, committed_bytes),
         static_cast<uint32_t>(chunk.records.size()));
     Put(&bytes, offsetof(ChunkHeader, tid), chunk.tid);
+    const auto* const data = reinterpret_cast<const uint8_t*>(chunk.records.data());
+    const uint64_t seal = format::ExtendSeal(0, data, static_cast<uint32_t>(chunk.records.size()));
     if (chunk.sealed) {
       Put(&bytes, offsetof(ChunkHeader, sealed), uint32_t{1});
-      Put(&bytes, offsetof(ChunkHeader, crc32c),
-          base::Crc32c(chunk.records.data(), chunk.records.size()));
+      Put(&bytes, offsetof(ChunkHeader, crc32c), format::HighHalf(seal));
     }
+    if (chunk.sealed || options_.sealed_tails)
+      Put(&bytes, offsetof(ChunkHeader, seal), seal);
+    Put(&bytes, offsetof(ChunkHeader, head),
+        format::ChunkHead(reinterpret_cast<const uint8_t*>(bytes.data()), chunk.size_bytes));
     bytes += chunk.records;
     bytes.resize(chunk.size_bytes, '\0');
     out += bytes;
   }
   Put(&out, offsetof(FileHeader, end_bytes), static_cast<uint64_t>(out.size()));
+  Put(&out, offsetof(FileHeader, chunk_count), static_cast<uint64_t>(chunk_order_.size()));
+  Put(&out, offsetof(FileHeader, crc32c),
+      format::HeaderChecksum(reinterpret_cast<const uint8_t*>(out.data())));
   return out;
 }
 

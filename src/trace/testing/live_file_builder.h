@@ -32,6 +32,7 @@ class LiveFileBuilder {
     std::vector<std::string> command = {"python", "train.py"};
     std::string executable = "/usr/bin/python3";
     bool closed_cleanly = true;
+    bool sealed_tails = false;  // each stream's last chunk has a seal over all of it
     uint16_t major = format::kMajorVersion;
     uint32_t chunk_bytes = format::kPageBytes;  // small, so that small tests have several
     // 0: ticks are nanoseconds. Else ticks are a counter of so many ticks a nanosecond, whose 0 is
