@@ -11,95 +11,18 @@
 #include <string_view>
 #include <vector>
 
-#include "format/enums.h"
+#include "live_seeds.h"
 #include "probe/stack/testing_tables.h"
 #include "resolve/resolve.h"
 #include "tables/testing/random_tables.h"
 #include "tables/writer.h"
 #include "trace/finished/event_codec.h"
 #include "trace/finished/layout.h"
-#include "trace/testing/live_file_builder.h"
 #include "trace/trace.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-namespace format = vramscope::format;
-using vramscope::trace::testing::LiveFileBuilder;
-
-constexpr uint64_t kStart = 1'000'000'000;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-constexpr format::Bytes Text(std::string_view text) {
-  return {text.data(), text.size()};
-}
-
-std::string TensorProgram() {
-  LiveFileBuilder file;
-  auto& main = file.Stream(1);
-  main.Thread(100, "python");
-  const uint64_t outer = main.PyFrame(0, "train.py", "main", 10);
-  const uint64_t inner = main.PyFrame(outer, "train.py", "forward", 20);
-  for (uint64_t i = 0; i < 8; ++i) {
-    main.Add(format::BlockAlloc{.time = kStart + i * 1000,
-                                .address = 0x7000 + i * 4096,
-                                .size = uint64_t{512} << i,
-                                .device = -1,
-                                .stack = inner});
-  }
-  main.Add(format::Mark{.time = kStart + 9000, .name = Text("here")});
-  for (uint64_t i = 0; i < 6; ++i)
-    main.Add(
-        format::BlockFree{.time = kStart + 10000 + i, .address = 0x7000 + i * 4096, .device = -1});
-  main.Add(format::Teardown{.time = kStart + 20000, .kind = 0});
-  return file.Bytes();
-}
-
-std::string DriverProgram() {
-  LiveFileBuilder file;
-  auto& main = file.Stream(1);
-  const uint64_t api = main.String("cuMemAlloc_v2");
-  const auto device = static_cast<uint64_t>(format::MemoryKind::kDevice);
-  main.Add(format::Device{
-      .device = 0, .total_bytes = 1024 * kMiB, .uuid = Text("GPU-1"), .name = Text("a GPU")});
-  uint64_t time = kStart;
-  const auto next = [&time] { return time += 100; };
-  main.Add(
-      format::ContextCreate{.begin = next(), .end = next(), .api = api, .context = 1, .device = 0});
-  main.Add(format::Reading{
-      .begin = next(), .end = next(), .device = 0, .free = 500 * kMiB, .total = 1024 * kMiB});
-  main.Add(format::Alloc{.begin = next(),
-                         .end = next(),
-                         .api = api,
-                         .kind = device,
-                         .device = 0,
-                         .context = 1,
-                         .address = 0x100000000,
-                         .size = 20 * kMiB});
-  main.Add(format::BlockAlloc{.time = next(), .address = 0x100000000, .size = kMiB, .device = 0});
-  main.Add(format::AllocatorTotals{
-      .time = next(), .device = 0, .allocated = kMiB, .reserved = 20 * kMiB});
-  main.Add(format::HandleCreate{
-      .begin = next(), .end = next(), .device = 0, .handle = 7, .size = 2 * kMiB});
-  main.Add(
-      format::Reserve{.begin = next(), .end = next(), .address = 0x200000000, .size = 2 * kMiB});
-  main.Add(format::Map{
-      .begin = next(), .end = next(), .address = 0x200000000, .size = 2 * kMiB, .handle = 7});
-  main.Add(format::PoolCreate{.begin = next(), .end = next(), .pool = 9, .device = 0, .kind = 1});
-  main.Add(format::PoolReading{
-      .time = next(), .pool = 9, .device = 0, .reserved = 32 * kMiB, .used = kMiB});
-  main.Add(format::Implicit{
-      .begin = next(), .end = next(), .api = api, .kind = 4, .device = 0, .context = 1});
-  main.Add(format::Reading{
-      .begin = next(), .end = next(), .device = 0, .free = 440 * kMiB, .total = 1024 * kMiB});
-  main.Add(format::Unmap{.begin = next(), .end = next(), .address = 0x200000000, .size = 2 * kMiB});
-  main.Add(format::HandleRelease{.begin = next(), .end = next(), .handle = 7});
-  main.Add(format::Free{
-      .begin = next(), .end = next(), .api = api, .kind = device, .address = 0x100000000});
-  main.Add(format::ContextDestroy{
-      .begin = next(), .end = next(), .api = api, .context = 1, .device = 0});
-  return file.Bytes();
-}
 
 bool WriteFile(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());
@@ -176,7 +99,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  if (!WriteSeed(root, "tensors", TensorProgram()) || !WriteSeed(root, "driver", DriverProgram()) ||
+  if (!WriteSeed(root, "tensors", vramscope::fuzz::TensorProgram()) ||
+      !WriteSeed(root, "driver", vramscope::fuzz::DriverProgram()) ||
       !WriteTablesFileSeed(root / "tables_file" / "anything.vram") ||
       !WriteTablesSeed(root / "unwind_tables" / "frame_pointer")) {
     std::fprintf(stderr, "make_seeds: cannot write the seeds below %s\n", root.c_str());

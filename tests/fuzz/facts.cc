@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "facts.h"
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "util/intern_table.h"
+
+namespace vramscope::fuzz {
+namespace {
+
+class Hash {
+ public:
+  Hash& operator<<(uint64_t value) {
+    value_ = util::Mix64(value_ * 31 + value);
+    return *this;
+  }
+  Hash& operator<<(std::string_view text) { return *this << std::hash<std::string_view>{}(text); }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 1;
+};
+
+uint64_t Bits(int64_t value) {
+  return static_cast<uint64_t>(value);
+}
+
+}  // namespace
+
+Facts FactsOf(trace::Trace& trace) {
+  Hash all;
+  const trace::SessionInfo& session = trace.session();
+  all << session.name << Bits(session.start_ns) << Bits(session.end_ns)
+      << Bits(session.start_wall_ns);
+  for (const auto& [key, value] : session.notes)
+    all << key << value;
+  for (const trace::Device& device : trace.devices()) {
+    all << static_cast<uint64_t>(device.kind) << Bits(device.index) << device.uuid << device.name
+        << device.total_bytes;
+  }
+  for (const trace::Process& process : trace.processes()) {
+    all << process.pid << process.parent_pid << Bits(process.rank.value_or(-1)) << process.command
+        << process.executable << Bits(process.start_ns) << Bits(process.end_ns)
+        << uint64_t{process.closed_cleanly} << Bits(process.wait_status.value_or(-1));
+  }
+  // A caller's row stands before its own.
+  std::vector<uint64_t> stacks(trace.stack_count());
+  for (uint32_t i = 1; i < stacks.size(); ++i) {
+    const trace::Stack& stack = trace.stack(trace::StackId{i});
+    const trace::Frame& frame = trace.frame(stack.frame);
+    Hash hash;
+    hash << (stack.parent.value < i ? stacks[stack.parent.value] : 0) << stack.object
+         << static_cast<uint64_t>(frame.kind) << trace.string(frame.function)
+         << trace.string(frame.file) << frame.line << trace.string(frame.image) << frame.pc;
+    stacks[i] = hash.value();
+  }
+  const auto stack_of = [&](trace::StackId id) {
+    return id.value < stacks.size() ? stacks[id.value] : 0;
+  };
+  Facts facts;
+  const util::Status status = trace.ForEachEvent([&](std::span<const trace::Event> events) {
+    facts.events += events.size();
+    for (const trace::Event& e : events) {
+      all << Bits(e.time_ns) << Bits(e.begin_ns) << Bits(e.end_ns) << e.address << e.size << e.value
+          << e.value2 << e.detail << e.context << e.sequence << stack_of(e.stack)
+          << stack_of(e.native_stack) << trace.string(e.api) << trace.string(e.name)
+          << trace.string(e.scope) << e.flags << e.process.value << Bits(e.device.value)
+          << static_cast<uint64_t>(e.kind) << e.subkind;
+      const auto threads = trace.threads();
+      if (e.thread.value < threads.size())
+        all << threads[e.thread.value].tid << threads[e.thread.value].name;
+    }
+  });
+  all << status.message();
+  for (const trace::Loss& loss : trace.losses()) {
+    facts.losses +=
+        loss.name + " " + std::to_string(loss.count) + " " + std::to_string(loss.bytes) + "\n";
+  }
+  facts.hash = all.value();
+  return facts;
+}
+
+}  // namespace vramscope::fuzz
