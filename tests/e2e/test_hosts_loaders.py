@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from hosts import HOSTS, PROBE, STAND_IN, VRAMSCOPE, losses, probe_environment, run_both
+from hosts import HOSTS, PROBE, ROOT, STAND_IN, VRAMSCOPE, losses, probe_environment, run_both
 from live_file import read_directory
 
 pytestmark = pytest.mark.skipif(not PROBE.exists(), reason="the probe is not built")
@@ -103,6 +104,19 @@ def test_heaptrack(tmp_path, probe_first):
         del os.environ["DUMP_HEAPTRACK_OUTPUT"]
     assert (only.counts["BlockAlloc"], only.counts["BlockFree"], only.counts["Teardown"]) == (1, 1, 1)
     assert (tmp_path / "heaptrack").stat().st_size > 0
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+@pytest.mark.parametrize("tool", ["helgrind", "drd"])
+def test_what_looks_for_races_finds_none_with_our_suppressions(tmp_path, tool):
+    suppressions = ROOT / "share" / "valgrind" / "vramscope.supp"
+    result = subprocess.run(
+        ["valgrind", f"--tool={tool}", f"--suppressions={suppressions}", "--error-exitcode=9", str(HOSTS / "cancel_threads")],
+        capture_output=True, text=True, timeout=300, env=probe_environment(tmp_path),
+    )
+    assert result.returncode == 0, result.stderr
+    (only,) = read_directory(tmp_path)
+    assert only.counts["BlockAlloc"] == only.counts["BlockFree"] >= 64
 
 
 def test_a_program_built_with_address_sanitizer(tmp_path):
