@@ -15,7 +15,7 @@ help:
 	@echo "make build     build everything into build/; the program is build/bin/vramscope"
 	@echo "make soak      the long tests: fuzzing, random driver programs (SECONDS_EACH=600)"
 	@echo "make gpu-test  the tests of a machine with a GPU; the figures go to bench/results/history.csv"
-	@echo "make format    clang-format all C++ files; make lint checks them, with clang-tidy"
+	@echo "make format    clang-format all C++ files; make lint checks them, with clang-tidy (CHANGED=1: what changed)"
 	@echo "make clean     remove what the targets above made"
 
 build: configure
@@ -55,7 +55,7 @@ format:
 
 lint: configure
 	@tools/setup.sh --lint
-	@tools/lint.sh $(BUILD)
+	@tools/lint.sh $(BUILD) $(if $(CHANGED),--changed)
 
 clean:
 	rm -rf build build-* .venv demo-out
