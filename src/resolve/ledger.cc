@@ -10,6 +10,10 @@ namespace {
 
 // Times of a damaged trace can be anything; sums and differences of these cannot overflow.
 constexpr int64_t kLatestNs = int64_t{1} << 61;
+// The end of a process is seen within this time; where nobody saw it, it was so long after its last
+// event at most.
+constexpr int64_t kNoticedAfterNs = 1'000'000'000;
+constexpr int64_t kEndsWithinNs = 100'000'000;
 
 }  // namespace
 
@@ -106,7 +110,8 @@ void Ledger::Apply(std::span<const trace::Event> events) {
     last_ns_ = std::max(last_ns_, event.time_ns);
     if (ValidProcess(event.process)) {
       ProcessState& process = processes_[event.process.value];
-      process.last_ns = event.time_ns;
+      if (event.kind != trace::EventKind::kProcessEnd)
+        process.last_ns = event.time_ns;
       if (!process.seen) {
         process.seen = true;
         iterations_.OnFirstEvent(event.process, event.time_ns);
@@ -223,8 +228,11 @@ void Ledger::OnProcessEnd(const trace::Event& event) {
   process.ended = true;
   if (process.exit_ns == 0)
     process.exit_ns = event.time_ns - 1;
-  // The driver gives the memory back at some moment of the process's end, without an event.
-  const int64_t begin_ns = process.torn_down ? process.teardown_ns : event.begin_ns;
+  // The driver gives the memory back at some moment of the process's end, without an event; that it
+  // ended is noticed a little later.
+  const int64_t noticed_ns = std::min(event.begin_ns, event.time_ns) - kNoticedAfterNs;
+  const int64_t begin_ns =
+      process.torn_down ? process.teardown_ns : std::max(process.last_ns, noticed_ns);
   for (uint32_t i = 0; i < spaces_.size(); ++i) {
     if (spaces_[i].process != event.process)
       continue;
@@ -238,7 +246,7 @@ void Ledger::OnProcessEnd(const trace::Event& event) {
     if (spaces_[i].process != event.process)
       continue;
     DeviceState& device = DeviceOf(spaces_[i]);
-    Change change(*this, device.id, begin_ns, event.time_ns);
+    Change change(*this, device.id, begin_ns, event.time_ns + kEndsWithinNs);
     process.holdings.ForEach([&](uint32_t index, const Holding& holding) {
       if (holding.space == i && holding.kind == HoldingKind::kMapping)
         EndMapping(process, index, false);
