@@ -23,6 +23,12 @@ VRAMSCOPE_KILL_ROUNDS=500 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest te
 echo "== random driver programs for $seconds s"
 .venv/bin/python tests/differential/run.py --build "$build" --seconds "$seconds" || status=1
 
+echo "== 10,000 tries of another user to change or read a file; 100 rounds of 2,000 short processes"
+cmake --build "$build" --target cli_test >"$build/soak.log" && VRAMSCOPE_RACE_TRIES=10000 "$build/bin/cli_test" \
+  --gtest_filter='*Races*' >>"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
+VRAMSCOPE_SHORT_ROUNDS=100 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e/test_files.py -q \
+  -k short_processes >>"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
+
 echo "== misbehaving programs and random kills for $seconds s"
 end=$((SECONDS + seconds))
 rounds=0

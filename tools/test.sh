@@ -42,6 +42,7 @@ viewer() {
 
 step layers $python tools/check_layers.py
 step spdx $python tools/check_spdx.py
+step writes $python tools/check_writes.py
 step format_table $python tools/gen_format_table.py --check
 step tables_page $python tools/gen_tables_page.py --check
 step ruff $python -m ruff check python tests tools bench setup.py examples

@@ -14,7 +14,7 @@ import sys
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _paths, _probe, _recording, _session
+from . import _files, _paths, _probe, _recording, _session
 from ._annotate import mark
 
 # Where the CSV files go, in the current directory.
@@ -98,10 +98,10 @@ class IterationProfiler:
         self._parameters = {name: named[name] for name in self._names.values()}
         self._warned = False
         if csv:
-            os.makedirs(OUTPUT_DIR, exist_ok=True)
+            _files.make_directories(OUTPUT_DIR)
             stamp = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
             self.fname = f"{OUTPUT_DIR}{stamp}.csv"
-            with open(self.fname, "w", newline="", encoding="utf-8") as file:
+            with _files.open_text(self.fname, newline="") as file:
                 csv_module.writer(file, lineterminator="\n").writerow(self._csv_header())
             print(f"Logging data in {self.fname}")
 
@@ -119,7 +119,7 @@ class IterationProfiler:
             return
         print(self._table(figures))
         if self.csv:
-            with open(self.fname, "a", newline="", encoding="utf-8") as file:
+            with _files.open_text(self.fname, append=True, newline="") as file:
                 csv_module.writer(file, lineterminator="\n").writerow(self._csv_row(figures))
 
     def epoch_end(self) -> None:

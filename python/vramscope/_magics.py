@@ -22,7 +22,7 @@ from IPython.core.magic import (
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
-from . import _line_tracer
+from . import _files, _line_tracer
 from ._line_columns import DEFAULT_COLUMNS, parse
 from ._line_profiler import LineProfiler
 from ._mem_report import readable_size, signed_size
@@ -145,7 +145,7 @@ def _writable(name: Optional[str]) -> Optional[str]:
         return None
     path = os.path.expanduser(name[1:-1] if name[0] == name[-1] and name[0] in "\"'" else name)
     try:
-        open(path, "a").close()
+        _files.open_text(path, append=True).close()
     except OSError as error:
         raise UsageError(f"vramscope: {path} cannot be written: {error.strerror}") from None
     return path
@@ -153,7 +153,7 @@ def _writable(name: Optional[str]) -> Optional[str]:
 
 def _dump(profiler: LineProfiler, columns: Sequence[str], path: Optional[str]) -> None:
     if path is not None:
-        with open(path, "w", encoding="utf-8") as file:
+        with _files.open_text(path) as file:
             profiler.print_stats(columns=columns, stream=file)
 
 

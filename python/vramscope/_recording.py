@@ -6,15 +6,13 @@ from __future__ import annotations
 import atexit
 import os
 import pathlib
-import shutil
 import sys
-import tempfile
 import threading
 import warnings
 from types import TracebackType
 from typing import Optional, Type, Union
 
-from . import _before, _probe, _session
+from . import _before, _files, _probe, _session
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -103,7 +101,7 @@ def join_or_begin() -> pathlib.Path:
     with _state.lock:
         live = live_directory()
         if live is None:
-            directory = pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
+            directory = _files.temporary_directory()
             atexit.register(_remove, directory, os.getpid())
             _state.private = _begin(directory / "recording.vram", _options(None, True, False))
             live = _state.private.live
@@ -112,7 +110,7 @@ def join_or_begin() -> pathlib.Path:
 
 def _remove(directory: pathlib.Path, pid: int) -> None:
     if os.getpid() == pid:  # and not a child of fork(), which has our exit functions
-        shutil.rmtree(directory, ignore_errors=True)
+        _files.remove_directory(directory)
 
 
 def _make_room() -> None:
@@ -217,7 +215,8 @@ def _default_target() -> pathlib.Path:
     target = pathlib.Path(f"{name}-{os.getpid()}.vram").absolute()
     if os.access(target.parent, os.W_OK | os.X_OK):
         return target
-    elsewhere = pathlib.Path(tempfile.gettempdir(), target.name)
+    # In a directory of its own: names in the shared one can be guessed, and taken.
+    elsewhere = _files.temporary_directory() / target.name
     warnings.warn(
         f"vramscope: {target.parent} cannot be written: the recording is {elsewhere}", RuntimeWarning, stacklevel=3
     )

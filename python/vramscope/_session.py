@@ -6,11 +6,10 @@ from __future__ import annotations
 import os
 import pathlib
 import select
-import shutil
 import subprocess
 from typing import Dict
 
-from . import _paths, _probe
+from . import _files, _paths, _probe
 
 # How long to wait for NVML's first figures: without them the recording begins all the same.
 _FIRST_SAMPLES_SECONDS = 3.0
@@ -22,9 +21,9 @@ class Session:
     def __init__(self, target: pathlib.Path, options: str) -> None:
         #: The file that the recording will be.
         self.target = target.absolute()
-        _refuse_foreign(self.target)
+        _files.refuse_foreign(self.target)
         self.live = self.target.with_name(self.target.name + ".d")
-        self.live.mkdir()
+        self._made = _files.make_directory(self.live)
         self._accompany(options)
 
     def finish(self) -> None:
@@ -55,7 +54,7 @@ class Session:
 
     def abandon(self) -> None:
         """Nothing was recorded."""
-        shutil.rmtree(self.live, ignore_errors=True)
+        _files.remove_directory(self.live, self._made)
 
     def _accompany(self, options: str) -> None:
         """Starts what samples NVML until the recording or this process ends. It is nobody's child."""
@@ -85,17 +84,6 @@ def _end() -> None:
     if probe is not None:
         probe.stop()
         probe.detach()
-
-
-def _refuse_foreign(target: pathlib.Path) -> None:
-    """An existing trace is replaced; anything else is somebody's file."""
-    if not target.exists():
-        return
-    with target.open("rb") as file:
-        if not file.read(4).startswith(b"VRAM"):
-            raise FileExistsError(
-                f"vramscope: {target} exists and is no vramscope trace; choose another path"
-            )
 
 
 def without_probe() -> Dict[str, str]:

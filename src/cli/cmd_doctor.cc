@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,8 +18,12 @@
 #include "cli/launcher/environment.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/program.h"
+#include "cli/launcher/session.h"
 #include "cli/launcher/subprocess.h"
 #include "cli/open_recording.h"
+#include "util/file.h"
+#include "util/owned_file.h"
+#include "util/proc.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -125,14 +129,17 @@ bool InContainer() {
     return true;
   if (getenv("container") != nullptr)
     return true;
-  std::ifstream groups("/proc/1/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    for (const char* word : {"docker", "kubepods", "containerd", "lxc"}) {
-      if (line.find(word) != std::string::npos)
-        return true;
-    }
+  const std::string groups = util::ReadProc(1, "cgroup").value_or("");
+  for (const char* word : {"docker", "kubepods", "containerd", "lxc"}) {
+    if (groups.find(word) != std::string::npos)
+      return true;
   }
   return false;
+}
+
+std::string FirstWord(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return std::string(text.substr(0, text.find_first_of(" \t\r\n")));
 }
 
 // What else comes between programs and the driver. All of it stays where it is.
@@ -143,8 +150,8 @@ void CheckOtherTools() {
   };
   if (const std::string preload = variable("LD_PRELOAD"); !preload.empty())
     Remark(fmt::format("LD_PRELOAD holds {}: it is kept, behind the probe", preload));
-  std::ifstream system_preload("/etc/ld.so.preload");
-  if (std::string library; system_preload >> library)
+  const util::Result<std::string> preloaded = util::ReadFile("/etc/ld.so.preload", 1 << 20);
+  if (const std::string library = preloaded ? FirstWord(*preloaded) : ""; !library.empty())
     Remark(fmt::format("/etc/ld.so.preload holds {}: it stays behind the probe", library));
   if (const std::string audit = variable("LD_AUDIT"); !audit.empty())
     Remark(fmt::format("LD_AUDIT holds {}: it can lead past the probe", audit));
@@ -179,14 +186,15 @@ void CheckMachine() {
 }
 
 // False when no program can be recorded.
-bool CheckProbe(std::string* probe_path) {
+bool CheckProbe() {
   Section("Probe");
   util::Result<std::string> probe = FindProbe();
   if (!probe) {
     No(probe.status().message());
     return false;
   }
-  *probe_path = *probe;
+  std::string probe_path = *probe;
+  std::string link_path;
   if (!SuitsPreload(*probe)) {
     Remark("its path holds a space or a colon: `run` makes a link to it in /tmp");
     util::Result<std::string> link = LinkProbe(*probe);
@@ -194,10 +202,11 @@ bool CheckProbe(std::string* probe_path) {
       No(link.status().message());
       return false;
     }
-    *probe_path = *link;
+    probe_path = link_path = *link;
   }
   const Captured maps =
-      RunCaptured({"cat", "/proc/self/maps"}, {{"LD_PRELOAD", *probe_path}}, kDriverLimit);
+      RunCaptured({"cat", "/proc/self/maps"}, {{"LD_PRELOAD", probe_path}}, kDriverLimit);
+  RemoveProbeLink(link_path);
   if (maps.output.find(fs::path(*probe).filename().string()) == std::string::npos) {
     No(fmt::format("{} does not load into a program: {}", *probe, FirstLine(maps.output)));
     Remark("`vramscope env --injection` is left: CUDA calls from cuInit on");
@@ -271,12 +280,15 @@ bool IsOfLauncher(std::string_view key) {
 // Records a tiny program and shows what the probe found in it. False when that gave no trace.
 bool CheckRecording(const Python& python) {
   Section("A quick recording");
-  std::string folder = (fs::temp_directory_path() / "vramscope-doctor-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) {
-    No(fmt::format("cannot make a directory in {}", fs::temp_directory_path().string()));
+  std::error_code error;
+  const fs::path temporary = fs::temp_directory_path(error);
+  util::Result<util::OwnedDirectory> folder =
+      util::OwnedDirectory::CreateTemporary((temporary / "vramscope-doctor-").string());
+  if (!folder) {
+    No(folder.status().message());
     return false;
   }
-  const std::string path = folder + "/doctor.vram";
+  const std::string path = folder->path() + "/doctor.vram";
   std::vector<std::string> command = {
       "/proc/self/exe", "run", "--no-report", "--cpu", "-o", path, "--"};
   if (python.has_torch) {
@@ -308,8 +320,12 @@ bool CheckRecording(const Python& python) {
     for (const tables::LossRow& loss : tables.losses)
       Remark(fmt::format("{}: {}", (*recording)->string(loss.name), loss.count));
   }
-  std::error_code error;
-  fs::remove_all(folder, error);
+  if (util::Result<util::OwnedDirectory> live = util::OwnedDirectory::Open(LiveDirectoryOf(path)))
+    (void)RemoveLiveDirectory(*live);
+  if (const auto recording = FindOldRecording(path))
+    (void)util::RemoveFile(path, *recording);
+  if (const util::Status removed = folder->RemoveSelf(); !removed.ok())
+    Remark(removed.message());
   return works;
 }
 
@@ -317,8 +333,7 @@ int Doctor() {
   fmt::print("vramscope {}\n", VRAMSCOPE_VERSION);
   CheckDriver();
   CheckMachine();
-  std::string probe;
-  const bool loads = CheckProbe(&probe);
+  const bool loads = CheckProbe();
   const Python python = CheckPython();
   const bool works = loads && CheckRecording(python);
   fmt::print("{}\n", works ? "Recording works here." : "Recording does not work here.");

@@ -15,7 +15,7 @@
 #include "cli/launcher/environment.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/session.h"
-#include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -46,24 +46,29 @@ std::string ShellQuoted(std::string_view text) {
   return quoted + "'";
 }
 
-util::Result<std::string> PrepareDirectory(const std::string& wanted) {
+util::Result<util::OwnedDirectory> PrepareDirectory(const std::string& wanted) {
   std::error_code error;
   const std::string directory = fs::absolute(wanted, error).lexically_normal().string();
   if (directory.ends_with("/"))
     return PrepareDirectory(directory.substr(0, directory.size() - 1));
-  if (mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
-    return util::Status::Error(fmt::format("cannot create {}: {}: choose another place with -o",
-                                           directory, util::ErrnoText(errno)));
+  struct stat info {};
+  const bool exists = lstat(directory.c_str(), &info) == 0;
+  util::Result<util::OwnedDirectory> live =
+      exists ? util::OwnedDirectory::Open(directory) : util::OwnedDirectory::Create(directory);
+  if (!live) {
+    return util::Status::Error(
+        fmt::format("{}: choose another place with -o", live.status().message()));
   }
-  if (!IsLiveDirectory(directory)) {
-    return util::Status::Error(fmt::format(
-        "{} exists and is not a vramscope recording: choose another name with -o", directory));
+  if (const std::string why = ForeignEntry(*live); !why.empty()) {
+    return util::Status::Error(
+        fmt::format("{} exists and is not a vramscope recording ({}): choose another name with -o",
+                    directory, why));
   }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     return util::Status::Error(fmt::format("cannot write {}: {}: choose another place with -o",
                                            directory, util::ErrnoText(errno)));
   }
-  return directory;
+  return live;
 }
 
 int PrintEnvironment(EnvOptions options) {
@@ -78,20 +83,21 @@ int PrintEnvironment(EnvOptions options) {
   }
   if (options.directory.empty())
     options.directory = fmt::format("session-{}.vram.d", getpid());
-  util::Result<std::string> directory = PrepareDirectory(options.directory);
-  if (!directory)
-    return Fail(directory.status().message());
+  const util::Result<util::OwnedDirectory> live = PrepareDirectory(options.directory);
+  if (!live)
+    return Fail(live.status().message());
+  const std::string& directory = live->path();
   if (!options.recording.cpu) {
     util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
     options.recording.cpu = !HasCudaDriver(nvml ? static_cast<int>((*nvml)->gpus().size()) : -1);
   }
   SessionRecord record;
-  record.name = fs::path(OutputOf(*directory)).stem().string();
+  record.name = fs::path(OutputOf(directory)).stem().string();
   record.options = OptionsText(options.recording);
-  if (const util::Status status = WriteSessionRecord(*directory, record); !status.ok()) {
+  if (const util::Status status = WriteSessionRecord(*live, record); !status.ok()) {
     return Fail(status.message());
   }
-  Variables variables = RecordingVariables(*probe, *directory, options.recording);
+  Variables variables = RecordingVariables(*probe, directory, options.recording);
   if (options.injection) {
     // The driver opens the probe itself; nothing may bring it in before.
     variables = WithoutProbe(std::move(variables));
@@ -100,7 +106,7 @@ int PrintEnvironment(EnvOptions options) {
   for (const auto& [name, value] : variables) {
     fmt::print("export {}={}\n", name, ShellQuoted(value));
   }
-  fmt::print("# when the programs have ended: vramscope finish {}\n", ShellQuoted(*directory));
+  fmt::print("# when the programs have ended: vramscope finish {}\n", ShellQuoted(directory));
   return kExitOk;
 }
 

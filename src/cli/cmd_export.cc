@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/open_recording.h"
 #include "output/export/export.h"
-#include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {

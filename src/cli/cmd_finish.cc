@@ -45,8 +45,10 @@ int FinishDirectory(const FinishOptions& options) {
     return Fail(
         fmt::format("{} is not a vramscope recording: name a NAME.vram.d", options.directory));
   }
-  if (options.stopped_pid != 0)
-    StopSidecar(directory);
+  // What somebody sent, or another user's, is read all the same.
+  util::Result<util::OwnedDirectory> own = util::OwnedDirectory::Open(directory);
+  if (options.stopped_pid != 0 && own)
+    StopSidecar(*own);
   if (LauncherIsAlive(directory)) {
     return Fail(fmt::format("`vramscope run` is still recording into {}: it will finish it",
                             options.directory));
@@ -67,6 +69,10 @@ int FinishDirectory(const FinishOptions& options) {
   if (const util::Status status = FinishRecording(directory, output, kExitError); !status.ok()) {
     return Fail(status.message());
   }
+  // The recording is whole without it.
+  const util::Status removed = own ? RemoveLiveDirectory(*own) : own.status();
+  if (!removed.ok())
+    Note(removed.message());
   return PrintRecording(output, options.report) ? kExitOk : kExitError;
 }
 

@@ -12,7 +12,7 @@
 #include "cli/keyword_options.h"
 #include "cli/open_recording.h"
 #include "output/plot/figure.h"
-#include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {

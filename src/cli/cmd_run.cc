@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "base/clock.h"
@@ -43,6 +45,10 @@ struct RunOptions {
 class Run {
  public:
   explicit Run(RunOptions options) : options_(std::move(options)) {}
+  // Where nothing came into it.
+  ~Run() { (void)elsewhere_.RemoveSelf(); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
   // The exit status of `vramscope run`.
   int Execute();
 
@@ -50,7 +56,7 @@ class Run {
   // Everything that can be found wrong before the program starts.
   util::Status Check();
   util::Status PrepareSession();
-  // Takes a name in the temporary directory in place of output_.
+  // Takes a name below the temporary directory in place of output_.
   util::Status GoElsewhere();
   void NameOutput();
   util::Status MakeSession();
@@ -63,7 +69,8 @@ class Run {
   Program program_;
   std::string probe_;
   std::string output_;  // absolute; with the program's pid once that is known
-  std::string live_directory_;
+  util::OwnedDirectory live_;
+  util::OwnedDirectory elsewhere_;  // made where the output's own directory cannot be written
   std::string probe_link_;
   std::vector<std::string> notes_;
   std::unique_ptr<ChildProcess> child_;
@@ -103,16 +110,19 @@ util::Status Run::Check() {
 util::Status Run::GoElsewhere() {
   std::error_code error;
   const fs::path wanted(output_);
-  const fs::path elsewhere = fs::temp_directory_path(error) / wanted.filename();
-  if (error || elsewhere == wanted) {
+  const fs::path temporary = fs::temp_directory_path(error);
+  // In a directory of its own: names in the shared one can be guessed, and taken.
+  util::Result<util::OwnedDirectory> folder =
+      util::OwnedDirectory::CreateTemporary((temporary / "vramscope-").string());
+  if (error || !folder) {
     return util::Status::Error(
         fmt::format("{} cannot be written: choose another place with -o", output_));
   }
-  output_ = elsewhere.string();
-  VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
-  const std::string folder = wanted.parent_path().string();
+  elsewhere_ = std::move(*folder);
+  output_ = (fs::path(elsewhere_.path()) / wanted.filename()).string();
+  const std::string place = wanted.parent_path().string();
   notes_.push_back(fmt::format("{} cannot be written: the recording is {}",
-                               folder.empty() ? "the working directory" : folder, output_));
+                               place.empty() ? "the working directory" : place, output_));
   return {};
 }
 
@@ -127,24 +137,24 @@ void Run::NameOutput() {
 
 util::Status Run::MakeSession() {
   VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
-  util::Result<std::string> live = CreateLiveDirectory(output_);
+  util::Result<util::OwnedDirectory> live = CreateLiveDirectory(output_);
   if (!live)
     return live.status();
-  live_directory_ = *live;
+  live_ = std::move(*live);
   SessionRecord record;
   record.name = options_.name;
   record.command = options_.command;
   record.options = OptionsText(options_.recording);
-  util::Status status = WriteSessionRecord(live_directory_, record);
+  util::Status status = WriteSessionRecord(live_, record);
   if (status.ok()) {
     util::Result<std::unique_ptr<LiveFileWriter>> file =
-        LiveFileWriter::Create(live_directory_ + "/" + kLauncherFile, options_.command);
+        LiveFileWriter::Create(live_.path() + "/" + kLauncherFile, options_.command);
     status = file.status();
     if (status.ok())
       file_ = std::move(*file);
   }
   if (!status.ok())
-    (void)RemoveLiveDirectory(live_directory_);
+    (void)RemoveLiveDirectory(live_);
   return status;
 }
 
@@ -165,10 +175,10 @@ void Run::StartSampling() {
     notes_.push_back(
         fmt::format("{} {}: it cannot be recorded", program_.path, program_.not_recordable));
   }
-  watch_ = std::make_unique<ProcessWatch>(child_->pid(), program_.not_recordable.empty(),
-                                          live_directory_);
+  watch_ =
+      std::make_unique<ProcessWatch>(child_->pid(), program_.not_recordable.empty(), live_.path());
   watch_->Start();
-  exits_ = std::make_unique<ExitWatch>(live_directory_, child_->pid());
+  exits_ = std::make_unique<ExitWatch>(live_.path(), child_->pid());
   exits_->Start();
   if (nvml_ == nullptr)
     return;
@@ -208,6 +218,11 @@ void Run::EndSampling(int wait_status) {
     sampler_->Stop();
   watch_->Stop();
   exits_->Stop();
+  for (const std::string& failure : {sampler_ != nullptr ? sampler_->failure() : std::string(),
+                                     watch_->failure(), exits_->failure()}) {
+    if (!failure.empty())
+      notes_.push_back(fmt::format("the launcher could not watch to the end: {}", failure));
+  }
   NameUnrecorded();
   for (const ExitSeen& seen : exits_->seen()) {
     file_->Write(format::ProcessExit{.time = static_cast<uint64_t>(seen.time_ns),
@@ -224,37 +239,42 @@ void Run::EndSampling(int wait_status) {
 
 int Run::Finish(int wait_status) {
   const int exit_status = ExitStatusOf(wait_status);
-  const std::vector<Recorder> recorders = RecordersThatStay(live_directory_);
+  const std::vector<Recorder> recorders = RecordersThatStay(live_.path());
   EndSampling(wait_status);
   child_->ReleaseSignals();
   for (const std::string& note : notes_)
     Note(note);
   if (!recorders.empty()) {
     Note(fmt::format("process {} ({}) goes on recording: when it has ended, `vramscope finish {}`",
-                     recorders[0].pid, recorders[0].command, live_directory_));
+                     recorders[0].pid, recorders[0].command, live_.path()));
     return exit_status;
   }
-  std::error_code error;
-  if (!probe_link_.empty())
-    fs::remove_all(fs::path(probe_link_).parent_path(), error);
-  if (!fs::exists(live_directory_, error) && !error) {
-    Fail(
-        fmt::format("the recording is lost: {} was removed or renamed meanwhile", live_directory_));
+  RemoveProbeLink(probe_link_);
+  if (!live_.IsAtItsPath()) {
+    Fail(fmt::format("the recording is lost: {} was removed or renamed meanwhile", live_.path()));
     return exit_status;
   }
   util::Status status;
+  struct stat info {};
+  if (lstat(output_.c_str(), &info) == 0) {
+    status = util::Status::Error(fmt::format(
+        "{} appeared during the run and was left as it is: name another file with -o", output_));
+  }
   try {
-    status = FinishRecording(live_directory_, output_, exit_status);
+    if (status.ok())
+      status = FinishRecording(live_.path(), output_, exit_status);
   } catch (const std::exception& failure) {
     // Memory, mostly. The program's status is the program's.
     status = util::Status::Error(fmt::format("cannot write {}: {}", output_, failure.what()));
   }
   if (!status.ok()) {
     Fail(status.message());
-    Note(fmt::format("the recording stays in {}: `vramscope finish {}` completes it",
-                     live_directory_, live_directory_));
+    Note(fmt::format("the recording stays in {}: `vramscope finish {}` completes it", live_.path(),
+                     live_.path()));
     return exit_status;
   }
+  if (const util::Status removed = RemoveLiveDirectory(live_); !removed.ok())
+    Note(removed.message());
   try {
     PrintRecording(output_, options_.report);
   } catch (const std::exception& failure) {
@@ -293,22 +313,25 @@ int Run::Execute() {
   if (const util::Status status = PrepareSession(); !status.ok())
     return Fail(status.message());
   StartSampling();
-  Variables variables = RecordingVariables(probe_, live_directory_, options_.recording);
+  Variables variables = RecordingVariables(probe_, live_.path(), options_.recording);
   if (program_.refuses_preload)
     variables = WithoutProbe(std::move(variables));
+  // What appears from here on is the program's.
+  const std::optional<util::FileIdentity> old = FindOldRecording(output_);
   const int error = child_->Start(variables);
   if (error != 0) {
     sampler_.reset();
     watch_.reset();
     exits_.reset();
     file_.reset();
-    (void)RemoveLiveDirectory(live_directory_);
+    (void)RemoveLiveDirectory(live_);
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;
   }
   // From here on the name stands for this recording: until it is finished readers must find the
   // live directory, not an older file.
-  unlink(output_.c_str());
+  if (old)
+    (void)util::RemoveFile(output_, *old);
   return Finish(child_->Wait());
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -17,7 +18,8 @@
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
-#include "util/file.h"
+#include "util/owned_file.h"
+#include "util/proc.h"
 
 // What `vramscope run` does beside a program, for one that records itself from within Python: says
 // what the session is of, and samples NVML. It never outlives the process or the recording.
@@ -28,7 +30,6 @@ namespace fs = std::filesystem;
 
 constexpr int kLookEveryMs = 20;
 constexpr int kNice = 10;
-constexpr size_t kMaxCommandBytes = size_t{1} << 20;
 
 struct SidecarOptions {
   uint32_t pid = 0;
@@ -38,8 +39,7 @@ struct SidecarOptions {
 
 std::vector<std::string> CommandOf(uint32_t pid) {
   std::vector<std::string> words;
-  const util::Result<std::string> text =
-      util::ReadFile("/proc/" + std::to_string(pid) + "/cmdline", kMaxCommandBytes);
+  const std::optional<std::string> text = util::ReadProc(static_cast<pid_t>(pid), "cmdline");
   if (!text)
     return words;
   for (size_t begin = 0; begin < text->size();) {
@@ -79,7 +79,8 @@ int Accompany(const SidecarOptions& options) {
   record.name = fs::path(OutputOf(options.directory)).stem().string();
   record.command = CommandOf(options.pid);
   record.options = options.recording;
-  if (!WriteSessionRecord(options.directory, record).ok())
+  const util::Result<util::OwnedDirectory> live = util::OwnedDirectory::Open(options.directory);
+  if (!live || !WriteSessionRecord(*live, record).ok())
     return kExitError;
   [[maybe_unused]] const int changed = chdir("/");
   util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();

@@ -9,10 +9,12 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/open_recording.h"
 #include "util/spelling.h"
 
 namespace vramscope::cli {
@@ -139,6 +141,10 @@ int main(int argc, char** argv) {
   try {
     return vramscope::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& error) {
+    // Where SIGPIPE is ignored (services of systemd) printing throws it.
+    const auto* const from_system = dynamic_cast<const std::system_error*>(&error);
+    if (from_system != nullptr && from_system->code() == std::errc::broken_pipe)
+      vramscope::cli::EndQuietly();
     return vramscope::cli::Fail(
         fmt::format("internal error: {}: please report it with the command line", error.what()));
   }

@@ -2,11 +2,13 @@
 #include "cli/open_recording.h"
 
 #include <fmt/core.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "tables/reader.h"
 #include "tables/writer.h"
 #include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -84,11 +87,20 @@ util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string
   return tables::Open(path);
 }
 
+void EndQuietly() {
+  util::AtomicFile::DiscardAll();
+  std::_Exit(kExitOk);
+}
+
 util::Status PrintOut(std::string_view text) {
+  // Whoever reads may have had enough: `export | head`. That is no failure.
+  signal(SIGPIPE, SIG_IGN);
   errno = 0;
   const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written == text.size() && std::fflush(stdout) == 0)
     return {};
+  if (errno == EPIPE)
+    EndQuietly();
   return util::Status::Error(
       fmt::format("cannot write to the standard output: {}", util::ErrnoText(errno)));
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "output/devices.h"
+#include "util/text_cell.h"
 
 namespace vramscope::output {
 namespace {
@@ -40,18 +41,7 @@ std::vector<Column> PathColumns(const std::vector<NamedReport>& reports,
 }  // namespace
 
 std::string CsvField(std::string_view text) {
-  const bool is_formula =
-      !text.empty() && std::string_view("=+-@\t\r\n").find(text[0]) != std::string_view::npos;
-  std::string field = is_formula ? "'" : "";
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos)
-    return field.append(text);
-  field.insert(0, 1, '"');
-  for (const char c : text) {
-    if (c == '"')
-      field += '"';
-    field += c;
-  }
-  return field + '"';
+  return util::CsvCell(text);
 }
 
 std::string ReportCsv(const std::vector<NamedReport>& reports,

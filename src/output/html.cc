@@ -7,7 +7,7 @@
 
 #include "output/page_data.h"
 #include "output/viewer_assets.h"
-#include "util/file.h"
+#include "util/owned_file.h"
 #include "util/json_writer.h"
 
 namespace vramscope::output {

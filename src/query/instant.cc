@@ -18,8 +18,9 @@ bool ParseWhole(std::string_view text, int64_t* value) {
   return !text.empty() && error == std::errc() && stop == end && *value >= 0;
 }
 
+// Of a damaged recording the end can lie before its begin.
 std::string SecondsText(int64_t time_ns) {
-  const int64_t ms = time_ns / 1'000'000;
+  const int64_t ms = std::max<int64_t>(time_ns, 0) / 1'000'000;
   std::string fraction = std::to_string(ms % 1000);
   fraction.insert(0, 3 - fraction.size(), '0');
   return std::to_string(ms / 1000) + "." + fraction + " s";
@@ -77,7 +78,8 @@ util::Result<Instants> AtTime(const tables::Tables& tables, const Instant& insta
     const std::string text =
         relative ? SecondsText(instant.time_ns) : "@" + std::to_string(instant.time_ns);
     const std::string range =
-        relative ? "lasts " + SecondsText(end_ns - start_ns)
+        relative ? "lasts " + SecondsText(static_cast<int64_t>(static_cast<uint64_t>(end_ns) -
+                                                               static_cast<uint64_t>(start_ns)))
                  : "runs from @" + std::to_string(start_ns) + " to @" + std::to_string(end_ns);
     return util::Status::Error("--at " + text + " is outside the recording, which " + range);
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "report/devices.h"
+#include "util/text_cell.h"
 
 namespace vramscope::report {
 namespace {
@@ -40,15 +41,7 @@ std::vector<Column> PathColumns(const std::vector<NamedReport>& reports,
 }  // namespace
 
 std::string CsvField(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos)
-    return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"')
-      quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
+  return util::CsvCell(text);
 }
 
 std::string ReportCsv(const std::vector<NamedReport>& reports,

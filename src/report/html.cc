@@ -7,7 +7,7 @@
 
 #include "report/html_data.h"
 #include "report/viewer_assets.h"
-#include "util/file.h"
+#include "util/owned_file.h"
 #include "util/json_writer.h"
 
 namespace vramscope::report {

@@ -5,11 +5,38 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include "util/status.h"
 
 namespace vramscope::util {
+
+// A file descriptor that is closed with its owner. Move-only.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd();
+
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// Whether the last part of a path may be a symbolic link. What stands in a recording's directory
+// may not: somebody may have sent it.
+enum class Links { kFollow, kRefuse };
+
+// Opens a regular file for reading. Anything else is refused at once: nothing waits for the other
+// end of a FIFO. `size_bytes` may be nullptr.
+Result<UniqueFd> OpenRegular(const std::string& path, Links links, uint64_t* size_bytes);
 
 // A regular file mapped for reading. Its size is the one it had when it was opened. Move-only.
 class MappedFile {
@@ -20,7 +47,7 @@ class MappedFile {
   ~MappedFile();
 
   // Errors name the path and the reason. An empty file maps to no bytes.
-  static Result<MappedFile> Open(const std::string& path);
+  static Result<MappedFile> Open(const std::string& path, Links links = Links::kFollow);
 
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
   // The kernel may drop these pages again: whoever streams through a large file says so.
@@ -31,36 +58,10 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// A file that appears under its name only when it is whole: written under a temporary name in the
-// same directory, then renamed. Dropped unless Commit() was called. Move-only.
-class AtomicFile {
- public:
-  AtomicFile(AtomicFile&& other) noexcept;
-  AtomicFile& operator=(AtomicFile&&) = delete;
-  ~AtomicFile();
-
-  static Result<AtomicFile> Create(const std::string& path);
-  // The temporary name that this process uses for `path`.
-  static std::string TemporaryName(const std::string& path);
-  Status Write(std::span<const uint8_t> bytes);
-  Status Write(std::string_view text);
-  // Bytes written so far.
-  uint64_t offset() const { return offset_; }
-  // For writers of their own, before Commit().
-  int fd() const { return fd_; }
-  Status Commit();
-
- private:
-  AtomicFile(std::string path, std::string temporary, int fd);
-
-  std::string path_;
-  std::string temporary_;
-  int fd_ = -1;
-  uint64_t offset_ = 0;
-};
-
 // The whole of a regular file, or an error that names it; a file above `limit_bytes` is refused.
-Result<std::string> ReadFile(const std::string& path, size_t limit_bytes);
+Result<std::string> ReadFile(const std::string& path,
+                             size_t limit_bytes,
+                             Links links = Links::kFollow);
 
 // The text of `error` (an errno value), without the program's name.
 std::string ErrnoText(int error);

@@ -7,6 +7,8 @@
 
 #include <filesystem>
 
+#include "util/owned_file.h"
+
 namespace vramscope::util {
 namespace {
 
@@ -23,25 +25,6 @@ class FileTest : public ::testing::Test {
 
   fs::path directory_;
 };
-
-TEST_F(FileTest, AtomicFileAppearsOnlyWhenCommitted) {
-  {
-    auto file = AtomicFile::Create(Path("a"));
-    ASSERT_TRUE(file.ok());
-    ASSERT_TRUE(file->Write("hello").ok());
-    EXPECT_FALSE(fs::exists(Path("a")));
-    EXPECT_EQ(file->offset(), 5u);
-    ASSERT_TRUE(file->Commit().ok());
-  }
-  EXPECT_EQ(*ReadFile(Path("a"), 100), "hello");
-  {
-    auto file = AtomicFile::Create(Path("a"));
-    ASSERT_TRUE(file->Write("other").ok());
-  }
-  EXPECT_EQ(*ReadFile(Path("a"), 100), "hello");
-  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1)
-      << "a temporary file was left";
-}
 
 TEST_F(FileTest, MapsAFile) {
   auto file = AtomicFile::Create(Path("m"));
@@ -75,6 +58,16 @@ TEST_F(FileTest, ErrorsNameThePath) {
   ASSERT_TRUE(file->Commit().ok());
   EXPECT_EQ(*ReadFile(Path("big"), 10), "0123456789");
   EXPECT_FALSE(ReadFile(Path("big"), 9).ok());
+}
+
+TEST_F(FileTest, LinksAreFollowedOnlyWhereTheyMayBe) {
+  ASSERT_TRUE(AtomicFile::Create(Path("to"))->Commit().ok());
+  fs::create_symlink(Path("to"), Path("link"));
+  EXPECT_TRUE(MappedFile::Open(Path("link")).ok());
+  EXPECT_EQ(MappedFile::Open(Path("link"), Links::kRefuse).status().message(),
+            Path("link") + ": is a symbolic link");
+  EXPECT_FALSE(ReadFile(Path("link"), 10, Links::kRefuse).ok());
+  EXPECT_TRUE(ReadFile(Path("to"), 10, Links::kRefuse).ok());
 }
 
 }  // namespace

@@ -280,7 +280,7 @@ def test_an_output_that_cannot_be_written_is_refused(tmp_path, output):
     assert not started.exists()
 
 
-@pytest.mark.parametrize("length", [250, 255])
+@pytest.mark.parametrize("length", [254, 255])
 def test_a_name_that_is_too_long_is_refused(tmp_path, length):
     started, command = marker(tmp_path)
     result = run(*command, cwd=tmp_path, options=("-o", "x" * length))
@@ -298,7 +298,7 @@ def test_a_working_directory_that_was_removed(tmp_path):
     )
     assert result.returncode == 3, result.stderr
     assert "the working directory cannot be written" in result.stderr
-    (path,) = tmp_path.glob("sh-*.vram")
+    (path,) = tmp_path.glob("vramscope-*/sh-*.vram")
     assert str(path) in result.stderr
 
 
@@ -334,8 +334,10 @@ def test_an_unwritable_directory_moves_the_output_to_the_temporary_one(tmp_path)
     # Not even root can create files in /proc.
     result = run("true", cwd=Path("/proc"), env={**os.environ, "TMPDIR": str(tmp_path)})
     assert result.returncode == 0
-    (path,) = tmp_path.glob("true-*.vram")
+    (path,) = tmp_path.glob("vramscope-*/true-*.vram")
     assert str(path) in result.stderr
+    # Others who use that directory can neither guess the name nor look inside.
+    assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_recording_under_way_is_not_replaced(tmp_path):
@@ -662,8 +664,7 @@ def test_an_interrupted_finish_leaves_the_directory(tmp_path):
     assert process.stdout.readline() == "running\n"
     time.sleep(1.0)
     os.kill(child_of(process.pid), signal.SIGKILL)
-    temporary = tmp_path / f"x.vram.tmp.{process.pid}"
-    until(temporary.exists)
+    (temporary,) = until(lambda: list(tmp_path.glob(".vramscope-*")))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGKILL

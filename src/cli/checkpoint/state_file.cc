@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/checkpoint/state_file.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -29,46 +29,39 @@ bool ParseNumber(std::string_view text, T* value) {
   return failed == std::errc() && end == text.data() + text.size();
 }
 
-// A directory that only this user can enter and that is no link to another; made where there is
-// none. -1 with errno.
-int OpenDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return -1;
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  struct stat info {};
-  if (fd < 0)
-    return -1;
-  if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    close(fd);
-    errno = EPERM;
-    return -1;
-  }
-  return fd;
-}
+struct Locked {
+  util::UniqueFd file;   // not open where it is not ours to have
+  bool is_busy = false;  // another process has it
+  bool is_missing = false;
+  std::string why;
+};
 
-// -1 with errno: EWOULDBLOCK where another process has it.
-int OpenLocked(int directory, const std::string& name, int flags) {
+Locked OpenLocked(const util::OwnedDirectory& directory, const std::string& name, bool create) {
   for (;;) {
-    const int fd = openat(directory, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
-    if (fd < 0)
-      return -1;
-    struct stat info {};
-    struct stat named {};
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid())
-      errno = EPERM;
-    else if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-      // Whoever had it may have removed it meanwhile.
-      if (fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-          named.st_ino == info.st_ino) {
-        return fd;
-      }
-      close(fd);
-      continue;
+    Locked locked;
+    const bool exists = directory.Has(name);
+    if (!exists && !create) {
+      locked.is_missing = true;
+      return locked;
     }
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
+    util::Result<util::UniqueFd> file =
+        exists ? directory.Open(name, nullptr) : directory.CreateFile(name);
+    if (!file && !exists && directory.Has(name))
+      continue;  // another was faster
+    if (!file) {
+      locked.why = file.status().message();
+      return locked;
+    }
+    if (flock(file->get(), LOCK_EX | LOCK_NB) != 0) {
+      locked.is_busy = errno == EWOULDBLOCK;
+      locked.why = directory.path() + "/" + name + ": " + util::ErrnoText(errno);
+      return locked;
+    }
+    // Whoever had it may have removed it meanwhile.
+    if (directory.StandsFor(name, *file)) {
+      locked.file = std::move(*file);
+      return locked;
+    }
   }
 }
 
@@ -138,21 +131,25 @@ util::Result<std::unique_ptr<StateFile>> StateFile::Open(
   const std::string name = fmt::format("yield-{}", pid);
   std::string failure = "there is no place for it";
   // First where it is, then where it can be.
-  for (const int flags : {0, O_CREAT}) {
+  for (const bool create : {false, true}) {
     for (const std::string& path : directories) {
-      const int directory = OpenDirectory(path);
-      const int file = directory < 0 ? -1 : OpenLocked(directory, name, flags);
-      if (file >= 0)
-        return std::unique_ptr<StateFile>(new StateFile(directory, file, name));
-      const int error = errno;
-      if (directory >= 0)
-        close(directory);
-      if (error == EWOULDBLOCK) {
+      util::Result<util::OwnedDirectory> directory =
+          util::OwnedDirectory::OpenOrCreatePrivate(path);
+      if (!directory) {
+        failure = directory.status().message();
+        continue;
+      }
+      Locked locked = OpenLocked(*directory, name, create);
+      if (locked.file.ok()) {
+        return std::unique_ptr<StateFile>(
+            new StateFile(std::move(*directory), std::move(locked.file), name));
+      }
+      if (locked.is_busy) {
         return util::Status::Error(
             fmt::format("another vramscope is at work on process {} just now", pid));
       }
-      if (flags != 0 || error != ENOENT)
-        failure = fmt::format("{}/{}: {}", path, name, util::ErrnoText(error));
+      if (!locked.is_missing)
+        failure = locked.why;
     }
   }
   return util::Status::Error("what `resume` needs cannot be kept: " + failure);
@@ -160,15 +157,13 @@ util::Result<std::unique_ptr<StateFile>> StateFile::Open(
 
 StateFile::~StateFile() {
   struct stat info {};
-  if (fstat(file_, &info) == 0 && info.st_size == 0)
+  if (fstat(file_.get(), &info) == 0 && info.st_size == 0)
     Remove();
-  close(file_);
-  close(directory_);
 }
 
 std::optional<YieldState> StateFile::Read(uint64_t start_ticks) const {
   std::string text(kMaxStateBytes, '\0');
-  const ssize_t got = pread(file_, text.data(), text.size(), 0);
+  const ssize_t got = pread(file_.get(), text.data(), text.size(), 0);
   if (got <= 0)
     return std::nullopt;
   text.resize(static_cast<size_t>(got));
@@ -179,16 +174,14 @@ std::optional<YieldState> StateFile::Read(uint64_t start_ticks) const {
 }
 
 util::Status StateFile::Save(const YieldState& state) {
-  const std::string text = FormatYieldState(state);
-  if (ftruncate(file_, 0) != 0 ||
-      pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return util::Status::Error("what `resume` needs cannot be kept: " + util::ErrnoText(errno));
-  }
+  if (const util::Status status = util::ReplaceContents(file_, FormatYieldState(state));
+      !status.ok())
+    return util::Status::Error("what `resume` needs cannot be kept: " + status.message());
   return {};
 }
 
 void StateFile::Remove() {
-  unlinkat(directory_, name_.c_str(), 0);
+  (void)directory_.Remove(name_, file_);
 }
 
 std::vector<std::string> StateDirectories() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "util/owned_file.h"
 #include "util/status.h"
 
 // What `resume` must know of a process that `yield` took the device memory of. It is in a directory
@@ -51,11 +52,11 @@ class StateFile {
   void Remove();
 
  private:
-  StateFile(int directory, int file, std::string name)
-      : directory_(directory), file_(file), name_(std::move(name)) {}
+  StateFile(util::OwnedDirectory directory, util::UniqueFd file, std::string name)
+      : directory_(std::move(directory)), file_(std::move(file)), name_(std::move(name)) {}
 
-  const int directory_;
-  const int file_;
+  const util::OwnedDirectory directory_;
+  const util::UniqueFd file_;
   const std::string name_;
 };
 

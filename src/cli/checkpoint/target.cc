@@ -12,19 +12,15 @@
 #include "cli/launcher/process_watch.h"
 #include "cli/launcher/session.h"
 #include "util/file.h"
+#include "util/proc.h"
 
 namespace vramscope::cli {
 namespace {
 
-constexpr size_t kMaxProcBytes = size_t{64} << 20;
 constexpr std::string_view kLiveExtension = ".vrl";
 
-std::string ProcFile(pid_t pid, const char* name) {
-  return fmt::format("/proc/{}/{}", pid, name);
-}
-
 std::optional<ProcessStat> StatOf(pid_t pid) {
-  const util::Result<std::string> text = util::ReadFile(ProcFile(pid, "stat"), kMaxProcBytes);
+  const std::optional<std::string> text = util::ReadProc(pid, "stat");
   ProcessStat stat;
   if (!text || !ParseProcessStat(*text, &stat))
     return std::nullopt;
@@ -33,11 +29,6 @@ std::optional<ProcessStat> StatOf(pid_t pid) {
 
 bool HasEnded(const ProcessStat& stat) {
   return stat.state == 'Z' || stat.state == 'X';
-}
-
-std::string NameOf(pid_t pid) {
-  const util::Result<std::string> text = util::ReadFile(ProcFile(pid, "comm"), kMaxProcBytes);
-  return text ? text->substr(0, text->find('\n')) : "";
 }
 
 bool IsAncestor(pid_t pid) {
@@ -72,8 +63,10 @@ util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
   const std::optional<ProcessStat> stat = StatOf(pid);
   if (!stat)
     return util::Status::Error(fmt::format("there is no process {}", pid));
-  Target target{
-      .pid = pid, .start_ticks = stat->start_ticks, .name = NameOf(pid), .live_directory = ""};
+  Target target{.pid = pid,
+                .start_ticks = stat->start_ticks,
+                .name = util::ProcCommand(pid),
+                .live_directory = ""};
   if (HasEnded(*stat))
     return util::Status::Error(fmt::format("process {} ({}) has ended", pid, target.name));
   // The driver works through a thread of the process itself.
@@ -97,8 +90,8 @@ util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
   struct stat owner {};
   if (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0)
     return util::Status::Error(fmt::format("there is no process {}", pid));
-  const std::string file = ProcFile(pid, "maps");
-  const util::Result<std::string> maps = util::ReadFile(file, kMaxProcBytes);
+  int error = 0;
+  const std::optional<std::string> maps = util::ReadProc(pid, "maps", &error);
   if (!maps || (geteuid() != 0 && owner.st_uid != geteuid())) {
     if (access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0)
       return util::Status::Error(fmt::format("there is no process {}", pid));
@@ -107,7 +100,7 @@ util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor) {
                                              pid, target.name, owner.st_uid));
     }
     return util::Status::Error(fmt::format("process {} ({}) cannot be looked into: {}", pid,
-                                           target.name, maps.status().message()));
+                                           target.name, util::ErrnoText(error)));
   }
   if (maps->find("/libcuda.so") == std::string::npos) {
     return util::Status::Error(fmt::format(

@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "util/file.h"
+#include "util/proc.h"
 
 namespace vramscope::cli {
 namespace {
@@ -56,15 +58,10 @@ bool IsElf(const std::string& path) {
 }
 
 bool IsStopped(pid_t pid) {
-  FILE* const file = fopen(fmt::format("/proc/{}/stat", pid).c_str(), "re");
-  if (file == nullptr)
-    return false;
-  char text[512] = {};
-  const size_t got = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
+  const std::optional<std::string> text = util::ReadProc(pid, "stat");
   // "PID (NAME) STATE ...", and NAME may hold anything.
-  const char* const end = static_cast<const char*>(memrchr(text, ')', got));
-  return end != nullptr && end[1] == ' ' && end[2] == 'T';
+  const size_t end = text ? text->rfind(')') : std::string::npos;
+  return end != std::string::npos && text->compare(end, 3, ") T") == 0;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -129,19 +130,29 @@ bool SuitsPreload(const std::string& path) {
 }
 
 util::Result<std::string> LinkProbe(const std::string& probe) {
-  std::string folder = "/tmp/vramscope-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) {
+  const util::Result<util::OwnedDirectory> folder =
+      util::OwnedDirectory::CreateTemporary("/tmp/vramscope-");
+  if (!folder) {
     return util::Status::Error(
         fmt::format("the path {} holds a space or a colon, which LD_PRELOAD cannot carry, and no "
-                    "link to it can "
-                    "be made in /tmp: {}",
-                    probe, util::ErrnoText(errno)));
+                    "link to it can be made: {}",
+                    probe, folder.status().message()));
   }
-  std::string link = folder + "/" + kProbeName;
-  if (symlink(probe.c_str(), link.c_str()) != 0) {
+  std::string link = folder->path() + "/" + kProbeName;
+  if (!folder->CreateLink(kProbeName, probe)) {
     return util::Status::Error(fmt::format("cannot make {}: {}", link, util::ErrnoText(errno)));
   }
   return link;
+}
+
+void RemoveProbeLink(const std::string& link) {
+  if (link.empty())
+    return;
+  const std::string folder = link.substr(0, link.rfind('/'));
+  if (util::Result<util::OwnedDirectory> made = util::OwnedDirectory::Open(folder)) {
+    (void)made->RemoveLink(kProbeName);
+    (void)made->RemoveSelf();
+  }
 }
 
 bool HasCudaDriver(int gpu_count) {

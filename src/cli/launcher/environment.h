@@ -44,6 +44,8 @@ bool SuitsPreload(const std::string& path);
 
 // A symbolic link to `probe` in a new directory whose path suits LD_PRELOAD.
 util::Result<std::string> LinkProbe(const std::string& probe);
+// Removes it again; "" is none.
+void RemoveProbeLink(const std::string& link);
 
 // Whether this machine can run CUDA programs at all: a driver library, and a GPU unless NVML is
 // missing. `gpu_count` is NVML's, -1 without NVML.

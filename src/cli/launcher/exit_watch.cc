@@ -42,16 +42,18 @@ bool ExitWatch::Start() {
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0)
     return false;
-  thread_ = std::thread([this] { Loop(); });
-  return true;
+  worker_.Start([this] { Loop(); });
+  if (!worker_.IsStarted())
+    close(wake_);
+  return worker_.IsStarted();
 }
 
 void ExitWatch::Stop() {
-  if (!thread_.joinable())
+  if (!worker_.IsStarted())
     return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);
-  thread_.join();
+  worker_.Join();
   for (const auto& [pid, descriptor] : descriptors_) {
     if (descriptor >= 0)
       close(descriptor);

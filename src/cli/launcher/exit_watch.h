@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "cli/launcher/worker.h"
 
 namespace vramscope::cli {
 
@@ -33,6 +34,8 @@ class ExitWatch {
   void Stop();
   // After Stop(), in the order of time.
   const std::vector<ExitSeen>& seen() const { return seen_; }
+  // "" or why it ended early. After Stop().
+  const std::string& failure() const { return worker_.failure(); }
 
  private:
   void Loop();
@@ -41,7 +44,7 @@ class ExitWatch {
   const std::string live_directory_;
   const pid_t command_;
   int wake_ = -1;  // an eventfd: readable when the thread is to stop
-  std::thread thread_;
+  Worker worker_;
   std::map<pid_t, int> descriptors_;  // -1: not ours to watch, or gone
   std::vector<ExitSeen> seen_;
 };

@@ -19,8 +19,9 @@
 #include "output/summary.h"
 #include "output/terminal.h"
 #include "query/report.h"
+#include "trace/finished_content.h"
 #include "trace/trace.h"
-#include "util/file.h"
+#include "util/owned_file.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -43,12 +44,11 @@ std::string ShortPath(const std::string& path) {
 // half-written. Afterwards they have their usual effect.
 class Interruptible {
  public:
-  Interruptible(const std::string& live_directory, const std::string& output, int exit_status) {
+  Interruptible(const std::string& live_directory, int exit_status) {
     const std::string message =
         fmt::format("\nvramscope: interrupted: `vramscope finish {}` completes the recording\n",
                     ShortPath(live_directory));
     g_message = message;
-    g_temporary = util::AtomicFile::TemporaryName(output);
     g_exit_status = exit_status;
     for (size_t i = 0; i < kInterrupts.size(); ++i) {
       old_[i] = signal(kInterrupts[i], OnInterrupt);
@@ -66,7 +66,7 @@ class Interruptible {
 
  private:
   static void OnInterrupt(int) {
-    unlink(g_temporary.c_str());
+    util::AtomicFile::DiscardAll();
     (void)!write(STDERR_FILENO, g_message.data(), g_message.size());
     _exit(g_exit_status);
   }
@@ -74,7 +74,6 @@ class Interruptible {
   static constexpr std::array kInterrupts = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   // For the handler, which may only read what was complete before it was installed.
   static inline std::string g_message;
-  static inline std::string g_temporary;
   static inline int g_exit_status = 0;
   std::array<sighandler_t, kInterrupts.size()> old_{};
 };
@@ -109,21 +108,21 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
 util::Status FinishRecording(const std::string& live_directory,
                              const std::string& output,
                              int interrupted_status) {
-  const Interruptible interruptible(live_directory, output, interrupted_status);
+  const Interruptible interruptible(live_directory, interrupted_status);
   util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(live_directory);
   if (!trace)
     return trace.status();
   {
     Progress progress("writing " + ShortPath(output));
-    util::Result<util::AtomicFile> file = util::AtomicFile::Create(output);
+    util::Result<util::AtomicFile> file =
+        util::AtomicFile::Create(output, &trace::kFinishedContent);
     if (!file)
       return file.status();
-    VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(
-        **trace, file->fd(), output, [&progress](double share) { progress.Update(share); }));
+    VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(**trace, file->fd(), output,
+                                            [&progress](double share) { progress.Update(share); }));
     VRAMSCOPE_RETURN_IF_ERROR(file->Commit());
   }
-  trace->reset();
-  return RemoveLiveDirectory(live_directory);
+  return {};
 }
 
 bool PrintRecording(const std::string& path, const ReportOptions& options) {

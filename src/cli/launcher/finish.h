@@ -7,9 +7,9 @@
 
 namespace vramscope::cli {
 
-// Makes the finished file `output` of a live directory, showing progress on a terminal, then
-// removes the directory. On an error the directory stays as it was. When it is interrupted by a
-// signal, this process exits with `interrupted_status`.
+// Makes the finished file `output` of a live directory, showing progress on a terminal. On an error
+// the directory stays as it was. When it is interrupted by a signal, this process exits with
+// `interrupted_status`.
 util::Status FinishRecording(const std::string& live_directory,
                              const std::string& output,
                              int interrupted_status);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launcher/live_file_writer.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -28,14 +28,13 @@ int64_t WallNs() {
 util::Result<std::unique_ptr<LiveFileWriter>> LiveFileWriter::Create(
     const std::string& path,
     const std::vector<std::string>& command) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return util::Status::Error(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
-  }
+  util::Result<util::UniqueFd> file = util::CreateFile(path);
+  if (!file)
+    return file.status();
   // Held as long as the launcher lives: see LauncherIsAlive(). Where the file system knows no locks
   // a second launcher is not noticed, nothing else.
-  (void)flock(fd, LOCK_EX | LOCK_NB);
-  std::unique_ptr<LiveFileWriter> writer(new LiveFileWriter(fd, command));
+  (void)flock(file->get(), LOCK_EX | LOCK_NB);
+  std::unique_ptr<LiveFileWriter> writer(new LiveFileWriter(std::move(*file), command));
   // The page is whole from the start: what is beyond our part of it belongs to others.
   static constexpr uint8_t kZeros[format::kPageBytes] = {};
   if (!writer->WriteAt(kZeros, sizeof kZeros, 0) || !writer->WriteHeader()) {
@@ -44,7 +43,8 @@ util::Result<std::unique_ptr<LiveFileWriter>> LiveFileWriter::Create(
   return writer;
 }
 
-LiveFileWriter::LiveFileWriter(int fd, const std::vector<std::string>& command) : fd_(fd) {
+LiveFileWriter::LiveFileWriter(util::UniqueFd file, const std::vector<std::string>& command)
+    : file_(std::move(file)) {
   std::memcpy(header_.magic, format::kFileMagic, sizeof header_.magic);
   header_.major = format::kMajorVersion;
   header_.minor = format::kMinorVersion;
@@ -69,13 +69,12 @@ LiveFileWriter::LiveFileWriter(int fd, const std::vector<std::string>& command) 
 
 LiveFileWriter::~LiveFileWriter() {
   Close();
-  close(fd_);
 }
 
 bool LiveFileWriter::WriteAt(const void* data, size_t size_bytes, uint64_t offset) {
   const char* in = static_cast<const char*>(data);
   while (size_bytes > 0) {
-    const ssize_t written = pwrite(fd_, in, size_bytes, static_cast<off_t>(offset));
+    const ssize_t written = pwrite(file_.get(), in, size_bytes, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
@@ -94,8 +93,7 @@ bool LiveFileWriter::WriteHeader() {
 bool LiveFileWriter::BeginChunk() {
   const uint64_t offset = header_.end_bytes.load();
   // Blocks are reserved first, so that the records themselves cannot meet a full disk.
-  if (const int error =
-          posix_fallocate(fd_, static_cast<off_t>(offset), format::kFirstChunkBytes)) {
+  if (const int error = util::ReserveSpace(file_.get(), offset, format::kFirstChunkBytes)) {
     errno = error;
     return false;
   }

@@ -8,6 +8,7 @@
 
 #include "format/encoder.h"
 #include "format/layout.h"
+#include "util/file.h"
 #include "util/status.h"
 
 // The launcher's own live file, launcher.vrl. Same format as the probe's files (format/layout.h),
@@ -49,7 +50,7 @@ class LiveFileWriter {
  private:
   static constexpr size_t kMaxRecordBytes = format::kFirstChunkBytes - sizeof(format::ChunkHeader);
 
-  LiveFileWriter(int fd, const std::vector<std::string>& command);
+  LiveFileWriter(util::UniqueFd file, const std::vector<std::string>& command);
   bool WriteAt(const void* data, size_t size_bytes, uint64_t offset);
   bool WriteHeader();
   bool HasRoom(size_t size_bytes);
@@ -57,7 +58,7 @@ class LiveFileWriter {
   void SealChunk();
   void Append(size_t size_bytes);
 
-  const int fd_;
+  const util::UniqueFd file_;
   format::FileHeader header_{};
   std::vector<uint8_t> chunk_;  // the whole chunk under way, its header included
   uint64_t chunk_offset_ = 0;

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launcher/process_watch.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
+#include <optional>
 
 #include "cli/launcher/program.h"
 #include "cli/launcher/reach.h"
+#include "util/proc.h"
 
 namespace vramscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPeriod{250};
 // A look may take this share of the time at most.
@@ -28,50 +24,19 @@ constexpr int kLooksToBelieve = 2;
 constexpr size_t kMaxFound = 10'000;
 constexpr char kProbeFile[] = "libvramscope_probe.so";
 
-// False where the file cannot be read; `*error` says why.
-bool ReadProc(pid_t pid, const char* name, std::string* text, int* error) {
-  text->clear();
-  const int fd = open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    *error = errno;
-    return false;
-  }
-  char buffer[16384];
-  ssize_t got = 0;
-  while ((got = read(fd, buffer, sizeof buffer)) > 0)
-    text->append(buffer, static_cast<size_t>(got));
-  *error = errno;
-  close(fd);
-  return got == 0;
-}
-
 bool ReadStat(pid_t pid, ProcessStat* stat) {
-  std::string text;
-  int error = 0;
-  return ReadProc(pid, "stat", &text, &error) && ParseProcessStat(text, stat);
-}
-
-std::string NameOf(pid_t pid) {
-  std::string text;
-  int error = 0;
-  if (!ReadProc(pid, "comm", &text, &error))
-    return "";
-  return text.substr(0, text.find('\n'));
+  const std::optional<std::string> text = util::ReadProc(pid, "stat");
+  return text && ParseProcessStat(*text, stat);
 }
 
 std::vector<pid_t> ChildrenOf(pid_t pid) {
   std::vector<pid_t> children;
-  std::error_code error;
-  for (fs::directory_iterator it(fmt::format("/proc/{}/task", pid), error), end;
-       !error && it != end; it.increment(error)) {
-    std::string text;
-    int unused = 0;
-    if (!ReadProc(pid, fmt::format("task/{}/children", it->path().filename().string()).c_str(),
-                  &text, &unused)) {
+  for (const std::string& task : util::ListProc(pid, "task")) {
+    const std::optional<std::string> text = util::ReadProc(pid, "task/" + task + "/children");
+    if (!text)
       continue;
-    }
-    const char* at = text.data();
-    const char* const last = at + text.size();
+    const char* at = text->data();
+    const char* const last = at + text->size();
     for (pid_t child = 0; at < last;) {
       const auto [next, failed] = std::from_chars(at, last, child);
       if (failed != std::errc())
@@ -85,12 +50,12 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
 
 // Why the process is not recorded, or "" where it is, or where that cannot be said now.
 std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
-  std::string text;
   int error = 0;
-  if (!ReadProc(pid, "environ", &text, &error))
+  const std::optional<std::string> environment = util::ReadProc(pid, "environ", &error);
+  if (!environment)
     return error == EACCES || error == EPERM ? "belongs to another user or is a setuid program"
                                              : "";
-  const Enrolment enrolment = EnrolmentOf(text, live_directory);
+  const Enrolment enrolment = EnrolmentOf(*environment, live_directory);
   if (enrolment == Enrolment::kElsewhere)
     return "";
   std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
@@ -98,9 +63,10 @@ std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
   if (!has_probe) {
     // What is mapped decides. Programs that change their title write over their environment, and
     // valgrind is a static program that loads others.
-    if (!ReadProc(pid, "maps", &text, &error) || text.empty())
+    const std::optional<std::string> maps = util::ReadProc(pid, "maps");
+    if (!maps || maps->empty())
       return "";
-    has_probe = text.find(kProbeFile) != std::string::npos;
+    has_probe = maps->find(kProbeFile) != std::string::npos;
   }
   if (has_probe)
     return WhyOutOfReach(pid, live_directory);
@@ -171,18 +137,18 @@ ProcessWatch::~ProcessWatch() {
 }
 
 void ProcessWatch::Start() {
-  thread_ = std::thread([this] { Loop(); });
+  worker_.Start([this] { Loop(); });
 }
 
 void ProcessWatch::Stop() {
-  if (!thread_.joinable())
+  if (!worker_.IsStarted())
     return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
   }
   stop_changed_.notify_one();
-  thread_.join();
+  worker_.Join();
 }
 
 void ProcessWatch::SawOnGpu(size_t gpu, std::vector<pid_t> pids) {
@@ -272,7 +238,8 @@ void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
     return;
   }
   if (found_.size() < kMaxFound)
-    found_[key] = {.pid = pid, .name = NameOf(pid), .reason = reason, .uses_gpu = uses_gpu};
+    found_[key] = {
+        .pid = pid, .name = util::ProcCommand(pid), .reason = reason, .uses_gpu = uses_gpu};
 }
 
 }  // namespace vramscope::cli

@@ -10,9 +10,10 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "cli/launcher/worker.h"
 
 namespace vramscope::cli {
 
@@ -43,6 +44,7 @@ class ProcessWatch {
   void SawOnGpu(size_t gpu, std::vector<pid_t> pids);
   // After Stop().
   std::vector<UnrecordedProcess> Found() const;
+  const std::string& failure() const { return worker_.failure(); }  // "" or why it ended early
 
  private:
   // A number is used again, so the time of its start belongs to it.
@@ -56,7 +58,7 @@ class ProcessWatch {
   const pid_t root_;
   const bool root_is_recorded_;
   const std::string live_directory_;
-  std::thread thread_;
+  Worker worker_;
   mutable std::mutex mutex_;
   std::condition_variable stop_changed_;
   bool stop_ = false;

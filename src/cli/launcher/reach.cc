@@ -8,8 +8,9 @@
 
 #include <array>
 #include <charconv>
-#include <fstream>
-#include <iterator>
+#include <optional>
+
+#include "util/proc.h"
 
 namespace vramscope::cli {
 namespace {
@@ -57,10 +58,9 @@ std::string WhyOutOfReach(pid_t pid, const std::string& directory) {
   struct stat here {};
   if (directory.empty() || directory.front() != '/' || stat(directory.c_str(), &here) != 0)
     return "";
-  std::ifstream file(fmt::format("/proc/{}/status", pid));
-  const std::string status(std::istreambuf_iterator<char>(file), {});
+  const std::optional<std::string> status = util::ReadProc(pid, "status");
   FileUser user;
-  if (!ParseFileUser(status, &user))
+  if (!status || !ParseFileUser(*status, &user))
     return "";
   // Whoever started the recording made the directory, whatever owner the file system shows.
   constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;

@@ -72,18 +72,18 @@ void Sampler::Start() {
   for (size_t gpu = 0; gpu < filters_.size(); ++gpu) {
     filters_[gpu].Flush([this](const format::DeviceSample& sample) { file_.Write(sample); });
   }
-  thread_ = std::thread([this] { Loop(); });
+  worker_.Start([this] { Loop(); });
 }
 
 void Sampler::Stop() {
-  if (!thread_.joinable())
+  if (!worker_.IsStarted())
     return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
   }
   stop_changed_.notify_one();
-  thread_.join();
+  worker_.Join();
   SampleDevices();
   for (SampleFilter& filter : filters_) {
     filter.Flush([this](const format::DeviceSample& sample) { file_.Write(sample); });

@@ -4,12 +4,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/process_watch.h"
+#include "cli/launcher/worker.h"
 #include "format/records.h"
 
 namespace vramscope::cli {
@@ -98,6 +98,8 @@ class Sampler {
   void Start();
   // A last sample of everything, and the thread is gone. Idempotent.
   void Stop();
+  // "" or why it ended early. After Stop().
+  const std::string& failure() const { return worker_.failure(); }
 
  private:
   void SampleDevices();
@@ -112,7 +114,7 @@ class Sampler {
   std::vector<ProcessQueryPacer> pacers_;
   std::vector<NvmlProcess> processes_;
   std::vector<std::vector<pid_t>> listed_;  // by GPU: as the last list had them
-  std::thread thread_;
+  Worker worker_;
   std::mutex mutex_;
   std::condition_variable stop_changed_;
   bool stop_ = false;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launcher/session.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <limits.h>
 #include <sys/file.h>
@@ -14,14 +13,16 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <thread>
 
 #include "cli/launcher/live_file_writer.h"
 #include "format/layout.h"
-#include "trace/trace.h"
+#include "trace/finished_content.h"
 #include "util/file.h"
 #include "util/json_writer.h"
+#include "util/proc.h"
 
 namespace vramscope::cli {
 namespace {
@@ -34,6 +35,7 @@ constexpr std::chrono::milliseconds kStopGrace{5000};
 constexpr std::chrono::milliseconds kStopStep{2};
 constexpr char kSessionFile[] = "session.json";
 constexpr char kLiveExtension[] = ".vrl";
+constexpr char kSessionStart[] = "{\n  \"version\"";
 
 util::Status CheckFolder(const fs::path& folder, const std::string& path, const char* option) {
   std::error_code error;
@@ -50,74 +52,65 @@ util::Status CheckFolder(const fs::path& folder, const std::string& path, const 
   return {};
 }
 
-bool IsFinishedTrace(const std::string& path) {
-  char magic[sizeof trace::kFinishedMagic] = {};
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  const ssize_t got = pread(fd, magic, sizeof magic, 0);
-  close(fd);
-  return got == sizeof magic && std::memcmp(magic, trace::kFinishedMagic, sizeof magic) == 0;
+bool BeginsWith(std::span<const uint8_t> start, std::string_view text) {
+  return start.size() >= text.size() && std::memcmp(start.data(), text.data(), text.size()) == 0;
 }
 
-std::vector<fs::path> FilesOf(const std::string& live_directory, const char* extension) {
+// One that was cut off before its first page was written holds nothing: a full disk, or a kill.
+bool HoldsNothing(std::span<const uint8_t> start, uint64_t size_bytes) {
+  return size_bytes <= format::kPageBytes && size_bytes == start.size() &&
+         std::all_of(start.begin(), start.end(), [](uint8_t byte) { return byte == 0; });
+}
+
+constexpr util::Content kLiveContent = {
+    "a live file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return BeginsWith(start, {format::kFileMagic, sizeof format::kFileMagic}) ||
+             HoldsNothing(start, size_bytes);
+    }};
+constexpr util::Content kSessionContent = {
+    "a session file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return size_bytes == 0 || BeginsWith(start, kSessionStart);
+    }};
+constexpr util::Content kStopContent = {
+    "empty", [](std::span<const uint8_t>, uint64_t size_bytes) { return size_bytes == 0; }};
+
+// What the file of this name in a live directory must hold to be the recording's; nullptr for a
+// name that no recording has.
+const util::Content* ContentOf(const std::string& name) {
+  if (name.ends_with(kLiveExtension))
+    return &kLiveContent;
+  if (name == kSessionFile || util::AtomicFile::IsTemporaryName(name))
+    return &kSessionContent;
+  return name == kStopFile ? &kStopContent : nullptr;
+}
+
+bool IsFinishedTrace(const std::string& path) {
+  char magic[sizeof trace::kFinishedMagic] = {};
+  const auto file = util::OpenRegular(path, util::Links::kFollow, nullptr);
+  return file && pread(file->get(), magic, sizeof magic, 0) == sizeof magic &&
+         std::memcmp(magic, trace::kFinishedMagic, sizeof magic) == 0;
+}
+
+std::vector<fs::path> LiveFiles(const std::string& live_directory) {
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
        it.increment(error)) {
-    if (it->path().extension() == extension)
+    if (it->path().extension() == kLiveExtension)
       files.push_back(it->path());
   }
   return files;
 }
 
-std::vector<fs::path> LiveFiles(const std::string& live_directory) {
-  return FilesOf(live_directory, kLiveExtension);
-}
-
 // Whether the process has a file of `live_directory` mapped or open.
-bool HoldsFilesOf(uint32_t pid, const std::string& live_directory) {
+bool HoldsFilesOf(pid_t pid, const std::string& live_directory) {
   const std::string prefix = live_directory + "/";
-  std::error_code error;
-  for (fs::directory_iterator it(fmt::format("/proc/{}/fd", pid), error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code gone;
-    if (fs::read_symlink(it->path(), gone).string().starts_with(prefix))
+  for (const std::string& number : util::ListProc(pid, "fd")) {
+    if (util::ReadProcLink(pid, "fd/" + number).starts_with(prefix))
       return true;
   }
-  FILE* const maps = fopen(fmt::format("/proc/{}/maps", pid).c_str(), "re");
-  if (maps == nullptr)
-    return false;
-  bool found = false;
-  char* line = nullptr;
-  size_t capacity = 0;
-  while (!found && getline(&line, &capacity, maps) > 0) {
-    found = std::strstr(line, prefix.c_str()) != nullptr;
-  }
-  free(line);
-  fclose(maps);
-  return found;
-}
-
-// A process that goes on after its recording may have parts of the file mapped for as long as it
-// lives. Unlike a file cut short, one with a hole can still be written there.
-void GiveSpaceBack(const fs::path& file) {
-  const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC);
-  struct stat info {};
-  if (fd >= 0 && fstat(fd, &info) == 0)
-    (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, info.st_size);
-  if (fd >= 0)
-    close(fd);
-}
-
-std::string CommandOfProcess(uint32_t pid) {
-  FILE* const file = fopen(fmt::format("/proc/{}/comm", pid).c_str(), "re");
-  if (file == nullptr)
-    return "";
-  char text[64] = {};
-  const size_t got = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  return std::string(text, got > 0 && text[got - 1] == '\n' ? got - 1 : got);
+  const std::optional<std::string> maps = util::ReadProc(pid, "maps");
+  return maps && maps->find(prefix) != std::string::npos;
 }
 
 }  // namespace
@@ -142,33 +135,31 @@ bool IsLiveDirectory(const std::string& path) {
 util::Status CheckOutput(const std::string& path, const std::string& being_finished) {
   const fs::path file(path);
   VRAMSCOPE_RETURN_IF_ERROR(CheckFolder(file.parent_path(), path, "-o"));
-  // It is written under a longer name first.
-  if (fs::path(util::AtomicFile::TemporaryName(path)).filename().string().size() > NAME_MAX) {
+  if (fs::path(LiveDirectoryOf(path)).filename().string().size() > NAME_MAX) {
     return util::Status::Error(fmt::format("cannot write {}: choose a shorter name with -o", path));
   }
   struct stat info {};
-  if (stat(path.c_str(), &info) == 0) {
-    if (S_ISDIR(info.st_mode)) {
-      return util::Status::Error(fmt::format("{} is a directory: name a file in it with -o", path));
-    }
-    if (!S_ISREG(info.st_mode)) {
-      return util::Status::Error(
-          fmt::format("{} is not a regular file: choose another name with -o", path));
-    }
-    if (info.st_size != 0 && !IsFinishedTrace(path)) {
-      return util::Status::Error(fmt::format(
-          "{} exists and is not a vramscope trace: remove it, or choose another name with -o",
-          path));
-    }
+  if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    return util::Status::Error(fmt::format("{} is a directory: name a file in it with -o", path));
+  if (const std::string why = util::WhyNotReplaceable(path, &trace::kFinishedContent);
+      !why.empty()) {
+    return util::Status::Error(
+        fmt::format("{} exists and {}: remove it, or choose another name with -o", path, why));
   }
   const std::string live = LiveDirectoryOf(path);
   if (live == being_finished || lstat(live.c_str(), &info) != 0)
     return {};
-  if (!S_ISDIR(info.st_mode) || !IsLiveDirectory(live)) {
-    return util::Status::Error(fmt::format(
-        "{} exists and is not a vramscope recording: remove it, or choose another name with -o",
-        live));
-  }
+  const auto foreign = [&live](const std::string& why) {
+    return util::Status::Error(
+        fmt::format("{} exists and is not a vramscope recording ({}): remove it, or choose another "
+                    "name with -o",
+                    live, why));
+  };
+  const util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Open(live);
+  if (!directory)
+    return foreign(directory.status().message());
+  if (const std::string why = ForeignEntry(*directory); !why.empty())
+    return foreign(why);
   if (LauncherIsAlive(live)) {
     return util::Status::Error(fmt::format(
         "another `vramscope run` is recording into {}: choose another name with -o", live));
@@ -189,6 +180,10 @@ util::Status CheckReportOutput(const std::string& path, const std::string& outpu
     return util::Status::Error(
         fmt::format("{} is a directory: name a file in it with --html", path));
   }
+  if (const std::string why = util::WhyNotReplaceable(file, nullptr); !why.empty()) {
+    return util::Status::Error(
+        fmt::format("{} exists and {}: choose another file with --html", path, why));
+  }
   if (file == output || IsFinishedTrace(file)) {
     return util::Status::Error(
         fmt::format("{} is a recording: choose another file with --html", path));
@@ -196,19 +191,42 @@ util::Status CheckReportOutput(const std::string& path, const std::string& outpu
   return {};
 }
 
-util::Result<std::string> CreateLiveDirectory(const std::string& path) {
-  std::string live = LiveDirectoryOf(path);
-  std::error_code error;
-  if (fs::is_directory(live, error))
-    VRAMSCOPE_RETURN_IF_ERROR(RemoveLiveDirectory(live));
-  if (mkdir(live.c_str(), 0755) != 0) {
-    return util::Status::Error(fmt::format("cannot create {}: {}: choose another place with -o",
-                                           live, util::ErrnoText(errno)));
+util::Result<util::OwnedDirectory> CreateLiveDirectory(const std::string& path) {
+  const std::string live = LiveDirectoryOf(path);
+  struct stat info {};
+  if (lstat(live.c_str(), &info) == 0) {
+    util::Result<util::OwnedDirectory> old = util::OwnedDirectory::Open(live);
+    if (!old)
+      return old.status();
+    VRAMSCOPE_RETURN_IF_ERROR(RemoveLiveDirectory(*old));
   }
-  return live;
+  util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Create(live);
+  if (!directory) {
+    return util::Status::Error(
+        fmt::format("{}: choose another place with -o", directory.status().message()));
+  }
+  return directory;
 }
 
-util::Status WriteSessionRecord(const std::string& live_directory, const SessionRecord& record) {
+std::optional<util::FileIdentity> FindOldRecording(const std::string& path) {
+  return util::FindFile(path, trace::kFinishedContent);
+}
+
+std::string ForeignEntry(const util::OwnedDirectory& directory) {
+  for (const std::string& name : directory.Names()) {
+    if (name.ends_with(format::kUnrecordedExtension) && directory.HasLink(name))
+      continue;
+    const util::Content* const content = ContentOf(name);
+    if (content == nullptr)
+      return name + " is no part of one";
+    if (const auto file = directory.Open(name, content); !file)
+      return file.status().message().substr(directory.path().size() + 1);
+  }
+  return "";
+}
+
+util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
+                                const SessionRecord& record) {
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   std::error_code error;
@@ -231,10 +249,11 @@ util::Status WriteSessionRecord(const std::string& live_directory, const Session
     json.Field("host", host);
   if (!record.options.empty())
     json.Field("options", record.options);
+  json.Field("directory", directory.Identity());
   json.EndObject();
   json.Finish();
   util::Result<util::AtomicFile> file =
-      util::AtomicFile::Create(live_directory + "/" + kSessionFile);
+      util::AtomicFile::Create(directory.path() + "/" + kSessionFile, &kSessionContent);
   if (!file)
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(file->Write(text));
@@ -244,20 +263,19 @@ util::Status WriteSessionRecord(const std::string& live_directory, const Session
 std::vector<Recorder> LiveRecorders(const std::string& live_directory) {
   std::vector<Recorder> recorders;
   for (const fs::path& path : LiveFiles(live_directory)) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    const auto file = util::OpenRegular(path, util::Links::kRefuse, nullptr);
+    if (!file)
       continue;
     format::FileHeader header{};
-    const ssize_t got = pread(fd, static_cast<void*>(&header), sizeof header, 0);
-    close(fd);
+    const ssize_t got = pread(file->get(), static_cast<void*>(&header), sizeof header, 0);
     if (got != static_cast<ssize_t>(sizeof header) ||
         std::memcmp(header.magic, format::kFileMagic, sizeof header.magic) != 0 ||
         header.writer != static_cast<uint16_t>(format::WriterKind::kProbe)) {
       continue;
     }
-    if (HoldsFilesOf(header.pid, live_directory)) {
-      recorders.push_back({.pid = header.pid, .command = CommandOfProcess(header.pid)});
-    }
+    const auto pid = static_cast<pid_t>(header.pid);
+    if (HoldsFilesOf(pid, live_directory))
+      recorders.push_back({.pid = header.pid, .command = util::ProcCommand(pid)});
   }
   std::sort(recorders.begin(), recorders.end(),
             [](const Recorder& a, const Recorder& b) { return a.pid < b.pid; });
@@ -276,12 +294,9 @@ std::vector<Recorder> RecordersThatStay(const std::string& live_directory, uint3
 }
 
 bool LauncherIsAlive(const std::string& live_directory) {
-  const int fd = open((live_directory + "/" + kLauncherFile).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(fd);
-  return locked;
+  const auto file =
+      util::OpenRegular(live_directory + "/" + kLauncherFile, util::Links::kRefuse, nullptr);
+  return file && flock(file->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 bool IsReadOnlyPlace(const std::string& path) {
@@ -290,37 +305,48 @@ bool IsReadOnlyPlace(const std::string& path) {
   return fs::is_directory(folder, error) && access(folder.c_str(), W_OK | X_OK) != 0;
 }
 
-void StopSidecar(const std::string& live_directory) {
-  if (!LauncherIsAlive(live_directory))
+void StopSidecar(const util::OwnedDirectory& directory) {
+  if (!LauncherIsAlive(directory.path()))
     return;
-  const std::string stop = live_directory + "/" + kStopFile;
-  const int fd = open(stop.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (fd >= 0)
-    close(fd);
+  const auto stop = directory.CreateFile(kStopFile);
   const auto deadline = std::chrono::steady_clock::now() + kStopGrace;
-  while (LauncherIsAlive(live_directory) && std::chrono::steady_clock::now() < deadline)
+  while (LauncherIsAlive(directory.path()) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(kStopStep);
-  unlink(stop.c_str());
+  if (stop)
+    (void)directory.Remove(kStopFile, *stop);
 }
 
-util::Status RemoveLiveDirectory(const std::string& live_directory) {
-  if (!IsLiveDirectory(live_directory)) {
-    return util::Status::Error(
-        fmt::format("{} is not a vramscope recording: nothing was removed", live_directory));
-  }
+util::Status RemoveLiveDirectory(util::OwnedDirectory& directory) {
   // The session file goes last: until then the directory is recognisably ours.
-  for (const fs::path& file : LiveFiles(live_directory)) {
-    GiveSpaceBack(file);
-    unlink(file.c_str());
+  std::vector<std::string> names = directory.Names();
+  std::stable_partition(names.begin(), names.end(), [](const std::string& name) {
+    return ContentOf(name) != &kSessionContent;
+  });
+  std::string left;
+  for (const std::string& name : names) {
+    if (name.ends_with(format::kUnrecordedExtension) && directory.RemoveLink(name))
+      continue;
+    const util::Content* const content = ContentOf(name);
+    if (content != nullptr && !(content == &kSessionContent && !left.empty())) {
+      if (const auto file = directory.Open(name, content); file) {
+        // A process that goes on after its recording may have parts of the file mapped for as long
+        // as it lives. Unlike a file cut short, one with a hole can still be written there.
+        if (content == &kLiveContent)
+          util::GiveSpaceBack(*file);
+        if (directory.Remove(name, *file))
+          continue;
+      }
+    }
+    if (left.empty())
+      left = name;
   }
-  for (const fs::path& mark : FilesOf(live_directory, format::kUnrecordedExtension))
-    unlink(mark.c_str());
-  unlink((live_directory + "/" + kSessionFile).c_str());
-  if (rmdir(live_directory.c_str()) != 0) {
-    return util::Status::Error(fmt::format("cannot remove {}: {}: remove it by hand",
-                                           live_directory, util::ErrnoText(errno)));
+  if (!left.empty()) {
+    return util::Status::Error(
+        fmt::format("{} was not removed: {} in it is no part of the recording: look at it, and "
+                    "remove the directory by hand",
+                    directory.path(), left));
   }
-  return {};
+  return directory.RemoveSelf();
 }
 
 }  // namespace vramscope::cli

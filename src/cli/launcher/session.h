@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "format/layout.h"
+#include "util/owned_file.h"
 #include "util/status.h"
 
 // The live directory of a recording, and the file that it becomes.
@@ -33,7 +35,14 @@ bool IsLiveDirectory(const std::string& path);
 util::Status CheckReportOutput(const std::string& path, const std::string& output);
 
 // Makes the live directory of `path`, in place of an older recording's that nobody writes any more.
-util::Result<std::string> CreateLiveDirectory(const std::string& path);
+util::Result<util::OwnedDirectory> CreateLiveDirectory(const std::string& path);
+
+// Which older recording stands at `path`.
+std::optional<util::FileIdentity> FindOldRecording(const std::string& path);
+
+// The first entry of a live directory that is no part of a recording of this user, and why: "x.vrl
+// is a symbolic link". "" where there is none.
+std::string ForeignEntry(const util::OwnedDirectory& directory);
 
 // What the recording is of, as NAME.vram.d/session.json keeps it for whoever reads the directory.
 struct SessionRecord {
@@ -41,7 +50,7 @@ struct SessionRecord {
   std::vector<std::string> command;
   std::string options;  // VRAMSCOPE_OPTIONS
 };
-util::Status WriteSessionRecord(const std::string& live_directory, const SessionRecord& record);
+util::Status WriteSessionRecord(const util::OwnedDirectory& directory, const SessionRecord& record);
 
 struct Recorder {
   uint32_t pid = 0;
@@ -64,9 +73,10 @@ bool LauncherIsAlive(const std::string& live_directory);
 bool IsReadOnlyPlace(const std::string& path);
 
 // Has whatever samples for a recording without a launcher end, and waits for that.
-void StopSidecar(const std::string& live_directory);
+void StopSidecar(const util::OwnedDirectory& directory);
 
-// Removes a live directory whose recording has been finished, or will never be.
-util::Status RemoveLiveDirectory(const std::string& live_directory);
+// Removes a live directory whose recording has been finished, or will never be. What is no part of
+// it is left, and the directory then too; the error says so.
+util::Status RemoveLiveDirectory(util::OwnedDirectory& directory);
 
 }  // namespace vramscope::cli

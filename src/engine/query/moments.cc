@@ -8,8 +8,9 @@
 namespace vramscope::engine {
 namespace {
 
+// Of a damaged recording the end can lie before its begin.
 std::string SecondsText(int64_t time_ns) {
-  const int64_t ms = time_ns / 1'000'000;
+  const int64_t ms = std::max<int64_t>(time_ns, 0) / 1'000'000;
   std::string fraction = std::to_string(ms % 1000);
   fraction.insert(0, 3 - fraction.size(), '0');
   return std::to_string(ms / 1000) + "." + fraction + " s";
@@ -72,7 +73,8 @@ util::Result<CaptureRequest> RequestFor(const Ledger& ledger, const Instant& ins
         const std::string text =
             relative ? SecondsText(instant.time_ns) : "@" + std::to_string(instant.time_ns);
         const std::string range =
-            relative ? "lasts " + SecondsText(end_ns - start_ns)
+            relative ? "lasts " + SecondsText(static_cast<int64_t>(static_cast<uint64_t>(end_ns) -
+                                                                   static_cast<uint64_t>(start_ns)))
                      : "runs from @" + std::to_string(start_ns) + " to @" + std::to_string(end_ns);
         return util::Status::Error("--at " + text + " is outside the recording, which " + range);
       }

@@ -6,10 +6,12 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "output/devices.h"
 #include "output/export/export.h"
+#include "util/text_cell.h"
 
 namespace vramscope::output {
 namespace {
@@ -20,9 +22,9 @@ enum Column : size_t { kPython, kNative, kOwner, kCategory, kColumns };
 constexpr char kNoStack[] = "(no stack)";
 
 // A frame that stands for no code. Semicolons would split it, line breaks the line.
-std::string Bracketed(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return c == ';' || c == '\n' || c == '\r'; }, ' ');
+std::string Bracketed(std::string_view text) {
+  std::string name = util::OneLine(text);
+  std::replace(name.begin(), name.end(), ';', ' ');
   return "[" + name + "]";
 }
 
@@ -31,9 +33,7 @@ std::string Frames(const query::ReportRow& row) {
   for (const Column column : {kPython, kNative}) {
     if (row.path[column] == kNoStack)
       continue;
-    std::string frames = row.path[column];
-    std::replace_if(
-        frames.begin(), frames.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    const std::string frames = util::OneLine(row.path[column]);
     // What the driver took for a call of this line is not what the line asked for.
     return driver ? frames + ";[driver]" : frames;
   }

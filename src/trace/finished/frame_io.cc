@@ -9,6 +9,7 @@
 
 #include "base/crc32c.h"
 #include "trace/checksum.h"
+#include "trace/finished_content.h"
 
 namespace vramscope::trace::finished {
 namespace {
@@ -44,7 +45,7 @@ void FrameReader::FreeContext::operator()(ZSTD_DCtx* context) const {
 }
 
 util::Result<FrameWriter> FrameWriter::Create(const std::string& path) {
-  auto file = util::AtomicFile::Create(path);
+  auto file = util::AtomicFile::Create(path, &kFinishedContent);
   if (!file.ok())
     return file.status();
   FrameWriter writer(std::move(*file));

@@ -9,7 +9,7 @@
 
 #include "trace/finished/columns.h"
 #include "trace/finished/layout.h"
-#include "util/file.h"
+#include "util/owned_file.h"
 #include "util/status.h"
 
 typedef struct ZSTD_CCtx_s ZSTD_CCtx;

@@ -59,7 +59,7 @@ std::string JoinCommand(const char* data, size_t size) {
 }  // namespace
 
 util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* losses) {
-  auto mapped = util::MappedFile::Open(path);
+  auto mapped = util::MappedFile::Open(path, util::Links::kRefuse);
   if (!mapped.ok())
     return mapped.status();
   auto file = FromBytes(mapped->bytes(), path, losses);

@@ -87,11 +87,21 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
                                "or never loaded the probe; `vramscope doctor` says more");
   }
   SessionJson session;
-  if (auto text = util::ReadFile(directory + "/session.json", kMaxSessionJsonBytes); text.ok()) {
+  if (auto text =
+          util::ReadFile(directory + "/session.json", kMaxSessionJsonBytes, util::Links::kRefuse);
+      text.ok()) {
     session = ParseSessionJson(*text);
   }
   AddUnrecorded(directory, &session, &losses);
-  return FromFiles(path, std::move(files), session, std::move(losses), options);
+  const std::string why = WhyNamedFilesAreNotRead(directory, session, *paths);
+  if (!why.empty()) {
+    options.native_names = false;
+    session.notes.emplace_back("function names and source lines", "not looked up: " + why);
+  }
+  auto trace = FromFiles(path, std::move(files), session, std::move(losses), options);
+  if (trace.ok() && !why.empty())
+    static_cast<LiveTrace&>(**trace).source_lines_.Close();
+  return trace;
 }
 
 util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& path,

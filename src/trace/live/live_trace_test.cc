@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -12,6 +13,7 @@
 #include "base/crc32c.h"
 #include "trace/testing/live_file_builder.h"
 #include "trace/trace.h"
+#include "util/owned_file.h"
 
 namespace vramscope::trace {
 namespace {
@@ -35,6 +37,14 @@ class LiveTraceTest : public ::testing::Test {
   std::string Path(const std::string& name) const { return directory_ / name; }
   void WriteBytes(const std::string& name, const std::string& bytes) const {
     std::ofstream(Path(name), std::ios::binary) << bytes;
+  }
+  // What makes it a recording of this user's on this machine.
+  void WriteSession() const {
+    char host[256] = {};
+    ASSERT_EQ(gethostname(host, sizeof host - 1), 0);
+    WriteBytes("session.json", "{\"version\": \"1\", \"host\": \"" + std::string(host) +
+                                   "\", \"directory\": \"" +
+                                   util::OwnedDirectory::Open(directory_)->Identity() + "\"}");
   }
   std::unique_ptr<Trace> Open() const {
     auto trace = OpenTrace(directory_);
@@ -449,6 +459,7 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   other.Add(format::Image{
       .begin = bias, .end = bias + (1u << 22), .bias = bias, .path = {path.data(), path.size()}});
   ASSERT_TRUE(file.Write(Path("1.vrl")));
+  WriteSession();
   auto trace = Open();
   const auto allocs = OfKind(Events(*trace), EventKind::kAlloc);
   const Stack& top = trace->stack(allocs[0].native_stack);
@@ -466,6 +477,58 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   const Frame& nameless = (*quick)->frame((*quick)->stack(again[0].native_stack).frame);
   EXPECT_THAT(std::string((*quick)->string(nameless.function)), StartsWith("0x"));
   EXPECT_EQ((*quick)->string(nameless.image), path);
+}
+
+// Whoever sends a directory chooses the names in it: what they stand for here is none of his.
+TEST_F(LiveTraceTest, FilesThatAForeignRecordingNamesAreNotRead) {
+  WriteBytes("secret.txt", "the first line\nthe second line\n");
+  LiveFileBuilder file;
+  auto& main = file.Stream(1);
+  const uint64_t stack = main.PyFrame(0, Path("secret.txt"), "f", 2);
+  main.Add(CpuAlloc(1, 0x1000, 1, stack));
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  const auto line = [&](const fs::path& directory) {
+    auto trace = OpenTrace(directory);
+    EXPECT_TRUE(trace.ok());
+    const auto allocs = OfKind(Events(**trace), EventKind::kBlockAlloc);
+    const Frame& frame = (*trace)->frame((*trace)->stack(allocs[0].stack).frame);
+    EXPECT_EQ((*trace)->string(frame.file), Path("secret.txt"));
+    return std::string((*trace)->SourceLine(frame.file, 2));
+  };
+  EXPECT_EQ(line(directory_), "") << "no session file";
+  WriteSession();
+  EXPECT_EQ(line(directory_), "the second line");
+  // Sent, and unpacked here: the same owner, the same host's name, another directory.
+  const fs::path copy = Path("copy");
+  fs::create_directory(copy);
+  for (const char* name : {"1.vrl", "session.json"})
+    fs::copy_file(Path(name), copy / name);
+  EXPECT_EQ(line(copy), "");
+  const auto copied = OpenTrace(copy);
+  EXPECT_THAT((*copied)->session().notes,
+              ::testing::Contains(::testing::Pair(
+                  "function names and source lines",
+                  "not looked up: it was copied, or not recorded by vramscope run")));
+  WriteBytes("session.json", "{\"host\": \"elsewhere\", \"directory\": \"" +
+                                 util::OwnedDirectory::Open(directory_)->Identity() + "\"}");
+  EXPECT_EQ(line(directory_), "") << "another machine";
+  if (geteuid() == 0) {
+    WriteSession();
+    ASSERT_EQ(chown(Path("1.vrl").c_str(), 65534, 65534), 0);
+    EXPECT_EQ(line(directory_), "") << "another user's file";
+  }
+}
+
+TEST_F(LiveTraceTest, LinksAndPipesInItAreNotRead) {
+  LiveFileBuilder file;
+  file.Stream(1).Add(CpuAlloc(1, 0x1000, 1));
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  ASSERT_TRUE(file.Write(Path("elsewhere")));
+  fs::create_symlink(Path("elsewhere"), Path("2.vrl"));
+  ASSERT_EQ(mkfifo(Path("3.vrl").c_str(), 0600), 0);
+  auto trace = Open();
+  EXPECT_EQ(OfKind(Events(*trace), EventKind::kBlockAlloc).size(), 1u);
+  EXPECT_EQ(trace->processes().size(), 1u);
 }
 
 TEST_F(LiveTraceTest, SkipsUnknownRecordsByLength) {
@@ -620,7 +683,10 @@ TEST_F(LiveTraceTest, StandsInForAMissingVram) {
   EXPECT_EQ((*trace)->session().version, "1.2.3");
   EXPECT_THAT((*trace)->session().notes,
               ::testing::ElementsAre(std::pair("options", "cpu=true ring=null"),
-                                     std::pair("odd", "\xc3\xbc\xf0\x9f\x98\x80\n")));
+                                     std::pair("odd", "\xc3\xbc\xf0\x9f\x98\x80\n"),
+                                     std::pair("function names and source lines",
+                                               "not looked up: it was copied, or not recorded by "
+                                               "vramscope run")));
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/live/session_json.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <charconv>
 
+#include "util/owned_file.h"
 #include "util/utf8.h"
 
 namespace vramscope::trace {
@@ -177,11 +181,35 @@ SessionJson ParseSessionJson(std::string_view text) {
       session.version = util::ValidUtf8(value);
     } else if (key == "start_wall_ns") {
       std::from_chars(value.data(), value.data() + value.size(), session.start_wall_ns);
+    } else if (key == "directory") {
+      session.directory = value;
     } else if (!value.empty() && value != "null") {
+      if (key == "host")
+        session.host = value;
       session.notes.emplace_back(util::ValidUtf8(key), util::ValidUtf8(value));
     }
   } while (reader.Consume(','));
   return session;
+}
+
+std::string WhyNamedFilesAreNotRead(const std::string& directory,
+                                    const SessionJson& session,
+                                    std::span<const std::string> live_files) {
+  const util::Result<util::OwnedDirectory> own = util::OwnedDirectory::Open(directory);
+  if (!own)
+    return "another user recorded it";
+  // A copy has another number and was made at another time, which its sender cannot know.
+  if (session.directory.empty() || session.directory != own->Identity())
+    return "it was copied, or not recorded by vramscope run";
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) != 0 || session.host != host)
+    return "it was recorded on another machine";
+  for (const std::string& file : live_files) {
+    struct stat info {};
+    if (lstat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid())
+      return "another user has written into it";
+  }
+  return "";
 }
 
 }  // namespace vramscope::trace

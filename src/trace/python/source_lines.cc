@@ -14,7 +14,7 @@ constexpr size_t kMaxSourceBytes = 32u << 20;
 
 std::string_view SourceLines::Line(const std::string& path, uint32_t line) const {
   // "<string>", "<frozen importlib._bootstrap>": code that no file has.
-  if (path.empty() || path[0] == '<' || line == 0)
+  if (!is_open_ || path.empty() || path[0] == '<' || line == 0)
     return {};
   const std::lock_guard lock(mutex_);
   const auto [entry, is_new] = files_.try_emplace(path);

@@ -15,12 +15,15 @@ class SourceLines {
  public:
   // Without its line end; "" when there is no such file or line. Valid as long as this object.
   std::string_view Line(const std::string& path, uint32_t line) const;
+  // From now on no file is read.
+  void Close() { is_open_ = false; }
 
  private:
   struct File {
     std::string text;
     std::vector<size_t> line_starts;
   };
+  bool is_open_ = true;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::string, File> files_;
 };

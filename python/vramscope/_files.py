@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that this package writes or deletes: for this user alone, and nobody's file but ours.
+
+The rule of src/util/owned_file.h: no link is followed, and what stands there already must be a regular file of this
+user with one link.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import stat
+import tempfile
+from typing import Optional, TextIO, Tuple, Union
+
+_Path = Union[str, "os.PathLike[str]"]
+_MAGIC = b"VRAM"
+
+
+def _why_not_ours(info: os.stat_result) -> Optional[str]:
+    if stat.S_ISLNK(info.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISREG(info.st_mode):
+        return "is not a regular file"
+    if info.st_uid != os.geteuid():
+        return "belongs to another user"
+    if info.st_nlink != 1:
+        return "has several links"
+    return None
+
+
+def open_text(path: _Path, append: bool = False, newline: Optional[str] = None) -> TextIO:
+    """A file to write text into, emptied unless `append`; OSError where it is not ours to write."""
+    path = os.fspath(path)
+    # Where a FIFO stands it is opened, or not, without waiting for its other end.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags | (os.O_APPEND if append else 0), 0o600)
+    try:
+        why = _why_not_ours(os.fstat(descriptor))
+        if why is not None:
+            raise PermissionError(1, f"it {why}", path)
+        if not append:
+            os.ftruncate(descriptor, 0)
+        return open(descriptor, "a" if append else "w", encoding="utf-8", newline=newline)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def make_directory(path: pathlib.Path) -> Tuple[int, int]:
+    """Makes a directory that was not there; what `remove_directory` knows it by."""
+    path.mkdir(0o700)
+    path.chmod(0o700)  # whatever the umask took
+    info = path.lstat()
+    return info.st_dev, info.st_ino
+
+
+def make_directories(path: _Path) -> None:
+    """Makes a directory and those above it, where they are not there."""
+    os.makedirs(path, 0o700, exist_ok=True)
+
+
+def temporary_directory() -> pathlib.Path:
+    """A new directory that nobody else can enter."""
+    return pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
+
+
+def remove_directory(path: pathlib.Path, made: Optional[Tuple[int, int]] = None) -> None:
+    """Deletes a directory that this process made, with all in it; one that another put in its place stays."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
+        return
+    if made is None or made == (info.st_dev, info.st_ino):
+        shutil.rmtree(path, ignore_errors=True)  # by descriptors: it follows no link
+
+
+def refuse_foreign(path: pathlib.Path) -> None:
+    """An existing trace is replaced; anything else is somebody's file."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return
+    why = _why_not_ours(info)
+    if why is None:
+        with path.open("rb") as file:
+            if not file.read(4).startswith(_MAGIC):
+                why = "is no vramscope trace"
+    if why is not None:
+        raise FileExistsError(f"vramscope: {path} exists and {why}; choose another path")

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "util/file.h"
+#include "util/status.h"
+
+// The only place outside the probe that opens for writing, renames and deletes
+// (tools/check_writes.py). Its rule: we touch only what this run made, or what is provably ours: a
+// regular file of this user, with one link, whose first bytes are a recording's where a recording
+// is expected. Everything is named relative to an open directory, no link is followed, and what is
+// checked is the descriptor and not the name. What is made is for this user alone, whatever the
+// umask.
+namespace vramscope::util {
+
+// Which file it is, whatever its name.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+
+// What a file must hold to be ours.
+struct Content {
+  const char* name;  // "a vramscope trace"
+  // Of a file of this size that begins so, with kContentBytes at most.
+  bool (*holds)(std::span<const uint8_t> start, uint64_t size_bytes);
+};
+inline constexpr size_t kContentBytes = 4096;
+
+// Makes a file that was not there, open for reading and writing.
+Result<UniqueFd> CreateFile(const std::string& path);
+
+// Frees the blocks of an open file, whose size stays.
+void GiveSpaceBack(const UniqueFd& file);
+// Reserves blocks for an open file, which grows to them. 0 or errno.
+int ReserveSpace(int fd, uint64_t offset, uint64_t size_bytes);
+
+// Puts `text` in place of what an open file holds.
+Status ReplaceContents(const UniqueFd& file, std::string_view text);
+
+// Why what stands at `path` may not be replaced ("is a symbolic link"). "" where nothing stands
+// there, or a file of this user that holds `content` (nullptr: anything).
+std::string WhyNotReplaceable(const std::string& path, const Content* content);
+
+// Which file of this user that holds `content` stands at `path`; none where there is no such file.
+std::optional<FileIdentity> FindFile(const std::string& path, const Content& content);
+
+// Deletes this file; false where another stands at `path`, or none.
+bool RemoveFile(const std::string& path, const FileIdentity& identity);
+
+// A directory of this user, held open: what is at its path later does not matter.
+class OwnedDirectory {
+ public:
+  OwnedDirectory() = default;
+  // An existing one, and no link to one.
+  static Result<OwnedDirectory> Open(const std::string& path);
+  // One that this call makes.
+  static Result<OwnedDirectory> Create(const std::string& path);
+  // An existing one that nobody else can enter, or one that this call makes.
+  static Result<OwnedDirectory> OpenOrCreatePrivate(const std::string& path);
+  // One of a random name that begins with `prefix`, a path.
+  static Result<OwnedDirectory> CreateTemporary(const std::string& prefix);
+
+  const std::string& path() const { return path_; }
+  // Whether only this user can reach what is in it.
+  bool IsPrivate() const;
+  // Whether the path still leads here.
+  bool IsAtItsPath() const;
+  std::vector<std::string> Names() const;
+  // What tells it from every copy of it, and cannot be foreseen by whoever sends one: its number
+  // and when it was made. "" where the file system does not say.
+  std::string Identity() const;
+
+  // Makes a file that was not there, open for reading and writing.
+  Result<UniqueFd> CreateFile(const std::string& name) const;
+  // Opens a regular file of this user with one link that holds `content` (nullptr: anything), for
+  // reading and writing. Anything else is an error, at once: nothing waits for the other end of a
+  // FIFO.
+  Result<UniqueFd> Open(const std::string& name, const Content* content) const;
+  bool Has(const std::string& name) const;  // whatever it is
+  // Whether `name` still stands for the file that `file` is.
+  bool StandsFor(const std::string& name, const UniqueFd& file) const;
+  // Deletes the file that `file` is, if `name` still stands for it.
+  bool Remove(const std::string& name, const UniqueFd& file) const;
+  bool CreateLink(const std::string& name, const std::string& target) const;
+  bool HasLink(const std::string& name) const;  // a symbolic link of this user's
+  bool RemoveLink(const std::string& name) const;
+  // Deletes the directory itself. Fails where it is not empty, or not at its path any more.
+  Status RemoveSelf();
+
+ private:
+  OwnedDirectory(std::string path, UniqueFd fd, uid_t owner)
+      : path_(std::move(path)), fd_(std::move(fd)), owner_(owner) {}
+
+  std::string path_;
+  UniqueFd fd_;
+  uid_t owner_ = 0;  // as the file system shows this user's files
+};
+
+// A file that appears under its name only when it is whole: written under a random name in the same
+// directory, then renamed. It takes the place of the very file that stood there when it was begun,
+// and of no other. Dropped unless Commit() was called. Move-only.
+class AtomicFile {
+ public:
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  // What stands at `path` must be a file of this user that holds `content` (nullptr: anything).
+  static Result<AtomicFile> Create(const std::string& path, const Content* content = nullptr);
+  Status Write(std::span<const uint8_t> bytes);
+  Status Write(std::string_view text);
+  // Bytes written so far.
+  uint64_t offset() const { return offset_; }
+  // For a writer that says itself where its bytes go.
+  int fd() const { return fd_.get(); }
+  Status Commit();
+
+  // Whether a file of this name may be one that was never committed: its writer was killed.
+  static bool IsTemporaryName(std::string_view name);
+  // Deletes what is not whole yet, in a process that is about to end. Async-signal-safe.
+  static void DiscardAll();
+
+ private:
+  struct Slot;
+  AtomicFile(std::string path, std::string name, UniqueFd directory, UniqueFd fd);
+  Status Appear();
+
+  std::string path_;
+  std::string name_;       // the last part of path_
+  std::string temporary_;  // in the same directory
+  UniqueFd directory_;
+  UniqueFd fd_;
+  bool replaces_ = false;
+  FileIdentity replaced_;
+  uint64_t offset_ = 0;
+  Slot* slot_ = nullptr;
+};
+
+}  // namespace vramscope::util
