@@ -36,8 +36,8 @@ inline constexpr size_t kChunkBytes = 256 * 1024;
 inline constexpr size_t kMaxBlobBytes = 32 * 1024;
 // Deeper scopes count as the one around them.
 inline constexpr uint32_t kMaxScopeDepth = 64;
-// A stream seals what it has written about every so many bytes, when its thread ends, and when the
-// process begins to end.
+// A stream seals what it has written whenever that has grown by an eighth in its chunk, or by so
+// many bytes; when its thread ends, and when the process begins to end.
 inline constexpr size_t kSealEveryBytes = 1024;
 
 // A process that could not make its file leaves a symbolic link with this ending to the number of

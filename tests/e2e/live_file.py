@@ -57,5 +57,6 @@ class LiveFile:
 
 
 def read_directory(directory: Path) -> list[LiveFile]:
-    """Every process's file of a live directory, the launcher's own left out."""
-    return [LiveFile(path) for path in sorted(directory.glob("*.vrl")) if path.name != "launcher.vrl"]
+    """Every process's file of a live directory; without the launcher's own, and those that were just being made."""
+    files = [path for path in sorted(directory.glob("*.vrl")) if path.name != "launcher.vrl"]
+    return [LiveFile(path) for path in files if path.read_bytes()[:8].strip(b"\0")]

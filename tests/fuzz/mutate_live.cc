@@ -226,7 +226,8 @@ std::vector<size_t> Meaningful(const std::string& file) {
 
 int Survey(const fs::path& directory, uint64_t flips) {
   const Scratch scratch;
-  fs::copy(directory, scratch.live(), fs::copy_options::overwrite_existing);
+  fs::copy(directory, scratch.live(),
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(scratch.live())) {
     if (entry.path().extension() == ".vrl")

@@ -109,9 +109,15 @@ bool Stream::NextSpan(size_t need_bytes) {
   return true;
 }
 
+// An eighth of what the chunk has: a program that writes little and is killed leaves little
+// unsealed.
 void Stream::BeginSpan(size_t need_bytes) {
   const auto left = static_cast<size_t>(end_ - cursor_);
-  const size_t span = need_bytes > format::kSealEveryBytes ? need_bytes : format::kSealEveryBytes;
+  size_t span = static_cast<size_t>(cursor_ - begin_) / 8;
+  if (span > format::kSealEveryBytes)
+    span = format::kSealEveryBytes;
+  if (span < need_bytes)
+    span = need_bytes;
   stop_ = cursor_ + (span < left ? span : left);
 }
 

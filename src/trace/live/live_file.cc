@@ -68,6 +68,15 @@ util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* loss
   return file;
 }
 
+bool LiveFile::WasBeingMade(const std::string& path) {
+  const auto mapped = util::MappedFile::Open(path);
+  if (!mapped.ok())
+    return false;
+  const auto bytes = mapped->bytes();
+  return bytes.size() >= format::kPageBytes && AllZero(bytes.first(sizeof format::kFileMagic)) &&
+         AllZero(bytes.subspan(format::kPageBytes));
+}
+
 util::Result<LiveFile> LiveFile::FromBytes(std::span<const uint8_t> bytes,
                                            const std::string& name,
                                            LossCounter* losses) {

@@ -36,6 +36,9 @@ class LiveFile {
                                           const std::string& name,
                                           LossCounter* losses);
 
+  // Whether the file at `path` was just being made: its magic comes last, and nothing before that.
+  static bool WasBeingMade(const std::string& path);
+
   bool is_launcher() const { return is_launcher_; }
   bool ticks_are_tsc() const { return (flags_ & format::kTicksAreTsc) != 0; }
   bool closed_cleanly() const { return (flags_ & format::kClosedCleanly) != 0; }

@@ -76,6 +76,8 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
     }
     if (first_error.ok())
       first_error = file.status();
+    if (LiveFile::WasBeingMade(file_path))
+      continue;  // nothing can have been recorded in it
     std::error_code error;
     losses.Add(format::Loss::kDamagedBytes, 1, fs::file_size(file_path, error));
   }

@@ -593,6 +593,19 @@ TEST_F(LiveTraceTest, CountsTheRecordThatWasBeingWritten) {
   EXPECT_EQ(LossCount(*trace, format::Loss::kUnfinishedRecord), 1u);
 }
 
+TEST_F(LiveTraceTest, AFileThatWasJustBeingMadeIsNoLoss) {
+  LiveFileBuilder file;
+  file.Stream(1).Add(CpuAlloc(1, 0x1000, 1));
+  std::string bytes = file.Bytes();
+  WriteBytes("1.vrl", bytes);
+  std::memset(bytes.data(), 0, 8);  // the magic comes last
+  WriteBytes("2.vrl", bytes.substr(0, format::kPageBytes));
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 0u);
+  WriteBytes("2.vrl", bytes);
+  WriteBytes("3.vrl", "");  // cut, for all that anybody knows
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 2u);
+}
+
 TEST_F(LiveTraceTest, CarriesTheWritersOwnLosses) {
   LiveFileBuilder file;
   file.AddLoss(format::Loss::kFileFull, 12);
