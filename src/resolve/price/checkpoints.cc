@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes whose memory is not on the device for a while: the driver moves all of it to host
+// memory (cuCheckpointProcessCheckpoint) and back (Restore), at the same addresses.
+//
+// The process makes no call for that, and a tool that nobody records may ask for it. Then NVML's
+// figures tell:
+//
+//   process figure   700              0 ...              700     of the launcher's list
+//   device figure    900  900  400  200  200  200  650  900
+//                         |---------|              |----|
+//                          in transit           in transit
+//
+// It is back when NVML's figure is, or when a driver call of its own ends: they wait until then.
+#include "resolve/price/checkpoints.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "resolve/price/series.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+// No less than this is looked for when it is gone: contexts have more.
+constexpr int64_t kWorthMissing = 32 << 20;
+
+}  // namespace
+
+int64_t Checkpoints::DeviceTotal() const {
+  int64_t total = book_.of_nobody_bytes();
+  for (uint32_t process = 0; process < states_.size(); ++process)
+    total += states_[process].is_away ? 0 : book_.WithRm(process);
+  return total;
+}
+
+void Checkpoints::OnCheckpoint(const CheckpointCall& call) {
+  if (call.process >= states_.size())
+    return;
+  // NVML may have said so while the call was under way.
+  if (states_[call.process].is_away == call.leaves)
+    changes_.push_back({call.process, call.when, call.leaves, true});
+  else if (call.leaves)
+    Leave(call.process, call.when);
+  else
+    Return(call.process, call.when);
+}
+
+void Checkpoints::Leave(uint32_t process, const When& when) {
+  State& state = states_[process];
+  state.is_away = true;
+  state.latest = found_.size();
+  found_.push_back({process, when.time_ns, kNever});
+  changes_.push_back({process, when, true, false});
+}
+
+void Checkpoints::Return(uint32_t process, const When& when) {
+  State& state = states_[process];
+  state.is_away = false;
+  state.back_ns = when.time_ns;
+  found_[state.latest].end_ns = when.time_ns;
+  changes_.push_back({process, when, false, false});
+}
+
+void Checkpoints::OnEnd(uint32_t process, int64_t time_ns) {
+  if (IsAway(process))
+    Return(process, {time_ns, time_ns, time_ns});
+}
+
+// Calls that take memory or ask for it have ended at their time.
+void Checkpoints::OnCall(uint32_t process, int64_t time_ns) {
+  if (IsAway(process) && time_ns > LeftAt(process))
+    Return(process, {time_ns, LastAgreeing(LeftAt(process)), time_ns});
+}
+
+// The begin of the last sample at which the device had what the ledger said.
+int64_t Checkpoints::LastAgreeing(int64_t not_before_ns) const {
+  const auto agreeing = std::find_if(samples_.rbegin(), samples_.rend(), [&](const Seen& seen) {
+    return seen.begin_ns <= not_before_ns ||
+           std::abs(seen.used_bytes - seen.ledger_bytes) <= kNearlyNothing;
+  });
+  return agreeing == samples_.rend() ? not_before_ns : std::max(agreeing->begin_ns, not_before_ns);
+}
+
+// Processes are listed seldom: sooner, the device has just what it would have with the one that is
+// away.
+void Checkpoints::OnSample(const DeviceSample& sample) {
+  uint32_t away = kNone;
+  size_t count = 0;
+  for (uint32_t process = 0; process < states_.size(); ++process) {
+    if (states_[process].is_away) {
+      away = process;
+      ++count;
+    }
+  }
+  if (count == 1 && book_.TotalOf(away) >= kWorthMissing && sample.when.begin_ns > LeftAt(away) &&
+      std::abs(sample.used_bytes - DeviceTotal() - book_.WithRm(away)) <= kNearlyNothing)
+    Return(away, {sample.when.time_ns, LastAgreeing(LeftAt(away)), sample.when.end_ns});
+  samples_.push_back({sample.when.begin_ns, sample.used_bytes, DeviceTotal()});
+  for (uint32_t process = 0; process < states_.size(); ++process)
+    LookFor(process, sample.when);
+}
+
+void Checkpoints::OnFigure(const ProcessSample& figure) {
+  if (figure.process >= states_.size())
+    return;
+  State& state = states_[figure.process];
+  // All of it is back, or what there is does not grow any more.
+  if (state.is_away && figure.when.begin_ns > LeftAt(figure.process) &&
+      figure.used_bytes > kNearlyNothing) {
+    const ProcessSample* last =
+        state.figures.empty() ? nullptr : &input_.figures[state.figures.back()];
+    const bool settled = last != nullptr && last->used_bytes == figure.used_bytes &&
+                         last->when.begin_ns > LeftAt(figure.process);
+    if (settled || figure.used_bytes >= book_.TotalOf(figure.process) - kNearlyNothing)
+      Return(figure.process,
+             {figure.when.time_ns, LastAgreeing(LeftAt(figure.process)), figure.when.end_ns});
+  }
+  state.figures.push_back(static_cast<size_t>(&figure - input_.figures.data()));
+  LookFor(figure.process, figure.when);
+}
+
+// The process's figure is gone, and the device's has sunk by it.
+void Checkpoints::LookFor(uint32_t process, const When& when) {
+  const State& state = states_[process];
+  const Process& what = input_.processes[process];
+  const auto has_figure = [&](size_t number) {
+    return input_.figures[number].used_bytes > kNearlyNothing;
+  };
+  const int64_t total = book_.TotalOf(process);
+  if (state.is_away || when.time_ns > what.teardown_ns ||
+      (what.end && when.time_ns > what.end->time_ns) || state.figures.empty() ||
+      has_figure(state.figures.back()) || total < kWorthMissing ||
+      input_.figures[state.figures.back()].when.begin_ns <= state.back_ns)
+    return;
+  const auto last = std::find_if(state.figures.rbegin(), state.figures.rend(), has_figure);
+  if (last == state.figures.rend())
+    return;
+  const int64_t last_ns = input_.figures[*last].when.begin_ns;
+  for (auto seen = samples_.rbegin(); seen != samples_.rend() && seen->begin_ns >= last_ns;
+       ++seen) {
+    if (seen->ledger_bytes - seen->used_bytes >= total / 2)
+      return Leave(process, {when.time_ns, LastAgreeing(last_ns), when.end_ns});
+  }
+}
+
+}  // namespace vramscope::resolve::price

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's figure does not say whose memory came or went between two readings. NVML's figures
+// of processes do, in moments in which nothing of the process is under way:
+//
+//   device's readings      100 |-- context --| 750    of which somebody else took 110
+//   row                      0                 650
+//   figure of the process    0                 540
+//   gap: figure less rows    0                -110    grew by what the row has too much
+//
+// Three things are told by them:
+// - Processes that begin at the same time make their contexts between the same two readings, and
+//   one row, of the process that called last, has all of it. The figures of the others say what is
+//   theirs of it.
+// - Others than recorded processes use the device. What the gap grew since the last figure goes
+//   from or to the row `other processes`, so that the device's total stays as it was measured: to a
+//   row where nothing showed or the device's figure sank, else to the one of the longest time.
+// - The kernel module has memory for each context that is in no figure of a process.
+//
+// Where nobody else is on the device a difference stays one: it is residual. So it is where NVML
+// does not list the process. A figure that came late, or was one of a moment between, is corrected
+// by the next one: what was priced is kept until a figure agrees.
+#include "resolve/price/figures.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "resolve/price/series.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+constexpr size_t kMaxBrackets = 128;
+// Figures may be rounded to the driver's pages, and others' memory comes in these too.
+constexpr int64_t kFigureStep = 2 << 20;
+
+bool IsNothing(int64_t growth) {
+  return growth > -kFigureStep && growth < kFigureStep;
+}
+
+}  // namespace
+
+Figures::Figures(const DeviceInput& input, bool has_offset, Book* book)
+    : input_(input), book_(*book), has_offset_(has_offset), states_(input.processes.size()) {
+  for (size_t process = 0; process < states_.size(); ++process)
+    states_[process].late = input.processes[process].late_ns != kNever;
+  const auto note = [&](uint32_t process, const When& when) {
+    if (process >= states_.size())
+      return;
+    const std::optional<When>& end = input.processes[process].end;
+    states_[process].busy.Add(when.begin_ns, when.end_ns);
+    if (!end || end->time_ns != when.time_ns)
+      states_[process].last_call_ns = std::max(states_[process].last_call_ns, when.begin_ns);
+  };
+  for (const Move& move : input.moves)
+    note(move.process, move.when);
+  for (const ImplicitCall& call : input.calls)
+    note(call.process, call.when);
+}
+
+void Figures::Prepare() {
+  for (State& state : states_)
+    state.busy.Sort();
+}
+
+void Figures::OnContextDestroy(uint32_t process, bool last) {
+  states_[process].brackets.clear();
+  if (last)
+    states_[process].gap = 0;
+}
+
+void Figures::OnGone(uint32_t process) {
+  states_[process].brackets.clear();
+  states_[process].holder.reset();
+  states_[process].context.reset();
+  states_[process].waiting = SIZE_MAX;
+}
+
+void Figures::OnPriced(uint32_t process, Bracket bracket) {
+  State& state = states_[process];
+  if (bracket.is_context)
+    state.context = bracket.own;
+  if (state.brackets.size() == kMaxBrackets)
+    state.brackets.erase(state.brackets.begin());
+  state.brackets.push_back(std::move(bracket));
+}
+
+void Figures::OnPricedTogether(uint32_t process, Bracket bracket, StepRef holder) {
+  states_[process].holder = holder;
+  states_[process].share = bracket.own;
+  OnPriced(process, std::move(bracket));
+}
+
+// Processes of other containers and those that only draw are not listed: they are known by what
+// they had before.
+bool Figures::IsShared(int64_t since_ns) const {
+  const bool listed = seen_others_ns_ != INT64_MIN && seen_others_ns_ >= since_ns;
+  const bool stood = others_ != kNone && book_.row(others_).bytes >= kLargestRm;
+  return (listed || stood) && tells_apart_;
+}
+
+void Figures::OnFigure(size_t number, bool checkpointed) {
+  const ProcessSample& figure = input_.figures[number];
+  if (figure.process >= states_.size()) {
+    if (figure.used_bytes > kNearlyNothing)
+      seen_others_ns_ = figure.when.time_ns;
+    return;
+  }
+  tells_apart_ |= figure.used_bytes > kNearlyNothing;
+  const State& state = states_[figure.process];
+  if (checkpointed || (!state.rm_wanted && !state.holder && state.brackets.empty()) ||
+      state.busy.Overlap(figure.when.begin_ns, figure.when.end_ns))
+    return;
+  const std::optional<StepRef> holder = state.holder;
+  Settle(number);
+  if (!holder)
+    return;
+  // The holder's own figure came first as a rule: it still says what is there if no call was since.
+  const uint32_t process = book_.row(holder->counter).account;
+  const size_t waiting = std::exchange(states_[process].waiting, SIZE_MAX);
+  if (waiting != SIZE_MAX &&
+      !states_[process].busy.Overlap(input_.figures[waiting].when.begin_ns, figure.when.end_ns))
+    Settle(waiting);
+}
+
+void Figures::Settle(size_t number) {
+  const ProcessSample& figure = input_.figures[number];
+  State& state = states_[figure.process];
+  if (state.holder && TakeShare(figure))
+    return;
+  if (IsHolder(figure.process))
+    state.waiting = number;
+  else if (!Agree(figure))
+    FindRmInternal(figure);
+}
+
+// False where the row has not as much: then somebody else gave memory back meanwhile.
+bool Figures::TakeShare(const ProcessSample& figure) {
+  State& state = states_[figure.process];
+  const StepRef holder = *std::exchange(state.holder, std::nullopt);
+  const int64_t bytes = figure.used_bytes - book_.TotalOf(figure.process);
+  const Step& step = book_.step(holder);
+  if (bytes <= 0 ||
+      bytes > std::min(step.bytes, book_.LowestFrom(holder.counter, step.when.time_ns)))
+    return false;
+  book_.Correct(holder, -bytes);
+  book_.Correct(state.share, bytes);
+  state.rm_wanted = false;
+  state.brackets.clear();
+  state.gap = 0;
+  state.agreed_ns = figure.when.end_ns;
+  return true;
+}
+
+// Whether a row of this process still has bytes that are others'.
+bool Figures::IsHolder(uint32_t process) const {
+  return std::any_of(states_.begin(), states_.end(), [&](const State& other) {
+    return other.holder && book_.row(other.holder->counter).account == process;
+  });
+}
+
+// It calls again, or is known to have had as much later.
+bool Figures::GoesOn(const ProcessSample& figure) const {
+  const Process& process = input_.processes[figure.process];
+  if (process.teardown_ns != kNever)
+    return figure.when.end_ns <= process.teardown_ns;
+  return !process.end || states_[figure.process].last_call_ns >= figure.when.end_ns ||
+         std::any_of(input_.figures.begin(), input_.figures.end(), [&](const ProcessSample& other) {
+           return other.process == figure.process && other.when.time_ns > figure.when.time_ns &&
+                  other.used_bytes >= figure.used_bytes;
+         });
+}
+
+// Whether the figure is that of a process that goes on, or of one that at least has not given back
+// yet what the figure has more than the rows; and without memory that may count with another one.
+bool Figures::IsTelling(const ProcessSample& figure, int64_t growth) const {
+  return (growth >= 0 || GoesOn(figure)) && figure.used_bytes > kNearlyNothing &&
+         !states_[figure.process].late &&
+         figure.when.time_ns < input_.processes[figure.process].shares_ns;
+}
+
+// True where it changed rows, and nothing of it can be the kernel module's.
+bool Figures::Agree(const ProcessSample& figure) {
+  State& state = states_[figure.process];
+  int64_t growth = figure.used_bytes - book_.TotalOf(figure.process) - state.gap;
+  int64_t moved = 0;
+  if (IsShared(state.agreed_ns)) {
+    if (!IsTelling(figure, growth))
+      return false;
+    moved = MakeGood(state, growth);
+    growth -= moved;
+  }
+  const bool may_be_rm = state.rm_wanted && growth < 0 && growth > -kLargestRm;
+  if (!IsNothing(growth) && may_be_rm)
+    return false;
+  if (!IsNothing(growth))
+    state.gap += growth;
+  if (moved != 0) {
+    state.rm_wanted = false;
+    return true;
+  }
+  state.brackets.clear();
+  state.agreed_ns = figure.when.end_ns;
+  return false;
+}
+
+// Returns by how much the rows of the process grew.
+int64_t Figures::MakeGood(State& state, int64_t growth) {
+  int64_t moved = 0;
+  // What was taken back from rows for calls that never give any back was others' doing.
+  for (const Bracket& bracket : state.brackets) {
+    for (size_t i = 0; bracket.sank && i < bracket.taken.size(); ++i)
+      moved += MoveFromOthers(bracket, std::max<int64_t>(-book_.step(bracket.taken[i]).bytes, 0));
+  }
+  int64_t left = growth - moved;
+  if (IsNothing(left) || (state.rm_wanted && left < 0 && left > -kLargestRm))
+    return moved;
+  std::vector<const Bracket*> order;
+  for (const Bracket& bracket : state.brackets)
+    order.push_back(&bracket);
+  std::stable_sort(order.begin(), order.end(), [&](const Bracket* a, const Bracket* b) {
+    const auto fits = [&](const Bracket* bracket) {
+      return left > 0 ? bracket->sank : book_.step(bracket->own).bytes >= -left;
+    };
+    if (fits(a) != fits(b))
+      return fits(a);
+    return a->end_ns - a->begin_ns > b->end_ns - b->begin_ns;
+  });
+  for (const Bracket* bracket : order)
+    left -= left == 0 ? 0 : MoveFromOthers(*bracket, left);
+  return growth - left;
+}
+
+// The row of a bracket gets bytes of other processes', or they get some of it. Returns what it got.
+int64_t Figures::MoveFromOthers(const Bracket& bracket, int64_t bytes) {
+  const When when = book_.step(bracket.own).when;
+  int64_t moved = 0;
+  if (bytes < 0) {
+    const int64_t has = std::min(book_.step(bracket.own).bytes,
+                                 book_.LowestFrom(bracket.own.counter, when.time_ns));
+    moved = -std::min(-bytes, std::max<int64_t>(has, 0));
+    book_.Correct(bracket.own, moved);
+  } else {
+    for (auto taken = bracket.taken.rbegin(); taken != bracket.taken.rend(); ++taken) {
+      const int64_t back = std::min(bytes - moved, std::max<int64_t>(-book_.step(*taken).bytes, 0));
+      book_.Correct(*taken, back);
+      moved += back;
+    }
+    book_.Correct(bracket.own, bytes - moved);
+    moved = bytes;
+  }
+  if (others_ != kNone)
+    book_.CorrectAt(others_, when, std::max(-moved, -book_.LowestFrom(others_, when.time_ns)));
+  return moved;
+}
+
+// NVML's figure of the device has more than its figure of the process. It came with the context.
+void Figures::FindRmInternal(const ProcessSample& figure) {
+  State& state = states_[figure.process];
+  if (!state.rm_wanted || !state.context || !(has_offset_ || IsShared(state.agreed_ns)))
+    return;
+  const int64_t bytes = book_.TotalOf(figure.process) - figure.used_bytes;
+  const Step& context = book_.step(*state.context);
+  if (bytes <= 0 || (bytes > kLargestRm && !GoesOn(figure)) ||
+      bytes >
+          std::min(context.bytes, book_.LowestFrom(state.context->counter, context.when.time_ns)))
+    return;
+  state.rm_wanted = false;
+  state.gap = std::min<int64_t>(0, state.gap + bytes);
+  const When when = context.when;
+  book_.Correct(*state.context, -bytes);
+  if (state.rm_row == kNone) {
+    Counter counter;
+    counter.part = format::Part::kRmInternal;
+    state.rm_row = book_.Add(std::move(counter), figure.process);
+  }
+  book_.CorrectAt(state.rm_row, when, bytes);
+}
+
+}  // namespace vramscope::resolve::price

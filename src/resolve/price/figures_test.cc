@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that nobody records take and give back memory of the same GPU, also while a call is
+// priced by readings of the device; recorded ones begin at the same time; the kernel module has
+// memory for each context. NVML's figure of the process then says what is its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "resolve/price/device_builder.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+constexpr int64_t kMiB = DeviceBuilder::kMiB;
+constexpr char kContext[] = "context: cuCtxCreate";
+constexpr char kSecond[] = "1 context: cuCtxCreate";
+constexpr char kOthers[] = "other processes";
+constexpr char kRm[] = "RM-internal";
+
+class FiguresTest : public ::testing::Test {
+ protected:
+  FiguresTest() { process_ = device_.AddProcess(); }
+  // The list of processes: of this one, where it is listed, and of another one.
+  void Figures(int64_t own, int64_t other) {
+    if (!listed_)
+      return;
+    if (own != 0)
+      device_.Figure(own);
+    device_.OtherFigure(other);
+  }
+  // The process has a context of 500 MiB, and the kernel module 10 MiB for it. Others had `before`
+  // before it was made, and `after` behind it.
+  void Context(int64_t before, int64_t after) {
+    device_.Sample(before);
+    Figures(0, before);
+    device_.Context(0xc0);
+    device_.Reading(510 + after);
+    device_.Sample(510 + after);
+    Figures(500, after);
+  }
+  // What the process has by the last figure of it.
+  int64_t OfProcess(uint32_t process = 0) {
+    const DevicePrices prices = device_.Prices();
+    int64_t bytes = 0;
+    for (size_t i = 0; i < prices.figure_bytes.size(); ++i) {
+      if (device_.input().figures[i].process == process)
+        bytes = prices.figure_bytes[i];
+    }
+    return bytes / kMiB;
+  }
+
+  DeviceBuilder device_;
+  uint32_t process_ = 0;
+  bool listed_ = true;
+};
+
+// ---- the kernel module
+
+TEST_F(FiguresTest, WhatTheFigureLacksIsTheKernelModules) {
+  device_.Sample(10);
+  device_.Context(0xc0);
+  device_.Reading(510);
+  device_.Sample(510);
+  device_.Figure(495);
+  device_.Moved(2);
+  device_.Sample(512);
+  device_.Figure(497);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair(kOthers, 10), Pair(kRm, 5), Pair(kContext, 495)));
+  EXPECT_EQ(OfProcess(), 497);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(FiguresTest, TheKernelModulesPartOfTwoContextsIsOneRow) {
+  device_.Sample(10);
+  device_.Context(0xc0);
+  device_.Reading(510);
+  device_.Sample(510);
+  device_.Figure(491);
+  device_.Context(0xc1);
+  device_.Reading(1000);
+  device_.Sample(1000);
+  device_.Figure(977);
+  EXPECT_EQ(device_.Rows()[kRm], 13);
+  device_.Destroy(0xc1);
+  EXPECT_EQ(device_.Rows()[kRm], 13);
+  device_.Destroy(0xc0);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10)));
+}
+
+TEST_F(FiguresTest, AFigureDuringACallOfTheProcessSaysNothing) {
+  device_.Sample(10);
+  device_.Context(0xc0);
+  device_.Reading(510);
+  device_.Sample(510);
+  const int64_t begin_ns = device_.now_ns();
+  device_.Figure(100);
+  device_.Moved(2).when.begin_ns = begin_ns - 1;
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kContext, 500)));
+}
+
+// Alone on the device a difference that is no kernel module's stays one.
+TEST_F(FiguresTest, WhereNobodyElseIsReadingsStand) {
+  device_.Sample(0);
+  device_.Context(0xc0);
+  device_.Reading(500);
+  device_.Sample(500);
+  device_.Figure(520);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kContext, 500)));
+}
+
+// ---- processes at the same time
+
+TEST_F(FiguresTest, ContextsMadeAtOnceAreToldApart) {
+  const uint32_t second = device_.AddProcess();
+  device_.Sample(0);
+  device_.In(process_);
+  device_.Context(0xc0);
+  device_.In(second);
+  device_.Context(0xc1);
+  device_.Sample(150);
+  device_.In(process_);
+  device_.Reading(600);
+  device_.Sample(700);
+  device_.Reading(800);  // the other's goes on growing, and nobody calls
+  device_.In(second);
+  device_.Reading(1010);
+  device_.Sample(1010);
+  EXPECT_EQ(device_.Rows()[kSecond], 1010);
+  EXPECT_EQ(device_.Prices().reading_offset, 0);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  device_.In(process_);
+  device_.Figure(500);
+  device_.In(second);
+  device_.Figure(500);
+  device_.Moved(20);
+  device_.Figure(520);
+  device_.Sample(1030);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair(kContext, 500), Pair(kSecond, 500), Pair(kRm, 10)));
+  EXPECT_EQ(OfProcess(0), 500);
+  EXPECT_EQ(OfProcess(1), 520);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(FiguresTest, ContextsMadeAtOnceBesideOneThatGivesBack) {
+  const uint32_t second = device_.AddProcess();
+  device_.Sample(1000);
+  Figures(0, 1000);
+  device_.In(process_);
+  device_.Context(0xc0);
+  device_.In(second);
+  device_.Context(0xc1);
+  device_.In(process_);
+  device_.Reading(1300);
+  device_.In(second);
+  device_.Reading(1320);  // 1000 of theirs, 700 less of others
+  device_.Sample(1320);
+  Figures(500, 300);
+  device_.In(process_);
+  Figures(500, 300);
+  device_.Moved(20);
+  device_.Sample(1340);
+  Figures(520, 300);
+  EXPECT_EQ(OfProcess(0), 520);
+  EXPECT_EQ(OfProcess(1), 500);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+// ---- processes that nobody records
+
+TEST_F(FiguresTest, WhatAnotherTakesMeanwhileIsNotTheContexts) {
+  Context(1000, 1300);
+  // With the kernel module's.
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kContext, 500), Pair(kOthers, 1310)));
+  const DevicePrices prices = device_.Prices();
+  for (const Counter& counter : prices.counters)
+    EXPECT_TRUE(counter.corrected);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(FiguresTest, WhatAnotherGivesBackMeanwhileDoesNotHideTheContext) {
+  Context(1000, 800);
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+}
+
+TEST_F(FiguresTest, AContextIsThereThoughTheDeviceSank) {
+  Context(1000, 0);
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+  EXPECT_EQ(OfProcess(), 500);
+}
+
+TEST_F(FiguresTest, AContextIsThereThoughNothingShowed) {
+  Context(1000, 490);
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+}
+
+TEST_F(FiguresTest, WhatOthersGotLaterAndGaveBackIsNoRowOfAnybody) {
+  Context(1000, 1000);
+  device_.Sample(1710);  // 200 more
+  Figures(500, 1200);
+  device_.Launch("k");        // takes 92
+  device_.Reading(510 + 92);  // and nothing is left of theirs
+  device_.Sample(510 + 92);
+  Figures(592, 0);
+  device_.Moved(20);
+  device_.Sample(530 + 92);
+  Figures(612, 0);
+  EXPECT_EQ(OfProcess(), 612);
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+  EXPECT_EQ(device_.Rows()["first launches (code, local memory): cuLaunchKernel k"], 92);
+}
+
+// Up and down all the time, by more than anything that is priced here.
+TEST_F(FiguresTest, OneThatBreathes) {
+  int64_t other = 1000;
+  const auto breathe = [&] { return other = other == 1000 ? 1700 : 1000; };
+  Context(1000, breathe());
+  int64_t own = 500;
+  for (int i = 0; i < 20; ++i) {
+    device_.Moved(20);
+    device_.Reading(own + 10 + 20 + breathe());
+    device_.Module(std::to_string(i));
+    own += 20 + 4;
+    if (i % 3 != 0)
+      breathe();
+    device_.Reading(own + 10 + other);
+    breathe();
+    device_.Sample(own + 10 + other);
+    Figures(own, other);
+  }
+  EXPECT_EQ(OfProcess(), own);
+  auto rows = device_.Rows();
+  EXPECT_EQ(rows[kContext], 500);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(rows["module code and globals: cuModuleLoadData " + std::to_string(i)], 4) << i;
+}
+
+TEST_F(FiguresTest, MemoryOfOthersBetweenAReadingAndASampleIsNoConstant) {
+  device_.Sample(1000);
+  Figures(0, 1000);
+  device_.Context(0xc0);
+  Figures(500, 1000);
+  device_.Reading(1510);
+  device_.Sample(1000);  // the other gave 510 back
+  Figures(500, 490);
+  device_.Moved(20);
+  device_.Sample(1020);
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+  EXPECT_FALSE(device_.Prices().reading_offset.has_value());
+}
+
+TEST_F(FiguresTest, AFigureThatComesLateIsMadeGood) {
+  device_.Sample(1000);
+  Figures(0, 1000);
+  device_.Context(0xc0);
+  device_.Reading(1210);
+  device_.Sample(1210);
+  Figures(140, 700);  // of a moment before
+  device_.Moved(20);
+  device_.Sample(1230);
+  Figures(520, 700);
+  device_.Moved(20);
+  device_.Sample(1250);
+  Figures(540, 700);
+  EXPECT_EQ(OfProcess(), 540);
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+}
+
+// A process that is killed gives its memory back bit by bit, and NVML sees it.
+TEST_F(FiguresTest, FiguresOfAProcessThatEndsSayNothing) {
+  Context(1000, 1000);
+  device_.Launch("k");
+  device_.Reading(1602);
+  device_.Sample(1102);
+  Figures(100, 1000);
+  const int64_t before_ns = device_.now_ns() - 1;
+  device_.End();
+  EXPECT_EQ(device_.Rows(before_ns)[kContext], 500);
+}
+
+// In a container NVML lists nothing, or other numbers: then nothing is known but the readings.
+TEST_F(FiguresTest, WithoutFiguresTheReadingsStand) {
+  listed_ = false;
+  Context(1000, 1300);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kContext, 810), Pair(kOthers, 1000)));
+}
+
+TEST_F(FiguresTest, WithOtherProcessesFiguresAloneTheReadingsStand) {
+  device_.Sample(1000);
+  Figures(0, 1000);
+  device_.Context(0xc0);
+  device_.Reading(1810);
+  device_.Sample(1810);
+  Figures(0, 1800);
+  EXPECT_EQ(device_.Rows()[kContext], 810);
+}
+
+// ---- recordings that begin in a process under way
+
+TEST_F(FiguresTest, WhatStoodBeforeIsARow) {
+  device_.Sample(1600);
+  device_.Figure(700);
+  device_.Late();
+  device_.Moved(20).from_before = true;
+  device_.Moved(20).from_before = true;
+  device_.Sample(1600);
+  device_.Module("m");
+  device_.Reading(1604);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 660), Pair(kOthers, 900),
+                                   Pair("module code and globals: cuModuleLoadData m", 4)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(FiguresTest, TheFigureMayComeLater) {
+  device_.Late();
+  device_.Moved(20).from_before = true;
+  device_.Sample(1600);
+  device_.Figure(700);
+  device_.Sample(1600);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair("before recording", 680), Pair(kOthers, 900)));
+}
+
+}  // namespace
+}  // namespace vramscope::resolve::price

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price/price.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "resolve/price/arrays.h"
+#include "resolve/price/book.h"
+#include "resolve/price/checkpoints.h"
+#include "resolve/price/figures.h"
+#include "resolve/price/results.h"
+#include "resolve/price/series.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+using format::Part;
+using Kind = ImplicitCall::Kind;
+
+// What happens at one time does so in this order.
+enum class What : uint8_t {
+  kMove,
+  kCall,
+  kCheckpoint,
+  kSample,
+  kLateStart,
+  kFigure,
+  kReading,
+  kInterval,
+  kEnd
+};
+
+struct Entry {
+  int64_t time_ns;
+  What what;
+  size_t number;
+};
+
+class Pricer {
+ public:
+  explicit Pricer(const DeviceInput& input)
+      : input_(input),
+        series_(MakeSeries(input)),
+        arrays_(PriceArrays(input, series_)),
+        book_(input.processes.size()),
+        figures_(input, series_.offset.has_value(), &book_),
+        checkpoints_(input, book_),
+        live_contexts_(input.processes.size()),
+        before_(input.processes.size(), kNone) {
+    moved_.push_back(0);
+    for (const Move& move : input.moves) {
+      bytes_.push_back(move.array == kNone ? move.bytes
+                                           : (move.bytes < 0 ? -1 : 1) * arrays_[move.array].bytes);
+      moved_.push_back(moved_.back() + bytes_.back());
+    }
+  }
+
+  DevicePrices Price() {
+    NoteUnsettled();
+    for (const Entry& entry : InOrder())
+      Apply(entry);
+    DevicePrices out;
+    out.arrays = std::move(arrays_);
+    out.reading_offset = series_.offset;
+    out.contexts_not_measured = series_.contexts_not_measured;
+    out.checkpointed = checkpoints_.found();
+    out.unsettled = std::move(unsettled_);
+    Results(input_, series_, bytes_, book_, checkpoints_).Fill(&out);
+    return out;
+  }
+
+ private:
+  using Calls = std::vector<uint32_t>;
+
+  std::vector<Entry> InOrder() const;
+  void Apply(const Entry& entry);
+  void NoteUnsettled();
+  void NoteCheckpoints();
+  void OnMove(size_t number);
+  void OnCall(uint32_t number);
+  void OnSample(size_t number);
+  void OnLateStart(const LateStart& start);
+  void OnEnd(uint32_t process);
+  void OnInterval(const Interval& interval);
+  void Assign(const Interval& interval, const Calls& calls, int64_t bytes);
+  void ShareOut(const Calls& calls, uint32_t holder, const Bracket& bracket);
+  std::vector<StepRef> TakeBack(const Calls& calls, const When& when, int64_t bytes);
+  void EndRow(uint32_t row, const When& when);
+  void ChangeOthers(const When& when, int64_t bytes);
+  // What else moved memory than explicit calls, and is known.
+  void NoteHidden(int64_t time_ns, int64_t bytes) {
+    if (bytes != 0)
+      hidden_.emplace_back(time_ns, bytes);
+  }
+  int64_t KnownIn(int64_t from_ns, int64_t to_ns) const;
+  Counter CounterOf(const Calls& calls, Part part) const;
+  Part JointPart(const Calls& calls) const;
+  bool MakeContext(const Calls& calls) const {
+    return std::any_of(calls.begin(), calls.end(), [&](uint32_t call) {
+      return input_.calls[call].kind == Kind::kContextCreate;
+    });
+  }
+  bool IsGone(uint32_t process, int64_t time_ns) const {
+    return process >= input_.processes.size() ||
+           (input_.processes[process].end && input_.processes[process].end->time_ns <= time_ns);
+  }
+
+  const DeviceInput& input_;
+  const Series series_;
+  std::vector<ArrayPrice> arrays_;
+  std::vector<int64_t> bytes_;  // of each explicit call, arrays at their prices
+  std::vector<int64_t> moved_;  // before each of them
+  Book book_;
+  Figures figures_;
+  Checkpoints checkpoints_;
+  std::vector<uint32_t> live_contexts_;              // by process
+  std::vector<uint32_t> before_;                     // by process: the row of what it had before
+  uint32_t others_ = kNone;                          // the row of processes that are not recorded
+  std::vector<std::pair<int64_t, int64_t>> hidden_;  // time, bytes
+  size_t checkpoints_seen_ = 0;
+  std::vector<Unsettled> unsettled_;
+};
+
+std::vector<Entry> Pricer::InOrder() const {
+  std::vector<Entry> entries;
+  const auto add = [&](What what, const auto& all, auto time_of) {
+    for (size_t i = 0; i < all.size(); ++i)
+      entries.push_back({time_of(all[i]), what, i});
+  };
+  const auto time_of = [](const auto& entry) { return entry.when.time_ns; };
+  add(What::kMove, input_.moves, time_of);
+  add(What::kCall, input_.calls, time_of);
+  add(What::kCheckpoint, input_.checkpoints, time_of);
+  add(What::kSample, input_.samples, time_of);
+  add(What::kLateStart, series_.late_starts, [](const LateStart& start) { return start.time_ns; });
+  add(What::kFigure, input_.figures, time_of);
+  add(What::kReading, input_.readings, time_of);
+  add(What::kInterval, series_.intervals,
+      [&](const Interval& interval) { return input_.readings[interval.reading].when.time_ns; });
+  for (size_t i = 0; i < input_.processes.size(); ++i) {
+    if (input_.processes[i].end)
+      entries.push_back({input_.processes[i].end->time_ns, What::kEnd, i});
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.what < b.what;
+  });
+  return entries;
+}
+
+void Pricer::Apply(const Entry& entry) {
+  switch (entry.what) {
+    case What::kMove:
+      OnMove(entry.number);
+      break;
+    case What::kCall:
+      OnCall(static_cast<uint32_t>(entry.number));
+      break;
+    case What::kCheckpoint:
+      checkpoints_.OnCheckpoint(input_.checkpoints[entry.number]);
+      break;
+    case What::kSample:
+      OnSample(entry.number);
+      break;
+    case What::kLateStart:
+      OnLateStart(series_.late_starts[entry.number]);
+      break;
+    case What::kFigure:
+      checkpoints_.OnFigure(input_.figures[entry.number]);
+      NoteCheckpoints();
+      figures_.OnFigure(entry.number, checkpoints_.IsAway(input_.figures[entry.number].process));
+      break;
+    case What::kReading:
+      checkpoints_.OnCall(input_.readings[entry.number].process, entry.time_ns);
+      break;
+    case What::kInterval:
+      OnInterval(series_.intervals[entry.number]);
+      break;
+    case What::kEnd:
+      OnEnd(static_cast<uint32_t>(entry.number));
+      break;
+  }
+  NoteCheckpoints();
+}
+
+void Pricer::NoteCheckpoints() {
+  for (; checkpoints_seen_ < checkpoints_.changes().size(); ++checkpoints_seen_) {
+    const Checkpoints::Change& change = checkpoints_.changes()[checkpoints_seen_];
+    if (change.is_known)
+      continue;
+    const int64_t total = book_.WithRm(change.process);
+    NoteHidden(change.when.time_ns, change.leaves ? -total : total);
+    if (change.leaves)
+      figures_.OnLeft(change.process);  // what comes back may be less
+  }
+}
+
+// What calls took is known from the reading behind them on.
+void Pricer::NoteUnsettled() {
+  for (const Interval& interval : series_.intervals) {
+    const int64_t end_ns = input_.readings[interval.reading].when.time_ns;
+    int64_t begin_ns = end_ns;
+    for (const uint32_t call : interval.calls) {
+      begin_ns = std::min(begin_ns, series_.calls[call].begin_ns);
+      figures_.AddBusy(input_.calls[call].process, series_.calls[call].begin_ns, end_ns);
+    }
+    if (!interval.calls.empty())
+      unsettled_.push_back({begin_ns, end_ns});
+  }
+  for (const uint32_t call : series_.unpriced) {
+    figures_.AddBusy(input_.calls[call].process, series_.calls[call].begin_ns, kNever);
+    unsettled_.push_back({series_.calls[call].begin_ns, kNever});
+  }
+  figures_.Prepare();
+}
+
+// ---- what is known
+
+void Pricer::OnMove(size_t number) {
+  const Move& move = input_.moves[number];
+  const int64_t bytes = bytes_[number];
+  if (bytes > 0) {
+    checkpoints_.OnCall(move.process, move.when.time_ns);
+    NoteCheckpoints();
+  }
+  book_.Move(move.process, bytes);
+  if (checkpoints_.IsAway(move.process))
+    NoteHidden(move.when.time_ns, -bytes);
+  const uint32_t before = move.process < before_.size() ? before_[move.process] : kNone;
+  if (!move.from_before || before == kNone)
+    return;
+  const int64_t taken = std::min(bytes, book_.row(before).bytes);
+  book_.Change(before, move.when, -taken);
+  NoteHidden(move.when.time_ns, -taken);
+}
+
+void Pricer::OnCall(uint32_t number) {
+  const ImplicitCall& call = input_.calls[number];
+  if (IsGone(call.process, call.when.time_ns))
+    return;
+  if (call.kind != Kind::kContextDestroy) {
+    checkpoints_.OnCall(call.process, call.when.time_ns);
+    NoteCheckpoints();
+  }
+  uint32_t& live = live_contexts_[call.process];
+  if (call.kind == Kind::kContextCreate) {
+    ++live;
+    figures_.OnContextCreate(call.process);
+  }
+  if (call.kind != Kind::kContextDestroy)
+    return;
+  live -= live > 0 ? 1 : 0;
+  for (uint32_t i = 0; i < book_.rows().size(); ++i) {
+    const Book::Row& row = book_.row(i);
+    const bool is_drivers = IsDriverPart(row.counter.part) || row.counter.part == Part::kRmInternal;
+    if (row.account == call.process && is_drivers &&
+        (live == 0 || row.counter.context == call.context))
+      EndRow(i, call.when);
+  }
+  figures_.OnContextDestroy(call.process, live == 0);
+}
+
+void Pricer::OnEnd(uint32_t process) {
+  const When& end = *input_.processes[process].end;
+  for (uint32_t i = 0; i < book_.rows().size(); ++i) {
+    if (book_.row(i).account == process)
+      EndRow(i, end);
+  }
+  figures_.OnGone(process);
+  checkpoints_.OnEnd(process, end.time_ns);
+}
+
+void Pricer::EndRow(uint32_t row, const When& when) {
+  const int64_t bytes = book_.row(row).bytes;
+  if (bytes == 0)
+    return;
+  book_.Change(row, when, -bytes);
+  if (!checkpoints_.IsAway(book_.row(row).account))
+    NoteHidden(when.time_ns, -bytes);
+}
+
+int64_t Pricer::KnownIn(int64_t from_ns, int64_t to_ns) const {
+  const auto moved_until = [&](int64_t time_ns) {
+    const auto after =
+        std::partition_point(input_.moves.begin(), input_.moves.end(),
+                             [&](const Move& move) { return move.when.time_ns <= time_ns; });
+    return moved_[static_cast<size_t>(after - input_.moves.begin())];
+  };
+  int64_t bytes = moved_until(to_ns) - moved_until(from_ns);
+  for (auto hidden = hidden_.rbegin(); hidden != hidden_.rend() && hidden->first > from_ns;
+       ++hidden)
+    bytes += hidden->second;
+  return bytes;
+}
+
+// ---- other processes, and what was there before
+
+void Pricer::ChangeOthers(const When& when, int64_t bytes) {
+  if (others_ == kNone) {
+    Counter counter;
+    counter.part = Part::kOtherProcesses;
+    others_ = book_.Add(std::move(counter), kNone);
+    figures_.OthersAre(others_);
+  }
+  if (bytes != 0)
+    book_.Change(others_, when, bytes);
+}
+
+void Pricer::OnSample(size_t number) {
+  const DeviceSample& sample = input_.samples[number];
+  if (series_.baseline[number])
+    ChangeOthers(sample.when, sample.used_bytes - checkpoints_.DeviceTotal());
+  checkpoints_.OnSample(sample);
+}
+
+// NVML's figure of a process that began late, less what is known of it, is what it had before.
+// While it was not known, all of the device's figure was somebody else's.
+void Pricer::OnLateStart(const LateStart& start) {
+  const When when{start.time_ns, start.time_ns, start.time_ns};
+  const int64_t figure = input_.figures[start.figure].used_bytes;
+  Counter counter;
+  counter.process = start.process;
+  counter.part = Part::kBeforeRecording;
+  const uint32_t row = book_.Add(std::move(counter), start.process);
+  before_[start.process] = row;
+  book_.Change(row, when, std::max<int64_t>(0, figure - book_.TotalOf(start.process)));
+  figures_.OnLateStartSettled(start.process);
+  if (!start.sample)
+    return;
+  ChangeOthers(when, 0);
+  const int64_t others = book_.row(others_).bytes;
+  const int64_t left =
+      input_.samples[*start.sample].used_bytes - (checkpoints_.DeviceTotal() - others);
+  ChangeOthers(when, std::max<int64_t>(0, left) - others);
+}
+
+// ---- what calls took between two figures
+
+void Pricer::OnInterval(const Interval& interval) {
+  const int64_t to_ns = input_.readings[interval.reading].when.time_ns;
+  Calls calls;
+  for (const uint32_t call : interval.calls) {
+    if (!IsGone(input_.calls[call].process, to_ns))
+      calls.push_back(call);
+  }
+  const int64_t bytes = interval.growth_bytes - KnownIn(interval.from_ns, to_ns);
+  if (!calls.empty() && (bytes != 0 || MakeContext(calls)))
+    Assign(interval, calls, bytes);
+}
+
+void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes) {
+  const uint32_t process = input_.calls[calls.back()].process;
+  // What sinks may have been too high since the base: samples from there on are not judged by it.
+  When when{INT64_MIN, bytes < 0 ? interval.from_begin_ns : INT64_MAX, INT64_MIN};
+  bool only_take = true;
+  for (const uint32_t call : calls) {
+    when.time_ns = std::max(when.time_ns, series_.calls[call].time_ns);
+    when.begin_ns = std::min(when.begin_ns, series_.calls[call].begin_ns);
+    when.end_ns = std::max(when.end_ns, series_.calls[call].end_ns);
+    only_take = only_take && input_.calls[call].only_takes;
+  }
+  Bracket bracket;
+  bracket.begin_ns = when.begin_ns;
+  bracket.end_ns = input_.readings[interval.reading].when.time_ns;
+  int64_t taken = 0;
+  if (bytes < 0) {
+    bracket.taken = TakeBack(calls, when, -bytes);
+    for (const StepRef& ref : bracket.taken)
+      taken -= book_.step(ref).bytes;
+  }
+  bracket.sank = bytes <= 0 && (only_take || taken < -bytes);
+  // What shrinks by itself is as large as its rows say.
+  if (bytes <= 0 && !bracket.sank && !figures_.IsShared(INT64_MIN))
+    return;
+  const Part part = JointPart(calls);
+  const uint32_t row = book_.Add(CounterOf(calls, part), process);
+  bracket.own = book_.Change(row, when, std::max<int64_t>(bytes, 0));
+  bracket.is_context = part == Part::kContext &&
+                       (bytes > 0 || (MakeContext(calls) && !figures_.HasContext(process)));
+  figures_.OnPriced(process, bracket);
+  if (bytes > 0)
+    ShareOut(calls, row, bracket);
+}
+
+// Rows of no bytes for the other processes whose calls these are: their figures may say more.
+void Pricer::ShareOut(const Calls& calls, uint32_t holder, const Bracket& bracket) {
+  std::vector<uint32_t> processes{book_.row(holder).account};
+  for (const uint32_t first : calls) {
+    const uint32_t process = input_.calls[first].process;
+    if (std::find(processes.begin(), processes.end(), process) != processes.end())
+      continue;
+    processes.push_back(process);
+    Calls own;
+    std::copy_if(calls.begin(), calls.end(), std::back_inserter(own),
+                 [&](uint32_t call) { return input_.calls[call].process == process; });
+    Bracket share = bracket;
+    share.taken.clear();
+    share.is_context = false;
+    const uint32_t row = book_.Add(CounterOf(own, book_.row(holder).counter.part), process);
+    share.own = book_.Change(row, book_.step(bracket.own).when, 0);
+    figures_.OnPricedTogether(process, std::move(share), bracket.own);
+  }
+}
+
+// Memory that went back: first from rows of the same parts, then from any other driver-owned row,
+// newest first, the context last.
+std::vector<StepRef> Pricer::TakeBack(const Calls& calls, const When& when, int64_t bytes) {
+  const uint32_t process = input_.calls[calls.back()].process;
+  std::vector<StepRef> taken;
+  int64_t left = bytes;
+  const auto take = [&](auto matches) {
+    for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && left > 0;) {
+      const Book::Row& row = book_.row(i);
+      if (row.account != process || !IsDriverPart(row.counter.part) || row.bytes <= 0 ||
+          !matches(row.counter.part))
+        continue;
+      const int64_t part = std::min(left, row.bytes);
+      taken.push_back(book_.Change(i, when, -part));
+      left -= part;
+    }
+  };
+  take([&](Part part) {
+    return std::any_of(calls.begin(), calls.end(),
+                       [&](uint32_t call) { return input_.calls[call].part == part; });
+  });
+  take([](Part part) { return part != Part::kContext; });
+  take([](Part) { return true; });
+  return taken;
+}
+
+// The part that a row for all these calls stands under: initialising the driver is part of making
+// a context; other mixtures cannot be told apart.
+Part Pricer::JointPart(const Calls& calls) const {
+  Part joint = input_.calls[calls.front()].part;
+  for (const uint32_t call : calls) {
+    if (input_.calls[call].part == Part::kContext)
+      return Part::kContext;
+    if (input_.calls[call].part != joint)
+      joint = Part::kSeveral;
+  }
+  return joint;
+}
+
+Counter Pricer::CounterOf(const Calls& calls, Part part) const {
+  constexpr size_t kShown = 3;
+  Counter counter;
+  counter.process = input_.calls[calls.back()].process;
+  counter.part = part;
+  counter.call = calls.back();
+  std::unordered_set<std::string_view> texts;
+  for (const uint32_t number : calls) {
+    const ImplicitCall& call = input_.calls[number];
+    if (call.part == part) {
+      counter.call = number;
+      counter.context = call.context;
+    }
+    const std::string_view text =
+        call.text.empty() ? std::string_view(PartName(call.part)) : std::string_view(call.text);
+    if (texts.insert(text).second && texts.size() <= kShown)
+      counter.trigger += (counter.trigger.empty() ? "" : " + ") + std::string(text);
+  }
+  if (texts.size() > kShown)
+    counter.trigger += " + " + std::to_string(texts.size() - kShown) + " more";
+  return counter;
+}
+
+}  // namespace
+
+DevicePrices PriceDevice(const DeviceInput& input) {
+  return Pricer(input).Price();
+}
+
+}  // namespace vramscope::resolve::price

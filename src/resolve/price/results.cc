@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price/results.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+namespace vramscope::resolve::price {
+namespace {
+
+using format::Part;
+
+bool IsSameCall(const When& a, const When& b) {
+  return a.time_ns == b.time_ns && a.begin_ns == b.begin_ns && a.end_ns == b.end_ns;
+}
+
+}  // namespace
+
+void Results::Fill(DevicePrices* out) {
+  out_ = out;
+  CollectSteps();
+  Replay();
+  CompareSamples();
+}
+
+void Results::CollectSteps() {
+  for (const Book::Row& row : book_.rows()) {
+    const auto number = static_cast<uint32_t>(out_->counters.size());
+    bool is_used = false;
+    for (Step step : row.steps) {
+      if (step.bytes == 0)
+        continue;
+      is_used = true;
+      step.counter = number;
+      out_->steps.push_back(step);
+    }
+    if (!is_used)
+      continue;
+    out_->counters.push_back(row.counter);
+    accounts_.push_back(row.account);
+  }
+  std::stable_sort(out_->steps.begin(), out_->steps.end(),
+                   [](const Step& a, const Step& b) { return a.when.time_ns < b.when.time_ns; });
+}
+
+// All changes in order. What a process has while it is checkpointed is not on the device.
+void Results::Replay() {
+  struct Account {
+    int64_t bytes = 0;
+    int64_t rm_bytes = 0;
+    int64_t driver_bytes = 0;
+    bool is_away = false;
+    int64_t whole() const { return bytes + rm_bytes; }
+  };
+  enum class What : uint8_t { kMove, kCall, kStep, kChange, kSample, kFigure };
+  struct Entry {
+    int64_t time_ns;
+    What what;
+    size_t number;
+  };
+  std::vector<Entry> entries;
+  const auto add = [&](What what, const auto& all) {
+    for (size_t i = 0; i < all.size(); ++i)
+      entries.push_back({all[i].when.time_ns, what, i});
+  };
+  add(What::kMove, input_.moves);
+  add(What::kStep, out_->steps);
+  add(What::kChange, checkpoints_.changes());
+  for (size_t i = 0; i < input_.calls.size(); ++i) {
+    if (input_.calls[i].reallocates)
+      entries.push_back({series_.calls[i].time_ns, What::kCall, i});
+  }
+  add(What::kSample, input_.samples);
+  add(What::kFigure, input_.figures);
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.what < b.what;
+  });
+
+  std::vector<Account> accounts(input_.processes.size());
+  int64_t device = 0;
+  std::vector<Step> rm_steps;
+  const auto move = [&](const When& when, int64_t bytes) {
+    if (!transits_.empty() && IsSameCall(transits_.back().when, when) &&
+        !transits_.back().only_less)
+      transits_.back().bytes += bytes;
+    else
+      transits_.push_back({when, bytes, false});
+  };
+  const auto change = [&](uint32_t process, const When& when, int64_t bytes) {
+    if (process < accounts.size() && accounts[process].is_away) {
+      // A call that waits until the memory is back moves it then.
+      return move(when, bytes);
+    }
+    device += bytes;
+    move(when, bytes);
+  };
+  out_->samples.resize(input_.samples.size());
+  out_->figure_bytes.resize(input_.figures.size());
+  for (const Entry& entry : entries) {
+    switch (entry.what) {
+      case What::kMove: {
+        const Move& explicit_call = input_.moves[entry.number];
+        if (explicit_call.process < accounts.size())
+          accounts[explicit_call.process].bytes += bytes_[entry.number];
+        change(explicit_call.process, explicit_call.when, bytes_[entry.number]);
+        break;
+      }
+      case What::kStep: {
+        const Step& step = out_->steps[entry.number];
+        const Part part = out_->counters[step.counter].part;
+        const uint32_t process = accounts_[step.counter];
+        if (process < accounts.size()) {
+          Account& account = accounts[process];
+          (part == Part::kRmInternal ? account.rm_bytes : account.bytes) += step.bytes;
+          account.driver_bytes += IsDriverPart(part) ? step.bytes : 0;
+        }
+        // Samples themselves say what others have.
+        if (part == Part::kOtherProcesses && step.when.begin_ns == step.when.end_ns)
+          device += step.bytes;
+        else
+          change(process, step.when, step.bytes);
+        break;
+      }
+      case What::kChange: {
+        const Checkpoints::Change& gone = checkpoints_.changes()[entry.number];
+        Account& account = accounts[gone.process];
+        const int64_t bytes = gone.leaves ? -account.whole() : account.whole();
+        move(gone.when, bytes);
+        if (gone.is_known)
+          break;
+        account.is_away = gone.leaves;
+        device += bytes;
+        for (uint32_t i = 0; i < out_->counters.size(); ++i) {
+          if (accounts_[i] == gone.process && out_->counters[i].part == Part::kRmInternal &&
+              account.rm_bytes != 0)
+            rm_steps.push_back({gone.when, i, gone.leaves ? -account.rm_bytes : account.rm_bytes});
+        }
+        break;
+      }
+      case What::kCall: {
+        const ImplicitCall& call = input_.calls[entry.number];
+        if (call.process < accounts.size())
+          transits_.push_back(
+              {series_.calls[entry.number], -accounts[call.process].driver_bytes, true});
+        break;
+      }
+      case What::kSample:
+        out_->samples[entry.number].ledger_bytes = device;
+        out_->samples[entry.number].counted = series_.counted[entry.number];
+        break;
+      case What::kFigure: {
+        const uint32_t process = input_.figures[entry.number].process;
+        if (process < accounts.size() && !accounts[process].is_away)
+          out_->figure_bytes[entry.number] = accounts[process].bytes;
+        break;
+      }
+    }
+  }
+  // RM-internal memory is in no process's account, which is not on the device meanwhile.
+  out_->steps.insert(out_->steps.end(), rm_steps.begin(), rm_steps.end());
+  if (!rm_steps.empty())
+    std::stable_sort(out_->steps.begin(), out_->steps.end(),
+                     [](const Step& a, const Step& b) { return a.when.time_ns < b.when.time_ns; });
+}
+
+void Results::CompareSamples() {
+  std::erase_if(transits_, [](const Transit& transit) { return transit.bytes == 0; });
+  std::stable_sort(transits_.begin(), transits_.end(), [](const Transit& a, const Transit& b) {
+    return a.when.begin_ns < b.when.begin_ns;
+  });
+  std::vector<size_t> order(input_.samples.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return input_.samples[a].when.begin_ns < input_.samples[b].when.begin_ns;
+  });
+  std::vector<const Transit*> under_way;
+  auto next = transits_.begin();
+  for (const size_t number : order) {
+    const When& when = input_.samples[number].when;
+    SampleResult& result = out_->samples[number];
+    for (; next != transits_.end() && next->when.begin_ns < when.end_ns + kClockErrorNs; ++next)
+      under_way.push_back(&*next);
+    std::erase_if(under_way, [&](const Transit* transit) {
+      return transit->when.end_ns <= when.begin_ns - kClockErrorNs;
+    });
+    for (const Transit* transit : under_way) {
+      if (transit->when.begin_ns >= when.end_ns + kClockErrorNs)
+        continue;
+      const bool is_before = transit->when.time_ns <= when.time_ns && !transit->only_less;
+      const bool is_more = transit->bytes > 0;
+      (is_before == is_more ? result.low_bytes : result.high_bytes) +=
+          is_more ? transit->bytes : -transit->bytes;
+    }
+  }
+}
+
+}  // namespace vramscope::resolve::price

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "resolve/price/book.h"
+#include "resolve/price/checkpoints.h"
+#include "resolve/price/price.h"
+#include "resolve/price/series.h"
+
+namespace vramscope::resolve::price {
+
+// Once everything has its price: counters, steps, and the ledger at each of NVML's figures. `bytes`
+// are those of the explicit calls.
+class Results {
+ public:
+  Results(const DeviceInput& input,
+          const Series& series,
+          const std::vector<int64_t>& bytes,
+          const Book& book,
+          const Checkpoints& checkpoints)
+      : input_(input), series_(series), bytes_(bytes), book_(book), checkpoints_(checkpoints) {}
+
+  void Fill(DevicePrices* out);
+
+ private:
+  // What may have moved at any moment of a call: samples before it stand without the bytes, later
+  // ones with them.
+  struct Transit {
+    When when;
+    int64_t bytes = 0;
+    bool only_less = false;  // memory that was given back and taken again
+  };
+
+  void CollectSteps();
+  void Replay();
+  void CompareSamples();
+
+  const DeviceInput& input_;
+  const Series& series_;
+  const std::vector<int64_t>& bytes_;
+  const Book& book_;
+  const Checkpoints& checkpoints_;
+  DevicePrices* out_ = nullptr;
+  std::vector<uint32_t> accounts_;  // of each step
+  std::vector<Transit> transits_;
+};
+
+}  // namespace vramscope::resolve::price

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which figures of the device can be compared with each other, and what lies between them.
+#include "resolve/price/series.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "resolve/price/spans.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+// Making a context takes a tenth of a second as a rule.
+constexpr int64_t kLongestContextNs = 2'000'000'000;
+
+// A figure that the changes after it are counted from.
+struct Base {
+  int64_t time_ns = 0;
+  int64_t begin_ns = 0;
+  int64_t used_bytes = 0;
+  bool is_sample = false;
+};
+
+class SeriesMaker {
+ public:
+  explicit SeriesMaker(const DeviceInput& input) : input_(input) {}
+
+  Series Make() {
+    EndOpenCalls();
+    FindLateStarts();
+    FindPeriods();
+    CollectSpans();
+    FindOffset();
+    MakeIntervals();
+    PlaceCalls();
+    return std::move(out_);
+  }
+
+ private:
+  struct Period {
+    int64_t begin_ns;
+    int64_t counted_ns;  // the first call is behind it
+    int64_t end_ns;
+  };
+
+  void EndOpenCalls();
+  void FindLateStarts();
+  void FindPeriods();
+  void CollectSpans();
+  void FindOffset();
+  void MakeIntervals();
+  void PlaceCalls();
+  // Nothing says what was used before: what these calls took cannot be told.
+  void CountUnmeasured(int64_t before_ns) {
+    for (size_t i = 0; i < out_.calls.size(); ++i) {
+      if (input_.calls[i].kind == ImplicitCall::Kind::kContextCreate &&
+          out_.calls[i].end_ns <= before_ns)
+        ++out_.contexts_not_measured;
+    }
+  }
+  bool IsClear(const Reading& reading) const {
+    return !busy_.Overlap(reading.when.begin_ns, reading.when.end_ns);
+  }
+  int64_t MovedUntil(int64_t time_ns) const {
+    const auto after =
+        std::upper_bound(input_.moves.begin(), input_.moves.end(), time_ns,
+                         [](int64_t ns, const Move& move) { return ns < move.when.time_ns; });
+    return moved_[static_cast<size_t>(after - input_.moves.begin())];
+  }
+  // The first event of each process that uses the device, and the last but its end.
+  struct Presence {
+    int64_t first_ns = kNever;
+    int64_t counted_ns = kNever;
+    int64_t last_ns = INT64_MIN;
+    void Note(const When& when) {
+      first_ns = std::min(first_ns, when.begin_ns);
+      counted_ns = std::min(counted_ns, when.time_ns);
+      last_ns = std::max(last_ns, when.end_ns);
+    }
+  };
+  bool IsEnd(const Move& move) const {
+    return move.process < input_.processes.size() && input_.processes[move.process].end &&
+           input_.processes[move.process].end->time_ns == move.when.time_ns;
+  }
+
+  const DeviceInput& input_;
+  Series out_;
+  std::vector<Presence> presences_;
+  std::vector<Period> periods_;  // a recorded process used the device
+  Spans busy_;                   // calls of any kind
+  Spans moving_;                 // explicit ones that moved memory, and ends
+  Spans unpriced_;               // implicit calls, ends, checkpoints
+  Spans uncertain_;              // these, and what made or freed arrays
+  std::vector<int64_t> moved_;   // by explicit calls, before each of them
+  std::vector<bool> tails_;      // of the intervals, those whose reading is not clear
+};
+
+// A context that the driver made by itself: the next reading of its process is behind it.
+void SeriesMaker::EndOpenCalls() {
+  for (const ImplicitCall& call : input_.calls) {
+    When when = call.when;
+    if (call.until_reading) {
+      when.end_ns = when.begin_ns + kLongestContextNs;
+      const auto from = std::lower_bound(
+          input_.readings.begin(), input_.readings.end(), call.when.time_ns,
+          [](const Reading& reading, int64_t ns) { return reading.when.time_ns < ns; });
+      for (auto reading = from; reading != input_.readings.end(); ++reading) {
+        if (reading->when.begin_ns >= when.end_ns)
+          break;
+        if (reading->process == call.process && reading->when.begin_ns >= when.begin_ns) {
+          when.end_ns = reading->when.begin_ns;
+          break;
+        }
+      }
+      when.time_ns = when.end_ns;
+    }
+    out_.calls.push_back(when);
+  }
+}
+
+void SeriesMaker::FindLateStarts() {
+  for (uint32_t process = 0; process < input_.processes.size(); ++process) {
+    const int64_t late_ns = input_.processes[process].late_ns;
+    if (late_ns == kNever)
+      continue;
+    // The last figure before that was known, else the first one after.
+    std::optional<size_t> figure;
+    for (size_t i = 0; i < input_.figures.size(); ++i) {
+      if (input_.figures[i].process != process)
+        continue;
+      if (figure && input_.figures[i].when.time_ns > late_ns)
+        break;
+      figure = i;
+    }
+    if (!figure)
+      continue;
+    LateStart start;
+    start.process = process;
+    start.figure = *figure;
+    start.time_ns = std::max(late_ns, input_.figures[*figure].when.time_ns);
+    for (size_t i = 0; i < input_.samples.size() && input_.samples[i].when.time_ns <= start.time_ns;
+         ++i)
+      start.sample = i;
+    out_.late_starts.push_back(start);
+  }
+  std::sort(out_.late_starts.begin(), out_.late_starts.end(),
+            [](const LateStart& a, const LateStart& b) { return a.time_ns < b.time_ns; });
+}
+
+void SeriesMaker::FindPeriods() {
+  presences_.resize(input_.processes.size());
+  const auto note = [&](uint32_t process, const When& when) {
+    if (process < presences_.size())
+      presences_[process].Note(when);
+  };
+  for (const Move& move : input_.moves) {
+    if (!IsEnd(move))
+      note(move.process, move.when);
+  }
+  for (size_t i = 0; i < input_.calls.size(); ++i)
+    note(input_.calls[i].process, out_.calls[i]);
+  for (const Reading& reading : input_.readings)
+    note(reading.process, reading.when);
+  for (const LateStart& start : out_.late_starts)
+    note(start.process, {start.time_ns, start.time_ns, start.time_ns});
+
+  for (size_t process = 0; process < presences_.size(); ++process) {
+    const std::optional<When>& end = input_.processes[process].end;
+    if (presences_[process].first_ns != kNever)
+      periods_.push_back({presences_[process].first_ns, presences_[process].counted_ns,
+                          end ? end->time_ns : kNever});
+  }
+  std::sort(periods_.begin(), periods_.end(),
+            [](const Period& a, const Period& b) { return a.begin_ns < b.begin_ns; });
+  std::vector<Period> joined;
+  for (const Period& period : periods_) {
+    if (joined.empty() || period.begin_ns > joined.back().end_ns)
+      joined.push_back(period);
+    joined.back().counted_ns = std::min(joined.back().counted_ns, period.counted_ns);
+    joined.back().end_ns = std::max(joined.back().end_ns, period.end_ns);
+  }
+  periods_ = std::move(joined);
+
+  for (const DeviceSample& sample : input_.samples) {
+    const auto after = std::partition_point(
+        periods_.begin(), periods_.end(),
+        [&](const Period& period) { return period.begin_ns < sample.when.end_ns; });
+    const bool is_first = after == periods_.begin();
+    const auto period = is_first ? after : std::prev(after);
+    out_.counted.push_back(!is_first && sample.when.time_ns >= period->counted_ns &&
+                           sample.when.time_ns <= period->end_ns);
+    out_.baseline.push_back(is_first || sample.when.begin_ns >= period->end_ns);
+  }
+}
+
+void SeriesMaker::CollectSpans() {
+  moved_.push_back(0);
+  for (const Move& move : input_.moves) {
+    moved_.push_back(moved_.back() + move.bytes);
+    if (IsEnd(move))
+      continue;
+    busy_.Add(move.when.begin_ns, move.when.end_ns);
+    if (move.bytes != 0)
+      moving_.Add(move.when.begin_ns, move.when.end_ns);
+    if (move.array != kNone)
+      uncertain_.Add(move.when.begin_ns, move.when.end_ns);
+  }
+  for (const When& when : out_.calls) {
+    busy_.Add(when.begin_ns, when.end_ns);
+    unpriced_.Add(when.begin_ns, when.end_ns);
+    uncertain_.Add(when.begin_ns, when.end_ns);
+  }
+  for (const CheckpointCall& call : input_.checkpoints) {
+    for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
+      spans->Add(call.when.begin_ns, call.when.end_ns);
+  }
+  // The driver takes a process's memory back once it calls no more.
+  for (size_t process = 0; process < presences_.size(); ++process) {
+    const std::optional<When>& end = input_.processes[process].end;
+    if (!end || presences_[process].first_ns == kNever)
+      continue;
+    const int64_t begin_ns =
+        std::min(end->end_ns, std::max(end->begin_ns, presences_[process].last_ns));
+    for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
+      spans->Add(begin_ns, end->end_ns);
+  }
+  for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
+    spans->Sort();
+}
+
+// NVML's figure and the driver's differ by a constant at most. Each sample in a quiet moment says
+// by how much, beside the readings next to it; most of them are right, also beside processes that
+// nobody records.
+void SeriesMaker::FindOffset() {
+  std::map<int64_t, std::set<size_t>> votes;  // difference, readings that say so
+  std::vector<int64_t> order;
+  std::vector<size_t> clear;
+  for (size_t i = 0; i < input_.readings.size(); ++i) {
+    if (IsClear(input_.readings[i]))
+      clear.push_back(i);
+  }
+  const auto vote = [&](const DeviceSample& sample, size_t number) {
+    const Reading& reading = input_.readings[number];
+    const int64_t from_ns = std::min(reading.when.end_ns, sample.when.end_ns);
+    const int64_t to_ns = std::max(reading.when.begin_ns, sample.when.begin_ns);
+    if (from_ns > to_ns || uncertain_.Overlap(from_ns, to_ns))
+      return;
+    const int64_t moved = MovedUntil(sample.when.time_ns) - MovedUntil(reading.when.time_ns);
+    const int64_t difference = reading.used_bytes + moved - sample.used_bytes;
+    if (votes[difference].insert(number).second)
+      order.push_back(difference);
+  };
+  for (size_t i = 0; i < input_.samples.size(); ++i) {
+    const DeviceSample& sample = input_.samples[i];
+    if (!out_.counted[i] ||
+        busy_.Overlap(sample.when.begin_ns - kClockErrorNs, sample.when.end_ns + kClockErrorNs))
+      continue;
+    const auto after = std::partition_point(clear.begin(), clear.end(), [&](size_t reading) {
+      return input_.readings[reading].when.time_ns <= sample.when.time_ns;
+    });
+    if (after != clear.begin())
+      vote(sample, *std::prev(after));
+    if (after != clear.end())
+      vote(sample, *after);
+  }
+  size_t most = 0;
+  for (const int64_t difference : order) {
+    const size_t count = votes[difference].size();
+    if (count > most || (count == most && difference == 0)) {
+      out_.offset = difference;
+      most = count;
+    }
+  }
+  // Beside others it may be memory of theirs, unless another reading says the same.
+  const bool beside_others =
+      std::any_of(input_.figures.begin(), input_.figures.end(), [](const ProcessSample& figure) {
+        return figure.process == kNone && figure.used_bytes > kNearlyNothing;
+      });
+  if (beside_others && most < 2 && out_.offset != 0)
+    out_.offset.reset();
+}
+
+void SeriesMaker::MakeIntervals() {
+  std::vector<Base> resets;
+  const auto add_sample = [&](size_t number) {
+    const DeviceSample& sample = input_.samples[number];
+    resets.push_back({sample.when.time_ns, sample.when.begin_ns,
+                      sample.used_bytes + out_.offset.value_or(0), true});
+  };
+  for (size_t i = 0; i < input_.samples.size(); ++i) {
+    if (out_.baseline[i])
+      add_sample(i);
+  }
+  for (const LateStart& start : out_.late_starts) {
+    if (start.sample)
+      add_sample(*start.sample);
+  }
+  std::stable_sort(resets.begin(), resets.end(),
+                   [](const Base& a, const Base& b) { return a.time_ns < b.time_ns; });
+
+  std::optional<Base> base;
+  auto reset = resets.begin();
+  size_t tail = input_.readings.size();  // the last one since the base that is nearly clear
+  const auto close = [&](size_t number, bool clear) {
+    const Reading& reading = input_.readings[number];
+    if (base) {
+      Interval interval;
+      interval.reading = number;
+      interval.from_ns = base->time_ns;
+      interval.from_begin_ns = base->begin_ns;
+      interval.growth_bytes = reading.used_bytes - base->used_bytes;
+      interval.is_plain = !unpriced_.Overlap(base->begin_ns, reading.when.end_ns);
+      tails_.push_back(!clear);
+      out_.intervals.push_back(std::move(interval));
+    } else {
+      CountUnmeasured(reading.when.begin_ns);
+    }
+    base = Base{reading.when.time_ns, reading.when.begin_ns, reading.used_bytes, false};
+    tail = input_.readings.size();
+  };
+  for (size_t i = 0; i < input_.readings.size(); ++i) {
+    const Reading& reading = input_.readings[i];
+    while (reset != resets.end() && reset->time_ns <= reading.when.time_ns) {
+      if (tail != input_.readings.size() && base)
+        close(tail, false);
+      base = *reset++;
+      tail = input_.readings.size();
+    }
+    if (IsClear(reading))
+      close(i, true);
+    else if (!moving_.Overlap(reading.when.begin_ns, reading.when.end_ns))
+      tail = i;
+  }
+  if (tail != input_.readings.size() && base)
+    close(tail, false);
+}
+
+// A clear reading overlaps no call: each call is in one interval. The last reading before a new
+// base, or before the end, may overlap implicit calls: then it prices them as far as it shows them.
+void SeriesMaker::PlaceCalls() {
+  std::vector<Interval>& intervals = out_.intervals;
+  for (uint32_t i = 0; i < out_.calls.size(); ++i) {
+    const When& call = out_.calls[i];
+    const auto closes_behind = [&](const Interval& interval) {
+      const When& reading = input_.readings[interval.reading].when;
+      const auto number = static_cast<size_t>(&interval - intervals.data());
+      return tails_[number] ? reading.end_ns <= call.begin_ns : reading.begin_ns < call.end_ns;
+    };
+    const auto found = std::partition_point(intervals.begin(), intervals.end(), closes_behind);
+    if (found == intervals.end())
+      out_.unpriced.push_back(i);
+    else if (call.end_ns > found->from_begin_ns)
+      found->calls.push_back(i);
+  }
+}
+
+}  // namespace
+
+Series MakeSeries(const DeviceInput& input) {
+  return SeriesMaker(input).Make();
+}
+
+}  // namespace vramscope::resolve::price
