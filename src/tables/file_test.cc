@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tables/reader.h"
+#include "tables/table_checks.h"
 #include "tables/testing/random_tables.h"
 #include "tables/writer.h"
 
@@ -145,16 +146,17 @@ TEST(FileTest, EveryTableComesBack) {
 }
 
 TEST(FileTest, ExtremeValuesComeBack) {
-  constexpr int64_t kMin = INT64_MIN, kMax = INT64_MAX;
+  constexpr int64_t kMin = -kMaxTimeNs, kMax = kMaxTimeNs;
   constexpr uint64_t kAll = UINT64_MAX;
   Tables tables;
   tables.sites.resize(3);
   tables.strings.Add("");
   tables.strings.Add(std::string(3 << 20, 'x'));
   tables.strings.Add(std::string("\0\xff\n", 3));
-  tables.steps = {{CounterId{}, kMin, kMax}, {CounterId{}, kMax, kMin}, {CounterId{}, 0, -1}};
+  tables.steps = {
+      {CounterId{}, kMin, INT64_MAX}, {CounterId{}, kMax, INT64_MIN}, {CounterId{}, 0, -1}};
   const std::vector<AllocationRow> allocations = {
-      {kMin, kMax, kMax, kAll, kAll, kAll, SiteId{2}, SegmentId{}},
+      {kMin, kNever, kMax, kAll, kAll, kAll, SiteId{2}, SegmentId{}},
       {kMin, kMin, kMin, 0, 0, 0, SiteId{}, SegmentId{}},
       {kMax, kMax, kMin, kAll, 1, kAll, SiteId{1}, SegmentId{}},
       {-1, kMax - 1, 0, 1, kAll - 1, 0, SiteId{1}, SegmentId{}}};
@@ -163,6 +165,29 @@ TEST(FileTest, ExtremeValuesComeBack) {
   ASSERT_NE(recording, nullptr);
   ExpectEqual(tables, recording->tables());
   ExpectSameRows(ReadAll(*recording), allocations);
+}
+
+TEST(FileTest, TimesThatNoClockShowsAreBounded) {
+  Tables tables;
+  tables.session.begin_ns = INT64_MIN;
+  tables.session.end_ns = INT64_MAX;
+  tables.marks = {{.time_ns = INT64_MAX}};
+  tables.checkpointed = {{.begin_ns = INT64_MIN, .end_ns = kNever}};
+  const MemoryFile file(
+      testing::WriteFile(tables,
+                         {{.begin_ns = INT64_MIN, .end_ns = kNever - 1, .alloc_ns = INT64_MIN},
+                          {.begin_ns = INT64_MAX, .end_ns = kNever, .alloc_ns = INT64_MAX}},
+                         1000));
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  EXPECT_EQ(recording->tables().session.begin_ns, -kMaxTimeNs);
+  EXPECT_EQ(recording->tables().session.end_ns, kMaxTimeNs);
+  EXPECT_EQ(recording->tables().marks.front().time_ns, kMaxTimeNs);
+  EXPECT_EQ(recording->tables().checkpointed.front().begin_ns, -kMaxTimeNs);
+  EXPECT_EQ(recording->tables().checkpointed.front().end_ns, kNever);
+  ExpectSameRows(ReadAll(*recording),
+                 {{.begin_ns = -kMaxTimeNs, .end_ns = kMaxTimeNs, .alloc_ns = -kMaxTimeNs},
+                  {.begin_ns = kMaxTimeNs, .end_ns = kNever, .alloc_ns = kMaxTimeNs}});
 }
 
 TEST(FileTest, TablesThatKnowMoreTakeThePlaceOfThoseBefore) {

@@ -198,6 +198,7 @@ Status FileRecording::AddFrame(const IndexEntry& entry, LoadState* state) {
   zone.min_end_ns = entry.min_end_ns;
   zone.max_end_ns = entry.max_end_ns;
   zone.accounts = entry.accounts;
+  BoundTimes(&zone);
   frames_.push_back(entry);
   zones_.push_back(zone);
   tables_.session.allocation_count += entry.rows;
@@ -379,6 +380,7 @@ Status FileRecording::Load() {
   if (const char* table = FindBadReference(tables_); table != nullptr)
     return Damaged(table);
   TakeSession(state.session);
+  BoundTimes(&tables_);
   VRAMSCOPE_RETURN_IF_ERROR(LeaveOutDamagedFrames());
   tables_.session.path = path_;
   tables_.session.finished = true;
@@ -392,9 +394,11 @@ Status FileRecording::Read(size_t frame, uint32_t wanted, AllocationFrame* out) 
   t_block.resize(entry.bytes);
   VRAMSCOPE_RETURN_IF_ERROR(ReadBytes(entry.offset, entry.bytes, t_block.data()));
   BlockHeaders headers;
-  const bool ok = headers.Parse(t_block, entry) &&
-                  DecodeFrame(headers, t_block, entry.rows, wanted, out) &&
-                  FrameMakesSense(*out, wanted, zones_[frame], tables_);
+  bool ok = headers.Parse(t_block, entry) && DecodeFrame(headers, t_block, entry.rows, wanted, out);
+  if (ok) {
+    BoundTimes(zones_[frame], out);
+    ok = FrameMakesSense(*out, wanted, zones_[frame], tables_);
+  }
   if (!ok) {
     return Status::Error(path_ + ": is damaged: " + std::to_string(entry.rows) +
                          " of its allocations cannot be read");

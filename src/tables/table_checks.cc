@@ -2,6 +2,7 @@
 #include "tables/table_checks.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <vector>
@@ -107,7 +108,59 @@ bool NoneEndsBeforeItBegins(const AllocationFrame& frame) {
   return !TopBit(before);
 }
 
+int64_t Bounded(int64_t time_ns) {
+  return std::clamp(time_ns, -kMaxTimeNs, kMaxTimeNs);
+}
+int64_t BoundedEnd(int64_t time_ns) {
+  return time_ns == kNever ? kNever : Bounded(time_ns);
+}
+
+template <class Row, class Type>
+void BoundColumn(std::vector<Row>* rows, const Column<Row, Type>& column) {
+  if constexpr (std::is_same_v<Type, int64_t>) {
+    if (std::string_view(column.unit) != "ns")
+      return;
+    const bool is_end = std::string_view(column.name) == "end_ns";
+    for (Row& row : *rows) {
+      int64_t& time_ns = row.*column.field;
+      time_ns = is_end ? BoundedEnd(time_ns) : Bounded(time_ns);
+    }
+  }
+}
+
 }  // namespace
+
+void BoundTimes(Tables* tables) {
+  Tables::ForEach(*tables, [&]<class Row>(std::vector<Row>& rows) {
+    std::apply([&](const auto&... columns) { (BoundColumn(&rows, columns), ...); },
+               TableOf<Row>::Columns());
+  });
+  Session& session = tables->session;
+  for (int64_t* time_ns : {&session.begin_ns, &session.end_ns, &session.begin_wall_ns})
+    *time_ns = Bounded(*time_ns);
+}
+
+void BoundTimes(FrameZone* zone) {
+  zone->min_begin_ns = Bounded(zone->min_begin_ns);
+  zone->max_begin_ns = Bounded(zone->max_begin_ns);
+  zone->min_end_ns = BoundedEnd(zone->min_end_ns);
+  zone->max_end_ns = BoundedEnd(zone->max_end_ns);
+}
+
+void BoundTimes(const FrameZone& zone, AllocationFrame* frame) {
+  // Hardly ever: the zone says whether there is anything to do.
+  if (zone.min_begin_ns == -kMaxTimeNs || zone.max_begin_ns == kMaxTimeNs) {
+    for (int64_t& time_ns : frame->begin_ns)
+      time_ns = Bounded(time_ns);
+  }
+  const bool ends_fit = zone.min_end_ns == kNever || zone.max_end_ns < kMaxTimeNs;
+  if (zone.min_end_ns == -kMaxTimeNs || !ends_fit) {
+    for (int64_t& time_ns : frame->end_ns)
+      time_ns = BoundedEnd(time_ns);
+  }
+  for (int64_t& time_ns : frame->alloc_ns)
+    time_ns = Bounded(time_ns);
+}
 
 const char* FindBadReference(const Tables& tables) {
   const char* bad = nullptr;

@@ -8,6 +8,16 @@
 // What whoever asks a recording relies on, and a file may not keep.
 namespace vramscope::tables {
 
+// No clock shows more, by a factor that leaves room for what is computed with them: the difference
+// of two such times is a number too.
+inline constexpr int64_t kMaxTimeNs = (int64_t{1} << 62) - 1;
+
+// Times beyond that become that; an end that is kNever stays.
+void BoundTimes(Tables* tables);
+void BoundTimes(FrameZone* zone);
+// The frame's zone is bounded.
+void BoundTimes(const FrameZone& zone, AllocationFrame* frame);
+
 // The name of a table with a row that names a row that does not exist, or of `stacks` where they
 // are no trees of a sensible depth; nullptr: there is none.
 const char* FindBadReference(const Tables& tables);

@@ -4,12 +4,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "tables/table_checks.h"
 #include "tables/writer.h"
 
 namespace vramscope::tables::testing {
@@ -33,9 +36,22 @@ void Randomize(std::mt19937_64* random, uint32_t ids, T* value) {
   }
 }
 
+template <class Row, class Type>
+void RandomizeField(std::mt19937_64* random,
+                    uint32_t ids,
+                    Row* row,
+                    const Column<Row, Type>& column) {
+  Type& field = row->*column.field;
+  Randomize(random, ids, &field);
+  if constexpr (std::is_same_v<Type, int64_t>) {
+    if (std::string_view(column.unit) == "ns")
+      field = std::max(field >> 1, -kMaxTimeNs);
+  }
+}
+
 template <class Row>
 void RandomizeRow(std::mt19937_64* random, uint32_t ids, Row* row) {
-  std::apply([&](const auto&... columns) { (Randomize(random, ids, &(row->*columns.field)), ...); },
+  std::apply([&](const auto&... columns) { (RandomizeField(random, ids, row, columns), ...); },
              TableOf<Row>::Columns());
 }
 
@@ -80,8 +96,8 @@ Tables RandomTables(std::mt19937_64* random, uint32_t rows) {
   tables.session.name = "a name";
   tables.session.version = "9.8.7";
   tables.session.begin_ns = -5;
-  tables.session.end_ns = INT64_MAX;
-  tables.session.begin_wall_ns = INT64_MIN;
+  tables.session.end_ns = kMaxTimeNs;
+  tables.session.begin_wall_ns = -kMaxTimeNs;
   tables.session.event_count = 77;
   return tables;
 }
