@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/memory_words.h"
 #include "tables/reader.h"
 #include "tables/table_checks.h"
 #include "tables/testing/random_tables.h"
@@ -188,6 +189,21 @@ TEST(FileTest, TimesThatNoClockShowsAreBounded) {
   ExpectSameRows(ReadAll(*recording),
                  {{.begin_ns = -kMaxTimeNs, .end_ns = kMaxTimeNs, .alloc_ns = -kMaxTimeNs},
                   {.begin_ns = kMaxTimeNs, .end_ns = kNever, .alloc_ns = kMaxTimeNs}});
+}
+
+TEST(FileTest, WordsOfANewerVersionSayLittle) {
+  Tables tables;
+  tables.sites.push_back({.part = 250, .category = 250, .phase = 250, .estimated = 250});
+  tables.devices.push_back({.kind = 3});
+  const MemoryFile file(testing::WriteFile(tables, {}, 1000));
+  const std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  const SiteRow& site = recording->tables().sites.at(1);
+  EXPECT_EQ(site.part, static_cast<uint8_t>(format::Part::kAllocated));
+  EXPECT_EQ(site.category, static_cast<uint8_t>(format::Category::kUnknown));
+  EXPECT_EQ(site.phase, static_cast<uint8_t>(format::Phase::kNone));
+  EXPECT_EQ(site.estimated, static_cast<uint8_t>(Estimated::kByFreeMemory));
+  EXPECT_EQ(recording->tables().devices.at(1).kind, static_cast<uint8_t>(DeviceKind::kGpu));
 }
 
 TEST(FileTest, TablesThatKnowMoreTakeThePlaceOfThoseBefore) {

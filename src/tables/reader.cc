@@ -381,6 +381,7 @@ Status FileRecording::Load() {
     return Damaged(table);
   TakeSession(state.session);
   BoundTimes(&tables_);
+  BoundWords(&tables_);
   VRAMSCOPE_RETURN_IF_ERROR(LeaveOutDamagedFrames());
   tables_.session.path = path_;
   tables_.session.finished = true;

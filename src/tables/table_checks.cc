@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "format/memory_words.h"
+
 namespace vramscope::tables {
 namespace {
 
@@ -160,6 +162,30 @@ void BoundTimes(const FrameZone& zone, AllocationFrame* frame) {
   }
   for (int64_t& time_ns : frame->alloc_ns)
     time_ns = Bounded(time_ns);
+}
+
+void BoundWords(Tables* tables) {
+  const auto bound = [](uint8_t* word, size_t count, auto otherwise) {
+    if (*word >= count)
+      *word = static_cast<uint8_t>(otherwise);
+  };
+  for (SiteRow& site : tables->sites) {
+    bound(&site.part, format::kPartCount, format::Part::kAllocated);
+    bound(&site.category, format::kCategoryCount, format::Category::kUnknown);
+    bound(&site.phase, static_cast<size_t>(format::Phase::kOptimizer) + 1, format::Phase::kNone);
+    bound(&site.estimated, static_cast<size_t>(Estimated::kCorrected) + 1,
+          Estimated::kByFreeMemory);
+  }
+  for (SegmentRow& segment : tables->segments)
+    bound(&segment.part_in_use, format::kPartCount, format::Part::kAllocated);
+  for (DeviceRow& device : tables->devices)
+    bound(&device.kind, static_cast<size_t>(DeviceKind::kCpu) + 1, DeviceKind::kGpu);
+  for (FrameRow& frame : tables->frames)
+    bound(&frame.kind, static_cast<size_t>(FrameKind::kNative) + 1, FrameKind::kNative);
+  for (ViolationRow& violation : tables->violations) {
+    bound(&violation.invariant, static_cast<size_t>(InvariantKind::kOverfullSegment) + 1,
+          InvariantKind::kFreedTwice);
+  }
 }
 
 const char* FindBadReference(const Tables& tables) {

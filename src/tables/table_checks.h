@@ -18,6 +18,9 @@ void BoundTimes(FrameZone* zone);
 // The frame's zone is bounded.
 void BoundTimes(const FrameZone& zone, AllocationFrame* frame);
 
+// Words that this version does not know become those that say least.
+void BoundWords(Tables* tables);
+
 // The name of a table with a row that names a row that does not exist, or of `stacks` where they
 // are no trees of a sensible depth; nullptr: there is none.
 const char* FindBadReference(const Tables& tables);

@@ -7,7 +7,6 @@
 #include <random>
 #include <string>
 
-#include "query/report.h"
 #include "tables/reader.h"
 #include "tables/testing/file_model.h"
 #include "tables/testing/random_tables.h"
@@ -15,29 +14,6 @@
 namespace {
 
 using namespace vramscope::tables;
-namespace query = vramscope::query;
-
-void AskEverything(const Recording& recording) {
-  query::ReportQuery question;
-  for (const char* instant : {"peak", "end", "0", "iter:1", "mark:here"}) {
-    if (const auto parsed = query::ParseInstant(instant); parsed) {
-      question.at = *parsed;
-      (void)query::MakeReport(recording, question);
-    }
-  }
-  for (const char* name : {"line", "api", "size_class", "lifetime", "process"}) {
-    if (const auto dimension = query::ParseDimension(name); dimension) {
-      question = {};
-      question.by.push_back(*dimension);
-      question.top = 5;
-      (void)query::MakeReport(recording, question);
-    }
-  }
-  constexpr size_t kBuckets = 64;
-  (void)query::MakeTimelines(recording, kBuckets);
-  (void)query::MakeIterations(recording);
-  (void)query::MakeLeaks(recording, {});
-}
 
 }  // namespace
 
@@ -82,6 +58,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (tables.stacks[i].parent.value >= i || tables.stacks[i].frame.value >= tables.frames.size())
       std::abort();
   }
-  AskEverything(**recording);
   return 0;
 }

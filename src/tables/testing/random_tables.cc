@@ -93,6 +93,7 @@ Tables RandomTables(std::mt19937_64* random, uint32_t rows) {
   });
   for (uint32_t i = 1; i < rows; ++i)
     tables.stacks[i].parent = StackId{static_cast<uint32_t>((*random)() % i)};
+  BoundWords(&tables);
   tables.session.name = "a name";
   tables.session.version = "9.8.7";
   tables.session.begin_ns = -5;
