@@ -54,6 +54,7 @@ step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(n
 step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
 step differential differential
 step sanitized tools/sanitized.sh
+step instructions $python bench/instructions/run.py --build "$build" --check
 
 echo
 echo "Logs and JUnit files are in $results/"
