@@ -148,7 +148,7 @@ util::Status Run::MakeSession() {
   util::Status status = WriteSessionRecord(live_, record);
   if (status.ok()) {
     util::Result<std::unique_ptr<LiveFileWriter>> file =
-        LiveFileWriter::Create(live_.path() + "/" + kLauncherFile, options_.command);
+        LiveFileWriter::Create(live_.CreateFile(kLauncherFile), options_.command);
     status = file.status();
     if (status.ok())
       file_ = std::move(*file);

@@ -87,7 +87,7 @@ int Accompany(const SidecarOptions& options) {
   if (!nvml || (*nvml)->gpus().empty())
     return kExitOk;
   util::Result<std::unique_ptr<LiveFileWriter>> file =
-      LiveFileWriter::Create(options.directory + "/" + kLauncherFile, record.command);
+      LiveFileWriter::Create(live->CreateFile(kLauncherFile), record.command);
   if (!file)
     return kExitError;
   Sampler sampler(**nvml, **file, nullptr);

@@ -460,6 +460,23 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path, const Content* co
   UniqueFd directory = OpenParent(path, &name);
   if (!directory.ok())
     return FileError(path, "cannot be written", errno);
+  return CreateAt(std::move(directory), path, std::move(name), content);
+}
+
+Result<AtomicFile> AtomicFile::Create(const OwnedDirectory& directory,
+                                      const std::string& name,
+                                      const Content* content) {
+  const std::string path = directory.path() + "/" + name;
+  UniqueFd own(fcntl(directory.fd(), F_DUPFD_CLOEXEC, 0));
+  if (!own.ok())
+    return FileError(path, "cannot be written", errno);
+  return CreateAt(std::move(own), path, name, content);
+}
+
+Result<AtomicFile> AtomicFile::CreateAt(UniqueFd directory,
+                                        const std::string& path,
+                                        std::string name,
+                                        const Content* content) {
   const Owned old = LookAt(directory.get(), name, geteuid(), content, O_PATH);
   if (!old.why.empty()) {
     return Status::Error(path + ": cannot be written: it " + old.why +

@@ -72,6 +72,7 @@ class OwnedDirectory {
   static Result<OwnedDirectory> CreateTemporary(const std::string& prefix);
 
   const std::string& path() const { return path_; }
+  int fd() const { return fd_.get(); }
   // Whether only this user can reach what is in it.
   bool IsPrivate() const;
   // Whether the path still leads here.
@@ -118,6 +119,10 @@ class AtomicFile {
 
   // What stands at `path` must be a file of this user that holds `content` (nullptr: anything).
   static Result<AtomicFile> Create(const std::string& path, const Content* content = nullptr);
+  // The same in an open directory, wherever that is by now.
+  static Result<AtomicFile> Create(const OwnedDirectory& directory,
+                                   const std::string& name,
+                                   const Content* content);
   Status Write(std::span<const uint8_t> bytes);
   Status Write(std::string_view text);
   // Bytes written so far.
@@ -134,6 +139,10 @@ class AtomicFile {
  private:
   struct Slot;
   AtomicFile(std::string path, std::string name, UniqueFd directory, UniqueFd fd);
+  static Result<AtomicFile> CreateAt(UniqueFd directory,
+                                     const std::string& path,
+                                     std::string name,
+                                     const Content* content);
   Status Appear();
 
   std::string path_;

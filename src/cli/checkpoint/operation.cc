@@ -19,6 +19,7 @@
 #include "cli/open_recording.h"
 #include "format/records.h"
 #include "util/json_writer.h"
+#include "util/owned_file.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -149,8 +150,10 @@ void NoteInRecording(const std::string& live_directory,
                      const Outcome& outcome) {
   if (live_directory.empty() || !IsLiveDirectory(live_directory))
     return;
-  util::Result<std::unique_ptr<LiveFileWriter>> file = LiveFileWriter::Create(
-      fmt::format("{}/yield-{}-{}.vrl", live_directory, target.pid, base::MonotonicNs()), {});
+  util::Result<std::unique_ptr<LiveFileWriter>> file =
+      LiveFileWriter::Create(util::CreateFile(fmt::format("{}/yield-{}-{}.vrl", live_directory,
+                                                          target.pid, base::MonotonicNs())),
+                             {});
   if (!file)
     return;
   for (const TimedStep& step : steps) {

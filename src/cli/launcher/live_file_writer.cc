@@ -26,9 +26,8 @@ int64_t WallNs() {
 }  // namespace
 
 util::Result<std::unique_ptr<LiveFileWriter>> LiveFileWriter::Create(
-    const std::string& path,
+    util::Result<util::UniqueFd> file,
     const std::vector<std::string>& command) {
-  util::Result<util::UniqueFd> file = util::CreateFile(path);
   if (!file)
     return file.status();
   // Held as long as the launcher lives: see LauncherIsAlive(). Where the file system knows no locks
@@ -38,7 +37,8 @@ util::Result<std::unique_ptr<LiveFileWriter>> LiveFileWriter::Create(
   // The page is whole from the start: what is beyond our part of it belongs to others.
   static constexpr uint8_t kZeros[format::kPageBytes] = {};
   if (!writer->WriteAt(kZeros, sizeof kZeros, 0) || !writer->WriteHeader()) {
-    return util::Status::Error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+    return util::Status::Error(
+        fmt::format("cannot write {}: {}", format::kLauncherFile, std::strerror(errno)));
   }
   return writer;
 }

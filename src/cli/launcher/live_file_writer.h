@@ -19,8 +19,9 @@ namespace vramscope::cli {
 // Not thread-safe.
 class LiveFileWriter {
  public:
+  // `file` was made for it just now, in a directory that is open: see util/owned_file.h.
   static util::Result<std::unique_ptr<LiveFileWriter>> Create(
-      const std::string& path,
+      util::Result<util::UniqueFd> file,
       const std::vector<std::string>& command);
   ~LiveFileWriter();
   LiveFileWriter(const LiveFileWriter&) = delete;

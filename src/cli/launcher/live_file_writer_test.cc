@@ -13,6 +13,7 @@
 #include "base/crc32c.h"
 #include "format/decoder.h"
 #include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -74,7 +75,7 @@ class LiveFileWriterTest : public testing::Test {
 };
 
 TEST_F(LiveFileWriterTest, EveryRecordIsOnDiskAtOnce) {
-  auto writer = LiveFileWriter::Create(path_, {"python", "train.py"});
+  auto writer = LiveFileWriter::Create(util::CreateFile(path_), {"python", "train.py"});
   ASSERT_TRUE(writer.ok()) << writer.status().message();
   (*writer)->Write(Sample(1000, 42));
   const std::string bytes = Bytes();
@@ -88,7 +89,7 @@ TEST_F(LiveFileWriterTest, EveryRecordIsOnDiskAtOnce) {
 }
 
 TEST_F(LiveFileWriterTest, GoesOnInNewChunksAndSealsFullOnes) {
-  auto writer = LiveFileWriter::Create(path_, {});
+  auto writer = LiveFileWriter::Create(util::CreateFile(path_), {});
   ASSERT_TRUE(writer.ok());
   constexpr uint64_t kCount = 20'000;
   for (uint64_t i = 0; i < kCount; ++i)
@@ -109,7 +110,7 @@ TEST_F(LiveFileWriterTest, GoesOnInNewChunksAndSealsFullOnes) {
 }
 
 TEST_F(LiveFileWriterTest, AFullDiskIsCountedAndNothingElseIsHarmed) {
-  auto writer = LiveFileWriter::Create(path_, {});
+  auto writer = LiveFileWriter::Create(util::CreateFile(path_), {});
   ASSERT_TRUE(writer.ok());
   (*writer)->Write(Sample(1, 1));
   rlimit old{};
@@ -129,8 +130,8 @@ TEST_F(LiveFileWriterTest, AFullDiskIsCountedAndNothingElseIsHarmed) {
 }
 
 TEST_F(LiveFileWriterTest, RefusesToReplaceAFile) {
-  ASSERT_TRUE(LiveFileWriter::Create(path_, {}).ok());
-  const auto again = LiveFileWriter::Create(path_, {});
+  ASSERT_TRUE(LiveFileWriter::Create(util::CreateFile(path_), {}).ok());
+  const auto again = LiveFileWriter::Create(util::CreateFile(path_), {});
   ASSERT_FALSE(again.ok());
   EXPECT_NE(again.status().message().find(path_), std::string::npos);
 }

@@ -136,7 +136,7 @@ void Record(const fs::path& shared) {
   if (CheckOutput(output).ok()) {
     if (util::Result<util::OwnedDirectory> live = CreateLiveDirectory(output)) {
       (void)WriteSessionRecord(*live, {.name = "secret", .command = {"secret"}, .options = ""});
-      if (auto file = LiveFileWriter::Create(live->path() + "/" + kLauncherFile, {"secret"}))
+      if (auto file = LiveFileWriter::Create(live->CreateFile(kLauncherFile), {"secret"}))
         (*file)->Write(format::Device{});
       if (const auto old = FindOldRecording(output))
         (void)util::RemoveFile(output, *old);

@@ -18,6 +18,7 @@
 
 #include "format/decoder.h"
 #include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -171,7 +172,7 @@ Recorded Decode(const std::string& path) {
 TEST(Sampler, HasTwoSamplesWhenStartReturnsAndOneAfterStop) {
   const std::string path = testing::TempDir() + "sampler_test.vrl";
   std::filesystem::remove(path);
-  auto file = LiveFileWriter::Create(path, {});
+  auto file = LiveFileWriter::Create(util::CreateFile(path), {});
   ASSERT_TRUE(file.ok()) << file.status().message();
   FakeMonitor monitor;
   Sampler sampler(monitor, **file, nullptr);
@@ -194,7 +195,7 @@ TEST(Sampler, HasTwoSamplesWhenStartReturnsAndOneAfterStop) {
 TEST(Sampler, SaysOnceThatAProcessLeftTheList) {
   const std::string path = testing::TempDir() + "sampler_list_test.vrl";
   std::filesystem::remove(path);
-  auto file = LiveFileWriter::Create(path, {});
+  auto file = LiveFileWriter::Create(util::CreateFile(path), {});
   ASSERT_TRUE(file.ok()) << file.status().message();
   FakeMonitor monitor;
   monitor.list_until_read = 3;

@@ -253,7 +253,7 @@ util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
   json.EndObject();
   json.Finish();
   util::Result<util::AtomicFile> file =
-      util::AtomicFile::Create(directory.path() + "/" + kSessionFile, &kSessionContent);
+      util::AtomicFile::Create(directory, kSessionFile, &kSessionContent);
   if (!file)
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(file->Write(text));
