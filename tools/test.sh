@@ -53,7 +53,6 @@ step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(n
   --output-junit test-results/unit.xml
 step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
 step differential differential
-step sanitized tools/sanitized.sh
 step instructions $python bench/instructions/run.py --build "$build" --check
 
 echo
