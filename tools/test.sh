@@ -32,7 +32,6 @@ step() {  # name, command...
   echo "($name: $((SECONDS - began)) s, $((cpu - cpu_before)) s of CPU)"
 }
 
-differential() { $python tests/differential/run.py --build "$build" --seconds 20 --again; }
 
 # The page's modules are type-checked, and the bundle that is checked in is the one they make.
 viewer() {
@@ -52,7 +51,6 @@ step viewer viewer
 step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" \
   --output-junit test-results/unit.xml
 step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
-step differential differential
 step instructions $python bench/instructions/run.py --build "$build" --check
 
 echo
