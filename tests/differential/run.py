@@ -115,7 +115,9 @@ def save(program: Program, truth: Path, file: Path) -> None:
 
 def run(program: Program, build: Path, save_to: Path | None = None, keep: Path | None = None) -> Result:
     directory = Path(tempfile.mkdtemp(prefix="vramscope-differential-"))
-    recording, truth = directory / "program.vram", directory / "truth.log"
+    # The truth stands where the recording would be written. `run` leaves it as it is, and the live directory too:
+    # its events say what can be known when.
+    truth, recording = directory / "program.vram", directory / "program.vram.d"
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(build / "fake_cuda"),
@@ -123,7 +125,7 @@ def run(program: Program, build: Path, save_to: Path | None = None, keep: Path |
         "VRAMSCOPE_FAKE_DEVICES": str(program.devices),
         "VRAMSCOPE_FAKE_TOTAL_MIB": str(program.total_mib),
     }
-    command = [str(build / "bin/vramscope"), "run", "--no-report", "-o", str(recording), "--"]
+    command = [str(build / "bin/vramscope"), "run", "--no-report", "-o", str(truth), "--"]
     command += [str(build / "differential/random_driver"), "--seed", str(program.seed), "--truth", str(truth)]
     command += ["--operations", str(program.operations), "--threads", str(program.threads)]
     if program.only:

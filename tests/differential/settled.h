@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace differential {
+
+// When a device's figures can be known: calls that move memory without saying how much are priced
+// by the next reading that no other call overlaps, and from such a call to that reading nobody
+// knows. Made of the events alone: what is called known does not depend on who prices it.
+//
+//   calls     --[module]----[alloc]-------------[launch]----
+//   readings    |      |      |   |             |    |     |
+//   known     ..         .............................     .
+class SettledTimes {
+ public:
+  explicit SettledTimes(const vramscope::trace::Trace& trace);
+
+  // In order, with the event's own time: see resolve::Ledger.
+  void Apply(const vramscope::trace::Event& event, int64_t time_ns);
+  void Finish();
+  bool IsSettled(size_t device, int64_t time_ns) const;
+
+ private:
+  struct Entry {
+    enum class Kind : uint8_t { kReading, kImplicit, kArray, kArrayFree } kind;
+    int64_t time_ns;
+    int64_t begin_ns;
+    int64_t end_ns;
+    std::pair<uint16_t, uint64_t> array;  // its process and handle
+  };
+  struct Device {
+    std::vector<Entry> entries;
+    std::vector<std::pair<int64_t, int64_t>> calls;  // that spoil a reading during them
+    std::vector<std::pair<int64_t, int64_t>> unsettled;
+  };
+  void FinishDevice(Device& device) const;
+
+  std::vector<bool> is_gpu_;
+  std::vector<Device> devices_;
+  std::map<std::pair<uint16_t, uint64_t>, size_t> device_of_array_;
+};
+
+}  // namespace differential
