@@ -156,7 +156,9 @@ class Exporter {
     const std::string device = DeviceMark(recording_, account.device);
     const uint32_t pid = PidOf(recording_, account.process);
     const std::string pid_text = pid == 0 ? "" : std::to_string(pid);
-    const std::string free_text = row.end_ns == tables::kNever ? "" : std::to_string(row.end_ns);
+    // What goes with its process was never freed.
+    const std::string free_text =
+        texts_.IsNeverFreed(site, row) ? "" : std::to_string(row.end_ns);
     const auto out = std::back_inserter(pieces_.text());
     if (!json_) {
       fmt::format_to(out, "{},{},{:#x},{},{},{},{},{}", device, pid_text, row.address, row.bytes,

@@ -21,8 +21,8 @@ class ExportTest : public testing::Test {
     const auto main = recording_.PythonStack({}, "<module>", "/home/u/train.py", 90);
     const auto inner = recording_.PythonStack(main, "f, \"g\"", "/home/u/train.py", 52);
     tables::Tables& tables = recording_.edit();
-    tables.accounts.push_back({process, gpu, 0, 0});
-    tables.accounts.push_back({tables::ProcessId{}, host, 0, 0});
+    tables.accounts.push_back({process, gpu, 0, 1000});
+    tables.accounts.push_back({tables::ProcessId{}, host, 0, tables::kNever});
     tables::SiteRow block;
     block.account = tables::AccountId{1};
     block.category = static_cast<uint8_t>(format::Category::kActivation);
