@@ -14,6 +14,7 @@
 namespace vramscope::query {
 namespace {
 
+using tables::ProcessSampleRow;
 using tables::SampleRow;
 
 Invariant OfViolations(const tables::Recording& recording,
@@ -37,23 +38,36 @@ std::string DeviceText(const tables::Recording& recording, tables::DeviceId devi
   return row.index < 0 ? "the host's memory" : "GPU " + std::to_string(row.index);
 }
 
-bool IsWithinLimit(const SampleRow& sample) {
-  return static_cast<uint64_t>(std::abs(JudgeSample(sample).residual_bytes)) <=
-         ResidualLimit(sample);
+// How far a sample's residual goes beyond what is small; at most 0 where it does not.
+template <class Sample>
+int64_t BeyondLimit(const Sample& sample) {
+  return std::abs(JudgeSample(sample).residual_bytes) -
+         static_cast<int64_t>(ResidualLimit(sample.used_bytes));
 }
 
-// The one whose residual goes farthest beyond what is small; null without samples.
-const SampleRow* WorstOf(const std::vector<SampleRow>& samples) {
-  const auto beyond = [](const SampleRow& sample) {
-    return std::abs(JudgeSample(sample).residual_bytes) -
-           static_cast<int64_t>(ResidualLimit(sample));
-  };
-  const SampleRow* worst = nullptr;
-  for (const SampleRow& sample : samples) {
-    if (sample.counted != 0 && (worst == nullptr || beyond(sample) > beyond(*worst)))
+// Samples that were compared, how many of them are off, and the one that is off by most.
+template <class Sample>
+struct Comparison {
+  void Add(const Sample& sample) {
+    const int64_t beyond = BeyondLimit(sample);
+    ++count;
+    off += beyond > 0 ? 1 : 0;
+    if (worst == nullptr || beyond > BeyondLimit(*worst))
       worst = &sample;
   }
-  return worst;
+  uint64_t count = 0;
+  uint64_t off = 0;
+  const Sample* worst = nullptr;
+};
+
+// Null without samples.
+const SampleRow* WorstOf(const std::vector<SampleRow>& samples) {
+  Comparison<SampleRow> all;
+  for (const SampleRow& sample : samples) {
+    if (sample.counted != 0)
+      all.Add(sample);
+  }
+  return all.worst;
 }
 
 std::string MismatchText(const tables::Recording& recording,
@@ -99,32 +113,68 @@ util::Result<std::string> FindWrongSum(const tables::Recording& recording,
   return std::string();
 }
 
+template <class Sample>
+std::string OffText(const Comparison<Sample>& compared, const std::string& of) {
+  const Sample& worst = *compared.worst;
+  return std::to_string(compared.off) + " of " + std::to_string(compared.count) +
+         " samples are off by more than 4 MiB and 0.1 %; worst: " + of + " at @" +
+         std::to_string(worst.end_ns) + ": NVML " + std::to_string(worst.used_bytes) + ", rows " +
+         std::to_string(worst.ledger_bytes) + ", calls under way explain -" +
+         std::to_string(worst.low_bytes) + " to +" + std::to_string(worst.high_bytes);
+}
+
+void AddSentence(const std::string& sentence, std::string* text) {
+  *text += text->empty() ? sentence : "; " + sentence;
+}
+
+// What processes that are not recorded do in between no row can follow: on a device that they have
+// memory on, NVML's figures of the recorded processes are compared instead, where it lists them.
+// False where it does not.
+bool CompareByProcess(const tables::Recording& recording,
+                      tables::DeviceId device,
+                      Invariant* invariant) {
+  const tables::Tables& tables = recording.tables();
+  Comparison<ProcessSampleRow> compared;
+  for (const ProcessSampleRow& sample : tables.process_samples) {
+    if (sample.account.value < tables.accounts.size() &&
+        tables.accounts[sample.account.value].device == device)
+      compared.Add(sample);
+  }
+  if (compared.count == 0)
+    return false;
+  const std::string name = DeviceText(recording, device);
+  if (compared.off != 0) {
+    invariant->holds = false;
+    AddSentence(OffText(compared, "a process on " + name), &invariant->detail);
+  } else {
+    AddSentence("processes that are not recorded use " + name + ": NVML's " +
+                    std::to_string(compared.count) + " figures of the recorded ones were compared",
+                &invariant->detail);
+  }
+  return true;
+}
+
 Invariant OfNvml(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
   Invariant invariant{"rows + residual = NVML at every sample", true, ""};
-  const SampleRow* worst = WorstOf(tables.samples);
-  if (worst != nullptr && !IsWithinLimit(*worst)) {
-    const auto beyond = std::count_if(
-        tables.samples.begin(), tables.samples.end(),
-        [](const SampleRow& sample) { return sample.counted != 0 && !IsWithinLimit(sample); });
-    const auto counted = std::count_if(tables.samples.begin(), tables.samples.end(),
-                                       [](const SampleRow& sample) { return sample.counted != 0; });
-    invariant.holds = false;
-    invariant.detail =
-        std::to_string(beyond) + " of " + std::to_string(counted) +
-        " samples are off by more than 4 MiB and 0.1 %; worst: " +
-        DeviceText(recording, worst->device) + " at @" + std::to_string(worst->end_ns) + ": NVML " +
-        std::to_string(worst->used_bytes) + ", rows " + std::to_string(worst->ledger_bytes) +
-        ", calls under way explain -" + std::to_string(worst->low_bytes) + " to +" +
-        std::to_string(worst->high_bytes);
-    return invariant;
+  std::vector<Comparison<SampleRow>> compared(tables.devices.size());
+  for (const SampleRow& sample : tables.samples) {
+    if (sample.counted != 0 && sample.device.value < compared.size())
+      compared[sample.device.value].Add(sample);
   }
-  for (const tables::DeviceRow& device : tables.devices) {
+  for (uint32_t i = 0; i < compared.size(); ++i) {
+    const tables::DeviceRow& device = tables.devices[i];
     if (device.reading_offset_bytes != 0) {
-      invariant.detail +=
-          (invariant.detail.empty() ? "" : "; ") + std::string("cuMemGetInfo reads ") +
-          std::to_string(device.reading_offset_bytes) + " bytes more than NVML, taken into account";
+      AddSentence("cuMemGetInfo reads " + std::to_string(device.reading_offset_bytes) +
+                      " bytes more than NVML, taken into account",
+                  &invariant.detail);
     }
+    if (compared[i].off == 0 ||
+        (device.shared != 0 && CompareByProcess(recording, tables::DeviceId{i}, &invariant)))
+      continue;
+    invariant.holds = false;
+    AddSentence(OffText(compared[i], DeviceText(recording, tables::DeviceId{i})),
+                &invariant.detail);
   }
   if (tables.samples.empty())
     invariant.detail = "no NVML samples in this trace";

@@ -41,7 +41,10 @@ std::vector<tables::DeviceId> ShownDevices(const tables::Tables& tables) {
   return touched.empty() ? sampled : touched;
 }
 
-SampleVerdict JudgeSample(const tables::SampleRow& sample) {
+namespace {
+
+template <class Sample>
+SampleVerdict Judge(const Sample& sample) {
   SampleVerdict verdict;
   const int64_t difference = static_cast<int64_t>(sample.used_bytes) - sample.ledger_bytes;
   if (difference == 0)
@@ -56,8 +59,18 @@ SampleVerdict JudgeSample(const tables::SampleRow& sample) {
   return verdict;
 }
 
-uint64_t ResidualLimit(const tables::SampleRow& sample) {
-  return std::max(kSmallResidual, sample.used_bytes / 1000);
+}  // namespace
+
+SampleVerdict JudgeSample(const tables::SampleRow& sample) {
+  return Judge(sample);
+}
+
+SampleVerdict JudgeSample(const tables::ProcessSampleRow& sample) {
+  return Judge(sample);
+}
+
+uint64_t ResidualLimit(uint64_t used_bytes) {
+  return std::max(kSmallResidual, used_bytes / 1000);
 }
 
 DeviceSamples::DeviceSamples(const tables::Tables& tables, tables::DeviceId device)

@@ -21,9 +21,10 @@ struct SampleVerdict {
   bool explained_by_transit = false;
 };
 SampleVerdict JudgeSample(const tables::SampleRow& sample);
+SampleVerdict JudgeSample(const tables::ProcessSampleRow& sample);
 
 // A residual beyond this is not small: 0.1 % of NVML's figure or 4 MiB, whichever is larger.
-uint64_t ResidualLimit(const tables::SampleRow& sample);
+uint64_t ResidualLimit(uint64_t used_bytes);
 
 // The samples of one device in order of time, and when the driver changed what it has in use.
 class DeviceSamples {

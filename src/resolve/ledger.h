@@ -84,6 +84,8 @@ class Ledger {
   int64_t first_ns() const { return first_ns_; }
   int64_t last_ns() const { return last_ns_; }
   uint64_t event_count() const { return event_count_; }
+  // Whether processes that are not recorded had memory on the device then or later.
+  bool HasStrangers(const DeviceState& device, int64_t since_ns = INT64_MIN) const;
   // The account of a device's memory that is of no recorded process, and that of a space.
   static uint32_t AccountOfDevice(trace::DeviceId device) {
     return static_cast<uint32_t>(device.value) + 1;
@@ -246,7 +248,7 @@ class Ledger {
   void Agree(Space& space, int64_t gap);
   bool IsTelling(const Space& space, int64_t growth) const;
   bool CommitFigure(DeviceState& device, Space& space);
-  int64_t MakeGood(DeviceState& device, const Space& space, int64_t growth);
+  int64_t MakeGood(DeviceState& device, Space& space, int64_t growth);
   int64_t MoveFromOthers(DeviceState& device, const Bracket& bracket, int64_t bytes);
   void CorrectEntry(DeviceState& device, size_t log_index, int64_t bytes, int64_t from_ns);
 

@@ -45,14 +45,17 @@ void Ledger::OnStranger(const trace::Event& event) {
     devices_[static_cast<size_t>(event.device.value)].stranger_ns = event.time_ns;
 }
 
-// Whether others used the device at that time or later, and NVML tells recorded ones from them.
 // Processes of other containers and those that only draw are not listed: they are known by what
 // they had before.
-bool Ledger::IsShared(const DeviceState& device, int64_t since_ns) const {
+bool Ledger::HasStrangers(const DeviceState& device, int64_t since_ns) const {
   const bool listed = device.stranger_ns != INT64_MIN && device.stranger_ns >= since_ns;
-  const bool stood =
-      device.baseline_item != kNoIndex && slow_items_[device.baseline_item].bytes >= kLargestRm;
-  return (listed || stood) &&
+  return listed ||
+         (device.baseline_item != kNoIndex && slow_items_[device.baseline_item].bytes >= kLargestRm);
+}
+
+// Whether others used the device at that time or later, and NVML tells recorded ones from them.
+bool Ledger::IsShared(const DeviceState& device, int64_t since_ns) const {
+  return HasStrangers(device, since_ns) &&
          std::any_of(processes_.begin(), processes_.end(), [&](const ProcessState& process) {
            const auto figure = process.figures.find(device.id.value);
            return figure != process.figures.end() &&
@@ -124,12 +127,19 @@ bool Ledger::CommitFigure(DeviceState& device, Space& space) {
 }
 
 // Returns by how much the rows of the process grew.
-int64_t Ledger::MakeGood(DeviceState& device, const Space& space, int64_t growth) {
+int64_t Ledger::MakeGood(DeviceState& device, Space& space, int64_t growth) {
   int64_t moved = 0;
+  const auto move = [&](const Bracket& bracket, int64_t bytes) {
+    const int64_t there = MoveFromOthers(device, bracket, bytes);
+    // It may have been another one's: earlier or later than it stands in the rows now.
+    WidenOverlapping(space.samples, space.brackets.front().begin_ns, bracket.end_ns, there);
+    WidenOverlapping(space.samples, bracket.begin_ns, space.brackets.back().end_ns, -there);
+    return there;
+  };
   // What was taken back from rows for calls that never give any back was others' doing.
   for (const Bracket& bracket : space.brackets) {
     for (size_t i = bracket.taken_begin; bracket.sank && i < bracket.taken_end; ++i)
-      moved += MoveFromOthers(device, bracket, std::max<int64_t>(-slow_log_[i].bytes, 0));
+      moved += move(bracket, std::max<int64_t>(-slow_log_[i].bytes, 0));
   }
   int64_t left = growth - moved;
   if ((left > -kFigureStep && left < kFigureStep) || MayBeRm(space, left))
@@ -146,7 +156,7 @@ int64_t Ledger::MakeGood(DeviceState& device, const Space& space, int64_t growth
     return a->end_ns - a->begin_ns > b->end_ns - b->begin_ns;
   });
   for (const Bracket* bracket : order)
-    left -= left == 0 ? 0 : MoveFromOthers(device, *bracket, left);
+    left -= left == 0 ? 0 : move(*bracket, left);
   return growth - left;
 }
 

@@ -128,6 +128,7 @@ void TablesOf::AddDevices() {
     row.name = texts_.Of(device.name);
     row.total_bytes = device.total_bytes;
     row.reading_offset_bytes = state.readings.has_offset ? state.readings.offset : 0;
+    row.shared = ledger_.HasStrangers(state) ? 1 : 0;
     out_.devices.push_back(row);
     tables::AccountRow account;
     account.device = Same(state.id);
@@ -324,7 +325,8 @@ void TablesOf::AddSamples() {
     const tables::AccountId account{ledger_.AccountOfSpace(i)};
     for (const ProcessSampleRecord& sample : ledger_.spaces()[i].samples) {
       out_.process_samples.push_back(
-          {account, sample.time_ns, sample.begin_ns, sample.end_ns, sample.used, sample.ledger});
+          {account, sample.time_ns, sample.begin_ns, sample.end_ns, sample.used, sample.ledger,
+           sample.low, sample.high});
     }
   }
   out_.changes = ledger_.changes();

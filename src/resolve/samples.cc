@@ -10,20 +10,26 @@ namespace {
 
 constexpr size_t kMaxCalls = size_t{1} << 16;
 
-// The launcher's clock and the program's are one clock read through two conversions: they agree to
-// within this. A sample is taken at some moment of an interval that is wider by as much.
-constexpr int64_t kClockErrorNs = 10'000;
+// Of calls that are in the ledger already and may have happened after the sample.
+template <class Sample>
+void AddUnderWay(const std::vector<CallUnderWay>& calls, Sample* sample) {
+  for (const CallUnderWay& call : calls) {
+    if (call.end_ns > sample->begin_ns - kClockErrorNs &&
+        call.begin_ns < sample->end_ns + kClockErrorNs)
+      (call.bytes > 0 ? sample->low : sample->high) += call.bytes > 0 ? call.bytes : -call.bytes;
+  }
+}
 
 }  // namespace
 
 // Bytes that moved in a call [begin, end] may have moved before or after any sample that overlaps
 // it. Samples before this event stand without the bytes, later ones with them.
 void Ledger::NoteMovement(DeviceState& device, int64_t begin_ns, int64_t end_ns, int64_t bytes) {
-  for (auto sample = device.samples.rbegin();
-       sample != device.samples.rend() && sample->end_ns + kClockErrorNs > begin_ns; ++sample) {
-    if (sample->begin_ns - kClockErrorNs >= end_ns)
-      continue;
-    (bytes > 0 ? sample->high : sample->low) += bytes > 0 ? bytes : -bytes;
+  WidenOverlapping(device.samples, begin_ns, end_ns, bytes);
+  // Of whose process the call was does not matter: the interval is wide enough either way.
+  for (Space& space : spaces_) {
+    if (space.device == device.id)
+      WidenOverlapping(space.samples, begin_ns, end_ns, bytes);
   }
   if (device.kind != trace::DeviceKind::kGpu)
     return;
@@ -104,10 +110,7 @@ void Ledger::OnDeviceSample(const trace::Event& event) {
   sample.version = device.version;
   sample.counted = device.baseline_frozen;
   sample.repeats = event.flags;
-  for (const CallUnderWay& call : device.calls) {
-    if (call.begin_ns < event.end_ns + kClockErrorNs)
-      (call.bytes > 0 ? sample.low : sample.high) += call.bytes > 0 ? call.bytes : -call.bytes;
-  }
+  AddUnderWay(device.calls, &sample);
   device.samples.push_back(sample);
   for (Space& space : spaces_) {
     if (space.device == device.id)
@@ -139,6 +142,7 @@ void Ledger::OnProcessSample(const trace::Event& event) {
   ReturnByFigure(space, event);
   space.samples.push_back(
       {event.time_ns, event.begin_ns, event.end_ns, event.size, space.on_device()});
+  AddUnderWay(device.calls, &space.samples.back());
   LookForAbsence(space, event);
   if (space.away)
     return;

@@ -65,7 +65,28 @@ struct ProcessSampleRecord {
   int64_t end_ns = 0;
   uint64_t used = 0;
   int64_t ledger = 0;
+  int64_t low = 0;
+  int64_t high = 0;
 };
+
+// The launcher's clock and the program's are one clock read through two conversions: they agree to
+// within this. A sample is taken at some moment of an interval that is wider by as much.
+inline constexpr int64_t kClockErrorNs = 10'000;
+
+// What a call may have moved before or after each of the samples that overlap it. Later samples
+// begin later.
+template <class Sample>
+void WidenOverlapping(std::vector<Sample>& samples,
+                      int64_t begin_ns,
+                      int64_t end_ns,
+                      int64_t bytes) {
+  for (auto sample = samples.rbegin();
+       sample != samples.rend() && sample->end_ns + kClockErrorNs > begin_ns; ++sample) {
+    if (sample->begin_ns - kClockErrorNs >= end_ns)
+      continue;
+    (bytes > 0 ? sample->high : sample->low) += bytes > 0 ? bytes : -bytes;
+  }
+}
 
 // A driver call and what it moved, for as long as a sample can overlap it.
 struct CallUnderWay {
