@@ -38,19 +38,13 @@ bool Ledger::FreedBefore(uint64_t address) const {
   return recently_freed_[FreedSlot(address, recently_freed_.size())] == address;
 }
 
-void Ledger::MoveBlock(DeviceState& device,
-                       Space& space,
-                       Segment& segment,
-                       const Block& block,
-                       int64_t count) {
+void Ledger::MoveBlock(Space& space, Segment& segment, const Block& block, int64_t count) {
   const int64_t bytes = count * Signed(block.size);
   const int64_t free_before = Signed(segment.free_bytes());
   segment.live_bytes += static_cast<uint64_t>(bytes);
   segment.live_count += static_cast<uint64_t>(count);
-  const int64_t moved = bytes + Signed(segment.free_bytes()) - free_before;
-  space.total += moved;
   space.block_bytes += static_cast<uint64_t>(bytes);
-  (space.away ? device.away : device.total) += moved;
+  Move(space, bytes + Signed(segment.free_bytes()) - free_before);
 }
 
 // Where blocks of the program's own pools stand whose memory was not recorded.
@@ -68,7 +62,7 @@ uint32_t Ledger::ProgramSegment(uint32_t space_index) {
 
 // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
 // from now on, not one allocation of the program.
-void Ledger::Suballocate(Segment& segment, DeviceState& device, Space& space, bool of_program) {
+void Ledger::Suballocate(Segment& segment, Space& space, bool of_program) {
   ProcessState& process = processes_[space.process.value];
   const auto back = [&](Holding& holding) {
     EndRow(&holding, false);
@@ -78,14 +72,14 @@ void Ledger::Suballocate(Segment& segment, DeviceState& device, Space& space, bo
   const Holding* backing = nullptr;
   if (segment.kind == SegmentKind::kAllocation) {
     Holding& holding = process.holdings[segment.holding];
-    Add(device, &space, PartOfHolding(holding), -Signed(segment.held));
+    Move(space, -Signed(segment.held));
     backing = back(holding);
   } else {
     process.holdings.ForEach([&](uint32_t index, const Holding& mapping) {
       if (mapping.kind != HoldingKind::kMapping || &segments_[mapping.segment] != &segment)
         return;
       Holding& handle = process.holdings[mapping.handle];
-      Add(device, &space, PartOfHolding(handle), -Signed(mapping.accounted));
+      Move(space, -Signed(mapping.accounted));
       EndRow(&handle, false);
       handle.backing_bytes += mapping.accounted;
       backing = back(process.holdings[index]);
@@ -96,7 +90,7 @@ void Ledger::Suballocate(Segment& segment, DeviceState& device, Space& space, bo
     segment.owner = kPyTorch;
   segment.suballocated = true;
   Describe(segment, backing);
-  Add(device, &space, Part::kCached, Signed(segment.held));
+  Move(space, Signed(segment.held));
 }
 
 void Ledger::OnBlockAlloc(const trace::Event& event) {
@@ -114,10 +108,9 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
     EndBlock(space_index, old, true);
   }
   Space& space = spaces_[space_index];
-  DeviceState& device = DeviceOf(space);
   const bool of_program = (event.flags & trace::kPoolOfProgram) != 0;
   uint32_t segment_index = of_program ? ProgramSegment(space_index) : space.default_segment;
-  if (device.kind == trace::DeviceKind::kGpu) {
+  if (space.kind == trace::DeviceKind::kGpu) {
     const ProcessState& process = processes_[event.process.value];
     const uint32_t found = process.pages.Find(event.address);
     const bool known = found != FlatMap::kNone && segments_[found].space == space_index;
@@ -132,7 +125,7 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
     if (known) {
       segment_index = found;
       if (!segments_[found].suballocated)
-        Suballocate(segments_[found], device, space, of_program);
+        Suballocate(segments_[found], space, of_program);
     } else if (space.driver_events && !process.torn_down && !process.began_late) {
       if (violations_.outside_segment++ == 0)
         violations_.first_outside_segment =
@@ -163,7 +156,7 @@ void Ledger::OnBlockAlloc(const trace::Event& event) {
     block.origin.names = names_.Add(0, {format::NameKind::kTag, event.name, {}, 0, event.value});
   }
   Segment& segment = segments_[segment_index];
-  MoveBlock(device, space, segment, block, 1);
+  MoveBlock(space, segment, block, 1);
   if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
       !segment.zombie) {
     if (violations_.overfull_segments++ == 0)
@@ -177,7 +170,7 @@ void Ledger::EndBlock(uint32_t space_index, uint32_t index, bool freed) {
   EndRow(&block, space_index, freed);
   Segment& segment = segments_[block.segment];
   const uint32_t segment_index = block.segment;
-  MoveBlock(DeviceOf(space), space, segment, block, -1);
+  MoveBlock(space, segment, block, -1);
   space.block_index.Erase(block.address);
   space.blocks.Remove(index);
   if (segment.zombie && segment.live_count == 0)
@@ -209,33 +202,22 @@ void Ledger::UnknownBlockFree(uint32_t space_index, const trace::Event& event) {
   // Within a known segment its bytes stand as free already.
   if (spaces_[space_index].driver_events)
     return;
-  ChangeBefore(space_index, -Signed(event.size), event.time_ns);
+  ChangeCounter(BeforeCounter(space_index), -Signed(event.size));
 }
 
 // `before recording` starts at what is known and sinks with each unknown free. Where it would sink
 // below zero, more must have been there at the start: Finish() lifts it by that much throughout.
-uint32_t Ledger::BeforeItem(uint32_t space_index) {
-  if (spaces_[space_index].before_item == kNoIndex) {
-    SlowItem item;
-    item.process = spaces_[space_index].process;
-    item.device = spaces_[space_index].device;
-    item.space = space_index;
-    item.owner = kNoOwner;
-    item.part = Part::kBeforeRecording;
-    item.alloc_ns = spaces_[space_index].first_ns;
-    const uint32_t added = NewSlowItem(std::move(item));
-    spaces_[space_index].before_item = added;
+uint32_t Ledger::BeforeCounter(uint32_t space_index) {
+  if (spaces_[space_index].before_counter == kNoIndex) {
+    Counter counter;
+    counter.device = spaces_[space_index].device;
+    counter.space = space_index;
+    counter.owner = kNoOwner;
+    counter.part = Part::kBeforeRecording;
+    counter.alloc_ns = spaces_[space_index].first_ns;
+    spaces_[space_index].before_counter = counters_.Add(std::move(counter));
   }
-  return spaces_[space_index].before_item;
-}
-
-void Ledger::ChangeBefore(uint32_t space_index, int64_t bytes, int64_t time_ns) {
-  if (bytes == 0)
-    return;
-  Change change(*this, spaces_[space_index].device, time_ns, time_ns);
-  ChangeSlow(BeforeItem(space_index), bytes);
-  Space& space = spaces_[space_index];
-  space.before_minimum = std::min(space.before_minimum, slow_items_[space.before_item].bytes);
+  return spaces_[space_index].before_counter;
 }
 
 void Ledger::OnState(const trace::Event& event) {
@@ -244,11 +226,9 @@ void Ledger::OnState(const trace::Event& event) {
   const auto live = static_cast<int64_t>(event.size);
   if (live == 0 || live > Signed(kLargestSize) || live < -Signed(kLargestSize))
     return;
-  for (const DeviceState& device : devices_) {
-    if (device.kind == trace::DeviceKind::kCpu) {
-      ChangeBefore(SpaceIndex(event.process, device.id, event.time_ns), live, event.time_ns);
-      return;
-    }
+  if (ValidDevice(cpu_device_)) {
+    const uint32_t space = SpaceIndex(event.process, cpu_device_, event.time_ns);
+    ChangeCounter(BeforeCounter(space), live);
   }
 }
 
@@ -262,12 +242,16 @@ void Ledger::OnAllocatorTotals(const trace::Event& event) {
   const bool some_known = spaces_[space_index].driver_events;
   if (some_known && !processes_[event.process.value].began_late)
     return;
+  const bool is_late = processes_[event.process.value].began_late;
   Space& space = spaces_[space_index];
   if (!space.totals_seen && !some_known) {
     space.totals_seen = true;
-    const int64_t before = space.before_item == kNoIndex ? 0 : slow_items_[space.before_item].bytes;
-    const int64_t missing = Signed(event.size) - Signed(space.block_bytes) - before;
-    space.before_offset = std::max(space.before_offset, missing);
+    const int64_t before =
+        space.before_counter == kNoIndex ? 0 : counters_[space.before_counter].bytes;
+    // NVML's figure says what a process under way had, and more exactly.
+    if (!is_late || !prices_.HasFigure(event.process, event.device))
+      space.before_offset =
+          std::max(space.before_offset, Signed(event.size) - Signed(space.block_bytes) - before);
   }
   Segment& segment = segments_[space.default_segment];
   const int64_t known = some_known ? Signed(SegmentBytes(space_index)) : 0;
@@ -275,18 +259,14 @@ void Ledger::OnAllocatorTotals(const trace::Event& event) {
   const int64_t change_bytes = std::max<int64_t>(held, 0) - Signed(segment.held);
   if (change_bytes == 0)
     return;
-  Change change(*this, space.device, event.time_ns, event.time_ns);
-  if (space.totals_item == kNoIndex) {
-    SlowItem item;
-    item.process = space.process;
-    item.device = space.device;
-    item.space = space_index;
-    item.segment = space.default_segment;
-    item.row = segments_[space.default_segment].row;
-    const uint32_t added = NewSlowItem(std::move(item));
-    spaces_[space_index].totals_item = added;
+  if (segment.held_counter == kNoIndex) {
+    Counter counter;
+    counter.device = space.device;
+    counter.space = space_index;
+    counter.segment = segment.row;
+    segment.held_counter = counters_.Add(std::move(counter));
   }
-  ChangeSlow(spaces_[space_index].totals_item, change_bytes);
+  ChangeHeld(segment, change_bytes);
 }
 
 }  // namespace vramscope::resolve

@@ -52,13 +52,19 @@ uint32_t Ledger::NewSegment(SegmentKind kind, uint32_t space, uint64_t begin, ui
 }
 
 void Ledger::ChangeSegment(Segment& segment, int64_t held, int64_t live, int64_t count) {
-  Space& space = spaces_[segment.space];
-  DeviceState& device = DeviceOf(space);
   const int64_t free_before = Signed(segment.free_bytes());
   segment.held += static_cast<uint64_t>(held);
   segment.live_bytes += static_cast<uint64_t>(live);
   segment.live_count += static_cast<uint64_t>(count);
-  Add(device, &space, Part::kCached, Signed(segment.free_bytes()) - free_before);
+  Move(spaces_[segment.space], Signed(segment.free_bytes()) - free_before);
+}
+
+// What a reading says that it holds.
+void Ledger::ChangeHeld(Segment& segment, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  counters_.Step(segment.held_counter, bytes, now_ns_);
+  ChangeSegment(segment, bytes, 0, 0);
 }
 
 // Small allocations share slabs: a 2 MiB page counts once as long as any of them lives in it.
@@ -78,33 +84,29 @@ void Ledger::ChangeSlabs(Space& space, const Holding& holding, bool add) {
   space.small_bytes += add ? holding.priced : -holding.priced;
   const int64_t slack =
       std::max<int64_t>(0, Signed(space.slab_pages.size() * kDriverPageBytes - space.small_bytes));
-  Add(DeviceOf(space), &space, Part::kSlabSlack, slack - space.slab_slack);
+  Move(space, slack - space.slab_slack);
   space.slab_slack = slack;
-  const int64_t held = Signed(space.slab_pages.size() * kDriverPageBytes);
-  if (space.slab_item == kNoIndex) {
-    SlowItem item;
-    item.process = space.process;
-    item.device = space.device;
-    item.space = static_cast<uint32_t>(&space - spaces_.data());
-    item.part = Part::kSlabSlack;
-    item.row = SlabSegment(item.space);
-    space.slab_item = NewSlowItem(std::move(item));
+  if (space.slab_counter == kNoIndex) {
+    Counter counter;
+    counter.device = space.device;
+    counter.space = static_cast<uint32_t>(&space - spaces_.data());
+    counter.segment = SlabSegment(counter.space);
+    space.slab_counter = counters_.Add(std::move(counter));
   }
-  SlowItem& item = slow_items_[space.slab_item];
-  if (held != item.bytes)
-    slow_log_.push_back({space.slab_item, held - item.bytes, now_ns_});
-  item.bytes = held;
+  const int64_t held = Signed(space.slab_pages.size() * kDriverPageBytes);
+  counters_.Step(space.slab_counter, held - counters_[space.slab_counter].bytes, now_ns_);
 }
 
 // Adds or takes away what the holding itself stands for, its segment's free bytes apart.
 void Ledger::PriceHolding(const Holding& holding, bool add) {
   Space& space = spaces_[holding.space];
-  DeviceState& device = DeviceOf(space);
   const int64_t sign = add ? 1 : -1;
-  const auto base = Signed(std::min(holding.size, holding.priced));
-  if (!holding.backing)
-    Add(device, &space, PartOfHolding(holding), sign * base);
-  Add(device, &space, Part::kRounding, sign * (Signed(holding.priced) - base));
+  if (holding.array != kNoIndex)
+    prices_.MoveArray(space.process, space.device, sign * Signed(holding.priced), holding.array);
+  else if (holding.backing)
+    Move(space, sign * Signed(holding.priced - std::min(holding.size, holding.priced)));
+  else
+    Move(space, sign * Signed(holding.priced));
   if (holding.small)
     ChangeSlabs(space, holding, add);
 }
@@ -144,18 +146,15 @@ void Ledger::OnAlloc(const trace::Event& event) {
     return;
   ProcessState& process = processes_[event.process.value];
   const uint32_t space = SpaceIndex(event.process, device_id, event.time_ns);
-  DeviceState& device = DeviceOf(spaces_[space]);
   if (!IsHostMemory(kind))
     spaces_[space].driver_events = true;
-  NoteCall(device, event.begin_ns, event.end_ns);
+  prices_.NoteCall(device_id);
   FlatMap& holding_index = process.holding_index[NumberSpaceOf(kind)];
   if (const uint32_t old = holding_index.Find(event.address); old != FlatMap::kNone) {
     ++double_allocs_.count;
     double_allocs_.bytes += process.holdings[old].priced;
-    Change change(*this, spaces_[process.holdings[old].space].device, event.begin_ns, event.end_ns);
     EndHolding(process, old, true);
   }
-  Change change(*this, device_id, event.begin_ns, event.end_ns);
   const uint32_t index = StartHolding(process, event, space);
   holding_index.FindOrAdd(event.address) = index;
   Holding& holding = process.holdings[index];
@@ -174,13 +173,13 @@ void Ledger::OnAlloc(const trace::Event& event) {
     segment.holding = index;
     process.pages.Add(event.address, holding.size, holding.segment);
   }
+  if (kind == format::MemoryKind::kArray && holding.priced != 0 && prices_.IsGpu(device_id))
+    holding.array = prices_.NewArray(device_id);
   PriceHolding(holding, true);
   // Once blocks were seen, more of its memory is cached from the start.
   if (holding.segment != kNoIndex && holding.owner == kPyTorch && IsDeviceMemory(kind) &&
       spaces_[space].blocks_seen)
-    Suballocate(segments_[holding.segment], device, spaces_[space], false);
-  if (kind == format::MemoryKind::kArray)
-    OnArray(device, event, index);
+    Suballocate(segments_[holding.segment], spaces_[space], false);
 }
 
 void Ledger::OnFree(const trace::Event& event) {
@@ -205,7 +204,7 @@ void Ledger::OnFree(const trace::Event& event) {
   }
   NoteFree(event.address);
   const trace::DeviceId device = spaces_[process.holdings[index].space].device;
-  NoteCall(devices_[static_cast<size_t>(device.value)], event.begin_ns, event.end_ns);
+  prices_.NoteCall(device);
   const Segment* segment = process.holdings[index].segment == kNoIndex
                                ? nullptr
                                : &segments_[process.holdings[index].segment];
@@ -214,9 +213,6 @@ void Ledger::OnFree(const trace::Event& event) {
     violations_.first_outside_segment =
         std::to_string(segment->live_count) + " blocks of a segment that was freed";
   }
-  if (process.holdings[index].memory == format::MemoryKind::kArray)
-    OnArrayFreed(devices_[static_cast<size_t>(device.value)], event, process.holdings[index].life);
-  Change change(*this, device, event.begin_ns, event.end_ns);
   EndHolding(process, index, true);
 }
 
@@ -239,8 +235,7 @@ void Ledger::EndHolding(ProcessState& process, uint32_t index, bool freed) {
   EndRow(&process.holdings[index], freed);
   const Holding holding = process.holdings[index];
   if (holding.kind == HoldingKind::kHandle) {
-    Space& space = spaces_[holding.space];
-    Add(DeviceOf(space), &space, PartOfHolding(holding), -Signed(holding.priced));
+    Move(spaces_[holding.space], -Signed(holding.priced));
     FlatMap& handles = process.holding_index[kHandles];
     if (handles.Find(holding.address) == index)
       handles.Erase(holding.address);
@@ -250,7 +245,7 @@ void Ledger::EndHolding(ProcessState& process, uint32_t index, bool freed) {
       if (holding.memory == format::MemoryKind::kAsync) {
         ChangeSegment(segments_[holding.segment], 0, -Signed(holding.priced), -1);
         if (segments_[holding.segment].closing && segments_[holding.segment].live_count == 0)
-          EndPool(holding.segment);
+          ChangeHeld(segments_[holding.segment], -Signed(segments_[holding.segment].held));
       } else {
         ReleaseSegment(process, holding.segment);
       }
@@ -279,9 +274,8 @@ void Ledger::OnHandleCreate(const trace::Event& event) {
   ProcessState& process = processes_[event.process.value];
   const uint32_t space = SpaceIndex(event.process, event.device, event.time_ns);
   spaces_[space].driver_events = true;
-  NoteCall(DeviceOf(spaces_[space]), event.begin_ns, event.end_ns);
+  prices_.NoteCall(event.device);
   FlatMap& handles = process.holding_index[kHandles];
-  Change change(*this, event.device, event.begin_ns, event.end_ns);
   if (const uint32_t old = handles.Find(event.address); old != FlatMap::kNone) {
     if (event.value != 0) {
       ++process.holdings[old].references;  // imported again, or into the process that made it
@@ -299,7 +293,7 @@ void Ledger::OnHandleCreate(const trace::Event& event) {
   holding.priced = event.value != 0 ? 0 : event.size;
   if (event.value != 0)
     holding.memory = format::MemoryKind::kIpcImport;
-  Add(DeviceOf(spaces_[space]), &spaces_[space], PartOfHolding(holding), Signed(holding.priced));
+  Move(spaces_[space], Signed(holding.priced));
 }
 
 void Ledger::EndHandleIfUnused(ProcessState& process, uint32_t index, bool freed) {
@@ -318,8 +312,7 @@ void Ledger::OnHandleRelease(const trace::Event& event) {
   }
   Holding& handle = process.holdings[index];
   const trace::DeviceId device = spaces_[handle.space].device;
-  NoteCall(devices_[static_cast<size_t>(device.value)], event.begin_ns, event.end_ns);
-  Change change(*this, device, event.begin_ns, event.end_ns);
+  prices_.NoteCall(device);
   if (handle.references > 0 && --handle.references == 0 && handle.mappings > 0)
     handles.Erase(event.address);  // the driver may give the number out again
   EndHandleIfUnused(process, index, true);
@@ -400,8 +393,6 @@ void Ledger::OnMap(const trace::Event& event) {
       event.size > kLargestSize || process.mapping_index.Find(event.address) != FlatMap::kNone)
     return;
   const uint32_t space = process.holdings[handle_index].space;
-  DeviceState& device = DeviceOf(spaces_[space]);
-  Change change(*this, device.id, event.begin_ns, event.end_ns);
   const uint32_t index = StartHolding(process, event, space);
   process.mapping_index.FindOrAdd(event.address) = index;
   Holding& mapping = process.holdings[index];
@@ -419,7 +410,7 @@ void Ledger::OnMap(const trace::Event& event) {
   process.pages.Add(event.address, event.size, mapping.segment);
   Segment& segment = segments_[mapping.segment];
   if (segment.suballocated) {
-    Add(device, &spaces_[space], PartOfHolding(handle), -Signed(mapping.accounted));
+    Move(spaces_[space], -Signed(mapping.accounted));
     EndRow(&handle, false);
     handle.backing_bytes += mapping.accounted;
     mapping.backing = true;
@@ -433,12 +424,10 @@ void Ledger::OnMap(const trace::Event& event) {
 void Ledger::EndMapping(ProcessState& process, uint32_t index, bool freed) {
   EndRow(&process.holdings[index], freed);
   const Holding mapping = process.holdings[index];
-  Segment& segment = segments_[mapping.segment];
-  Space& space = spaces_[mapping.space];
-  ChangeSegment(segment, -Signed(mapping.accounted), 0, 0);
+  ChangeSegment(segments_[mapping.segment], -Signed(mapping.accounted), 0, 0);
   Holding& handle = process.holdings[mapping.handle];
   if (mapping.backing) {
-    Add(DeviceOf(space), &space, PartOfHolding(handle), Signed(mapping.accounted));
+    Move(spaces_[mapping.space], Signed(mapping.accounted));
     EndRow(&handle, false);
     handle.backing_bytes -= mapping.accounted;
   }
@@ -460,9 +449,8 @@ void Ledger::OnUnmap(const trace::Event& event) {
     if (index == FlatMap::kNone)
       break;
     const trace::DeviceId device = spaces_[process.holdings[index].space].device;
-    NoteCall(devices_[static_cast<size_t>(device.value)], event.begin_ns, event.end_ns);
+    prices_.NoteCall(device);
     address += std::max<uint64_t>(process.holdings[index].size, 1);
-    Change change(*this, device, event.begin_ns, event.end_ns);
     EndMapping(process, index, true);
   }
 }
@@ -477,14 +465,11 @@ uint32_t Ledger::PoolSegment(ProcessState& process, uint32_t space, uint64_t poo
   segment = NewSegment(SegmentKind::kPool, space, 0, 0);
   segments_[segment].owner = owner;
   segments_[segment].suballocated = true;
-  SlowItem item;
-  item.process = spaces_[space].process;
-  item.device = spaces_[space].device;
-  item.space = space;
-  item.segment = segment;
-  item.row = segments_[segment].row;
-  item.owner = owner;
-  segments_[segment].held_item = NewSlowItem(std::move(item));
+  Counter counter;
+  counter.device = spaces_[space].device;
+  counter.space = space;
+  counter.segment = segments_[segment].row;
+  segments_[segment].held_counter = counters_.Add(std::move(counter));
   if (const auto name = process.pool_names.find(pool); name != process.pool_names.end())
     segments_[segment].names = name->second;
   Describe(segments_[segment], nullptr);
@@ -510,16 +495,10 @@ void Ledger::OnPoolDestroy(const trace::Event& event) {
     return;
   process.pools.Erase(event.address);
   const trace::DeviceId device = spaces_[segments_[index].space].device;
-  NoteCall(devices_[static_cast<size_t>(device.value)], event.begin_ns, event.end_ns);
+  prices_.NoteCall(device);
   segments_[index].closing = true;
-  if (segments_[index].live_count > 0)
-    return;
-  Change change(*this, device, event.begin_ns, event.end_ns);
-  EndPool(index);
-}
-
-void Ledger::EndPool(uint32_t segment) {
-  ChangeSlow(segments_[segment].held_item, -Signed(segments_[segment].held));
+  if (segments_[index].live_count == 0)
+    ChangeHeld(segments_[index], -Signed(segments_[index].held));
 }
 
 void Ledger::OnPoolReading(const trace::Event& event) {
@@ -527,34 +506,31 @@ void Ledger::OnPoolReading(const trace::Event& event) {
     return;
   ProcessState& process = processes_[event.process.value];
   const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
-  NoteCall(DeviceOf(spaces_[space_index]), event.begin_ns, event.end_ns);
-  Change change(*this, event.device, event.begin_ns, event.end_ns);
+  prices_.NoteCall(event.device);
   if (event.address != 0) {
     const uint32_t segment = PoolSegment(process, space_index, event.address, kUnknownOwner);
-    ChangeSlow(segments_[segment].held_item, Signed(event.size) - Signed(segments_[segment].held));
+    ChangeHeld(segments_[segment], Signed(event.size) - Signed(segments_[segment].held));
     return;
   }
   const auto set = [&](uint32_t Space::*member, Part part, uint64_t bytes) {
     if (spaces_[space_index].*member == kNoIndex) {
       if (bytes == 0)
         return;
-      SlowItem item;
-      item.process = spaces_[space_index].process;
-      item.device = event.device;
-      item.space = space_index;
-      item.owner = kCudaGraphs;
-      item.part = part;
-      item.alloc_ns = event.time_ns;
-      item.thread = event.thread;
-      const uint32_t added = NewSlowItem(std::move(item));
-      spaces_[space_index].*member = added;
+      Counter counter;
+      counter.device = event.device;
+      counter.space = space_index;
+      counter.owner = kCudaGraphs;
+      counter.part = part;
+      counter.alloc_ns = event.time_ns;
+      counter.thread = event.thread;
+      spaces_[space_index].*member = counters_.Add(std::move(counter));
     }
-    const uint32_t item = spaces_[space_index].*member;
-    ChangeSlow(item, Signed(bytes) - slow_items_[item].bytes);
+    const uint32_t counter = spaces_[space_index].*member;
+    ChangeCounter(counter, Signed(bytes) - counters_[counter].bytes);
   };
   const uint64_t used = std::min(event.size, event.value);
-  set(&Space::graph_used_item, Part::kGraphUsed, used);
-  set(&Space::graph_cached_item, Part::kGraphCached, event.size - used);
+  set(&Space::graph_used_counter, Part::kGraphUsed, used);
+  set(&Space::graph_cached_counter, Part::kGraphCached, event.size - used);
 }
 
 }  // namespace vramscope::resolve

@@ -17,25 +17,6 @@ constexpr int64_t kEndsWithinNs = 100'000'000;
 
 }  // namespace
 
-Change::Change(Ledger& ledger, trace::DeviceId device, int64_t begin_ns, int64_t end_ns)
-    : ledger_(ledger), device_(device), begin_ns_(begin_ns), end_ns_(end_ns) {
-  const DeviceState& state = ledger_.devices_[static_cast<size_t>(device_.value)];
-  total_before_ = state.total;
-  away_before_ = state.away;
-}
-
-Change::~Change() {
-  DeviceState& state = ledger_.devices_[static_cast<size_t>(device_.value)];
-  const int64_t moved = state.total - total_before_;
-  // A call that waits until the memory is back moves it then.
-  if (moved == 0 && state.away != away_before_)
-    ledger_.NoteMovement(state, begin_ns_, end_ns_, state.away - away_before_);
-  if (moved != 0) {
-    ledger_.NoteVersion(state);
-    ledger_.NoteMovement(state, begin_ns_, end_ns_, moved);
-  }
-}
-
 Ledger::Ledger(const trace::Trace& trace, tables::AllocationSink& sink)
     : trace_(trace),
       rows_(sink),
@@ -43,24 +24,25 @@ Ledger::Ledger(const trace::Trace& trace, tables::AllocationSink& sink)
       phases_(trace),
       modules_(trace),
       iterations_(trace),
-      devices_(trace.devices().size()),
+      prices_(trace),
       processes_(trace.processes().size()),
-      space_index_(devices_.size() * processes_.size(), kNoIndex),
+      space_index_(trace.devices().size() * processes_.size(), kNoIndex),
       recently_freed_(size_t{1} << 14) {
   first_ns_ = trace.session().start_ns;
   unknown_frees_.name = format::LossName(static_cast<uint64_t>(format::Loss::kUnknownFree));
   double_allocs_.name = format::LossName(static_cast<uint64_t>(format::Loss::kDoubleAlloc));
   unknown_names_.name = format::LossName(static_cast<uint64_t>(format::Loss::kNamesWithoutMemory));
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    devices_[i].id = trace::DeviceId{static_cast<int16_t>(i)};
-    devices_[i].kind = trace.devices()[i].kind;
-    if (devices_[i].kind == trace::DeviceKind::kHost)
-      host_device_ = devices_[i].id;
+  for (size_t i = 0; i < trace.devices().size(); ++i) {
+    const trace::DeviceId device{static_cast<int16_t>(i)};
+    if (trace.devices()[i].kind == trace::DeviceKind::kHost)
+      host_device_ = device;
+    if (trace.devices()[i].kind == trace::DeviceKind::kCpu && !ValidDevice(cpu_device_))
+      cpu_device_ = device;
   }
 }
 
 uint32_t Ledger::SpaceIndex(trace::ProcessId process, trace::DeviceId device, int64_t time_ns) {
-  const size_t at = process.value * devices_.size() + static_cast<size_t>(device.value);
+  const size_t at = process.value * trace_.devices().size() + static_cast<size_t>(device.value);
   if (space_index_[at] != kNoIndex)
     return space_index_[at];
   const auto index = static_cast<uint32_t>(spaces_.size());
@@ -69,11 +51,8 @@ uint32_t Ledger::SpaceIndex(trace::ProcessId process, trace::DeviceId device, in
   Space& space = spaces_.back();
   space.process = process;
   space.device = device;
+  space.kind = trace_.devices()[static_cast<size_t>(device.value)].kind;
   space.first_ns = time_ns;
-  DeviceState& state = DeviceOf(space);
-  // From here on the device's figure is this process's doing too.
-  ++state.active_processes;
-  state.baseline_frozen = true;
   const uint32_t segment = NewSegment(SegmentKind::kDefault, index, 0, 0);
   segments_[segment].suballocated = true;
   segments_[segment].owner = kPyTorch;
@@ -82,19 +61,9 @@ uint32_t Ledger::SpaceIndex(trace::ProcessId process, trace::DeviceId device, in
   return index;
 }
 
-void Ledger::Add(DeviceState& device, Space* space, Part part, int64_t bytes) {
-  if (space != nullptr && space->away)
-    device.away += bytes;
-  else
-    device.total += bytes;
-  // NVML's figure of the process has no RM-internal memory.
-  if (space != nullptr && part != Part::kRmInternal)
-    space->total += bytes;
-}
-
-void Ledger::NoteVersion(DeviceState& device) {
-  ++device.version;
-  changes_.push_back({tables::DeviceId{static_cast<uint32_t>(device.id.value) + 1}, now_ns_});
+void Ledger::ChangeCounter(uint32_t counter, int64_t bytes) {
+  counters_.Step(counter, bytes, now_ns_);
+  Move(spaces_[counters_[counter].space], bytes);
 }
 
 void Ledger::Apply(std::span<const trace::Event> events) {
@@ -116,10 +85,10 @@ void Ledger::Apply(std::span<const trace::Event> events) {
         process.seen = true;
         iterations_.OnFirstEvent(event.process, event.time_ns);
       }
-      if (process.away)
-        ReturnByCall(event);
     }
+    prices_.BeginEvent(event);
     ApplyOne(event);
+    prices_.EndEvent();
     ++event_count_;
   }
 }
@@ -129,9 +98,9 @@ void Ledger::ApplyOne(const trace::Event& event) {
   // Only the launcher's device samples and marks may belong to no process.
   if (!ValidProcess(event.process)) {
     if (event.kind == EventKind::kDeviceSample)
-      OnDeviceSample(event);
+      prices_.OnDeviceSample(event);
     else if (event.kind == EventKind::kProcessSample)
-      OnStranger(event);
+      OnProcessSample(event);
     else if (event.kind == EventKind::kMark)
       marks_.push_back({event.name, event.time_ns, event.process});
     return;
@@ -197,7 +166,7 @@ void Ledger::ApplyOne(const trace::Event& event) {
     case EventKind::kProcessEnd:
       return OnProcessEnd(event);
     case EventKind::kDeviceSample:
-      return OnDeviceSample(event);
+      return prices_.OnDeviceSample(event);
     case EventKind::kProcessSample:
       return OnProcessSample(event);
     case EventKind::kShare:
@@ -205,7 +174,7 @@ void Ledger::ApplyOne(const trace::Event& event) {
     case EventKind::kPrior:
       return OnPrior(event);
     case EventKind::kCheckpoint:
-      return OnCheckpoint(event);
+      return prices_.OnCheckpoint(event);
     case EventKind::kOutOfMemory:
     case EventKind::kFailure:
       return OnOutOfMemory(event);
@@ -219,6 +188,44 @@ void Ledger::OnTeardown(const trace::Event& event) {
   process.torn_down = true;
   process.teardown_ns = event.time_ns;
   process.exit_ns = event.time_ns;
+  prices_.OnTeardown(event);
+}
+
+// Figures are of the driver's doing: from the first on, the process has an account there.
+void Ledger::OnImplicit(const trace::Event& event) {
+  if (ValidDevice(event.device))
+    SpaceIndex(event.process, event.device, event.time_ns);
+  prices_.OnImplicit(event);
+}
+
+void Ledger::OnContextCreate(const trace::Event& event) {
+  if (!ValidDevice(event.device))
+    return;
+  spaces_[SpaceIndex(event.process, event.device, event.time_ns)].driver_events = true;
+  prices_.OnContextCreate(event);
+}
+
+void Ledger::OnContextDestroy(const trace::Event& event) {
+  if (!ValidDevice(event.device))
+    return;
+  SpaceIndex(event.process, event.device, event.time_ns);
+  EndHoldingsOfContext(processes_[event.process.value],
+                       event.address != 0 ? event.address : event.context);
+  prices_.OnContextDestroy(event);
+}
+
+void Ledger::OnReading(const trace::Event& event) {
+  if (!ValidDevice(event.device) || event.value < event.size)
+    return;
+  SpaceIndex(event.process, event.device, event.time_ns);
+  prices_.OnReading(event);
+}
+
+void Ledger::OnProcessSample(const trace::Event& event) {
+  prices_.OnProcessSample(event);
+  if (ValidProcess(event.process) && prices_.IsGpu(event.device) &&
+      processes_[event.process.value].began_late)
+    SpaceIndex(event.process, event.device, event.time_ns);
 }
 
 void Ledger::OnProcessEnd(const trace::Event& event) {
@@ -233,51 +240,44 @@ void Ledger::OnProcessEnd(const trace::Event& event) {
   const int64_t noticed_ns = std::min(event.begin_ns, event.time_ns) - kNoticedAfterNs;
   const int64_t begin_ns =
       process.torn_down ? process.teardown_ns : std::max(process.last_ns, noticed_ns);
+  prices_.OnProcessEnd(event, begin_ns, event.time_ns + kEndsWithinNs);
   for (uint32_t i = 0; i < spaces_.size(); ++i) {
-    if (spaces_[i].process != event.process)
-      continue;
-    DeviceState& device = DeviceOf(spaces_[i]);
-    if (device.kind == trace::DeviceKind::kGpu)
-      NoteCall(device, begin_ns, event.time_ns);
-    Change change(*this, device.id, begin_ns, event.time_ns);
-    spaces_[i].blocks.ForEach([&](uint32_t block, const Block&) { EndBlock(i, block, false); });
+    if (spaces_[i].process == event.process)
+      spaces_[i].blocks.ForEach([&](uint32_t block, const Block&) { EndBlock(i, block, false); });
   }
   for (uint32_t i = 0; i < spaces_.size(); ++i) {
-    if (spaces_[i].process != event.process)
-      continue;
-    DeviceState& device = DeviceOf(spaces_[i]);
-    Change change(*this, device.id, begin_ns, event.time_ns + kEndsWithinNs);
-    process.holdings.ForEach([&](uint32_t index, const Holding& holding) {
-      if (holding.space == i && holding.kind == HoldingKind::kMapping)
-        EndMapping(process, index, false);
-    });
-    process.holdings.ForEach([&](uint32_t index, const Holding& holding) {
-      if (holding.space == i)
-        EndHolding(process, index, false);
-    });
-    for (auto& [address, reservation] : process.reservations) {
-      for (const uint32_t segment : reservation.segments) {
-        if (segments_[segment].space == i)
-          ReleaseSegment(process, segment);
-      }
-    }
-    for (uint32_t item = 0; item < slow_items_.size(); ++item) {
-      if (slow_items_[item].space == i)
-        ChangeSlow(item, -slow_items_[item].bytes);
-    }
-    EndAbsence(spaces_[i], event.time_ns);
-    spaces_[i].end_ns = event.time_ns;
-    spaces_[i].live_contexts = 0;
-    if (--device.active_processes == 0) {
-      device.baseline_frozen = false;
-      device.last_end_ns = event.time_ns;
-    }
+    if (spaces_[i].process == event.process)
+      EndSpace(process, i);
   }
   process.reservations.clear();
-  for (DeviceState& device : devices_) {
-    if (device.active_processes == 0)
-      device.baseline_frozen = false;
+}
+
+void Ledger::EndSpace(ProcessState& process, uint32_t space) {
+  process.holdings.ForEach([&](uint32_t index, const Holding& holding) {
+    if (holding.space == space && holding.kind == HoldingKind::kMapping)
+      EndMapping(process, index, false);
+  });
+  process.holdings.ForEach([&](uint32_t index, const Holding& holding) {
+    if (holding.space == space)
+      EndHolding(process, index, false);
+  });
+  for (auto& [address, reservation] : process.reservations) {
+    for (const uint32_t segment : reservation.segments) {
+      if (segments_[segment].space == space)
+        ReleaseSegment(process, segment);
+    }
   }
+  segments_.ForEach([&](uint32_t, Segment& segment) {
+    if (segment.space == space && segment.held_counter != kNoIndex)
+      ChangeHeld(segment, -static_cast<int64_t>(segment.held));
+  });
+  const Space& ended = spaces_[space];
+  for (const uint32_t counter :
+       {ended.before_counter, ended.graph_used_counter, ended.graph_cached_counter}) {
+    if (counter != kNoIndex)
+      ChangeCounter(counter, -counters_[counter].bytes);
+  }
+  spaces_[space].end_ns = now_ns_;
 }
 
 // CUDA_ERROR_OUT_OF_MEMORY
@@ -296,24 +296,9 @@ void Ledger::OnOutOfMemory(const trace::Event& event) {
 }
 
 void Ledger::Finish() {
-  for (DeviceState& device : devices_) {
-    if (device.kind == trace::DeviceKind::kGpu)
-      CommitPending(device, INT64_MAX);
-  }
   for (ProcessState& process : processes_) {
     if (process.exit_ns == 0)
       process.exit_ns = last_ns_;  // it goes on
-  }
-  // `before recording` may not have been negative: more was there, from the start to the end.
-  for (uint32_t i = 0; i < spaces_.size(); ++i) {
-    Space& space = spaces_[i];
-    space.before_offset = std::max(space.before_offset, -space.before_minimum);
-    if (space.before_offset == 0)
-      continue;
-    const uint32_t item = BeforeItem(i);
-    slow_log_.push_back({item, space.before_offset, space.first_ns});
-    if (space.end_ns != INT64_MAX)
-      slow_log_.push_back({item, -space.before_offset, space.end_ns});
   }
   modules_.Finish();
   iterations_.Finish();
@@ -322,6 +307,13 @@ void Ledger::Finish() {
     spaces_[i].blocks.ForEach([&](uint32_t, Block& block) { EndRow(&block, i, false); });
   for (ProcessState& process : processes_)
     process.holdings.ForEach([&](uint32_t, Holding& holding) { EndRow(&holding, false); });
+  prices_.Finish();
+  for (size_t i = 0; i < trace_.devices().size(); ++i) {
+    device_prices_.push_back(price::PriceDevice(prices_.input(i)));
+    AddPriced(trace::DeviceId{static_cast<int16_t>(i)});
+  }
+  EndArrayRows();
+  LiftBefore();
 }
 
 }  // namespace vramscope::resolve

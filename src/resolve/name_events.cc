@@ -30,7 +30,8 @@ bool Ledger::NameTakesTurn(uint32_t set, const MemoryName& name) const {
 bool Ledger::NameBlock(const trace::Event& event,
                        trace::DeviceId device_id,
                        const MemoryName& name) {
-  const size_t at = event.process.value * devices_.size() + static_cast<size_t>(device_id.value);
+  const size_t at =
+      event.process.value * trace_.devices().size() + static_cast<size_t>(device_id.value);
   const uint32_t space_index = space_index_[at];
   if (space_index == kNoIndex)
     return false;
@@ -68,10 +69,8 @@ bool Ledger::NameHolding(const trace::Event& event, const MemoryName& name) {
   const uint32_t set = names_.Add(holding.origin.names, name);
   if (set == holding.origin.names)
     return true;
-  // A reading may still tell the array's size, and looks for it by its life.
   const bool splits = NameTakesTurn(holding.origin.names, name) && !holding.backing &&
-                      holding.kind == HoldingKind::kMemory &&
-                      holding.memory != format::MemoryKind::kArray;
+                      holding.kind == HoldingKind::kMemory;
   if (!splits) {
     holding.origin.names = set;
     return true;
@@ -106,8 +105,8 @@ void Ledger::OnName(const trace::Event& event) {
   if (ValidDevice(event.device)) {
     found = NameBlock(event, event.device, name);
   } else {
-    for (size_t i = 0; i < devices_.size() && !found; ++i)
-      found = NameBlock(event, devices_[i].id, name);
+    for (size_t i = 0; i < trace_.devices().size() && !found; ++i)
+      found = NameBlock(event, trace::DeviceId{static_cast<int16_t>(i)}, name);
   }
   if (found || NameHolding(event, name))
     return;

@@ -20,8 +20,12 @@ int64_t Signed(uint64_t bytes) {
 void Ledger::OnPrior(const trace::Event& event) {
   if (event.subkind == static_cast<uint8_t>(PriorKind::kProcess)) {
     processes_[event.process.value].began_late = true;
-    for (size_t i = 0; i < devices_.size(); ++i)
-      SettleBefore(event.process, devices_[i].id, event.time_ns);
+    prices_.OnLateStart(event);
+    for (size_t i = 0; i < trace_.devices().size(); ++i) {
+      const trace::DeviceId device{static_cast<int16_t>(i)};
+      if (prices_.HasFigure(event.process, device))
+        SpaceIndex(event.process, device, event.time_ns);
+    }
     return;
   }
   if (!ValidDevice(event.device) || event.address == 0 || event.size == 0 ||
@@ -48,9 +52,7 @@ void Ledger::OnPriorSegment(const trace::Event& event) {
       process.mapping_index.Find(event.address) != FlatMap::kNone ||
       process.pages.Find(event.address) != FlatMap::kNone)
     return;
-  DeviceState& device = DeviceOf(spaces_[space_index]);
   spaces_[space_index].driver_events = true;
-  Change change(*this, event.device, event.time_ns, event.time_ns);
   const uint32_t index = StartHolding(process, alloc, space_index);
   process.holding_index[0].FindOrAdd(event.address) = index;
   Holding& holding = process.holdings[index];
@@ -63,9 +65,8 @@ void Ledger::OnPriorSegment(const trace::Event& event) {
   segment.holding = index;
   segment.owner = kPyTorch;
   process.pages.Add(event.address, event.size, holding.segment);
-  TakeFromBefore(space_index, Signed(holding.priced));
   PriceHolding(holding, true);
-  Suballocate(segment, device, spaces_[space_index], false);
+  Suballocate(segment, spaces_[space_index], false);
   MoveInto(holding.segment);
 }
 
@@ -84,38 +85,6 @@ void Ledger::MoveInto(uint32_t segment_index) {
     ChangeSegment(segment, 0, Signed(block.size), 1);
     block.segment = segment_index;
   });
-}
-
-// NVML's figure of a process that began late, less what is known of it, is what it had before.
-void Ledger::SettleBefore(trace::ProcessId process_id, trace::DeviceId device_id, int64_t time_ns) {
-  ProcessState& process = processes_[process_id.value];
-  const auto figure = process.figures.find(device_id.value);
-  if (!process.began_late || figure == process.figures.end())
-    return;
-  const uint32_t space_index = SpaceIndex(process_id, device_id, time_ns);
-  Space& space = spaces_[space_index];
-  DeviceState& device = DeviceOf(space);
-  if (space.before_settled || device.kind != trace::DeviceKind::kGpu)
-    return;
-  space.before_settled = true;
-  const int64_t before = std::max<int64_t>(0, Signed(figure->second) - space.total);
-  Change change(*this, device_id, time_ns, time_ns);
-  const uint32_t before_item = BeforeItem(space_index);
-  ChangeSlow(before_item, before);
-  if (device.samples.empty())
-    return;
-  // While this process was not known, all of the device's figure was somebody else's.
-  const uint32_t baseline = BaselineItem(device, time_ns);
-  const int64_t others =
-      Signed(device.samples.back().used) - (device.total - slow_items_[baseline].bytes);
-  ChangeSlow(baseline, std::max<int64_t>(0, others) - slow_items_[baseline].bytes);
-  device.readings.has_base = true;
-}
-
-void Ledger::TakeFromBefore(uint32_t space_index, int64_t bytes) {
-  const uint32_t item = spaces_[space_index].before_item;
-  if (item != kNoIndex)
-    ChangeSlow(item, -std::min(bytes, slow_items_[item].bytes));
 }
 
 uint64_t Ledger::SegmentBytes(uint32_t space_index) const {

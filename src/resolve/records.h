@@ -93,8 +93,8 @@ struct Holding {
   HoldingKind kind = HoldingKind::kMemory;
   format::MemoryKind memory = format::MemoryKind::kDevice;
   uint32_t share = kNoIndex;  // the memory that several processes hold, of which it is one's part
+  uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
   bool small = false;         // shares a 2 MiB slab
-  bool bracketed = false;     // priced by readings
   bool backing = false;       // its segment is suballocated
   bool live() const { return life != kNoLife; }
 };
@@ -116,9 +116,9 @@ struct Segment {
   uint64_t live_count = 0;
   tables::SegmentId row;
   uint32_t space = kNoIndex;
-  uint32_t holding = kNoIndex;    // of kAllocation
-  uint32_t held_item = kNoIndex;  // of pools: the slow item that says what they hold
-  uint32_t names = 0;             // of pools: a set of Names
+  uint32_t holding = kNoIndex;       // of kAllocation
+  uint32_t held_counter = kNoIndex;  // of pools: what says what they hold
+  uint32_t names = 0;                // of pools: a set of Names
   SegmentKind kind = SegmentKind::kNone;
   OwnerId owner;
   bool suballocated = false;  // blocks were cut out of it

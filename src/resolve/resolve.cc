@@ -70,6 +70,7 @@ class TablesOf {
     AddSegments();  // the same
     AddSites();
     AddSamples();
+    AddChanges();
     AddProgram();
     AddTrust();
     return std::move(out_);
@@ -84,11 +85,10 @@ class TablesOf {
   void AddSegments();
   void AddSites();
   void AddSamples();
+  void AddChanges();
   void AddProgram();
   void AddTrust();
   void AddLoss(const trace::Loss& loss);
-  uint32_t AccountOf(const SlowItem& item) const;
-  void AddCheckpointedCounter(const Space& space, tables::CounterId counter, uint32_t item);
 
   trace::Trace& trace_;
   Ledger& ledger_;
@@ -119,7 +119,7 @@ void TablesOf::AddSession() {
 void TablesOf::AddDevices() {
   for (size_t i = 0; i < trace_.devices().size(); ++i) {
     const trace::Device& device = trace_.devices()[i];
-    const DeviceState& state = ledger_.devices()[i];
+    const trace::DeviceId id{static_cast<int16_t>(i)};
     tables::DeviceRow row;
     row.host = tables::HostId{1};
     row.kind = static_cast<uint8_t>(device.kind);
@@ -127,21 +127,26 @@ void TablesOf::AddDevices() {
     row.uuid = texts_.Of(device.uuid);
     row.name = texts_.Of(device.name);
     row.total_bytes = device.total_bytes;
-    row.reading_offset_bytes = state.readings.has_offset ? state.readings.offset : 0;
-    row.shared = ledger_.HasStrangers(state) ? 1 : 0;
+    row.reading_offset_bytes = ledger_.prices()[i].reading_offset.value_or(0);
+    row.shared = ledger_.prices()[i].has_others ? 1 : 0;
     out_.devices.push_back(row);
     tables::AccountRow account;
-    account.device = Same(state.id);
+    account.device = Same(id);
     account.begin_ns = INT64_MIN;
     account.end_ns = tables::kNever;
     out_.accounts.push_back(account);
   }
-  for (const Space& space : ledger_.spaces()) {
-    const auto account = tables::AccountId{static_cast<uint32_t>(out_.accounts.size())};
+  for (const Space& space : ledger_.spaces())
     out_.accounts.push_back(
         {Same(space.process), Same(space.device), space.first_ns, space.end_ns});
-    for (const Absence& absence : space.absences)
-      out_.checkpointed.push_back({account, absence.from_ns, absence.to_ns});
+  for (size_t i = 0; i < ledger_.prices().size(); ++i) {
+    for (const price::Checkpointed& away : ledger_.prices()[i].checkpointed) {
+      const uint32_t space = ledger_.SpaceOf(trace::ProcessId{static_cast<uint16_t>(away.process)},
+                                             trace::DeviceId{static_cast<int16_t>(i)});
+      if (space != kNoIndex)
+        out_.checkpointed.push_back(
+            {tables::AccountId{ledger_.AccountOfSpace(space)}, away.begin_ns, away.end_ns});
+    }
   }
 }
 
@@ -200,63 +205,31 @@ void TablesOf::AddFrames() {
   }
 }
 
-uint32_t TablesOf::AccountOf(const SlowItem& item) const {
-  if (item.space == kNoIndex || item.part == Part::kRmInternal)
-    return Ledger::AccountOfDevice(item.device);
-  return ledger_.AccountOfSpace(item.space);
-}
-
-// RM-internal memory is of no process, and goes and comes with one all the same.
-void TablesOf::AddCheckpointedCounter(const Space& space,
-                                      tables::CounterId counter,
-                                      uint32_t item) {
-  for (const Absence& absence : space.absences) {
-    int64_t bytes = 0;
-    for (const SlowChange& change : ledger_.slow_log()) {
-      if (change.item == item && change.time_ns <= absence.from_ns)
-        bytes += change.bytes;
-    }
-    if (bytes == 0)
-      continue;
-    out_.steps.push_back({counter, absence.from_ns, -bytes});
-    if (absence.to_ns != kNever)
-      out_.steps.push_back({counter, absence.to_ns, bytes});
-  }
-}
-
 void TablesOf::AddCounters() {
-  for (uint32_t i = 0; i < ledger_.slow_items().size(); ++i) {
-    const SlowItem& item = ledger_.slow_items()[i];
-    const tables::CounterId id{static_cast<uint32_t>(out_.counters.size())};
+  for (const Counter& counter : ledger_.counters().all()) {
     tables::CounterRow row;
-    row.segment = item.row;
-    row.context = item.context;
+    row.segment = counter.segment;
+    row.context = counter.context;
     if (row.segment.value != 0) {
       row.site = ledger_.rows().segment(row.segment).site;
     } else {
       SiteKey key;
-      key.account = AccountOf(item);
-      key.owner = item.owner;
-      key.part = item.part;
-      key.category = key.without_phases = PartCategory(item.part);
-      key.estimated = item.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
-      // What NVML knows of beyond what allocators said.
-      if (item.part == Part::kBeforeRecording && ledger_.spaces()[item.space].before_settled)
-        key.estimated = tables::Estimated::kCorrected;
-      key.api = item.api;
-      key.thread = item.thread;
-      key.stack = item.stack;
-      key.native = item.native;
-      row.site = ledger_.rows().AddSite(key, item.trigger, item.alloc_ns);
+      key.account = counter.space == kNoIndex ? Ledger::AccountOfDevice(counter.device)
+                                              : ledger_.AccountOfSpace(counter.space);
+      key.owner = counter.owner;
+      key.part = counter.part;
+      key.category = key.without_phases = PartCategory(counter.part);
+      key.estimated = counter.estimated;
+      key.api = counter.api;
+      key.thread = counter.thread;
+      key.stack = counter.stack;
+      key.native = counter.native;
+      row.site = ledger_.rows().AddSite(key, counter.trigger, counter.alloc_ns);
     }
     out_.counters.push_back(row);
-    if (item.part == Part::kRmInternal && item.space != kNoIndex)
-      AddCheckpointedCounter(ledger_.spaces()[item.space], id, i);
   }
-  for (const SlowChange& change : ledger_.slow_log()) {
-    if (change.bytes != 0)
-      out_.steps.push_back({tables::CounterId{change.item + 1}, change.time_ns, change.bytes});
-  }
+  for (const CounterStep& step : ledger_.counters().steps())
+    out_.steps.push_back({tables::CounterId{step.counter + 1}, step.time_ns, step.bytes});
   std::stable_sort(out_.steps.begin(), out_.steps.end(),
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
 }
@@ -312,24 +285,78 @@ void TablesOf::AddSites() {
 }
 
 void TablesOf::AddSamples() {
-  for (const DeviceState& device : ledger_.devices()) {
-    for (const DeviceSampleRecord& sample : device.samples) {
-      out_.samples.push_back({Same(device.id), sample.time_ns, sample.begin_ns, sample.end_ns,
-                              sample.used, sample.ledger, sample.low, sample.high, sample.repeats,
-                              static_cast<uint8_t>(sample.counted ? 1 : 0)});
+  for (size_t i = 0; i < ledger_.prices().size(); ++i) {
+    const trace::DeviceId device{static_cast<int16_t>(i)};
+    const price::DeviceInput& input = ledger_.price_inputs().input(i);
+    const price::DevicePrices& prices = ledger_.prices()[i];
+    for (size_t j = 0; j < input.samples.size(); ++j) {
+      const price::DeviceSample& sample = input.samples[j];
+      const price::SampleResult& said = prices.samples[j];
+      out_.samples.push_back({Same(device), sample.when.time_ns, sample.when.begin_ns,
+                              sample.when.end_ns, static_cast<uint64_t>(sample.used_bytes),
+                              said.ledger_bytes, said.low_bytes, said.high_bytes,
+                              ledger_.price_inputs().repeats(i)[j],
+                              static_cast<uint8_t>(said.counted ? 1 : 0)});
+    }
+    for (size_t j = 0; j < input.figures.size(); ++j) {
+      const price::ProcessSample& figure = input.figures[j];
+      const price::Compared& said = prices.figures[j];
+      const uint32_t space =
+          figure.process == price::kNone
+              ? kNoIndex
+              : ledger_.SpaceOf(trace::ProcessId{static_cast<uint16_t>(figure.process)}, device);
+      if (space != kNoIndex && figure.when.time_ns >= ledger_.spaces()[space].first_ns)
+        out_.process_samples.push_back(
+            {tables::AccountId{ledger_.AccountOfSpace(space)}, figure.when.time_ns,
+             figure.when.begin_ns, figure.when.end_ns, static_cast<uint64_t>(figure.used_bytes),
+             said.ledger_bytes, said.low_bytes, said.high_bytes});
     }
   }
   std::stable_sort(out_.samples.begin(), out_.samples.end(),
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
-  for (uint32_t i = 0; i < ledger_.spaces().size(); ++i) {
-    const tables::AccountId account{ledger_.AccountOfSpace(i)};
-    for (const ProcessSampleRecord& sample : ledger_.spaces()[i].samples) {
-      out_.process_samples.push_back(
-          {account, sample.time_ns, sample.begin_ns, sample.end_ns, sample.used, sample.ledger,
-           sample.low, sample.high});
+  std::stable_sort(out_.process_samples.begin(), out_.process_samples.end(),
+                   [](const auto& a, const auto& b) { return a.account < b.account; });
+}
+
+// What happens at one instant is one change.
+void TablesOf::AddChanges() {
+  for (size_t i = 0; i < ledger_.prices().size(); ++i) {
+    const price::DevicePrices& prices = ledger_.prices()[i];
+    const tables::DeviceId device = Same(trace::DeviceId{static_cast<int16_t>(i)});
+    int64_t time_ns = INT64_MIN;
+    int64_t bytes = 0;
+    const auto note = [&](int64_t at_ns, int64_t moved) {
+      if (at_ns != time_ns && bytes != 0)
+        out_.changes.push_back({device, time_ns});
+      bytes = (at_ns == time_ns ? bytes : 0) + moved;
+      time_ns = at_ns;
+    };
+    auto step = prices.steps.begin();
+    for (const price::Move& move : ledger_.price_inputs().input(i).moves) {
+      for (; step != prices.steps.end() && step->when.time_ns <= move.when.time_ns; ++step)
+        note(step->when.time_ns, step->bytes);
+      const int64_t sign = move.bytes < 0 ? -1 : 1;
+      note(move.when.time_ns,
+           move.array == price::kNone ? move.bytes : sign * prices.arrays[move.array].bytes);
+    }
+    for (; step != prices.steps.end(); ++step)
+      note(step->when.time_ns, step->bytes);
+    note(INT64_MAX, 0);
+    for (const price::Checkpointed& away : prices.checkpointed) {
+      out_.changes.push_back({device, away.begin_ns});
+      if (away.end_ns != price::kNever)
+        out_.changes.push_back({device, away.end_ns});
     }
   }
-  out_.changes = ledger_.changes();
+  const auto place = [](const tables::ChangeRow& row) {
+    return std::pair(row.time_ns, row.device);
+  };
+  const auto is_before = [&](const auto& a, const auto& b) { return place(a) < place(b); };
+  const auto is_same = [&](const auto& a, const auto& b) { return place(a) == place(b); };
+  if (!std::is_sorted(out_.changes.begin(), out_.changes.end(), is_before))
+    std::sort(out_.changes.begin(), out_.changes.end(), is_before);
+  out_.changes.erase(std::unique(out_.changes.begin(), out_.changes.end(), is_same),
+                     out_.changes.end());
 }
 
 void TablesOf::AddProgram() {
@@ -359,8 +386,8 @@ void TablesOf::AddTrust() {
   AddLoss(ledger_.double_allocs());
   AddLoss(ledger_.unknown_names());
   trace::Loss not_measured{format::LossName(static_cast<uint64_t>(format::Loss::kNoReading))};
-  for (const DeviceState& device : ledger_.devices())
-    not_measured.count += device.readings.contexts_not_measured;
+  for (const price::DevicePrices& prices : ledger_.prices())
+    not_measured.count += prices.contexts_not_measured;
   AddLoss(not_measured);
   const Violations& found = ledger_.violations();
   const auto add = [&](tables::InvariantKind kind, uint64_t count, const std::string& first) {

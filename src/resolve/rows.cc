@@ -6,6 +6,18 @@
 #include "resolve/pricing.h"
 
 namespace vramscope::resolve {
+namespace {
+
+// `size` was asked for, of which the program wants `requested` (0: all).
+void SetBytes(uint64_t priced, uint64_t size, uint64_t requested, tables::AllocationRow* row) {
+  const uint64_t base = std::min(size, priced);
+  row->bytes = priced;
+  row->rounding_bytes = priced - base;
+  if (requested != 0)
+    row->rounding_bytes += base - std::min(base, requested);
+}
+
+}  // namespace
 
 void Ledger::EndRow(Block* block, uint32_t space_index, bool freed) {
   const Space& space = spaces_[space_index];
@@ -48,7 +60,6 @@ SiteKey Ledger::KeyOf(const Holding& holding) const {
   key.category = origin.category;
   key.without_phases = origin.without_phases;
   key.phase = origin.phase;
-  key.estimated = holding.bracketed ? tables::Estimated::kByFreeMemory : tables::Estimated::kExact;
   key.names = origin.names;
   key.module_epoch = origin.module_epoch;
   key.api = holding.api;
@@ -72,7 +83,7 @@ void Ledger::EndRow(Holding* holding, bool freed) {
   row.end_ns = finished_ ? tables::kNever : now_ns_;
   row.address = holding->address;
   holding->row_ns = now_ns_;
-  const uint64_t base = std::min(holding->size, holding->priced);
+  const uint64_t requested = holding->backing ? 0 : names_.set(holding->origin.names).requested;
   switch (holding->kind) {
     case HoldingKind::kHandle:
       row.bytes = holding->priced - std::min(holding->priced, holding->backing_bytes);
@@ -84,14 +95,13 @@ void Ledger::EndRow(Holding* holding, bool freed) {
         return;
       row.bytes = holding->accounted;
       break;
-    case HoldingKind::kMemory: {
-      row.bytes = holding->priced;
-      row.rounding_bytes = holding->priced - base;
-      const uint64_t requested = names_.set(holding->origin.names).requested;
-      if (requested != 0 && !holding->backing)
-        row.rounding_bytes += base - std::min(base, requested);
+    case HoldingKind::kMemory:
+      if (holding->array != kNoIndex) {
+        array_rows_.push_back({row, key, space.device, holding->array, holding->size, requested});
+        return;
+      }
+      SetBytes(holding->priced, holding->size, requested, &row);
       break;
-    }
   }
   if (holding->memory == format::MemoryKind::kAsync) {
     row.segment = segments_[holding->segment].row;
@@ -108,6 +118,19 @@ void Ledger::EndRow(Holding* holding, bool freed) {
   }
   row.site = rows_.SiteOf(key, holding->alloc_ns);
   rows_.Add(row);
+}
+
+// What arrays take is known once all is read.
+void Ledger::EndArrayRows() {
+  for (ArrayRow& array : array_rows_) {
+    const price::ArrayPrice& price =
+        device_prices_[static_cast<size_t>(array.device.value)].arrays[array.number];
+    SetBytes(static_cast<uint64_t>(price.bytes), array.size, array.requested, &array.row);
+    if (price.by_readings)
+      array.key.estimated = tables::Estimated::kByFreeMemory;
+    array.row.site = rows_.SiteOf(array.key, array.row.alloc_ns);
+    rows_.Add(array.row);
+  }
 }
 
 // What the segment's free bytes stand under: the memory behind it, or the pool.

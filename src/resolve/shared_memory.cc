@@ -104,7 +104,7 @@ void Ledger::LeaveShared(uint32_t index,
   next.priced = paid;
   next.size = next.size == 0 ? paid : next.size;
   if (next.kind == HoldingKind::kHandle)
-    Add(DeviceOf(spaces_[space]), &spaces_[space], PartOfHolding(next), Signed(paid));
+    Move(spaces_[space], Signed(paid));
   else
     PriceHolding(next, true);
 }

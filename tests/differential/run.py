@@ -140,10 +140,6 @@ def run(program: Program, build: Path, save_to: Path | None = None, keep: Path |
             return Result(program, False, f"random_driver ended with {done.returncode}\n{done.stderr}")
         compare = [str(build / "differential/differential_compare"), str(recording), str(truth)]
         done = subprocess.run(compare, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
-        if done.returncode == 0:
-            priced = [str(build / "differential/price_check"), str(recording), str(truth)]
-            checked = subprocess.run(priced, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
-            done = done if checked.returncode == 0 else checked
         if keep and done.returncode != 0:
             shutil.copytree(directory, keep / f"{program.seed}-{time.time_ns()}")
         return Result(program, done.returncode == 0, done.stdout + done.stderr)

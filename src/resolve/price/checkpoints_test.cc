@@ -51,8 +51,8 @@ TEST_F(CheckpointsTest, AllLeavesAndComesBack) {
   device_.Figure(570);
   EXPECT_THAT(device_.Prices().checkpointed, ElementsAre(Checkpointed{process_, left_ns, back_ns}));
   EXPECT_THAT(Ledger(), ElementsAre(100, 680));
-  EXPECT_EQ(device_.Prices().figure_bytes[2], 0);
-  EXPECT_EQ(device_.Prices().figure_bytes[3], 570 * kMiB);
+  EXPECT_EQ(device_.Prices().figures[2].ledger_bytes, 0);
+  EXPECT_EQ(device_.Prices().figures[3].ledger_bytes, 570 * kMiB);
   EXPECT_EQ(device_.WorstResidual(), 0);
   // RM-internal memory is in nobody's account: its steps say where it is.
   EXPECT_EQ(device_.Rows(left_ns)["RM-internal"], 0);
@@ -140,6 +140,17 @@ TEST_F(CheckpointsTest, ACallThatEndsShowsThatItIsBack) {
   device_.Sample(710);
   EXPECT_EQ(Ledger().back(), 710);
   EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+// So does one that takes what a pool had already.
+TEST_F(CheckpointsTest, ACallThatMovesNothingShowsThatItIsBack) {
+  device_.Sample(100);
+  device_.Figure(0);
+  device_.Moved(0);
+  EXPECT_EQ(device_.Prices().checkpointed.back().end_ns, kNever);
+  const int64_t back_ns = device_.now_ns();
+  device_.Moved(0).asks = true;
+  EXPECT_EQ(device_.Prices().checkpointed.back().end_ns, back_ns);
 }
 
 // While others use the device, only the process's own figure shows that it is back; if that is less

@@ -92,10 +92,9 @@ void Figures::OnPricedTogether(uint32_t process, Bracket bracket, StepRef holder
 
 // Processes of other containers and those that only draw are not listed: they are known by what
 // they had before.
-bool Figures::IsShared(int64_t since_ns) const {
+bool Figures::HasOthers(int64_t since_ns) const {
   const bool listed = seen_others_ns_ != INT64_MIN && seen_others_ns_ >= since_ns;
-  const bool stood = others_ != kNone && book_.row(others_).bytes >= kLargestRm;
-  return (listed || stood) && tells_apart_;
+  return listed || (others_ != kNone && book_.row(others_).bytes >= kLargestRm);
 }
 
 void Figures::OnFigure(size_t number, bool checkpointed) {
@@ -186,7 +185,7 @@ bool Figures::Agree(const ProcessSample& figure) {
   if (IsShared(state.agreed_ns)) {
     if (!IsTelling(figure, growth))
       return false;
-    moved = MakeGood(state, growth);
+    moved = MakeGood(figure.process, growth);
     growth -= moved;
   }
   const bool may_be_rm = state.rm_wanted && growth < 0 && growth > -kLargestRm;
@@ -204,12 +203,22 @@ bool Figures::Agree(const ProcessSample& figure) {
 }
 
 // Returns by how much the rows of the process grew.
-int64_t Figures::MakeGood(State& state, int64_t growth) {
+int64_t Figures::MakeGood(uint32_t process, int64_t growth) {
+  const State& state = states_[process];
   int64_t moved = 0;
+  const auto move = [&](const Bracket& bracket, int64_t bytes) {
+    const int64_t there = MoveFromOthers(bracket, bytes);
+    // It may have been another one's: earlier or later than it stands in the rows now.
+    if (there != 0) {
+      loose_.push_back({process, state.brackets.front().begin_ns, bracket.end_ns, there});
+      loose_.push_back({process, bracket.begin_ns, state.brackets.back().end_ns, -there});
+    }
+    return there;
+  };
   // What was taken back from rows for calls that never give any back was others' doing.
   for (const Bracket& bracket : state.brackets) {
     for (size_t i = 0; bracket.sank && i < bracket.taken.size(); ++i)
-      moved += MoveFromOthers(bracket, std::max<int64_t>(-book_.step(bracket.taken[i]).bytes, 0));
+      moved += move(bracket, std::max<int64_t>(-book_.step(bracket.taken[i]).bytes, 0));
   }
   int64_t left = growth - moved;
   if (IsNothing(left) || (state.rm_wanted && left < 0 && left > -kLargestRm))
@@ -226,7 +235,7 @@ int64_t Figures::MakeGood(State& state, int64_t growth) {
     return a->end_ns - a->begin_ns > b->end_ns - b->begin_ns;
   });
   for (const Bracket* bracket : order)
-    left -= left == 0 ? 0 : MoveFromOthers(*bracket, left);
+    left -= left == 0 ? 0 : move(*bracket, left);
   return growth - left;
 }
 

@@ -23,6 +23,14 @@ struct Bracket {
   bool is_context = false;
 };
 
+// Bytes of a process that may have come, or gone, at any time of this one.
+struct Loose {
+  uint32_t process = kNone;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t bytes = 0;
+};
+
 // Lets NVML's figures of processes say what is whose (see figures.cc).
 class Figures {
  public:
@@ -51,8 +59,11 @@ class Figures {
 
   bool HasContext(uint32_t process) const { return states_[process].context.has_value(); }
   void OthersAre(uint32_t row) { others_ = row; }
-  // Whether others used the device at that time or later, and NVML tells recorded ones from them.
-  bool IsShared(int64_t since_ns) const;
+  // Whether others used the device at that time or later.
+  bool HasOthers(int64_t since_ns) const;
+  // And NVML tells recorded ones from them.
+  bool IsShared(int64_t since_ns) const { return tells_apart_ && HasOthers(since_ns); }
+  const std::vector<Loose>& loose() const { return loose_; }
 
  private:
   struct State {
@@ -76,7 +87,7 @@ class Figures {
   bool IsHolder(uint32_t process) const;
   bool TakeShare(const ProcessSample& figure);
   bool Agree(const ProcessSample& figure);
-  int64_t MakeGood(State& state, int64_t growth);
+  int64_t MakeGood(uint32_t process, int64_t growth);
   int64_t MoveFromOthers(const Bracket& bracket, int64_t bytes);
   void FindRmInternal(const ProcessSample& figure);
 
@@ -87,6 +98,7 @@ class Figures {
   uint32_t others_ = kNone;             // their row
   int64_t seen_others_ns_ = INT64_MIN;  // when NVML last listed one
   bool tells_apart_ = false;            // it lists recorded ones too
+  std::vector<Loose> loose_;
 };
 
 }  // namespace vramscope::resolve::price

@@ -48,9 +48,9 @@ class FiguresTest : public ::testing::Test {
   int64_t OfProcess(uint32_t process = 0) {
     const DevicePrices prices = device_.Prices();
     int64_t bytes = 0;
-    for (size_t i = 0; i < prices.figure_bytes.size(); ++i) {
+    for (size_t i = 0; i < prices.figures.size(); ++i) {
       if (device_.input().figures[i].process == process)
-        bytes = prices.figure_bytes[i];
+        bytes = prices.figures[i].ledger_bytes;
     }
     return bytes / kMiB;
   }
@@ -240,6 +240,29 @@ TEST_F(FiguresTest, OneThatBreathes) {
   EXPECT_EQ(rows[kContext], 500);
   for (int i = 0; i < 20; ++i)
     EXPECT_EQ(rows["module code and globals: cuModuleLoadData " + std::to_string(i)], 4) << i;
+}
+
+// Which of two calls the other's memory stood with is not known: a figure between them is compared
+// with what either would make of it.
+TEST_F(FiguresTest, WhatMayHaveBeenAnotherCallsIsComparedWithBoth) {
+  Context(1000, 1000);
+  EXPECT_TRUE(device_.Prices().has_others);
+  device_.Launch("a");
+  device_.Reading(1602);
+  const int64_t begin_ns = device_.now_ns();
+  const size_t between = device_.input().figures.size();
+  device_.Figure(592);
+  device_.Moved(0).when.begin_ns = begin_ns - 1;
+  device_.Launch("b");
+  device_.Reading(1652);  // 50 are the other's
+  device_.Figure(592);
+  const DevicePrices prices = device_.Prices();
+  const Compared& compared = prices.figures[between];
+  EXPECT_EQ(compared.ledger_bytes, 542 * DeviceBuilder::kMiB);
+  EXPECT_EQ(compared.high_bytes, 50 * DeviceBuilder::kMiB);
+  EXPECT_EQ(compared.low_bytes, 0);
+  EXPECT_EQ(prices.figures.back().high_bytes, 0);
+  EXPECT_EQ(OfProcess(), 592);
 }
 
 TEST_F(FiguresTest, MemoryOfOthersBetweenAReadingAndASampleIsNoConstant) {

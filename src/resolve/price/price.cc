@@ -69,7 +69,8 @@ class Pricer {
     out.contexts_not_measured = series_.contexts_not_measured;
     out.checkpointed = checkpoints_.found();
     out.unsettled = std::move(unsettled_);
-    Results(input_, series_, bytes_, book_, checkpoints_).Fill(&out);
+    out.has_others = figures_.HasOthers(INT64_MIN);
+    Results(input_, series_, bytes_, book_, checkpoints_, figures_).Fill(&out);
     return out;
   }
 
@@ -222,7 +223,7 @@ void Pricer::NoteUnsettled() {
 void Pricer::OnMove(size_t number) {
   const Move& move = input_.moves[number];
   const int64_t bytes = bytes_[number];
-  if (bytes > 0) {
+  if (bytes > 0 || move.asks) {
     checkpoints_.OnCall(move.process, move.when.time_ns);
     NoteCheckpoints();
   }

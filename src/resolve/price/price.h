@@ -42,6 +42,7 @@ struct Move {
   int64_t bytes = 0;
   uint32_t array = kNone;    // of this array, by number: `bytes` is an estimate, or its negative
   bool from_before = false;  // it stood before the recording began
+  bool asks = false;         // for memory, and got it: the process is not checkpointed
 };
 
 struct ImplicitCall {
@@ -119,11 +120,14 @@ struct ArrayPrice {
   bool by_readings = false;  // else the estimate stands
 };
 
-// With calls under way the ledger at a sample is the interval [ledger - low, ledger + high].
-struct SampleResult {
+// With calls under way the ledger at a figure of NVML's is the interval [ledger - low, ledger +
+// high].
+struct Compared {
   int64_t ledger_bytes = 0;
   int64_t low_bytes = 0;
   int64_t high_bytes = 0;
+};
+struct SampleResult : Compared {
   bool counted = false;  // a recorded process used the device
 };
 
@@ -145,8 +149,9 @@ struct DevicePrices {
   std::vector<Step> steps;            // by time
   std::vector<ArrayPrice> arrays;     // by number
   std::vector<SampleResult> samples;  // of DeviceInput::samples
-  std::vector<int64_t> figure_bytes;  // of DeviceInput::figures: sum of the process's rows
+  std::vector<Compared> figures;      // of DeviceInput::figures
   std::vector<Checkpointed> checkpointed;
+  bool has_others = false;                // NVML knows of processes that are not recorded
   std::optional<int64_t> reading_offset;  // by how much readings differ from NVML's figure
   uint64_t contexts_not_measured = 0;     // made before anything said what was used before them
   // From the first of calls that only a later reading priced, to that reading.

@@ -60,6 +60,17 @@ TEST_F(PriceTest, WhatAppearsDuringInitIsNotSomebodyElses) {
               UnorderedElementsAre(Pair(kOthers, 10), Pair("context: cuInit + cuCtxCreate", 503)));
 }
 
+// NVML's clock and the program's are one to within 10 us.
+TEST_F(PriceTest, ASampleJustBeforeInitMayBeOneDuringIt) {
+  device_.Sample(10);
+  const int64_t before_ns = device_.Sample(42).when.end_ns;
+  device_.Implicit(Part::kContext, "cuInit").when.begin_ns = before_ns + 5000;
+  device_.Context(0xc0);
+  device_.Reading(542);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair(kOthers, 10), Pair("context: cuInit + cuCtxCreate", 532)));
+}
+
 TEST_F(PriceTest, ExplicitCallsAreNotPartOfWhatReadingsShow) {
   Context();
   device_.Launch("k");

@@ -2,8 +2,6 @@
 #include "resolve/price/results.h"
 
 #include <algorithm>
-#include <numeric>
-#include <tuple>
 
 namespace vramscope::resolve::price {
 namespace {
@@ -20,7 +18,7 @@ void Results::Fill(DevicePrices* out) {
   out_ = out;
   CollectSteps();
   Replay();
-  CompareSamples();
+  CompareFigures();
 }
 
 void Results::CollectSteps() {
@@ -84,7 +82,7 @@ void Results::Replay() {
         !transits_.back().only_less)
       transits_.back().bytes += bytes;
     else
-      transits_.push_back({when, bytes, false});
+      transits_.push_back({when, bytes, false, kNone});
   };
   const auto change = [&](uint32_t process, const When& when, int64_t bytes) {
     if (process < accounts.size() && accounts[process].is_away) {
@@ -95,7 +93,7 @@ void Results::Replay() {
     move(when, bytes);
   };
   out_->samples.resize(input_.samples.size());
-  out_->figure_bytes.resize(input_.figures.size());
+  out_->figures.resize(input_.figures.size());
   for (const Entry& entry : entries) {
     switch (entry.what) {
       case What::kMove: {
@@ -141,7 +139,7 @@ void Results::Replay() {
         const ImplicitCall& call = input_.calls[entry.number];
         if (call.process < accounts.size())
           transits_.push_back(
-              {series_.calls[entry.number], -accounts[call.process].driver_bytes, true});
+              {series_.calls[entry.number], -accounts[call.process].driver_bytes, true, kNone});
         break;
       }
       case What::kSample:
@@ -151,7 +149,7 @@ void Results::Replay() {
       case What::kFigure: {
         const uint32_t process = input_.figures[entry.number].process;
         if (process < accounts.size() && !accounts[process].is_away)
-          out_->figure_bytes[entry.number] = accounts[process].bytes;
+          out_->figures[entry.number].ledger_bytes = accounts[process].bytes;
         break;
       }
     }
@@ -163,32 +161,41 @@ void Results::Replay() {
                      [](const Step& a, const Step& b) { return a.when.time_ns < b.when.time_ns; });
 }
 
-void Results::CompareSamples() {
+void Results::CompareFigures() {
+  for (const Loose& loose : figures_.loose())
+    transits_.push_back(
+        {{loose.begin_ns, loose.begin_ns, loose.end_ns}, loose.bytes, true, loose.process});
   std::erase_if(transits_, [](const Transit& transit) { return transit.bytes == 0; });
   std::stable_sort(transits_.begin(), transits_.end(), [](const Transit& a, const Transit& b) {
     return a.when.begin_ns < b.when.begin_ns;
   });
-  std::vector<size_t> order(input_.samples.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return input_.samples[a].when.begin_ns < input_.samples[b].when.begin_ns;
+  std::vector<Figure> figures;
+  for (size_t i = 0; i < input_.samples.size(); ++i)
+    figures.push_back({input_.samples[i].when, kNone, &out_->samples[i]});
+  for (size_t i = 0; i < input_.figures.size(); ++i) {
+    if (input_.figures[i].process != kNone)
+      figures.push_back({input_.figures[i].when, input_.figures[i].process, &out_->figures[i]});
+  }
+  std::stable_sort(figures.begin(), figures.end(), [](const Figure& a, const Figure& b) {
+    return a.when.begin_ns < b.when.begin_ns;
   });
   std::vector<const Transit*> under_way;
   auto next = transits_.begin();
-  for (const size_t number : order) {
-    const When& when = input_.samples[number].when;
-    SampleResult& result = out_->samples[number];
+  for (const Figure& figure : figures) {
+    const When& when = figure.when;
     for (; next != transits_.end() && next->when.begin_ns < when.end_ns + kClockErrorNs; ++next)
       under_way.push_back(&*next);
     std::erase_if(under_way, [&](const Transit* transit) {
       return transit->when.end_ns <= when.begin_ns - kClockErrorNs;
     });
+    // Of whose process the call was does not matter: the interval is wide enough either way.
     for (const Transit* transit : under_way) {
-      if (transit->when.begin_ns >= when.end_ns + kClockErrorNs)
+      if (transit->when.begin_ns >= when.end_ns + kClockErrorNs ||
+          (transit->process != kNone && transit->process != figure.process))
         continue;
       const bool is_before = transit->when.time_ns <= when.time_ns && !transit->only_less;
       const bool is_more = transit->bytes > 0;
-      (is_before == is_more ? result.low_bytes : result.high_bytes) +=
+      (is_before == is_more ? figure.result->low_bytes : figure.result->high_bytes) +=
           is_more ? transit->bytes : -transit->bytes;
     }
   }

@@ -6,6 +6,7 @@
 
 #include "resolve/price/book.h"
 #include "resolve/price/checkpoints.h"
+#include "resolve/price/figures.h"
 #include "resolve/price/price.h"
 #include "resolve/price/series.h"
 
@@ -19,8 +20,14 @@ class Results {
           const Series& series,
           const std::vector<int64_t>& bytes,
           const Book& book,
-          const Checkpoints& checkpoints)
-      : input_(input), series_(series), bytes_(bytes), book_(book), checkpoints_(checkpoints) {}
+          const Checkpoints& checkpoints,
+          const Figures& figures)
+      : input_(input),
+        series_(series),
+        bytes_(bytes),
+        book_(book),
+        checkpoints_(checkpoints),
+        figures_(figures) {}
 
   void Fill(DevicePrices* out);
 
@@ -30,18 +37,25 @@ class Results {
   struct Transit {
     When when;
     int64_t bytes = 0;
-    bool only_less = false;  // memory that was given back and taken again
+    bool only_less = false;    // memory that was given back and taken again
+    uint32_t process = kNone;  // its figures alone are compared with it; kNone: everybody's are
+  };
+  struct Figure {
+    When when;
+    uint32_t process = kNone;  // kNone: of the device
+    Compared* result = nullptr;
   };
 
   void CollectSteps();
   void Replay();
-  void CompareSamples();
+  void CompareFigures();
 
   const DeviceInput& input_;
   const Series& series_;
   const std::vector<int64_t>& bytes_;
   const Book& book_;
   const Checkpoints& checkpoints_;
+  const Figures& figures_;
   DevicePrices* out_ = nullptr;
   std::vector<uint32_t> accounts_;  // of each step
   std::vector<Transit> transits_;

@@ -191,7 +191,11 @@ void SeriesMaker::FindPeriods() {
     const auto period = is_first ? after : std::prev(after);
     out_.counted.push_back(!is_first && sample.when.time_ns >= period->counted_ns &&
                            sample.when.time_ns <= period->end_ns);
-    out_.baseline.push_back(is_first || sample.when.begin_ns >= period->end_ns);
+    // So close to a call that it may have been taken during it, the one before says more.
+    const bool may_be_during = after != periods_.end() &&
+                               after->begin_ns < sample.when.end_ns + kClockErrorNs &&
+                               !out_.baseline.empty() && out_.baseline.back();
+    out_.baseline.push_back((is_first || sample.when.begin_ns >= period->end_ns) && !may_be_during);
   }
 }
 

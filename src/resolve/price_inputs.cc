@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price_inputs.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "resolve/parts.h"
+#include "resolve/pricing.h"
+
+namespace vramscope::resolve {
+namespace {
+
+using trace::EventKind;
+
+// Begins and ends of a damaged trace can be anything; sums and differences of these cannot
+// overflow.
+constexpr int64_t kLatestNs = int64_t{1} << 61;
+
+format::ImplicitKind ImplicitKindOf(const trace::Event& event) {
+  return event.subkind <= static_cast<uint8_t>(format::ImplicitKind::kOther)
+             ? static_cast<format::ImplicitKind>(event.subkind)
+             : format::ImplicitKind::kOther;
+}
+
+bool OnlyTakes(format::ImplicitKind kind, std::string_view api) {
+  using format::ImplicitKind;
+  return kind == ImplicitKind::kInit || kind == ImplicitKind::kFunction ||
+         kind == ImplicitKind::kLaunch ||
+         (kind == ImplicitKind::kStream && api.find("Destroy") == std::string_view::npos) ||
+         (kind == ImplicitKind::kModule && api.find("Unload") == std::string_view::npos);
+}
+
+bool IsPriorSegment(const trace::Event& event) {
+  return event.kind == EventKind::kPrior &&
+         event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment);
+}
+
+bool Asks(const trace::Event& event) {
+  return event.kind == EventKind::kAlloc || event.kind == EventKind::kHandleCreate ||
+         event.kind == EventKind::kPoolReading;
+}
+
+// What happens to blocks is no call of the driver.
+bool IsOfBlocks(const trace::Event& event) {
+  return event.kind == EventKind::kBlockAlloc || event.kind == EventKind::kBlockFree ||
+         event.kind == EventKind::kAllocatorTotals ||
+         (event.kind == EventKind::kPrior && !IsPriorSegment(event));
+}
+
+}  // namespace
+
+PriceInputs::PriceInputs(const trace::Trace& trace) : trace_(trace), gpus_(trace.devices().size()) {
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    gpus_[i].is_gpu = trace.devices()[i].kind == trace::DeviceKind::kGpu;
+    gpus_[i].input.processes.resize(trace.processes().size());
+    gpus_[i].has_figure.resize(trace.processes().size());
+  }
+}
+
+price::When PriceInputs::WhenOf(const trace::Event& event) const {
+  const int64_t begin_ns = std::clamp(event.begin_ns, -kLatestNs, kLatestNs);
+  return {event.time_ns, begin_ns, std::clamp(event.end_ns, begin_ns, kLatestNs)};
+}
+
+// ---- explicit calls
+
+void PriceInputs::AddMove(const Moved& moved) {
+  for (Moved& other : moves_) {
+    if (other.process == moved.process && other.device == moved.device) {
+      other.bytes += moved.bytes;
+      return;
+    }
+  }
+  moves_.push_back(moved);
+}
+
+void PriceInputs::Flush() {
+  for (const Moved& moved : array_moves_)
+    Flush(moved);
+  for (const Moved& moved : moves_) {
+    if (moved.bytes != 0)
+      Flush(moved);
+  }
+  for (const trace::DeviceId device : called_) {
+    const auto is_of_it = [&](const Moved& moved) {
+      return moved.device == device && moved.bytes != 0;
+    };
+    if (std::none_of(moves_.begin(), moves_.end(), is_of_it) &&
+        std::none_of(array_moves_.begin(), array_moves_.end(), is_of_it))
+      NoteIdle(gpus_[static_cast<size_t>(device.value)]);
+  }
+  moves_.clear();
+  array_moves_.clear();
+  called_.clear();
+}
+
+void PriceInputs::Flush(const Moved& moved) {
+  if (IsOfBlocks(*event_)) {
+    Gpu& gpu = gpus_[static_cast<size_t>(moved.device.value)];
+    const auto same = std::find_if(gpu.block_bytes.begin(), gpu.block_bytes.end(),
+                                   [&](const auto& of) { return of.first == moved.process; });
+    if (same == gpu.block_bytes.end())
+      gpu.block_bytes.emplace_back(moved.process, moved.bytes);
+    else
+      same->second += moved.bytes;
+    gpu.block_ns = event_->time_ns;
+    return;
+  }
+  Gpu& gpu = Next(moved.device);
+  price::When when = WhenOf(*event_);
+  if (event_->kind == EventKind::kProcessEnd)
+    when = gpu.input.processes[event_->process.value].end.value_or(when);
+  gpu.input.moves.push_back(
+      {when, moved.process, moved.bytes, moved.array, IsPriorSegment(*event_), Asks(*event_)});
+}
+
+void PriceInputs::FlushBlocks(Gpu& gpu) {
+  for (const auto& [process, bytes] : gpu.block_bytes) {
+    if (bytes != 0)
+      gpu.input.moves.push_back(
+          {{gpu.block_ns, gpu.block_ns, gpu.block_ns}, process, bytes, price::kNone, false, false});
+  }
+  gpu.block_bytes.clear();
+}
+
+// Calls that move nothing come by the million where a program allocates from pools. Nothing lies
+// between two of them that follow each other: no figure is taken there that was not clear before.
+void PriceInputs::NoteIdle(Gpu& gpu) {
+  const price::When when = WhenOf(*event_);
+  const bool asks = Asks(*event_);
+  if (gpu.idle_last) {
+    price::Move& last = gpu.input.moves.back();
+    if (last.process == event_->process.value && (last.asks || !asks)) {
+      last.when.begin_ns = std::min(last.when.begin_ns, when.begin_ns);
+      last.when.end_ns = std::max(last.when.end_ns, when.end_ns);
+      return;
+    }
+  }
+  FlushBlocks(gpu);
+  gpu.input.moves.push_back({when, event_->process.value, 0, price::kNone, false, asks});
+  gpu.idle_last = true;
+}
+
+// ---- calls that say not what they take
+
+void PriceInputs::AddCall(trace::DeviceId device,
+                          const trace::Event& event,
+                          price::ImplicitCall call) {
+  Gpu& gpu = Next(device);
+  call.when = WhenOf(event);
+  call.process = event.process.value;
+  const std::string_view name = trace_.string(event.name);
+  call.text = trace_.string(event.api);
+  if (event.kind == EventKind::kImplicit && !name.empty())
+    call.text.append(call.text.empty() ? "" : " ").append(name);
+  gpu.input.calls.push_back(std::move(call));
+  gpu.callers.push_back({event.api, event.stack, event.native_stack, event.thread});
+}
+
+// cuInit and the like belong to no device and may take memory of each.
+void PriceInputs::OnImplicit(const trace::Event& event) {
+  const format::ImplicitKind kind = ImplicitKindOf(event);
+  price::ImplicitCall call;
+  call.part = PartOf(kind);
+  call.only_takes = OnlyTakes(kind, trace_.string(event.api));
+  call.context = event.value != 0 ? event.value : event.context;
+  if (IsGpu(event.device)) {
+    // A new limit, or a kernel that needs more than any before.
+    call.reallocates =
+        kind == format::ImplicitKind::kLimit || kind == format::ImplicitKind::kLaunch;
+    return AddCall(event.device, event, std::move(call));
+  }
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    if (gpus_[i].is_gpu)
+      AddCall(trace::DeviceId{static_cast<int16_t>(i)}, event, call);
+  }
+}
+
+void PriceInputs::OnContextCreate(const trace::Event& event) {
+  if (!IsGpu(event.device))
+    return;
+  price::ImplicitCall call;
+  call.part = Part::kContext;
+  call.kind = price::ImplicitCall::Kind::kContextCreate;
+  call.only_takes = true;
+  // One that the driver made by itself: its begin was seen.
+  call.until_reading = event.begin_ns == event.end_ns;
+  call.context = event.context != 0 ? event.context : event.address;
+  AddCall(event.device, event, std::move(call));
+}
+
+void PriceInputs::OnContextDestroy(const trace::Event& event) {
+  if (!IsGpu(event.device))
+    return;
+  price::ImplicitCall call;
+  call.part = Part::kContext;
+  call.kind = price::ImplicitCall::Kind::kContextDestroy;
+  call.context = event.address != 0 ? event.address : event.context;
+  AddCall(event.device, event, std::move(call));
+}
+
+// ---- figures
+
+void PriceInputs::OnReading(const trace::Event& event) {
+  if (IsGpu(event.device) && event.value >= event.size && event.value <= kLargestSize)
+    Next(event.device)
+        .input.readings.push_back(
+            {WhenOf(event), event.process.value, static_cast<int64_t>(event.value - event.size)});
+}
+
+void PriceInputs::OnDeviceSample(const trace::Event& event) {
+  if (!IsGpu(event.device) || event.size > kLargestSize)
+    return;
+  Gpu& gpu = Next(event.device);
+  gpu.input.samples.push_back({WhenOf(event), static_cast<int64_t>(event.size)});
+  gpu.repeats.push_back(event.flags);
+}
+
+void PriceInputs::OnProcessSample(const trace::Event& event) {
+  if (!IsGpu(event.device) || event.size > kLargestSize)
+    return;
+  Gpu& gpu = Next(event.device);
+  const bool is_recorded = event.process.value < gpu.has_figure.size();
+  gpu.input.figures.push_back({WhenOf(event), is_recorded ? event.process.value : price::kNone,
+                               static_cast<int64_t>(event.size)});
+  if (is_recorded)
+    gpu.has_figure[event.process.value] = true;
+}
+
+// ---- processes
+
+void PriceInputs::OnCheckpoint(const trace::Event& event) {
+  const auto kind = static_cast<format::CheckpointKind>(event.subkind);
+  const bool leaves = kind == format::CheckpointKind::kCheckpoint;
+  if (!leaves && kind != format::CheckpointKind::kRestore)
+    return;
+  ForEachGpu([&](Gpu& gpu) {
+    if (!gpu.input.processes[event.process.value].end)
+      gpu.input.checkpoints.push_back({WhenOf(event), event.process.value, leaves});
+  });
+}
+
+void PriceInputs::OnShare(const trace::Event& event) {
+  ForEachGpu([&](Gpu& gpu) {
+    int64_t& shares_ns = gpu.input.processes[event.process.value].shares_ns;
+    shares_ns = std::min(shares_ns, event.time_ns);
+  });
+}
+
+void PriceInputs::OnTeardown(const trace::Event& event) {
+  ForEachGpu(
+      [&](Gpu& gpu) { gpu.input.processes[event.process.value].teardown_ns = event.time_ns; });
+}
+
+void PriceInputs::OnLateStart(const trace::Event& event) {
+  ForEachGpu([&](Gpu& gpu) {
+    int64_t& late_ns = gpu.input.processes[event.process.value].late_ns;
+    late_ns = std::min(late_ns, event.time_ns);
+  });
+}
+
+void PriceInputs::OnProcessEnd(const trace::Event& event, int64_t begin_ns, int64_t end_ns) {
+  begin_ns = std::clamp(begin_ns, -kLatestNs, kLatestNs);
+  ForEachGpu([&](Gpu& gpu) {
+    gpu.input.processes[event.process.value].end =
+        price::When{event.time_ns, begin_ns, std::max(begin_ns, end_ns)};
+  });
+}
+
+void PriceInputs::Finish() {
+  ForEachGpu([](Gpu&) {});
+}
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "resolve/price/price.h"
+#include "trace/trace.h"
+
+namespace vramscope::resolve {
+
+// Collects what the pricer is to know of each GPU, in the order of the events, and who made the
+// calls that it prices.
+class PriceInputs {
+ public:
+  struct Caller {
+    trace::StringId api;
+    trace::StackId stack;
+    trace::StackId native;
+    trace::ThreadId thread;
+  };
+
+  explicit PriceInputs(const trace::Trace& trace);
+
+  bool IsGpu(trace::DeviceId device) const {
+    return device.value >= 0 && static_cast<size_t>(device.value) < gpus_.size() &&
+           gpus_[static_cast<size_t>(device.value)].is_gpu;
+  }
+  // By device; empty for what is no GPU.
+  const price::DeviceInput& input(size_t device) const { return gpus_[device].input; }
+  // By call of that input.
+  const std::vector<Caller>& callers(size_t device) const { return gpus_[device].callers; }
+  // By sample of that input: readings just before it with the same figures, which were not written.
+  const std::vector<uint32_t>& repeats(size_t device) const { return gpus_[device].repeats; }
+  // Whether NVML ever listed it there.
+  bool HasFigure(trace::ProcessId process, trace::DeviceId device) const {
+    return gpus_[static_cast<size_t>(device.value)].has_figure[process.value];
+  }
+
+  // ---- what an event moved, between BeginEvent and EndEvent. Blocks have none of their own.
+  void BeginEvent(const trace::Event& event) { event_ = &event; }
+  void EndEvent() {
+    if (!moves_.empty() || !array_moves_.empty() || !called_.empty()) [[unlikely]]
+      Flush();
+  }
+  // An explicit call on that device, whether it moves anything or not.
+  void NoteCall(trace::DeviceId device) {
+    if (IsGpu(device))
+      called_.push_back(device);
+  }
+  void Move(trace::ProcessId process, trace::DeviceId device, int64_t bytes) {
+    if (bytes != 0 && IsGpu(device))
+      AddMove({process.value, device, bytes, price::kNone});
+  }
+  // No call says what an array takes: it gets a number, and moves by an estimate.
+  uint32_t NewArray(trace::DeviceId device) {
+    return gpus_[static_cast<size_t>(device.value)].arrays++;
+  }
+  void MoveArray(trace::ProcessId process, trace::DeviceId device, int64_t bytes, uint32_t array) {
+    array_moves_.push_back({process.value, device, bytes, array});
+  }
+
+  // ---- what says of itself what it is
+  void OnImplicit(const trace::Event& event);
+  void OnContextCreate(const trace::Event& event);
+  void OnContextDestroy(const trace::Event& event);
+  void OnReading(const trace::Event& event);
+  void OnDeviceSample(const trace::Event& event);
+  void OnProcessSample(const trace::Event& event);
+  void OnCheckpoint(const trace::Event& event);
+  void OnShare(const trace::Event& event);
+  void OnTeardown(const trace::Event& event);
+  void OnLateStart(const trace::Event& event);
+  // Its memory goes in [begin_ns, end_ns].
+  void OnProcessEnd(const trace::Event& event, int64_t begin_ns, int64_t end_ns);
+
+  void Finish();
+
+ private:
+  struct Moved {
+    uint32_t process;
+    trace::DeviceId device;
+    int64_t bytes;
+    uint32_t array;
+  };
+  struct Gpu {
+    bool is_gpu = false;
+    price::DeviceInput input;
+    std::vector<Caller> callers;
+    std::vector<uint32_t> repeats;
+    std::vector<bool> has_figure;  // by process
+    uint32_t arrays = 0;
+    // By process: what blocks moved that are in no known segment, since the last of anything else.
+    std::vector<std::pair<uint32_t, int64_t>> block_bytes;
+    int64_t block_ns = 0;
+    bool idle_last = false;  // the last thing was a call that moved nothing
+  };
+
+  void AddMove(const Moved& moved);
+  void Flush();
+  void Flush(const Moved& moved);
+  void FlushBlocks(Gpu& gpu);
+  void NoteIdle(Gpu& gpu);
+  // Before anything but a call that moves nothing.
+  Gpu& Next(trace::DeviceId device) {
+    Gpu& gpu = gpus_[static_cast<size_t>(device.value)];
+    FlushBlocks(gpu);
+    gpu.idle_last = false;
+    return gpu;
+  }
+  template <class Visitor>
+  void ForEachGpu(Visitor visit) {
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+      if (gpus_[i].is_gpu)
+        visit(Next(trace::DeviceId{static_cast<int16_t>(i)}));
+    }
+  }
+  price::When WhenOf(const trace::Event& event) const;
+  void AddCall(trace::DeviceId device, const trace::Event& event, price::ImplicitCall call);
+
+  const trace::Trace& trace_;
+  std::vector<Gpu> gpus_;  // by device
+  const trace::Event* event_ = nullptr;
+  // By the event under way.
+  std::vector<Moved> moves_;
+  std::vector<Moved> array_moves_;
+  std::vector<trace::DeviceId> called_;
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price_inputs.h"
+
+#include <gtest/gtest.h>
+
+namespace vramscope::resolve {
+namespace {
+
+using trace::EventKind;
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr trace::DeviceId kGpu{0};
+
+class OneGpu : public trace::Trace {
+ public:
+  OneGpu() {
+    devices_.resize(1);
+    processes_.resize(2);
+  }
+  std::string_view SourceLine(trace::StringId, uint32_t) const override { return ""; }
+  util::Status ForEachEvent(const EventSink&) override { return {}; }
+};
+
+class PriceInputsTest : public ::testing::Test {
+ protected:
+  trace::Event Event(EventKind kind, int64_t begin_ns, int64_t end_ns) {
+    trace::Event event;
+    event.kind = kind;
+    event.process = process_;
+    event.device = kGpu;
+    event.time_ns = event.end_ns = end_ns;
+    event.begin_ns = begin_ns;
+    return event;
+  }
+  // A call of the driver that moves so much, or nothing.
+  void Call(EventKind kind, int64_t begin_ns, int64_t end_ns, int64_t bytes = 0) {
+    const trace::Event event = Event(kind, begin_ns, end_ns);
+    inputs_.BeginEvent(event);
+    inputs_.NoteCall(kGpu);
+    inputs_.Move(process_, kGpu, bytes);
+    inputs_.EndEvent();
+  }
+  void Block(EventKind kind, int64_t time_ns, int64_t bytes) {
+    const trace::Event event = Event(kind, time_ns, time_ns);
+    inputs_.BeginEvent(event);
+    inputs_.Move(process_, kGpu, bytes);
+    inputs_.EndEvent();
+  }
+  void Reading(int64_t begin_ns, int64_t end_ns) {
+    trace::Event event = Event(EventKind::kReading, begin_ns, end_ns);
+    event.value = 100 * kMiB;
+    inputs_.OnReading(event);
+  }
+  const std::vector<price::Move>& moves() {
+    inputs_.Finish();
+    return inputs_.input(0).moves;
+  }
+
+  OneGpu trace_;
+  PriceInputs inputs_{trace_};
+  trace::ProcessId process_{0};
+};
+
+TEST_F(PriceInputsTest, CallsThatMoveNothingAreOneUntilSomethingElseHappens) {
+  Call(EventKind::kAlloc, 10, 20);
+  Call(EventKind::kFree, 30, 40);
+  Reading(41, 45);
+  Call(EventKind::kFree, 50, 60);
+  ASSERT_EQ(moves().size(), 2u);
+  EXPECT_EQ(moves()[0].when.time_ns, 20);
+  EXPECT_EQ(moves()[0].when.begin_ns, 10);
+  EXPECT_EQ(moves()[0].when.end_ns, 40);
+  EXPECT_TRUE(moves()[0].asks);
+  EXPECT_EQ(moves()[1].when.begin_ns, 50);
+}
+
+TEST_F(PriceInputsTest, WhoAsksAndWhoseItIsIsKept) {
+  Call(EventKind::kFree, 10, 20);
+  Call(EventKind::kAlloc, 30, 40);
+  process_ = trace::ProcessId{1};
+  Call(EventKind::kAlloc, 50, 60);
+  ASSERT_EQ(moves().size(), 3u);
+  EXPECT_FALSE(moves()[0].asks);
+  EXPECT_TRUE(moves()[1].asks);
+  EXPECT_EQ(moves()[2].process, 1u);
+}
+
+TEST_F(PriceInputsTest, ACallThatMovesSomethingStandsForItself) {
+  Call(EventKind::kAlloc, 10, 20, 2 * kMiB);
+  Call(EventKind::kAlloc, 30, 40, 2 * kMiB);
+  ASSERT_EQ(moves().size(), 2u);
+  EXPECT_EQ(moves()[1].bytes, 2 * kMiB);
+}
+
+// There may be ten million of them, and no figure tells one from the next.
+TEST_F(PriceInputsTest, BlocksMoveTogetherUntilSomethingElseHappens) {
+  for (int64_t i = 0; i < 1000; ++i)
+    Block(EventKind::kBlockAlloc, 10 + i, 512);
+  Reading(2000, 2001);
+  Block(EventKind::kBlockFree, 3000, -512);
+  ASSERT_EQ(moves().size(), 2u);
+  EXPECT_EQ(moves()[0].bytes, 512 * 1000);
+  EXPECT_EQ(moves()[0].when.time_ns, 1009);
+  EXPECT_EQ(moves()[1].bytes, -512);
+}
+
+TEST_F(PriceInputsTest, FiguresThatNoGpuCanShowAreLeftOut) {
+  trace::Event event = Event(EventKind::kReading, 10, 20);
+  event.size = 5;  // more free than there is
+  inputs_.OnReading(event);
+  event.value = UINT64_MAX;
+  inputs_.OnReading(event);
+  event = Event(EventKind::kDeviceSample, 10, 20);
+  event.size = UINT64_MAX;
+  inputs_.OnDeviceSample(event);
+  EXPECT_TRUE(inputs_.input(0).readings.empty());
+  EXPECT_TRUE(inputs_.input(0).samples.empty());
+}
+
+// Whatever a damaged trace says, what is computed with times cannot overflow.
+TEST_F(PriceInputsTest, TimesAreBounded) {
+  Call(EventKind::kAlloc, INT64_MIN, 20, kMiB);
+  EXPECT_GT(moves()[0].when.begin_ns, INT64_MIN / 2);
+}
+
+TEST_F(PriceInputsTest, WhatBelongsToNoDeviceIsACallOnEach) {
+  trace::Event event = Event(EventKind::kImplicit, 10, 20);
+  event.device = trace::kNoDevice;
+  inputs_.OnImplicit(event);
+  ASSERT_EQ(inputs_.input(0).calls.size(), 1u);
+  EXPECT_FALSE(inputs_.input(0).calls[0].reallocates);
+}
+
+}  // namespace
+}  // namespace vramscope::resolve
