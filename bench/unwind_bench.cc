@@ -14,7 +14,7 @@ using namespace vramscope::probe;
 
 size_t Walk() {
   uintptr_t pcs[kMaxNativeDepth];
-  const NativeWalk walk = WalkNativeStack(pcs, kMaxNativeDepth);
+  const NativeWalk walk = WalkNativeStack(WalkFromHere(), pcs, kMaxNativeDepth);
   benchmark::DoNotOptimize(pcs);
   return walk.depth;
 }
@@ -42,9 +42,9 @@ __attribute__((noinline)) void AtDepth(size_t wanted,
   for (auto _ : *state)
     depth = capture();
   state->counters["frames"] = static_cast<double>(depth);
-  state->counters["per_frame"] = benchmark::Counter(
-      static_cast<double>(depth),
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state->counters["per_frame"] =
+      benchmark::Counter(static_cast<double>(depth), benchmark::Counter::kIsIterationInvariantRate |
+                                                         benchmark::Counter::kInvert);
 }
 
 void KnownStack(benchmark::State& state, size_t (*capture)()) {

@@ -42,16 +42,17 @@ bool RecordScope::Begin(Want want) {
   return SessionEnsureStarted();
 }
 
-bool RecordScope::EnterAgain(uintptr_t frame) {
+RecordScope::Entry RecordScope::EnterAgain(uintptr_t frame) {
+  constexpr Entry kOwn{true, nullptr}, kNone{false, nullptr};
   if (t_thread.busy == kSuppressed)
-    return false;
+    return kNone;
   SystemCalls guard;
   Stream* const own = t_thread.stream;
   if (frame >= t_thread.busy && !IsOnSignalStack()) {
     t_thread.nested = 0;
     if (own != nullptr)
       own->Recover();
-    return true;
+    return kOwn;
   }
   const uint64_t progress = own != nullptr ? own->progress() : 0;
   if (progress != t_thread.interrupted_at) {
@@ -64,24 +65,23 @@ bool RecordScope::EnterAgain(uintptr_t frame) {
     t_thread.interruptions = 0;
     t_thread.nested = 0;
     t_thread.stream = nullptr;
-    return true;
+    return kOwn;
   }
   if (t_thread.nested == kMaxNested) {
     CountLoss(format::Loss::kThreadLimit);
-    return false;
+    return kNone;
   }
-  stream_ = StreamPool::Borrow();
-  if (stream_ == nullptr)
-    return false;
+  Stream* const stream = StreamPool::Borrow();
+  if (stream == nullptr)
+    return kNone;
   ++t_thread.nested;
-  is_nested_ = true;
-  if (stream_->scope_path() != t_thread.scope)
-    stream_->EnterScope();
-  return false;
+  if (stream->scope_path() != t_thread.scope)
+    stream->EnterScope();
+  return {false, stream};
 }
 
-void RecordScope::LeaveNested() {
-  StreamPool::GiveBack(stream_);
+void RecordScope::LeaveNested(Stream* stream) {
+  StreamPool::GiveBack(stream);
   --t_thread.nested;
 }
 
@@ -321,6 +321,24 @@ void Stream::ResetStackTables() {
   for (auto& slot : stacks_)
     slot = {0, 0};
   CountLoss(format::Loss::kTableReset);
+}
+
+uint32_t Stream::FindMovedStack(uint64_t hash) const {
+  for (uint32_t place = 0; place < kStackPlaces; ++place) {
+    const StackSlot& slot = stacks_[(hash ^ place) & (kStackSlots - 1)];
+    if (slot.hash == hash)
+      return slot.id;
+  }
+  return 0;
+}
+
+void Stream::KeepStack(uint64_t hash, uint32_t id) {
+  StackSlot* slot = &stacks_[hash & (kStackSlots - 1)];
+  for (uint32_t place = 1; place < kStackPlaces && slot->id != 0; ++place)
+    slot = &stacks_[(hash ^ place) & (kStackSlots - 1)];
+  if (slot->id != 0)
+    slot = &stacks_[(hash ^ (id & (kStackPlaces - 1))) & (kStackSlots - 1)];
+  *slot = {hash, id};
 }
 
 uint32_t Stream::InternString(const char* text, size_t size_bytes) {

@@ -8,6 +8,7 @@
 #include "format/encoder.h"
 #include "format/layout.h"
 #include "probe/session/intern_table.h"
+#include "probe/session/known_walks.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
 
@@ -19,6 +20,17 @@ namespace vramscope::probe {
 //
 // Not thread-safe: use it only through RecordScope.
 class Stream {
+  // What every event needs, in two cache lines.
+  alignas(64) uint8_t* cursor_ = nullptr;
+  uint8_t* stop_ = nullptr;  // no record goes beyond it unlooked: the span's end, at most end_
+  uint8_t* begin_ = nullptr;
+  format::ChunkHeader* header_ = nullptr;
+  format::DeltaState delta_;
+  uint64_t anchor_due_ = 0;  // ticks
+  uint64_t scope_path_ = 0;
+  uint32_t session_ = 0;
+  bool sights_are_full_ = false;
+
  public:
   // Appends one record and commits it. False, and a counted loss, when there is no room.
   template <class Record>
@@ -42,13 +54,13 @@ class Stream {
   // Known codes and stack nodes; reset (and counted) when full.
   InternTable<4096>& codes() { return codes_; }
   InternTable<32768>& nodes() { return nodes_; }
-  // Whole stacks by their hash: direct-mapped, an entry simply replaces another.
-  struct StackSlot {
-    uint64_t hash;
-    uint32_t id;
-  };
-  static constexpr uint32_t kStackSlots = 8192;
-  StackSlot& stack_slot(uint64_t hash) { return stacks_[hash & (kStackSlots - 1)]; }
+  // Whole stacks by their hash; 0 where it is not known. Entries replace one another.
+  VRAMSCOPE_ALWAYS_INLINE uint32_t FindStack(uint64_t hash) const {
+    const StackSlot& slot = stacks_[hash & (kStackSlots - 1)];
+    return VRAMSCOPE_LIKELY(slot.hash == hash) ? slot.id : FindMovedStack(hash);
+  }
+  void KeepStack(uint64_t hash, uint32_t id);
+  KnownWalks& known_walks() { return known_walks_; }
   uint32_t NewId() { return ++last_id_; }
   // Whether hardly any event of that kind was seen in this stream before. Bounded: in a program
   // that never repeats itself it says no after some thousands.
@@ -87,6 +99,15 @@ class Stream {
   uint64_t totals_reserved[16] = {};
 
  private:
+  struct StackSlot {
+    uint64_t hash;
+    uint32_t id;
+  };
+  static constexpr uint32_t kStackSlots = 8192;
+  // Stacks whose first places are the same may lie in the other three of a cache line.
+  static constexpr uint32_t kStackPlaces = 4;
+  VRAMSCOPE_NOINLINE uint32_t FindMovedStack(uint64_t hash) const;
+
   friend class StreamPool;
   VRAMSCOPE_ALWAYS_INLINE void Commit() {
     header_->committed_bytes.store(static_cast<uint32_t>(cursor_ - begin_),
@@ -111,32 +132,24 @@ class Stream {
   VRAMSCOPE_NOINLINE bool CountSight(uint64_t kind);
   uint32_t DefineScopes(const ScopeStack& scopes);
 
-  uint8_t* cursor_ = nullptr;
-  uint8_t* stop_ = nullptr;  // no record goes beyond it unlooked: the span's end, at most end_
-  uint8_t* end_ = nullptr;   // the chunk's
-  uint8_t* begin_ = nullptr;
+  uint8_t* end_ = nullptr;  // the chunk's
   // The mapped part of the file that chunks are cut from, one after the other: up to end_.
   uint8_t* space_ = nullptr;
   uint8_t* space_end_ = nullptr;
   uint32_t space_bytes_ = 0;  // as it was claimed
-  uint64_t scope_path_ = 0;
-  uint32_t scope_ = 0;  // its id; readers forget it at the end of a chunk
-  uint32_t session_ = 0;
-  format::ChunkHeader* header_ = nullptr;
-  format::DeltaState delta_;
-  uint64_t anchor_due_ = 0;  // ticks
+  uint32_t scope_ = 0;        // the id of scope_path_; readers forget it at the end of a chunk
   uint32_t id_ = 0;
   uint32_t sequence_ = 0;
   uint32_t tid_ = 0;
   uint32_t last_id_ = 0;
   uint32_t retry_in_ = 0;  // events until room is looked for again; 0 while there is room
-  bool sights_are_full_ = false;
-  StackSlot stacks_[kStackSlots];
+  alignas(64) StackSlot stacks_[kStackSlots];
   InternTable<4096> strings_;
   InternTable<4096> scopes_;  // ids by path
   InternTable<4096> codes_;
   InternTable<4096> sights_;
   InternTable<32768> nodes_;
+  KnownWalks known_walks_;
 };
 
 // What a thread keeps: trivially destructible, valid before main and after every destructor.
@@ -175,25 +188,35 @@ class RecordScope {
     if (want == Want::kTensor && g_flags.paused.load(std::memory_order_relaxed))
       return;
     const auto frame = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    if (VRAMSCOPE_UNLIKELY(t_thread.busy != 0) && !EnterAgain(frame))
-      return;
+    if (VRAMSCOPE_UNLIKELY(t_thread.busy != 0)) {
+      const Entry entry = EnterAgain(frame);
+      if (!entry.takes_own) {
+        stream_ = entry.borrowed;
+        is_nested_ = true;
+        return;
+      }
+    }
     t_thread.busy = frame;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    stream_ = t_thread.stream;
-    if (VRAMSCOPE_UNLIKELY(stream_ == nullptr ||
-                           stream_->session() != g_flags.session.load(std::memory_order_relaxed)))
-      stream_ = Acquire();
-    if (VRAMSCOPE_UNLIKELY(stream_ == nullptr))
-      t_thread.busy = 0;
-    else if (VRAMSCOPE_UNLIKELY(stream_->scope_path() != t_thread.scope))
-      stream_->EnterScope();
+    Stream* stream = t_thread.stream;
+    if (VRAMSCOPE_UNLIKELY(stream == nullptr ||
+                           stream->session() != g_flags.session.load(std::memory_order_relaxed))) {
+      stream = Acquire();
+      if (stream == nullptr) {
+        t_thread.busy = 0;
+        return;
+      }
+    }
+    if (VRAMSCOPE_UNLIKELY(stream->scope_path() != t_thread.scope))
+      stream->EnterScope();
+    stream_ = stream;
   }
   VRAMSCOPE_ALWAYS_INLINE ~RecordScope() {
     if (stream_ == nullptr)
       return;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (VRAMSCOPE_UNLIKELY(is_nested_))
-      LeaveNested();
+      LeaveNested(stream_);
     else
       t_thread.busy = 0;
   }
@@ -207,9 +230,13 @@ class RecordScope {
  private:
   VRAMSCOPE_NOINLINE static Stream* Acquire();
   VRAMSCOPE_NOINLINE static bool Begin(Want want);
-  // True where the thread's own stream can be taken; else this is a nested event, or none.
-  VRAMSCOPE_NOINLINE bool EnterAgain(uintptr_t frame);
-  VRAMSCOPE_NOINLINE void LeaveNested();
+  // Whether the thread's own stream can be taken; else this is a nested event, or none (null).
+  struct Entry {
+    bool takes_own;
+    Stream* borrowed;
+  };
+  VRAMSCOPE_NOINLINE static Entry EnterAgain(uintptr_t frame);
+  VRAMSCOPE_NOINLINE static void LeaveNested(Stream* stream);
 
   Stream* stream_ = nullptr;
   bool is_nested_ = false;

@@ -87,6 +87,7 @@ Stream* StreamPool::Find(Stream* old, bool is_owner) {
   const auto tid = static_cast<uint32_t>(syscall(SYS_gettid));
   if (is_owner || stream->tid_ != tid) {
     stream->tid_ = tid;
+    stream->known_walks_.Clear();
     char name[17] = {};
     prctl(PR_GET_NAME, name);
     stream->Append(format::Thread{.tid = tid, .name = {name, std::strlen(name)}});

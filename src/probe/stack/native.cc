@@ -150,9 +150,11 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream,
 
 }  // namespace
 
-uint32_t CaptureNativeStack(Stream& stream) {
+namespace {
+
+VRAMSCOPE_NOINLINE uint32_t Capture(Stream& stream, const WalkStart& start) {
   uintptr_t pcs[kMaxNativeDepth];
-  const NativeWalk walk = WalkNativeStack(pcs, kMaxNativeDepth);
+  const NativeWalk walk = WalkNativeStack(start, pcs, kMaxNativeDepth);
   size_t depth = 0;
   uint64_t hash = FirstHash();
   for (size_t i = 0; i < walk.depth; ++i) {
@@ -164,13 +166,25 @@ uint32_t CaptureNativeStack(Stream& stream) {
   if (VRAMSCOPE_UNLIKELY(depth == 0))
     return 0;
   hash ^= hash >> 32;  // the best bits of a product are its upper ones
-  Stream::StackSlot& slot = stream.stack_slot(hash);
-  if (VRAMSCOPE_LIKELY(slot.hash == hash && slot.id != 0))
-    return slot.id;
+  if (const uint32_t known = stream.FindStack(hash); VRAMSCOPE_LIKELY(known != 0)) {
+    KeepWalk(&stream.known_walks(), start, known);
+    return known;
+  }
   const uint32_t id = DefineStack(stream, pcs, depth, walk.end);
   if (id != 0)
-    stream.stack_slot(hash) = {hash, id};
+    stream.KeepStack(hash, id);
   return id;
+}
+
+}  // namespace
+
+uint32_t CaptureNativeStack(Stream& stream) {
+  const WalkStart start = WalkFromHere();
+  if (const uint32_t known = FindKnownWalk(stream.known_walks(), start);
+      VRAMSCOPE_LIKELY(known != 0)) {
+    return known;
+  }
+  return Capture(stream, start);
 }
 
 }  // namespace vramscope::probe

@@ -58,20 +58,28 @@ struct PlainReader {
 
 // Code objects are freed and their memory used again, so the address alone does not name one. What
 // is added lies in one cache line of the object.
-VRAMSCOPE_ALWAYS_INLINE uint64_t HashCode(const PythonLayout& layout, const char* code) {
-  const auto line = ReadAt<uint32_t>(code, layout.code_firstlineno);
+// Not multiplied: what it is added to is.
+VRAMSCOPE_ALWAYS_INLINE uint64_t Fingerprint(const PythonLayout& layout, const char* code) {
+  // The first line, and a field beside it that the same function always has.
+  const auto line = ReadAt<uint64_t>(code, layout.code_firstlineno);
   const auto file = ReadAt<uint64_t>(code, layout.code_filename);
   const auto name = ReadAt<uint64_t>(code, layout.code_name);
-  return (reinterpret_cast<uintptr_t>(code) + (static_cast<uint64_t>(line) << 44)) *
-             0x9e3779b97f4a7c15u +
-         (file ^ (name << 23)) * 0xc2b2ae3d27d4eb4fu;
+  return ((name << 23 | name >> 41) ^ file) + line;
+}
+
+VRAMSCOPE_ALWAYS_INLINE uint64_t HashCode(const PythonLayout& layout, const char* code) {
+  return HashMix(reinterpret_cast<uintptr_t>(code), Fingerprint(layout, code));
 }
 
 // One frame's share of a stack's hash. It depends on nothing before it, so that the processor works
-// on many frames at once; only the chain in AddToHash() is serial.
+// on many frames at once; only the chain in AddToHash() is serial. A pointer to an instruction says
+// which code object that is, an index does not.
 VRAMSCOPE_ALWAYS_INLINE uint64_t HashFrame(const PythonLayout& layout,
                                            const RawPythonFrame& frame) {
-  uint64_t hash = HashCode(layout, frame.code) ^ (frame.instruction * 0x165667b19e3779f9u);
+  uint64_t place = frame.instruction;
+  if (layout.instruction_is_index)
+    place += reinterpret_cast<uintptr_t>(frame.code) << 16;
+  uint64_t hash = place * 0x165667b19e3779f9u + Fingerprint(layout, frame.code);
   if (VRAMSCOPE_UNLIKELY(frame.object != 0))
     hash ^= frame.object * 0xd6e8feb86659fd93u;
   return hash;
@@ -195,12 +203,11 @@ PythonStack Capture(Stream& stream, const void* thread_state) {
   if (depth == 0)
     return {};
   hash ^= hash >> 32;  // the best bits of a product are its upper ones
-  Stream::StackSlot& slot = stream.stack_slot(hash);
-  if (VRAMSCOPE_LIKELY(slot.hash == hash && slot.id != 0))
-    return {slot.id, module};
+  if (const uint32_t known = stream.FindStack(hash); VRAMSCOPE_LIKELY(known != 0))
+    return {known, module};
   const uint32_t id = DefineStack(stream, innermost);
   if (id != 0)
-    stream.stack_slot(hash) = {hash, id};
+    stream.KeepStack(hash, id);
   return {id, module};
 }
 

@@ -14,23 +14,17 @@ namespace {
 constinit RowCache g_rows{};
 
 // What must survive a call, and where this thread is.
-VRAMSCOPE_ALWAYS_INLINE void ReadRegisters(Registers* registers) {
-  uint64_t* const value = registers->value;
-  asm volatile(
-      "movq %%rbx, 24(%0)\n\t"
-      "movq %%rbp, 48(%0)\n\t"
-      "movq %%rsp, 56(%0)\n\t"
-      "movq %%r12, 96(%0)\n\t"
-      "movq %%r13, 104(%0)\n\t"
-      "movq %%r14, 112(%0)\n\t"
-      "movq %%r15, 120(%0)\n\t"
-      "leaq 0(%%rip), %%rax\n\t"
-      "movq %%rax, 128(%0)"
-      :
-      : "r"(value)
-      : "rax", "memory");
-  registers->known = 1u << kRegisterRbx | 1u << kRegisterRbp | 1u << kRegisterRsp |
-                     0xfu << kRegisterR12 | 1u << kReturnAddress;
+Registers RegistersOf(const WalkStart& start) {
+  Registers registers{};
+  registers.Put(kRegisterRbx, start.rbx);
+  registers.Put(kRegisterRbp, start.rbp);
+  registers.Put(kRegisterRsp, start.rsp);
+  registers.Put(kRegisterR12, start.r12);
+  registers.Put(kRegisterR12 + 1, start.r13);
+  registers.Put(kRegisterR12 + 2, start.r14);
+  registers.Put(kRegisterR12 + 3, start.r15);
+  registers.Put(kReturnAddress, start.pc);
+  return registers;
 }
 
 VRAMSCOPE_NOINLINE UnwindRow LearnRow(uintptr_t pc, uint64_t generation) {
@@ -49,6 +43,45 @@ struct Frame {
   uintptr_t pc;
   uintptr_t rsp;
   uintptr_t rbp;
+};
+
+// What a walk read and went by; nobody asks for it mostly.
+struct NoLog {
+  void Read(uintptr_t, uint64_t) {}
+  void RbpIsAt(uintptr_t) {}
+  void GoesBy(uint64_t) {}
+  void NoTable() {}
+};
+
+class WalkLog {
+ public:
+  explicit WalkLog(KnownWalks::Walk* walk) : walk_(walk) { walk_->read_count = 0; }
+
+  void Read(uintptr_t address, uint64_t value) { Add(address, value); }
+  // Where rbp was found last. It matters once the walk goes by it.
+  void RbpIsAt(uintptr_t address) { rbp_at_ = address; }
+  void GoesBy(uint64_t rbp) {
+    if (rbp_at_ != 0)
+      Add(rbp_at_, rbp);
+    else
+      walk_->rbp = rbp;
+  }
+  // Other code can come there, and nobody would know.
+  void NoTable() { is_whole_ = false; }
+
+  bool is_whole() const { return is_whole_; }
+
+ private:
+  void Add(uintptr_t address, uint64_t value) {
+    if (walk_->read_count == KnownWalks::kMaxReads)
+      is_whole_ = false;
+    else
+      walk_->reads[walk_->read_count++] = {address, value};
+  }
+
+  KnownWalks::Walk* walk_;
+  uintptr_t rbp_at_ = 0;
+  bool is_whole_ = true;
 };
 
 enum class Step {
@@ -71,7 +104,8 @@ bool StepByFramePointer(StackWindow* window, Frame* frame) {
   return true;
 }
 
-VRAMSCOPE_ALWAYS_INLINE Step StepByRow(UnwindRow row, StackWindow* window, Frame* frame) {
+template <class Log>
+VRAMSCOPE_ALWAYS_INLINE Step StepByRow(UnwindRow row, StackWindow* window, Frame* frame, Log* log) {
   uint64_t cfa = 0;
   uint64_t rbp = frame->rbp;
   switch (row.kind()) {
@@ -79,17 +113,22 @@ VRAMSCOPE_ALWAYS_INLINE Step StepByRow(UnwindRow row, StackWindow* window, Frame
       cfa = frame->rsp + static_cast<uint64_t>(row.cfa_offset());
       break;
     case UnwindRow::kFromRbp:
+      log->GoesBy(frame->rbp);
       cfa = frame->rbp + static_cast<uint64_t>(row.cfa_offset());
       break;
     case UnwindRow::kFromRbpMemory:
+      log->GoesBy(frame->rbp);
       if (!window->Read(frame->rbp + static_cast<uint64_t>(row.cfa_offset()), &cfa) ||
           !window->Read(frame->rbp, &rbp)) {
         return Step::kLost;
       }
+      log->Read(frame->rbp + static_cast<uint64_t>(row.cfa_offset()), cfa);
+      log->RbpIsAt(frame->rbp);
       break;
     case UnwindRow::kOutermost:
       return Step::kOutermost;
     case UnwindRow::kNoTable:
+      log->NoTable();
       return StepByFramePointer(window, frame) ? Step::kDone : Step::kLost;
     default:
       return Step::kNeedsMore;
@@ -97,8 +136,12 @@ VRAMSCOPE_ALWAYS_INLINE Step StepByRow(UnwindRow row, StackWindow* window, Frame
   // Each frame lies above the one that it called, so a walk ends.
   if (VRAMSCOPE_UNLIKELY(cfa <= frame->rsp || !window->Read(cfa - 8, &frame->pc)))
     return Step::kLost;
-  if (row.has_rbp() && !window->Read(cfa + static_cast<uint64_t>(row.rbp_offset()), &rbp))
-    return Step::kLost;
+  log->Read(cfa - 8, frame->pc);
+  if (row.has_rbp()) {
+    if (!window->Read(cfa + static_cast<uint64_t>(row.rbp_offset()), &rbp))
+      return Step::kLost;
+    log->RbpIsAt(cfa + static_cast<uint64_t>(row.rbp_offset()));
+  }
   frame->rsp = cfa;
   frame->rbp = rbp;
   return frame->pc != 0 ? Step::kDone : Step::kOutermost;
@@ -122,12 +165,14 @@ class UnsureFrames {
 };
 
 // Follows rsp and rbp alone. False where that is not enough.
-VRAMSCOPE_ALWAYS_INLINE bool WalkByRows(const Registers& start,
+template <class Log>
+VRAMSCOPE_ALWAYS_INLINE bool WalkByRows(const WalkStart& start,
                                         uintptr_t* pcs,
                                         size_t capacity,
-                                        NativeWalk* walk) {
+                                        NativeWalk* walk,
+                                        Log* log) {
   const uint64_t generation = CodeGeneration();
-  Frame frame{start.value[kReturnAddress], start.value[kRegisterRsp], start.value[kRegisterRbp]};
+  Frame frame{start.pc, start.rsp, start.rbp};
   StackWindow window(frame.rsp);
   UnsureFrames unsure;
   size_t depth = 0;
@@ -136,7 +181,7 @@ VRAMSCOPE_ALWAYS_INLINE bool WalkByRows(const Registers& start,
     if (VRAMSCOPE_UNLIKELY(row.kind() == UnwindRow::kNone))
       row = LearnRow(frame.pc, generation);
     unsure.Note(row.kind() != UnwindRow::kNoTable, depth);
-    const Step step = StepByRow(row, &window, &frame);
+    const Step step = StepByRow(row, &window, &frame, log);
     if (VRAMSCOPE_UNLIKELY(step != Step::kDone)) {
       *walk = unsure.End(depth, step == Step::kOutermost ? WalkEnd::kOutermost : WalkEnd::kLost);
       return step != Step::kNeedsMore;
@@ -262,13 +307,38 @@ VRAMSCOPE_NOINLINE NativeWalk WalkByRules(const Registers& start, uintptr_t* pcs
 
 }  // namespace
 
-VRAMSCOPE_NOINLINE NativeWalk WalkNativeStack(uintptr_t* pcs, size_t capacity) {
-  Registers start;
-  ReadRegisters(&start);
+VRAMSCOPE_NOINLINE NativeWalk WalkNativeStack(const WalkStart& start,
+                                              uintptr_t* pcs,
+                                              size_t capacity) {
   NativeWalk walk;
-  if (VRAMSCOPE_LIKELY(WalkByRows(start, pcs, capacity, &walk)))
+  NoLog log;
+  if (VRAMSCOPE_LIKELY(WalkByRows(start, pcs, capacity, &walk, &log)))
     return walk;
-  return WalkByRules(start, pcs, capacity);
+  return WalkByRules(RegistersOf(start), pcs, capacity);
+}
+
+uint32_t FindKnownWalk(const KnownWalks& known, const WalkStart& start) {
+  const uintptr_t stack_end = StackWindow::OwnEnd(start.rsp);
+  return stack_end != 0 ? known.Find(start.rsp, start.rbp, stack_end, CodeGeneration()) : 0;
+}
+
+void KeepWalk(KnownWalks* known, const WalkStart& start, uint32_t id) {
+  const uintptr_t stack_end = StackWindow::OwnEnd(start.rsp);
+  if (stack_end == 0)
+    return;
+  KnownWalks::Walk* const kept = known->Place(start.rsp);
+  if (kept == nullptr)
+    return;
+  *kept = {};
+  kept->stack_end = stack_end;
+  kept->generation = CodeGeneration();
+  kept->id = id;
+  uintptr_t pcs[kMaxNativeDepth];
+  NativeWalk walk;
+  WalkLog log(kept);
+  if (WalkByRows(start, pcs, kMaxNativeDepth, &walk, &log) && log.is_whole() &&
+      walk.end == WalkEnd::kOutermost)
+    kept->rsp = start.rsp;  // last: a walk without it is none
 }
 
 uint64_t SeenBinaries() {
@@ -302,12 +372,17 @@ int ReadChanges(dl_phdr_info* info, size_t size, void* data) {
 
 }  // namespace
 
-NativeWalk WalkNativeStack(uintptr_t* pcs, size_t capacity) {
+NativeWalk WalkNativeStack(const WalkStart&, uintptr_t* pcs, size_t capacity) {
   const auto depth =
       static_cast<size_t>(backtrace(reinterpret_cast<void**>(pcs), static_cast<int>(capacity)));
   // It does not say whether there would be more.
   return {depth, depth == capacity ? WalkEnd::kDepthLimit : WalkEnd::kOutermost};
 }
+
+uint32_t FindKnownWalk(const KnownWalks&, const WalkStart&) {
+  return 0;
+}
+void KeepWalk(KnownWalks*, const WalkStart&, uint32_t) {}
 
 uint64_t SeenBinaries() {
   uint64_t changes = 0;

@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/compiler.h"
+#include "probe/session/known_walks.h"
+
 // Native stacks of the calling thread. On x86-64 the binaries' own unwinding tables are read, and
 // what they say of an address is remembered, so that a known stack costs some nanoseconds a frame;
 // elsewhere the C library's backtrace() is asked.
@@ -25,8 +28,42 @@ struct NativeWalk {
   WalkEnd end;
 };
 
-// Writes the return addresses from the caller on outwards, `capacity` at most.
-NativeWalk WalkNativeStack(uintptr_t* pcs, size_t capacity);
+// Where a walk begins: what the processor's registers are there.
+struct WalkStart {
+#if defined(__x86_64__)
+  uintptr_t pc, rsp, rbp, rbx, r12, r13, r14, r15;
+#endif
+};
+
+// In the function that is to be the innermost; its frame must stand until the walk is over.
+VRAMSCOPE_ALWAYS_INLINE WalkStart WalkFromHere() {
+  WalkStart start;
+#if defined(__x86_64__)
+  asm volatile(
+      "leaq 0(%%rip), %%rax\n\t"
+      "movq %%rax, %0\n\t"
+      "movq %%rsp, %1\n\t"
+      "movq %%rbp, %2\n\t"
+      "movq %%rbx, %3\n\t"
+      "movq %%r12, %4\n\t"
+      "movq %%r13, %5\n\t"
+      "movq %%r14, %6\n\t"
+      "movq %%r15, %7"
+      : "=m"(start.pc), "=m"(start.rsp), "=m"(start.rbp), "=m"(start.rbx), "=m"(start.r12),
+        "=m"(start.r13), "=m"(start.r14), "=m"(start.r15)
+      :
+      : "rax");
+#endif
+  return start;
+}
+
+// Writes the return addresses from there on outwards, `capacity` at most.
+NativeWalk WalkNativeStack(const WalkStart& start, uintptr_t* pcs, size_t capacity);
+
+// The id that was kept for such a walk, 0 where there is none.
+uint32_t FindKnownWalk(const KnownWalks& known, const WalkStart& start);
+// Keeps it, where the same words on the stack will lead the same way.
+void KeepWalk(KnownWalks* known, const WalkStart& start, uint32_t id);
 
 // Grows when a walk comes to a binary for the first time, or that may have been replaced.
 uint64_t SeenBinaries();

@@ -31,6 +31,13 @@ class StackWindow {
     span_ = Span();
   }
 
+  // Where the calling thread's own stack ends, if it was found and `stack_pointer` is on it; else
+  // 0.
+  VRAMSCOPE_ALWAYS_INLINE static uintptr_t OwnEnd(uintptr_t stack_pointer) {
+    const Known& known = t_known;
+    return stack_pointer - known.low < known.high - known.low ? known.high : 0;
+  }
+
   // The word at `address`. False where the stack is not, or cannot be read.
   VRAMSCOPE_ALWAYS_INLINE bool Read(uintptr_t address, uint64_t* value) {
     if (VRAMSCOPE_UNLIKELY(address - low_ >= span_) && !Probe(address))

@@ -32,17 +32,20 @@ using FreeCpuFn = void (*)(void*);
 // The real function, found once in the libc10 that calls us: torch's libraries are loaded
 // RTLD_LOCAL, so RTLD_NEXT does not see them.
 template <class Fn>
-Fn Real(std::atomic<Fn>* slot, const char* symbol) {
-  Fn real = slot->load(std::memory_order_relaxed);
-  if (VRAMSCOPE_LIKELY(real != nullptr))
-    return real;
+VRAMSCOPE_NOINLINE Fn FindReal(std::atomic<Fn>* slot, const char* symbol) {
   // By its name first: a look at the list of libraries takes a lock of the loader's that fork does
   // not reset, and in a child somebody may hold it who is not there.
   void* const library = ReferToLoaded("libc10.so");
-  real = reinterpret_cast<Fn>(library != nullptr ? RealDlsym(library, symbol)
-                                                 : FindInLoadedLibrary("libc10.so", symbol));
+  Fn const real = reinterpret_cast<Fn>(
+      library != nullptr ? RealDlsym(library, symbol) : FindInLoadedLibrary("libc10.so", symbol));
   slot->store(real, std::memory_order_relaxed);
   return real;
+}
+
+template <class Fn>
+VRAMSCOPE_ALWAYS_INLINE Fn Real(std::atomic<Fn>* slot, const char* symbol) {
+  Fn const real = slot->load(std::memory_order_relaxed);
+  return VRAMSCOPE_LIKELY(real != nullptr) ? real : FindReal(slot, symbol);
 }
 
 // Native stacks cost microseconds: on tensor events only where they were asked for.
@@ -68,7 +71,67 @@ constinit std::atomic<ReportOomFn> g_report_oom{nullptr};
 constinit std::atomic<AllocCpuFn> g_alloc_cpu{nullptr};
 constinit std::atomic<FreeCpuFn> g_free_cpu{nullptr};
 
-void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved, uint16_t device) {
+// Where the driver may go unseen, they alone say that the allocator took or gave back memory.
+VRAMSCOPE_ALWAYS_INLINE void NoteTotals(Stream& stream,
+                                        uint64_t now,
+                                        int device,
+                                        size_t allocated,
+                                        size_t reserved) {
+  const auto index = static_cast<unsigned>(device) & 15;
+  uint32_t& countdown = stream.totals_countdown[index];
+  if (VRAMSCOPE_UNLIKELY(countdown == 0 || (g_flags.late.load(std::memory_order_relaxed) &&
+                                            stream.totals_reserved[index] != reserved))) {
+    countdown = kTotalsEvery;
+    stream.totals_reserved[index] = reserved;
+    stream.Append(format::AllocatorTotals{
+        .time = now, .device = device, .allocated = allocated, .reserved = reserved});
+  }
+  --countdown;
+}
+
+VRAMSCOPE_ALWAYS_INLINE void RecordBlock(void* pointer,
+                                         uint64_t size,
+                                         size_t allocated,
+                                         size_t reserved,
+                                         int device) {
+  RecordScope scope(Want::kTensor);
+  if (!scope)
+    return;
+  const uint64_t now = Now();
+  const PythonStack stack = CapturePython(*scope);
+  const AutogradNode node = CurrentAutogradNode(stack.id != 0);
+  scope->Append(format::BlockAlloc{.time = now,
+                                   .address = reinterpret_cast<uintptr_t>(pointer),
+                                   .size = size,
+                                   .device = device,
+                                   .stack = stack.id,
+                                   .native = NativeStackAtEarlySight(*scope, stack, node, size),
+                                   .sequence = node.number});
+  TorchObserveStack(stack, node);
+  NoteTotals(*scope, now, device, allocated, reserved);
+}
+
+VRAMSCOPE_ALWAYS_INLINE void RecordBlockBack(void* pointer,
+                                             uint64_t size,
+                                             size_t allocated,
+                                             size_t reserved,
+                                             int device) {
+  RecordScope scope(Want::kTensor);
+  if (!scope)
+    return;
+  const uint64_t now = Now();
+  scope->Append(format::BlockFree{.time = now,
+                                  .address = reinterpret_cast<uintptr_t>(pointer),
+                                  .size = size,
+                                  .device = device});
+  NoteTotals(*scope, now, device, allocated, reserved);
+}
+
+VRAMSCOPE_ALWAYS_INLINE void RecordReport(void* pointer,
+                                          int64_t size,
+                                          size_t allocated,
+                                          size_t reserved,
+                                          uint16_t device) {
   if (static_cast<int8_t>(device & 0xff) != kDeviceTypeCuda)
     return;  // alloc_cpu covers the CPU
   const int index = static_cast<int8_t>(device >> 8);
@@ -76,38 +139,10 @@ void RecordReport(void* pointer, int64_t size, size_t allocated, size_t reserved
     WatchGpuBlock(index, pointer, size, static_cast<int64_t>(allocated),
                   static_cast<int64_t>(reserved));
   }
-  RecordScope scope(Want::kTensor);
-  if (!scope)
-    return;
-  const uint64_t now = Now();
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  if (size >= 0) {
-    const PythonStack stack = CapturePython(*scope);
-    const AutogradNode node = CurrentAutogradNode(stack.id != 0);
-    scope->Append(format::BlockAlloc{
-        .time = now,
-        .address = address,
-        .size = static_cast<uint64_t>(size),
-        .device = index,
-        .stack = stack.id,
-        .native = NativeStackAtEarlySight(*scope, stack, node, static_cast<uint64_t>(size)),
-        .sequence = node.number});
-    TorchObserveStack(stack, node);
-  } else {
-    scope->Append(format::BlockFree{
-        .time = now, .address = address, .size = static_cast<uint64_t>(-size), .device = index});
-  }
-  uint32_t& countdown = scope->totals_countdown[static_cast<unsigned>(index) & 15];
-  uint64_t& known_reserved = scope->totals_reserved[static_cast<unsigned>(index) & 15];
-  // Where the driver may go unseen, they alone say that the allocator took or gave back memory.
-  const bool moved = known_reserved != reserved && g_flags.late.load(std::memory_order_relaxed);
-  if (VRAMSCOPE_UNLIKELY(countdown == 0 || moved)) {
-    countdown = kTotalsEvery;
-    known_reserved = reserved;
-    scope->Append(format::AllocatorTotals{
-        .time = now, .device = index, .allocated = allocated, .reserved = reserved});
-  }
-  --countdown;
+  if (size >= 0)
+    RecordBlock(pointer, static_cast<uint64_t>(size), allocated, reserved, index);
+  else
+    RecordBlockBack(pointer, -static_cast<uint64_t>(size), allocated, reserved, index);
 }
 
 }  // namespace
