@@ -140,6 +140,9 @@ bool Stream::NextChunk(size_t need_bytes) {
     DropSpace();
     if (session_ != g_flags.session.load(std::memory_order_relaxed))
       return false;  // that recording is over
+    if (State() != SessionState::kOn)
+      return false;  // forked in here by a signal handler: the child has no file until its next
+                     // event
     retry_in_ = kRetryEvery;
     CountLoss(format::Loss::kFileFull);
     return false;
