@@ -5,6 +5,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "query/fold_modules.h"
+
 namespace vramscope::output {
 namespace {
 
@@ -176,6 +178,7 @@ query::Report TrainingReport(FakeRecording& recording) {
                                   {{"activation", bytes - 64 * kMiB}, {"parameter", 64 * kMiB}}});
   }
   report.top_modules.push_back({gpu.device, "lm, \"head\"", "", 96 * kMiB, 1, {}});
+  report.layers = query::FoldModules(report.top_modules);
   report.block_bytes = 13'248 * kMiB;
   report.block_bytes_with_category = 13'240 * kMiB;
   report.block_bytes_with_place = 13'248 * kMiB;

@@ -46,7 +46,7 @@ constexpr size_t kMostStacks = 10;
 struct Plan {
   std::vector<size_t> categories;  // by device
   std::vector<size_t> ledger;      // by device
-  size_t modules = 0;
+  size_t layers = 0;
   size_t lines = 0;
   size_t stacks = 0;
   size_t churn = 0;
@@ -236,7 +236,7 @@ Plan TextReport::MakePlan(size_t fixed) const {
     else if (IsOneRow(i))
       plan.ledger[i] = 1;
   }
-  add(kLayers, WorthALine(report_.top_modules), 1, &plan.modules);
+  add(kLayers, WorthALine(report_.layers), 1, &plan.layers);
   // The lists of places are of all there was.
   if (query_.where.empty()) {
     add(kPlaces, WorthALine(report_.top_lines), 1, &plan.lines);
@@ -379,7 +379,7 @@ std::string TextReport::Format() {
     AddDevice(i, plan);
   if (devices_.empty())
     AddAbsence();
-  AddModuleTable(report_, plan.modules, style_, &out_);
+  AddLayerTable(report_, plan.layers, style_, &out_);
   const auto add_places = [&](const char* title, const std::vector<query::TopEntry>& entries,
                               size_t count, bool with_callers) {
     AddPlaceTable(title, entries, count, with_callers, report_, recording_, style_, &out_);

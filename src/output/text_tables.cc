@@ -67,6 +67,14 @@ std::string ListStart(const Entry& entry, const ListLayout& layout, const query:
   return text;
 }
 
+// "blocks.[0-11].attn x12".
+std::string LayerName(const query::ModuleEntry& entry, const Style& style) {
+  std::string name = Printable(entry.module, style.utf8);
+  if (entry.modules > 1)
+    name += fmt::format(" x{}", entry.modules);
+  return name;
+}
+
 // "Linear: 88 % activation, 12 % parameter".
 std::string WhatItHolds(const query::ModuleEntry& entry, bool with_type, const Style& style) {
   std::string text = with_type ? Printable(entry.type, style.utf8) : "";
@@ -141,26 +149,24 @@ void AddFigureTable(const std::string& head,
   }
 }
 
-void AddModuleTable(const query::Report& report,
-                    size_t count,
-                    const Style& style,
-                    std::vector<std::string>* out) {
+void AddLayerTable(const query::Report& report,
+                   size_t count,
+                   const Style& style,
+                   std::vector<std::string>* out) {
   if (count == 0)
     return;
-  const std::vector<query::ModuleEntry>& entries = report.top_modules;
+  const std::vector<query::ModuleEntry>& entries = report.layers;
   const ListLayout layout = LayOut(entries, count, style);
   size_t name_columns = 0;
   for (size_t i = 0; i < count; ++i) {
-    name_columns =
-        std::max(name_columns, util::DisplayWidth(Printable(entries[i].module, style.utf8)));
+    name_columns = std::max(name_columns, util::DisplayWidth(LayerName(entries[i], style)));
   }
   name_columns = std::min(name_columns, layout.right / 2);
   out->push_back(ListHead(layout, "Layers, own bytes", style));
   for (size_t i = 0; i < count; ++i) {
     std::string text = ListStart(entries[i], layout, report);
     // The end of a path says which layer it is.
-    const std::string name =
-        CutStart(Printable(entries[i].module, style.utf8), name_columns, style);
+    const std::string name = CutStart(LayerName(entries[i], style), name_columns, style);
     text += name;
     const size_t room = layout.right - std::min(layout.right, name_columns + 2);
     std::string holds = WhatItHolds(entries[i], true, style);

@@ -35,11 +35,11 @@ void AddFigureTable(const std::string& head,
                     const Style& style,
                     std::vector<std::string>* out);
 
-// The first `count` layers: own bytes, name, and what they are.
-void AddModuleTable(const query::Report& report,
-                    size_t count,
-                    const Style& style,
-                    std::vector<std::string>* out);
+// The first `count` layers, repeated ones on one line: own bytes, name, and what they are.
+void AddLayerTable(const query::Report& report,
+                   size_t count,
+                   const Style& style,
+                   std::vector<std::string>* out);
 
 // The first `count` places with their source lines, or, `with_callers`, with who called them.
 void AddPlaceTable(const char* title,

@@ -179,7 +179,7 @@ TEST(WritersTest, WithoutPurposesTheLedgerSaysMore) {
   query::Report report = TrainingReport(recording);
   report.categories = {{tables::DeviceId{1}, "unknown", 13'000ull << 20, 9},
                        {tables::DeviceId{1}, "driver", 643ull << 20, 3}};
-  report.top_modules.clear();
+  report.layers.clear();
   const std::string text = FormatText(report, recording, {}, Options(true));
   EXPECT_EQ(text.find("\n  category "), std::string::npos);
   EXPECT_NE(text.find("\n  ledger  "), std::string::npos);
@@ -215,8 +215,8 @@ TEST(WritersTest, CrumbsAreNotListed) {
   FakeRecording recording;
   query::Report report = TrainingReport(recording);
   report.top_lines.push_back({tables::DeviceId{1}, {}, "crumb.py:1 in f", "", 100, 1});
-  report.top_modules.resize(2);
-  report.top_modules.push_back({tables::DeviceId{1}, "crumb", "", 100, 1, {}});
+  report.layers.resize(2);
+  report.layers.push_back({tables::DeviceId{1}, "crumb", "", 100, 1, {}});
   const std::string text = FormatText(report, recording, {}, Options(true));
   EXPECT_EQ(text.find("crumb"), std::string::npos);
   EXPECT_NE(text.find("transformer.h.1.attn"), std::string::npos);

@@ -134,6 +134,7 @@ struct ModuleEntry {
   uint64_t bytes = 0;
   uint64_t count = 0;
   std::vector<std::pair<std::string, uint64_t>> categories;  // largest first
+  uint64_t modules = 1;                                      // how many share this entry
 };
 
 // A way in which the recording is incomplete.
@@ -155,6 +156,7 @@ struct Report {
   std::vector<TopEntry> top_churn;   // over the whole recording: bytes and count allocated by line
   std::vector<CategoryEntry> categories;  // at the instant, largest first within a device
   std::vector<ModuleEntry> top_modules;   // at the instant, by bytes; with `where`, of what matches
+  std::vector<ModuleEntry> layers;        // the same with repeated ones folded (fold_modules.h)
   // Of the bytes of blocks at the instant: those with a category other than unknown, and those with
   // a module, a parameter or a line.
   uint64_t block_bytes = 0;

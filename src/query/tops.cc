@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "query/fold_modules.h"
+
 namespace vramscope::query {
 namespace {
 
@@ -130,6 +132,9 @@ void Tops::AppendModules(tables::DeviceId device, const DeviceSums& sums, Report
   std::sort(entries.begin(), entries.end(), [](const ModuleEntry& a, const ModuleEntry& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.module < b.module;
   });
+  std::vector<ModuleEntry> folded = FoldModules(entries);
+  folded.resize(std::min(folded.size(), kModuleLimit));
+  std::move(folded.begin(), folded.end(), std::back_inserter(report->layers));
   entries.resize(std::min(entries.size(), kModuleLimit));
   std::move(entries.begin(), entries.end(), std::back_inserter(report->top_modules));
 }
