@@ -50,7 +50,8 @@ step cuda_coverage $python tools/check_cuda_coverage.py
 step viewer viewer
 step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" \
   --output-junit test-results/unit.xml
-step e2e $python -m pytest tests/e2e --junitxml="$results/e2e.xml" -q
+# Side by side, a file at a time: they wait for clocks and processes more than they compute.
+step e2e $python -m pytest tests/e2e -n "$(nproc)" --dist loadfile --durations 40 --junitxml="$results/e2e.xml" -q
 step instructions $python bench/instructions/run.py --build "$build" --check
 
 echo

@@ -65,7 +65,7 @@ fi
 [[ "$build" == --torch ]] && exit 0
 
 if [[ -z "$fallback" ]]; then
-  tools="pytest IPython ruff==0.17.6 mypy==2.4.1"
+  tools="pytest pytest-xdist IPython ruff==0.17.6 mypy==2.4.1"
   if [[ "$(cat .venv/tools 2>/dev/null)" != "$tools" ]]; then
     pip_install $tools >"$log" 2>&1 || {
       tail -n 5 "$log" >&2
