@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of caching allocators and CPU tensors: the events that come by the ten million.
-#include <algorithm>
+#include "resolve/blocks.h"
 
-#include "resolve/ledger.h"
+#include <algorithm>
+#include <string>
+
 #include "resolve/pricing.h"
 
 namespace vramscope::resolve {
@@ -10,10 +11,6 @@ namespace {
 
 int64_t Signed(uint64_t bytes) {
   return static_cast<int64_t>(bytes);
-}
-
-size_t FreedSlot(uint64_t address, size_t slots) {
-  return (address * 0x9e3779b97f4a7c15u >> 40) & (slots - 1);
 }
 
 std::string Hex(uint64_t value) {
@@ -28,245 +25,242 @@ std::string Hex(uint64_t value) {
 
 }  // namespace
 
-// A free of an address that was freed a moment ago and not given out since is a second free. Only
-// recent addresses are remembered: what is found is certain, what is older goes as unknown.
-void Ledger::NoteFree(uint64_t address) {
-  recently_freed_[FreedSlot(address, recently_freed_.size())] = address;
-}
-
-bool Ledger::FreedBefore(uint64_t address) const {
-  return recently_freed_[FreedSlot(address, recently_freed_.size())] == address;
-}
-
-void Ledger::MoveBlock(Space& space, Segment& segment, const Block& block, int64_t count) {
-  const int64_t bytes = count * Signed(block.size);
-  const int64_t free_before = Signed(segment.free_bytes());
-  segment.live_bytes += static_cast<uint64_t>(bytes);
-  segment.live_count += static_cast<uint64_t>(count);
-  space.block_bytes += static_cast<uint64_t>(bytes);
-  Move(space, bytes + Signed(segment.free_bytes()) - free_before);
-}
-
-// Where blocks of the program's own pools stand whose memory was not recorded.
-uint32_t Ledger::ProgramSegment(uint32_t space_index) {
-  if (spaces_[space_index].program_segment == kNoIndex) {
-    const uint32_t segment = NewSegment(SegmentKind::kDefault, space_index, 0, 0);
-    segments_[segment].suballocated = true;
-    segments_[segment].owner = kApplication;
-    segments_[segment].of_program = true;
-    Describe(segments_[segment], nullptr);
-    spaces_[space_index].program_segment = segment;
+uint32_t Blocks::DefaultSegment(uint32_t account, bool of_program) {
+  OfAccount& of = accounts_[account];
+  uint32_t& index = of_program ? of.program_segment : of.default_segment;
+  if (index == kNoIndex) {
+    index = segments_.Add(SegmentKind::kDefault, account, 0, 0);
+    Segment& segment = segments_[index];
+    segment.suballocated = true;
+    segment.of_program = of_program;
+    segment.owner = of_program ? kApplication : kPyTorch;
+    segments_.Describe(segment, {});
   }
-  return spaces_[space_index].program_segment;
+  return index;
 }
 
-// The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
-// from now on, not one allocation of the program.
-void Ledger::Suballocate(Segment& segment, Space& space, bool of_program) {
-  ProcessState& process = processes_[space.process.value];
-  const auto back = [&](Holding& holding) {
-    EndRow(&holding, false);
-    holding.backing = true;
-    return &holding;
-  };
-  const Holding* backing = nullptr;
-  if (segment.kind == SegmentKind::kAllocation) {
-    Holding& holding = process.holdings[segment.holding];
-    Move(space, -Signed(segment.held));
-    backing = back(holding);
-  } else {
-    process.holdings.ForEach([&](uint32_t index, const Holding& mapping) {
-      if (mapping.kind != HoldingKind::kMapping || &segments_[mapping.segment] != &segment)
-        return;
-      Holding& handle = process.holdings[mapping.handle];
-      Move(space, -Signed(mapping.accounted));
-      EndRow(&handle, false);
-      handle.backing_bytes += mapping.accounted;
-      backing = back(process.holdings[index]);
-    });
+uint32_t Blocks::SegmentOf(const trace::Event& event, uint32_t account, bool of_program) {
+  if (base_.accounts[account].kind != trace::DeviceKind::kGpu)
+    return DefaultSegment(account, of_program);
+  const uint32_t found = objects_.SegmentAt(event.process, event.address);
+  const bool known = found != FlatMap::kNone && segments_[found].account == account;
+  // A pool inside of a tensor, or one whose memory stands in no segment.
+  if (of_program && (known ? segments_[found].suballocated && !segments_[found].of_program
+                           : objects_.HasCalls(account)))
+    return kNoIndex;
+  if (known) {
+    if (!segments_[found].suballocated)
+      objects_.Suballocate(found, of_program);
+    return found;
   }
-  segment.of_program = of_program;
-  if (!of_program)
-    segment.owner = kPyTorch;
-  segment.suballocated = true;
-  Describe(segment, backing);
-  Move(space, Signed(segment.held));
+  Progress& progress = base_.progress;
+  const ProcessProgress& process = progress.processes[event.process.value];
+  if (objects_.HasCalls(account) && !process.torn_down && !process.began_late &&
+      progress.violations.outside_segment++ == 0)
+    progress.violations.first_outside_segment =
+        "block " + Hex(event.address) + " of " + std::to_string(event.size) + " bytes";
+  return DefaultSegment(account, of_program);
 }
 
-void Ledger::OnBlockAlloc(const trace::Event& event) {
-  if (!ValidDevice(event.device) || event.address == 0 || event.size > kLargestSize)
+void Blocks::OnAlloc(const trace::Event& event) {
+  if (!base_.accounts.HasDevice(event.device) || event.address == 0 || event.size > kLargestSize)
     return;
-  const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
-  if (const uint32_t old = spaces_[space_index].block_index.Find(event.address);
-      old != FlatMap::kNone) {
-    const Block& block = spaces_[space_index].blocks[old];
+  Progress& progress = base_.progress;
+  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  OfAccount& of = accounts_[account];
+  if (const uint32_t old = of.numbers.Find(event.address); old != FlatMap::kNone) {
     // Its allocation comes to light after the snapshot that shows it.
-    if (block.origin.purpose != Purpose::kPrior) {
-      ++double_allocs_.count;
-      double_allocs_.bytes += block.size;
+    if (of.blocks[old].origin.purpose != Purpose::kPrior) {
+      ++progress.double_allocs.count;
+      progress.double_allocs.bytes += of.blocks[old].size;
     }
-    EndBlock(space_index, old, true);
+    End(account, old, true);
   }
-  Space& space = spaces_[space_index];
   const bool of_program = (event.flags & trace::kPoolOfProgram) != 0;
-  uint32_t segment_index = of_program ? ProgramSegment(space_index) : space.default_segment;
-  if (space.kind == trace::DeviceKind::kGpu) {
-    const ProcessState& process = processes_[event.process.value];
-    const uint32_t found = process.pages.Find(event.address);
-    const bool known = found != FlatMap::kNone && segments_[found].space == space_index;
-    // A pool inside of a tensor, or one whose memory stands in no segment: its blocks' bytes stand
-    // in the ledger already.
-    if (of_program && (known ? segments_[found].suballocated && !segments_[found].of_program
-                             : space.driver_events)) {
-      ++unknown_names_.count;
-      unknown_names_.bytes += event.size;
-      return;
-    }
-    if (known) {
-      segment_index = found;
-      if (!segments_[found].suballocated)
-        Suballocate(segments_[found], space, of_program);
-    } else if (space.driver_events && !process.torn_down && !process.began_late) {
-      if (violations_.outside_segment++ == 0)
-        violations_.first_outside_segment =
-            "block " + Hex(event.address) + " of " + std::to_string(event.size) + " bytes";
-    }
+  const uint32_t segment_index = SegmentOf(event, account, of_program);
+  if (segment_index == kNoIndex) {
+    ++progress.unknown_names.count;
+    progress.unknown_names.bytes += event.size;
+    return;
   }
-  space.blocks_seen = space.blocks_seen || !of_program;
-  const uint32_t index = space.blocks.Add();
-  space.block_index.FindOrAdd(event.address) = index;
-  Block& block = space.blocks[index];
+  if (!of_program)
+    objects_.NoteBlocks(account);
+  const uint32_t index = of.blocks.Add();
+  of.numbers.FindOrAdd(event.address) = index;
+  Segment& segment = segments_[segment_index];
+  Block& block = of.blocks[index];
   block.address = event.address;
   block.size = event.size;
   block.alloc_ns = event.time_ns;
-  block.life = next_life_++;
+  block.life = progress.next_life++;
   block.stack = event.stack;
   block.native = event.native_stack;
   block.thread = event.thread;
   block.segment = segment_index;
-  block.owner = segments_[segment_index].owner;
-  if (event.kind == trace::EventKind::kPrior)
+  block.owner = segment.owner;
+  if (event.kind == trace::EventKind::kPrior) {
     block.origin.purpose = Purpose::kPrior;  // nothing else is known of its allocation
-  else
-    phases_.OnAllocated(event, &block.origin);
-  block.origin.module_epoch = processes_[event.process.value].modules_gone;
+    block.origin.module_epoch = progress.processes[event.process.value].modules_gone;
+  } else {
+    rows_.FillOrigin(event, &block.origin);
+  }
   if (block.origin.phase == Phase::kForward)
-    iterations_.OnForward(event.process, event.time_ns);
+    base_.iterations.OnForward(event.process, event.time_ns);
   if (of_program && (event.name.value != 0 || event.value != 0)) {
-    block.origin.names = names_.Add(0, {format::NameKind::kTag, event.name, {}, 0, event.value});
+    block.origin.names =
+        base_.names.Add(0, {format::NameKind::kTag, event.name, {}, 0, event.value});
   }
-  Segment& segment = segments_[segment_index];
-  MoveBlock(space, segment, block, 1);
+  Move(of, segment, block, 1);
   if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
-      !segment.zombie) {
-    if (violations_.overfull_segments++ == 0)
-      violations_.first_overfull = "segment at " + Hex(segment.begin);
-  }
+      !segment.zombie && progress.violations.overfull_segments++ == 0)
+    progress.violations.first_overfull = "segment at " + Hex(segment.begin);
 }
 
-void Ledger::EndBlock(uint32_t space_index, uint32_t index, bool freed) {
-  Space& space = spaces_[space_index];
-  Block& block = space.blocks[index];
-  EndRow(&block, space_index, freed);
-  Segment& segment = segments_[block.segment];
+void Blocks::End(uint32_t account, uint32_t index, bool freed) {
+  OfAccount& of = accounts_[account];
+  Block& block = of.blocks[index];
+  rows_.End(&block, account, freed);
   const uint32_t segment_index = block.segment;
-  MoveBlock(space, segment, block, -1);
-  space.block_index.Erase(block.address);
-  space.blocks.Remove(index);
+  Segment& segment = segments_[segment_index];
+  Move(of, segment, block, -1);
+  of.numbers.Erase(block.address);
+  of.blocks.Remove(index);
   if (segment.zombie && segment.live_count == 0)
-    segments_.Remove(segment_index);
+    segments_.Forget(segment_index);
 }
 
-void Ledger::OnBlockFree(const trace::Event& event) {
-  if (!ValidDevice(event.device) || event.address == 0)
+void Blocks::OnFree(const trace::Event& event) {
+  if (!base_.accounts.HasDevice(event.device) || event.address == 0)
     return;
-  const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
-  const uint32_t index = spaces_[space_index].block_index.Find(event.address);
+  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  const uint32_t index = accounts_[account].numbers.Find(event.address);
   if (index == FlatMap::kNone)
-    return UnknownBlockFree(space_index, event);
-  NoteFree(event.address);
-  EndBlock(space_index, index, true);
+    return OnUnknownFree(event, account);
+  base_.progress.frees.Note(event.address);
+  End(account, index, true);
 }
 
-void Ledger::UnknownBlockFree(uint32_t space_index, const trace::Event& event) {
-  if (FreedBefore(event.address)) {
-    if (violations_.freed_twice++ == 0)
-      violations_.first_freed_twice = "block " + Hex(event.address);
+void Blocks::OnUnknownFree(const trace::Event& event, uint32_t account) {
+  Progress& progress = base_.progress;
+  if (progress.frees.Has(event.address)) {
+    if (progress.violations.freed_twice++ == 0)
+      progress.violations.first_freed_twice = "block " + Hex(event.address);
     return;
   }
-  ++unknown_frees_.count;
+  ++progress.unknown_frees.count;
   if (event.size > kLargestSize)
     return;
-  unknown_frees_.bytes += event.size;
-  NoteFree(event.address);
+  progress.unknown_frees.bytes += event.size;
+  progress.frees.Note(event.address);
   // Within a known segment its bytes stand as free already.
-  if (spaces_[space_index].driver_events)
-    return;
-  ChangeCounter(BeforeCounter(space_index), -Signed(event.size));
+  if (!objects_.HasCalls(account))
+    base_.counters.StepAndMove(base_.counters.Before(account), -Signed(event.size));
 }
 
-// `before recording` starts at what is known and sinks with each unknown free. Where it would sink
-// below zero, more must have been there at the start: Finish() lifts it by that much throughout.
-uint32_t Ledger::BeforeCounter(uint32_t space_index) {
-  if (spaces_[space_index].before_counter == kNoIndex) {
-    Counter counter;
-    counter.device = spaces_[space_index].device;
-    counter.space = space_index;
-    counter.owner = kNoOwner;
-    counter.part = Part::kBeforeRecording;
-    counter.alloc_ns = spaces_[space_index].first_ns;
-    spaces_[space_index].before_counter = counters_.Add(std::move(counter));
-  }
-  return spaces_[space_index].before_counter;
-}
-
-void Ledger::OnState(const trace::Event& event) {
+void Blocks::OnState(const trace::Event& event) {
   // What happened while it did not record cannot be told from a second free.
-  std::fill(recently_freed_.begin(), recently_freed_.end(), 0);
+  base_.progress.frees.Forget();
   const auto live = static_cast<int64_t>(event.size);
-  if (live == 0 || live > Signed(kLargestSize) || live < -Signed(kLargestSize))
+  if (live == 0 || live > Signed(kLargestSize) || live < -Signed(kLargestSize) ||
+      !base_.accounts.HasDevice(base_.accounts.cpu()))
     return;
-  if (ValidDevice(cpu_device_)) {
-    const uint32_t space = SpaceIndex(event.process, cpu_device_, event.time_ns);
-    ChangeCounter(BeforeCounter(space), live);
+  const uint32_t account =
+      base_.accounts.FindOrAdd(event.process, base_.accounts.cpu(), event.time_ns);
+  base_.counters.StepAndMove(base_.counters.Before(account), live);
+}
+
+void Blocks::OnTotals(const trace::Event& event) {
+  if (!base_.accounts.HasDevice(event.device) || event.size > kLargestSize ||
+      event.value > kLargestSize)
+    return;
+  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  // In a process that was under way the driver's events may not be all.
+  const bool some_known = objects_.HasCalls(account);
+  const bool is_late = base_.progress.processes[event.process.value].began_late;
+  if (some_known && !is_late)
+    return;
+  OfAccount& of = accounts_[account];
+  if (!of.totals_seen && !some_known) {
+    of.totals_seen = true;
+    // NVML's figure says what a process under way had, and more exactly.
+    if (!is_late || !base_.prices.HasFigure(event.process, event.device))
+      base_.counters.RaiseBefore(
+          account, Signed(event.size) - Signed(of.bytes) - base_.counters.BytesBefore(account));
+  }
+  Segment& segment = segments_[DefaultSegment(account, false)];
+  const int64_t known = some_known ? Signed(segments_.PyTorchBytes(account)) : 0;
+  const int64_t held =
+      std::max<int64_t>(0, Signed(event.value) - base_.counters.MissingBefore(account) - known);
+  if (held == Signed(segment.held))
+    return;
+  segments_.CountHeld(segment);
+  segments_.SetHeld(segment, static_cast<uint64_t>(held));
+}
+
+void Blocks::OnPrior(const trace::Event& event) {
+  if (!base_.accounts.HasDevice(event.device) || event.address == 0 || event.size == 0 ||
+      event.size > kLargestSize)
+    return;
+  if (event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment)) {
+    const uint32_t segment = objects_.OnPriorSegment(event);
+    if (segment != kNoIndex)
+      MoveInto(segment);
+  } else if (event.subkind == static_cast<uint8_t>(format::PriorKind::kBlock)) {
+    // One that was given out while the snapshot was taken is known by that.
+    const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+    if (accounts_[account].numbers.Find(event.address) == FlatMap::kNone)
+      OnAlloc(event);
   }
 }
 
-// Where the driver's events are not there, the allocator's own totals say what it holds; the first
-// of them also says what was live before the recording began.
-void Ledger::OnAllocatorTotals(const trace::Event& event) {
-  if (!ValidDevice(event.device) || event.size > kLargestSize || event.value > kLargestSize)
+// Blocks that were given out of it since the recording began stand with those of no known segment.
+void Blocks::MoveInto(uint32_t index) {
+  Segment& segment = segments_[index];
+  OfAccount& of = accounts_[segment.account];
+  if (of.default_segment == kNoIndex)
     return;
-  const uint32_t space_index = SpaceIndex(event.process, event.device, event.time_ns);
-  // In a process that was under way the driver's events may not be all.
-  const bool some_known = spaces_[space_index].driver_events;
-  if (some_known && !processes_[event.process.value].began_late)
+  Segment& nowhere = segments_[of.default_segment];
+  if (nowhere.live_count == 0)
     return;
-  const bool is_late = processes_[event.process.value].began_late;
-  Space& space = spaces_[space_index];
-  if (!space.totals_seen && !some_known) {
-    space.totals_seen = true;
-    const int64_t before =
-        space.before_counter == kNoIndex ? 0 : counters_[space.before_counter].bytes;
-    // NVML's figure says what a process under way had, and more exactly.
-    if (!is_late || !prices_.HasFigure(event.process, event.device))
-      space.before_offset =
-          std::max(space.before_offset, Signed(event.size) - Signed(space.block_bytes) - before);
+  of.blocks.ForEach([&](uint32_t, Block& block) {
+    if (block.segment != of.default_segment || block.address < segment.begin ||
+        block.address >= segment.end)
+      return;
+    segments_.Change(nowhere, 0, -Signed(block.size), -1);
+    segments_.Change(segment, 0, Signed(block.size), 1);
+    block.segment = index;
+  });
+}
+
+bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const MemoryName& name) {
+  const uint32_t account = base_.accounts.Find(event.process, device);
+  if (account == kNoIndex)
+    return false;
+  OfAccount& of = accounts_[account];
+  const uint32_t index = of.numbers.Find(event.address);
+  if (index == FlatMap::kNone)
+    return false;
+  Block& block = of.blocks[index];
+  const uint32_t set = base_.names.Add(block.origin.names, name);
+  // The memory was given out again.
+  if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {
+    rows_.End(&block, account, true);
+    block.alloc_ns = event.time_ns;
   }
-  Segment& segment = segments_[space.default_segment];
-  const int64_t known = some_known ? Signed(SegmentBytes(space_index)) : 0;
-  const int64_t held = Signed(event.value) - space.before_offset - known;
-  const int64_t change_bytes = std::max<int64_t>(held, 0) - Signed(segment.held);
-  if (change_bytes == 0)
-    return;
-  if (segment.held_counter == kNoIndex) {
-    Counter counter;
-    counter.device = space.device;
-    counter.space = space_index;
-    counter.segment = segment.row;
-    segment.held_counter = counters_.Add(std::move(counter));
+  block.origin.names = set;
+  return true;
+}
+
+void Blocks::End(uint32_t account) {
+  accounts_[account].blocks.ForEach(
+      [&](uint32_t block, const Block&) { End(account, block, false); });
+}
+
+void Blocks::Finish() {
+  for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
+    accounts_[account].blocks.ForEach(
+        [&](uint32_t, Block& block) { rows_.End(&block, account, false); });
   }
-  ChangeHeld(segment, change_bytes);
 }
 
 }  // namespace vramscope::resolve

@@ -71,12 +71,11 @@ class Search {
   }
 
   Movability Finish() {
-    const ProcessState& process = ledger_.processes()[process_.value];
-    process.holdings.ForEach([&](uint32_t, const Holding& holding) {
-      const std::optional<ImmovableKind> kind = KindOf(holding);
+    ledger_.objects().ForEach(process_, [&](const DriverObject& object) {
+      const std::optional<ImmovableKind> kind = KindOf(object);
       if (kind)
-        Add(*kind, BytesOf(holding));
-      if (const auto exported = exports_.find(holding.life);
+        Add(*kind, BytesOf(object));
+      if (const auto exported = exports_.find(object.life);
           exported != exports_.end() && kind != ImmovableKind::kOpened) {
         Add(ImmovableKind::kExported, exported->second);
       }
@@ -88,7 +87,7 @@ class Search {
       if (entry.count != 0)
         result.immovable.push_back(entry);
     }
-    result.gaps = Gaps(process);
+    result.gaps = Gaps();
     return result;
   }
 
@@ -129,23 +128,17 @@ class Search {
   }
 
   void NoteExport(const Event& event) {
-    const ProcessState& process = ledger_.processes()[process_.value];
-    const uint32_t index = event.address != 0
-                               ? process.holding_index[kAddresses].Find(event.address)
-                               : process.holding_index[kHandles].Find(event.value);
-    if (index == FlatMap::kNone)
-      return;
-    const Holding& holding = process.holdings[index];
-    exports_[holding.life] = BytesOf(holding);
+    if (const DriverObject* object = ledger_.objects().SharedBy(event))
+      exports_[object->life] = BytesOf(*object);
   }
 
-  std::optional<ImmovableKind> KindOf(const Holding& holding) const {
-    if (holding.kind == HoldingKind::kHandle && trace_.string(holding.api) == "cuMulticastCreate") {
+  std::optional<ImmovableKind> KindOf(const DriverObject& object) const {
+    if (object.kind == ObjectKind::kHandle && trace_.string(object.api) == "cuMulticastCreate") {
       return ImmovableKind::kMulticast;
     }
-    if (holding.kind == HoldingKind::kMapping)
+    if (object.kind == ObjectKind::kMapping)
       return std::nullopt;
-    switch (holding.memory) {
+    switch (object.memory) {
       case format::MemoryKind::kManaged:
         return ImmovableKind::kManaged;
       case format::MemoryKind::kIpcImport:
@@ -158,8 +151,8 @@ class Search {
   }
 
   // An imported handle says no size; what was mapped of it does.
-  static uint64_t BytesOf(const Holding& holding) {
-    return std::max({holding.size, holding.priced, holding.accounted});
+  static uint64_t BytesOf(const DriverObject& object) {
+    return std::max({object.size, object.priced, object.accounted});
   }
 
   void Add(ImmovableKind kind, uint64_t bytes) {
@@ -169,11 +162,12 @@ class Search {
     entry.bytes += bytes;
   }
 
-  std::vector<std::string> Gaps(const ProcessState& process) const {
+  std::vector<std::string> Gaps() const {
     std::vector<std::string> gaps;
     if (!recording_)
       gaps.emplace_back("its recording is paused");
-    if (process.began_late && first_call_ != FirstCall::kBegins)
+    if (ledger_.base().progress.processes[process_.value].began_late &&
+        first_call_ != FirstCall::kBegins)
       gaps.emplace_back("its recording began when it was under way");
     // Those that can hide an allocation.
     for (const format::Loss number :

@@ -42,6 +42,11 @@ class Names {
   // before it, names of the other kinds stand side by side (tied weights).
   uint32_t Add(uint32_t set, const MemoryName& name);
 
+  // Whether that name takes the place of the set's: the memory was given out again.
+  bool TakesTurn(uint32_t set, const MemoryName& name) const {
+    return name.kind == format::NameKind::kTag && sets_[set].tag != 0;
+  }
+
   const NameSet& set(uint32_t set) const { return sets_[set]; }
   const MemoryName& name(uint32_t name) const { return names_[name]; }
   size_t name_count() const { return names_.size(); }

@@ -19,7 +19,7 @@ Naming::Naming(const Ledger& ledger)
     : ledger_(ledger), trace_(ledger.trace()), facts_(trace_), texts_(1) {
   // An optimizer names its state by the parameter; the model that has a parameter of that name is
   // the one that the state is of.
-  const Names& names = ledger_.names();
+  const Names& names = ledger_.base().names;
   for (uint32_t i = 1; i < names.name_count(); ++i) {
     const MemoryName& name = names.name(i);
     if (name.kind != NameKind::kParameter)
@@ -86,7 +86,7 @@ uint32_t Naming::RootOf(const MemoryName& name, const Named& named) const {
 
 // The module that has the parameter: its name without the last component.
 Naming::ModuleText Naming::ModuleOfName(const Named& named) {
-  const Names& names = ledger_.names();
+  const Names& names = ledger_.base().names;
   const uint32_t id = names.set(named.key.names).first;
   const MemoryName& name = names.name(id);
   if (!IsOfModel(name))
@@ -134,7 +134,7 @@ uint32_t Naming::ModuleType(const Named& named) {
 uint32_t Naming::Parameter(const Named& named) {
   if (named.key.names == 0)
     return 0;
-  const Names& names = ledger_.names();
+  const Names& names = ledger_.base().names;
   const NameSet& set = names.set(named.key.names);
   const MemoryName& first = names.name(set.first);
   if (!IsOfModel(first))
@@ -162,7 +162,7 @@ uint32_t Naming::Parameter(const Named& named) {
 }
 
 uint32_t Naming::Tag(const Named& named) {
-  const Names& names = ledger_.names();
+  const Names& names = ledger_.base().names;
   if (named.has_origin()) {
     const NameSet& set = names.set(named.key.names);
     const MemoryName& first = names.name(set.first);

@@ -75,10 +75,9 @@ inline Part PartOfMemory(format::MemoryKind kind) {
 
 // What PyTorch takes from the driver it cuts into blocks; until the first one it is in nobody's
 // use.
-inline Part PartOfHolding(const Holding& holding) {
-  const bool to_be_cut =
-      holding.owner == kPyTorch && !holding.small && IsDeviceMemory(holding.memory);
-  return to_be_cut ? Part::kUncut : PartOfMemory(holding.memory);
+inline Part PartOfObject(const DriverObject& object) {
+  const bool to_be_cut = object.owner == kPyTorch && !object.small && IsDeviceMemory(object.memory);
+  return to_be_cut ? Part::kUncut : PartOfMemory(object.memory);
 }
 
 }  // namespace vramscope::resolve

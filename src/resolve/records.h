@@ -59,14 +59,14 @@ struct Block {
   bool live() const { return life != kNoLife; }
 };
 
-enum class HoldingKind : uint8_t {
+enum class ObjectKind : uint8_t {
   kMemory,   // what an Alloc event gave
   kHandle,   // physical memory of cuMemCreate
   kMapping,  // a handle at an address: no bytes of its own
 };
 
 // Anything that the driver gave, and a mapping.
-struct Holding {
+struct DriverObject {
   uint64_t address = 0;  // or the handle
   uint64_t size = 0;     // asked for
   uint64_t priced = 0;   // what it takes of the device
@@ -82,15 +82,15 @@ struct Holding {
   trace::StackId native;
   trace::ThreadId thread;
   trace::StringId api;
-  uint32_t space = kNoIndex;
+  uint32_t account = kNoIndex;
   uint32_t segment = kNoIndex;  // the segment that it is, that it is mapped into, or its pool's
   uint32_t self = kNoIndex;     // its own index, by which mappings name a handle
-  uint32_t handle = kNoIndex;   // of a mapping: the handle's holding
+  uint32_t handle = kNoIndex;   // of a mapping: the handle's object
   uint32_t references = 1;      // handles: those not released yet
   uint32_t mappings = 0;        // handles: live mappings
   Origin origin;
   OwnerId owner;
-  HoldingKind kind = HoldingKind::kMemory;
+  ObjectKind kind = ObjectKind::kMemory;
   format::MemoryKind memory = format::MemoryKind::kDevice;
   uint32_t share = kNoIndex;  // the memory that several processes hold, of which it is one's part
   uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
@@ -115,8 +115,8 @@ struct Segment {
   uint64_t live_bytes = 0;  // of its blocks
   uint64_t live_count = 0;
   tables::SegmentId row;
-  uint32_t space = kNoIndex;
-  uint32_t holding = kNoIndex;       // of kAllocation
+  uint32_t account = kNoIndex;
+  uint32_t object = kNoIndex;        // of kAllocation
   uint32_t held_counter = kNoIndex;  // of pools: what says what they hold
   uint32_t names = 0;                // of pools: a set of Names
   SegmentKind kind = SegmentKind::kNone;

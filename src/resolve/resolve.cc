@@ -59,7 +59,11 @@ tables::DeviceId Same(trace::DeviceId id) {
 class TablesOf {
  public:
   TablesOf(trace::Trace& trace, Ledger& ledger)
-      : trace_(trace), ledger_(ledger), naming_(ledger), texts_(trace, out_.strings) {}
+      : trace_(trace),
+        ledger_(ledger),
+        base_(ledger.base()),
+        naming_(ledger),
+        texts_(trace, out_.strings) {}
 
   Tables Take() {
     AddSession();
@@ -89,9 +93,16 @@ class TablesOf {
   void AddProgram();
   void AddTrust();
   void AddLoss(const trace::Loss& loss);
+  // By the pricer's number of the process; kNoIndex: it never had to do with the device.
+  uint32_t AccountOf(uint32_t process, trace::DeviceId device) const {
+    return process == price::kNone
+               ? kNoIndex
+               : base_.accounts.Find(trace::ProcessId{static_cast<uint16_t>(process)}, device);
+  }
 
   trace::Trace& trace_;
   Ledger& ledger_;
+  const LedgerBase& base_;
   Naming naming_;
   Tables out_;
   Texts texts_;
@@ -136,16 +147,14 @@ void TablesOf::AddDevices() {
     account.end_ns = tables::kNever;
     out_.accounts.push_back(account);
   }
-  for (const Space& space : ledger_.spaces())
+  for (const Account& account : base_.accounts.all())
     out_.accounts.push_back(
-        {Same(space.process), Same(space.device), space.first_ns, space.end_ns});
+        {Same(account.process), Same(account.device), account.begin_ns, account.end_ns});
   for (size_t i = 0; i < ledger_.prices().size(); ++i) {
     for (const price::Checkpointed& away : ledger_.prices()[i].checkpointed) {
-      const uint32_t space = ledger_.SpaceOf(trace::ProcessId{static_cast<uint16_t>(away.process)},
-                                             trace::DeviceId{static_cast<int16_t>(i)});
-      if (space != kNoIndex)
-        out_.checkpointed.push_back(
-            {tables::AccountId{ledger_.AccountOfSpace(space)}, away.begin_ns, away.end_ns});
+      const uint32_t account = AccountOf(away.process, trace::DeviceId{static_cast<int16_t>(i)});
+      if (account != kNoIndex)
+        out_.checkpointed.push_back({base_.accounts.RowOf(account), away.begin_ns, away.end_ns});
     }
   }
 }
@@ -154,8 +163,8 @@ void TablesOf::AddProcesses() {
   for (size_t i = 0; i < trace_.processes().size(); ++i) {
     const trace::Process& process = trace_.processes()[i];
     const trace::ProcessId id{static_cast<uint16_t>(i)};
-    const ProcessState& state = ledger_.processes()[i];
-    const ProcessIterations& iterations = ledger_.iterations().of(id);
+    const ProcessProgress& state = base_.progress.processes[i];
+    const ProcessIterations& iterations = base_.iterations.of(id);
     tables::ProcessRow row;
     row.host = tables::HostId{1};
     row.pid = process.pid;
@@ -206,16 +215,17 @@ void TablesOf::AddFrames() {
 }
 
 void TablesOf::AddCounters() {
-  for (const Counter& counter : ledger_.counters().all()) {
+  for (const Counter& counter : base_.counters.all()) {
     tables::CounterRow row;
     row.segment = counter.segment;
     row.context = counter.context;
     if (row.segment.value != 0) {
-      row.site = ledger_.rows().segment(row.segment).site;
+      row.site = ledger_.writer().segment(row.segment).site;
     } else {
       SiteKey key;
-      key.account = counter.space == kNoIndex ? Ledger::AccountOfDevice(counter.device)
-                                              : ledger_.AccountOfSpace(counter.space);
+      key.account = (counter.account == kNoIndex ? Accounts::RowOfDevice(counter.device)
+                                                 : base_.accounts.RowOf(counter.account))
+                        .value;
       key.owner = counter.owner;
       key.part = counter.part;
       key.category = key.without_phases = PartCategory(counter.part);
@@ -224,11 +234,11 @@ void TablesOf::AddCounters() {
       key.thread = counter.thread;
       key.stack = counter.stack;
       key.native = counter.native;
-      row.site = ledger_.rows().AddSite(key, counter.trigger, counter.alloc_ns);
+      row.site = ledger_.writer().AddSite(key, counter.trigger, counter.alloc_ns);
     }
     out_.counters.push_back(row);
   }
-  for (const CounterStep& step : ledger_.counters().steps())
+  for (const CounterStep& step : base_.counters.steps())
     out_.steps.push_back({tables::CounterId{step.counter + 1}, step.time_ns, step.bytes});
   std::stable_sort(out_.steps.begin(), out_.steps.end(),
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
@@ -236,12 +246,12 @@ void TablesOf::AddCounters() {
 
 // Only those that were suballocated.
 void TablesOf::AddSegments() {
-  out_.segments = ledger_.rows().segments();
+  out_.segments = ledger_.writer().segments();
 }
 
 void TablesOf::AddSites() {
-  for (size_t i = 1; i < ledger_.rows().sites().size(); ++i) {
-    const Site& site = ledger_.rows().sites()[i];
+  for (size_t i = 1; i < ledger_.writer().sites().size(); ++i) {
+    const Site& site = ledger_.writer().sites()[i];
     const SiteKey& key = site.key;
     const tables::AccountRow& account = out_.accounts[key.account];
     const trace::ProcessId process =
@@ -255,11 +265,11 @@ void TablesOf::AddSites() {
     // Names say more than the part, except of free memory and slack.
     Category category = PartCategory(key.part);
     if (category == Category::kUnknown && process != trace::kNoProcess)
-      category = ledger_.phases().Knows(process) ? key.category : key.without_phases;
+      category = base_.phases.Knows(process) ? key.category : key.without_phases;
     row.category = static_cast<uint8_t>(category);
     row.phase = static_cast<uint8_t>(key.phase);
     row.estimated = static_cast<uint8_t>(key.estimated);
-    row.owner = texts_.Of(ledger_.owners().name(key.owner));
+    row.owner = texts_.Of(base_.owners.name(key.owner));
     if (key.is_block)
       row.allocator = row.owner;
     row.api = Same(key.api);
@@ -287,7 +297,7 @@ void TablesOf::AddSites() {
 void TablesOf::AddSamples() {
   for (size_t i = 0; i < ledger_.prices().size(); ++i) {
     const trace::DeviceId device{static_cast<int16_t>(i)};
-    const price::DeviceInput& input = ledger_.price_inputs().input(i);
+    const price::DeviceInput& input = base_.prices.input(i);
     const price::DevicePrices& prices = ledger_.prices()[i];
     for (size_t j = 0; j < input.samples.size(); ++j) {
       const price::DeviceSample& sample = input.samples[j];
@@ -295,21 +305,18 @@ void TablesOf::AddSamples() {
       out_.samples.push_back({Same(device), sample.when.time_ns, sample.when.begin_ns,
                               sample.when.end_ns, static_cast<uint64_t>(sample.used_bytes),
                               said.ledger_bytes, said.low_bytes, said.high_bytes,
-                              ledger_.price_inputs().repeats(i)[j],
+                              base_.prices.repeats(i)[j],
                               static_cast<uint8_t>(said.counted ? 1 : 0)});
     }
     for (size_t j = 0; j < input.figures.size(); ++j) {
       const price::ProcessSample& figure = input.figures[j];
       const price::Compared& said = prices.figures[j];
-      const uint32_t space =
-          figure.process == price::kNone
-              ? kNoIndex
-              : ledger_.SpaceOf(trace::ProcessId{static_cast<uint16_t>(figure.process)}, device);
-      if (space != kNoIndex && figure.when.time_ns >= ledger_.spaces()[space].first_ns)
-        out_.process_samples.push_back(
-            {tables::AccountId{ledger_.AccountOfSpace(space)}, figure.when.time_ns,
-             figure.when.begin_ns, figure.when.end_ns, static_cast<uint64_t>(figure.used_bytes),
-             said.ledger_bytes, said.low_bytes, said.high_bytes});
+      const uint32_t account = AccountOf(figure.process, device);
+      if (account != kNoIndex && figure.when.time_ns >= base_.accounts[account].begin_ns)
+        out_.process_samples.push_back({base_.accounts.RowOf(account), figure.when.time_ns,
+                                        figure.when.begin_ns, figure.when.end_ns,
+                                        static_cast<uint64_t>(figure.used_bytes), said.ledger_bytes,
+                                        said.low_bytes, said.high_bytes});
     }
   }
   std::stable_sort(out_.samples.begin(), out_.samples.end(),
@@ -332,7 +339,7 @@ void TablesOf::AddChanges() {
       time_ns = at_ns;
     };
     auto step = prices.steps.begin();
-    for (const price::Move& move : ledger_.price_inputs().input(i).moves) {
+    for (const price::Move& move : base_.prices.input(i).moves) {
       for (; step != prices.steps.end() && step->when.time_ns <= move.when.time_ns; ++step)
         note(step->when.time_ns, step->bytes);
       const int64_t sign = move.bytes < 0 ? -1 : 1;
@@ -382,14 +389,14 @@ void TablesOf::AddLoss(const trace::Loss& loss) {
 void TablesOf::AddTrust() {
   for (const trace::Loss& loss : trace_.losses())
     AddLoss(loss);
-  AddLoss(ledger_.unknown_frees());
-  AddLoss(ledger_.double_allocs());
-  AddLoss(ledger_.unknown_names());
+  AddLoss(base_.progress.unknown_frees);
+  AddLoss(base_.progress.double_allocs);
+  AddLoss(base_.progress.unknown_names);
   trace::Loss not_measured{format::LossName(static_cast<uint64_t>(format::Loss::kNoReading))};
   for (const price::DevicePrices& prices : ledger_.prices())
     not_measured.count += prices.contexts_not_measured;
   AddLoss(not_measured);
-  const Violations& found = ledger_.violations();
+  const Violations& found = base_.progress.violations;
   const auto add = [&](tables::InvariantKind kind, uint64_t count, const std::string& first) {
     if (count != 0)
       out_.violations.push_back({static_cast<uint8_t>(kind), count, texts_.Of(first)});
@@ -415,7 +422,7 @@ util::Result<Tables> Resolve(trace::Trace& trace,
     }
   }));
   ledger.Finish();
-  VRAMSCOPE_RETURN_IF_ERROR(ledger.rows().status());
+  VRAMSCOPE_RETURN_IF_ERROR(ledger.writer().status());
   return TablesOf(trace, ledger).Take();
 }
 

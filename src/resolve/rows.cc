@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes a row: a block or a driver allocation, for as long as nothing about it changed.
+#include "resolve/rows.h"
+
 #include <algorithm>
 
-#include "resolve/ledger.h"
 #include "resolve/pricing.h"
 
 namespace vramscope::resolve {
@@ -19,12 +19,17 @@ void SetBytes(uint64_t priced, uint64_t size, uint64_t requested, tables::Alloca
 
 }  // namespace
 
-void Ledger::EndRow(Block* block, uint32_t space_index, bool freed) {
-  const Space& space = spaces_[space_index];
-  Decide(space.process, freed, block);
+void RowMaker::FillOrigin(const trace::Event& event, Origin* origin) {
+  base_.phases.OnAllocated(event, origin);
+  origin->module_epoch = base_.progress.processes[event.process.value].modules_gone;
+}
+
+void RowMaker::End(Block* block, uint32_t account, bool freed) {
+  base_.phases.Decide(base_.accounts[account].process, base_.names, freed, block->owner == kPyTorch,
+                      &block->origin);
   const Origin& origin = block->origin;
   SiteKey key;
-  key.account = AccountOfSpace(space_index);
+  key.account = base_.accounts.RowOf(account).value;
   key.owner = block->owner;
   key.part = origin.purpose == Purpose::kPrior && origin.names == 0 ? Part::kBeforeRecording
                                                                     : Part::kAllocated;
@@ -39,139 +44,109 @@ void Ledger::EndRow(Block* block, uint32_t space_index, bool freed) {
   key.thread = block->thread;
   key.stack = block->stack;
   key.native = block->native;
-  const uint64_t requested = origin.names == 0 ? 0 : names_.set(origin.names).requested;
+  const uint64_t requested = origin.names == 0 ? 0 : base_.names.set(origin.names).requested;
   tables::AllocationRow row;
   row.begin_ns = row.alloc_ns = block->alloc_ns;
-  row.end_ns = finished_ ? tables::kNever : now_ns_;
+  row.end_ns = EndNs();
   row.address = block->address;
   row.bytes = block->size;
   row.rounding_bytes = requested == 0 ? 0 : block->size - std::min(block->size, requested);
-  row.site = rows_.SiteOf(key, block->alloc_ns);
-  row.segment = segments_[block->segment].row;
-  rows_.Add(row);
+  row.site = base_.writer.SiteOf(key, block->alloc_ns);
+  row.segment = segments_.RowOf(block->segment);
+  base_.writer.Add(row);
 }
 
-SiteKey Ledger::KeyOf(const Holding& holding) const {
-  const Origin& origin = holding.origin;
+SiteKey RowMaker::KeyOf(const DriverObject& object) const {
+  const Origin& origin = object.origin;
   SiteKey key;
-  key.account = AccountOfSpace(holding.space);
-  key.owner = holding.owner;
-  key.part = PartOfHolding(holding);
+  key.account = base_.accounts.RowOf(object.account).value;
+  key.owner = object.owner;
+  key.part = PartOfObject(object);
   key.category = origin.category;
   key.without_phases = origin.without_phases;
   key.phase = origin.phase;
   key.names = origin.names;
   key.module_epoch = origin.module_epoch;
-  key.api = holding.api;
+  key.api = object.api;
   key.scope = origin.scope;
-  key.thread = holding.thread;
-  key.stack = holding.stack;
-  key.native = holding.native;
+  key.thread = object.thread;
+  key.stack = object.stack;
+  key.native = object.native;
   key.forward = origin.forward;
-  key.stream = holding.memory == format::MemoryKind::kAsync ? holding.stream + 1 : 0;
+  key.stream = object.memory == format::MemoryKind::kAsync ? object.stream + 1 : 0;
   return key;
 }
 
-// All about it was so since `row_ns`, and is no longer. `freed`: its lifetime ends.
-void Ledger::EndRow(Holding* holding, bool freed) {
-  const Space& space = spaces_[holding->space];
-  Decide(space.process, freed, holding);
-  SiteKey key = KeyOf(*holding);
+void RowMaker::End(DriverObject* object, bool freed) {
+  const Account& account = base_.accounts[object->account];
+  // PyTorch's stream-ordered backend gives no blocks: the driver's allocations are the tensors.
+  const bool by_phase = object->owner == kPyTorch && object->memory == format::MemoryKind::kAsync;
+  base_.phases.Decide(account.process, base_.names, freed, by_phase, &object->origin);
+  SiteKey key = KeyOf(*object);
   tables::AllocationRow row;
-  row.begin_ns = holding->row_ns;
-  row.alloc_ns = holding->alloc_ns;
-  row.end_ns = finished_ ? tables::kNever : now_ns_;
-  row.address = holding->address;
-  holding->row_ns = now_ns_;
-  const uint64_t requested = holding->backing ? 0 : names_.set(holding->origin.names).requested;
-  switch (holding->kind) {
-    case HoldingKind::kHandle:
-      row.bytes = holding->priced - std::min(holding->priced, holding->backing_bytes);
-      if (row.bytes == 0 && holding->priced != 0)
+  row.begin_ns = object->row_ns;
+  row.alloc_ns = object->alloc_ns;
+  row.end_ns = EndNs();
+  row.address = object->address;
+  object->row_ns = base_.progress.now_ns;
+  const uint64_t requested = object->backing ? 0 : base_.names.set(object->origin.names).requested;
+  switch (object->kind) {
+    case ObjectKind::kHandle:
+      row.bytes = object->priced - std::min(object->priced, object->backing_bytes);
+      if (row.bytes == 0 && object->priced != 0)
         return;
       break;
-    case HoldingKind::kMapping:
-      if (!holding->backing)
+    case ObjectKind::kMapping:
+      if (!object->backing)
         return;
-      row.bytes = holding->accounted;
+      row.bytes = object->accounted;
       break;
-    case HoldingKind::kMemory:
-      if (holding->array != kNoIndex) {
-        array_rows_.push_back({row, key, space.device, holding->array, holding->size, requested});
+    case ObjectKind::kMemory:
+      if (object->array != kNoIndex) {
+        arrays_.push_back({row, key, account.device, object->array, object->size, requested});
         return;
       }
-      SetBytes(holding->priced, holding->size, requested, &row);
+      SetBytes(object->priced, object->size, requested, &row);
       break;
   }
-  if (holding->memory == format::MemoryKind::kAsync) {
-    row.segment = segments_[holding->segment].row;
-    key.pool_names = segments_[holding->segment].names;
-  } else if (holding->small) {
-    row.segment = space.slab_segment;
+  if (object->memory == format::MemoryKind::kAsync) {
+    row.segment = segments_.RowOf(object->segment);
+    key.pool_names = segments_[object->segment].names;
+  } else if (object->small) {
+    row.segment = slabs_.RowOf(object->account);
   }
-  if (holding->backing) {
-    row.segment = segments_[holding->segment].row;
+  if (object->backing) {
+    row.segment = segments_.RowOf(object->segment);
     key.backing = true;
-    if (!segments_[holding->segment].of_program)
+    if (!segments_[object->segment].of_program)
       key.owner = kPyTorch;
     key.part = Part::kCached;
   }
-  row.site = rows_.SiteOf(key, holding->alloc_ns);
-  rows_.Add(row);
+  row.site = base_.writer.SiteOf(key, object->alloc_ns);
+  base_.writer.Add(row);
 }
 
-// What arrays take is known once all is read.
-void Ledger::EndArrayRows() {
-  for (ArrayRow& array : array_rows_) {
+void RowMaker::EndArrays(const std::vector<price::DevicePrices>& prices) {
+  for (ArrayRow& array : arrays_) {
     const price::ArrayPrice& price =
-        device_prices_[static_cast<size_t>(array.device.value)].arrays[array.number];
+        prices[static_cast<size_t>(array.device.value)].arrays[array.number];
     SetBytes(static_cast<uint64_t>(price.bytes), array.size, array.requested, &array.row);
     if (price.by_readings)
       array.key.estimated = tables::Estimated::kByFreeMemory;
-    array.row.site = rows_.SiteOf(array.key, array.row.alloc_ns);
-    rows_.Add(array.row);
+    array.row.site = base_.writer.SiteOf(array.key, array.row.alloc_ns);
+    base_.writer.Add(array.row);
   }
 }
 
-// What the segment's free bytes stand under: the memory behind it, or the pool.
-void Ledger::Describe(Segment& segment, const Holding* backing) {
-  SiteKey key;
-  if (backing != nullptr) {
-    key = KeyOf(*backing);
-    key.phase = format::Phase::kNone;
-    key.names = 0;
-    key.module_epoch = 0;
-    key.scope = {};
-    key.forward = {};
-    key.stream = 0;
-  }
-  key.account = AccountOfSpace(segment.space);
-  key.owner = segment.owner;
-  key.part = Part::kCached;
-  key.category = key.without_phases = Category::kCached;
-  key.pool_names = segment.names;
-  const bool fragments =
-      segment.kind == SegmentKind::kAllocation || segment.kind == SegmentKind::kReservation;
-  tables::SegmentRow& row = rows_.segment(segment.row);
-  row.site = rows_.SiteOf(key, now_ns_);
-  row.part_in_use = static_cast<uint8_t>(fragments ? Part::kFragmentation : Part::kCached);
-}
-
-tables::SegmentId Ledger::SlabSegment(uint32_t space) {
-  if (spaces_[space].slab_segment.value != 0)
-    return spaces_[space].slab_segment;
-  SiteKey key;
-  key.account = AccountOfSpace(space);
-  key.owner = kDriverOwned;
-  key.part = Part::kSlabSlack;
-  key.category = key.without_phases = PartCategory(key.part);
-  tables::SegmentRow row;
-  row.site = rows_.SiteOf(key, now_ns_);
-  row.part_in_use = static_cast<uint8_t>(Part::kSlabSlack);
-  row.begin_ns = now_ns_;
-  row.end_ns = tables::kNever;
-  spaces_[space].slab_segment = rows_.AddSegment(row);
-  return spaces_[space].slab_segment;
+SiteKey RowMaker::KeyOfBacking(const DriverObject& object) const {
+  SiteKey key = KeyOf(object);
+  key.phase = format::Phase::kNone;
+  key.names = 0;
+  key.module_epoch = 0;
+  key.scope = {};
+  key.forward = {};
+  key.stream = 0;
+  return key;
 }
 
 }  // namespace vramscope::resolve

@@ -63,6 +63,19 @@ class NeighboursTest : public ::testing::Test {
   bool listed_ = true;
 };
 
+// NVML may count memory of several processes with each of them, and the ledger counts it once.
+TEST_F(NeighboursTest, FiguresWithSharedMemorySayNothing) {
+  Context(1000, 1000);
+  trace_.DriverAlloc(kBase, 100 * kMiB, format::MemoryKind::kIpcImport);
+  trace_.Fill(trace::EventKind::kShare, kBase, 77).subkind =
+      static_cast<uint8_t>(format::ShareKind::kImport);
+  trace_.Implicit(ImplicitKind::kLaunch, "cuLaunchKernel", "k");
+  trace_.Reading(1510 * kMiB);
+  trace_.Sample(1510 * kMiB);
+  Figures(600, 1000);
+  EXPECT_EQ(OfProcess(ReportOf(trace_, At("end"))), 500);
+}
+
 TEST_F(NeighboursTest, WhatAnotherTakesMeanwhileIsNotTheContexts) {
   Context(1000, 1300);
   EndsWith(500);

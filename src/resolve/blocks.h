@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "resolve/base.h"
+#include "resolve/driver_objects.h"
+#include "resolve/flat_map.h"
+#include "resolve/rows.h"
+#include "resolve/segments.h"
+#include "resolve/slab.h"
+
+namespace vramscope::resolve {
+
+// Blocks of caching allocators and CPU tensors: the events that come by the ten million.
+class Blocks {
+ public:
+  Blocks(LedgerBase& base, Segments& segments, RowMaker& rows, DriverObjects& objects)
+      : base_(base), segments_(segments), rows_(rows), objects_(objects) {}
+
+  void OnAlloc(const trace::Event& event);
+  void OnFree(const trace::Event& event);
+  // Where the driver's events are not there, the allocator's own totals say what it holds; the
+  // first of them also says what was live before the recording began.
+  void OnTotals(const trace::Event& event);
+  // Recording goes on, or is paused; the event says what CPU tensors had then.
+  void OnState(const trace::Event& event);
+  // What stood before, in a process that was under way when its recording began: a block, or the
+  // segment of PyTorch's that blocks are in.
+  void OnPrior(const trace::Event& event);
+  // False where there is no block at its address.
+  bool Name(const trace::Event& event, trace::DeviceId device, const MemoryName& name);
+  // The process is gone.
+  void End(uint32_t account);
+  // All is read: what is live was never freed.
+  void Finish();
+
+ private:
+  struct OfAccount {
+    FlatMap numbers;  // by address
+    Slab<Block> blocks;
+    uint64_t bytes = 0;
+    uint32_t default_segment = kNoIndex;  // of blocks in no segment that is known
+    uint32_t program_segment = kNoIndex;  // the same for blocks of the program's own pools
+    bool totals_seen = false;
+  };
+
+  void Move(OfAccount& of, Segment& segment, const Block& block, int64_t count) {
+    const int64_t bytes = count * static_cast<int64_t>(block.size);
+    of.bytes += static_cast<uint64_t>(bytes);
+    segments_.MoveBlock(segment, bytes, count);
+  }
+  uint32_t DefaultSegment(uint32_t account, bool of_program);
+  // The segment that the block is cut out of; kNoIndex where its bytes stand in the ledger already.
+  uint32_t SegmentOf(const trace::Event& event, uint32_t account, bool of_program);
+  void End(uint32_t account, uint32_t block, bool freed);
+  void OnUnknownFree(const trace::Event& event, uint32_t account);
+  void MoveInto(uint32_t segment);
+
+  LedgerBase& base_;
+  Segments& segments_;
+  RowMaker& rows_;
+  DriverObjects& objects_;
+  PerAccount<OfAccount> accounts_;
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Address ranges, and the physical handles that are mapped into them: each range is a segment on
+// each device whose memory it has.
+#include <algorithm>
+
+#include "resolve/driver_objects.h"
+#include "resolve/pricing.h"
+
+namespace vramscope::resolve {
+namespace {
+
+int64_t Signed(uint64_t bytes) {
+  return static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
+void DriverObjects::OnReserve(const trace::Event& event) {
+  if (event.size == 0 || event.address + event.size < event.address)
+    return;
+  ProcessOf(event).reservations[event.address] = {event.size, {}, false};
+}
+
+void DriverObjects::OnUnreserve(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  const auto found = process.reservations.find(event.address);
+  if (found == process.reservations.end())
+    return;
+  for (const uint32_t segment : found->second.segments) {
+    // Something is still mapped here where an unmapping was lost, or mapped elsewhere too.
+    bool mapped = segments_[segment].held != 0;
+    process.objects.ForEach([&](uint32_t, const DriverObject& object) {
+      mapped |= object.kind == ObjectKind::kMapping && object.segment == segment;
+    });
+    if (!mapped)
+      Release(process, segment);
+  }
+  process.reservations.erase(found);
+}
+
+// The segment of the reservation that the range lies in. Where none was seen, adjacent mappings
+// make one.
+uint32_t DriverObjects::ReservationFor(OfProcess& process,
+                                       uint32_t account,
+                                       uint64_t begin,
+                                       uint64_t size) {
+  auto at = process.reservations.upper_bound(begin);
+  if (at != process.reservations.begin()) {
+    Reservation& before = (--at)->second;
+    const uint64_t end = at->first + before.size;
+    if (begin < end || (before.implicit && begin == end)) {
+      if (before.implicit)
+        before.size = std::max(end, begin + size) - at->first;
+      for (const uint32_t segment : before.segments) {
+        if (segments_[segment].account == account)
+          return segment;
+      }
+      before.segments.push_back(
+          segments_.Add(SegmentKind::kReservation, account, at->first, before.size));
+      return before.segments.back();
+    }
+  }
+  const uint32_t segment = segments_.Add(SegmentKind::kReservation, account, begin, size);
+  process.reservations[begin] = {size, {segment}, true};
+  return segment;
+}
+
+void DriverObjects::OnMap(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  const uint32_t handle_index = process.numbers[kHandles].Find(event.value);
+  if (handle_index == FlatMap::kNone || event.address + event.size < event.address ||
+      event.size > kLargestSize || process.mappings.Find(event.address) != FlatMap::kNone)
+    return;
+  const uint32_t account = process.objects[handle_index].account;
+  const uint32_t index = Start(process, event, account);
+  process.mappings.FindOrAdd(event.address) = index;
+  DriverObject& mapping = process.objects[index];
+  DriverObject& handle = process.objects[handle_index];
+  mapping.kind = ObjectKind::kMapping;
+  mapping.handle = handle_index;
+  mapping.owner = handle.owner;
+  mapping.segment = ReservationFor(process, account, event.address, event.size);
+  // A handle mapped twice is there once.
+  mapping.accounted = std::min(event.size, handle.priced - handle.accounted);
+  handle.accounted += mapping.accounted;
+  ++handle.mappings;
+  // An imported descriptor: now its size is known.
+  if (handle.memory == format::MemoryKind::kIpcImport && handle.share == kNoIndex) {
+    const uint32_t share = shared_.FindWithoutKey(event.process, DeviceOf(handle), event.size);
+    if (share != kNoIndex) {
+      handle.share = shared_.Join(share, kNoIndex, {event.process, handle_index}, DeviceOf(handle),
+                                  handle.priced);
+      base_.prices.OnShare(event);
+    }
+  }
+  process.pages.Add(event.address, event.size, mapping.segment);
+  Segment& segment = segments_[mapping.segment];
+  if (segment.suballocated) {
+    base_.Move(account, -Signed(mapping.accounted));
+    rows_.End(&handle, false);
+    handle.backing_bytes += mapping.accounted;
+    mapping.backing = true;
+    segments_.Describe(segment, rows_.KeyOfBacking(mapping));
+  } else {
+    segment.owner = handle.owner;
+  }
+  segments_.Change(segment, Signed(mapping.accounted), 0, 0);
+}
+
+void DriverObjects::EndMapping(OfProcess& process, uint32_t index, bool freed) {
+  rows_.End(&process.objects[index], freed);
+  const DriverObject mapping = process.objects[index];
+  segments_.Change(segments_[mapping.segment], -Signed(mapping.accounted), 0, 0);
+  DriverObject& handle = process.objects[mapping.handle];
+  if (mapping.backing) {
+    base_.Move(mapping.account, Signed(mapping.accounted));
+    rows_.End(&handle, false);
+    handle.backing_bytes -= mapping.accounted;
+  }
+  handle.accounted -= mapping.accounted;
+  --handle.mappings;
+  process.pages.Remove(mapping.address, mapping.size);
+  process.mappings.Erase(mapping.address);
+  process.objects.Remove(index);
+  EndHandleIfUnused(process, mapping.handle, freed);
+}
+
+// One call may take away several mappings.
+void DriverObjects::OnUnmap(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  uint64_t address = event.address;
+  const uint64_t end = event.address + event.size;
+  while (address < end) {
+    const uint32_t index = process.mappings.Find(address);
+    if (index == FlatMap::kNone)
+      break;
+    base_.prices.NoteCall(DeviceOf(process.objects[index]));
+    address += std::max<uint64_t>(process.objects[index].size, 1);
+    EndMapping(process, index, true);
+  }
+}
+
+void DriverObjects::Suballocate(uint32_t index, bool of_program) {
+  Segment& segment = segments_[index];
+  OfProcess& process = processes_[base_.accounts[segment.account].process.value];
+  const DriverObject* backing = nullptr;
+  const auto back = [&](DriverObject& object) {
+    rows_.End(&object, false);
+    object.backing = true;
+    backing = &object;
+  };
+  if (segment.kind == SegmentKind::kAllocation) {
+    base_.Move(segment.account, -Signed(segment.held));
+    back(process.objects[segment.object]);
+  } else {
+    process.objects.ForEach([&](uint32_t, DriverObject& mapping) {
+      if (mapping.kind != ObjectKind::kMapping || mapping.segment != index)
+        return;
+      DriverObject& handle = process.objects[mapping.handle];
+      base_.Move(segment.account, -Signed(mapping.accounted));
+      rows_.End(&handle, false);
+      handle.backing_bytes += mapping.accounted;
+      back(mapping);
+    });
+  }
+  segment.of_program = of_program;
+  if (!of_program)
+    segment.owner = kPyTorch;
+  segment.suballocated = true;
+  segments_.Describe(segment, backing == nullptr ? SiteKey() : rows_.KeyOfBacking(*backing));
+  base_.Move(segment.account, Signed(segment.held));
+}
+
+}  // namespace vramscope::resolve

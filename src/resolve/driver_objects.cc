@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/driver_objects.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "resolve/pricing.h"
+
+namespace vramscope::resolve {
+namespace {
+
+format::MemoryKind MemoryKindOf(const trace::Event& event) {
+  return event.subkind <= static_cast<uint8_t>(format::MemoryKind::kExternal)
+             ? static_cast<format::MemoryKind>(event.subkind)
+             : format::MemoryKind::kExternal;
+}
+
+int64_t Signed(uint64_t bytes) {
+  return static_cast<int64_t>(bytes);
+}
+
+// Blocks of pools and of shared slabs are not exported alone: what holds them pays.
+bool CanBeShared(const DriverObject& object) {
+  return object.kind == ObjectKind::kHandle ||
+         (object.kind == ObjectKind::kMemory && !object.small &&
+          (IsDeviceMemory(object.memory) || object.memory == format::MemoryKind::kIpcImport));
+}
+
+}  // namespace
+
+DriverObjects::DriverObjects(LedgerBase& base,
+                             Segments& segments,
+                             Slabs& slabs,
+                             Pools& pools,
+                             RowMaker& rows)
+    : base_(base),
+      segments_(segments),
+      slabs_(slabs),
+      pools_(pools),
+      rows_(rows),
+      processes_(base.trace.processes().size()) {}
+
+DriverObjects::NumberSpace DriverObjects::NumberSpaceOf(format::MemoryKind kind) {
+  switch (kind) {
+    case format::MemoryKind::kArray:
+      return kArrays;
+    case format::MemoryKind::kHostRegistered:
+      return kRegistered;
+    default:
+      return kAddresses;
+  }
+}
+
+// ---- any object
+
+uint32_t DriverObjects::Start(OfProcess& process, const trace::Event& event, uint32_t account) {
+  const uint32_t index = process.objects.Add();
+  DriverObject& object = process.objects[index];
+  object.self = index;
+  object.address = event.address;
+  object.size = event.size;
+  object.alloc_ns = object.row_ns = event.time_ns;
+  object.life = base_.progress.next_life++;
+  object.stream = event.detail;
+  object.context = event.context;
+  object.stack = event.stack;
+  object.native = event.native_stack;
+  object.thread = event.thread;
+  object.api = event.api;
+  object.account = account;
+  object.owner = base_.owners.Find(event.native_stack, event.stack);
+  rows_.FillOrigin(event, &object.origin);
+  if (object.origin.purpose == Purpose::kNone) {
+    const Category category = CategoryOfOwner(base_.owners.name(object.owner));
+    if (category == Category::kCommunication)
+      object.origin.purpose = Purpose::kCommunication;
+    else if (category == Category::kWorkspace)
+      object.origin.purpose = Purpose::kWorkspace;
+  }
+  return index;
+}
+
+// What it stands for itself came or went, its segment's free bytes apart.
+void DriverObjects::Count(const DriverObject& object, bool add) {
+  const int64_t sign = add ? 1 : -1;
+  const uint64_t asked = std::min(object.size, object.priced);
+  if (object.array != kNoIndex) {
+    const Account& account = base_.accounts[object.account];
+    base_.prices.MoveArray(account.process, account.device, sign * Signed(object.priced),
+                           object.array);
+  } else {
+    base_.Move(object.account, sign * Signed(object.priced - (object.backing ? asked : 0)));
+  }
+  if (!object.small)
+    return;
+  if (add)
+    slabs_.Add(object);
+  else
+    slabs_.Remove(object);
+}
+
+// It is a segment: blocks may be cut out of it.
+uint32_t DriverObjects::AddSegment(OfProcess& process, uint32_t index) {
+  DriverObject& object = process.objects[index];
+  object.segment =
+      segments_.Add(SegmentKind::kAllocation, object.account, object.address, object.size);
+  Segment& segment = segments_[object.segment];
+  segment.held = std::min(object.size, object.priced);
+  segment.owner = object.owner;
+  segment.object = index;
+  process.pages.Add(object.address, object.size, object.segment);
+  return object.segment;
+}
+
+void DriverObjects::Release(OfProcess& process, uint32_t index) {
+  const Segment& segment = segments_[index];
+  if (segment.kind == SegmentKind::kAllocation)
+    process.pages.Remove(segment.begin, segment.end - segment.begin);
+  segments_.Release(index);
+}
+
+void DriverObjects::End(OfProcess& process, uint32_t index, bool freed) {
+  rows_.End(&process.objects[index], freed);
+  const DriverObject object = process.objects[index];
+  if (object.kind == ObjectKind::kHandle) {
+    base_.Move(object.account, -Signed(object.priced));
+    FlatMap& handles = process.numbers[kHandles];
+    if (handles.Find(object.address) == index)
+      handles.Erase(object.address);
+  } else {
+    Count(object, false);
+    if (object.memory == format::MemoryKind::kAsync)
+      pools_.Free(object.segment, object.priced);
+    else if (object.segment != kNoIndex)
+      Release(process, object.segment);
+    process.numbers[NumberSpaceOf(object.memory)].Erase(object.address);
+  }
+  process.objects.Remove(index);
+  if (object.share == kNoIndex)
+    return;
+  const SharedMemory::Holder holder{base_.accounts[object.account].process, index};
+  const trace::DeviceId device = shared_.DeviceOf(object.share);
+  const std::optional<SharedMemory::Holder> heir = shared_.Leave(object.share, holder);
+  if (heir && object.priced != 0)
+    Inherit(*heir, device, object.priced);
+}
+
+// From here on it pays.
+void DriverObjects::Inherit(SharedMemory::Holder heir, trace::DeviceId device, uint64_t bytes) {
+  DriverObject& object = processes_[heir.process.value].objects[heir.object];
+  rows_.End(&object, false);
+  object.account = base_.accounts.FindOrAdd(heir.process, device, base_.progress.now_ns);
+  object.priced = bytes;
+  object.size = object.size == 0 ? bytes : object.size;
+  if (object.kind == ObjectKind::kHandle)
+    base_.Move(object.account, Signed(bytes));
+  else
+    Count(object, true);
+}
+
+void DriverObjects::EndContext(trace::ProcessId process_id, uint64_t context) {
+  OfProcess& process = processes_[process_id.value];
+  process.objects.ForEach([&](uint32_t index, const DriverObject& object) {
+    if (object.kind == ObjectKind::kMemory && object.context == context &&
+        object.memory != format::MemoryKind::kAsync)
+      End(process, index, true);
+  });
+}
+
+void DriverObjects::End(uint32_t account) {
+  OfProcess& process = processes_[base_.accounts[account].process.value];
+  process.objects.ForEach([&](uint32_t index, const DriverObject& object) {
+    if (object.account == account && object.kind == ObjectKind::kMapping)
+      EndMapping(process, index, false);
+  });
+  process.objects.ForEach([&](uint32_t index, const DriverObject& object) {
+    if (object.account == account)
+      End(process, index, false);
+  });
+  for (auto& [address, reservation] : process.reservations) {
+    std::erase_if(reservation.segments, [&](uint32_t segment) {
+      if (segments_[segment].account != account)
+        return false;
+      Release(process, segment);
+      return true;
+    });
+  }
+}
+
+void DriverObjects::Finish() {
+  for (OfProcess& process : processes_)
+    process.objects.ForEach([&](uint32_t, DriverObject& object) { rows_.End(&object, false); });
+}
+
+bool DriverObjects::Name(const trace::Event& event, const MemoryName& name) {
+  OfProcess& process = ProcessOf(event);
+  uint32_t index = FlatMap::kNone;
+  for (const FlatMap& numbers : process.numbers) {
+    // Handles are small numbers that no address can be.
+    if (index == FlatMap::kNone)
+      index = numbers.Find(event.address);
+  }
+  if (const uint32_t mapping = process.mappings.Find(event.address); mapping != FlatMap::kNone)
+    index = process.objects[mapping].handle;
+  if (index == FlatMap::kNone)
+    return false;
+  DriverObject& object = process.objects[index];
+  const uint32_t set = base_.names.Add(object.origin.names, name);
+  // The memory was given out again.
+  if (set != object.origin.names && base_.names.TakesTurn(object.origin.names, name) &&
+      !object.backing && object.kind == ObjectKind::kMemory) {
+    rows_.End(&object, true);
+    object.alloc_ns = event.time_ns;
+  }
+  object.origin.names = set;
+  return true;
+}
+
+// ---- allocations
+
+void DriverObjects::OnAlloc(const trace::Event& event) {
+  const format::MemoryKind kind = MemoryKindOf(event);
+  const trace::DeviceId device = IsHostMemory(kind) ? base_.accounts.host() : event.device;
+  if (!base_.accounts.HasDevice(device) || event.size > kLargestSize || event.value > kLargestSize)
+    return;
+  OfProcess& process = ProcessOf(event);
+  const uint32_t account = base_.accounts.FindOrAdd(event.process, device, event.time_ns);
+  if (!IsHostMemory(kind))
+    accounts_[account].has_calls = true;
+  base_.prices.NoteCall(device);
+  FlatMap& numbers = process.numbers[NumberSpaceOf(kind)];
+  if (const uint32_t old = numbers.Find(event.address); old != FlatMap::kNone) {
+    ++base_.progress.double_allocs.count;
+    base_.progress.double_allocs.bytes += process.objects[old].priced;
+    End(process, old, true);
+  }
+  const uint32_t index = Start(process, event, account);
+  numbers.FindOrAdd(event.address) = index;
+  DriverObject& object = process.objects[index];
+  object.memory = kind;
+  object.priced = PriceOf(kind, event.size, event.value);
+  object.small = SharesSlab(kind, std::max(event.size, event.value));
+  if (kind == format::MemoryKind::kAsync) {
+    object.segment = pools_.SegmentOf(event, account, object.owner);
+    pools_.Allocate(object.segment, object.priced);
+  } else if (IsDeviceMemory(kind) && !object.small) {
+    AddSegment(process, index);
+  }
+  if (kind == format::MemoryKind::kArray && object.priced != 0 && base_.prices.IsGpu(device))
+    object.array = base_.prices.NewArray(device);
+  Count(object, true);
+  // Once blocks were seen, more of its memory is cached from the start.
+  if (object.segment != kNoIndex && object.owner == kPyTorch && IsDeviceMemory(kind) &&
+      accounts_[account].has_blocks)
+    Suballocate(object.segment, false);
+}
+
+uint32_t DriverObjects::OnPriorSegment(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  if (process.numbers[kAddresses].Find(event.address) != FlatMap::kNone ||
+      process.mappings.Find(event.address) != FlatMap::kNone ||
+      process.pages.Find(event.address) != FlatMap::kNone)
+    return kNoIndex;
+  accounts_[account].has_calls = true;
+  const uint32_t index = Start(process, event, account);
+  process.numbers[kAddresses].FindOrAdd(event.address) = index;
+  DriverObject& object = process.objects[index];
+  object.owner = kPyTorch;
+  object.origin = {};
+  object.priced = PriceOf(format::MemoryKind::kDevice, event.size, 0);
+  const uint32_t segment = AddSegment(process, index);
+  Count(object, true);
+  Suballocate(segment, false);
+  return segment;
+}
+
+void DriverObjects::OnFree(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  Progress& progress = base_.progress;
+  const format::MemoryKind kind = MemoryKindOf(event);
+  // The free's entry point may serve several kinds; what was allocated there decides.
+  uint32_t index = process.numbers[NumberSpaceOf(kind)].Find(event.address);
+  // An array that is mapped out of imported memory stands with the addresses.
+  if (index == FlatMap::kNone && kind == format::MemoryKind::kArray)
+    index = process.numbers[kAddresses].Find(event.address);
+  if (index == FlatMap::kNone) {
+    if (event.address == 0)
+      return;
+    if (!progress.frees.Has(event.address))
+      ++progress.unknown_frees.count;
+    else if (progress.violations.freed_twice++ == 0)
+      progress.violations.first_freed_twice = "driver allocation";
+    return;
+  }
+  progress.frees.Note(event.address);
+  const DriverObject& object = process.objects[index];
+  base_.prices.NoteCall(DeviceOf(object));
+  const Segment* segment = object.segment == kNoIndex ? nullptr : &segments_[object.segment];
+  if (segment != nullptr && segment->kind == SegmentKind::kAllocation && segment->live_count > 0 &&
+      !progress.processes[event.process.value].torn_down &&
+      progress.violations.outside_segment++ == 0) {
+    progress.violations.first_outside_segment =
+        std::to_string(segment->live_count) + " blocks of a segment that was freed";
+  }
+  End(process, index, true);
+}
+
+// ---- physical handles
+
+void DriverObjects::OnHandleCreate(const trace::Event& event) {
+  if (!base_.accounts.HasDevice(event.device) || event.size > kLargestSize)
+    return;
+  OfProcess& process = ProcessOf(event);
+  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  accounts_[account].has_calls = true;
+  base_.prices.NoteCall(event.device);
+  FlatMap& handles = process.numbers[kHandles];
+  if (const uint32_t old = handles.Find(event.address); old != FlatMap::kNone) {
+    if (event.value != 0) {
+      ++process.objects[old].references;  // imported again, or into the process that made it
+      return;
+    }
+    // The number is given out again: the old memory lives on only by its mappings.
+    process.objects[old].references = 0;
+    handles.Erase(event.address);
+    EndHandleIfUnused(process, old, true);
+  }
+  const uint32_t index = Start(process, event, account);
+  handles.FindOrAdd(event.address) = index;
+  DriverObject& object = process.objects[index];
+  object.kind = ObjectKind::kHandle;
+  object.priced = event.value != 0 ? 0 : event.size;
+  if (event.value != 0)
+    object.memory = format::MemoryKind::kIpcImport;
+  base_.Move(account, Signed(object.priced));
+}
+
+void DriverObjects::EndHandleIfUnused(OfProcess& process, uint32_t index, bool freed) {
+  const DriverObject& handle = process.objects[index];
+  if (handle.references == 0 && handle.mappings == 0)
+    End(process, index, freed);
+}
+
+void DriverObjects::OnHandleRelease(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  FlatMap& handles = process.numbers[kHandles];
+  const uint32_t index = handles.Find(event.address);
+  if (index == FlatMap::kNone) {
+    ++base_.progress.unknown_frees.count;
+    return;
+  }
+  DriverObject& handle = process.objects[index];
+  base_.prices.NoteCall(DeviceOf(handle));
+  if (handle.references > 0 && --handle.references == 0 && handle.mappings > 0)
+    handles.Erase(event.address);  // the driver may give the number out again
+  EndHandleIfUnused(process, index, true);
+}
+
+void DriverObjects::OnHandleRetain(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  FlatMap& handles = process.numbers[kHandles];
+  uint32_t index = handles.Find(event.address);
+  if (index == FlatMap::kNone) {
+    // Released, but alive by the mapping at this address.
+    const uint32_t mapping = process.mappings.Find(event.value);
+    if (mapping == FlatMap::kNone)
+      return;
+    index = process.objects[mapping].handle;
+    process.objects[index].address = event.address;
+    handles.FindOrAdd(event.address) = index;
+  }
+  ++process.objects[index].references;
+}
+
+// ---- shared by several processes
+
+uint32_t DriverObjects::FindShared(const trace::Event& share) const {
+  const OfProcess& process = processes_[share.process.value];
+  const uint32_t index = share.address != 0 ? process.numbers[kAddresses].Find(share.address)
+                                            : process.numbers[kHandles].Find(share.value);
+  return index == FlatMap::kNone ? kNoIndex : index;
+}
+
+const DriverObject* DriverObjects::SharedBy(const trace::Event& share) const {
+  const uint32_t index = FindShared(share);
+  return index == kNoIndex ? nullptr : &processes_[share.process.value].objects[index];
+}
+
+void DriverObjects::OnShare(const trace::Event& event) {
+  const uint32_t index = FindShared(event);
+  if (index == kNoIndex)
+    return;
+  DriverObject& object = ProcessOf(event).objects[index];
+  const uint64_t key = event.size;
+  const bool exported = event.subkind == static_cast<uint8_t>(format::ShareKind::kExport);
+  // An import of a descriptor is joined when its size shows.
+  if (!CanBeShared(object) ||
+      (key == 0 && (!exported || event.value == 0 || object.share != kNoIndex)))
+    return;
+  object.share = shared_.Join(shared_.OfKey(key), object.share, {event.process, index},
+                              DeviceOf(object), object.priced);
+  base_.prices.OnShare(event);
+}
+
+}  // namespace vramscope::resolve

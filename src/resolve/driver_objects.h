@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "resolve/base.h"
+#include "resolve/flat_map.h"
+#include "resolve/page_index.h"
+#include "resolve/pools.h"
+#include "resolve/rows.h"
+#include "resolve/segments.h"
+#include "resolve/shared_memory.h"
+#include "resolve/slab.h"
+#include "resolve/slabs.h"
+
+namespace vramscope::resolve {
+
+// What the driver gives: allocations, physical handles and their mappings.
+class DriverObjects {
+ public:
+  DriverObjects(LedgerBase& base, Segments& segments, Slabs& slabs, Pools& pools, RowMaker& rows);
+
+  // driver_objects.cc: allocations and handles
+  void OnAlloc(const trace::Event& event);
+  void OnFree(const trace::Event& event);
+  void OnHandleCreate(const trace::Event& event);
+  void OnHandleRelease(const trace::Event& event);
+  void OnHandleRetain(const trace::Event& event);
+  void OnShare(const trace::Event& event);
+  // A segment of PyTorch's, as if it were made now out of what stood before; kNoIndex where it is
+  // known.
+  uint32_t OnPriorSegment(const trace::Event& event);
+  // False where there is nothing at its address.
+  bool Name(const trace::Event& event, const MemoryName& name);
+  void EndContext(trace::ProcessId process, uint64_t context);
+  // The process is gone, with what it had on that device.
+  void End(uint32_t account);
+  // All is read: what is live was never freed.
+  void Finish();
+
+  // driver_mappings.cc: address ranges, and what is cut out of them
+  void OnReserve(const trace::Event& event);
+  void OnUnreserve(const trace::Event& event);
+  void OnMap(const trace::Event& event);
+  void OnUnmap(const trace::Event& event);
+  // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
+  // from now on, not one allocation of the program.
+  void Suballocate(uint32_t segment, bool of_program);
+
+  // Whether the driver's calls of an account are recorded.
+  bool HasCalls(uint32_t account) const {
+    const OfAccount* known = accounts_.Find(account);
+    return known != nullptr && known->has_calls;
+  }
+  void NoteCalls(uint32_t account) { accounts_[account].has_calls = true; }
+  // PyTorch was seen to cut blocks: so it does with all its memory there.
+  void NoteBlocks(uint32_t account) { accounts_[account].has_blocks = true; }
+  // FlatMap::kNone where none is known.
+  uint32_t SegmentAt(trace::ProcessId process, uint64_t address) const {
+    return processes_[process.value].pages.Find(address);
+  }
+  // What an export or import is of; null where it is not known.
+  const DriverObject* SharedBy(const trace::Event& share) const;
+  // Calls visit(const DriverObject&) for each that is live.
+  template <class Visitor>
+  void ForEach(trace::ProcessId process, Visitor visit) const {
+    processes_[process.value].objects.ForEach(
+        [&](uint32_t, const DriverObject& object) { visit(object); });
+  }
+
+ private:
+  // What an object's number is unique among, in its process.
+  enum NumberSpace : size_t { kAddresses, kArrays, kHandles, kRegistered, kNumberSpaces };
+
+  struct Reservation {
+    uint64_t size = 0;
+    std::vector<uint32_t> segments;  // one for each device whose memory was mapped into it
+    bool implicit = false;           // made of mappings whose reservation was not seen
+  };
+  struct OfProcess {
+    Slab<DriverObject> objects;
+    std::array<FlatMap, kNumberSpaces> numbers;
+    FlatMap mappings;  // by address
+    PageIndex pages;
+    std::map<uint64_t, Reservation> reservations;
+  };
+  struct OfAccount {
+    bool has_calls = false;
+    bool has_blocks = false;
+  };
+
+  static NumberSpace NumberSpaceOf(format::MemoryKind kind);
+  OfProcess& ProcessOf(const trace::Event& event) { return processes_[event.process.value]; }
+  trace::DeviceId DeviceOf(const DriverObject& object) const {
+    return base_.accounts[object.account].device;
+  }
+  uint32_t FindShared(const trace::Event& share) const;
+  uint32_t Start(OfProcess& process, const trace::Event& event, uint32_t account);
+  uint32_t AddSegment(OfProcess& process, uint32_t object);
+  void Count(const DriverObject& object, bool add);
+  void End(OfProcess& process, uint32_t object, bool freed);
+  void EndMapping(OfProcess& process, uint32_t mapping, bool freed);
+  void EndHandleIfUnused(OfProcess& process, uint32_t handle, bool freed);
+  void Release(OfProcess& process, uint32_t segment);
+  void Inherit(SharedMemory::Holder heir, trace::DeviceId device, uint64_t bytes);
+  uint32_t ReservationFor(OfProcess& process, uint32_t account, uint64_t begin, uint64_t size);
+
+  LedgerBase& base_;
+  Segments& segments_;
+  Slabs& slabs_;
+  Pools& pools_;
+  RowMaker& rows_;
+  std::vector<OfProcess> processes_;
+  PerAccount<OfAccount> accounts_;
+  SharedMemory shared_;
+};
+
+}  // namespace vramscope::resolve

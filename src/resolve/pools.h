@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "resolve/base.h"
+#include "resolve/flat_map.h"
+#include "resolve/segments.h"
+
+namespace vramscope::resolve {
+
+// Stream-ordered pools and graph memory: readings say what they hold.
+class Pools {
+ public:
+  Pools(LedgerBase& base, Segments& segments)
+      : base_(base), segments_(segments), processes_(base.trace.processes().size()) {}
+
+  void OnCreate(const trace::Event& event);
+  void OnDestroy(const trace::Event& event);
+  void OnReading(const trace::Event& event);
+  void OnName(const trace::Event& event);
+  // The segment of the pool that the event names; those whose pool was not named share one.
+  uint32_t SegmentOf(const trace::Event& event, uint32_t account, OwnerId owner) {
+    return SegmentOf(event.process, account, event.value2 == 0 ? kUnnamed : event.value2, owner);
+  }
+  // An allocation of that segment came or went.
+  void Allocate(uint32_t segment, uint64_t bytes);
+  void Free(uint32_t segment, uint64_t bytes);
+  // The process is gone: so is graph memory.
+  void End(uint32_t account);
+
+ private:
+  static constexpr uint64_t kUnnamed = UINT64_MAX;  // pool 0 is the graph memory
+
+  struct OfProcess {
+    FlatMap segments;                    // by handle
+    std::map<uint64_t, uint32_t> names;  // by handle, of pools that were not seen yet too
+  };
+  struct Graphs {
+    uint32_t used = kNoIndex;  // counters
+    uint32_t cached = kNoIndex;
+  };
+
+  uint32_t SegmentOf(trace::ProcessId process, uint32_t account, uint64_t pool, OwnerId owner);
+  void SetGraphs(const trace::Event& event, uint32_t account, Part part, uint64_t bytes);
+
+  LedgerBase& base_;
+  Segments& segments_;
+  std::vector<OfProcess> processes_;
+  PerAccount<Graphs> graphs_;
+};
+
+}  // namespace vramscope::resolve
