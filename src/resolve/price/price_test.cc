@@ -189,6 +189,20 @@ TEST_F(PriceTest, ReadingsMayDifferFromSamplesByAConstant) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+// On a busy machine it shows what was a moment before it says.
+TEST_F(PriceTest, OneSampleAloneMakesNoConstant) {
+  device_.Sample(10);
+  device_.Context(0xc0);
+  device_.Reading(510);
+  device_.Implicit(Part::kStreams, "cuStreamCreate");
+  device_.Reading(512);
+  device_.Sample(510);
+  device_.Moved(4);
+  device_.Reading(516);
+  EXPECT_FALSE(device_.Prices().reading_offset.has_value());
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+}
+
 TEST_F(PriceTest, ASampleInsideOfACallSaysNothingAboutTheConstant) {
   Context();
   device_.Context(0xc1);

@@ -236,9 +236,14 @@ void SeriesMaker::CollectSpans() {
 
 // NVML's figure and the driver's differ by a constant at most. Each sample in a quiet moment says
 // by how much, beside the readings next to it; most of them are right, also beside processes that
-// nobody records.
+// nobody records. One alone that sees a difference may have been stamped at a moment that it is not
+// of: where the machine is busy, by more than clocks differ.
 void SeriesMaker::FindOffset() {
-  std::map<int64_t, std::set<size_t>> votes;  // difference, readings that say so
+  struct Votes {
+    std::set<size_t> readings;  // that say so
+    std::set<size_t> samples;
+  };
+  std::map<int64_t, Votes> votes;  // by difference
   std::vector<int64_t> order;
   std::vector<size_t> clear;
   for (size_t i = 0; i < input_.readings.size(); ++i) {
@@ -253,8 +258,9 @@ void SeriesMaker::FindOffset() {
       return;
     const int64_t moved = MovedUntil(sample.when.time_ns) - MovedUntil(reading.when.time_ns);
     const int64_t difference = reading.used_bytes + moved - sample.used_bytes;
-    if (votes[difference].insert(number).second)
+    if (votes[difference].readings.insert(number).second)
       order.push_back(difference);
+    votes[difference].samples.insert(static_cast<size_t>(&sample - input_.samples.data()));
   };
   for (size_t i = 0; i < input_.samples.size(); ++i) {
     const DeviceSample& sample = input_.samples[i];
@@ -271,7 +277,9 @@ void SeriesMaker::FindOffset() {
   }
   size_t most = 0;
   for (const int64_t difference : order) {
-    const size_t count = votes[difference].size();
+    if (difference != 0 && votes[difference].samples.size() < 2)
+      continue;
+    const size_t count = votes[difference].readings.size();
     if (count > most || (count == most && difference == 0)) {
       out_.offset = difference;
       most = count;
