@@ -48,6 +48,7 @@ enum class NameKind : uint8_t {
   kBuffer = 3,
   kOptimizerState = 4,  // name: the parameter's, detail: which state of it
   kPool = 5,            // the address is a memory pool's handle
+  kPrivatePool = 6,     // of PyTorch's: the address is in one of its segments, name: its id
 };
 
 // What a Prior record describes.

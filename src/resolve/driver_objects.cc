@@ -217,6 +217,23 @@ bool DriverObjects::Name(const trace::Event& event, const MemoryName& name) {
   return true;
 }
 
+void DriverObjects::OnPrivatePool(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  uint32_t index = process.numbers[kAddresses].Find(event.address);
+  if (index == FlatMap::kNone)
+    index = process.mappings.Find(event.address);
+  if (index == FlatMap::kNone || process.objects[index].segment == kNoIndex)
+    return;
+  Segment& segment = segments_[process.objects[index].segment];
+  if (segment.of_program || segment.kind == SegmentKind::kPool)
+    return;
+  segment.is_private = true;
+  segment.names = base_.names.Add(segment.names,
+                                  {format::NameKind::kPool, event.name, event.api, event.value, 0});
+  if (segment.suballocated)
+    segments_.Describe(segment, rows_.KeyOfBacking(process.objects[index]));
+}
+
 // ---- allocations
 
 void DriverObjects::OnAlloc(const trace::Event& event) {

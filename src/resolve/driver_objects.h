@@ -34,6 +34,9 @@ class DriverObjects {
   // A segment of PyTorch's, as if it were made now out of what stood before; kNoIndex where it is
   // known.
   uint32_t OnPriorSegment(const trace::Event& event);
+  // PyTorch says that the segment at its address is in a private pool: so it was from its first
+  // byte on, as PyTorch never moves one to another pool.
+  void OnPrivatePool(const trace::Event& event);
   // False where there is nothing at its address.
   bool Name(const trace::Event& event, const MemoryName& name);
   void EndContext(trace::ProcessId process, uint64_t context);

@@ -197,11 +197,13 @@ void Ledger::OnPrior(const trace::Event& event) {
 
 void Ledger::OnName(const trace::Event& event) {
   using format::NameKind;
-  if (event.address == 0 || event.subkind > static_cast<uint8_t>(NameKind::kPool))
+  if (event.address == 0 || event.subkind > static_cast<uint8_t>(NameKind::kPrivatePool))
     return;
   const auto kind = static_cast<NameKind>(event.subkind);
   if (kind == NameKind::kPool)
     return pools_.OnName(event);
+  if (kind == NameKind::kPrivatePool)
+    return objects_.OnPrivatePool(event);
   if (kind == NameKind::kParameter)
     modules_.OnParameter(event);
   const uint64_t requested = event.size > kLargestSize ? 0 : event.size;

@@ -21,6 +21,7 @@ int Rank(NameKind kind) {
       return 3;
     case NameKind::kTag:
     case NameKind::kPool:
+    case NameKind::kPrivatePool:
       break;
   }
   return 4;
@@ -40,6 +41,7 @@ std::optional<Category> CategoryOfName(NameKind kind) {
       return Category::kOptimizerState;
     case NameKind::kTag:
     case NameKind::kPool:
+    case NameKind::kPrivatePool:
       break;
   }
   return std::nullopt;

@@ -118,11 +118,12 @@ struct Segment {
   uint32_t account = kNoIndex;
   uint32_t object = kNoIndex;        // of kAllocation
   uint32_t held_counter = kNoIndex;  // of pools: what says what they hold
-  uint32_t names = 0;                // of pools: a set of Names
+  uint32_t names = 0;                // of a pool, or of the private pool it is in: a set of Names
   SegmentKind kind = SegmentKind::kNone;
   OwnerId owner;
   bool suballocated = false;  // blocks were cut out of it
   bool of_program = false;    // by the program's own pool, not by a framework
+  bool is_private = false;    // in a private pool of PyTorch's
   bool zombie = false;        // its memory is gone, but blocks in it were never freed
   bool closing = false;       // a destroyed pool: its memory goes with the last of its blocks
   bool live() const { return kind != SegmentKind::kNone; }

@@ -40,14 +40,16 @@ void Segments::EndCounted(uint32_t account) {
 void Segments::Describe(Segment& segment, SiteKey key) {
   key.account = base_.accounts.RowOf(segment.account).value;
   key.owner = segment.owner;
-  key.part = Part::kCached;
-  key.category = key.without_phases = Category::kCached;
+  // What is free in a private pool stays with its graph, whether anything lives in the segment.
+  key.part = segment.is_private ? Part::kGraphPool : Part::kCached;
+  key.category = key.without_phases = PartCategory(key.part);
   key.pool_names = segment.names;
   const bool fragments =
       segment.kind == SegmentKind::kAllocation || segment.kind == SegmentKind::kReservation;
   tables::SegmentRow& row = base_.writer.segment(segment.row);
   row.site = base_.writer.SiteOf(key, base_.progress.now_ns);
-  row.part_in_use = static_cast<uint8_t>(fragments ? Part::kFragmentation : Part::kCached);
+  row.part_in_use =
+      static_cast<uint8_t>(fragments && !segment.is_private ? Part::kFragmentation : key.part);
 }
 
 void Segments::Release(uint32_t index) {

@@ -99,6 +99,36 @@ TEST_F(GpuTest, SegmentsAreCutIntoBlocks) {
   EXPECT_EQ(BrokenInvariants(ReportOf(trace_)), "");
 }
 
+// What empty_cache() would give back is one thing, what a graph's private pool keeps is another.
+TEST_F(GpuTest, WhatIsFreeInAPrivatePoolIsNotCached) {
+  trace_.StackIs({}, pytorch_);
+  trace_.DriverAlloc(kBase, 20 * kMiB);
+  trace_.Alloc(kBase, 5 * kMiB);
+  trace_.DriverAlloc(kBase + 64 * kMiB, 20 * kMiB);
+  trace_.Alloc(kBase + 64 * kMiB, 7 * kMiB);
+  trace_.Name(format::NameKind::kPrivatePool, kBase, "0.3");
+  EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / allocated", 12 * kMiB),
+                                           Pair("PyTorch / graph pool", 15 * kMiB),
+                                           Pair("PyTorch / fragmentation", 13 * kMiB)));
+  trace_.Free(kBase);
+  trace_.Free(kBase + 64 * kMiB);
+  EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / graph pool", 20 * kMiB),
+                                           Pair("PyTorch / cached", 20 * kMiB)));
+  ReportQuery by_tag = At("end");
+  by_tag.by = {Dimension::kTag};
+  EXPECT_THAT(RowBytes(ReportOf(trace_, by_tag)),
+              UnorderedElementsAre(Pair("0.3", 20 * kMiB), Pair("(none)", 20 * kMiB)));
+  // Memory at the same address later is in no pool until somebody says so.
+  trace_.DriverFree(kBase);
+  trace_.DriverAlloc(kBase, 4 * kMiB);
+  EXPECT_EQ(Rows()["PyTorch / cached"], 24 * kMiB);
+  // Of the program's own memory PyTorch says nothing.
+  trace_.StackIs({}, trace_.Native({"/home/me/solver"}));
+  trace_.DriverAlloc(kBase + 128 * kMiB, 2 * kMiB);
+  trace_.Name(format::NameKind::kPrivatePool, kBase + 128 * kMiB, "0.3");
+  EXPECT_EQ(Rows()["application / allocated"], 2 * kMiB);
+}
+
 TEST_F(GpuTest, WhoeverAskedForIt_ASegmentWithBlocksIsPyTorchs) {
   trace_.DriverAlloc(kBase, 20 * kMiB);  // no native stack
   trace_.Alloc(kBase, 5 * kMiB);

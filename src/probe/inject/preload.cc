@@ -46,6 +46,7 @@ int MainAndNote(int argc, char** argv, char** environment) {
 __attribute__((constructor)) void Load() {
   SessionLoad();
   LoadNativeStacks();
+  CudaObserveGraphs(TorchObserveGraph);
   if (!IsOff() && IsPreloaded())
     CudaObserveStart();
 }

@@ -42,6 +42,9 @@ void CudaNoteDevice(int32_t device);
 // Whether a driver was found in this process and its entry points lead to the wrappers.
 bool CudaIsActive();
 
+// `observe` is called by whichever thread captured or launches a graph: often, so it must be quick.
+void CudaObserveGraphs(void (*observe)(bool captured));
+
 // Reads the driver's free-memory figure into the trace, so that an instant which the program named
 // has a figure of its own. Nothing without a current context or during stream capture.
 void CudaMarkReading();

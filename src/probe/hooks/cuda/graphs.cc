@@ -6,6 +6,7 @@
 #include "format/enums.h"
 #include "format/records.h"
 #include "probe/hooks/cuda/context.h"
+#include "probe/hooks/cuda/cuda.h"
 #include "probe/hooks/cuda/handle_set.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/pools.h"
@@ -24,6 +25,8 @@ constinit HandleSet<4096> g_launched_graphs{};
 // Addresses that graphs gave out, and whether there ever was one.
 constinit HandleSet<16384> g_graph_addresses{};
 constinit std::atomic<bool> g_has_graph_memory{false};
+
+constinit std::atomic<void (*)(bool captured)> g_observer{nullptr};
 
 constexpr int32_t kMaxDevices = 64;
 // As with pools, one thread at a time asks, and asks again where another one wanted to.
@@ -93,8 +96,14 @@ CUresult ChangeGraph(const char* what, uint64_t detail, Args... args) {
   return result;
 }
 
+void TellObserver(bool captured) {
+  if (const auto observe = g_observer.load(std::memory_order_relaxed))
+    observe(captured);
+}
+
 template <HookId kId>
 CUresult LaunchGraph(CUgraphExec graph, CUstream stream) {
+  TellObserver(false);
   if (g_launched_graphs.Contains(Bits(graph))) {
     HookCall<kId> call;
     const CUresult result = call(graph, stream);
@@ -129,6 +138,7 @@ CUresult EndCapture(bool per_thread, CUstream stream, CUgraph* graph) {
   // A capture that was invalidated ends with an error; one of another thread goes on.
   if (result == kSuccess || !IsCapturing(stream, per_thread))
     NoteCaptureEnd(stream, per_thread);
+  TellObserver(true);
   if (call.watching() && !IsAnyStreamCapturing()) {
     const Place place = CurrentPlace();
     ReadPoolsAfterSynchronisation();
@@ -359,3 +369,11 @@ VRAMSCOPE_CUDA_WRAPPER(cuStreamEndCapture_ptsz)(CUstream stream, CUgraph* graph)
 }
 
 }  // namespace vramscope::probe::cuda
+
+namespace vramscope::probe {
+
+void CudaObserveGraphs(void (*observe)(bool captured)) {
+  cuda::g_observer.store(observe, std::memory_order_relaxed);
+}
+
+}  // namespace vramscope::probe

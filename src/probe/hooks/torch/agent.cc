@@ -39,6 +39,7 @@ struct Agent {
   bool running = false;  // under the GIL, but a run may let go of it
   std::atomic<bool> gradients_wanted{false};
   std::atomic<bool> survey_wanted{false};
+  std::atomic<bool> pools_wanted{false};  // a graph was captured since private pools were looked at
   int runs = 0;
   int failures = 0;
   Object look = nullptr, search = nullptr;
@@ -259,6 +260,25 @@ Object GradientsWanted(Object, Object) {
   return g_api.Truth(g_agent.gradients_wanted);
 }
 
+Object PoolsWanted(Object, Object) {
+  return g_api.Truth(g_agent.pools_wanted.exchange(false));
+}
+
+// note_private_pool(address of a segment, the pool's id as text)
+Object NotePrivatePool(Object, Object arguments) {
+  const auto address = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(Argument(arguments, 0)));
+  RecordScope scope(Want::kAlways);
+  if (scope && address != 0) {
+    const uint32_t name = InternText(*scope, Argument(arguments, 1));
+    scope->Append(format::Name{.time = Now(),
+                               .address = address,
+                               .device = format::kNoDevice,
+                               .kind = static_cast<uint64_t>(format::NameKind::kPrivatePool),
+                               .name = name});
+  }
+  return g_api.None();
+}
+
 // Whether all that stands is to be named, which is so once for each recording of a process under
 // way.
 Object Begins(Object, Object) {
@@ -295,6 +315,8 @@ constinit PyMethodDef g_builtins[] = {
     {"note_tensor", NoteTensor, kMethVarArgs, nullptr},
     {"has_name", HasName, kMethO, nullptr},
     {"gradients_wanted", GradientsWanted, kMethNoArgs, nullptr},
+    {"pools_wanted", PoolsWanted, kMethNoArgs, nullptr},
+    {"note_private_pool", NotePrivatePool, kMethVarArgs, nullptr},
     {"begins", Begins, kMethNoArgs, nullptr},
     {"surveys", Surveys, kMethO, nullptr},
     {"name_optimizer", NameOptimizer, kMethO, nullptr},
@@ -541,6 +563,14 @@ VRAMSCOPE_NOINLINE void TorchBackwardEnded() {
     return;
   g_agent.gradients_wanted.store(true, std::memory_order_relaxed);
   TorchAsk();
+}
+
+void TorchObserveGraph(bool captured) {
+  if (captured)
+    g_agent.pools_wanted.store(true, std::memory_order_relaxed);
+  if (g_agent.pools_wanted.load(std::memory_order_relaxed) &&
+      g_torch.names.load(std::memory_order_relaxed) == TorchNames::kOn)
+    TorchAsk();
 }
 
 VRAMSCOPE_NOINLINE void TorchAsk() {

@@ -75,6 +75,8 @@ def look():
     discover()
     if gradients_wanted():
         walk_again()
+    if pools_wanted():
+        private_pools(torch)
     return DONE
 
 
@@ -209,6 +211,21 @@ def calibrate_nodes(torch):
     tensor = empty(torch, 3, requires_grad=True)
     nodes = [tensor.neg().grad_fn for _ in range(3)]
     return use_nodes([(node, node._sequence_nr()) for node in nodes])
+
+
+# ---- PyTorch's segments -----------------------------------------------------------------------------
+
+
+def private_pools(torch):
+    """Says which segments are in a private pool: what is free there empty_cache() does not give back."""
+    history = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    # Where the program records the allocator's history, each look would copy all of that.
+    if history is None or history():
+        return
+    for segment in torch.cuda.memory_snapshot():
+        pool = segment.get("segment_pool_id", (0, 0))
+        if any(pool):
+            note_private_pool(segment["address"], "%d.%d" % pool)
 
 
 # ---- what stands already ----------------------------------------------------------------------------

@@ -49,6 +49,10 @@ void TorchForget();
 // which sees to an exception that a signal handler of the program's may have raised meanwhile.
 void TorchLook();
 
+// A graph was captured, or is launched: its memory is in a private pool of PyTorch's allocator, and
+// which segments those are the agent asks PyTorch soon afterwards. Any thread; needs no GIL.
+void TorchObserveGraph(bool captured);
+
 // A backward is over.
 void TorchBackwardEnded();
 
