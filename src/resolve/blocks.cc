@@ -92,7 +92,6 @@ void Blocks::OnAlloc(const trace::Event& event) {
   block.address = event.address;
   block.size = event.size;
   block.alloc_ns = event.time_ns;
-  block.life = progress.next_life++;
   block.stack = event.stack;
   block.native = event.native_stack;
   block.thread = event.thread;

@@ -57,11 +57,10 @@ DriverObjects::NumberSpace DriverObjects::NumberSpaceOf(format::MemoryKind kind)
 uint32_t DriverObjects::Start(OfProcess& process, const trace::Event& event, uint32_t account) {
   const uint32_t index = process.objects.Add();
   DriverObject& object = process.objects[index];
-  object.self = index;
   object.address = event.address;
   object.size = event.size;
   object.alloc_ns = object.row_ns = event.time_ns;
-  object.life = base_.progress.next_life++;
+  object.number = ++last_number_;
   object.stream = event.detail;
   object.context = event.context;
   object.stack = event.stack;

@@ -118,6 +118,7 @@ class DriverObjects {
   Pools& pools_;
   RowMaker& rows_;
   std::vector<OfProcess> processes_;
+  uint64_t last_number_ = 0;
   PerAccount<OfAccount> accounts_;
   SharedMemory shared_;
 };

@@ -75,7 +75,7 @@ class Search {
       const std::optional<ImmovableKind> kind = KindOf(object);
       if (kind)
         Add(*kind, BytesOf(object));
-      if (const auto exported = exports_.find(object.life);
+      if (const auto exported = exports_.find(object.number);
           exported != exports_.end() && kind != ImmovableKind::kOpened) {
         Add(ImmovableKind::kExported, exported->second);
       }
@@ -129,7 +129,7 @@ class Search {
 
   void NoteExport(const Event& event) {
     if (const DriverObject* object = ledger_.objects().SharedBy(event))
-      exports_[object->life] = BytesOf(*object);
+      exports_[object->number] = BytesOf(*object);
   }
 
   std::optional<ImmovableKind> KindOf(const DriverObject& object) const {
@@ -186,7 +186,7 @@ class Search {
   const trace::ProcessId process_;
   Nowhere nowhere_;
   Ledger ledger_;
-  std::map<uint64_t, uint64_t> exports_;  // by life: bytes
+  std::map<uint64_t, uint64_t> exports_;  // by number of the object: bytes
   std::map<uint64_t, ImmovableKind> pools_;
   std::array<Immovable, kKinds> found_;
   enum class FirstCall { kNone, kBegins, kGoesOn } first_call_ = FirstCall::kNone;

@@ -6,16 +6,16 @@
 
 namespace vramscope::resolve {
 
-// The life under way at the address; a new one where the last has ended.
+// The lifetime under way at the address; a new one where the last has ended.
 uint32_t ModuleNames::LifeOf(trace::ProcessId process, uint64_t object) {
   uint32_t& latest = processes_[process.value].latest.FindOrAdd(object);
-  if (latest != kNone && lives_[latest].until_ns == INT64_MAX)
+  if (latest != kNone && lifetimes_[latest].until_ns == INT64_MAX)
     return latest;
-  Life life;
-  life.process = process;
-  life.before = latest;
-  latest = static_cast<uint32_t>(lives_.size());
-  lives_.push_back(life);
+  Lifetime lifetime;
+  lifetime.process = process;
+  lifetime.before = latest;
+  latest = static_cast<uint32_t>(lifetimes_.size());
+  lifetimes_.push_back(lifetime);
   return latest;
 }
 
@@ -24,30 +24,30 @@ void ModuleNames::OnModule(const trace::Event& event) {
     return;
   const bool is_root = event.value == event.address || event.value == 0;
   const uint32_t index = LifeOf(event.process, event.address);
-  Life& life = lives_[index];
-  life.root = is_root ? event.address : event.value;
-  life.path = is_root ? trace::StringId{} : event.name;
-  life.type = event.api;
-  life.is_root = is_root;
-  life.last_ns = event.time_ns;
+  Lifetime& lifetime = lifetimes_[index];
+  lifetime.root = is_root ? event.address : event.value;
+  lifetime.path = is_root ? trace::StringId{} : event.name;
+  lifetime.type = event.api;
+  lifetime.is_root = is_root;
+  lifetime.last_ns = event.time_ns;
   if (!is_root)
-    lives_[LifeOf(event.process, event.value)].has_parts = true;
+    lifetimes_[LifeOf(event.process, event.value)].has_parts = true;
 }
 
 void ModuleNames::OnGone(const trace::Event& event) {
   if (event.address == 0 || event.process.value >= processes_.size())
     return;
   const uint32_t latest = processes_[event.process.value].latest.Find(event.address);
-  if (latest != kNone && lives_[latest].until_ns == INT64_MAX)
-    lives_[latest].until_ns = event.time_ns;
+  if (latest != kNone && lifetimes_[latest].until_ns == INT64_MAX)
+    lifetimes_[latest].until_ns = event.time_ns;
 }
 
 void ModuleNames::OnParameter(const trace::Event& event) {
   if (event.value == 0 || event.process.value >= processes_.size())
     return;
   const uint32_t latest = processes_[event.process.value].latest.Find(event.value);
-  if (latest != kNone && lives_[latest].until_ns == INT64_MAX)
-    lives_[latest].has_parts = true;
+  if (latest != kNone && lifetimes_[latest].until_ns == INT64_MAX)
+    lifetimes_[latest].has_parts = true;
 }
 
 // Models of one class are numbered in the order in which they were first seen.
@@ -55,16 +55,17 @@ void ModuleNames::Finish() {
   std::map<std::pair<trace::ProcessId, trace::StringId>, uint32_t> of_class;
   for (ProcessModules& modules : processes_)
     modules.models = 0;
-  for (Life& life : lives_) {
-    if (!life.is_root || !life.has_parts)
+  for (Lifetime& lifetime : lifetimes_) {
+    if (!lifetime.is_root || !lifetime.has_parts)
       continue;
-    ++processes_[life.process.value].models;
-    life.number = ++of_class[{life.process, life.type}];
+    ++processes_[lifetime.process.value].models;
+    lifetime.number = ++of_class[{lifetime.process, lifetime.type}];
   }
-  for (uint32_t i = 0; i < lives_.size(); ++i) {
-    const Life& life = lives_[i];
-    if (!life.is_root && life.path.value != 0)
-      paths_[{Find(life.process, life.root, life.last_ns), trace_.string(life.path)}] = i;
+  for (uint32_t i = 0; i < lifetimes_.size(); ++i) {
+    const Lifetime& lifetime = lifetimes_[i];
+    if (!lifetime.is_root && lifetime.path.value != 0)
+      paths_[{Find(lifetime.process, lifetime.root, lifetime.last_ns),
+              trace_.string(lifetime.path)}] = i;
   }
 }
 
@@ -72,42 +73,43 @@ uint32_t ModuleNames::Find(trace::ProcessId process, uint64_t object, int64_t ti
   if (object == 0 || process.value >= processes_.size())
     return kNone;
   uint32_t found = processes_[process.value].latest.Find(object);
-  if (found == kNone || lives_[found].until_ns < time_ns)
+  if (found == kNone || lifetimes_[found].until_ns < time_ns)
     return kNone;
-  while (lives_[found].before != kNone && lives_[lives_[found].before].until_ns >= time_ns)
-    found = lives_[found].before;
-  return lives_[found].type.value == 0 && lives_[found].path.value == 0 ? kNone : found;
+  while (lifetimes_[found].before != kNone &&
+         lifetimes_[lifetimes_[found].before].until_ns >= time_ns)
+    found = lifetimes_[found].before;
+  return lifetimes_[found].type.value == 0 && lifetimes_[found].path.value == 0 ? kNone : found;
 }
 
-std::string ModuleNames::RootName(const Life& root) const {
+std::string ModuleNames::RootName(const Lifetime& root) const {
   std::string name(trace_.string(root.type));
   if (root.number > 1)
     name += "#" + std::to_string(root.number);
   return name;
 }
 
-std::string ModuleNames::Prefix(uint32_t root_life) const {
-  if (root_life == kNone)
+std::string ModuleNames::Prefix(uint32_t root) const {
+  if (root == kNone)
     return {};
-  const Life& root = lives_[root_life];
-  return processes_[root.process.value].models > 1 ? RootName(root) + "." : "";
+  const Lifetime& lifetime = lifetimes_[root];
+  return processes_[lifetime.process.value].models > 1 ? RootName(lifetime) + "." : "";
 }
 
-std::string ModuleNames::Path(uint32_t life_index) const {
-  const Life& life = lives_[life_index];
-  const std::string_view path = trace_.string(life.path);
+std::string ModuleNames::Path(uint32_t number) const {
+  const Lifetime& lifetime = lifetimes_[number];
+  const std::string_view path = trace_.string(lifetime.path);
   if (path.empty())
-    return RootName(life);
-  return Prefix(Find(life.process, life.root, life.last_ns)) + std::string(path);
+    return RootName(lifetime);
+  return Prefix(Find(lifetime.process, lifetime.root, lifetime.last_ns)) + std::string(path);
 }
 
-std::string ModuleNames::TypeOfPath(uint32_t root_life, const std::string& path) const {
-  const auto found = paths_.find({root_life, path});
+std::string ModuleNames::TypeOfPath(uint32_t root, const std::string& path) const {
+  const auto found = paths_.find({root, path});
   return found == paths_.end() ? std::string() : std::string(Type(found->second));
 }
 
-std::string_view ModuleNames::Type(uint32_t life) const {
-  return trace_.string(lives_[life].type);
+std::string_view ModuleNames::Type(uint32_t lifetime) const {
+  return trace_.string(lifetimes_[lifetime].type);
 }
 
 }  // namespace vramscope::resolve

@@ -16,7 +16,7 @@ namespace vramscope::resolve {
 // Which module an address was at an instant. An address names one object from the end of the one
 // before it there until its own end; what was last said in that time holds for all of it.
 //
-//   address -> life -> life before it -> ...       life: {until, path, class, root}
+//   address -> lifetime -> lifetime before it -> ...       lifetime: {until, path, class, root}
 class ModuleNames {
  public:
   static constexpr uint32_t kNone = FlatMap::kNone;
@@ -32,25 +32,25 @@ class ModuleNames {
   // After all events, before what follows.
   void Finish();
 
-  // The life that an object had at that instant, or kNone.
+  // The lifetime that an object had at that instant, or kNone.
   uint32_t Find(trace::ProcessId process, uint64_t object, int64_t time_ns) const;
   // The path that people know it by: "layer.0.fc", with the model's class before it where the
   // process has several models; a root is its class.
-  std::string Path(uint32_t life) const;
-  std::string_view Type(uint32_t life) const;
+  std::string Path(uint32_t number) const;
+  std::string_view Type(uint32_t lifetime) const;
   // The class of what stands at that path below a root, or "".
-  std::string TypeOfPath(uint32_t root_life, const std::string& path) const;
+  std::string TypeOfPath(uint32_t root, const std::string& path) const;
   // What a path below that root begins with: "", or "Generator.".
-  std::string Prefix(uint32_t root_life) const;
+  std::string Prefix(uint32_t root) const;
 
  private:
-  struct Life {
+  struct Lifetime {
     int64_t until_ns = INT64_MAX;
     uint64_t root = 0;
     trace::StringId path;
     trace::StringId type;
     trace::ProcessId process;
-    uint32_t before = kNone;  // the life before it at that address
+    uint32_t before = kNone;  // the lifetime before it at that address
     int64_t last_ns = 0;      // when it was last spoken of
     uint32_t number = 1;      // among models of its class in its process
     bool is_root = false;
@@ -62,11 +62,12 @@ class ModuleNames {
   };
 
   uint32_t LifeOf(trace::ProcessId process, uint64_t object);
-  std::string RootName(const Life& root) const;
+  std::string RootName(const Lifetime& root) const;
 
   const trace::Trace& trace_;
-  std::vector<Life> lives_;
-  std::map<std::pair<uint32_t, std::string_view>, uint32_t> paths_;  // root's life, path -> life
+  std::vector<Lifetime> lifetimes_;
+  std::map<std::pair<uint32_t, std::string_view>, uint32_t>
+      paths_;  // root's lifetime, path -> lifetime
   std::vector<ProcessModules> processes_;
 };
 

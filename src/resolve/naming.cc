@@ -46,11 +46,11 @@ trace::StackId Naming::Place(const SiteKey& key) {
   return key.stack.value != 0 ? key.stack : key.native;
 }
 
-Naming::ModuleText Naming::ModuleOfLife(uint32_t life) {
-  const auto [found, added] = modules_.try_emplace(life);
+Naming::ModuleText Naming::ModuleOfLifetime(uint32_t lifetime) {
+  const auto [found, added] = modules_.try_emplace(lifetime);
   if (added) {
-    found->second.path = Intern(ledger_.modules().Path(life));
-    found->second.type = Intern(std::string(ledger_.modules().Type(life)));
+    found->second.path = Intern(ledger_.modules().Path(lifetime));
+    found->second.type = Intern(std::string(ledger_.modules().Type(lifetime)));
   }
   return found->second;
 }
@@ -66,9 +66,9 @@ Naming::ModuleText Naming::ModuleOfStack(trace::ProcessId process,
   size_t left = trace_.stack_count();
   while (facts.module_inside && left-- > 0) {
     const trace::Stack& entry = trace_.stack(facts.module);
-    const uint32_t life = ledger_.modules().Find(process, entry.object, time_ns);
-    if (life != ModuleNames::kNone)
-      return ModuleOfLife(life);
+    const uint32_t lifetime = ledger_.modules().Find(process, entry.object, time_ns);
+    if (lifetime != ModuleNames::kNone)
+      return ModuleOfLifetime(lifetime);
     facts = facts_.Of(entry.parent);
   }
   return {Intern("(unnamed module)"), 0};
@@ -99,7 +99,7 @@ Naming::ModuleText Naming::ModuleOfName(const Named& named) {
   const size_t dot = text.rfind('.');
   if (dot == std::string_view::npos) {
     if (root != ModuleNames::kNone)
-      found->second = ModuleOfLife(root);
+      found->second = ModuleOfLifetime(root);
     return found->second;
   }
   const std::string path(text.substr(0, dot));

@@ -52,8 +52,8 @@ class Naming {
   ModuleText ModuleOf(const Named& named);
   ModuleText ModuleOfStack(trace::ProcessId process, trace::StackId stack, int64_t time_ns);
   ModuleText ModuleOfName(const Named& named);
-  ModuleText ModuleOfLife(uint32_t life);
-  // The life of the root that a name is a path in, or ModuleNames::kNone.
+  ModuleText ModuleOfLifetime(uint32_t lifetime);
+  // The lifetime of the root that a name is a path in, or ModuleNames::kNone.
   uint32_t RootOf(const MemoryName& name, const Named& named) const;
 
   const Ledger& ledger_;
@@ -61,7 +61,7 @@ class Naming {
   StackFactsTable facts_;
   std::vector<std::string> texts_;
   std::unordered_map<std::string, uint32_t> ids_;
-  std::unordered_map<uint32_t, ModuleText> modules_;                  // by life of a module
+  std::unordered_map<uint32_t, ModuleText> modules_;                  // by lifetime of a module
   std::unordered_map<trace::StringId, uint64_t> parameter_roots_;     // by name; 0: several have it
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> parameters_;      // by set and root
   std::map<std::pair<uint32_t, uint32_t>, ModuleText> name_modules_;  // by name and root

@@ -29,8 +29,8 @@ class Phases {
   // A mark that ends an iteration: so does its forward.
   void OnIteration(const trace::Event& event) { ThreadOf(event).in_forward = false; }
 
-  // Decides the category of memory whose life ends now (`freed`), or that outlives the recording.
-  // Not `by_phase`, only its names and its stack can say what it is for.
+  // Decides the category of memory whose lifetime ends now (`freed`), or that outlives the
+  // recording. Not `by_phase`, only its names and its stack can say what it is for.
   void Decide(trace::ProcessId process,
               const Names& names,
               bool freed,

@@ -55,7 +55,6 @@ struct Progress {
   std::vector<ProcessProgress> processes;
   int64_t now_ns = 0;     // of the event under way
   bool finished = false;  // what ends now was never freed
-  uint64_t next_life = 0;
   RecentFrees frees;
   Violations violations;
   trace::Loss unknown_frees;

@@ -10,13 +10,11 @@
 #include "tables/ids.h"
 #include "trace/event.h"
 
-// What the ledger keeps of everything live. Lives are numbered in the order of their allocation
-// (block, driver allocation, handle or mapping alike), so "was live at the peak" is one comparison.
+// What the ledger keeps of everything live.
 namespace vramscope::resolve {
 
 inline constexpr uint32_t kNoIndex = UINT32_MAX;
 inline constexpr int64_t kNever = INT64_MAX;
-inline constexpr uint64_t kNoLife = UINT64_MAX;
 
 // What the stack at the allocation says the memory is for, whatever the phase.
 enum class Purpose : uint8_t {
@@ -35,7 +33,7 @@ struct Origin {
   uint32_t epoch = 0;  // of its phase, when it was allocated: see phases.h
   Phase phase = Phase::kOther;
   Purpose purpose = Purpose::kNone;
-  // Since the end of its life, or of the recording; the second where nothing told the phases of
+  // Since the end of its lifetime, or of the recording; the second where nothing told the phases of
   // its process.
   Category category = Category::kUnknown;
   Category without_phases = Category::kUnknown;
@@ -46,17 +44,16 @@ struct Origin {
 
 // A block that a caching allocator gave to the program, or a CPU tensor's storage.
 struct Block {
-  uint64_t address = 0;
+  uint64_t address = 0;  // 0: there is none
   uint64_t size = 0;
   int64_t alloc_ns = 0;
-  uint64_t life = kNoLife;
   trace::StackId stack;
   trace::StackId native;
   trace::ThreadId thread;
   uint32_t segment = 0;  // where it was cut out of
   Origin origin;
   OwnerId owner;
-  bool live() const { return life != kNoLife; }
+  bool live() const { return address != 0; }
 };
 
 enum class ObjectKind : uint8_t {
@@ -71,8 +68,8 @@ struct DriverObject {
   uint64_t size = 0;     // asked for
   uint64_t priced = 0;   // what it takes of the device
   int64_t alloc_ns = 0;
-  int64_t row_ns = 0;  // since when all about it is as it is now
-  uint64_t life = kNoLife;
+  int64_t row_ns = 0;   // since when all about it is as it is now
+  uint64_t number = 0;  // no other one ever has it; 0: there is none
   uint64_t stream = 0;
   uint64_t context = 0;
   uint64_t accounted =
@@ -84,7 +81,6 @@ struct DriverObject {
   trace::StringId api;
   uint32_t account = kNoIndex;
   uint32_t segment = kNoIndex;  // the segment that it is, that it is mapped into, or its pool's
-  uint32_t self = kNoIndex;     // its own index, by which mappings name a handle
   uint32_t handle = kNoIndex;   // of a mapping: the handle's object
   uint32_t references = 1;      // handles: those not released yet
   uint32_t mappings = 0;        // handles: live mappings
@@ -96,7 +92,7 @@ struct DriverObject {
   uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
   bool small = false;         // shares a 2 MiB slab
   bool backing = false;       // its segment is suballocated
-  bool live() const { return life != kNoLife; }
+  bool live() const { return number != 0; }
 };
 
 enum class SegmentKind : uint8_t {
