@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <system_error>
 #include <thread>
 
 namespace vramscope::query {
@@ -27,23 +29,40 @@ util::Status ForEachFrame(
     const std::function<void(size_t worker, const tables::AllocationFrame& frame)>& visit) {
   std::atomic<size_t> next{0};
   std::vector<util::Status> results(workers);
-  const auto work = [&](size_t worker) {
-    tables::AllocationFrame frame;
-    for (size_t i = next++; i < frames.size(); i = next++) {
-      results[worker] = recording.Read(frames[i], wanted, &frame);
-      if (!results[worker].ok()) {
-        next = frames.size();
-        return;
+  // What a thread throws (its memory may run out) is thrown where the question was asked: left to
+  // the thread, it would end a process that may not be ours.
+  std::vector<std::exception_ptr> thrown(workers);
+  const auto work = [&](size_t worker) noexcept {
+    try {
+      tables::AllocationFrame frame;
+      for (size_t i = next++; i < frames.size(); i = next++) {
+        results[worker] = recording.Read(frames[i], wanted, &frame);
+        if (!results[worker].ok()) {
+          next = frames.size();
+          return;
+        }
+        visit(worker, frame);
       }
-      visit(worker, frame);
+    } catch (...) {
+      thrown[worker] = std::current_exception();
+      next = frames.size();
     }
   };
   std::vector<std::thread> threads;
-  for (size_t worker = 1; worker < workers; ++worker)
-    threads.emplace_back(work, worker);
+  threads.reserve(workers);
+  try {
+    for (size_t worker = 1; worker < workers; ++worker)
+      threads.emplace_back(work, worker);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that there are do all of it.
+  }
   work(0);
   for (std::thread& thread : threads)
     thread.join();
+  for (const std::exception_ptr& exception : thrown) {
+    if (exception)
+      std::rethrow_exception(exception);
+  }
   for (const util::Status& result : results)
     VRAMSCOPE_RETURN_IF_ERROR(result);
   return {};

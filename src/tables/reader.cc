@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <exception>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -220,11 +221,16 @@ Status FileRecording::LeaveOutDamagedFrames() {
   const size_t threads = frames_.size() >= kFramesWorthAThread ? 2 : 1;
   std::vector<uint8_t> whole(frames_.size());
   std::vector<Status> results(threads);
-  const auto check = [&](size_t first) {
-    for (size_t i = first; i < frames_.size() && results[first].ok(); i += threads) {
-      bool is_whole = false;
-      results[first] = IsWhole(frames_[i], &is_whole);
-      whole[i] = is_whole ? 1 : 0;
+  std::vector<std::exception_ptr> thrown(threads);
+  const auto check = [&](size_t first) noexcept {
+    try {
+      for (size_t i = first; i < frames_.size() && results[first].ok(); i += threads) {
+        bool is_whole = false;
+        results[first] = IsWhole(frames_[i], &is_whole);
+        whole[i] = is_whole ? 1 : 0;
+      }
+    } catch (...) {
+      thrown[first] = std::current_exception();
     }
   };
   std::thread other;
@@ -238,6 +244,10 @@ Status FileRecording::LeaveOutDamagedFrames() {
   check(0);
   if (other.joinable())
     other.join();
+  for (const std::exception_ptr& exception : thrown) {
+    if (exception)
+      std::rethrow_exception(exception);
+  }
   for (const Status& result : results)
     VRAMSCOPE_RETURN_IF_ERROR(result);
   size_t kept = 0;
