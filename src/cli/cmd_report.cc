@@ -27,7 +27,7 @@ namespace {
 
 struct ReportArguments {
   std::vector<std::string> files;
-  std::string at = "peak";
+  std::vector<std::string> at = {"peak"};
   std::vector<std::string> by;
   std::vector<std::string> where;
   std::vector<std::string> own;
@@ -39,41 +39,36 @@ struct ReportArguments {
   KeywordOptions keywords;
 };
 
+// All but the instant.
 util::Result<query::ReportQuery> ParseQuery(const ReportArguments& arguments) {
   query::ReportQuery query;
-  util::Result<query::Instant> instant = query::ParseInstant(arguments.at);
-  if (!instant.ok())
-    return instant.status();
-  query.at = *instant;
   for (const std::string& list : arguments.by) {
     for (size_t begin = 0; begin <= list.size();) {
       const size_t end = std::min(list.find(',', begin), list.size());
-      const std::string name = list.substr(begin, end - begin);
-      util::Result<query::Dimension> dimension = query::ParseDimension(name);
-      if (!dimension.ok())
-        return dimension.status();
-      if (std::find(query.by.begin(), query.by.end(), *dimension) != query.by.end()) {
-        return util::Status::Error(
-            fmt::format("--by names the dimension '{}' twice: name each once", name));
-      }
-      query.by.push_back(*dimension);
+      VRAMSCOPE_RETURN_IF_ERROR(query::AddDimension(list.substr(begin, end - begin), &query.by));
       begin = end + 1;
     }
   }
   for (const std::string& condition : arguments.where) {
-    const size_t equals = condition.find('=');
-    if (equals == std::string::npos) {
-      return util::Status::Error(
-          fmt::format("--where {}: write DIM=VALUE, such as category=activation", condition));
-    }
-    util::Result<query::Dimension> dimension = query::ParseDimension(condition.substr(0, equals));
-    if (!dimension.ok())
-      return dimension.status();
-    query.where.push_back({*dimension, condition.substr(equals + 1)});
+    util::Result<query::ReportQuery::Where> where = query::ParseWhere(condition);
+    if (!where.ok())
+      return where.status();
+    query.where.push_back(std::move(*where));
   }
   query.own = arguments.own;
   query.top = arguments.top;
   return query;
+}
+
+util::Result<std::vector<query::Instant>> ParseInstants(const ReportArguments& arguments) {
+  std::vector<query::Instant> instants;
+  for (const std::string& text : arguments.at) {
+    util::Result<query::Instant> instant = query::ParseInstant(text);
+    if (!instant.ok())
+      return instant.status();
+    instants.push_back(std::move(*instant));
+  }
+  return instants;
 }
 
 util::Status WritePage(const ReportArguments& arguments, const tables::Recording& recording) {
@@ -135,66 +130,96 @@ bool WasCutOff(const tables::Recording& recording, const std::string& file) {
   return IsLiveDirectory(live) && !LauncherIsAlive(live) && LiveRecorders(live).empty();
 }
 
+std::string TextOf(const ReportArguments& arguments,
+                   const std::string& file,
+                   const tables::Recording& recording,
+                   const query::ReportQuery& query,
+                   const query::Report& report) {
+  const output::Style style = output::DetectStyle(STDOUT_FILENO);
+  output::TextOptions options;
+  options.style = style;
+  options.rows = isatty(STDOUT_FILENO) != 0 ? output::kScreenRows : 0;
+  options.closing.push_back(output::TraceLine(recording, file, style));
+  if (WasCutOff(recording, file)) {
+    options.closing.push_back(
+        fmt::format("Nobody records into it any more: `vramscope finish {}` makes one file of it",
+                    output::Printable(file, style.utf8)));
+  }
+  if (!arguments.html.empty())
+    options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
+  return output::FormatText(report, recording, query, options);
+}
+
+// Of --json and --csv all reports or none; texts as they come.
+struct Shown {
+  std::vector<output::NamedReport> reports;
+  std::vector<std::string> objects;
+  bool any_text = false;
+};
+
+util::Status ShowReport(const ReportArguments& arguments,
+                        const std::string& file,
+                        const tables::Recording& recording,
+                        const query::ReportQuery& query,
+                        Shown* shown) {
+  util::Result<query::Report> report = query::MakeReport(recording, query);
+  if (!report.ok())
+    return report.status();
+  if (arguments.json) {
+    util::Result<std::vector<query::Timeline>> timelines = std::vector<query::Timeline>{};
+    if (arguments.timeline > 0)
+      timelines = query::MakeTimelines(recording, arguments.timeline);
+    if (!timelines.ok())
+      return timelines.status();
+    shown->objects.push_back(output::ReportJson(*report, recording, *timelines));
+  } else if (arguments.csv) {
+    shown->reports.push_back({file, std::move(*report)});
+  } else {
+    std::string text = TextOf(arguments, file, recording, query, *report);
+    if (std::exchange(shown->any_text, true))
+      text.insert(0, "\n");
+    return PrintOut(text);
+  }
+  return {};
+}
+
 util::Status ShowReports(const ReportArguments& arguments) {
   util::Result<query::ReportQuery> query = ParseQuery(arguments);
   if (!query.ok())
     return query.status();
-  const bool several = arguments.files.size() > 1;
-  if (several && !arguments.html.empty()) {
+  const util::Result<std::vector<query::Instant>> instants = ParseInstants(arguments);
+  if (!instants.ok())
+    return instants.status();
+  query->at = instants->front();
+  if (arguments.files.size() > 1 && !arguments.html.empty()) {
     return util::Status::Error("--html makes the page of one recording: name one FILE");
   }
-  if (!arguments.keywords.dictionaries.empty())
+  if (!arguments.keywords.dictionaries.empty()) {
+    if (instants->size() > 1)
+      return util::Status::Error("--keywords is about one instant: give --at once");
     return ShowKeywords(arguments, *query);
+  }
   if (!arguments.keywords.expected.empty()) {
     return util::Status::Error(
         "--expected-sum says what --keywords should sum to: give --keywords, too");
   }
-  const output::Style style = output::DetectStyle(STDOUT_FILENO);
-  // Of --json and --csv all of them or none.
-  std::vector<output::NamedReport> reports;
-  std::vector<std::string> objects;
+  Shown shown;
   for (const std::string& file : arguments.files) {
     util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
     if (!recording.ok())
       return recording.status();
-    util::Result<query::Report> report = query::MakeReport(**recording, *query);
-    if (!report.ok())
-      return report.status();
     VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **recording));
-    if (arguments.json) {
-      util::Result<std::vector<query::Timeline>> timelines = std::vector<query::Timeline>{};
-      if (arguments.timeline > 0)
-        timelines = query::MakeTimelines(**recording, arguments.timeline);
-      if (!timelines.ok())
-        return timelines.status();
-      objects.push_back(output::ReportJson(*report, **recording, *timelines));
-      continue;
+    for (const query::Instant& instant : *instants) {
+      query->at = instant;
+      VRAMSCOPE_RETURN_IF_ERROR(ShowReport(arguments, file, **recording, *query, &shown));
     }
-    if (arguments.csv) {
-      reports.push_back({file, std::move(*report)});
-      continue;
-    }
-    output::TextOptions options;
-    options.style = style;
-    options.rows = isatty(STDOUT_FILENO) != 0 ? output::kScreenRows : 0;
-    options.closing.push_back(output::TraceLine(**recording, file, style));
-    if (WasCutOff(**recording, file)) {
-      options.closing.push_back(
-          fmt::format("Nobody records into it any more: `vramscope finish {}` makes one file of it",
-                      output::Printable(file, style.utf8)));
-    }
-    if (!arguments.html.empty()) {
-      options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
-    }
-    std::string text = output::FormatText(*report, **recording, *query, options);
-    if (several && file != arguments.files.front())
-      text.insert(0, "\n");
-    VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
   }
   if (arguments.json)
-    return PrintOut(output::JsonOfFiles(objects));
+    return PrintOut(output::JsonOfFiles(shown.objects));
   if (arguments.csv)
-    return PrintOut(output::ReportCsv(reports, query->by));
+    return PrintOut(
+        output::ReportCsv(shown.reports, query->by,
+                          {.file = arguments.files.size() > 1, .at_ns = instants->size() > 1}));
   return {};
 }
 
@@ -208,9 +233,12 @@ void RegisterReport(CLI::App& app, int* exit_code) {
       ->required();
   // Options of one value each: a FILE behind them must stay a FILE.
   report
-      ->add_option("--at", arguments->at,
-                   "peak, end, SECONDS from the start, @NS (CLOCK_MONOTONIC), iter:N, mark:NAME")
-      ->option_text("WHEN");
+      ->add_option(
+          "--at", arguments->at,
+          "peak, end, SECONDS from the start, @NS (CLOCK_MONOTONIC), iter:N, mark:NAME; can be "
+          "repeated, for a report of each")
+      ->option_text("WHEN")
+      ->allow_extra_args(false);
   std::string dimensions;
 #define VRAMSCOPE_DIMENSION(dimension, text)    \
   dimensions += dimensions.empty() ? "" : ", "; \

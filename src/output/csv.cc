@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "output/devices.h"
 #include "util/text_cell.h"
@@ -38,6 +39,12 @@ std::vector<Column> PathColumns(const std::vector<NamedReport>& reports,
   return columns;
 }
 
+int64_t InstantOf(const query::Report& report, tables::DeviceId device) {
+  const auto found = std::find_if(report.devices.begin(), report.devices.end(),
+                                  [&](const auto& entry) { return entry.device == device; });
+  return found == report.devices.end() ? 0 : found->at_ns;
+}
+
 }  // namespace
 
 std::string CsvField(std::string_view text) {
@@ -45,17 +52,21 @@ std::string CsvField(std::string_view text) {
 }
 
 std::string ReportCsv(const std::vector<NamedReport>& reports,
-                      const std::vector<query::Dimension>& by) {
+                      const std::vector<query::Dimension>& by,
+                      CsvColumns first) {
   const std::vector<Column> columns = PathColumns(reports, by);
-  const bool several = reports.size() > 1;
-  std::string csv = several ? "file,device,index,pid" : "device,index,pid";
+  std::string csv = first.file ? "file," : "";
+  csv += first.at_ns ? "at_ns," : "";
+  csv += "device,index,pid";
   for (const Column& column : columns)
     csv += "," + column.name;
   csv += ",bytes,count\r\n";
   for (const NamedReport& named : reports) {
     for (const query::ReportRow& row : named.report.rows) {
-      if (several)
+      if (first.file)
         csv += CsvField(named.file) + ",";
+      if (first.at_ns)
+        csv += fmt::format("{},", InstantOf(named.report, row.device));
       csv += fmt::format("{},{}", DeviceMark(named.report, row.device),
                          DeviceIndex(named.report, row.device));
       csv += row.pid ? fmt::format(",{}", *row.pid) : ",";

@@ -279,8 +279,9 @@ TEST(WritersTest, Csv) {
   FakeRecording recording;
   const std::string training = ReportCsv({{"a.vram", TrainingReport(recording)}}, {});
   EXPECT_EQ(training, Expected("training.csv", training));
-  const std::string several = ReportCsv(
-      {{"a, b.vram", TrainingReport(recording)}, {"c.vram", TroubledReport(recording)}}, {});
+  const std::string several =
+      ReportCsv({{"a, b.vram", TrainingReport(recording)}, {"c.vram", TroubledReport(recording)}},
+                {}, {.file = true});
   EXPECT_EQ(several, Expected("several.csv", several));
 }
 
@@ -291,6 +292,10 @@ TEST(WritersTest, CsvByDimension) {
   EXPECT_EQ(ReportCsv({{"a.vram", report}}, {query::Dimension::kDevice, query::Dimension::kModule}),
             "device,index,pid,module,bytes,count\r\n"
             "gpu0,0,4711,\"h.0, \"\"attn\"\"\",6000,3\r\n");
+  report.devices[0].at_ns = 77;
+  EXPECT_EQ(ReportCsv({{"a.vram", report}}, {query::Dimension::kModule}, {.at_ns = true}),
+            "at_ns,device,index,pid,module,bytes,count\r\n"
+            "77,gpu0,0,4711,gpu0,6000,3\r\n");
 }
 
 }  // namespace

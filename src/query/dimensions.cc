@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,29 @@ util::Result<Dimension> ParseDimension(const std::string& name) {
   for (const std::string& known : names)
     all += (all.empty() ? "" : ", ") + known;
   return util::Status::Error("unknown dimension '" + name + "'; use one of: " + all);
+}
+
+util::Status AddDimension(const std::string& name, std::vector<Dimension>* dimensions) {
+  const util::Result<Dimension> dimension = ParseDimension(name);
+  if (!dimension)
+    return dimension.status();
+  if (std::find(dimensions->begin(), dimensions->end(), *dimension) != dimensions->end()) {
+    return util::Status::Error("the dimension '" + name + "' stands there twice: name each once");
+  }
+  dimensions->push_back(*dimension);
+  return {};
+}
+
+util::Result<ReportQuery::Where> ParseWhere(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) {
+    return util::Status::Error("the condition '" + text +
+                               "' has no '=': write DIM=VALUE, such as category=activation");
+  }
+  const util::Result<Dimension> dimension = ParseDimension(text.substr(0, equals));
+  if (!dimension)
+    return dimension.status();
+  return ReportQuery::Where{*dimension, text.substr(equals + 1)};
 }
 
 }  // namespace vramscope::query

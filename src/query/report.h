@@ -22,6 +22,8 @@ inline constexpr size_t kDimensionCount = static_cast<size_t>(Dimension::kLifeti
 const char* DimensionName(Dimension dimension);
 // The dimension of that name, or an error that lists the names that exist.
 util::Result<Dimension> ParseDimension(const std::string& name);
+// Adds the dimension of that name; an error where it is there already.
+util::Status AddDimension(const std::string& name, std::vector<Dimension>* dimensions);
 
 struct Instant {
   enum class Kind : uint8_t {
@@ -50,6 +52,9 @@ struct ReportQuery {
   std::vector<std::string> own;  // packages whose code counts as the user's (--own)
   uint64_t top = 0;              // 0: all rows
 };
+
+// `DIM=VALUE`.
+util::Result<ReportQuery::Where> ParseWhere(const std::string& text);
 
 struct DeviceReport {
   tables::DeviceId device;

@@ -210,6 +210,18 @@ def test_collapsed_stacks_sum_to_the_peak(trace, tmp_path):
     assert f"{frames} {KEPT_BYTES}" in output.read_text()
 
 
+def test_several_instants_are_several_reports(trace):
+    instants = ("--at", "peak", "--at", "end", "--at", "peak")
+    found = json.loads(vramscope("report", trace, "--json", *instants))
+    assert found == [json.loads(vramscope("report", trace, "--json", "--at", at)) for at in instants[1::2]]
+    assert found[0] != found[1]
+    rows = list(csv.DictReader(io.StringIO(vramscope("report", trace, "--csv", *instants))))
+    assert [(int(row["at_ns"]), int(row["bytes"])) for row in rows] == [
+        (report["devices"][0]["at"]["time_ns"], row["bytes"]) for report in found for row in report["rows"]
+    ]
+    assert vramscope("report", trace, *instants) == "\n".join(vramscope("report", trace, "--at", at) for at in instants[1::2])
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -230,6 +242,7 @@ def test_collapsed_stacks_sum_to_the_peak(trace, tmp_path):
         (["report"], ["FILE"]),
         (["report", "{trace}", "--keywords", "words.toml"], ["words.toml", "cannot be opened"]),
         (["report", "{trace}", "--expected-sum", "1G"], ["--expected-sum"]),
+        (["report", "{trace}", "--keywords", "layers", "--at", "end", "--at", "peak"], ["--keywords", "--at"]),
         (["report", "{trace}", "--top", "some"], ["--top"]),
         (["info", "{tmp}/missing.vram"], ["missing.vram"]),
         (["export", "{trace}", "--to", "parquet"], ["parquet", "csv", "json", "collapsed"]),
