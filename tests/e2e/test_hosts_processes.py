@@ -106,6 +106,15 @@ def test_a_child_with_a_cleared_environment_is_named_and_not_forced(tmp_path):
 
 
 @launcher
+def test_vramscope_itself_is_not_named(tmp_path):
+    """As what reads a recording under way for the program in it: it runs without the probe on purpose."""
+    inner = f"env -u LD_PRELOAD -u VRAMSCOPE_DIR {VRAMSCOPE} run --no-report -o inner.vram -- sleep 1.2; exit 3"
+    result = launch("sh", "-c", inner, cwd=tmp_path)
+    assert result.returncode == 3 and (tmp_path / "inner.vram").exists()
+    assert "vramscope was started" not in result.stderr + info(tmp_path / "x.vram")
+
+
+@launcher
 def test_a_child_that_keeps_the_environment_is_not_named(tmp_path):
     result = launch("sh", "-c", "sleep 0.7; exit 2", cwd=tmp_path)
     assert result.returncode == 2

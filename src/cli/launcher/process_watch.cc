@@ -2,6 +2,7 @@
 #include "cli/launcher/process_watch.h"
 
 #include <fmt/core.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -48,6 +49,16 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   return children;
 }
 
+// It reads the recording for the program, or samples, or records something else: no memory of the
+// program's is in it.
+bool IsThisProgram(pid_t pid) {
+  struct stat own {
+  }, other{};
+  return stat("/proc/self/exe", &own) == 0 &&
+         stat(fmt::format("/proc/{}/exe", pid).c_str(), &other) == 0 &&
+         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 // Why the process is not recorded, or "" where it is, or where that cannot be said now.
 std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
   int error = 0;
@@ -56,7 +67,7 @@ std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
     return error == EACCES || error == EPERM ? "belongs to another user or is a setuid program"
                                              : "";
   const Enrolment enrolment = EnrolmentOf(*environment, live_directory);
-  if (enrolment == Enrolment::kElsewhere)
+  if (enrolment == Enrolment::kElsewhere || IsThisProgram(pid))
     return "";
   std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
   bool has_probe = enrolment == Enrolment::kHere && why.empty();
