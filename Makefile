@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .PHONY: help demo test build soak gpu-test format lint clean
 
 BUILD := build
-PROGRAM := bin/vramscope lib/libvramscope_probe.so
+PROGRAM := bin/vramscope lib/libvramscope_probe.so lib/libvramscope_read.so
 
 help:
 	@echo "make demo      record a real PyTorch training and show where its memory went"

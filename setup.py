@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the command-line program and the probe into the wheel; everything else is in pyproject.toml.
+"""Puts the command-line program and its libraries into the wheel; everything else is in pyproject.toml.
 
 A plain build runs CMake. Where VRAMSCOPE_PREBUILT names a build directory, its binaries are taken.
 """
@@ -20,7 +20,7 @@ except ImportError:  # before setuptools 70.1 it lived in the wheel package
     from wheel.bdist_wheel import bdist_wheel
 
 ROOT = pathlib.Path(__file__).resolve().parent
-BINARIES = ("bin/vramscope", "lib/libvramscope_probe.so")
+BINARIES = ("bin/vramscope", "lib/libvramscope_probe.so", "lib/libvramscope_read.so")
 
 # What PEP 600 lets a manylinux binary need from the machine.
 ALLOWED = re.compile(r"^(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux.*)\.so\.\d+$")

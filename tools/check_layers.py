@@ -23,6 +23,7 @@ STAGES = {
     "util": ["base"],
     "tables": ["format", "util"],
     "query": ["tables"],
+    "read": ["query"],
     "trace": ["format", "util"],
     "resolve": ["trace", "tables"],
     "engine/model": ["trace"],

@@ -86,7 +86,7 @@ fi
 
 # The package is copied, not linked, so that tests see what a user gets.
 sources=$(find python pyproject.toml setup.py "$build/bin/vramscope" "$build/lib/libvramscope_probe.so" \
-  -type f -not -path '*/__pycache__/*' -newer .venv/installed 2>&1 | head -n 1 || true)
+  "$build/lib/libvramscope_read.so" -type f -not -path '*/__pycache__/*' -newer .venv/installed 2>&1 | head -n 1 || true)
 if [[ ! -e .venv/installed || -n "$sources" ]]; then
   VRAMSCOPE_PREBUILT="$(realpath "$build")" .venv/bin/python -m pip install --disable-pip-version-check \
     -q --no-deps --no-build-isolation --force-reinstall . >.venv/install.log 2>&1 || {

@@ -5,21 +5,25 @@ Under ``vramscope run`` nothing here is needed. The functions serve programs tha
 instant (`mark`), a part of themselves (`scope`) or their memory (`tag`), to record only a part of
 themselves (`start`, `stop`), or to record without the launcher (`start`, `record`), at any time and
 in notebooks too. Where nothing is recorded all others do nothing, so they can stay in a program for
-good.
+good. `read` opens a recording.
 """
 
 from __future__ import annotations
 
 from ._annotate import mark, scope, tag
+from ._reader import ReadError, Trace, read
 from ._recording import Recording, is_recording, live_directory, record, start, stop
 from ._version import __version__
 
 __all__ = [
+    "ReadError",
     "Recording",
+    "Trace",
     "__version__",
     "is_recording",
     "live_directory",
     "mark",
+    "read",
     "record",
     "scope",
     "start",

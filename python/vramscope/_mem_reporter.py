@@ -434,9 +434,10 @@ def _add_what_is_recorded(torch: Any, devices: Dict[str, DeviceReport]) -> None:
     problem = ""
     if live is not None:
         try:  # a report without names is still a report
-            if any(device.nvml is not None for device in devices.values()):
-                outside = _ledger.outside_pytorch(live)
-            lines = _ledger.lines_of(live, _addresses(devices))
+            with _ledger.read(live) as trace:
+                if any(device.nvml is not None for device in devices.values()):
+                    outside = _ledger.outside_pytorch(trace)
+                lines = _ledger.lines_of(trace, _addresses(devices))
         except Exception as error:
             problem = str(error).splitlines()[0] if str(error) else type(error).__name__
     if problem:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the command-line program and the probe of this installation are."""
+"""Where the command-line program and the libraries of this installation are."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def program() -> pathlib.Path:
 def probe() -> pathlib.Path:
     """The library that records inside a program."""
     return _find("lib", "libvramscope_probe.so")
+
+
+def reader() -> pathlib.Path:
+    """The library that reads recordings."""
+    return _find("lib", "libvramscope_read.so")

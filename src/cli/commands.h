@@ -27,6 +27,7 @@ void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);
 void RegisterYield(CLI::App& app, int* exit_code);
 void RegisterResume(CLI::App& app, int* exit_code);
+void RegisterResolve(CLI::App& app, int* exit_code);
 void RegisterSidecar(CLI::App& app, int* exit_code);
 void RegisterDoctor(CLI::App& app, int* exit_code);
 

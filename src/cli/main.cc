@@ -104,6 +104,7 @@ int Main(std::vector<std::string> words) {
   RegisterEnv(app, &exit_code);
   RegisterYield(app, &exit_code);
   RegisterResume(app, &exit_code);
+  RegisterResolve(app, &exit_code);
   RegisterSidecar(app, &exit_code);
   RegisterDoctor(app, &exit_code);
   // Set before, it would be the commands' too.

@@ -109,7 +109,7 @@ def test_the_console_script_is_the_program():
     assert (ROOT / "VERSION").read_text().strip() in done.stdout
 
 
-def test_the_wheel_has_program_and_probe_for_every_python(tmp_path):
+def test_the_wheel_has_program_and_libraries_for_every_python(tmp_path):
     pytest.importorskip("wheel")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path), str(ROOT)],
@@ -118,6 +118,14 @@ def test_the_wheel_has_program_and_probe_for_every_python(tmp_path):
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     assert re.fullmatch(r"vramscope-[\d.]+-py3-none-(manylinux_2_\d+|linux)_\w+\.whl", wheel.name)
-    names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"vramscope/_native/bin/vramscope", "vramscope/_native/lib/libvramscope_probe.so"} <= names
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        archive.extractall(tmp_path)
+    assert {f"vramscope/_native/{name}" for name in ("bin/vramscope", "lib/libvramscope_probe.so", "lib/libvramscope_read.so")} <= names
     assert {"vramscope/py.typed", "vramscope/__init__.py"} <= names
+    # As pip would: zipfile forgets modes.
+    (tmp_path / "vramscope" / "_native" / "bin" / "vramscope").chmod(0o755)
+    live = ROOT / "tests" / "golden" / "v2.0" / "killed.vram.d"
+    code = f"import vramscope; print(vramscope.__file__, vramscope.read({str(live)!r}).report().devices['ledger_bytes'])"
+    done = run_python(code, cwd=tmp_path)
+    assert done.stdout.split() == [str(tmp_path / "vramscope" / "__init__.py"), "[1275]"], done.stderr

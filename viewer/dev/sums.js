@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a page shows at instants, for tests: `node sums.js PAGE.html NS...` prints a JSON list with, for
-// each instant (CLOCK_MONOTONIC), the bytes of each device by category, module, line and ledger row.
+// each instant (CLOCK_MONOTONIC), the bytes of each device by process and category, module, line and
+// ledger row: "PID TAB TEXT".
 import { readFileSync } from "node:fs";
 
 import { Filter } from "../src/filter.js";
@@ -23,12 +24,16 @@ function sumsOf(device, at) {
   const sums = { index: page.devices[device].index, nvml: view.nvml, total: view.total, category: {}, module: {}, line: {}, top_line: {}, row: {} };
   for (const kind of view.shown) {
     const process = page.processes[kinds.process[kind]].pid;
+    const line = page.names[page.sites.line[kind]] || "(no stack)";
     const keys = {
       category: page.categories[page.sites.category[kind]], module: page.names[kinds.module[kind]] || "(none)",
-      line: page.names[page.sites.line[kind]] || "(no stack)", row: [process, ...page.paths[kinds.path[kind]]].join("\t"),
+      line, row: page.paths[kinds.path[kind]].join("\t"),
     };
-    if (page.sites.held[kind] === 1) sums.top_line[keys.line] = (sums.top_line[keys.line] ?? 0) + view.kindBytes[kind];
-    for (const [dimension, key] of Object.entries(keys)) sums[dimension][key] = (sums[dimension][key] ?? 0) + view.kindBytes[kind];
+    if (page.sites.held[kind] === 1) sums.top_line[line] = (sums.top_line[line] ?? 0) + view.kindBytes[kind];
+    for (const [dimension, text] of Object.entries(keys)) {
+      const key = `${process}\t${text}`;
+      sums[dimension][key] = (sums[dimension][key] ?? 0) + view.kindBytes[kind];
+    }
   }
   return sums;
 }

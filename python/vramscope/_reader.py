@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings as tables: libvramscope_read.so (include/vramscope/read.h) for Python."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from types import TracebackType
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, Union
+
+from . import _paths
+
+_Path = Union[str, "os.PathLike[str]"]
+#: What `--at` takes, or an instant of time.monotonic_ns().
+Instant = Union[str, int]
+
+_VERSION = 1
+_INT64, _UINT64, _TEXT = 1, 2, 3
+
+
+class ReadError(RuntimeError):
+    """A recording that cannot be read, or a question that it has no answer to, in one line."""
+
+
+# ---- the structs of read.h ----
+
+
+class _Text(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+
+class _Column(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("unit", ctypes.c_char_p),
+        ("type", ctypes.c_uint32),
+        ("text_count", ctypes.c_uint32),
+        ("values", ctypes.c_void_p),
+        ("null", ctypes.c_void_p),
+        ("texts", ctypes.POINTER(_Text)),
+    ]
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("row_count", ctypes.c_size_t),
+        ("column_count", ctypes.c_size_t),
+        ("columns", ctypes.POINTER(ctypes.POINTER(_Column))),
+    ]
+
+
+class _Answer(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("table_count", ctypes.c_size_t),
+        ("tables", ctypes.POINTER(ctypes.POINTER(_Table))),
+    ]
+
+
+class _OpenOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("limit_ms", ctypes.c_uint32),
+        ("no_native_names", ctypes.c_uint32),
+        ("program", ctypes.c_char_p),
+    ]
+
+
+_Names = ctypes.POINTER(ctypes.c_char_p)
+
+
+class _Query(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("at", ctypes.c_char_p),
+        ("by", _Names),
+        ("by_count", ctypes.c_size_t),
+        ("where", _Names),
+        ("where_count", ctypes.c_size_t),
+        ("own", _Names),
+        ("own_count", ctypes.c_size_t),
+        ("top", ctypes.c_uint64),
+    ]
+
+
+class _Window(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("from_ns", ctypes.c_int64),
+        ("to_ns", ctypes.c_int64),
+        ("by", _Names),
+        ("by_count", ctypes.c_size_t),
+        ("own", _Names),
+        ("own_count", ctypes.c_size_t),
+    ]
+
+
+class _Library:
+    """The functions of libvramscope_read.so. They give the GIL away: a question may take a while."""
+
+    def __init__(self, path: str) -> None:
+        library = ctypes.CDLL(path)
+
+        def bind(name: str, result: object, *arguments: object) -> Any:
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = list(arguments)
+            return function
+
+        pointer, answer = ctypes.c_void_p, ctypes.POINTER(_Answer)
+        self.version = bind("vramscope_read_version", ctypes.c_uint32)
+        self.error = bind("vramscope_read_error", ctypes.c_char_p)
+        self.free = bind("vramscope_read_free", None, answer)
+        self.open = bind("vramscope_read_open", pointer, ctypes.c_char_p, ctypes.POINTER(_OpenOptions))
+        self.close = bind("vramscope_read_close", None, pointer)
+        self.table = bind("vramscope_read_table", answer, pointer, ctypes.c_char_p)
+        self.report = bind("vramscope_read_report", answer, pointer, ctypes.POINTER(_Query))
+        self.iterations = bind("vramscope_read_iterations", answer, pointer)
+        self.timeline = bind("vramscope_read_timeline", answer, pointer, ctypes.c_size_t)
+        self.allocations = bind("vramscope_read_allocations", pointer, pointer, ctypes.POINTER(_Window))
+        self.next = bind("vramscope_read_next", answer, pointer)
+        self.end = bind("vramscope_read_end", None, pointer)
+        if self.version() != _VERSION:
+            raise ReadError(f"{path} is of another version; reinstall vramscope")
+
+    def why(self) -> str:
+        text: bytes = self.error()
+        return text.decode("utf-8", "replace")
+
+
+_loaded: Optional[_Library] = None
+
+
+def _library() -> _Library:
+    global _loaded
+    if _loaded is None:
+        _loaded = _Library(os.fspath(_paths.reader()))
+    return _loaded
+
+
+# ---- answers ----
+
+
+class Table:
+    """Rows and named columns. ``table["bytes"]`` is a list; iterating gives a dict for each row; None is no value.
+
+    ``pandas.DataFrame(table.columns)`` makes a frame of it.
+    """
+
+    def __init__(self, name: str, columns: Dict[str, List[Any]], units: Dict[str, str]) -> None:
+        self.name = name
+        #: Lists of one length, by the column's name.
+        self.columns = columns
+        #: "bytes", "ns", the table whose row numbers a column has, or "".
+        self.units = units
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, column: str) -> List[Any]:
+        return self.columns[column]
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        names = tuple(self.columns)
+        for values in zip(*self.columns.values()):
+            yield dict(zip(names, values))
+
+    def __repr__(self) -> str:
+        return f"<vramscope table {self.name}: {len(self)} rows of {', '.join(self.columns)}>"
+
+
+def _values(column: _Column, rows: int) -> List[Any]:
+    if rows == 0:
+        return []
+    found: List[Any]
+    if column.type == _TEXT:
+        texts = [
+            ctypes.string_at(column.texts[i].data, column.texts[i].bytes).decode("utf-8")
+            for i in range(column.text_count)
+        ]
+        found = [texts[code] for code in (ctypes.c_uint32 * rows).from_address(column.values)]
+    else:
+        number = ctypes.c_int64 if column.type == _INT64 else ctypes.c_uint64
+        found = (number * rows).from_address(column.values)[:]
+    if column.null:
+        nulls = ctypes.string_at(column.null, rows)
+        found = [None if null else value for null, value in zip(nulls, found)]
+    return found
+
+
+def _tables(answer: Any) -> Dict[str, Table]:
+    """Copies an answer, and frees it."""
+    library = _library()
+    if not answer:
+        raise ReadError(library.why())
+    try:
+        found = {}
+        for i in range(answer.contents.table_count):
+            table = answer.contents.tables[i].contents
+            columns = [table.columns[at].contents for at in range(table.column_count)]
+            name = table.name.decode()
+            found[name] = Table(
+                name,
+                {column.name.decode(): _values(column, table.row_count) for column in columns},
+                {column.name.decode(): column.unit.decode() for column in columns},
+            )
+        return found
+    finally:
+        library.free(answer)
+
+
+class Report(NamedTuple):
+    """Who had the memory at an instant. The tables and their columns are those of ``report --json``."""
+
+    devices: Table
+    processes: Table
+    rows: Table
+    categories: Table
+    modules: Table
+    lines: Table
+    residuals: Table
+    losses: Table
+    invariants: Table
+
+
+class Iterations(NamedTuple):
+    """Each iteration of each process and device, and the parameters of the last whole one."""
+
+    iterations: Table
+    parameters: Table
+
+
+class Timeline(NamedTuple):
+    """Each device's bands over time, and NVML's figures beside them."""
+
+    timeline: Table
+    nvml: Table
+
+
+# ---- recordings ----
+
+
+def _names(names: Sequence[str]) -> Tuple[Any, int]:
+    if isinstance(names, str):
+        raise TypeError(f"a list of names is wanted, and {names!r} is one text: write [{names!r}]")
+    return (ctypes.c_char_p * len(names))(*(name.encode() for name in names)), len(names)
+
+
+def _instant(at: Instant) -> str:
+    return f"@{at}" if isinstance(at, int) else at
+
+
+class Trace:
+    """A recording, opened for reading; made by `read`. It can be asked by several threads at once."""
+
+    def __init__(self, path: _Path, limit_seconds: float = 0.0, native_names: bool = True) -> None:
+        library = _library()
+        options = _OpenOptions(ctypes.sizeof(_OpenOptions))
+        options.limit_ms = int(limit_seconds * 1000)
+        options.no_native_names = not native_names
+        options.program = os.fsencode(_paths.program())
+        self._handle = library.open(os.fsencode(path), ctypes.byref(options))
+        if not self._handle:
+            raise ReadError(library.why())
+        self._close = weakref.finalize(self, library.close, self._handle)
+
+    def close(self) -> None:
+        """Frees it. Its answers stay."""
+        self._close()
+        self._handle = None
+
+    def __enter__(self) -> "Trace":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> int:
+        if self._handle is None:
+            raise ValueError("this recording is closed")
+        return int(self._handle)
+
+    def table(self, name: str) -> Table:
+        """A table of docs/TABLES.md, row for row; also ``session``, and ``tables``, which lists them all."""
+        return _tables(_library().table(self._opened(), name.encode()))[name]
+
+    def report(
+        self,
+        at: Instant = "peak",
+        by: Sequence[str] = (),
+        where: Optional[Mapping[str, str]] = None,
+        own: Sequence[str] = (),
+        top: int = 0,
+    ) -> Report:
+        """Who had the memory at an instant: what ``vramscope report`` says with the same options."""
+        query = _Query(ctypes.sizeof(_Query))
+        query.at = _instant(at).encode()
+        query.by, query.by_count = _names(by)
+        query.where, query.where_count = _names([f"{name}={value}" for name, value in (where or {}).items()])
+        query.own, query.own_count = _names(own)
+        query.top = top
+        found = _tables(_library().report(self._opened(), ctypes.byref(query)))
+        return Report(**{name: found[name] for name in Report._fields})
+
+    def iterations(self) -> Iterations:
+        """What ``vramscope iterations`` says; an error where there are none."""
+        found = _tables(_library().iterations(self._opened()))
+        return Iterations(found["iterations"], found["parameters"])
+
+    def timeline(self, buckets: int = 600) -> Timeline:
+        """The highest instant of each of so many stretches of time."""
+        found = _tables(_library().timeline(self._opened(), buckets))
+        return Timeline(found["timeline"], found["nvml"])
+
+    def allocations(
+        self,
+        between: Optional[Tuple[int, int]] = None,
+        by: Sequence[str] = (),
+        own: Sequence[str] = (),
+    ) -> Iterator[Table]:
+        """Allocations that live at some instant of a time, both ends included, some ten thousand at once.
+
+        They come in no order. `by` names dimensions that they have a column of text for.
+        """
+        window = _Window(ctypes.sizeof(_Window))
+        window.from_ns, window.to_ns = between or (-(1 << 63), (1 << 63) - 1)
+        window.by, window.by_count = _names(by)
+        window.own, window.own_count = _names(own)
+        library = _library()
+        cursor = library.allocations(self._opened(), ctypes.byref(window))
+        if not cursor:
+            raise ReadError(library.why())
+        try:
+            while True:
+                self._opened()
+                answer = library.next(cursor)
+                if not answer and not library.why():
+                    return
+                yield _tables(answer)["allocations"]
+        finally:
+            library.end(cursor)
+
+
+def read(path: _Path) -> Trace:
+    """Opens a recording: a finished ``NAME.vram``, or the live directory of one that is under way, as it is now.
+
+    ::
+
+        with vramscope.read("train.vram") as trace:
+            for row in trace.report(at="peak", by=["category"]).rows:
+                print(row["index"], row["category"], row["bytes"])
+
+    Every question is answered from the tables of docs/TABLES.md, by the code that ``vramscope report`` and the
+    HTML page use, in this process; docs/READER.md lists what there is to ask.
+    """
+    return Trace(path)

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read/answer.h"
+
+#include <utility>
+
+#include "util/utf8.h"
+
+namespace vramscope::read {
+
+void Column::Null() {
+  null_.resize(rows(), 0);
+  null_.push_back(1);
+  if (type_ == VRAMSCOPE_TEXT)
+    Text("");
+  else
+    numbers_.push_back(0);
+}
+
+uint32_t Column::CodeOf(std::string_view text) {
+  const auto [found, added] =
+      known_.try_emplace(util::ValidUtf8(text), static_cast<uint32_t>(texts_.size()));
+  if (added)
+    texts_.push_back(&found->first);
+  return found->second;
+}
+
+const vramscope_column* Column::View() {
+  if (!null_.empty())
+    null_.resize(rows(), 0);
+  text_views_.reserve(texts_.size());
+  for (const std::string* text : texts_)
+    text_views_.push_back({text->c_str(), text->size()});
+  view_.size = sizeof view_;
+  view_.name = name_.c_str();
+  view_.unit = unit_.c_str();
+  view_.type = type_;
+  view_.text_count = static_cast<uint32_t>(text_views_.size());
+  view_.values = type_ == VRAMSCOPE_TEXT ? static_cast<const void*>(codes_.data())
+                                         : static_cast<const void*>(numbers_.data());
+  view_.null = null_.empty() ? nullptr : null_.data();
+  view_.texts = text_views_.data();
+  return &view_;
+}
+
+Column& Table::Add(std::string name, std::string unit, uint32_t type) {
+  columns_.push_back(std::make_unique<Column>(std::move(name), std::move(unit), type));
+  return *columns_.back();
+}
+
+const vramscope_table* Table::View() {
+  for (const std::unique_ptr<Column>& column : columns_)
+    column_views_.push_back(column->View());
+  view_.size = sizeof view_;
+  view_.name = name_.c_str();
+  view_.row_count = columns_.empty() ? 0 : columns_.front()->rows();
+  view_.column_count = column_views_.size();
+  view_.columns = column_views_.data();
+  return &view_;
+}
+
+Table& Answer::Add(std::string name) {
+  built_.push_back(std::make_unique<Table>(std::move(name)));
+  return *built_.back();
+}
+
+const vramscope_answer* Answer::Release(std::unique_ptr<Answer> answer) {
+  for (const std::unique_ptr<Table>& table : answer->built_)
+    answer->views_.push_back(table->View());
+  answer->size = sizeof(vramscope_answer);
+  answer->table_count = answer->views_.size();
+  answer->tables = answer->views_.data();
+  return answer.release();
+}
+
+}  // namespace vramscope::read

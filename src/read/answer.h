@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "vramscope/read.h"
+
+// Builds the tables of include/vramscope/read.h: fill columns of one length, then Release().
+namespace vramscope::read {
+
+class Column {
+ public:
+  Column(std::string name, std::string unit, uint32_t type)
+      : name_(std::move(name)), unit_(std::move(unit)), type_(type) {}
+  Column(const Column&) = delete;
+  Column& operator=(const Column&) = delete;
+
+  // Of a column of that type. Signed numbers are their bits.
+  void Number(uint64_t value) { numbers_.push_back(value); }
+  void Number(int64_t value) { numbers_.push_back(static_cast<uint64_t>(value)); }
+  void Text(std::string_view text) { codes_.push_back(CodeOf(text)); }
+  // A text that CodeOf() has numbered.
+  void Code(uint32_t code) { codes_.push_back(code); }
+  void Null();
+  template <class Value>
+  void NumberOrNull(const std::optional<Value>& value) {
+    value ? Number(static_cast<uint64_t>(*value)) : Null();
+  }
+  uint32_t CodeOf(std::string_view text);
+
+  size_t rows() const { return type_ == VRAMSCOPE_TEXT ? codes_.size() : numbers_.size(); }
+  const vramscope_column* View();
+
+ private:
+  std::string name_;
+  std::string unit_;
+  uint32_t type_;
+  std::vector<uint64_t> numbers_;
+  std::vector<uint32_t> codes_;
+  std::vector<uint8_t> null_;  // empty while no row is
+  std::unordered_map<std::string, uint32_t> known_;
+  std::vector<const std::string*> texts_;  // by code; they are keys of known_
+  std::vector<vramscope_text> text_views_;
+  vramscope_column view_{};
+};
+
+class Table {
+ public:
+  explicit Table(std::string name) : name_(std::move(name)) {}
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  Column& Int(std::string name, std::string unit = "") {
+    return Add(std::move(name), std::move(unit), VRAMSCOPE_INT64);
+  }
+  Column& Uint(std::string name, std::string unit = "") {
+    return Add(std::move(name), std::move(unit), VRAMSCOPE_UINT64);
+  }
+  Column& Text(std::string name) { return Add(std::move(name), "", VRAMSCOPE_TEXT); }
+
+  const vramscope_table* View();
+
+ private:
+  Column& Add(std::string name, std::string unit, uint32_t type);
+
+  std::string name_;
+  std::vector<std::unique_ptr<Column>> columns_;
+  std::vector<const vramscope_column*> column_views_;
+  vramscope_table view_{};
+};
+
+class Answer : public vramscope_answer {
+ public:
+  Answer() : vramscope_answer{} {}
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+
+  Table& Add(std::string name);
+  // To whom frees it with delete, as the Answer that it is.
+  static const vramscope_answer* Release(std::unique_ptr<Answer> answer);
+
+ private:
+  std::vector<std::unique_ptr<Table>> built_;
+  std::vector<const vramscope_table*> views_;
+};
+
+}  // namespace vramscope::read

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of tables.def by their names, as they are.
+#include <array>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "read/answers.h"
+
+namespace vramscope::read {
+namespace {
+
+constexpr char kSession[] = "session";
+constexpr char kTables[] = "tables";
+
+template <class Type>
+constexpr uint32_t TypeOf() {
+  if constexpr (std::is_same_v<Type, tables::StringId>)
+    return VRAMSCOPE_TEXT;
+  else if constexpr (!std::is_integral_v<Type> || std::is_signed_v<Type>)
+    return VRAMSCOPE_INT64;  // row numbers too
+  else
+    return VRAMSCOPE_UINT64;
+}
+
+constexpr const char* TypeName(uint32_t type) {
+  return type == VRAMSCOPE_TEXT ? "text" : type == VRAMSCOPE_INT64 ? "int64" : "uint64";
+}
+
+template <class Row, class Type>
+void AddColumn(const tables::Recording& recording,
+               const std::vector<Row>& rows,
+               const tables::Column<Row, Type>& from,
+               Table* table) {
+  if constexpr (std::is_same_v<Type, tables::StringId>) {
+    Column& column = table->Text(from.name);
+    for (const Row& row : rows)
+      column.Text(recording.string(row.*from.field));
+  } else if constexpr (!std::is_integral_v<Type>) {
+    Column& column = table->Int(from.name, from.unit);
+    for (const Row& row : rows)
+      column.Number(int64_t{(row.*from.field).value});
+  } else if constexpr (std::is_signed_v<Type>) {
+    Column& column = table->Int(from.name, from.unit);
+    for (const Row& row : rows)
+      column.Number(int64_t{row.*from.field});
+  } else {
+    Column& column = table->Uint(from.name, from.unit);
+    for (const Row& row : rows)
+      column.Number(uint64_t{row.*from.field});
+  }
+}
+
+template <class Row>
+void AddTable(const tables::Recording& recording, const std::vector<Row>& rows, Answer* answer) {
+  Table& table = answer->Add(tables::TableOf<Row>::kName);
+  std::apply([&](const auto&... columns) { (AddColumn(recording, rows, columns, &table), ...); },
+             tables::TableOf<Row>::Columns());
+}
+
+void AddSession(const tables::Session& session, Answer* answer) {
+  Table& table = answer->Add(kSession);
+  table.Text("name").Text(session.name);
+  table.Text("version").Text(session.version);
+  table.Int("begin_ns", "ns").Number(session.begin_ns);
+  table.Int("end_ns", "ns").Number(session.end_ns);
+  table.Int("begin_wall_ns", "ns").Number(session.begin_wall_ns);
+  table.Uint("finished").Number(uint64_t{session.finished ? 1U : 0U});
+  table.Uint("events").Number(session.event_count);
+  table.Uint("allocations").Number(session.allocation_count);
+}
+
+void AddNames(const tables::Tables& tables, Answer* answer) {
+  Table& table = answer->Add(kTables);
+  Column& names = table.Text("table");
+  Column& columns = table.Text("column");
+  Column& types = table.Text("type");
+  Column& units = table.Text("unit");
+  Column& meanings = table.Text("meaning");
+  tables::Tables::ForEach(tables, [&](const auto& rows) {
+    using Row = typename std::decay_t<decltype(rows)>::value_type;
+    const auto add = [&]<class Type>(const tables::Column<Row, Type>& column) {
+      names.Text(tables::TableOf<Row>::kName);
+      columns.Text(column.name);
+      types.Text(TypeName(TypeOf<Type>()));
+      units.Text(column.unit);
+      meanings.Text(column.text);
+    };
+    std::apply([&](const auto&... each) { (add(each), ...); }, tables::TableOf<Row>::Columns());
+  });
+}
+
+}  // namespace
+
+AnswerResult TableAnswer(const tables::Recording& recording, const std::string& name) {
+  auto answer = std::make_unique<Answer>();
+  if (name == kSession)
+    AddSession(recording.tables().session, answer.get());
+  if (name == kTables)
+    AddNames(recording.tables(), answer.get());
+  bool found = name == kSession || name == kTables;
+  tables::Tables::ForEach(recording.tables(), [&](const auto& rows) {
+    using Row = typename std::decay_t<decltype(rows)>::value_type;
+    if (name != tables::TableOf<Row>::kName)
+      return;
+    AddTable(recording, rows, answer.get());
+    found = true;
+  });
+  if (name == tables::TableOf<tables::AllocationRow>::kName) {
+    return util::Status::Error(
+        "the table 'allocations' may be larger than memory: read it with a cursor");
+  }
+  if (!found) {
+    return util::Status::Error("no table is named '" + name +
+                               "': the table 'tables' has the names of all");
+  }
+  return answer;
+}
+
+}  // namespace vramscope::read
