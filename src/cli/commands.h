@@ -21,6 +21,7 @@ void RegisterEnv(CLI::App& app, int* exit_code);
 void RegisterReport(CLI::App& app, int* exit_code);
 void RegisterIterations(CLI::App& app, int* exit_code);
 void RegisterLeaks(CLI::App& app, int* exit_code);
+void RegisterDiff(CLI::App& app, int* exit_code);
 void RegisterPlot(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);

@@ -97,6 +97,7 @@ int Main(std::vector<std::string> words) {
   RegisterReport(app, &exit_code);
   RegisterIterations(app, &exit_code);
   RegisterLeaks(app, &exit_code);
+  RegisterDiff(app, &exit_code);
   RegisterPlot(app, &exit_code);
   RegisterInfo(app, &exit_code);
   RegisterExport(app, &exit_code);

@@ -2,77 +2,18 @@
 #include "query/fold_modules.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
+
+#include "query/fold_names.h"
 
 namespace vramscope::query {
 namespace {
 
-constexpr size_t kMaxDigits = 9;
-// "[0-3,5,8-11,14,...]": beyond that nobody reads on.
-constexpr size_t kMaxRanges = 4;
 // Entries come by size, so those of a size are near each other.
 constexpr size_t kMaxLooks = 8;
-
-// A name without its numbers, and those: "blocks.3.attn" is "blocks.#.attn" and 3.
-struct NumberedName {
-  std::string shape;
-  std::vector<uint32_t> numbers;
-};
-
-// A number counts layers where it is a whole part of the path, or ends one behind an underline.
-NumberedName SplitNumbers(std::string_view name) {
-  NumberedName split;
-  size_t at = 0;
-  while (at < name.size()) {
-    const size_t end = std::min(name.find('.', at), name.size());
-    const std::string_view part = name.substr(at, end - at);
-    size_t digits = part.size();
-    while (digits > 0 && part[digits - 1] >= '0' && part[digits - 1] <= '9')
-      --digits;
-    const size_t length = part.size() - digits;
-    const bool counts =
-        length > 0 && length <= kMaxDigits && (digits == 0 || part[digits - 1] == '_');
-    split.shape += part.substr(0, counts ? digits : part.size());
-    if (counts) {
-      uint32_t number = 0;
-      std::from_chars(part.data() + digits, part.data() + part.size(), number);
-      split.numbers.push_back(number);
-      split.shape += '#';
-    }
-    if (end < name.size())
-      split.shape += '.';
-    at = end + 1;
-  }
-  return split;
-}
-
-// "3", "[0-11]", "[0,2-5]".
-std::string RangeText(const std::set<uint32_t>& numbers) {
-  if (numbers.size() == 1)
-    return std::to_string(*numbers.begin());
-  std::string text = "[";
-  size_t ranges = 0;
-  for (auto number = numbers.begin(); number != numbers.end(); ++ranges) {
-    text += text.size() > 1 ? "," : "";
-    if (ranges == kMaxRanges) {
-      text += "...";
-      break;
-    }
-    const uint32_t first = *number;
-    uint32_t last = first;
-    while (++number != numbers.end() && *number == last + 1)
-      ++last;
-    text += std::to_string(first);
-    if (last != first)
-      text += (last == first + 1 ? "," : "-") + std::to_string(last);
-  }
-  return text + "]";
-}
 
 bool IsAlike(const ModuleEntry& a, const ModuleEntry& b) {
   const uint64_t difference = a.bytes > b.bytes ? a.bytes - b.bytes : b.bytes - a.bytes;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "format/memory_words.h"
+#include "query/diff.h"
 #include "query/peaks.h"
 #include "query/report.h"
 #include "tables/reader.h"
@@ -237,6 +238,11 @@ int Main(int argc, char** argv) {
   PrintTime("peaks", CostOf([&] { (void)FindPeaks(*recording).ok(); }));
   PrintTime("timelines", CostOf([&] { (void)MakeTimelines(*recording, 1000).ok(); }));
   PrintTime("iterations", CostOf([&] { (void)MakeIterations(*recording).ok(); }));
+  PrintTime("diff with itself, both read anew", CostOf([&] {
+              const auto other = tables::Open(path);
+              if (!other.ok() || !MakeDiff(*recording, **other).ok())
+                Die("no diff");
+            }));
   PrintTime("leaks", CostOf([&] { (void)MakeLeaks(*recording, {}).ok(); }));
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

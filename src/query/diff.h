@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "format/memory_words.h"
+#include "tables/recording.h"
+#include "util/status.h"
+
+// What changed between two recordings, and why. They are aligned by iteration, phase, layer, name
+// and line, never by time or address.
+namespace vramscope::query {
+
+// What a row's path consists of.
+inline constexpr const char* kDiffLevels[] = {"device", "category", "phase",
+                                              "module", "name",     "line"};
+
+struct DiffRow {
+  std::vector<std::string> path;  // by kDiffLevels
+  uint64_t a_bytes = 0;
+  uint64_t b_bytes = 0;
+  uint64_t a_count = 0;  // of allocations; 0 for slack
+  uint64_t b_count = 0;
+  int64_t delta_bytes() const {
+    return static_cast<int64_t>(b_bytes) - static_cast<int64_t>(a_bytes);
+  }
+};
+
+// The same memory under another category: what kind of move it is, and how much.
+struct DiffMove {
+  std::vector<std::string> path;  // in B
+  std::string from;               // the category in A
+  uint64_t bytes = 0;
+};
+
+// A device of either recording: GPUs are aligned by their order.
+struct DiffDevice {
+  std::string name;       // "gpu0", "host", "cpu"
+  bool compared = false;  // its rows are among `rows`
+  uint64_t a_bytes = 0;   // at its own peak
+  uint64_t b_bytes = 0;
+};
+
+struct DiffIteration {
+  int64_t number = 0;
+  uint64_t a_peak_bytes = 0;
+  uint64_t b_peak_bytes = 0;
+  uint64_t a_end_bytes = 0;
+  uint64_t b_end_bytes = 0;
+};
+
+struct Diff {
+  // At the peaks of the devices compared: the GPUs where there are some, else the CPU's tensors.
+  // What other processes had is not in it.
+  uint64_t a_bytes = 0;
+  uint64_t b_bytes = 0;
+  uint64_t threshold_bytes = 0;         // what differs by no more is not told
+  uint64_t driver_threshold_bytes = 0;  // the same for the driver's rows and free bytes of pools
+  bool same = false;                    // nothing differs by more than that
+  std::vector<std::string> causes;      // the largest first
+  std::vector<std::string> notes;       // what makes the two less comparable, and other facts
+  std::vector<DiffDevice> devices;
+  std::vector<DiffRow> rows;              // of the peaks; the largest change first
+  std::vector<DiffRow> categories;        // path: the category
+  std::vector<DiffRow> start;             // live at the first event of their processes
+  std::vector<DiffMove> moves;            // at the peaks
+  std::vector<DiffIteration> iterations;  // some of those that both have
+  int64_t delta_bytes() const {
+    return static_cast<int64_t>(b_bytes) - static_cast<int64_t>(a_bytes);
+  }
+};
+
+// An error where there is nothing to compare.
+util::Result<Diff> MakeDiff(const tables::Recording& a, const tables::Recording& b);
+
+}  // namespace vramscope::query

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/diff_side.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "query/frames.h"
+#include "query/instant.h"
+
+namespace vramscope::query {
+namespace {
+
+using format::Category;
+using format::Part;
+using tables::DeviceKind;
+
+// Names that wrappers put before a module's own: torch.compile, DistributedDataParallel.
+std::string_view WithoutWrapper(std::string_view module, std::string* buffer) {
+  constexpr std::string_view kCompiled = "_orig_mod.";
+  constexpr std::string_view kParallel = "module.";
+  if (module.starts_with(kParallel))
+    module.remove_prefix(kParallel.size());
+  size_t at = module.find(kCompiled);
+  if (at == std::string_view::npos)
+    return module;
+  *buffer = module;
+  for (; at != std::string::npos; at = buffer->find(kCompiled))
+    buffer->erase(at, kCompiled.size());
+  return *buffer;
+}
+
+std::string NameOf(DeviceKind kind, int32_t index) {
+  switch (kind) {
+    case DeviceKind::kHost:
+      return "host";
+    case DeviceKind::kCpu:
+      return "cpu";
+    case DeviceKind::kGpu:
+      break;
+  }
+  return "gpu" + std::to_string(index);
+}
+
+// Turns rows into keys. Remembers what it looked up.
+class KeyMaker {
+ public:
+  KeyMaker(const tables::Recording& recording, DiffWords* words, DiffSide* side)
+      : recording_(recording), texts_(recording), words_(*words), side_(*side) {
+    const tables::Tables& tables = recording.tables();
+    strings_.resize(tables.strings.size());
+    places_.resize(tables.frames.size());
+  }
+
+  DiffKey Of(const tables::SiteRow& site, uint32_t device) {
+    DiffKey key;
+    key.device = device;
+    key.category = static_cast<Category>(site.category);
+    const auto part = static_cast<Part>(site.part);
+    key.slack = format::IsSlack(part) || format::PartCategory(part) == Category::kDriver;
+    if (!IsBlock(site))
+      key.detail = Detail(site);
+    if (format::IsSlack(part))
+      return key;
+    key.phase = static_cast<format::Phase>(site.phase);
+    key.module = Word(site.module);
+    key.parameter = Word(site.parameter);
+    key.tag = Word(site.tag);
+    // What the driver has of its own goes with its calls, wherever they were made; what belongs to
+    // a parameter, with its name.
+    if (!key.slack && key.parameter == 0)
+      key.place = Place(texts_.LineOf(site));
+    return key;
+  }
+
+ private:
+  uint32_t Word(tables::StringId id) {
+    if (id.value == 0 || id.value >= strings_.size())
+      return 0;
+    uint32_t& known = strings_[id.value];
+    if (known == 0) {
+      std::string buffer;
+      known = words_.Of(WithoutWrapper(recording_.string(id), &buffer)) + 1;
+    }
+    return known - 1;
+  }
+
+  uint32_t Detail(const tables::SiteRow& site) {
+    std::string text;
+    for (const std::string& level : texts_.TreePath(site))
+      text += (text.empty() ? "" : " / ") + level;
+    return words_.Of(text);
+  }
+
+  // A line is known by its function and its text: others may have come before it.
+  uint32_t Place(tables::FrameId frame) {
+    if (frame.value == 0 || frame.value >= places_.size())
+      return 0;
+    uint32_t& known = places_[frame.value];
+    if (known != 0)
+      return known;
+    const tables::FrameRow& row = recording_.tables().frames[frame.value];
+    const std::string_view source = SourceOf(recording_, frame);
+    const std::string shown = FormatFrame(recording_, frame);
+    known = words_.Of(source.empty() ? shown
+                                     : std::string(recording_.string(row.function)) + "\n" +
+                                           std::string(source));
+    side_.lines.try_emplace(known, shown);
+    return known;
+  }
+
+  const tables::Recording& recording_;
+  DimensionTexts texts_;
+  DiffWords& words_;
+  DiffSide& side_;
+  std::vector<uint32_t> strings_;  // by StringId: word + 1
+  std::vector<uint32_t> places_;   // by FrameId
+};
+
+// By DeviceId: index into DiffSide::devices.
+std::vector<std::optional<uint32_t>> Places(const DiffSide& side) {
+  std::vector<std::optional<uint32_t>> places(side.recording->tables().devices.size());
+  for (uint32_t i = 0; i < side.devices.size(); ++i)
+    places[side.devices[i].id.value] = i;
+  return places;
+}
+
+bool IsOfOthers(const Leaf& leaf) {
+  return static_cast<Part>(leaf.site.part) == Part::kOtherProcesses;
+}
+
+util::Result<DiffSums> SumsAt(const Instants& at, DiffWords* words, DiffSide* side) {
+  const auto live = ReadLiveSet(*side->recording, at);
+  if (!live.ok())
+    return live.status();
+  const auto places = Places(*side);
+  KeyMaker keys(*side->recording, words, side);
+  DiffSums sums;
+  ForEachLeaf(*side->recording, *live, [&](const Leaf& leaf) {
+    if (!places[leaf.device.value] || IsOfOthers(leaf) || leaf.bytes == 0)
+      return;
+    DiffSum& sum = sums[keys.Of(leaf.site, *places[leaf.device.value])];
+    sum.bytes += leaf.bytes;
+    sum.count += leaf.count;
+  });
+  return sums;
+}
+
+uint64_t Total(const DiffSums& sums) {
+  uint64_t total = 0;
+  for (const auto& [key, sum] : sums)
+    total += sum.bytes;
+  return total;
+}
+
+// The devices that recorded processes had memory on, of each the bytes at its peak.
+util::Status FindDevices(const Instants& peak, DiffSide* side) {
+  const tables::Tables& tables = side->recording->tables();
+  const auto live = ReadLiveSet(*side->recording, peak);
+  if (!live.ok())
+    return live.status();
+  std::vector<uint64_t> bytes(tables.devices.size());
+  std::vector<bool> recorded(tables.devices.size());
+  ForEachLeaf(*side->recording, *live, [&](const Leaf& leaf) {
+    if (IsOfOthers(leaf)) {
+      side->others_bytes += leaf.bytes;
+      return;
+    }
+    bytes[leaf.device.value] += leaf.bytes;
+    if (leaf.process.value != 0 && leaf.bytes > 0)
+      recorded[leaf.device.value] = true;
+  });
+  std::vector<DiffSide::Device> found;
+  for (uint32_t i = 1; i < tables.devices.size(); ++i) {
+    const tables::DeviceRow& row = tables.devices[i];
+    const auto kind = static_cast<DeviceKind>(row.kind);
+    if (recorded[i])
+      found.push_back({NameOf(kind, row.index), kind, tables::DeviceId{i}, bytes[i]});
+  }
+  if (found.empty()) {
+    return util::Status::Error(side->path +
+                               ": nothing was allocated in this recording, so there is nothing to "
+                               "compare; CPU tensors are recorded with `vramscope run --cpu`");
+  }
+  // GPUs, else the CPU's tensors, else pinned memory.
+  const auto has = [&](DeviceKind kind) {
+    return std::any_of(found.begin(), found.end(), [&](const auto& d) { return d.kind == kind; });
+  };
+  const DeviceKind main = has(DeviceKind::kGpu)   ? DeviceKind::kGpu
+                          : has(DeviceKind::kCpu) ? DeviceKind::kCpu
+                                                  : DeviceKind::kHost;
+  for (DiffSide::Device& device : found)
+    (device.kind == main ? side->devices : side->others).push_back(std::move(device));
+  return {};
+}
+
+void AddAllocated(DiffWords* words, DiffSide* side) {
+  const tables::Tables& tables = side->recording->tables();
+  const auto places = Places(*side);
+  KeyMaker keys(*side->recording, words, side);
+  for (size_t i = 1; i < tables.sites.size(); ++i) {
+    const tables::SiteRow& site = tables.sites[i];
+    const uint32_t account = site.account.value < tables.accounts.size() ? site.account.value : 0;
+    const uint32_t device = tables.accounts[account].device.value;
+    if (site.backing != 0 || site.allocated_count == 0 || device >= places.size() ||
+        !places[device] || format::IsSlack(static_cast<Part>(site.part)))
+      continue;
+    const DiffKey key = keys.Of(site, *places[device]);
+    DiffSum& sum = side->allocated[key];
+    sum.bytes += site.allocated_bytes;
+    sum.count += site.allocated_count;
+    if (key.module != 0)
+      side->modules.insert((*words)[key.module]);
+    if (site.allocator.value != 0)
+      side->allocators.emplace(side->recording->string(site.allocator));
+  }
+}
+
+// "AdamW" of the frame "AdamW.step" in torch/optim/adamw.py; before Python 3.11 the file's name.
+std::string OptimizerOf(const tables::Recording& recording, const tables::FrameRow& frame) {
+  const std::string_view file = recording.string(frame.file);
+  const std::string_view function = recording.string(frame.function);
+  if (frame.kind != static_cast<uint8_t>(tables::FrameKind::kPython) ||
+      file.find("/optim/") == std::string_view::npos)
+    return {};
+  constexpr std::string_view kStep = ".step";
+  if (function.ends_with(kStep))
+    return std::string(function.substr(0, function.size() - kStep.size()));
+  if (function != "step")
+    return {};
+  const std::string_view base = Basename(file);
+  return std::string(base.substr(0, base.find('.')));
+}
+
+void AddFrames(DiffSide* side) {
+  for (const tables::FrameRow& frame : side->recording->tables().frames) {
+    if (frame.kind != static_cast<uint8_t>(tables::FrameKind::kPython) || frame.file.value == 0)
+      continue;
+    side->functions.insert(std::string(side->recording->string(frame.file)) + " " +
+                           std::string(side->recording->string(frame.function)));
+    if (std::string optimizer = OptimizerOf(*side->recording, frame); !optimizer.empty())
+      side->optimizers.insert(std::move(optimizer));
+  }
+}
+
+}  // namespace
+
+uint32_t DiffWords::Of(std::string_view text) {
+  const auto [found, added] =
+      numbers_.try_emplace(std::string(text), static_cast<uint32_t>(texts_.size()));
+  if (added)
+    texts_.emplace_back(text);
+  return found->second;
+}
+
+util::Result<DiffSide> ReadSide(const tables::Recording& recording, DiffWords* words) {
+  DiffSide side;
+  const tables::Tables& tables = recording.tables();
+  side.recording = &recording;
+  side.path = tables.session.path.empty() ? "the recording" : tables.session.path;
+  const auto peak = ResolveInstant(recording, Instant{});
+  if (!peak.ok())
+    return peak.status();
+  VRAMSCOPE_RETURN_IF_ERROR(FindDevices(*peak, &side));
+  auto at_peak = SumsAt(*peak, words, &side);
+  if (!at_peak.ok())
+    return at_peak.status();
+  side.peak = std::move(*at_peak);
+  Instants first = AllAt(tables, kNoTime);
+  for (size_t i = 1; i < tables.accounts.size(); ++i) {
+    const uint32_t process = tables.accounts[i].process.value;
+    if (process != 0 && process < tables.processes.size() &&
+        tables.processes[process].begin_ns != 0)
+      first.of_account[i] = tables.processes[process].begin_ns;
+  }
+  auto at_start = SumsAt(first, words, &side);
+  if (!at_start.ok())
+    return at_start.status();
+  side.start = std::move(*at_start);
+  AddAllocated(words, &side);
+  AddFrames(&side);
+  return side;
+}
+
+util::Status ReadIterations(const std::vector<int64_t>& numbers, DiffWords* words, DiffSide* side) {
+  const tables::Recording& recording = *side->recording;
+  const tables::Tables& tables = recording.tables();
+  const IterationTimes times(tables);
+  for (const int64_t number : numbers) {
+    DiffSide::IterationState state;
+    state.number = number;
+    Instants end = AllAt(tables, kNoTime);
+    for (size_t i = 1; i < tables.accounts.size(); ++i) {
+      const ProcessIterations& of = times.Of(tables.accounts[i].process);
+      if (number < of.count())
+        end.of_account[i] = of.EndOf(number);
+    }
+    auto sums = SumsAt(end, words, side);
+    if (!sums.ok())
+      return sums.status();
+    state.end = std::move(*sums);
+    state.end_bytes = Total(state.end);
+    side->iterations.push_back(std::move(state));
+  }
+  // A peak within an iteration takes a sweep through it: a few are enough.
+  const size_t step = std::max<size_t>(1, (side->iterations.size() + 1) / 4);
+  for (size_t i = 0; i < side->iterations.size(); ++i) {
+    DiffSide::IterationState& state = side->iterations[i];
+    if (i % step != 0 && i + 1 != side->iterations.size())
+      continue;
+    const auto at = ResolveInstant(recording, {Instant::Kind::kIteration, 0, state.number, ""});
+    if (!at.ok())
+      return at.status();
+    const auto sums = SumsAt(*at, words, side);
+    if (!sums.ok())
+      return sums.status();
+    state.peak_bytes = Total(*sums);
+  }
+  return {};
+}
+
+}  // namespace vramscope::query

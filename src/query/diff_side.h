@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "query/live_set.h"
+#include "query/texts.h"
+#include "tables/recording.h"
+#include "util/status.h"
+
+// One of the two recordings of a diff, by keys that mean the same in both.
+namespace vramscope::query {
+
+// Texts of both recordings, by number; 0 is "".
+class DiffWords {
+ public:
+  DiffWords() { Of(""); }
+  uint32_t Of(std::string_view text);
+  const std::string& operator[](uint32_t word) const { return texts_[word]; }
+
+ private:
+  std::unordered_map<std::string, uint32_t> numbers_;
+  std::vector<std::string> texts_;
+};
+
+// What a piece of memory has in common with its counterpart. All but device, category and phase
+// are DiffWords.
+struct DiffKey {
+  uint32_t device = 0;  // index into DiffSide::devices
+  format::Category category = format::Category::kUnknown;
+  format::Phase phase = format::Phase::kNone;
+  bool slack = false;  // in nobody's hands, or the driver's
+  uint32_t module = 0;
+  uint32_t parameter = 0;
+  uint32_t tag = 0;
+  uint32_t detail = 0;  // the ledger's path, of what is no block
+  uint32_t place = 0;   // what tells the line from others of its program, whatever its number
+  friend auto operator<=>(const DiffKey&, const DiffKey&) = default;
+};
+
+struct DiffSum {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+using DiffSums = std::map<DiffKey, DiffSum>;
+
+struct DiffSide {
+  struct Device {
+    std::string name;
+    tables::DeviceKind kind = tables::DeviceKind::kGpu;
+    tables::DeviceId id;
+    uint64_t peak_bytes = 0;
+  };
+  // At one iteration's end and at its highest instant.
+  struct IterationState {
+    int64_t number = 0;
+    std::optional<uint64_t> peak_bytes;  // where it was looked for
+    uint64_t end_bytes = 0;
+    DiffSums end;
+  };
+
+  const tables::Recording* recording = nullptr;
+  std::string path;
+  std::vector<Device> devices;  // those of the kind that is compared, by their order
+  std::vector<Device> others;
+  DiffSums peak;
+  DiffSums start;                          // live at the first event
+  DiffSums allocated;                      // over the whole run; no rounding, nothing of segments
+  std::vector<IterationState> iterations;  // as asked for
+  uint64_t others_bytes = 0;               // of other processes, at the peaks
+  std::map<uint32_t, std::string> lines;   // by DiffKey::place: "train.py:42 in step"
+  std::set<std::string> functions;         // Python's: "FILE FUNCTION"
+  std::set<std::string> modules;
+  std::set<std::string> optimizers;  // classes whose step() allocated
+  std::set<std::string> allocators;
+};
+
+// What is known without reading allocations, then the peak. An error where nothing was allocated.
+util::Result<DiffSide> ReadSide(const tables::Recording& recording, DiffWords* words);
+// Adds the state of those iterations, which all of its processes with iterations have.
+util::Status ReadIterations(const std::vector<int64_t>& numbers, DiffWords* words, DiffSide* side);
+
+}  // namespace vramscope::query

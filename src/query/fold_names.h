@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Repeated layers in one name: "blocks.[0-11]" for "blocks.0" to "blocks.11".
+namespace vramscope::query {
+
+// A name without its numbers, and those: "blocks.3.attn" is "blocks.#.attn" and 3.
+struct NumberedName {
+  std::string shape;
+  std::vector<uint32_t> numbers;
+};
+
+// A number counts layers where it is a whole part of the path, or ends one behind an underline.
+NumberedName SplitNumbers(std::string_view name);
+
+// "3", "[0-11]", "[0,2-5]".
+std::string RangeText(const std::set<uint32_t>& numbers);
+
+// Some names as one, each with its weight: "blocks.[0-11] x12", "blocks.2.{contract,expand}",
+// "head and 3 more". Empty where no name is.
+std::string FoldNames(const std::map<std::string, uint64_t>& weights);
+
+}  // namespace vramscope::query
