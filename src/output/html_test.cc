@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "format/memory_words.h"
 #include "output/page_data.h"
@@ -152,6 +153,20 @@ TEST_F(PageTest, MarksAndCheckpoints) {
                               R"([40,"pid 4711 was restored"]])"));
   EXPECT_THAT(data, HasSubstr(R"("checkpointed":{"account":[1],"begin":[30],"end":[40]})"));
   EXPECT_THAT(data, HasSubstr(R"("iterations":[[1,0,10,30]])"));
+}
+
+TEST_F(PageTest, SamplesCountFromTheStartAndAreThinnedToTheirHighest) {
+  for (const auto& [time_ns, used_bytes] : {std::pair(1, 30), {2, 50}, {3, 40}}) {
+    tables::SampleRow sample;
+    sample.device = tables::DeviceId{1};
+    sample.time_ns = sample.begin_ns = sample.end_ns = kStart + time_ns;
+    sample.used_bytes = static_cast<uint64_t>(used_bytes);
+    recording_.edit().samples.push_back(sample);
+  }
+  EXPECT_THAT(Data(), HasSubstr(R"("nvml":[[1,30],[2,50],[3,40]])"));
+  PageLimits limits;
+  limits.nvml_samples = 2;
+  EXPECT_THAT(Data(limits), HasSubstr(R"("nvml":[[2,50],[3,40]])"));
 }
 
 TEST_F(PageTest, PageIsWholeAndNamesFromTheProgramCannotLeaveTheData) {

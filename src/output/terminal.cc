@@ -94,24 +94,29 @@ std::string CutEnd(std::string_view text, size_t columns, const Style& style) {
   if (columns < mark)
     return std::string(columns, '.');
   size_t kept = 0;
-  while (kept < text.size()) {
-    const size_t next = kept + std::max<size_t>(util::Utf8SequenceBytes(text.substr(kept)), 1);
-    if (util::DisplayWidth(text.substr(0, next)) > columns - mark)
+  for (size_t width = 0; kept < text.size();) {
+    const size_t next = std::max<size_t>(util::Utf8SequenceBytes(text.substr(kept)), 1);
+    width += util::DisplayWidth(text.substr(kept, next));
+    if (width > columns - mark)
       break;
-    kept = next;
+    kept += next;
   }
   return std::string(text.substr(0, kept)).append(ellipsis);
 }
 
 std::string CutStart(std::string_view text, size_t columns, const Style& style) {
-  if (util::DisplayWidth(text) <= columns)
+  size_t width = util::DisplayWidth(text);
+  if (width <= columns)
     return std::string(text);
   const std::string_view ellipsis = style.utf8 ? "…" : "..";
   const size_t mark = util::DisplayWidth(ellipsis);
   if (columns < mark)
     return std::string(columns, '.');
-  while (util::DisplayWidth(text) > columns - mark)
-    text.remove_prefix(std::max<size_t>(util::Utf8SequenceBytes(text), 1));
+  while (width > columns - mark) {
+    const size_t first = std::max<size_t>(util::Utf8SequenceBytes(text), 1);
+    width -= util::DisplayWidth(text.substr(0, first));
+    text.remove_prefix(first);
+  }
   return std::string(ellipsis).append(text);
 }
 

@@ -92,6 +92,10 @@ TEST_F(TerminalTest, CutsAtColumns) {
   EXPECT_EQ(CutStart("äöüäöü", 4, utf8), "…äöü");
   EXPECT_EQ(CutStart("abcdef", 4, {}), "..ef");
   EXPECT_EQ(CutStart("abcdef", 1, {}), ".");
+  // A name of a file that was made to do harm: in one go, or it takes hours.
+  const std::string endless(size_t{1} << 22, 'x');
+  EXPECT_EQ(CutStart(endless + "yz", 3, utf8), "…yz");
+  EXPECT_EQ(CutEnd("yz" + endless, endless.size(), utf8), "yz" + endless.substr(3) + "…");
 }
 
 TEST_F(TerminalTest, Bars) {

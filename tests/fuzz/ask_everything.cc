@@ -7,38 +7,146 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include "engine/query/report.h"
+#include "output/csv.h"
+#include "output/export/export.h"
+#include "output/info.h"
+#include "output/iterations.h"
+#include "output/json.h"
+#include "output/keywords.h"
+#include "output/leaks.h"
+#include "output/page_data.h"
+#include "output/text.h"
+#include "query/keywords.h"
+#include "query/peaks.h"
+#include "query/report.h"
+#include "resolve/resolve.h"
+#include "tables/reader.h"
+#include "tables/testing/random_tables.h"
+#include "tables/writer.h"
 #include "trace/trace.h"
+#include "util/json_writer.h"
 
 namespace vramscope::fuzz {
+namespace {
 
-void AskEverything(const std::string& path) {
-  auto trace = trace::OpenTrace(path);
+using query::ReportQuery;
+
+constexpr output::Style kStyle{.columns = 80, .colour = true, .utf8 = true};
+constexpr size_t kBuckets = 64;
+// An export can be far larger than its recording: whoever reads it says when it is enough.
+constexpr size_t kMaxExportBytes = size_t{1} << 20;
+
+void AskReport(const tables::Recording& recording, const ReportQuery& query) {
+  const auto report = query::MakeReport(recording, query);
+  if (!report)
+    return;
+  (void)output::FormatText(*report, recording, query, {.style = kStyle, .closing = {}});
+  (void)output::ReportCsv({{"x.vram", *report}}, query.by);
+}
+
+void AskReports(const tables::Recording& recording) {
+  for (const char* when : {"peak", "end", "0", "1e9", "@1", "iter:0", "mark:here"}) {
+    ReportQuery query;
+    if (auto instant = query::ParseInstant(when); instant) {
+      query.at = *instant;
+      AskReport(recording, query);
+    }
+  }
+  for (size_t i = 0; i < query::kDimensionCount; ++i) {
+    // Whole stacks of every site are a thousand times as long as their recording, if it is made so.
+    const auto dimension = static_cast<query::Dimension>(i);
+    if (dimension == query::Dimension::kPython || dimension == query::Dimension::kNative)
+      continue;
+    ReportQuery query;
+    query.by = {dimension};
+    query.where = {{query::Dimension::kCategory, "unknown"}};
+    query.own = {"package"};
+    query.top = 5;
+    AskReport(recording, query);
+  }
+}
+
+void AskHistory(const tables::Recording& recording) {
+  const auto report = query::MakeReport(recording, {});
+  const auto timelines = query::MakeTimelines(recording, kBuckets);
+  if (report && timelines) {
+    (void)output::ReportJson(*report, recording, *timelines);
+    (void)output::FormatInfo(*report, recording, kStyle);
+  }
+  if (const auto iterations = query::MakeIterations(recording); iterations) {
+    (void)output::IterationsJson(*iterations, recording);
+    (void)output::IterationsCsv(*iterations, recording);
+    (void)output::FormatIterations(*iterations, recording, {.style = kStyle});
+  }
+  if (const auto leaks = query::MakeLeaks(recording, {}); leaks) {
+    (void)output::LeaksJson(*leaks, recording);
+    (void)output::LeaksCsv(*leaks, recording);
+    (void)output::FormatLeaks(*leaks, recording, {.style = kStyle});
+  }
+  std::string page;
+  util::JsonWriter json(&page);
+  (void)output::WritePageData(recording, {.buckets = kBuckets, .allocations = 10}, json);
+  (void)query::FindPeaks(recording);
+}
+
+void AskKeywords(const tables::Recording& recording) {
+  query::KeywordRule rule;
+  rule.category = "weights";
+  rule.keywords = {"e", "cu*"};
+  rule.match = query::KeywordMatch::kGlob;
+  rule.over = {query::Dimension::kModule, query::Dimension::kLine, query::Dimension::kApi};
+  query::KeywordQuery query;
+  query.dictionaries = {{"layers", "Layer", {rule}}};
+  query.top = 3;
+  if (auto report = query::MakeKeywordReport(recording, query); report) {
+    (void)output::KeywordsText(*report, recording, {.style = kStyle, .closing = {}});
+    const std::vector<output::NamedKeywords> named = {{"x.vram", std::move(*report)}};
+    (void)output::KeywordsJson(named);
+    (void)output::KeywordsCsv(named);
+  }
+}
+
+}  // namespace
+
+void AskEverything(const tables::Recording& recording) {
+  AskReports(recording);
+  AskHistory(recording);
+  AskKeywords(recording);
+  for (const auto write : {output::ExportAllocationsCsv, output::ExportAllocationsJson}) {
+    size_t bytes = 0;
+    (void)write(recording, [&](std::string_view piece) {
+      bytes += piece.size();
+      return bytes < kMaxExportBytes ? util::Status() : util::Status::Error("enough");
+    });
+  }
+}
+
+void AskLive(const std::string& directory) {
+  const auto trace = trace::OpenTrace(directory);
   if (!trace)
     return;
-  auto analysis = engine::Analysis::Create(std::move(*trace));
-  if (!analysis)
+  const tables::testing::MemoryFile file;
+  tables::Writer writer(file.fd(), directory);
+  auto tables = resolve::Resolve(**trace, writer);
+  if (!tables || !writer.Finish(*tables).ok())
     return;
-  engine::ReportQuery query;
-  for (const char* instant : {"peak", "end", "0", "mark:here"}) {
-    if (auto parsed = engine::ParseInstant(instant); parsed) {
-      query.at = *parsed;
-      (void)(*analysis)->MakeReport(query);
-    }
-  }
-  for (const char* name : {"line", "api", "size_class", "process"}) {
-    if (auto dimension = engine::ParseDimension(name); dimension) {
-      query = {};
-      query.by.push_back(*dimension);
-      query.top = 5;
-      (void)(*analysis)->MakeReport(query);
-    }
-  }
-  (void)(*analysis)->MakeTimelines(64);
-  (void)(*analysis)->MakeLives(100);
-  (void)(*analysis)->ForEachLife([](const engine::Life&) {});
+  const auto without_peaks = tables::OpenDescriptor(file.fd(), directory);
+  if (!without_peaks)
+    std::abort();  // what is written can be read
+  const auto peaks = query::FindPeaks(**without_peaks);
+  if (!peaks)
+    std::abort();
+  tables->peaks = *peaks;
+  if (!writer.Finish(*tables).ok())
+    return;
+  const auto recording = tables::OpenDescriptor(file.fd(), directory);
+  if (!recording)
+    std::abort();
+  AskEverything(**recording);
 }
 
 void WriteInput(const std::string& path, const uint8_t* data, size_t size) {

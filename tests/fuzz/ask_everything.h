@@ -5,11 +5,16 @@
 #include <cstdint>
 #include <string>
 
+#include "tables/recording.h"
+
 namespace vramscope::fuzz {
 
-// Opens the recording at `path` and asks the engine every kind of question. Errors are fine; what
-// the sanitizers see is not.
-void AskEverything(const std::string& path);
+// Asks every kind of question, and prints the answers in every form but pictures. Errors are fine;
+// what the sanitizers see is not.
+void AskEverything(const tables::Recording& recording);
+
+// Opens a live directory, makes a finished recording of it, and asks that.
+void AskLive(const std::string& directory);
 
 // Writes the bytes to a file. Ends the process where that fails: a fuzzer that tests nothing is
 // worse than none.

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes small whole recordings, of both forms, for the fuzzers to begin with: make_seeds DIRECTORY
-// makes DIRECTORY/live_file/, DIRECTORY/finished_file/, DIRECTORY/tables_file/ and
-// DIRECTORY/frame_content/. And unwinding
-// tables, in DIRECTORY/unwind_tables/.
+// makes DIRECTORY/live_file/ and DIRECTORY/tables_file/. And unwinding tables, in
+// DIRECTORY/unwind_tables/.
 #include <cstdio>
 #include <filesystem>
 #include <random>
-#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "live_seeds.h"
 #include "probe/stack/testing_tables.h"
 #include "resolve/resolve.h"
 #include "tables/testing/random_tables.h"
 #include "tables/writer.h"
-#include "trace/finished/event_codec.h"
-#include "trace/finished/layout.h"
 #include "trace/trace.h"
 
 namespace {
@@ -33,24 +27,6 @@ bool WriteFile(const fs::path& path, const std::string& bytes) {
   return std::fclose(file) == 0 && whole;
 }
 
-// The events of a recording as the content of a frame.
-bool WriteFrameSeed(const fs::path& path, vramscope::trace::Trace& trace) {
-  using vramscope::trace::Event;
-  namespace finished = vramscope::trace::finished;
-  std::vector<Event> events;
-  const auto status = trace.ForEachEvent([&](std::span<const Event> batch) {
-    events.insert(events.end(), batch.begin(), batch.end());
-  });
-  finished::ColumnSetWriter columns;
-  finished::EventEncoder().Encode(events, &columns);
-  std::vector<uint8_t> raw;
-  columns.TakeBytes(&raw);
-  std::string bytes(1, static_cast<char>(finished::FrameType::kEvents));
-  bytes.push_back(static_cast<char>(events.size()));
-  bytes.append(raw.begin(), raw.end());
-  return status.ok() && WriteFile(path, bytes);
-}
-
 // The recording as a file of tables.
 bool WriteResolvedSeed(const fs::path& path, vramscope::trace::Trace& trace) {
   namespace tables = vramscope::tables;
@@ -62,15 +38,11 @@ bool WriteResolvedSeed(const fs::path& path, vramscope::trace::Trace& trace) {
 
 bool WriteSeed(const fs::path& root, const std::string& name, const std::string& bytes) {
   const fs::path live = root / "live_file" / (name + ".vrl");
-  const fs::path finished = root / "finished_file" / (name + ".vram");
   const fs::path session = root / (name + ".vram.d");
-  fs::create_directories(finished.parent_path());
   if (!WriteFile(live, bytes) || !WriteFile(session / "100.1.vrl", bytes))
     return false;
   auto trace = vramscope::trace::OpenTrace(session);
-  if (!trace || !vramscope::trace::WriteFinished(**trace, finished).ok() ||
-      !WriteFrameSeed(root / "frame_content" / name, **trace) ||
-      !WriteResolvedSeed(root / "tables_file" / (name + ".vram"), **trace)) {
+  if (!trace || !WriteResolvedSeed(root / "tables_file" / (name + ".vram"), **trace)) {
     return false;
   }
   fs::remove_all(session);

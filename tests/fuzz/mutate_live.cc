@@ -74,7 +74,7 @@ void Ask(const std::string& directory, bool everything, Answer* answer) {
     answer->events = facts.events;
     std::strncpy(answer->losses, facts.losses.c_str(), sizeof answer->losses - 1);
     if (everything)
-      fuzz::AskEverything(directory);
+      fuzz::AskLive(directory);
   } else {
     answer->is_refused = true;
   }

@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "ask_everything.h"
 #include "tables/reader.h"
 #include "tables/testing/file_model.h"
 #include "tables/testing/random_tables.h"
@@ -58,5 +59,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (tables.stacks[i].parent.value >= i || tables.stacks[i].frame.value >= tables.frames.size())
       std::abort();
   }
+  vramscope::fuzz::AskEverything(**recording);
   return 0;
 }

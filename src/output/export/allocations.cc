@@ -45,6 +45,8 @@ tables::AllocationRow RowOf(const tables::AllocationFrame& frame, size_t at) {
   return row;
 }
 
+constexpr size_t kMaxKnownBytes = size_t{64} << 20;
+
 class Exporter {
  public:
   Exporter(const tables::Recording& recording, bool json, const ExportSink& sink)
@@ -107,9 +109,16 @@ class Exporter {
   const std::string& OfSite(tables::SiteId id) {
     const size_t at = id.value < of_site_.size() ? id.value : 0;
     std::string& known = of_site_[at];
-    if (known.empty())
-      known = json_ ? JsonOfSite(recording_.tables().sites[at])
-                    : CsvOfSite(recording_.tables().sites[at]);
+    if (!known.empty())
+      return known;
+    // Stacks can be deep and their names long: what is forgotten is made again.
+    if (known_bytes_ > kMaxKnownBytes) {
+      std::fill(of_site_.begin(), of_site_.end(), std::string());
+      known_bytes_ = 0;
+    }
+    known = json_ ? JsonOfSite(recording_.tables().sites[at])
+                  : CsvOfSite(recording_.tables().sites[at]);
+    known_bytes_ += known.size();
     return known;
   }
 
@@ -186,6 +195,7 @@ class Exporter {
   bool json_;
   query::DimensionTexts texts_;
   std::vector<std::string> of_site_;  // by site; empty: not made yet
+  size_t known_bytes_ = 0;            // of all of them
   ExportPieces pieces_;
 };
 
