@@ -52,6 +52,7 @@ step unit ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(n
   --output-junit test-results/unit.xml
 # Side by side, a file at a time: they wait for clocks and processes more than they compute.
 step e2e $python -m pytest tests/e2e -n "$(nproc)" --dist loadfile --durations 40 --junitxml="$results/e2e.xml" -q
+step differential $python tests/differential/run.py --build "$build" --seconds 20
 step instructions $python bench/instructions/run.py --build "$build" --check
 
 echo

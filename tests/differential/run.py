@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random driver programs against the stand-in driver's own books, many at once.
 
-    run.py --build BUILD [--seconds 20] [--seed N] [--only N,N-N,...] [--operations N] [--script FILE] [--save FILE] [--again] [--keep DIR]
+    run.py --build BUILD [--seconds 20] [--first N] [--seed N] [--only N,N-N,...] [--operations N] [--script FILE] [--save FILE] [--keep DIR]
 
 Each seed is a program (random_driver), recorded with `vramscope run` and the stand-in driver; after every call
 of it the ledger must say what the stand-in's books say (differential_compare). The programs of regressions/ and the
-fixed seeds come first, then seeds of the clock until the time is over. A program that fails is made smaller, and
-printed with the command that runs it again. A seed is another program once there are more operations: --save writes
-down what it does now, and a file of regressions/ stays what it is. --keep leaves the recordings and truths of what
-failed there: what depends on the moment fails once in a thousand runs.
+fixed seeds come first, then for so many seconds random ones, which follow from the number that is printed (--first
+runs the same). A program that fails is made smaller, and printed with the command that runs it again. A seed is
+another program once there are more operations: --save writes down what it does now, and a file of regressions/ stays
+what it is. --keep leaves the recordings and truths of what failed there: what depends on the moment fails once in a
+thousand runs.
 """
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
 import dataclasses
+import itertools
 import os
 import random
 import re
@@ -79,7 +81,6 @@ class Result:
     program: Program
     right: bool
     text: str
-    first: str = ""  # what was wrong in an earlier run
 
     @property
     def figures(self) -> tuple[int, int]:
@@ -149,18 +150,6 @@ def run(program: Program, build: Path, save_to: Path | None = None, keep: Path |
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run_again(program: Program, build: Path, keep: Path | None) -> Result:
-    """Threads meet differently each time, and NVML's samples fall anywhere: what goes wrong once in many runs is for
-    the soak test to find."""
-    result = run(program, build, keep=keep)
-    for _ in range(2):
-        if result.right:
-            break
-        again = run(program, build, keep=keep)
-        result = dataclasses.replace(again, first=result.first or result.text)
-    return result
-
-
 def shrink(failed: Result, build: Path) -> Result:
     """Leaves out operations, in ever smaller groups, as long as it still fails."""
     end = time.monotonic() + SHRINK_SECONDS
@@ -182,26 +171,24 @@ def shrink(failed: Result, build: Path) -> Result:
     return best
 
 
-def programs(first: list[Program], operations: int, until: float) -> Iterator[Program]:
-    """What is written down, whatever the time; then the fixed seeds, and others, until it is over."""
-    for program in first:
-        if program.script or time.monotonic() < until:
-            yield program
-    seeds = random.Random(time.time_ns())
-    while time.monotonic() < until:
+def random_programs(first: int, operations: int, seconds: float) -> Iterator[Program]:
+    """Until the time is over, which begins with the first of them."""
+    end = time.monotonic() + seconds
+    seeds = random.Random(first)
+    while time.monotonic() < end:
         yield Program(seeds.randrange(1 << 32), operations)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, required=True, help="the build directory")
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=20, help="of random programs, after the fixed ones")
+    parser.add_argument("--first", type=int, default=time.time_ns() % (1 << 32), help="random programs follow from it")
     parser.add_argument("--seed", type=int, help="this program alone")
     parser.add_argument("--only", default="", help="these operations of it")
     parser.add_argument("--operations", type=int, default=300)
     parser.add_argument("--script", type=Path, help="a program of regressions/ alone")
     parser.add_argument("--save", type=Path, help="write the program of --seed down, as one of regressions/")
-    parser.add_argument("--again", action="store_true", help="programs fail if they do three times")
     parser.add_argument("--keep", type=Path, help="copies of what failed are left there")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--failures", type=int, default=3, help="stop after so many programs that fail")
@@ -223,15 +210,15 @@ def main() -> int:
     began = time.monotonic()
     fixed = [scripted(file) for file in sorted(REGRESSIONS.glob("*.txt"))]
     fixed += [Program(seed, arguments.operations) for seed in FIXED_SEEDS]
-    queue = programs(fixed, arguments.operations, began + arguments.seconds)
+    print(f"differential: {len(fixed)} fixed programs, then those of --first {arguments.first}", flush=True)
+    queue = itertools.chain(fixed, random_programs(arguments.first, arguments.operations, arguments.seconds))
     count, failures, numbers, known, unknown = 0, [], [], 0, 0
     odd_samples, samples = 0, 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         running = set()
         while len(failures) < arguments.failures:
             for program in queue:
-                call = run_again if arguments.again else run
-                running.add(pool.submit(call, program, build, keep=arguments.keep))
+                running.add(pool.submit(run, program, build, keep=arguments.keep))
                 if len(running) >= 2 * arguments.jobs:
                     break
             if not running:
@@ -245,8 +232,6 @@ def main() -> int:
                     numbers.append(result.program.seed)
                 if not result.right:
                     failures.append((count, result))
-                elif result.first:
-                    print(f"wrong once: seed {result.program.seed}: {result.first.splitlines()[0]}")
     for number, result in failures[: arguments.failures]:
         small = shrink(result, build)
         print(f"\nprogram {number} of the run failed:\n{small.text}again: {small.program.command(arguments.build)}")
