@@ -2,7 +2,7 @@
 # One static library a module. A module that includes what it does not list here does not link,
 # and tools/check_layers.py compares the include graph with the same lists.
 #
-#   vramscope_layer(engine_model SOURCES a.cc b.cc DEPS trace util [TESTS a_test.cc] [LIBS zstd] [INTARGET])
+#   vramscope_layer(resolve SOURCES a.cc b.cc DEPS tables trace [TESTS a_test.cc] [LIBS zstd] [INTARGET])
 #
 # INTARGET marks code that runs inside the profiled program: no exceptions, no RTTI, hidden symbols,
 # and no sanitizers.

@@ -26,14 +26,8 @@ STAGES = {
     "read": ["query"],
     "trace": ["format", "util"],
     "resolve": ["trace", "tables"],
-    "engine/model": ["trace"],
-    "engine/replay": ["engine/model"],
-    "engine/symbolize": ["engine/model"],
-    "engine/analysis": ["engine/replay", "engine/symbolize"],
-    "engine/query": ["engine/analysis"],
-    "report": ["engine/query"],
     "output": ["query"],
-    "cli": ["report", "resolve", "output"],
+    "cli": ["resolve", "output"],
 }
 
 # What is linked into a program or a shared object directly, by CMake's own commands.

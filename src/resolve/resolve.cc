@@ -117,7 +117,6 @@ void TablesOf::AddSession() {
   out.begin_ns = ledger_.first_ns();
   out.end_ns = std::max(session.end_ns, ledger_.last_ns());
   out.begin_wall_ns = session.start_wall_ns;
-  out.finished = session.finished;
   out.event_count = ledger_.event_count();
   out.file_bytes = session.file_bytes;
   for (const auto& [key, value] : session.notes)

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "trace/finished/finished_trace.h"
 #include "trace/live/live_trace.h"
 #include "trace/trace.h"
 
@@ -24,7 +23,7 @@ util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOpti
     return util::Status::Error(path + ": no such file, and no live recording " + live +
                                " beside it");
   }
-  return finished::FinishedTrace::Open(path);
+  return util::Status::Error(path + ": not a live recording: those are directories, NAME.vram.d");
 }
 
 }  // namespace vramscope::trace

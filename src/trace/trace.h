@@ -75,8 +75,7 @@ struct SessionInfo {
   int64_t start_ns = 0;  // CLOCK_MONOTONIC, when the first process began
   int64_t end_ns = 0;
   int64_t start_wall_ns = 0;  // CLOCK_REALTIME at start_ns
-  bool finished = false;      // a single .vram; false: read from the live directory
-  uint64_t event_count = 0;   // 0 until ForEachEvent has run once, for a live directory
+  uint64_t event_count = 0;   // 0 until ForEachEvent has run once
   uint64_t file_bytes = 0;
   std::vector<std::pair<std::string, std::string>> notes;  // key, value; what `info` prints
 };
@@ -126,19 +125,13 @@ class Trace {
 inline constexpr char kFinishedMagic[8] = {'V', 'R', 'A', 'M', 'S', 'C', 'O', 'P'};
 
 struct OpenOptions {
-  // Looks up the functions behind the native frames of a live recording, which opens every binary
-  // that they are in. Without, functions are "0x...". A finished recording has their names.
+  // Looks up the functions behind the native frames, which opens every binary that they are in.
+  // Without, functions are "0x...".
   bool native_names = true;
 };
 
-// Opens NAME.vram, a live directory NAME.vram.d, or, where NAME.vram is missing, NAME.vram.d beside
-// it. Errors name the path and say whether it is missing, foreign, newer, or damaged beyond use.
+// Opens a live directory NAME.vram.d, which NAME.vram stands for where there is no such file. Errors
+// name the path and say whether it is missing, foreign, newer, or damaged beyond use.
 util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOptions options = {});
-
-// Writes the finished form of `trace` to `path` (atomically: a temporary name, then rename).
-// `progress` is called now and then with the share done, 0 to 1; may be empty.
-util::Status WriteFinished(Trace& trace,
-                           const std::string& path,
-                           const std::function<void(double)>& progress = {});
 
 }  // namespace vramscope::trace

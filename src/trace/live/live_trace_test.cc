@@ -117,7 +117,6 @@ TEST_F(LiveTraceTest, ReadsEventsWithNamesStacksAndThreads) {
   EXPECT_EQ(trace->processes()[0].command, "python train.py");
   EXPECT_EQ(trace->session().event_count, 3u);
   EXPECT_EQ(trace->session().start_ns, static_cast<int64_t>(kStart));
-  EXPECT_FALSE(trace->session().finished);
 
   const Stack& top = trace->stack(events[0].stack);
   EXPECT_EQ(trace->string(trace->frame(top.frame).function), "Net.forward");

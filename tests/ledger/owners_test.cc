@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/model/owners.h"
+#include "resolve/owners.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/testing/trace_builder.h"
+#include "ledger/trace_builder.h"
 
-namespace vramscope::engine {
+namespace vramscope::resolve {
 namespace {
+
+using query::TraceBuilder;
 
 TEST(OwnerOfImageTest, KnowsTheLibraries) {
   EXPECT_EQ(OwnerOfImage("/venv/lib/python3.12/site-packages/torch/lib/libc10_cuda.so"), "PyTorch");
@@ -51,4 +53,4 @@ TEST(OwnersTest, ThePythonPackageNamesWhatCallsThroughTheInterpreter) {
 }
 
 }  // namespace
-}  // namespace vramscope::engine
+}  // namespace vramscope::resolve
