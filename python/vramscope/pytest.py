@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pytest plugin: GPU memory as something that a test can exceed.
+
+::
+
+    @pytest.mark.limit_vram("2 GiB")
+    def test_training_step(): ...
+
+The body of the test is recorded. It fails where the highest instant of the GPUs' memory (of CPU tensors, where
+there is no NVIDIA driver) exceeds the limit. With ``--vram-keep DIRECTORY`` the recordings stay, one a test; with
+``--vram-baseline PATH``, such a directory or one recording, a test also fails where its peak exceeds the
+baseline's by more than ``--vram-fail-above`` (5 %), and every failure says what changed. ``limit_vram()`` without a
+limit only compares.
+
+What the process had before the test began is part of the peak: in a GPU's memory its contexts and libraries, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+from typing import Generator, List, Optional, Tuple
+
+import pytest
+
+from . import _paths, _recording, _session
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("vramscope", "GPU memory of tests marked limit_vram")
+    group.addoption(
+        "--vram-baseline",
+        metavar="PATH",
+        help="compare each marked test with this recording, or with that of its name in this directory",
+    )
+    group.addoption(
+        "--vram-fail-above",
+        metavar="SIZE|PERCENT",
+        default="5%",
+        help="fail where the peak exceeds the baseline's by more (default: 5%%)",
+    )
+    group.addoption("--vram-keep", metavar="DIRECTORY", help="keep the recordings here, one a test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "limit_vram(limit): fails the test if its GPU memory exceeds limit (vramscope)")
+    baseline = config.getoption("--vram-baseline")
+    if baseline is not None and not pathlib.Path(baseline).exists():
+        raise pytest.UsageError(f"--vram-baseline {baseline}: no such file or directory")
+
+
+def recording_name(nodeid: str) -> str:
+    """The file of a test's recording: its name, and what tells it from others that read the same."""
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", nodeid).strip("-")[-120:]
+    return f"{readable}-{hashlib.sha256(nodeid.encode()).hexdigest()[:8]}.vram"
+
+
+def parse_size(text: str) -> int:
+    """``"2 GiB"``, ``"1.5G"``, ``"200MiB"``, ``1500000``: K, M, G and T are powers of 1024."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(?:i?b)?\s*", str(text), re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"limit_vram: {text!r} is no size; use for instance '2 GiB' or '200 MiB'")
+    return int(float(match[1]) * 1024 ** _UNITS[match[2].lower()])
+
+
+def _limit(item: pytest.Item) -> Tuple[bool, Optional[int]]:
+    """Whether the test is marked, and its limit."""
+    mark = item.get_closest_marker("limit_vram")
+    if mark is None:
+        return False, None
+    if len(mark.args) > 1 or mark.kwargs:
+        raise ValueError("limit_vram takes one size, as in limit_vram('2 GiB')")
+    return True, parse_size(mark.args[0]) if mark.args else None
+
+
+def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(_paths.program()), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=_session.without_probe(),
+        check=False,
+    )
+
+
+def _peak(recording: str) -> int:
+    """Of its GPUs, each at its own highest instant; else of its CPU tensors."""
+    done = _run("report", recording, "--json", "--top", "1")
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip())
+    devices = json.loads(done.stdout)["devices"]
+    of = {kind: [d["ledger_bytes"] for d in devices if d["kind"] == kind] for kind in ("gpu", "cpu")}
+    return sum(of["gpu"] or of["cpu"])
+
+
+def _size_text(size: int) -> str:
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            break
+        value /= 1024
+    else:
+        unit = "TiB"
+    return f"{value:.4g} {unit}"
+
+
+def _baseline(config: pytest.Config, nodeid: str) -> Optional[str]:
+    option = config.getoption("--vram-baseline")
+    if option is None:
+        return None
+    path = pathlib.Path(option)
+    if path.is_dir() and path.suffix != ".d":
+        path = path / recording_name(nodeid)
+        if not path.exists():
+            return None  # the test is new
+    return str(path)
+
+
+def _complaints(item: pytest.Item, recording: str, limit: Optional[int]) -> List[str]:
+    complaints = []
+    if limit is not None:
+        peak = _peak(recording)
+        if peak > limit:
+            complaints.append(f"vramscope: the peak of {_size_text(peak)} exceeds the limit of {_size_text(limit)}")
+    baseline = _baseline(item.config, item.nodeid)
+    if baseline is not None:
+        fail_above = f"--fail-above={item.config.getoption('--vram-fail-above')}"
+        done = _run("diff", baseline, recording, fail_above)
+        if done.returncode != 0:
+            complaints.append(done.stderr.strip())
+        if complaints and done.stdout:
+            complaints.append(f"against {baseline}:\n{done.stdout.rstrip()}")
+    elif complaints:
+        lines = _run("report", recording, "--top", "5").stdout.rstrip().splitlines()
+        # Where the recording is says nothing to whoever reads this later.
+        complaints.append("\n".join(line for line in lines if not line.startswith("Trace: ")))
+    return complaints
+
+
+_COMPLAINTS = pytest.StashKey[List[str]]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    try:
+        marked, limit = _limit(item)
+    except ValueError as error:
+        item.stash[_COMPLAINTS] = [str(error)]
+        marked = False
+    if not marked:
+        yield
+        return
+    keep = item.config.getoption("--vram-keep")
+    directory = pathlib.Path(keep) if keep else pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / recording_name(item.nodeid)
+        try:
+            recording = _recording.record(path)
+            with recording:
+                yield
+        except (OSError, RuntimeError) as error:
+            item.stash[_COMPLAINTS] = [f"vramscope: the test could not be recorded: {error}"]
+            return
+        if recording.path is None:
+            item.stash[_COMPLAINTS] = ["vramscope: limit_vram needs a recording of its own, and pytest is recorded"]
+            return
+        try:
+            item.stash[_COMPLAINTS] = _complaints(item, str(path), limit)
+        except RuntimeError as error:
+            item.stash[_COMPLAINTS] = [str(error)]
+    finally:
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Generator[None, None, None]:
+    outcome = yield
+    complaints = item.stash.get(_COMPLAINTS, [])
+    if call.when != "call" or not complaints:
+        return
+    report = outcome.get_result()
+    text = "\n\n".join(complaints)
+    if report.passed:
+        report.outcome = "failed"
+        report.longrepr = text
+    else:
+        report.sections.append(("vramscope", text))
