@@ -65,7 +65,7 @@ class ArraySolver {
       Equation equation;
       equation.bytes = interval.growth_bytes;
       std::map<uint32_t, int> signs;
-      const int64_t to_ns = input.readings[interval.reading].when.time_ns;
+      const int64_t to_ns = interval.until.time_ns;
       auto move = std::partition_point(
           input.moves.begin(), input.moves.end(),
           [&](const Move& other) { return other.when.time_ns <= interval.from_ns; });

@@ -141,7 +141,7 @@ std::vector<Entry> Pricer::InOrder() const {
   add(What::kFigure, input_.figures, time_of);
   add(What::kReading, input_.readings, time_of);
   add(What::kInterval, series_.intervals,
-      [&](const Interval& interval) { return input_.readings[interval.reading].when.time_ns; });
+      [&](const Interval& interval) { return interval.until.time_ns; });
   for (size_t i = 0; i < input_.processes.size(); ++i) {
     if (input_.processes[i].end)
       entries.push_back({input_.processes[i].end->time_ns, What::kEnd, i});
@@ -202,7 +202,7 @@ void Pricer::NoteCheckpoints() {
 // What calls took is known from the reading behind them on.
 void Pricer::NoteUnsettled() {
   for (const Interval& interval : series_.intervals) {
-    const int64_t end_ns = input_.readings[interval.reading].when.time_ns;
+    const int64_t end_ns = interval.until.time_ns;
     int64_t begin_ns = end_ns;
     for (const uint32_t call : interval.calls) {
       begin_ns = std::min(begin_ns, series_.calls[call].begin_ns);
@@ -341,7 +341,7 @@ void Pricer::OnLateStart(const LateStart& start) {
 // ---- what calls took between two figures
 
 void Pricer::OnInterval(const Interval& interval) {
-  const int64_t to_ns = input_.readings[interval.reading].when.time_ns;
+  const int64_t to_ns = interval.until.time_ns;
   Calls calls;
   for (const uint32_t call : interval.calls) {
     if (!IsGone(input_.calls[call].process, to_ns))
@@ -365,7 +365,7 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
   }
   Bracket bracket;
   bracket.begin_ns = when.begin_ns;
-  bracket.end_ns = input_.readings[interval.reading].when.time_ns;
+  bracket.end_ns = interval.until.time_ns;
   int64_t taken = 0;
   if (bytes < 0) {
     bracket.taken = TakeBack(calls, when, -bytes);

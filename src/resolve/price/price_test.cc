@@ -170,6 +170,24 @@ TEST_F(PriceTest, WithoutAReadingBehindItACallIsNotSettled) {
   EXPECT_EQ(prices.unsettled[1].end_ns, kNever);
 }
 
+// As where another thread allocates while the reading is taken that each call has behind it.
+TEST_F(PriceTest, WhatHappensLongAfterACallIsNotItsDoing) {
+  Context();
+  device_.Reading(510);
+  device_.Sample(510);
+  device_.Module("m");
+  device_.At(device_.now_ns() + 5'000'000);
+  device_.Sample(512);
+  // Somebody else gives 100 MiB back.
+  device_.At(device_.now_ns() + 1'000'000'000);
+  device_.Reading(412);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair(kOthers, 10), Pair(kContext, 500),
+                                   Pair("module code and globals: cuModuleLoadData m", 2)));
+  ASSERT_EQ(device_.Prices().unsettled.size(), 2u);
+  EXPECT_LT(device_.Prices().unsettled[1].end_ns, device_.now_ns() - 900'000'000);
+}
+
 // ---- readings and samples
 
 TEST_F(PriceTest, ReadingsMayDifferFromSamplesByAConstant) {

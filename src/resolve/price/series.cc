@@ -14,6 +14,8 @@ namespace {
 
 // Making a context takes a tenth of a second as a rule.
 constexpr int64_t kLongestContextNs = 2'000'000'000;
+// A reading comes right behind its call, unless other threads are busy.
+constexpr int64_t kLateReadingNs = 50'000'000;
 
 // A figure that the changes after it are counted from.
 struct Base {
@@ -35,6 +37,7 @@ class SeriesMaker {
     FindOffset();
     MakeIntervals();
     PlaceCalls();
+    CloseEarlier();
     return std::move(out_);
   }
 
@@ -52,6 +55,7 @@ class SeriesMaker {
   void FindOffset();
   void MakeIntervals();
   void PlaceCalls();
+  void CloseEarlier();
   // Nothing says what was used before: what these calls took cannot be told.
   void CountUnmeasured(int64_t before_ns) {
     for (size_t i = 0; i < out_.calls.size(); ++i) {
@@ -319,9 +323,10 @@ void SeriesMaker::MakeIntervals() {
     const Reading& reading = input_.readings[number];
     if (base) {
       Interval interval;
-      interval.reading = number;
+      interval.until = reading.when;
       interval.from_ns = base->time_ns;
       interval.from_begin_ns = base->begin_ns;
+      interval.used_bytes = reading.used_bytes;
       interval.growth_bytes = reading.used_bytes - base->used_bytes;
       interval.is_plain = !unpriced_.Overlap(base->begin_ns, reading.when.end_ns);
       tails_.push_back(!clear);
@@ -356,7 +361,7 @@ void SeriesMaker::PlaceCalls() {
   for (uint32_t i = 0; i < out_.calls.size(); ++i) {
     const When& call = out_.calls[i];
     const auto closes_behind = [&](const Interval& interval) {
-      const When& reading = input_.readings[interval.reading].when;
+      const When& reading = interval.until;
       const auto number = static_cast<size_t>(&interval - intervals.data());
       return tails_[number] ? reading.end_ns <= call.begin_ns : reading.begin_ns < call.end_ns;
     };
@@ -366,6 +371,50 @@ void SeriesMaker::PlaceCalls() {
     else if (call.end_ns > found->from_begin_ns)
       found->calls.push_back(i);
   }
+}
+
+// A reading long after the calls that it prices shows what everybody did meanwhile: NVML's sample
+// in the first quiet moment behind them says more, where its difference from readings is known.
+void SeriesMaker::CloseEarlier() {
+  if (!out_.offset)
+    return;
+  std::vector<Interval> closed;
+  for (Interval& interval : out_.intervals) {
+    int64_t end_ns = INT64_MIN;
+    for (const uint32_t call : interval.calls)
+      end_ns = std::max(end_ns, out_.calls[call].end_ns);
+    if (!interval.calls.empty() && interval.until.begin_ns - end_ns > kLateReadingNs) {
+      const auto is_quiet = [&](const DeviceSample& sample) {
+        return sample.when.begin_ns - kClockErrorNs > end_ns &&
+               !busy_.Overlap(sample.when.begin_ns - kClockErrorNs,
+                              sample.when.end_ns + kClockErrorNs);
+      };
+      const auto from = std::partition_point(
+          input_.samples.begin(), input_.samples.end(),
+          [&](const DeviceSample& sample) { return sample.when.time_ns <= end_ns; });
+      const auto to =
+          std::partition_point(from, input_.samples.end(), [&](const DeviceSample& sample) {
+            return sample.when.end_ns + kClockErrorNs < interval.until.begin_ns;
+          });
+      if (const auto sample = std::find_if(from, to, is_quiet); sample != to) {
+        // What is left of it has no calls.
+        Interval rest = interval;
+        rest.calls.clear();
+        rest.from_ns = sample->when.time_ns;
+        rest.from_begin_ns = sample->when.begin_ns;
+        rest.growth_bytes = interval.used_bytes - (sample->used_bytes + *out_.offset);
+        rest.is_plain = !unpriced_.Overlap(sample->when.begin_ns, interval.until.end_ns);
+        interval.growth_bytes -= rest.growth_bytes;
+        interval.used_bytes -= rest.growth_bytes;
+        interval.until = sample->when;
+        closed.push_back(std::move(interval));
+        closed.push_back(std::move(rest));
+        continue;
+      }
+    }
+    closed.push_back(std::move(interval));
+  }
+  out_.intervals = std::move(closed);
 }
 
 }  // namespace

@@ -20,9 +20,10 @@ inline constexpr int64_t kLargestRm = 32 << 20;
 
 // Two figures of the device and the implicit calls between them.
 struct Interval {
-  size_t reading = 0;         // the later one
+  When until;                 // the later one's
   int64_t from_ns = 0;        // the earlier one's place in the order
   int64_t from_begin_ns = 0;  // when it was taken
+  int64_t used_bytes = 0;     // the later one
   int64_t growth_bytes = 0;   // explicit calls included
   bool is_plain = true;       // nothing but explicit calls moved memory in it
   std::vector<uint32_t> calls;
