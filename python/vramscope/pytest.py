@@ -21,14 +21,12 @@ import hashlib
 import json
 import pathlib
 import re
-import shutil
 import subprocess
-import tempfile
-from typing import Generator, List, Optional, Tuple
+from typing import Any, Generator, List, Optional, Tuple
 
 import pytest
 
-from . import _paths, _recording, _session
+from . import _files, _paths, _recording, _session
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -161,9 +159,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         yield
         return
     keep = item.config.getoption("--vram-keep")
-    directory = pathlib.Path(keep) if keep else pathlib.Path(tempfile.mkdtemp(prefix="vramscope-"))
+    directory = pathlib.Path(keep) if keep else _files.temporary_directory()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        _files.make_directories(directory)
         path = directory / recording_name(item.nodeid)
         try:
             recording = _recording.record(path)
@@ -181,11 +179,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             item.stash[_COMPLAINTS] = [str(error)]
     finally:
         if not keep:
-            shutil.rmtree(directory, ignore_errors=True)
+            _files.remove_directory(directory)
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Generator[None, None, None]:
+def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Generator[None, Any, None]:
     outcome = yield
     complaints = item.stash.get(_COMPLAINTS, [])
     if call.when != "call" or not complaints:

@@ -35,6 +35,10 @@ def test_unmarked():
 """
 
 
+# This tree's plugin, and not that of a package that is installed as well.
+PLUGINS = ("-p", "no:vramscope", "-p", "vramscope.pytest", "-p", "no:cacheprovider")
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     return package.make(tmp_path_factory.mktemp("package"))
@@ -46,7 +50,7 @@ def run(tmp_path, environment):
 
     def run_tests(*arguments: str | Path, size: int = 4) -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "vramscope.pytest", "-p", "no:cacheprovider", *arguments],
+            [sys.executable, "-m", "pytest", "-q", *PLUGINS, *arguments],
             cwd=tmp_path, env={**environment, "SIZE": str(size)}, capture_output=True, text=True, timeout=120,
         )
         return done.returncode, done.stdout + done.stderr
