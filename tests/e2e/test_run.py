@@ -451,7 +451,7 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, sig
     signal.signal(number, on)
 print("ready", flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.05)  # not signal.pause(): a signal just before it would wait for the next one
 """
 
 
