@@ -13,8 +13,8 @@ tools/fuzz.sh "$seconds" || status=1
 echo "== unit tests under the thread sanitizer"
 tools/sanitized.sh tsan || status=1
 
-echo "== 200,000 changed live recordings"
-(cd "$build" && fuzz/mutate_live 200000) || status=1
+echo "== 200,000 changed recordings, live and finished"
+(cd "$build" && fuzz/mutate_live 100000 && fuzz/mutate_finished 100000) || status=1
 
 echo "== 500 rounds of kills"
 VRAMSCOPE_KILL_ROUNDS=500 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e/test_kills.py -q -x ||

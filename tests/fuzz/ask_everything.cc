@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "finished.h"
 #include "output/csv.h"
 #include "output/export/export.h"
 #include "output/info.h"
@@ -23,10 +24,8 @@
 #include "query/keywords.h"
 #include "query/peaks.h"
 #include "query/report.h"
-#include "resolve/resolve.h"
 #include "tables/reader.h"
 #include "tables/testing/random_tables.h"
-#include "tables/writer.h"
 #include "trace/trace.h"
 #include "util/json_writer.h"
 
@@ -127,25 +126,12 @@ void AskEverything(const tables::Recording& recording) {
 
 void AskLive(const std::string& directory) {
   const auto trace = trace::OpenTrace(directory);
-  if (!trace)
-    return;
   const tables::testing::MemoryFile file;
-  tables::Writer writer(file.fd(), directory);
-  auto tables = resolve::Resolve(**trace, writer);
-  if (!tables || !writer.Finish(*tables).ok())
-    return;
-  const auto without_peaks = tables::OpenDescriptor(file.fd(), directory);
-  if (!without_peaks)
-    std::abort();  // what is written can be read
-  const auto peaks = query::FindPeaks(**without_peaks);
-  if (!peaks)
-    std::abort();
-  tables->peaks = *peaks;
-  if (!writer.Finish(*tables).ok())
+  if (!trace || !Finish(**trace, file))
     return;
   const auto recording = tables::OpenDescriptor(file.fd(), directory);
   if (!recording)
-    std::abort();
+    std::abort();  // what is written can be read
   AskEverything(**recording);
 }
 

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "facts.h"
 
+#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <vector>
 
+#include "output/export/export.h"
+#include "output/json.h"
+#include "query/report.h"
 #include "util/intern_table.h"
 
 namespace vramscope::fuzz {
 namespace {
+
+constexpr size_t kBuckets = 64;
 
 class Hash {
  public:
@@ -77,6 +83,26 @@ Facts FactsOf(trace::Trace& trace) {
   for (const trace::Loss& loss : trace.losses()) {
     facts.losses +=
         loss.name + " " + std::to_string(loss.count) + " " + std::to_string(loss.bytes) + "\n";
+  }
+  facts.hash = all.value();
+  return facts;
+}
+
+Facts FactsOf(const tables::Recording& recording) {
+  Hash all;
+  Facts facts;
+  (void)output::ExportAllocationsCsv(recording, [&](std::string_view piece) {
+    all << piece;
+    facts.events += static_cast<uint64_t>(std::count(piece.begin(), piece.end(), '\n'));
+    return util::Status();
+  });
+  const auto report = query::MakeReport(recording, {});
+  const auto timelines = query::MakeTimelines(recording, kBuckets);
+  if (report && timelines)
+    all << output::ReportJson(*report, recording, *timelines);
+  for (const tables::LossRow& loss : recording.tables().losses) {
+    facts.losses += recording.string(loss.name);
+    facts.losses += " " + std::to_string(loss.count) + " " + std::to_string(loss.bytes) + "\n";
   }
   facts.hash = all.value();
   return facts;

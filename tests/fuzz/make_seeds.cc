@@ -7,11 +7,10 @@
 #include <random>
 #include <string>
 
+#include "finished.h"
 #include "live_seeds.h"
 #include "probe/stack/testing_tables.h"
-#include "resolve/resolve.h"
 #include "tables/testing/random_tables.h"
-#include "tables/writer.h"
 #include "trace/trace.h"
 
 namespace {
@@ -27,22 +26,15 @@ bool WriteFile(const fs::path& path, const std::string& bytes) {
   return std::fclose(file) == 0 && whole;
 }
 
-// The recording as a file of tables.
-bool WriteResolvedSeed(const fs::path& path, vramscope::trace::Trace& trace) {
-  namespace tables = vramscope::tables;
-  const tables::testing::MemoryFile file;
-  tables::Writer writer(file.fd(), path);
-  const auto resolved = vramscope::resolve::Resolve(trace, writer);
-  return resolved && writer.Finish(*resolved).ok() && WriteFile(path, file.Bytes());
-}
-
 bool WriteSeed(const fs::path& root, const std::string& name, const std::string& bytes) {
   const fs::path live = root / "live_file" / (name + ".vrl");
   const fs::path session = root / (name + ".vram.d");
   if (!WriteFile(live, bytes) || !WriteFile(session / "100.1.vrl", bytes))
     return false;
   auto trace = vramscope::trace::OpenTrace(session);
-  if (!trace || !WriteResolvedSeed(root / "tables_file" / (name + ".vram"), **trace)) {
+  const vramscope::tables::testing::MemoryFile finished;
+  if (!trace || !vramscope::fuzz::Finish(**trace, finished) ||
+      !WriteFile(root / "tables_file" / (name + ".vram"), finished.Bytes())) {
     return false;
   }
   fs::remove_all(session);

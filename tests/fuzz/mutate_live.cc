@@ -6,11 +6,6 @@
 //
 // mutate_live --survey DIRECTORY [FLIPS]: how many of so many single bits, flipped all over the
 // committed records and headers of a recording, change what it says in silence.
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,29 +23,14 @@
 #include "live_mutator.h"
 #include "live_seeds.h"
 #include "trace/trace.h"
+#include "trials.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using namespace vramscope;
 
-constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
-constexpr uint64_t kProcessorSeconds = 2;
-
-// What a child says, in memory that both see.
-struct Answer {
-  bool is_whole;  // it came to the end
-  bool is_refused;
-  uint64_t hash;
-  uint64_t events;
-  char losses[4096];
-};
-
-struct Outcome {
-  int status = 0;
-  uint64_t processor_ms = 0;
-  uint64_t memory_bytes = 0;
-};
+constexpr int kMaxFailures = 10;
 
 struct Seed {
   std::string name;
@@ -66,51 +46,15 @@ void WriteAll(const fs::path& path, const std::string& bytes) {
   fuzz::WriteInput(path, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
-void Ask(const std::string& directory, bool everything, Answer* answer) {
+void Ask(const std::string& directory, fuzz::Answer* answer) {
   auto trace = trace::OpenTrace(directory, {.native_names = false});
-  if (trace.ok()) {
-    const fuzz::Facts facts = fuzz::FactsOf(**trace);
-    answer->hash = facts.hash;
-    answer->events = facts.events;
-    std::strncpy(answer->losses, facts.losses.c_str(), sizeof answer->losses - 1);
-    if (everything)
-      fuzz::AskLive(directory);
-  } else {
-    answer->is_refused = true;
-  }
-  answer->is_whole = true;
-}
-
-Outcome InChild(const std::string& directory, Answer* answer) {
-  *answer = {};
-  const pid_t child = fork();
-  if (child == 0) {
-    const rlimit memory{kMemoryBytes, kMemoryBytes};
-    const rlimit processor{kProcessorSeconds, kProcessorSeconds};
-    const rlimit core{0, 0};
-    setrlimit(RLIMIT_AS, &memory);
-    setrlimit(RLIMIT_CPU, &processor);
-    setrlimit(RLIMIT_CORE, &core);
-    Ask(directory, true, answer);
-    _exit(0);
-  }
-  Outcome outcome;
-  rusage usage{};
-  if (child < 0 || wait4(child, &outcome.status, 0, &usage) != child) {
-    std::perror("mutate_live: fork");
-    std::exit(2);
-  }
-  outcome.processor_ms =
-      static_cast<uint64_t>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
-      static_cast<uint64_t>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
-  outcome.memory_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
-  return outcome;
-}
-
-std::string TextOf(const Outcome& outcome) {
-  if (WIFSIGNALED(outcome.status))
-    return std::string("killed by ") + strsignal(WTERMSIG(outcome.status));
-  return "exit status " + std::to_string(WEXITSTATUS(outcome.status));
+  answer->is_refused = !trace.ok();
+  if (answer->is_refused)
+    return;
+  const fuzz::Facts facts = fuzz::FactsOf(**trace);
+  answer->hash = facts.hash;
+  answer->events = facts.events;
+  answer->SetLosses(facts.losses);
 }
 
 class Scratch {
@@ -134,56 +78,33 @@ int Mutate(uint64_t inputs, uint64_t first_seed) {
   const std::string session = fuzz::SessionJson();
   const Scratch scratch;
   const fs::path live = scratch.live();
-  auto* const answer = static_cast<Answer*>(
-      mmap(nullptr, sizeof(Answer), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  std::vector<Answer> expected;
+  const auto ask = [&](fuzz::Answer* answer) {
+    Ask(live, answer);
+    if (!answer->is_refused)
+      fuzz::AskLive(live);
+  };
+  fuzz::Trials trials;
+  std::vector<fuzz::Answer> whole;
   for (const Seed& seed : seeds) {
     WriteAll(live / "100.1.vrl", seed.process);
     WriteAll(live / "launcher.vrl", launcher);
     WriteAll(live / "session.json", session);
-    InChild(live, answer);
-    if (!answer->is_whole || answer->events == 0 || answer->losses[0] != '\0') {
-      std::cerr << "mutate_live: the seed " << seed.name << " is not whole\n";
-      return 2;
-    }
-    expected.push_back(*answer);
+    whole.push_back(trials.Whole(seed.name, ask));
   }
-  uint64_t failures = 0, refused = 0, told = 0, same = 0, slowest_ms = 0, largest_bytes = 0;
-  uint64_t slowest = 0, largest = 0;  // which inputs those are
-  for (uint64_t number = 0; number < inputs; ++number) {
+  int failures = 0;
+  for (uint64_t number = 0; number < inputs && failures < kMaxFailures; ++number) {
     const uint64_t seed_number = first_seed + number;
     fuzz::LiveMutator mutator(seed_number);
     const size_t which = number / 2 % seeds.size();
     const bool is_damage = number % 2 == 0;
     const bool is_launcher = number % 16 >= 14;
-    const std::string& whole = is_launcher ? launcher : seeds[which].process;
-    const std::string changed = is_damage ? mutator.Damage(whole) : mutator.Forge(whole);
+    const std::string& input = is_launcher ? launcher : seeds[which].process;
+    const std::string changed = is_damage ? mutator.Damage(input) : mutator.Forge(input);
     WriteAll(live / "100.1.vrl", is_launcher ? seeds[which].process : changed);
     WriteAll(live / "launcher.vrl", is_launcher ? changed : launcher);
     WriteAll(live / "session.json",
              !is_damage && number % 32 == 5 ? mutator.ForgeJson(session) : session);
-    const Outcome outcome = InChild(live, answer);
-    if (outcome.processor_ms > slowest_ms) {
-      slowest_ms = outcome.processor_ms;
-      slowest = seed_number;
-    }
-    if (outcome.memory_bytes > largest_bytes) {
-      largest_bytes = outcome.memory_bytes;
-      largest = seed_number;
-    }
-    std::string wrong;
-    if (outcome.status != 0 || !answer->is_whole) {
-      wrong = TextOf(outcome);
-    } else if (answer->is_refused) {
-      ++refused;
-    } else if (is_damage) {
-      const bool is_told = std::strcmp(answer->losses, expected[which].losses) != 0;
-      const bool is_same = answer->hash == expected[which].hash;
-      told += is_told;
-      same += is_same;
-      if (!is_told && !is_same)
-        wrong = "says otherwise, and no loss";
-    }
+    const std::string wrong = trials.Try(seed_number, ask, is_damage ? &whole[which] : nullptr);
     if (wrong.empty())
       continue;
     ++failures;
@@ -193,13 +114,8 @@ int Mutate(uint64_t inputs, uint64_t first_seed) {
     std::cout << "input " << seed_number << " (" << (is_damage ? "damage" : "forgery") << " of "
               << (is_launcher ? "the launcher's file" : seeds[which].name) << "): " << wrong
               << "; kept in " << kept << '\n';
-    if (failures == 10)
-      break;
   }
-  std::cout << inputs << " inputs: " << failures << " failures, " << refused
-            << " refused; of the damaged ones " << told << " tell it, " << same
-            << " say what the whole one says; at most " << slowest_ms << " ms (input " << slowest
-            << ") and " << (largest_bytes >> 20) << " MiB (input " << largest << ")\n";
+  std::cout << "live: " << trials.Summary() << '\n';
   return failures == 0 ? 0 : 1;
 }
 
@@ -234,8 +150,8 @@ int Survey(const fs::path& directory, uint64_t flips) {
       files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
-  Answer whole{};
-  Ask(scratch.live(), false, &whole);
+  fuzz::Answer whole{};
+  Ask(scratch.live(), &whole);
   std::mt19937_64 rng(1);
   uint64_t silent = 0, told = 0, same = 0;
   for (uint64_t i = 0; i < flips; ++i) {
@@ -246,8 +162,8 @@ int Survey(const fs::path& directory, uint64_t flips) {
     char& byte = damaged[places[rng() % places.size()]];
     byte = static_cast<char>(byte ^ 1 << rng() % 8);
     WriteAll(path, damaged);
-    Answer answer{};
-    Ask(scratch.live(), false, &answer);
+    fuzz::Answer answer{};
+    Ask(scratch.live(), &answer);
     WriteAll(path, bytes);
     if (answer.is_refused || std::strcmp(answer.losses, whole.losses) != 0)
       ++told;
