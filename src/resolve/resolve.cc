@@ -251,6 +251,7 @@ void TablesOf::AddSegments() {
 void TablesOf::AddSites() {
   for (size_t i = 1; i < ledger_.writer().sites().size(); ++i) {
     const Site& site = ledger_.writer().sites()[i];
+    const tables::SiteId id{static_cast<uint32_t>(i)};
     const SiteKey& key = site.key;
     const tables::AccountRow& account = out_.accounts[key.account];
     const trace::ProcessId process =
@@ -259,7 +260,7 @@ void TablesOf::AddSites() {
             : trace::ProcessId{static_cast<uint16_t>(account.process.value - 1)};
     tables::SiteRow row;
     row.account = tables::AccountId{key.account};
-    row.backing = key.backing ? 1 : 0;
+    row.backing = key.holding == Holding::kBacking ? 1 : 0;
     row.part = static_cast<uint8_t>(key.part);
     // Names say more than the part, except of free memory and slack.
     Category category = PartCategory(key.part);
@@ -269,10 +270,10 @@ void TablesOf::AddSites() {
     row.phase = static_cast<uint8_t>(key.phase);
     row.estimated = static_cast<uint8_t>(key.estimated);
     row.owner = texts_.Of(base_.owners.name(key.owner));
-    if (key.is_block)
+    if (key.holding == Holding::kBlock)
       row.allocator = row.owner;
     row.api = Same(key.api);
-    row.trigger = texts_.Of(site.trigger);
+    row.trigger = texts_.Of(ledger_.writer().TriggerOf(id));
     row.thread = Same(key.thread);
     row.stream = key.stream;
     row.stack = Same(key.stack);

@@ -1,37 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolve/row_writer.h"
 
+#include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 namespace vramscope::resolve {
+namespace {
 
-size_t RowWriter::Hash::operator()(const SiteKey& key) const noexcept {
+constexpr size_t kKeyWords = sizeof(SiteKey) / sizeof(uint64_t);
+using KeyWords = std::array<uint64_t, kKeyWords>;
+
+uint64_t HashOf(const SiteKey& key) {
+  constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
+  const auto words = std::bit_cast<KeyWords>(key);
   uint64_t hash = 0;
-  const auto mix = [&](uint64_t value) {
-    hash = (std::rotl(hash, 23) ^ value) * 0x9e3779b97f4a7c15u;
-  };
-  mix(uint64_t{key.account} << 32 | uint64_t{key.owner.value} << 16 |
-      static_cast<uint64_t>(key.part) << 8 | static_cast<uint64_t>(key.category));
-  mix(uint64_t{key.names} << 32 | static_cast<uint64_t>(key.phase) << 8 |
-      static_cast<uint64_t>(key.backing) << 4 | static_cast<uint64_t>(key.without_phases));
-  mix(uint64_t{key.stack.value} << 32 | key.native.value);
-  mix(uint64_t{key.forward.value} << 32 | key.thread.value);
-  mix(uint64_t{key.scope.value} << 32 | key.api.value);
-  mix(key.stream ^ uint64_t{key.module_epoch} << 32 ^ key.pool_names);
-  return hash ^ (hash >> 32);
+  for (const uint64_t word : words)
+    hash = (std::rotl(hash, 23) ^ word) * kMultiplier;
+  return hash ^ hash >> 32;
 }
 
+bool IsSame(const SiteKey& a, const SiteKey& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+}  // namespace
+
 tables::SiteId RowWriter::SiteOf(const SiteKey& key, int64_t alloc_ns) {
-  const auto [found, added] = ids_.try_emplace(key, sites_.size());
-  if (added)
-    sites_.push_back({key, {}, alloc_ns, 0, 0});
-  return tables::SiteId{found->second};
+  const auto next = static_cast<uint32_t>(sites_.size());
+  const uint32_t id = ids_.Intern(
+      HashOf(key), next, [&](uint32_t known) { return IsSame(sites_[known].key, key); },
+      [&](uint32_t known) { return HashOf(sites_[known].key); });
+  if (id == next)
+    sites_.push_back({key, alloc_ns, 0, 0});
+  return tables::SiteId{id};
 }
 
 tables::SiteId RowWriter::AddSite(const SiteKey& key, std::string trigger, int64_t alloc_ns) {
-  sites_.push_back({key, std::move(trigger), alloc_ns, 0, 0});
-  return tables::SiteId{static_cast<uint32_t>(sites_.size() - 1)};
+  const auto id = static_cast<uint32_t>(sites_.size());
+  sites_.push_back({key, alloc_ns, 0, 0});
+  if (!trigger.empty())
+    triggers_.emplace(id, std::move(trigger));
+  return tables::SiteId{id};
+}
+
+const std::string& RowWriter::TriggerOf(tables::SiteId site) const {
+  static const std::string kNone;
+  const auto found = triggers_.find(site.value);
+  return found == triggers_.end() ? kNone : found->second;
 }
 
 }  // namespace vramscope::resolve

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -11,12 +12,23 @@
 #include "resolve/records.h"
 #include "tables/recording.h"
 #include "trace/event.h"
+#include "util/intern_table.h"
 
 namespace vramscope::resolve {
 
+// What kind of memory the rows of a site are.
+enum class Holding : uint8_t {
+  kDriver,   // the driver gave it
+  kBacking,  // that too, and a segment is made of it
+  kBlock,    // an allocator cut it out of a segment
+};
+
 // Everything that allocations have in common, by the numbers of the recording that is read. What
 // only the whole of it tells (names of modules, whether phases are known) becomes text at the end.
-struct SiteKey {
+//
+// Every row looks its site up: keys are hashed and compared as words, so there is nothing between
+// the fields.
+struct alignas(8) SiteKey {
   uint32_t account = 0;
   OwnerId owner;
   Part part = Part::kAllocated;
@@ -24,8 +36,7 @@ struct SiteKey {
   Category without_phases = Category::kUnknown;
   format::Phase phase = format::Phase::kNone;
   tables::Estimated estimated = tables::Estimated::kExact;
-  bool backing = false;
-  bool is_block = false;
+  Holding holding = Holding::kDriver;
   uint32_t names = 0;       // a set of Names
   uint32_t pool_names = 0;  // of the pool that it is in: a set of Names
   uint32_t module_epoch = 0;
@@ -36,13 +47,12 @@ struct SiteKey {
   trace::StackId native;
   trace::StackId forward;
   uint64_t stream = 0;  // handle + 1; 0: none
-  friend bool operator==(const SiteKey&, const SiteKey&) = default;
 };
+static_assert(std::has_unique_object_representations_v<SiteKey>);
 
 // A site as it is collected.
 struct Site {
   SiteKey key;
-  std::string trigger;
   int64_t alloc_ns = 0;  // of one of its allocations: modules are looked up by it
   uint64_t allocated_bytes = 0;
   uint64_t allocated_count = 0;
@@ -75,20 +85,18 @@ class RowWriter {
   tables::SegmentRow& segment(tables::SegmentId id) { return segments_[id.value]; }
 
   const std::vector<Site>& sites() const { return sites_; }
+  const std::string& TriggerOf(tables::SiteId site) const;
   std::vector<tables::SegmentRow>& segments() { return segments_; }
   // Of the sink: the first error.
   const util::Status& status() const { return status_; }
 
  private:
-  struct Hash {
-    size_t operator()(const SiteKey& key) const noexcept;
-  };
-
   tables::AllocationSink& sink_;
   util::Status status_;
   std::vector<Site> sites_;
   std::vector<tables::SegmentRow> segments_;
-  std::unordered_map<SiteKey, uint32_t, Hash> ids_;
+  util::InternTable ids_;                               // of sites that are looked up
+  std::unordered_map<uint32_t, std::string> triggers_;  // by site, of those that have one
 };
 
 }  // namespace vramscope::resolve

@@ -36,7 +36,7 @@ void RowMaker::End(Block* block, uint32_t account, bool freed) {
   key.category = origin.category;
   key.without_phases = origin.without_phases;
   key.phase = origin.phase;
-  key.is_block = true;
+  key.holding = Holding::kBlock;
   key.names = origin.names;
   key.module_epoch = origin.module_epoch;
   key.scope = origin.scope;
@@ -117,7 +117,7 @@ void RowMaker::End(DriverObject* object, bool freed) {
   }
   if (object->backing) {
     row.segment = segments_.RowOf(object->segment);
-    key.backing = true;
+    key.holding = Holding::kBacking;
     if (!segments_[object->segment].of_program)
       key.owner = kPyTorch;
     key.part = Part::kCached;

@@ -8,7 +8,8 @@
 namespace vramscope::util {
 
 // Finds the id of an equal value among values that the caller keeps in a vector: an open-addressed
-// table of ids, 4 bytes each, that knows neither the values nor their type.
+// table of ids that knows neither the values nor their type. Beside each id stands a part of its
+// hash, so that hardly any value is looked at in vain.
 class InternTable {
  public:
   // `equal(id)` compares the value looked up with the one that `id` stands for, `hash_of(id)`
@@ -19,36 +20,44 @@ class InternTable {
     if ((count_ + 1) * 2 > slots_.size())
       Grow(hash_of);
     const size_t mask = slots_.size() - 1;
+    const uint32_t tag = TagOf(hash);
     for (size_t at = hash & mask;; at = (at + 1) & mask) {
-      if (slots_[at] == kEmpty) {
-        slots_[at] = new_id;
+      Slot& slot = slots_[at];
+      if (slot.id == kEmpty) {
+        slot = {new_id, tag};
         ++count_;
         return new_id;
       }
-      if (equal(slots_[at]))
-        return slots_[at];
+      if (slot.tag == tag && equal(slot.id))
+        return slot.id;
     }
   }
 
  private:
   static constexpr uint32_t kEmpty = 0xffffffff;
 
+  struct Slot {
+    uint32_t id = kEmpty;
+    uint32_t tag = 0;
+  };
+  static uint32_t TagOf(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
+
   template <class HashOf>
   void Grow(const HashOf& hash_of) {
-    std::vector<uint32_t> old(slots_.empty() ? 64 : slots_.size() * 2, kEmpty);
+    std::vector<Slot> old(slots_.empty() ? 64 : slots_.size() * 2);
     old.swap(slots_);
     const size_t mask = slots_.size() - 1;
-    for (const uint32_t id : old) {
-      if (id == kEmpty)
+    for (const Slot& slot : old) {
+      if (slot.id == kEmpty)
         continue;
-      size_t at = hash_of(id) & mask;
-      while (slots_[at] != kEmpty)
+      size_t at = hash_of(slot.id) & mask;
+      while (slots_[at].id != kEmpty)
         at = (at + 1) & mask;
-      slots_[at] = id;
+      slots_[at] = slot;
     }
   }
 
-  std::vector<uint32_t> slots_;
+  std::vector<Slot> slots_;
   size_t count_ = 0;
 };
 

@@ -101,7 +101,10 @@ uint64_t LiveFileBuilder::Ticks(uint64_t ns) const {
   return static_cast<uint64_t>(static_cast<double>(ns) * options_.ticks_per_ns);
 }
 
-std::string LiveFileBuilder::Bytes() const {
+std::string LiveFileBuilder::Header() const {
+  uint64_t end_bytes = format::kPageBytes;
+  for (const auto& [stream_id, index] : chunk_order_)
+    end_bytes += streams_.at(stream_id).chunks_[index].size_bytes;
   std::string out(format::kPageBytes, '\0');
   std::memcpy(out.data(), format::kFileMagic, sizeof format::kFileMagic);
   Put(&out, offsetof(FileHeader, major), options_.major);
@@ -125,47 +128,54 @@ std::string LiveFileBuilder::Bytes() const {
               std::min(command.size(), sizeof(FileHeader::command)));
   std::memcpy(out.data() + offsetof(FileHeader, executable), options_.executable.data(),
               std::min(options_.executable.size(), sizeof(FileHeader::executable) - 1));
-
-  for (const auto& [stream_id, index] : chunk_order_) {
-    const StreamBuilder::Chunk& chunk = streams_.at(stream_id).chunks_[index];
-    std::string bytes(sizeof(ChunkHeader), '\0');
-    Put(&bytes, offsetof(ChunkHeader, magic), format::kChunkMagic);
-    Put(&bytes, offsetof(ChunkHeader, size_bytes), chunk.size_bytes);
-    Put(&bytes, offsetof(ChunkHeader, stream), stream_id);
-    Put(&bytes, offsetof(ChunkHeader, sequence), chunk.sequence);
-    Put(&bytes, offsetof(ChunkHeader, base_ticks), chunk.base_ticks);
-    const double ns = options_.ticks_per_ns == 0
-                          ? static_cast<double>(chunk.base_ticks)
-                          : static_cast<double>(chunk.base_ticks) / options_.ticks_per_ns;
-    Put(&bytes, offsetof(ChunkHeader, base_ns), static_cast<int64_t>(ns));
-    Put(&bytes, offsetof(ChunkHeader, committed_bytes),
-        static_cast<uint32_t>(chunk.records.size()));
-    Put(&bytes, offsetof(ChunkHeader, tid), chunk.tid);
-    const auto* const data = reinterpret_cast<const uint8_t*>(chunk.records.data());
-    const uint64_t seal = format::ExtendSeal(0, data, static_cast<uint32_t>(chunk.records.size()));
-    if (chunk.sealed) {
-      Put(&bytes, offsetof(ChunkHeader, sealed), uint32_t{1});
-      Put(&bytes, offsetof(ChunkHeader, crc32c), format::HighHalf(seal));
-    }
-    if (chunk.sealed || options_.sealed_tails)
-      Put(&bytes, offsetof(ChunkHeader, seal), seal);
-    Put(&bytes, offsetof(ChunkHeader, head),
-        format::ChunkHead(reinterpret_cast<const uint8_t*>(bytes.data()), chunk.size_bytes));
-    bytes += chunk.records;
-    bytes.resize(chunk.size_bytes, '\0');
-    out += bytes;
-  }
-  Put(&out, offsetof(FileHeader, end_bytes), static_cast<uint64_t>(out.size()));
+  Put(&out, offsetof(FileHeader, end_bytes), end_bytes);
   Put(&out, offsetof(FileHeader, chunk_count), static_cast<uint64_t>(chunk_order_.size()));
   Put(&out, offsetof(FileHeader, crc32c),
       format::HeaderChecksum(reinterpret_cast<const uint8_t*>(out.data())));
   return out;
 }
 
+std::string LiveFileBuilder::ChunkBytes(uint32_t stream_id, size_t index) const {
+  const StreamBuilder::Chunk& chunk = streams_.at(stream_id).chunks_[index];
+  std::string bytes(sizeof(ChunkHeader), '\0');
+  Put(&bytes, offsetof(ChunkHeader, magic), format::kChunkMagic);
+  Put(&bytes, offsetof(ChunkHeader, size_bytes), chunk.size_bytes);
+  Put(&bytes, offsetof(ChunkHeader, stream), stream_id);
+  Put(&bytes, offsetof(ChunkHeader, sequence), chunk.sequence);
+  Put(&bytes, offsetof(ChunkHeader, base_ticks), chunk.base_ticks);
+  const double ns = options_.ticks_per_ns == 0
+                        ? static_cast<double>(chunk.base_ticks)
+                        : static_cast<double>(chunk.base_ticks) / options_.ticks_per_ns;
+  Put(&bytes, offsetof(ChunkHeader, base_ns), static_cast<int64_t>(ns));
+  Put(&bytes, offsetof(ChunkHeader, committed_bytes), static_cast<uint32_t>(chunk.records.size()));
+  Put(&bytes, offsetof(ChunkHeader, tid), chunk.tid);
+  const auto* const data = reinterpret_cast<const uint8_t*>(chunk.records.data());
+  const uint64_t seal = format::ExtendSeal(0, data, static_cast<uint32_t>(chunk.records.size()));
+  if (chunk.sealed) {
+    Put(&bytes, offsetof(ChunkHeader, sealed), uint32_t{1});
+    Put(&bytes, offsetof(ChunkHeader, crc32c), format::HighHalf(seal));
+  }
+  if (chunk.sealed || options_.sealed_tails)
+    Put(&bytes, offsetof(ChunkHeader, seal), seal);
+  Put(&bytes, offsetof(ChunkHeader, head),
+      format::ChunkHead(reinterpret_cast<const uint8_t*>(bytes.data()), chunk.size_bytes));
+  bytes += chunk.records;
+  bytes.resize(chunk.size_bytes, '\0');
+  return bytes;
+}
+
+std::string LiveFileBuilder::Bytes() const {
+  std::string out = Header();
+  for (const auto& [stream_id, index] : chunk_order_)
+    out += ChunkBytes(stream_id, index);
+  return out;
+}
+
 bool LiveFileBuilder::Write(const std::string& path) const {
   std::ofstream out(path, std::ios::binary);
-  const std::string bytes = Bytes();
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out << Header();
+  for (const auto& [stream_id, index] : chunk_order_)
+    out << ChunkBytes(stream_id, index);
   return static_cast<bool>(out.flush());
 }
 

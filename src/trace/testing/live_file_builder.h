@@ -125,10 +125,13 @@ class LiveFileBuilder {
 
   // The whole file. Each stream's last chunk is not sealed, as after a kill.
   std::string Bytes() const;
-  // Bytes() to a file; false when it could not be written.
+  // The same to a file; false when it could not be written.
   bool Write(const std::string& path) const;
 
  private:
+  std::string Header() const;
+  std::string ChunkBytes(uint32_t stream_id, size_t index) const;
+
   Options options_;
   std::map<uint32_t, StreamBuilder> streams_;
   std::vector<std::pair<uint32_t, size_t>> chunk_order_;  // (stream, index), as they were begun
