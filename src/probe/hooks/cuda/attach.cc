@@ -114,12 +114,15 @@ bool FillTables(const SymbolTable& table, bool redirect) {
   return true;
 }
 
-// In a child after fork, and between two recordings.
+void Forget(OtherThreads others) {
+  ForgetContexts(others);
+  ForgetPools(others);
+  ForgetGraphs(others);
+  ForgetReadings(others);
+}
+
 void ForkedChild() {
-  ForgetContexts();
-  ForgetPools();
-  ForgetGraphs();
-  ForgetReadings();
+  Forget(OtherThreads::kGone);
 }
 
 void* ChooseWrapper(const Import& import, void*) {
@@ -311,7 +314,7 @@ bool CudaAttachLoaded() {
 }
 
 void CudaForget() {
-  cuda::ForkedChild();
+  cuda::Forget(OtherThreads::kRun);
 }
 
 void CudaNoteDevice(int32_t device) {

@@ -7,6 +7,8 @@
 #include "format/records.h"
 #include "probe/hooks/cuda/attach.h"
 #include "probe/hooks/cuda/reading.h"
+#include "probe/hooks/cuda/record.h"
+#include "probe/session/slot_table.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -19,61 +21,36 @@ constinit std::atomic<bool> g_several_contexts{false};
 
 namespace {
 
-struct ContextSlot {
-  std::atomic<uint64_t> context;  // 0: never used, kRemoved, kBusy, or the handle
+struct Context {
   std::atomic<int32_t> device;
   std::atomic<int32_t> references;
   std::atomic<ContextOrigin> origin;
 };
 
-constexpr size_t kMaxContexts = 256;  // at once; further ones are described at every sight
-constexpr uint64_t kRemoved = 1;
-constexpr uint64_t kBusy = 2;
-constinit ContextSlot g_contexts[kMaxContexts]{};
+// At once; further ones are not described, and counted as not measured.
+constexpr size_t kMaxContexts = 256;
+using ContextTable = SlotTable<Context, kMaxContexts>;
+using ContextSlot = ContextTable::Slot;
+constinit ContextTable g_contexts{};
 
 constexpr int32_t kMaxDevices = 64;
 constinit std::atomic<uint64_t> g_known_devices{0};
 constinit std::atomic<bool> g_runtime_written{false};
 constinit std::atomic<bool> g_init_written{false};
 
-uint64_t KeyOf(CUcontext context) {
-  return reinterpret_cast<uintptr_t>(context);
-}
-
-ContextSlot* Find(CUcontext context) {
-  const uint64_t key = KeyOf(context);
-  for (auto& slot : g_contexts) {
-    const uint64_t found = slot.context.load(std::memory_order_acquire);
-    if (found == key)
-      return &slot;
-    if (found == 0)
-      return nullptr;
-  }
-  return nullptr;
-}
-
-// False when it was there already.
+// False when it was there already, or there is no room.
 bool Insert(CUcontext context, int32_t device, ContextOrigin origin) {
-  if (Find(context) != nullptr)
+  const auto inserted = g_contexts.Insert(Bits(context), [=](Context& value) {
+    value.device.store(device, std::memory_order_relaxed);
+    value.references.store(1, std::memory_order_relaxed);
+    value.origin.store(origin, std::memory_order_relaxed);
+  });
+  if (inserted.outcome == ContextTable::Outcome::kFull)
+    CountLoss(format::Loss::kNoReading);
+  if (inserted.outcome != ContextTable::Outcome::kInserted)
     return false;
-  for (auto& slot : g_contexts) {
-    uint64_t found = slot.context.load(std::memory_order_relaxed);
-    if (found > kRemoved ||
-        !slot.context.compare_exchange_strong(found, kBusy, std::memory_order_acquire)) {
-      continue;
-    }
-    slot.device.store(device, std::memory_order_relaxed);
-    slot.references.store(1, std::memory_order_relaxed);
-    slot.origin.store(origin, std::memory_order_relaxed);
-    slot.context.store(KeyOf(context), std::memory_order_release);
-    if (&slot != g_contexts)
-      g_several_contexts.store(true, std::memory_order_relaxed);
-    if (Find(context) == &slot)
-      return true;
-    // Another thread saw it at the same moment, and stands before us in the table.
-    slot.context.store(kRemoved, std::memory_order_release);
-    return false;
-  }
+  if (!g_contexts.IsFirstSlot(inserted.slot))
+    g_several_contexts.store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -87,15 +64,15 @@ void WriteContextCreate(const char* api,
   scope->Append(format::ContextCreate{.begin = times.begin,
                                       .end = times.end,
                                       .api = scope->InternLiteral(api),
-                                      .context = KeyOf(context),
+                                      .context = Bits(context),
                                       .device = device,
                                       .stack = CapturePythonStack(*scope),
                                       .native = CaptureNativeStack(*scope)});
 }
 
-void WriteContextDestroy(HookId api, const CallTimes& times, ContextSlot* slot) {
-  const uint64_t context = slot->context.exchange(kRemoved, std::memory_order_acq_rel);
-  if (context <= kBusy)
+void WriteContextDestroy(HookId api, const CallTimes& times, ContextSlot* slot, uint64_t context) {
+  const int32_t device = slot->value.device.load(std::memory_order_relaxed);
+  if (!g_contexts.Remove(slot, context))
     return;
   ForgetCapturesOf(context);
   RecordScope scope(Want::kAlways);
@@ -105,7 +82,7 @@ void WriteContextDestroy(HookId api, const CallTimes& times, ContextSlot* slot) 
                                        .end = times.end,
                                        .api = scope->InternLiteral(HookName(api)),
                                        .context = context,
-                                       .device = slot->device.load(std::memory_order_relaxed)});
+                                       .device = device});
 }
 
 // "GPU-00112233-4455-6677-8899-aabbccddeeff", as NVML writes it.
@@ -194,9 +171,9 @@ Place CurrentPlace() {
   CUcontext context = nullptr;
   if (current == nullptr || current(&context) != kSuccess || context == nullptr)
     return {};
-  ContextSlot* const slot = Find(context);
+  ContextSlot* const slot = g_contexts.Find(Bits(context));
   if (slot != nullptr) {
-    const int32_t known = slot->device.load(std::memory_order_relaxed);
+    const int32_t known = slot->value.device.load(std::memory_order_relaxed);
     NoteDevice(known);
     if (known != format::kNoDevice)
       return {context, known};
@@ -207,7 +184,7 @@ Place CurrentPlace() {
     return {context, format::kNoDevice};
   NoteDevice(device);
   if (slot != nullptr) {
-    slot->device.store(device, std::memory_order_relaxed);
+    slot->value.device.store(device, std::memory_order_relaxed);
   } else if (Insert(context, device, ContextOrigin::kPrimary)) {
     // Every other kind of context comes from a call that is wrapped.
     const uint64_t now = Now();
@@ -234,43 +211,39 @@ void NoteGreenContext(CUcontext context) {
 }
 
 int32_t NoteContextDestroy(HookId api, const CallTimes& times, CUcontext context) {
-  ContextSlot* const slot = Find(context);
+  ContextSlot* const slot = g_contexts.Find(Bits(context));
   if (slot == nullptr)
     return format::kNoDevice;
-  const int32_t device = slot->device.load(std::memory_order_relaxed);
-  WriteContextDestroy(api, times, slot);
+  const int32_t device = slot->value.device.load(std::memory_order_relaxed);
+  WriteContextDestroy(api, times, slot, Bits(context));
   return device;
 }
 
 bool HasContext(int32_t device) {
-  for (const auto& slot : g_contexts) {
-    const uint64_t context = slot.context.load(std::memory_order_acquire);
-    if (context == 0)
-      return false;
-    if (context > kBusy && slot.origin.load(std::memory_order_relaxed) != ContextOrigin::kGreen &&
-        (device == format::kNoDevice || slot.device.load(std::memory_order_relaxed) == device)) {
-      return true;
-    }
-  }
-  return false;
+  bool found = false;
+  g_contexts.Visit([&](const ContextSlot& slot, uint64_t) {
+    found = slot.value.origin.load(std::memory_order_relaxed) != ContextOrigin::kGreen &&
+            (device == format::kNoDevice ||
+             slot.value.device.load(std::memory_order_relaxed) == device);
+    return !found;
+  });
+  return found;
 }
 
 void NotePrimaryDestroy(HookId api, const CallTimes& times, int32_t device) {
-  for (auto& slot : g_contexts) {
-    const uint64_t context = slot.context.load(std::memory_order_acquire);
-    if (context == 0)
-      return;
-    if (context > kBusy && slot.device.load(std::memory_order_relaxed) == device &&
-        slot.origin.load(std::memory_order_relaxed) == ContextOrigin::kPrimary) {
-      WriteContextDestroy(api, times, &slot);
+  g_contexts.Visit([&](ContextSlot& slot, uint64_t context) {
+    if (slot.value.device.load(std::memory_order_relaxed) == device &&
+        slot.value.origin.load(std::memory_order_relaxed) == ContextOrigin::kPrimary) {
+      WriteContextDestroy(api, times, &slot, context);
     }
-  }
+    return true;
+  });
 }
 
 bool ChangeReferences(CUcontext context, int change) {
-  ContextSlot* const slot = Find(context);
+  ContextSlot* const slot = g_contexts.Find(Bits(context));
   return slot != nullptr &&
-         slot->references.fetch_add(change, std::memory_order_relaxed) + change == 0;
+         slot->value.references.fetch_add(change, std::memory_order_relaxed) + change == 0;
 }
 
 void NoteInit(const CallTimes& times) {
@@ -292,9 +265,8 @@ uint64_t KnownDevices() {
   return g_known_devices.load(std::memory_order_relaxed);
 }
 
-void ForgetContexts() {
-  for (auto& slot : g_contexts)
-    slot.context.store(0, std::memory_order_relaxed);
+void ForgetContexts(OtherThreads others) {
+  g_contexts.Clear(others);
   g_known_devices.store(0, std::memory_order_relaxed);
   g_runtime_written.store(false, std::memory_order_relaxed);
   g_init_written.store(false, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include "format/enums.h"
 #include "probe/hooks/cuda/cuda_types.h"
 #include "probe/hooks/cuda/hook_call.h"
+#include "probe/session/slot_table.h"
 
 // Which contexts this process has, and on which device each is. A fixed table without locks.
 namespace vramscope::probe::cuda {
@@ -51,6 +52,6 @@ void NoteDevice(int32_t device);
 // One bit for each device that was described.
 uint64_t KnownDevices();
 
-void ForgetContexts();
+void ForgetContexts(OtherThreads others);
 
 }  // namespace vramscope::probe::cuda

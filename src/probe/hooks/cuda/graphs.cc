@@ -204,9 +204,10 @@ void ReadGraphPool(int32_t device) {
   }
 }
 
-void ForgetGraphs() {
+void ForgetGraphs(OtherThreads others) {
   for (auto& figure : g_graph_figures) {
-    figure.busy.store(false, std::memory_order_relaxed);
+    if (others == OtherThreads::kGone)
+      figure.busy.store(false, std::memory_order_relaxed);
     figure.stale.Clear();
     figure.reserved.store(0, std::memory_order_relaxed);
     figure.used.store(0, std::memory_order_relaxed);

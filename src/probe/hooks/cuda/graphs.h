@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "probe/session/slot_table.h"
+
 // Memory that graphs allocate for themselves: addresses say nothing of bytes, the device's graph
 // memory is read instead.
 namespace vramscope::probe::cuda {
@@ -16,6 +18,6 @@ bool HasGraphMemory();
 
 // Reads the device's graph memory, written as pool 0.
 void ReadGraphPool(int32_t device);
-void ForgetGraphs();
+void ForgetGraphs(OtherThreads others);
 
 }  // namespace vramscope::probe::cuda

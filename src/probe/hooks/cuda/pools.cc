@@ -11,6 +11,7 @@
 #include "probe/hooks/cuda/record.h"
 #include "probe/hooks/cuda/share.h"
 #include "probe/hooks/cuda/stale_since.h"
+#include "probe/session/slot_table.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -30,8 +31,7 @@ enum class PoolCost : uint8_t {
 // A slot is `busy` while a thread asks the driver about its pool; whoever destroys the pool or
 // begins a capture waits for that, a bounded while. A thread that finds it busy leaves it stale:
 // then the other one asks again.
-struct PoolSlot {
-  std::atomic<uint64_t> pool;  // 0: never used, kRemoved, kClaimed, or the handle
+struct Pool {
   std::atomic<bool> busy;
   StaleSince stale;
   std::atomic<PoolCost> cost;
@@ -41,9 +41,9 @@ struct PoolSlot {
 };
 
 constexpr size_t kMaxPools = 1024;  // further ones are not read, and counted as lost
-constexpr uint64_t kRemoved = 1;
-constexpr uint64_t kClaimed = 2;
-constinit PoolSlot g_pools[kMaxPools]{};
+using PoolTable = SlotTable<Pool, kMaxPools>;
+using PoolSlot = PoolTable::Slot;
+constinit PoolTable g_pools{};
 
 // Some pool holds more than its threshold, or could not be read when it changed.
 constinit std::atomic<bool> g_may_shrink{false};
@@ -58,37 +58,17 @@ bool NoteMayShrink() {
 }
 
 PoolSlot* FindPool(CUmemoryPool pool) {
-  for (auto& slot : g_pools) {
-    const uint64_t found = slot.pool.load(std::memory_order_acquire);
-    if (found == Bits(pool))
-      return &slot;
-    if (found == 0)
-      return nullptr;
-  }
-  return nullptr;
+  return g_pools.Find(Bits(pool));
 }
 
-// nullptr when another thread was first, or when there is no room.
-PoolSlot* InsertPool(CUmemoryPool pool, int32_t device, PoolCost cost) {
-  for (auto& slot : g_pools) {
-    uint64_t found = slot.pool.load(std::memory_order_relaxed);
-    if (found > kRemoved ||
-        !slot.pool.compare_exchange_strong(found, kClaimed, std::memory_order_acquire)) {
-      continue;
-    }
-    slot.stale.Clear();
-    slot.cost.store(cost, std::memory_order_relaxed);
-    slot.device.store(device, std::memory_order_relaxed);
-    slot.reserved.store(0, std::memory_order_relaxed);
-    slot.threshold.store(0, std::memory_order_relaxed);
-    slot.pool.store(Bits(pool), std::memory_order_release);
-    if (FindPool(pool) == &slot)
-      return &slot;
-    // Another thread saw it at the same moment, and stands before us in the table.
-    slot.pool.store(kRemoved, std::memory_order_release);
-    return nullptr;
+// Where another thread is just inserting the pool: as soon as it has.
+PoolSlot* AwaitPool(CUmemoryPool pool) {
+  constexpr int kMaxTurns = 8;
+  for (int turn = 0; turn < kMaxTurns; ++turn) {
+    if (PoolSlot* slot = FindPool(pool))
+      return slot;
+    sched_yield();
   }
-  CountLoss(format::Loss::kNoReading);
   return nullptr;
 }
 
@@ -97,21 +77,30 @@ bool AskPool(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) 
   return ask != nullptr && ask(pool, attribute, value) == kSuccess;
 }
 
-// Describes a pool at its first sight. nullptr where there is no room.
-PoolSlot* NotePool(const CallTimes& times,
-                   CUmemoryPool pool,
-                   int32_t device,
-                   PoolOrigin origin,
-                   PoolCost cost) {
-  if (PoolSlot* known = FindPool(pool))
-    return known;
-  PoolSlot* const slot = InsertPool(pool, device, cost);
-  if (slot == nullptr)
-    return FindPool(pool);
+// nullptr where there is no room.
+VRAMSCOPE_NOINLINE PoolSlot* DescribePool(const CallTimes& times,
+                                          CUmemoryPool pool,
+                                          int32_t device,
+                                          PoolOrigin origin,
+                                          PoolCost cost) {
+  const auto inserted = g_pools.Insert(Bits(pool), [=](Pool& value) {
+    value.stale.Clear();
+    value.cost.store(cost, std::memory_order_relaxed);
+    value.device.store(device, std::memory_order_relaxed);
+    value.reserved.store(0, std::memory_order_relaxed);
+    value.threshold.store(0, std::memory_order_relaxed);
+  });
+  if (inserted.outcome == PoolTable::Outcome::kKnown)
+    return AwaitPool(pool);
+  if (inserted.outcome == PoolTable::Outcome::kFull) {
+    CountLoss(format::Loss::kNoReading);
+    return nullptr;
+  }
+  PoolSlot* const slot = inserted.slot;
   uint64_t threshold = 0;
   if (cost == PoolCost::kReserved && !IsAnyStreamCapturing() &&
       AskPool(pool, kPoolReleaseThreshold, &threshold)) {
-    slot->threshold.store(threshold, std::memory_order_relaxed);
+    slot->value.threshold.store(threshold, std::memory_order_relaxed);
   }
   NoteDevice(device);
   RecordScope scope(Want::kAlways);
@@ -127,6 +116,16 @@ PoolSlot* NotePool(const CallTimes& times,
   return slot;
 }
 
+// Describes a pool at its first sight.
+PoolSlot* NotePool(const CallTimes& times,
+                   CUmemoryPool pool,
+                   int32_t device,
+                   PoolOrigin origin,
+                   PoolCost cost) {
+  PoolSlot* const known = FindPool(pool);
+  return known != nullptr ? known : DescribePool(times, pool, device, origin, cost);
+}
+
 int32_t DeviceOf(const CUmemLocation& location) {
   if (location.type == kLocationDevice)
     return location.id;
@@ -138,33 +137,33 @@ PoolCost CostOf(int allocation_type) {
 }
 
 bool IsAboveThreshold(const PoolSlot& slot) {
-  return slot.reserved.load(std::memory_order_seq_cst) >
-         slot.threshold.load(std::memory_order_relaxed);
+  return slot.value.reserved.load(std::memory_order_seq_cst) >
+         slot.value.threshold.load(std::memory_order_relaxed);
 }
 
 void LeaveStale(PoolSlot* slot, uint64_t since) {
-  slot->stale.Note(since);
+  slot->value.stale.Note(since);
   NoteMayShrink();
 }
 
 // Asks once, as the one thread that has the slot, and gives it back. True where it must be asked
 // again: before the others knew that it may shrink, none of them read it after a call that made it.
 bool AskReserved(PoolSlot* slot, uint64_t since) {
-  const uint64_t handle = slot->pool.load(std::memory_order_seq_cst);
+  const uint64_t handle = slot->key();
   auto* const pool = reinterpret_cast<CUmemoryPool>(handle);
-  const uint64_t last = slot->reserved.load(std::memory_order_relaxed);
+  const uint64_t last = slot->value.reserved.load(std::memory_order_relaxed);
   uint64_t reserved = 0, used = 0;
-  const bool known = handle > kClaimed && AskPool(pool, kPoolReservedCurrent, &reserved);
+  const bool known = handle != 0 && AskPool(pool, kPoolReservedCurrent, &reserved);
   // What did not change may have changed twice, or another thread has written the change without
   // knowing since when: device readings from then on show it or not.
   const bool write =
       known && (reserved != last || WasReadSince(since)) && AskPool(pool, kPoolUsedCurrent, &used);
-  const int32_t device = slot->device.load(std::memory_order_relaxed);
+  const int32_t device = slot->value.device.load(std::memory_order_relaxed);
   const uint64_t time = write ? Now() : 0;
   if (known)
-    slot->reserved.store(reserved, std::memory_order_seq_cst);
+    slot->value.reserved.store(reserved, std::memory_order_seq_cst);
   const bool again = known && IsAboveThreshold(*slot) && NoteMayShrink();
-  slot->busy.store(false, std::memory_order_seq_cst);
+  slot->value.busy.store(false, std::memory_order_seq_cst);
   if (!write)
     return again;
   RecordScope scope(Want::kAlways);
@@ -183,73 +182,61 @@ bool AskReserved(PoolSlot* slot, uint64_t since) {
 // The figure stands in the trace at the instant at which it was read: the driver's answers to two
 // threads stay in their order, because a slot is read by one at a time.
 void ReadPool(PoolSlot* slot) {
-  if (slot->cost.load(std::memory_order_relaxed) != PoolCost::kReserved)
+  if (slot->value.cost.load(std::memory_order_relaxed) != PoolCost::kReserved)
     return;
   uint64_t since = t_cuda_call_begin;
   constexpr int kMaxTurns = 8;
   for (int turn = 0; turn < kMaxTurns; ++turn) {
-    if (slot->busy.exchange(true, std::memory_order_seq_cst)) {
+    if (slot->value.busy.exchange(true, std::memory_order_seq_cst)) {
       LeaveStale(slot, since);
-      if (slot->busy.load(std::memory_order_seq_cst))
+      if (slot->value.busy.load(std::memory_order_seq_cst))
         return;  // that thread sees it
       continue;
     }
     if (IsAnyStreamCapturing()) {
       LeaveStale(slot, since);
-      slot->busy.store(false, std::memory_order_release);
+      slot->value.busy.store(false, std::memory_order_release);
       return;
     }
-    since = slot->stale.Take(since);
-    if (!AskReserved(slot, since) && !slot->stale.IsSet())
+    since = slot->value.stale.Take(since);
+    if (!AskReserved(slot, since) && !slot->value.stale.IsSet())
       return;
   }
 }
 
 bool MayShrink(const PoolSlot& slot) {
-  return slot.pool.load(std::memory_order_acquire) > kClaimed &&
-         (slot.stale.IsSet() || slot.busy.load(std::memory_order_seq_cst) ||
-          IsAboveThreshold(slot));
+  return slot.value.stale.IsSet() || slot.value.busy.load(std::memory_order_seq_cst) ||
+         IsAboveThreshold(slot);
 }
 
 bool MayAnyPoolShrink() {
-  for (const auto& slot : g_pools) {
-    if (slot.pool.load(std::memory_order_acquire) == 0)
-      return false;
-    if (MayShrink(slot))
-      return true;
-  }
-  return false;
+  bool found = false;
+  g_pools.Visit([&](const PoolSlot& slot, uint64_t) {
+    found = MayShrink(slot);
+    return !found;
+  });
+  return found;
 }
 
 void ReadPoolsThatMayShrink() {
-  for (auto& slot : g_pools) {
-    if (slot.pool.load(std::memory_order_acquire) == 0)
-      return;
+  g_pools.Visit([](PoolSlot& slot, uint64_t) {
     if (MayShrink(slot))
       ReadPool(&slot);
-  }
+    return true;
+  });
 }
 
 void WaitForReader(const PoolSlot& slot) {
   constexpr int kMaxTurns = 1000;
-  for (int turn = 0; turn < kMaxTurns && slot.busy.load(std::memory_order_seq_cst); ++turn)
+  for (int turn = 0; turn < kMaxTurns && slot.value.busy.load(std::memory_order_seq_cst); ++turn)
     sched_yield();
 }
 
 // The pool is about to go: from here on nobody begins to ask about it.
-void RemovePool(CUmemoryPool pool) {
-  PoolSlot* const slot = FindPool(pool);
-  if (slot == nullptr)
-    return;
-  slot->pool.store(kRemoved, std::memory_order_seq_cst);
+bool RemovePool(PoolSlot* slot, CUmemoryPool pool) {
+  const bool removed = g_pools.Remove(slot, Bits(pool));
   WaitForReader(*slot);
-}
-
-// The pool was not destroyed after all. Where another one took its place meanwhile, it is not read
-// until the next allocation.
-void ReturnPool(CUmemoryPool pool, PoolSlot* slot) {
-  uint64_t removed = kRemoved;
-  slot->pool.compare_exchange_strong(removed, Bits(pool), std::memory_order_acq_rel);
+  return removed;
 }
 
 CUmemoryPool CurrentPool(int32_t device) {
@@ -324,9 +311,9 @@ CUresult AllocAsync(bool per_thread,
       slot = NotePool(call.times(), pool, device, PoolOrigin::kDefault, PoolCost::kReserved);
   }
   if (slot != nullptr)
-    device = slot->device.load(std::memory_order_relaxed);
+    device = slot->value.device.load(std::memory_order_relaxed);
   const bool managed =
-      slot != nullptr && slot->cost.load(std::memory_order_relaxed) == PoolCost::kManaged;
+      slot != nullptr && slot->value.cost.load(std::memory_order_relaxed) == PoolCost::kManaged;
   RecordAlloc(kId, call.times(),
               {place.context, managed && device == format::kNoDevice ? place.device : device},
               {.kind = managed ? format::MemoryKind::kManaged : format::MemoryKind::kAsync,
@@ -385,11 +372,10 @@ void ReadPoolsAfterSynchronisation() {
 }
 
 void WaitForPoolReaders() {
-  for (const auto& slot : g_pools) {
-    if (slot.pool.load(std::memory_order_acquire) == 0)
-      return;
+  g_pools.VisitUsed([](const PoolSlot& slot) {
     WaitForReader(slot);
-  }
+    return true;
+  });
 }
 
 void ReadPoolsWithoutContext(int32_t device) {
@@ -397,24 +383,26 @@ void ReadPoolsWithoutContext(int32_t device) {
   CUmemoryPool default_pool = nullptr;
   if (ask == nullptr || ask(&default_pool, device) != kSuccess)
     default_pool = nullptr;
-  for (auto& slot : g_pools) {
-    const uint64_t pool = slot.pool.load(std::memory_order_acquire);
-    if (pool <= kClaimed || slot.device.load(std::memory_order_relaxed) != device)
-      continue;
+  g_pools.Visit([=](PoolSlot& slot, uint64_t pool) {
+    if (slot.value.device.load(std::memory_order_relaxed) != device)
+      return true;
     if (pool == Bits(default_pool))
       ReadPool(&slot);
     else
-      RemovePool(reinterpret_cast<CUmemoryPool>(pool));
-  }
+      RemovePool(&slot, reinterpret_cast<CUmemoryPool>(pool));
+    return true;
+  });
   ReadGraphPool(device);
 }
 
-void ForgetPools() {
-  for (auto& slot : g_pools) {
-    slot.pool.store(0, std::memory_order_relaxed);
-    slot.busy.store(false, std::memory_order_relaxed);
-    slot.stale.Clear();
+void ForgetPools(OtherThreads others) {
+  if (others == OtherThreads::kGone) {
+    g_pools.VisitUsed([](PoolSlot& slot) {
+      slot.value.busy.store(false, std::memory_order_relaxed);
+      return true;
+    });
   }
+  g_pools.Clear(others);
   g_may_shrink.store(false, std::memory_order_relaxed);
 }
 
@@ -459,11 +447,11 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemPoolCreate)(CUmemoryPool* pool, const CUmemPoolProps
 VRAMSCOPE_CUDA_WRAPPER(cuMemPoolDestroy)(CUmemoryPool pool) {
   HookCall<HookId::cuMemPoolDestroy> call;
   PoolSlot* const slot = call.watching() ? FindPool(pool) : nullptr;
-  if (slot != nullptr)
-    RemovePool(pool);
+  const bool removed = slot != nullptr && RemovePool(slot, pool);
   const CUresult result = call(pool);
-  if (slot != nullptr && result != kSuccess)
-    ReturnPool(pool, slot);
+  // Where another one took its place meanwhile, it is not read until the next allocation.
+  if (removed && result != kSuccess)
+    g_pools.Restore(slot, Bits(pool));
   if (!call.watching() || result != kSuccess)
     return result;
   RecordScope scope(Want::kAlways);
@@ -491,7 +479,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemPoolSetAttribute)
     return result;
   if (PoolSlot* slot = FindPool(pool)) {
     const uint64_t threshold = *static_cast<const uint64_t*>(value);
-    slot->threshold.store(threshold, std::memory_order_relaxed);
+    slot->value.threshold.store(threshold, std::memory_order_relaxed);
     if (IsAboveThreshold(*slot))
       NoteMayShrink();
   }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "probe/session/slot_table.h"
+
 // Memory pools: what a pool holds is what the device misses, whatever the program has of it.
 namespace vramscope::probe::cuda {
 
@@ -18,6 +20,6 @@ void WaitForPoolReaders();
 // The last context of the device is gone. Its default pool is still there, and is asked what it
 // kept; the handles of other pools may not be valid any more.
 void ReadPoolsWithoutContext(int32_t device);
-void ForgetPools();
+void ForgetPools(OtherThreads others);
 
 }  // namespace vramscope::probe::cuda

@@ -10,6 +10,7 @@
 
 #include "format/records.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/session/slot_table.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -23,14 +24,13 @@ constinit std::atomic<uint64_t> g_explicit_changes{0};
 
 constinit std::atomic<uint64_t> g_readings_wanted{0};  // a bit for each device
 
-// Streams being captured, with the contexts that end them, and how many there are.
-struct CaptureSlot {
-  std::atomic<uint64_t> key;  // 0: free, kClaimed, or what CaptureKey() says
-  std::atomic<uint64_t> context;
+// Streams being captured, by what CaptureKey() says, and how many there are.
+struct Capture {
+  std::atomic<uint64_t> context;  // which ends it
 };
-constexpr size_t kMaxCaptures = 512;  // further ones do not stop readings
-constexpr uint64_t kClaimed = 1;
-constinit CaptureSlot g_captures[kMaxCaptures]{};
+constexpr size_t kMaxCaptures = 512;  // further ones do not stop readings, and are counted
+using CaptureTable = SlotTable<Capture, kMaxCaptures>;
+constinit CaptureTable g_captures{};
 constinit std::atomic<int32_t> g_capture_count{0};
 // Threads that ask for the figure right now: a capture that begins waits for them.
 constinit std::atomic<int32_t> g_readers{0};
@@ -40,33 +40,24 @@ constinit std::atomic<uint64_t> g_last_read{0};  // when the last one had asked
 uint64_t CaptureKey(CUstream stream, bool per_thread) {
   const auto handle = reinterpret_cast<uintptr_t>(stream);
   constexpr uintptr_t kPerThread = 2;
-  constexpr uint64_t kFirstKey = kClaimed + 1;
   if (handle > kPerThread)
     return handle;
   if (handle == kPerThread || (handle == 0 && per_thread))
     return (static_cast<uint64_t>(syscall(SYS_gettid)) << 8) | kPerThread;
-  return handle + kFirstKey;
+  return handle + CaptureTable::kFirstKey;
 }
 
 // False where it stands there already, or there is no room.
 bool AddCapture(uint64_t key, uint64_t context) {
-  for (const auto& slot : g_captures) {
-    if (slot.key.load(std::memory_order_relaxed) == key)
-      return false;
-  }
-  for (auto& slot : g_captures) {
-    uint64_t free = 0;
-    if (!slot.key.compare_exchange_strong(free, kClaimed, std::memory_order_acquire))
-      continue;
-    slot.context.store(context, std::memory_order_relaxed);
-    slot.key.store(key, std::memory_order_release);
-    return true;
-  }
-  return false;
+  const auto inserted = g_captures.Insert(
+      key, [=](Capture& capture) { capture.context.store(context, std::memory_order_relaxed); });
+  if (inserted.outcome == CaptureTable::Outcome::kFull)
+    CountLoss(format::Loss::kNoReading);
+  return inserted.outcome == CaptureTable::Outcome::kInserted;
 }
 
-bool RemoveCapture(CaptureSlot* slot, uint64_t key) {
-  if (!slot->key.compare_exchange_strong(key, 0, std::memory_order_acq_rel))
+bool RemoveCapture(CaptureTable::Slot* slot, uint64_t key) {
+  if (slot == nullptr || !g_captures.Remove(slot, key))
     return false;
   g_capture_count.fetch_sub(1, std::memory_order_relaxed);
   return true;
@@ -195,30 +186,27 @@ void NoteCaptureBegin(CUstream stream, bool per_thread) {
 void ForgetCapturesWithoutContext() {
   if (!IsAnyStreamCapturing() || HasContext(format::kNoDevice))
     return;
-  for (auto& slot : g_captures)
-    slot.key.store(0, std::memory_order_relaxed);
-  g_capture_count.store(0, std::memory_order_relaxed);
+  g_captures.Visit([](CaptureTable::Slot& slot, uint64_t key) {
+    RemoveCapture(&slot, key);
+    return true;
+  });
 }
 
 void ForgetCapturesOf(uint64_t context) {
   if (!IsAnyStreamCapturing())
     return;
-  for (auto& slot : g_captures) {
-    const uint64_t key = slot.key.load(std::memory_order_acquire);
-    if (key > kClaimed && slot.context.load(std::memory_order_relaxed) == context)
+  g_captures.Visit([context](CaptureTable::Slot& slot, uint64_t key) {
+    if (slot.value.context.load(std::memory_order_relaxed) == context)
       RemoveCapture(&slot, key);
-  }
+    return true;
+  });
 }
 
 bool NoteCaptureEnd(CUstream stream, bool per_thread) {
   if (!IsAnyStreamCapturing())
     return false;
   const uint64_t key = CaptureKey(stream, per_thread);
-  for (auto& slot : g_captures) {
-    if (slot.key.load(std::memory_order_relaxed) == key && RemoveCapture(&slot, key))
-      return true;
-  }
-  return false;
+  return RemoveCapture(g_captures.Find(key), key);
 }
 
 bool IsAnyStreamCapturing() {
@@ -278,15 +266,15 @@ void FinishBracket(HookId api,
   WriteIfNews(*scope, after_place, after);
 }
 
-void ForgetReadings() {
+void ForgetReadings(OtherThreads others) {
   for (auto& free : g_last_free)
     free.store(0, std::memory_order_relaxed);
   g_explicit_changes.store(0, std::memory_order_relaxed);
   g_readings_wanted.store(0, std::memory_order_relaxed);
-  g_readers.store(0, std::memory_order_relaxed);
+  if (others == OtherThreads::kGone)
+    g_readers.store(0, std::memory_order_relaxed);
   g_last_read.store(0, std::memory_order_relaxed);
-  for (auto& slot : g_captures)
-    slot.key.store(0, std::memory_order_relaxed);
+  g_captures.Clear(others);
   g_capture_count.store(0, std::memory_order_relaxed);
 }
 

@@ -92,6 +92,6 @@ CUresult CallBracketed(format::ImplicitKind kind,
   return result;
 }
 
-void ForgetReadings();
+void ForgetReadings(OtherThreads others);
 
 }  // namespace vramscope::probe::cuda
