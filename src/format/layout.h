@@ -27,6 +27,9 @@
 namespace vramscope::format {
 
 inline constexpr char kFileMagic[8] = {'V', 'R', 'A', 'M', 'L', 'I', 'V', 'E'};
+// The first of it stand in a file from its beginning, so that anybody can tell whose it is; the
+// others once the header is whole.
+inline constexpr size_t kEarlyMagicBytes = 4;
 inline constexpr uint16_t kMajorVersion = 1;
 inline constexpr uint16_t kMinorVersion = 3;
 inline constexpr uint32_t kChunkMagic = 0x4b435356;  // "VSCK"

@@ -102,6 +102,22 @@ def test_finish_leaves_what_is_not_the_recordings(tmp_path, lay):
     assert (tmp_path / "o.vram").exists()
 
 
+def test_the_file_of_a_process_that_was_killed_while_it_made_it_goes_with_the_others(tmp_path):
+    # The rest of the header is there, as in one run of 500 that are killed at any moment.
+    page = b"VRAM\0\0\0\0" + bytes(range(1, 57)) + bytes(4032)
+    live = unfinished(tmp_path)
+    (live / "1.2.vrl").write_bytes(page)
+    result = vramscope("finish", "--no-report", "o.vram.d", cwd=tmp_path)
+    assert result.returncode == 0 and "was not removed" not in result.stderr
+    assert not live.exists()
+
+    live = unfinished(tmp_path, "p.vram.d")
+    (live / "1.2.vrl").write_bytes(bytes(4) + page[4:])  # nothing says that it is ours
+    result = vramscope("finish", "--no-report", "p.vram.d", cwd=tmp_path)
+    assert "was not removed: 1.2.vrl" in result.stderr
+    assert (live / "1.2.vrl").exists()
+
+
 def test_a_file_of_the_users_in_a_live_directory_stops_the_replacement(tmp_path):
     live = unfinished(tmp_path)
     before = {path.name: path.read_bytes() for path in live.iterdir()}

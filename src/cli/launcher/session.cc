@@ -56,7 +56,8 @@ bool BeginsWith(std::span<const uint8_t> start, std::string_view text) {
   return start.size() >= text.size() && std::memcmp(start.data(), text.data(), text.size()) == 0;
 }
 
-// One that was cut off before its first page was written holds nothing: a full disk, or a kill.
+// One that was cut off before its first page was written holds nothing: a full disk, or a kill. Of
+// one that was killed while it wrote that page, the beginning of the magic stands there.
 bool HoldsNothing(std::span<const uint8_t> start, uint64_t size_bytes) {
   return size_bytes <= format::kPageBytes && size_bytes == start.size() &&
          std::all_of(start.begin(), start.end(), [](uint8_t byte) { return byte == 0; });
@@ -65,6 +66,8 @@ bool HoldsNothing(std::span<const uint8_t> start, uint64_t size_bytes) {
 constexpr util::Content kLiveContent = {
     "a live file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
       return BeginsWith(start, {format::kFileMagic, sizeof format::kFileMagic}) ||
+             (size_bytes == format::kPageBytes &&
+              BeginsWith(start, {format::kFileMagic, format::kEarlyMagicBytes})) ||
              HoldsNothing(start, size_bytes);
     }};
 constexpr util::Content kSessionContent = {

@@ -191,7 +191,7 @@ int BeginFile() {
                       std::memory_order_relaxed);
   ReadCommand(header);
   header->crc32c = format::HeaderChecksum(reinterpret_cast<const uint8_t*>(header));
-  // Last: a file without its magic is one whose header was not finished.
+  // Last: a file without the whole of it is one whose header was not finished.
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(header->magic, format::kFileMagic, sizeof header->magic);
   Unmark();

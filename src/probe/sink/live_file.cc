@@ -112,6 +112,8 @@ int LiveFile::Create(const char* path) {
     return error;
   }
   header_ = reinterpret_cast<format::FileHeader*>(page);
+  std::memcpy(header_->magic, format::kFileMagic, format::kEarlyMagicBytes);
+  std::atomic_thread_fence(std::memory_order_release);
   header_->end_bytes.store(format::kPageBytes, std::memory_order_relaxed);
   if (is_in_memory_)
     memory_groups_.Find();

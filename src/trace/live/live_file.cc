@@ -73,8 +73,12 @@ bool LiveFile::WasBeingMade(const std::string& path) {
   if (!mapped.ok())
     return false;
   const auto bytes = mapped->bytes();
-  return bytes.size() >= format::kPageBytes && AllZero(bytes.first(sizeof format::kFileMagic)) &&
-         AllZero(bytes.subspan(format::kPageBytes));
+  if (bytes.size() < format::kPageBytes || !AllZero(bytes.subspan(format::kPageBytes)))
+    return false;
+  const auto magic = bytes.first(sizeof format::kFileMagic);
+  return AllZero(magic) ||  // of before anything was written, or of an older vramscope
+         (std::memcmp(magic.data(), format::kFileMagic, format::kEarlyMagicBytes) == 0 &&
+          AllZero(magic.subspan(format::kEarlyMagicBytes)));
 }
 
 util::Result<LiveFile> LiveFile::FromBytes(std::span<const uint8_t> bytes,

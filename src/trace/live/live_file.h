@@ -36,7 +36,8 @@ class LiveFile {
                                           const std::string& name,
                                           LossCounter* losses);
 
-  // Whether the file at `path` was just being made: its magic comes last, and nothing before that.
+  // Whether the file at `path` was just being made: the last of its
+  // magic comes after the rest of the header, and nothing is recorded before.
   static bool WasBeingMade(const std::string& path);
 
   bool is_launcher() const { return is_launcher_; }

@@ -597,7 +597,10 @@ TEST_F(LiveTraceTest, AFileThatWasJustBeingMadeIsNoLoss) {
   file.Stream(1).Add(CpuAlloc(1, 0x1000, 1));
   std::string bytes = file.Bytes();
   WriteBytes("1.vrl", bytes);
-  std::memset(bytes.data(), 0, 8);  // the magic comes last
+  std::memset(bytes.data() + 4, 0, 4);  // the last of the magic comes last
+  WriteBytes("2.vrl", bytes.substr(0, format::kPageBytes));
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 0u);
+  std::memset(bytes.data(), 0, 8);  // an older vramscope wrote all of it last
   WriteBytes("2.vrl", bytes.substr(0, format::kPageBytes));
   EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 0u);
   WriteBytes("2.vrl", bytes);
