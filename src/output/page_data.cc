@@ -91,10 +91,14 @@ class Threshold {
 };
 
 // Allocations that are not listed, as sums at stated instants: what changed at each, by site and
-// segment.
+// segment. `fixed`: the instants that stay where there are too many changes.
 class LeftOut {
  public:
-  explicit LeftOut(std::vector<int64_t> instants_ns) : instants_ns_(std::move(instants_ns)) {}
+  LeftOut(std::vector<int64_t> instants_ns, const std::set<int64_t>& fixed)
+      : instants_ns_(std::move(instants_ns)) {
+    for (const int64_t instant_ns : instants_ns_)
+      is_fixed_.push_back(fixed.contains(instant_ns));
+  }
 
   void Add(uint32_t site,
            uint32_t segment,
@@ -116,6 +120,18 @@ class LeftOut {
   }
   void Count() { ++count_; }
 
+  // Every second instant goes, until there are at most so many changes.
+  void Thin(size_t most_changes) {
+    for (;;) {
+      size_t count = 0;
+      for (const auto& [key, changes] : changes_)
+        count += changes.size();
+      const size_t before = instants_ns_.size();
+      if (count <= most_changes || !ThinOnce() || instants_ns_.size() == before)
+        return;
+    }
+  }
+
   void Write(int64_t start_ns, JsonWriter& json) const {
     struct Row {
       uint32_t site, segment;
@@ -124,8 +140,10 @@ class LeftOut {
     };
     std::vector<Row> rows;
     for (const auto& [key, changes] : changes_) {
-      for (const auto& [at, change] : changes)
-        rows.push_back({key.first, key.second, at, change});
+      for (const auto& [at, change] : changes) {
+        if (change.bytes != 0 || change.count != 0)
+          rows.push_back({key.first, key.second, at, change});
+      }
     }
     json.Key("left_out");
     json.BeginObject();
@@ -146,6 +164,38 @@ class LeftOut {
     int64_t bytes = 0;
     int64_t count = 0;
   };
+  bool ThinOnce() {
+    std::vector<size_t> next_kept(instants_ns_.size());
+    std::vector<int64_t> kept_ns;
+    std::vector<bool> kept_fixed;
+    bool drop = false;
+    for (size_t i = 0; i < instants_ns_.size(); ++i) {
+      next_kept[i] = kept_ns.size();
+      // What changed at an instant that goes has changed by the next one: the last one stays.
+      drop = !drop && !is_fixed_[i] && i + 1 < instants_ns_.size();
+      if (drop)
+        continue;
+      kept_ns.push_back(instants_ns_[i]);
+      kept_fixed.push_back(is_fixed_[i]);
+    }
+    for (auto& [key, changes] : changes_) {
+      std::map<size_t, Change> thinned;
+      for (const auto& [at, change] : changes) {
+        Change& sum = thinned[next_kept[at]];
+        sum.bytes += change.bytes;
+        sum.count += change.count;
+      }
+      std::erase_if(thinned, [](const auto& entry) {
+        return entry.second.bytes == 0 && entry.second.count == 0;
+      });
+      changes = std::move(thinned);
+    }
+    const bool any = kept_ns.size() < instants_ns_.size();
+    instants_ns_ = std::move(kept_ns);
+    is_fixed_ = std::move(kept_fixed);
+    return any;
+  }
+
   // The first instant at or after.
   size_t FirstFrom(int64_t time_ns) const {
     return static_cast<size_t>(std::lower_bound(instants_ns_.begin(), instants_ns_.end(), time_ns) -
@@ -153,6 +203,7 @@ class LeftOut {
   }
 
   std::vector<int64_t> instants_ns_;
+  std::vector<bool> is_fixed_;
   std::map<std::pair<uint32_t, uint32_t>, std::map<size_t, Change>> changes_;
   uint64_t count_ = 0;
 };
@@ -181,6 +232,7 @@ class PageData {
   template <class Visit>
   util::Status ForEachAllocation(uint32_t columns, const Visit& visit) const;
   int64_t EndNs() const;
+  std::set<int64_t> Peaks() const;
   std::vector<int64_t> StatedInstants() const;
   void WriteHead();
   void WriteDevices();
@@ -235,13 +287,20 @@ int64_t PageData::EndNs() const {
   return end_ns;
 }
 
-// The instants at which people look: where the timelines' buckets begin, and the peaks.
-std::vector<int64_t> PageData::StatedInstants() const {
-  std::vector<int64_t> instants_ns;
-  for (const query::Timeline& timeline : timelines_)
-    instants_ns.insert(instants_ns.end(), timeline.time_ns.begin(), timeline.time_ns.end());
+// The devices' peaks, and the ends of the recording.
+std::set<int64_t> PageData::Peaks() const {
+  std::set<int64_t> instants_ns = {start_ns_, EndNs()};
   for (const query::DeviceReport& device : report_.devices)
-    instants_ns.push_back(device.at_ns);
+    instants_ns.insert(device.at_ns);
+  return instants_ns;
+}
+
+// The instants at which people look: what the timelines' buckets show, and the peaks.
+std::vector<int64_t> PageData::StatedInstants() const {
+  const std::set<int64_t> peaks = Peaks();
+  std::vector<int64_t> instants_ns(peaks.begin(), peaks.end());
+  for (const query::Timeline& timeline : timelines_)
+    instants_ns.insert(instants_ns.end(), timeline.peak_ns.begin(), timeline.peak_ns.end());
   std::sort(instants_ns.begin(), instants_ns.end());
   instants_ns.erase(std::unique(instants_ns.begin(), instants_ns.end()), instants_ns.end());
   return instants_ns;
@@ -266,20 +325,19 @@ util::Status PageData::ReadAllocations() {
                           }));
     threshold = heaviest.Take();
   }
-  left_out_.emplace(StatedInstants());
+  left_out_.emplace(StatedInstants(), Peaks());
   VRAMSCOPE_RETURN_IF_ERROR(
       ForEachAllocation(tables::kAllColumns, [&](const tables::AllocationFrame& frame, size_t at) {
         const tables::SiteId site{frame.site[at]};
         const uint64_t rounding = frame.rounding_bytes[at];
         // What a segment is made of is always listed: others are cut out of it.
         if (!is_backing(frame, at) && weight(frame, at) < threshold) {
-          const tables::SiteRow& row = sites_.Row(site);
           left_out_->Count();
-          left_out_->Add(sites_.OfCategory(row), frame.segment[at], frame.bytes[at] - rounding, 1,
+          left_out_->Add(sites_.Of(site), frame.segment[at], frame.bytes[at] - rounding, 1,
                          frame.begin_ns[at], frame.end_ns[at]);
           if (rounding > 0) {
-            left_out_->Add(sites_.OfCategory(query::RoundingSite(row)), frame.segment[at], rounding,
-                           0, frame.begin_ns[at], frame.end_ns[at]);
+            left_out_->Add(sites_.OfRounding(site), frame.segment[at], rounding, 0,
+                           frame.begin_ns[at], frame.end_ns[at]);
           }
           return;
         }
@@ -293,6 +351,7 @@ util::Status PageData::ReadAllocations() {
         listed.site = sites_.Of(site);
         listed.rounding_site = rounding > 0 ? sites_.OfRounding(site) : 0;
       }));
+  left_out_->Thin(limits_.left_out_changes);
   std::stable_sort(listed_.begin(), listed_.end(), [](const Listed& a, const Listed& b) {
     return a.row.begin_ns < b.row.begin_ns;
   });
@@ -312,6 +371,7 @@ void PageData::WriteHead() {
   json_.Field("schema", kPageSchema);
   json_.Field("title",
               session.name.empty() ? std::string(query::Basename(session.path)) : session.name);
+  json_.Field("file", session.path);
   json_.Field("command", tables_.processes.size() > 1
                              ? recording_.string(tables_.processes[1].command)
                              : std::string_view());

@@ -161,12 +161,6 @@ uint32_t PageSites::OfRounding(tables::SiteId site) {
   return known;
 }
 
-uint32_t PageSites::OfCategory(const tables::SiteRow& row) {
-  Site site = Describe(row);
-  site.line = site.module = site.name = site.stack = site.place = 0;
-  return Add(site);
-}
-
 void PageSites::Write(JsonWriter& json) const {
   const auto column = [&](const char* key, uint32_t Site::*field) {
     json.Key(key);

@@ -64,8 +64,6 @@ class PageSites {
   uint32_t Of(tables::SiteId site);
   uint32_t OfRounding(tables::SiteId site);
   uint32_t OfRow(const tables::SiteRow& site) { return Add(Describe(site)); }
-  // The same without stack, line, module and name: what sums of many allocations stand under.
-  uint32_t OfCategory(const tables::SiteRow& site);
   const tables::SiteRow& Row(tables::SiteId site) const;
   void Write(util::JsonWriter& json) const;
 

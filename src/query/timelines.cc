@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device's history by category, in their order, bottom first; what has none by owner and part;
-// above them the driver's own parts, and what belongs to none of the recorded processes.
+// below them the driver's own parts, above them what belongs to none of the recorded processes.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -36,7 +36,7 @@ Band BandOf(const tables::Recording& recording, const Cell& cell) {
   if (outside)
     band.layer = static_cast<int>(format::kCategoryCount) + 2;
   else if (cell.category == Category::kDriver)
-    band.layer = static_cast<int>(format::kCategoryCount) + 1;
+    band.layer = -1;
   if (cell.category != Category::kUnknown && cell.category != Category::kDriver) {
     band.name = format::CategoryName(cell.category);
     return band;

@@ -142,16 +142,15 @@ def by_device(rows):
     return found
 
 
-def compare_page(shown, report, rows, by, cut, where):
+def compare_page(shown, report, rows, by, where):
     top = {(line["device"], line["line"], line["bytes"]) for line in report["top_lines"]}
     figures = {device["index"]: device for device in report["devices"]}
     for device in shown:
         index = device["index"]
-        if by in ("category", "") or not cut:
-            sums = {key: size for key, size in device[by or "row"].items() if size != 0}
-            assert sums == by_device(rows)[index], where
+        sums = {key: size for key, size in device[by or "row"].items() if size != 0}
+        assert sums == by_device(rows)[index], where
         assert (device["total"], device["nvml"]) == (figures[index]["ledger_bytes"], figures[index]["nvml_bytes"]), where
-        if by == "line" and not cut:
+        if by == "line":
             lines = {(index, line, size) for line, size in device["top_line"].items()}
             assert {line for line in top if line[0] == index} <= lines, where
 
@@ -159,7 +158,6 @@ def compare_page(shown, report, rows, by, cut, where):
 def compare(recording, page, environment, how_many=INSTANTS, seed=1):
     data = page_data(page)
     instants = instants_of(data, how_many, seed)
-    cut = data["left_out"]["count"] > 0
     shown = sums_of_page(page, instants)
     read = ask_reader(recording, instants, environment)
     assert len(shown) == len(read) == len(instants)
@@ -176,7 +174,7 @@ def compare(recording, page, environment, how_many=INSTANTS, seed=1):
                 [device[name] for name in ("index", *FIGURES)] for device in report["devices"]
             ], where
             assert sum(size for size, _ in rows.values()) == sum(device["ledger_bytes"] for device in report["devices"]), where
-            compare_page(page_sums, report, rows, by, cut, where)
+            compare_page(page_sums, report, rows, by, where)
     return len(instants)
 
 

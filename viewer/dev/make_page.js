@@ -61,7 +61,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
   const ordered = steps.slice().sort((a, b) => a[1] - b[1]);
   const left = leftOut ?? { count: 0, instants: [], rows: [] };
   return {
-    schema: "vramscope.page/2", title: "t", command: "c", recorded_at: "", version: "0",
+    schema: "vramscope.page/2", title: "t", file: "t.vram", command: "c", recorded_at: "", version: "0",
     duration_ns: 1000, start_ns: 5000, finished: true,
     report: {
       schema: "vramscope.report/1",

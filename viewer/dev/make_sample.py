@@ -344,7 +344,7 @@ def report_of(devices, tables, folded, start_ns, processes):
             "at": {"kind": "peak", "time_ns": start_ns + at, "iteration": 7}})
         report["processes"].append({
             "device": device.record["index"], "pid": processes[1]["pid"], "rank": None,
-            "command": processes[1]["command"], "nvml_bytes": None, "ledger_bytes": ledger,
+            "file": "train_gpt2.vram", "command": processes[1]["command"], "nvml_bytes": None, "ledger_bytes": ledger,
             "residual_bytes": None})
     return report
 
@@ -419,7 +419,7 @@ def make(wanted, seed=7):
     tables = Tables()
     gpu = Device(0, "gpu", "NVIDIA H200 (invented)", 150_754_820_096)
     host = Device(-2, "host", "pinned host memory", 270 * 1024 * MIB)
-    processes = [{"pid": 0, "rank": None, "command": ""}, {"pid": 41327, "rank": None, "command": "python train_gpt2.py --layers 12 --width 768"}]
+    processes = [{"pid": 0, "rank": None, "file": "train_gpt2.vram", "command": ""}, {"pid": 41327, "rank": None, "command": "python train_gpt2.py --layers 12 --width 768"}]
     per_iteration = 12 * 6 * 3 + 120
     iterations = max(12, wanted // per_iteration)
     training = Training(tables, rng, gpu, 0, layers=12, iterations=iterations, width=768, start=180 * MS)
@@ -451,7 +451,7 @@ def make(wanted, seed=7):
     ledger = ledger_of(devices, tables, folded)
     return {
         "schema": "vramscope.page/2", "title": "train_gpt2 (invented sample)",
-        "command": processes[1]["command"] + " --data shakespeare.txt --device cuda:0",
+        "file": "train_gpt2.vram", "command": processes[1]["command"] + " --data shakespeare.txt --device cuda:0",
         "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
         "start_ns": start_ns, "finished": True, "report": report, **ledger,
         "samples": sample_of(peak["at"]["time_ns"] - start_ns, peak["ledger_bytes"], peak["nvml_bytes"]),

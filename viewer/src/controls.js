@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The line that stays in sight: which instant is shown, what filters the page, and how to filter it.
 import { formatBytes, formatTime } from "./format.js";
+import { copying } from "./clipboard.js";
+import { commandOf } from "./command.js";
 import { deviceLabel } from "./header.js";
-import { h, swatch } from "./dom.js";
+import { openHelp } from "./help.js";
+import { h, setText, swatch } from "./dom.js";
 import { NO_MODULE } from "./names.js";
 import { UNFILTERED } from "./state.js";
 
@@ -23,7 +26,12 @@ export class Controls {
   constructor(model, store) {
     this.model = model;
     this.store = store;
-    this.instant = h("p", { class: "instant", role: "status" });
+    /** What the chips were made for. */
+    this.shownChips = "";
+    this.what = h("span", {});
+    this.matching = h("b", {});
+    this.matches = h("span", { class: "matching" }, this.matching, " shown");
+    this.instant = h("p", { class: "instant", role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), this.what, this.matches);
     this.back = h("button", {
       class: "chip action", type: "button", click: () => store.set({ at: null }),
     }, "Back to peak");
@@ -40,8 +48,11 @@ export class Controls {
         if (event.key === "Escape") store.set({ search: "" });
       },
     }));
-    this.element = h("div", { class: "controls" },
-      h("div", { class: "controls-line" }, this.instant, this.back, h("span", { class: "grow" }), this.size,
+    const command = copying("Copy command", "Copy the vramscope report command that says what is shown here",
+      () => (this.view ? commandOf(model, store.state, this.view) : ""));
+    const help = h("button", { class: "chip round", type: "button", title: "Keys and words (?)", "aria-label": "Help: keys and words", click: openHelp }, "?");
+    this.element = h("div", { class: "controls", role: "region", "aria-label": "Instant and filters" },
+      h("div", { class: "controls-line" }, this.instant, this.back, command, h("span", { class: "grow" }), help, this.size,
         h("label", { class: "search" }, this.input, h("kbd", {}, "/"))),
       this.chips);
     window.addEventListener("keydown", (event) => {
@@ -59,20 +70,29 @@ export class Controls {
     const device = this.model.page.devices[view.device];
     const name = this.model.page.devices.length > 1 ? `${deviceLabel(device)} ` : "";
     const iteration = this.model.iterationAt(view.at);
-    const parts = [h("span", {}, view.atPeak ? `${name}at its peak, ` : `${name}at `, h("b", {}, formatTime(view.at)),
-      iteration === null ? "" : `, iteration ${iteration}`, ": ", h("b", {}, formatBytes(view.total)), " live")];
-    if (view.filter.on) parts.push(h("span", { class: "matching" }, h("b", {}, formatBytes(view.bytes)), " shown"));
-    this.instant.replaceChildren(h("span", { class: "dot" }), ...parts);
+    this.view = view;
+    this.what.replaceChildren(view.atPeak ? `${name}at its peak, ` : `${name}at `, h("b", {}, formatTime(view.at)),
+      iteration === null ? "" : `, iteration ${iteration}`, ": ", h("b", {}, formatBytes(view.total)), " live");
+    setText(this.matching, formatBytes(view.bytes));
+    this.matches.classList.toggle("gone", !view.filter.on);
     this.back.classList.toggle("gone", view.atPeak);
     if (this.input.value !== state.search) this.input.value = state.search;
-    const sizes = SIZES.includes(state.min) ? SIZES : [...SIZES, state.min].sort((a, b) => a - b);
-    this.size.replaceChildren(...sizes.map((size) => h("option", { value: size, selected: size === state.min },
-      size === 0 ? "any size" : `≥ ${formatBytes(size).replace(/\.0+ /, " ")}`)));
+    if (this.size.value !== String(state.min)) this.renderSizes(state.min);
     this.renderChips(state);
+  }
+
+  /** @param {number} min */
+  renderSizes(min) {
+    const sizes = SIZES.includes(min) ? SIZES : [...SIZES, min].sort((a, b) => a - b);
+    this.size.replaceChildren(...sizes.map((size) => h("option", { value: size, selected: size === min },
+      size === 0 ? "any size" : `≥ ${formatBytes(size).replace(/\.0+ /, " ")}`)));
   }
 
   /** @param {State} state */
   renderChips(state) {
+    const shown = JSON.stringify([state.categories, state.module, state.path, state.search, state.min]);
+    if (shown === this.shownChips) return;
+    this.shownChips = shown;
     const chips = [];
     const chip = (/** @type {(Node|string)[]} */ content, /** @type {string} */ what, /** @type {Partial<State>} */ without) =>
       chips.push(h("button", { class: "chip", type: "button", title: `Remove this filter: ${what}`, click: () => this.store.set(without) },

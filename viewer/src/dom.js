@@ -51,6 +51,107 @@ export function marked(text, needle) {
   return part;
 }
 
+// A name that is longer than this is cut in its middle where there is no room for it: both ends tell
+// names apart.
+const WHOLE = 20;
+const END = 12;
+
+/**
+ * A name of which the beginning gives way.
+ * @param {string} text
+ * @param {string} needle
+ */
+export function named(text, needle) {
+  if (text.length <= WHOLE) return marked(text, needle);
+  const part = document.createDocumentFragment();
+  part.append(h("span", { class: "cut-start" }, marked(text.slice(0, -END), needle)),
+    h("span", { class: "cut-end" }, marked(text.slice(-END), needle)));
+  return part;
+}
+
+/**
+ * Sets a text where it is another one: what stays is not laid out anew.
+ * @param {Element} element
+ * @param {string} text
+ */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/**
+ * @param {Element} element
+ * @param {string} name
+ * @param {string|null} value
+ */
+export function setAttribute(element, name, value) {
+  if (value === null) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/**
+ * Elements of a list that stay as long as their keys do: what changes in them is patched.
+ * @template Item
+ */
+export class Rows {
+  /**
+   * @param {Element} parent
+   * @param {(item: Item) => HTMLElement} make
+   * @param {(element: HTMLElement, item: Item) => void} patch
+   */
+  constructor(parent, make, patch) {
+    this.parent = parent;
+    this.make = make;
+    this.patch = patch;
+    /** @type {Map<string, HTMLElement>} */
+    this.known = new Map();
+  }
+
+  /** @param {Iterable<[string, Item]>} items By keys that are unique. */
+  update(items) {
+    /** @type {Map<string, HTMLElement>} */
+    const now = new Map();
+    for (const [key, item] of items) {
+      const element = this.known.get(key) ?? this.make(item);
+      this.patch(element, item);
+      now.set(key, element);
+    }
+    for (const [key, element] of this.known) if (!now.has(key)) element.remove();
+    let at = this.parent.firstElementChild;
+    for (const element of now.values()) {
+      if (element === at) at = at.nextElementSibling;
+      else this.parent.insertBefore(element, at);
+    }
+    this.known = now;
+  }
+}
+
+/**
+ * Buttons of a group are one stop of the Tab key; arrow keys go from one to the next.
+ * @param {HTMLElement} group
+ */
+export function roving(group) {
+  const stops = () => /** @type {HTMLElement[]} */ ([...group.querySelectorAll("button:not([disabled])")]);
+  const settle = () => {
+    const all = stops();
+    const stop = all.find((each) => each.tabIndex === 0) ?? all[0];
+    for (const each of all) each.tabIndex = each === stop ? 0 : -1;
+  };
+  group.addEventListener("keydown", (event) => {
+    const all = stops();
+    const at = all.indexOf(/** @type {HTMLElement} */ (event.target));
+    /** @type {Record<string, number>} */
+    const places = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 };
+    const next = all[places[event.key]];
+    if (at < 0 || !next) return;
+    event.preventDefault();
+    all[at].tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  new MutationObserver(settle).observe(group, { childList: true, subtree: true });
+  settle();
+}
+
 /**
  * Calls `draw` at most once a frame.
  * @param {() => void} draw
@@ -97,6 +198,7 @@ export function styleColours() {
     faint: read("--ink-faint"),
     line: read("--line"),
     surface: read("--surface"),
+    ground: read("--ground"),
     accent: read("--accent"),
     font: read("--font"),
     mono: read("--mono"),
@@ -106,7 +208,13 @@ export function styleColours() {
 /** One floating label for all views. */
 class Tip {
   constructor() {
-    this.element = h("div", { class: "tip", role: "presentation" });
+    /** @type {HTMLElement|null} */
+    this.made = null;
+  }
+
+  get element() {
+    this.made = this.made ?? h("div", { class: "tip", role: "presentation" });
+    return this.made;
   }
 
   /**
@@ -125,7 +233,7 @@ class Tip {
   }
 
   hide() {
-    this.element.classList.remove("on");
+    this.made?.classList.remove("on");
   }
 }
 

@@ -31,11 +31,26 @@ export function formatBytes(bytes) {
 }
 
 /**
- * Always MiB, so that a column of them aligns.
- * @param {number} bytes
+ * What a column of figures is in, so that they align (TableUnit() of src/output/terminal.cc).
+ * @typedef {{name: string, bytes: number, digits: number}} Unit
  */
-export function formatMib(bytes) {
-  return fixed(bytes / MIB, 2);
+
+/**
+ * @param {number} largest Bytes of the largest figure.
+ * @returns {Unit}
+ */
+export function tableUnit(largest) {
+  if (largest >= 4 * MIB) return { name: "MiB", bytes: MIB, digits: 2 };
+  if (largest >= KIB) return { name: "KiB", bytes: KIB, digits: 2 };
+  return { name: "Bytes", bytes: 1, digits: 0 };
+}
+
+/**
+ * @param {number} bytes
+ * @param {Unit} unit
+ */
+export function inUnit(bytes, unit) {
+  return fixed(bytes / unit.bytes, unit.digits);
 }
 
 /** @param {number} bytes */

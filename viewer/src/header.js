@@ -76,6 +76,9 @@ export function makeHeader(model, store) {
   if (page.recorded_at) facts.push(localTime(page.recorded_at));
   facts.push(formatTime(page.duration_ns));
   if (!page.finished) facts.push("not finished");
+  if (page.left_out.count > 0) {
+    facts.push(`${formatCount(page.left_out.count)} allocations in sums only`);
+  }
   if (page.processes.length > 2) facts.push(`${page.processes.length - 1} processes`);
   const rows = page.devices.map((device, index) => h("button", {
     class: "device", type: "button", role: "radio", "data-device": index,
@@ -144,9 +147,9 @@ export function makeFooter(model) {
       `${residual.samples_in_transit} of ${residual.samples} samples fell into driver calls under way.`));
   }
   if (page.left_out.count > 0) {
-    items.push(h("li", {}, `${page.left_out.count.toLocaleString("en-US")} small or short-lived allocations are ` +
-      "not listed one by one. Categories and the ledger have them, exactly at the peaks and at the " +
-      `${page.left_out.instants.length.toLocaleString("en-US")} instants that the timeline can choose; layers and lines do not.`));
+    items.push(h("li", {}, `${formatCount(page.left_out.count)} small or short-lived allocations are ` +
+      "not listed one by one, with their addresses and lifetimes. All sums have them, to the byte, at the " +
+      `${formatCount(page.left_out.instants.length)} instants that the page can show: the peaks, and the highest of each stretch.`));
   }
   return h("footer", { class: "foot" },
     items.length > 0 ? h("h2", {}, "How far to trust these figures") : null,

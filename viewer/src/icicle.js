@@ -288,7 +288,7 @@ export class Icicle {
     for (let c = 0; c < node.byCategory.length; ++c) {
       const size = (node.byCategory[c] / node.bytes) * width;
       if (size <= 0) continue;
-      context.fillStyle = this.palette.colour(c);
+      context.fillStyle = this.palette.fill(context, c);
       context.fillRect(left, y + height - STRIP, size, STRIP);
       left += size;
     }

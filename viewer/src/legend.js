@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The colours' names above the timeline. They are switches: what is chosen is all that is shown.
-import { h, swatch } from "./dom.js";
+import { h, roving, swatch } from "./dom.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").Store} Store */
@@ -24,7 +24,8 @@ export class Legend {
   constructor(model, store) {
     this.model = model;
     this.store = store;
-    this.element = h("div", { class: "legend-line", role: "group", "aria-label": "Categories" });
+    this.element = h("div", { class: "legend-line", role: "toolbar", "aria-label": "Categories" });
+    roving(this.element);
     /** @type {{name: string, button: HTMLElement}[]} */
     this.chips = [];
     /** @type {HTMLElement|null} */
@@ -37,7 +38,7 @@ export class Legend {
       .filter(({ category }) => history.present[category] === 1);
     this.chips = present.map(({ name, category }) => ({
       name, button: h("button", {
-        class: "legend-chip", type: "button", title: `Show only ${name}; click others to add them`,
+        class: "legend-chip", type: "button", tabindex: -1, title: `Show only ${name}; click others to add them`,
         click: () => toggleCategory(this.store, name),
       }, swatch(category), h("span", {}, name)),
     }));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the page's data, makes the views, and renders them again when the reader's choices change.
 import { Controls } from "./controls.js";
-import { h } from "./dom.js";
+import { h, perFrame } from "./dom.js";
 import { Filter } from "./filter.js";
 import { makeFooter, makeHeader } from "./header.js";
+import { listenForHelp } from "./help.js";
 import { Icicle } from "./icicle.js";
 import { Model } from "./model.js";
 import { Palette } from "./palette.js";
@@ -17,8 +18,13 @@ import { PathBook } from "./tree_paths.js";
 
 /**
  * What the views draw at the moment.
- * @typedef {{filter: Filter}} Scene
+ * @typedef {object} Scene
+ * @property {Filter} filter
+ * @property {boolean} moving The instant is being dragged: what can wait waits.
  */
+
+// A drag that rests for so long is looked at.
+const REST_MS = 120;
 
 /** @type {(keyof import("./state.js").State)[]} */
 const FILTERS = ["device", "search", "categories", "module", "path", "min"];
@@ -45,14 +51,28 @@ function firstDevice(model) {
   return best;
 }
 
-/** @param {Palette} palette */
-function applyTheme(palette) {
+/**
+ * @param {Palette} palette
+ * @param {boolean} [dark] Where it is not as the reader's system has it.
+ */
+function applyTheme(palette, dark) {
   const query = window.matchMedia("(prefers-color-scheme: dark)");
-  palette.dark = query.matches;
+  palette.dark = dark ?? query.matches;
   palette.swatches.forEach((_, category) => {
-    document.documentElement.style.setProperty(`--c${category}`, palette.colour(category));
+    document.documentElement.style.setProperty(`--c${category}`, palette.background(category));
   });
   return query;
+}
+
+/** What to do where nothing was recorded. */
+function makeEmpty() {
+  const code = (/** @type {string} */ text) => h("code", {}, text);
+  return h("section", { class: "card empty-page", "aria-label": "Nothing recorded" },
+    h("p", {}, "This recording has no device with memory in it: the program allocated nothing on a GPU while it was recorded."),
+    h("ul", {},
+      h("li", {}, "A program that uses the CPU only: ", code("vramscope run --cpu -- python train.py"), " records CPU tensors."),
+      h("li", {}, "A program that should have used a GPU: ", code("vramscope doctor"), " says whether driver and NVML are found."),
+      h("li", {}, "What was seen of the program is in ", code("vramscope info FILE"), ".")));
 }
 
 function start() {
@@ -61,8 +81,7 @@ function start() {
   const model = new Model(JSON.parse(element.textContent ?? ""));
   element.remove();
   if (model.page.devices.length === 0) {
-    page.append(h("h1", {}, model.page.title), h("p", { class: "empty" }, "This recording has no device with memory in it."),
-      makeFooter(model));
+    page.append(h("h1", {}, model.page.title), makeEmpty(), makeFooter(model));
     return;
   }
   const palette = new Palette(model.categories, model.heaviest);
@@ -73,32 +92,63 @@ function start() {
   const limits = { devices: model.page.devices.length, duration: model.duration };
   const store = new Store(parseHash(location.hash, limits, usual));
   const treePaths = new PathBook(model);
-  const scene = { filter: new Filter(model, store.state) };
+  /** @type {Scene} */
+  const scene = { filter: new Filter(model, store.state), moving: false };
   let view = makeView(model, store.state, scene.filter);
   const timeline = new Timeline(model, palette, store, scene);
   const icicle = new Icicle(model, palette, store, treePaths);
-  const views = [new Controls(model, store), new Summary(model, store), icicle, new ModuleTable(model, store, treePaths),
-    new LedgerTable(store, treePaths), new TopTable(model)];
-  const render = () => views.forEach((each) => each.render(view));
-  const header = makeHeader(model, store);
-  const [controls, ...cards] = views;
-  page.append(header, timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
+  const controls = new Controls(model, store);
+  const summary = new Summary(model, store);
+  const ledger = new LedgerTable(store, treePaths);
+  const cards = [summary, icicle, new ModuleTable(model, store, treePaths), ledger, new TopTable(model)];
+  const totals = perFrame(() => {
+    controls.render(view);
+    summary.renderTotals(view);
+  });
+  let resting = 0;
+  const render = () => {
+    clearTimeout(resting);
+    resting = 0;
+    controls.render(view);
+    cards.forEach((each) => each.render(view));
+    history.replaceState(null, "", `#${formatHash(store.state, usual)}`);
+  };
+  const skip = h("button", { class: "skip", type: "button", click: () => ledger.table.focus() }, "Skip to the ledger");
+  page.append(skip, makeHeader(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
   store.subscribe((state, changed) => {
-    history.replaceState(null, "", `#${formatHash(state, usual)}`);
     const filtered = FILTERS.some((key) => changed.has(key));
     if (filtered) scene.filter = new Filter(model, state);
-    if (filtered || changed.has("at")) {
-      view = makeView(model, state, scene.filter);
+    if (filtered || changed.has("at")) view = makeView(model, state, scene.filter);
+    if (filtered || (changed.has("at") && !scene.moving)) {
       render();
-    } else if (ICICLE_ONLY.some((key) => changed.has(key))) {
-      icicle.render(view);
+    } else if (changed.has("at")) {
+      totals();
+      clearTimeout(resting);
+      resting = setTimeout(render, REST_MS);
+    } else {
+      history.replaceState(null, "", `#${formatHash(state, usual)}`);
+      if (ICICLE_ONLY.some((key) => changed.has(key))) icicle.render(view);
     }
   });
+  timeline.rested = () => { if (resting) render(); };
+  const repaint = () => {
+    timeline.paint();
+    icicle.paint();
+  };
   theme.addEventListener("change", () => {
     applyTheme(palette);
-    timeline.draw();
-    icicle.draw();
+    repaint();
   });
+  // Paper is light; tables stand on it whole.
+  window.addEventListener("beforeprint", () => {
+    applyTheme(palette, false);
+    repaint();
+  });
+  window.addEventListener("afterprint", () => {
+    applyTheme(palette);
+    repaint();
+  });
+  listenForHelp();
   window.addEventListener("hashchange", () => store.set(parseHash(location.hash, limits, usual)));
   render();
   timeline.paint();

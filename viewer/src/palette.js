@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One colour a category, the same in the bar, the timeline and the icicle. Hues are held by what
-// people tune (parameters, activations, ...); slack and the driver are greys. The set was chosen so
+// One colour a category, the same in the bar, the timeline and the icicle, and in plots
+// (src/output/plot/palette.def). Hues are held by what people tune (parameters, activations, ...);
+// slack and the driver are greys, and what is nobody's data is hatched besides. The set was chosen so
 // that any two hues stay apart under protanopia, deuteranopia and tritanopia
 // (viewer/test/palette.test.js).
 
@@ -9,7 +10,10 @@
  * @property {string} name
  * @property {string} light
  * @property {string} dark
+ * @property {Hatch} [hatch]
  */
+
+/** @typedef {"up"|"down"|"across"|"dots"} Hatch Which way its lines go. */
 
 /**
  * Bottom of the stack first: what lives long below, what comes and goes above.
@@ -28,10 +32,10 @@ export const KNOWN = [
   { name: "communication", light: "#84180e", dark: "#a13124" },
   { name: "other places", light: "#bfab8b", dark: "#d3cfb5" },
   { name: "unknown", light: "#707175", dark: "#89939e" },
-  { name: "rounding", light: "#b7babf", dark: "#5f636a" },
-  { name: "fragmentation", light: "#c9ccd1", dark: "#4d535d" },
-  { name: "cached", light: "#d9dfe6", dark: "#3b4048" },
-  { name: "graph pool", light: "#eff0f2", dark: "#2b2e33" },
+  { name: "rounding", light: "#b7babf", dark: "#5f636a", hatch: "dots" },
+  { name: "fragmentation", light: "#c9ccd1", dark: "#4d535d", hatch: "up" },
+  { name: "cached", light: "#d9dfe6", dark: "#3b4048", hatch: "down" },
+  { name: "graph pool", light: "#eff0f2", dark: "#2b2e33", hatch: "across" },
 ];
 
 // For names that are no category (owners, parts of an import), after the hues that the page's
@@ -44,6 +48,9 @@ const OTHERS = [
 ];
 const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "temporary", "input",
   "buffer", "workspace", "communication"];
+
+// Pixels of a pattern.
+const TILE = 6;
 
 export const OTHER_PLACES = "other places";
 const RANK = new Map(KNOWN.map((swatch, rank) => [swatch.name, rank]));
@@ -89,6 +96,60 @@ export class Palette {
       return { ...spare[nameless.indexOf(name) % spare.length], name };
     });
     this.dark = false;
+    /** @type {Map<string, CanvasPattern|string>} */
+    this.patterns = new Map();
+  }
+
+  /**
+   * What a style sheet paints a category with.
+   * @param {number} category
+   */
+  background(category) {
+    const { hatch } = this.swatches[category];
+    const colour = this.colour(category);
+    if (!hatch) return colour;
+    const ink = this.ink();
+    if (hatch === "dots") return `radial-gradient(${ink} 0.9px, transparent 1.1px) 0 0 / 4px 4px, ${colour}`;
+    return `repeating-linear-gradient(${{ up: 135, down: 45, across: 0 }[hatch]}deg, ${ink} 0 1px, transparent 1px 4px), ${colour}`;
+  }
+
+  /**
+   * What a canvas paints a category with.
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} category
+   */
+  fill(context, category) {
+    const { hatch } = this.swatches[category];
+    const colour = this.colour(category);
+    if (!hatch) return colour;
+    const key = `${hatch} ${colour}`;
+    const known = this.patterns.get(key);
+    if (known) return known;
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = TILE;
+    const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
+    pen.fillStyle = colour;
+    pen.fillRect(0, 0, TILE, TILE);
+    pen.strokeStyle = pen.fillStyle = this.ink();
+    pen.lineWidth = 1;
+    if (hatch === "dots") pen.fillRect(1, 1, 2, 2);
+    else if (hatch === "across") pen.fillRect(0, 2, TILE, 1);
+    else {
+      // Thrice, so that the corners join with those of the next tile.
+      for (const shift of [-TILE, 0, TILE]) {
+        pen.moveTo(shift - 1, hatch === "up" ? TILE + 1 : -1);
+        pen.lineTo(shift + TILE + 1, hatch === "up" ? -1 : TILE + 1);
+      }
+      pen.stroke();
+    }
+    const pattern = context.createPattern(tile, "repeat") ?? colour;
+    this.patterns.set(key, pattern);
+    return pattern;
+  }
+
+  /** Of hatching. */
+  ink() {
+    return this.dark ? "rgb(255 255 255 / 16%)" : "rgb(30 41 59 / 22%)";
   }
 
   /**

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answer in short: what the memory is for, which layers and which lines have it.
 import { formatBytes, formatExact, formatShare, formatSignedBytes } from "./format.js";
-import { h, marked, swatch, tip } from "./dom.js";
+import { Rows, h, named, roving, setAttribute, setText, swatch, tip } from "./dom.js";
 import { toggleCategory } from "./legend.js";
-import { shareBar } from "./treetable.js";
+import { foldRepeated } from "./repeats.js";
+import { patchBar, shareBar } from "./treetable.js";
 import { heaviest } from "./view.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -11,7 +12,94 @@ import { heaviest } from "./view.js";
 /** @typedef {import("./view.js").View} View */
 /** @typedef {import("./view.js").Entry} Entry */
 
+/**
+ * A line of a list.
+ * @typedef {object} Line
+ * @property {string} key
+ * @property {string} name
+ * @property {string} more
+ * @property {string} title
+ * @property {number} bytes
+ * @property {Float64Array} byCategory
+ * @property {boolean} chosen
+ * @property {boolean|null} open Of a line that has others below it.
+ * @property {boolean} inner It stands below one.
+ * @property {() => void} click
+ */
+
 const LISTED = 10;
+
+/** A list of what has most, and as much more as the reader asks for. */
+class Brief {
+  constructor() {
+    this.element = h("div", { class: "brief-list" });
+    /** @type {Map<string, Line>} By the keys of the rows on the page. */
+    this.lines = new Map();
+    this.all = false;
+    this.list = new Rows(this.element, (/** @type {Line} */ line) => this.make(line), (row, line) => this.patch(row, line));
+    this.empty = h("p", { class: "empty gone" }, "None.");
+    this.rest = h("button", { class: "brief-rest more", type: "button", click: () => {
+      this.all = !this.all;
+      this.draw();
+    } });
+    roving(this.element);
+  }
+
+  /**
+   * @param {Line[]} lines
+   * @param {View} view
+   */
+  render(lines, view) {
+    this.given = lines;
+    this.view = view;
+    this.draw();
+  }
+
+  draw() {
+    const lines = this.given ?? [];
+    this.most = lines.reduce((most, line) => Math.max(most, line.bytes), 0);
+    const outer = lines.filter((line) => !line.inner);
+    const last = this.all || outer.length <= LISTED + 1 ? undefined : outer[LISTED];
+    const shown = last ? lines.slice(0, lines.indexOf(last)) : lines;
+    this.lines = new Map(shown.map((line) => [line.key, line]));
+    this.list.update(shown.map((line) => [line.key, line]));
+    const hidden = outer.slice(LISTED);
+    const others = `${hidden.length} others, ${formatBytes(hidden.reduce((sum, line) => sum + line.bytes, 0))}`;
+    setText(this.rest, this.all ? `Show the largest ${LISTED}` : `and ${others}`);
+    this.rest.classList.toggle("gone", outer.length <= LISTED + 1);
+    this.empty.classList.toggle("gone", outer.length > 0);
+  }
+
+  /** @param {Line} line */
+  make({ key }) {
+    return h("button", { class: "brief-row", type: "button", tabindex: -1, click: () => this.lines.get(key)?.click() },
+      h("span", { class: "brief-name" }), h("span", { class: "brief-more" }),
+      h("span", { class: "brief-value" }), h("span", { class: "brief-share" }), shareBar());
+  }
+
+  /**
+   * @param {HTMLElement} row
+   * @param {Line} line
+   */
+  patch(row, line) {
+    const [name, more, value, share, bar] = row.children;
+    const needle = this.view?.filter.search.needle ?? "";
+    const text = `${needle}\u0000${line.name}\u0000${line.more}`;
+    if (row.dataset.text !== text) {
+      row.dataset.text = text;
+      name.replaceChildren(line.open === null ? "" : h("span", { class: "twist", "aria-hidden": "true" }), named(line.name, needle));
+      more.replaceChildren(named(line.more, needle));
+    }
+    row.classList.toggle("inner", line.inner);
+    name.querySelector(".twist")?.classList.toggle("open", line.open === true);
+    setAttribute(row, "title", line.title);
+    setAttribute(row, "aria-pressed", line.open === null ? String(line.chosen) : null);
+    setAttribute(row, "aria-expanded", line.open === null ? null : String(line.open));
+    setText(value, formatBytes(line.bytes));
+    setText(share, formatShare(line.bytes, this.view?.bytes ?? 0));
+    patchBar(bar, line, this.most ?? 0);
+  }
+}
 
 export class Summary {
   /**
@@ -22,111 +110,178 @@ export class Summary {
     this.model = model;
     this.store = store;
     this.bar = h("div", { class: "bar", role: "group", "aria-label": "Bytes by category" });
+    this.segments = new Rows(this.bar, (/** @type {number} */ category) => this.makeSegment(category),
+      (segment, category) => this.patchSegment(segment, category));
     this.categories = h("div", { class: "brief-list" });
-    this.layers = h("div", { class: "brief-list" });
-    this.lines = h("div", { class: "brief-list" });
+    this.keys = new Rows(this.categories, (/** @type {number} */ category) => this.makeKey(category),
+      (row, category) => this.patchKey(row, category));
+    roving(this.categories);
+    this.layers = new Brief();
+    this.lines = new Brief();
+    /** @type {Set<string>} Repeated layers that are unfolded. */
+    this.unfolded = new Set();
     this.title = h("h2", {});
     const layers = model.kinds.module.some((module) => module !== 0);
-    const block = (/** @type {string} */ name, /** @type {HTMLElement} */ list) =>
-      h("section", { class: "brief", "aria-label": name }, h("h3", {}, name), list);
+    const block = (/** @type {string} */ name, /** @type {string} */ more, /** @type {(HTMLElement)[]} */ ...parts) =>
+      h("section", { class: `brief${more}`, "aria-label": name }, h("h3", {}, name), ...parts);
+    const of = (/** @type {Brief} */ brief) => [brief.element, brief.empty, brief.rest];
     this.element = h("section", { class: "card", "aria-label": "Summary" },
       h("div", { class: "card-head" }, this.title,
         h("span", { class: "hint" }, "click a name to see only it, everywhere on the page")),
       this.bar,
       h("div", { class: layers ? "briefs" : "briefs one" },
-        block(model.byPlace ? "Categories, layers and places" : "Categories", this.categories),
-        layers ? block("Heaviest layers", this.layers) : null,
-        h("section", { class: "brief wide", "aria-label": "Heaviest lines" }, h("h3", {}, "Heaviest lines, live allocations"), this.lines)));
+        block(model.byPlace ? "Categories, layers and places" : "Categories", "", this.categories),
+        layers ? block("Heaviest layers, own bytes", "", ...of(this.layers)) : null,
+        block("Heaviest lines, live allocations", " wide", ...of(this.lines))));
+  }
+
+  /**
+   * What follows the instant while it is dragged.
+   * @param {View} view
+   */
+  renderTotals(view) {
+    this.view = view;
+    setText(this.title, view.atPeak ? "What holds the peak" : "What was live then");
+    this.renderCategories(view);
   }
 
   /** @param {View} view */
   render(view) {
-    this.title.textContent = view.atPeak ? "What holds the peak" : "What was live then";
-    this.renderCategories(view);
+    this.renderTotals(view);
+    this.renderLayers(view);
     const { model, store } = this;
-    const most = heaviest(model, view, (kind) => model.kinds.module[kind]);
-    this.fill(this.layers, most, view, ({ id, bytes }) => {
-      const module = model.page.names[id];
-      return {
-        name: module, more: model.page.module_types[module] ?? "", chosen: store.state.module === module, title: `${module}, ${formatExact(bytes)} of its own`,
-        click: () => store.set({ module: store.state.module === module ? null : module }),
-      };
-    });
     const lines = heaviest(model, view, (kind) => (model.page.sites.held[kind] === 1 ? model.kinds.line[kind] : 0));
-    this.fill(this.lines, lines, view, ({ id, bytes, stack }) => {
+    this.lines.render(lines.map(({ id, bytes, stack, byCategory }) => {
       const place = model.page.names[id];
       const frame = model.frames[model.placeOf(stack)];
       return {
-        name: place, more: frame.source, chosen: store.state.search === place, title: `${frame.file}:${frame.line}\n${formatExact(bytes)}`,
+        key: String(id), name: place, more: frame.source, chosen: store.state.search === place, bytes, byCategory, open: null, inner: false,
+        title: `${frame.file}:${frame.line}\n${formatExact(bytes)}`,
         click: () => store.set({ search: store.state.search === place ? "" : place }),
       };
+    }), view);
+  }
+
+  /** @param {View} view */
+  renderLayers(view) {
+    const { model, store } = this;
+    const { names, module_types: types } = model.page;
+    const most = heaviest(model, view, (kind) => model.kinds.module[kind]);
+    const groups = foldRepeated(most, ({ id, bytes, purposes }) => ({
+      name: names[id], type: types[names[id]] ?? "", bytes,
+      holds: [...purposes].filter(([, size]) => size > 0).sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([category]) => category).join(","),
+    }));
+    const line = (/** @type {Entry} */ { id, bytes, byCategory }, /** @type {boolean} */ inner) => ({
+      key: String(id), name: names[id], more: types[names[id]] ?? "", title: `${names[id]}, ${formatExact(bytes)} of its own`,
+      bytes, byCategory, chosen: store.state.module === names[id], open: null, inner,
+      click: () => store.set({ module: store.state.module === names[id] ? null : names[id] }),
+    });
+    const sum = (/** @type {Entry[]} */ entries) => entries.reduce((total, { bytes }) => total + bytes, 0);
+    groups.sort((a, b) => sum(b.items) - sum(a.items));
+    /** @type {Line[]} */
+    const lines = groups.flatMap(({ name, items }) => {
+      if (items.length === 1) return [line(items[0], false)];
+      const open = this.unfolded.has(name);
+      const byCategory = items[0].byCategory.map((_, category) => items.reduce((total, entry) => total + entry.byCategory[category], 0));
+      const whole = {
+        key: name, name: `${name} x${items.length}`, more: types[names[items[0].id]] ?? "", bytes: sum(items), byCategory, chosen: false, open,
+        inner: false, title: `${items.length} layers alike, ${formatExact(sum(items))}: click to see each`,
+        click: () => {
+          if (!this.unfolded.delete(name)) this.unfolded.add(name);
+          if (this.view) this.renderLayers(this.view);
+        },
+      };
+      return open ? [whole, ...items.map((entry) => line(entry, true))] : [whole];
+    });
+    this.layers.render(lines, view);
+  }
+
+  /** @param {number} category */
+  makeSegment(category) {
+    if (category < 0) return h("span", { class: "segment residual" });
+    const name = this.model.categories[category];
+    return h("button", {
+      class: "segment", type: "button", tabindex: -1, click: () => toggleCategory(this.store, name),
+      pointermove: (/** @type {PointerEvent} */ event) => {
+        const bytes = this.view?.byCategory[category] ?? 0;
+        tip.show(event.clientX, event.clientY,
+          h("div", { class: "tip-head" }, h("span", {}, name), h("b", {}, formatBytes(bytes))),
+          h("div", {}, `${formatShare(bytes, this.all ?? 0)} of ${formatBytes(this.all ?? 0)} · ${formatExact(bytes)}`));
+      },
+      pointerleave: () => tip.hide(),
     });
   }
 
   /**
-   * @param {HTMLElement} list
-   * @param {Entry[]} entries
-   * @param {View} view
-   * @param {(entry: Entry) => {name: string, more: string, title: string, chosen: boolean, click: () => void}} describe
+   * @param {HTMLElement} segment
+   * @param {number} category -1: the residual.
    */
-  fill(list, entries, view, describe) {
-    const most = entries[0]?.bytes ?? 0;
-    const rows = entries.slice(0, LISTED).map((entry) => {
-      const { name, more, title, chosen, click } = describe(entry);
-      const { needle } = view.filter.search;
-      return h("button", { class: "brief-row", type: "button", title, "aria-pressed": String(chosen), click },
-        h("span", { class: "brief-name" }, marked(name, needle)), h("span", { class: "brief-more" }, marked(more, needle)),
-        h("span", { class: "brief-value" }, formatBytes(entry.bytes)),
-        h("span", { class: "brief-share" }, formatShare(entry.bytes, view.bytes)), shareBar(entry, most));
-    });
-    if (rows.length === 0) rows.push(h("p", { class: "empty" }, "None."));
-    if (entries.length > LISTED) {
-      const rest = entries.slice(LISTED).reduce((sum, entry) => sum + entry.bytes, 0);
-      rows.push(h("p", { class: "brief-rest" }, `and ${entries.length - LISTED} others, ${formatBytes(rest)}`));
+  patchSegment(segment, category) {
+    const whole = this.whole ?? 1;
+    if (category < 0) {
+      setAttribute(segment, "style", `flex-grow:${(this.residual ?? 0) / whole}`);
+      return;
     }
-    list.replaceChildren(...rows);
+    const bytes = this.view?.byCategory[category] ?? 0;
+    this.showChoice(segment, category);
+    setAttribute(segment, "aria-label", `${this.model.categories[category]}: ${formatBytes(bytes)}, ${formatShare(bytes, this.all ?? 0)}`);
+    setAttribute(segment, "style", `flex-grow:${bytes / whole};background:var(--c${category})`);
+  }
+
+  /** @param {number} category */
+  makeKey(category) {
+    if (category < 0) {
+      return h("div", { class: "brief-row key" }, h("span", { class: "swatch residual" }),
+        h("span", { class: "brief-name" }, "residual"), h("span", { class: "brief-value" }), h("span", { class: "brief-share" }));
+    }
+    const name = this.model.categories[category];
+    return h("button", { class: "brief-row key", type: "button", tabindex: -1, "data-category": name, click: () => toggleCategory(this.store, name) },
+      swatch(category), h("span", { class: "brief-name" }, named(name, "")),
+      h("span", { class: "brief-value" }), h("span", { class: "brief-share" }));
+  }
+
+  /**
+   * @param {HTMLElement} row
+   * @param {number} category -1: the residual.
+   */
+  patchKey(row, category) {
+    const [, , value, share] = row.children;
+    const all = this.all ?? 0;
+    if (category < 0) {
+      const residual = this.residual ?? 0;
+      setAttribute(row, "title", `NVML less the ledger: ${formatExact(residual)}`);
+      setText(value, formatSignedBytes(residual));
+      setText(share, formatShare(Math.abs(residual), all));
+      return;
+    }
+    const bytes = this.view?.byCategory[category] ?? 0;
+    this.showChoice(row, category);
+    setAttribute(row, "title", `${this.model.categories[category]}, ${formatExact(bytes)}`);
+    setText(value, formatBytes(bytes));
+    setText(share, formatShare(bytes, all));
+  }
+
+  /**
+   * @param {HTMLElement} element
+   * @param {number} category
+   */
+  showChoice(element, category) {
+    const filter = this.view?.filter;
+    const chosen = filter !== undefined && filter.byCategory && filter.category[category] === 1;
+    element.classList.toggle("dim", filter !== undefined && filter.byCategory && !chosen);
+    setAttribute(element, "aria-pressed", String(chosen));
   }
 
   /** @param {View} view */
   renderCategories(view) {
-    const { filter } = view;
-    const all = view.byCategory.reduce((sum, bytes) => sum + bytes, 0);
+    this.all = view.byCategory.reduce((sum, bytes) => sum + bytes, 0);
     // The sample belongs to the whole device.
-    const residual = view.nvml === null || filter.narrows ? null : view.nvml - view.total;
-    const whole = Math.max(1, all + Math.max(0, residual ?? 0));
-    const bar = [];
-    const list = [];
-    for (const [category, name] of this.model.categories.entries()) {
-      const bytes = view.byCategory[category];
-      if (bytes <= 0) continue;
-      const chosen = filter.byCategory && filter.category[category] === 1;
-      const dim = filter.byCategory && !chosen ? " dim" : "";
-      const click = () => toggleCategory(this.store, name);
-      bar.push(h("button", {
-        class: `segment${dim}`, type: "button", "aria-pressed": String(chosen), tabindex: -1, click,
-        "aria-label": `${name}: ${formatBytes(bytes)}, ${formatShare(bytes, all)}`,
-        style: `flex-grow:${bytes / whole};background:var(--c${category})`,
-        pointermove: (/** @type {PointerEvent} */ event) => tip.show(event.clientX, event.clientY,
-          h("div", { class: "tip-head" }, h("span", {}, name), h("b", {}, formatBytes(bytes))),
-          h("div", {}, `${formatShare(bytes, all)} of ${formatBytes(all)} · ${formatExact(bytes)}`)),
-        pointerleave: () => tip.hide(),
-      }));
-      list.push({ bytes, row: h("button", {
-        class: `brief-row key${dim}`, type: "button", "aria-pressed": String(chosen), title: `${name}, ${formatExact(bytes)}`, click,
-      }, swatch(category), h("span", { class: "brief-name" }, name),
-      h("span", { class: "brief-value" }, formatBytes(bytes)),
-      h("span", { class: "brief-share" }, formatShare(bytes, all))) });
-    }
-    const rows = list.sort((a, b) => b.bytes - a.bytes).map(({ row }) => row);
-    if (residual !== null) {
-      if (residual > 0) bar.push(h("span", { class: "segment residual", style: `flex-grow:${residual / whole}` }));
-      rows.push(h("div", { class: "brief-row key", title: `NVML less the ledger: ${formatExact(residual)}` },
-        h("span", { class: "swatch residual" }), h("span", { class: "brief-name" }, "residual"),
-        h("span", { class: "brief-value" }, formatSignedBytes(residual)),
-        h("span", { class: "brief-share" }, formatShare(Math.abs(residual), all))));
-    }
-    if (rows.length === 0) rows.push(h("p", { class: "empty" }, "None."));
-    this.bar.replaceChildren(...bar);
-    this.categories.replaceChildren(...rows);
+    this.residual = view.nvml === null || view.filter.narrows ? null : view.nvml - view.total;
+    this.whole = Math.max(1, this.all + Math.max(0, this.residual ?? 0));
+    const held = [...view.byCategory.keys()].filter((category) => view.byCategory[category] > 0);
+    const keyed = (/** @type {number[]} */ of) => of.map((category) => /** @type {[string, number]} */ ([String(category), category]));
+    this.segments.update(keyed(this.residual !== null && this.residual > 0 ? [...held, -1] : held));
+    held.sort((a, b) => view.byCategory[b] - view.byCategory[a]);
+    this.keys.update(keyed(this.residual !== null ? [...held, -1] : held));
   }
 }

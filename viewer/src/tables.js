@@ -2,6 +2,7 @@
 // The two folding tables: modules, and the ledger by owner.
 import { formatBytes, formatShare } from "./format.js";
 import { h } from "./dom.js";
+import { foldTree } from "./repeats.js";
 import { NO_MODULE } from "./names.js";
 import { COLUMNS, TreeTable } from "./treetable.js";
 
@@ -32,12 +33,12 @@ export class ModuleTable {
     this.treePaths = treePaths;
     this.known = model.kinds.module.some((module) => module !== 0);
     this.hint = h("span", { class: "hint" });
-    this.table = new TreeTable("Modules", [{ ...name, name: "Module" }, bytes, own, share, categories, count], {
+    this.table = new TreeTable("Modules", [{ ...name, name: () => "Module" }, bytes, own, share, categories, count], {
       is: (path) => store.state.module === moduleOf(path),
       toggle: (path) => store.set({ module: store.state.module === moduleOf(path) ? null : moduleOf(path) }),
     });
     this.element = h("section", { class: this.known ? "card" : "card gone", "aria-label": "Modules" },
-      h("div", { class: "card-head" }, h("h2", {}, "Modules"), this.hint), this.table.element);
+      h("div", { class: "card-head" }, h("h2", {}, "Modules"), this.hint, this.table.copy), this.table.element);
   }
 
   /** @param {View} view */
@@ -47,7 +48,7 @@ export class ModuleTable {
     const none = root.children.find((child) => child.level.name === NO_MODULE)?.bytes ?? 0;
     this.hint.textContent = root.bytes > 0
       ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, lies in modules` : "";
-    this.table.render(root, view.filter.search, nothing(view));
+    this.table.render(foldTree(root), view.filter.search, nothing(view));
   }
 }
 
@@ -65,7 +66,7 @@ export class LedgerTable {
       is, toggle: (path) => store.set({ path: is(path) ? null : namesOf(path) }),
     });
     this.element = h("section", { class: "card", "aria-label": "Ledger" },
-      h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row")),
+      h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row"), this.table.copy),
       this.table.element);
   }
 

@@ -38,7 +38,8 @@ export class Timeline {
     this.reset = h("button", { class: "quiet", type: "button", click: () => store.set({ zoom: null }) }, "Show all");
     this.element = h("section", { class: "card", "aria-label": "Timeline" },
       h("div", { class: "card-head" }, h("h2", {}, "Timeline"),
-        h("span", { class: "hint" }, "click: who was live then · drag: zoom, or move the instant by its line · wheel: zoom · shift-drag: pan"),
+        h("span", { class: "hint for-mouse" }, "click: who was live then · drag: zoom, or move the instant by its line · wheel: zoom · shift-drag: pan"),
+        h("span", { class: "hint for-touch" }, "tap: who was live then · drag sideways: zoom, or move the instant by its line"),
         this.reset),
       this.legend.element, this.canvas, this.overview);
     this.width = 0;
@@ -59,6 +60,8 @@ export class Timeline {
     this.top = 1;
     this.highest = 1;
     this.lastForeignWheel = -Infinity;
+    /** Called when an instant that was dragged stays. */
+    this.rested = () => {};
     this.draw = perFrame(() => this.paint());
     this.listen();
     this.chooseDevice();
@@ -93,8 +96,10 @@ export class Timeline {
     canvas.addEventListener("pointerup", (event) => this.release(event));
     canvas.addEventListener("pointercancel", () => {
       this.drag = null;
+      this.rest();
       this.draw();
     });
+    canvas.addEventListener("keyup", () => this.rest());
     canvas.addEventListener("dblclick", () => store.set({ zoom: null }));
     canvas.addEventListener("keydown", (event) => this.key(event));
     // A scroll of the page that happens to reach the canvas stays a scroll of the page.
@@ -169,6 +174,7 @@ export class Timeline {
         const [from, to] = this.drag.window;
         this.pan(this.drag.window, ((this.drag.from - x) / this.plotWidth) * (to - from));
       } else if (this.drag.act === "scrub") {
+        this.scene.moving = true;
         this.store.set({ at: this.instantOf(this.columnAt(x)) });
       }
       tip.hide();
@@ -200,6 +206,13 @@ export class Timeline {
     this.drag = { from: x, to: x, act, window: this.window };
   }
 
+  /** The instant is where it was dragged to. */
+  rest() {
+    if (!this.scene.moving) return;
+    this.scene.moving = false;
+    this.rested();
+  }
+
   /**
    * Whether the line of the chosen instant can be taken hold of there.
    * @param {number} x
@@ -213,6 +226,7 @@ export class Timeline {
   release(event) {
     const drag = this.drag;
     this.drag = null;
+    this.rest();
     if (!drag) return;
     const x = this.xOfEvent(event);
     if (Math.abs(x - drag.from) < CLICK_PIXELS) {
@@ -298,6 +312,7 @@ export class Timeline {
     const action = actions[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
+    this.scene.moving = event.repeat;
     action();
   }
 

@@ -12,6 +12,8 @@ export const HEIGHT = 288;
 export const OVERVIEW = 30;
 export const MARGIN = { left: 74, right: 10, top: 22, bottom: 24 };
 export const CLICK_PIXELS = 4;
+// Samples that are nearer to each other than this have no dots.
+const DOT_PIXELS = 24;
 // Iterations that are nearer to each other than this are not told apart.
 const ITERATION_PIXELS = 5;
 
@@ -104,7 +106,7 @@ function paintStack(timeline, context, columns, yOf) {
     outline.lineTo(left + columns.count, last);
     outline.lineTo(left + columns.count, yOf(0));
     outline.closePath();
-    context.fillStyle = timeline.palette.colour(c);
+    context.fillStyle = timeline.palette.fill(context, c);
     context.fill(outline);
   }
 }
@@ -119,14 +121,22 @@ function paintNvml(timeline, context, colours) {
   const [from, to] = timeline.window;
   const first = Math.max(0, lastNotAbove(nvmlTime, from));
   const end = Math.min(nvmlTime.length, lastNotAbove(nvmlTime, to) + 2);
-  if (end - first < 2) return;
+  if (end - first < 1) return;
   const line = new Path2D();
+  const dots = new Path2D();
   let [last, high] = [NaN, 0];
-  // One point a pixel: the highest sample of those that fall on it.
+  // One level a pixel: the highest sample of those that fall on it. Between samples nobody knows, so
+  // that the last one stands until the next, and nothing slopes.
   for (let i = first; i < end; ++i) {
     const x = Math.round(timeline.xOf(nvmlTime[i]));
     if (x === last && nvmlBytes[i] <= high) continue;
-    line.lineTo(x, timeline.yOf(nvmlBytes[i]));
+    const y = timeline.yOf(nvmlBytes[i]);
+    if (!Number.isNaN(last)) line.lineTo(x, timeline.yOf(high));
+    line.lineTo(x, y);
+    if (!(x - last < DOT_PIXELS)) {
+      dots.moveTo(x + 2, y);
+      dots.arc(x, y, 2, 0, 2 * Math.PI);
+    }
     [last, high] = [x, nvmlBytes[i]];
   }
   context.lineJoin = "round";
@@ -136,6 +146,8 @@ function paintNvml(timeline, context, colours) {
   context.strokeStyle = colours.ink;
   context.lineWidth = 1.25;
   context.stroke(line);
+  context.fillStyle = colours.ink;
+  context.fill(dots);
 }
 
 /**

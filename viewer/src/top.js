@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
-import { baseName, formatBytes, formatCount, formatExact, formatMib, formatShare, formatTime } from "./format.js";
-import { h, marked, perFrame, swatch } from "./dom.js";
+import { baseName, formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
+import { copyButton } from "./clipboard.js";
+import { h, marked, named, perFrame, setText, swatch } from "./dom.js";
 import { allocationsOf } from "./view.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -19,16 +20,16 @@ export class TopTable {
     this.model = model;
     this.sum = h("span", { class: "hint" });
     this.byCount = false;
-    this.heads = [
-      this.head("MiB", false), this.head("Count", true),
-    ];
+    this.unit = tableUnit(0);
+    this.heads = [this.head("", false), this.head("Count", true)];
     this.space = h("div", { class: "top-space" });
     this.scroller = h("div", {
       class: "top-scroll", tabindex: 0, role: "list", "aria-label": "Top allocations",
       scroll: perFrame(() => this.fill()),
     }, this.space);
     this.element = h("section", { class: "card", "aria-label": "Top allocations" },
-      h("div", { class: "card-head" }, h("h2", {}, "Top allocations"), this.sum),
+      h("div", { class: "card-head" }, h("h2", {}, "Top allocations"), this.sum,
+        copyButton("Top allocations", () => this.asText())),
       h("div", { class: "top-row top-head" }, ...this.heads, h("span", {}, "Place and source"),
         h("span", {}, "What")),
       this.scroller);
@@ -70,8 +71,10 @@ export class TopTable {
   render(view) {
     this.view = view;
     this.sort();
-    this.sum.textContent = `${formatBytes(view.listed)} in ${formatCount(view.count)} allocations` +
-      (view.filter.on ? " that pass the filters" : "");
+    this.unit = tableUnit(view.bytes);
+    setText(this.heads[0], this.unit.name);
+    setText(this.sum, `${formatBytes(view.listed)} in ${formatCount(view.count)} allocations` +
+      (view.filter.on ? " that pass the filters" : ""));
     this.fill();
   }
 
@@ -130,16 +133,27 @@ export class TopTable {
         class: "top-row", type: "button", "aria-expanded": String(open), "data-key": kind, title: frame.file || null,
         click: () => this.toggle(kind),
       },
-        h("span", { class: "num", title: formatExact(bytes) }, formatMib(bytes),
+        h("span", { class: "num", title: formatExact(bytes) }, inUnit(bytes, this.unit),
           h("small", {}, formatShare(bytes, view?.bytes ?? 0))),
         h("span", { class: "num soft" }, formatCount(view?.kindCount[kind] ?? 0)),
         h("span", { class: "where" },
-          h("span", { class: "place" }, marked(page.names[kinds.line[kind]] || frame.name, needle)),
+          h("span", { class: "place" }, named(page.names[kinds.line[kind]] || frame.name, needle)),
           h("code", { class: "source" }, marked(frame.source, needle))),
         h("span", { class: "what", title: `${category} · ${what} · ${levels}` }, swatch(kinds.category[kind]),
-          h("span", { class: "where" }, h("span", { class: "place" }, marked(what, needle)),
+          h("span", { class: "where" }, h("span", { class: "place" }, named(what, needle)),
             h("span", { class: "source" }, category === what || model.byPlace ? levels : category)))),
       open ? this.makeDetail(kind) : null);
+  }
+
+  /** All of it, for a spreadsheet: exact bytes. */
+  asText() {
+    const { model: { kinds, page, categories, frames }, model, view } = this;
+    const rows = this.shown.map((kind) => [
+      view?.kindBytes[kind] ?? 0, view?.kindCount[kind] ?? 0, page.names[kinds.line[kind]], categories[kinds.category[kind]],
+      page.names[kinds.module[kind]], page.names[kinds.name[kind]], (page.paths[kinds.path[kind]] ?? []).join(" › "),
+      model.framesOf(kinds.placeStack[kind]).reverse().map((frame) => frames[frame].name).join(" < "),
+    ]);
+    return [["bytes", "count", "line", "category", "module", "name", "ledger", "stack"], ...rows];
   }
 
   /** @param {number} kind */

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table whose rows fold: keyboard, sorting, and one branch chosen. The ledger and the modules are
-// such tables.
-import { formatBytes, formatCount, formatExact, formatMib, formatShare } from "./format.js";
-import { h, marked, swatch } from "./dom.js";
+// such tables. Rows stay from instant to instant; what changes in them is patched.
+import { copyButton } from "./clipboard.js";
+import { formatBytes, formatCount, formatExact, formatShare, inUnit, tableUnit } from "./format.js";
+import { Rows, h, named, roving, setAttribute, setText, swatch } from "./dom.js";
 import { NAMES, labelOf } from "./trie.js";
 
 /** @typedef {import("./trie.js").TreeNode} TreeNode */
 /** @typedef {import("./search.js").Search} Search */
+/** @typedef {import("./format.js").Unit} Unit */
 
 /**
  * @typedef {object} Column
  * @property {string} id Also the class of its cells.
- * @property {string} name
+ * @property {(unit: Unit) => string} name
  * @property {(a: TreeNode, b: TreeNode) => number} order
- * @property {(node: TreeNode, whole: number) => string|Node} cell
+ * @property {(node: TreeNode, whole: number, unit: Unit) => string} [text]
+ * @property {(node: TreeNode, whole: number) => number} [bar] Where the cell is a bar: of how many bytes.
  * @property {string} [title]
  */
 
@@ -23,56 +26,68 @@ import { NAMES, labelOf } from "./trie.js";
  * @property {(path: TreeNode[]) => void} toggle
  */
 
+/**
+ * @typedef {object} Row
+ * @property {string} key
+ * @property {TreeNode[]} path Down to the row's node.
+ * @property {boolean} open
+ * @property {number} [hidden] How many children more than are shown, where the row says that.
+ * @property {number} [bytes] Of those.
+ */
+
 // A level with more children than this shows the rest on demand.
 const CHILDREN = 60;
 // Levels that are open at first hold at least this share of all.
 const OPEN_SHARE = 0.04;
 const OPEN_DEPTH = 2;
-const INDENT = 18;
 
 const byBytes = (/** @type {TreeNode} */ a, /** @type {TreeNode} */ b) => b.bytes - a.bytes;
 
 /** @type {Record<"name"|"bytes"|"own"|"share"|"bar"|"categories"|"count", Column>} */
 export const COLUMNS = {
-  name: {
-    id: "name", name: "Level", cell: labelOf,
-    order: (a, b) => NAMES.compare(labelOf(a), labelOf(b)),
-  },
-  bytes: { id: "bytes", name: "MiB", order: byBytes, cell: (node) => formatMib(node.bytes) },
+  name: { id: "name", name: () => "Level", order: (a, b) => NAMES.compare(labelOf(a), labelOf(b)) },
+  bytes: { id: "bytes", name: (unit) => unit.name, order: byBytes, text: (node, _, unit) => inUnit(node.bytes, unit) },
   own: {
-    id: "own", name: "Own MiB", order: (a, b) => b.own - a.own, title: "What the level has itself, without those below it",
-    cell: (node) => (node.own > 0 ? formatMib(node.own) : "–"),
+    id: "own", name: (unit) => `Own ${unit.name}`, order: (a, b) => b.own - a.own,
+    title: "What the level has itself, without those below it",
+    text: (node, _, unit) => (node.own > 0 ? inUnit(node.own, unit) : "–"),
   },
-  share: { id: "share", name: "Share", order: byBytes, cell: (node, whole) => formatShare(node.bytes, whole) },
-  bar: { id: "bar-cell", name: "", order: byBytes, cell: shareBar },
-  categories: { id: "bar-cell", name: "", order: byBytes, cell: (node) => shareBar(node, node.bytes) },
+  share: { id: "share", name: () => "Share", order: byBytes, text: (node, whole) => formatShare(node.bytes, whole) },
+  bar: { id: "bar-cell", name: () => "", order: byBytes, bar: (_, whole) => whole },
+  categories: { id: "bar-cell", name: () => "", order: byBytes, bar: (node) => node.bytes },
   count: {
-    id: "count", name: "Count", order: (a, b) => b.count - a.count, title: "Allocations",
-    cell: (node) => (node.count > 0 ? formatCount(node.count) : "–"),
+    id: "count", name: () => "Count", order: (a, b) => b.count - a.count, title: "Allocations",
+    text: (node) => (node.count > 0 ? formatCount(node.count) : "–"),
   },
 };
 
+/** An empty bar; patchBar() fills it. */
+export const shareBar = () => h("span", { class: "share-bar", "aria-hidden": "true" });
+
 /**
- * A bar in which a row's categories stand side by side.
+ * Makes a bar show categories side by side.
+ * @param {Element} bar
  * @param {{byCategory: Float64Array}} node
  * @param {number} whole
  */
-export function shareBar(node, whole) {
-  const bar = h("span", { class: "share-bar", "aria-hidden": "true" });
-  if (whole <= 0) return bar;
-  node.byCategory.forEach((bytes, category) => {
-    if (bytes > 0) bar.append(h("i", { style: `width:${(100 * bytes) / whole}%;background:var(--c${category})` }));
+export function patchBar(bar, { byCategory }, whole) {
+  let at = 0;
+  byCategory.forEach((bytes, category) => {
+    if (bytes <= 0 || whole <= 0) return;
+    const part = bar.children[at] ?? bar.appendChild(h("i"));
+    setAttribute(part, "style", `width:${((100 * bytes) / whole).toFixed(3)}%;background:var(--c${category})`);
+    ++at;
   });
-  return bar;
+  while (bar.children.length > at) bar.lastElementChild?.remove();
 }
 
 /**
- * A level of one category has its colour; a mixed one has none.
+ * The category of a level that has one only, or -1.
  * @param {TreeNode} node
  */
-function colourOf(node) {
+function onlyCategory(node) {
   const held = [...node.byCategory.keys()].filter((category) => node.byCategory[category] > 0);
-  return held.length === 1 ? swatch(held[0]) : null;
+  return held.length === 1 ? held[0] : -1;
 }
 
 export class TreeTable {
@@ -85,13 +100,16 @@ export class TreeTable {
     this.columns = columns;
     this.choice = choice;
     this.sorted = COLUMNS.bytes.id;
+    this.unit = tableUnit(0);
     this.body = h("div", { class: "rows", role: "treegrid", "aria-label": label });
-    this.heads = columns.map((column) => h("button", {
-      type: "button", class: `head-cell ${column.id}`, title: column.title ?? null,
+    this.empty = h("p", { class: "empty gone" });
+    this.heads = columns.map((column) => h(column.bar ? "span" : "button", {
+      type: column.bar ? null : "button", class: `head-cell ${column.id}`, title: column.title ?? null,
       click: () => this.sortBy(column),
-    }, column.name));
-    this.element = h("div", { class: `tree ${columns.map(({ id }) => `has-${id}`).join(" ")}` },
-      h("div", { class: "row row-head" }, ...this.heads), this.body);
+    }));
+    const head = h("div", { class: "row row-head", role: "toolbar", "aria-label": `Sort ${label.toLowerCase()} by` }, ...this.heads);
+    this.element = h("div", { class: `tree ${columns.map(({ id }) => `has-${id}`).join(" ")}` }, head, this.body, this.empty);
+    this.copy = copyButton(label, () => this.asText());
     /** @type {TreeNode|null} */
     this.root = null;
     /** @type {Search|null} */
@@ -106,23 +124,28 @@ export class TreeTable {
     /** @type {Set<string>} */
     this.complete = new Set();
     this.focusKey = "";
-    /** @type {Map<string, TreeNode[]>} Rows on the page, with those that they lie in. */
-    this.rowPaths = new Map();
+    /** @type {Row[]} What is on the page, from the top down. */
+    this.shown = [];
+    this.list = new Rows(this.body, (/** @type {Row} */ row) => this.make(row), (element, row) => this.patch(element, row));
     this.body.addEventListener("keydown", (event) => this.key(event));
-    this.showSorting();
+    this.body.addEventListener("click", (event) => this.click(event));
+    this.showHeads();
+    roving(head);
   }
 
   /** @param {Column} column */
   sortBy(column) {
-    if (column.name === "") return;
+    if (column.bar) return;
     this.sorted = column.id;
-    this.showSorting();
+    this.showHeads();
     this.refresh();
   }
 
-  showSorting() {
-    this.columns.forEach((column, at) =>
-      this.heads[at].setAttribute("aria-pressed", String(column.id === this.sorted)));
+  showHeads() {
+    this.columns.forEach((column, at) => {
+      setText(this.heads[at], column.name(this.unit));
+      if (!column.bar) setAttribute(this.heads[at], "aria-pressed", String(column.id === this.sorted));
+    });
   }
 
   /**
@@ -133,27 +156,26 @@ export class TreeTable {
   render(root, search, nothing) {
     this.root = root;
     this.search = search;
-    this.nothing = nothing;
+    this.unit = tableUnit(root.bytes);
+    this.showHeads();
+    setText(this.empty, nothing);
+    this.empty.classList.toggle("gone", root.children.length > 0);
     this.matches = new Set();
     if (search.on) this.findMatches(root, "");
     this.refresh();
   }
 
   refresh() {
-    const root = this.root;
+    const { root } = this;
     if (!root) return;
     const held = this.body.contains(document.activeElement);
-    const rows = document.createDocumentFragment();
-    this.rowPaths.clear();
-    for (const node of this.inOrder(root.children)) this.addRow(rows, [node], "");
-    if (root.children.length === 0) rows.append(h("p", { class: "empty" }, this.nothing ?? ""));
-    this.body.replaceChildren(rows);
+    this.shown = [];
+    for (const node of this.inOrder(root.children)) this.listRow(this.shown, [node], "");
+    this.list.update(this.shown.map((row) => [row.hidden ? `${row.key}\u0001` : row.key, row]));
     const stops = this.rows();
     const stop = stops.find((row) => row.dataset.key === this.focusKey) ?? stops[0];
-    if (stop) {
-      stop.tabIndex = 0;
-      if (held) stop.focus({ preventScroll: true });
-    }
+    for (const row of stops) row.tabIndex = row === stop ? 0 : -1;
+    if (stop && held && !this.body.contains(document.activeElement)) stop.focus({ preventScroll: true });
   }
 
   /** @param {TreeNode[]} nodes */
@@ -171,86 +193,120 @@ export class TreeTable {
     let inside = false;
     for (const child of node.children) inside = this.findMatches(child, keyOf(key, child)) || inside;
     if (inside) this.matches.add(key);
-    return inside || (node.depth > 0 && labelOf(node).toLowerCase().includes(this.search?.needle ?? ""));
+    return inside || (node.parent !== null && labelOf(node).toLowerCase().includes(this.search?.needle ?? ""));
   }
 
   /**
    * @param {TreeNode} node
    * @param {string} key
+   * @param {number} depth
    */
-  isOpen(node, key) {
+  isOpen(node, key, depth) {
     const chosen = this.folded.get(key);
     if (chosen !== undefined) return chosen;
     if (this.matches.has(key)) return true;
+    // Of repeated levels one row tells all.
+    if (node.level.repeats) return false;
     // A level that holds nothing but another says nothing by itself.
-    const depth = node.depth - (node.parent?.parent && node.parent.children.length === 1 ? 1 : 0);
-    return depth <= OPEN_DEPTH && node.children.length <= CHILDREN && node.bytes >= OPEN_SHARE * (this.root?.bytes ?? 0);
+    const outer = depth - (node.parent?.parent && node.parent.children.length === 1 ? 1 : 0);
+    return outer <= OPEN_DEPTH && node.children.length <= CHILDREN && node.bytes >= OPEN_SHARE * (this.root?.bytes ?? 0);
   }
 
   /**
-   * @param {Node} rows
-   * @param {TreeNode[]} path Down to the row's node.
+   * @param {Row[]} rows
+   * @param {TreeNode[]} path
    * @param {string} outer Key of the row above.
    */
-  addRow(rows, path, outer) {
+  listRow(rows, path, outer) {
     const node = path[path.length - 1];
-    const whole = this.root?.bytes ?? 0;
     const key = keyOf(outer, node);
-    const leaf = node.children.length === 0;
-    const open = !leaf && this.isOpen(node, key);
-    const chosen = this.choice.is(path);
-    this.rowPaths.set(key, path);
-    const label = h("span", { class: "label" }, marked(node.level.name, this.search?.needle ?? ""));
-    if (node.level.place) label.append(" ", h("span", { class: "class" }, node.level.place));
-    const cells = this.columns.slice(1).map((column) => h("span", { class: `cell ${column.id}`, role: "gridcell" },
-      column.cell(node, whole)));
-    const row = h("div", {
-      class: chosen ? "row chosen" : "row", role: "row", "aria-level": path.length, tabindex: -1,
-      "aria-expanded": leaf ? null : String(open), "aria-selected": String(chosen), "data-key": key,
-      title: `${path.map(labelOf).join(" › ")}\n${formatExact(node.bytes)}, ${formatShare(node.bytes, whole)} of what is shown`,
-    },
-      h("span", { class: "cell name", role: "rowheader", style: `padding-left:${(path.length - 1) * INDENT}px` },
-        h("span", { class: leaf ? "twist leaf" : open ? "twist open" : "twist", "aria-hidden": "true" }),
-        colourOf(node), label,
-        h("button", {
-          class: "only", type: "button", tabindex: -1, "aria-label": `Show only ${node.level.name} on this page`,
-          click: (/** @type {Event} */ event) => {
-            event.stopPropagation();
-            this.choice.toggle(path);
-          },
-        }, chosen ? "all" : "only")),
-      ...cells);
-    row.addEventListener("click", () => {
-      this.focusKey = key;
-      if (!leaf) this.fold(key, !open);
-    });
-    rows.appendChild(row);
+    const open = node.children.length > 0 && this.isOpen(node, key, path.length);
+    rows.push({ key, path, open });
     if (!open) return;
     const children = this.inOrder(node.children);
     const shown = this.complete.has(key) || children.length <= CHILDREN ? children : children.slice(0, CHILDREN - 10);
-    for (const child of shown) this.addRow(rows, [...path, child], key);
-    if (shown.length < children.length) this.addRest(rows, node, key, shown);
+    for (const child of shown) this.listRow(rows, [...path, child], key);
+    if (shown.length === children.length) return;
+    const bytes = children.slice(shown.length).reduce((sum, child) => sum + child.bytes, 0);
+    rows.push({ key, path, open, hidden: children.length - shown.length, bytes });
+  }
+
+  /** @param {Row} row */
+  make({ key, path, hidden }) {
+    const { level, children } = path[path.length - 1];
+    if (hidden) return h("button", { class: "more", type: "button", "data-rest": key, style: `--level:${path.length}` });
+    const label = h("span", { class: "label" });
+    const only = level.repeats ? null : h("button", { class: "only", type: "button", tabindex: -1, "aria-label": `Show only ${level.name} on this page` });
+    return h("div", { class: "row", role: "row", "aria-level": path.length, tabindex: -1, "data-key": key },
+      h("span", { class: "cell name", role: "rowheader", style: `--level:${path.length - 1}` },
+        h("span", { class: children.length === 0 ? "twist leaf" : "twist", "aria-hidden": "true" }), label, only),
+      ...this.columns.slice(1).map((column) => h("span", { class: `cell ${column.id}`, role: "gridcell" }, column.bar ? shareBar() : null)));
   }
 
   /**
-   * @param {Node} rows
-   * @param {TreeNode} node
-   * @param {string} key
-   * @param {TreeNode[]} shown
+   * @param {HTMLElement} row
+   * @param {Row} shown
    */
-  addRest(rows, node, key, shown) {
-    const bytes = shown.reduce((sum, child) => sum - child.bytes, node.bytes - node.own);
-    rows.appendChild(h("button", {
-      class: "more", type: "button", style: `margin-left:${node.depth * INDENT + 16}px`,
-      click: () => {
-        this.complete.add(key);
-        this.refresh();
-      },
-    }, `Show ${formatCount(node.children.length - shown.length)} more, ${formatBytes(bytes)}`));
+  patch(row, { path, open, hidden, bytes }) {
+    if (hidden) {
+      setText(row, `Show ${formatCount(hidden)} more, ${formatBytes(bytes ?? 0)}`);
+      return;
+    }
+    const node = path[path.length - 1];
+    const whole = this.root?.bytes ?? 0;
+    const leaf = node.children.length === 0;
+    const chosen = this.choice.is(path);
+    row.classList.toggle("chosen", chosen);
+    setAttribute(row, "aria-expanded", leaf ? null : String(open));
+    setAttribute(row, "aria-selected", String(chosen));
+    setAttribute(row, "title", `${path.map(labelOf).join(" › ")}\n${formatExact(node.bytes)}, ${formatShare(node.bytes, whole)} of what is shown`);
+    const [nameCell, ...cells] = row.children;
+    this.patchName(nameCell, node, leaf, open);
+    const only = nameCell.querySelector(".only");
+    if (only) setText(only, chosen ? "all" : "only");
+    cells.forEach((cell, i) => {
+      const column = this.columns[i + 1];
+      if (column.bar) patchBar(/** @type {Element} */ (cell.firstElementChild), node, column.bar(node, whole));
+      else if (column.text) setText(cell, column.text(node, whole, this.unit));
+    });
+  }
+
+  /**
+   * @param {Element} cell
+   * @param {TreeNode} node
+   * @param {boolean} leaf
+   * @param {boolean} open
+   */
+  patchName(cell, node, leaf, open) {
+    const [twist] = cell.children;
+    twist.className = leaf ? "twist leaf" : open ? "twist open" : "twist";
+    // A level of one category has its colour; a mixed one has none.
+    const category = onlyCategory(node);
+    const old = cell.querySelector(".swatch");
+    if (old?.getAttribute("data-category") !== String(category)) {
+      old?.remove();
+      if (category >= 0) {
+        const square = swatch(category);
+        square.dataset.category = String(category);
+        twist.after(square);
+      }
+    }
+    const label = /** @type {HTMLElement} */ (cell.querySelector(".label"));
+    const needle = this.search?.needle ?? "";
+    const text = `${needle}\u0000${labelOf(node)}`;
+    if (label.dataset.text === text) return;
+    label.dataset.text = text;
+    label.replaceChildren(named(node.level.name, needle));
+    if (node.level.place) label.append(" ", h("span", { class: "class" }, node.level.place));
   }
 
   rows() {
     return /** @type {HTMLElement[]} */ ([...this.body.querySelectorAll(".row")]);
+  }
+
+  /** @param {string} key */
+  pathOf(key) {
+    return this.shown.find((row) => row.key === key)?.path ?? [];
   }
 
   /**
@@ -260,6 +316,24 @@ export class TreeTable {
   fold(key, open) {
     this.folded.set(key, open);
     this.refresh();
+  }
+
+  /** @param {MouseEvent} event */
+  click(event) {
+    const target = /** @type {Element} */ (event.target);
+    const rest = /** @type {HTMLElement|null} */ (target.closest(".more"));
+    if (rest) {
+      this.complete.add(rest.dataset.rest ?? "");
+      this.refresh();
+      return;
+    }
+    const row = /** @type {HTMLElement|null} */ (target.closest(".row"));
+    if (!row) return;
+    const key = row.dataset.key ?? "";
+    const expanded = row.getAttribute("aria-expanded");
+    this.focusKey = key;
+    if (target.closest(".only")) this.choice.toggle(this.pathOf(key));
+    else if (expanded !== null) this.fold(key, expanded === "false");
   }
 
   /** @param {KeyboardEvent} event */
@@ -287,7 +361,7 @@ export class TreeTable {
       ArrowRight: () => (expanded === "false" ? this.fold(key, true) : go(rows[at + 1])),
       ArrowLeft: () => (expanded === "true" ? this.fold(key, false)
         : go(rows.slice(0, at).reverse().find((other) => Number(other.getAttribute("aria-level")) < level))),
-      Enter: () => this.choice.toggle(this.rowPaths.get(key) ?? []),
+      Enter: () => { if (row.querySelector(".only")) this.choice.toggle(this.pathOf(key)); },
       " ": () => { if (expanded !== null) this.fold(key, expanded === "false"); },
     };
     const action = actions[event.key];
@@ -295,6 +369,20 @@ export class TreeTable {
     event.preventDefault();
     this.focusKey = key;
     action();
+  }
+
+  /** Where the keyboard goes on from. */
+  focus() {
+    this.rows()[0]?.focus();
+  }
+
+  /** What is on the page, for a spreadsheet: exact bytes. */
+  asText() {
+    const rows = this.shown.filter((row) => !row.hidden).map(({ path }) => {
+      const node = path[path.length - 1];
+      return [path.map(labelOf).join(" › "), node.bytes, node.own, node.count];
+    });
+    return [["level", "bytes", "own_bytes", "count"], ...rows];
   }
 }
 

@@ -8,6 +8,7 @@
  * @property {string} place Shown beside the name: file and line, class.
  * @property {number} frame 0: none.
  * @property {string} module The module that this level and those above it name, or "".
+ * @property {number} [repeats] How many alike it stands for (repeats.js).
  */
 
 /**

@@ -98,6 +98,7 @@
  * @typedef {object} PageData
  * @property {string} schema
  * @property {string} title
+ * @property {string} file The recording, as it was named when the page was made.
  * @property {string} command
  * @property {string} recorded_at
  * @property {string} version

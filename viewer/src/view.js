@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is live at the chosen instant, after the reader's filters: made once a change, for all views.
 
+import { NAMES } from "./trie.js";
+
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./filter.js").Filter} Filter */
@@ -32,7 +34,7 @@ export function makeView(model, state, filter) {
   const { device } = state;
   const { kinds, page } = model;
   const atPeak = state.at === null;
-  const at = state.at ?? model.peakTime(device);
+  const at = model.nearestExact(state.at ?? model.peakTime(device));
   const { bytes: kindBytes, count: kindCount } = model.histories[device].events.sitesAt(at);
   const sum = (/** @type {Iterable<number>} */ values) => [...values].reduce((a, b) => a + b, 0);
   const sample = model.samples[device].find(at, sum(kindBytes));
@@ -83,6 +85,7 @@ export function allocationsOf(model, view, kind) {
  * @property {number} bytes
  * @property {number} count
  * @property {Float64Array} byCategory
+ * @property {Map<number, number>} purposes Bytes by the recording's own categories.
  * @property {number} stack A stack that ends there.
  */
 
@@ -100,12 +103,17 @@ export function heaviest(model, view, idOf) {
     if (id === 0) continue;
     let entry = entries.get(id);
     if (!entry) {
-      entry = { id, bytes: 0, count: 0, byCategory: new Float64Array(model.categories.length), stack: model.kinds.placeStack[kind] };
+      entry = {
+        id, bytes: 0, count: 0, byCategory: new Float64Array(model.categories.length), purposes: new Map(),
+        stack: model.kinds.placeStack[kind],
+      };
       entries.set(id, entry);
     }
     entry.bytes += view.kindBytes[kind];
     entry.count += view.kindCount[kind];
     entry.byCategory[model.kinds.category[kind]] += view.kindBytes[kind];
+    const purpose = model.page.sites.category[kind];
+    entry.purposes.set(purpose, (entry.purposes.get(purpose) ?? 0) + view.kindBytes[kind]);
   }
-  return [...entries.values()].sort((a, b) => b.bytes - a.bytes || a.id - b.id);
+  return [...entries.values()].sort((a, b) => b.bytes - a.bytes || NAMES.compare(model.page.names[a.id], model.page.names[b.id]));
 }

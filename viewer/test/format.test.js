@@ -2,13 +2,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bytesStep, formatBytes, formatMib, formatShare, formatSignedBytes, formatTick, formatTime, timeStep } from "../src/format.js";
+import { bytesStep, formatBytes, formatShare, formatSignedBytes, formatTick, formatTime, inUnit, tableUnit,
+  timeStep } from "../src/format.js";
 
 test("bytes", () => {
   assert.deepEqual([0, 512, 1024, 1536, 1 << 20, 4233.4 * 2 ** 20, 3 * 2 ** 40].map(formatBytes),
     ["0 B", "512 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "4.13 GiB", "3.00 TiB"]);
   assert.deepEqual([2 ** 20, -(2 ** 20), 0].map(formatSignedBytes), ["+1.0 MiB", "-1.0 MiB", "0 B"]);
-  assert.equal(formatMib(2 ** 40), "1,048,576.00");
+  assert.deepEqual([2 ** 40, 4 * 2 ** 20, 2 ** 22 - 1, 1023, 4].map((bytes) => [tableUnit(bytes).name, inUnit(bytes, tableUnit(bytes))]),
+    [["MiB", "1,048,576.00"], ["MiB", "4.00"], ["KiB", "4,096.00"], ["Bytes", "1,023"], ["Bytes", "4"]]);
 });
 
 test("shares", () => {

@@ -43,6 +43,13 @@ for (const theme of ["light", "dark"]) {
   }
 }
 
+test("what is nobody's data differs by its hatching too", () => {
+  const slack = KNOWN.slice(-4);
+  assert.deepEqual(slack.map(({ name }) => name), ["rounding", "fragmentation", "cached", "graph pool"]);
+  assert.equal(new Set(slack.map(({ hatch }) => hatch)).size, 4);
+  assert.ok(slack.every(({ hatch }) => hatch));
+});
+
 test("categories stack in one order, names that are none before slack as given", () => {
   assert.deepEqual(inOrder(["cached", "zeta", "activation", "driver", "alpha", "cached"]),
     ["driver", "activation", "zeta", "alpha", "cached"]);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command that says on a terminal what the page shows.
+import { shellQuoted } from "./clipboard.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./state.js").State} State */
+/** @typedef {import("./view.js").View} View */
+
+// The command's dimensions for the orders of the icicle; the ledger's levels have none.
+const DIMENSIONS = { module: "module", stack: "python", category: "category", owner: "" };
+
+/**
+ * `vramscope report FILE --at @NS ...` for the instant, the order and the filters on the page. Text and
+ * sizes that filter the page have no option there.
+ * @param {Model} model
+ * @param {State} state
+ * @param {View} view
+ */
+export function commandOf(model, state, view) {
+  const { page } = model;
+  const words = ["vramscope", "report", page.file];
+  const peak = view.atPeak && page.devices.length === 1;
+  if (!peak) words.push("--at", `@${page.start_ns + Math.round(view.at)}`);
+  if (DIMENSIONS[state.by] !== "") words.push("--by", DIMENSIONS[state.by]);
+  const device = page.devices[state.device];
+  if (page.devices.length > 1) words.push("--where", `device=${device.kind === "gpu" ? device.index : device.kind}`);
+  const purposes = state.categories.filter((name) => page.categories.includes(name));
+  if (purposes.length === 1) words.push("--where", `category=${purposes[0]}`);
+  if (state.module) words.push("--where", `module=${state.module}`);
+  return words.map(shellQuoted).join(" ");
+}
