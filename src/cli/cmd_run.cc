@@ -20,10 +20,10 @@
 #include "cli/launcher/environment.h"
 #include "cli/launcher/exit_watch.h"
 #include "cli/launcher/finish.h"
-#include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/process_watch.h"
 #include "cli/launcher/program.h"
+#include "cli/launcher/recording_place.h"
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
 
@@ -45,21 +45,12 @@ struct RunOptions {
 class Run {
  public:
   explicit Run(RunOptions options) : options_(std::move(options)) {}
-  // Where nothing came into it.
-  ~Run() { (void)elsewhere_.RemoveSelf(); }
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
   // The exit status of `vramscope run`.
   int Execute();
 
  private:
   // Everything that can be found wrong before the program starts.
   util::Status Check();
-  util::Status PrepareSession();
-  // Takes a name below the temporary directory in place of output_.
-  util::Status GoElsewhere();
-  void NameOutput();
-  util::Status MakeSession();
   void StartSampling();
   void EndSampling(int wait_status);
   void NameUnrecorded();
@@ -68,31 +59,22 @@ class Run {
   RunOptions options_;
   Program program_;
   std::string probe_;
-  std::string output_;  // absolute; with the program's pid once that is known
-  util::OwnedDirectory live_;
-  util::OwnedDirectory elsewhere_;  // made where the output's own directory cannot be written
+  RecordingPlace place_;
   std::string probe_link_;
   std::vector<std::string> notes_;
   std::unique_ptr<ChildProcess> child_;
   std::unique_ptr<Nvml> nvml_;
-  std::unique_ptr<LiveFileWriter> file_;
   std::unique_ptr<ProcessWatch> watch_;
   std::unique_ptr<ExitWatch> exits_;
   std::unique_ptr<Sampler> sampler_;
 };
 
 util::Status Run::Check() {
-  std::error_code error;
   if (options_.name.empty())
     options_.name = NameOfCommand(options_.command);
-  if (!options_.output.empty()) {
-    output_ = fs::absolute(options_.output, error).lexically_normal().string();
-    if (IsReadOnlyPlace(output_))
-      VRAMSCOPE_RETURN_IF_ERROR(GoElsewhere());
-    VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
-  }
+  VRAMSCOPE_RETURN_IF_ERROR(place_.Choose(options_.output));
   if (!options_.report.html.empty()) {
-    VRAMSCOPE_RETURN_IF_ERROR(CheckReportOutput(options_.report.html, output_));
+    VRAMSCOPE_RETURN_IF_ERROR(CheckReportOutput(options_.report.html, place_.output()));
   }
   util::Result<std::string> probe = FindProbe();
   if (!probe)
@@ -107,82 +89,21 @@ util::Status Run::Check() {
   return {};
 }
 
-util::Status Run::GoElsewhere() {
-  std::error_code error;
-  const fs::path wanted(output_);
-  const fs::path temporary = fs::temp_directory_path(error);
-  // In a directory of its own: names in the shared one can be guessed, and taken.
-  util::Result<util::OwnedDirectory> folder =
-      util::OwnedDirectory::CreateTemporary((temporary / "vramscope-").string());
-  if (error || !folder) {
-    return util::Status::Error(
-        fmt::format("{} cannot be written: choose another place with -o", output_));
-  }
-  elsewhere_ = std::move(*folder);
-  output_ = (fs::path(elsewhere_.path()) / wanted.filename()).string();
-  const std::string place = wanted.parent_path().string();
-  notes_.push_back(fmt::format("{} cannot be written: the recording is {}",
-                               place.empty() ? "the working directory" : place, output_));
-  return {};
-}
-
-void Run::NameOutput() {
-  if (!output_.empty())
-    return;
-  std::error_code error;
-  std::string name = options_.name;
-  std::replace(name.begin(), name.end(), '/', '_');
-  output_ = (fs::current_path(error) / fmt::format("{}-{}.vram", name, child_->pid())).string();
-}
-
-util::Status Run::MakeSession() {
-  VRAMSCOPE_RETURN_IF_ERROR(CheckOutput(output_));
-  util::Result<util::OwnedDirectory> live = CreateLiveDirectory(output_);
-  if (!live)
-    return live.status();
-  live_ = std::move(*live);
-  SessionRecord record;
-  record.name = options_.name;
-  record.command = options_.command;
-  record.options = OptionsText(options_.recording);
-  util::Status status = WriteSessionRecord(live_, record);
-  if (status.ok()) {
-    util::Result<std::unique_ptr<LiveFileWriter>> file =
-        LiveFileWriter::Create(live_.CreateFile(kLauncherFile), options_.command);
-    status = file.status();
-    if (status.ok())
-      file_ = std::move(*file);
-  }
-  if (!status.ok())
-    (void)RemoveLiveDirectory(live_);
-  return status;
-}
-
-util::Status Run::PrepareSession() {
-  const bool chosen = !output_.empty();
-  NameOutput();
-  const util::Status status = MakeSession();
-  // A file in the way of a chosen name is a mistake to be corrected. A full disk is not.
-  if (status.ok() || (chosen && !CheckOutput(output_).ok()))
-    return status;
-  VRAMSCOPE_RETURN_IF_ERROR(GoElsewhere());
-  return MakeSession();
-}
-
 void Run::StartSampling() {
   if (!program_.not_recordable.empty()) {
-    file_->CountLoss(format::Loss::kNotRecorded);
+    place_.file().CountLoss(format::Loss::kNotRecorded);
     notes_.push_back(
         fmt::format("{} {}: it cannot be recorded", program_.path, program_.not_recordable));
   }
-  watch_ =
-      std::make_unique<ProcessWatch>(child_->pid(), program_.not_recordable.empty(), live_.path());
+  watch_ = std::make_unique<ProcessWatch>(child_->pid(), program_.not_recordable.empty(),
+                                          place_.live_directory());
   watch_->Start();
-  exits_ = std::make_unique<ExitWatch>(live_.path(), child_->pid());
+  exits_ = std::make_unique<ExitWatch>(place_.live_directory(), child_->pid());
   exits_->Start();
   if (nvml_ == nullptr)
     return;
-  sampler_ = std::make_unique<Sampler>(*nvml_, *file_, watch_.get());
+  sampler_ =
+      std::make_unique<Sampler>(*nvml_, place_.file(), SamplerOptions{.watch = watch_.get()});
   sampler_->Start();
 }
 
@@ -190,7 +111,7 @@ void Run::NameUnrecorded() {
   const std::vector<UnrecordedProcess> found = watch_->Found();
   if (found.empty())
     return;
-  file_->CountLoss(format::Loss::kNotRecorded, found.size());
+  place_.file().CountLoss(format::Loss::kNotRecorded, found.size());
   const auto describe = [](const UnrecordedProcess& process) {
     return fmt::format("{} {}{}", process.name, process.reason,
                        process.uses_gpu ? ", and uses a GPU" : "");
@@ -199,7 +120,7 @@ void Run::NameUnrecorded() {
   for (size_t i = 0; i < std::min(found.size(), kMaxNamed); ++i) {
     const std::string key = fmt::format("process {}", found[i].pid);
     const std::string value = "not recorded: " + describe(found[i]);
-    file_->Write(
+    place_.file().Write(
         format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
   }
   // Whoever holds memory of a GPU is named first.
@@ -225,61 +146,34 @@ void Run::EndSampling(int wait_status) {
   }
   NameUnrecorded();
   for (const ExitSeen& seen : exits_->seen()) {
-    file_->Write(format::ProcessExit{.time = static_cast<uint64_t>(seen.time_ns),
-                                     .pid = static_cast<uint64_t>(seen.pid),
-                                     .status = format::kStatusNotKnown});
+    place_.file().Write(format::ProcessExit{.time = static_cast<uint64_t>(seen.time_ns),
+                                            .pid = static_cast<uint64_t>(seen.pid),
+                                            .status = format::kStatusNotKnown});
   }
   format::ProcessExit record;
   record.time = static_cast<uint64_t>(ended_ns);
   record.pid = static_cast<uint64_t>(child_->pid());
   record.status = static_cast<uint64_t>(wait_status);
-  file_->Write(record);
-  file_.reset();
+  place_.file().Write(record);
+  place_.CloseFile();
 }
 
 int Run::Finish(int wait_status) {
   const int exit_status = ExitStatusOf(wait_status);
-  const std::vector<Recorder> recorders = RecordersThatStay(live_.path());
+  const std::vector<Recorder> recorders = RecordersThatStay(place_.live_directory());
   EndSampling(wait_status);
   child_->ReleaseSignals();
+  for (const std::string& note : place_.notes())
+    Note(note);
   for (const std::string& note : notes_)
     Note(note);
   if (!recorders.empty()) {
     Note(fmt::format("process {} ({}) goes on recording: when it has ended, `vramscope finish {}`",
-                     recorders[0].pid, recorders[0].command, live_.path()));
+                     recorders[0].pid, recorders[0].command, place_.live_directory()));
     return exit_status;
   }
   RemoveProbeLink(probe_link_);
-  if (!live_.IsAtItsPath()) {
-    Fail(fmt::format("the recording is lost: {} was removed or renamed meanwhile", live_.path()));
-    return exit_status;
-  }
-  util::Status status;
-  struct stat info {};
-  if (lstat(output_.c_str(), &info) == 0) {
-    status = util::Status::Error(fmt::format(
-        "{} appeared during the run and was left as it is: name another file with -o", output_));
-  }
-  try {
-    if (status.ok())
-      status = FinishRecording(live_.path(), output_, exit_status);
-  } catch (const std::exception& failure) {
-    // Memory, mostly. The program's status is the program's.
-    status = util::Status::Error(fmt::format("cannot write {}: {}", output_, failure.what()));
-  }
-  if (!status.ok()) {
-    Fail(status.message());
-    Note(fmt::format("the recording stays in {}: `vramscope finish {}` completes it", live_.path(),
-                     live_.path()));
-    return exit_status;
-  }
-  if (const util::Status removed = RemoveLiveDirectory(live_); !removed.ok())
-    Note(removed.message());
-  try {
-    PrintRecording(output_, options_.report);
-  } catch (const std::exception& failure) {
-    Fail(fmt::format("cannot report {}: {}", output_, failure.what()));
-  }
+  place_.Finish(options_.report, exit_status);
   return exit_status;
 }
 
@@ -310,28 +204,28 @@ int Run::Execute() {
   const int gpu_count = nvml_ != nullptr ? static_cast<int>(nvml_->gpus().size()) : -1;
   if (!HasCudaDriver(gpu_count))
     options_.recording.cpu = true;
-  if (const util::Status status = PrepareSession(); !status.ok())
+  const SessionRecord session{options_.name, options_.command, OptionsText(options_.recording)};
+  if (const util::Status status = place_.Open(session, child_->pid()); !status.ok())
     return Fail(status.message());
   StartSampling();
-  Variables variables = RecordingVariables(probe_, live_.path(), options_.recording);
+  Variables variables = RecordingVariables(probe_, place_.live_directory(), options_.recording);
   if (program_.refuses_preload)
     variables = WithoutProbe(std::move(variables));
   // What appears from here on is the program's.
-  const std::optional<util::FileIdentity> old = FindOldRecording(output_);
+  const std::optional<util::FileIdentity> old = FindOldRecording(place_.output());
   const int error = child_->Start(variables);
   if (error != 0) {
     sampler_.reset();
     watch_.reset();
     exits_.reset();
-    file_.reset();
-    (void)RemoveLiveDirectory(live_);
+    place_.Abandon();
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;
   }
   // From here on the name stands for this recording: until it is finished readers must find the
   // live directory, not an older file.
   if (old)
-    (void)util::RemoveFile(output_, *old);
+    (void)util::RemoveFile(place_.output(), *old);
   return Finish(child_->Wait());
 }
 

@@ -16,10 +16,10 @@
 #include "cli/commands.h"
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
+#include "cli/launcher/sampled_processes.h"
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
 #include "util/owned_file.h"
-#include "util/proc.h"
 
 // What `vramscope run` does beside a program, for one that records itself from within Python: says
 // what the session is of, and samples NVML. It never outlives the process or the recording.
@@ -36,19 +36,6 @@ struct SidecarOptions {
   std::string recording;  // VRAMSCOPE_OPTIONS
   std::string directory;
 };
-
-std::vector<std::string> CommandOf(uint32_t pid) {
-  std::vector<std::string> words;
-  const std::optional<std::string> text = util::ReadProc(static_cast<pid_t>(pid), "cmdline");
-  if (!text)
-    return words;
-  for (size_t begin = 0; begin < text->size();) {
-    const size_t end = std::min(text->find('\0', begin), text->size());
-    words.push_back(text->substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
 
 // Until the process has ended, or the recording, or its directory is gone.
 void Wait(int process, const std::string& directory) {
@@ -77,7 +64,7 @@ int Accompany(const SidecarOptions& options) {
   [[maybe_unused]] const int niceness = nice(kNice);
   SessionRecord record;
   record.name = fs::path(OutputOf(options.directory)).stem().string();
-  record.command = CommandOf(options.pid);
+  record.command = CommandLineOf(static_cast<pid_t>(options.pid));
   record.options = options.recording;
   const util::Result<util::OwnedDirectory> live = util::OwnedDirectory::Open(options.directory);
   if (!live || !WriteSessionRecord(*live, record).ok())
@@ -90,7 +77,7 @@ int Accompany(const SidecarOptions& options) {
       LiveFileWriter::Create(live->CreateFile(kLauncherFile), record.command);
   if (!file)
     return kExitError;
-  Sampler sampler(**nvml, **file, nullptr);
+  Sampler sampler(**nvml, **file, {});
   sampler.Start();
   SayReady();
   Wait(process, options.directory);

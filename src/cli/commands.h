@@ -17,6 +17,7 @@ namespace vramscope::cli {
 
 // `command`: what stood behind `--`, which is not for us to parse.
 void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command);
+void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> command);
 void RegisterEnv(CLI::App& app, int* exit_code);
 void RegisterReport(CLI::App& app, int* exit_code);
 void RegisterIterations(CLI::App& app, int* exit_code);

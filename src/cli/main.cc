@@ -20,10 +20,10 @@
 namespace vramscope::cli {
 namespace {
 
-// What stands behind the first `--` of `run` is the command, word for word: it is cut off before
+// What stands behind the first `--` of `run` and `sample` is the command, word for word: it is cut off before
 // any option is looked at, since it may hold `--` and our options' names too.
 std::vector<std::string> TakeCommand(std::vector<std::string>* words) {
-  if (words->empty() || words->front() != "run")
+  if (words->empty() || (words->front() != "run" && words->front() != "sample"))
     return {};
   const auto dashes = std::find(words->begin(), words->end(), "--");
   if (dashes == words->end())
@@ -93,7 +93,8 @@ int Main(std::vector<std::string> words) {
   app.set_version_flag("--version", "vramscope " VRAMSCOPE_VERSION);
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
-  RegisterRun(app, &exit_code, std::move(command));
+  RegisterRun(app, &exit_code, command);
+  RegisterSample(app, &exit_code, std::move(command));
   RegisterReport(app, &exit_code);
   RegisterIterations(app, &exit_code);
   RegisterLeaks(app, &exit_code);

@@ -38,6 +38,11 @@ enum class Phase : uint8_t {
   kOptimizer = 5
 };
 
+// The note that says how a recording was made, and what it says where NVML's figures are all there
+// is; programs that recorded themselves have none.
+inline constexpr char kModeNote[] = "mode";
+inline constexpr char kSampledMode[] = "sampled";
+
 constexpr const char* CategoryName(Category category) {
   switch (category) {
 #define VRAMSCOPE_CATEGORY(number, Name, text) \

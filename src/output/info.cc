@@ -109,6 +109,8 @@ void InfoText::AddSession() {
     recorded += ", " + UtcTime(session.begin_wall_ns);
   if (!session.version.empty())
     recorded += ", by vramscope " + Clean(session.version);
+  if (report_.sampled)
+    recorded += "; sampled: no allocations are known";
   Line("session", recorded);
   Line("duration", util::FormatDuration(session.end_ns - session.begin_ns));
 }
@@ -147,7 +149,7 @@ void InfoText::AddResidual(const query::DeviceReport& device) {
           util::FormatBytes(summary.p99_bytes), util::FormatCount(summary.samples),
           util::FormatCount(summary.samples_in_transit)));
     }
-    if (device.kind == tables::DeviceKind::kGpu) {
+    if (device.kind == tables::DeviceKind::kGpu && !report_.sampled) {
       More(fmt::format(
           "  estimated from free memory: {} of the peak ({})",
           util::FormatBytes(summary.estimated_bytes),
@@ -243,6 +245,10 @@ void InfoText::AddInvariants() {
       line += ": " + Clean(invariant.detail);
     Line(first ? "invariants" : "", invariant.holds ? line : Paint(line, Ink::kError, style_));
     first = false;
+  }
+  if (report_.sampled) {
+    More("not checked: frees, blocks in segments (no allocations are known), and the rows against");
+    More("NVML's figures, of which they are made");
   }
 }
 

@@ -158,6 +158,7 @@ void WriteReportJson(const query::Report& report,
   };
   json.BeginObject();
   json.Field("schema", kReportSchema);
+  json.Field("sampled", report.sampled);
   WriteList(json, "devices", report.devices, WriteDevice);
   list("processes", report.processes, WriteProcess);
   list("rows", report.rows, WriteRow);

@@ -261,6 +261,8 @@ void TextReport::AddTitle() {
         fmt::format(", {} process{}", util::FormatCount(processes), processes == 1 ? "" : "es");
   if (session.event_count > 0)
     facts += fmt::format(", {} events", util::FormatCount(session.event_count));
+  if (report_.sampled)
+    facts += ", sampled: no allocations are known";
   if (!session.finished)
     facts += ", read from the live session";
   Add(Paint(CutEnd(facts, columns(), style_), Ink::kDim, style_));
@@ -304,7 +306,9 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
 
   const Unit unit = TableUnit(std::max(device.ledger_bytes, device.nvml_bytes.value_or(0)));
   const std::string ledger = InUnit(device.ledger_bytes, unit.bytes);
-  if (device.nvml_bytes && device.residual_bytes) {
+  if (report_.sampled && query_.where.empty()) {
+    Add(fmt::format("  {} {}, as NVML said", ledger, unit.name));
+  } else if (device.nvml_bytes && device.residual_bytes) {
     const int64_t residual = *device.residual_bytes;
     const bool explained = IsWithinTarget(residual, *device.nvml_bytes);
     std::string line = fmt::format("  NVML {} - ledger {} {} = residual ",

@@ -18,6 +18,10 @@ constexpr size_t kMaxLosses = 4;
 constexpr size_t kMaxBroken = 5;
 constexpr size_t kMaxCheckpoints = 8;
 
+constexpr char kSampledTrust[] =
+    "Sampled: NVML's figures and nothing to compare them with; what came and went between two\n"
+    "readings is not in them. `vramscope run` records the allocations.";
+
 uint64_t Magnitude(int64_t bytes) {
   return bytes < 0 ? 0 - static_cast<uint64_t>(bytes) : static_cast<uint64_t>(bytes);
 }
@@ -137,7 +141,9 @@ std::vector<std::string> TrustLines(const query::Report& report,
   const size_t with_losses = out.size();
   AddBroken(report, style, &out);
   const bool broken = out.size() > with_losses;
-  if (!broken && !report.invariants.empty()) {
+  if (report.sampled) {
+    out.push_back(kSampledTrust);
+  } else if (!broken && !report.invariants.empty()) {
     const std::string all = report.invariants.size() == 1
                                 ? std::string("the invariant holds")
                                 : fmt::format("all {} invariants hold", report.invariants.size());

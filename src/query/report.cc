@@ -59,6 +59,7 @@ class ReportMaker {
       if (query_.at.kind == Instant::Kind::kPeak)
         peak_sums.emplace_back(device, totals_[device].all);
     }
+    report_.sampled = tables::IsSampled(recording_);
     VRAMSCOPE_RETURN_IF_ERROR(CheckInvariants(recording_, peak_sums, &report_));
     return std::move(report_);
   }

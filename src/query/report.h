@@ -150,6 +150,8 @@ struct Loss {
 };
 
 struct Report {
+  // NVML's figures are all that is known: no allocations, and nothing to compare them with.
+  bool sampled = false;
   std::vector<DeviceReport> devices;
   std::vector<ProcessReport> processes;
   std::vector<ReportRow> rows;  // largest first within a device

@@ -27,7 +27,7 @@ struct Band {
 
 Band BandOf(const tables::Recording& recording, const Cell& cell) {
   const bool outside = cell.part == Part::kOtherProcesses || cell.part == Part::kRmInternal ||
-                       cell.part == Part::kBeforeRecording;
+                       cell.part == Part::kBeforeRecording || cell.part == Part::kBeforeStart;
   // In the order of the list, whatever the numbers are.
   const auto order = std::find(std::begin(format::kAllCategories), std::end(format::kAllCategories),
                                cell.category);

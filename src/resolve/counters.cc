@@ -37,7 +37,8 @@ uint32_t Counters::AddPriced(trace::DeviceId device,
   if (priced.process != price::kNone) {
     const trace::ProcessId process{static_cast<uint16_t>(priced.process)};
     counter.account = accounts_.FindOrAdd(process, device, begin_ns);
-    counter.owner = kDriverOwned;
+    if (priced.part != Part::kSampled)
+      counter.owner = kDriverOwned;
   }
   if (priced.part == Part::kBeforeRecording) {
     const uint32_t before = Before(counter.account);
@@ -45,7 +46,9 @@ uint32_t Counters::AddPriced(trace::DeviceId device,
     return before;
   }
   counter.part = priced.part;
-  counter.estimated = tables::Estimated::kByFreeMemory;
+  counter.estimated = priced.part == Part::kSampled || priced.part == Part::kBeforeStart
+                          ? tables::Estimated::kCorrected
+                          : tables::Estimated::kByFreeMemory;
   counter.trigger = priced.trigger;
   counter.context = priced.context;
   counter.alloc_ns = begin_ns;

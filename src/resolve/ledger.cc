@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "resolve/pricing.h"
+#include "resolve/sampled.h"
 
 namespace vramscope::resolve {
 namespace {
@@ -177,7 +178,7 @@ void Ledger::OnProcessSample(const trace::Event& event) {
   base_.prices.OnProcessSample(event);
   if (base_.accounts.HasDevice(event.device) &&
       base_.prices.HasFigure(event.process, event.device) &&
-      base_.progress.processes[event.process.value].began_late)
+      (base_.trace.session().sampled || base_.progress.processes[event.process.value].began_late))
     AccountOf(event);
 }
 
@@ -285,7 +286,9 @@ void Ledger::Finish() {
   objects_.Finish();
   base_.prices.Finish();
   for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
-    prices_.push_back(price::PriceDevice(base_.prices.input(i)));
+    const price::DeviceInput& input = base_.prices.input(i);
+    prices_.push_back(base_.trace.session().sampled ? PriceSampledDevice(input)
+                                                    : price::PriceDevice(input));
     base_.counters.AddPriced(trace::DeviceId{static_cast<int16_t>(i)}, prices_.back());
   }
   rows_.EndArrays(prices_);

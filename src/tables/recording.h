@@ -145,6 +145,9 @@ class Recording {
   Tables tables_;
 };
 
+// Whether NVML's figures are all that it is made of: its programs ran without the probe.
+bool IsSampled(const Recording& recording);
+
 // Where resolved allocations go, one at a time, in the order in which they end.
 class AllocationSink {
  public:

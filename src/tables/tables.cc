@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "format/memory_words.h"
 #include "tables/recording.h"
 
 namespace vramscope::tables {
@@ -14,5 +17,13 @@ Tables::Tables()
       sites(1),
       segments(1),
       counters(1) {}
+
+bool IsSampled(const Recording& recording) {
+  const std::vector<NoteRow>& notes = recording.tables().notes;
+  return std::any_of(notes.begin(), notes.end(), [&](const NoteRow& note) {
+    return recording.string(note.key) == format::kModeNote &&
+           recording.string(note.value) == format::kSampledMode;
+  });
+}
 
 }  // namespace vramscope::tables

@@ -77,6 +77,7 @@ struct SessionInfo {
   int64_t start_wall_ns = 0;  // CLOCK_REALTIME at start_ns
   uint64_t event_count = 0;   // 0 until ForEachEvent has run once
   uint64_t file_bytes = 0;
+  bool sampled = false;  // NVML's figures are all there is: the programs ran without the probe
   std::vector<std::pair<std::string, std::string>> notes;  // key, value; what `info` prints
 };
 

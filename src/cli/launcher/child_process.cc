@@ -22,6 +22,7 @@ namespace vramscope::cli {
 namespace {
 
 constexpr int kExitNotStarted = 125;
+constexpr char kGo = '+';  // what the child is sent first, before variables if any
 constexpr std::array kForwarded = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
                                    SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
 
@@ -134,7 +135,7 @@ void ChildProcess::RunChild(const std::string& path, const std::vector<std::stri
   }
   if (variables.empty())
     _exit(kExitNotStarted);
-  for (size_t at = 0; at < variables.size();) {
+  for (size_t at = 1; at < variables.size();) {
     const char* const name = variables.c_str() + at;
     const char* const value = name + std::strlen(name) + 1;
     setenv(name, value, 1);
@@ -162,7 +163,7 @@ void ChildProcess::RunChild(const std::string& path, const std::vector<std::stri
 }
 
 int ChildProcess::Start(const Variables& variables) {
-  std::string text;
+  std::string text(1, kGo);
   for (const auto& [name, value] : variables) {
     text += name;
     text += '\0';

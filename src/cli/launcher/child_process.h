@@ -47,7 +47,7 @@ class ChildProcess {
   bool Reap(int* status);
 
   pid_t pid_ = -1;
-  int start_pipe_ = -1;   // the child's variables; end of file without any: do not start
+  int start_pipe_ = -1;   // the child's variables; end of file at once: do not start
   int result_pipe_ = -1;  // errno of a failed exec; end of file: it has been executed
   bool reaped_ = false;
   sigset_t forwarded_{};

@@ -25,11 +25,6 @@ constexpr int kLooksToBelieve = 2;
 constexpr size_t kMaxFound = 10'000;
 constexpr char kProbeFile[] = "libvramscope_probe.so";
 
-bool ReadStat(pid_t pid, ProcessStat* stat) {
-  const std::optional<std::string> text = util::ReadProc(pid, "stat");
-  return text && ParseProcessStat(*text, stat);
-}
-
 std::vector<pid_t> ChildrenOf(pid_t pid) {
   std::vector<pid_t> children;
   for (const std::string& task : util::ListProc(pid, "task")) {
@@ -112,11 +107,28 @@ bool ParseProcessStat(std::string_view text, ProcessStat* stat) {
   return false;
 }
 
+bool ReadProcessStat(pid_t pid, ProcessStat* stat) {
+  const std::optional<std::string> text = util::ReadProc(pid, "stat");
+  return text && ParseProcessStat(*text, stat);
+}
+
 bool IsRunning(pid_t pid) {
   constexpr uint64_t kExiting = 4;  // the kernel's PF_EXITING
   ProcessStat stat;
-  return ReadStat(pid, &stat) && stat.state != 'Z' && stat.state != 'X' &&
+  return ReadProcessStat(pid, &stat) && stat.state != 'Z' && stat.state != 'X' &&
          (stat.flags & kExiting) == 0;
+}
+
+bool IsBelow(pid_t pid, pid_t root) {
+  for (int depth = 0; depth < 64 && pid > 1; ++depth) {
+    if (pid == root)
+      return true;
+    ProcessStat stat;
+    if (!ReadProcessStat(pid, &stat))
+      return false;
+    pid = stat.parent;
+  }
+  return false;
 }
 
 Enrolment EnrolmentOf(std::string_view environment, std::string_view live_directory) {
@@ -198,7 +210,7 @@ void ProcessWatch::Look() {
   former_suspects_.swap(suspects_);
   suspects_.clear();
   for (const pid_t pid : on_gpu) {
-    if (IsBelowRoot(pid))
+    if (IsBelow(pid, root_))
       Examine(pid, true);
   }
   std::vector<pid_t> waiting = {root_};
@@ -214,25 +226,11 @@ void ProcessWatch::Look() {
   }
 }
 
-bool ProcessWatch::IsBelowRoot(pid_t pid) const {
-  // In another process namespace NVML's numbers are not ours: such a chain does not end at the
-  // command.
-  for (int depth = 0; depth < 64 && pid > 1; ++depth) {
-    if (pid == root_)
-      return true;
-    ProcessStat stat;
-    if (!ReadStat(pid, &stat))
-      return false;
-    pid = stat.parent;
-  }
-  return false;
-}
-
 void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
   ProcessStat stat;
   if (pid == root_ && !root_is_recorded_)
     return;
-  if (!ReadStat(pid, &stat) || stat.state == 'Z' || stat.state == 'X')
+  if (!ReadProcessStat(pid, &stat) || stat.state == 'Z' || stat.state == 'X')
     return;
   const Key key{pid, stat.start_ticks};
   if (const auto known = found_.find(key); known != found_.end()) {

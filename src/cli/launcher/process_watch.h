@@ -52,7 +52,6 @@ class ProcessWatch {
 
   void Loop();
   void Look();
-  bool IsBelowRoot(pid_t pid) const;
   void Examine(pid_t pid, bool uses_gpu);
 
   const pid_t root_;
@@ -89,5 +88,12 @@ bool ParseProcessStat(std::string_view text, ProcessStat* stat);
 
 // It is there, and not on its way out.
 bool IsRunning(pid_t pid);
+
+// Whether `root` is the process, or its parent, or that one's. False in another process namespace,
+// where its number is not ours.
+bool IsBelow(pid_t pid, pid_t root);
+
+// What the kernel says of a process; false where it is gone.
+bool ReadProcessStat(pid_t pid, ProcessStat* stat);
 
 }  // namespace vramscope::cli

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launcher/sampler.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "base/clock.h"
 
 namespace vramscope::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kDevicePeriod{10};
+constexpr unsigned long kTimerSlackNs = 1;
 constexpr int64_t kKeepEveryNs = 100'000'000;
 constexpr int64_t kProcessPeriodNs = 1'000'000'000;
 constexpr int64_t kProcessMinGapNs = 200'000'000;
@@ -44,20 +47,41 @@ void ProcessQueryPacer::Queried(int64_t now_ns, int64_t duration_ns, uint64_t de
   used_bytes_ = device_used_bytes;
 }
 
-Sampler::Sampler(GpuMonitor& monitor, LiveFileWriter& file, ProcessWatch* watch)
+void SamplingPace::Add(int64_t behind_ns, int64_t period_ns) {
+  ++readings;
+  late += behind_ns >= period_ns ? 1 : 0;
+  latest_ns = std::max(latest_ns, behind_ns);
+}
+
+// Times that have passed are not made good: whoever was kept from running would take its readings
+// in a row.
+uint64_t SamplingPace::Next(int64_t behind_ns, int64_t period_ns) {
+  if (behind_ns <= period_ns)
+    return 1;
+  const auto passed = static_cast<uint64_t>((behind_ns - 1) / period_ns);
+  left_out += passed;
+  return passed + 1;
+}
+
+Sampler::Sampler(GpuMonitor& monitor, LiveFileWriter& file, SamplerOptions options)
     : monitor_(monitor),
       file_(file),
-      watch_(watch),
+      options_(std::move(options)),
+      gpus_(options_.gpus),
       filters_(monitor.gpus().size(), SampleFilter(kKeepEveryNs)),
       pacers_(monitor.gpus().size()),
-      listed_(monitor.gpus().size()) {}
+      listed_(monitor.gpus().size()) {
+  for (size_t gpu = 0; options_.gpus.empty() && gpu < monitor.gpus().size(); ++gpu)
+    gpus_.push_back(gpu);
+}
 
 Sampler::~Sampler() {
   Stop();
 }
 
 void Sampler::Start() {
-  for (const GpuMonitor::Gpu& gpu : monitor_.gpus()) {
+  for (const size_t number : gpus_) {
+    const GpuMonitor::Gpu& gpu = monitor_.gpus()[number];
     format::Device record;
     record.device = gpu.index;
     record.total_bytes = gpu.total_bytes;
@@ -65,11 +89,11 @@ void Sampler::Start() {
     record.name = {gpu.name.data(), gpu.name.size()};
     file_.Write(record);
   }
-  if (monitor_.gpus().empty())
+  if (gpus_.empty())
     return;
   SampleDevices();
   SampleDevices();
-  for (size_t gpu = 0; gpu < filters_.size(); ++gpu) {
+  for (const size_t gpu : gpus_) {
     filters_[gpu].Flush([this](const format::DeviceSample& sample) { file_.Write(sample); });
   }
   worker_.Start([this] { Loop(); });
@@ -90,21 +114,28 @@ void Sampler::Stop() {
   }
 }
 
+// The times are fixed from the first on, so that what one reading takes does not move the others.
 void Sampler::Loop() {
+  // The kernel may wake a thread 50 us late to wake several at once; a period can be shorter.
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
+  const std::chrono::nanoseconds period(options_.period_ns);
   auto next = std::chrono::steady_clock::now();
+  const auto behind_ns = [&next] { return (std::chrono::steady_clock::now() - next).count(); };
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    SampleDevices();
+    const int64_t late_ns = behind_ns();
+    pace_.Add(late_ns, options_.period_ns);
+    SampleDevices(late_ns >= options_.period_ns);
     lock.lock();
-    // After a long stall (a stopped job, a suspended machine) go on from now, without catching up.
-    next = std::max(next + kDevicePeriod, std::chrono::steady_clock::now());
+    next += period * pace_.Next(behind_ns(), options_.period_ns);
     stop_changed_.wait_until(lock, next, [this] { return stop_; });
   }
 }
 
-void Sampler::SampleDevices() {
-  for (size_t gpu = 0; gpu < filters_.size(); ++gpu) {
+void Sampler::SampleDevices(bool late) {
+  const auto write = [this](const format::DeviceSample& due) { file_.Write(due); };
+  for (const size_t gpu : gpus_) {
     format::DeviceSample sample;
     sample.device = monitor_.gpus()[gpu].index;
     sample.begin = Now();
@@ -116,7 +147,10 @@ void Sampler::SampleDevices() {
     sample.free = memory->free_bytes;
     sample.reserved = memory->reserved_bytes;
     sample.total = memory->total_bytes;
-    filters_[gpu].Add(sample, [this](const format::DeviceSample& due) { file_.Write(due); });
+    if (late)
+      filters_[gpu].AddLate(sample, write);
+    else
+      filters_[gpu].Add(sample, write);
     if (pacers_[gpu].IsDue(static_cast<int64_t>(sample.end), memory->used_bytes)) {
       SampleProcesses(gpu);
       pacers_[gpu].Queried(static_cast<int64_t>(sample.end),
@@ -134,17 +168,20 @@ void Sampler::SampleProcesses(size_t gpu) {
   std::vector<pid_t> pids;
   for (const NvmlProcess& process : processes_) {
     pids.push_back(static_cast<pid_t>(process.pid));
+    if (options_.processes != nullptr)
+      options_.processes->OnListed(pids.back(), begin);
     WriteProcess(gpu, begin, end, process);
   }
   // One that lives and is listed no more has nothing on the device: the driver may have moved it
-  // all to host memory.
+  // all to host memory. Without the probe nothing else tells that one has ended.
   for (const pid_t pid : listed_[gpu]) {
-    if (std::find(pids.begin(), pids.end(), pid) == pids.end() && IsRunning(pid))
+    if (std::find(pids.begin(), pids.end(), pid) == pids.end() &&
+        (options_.processes != nullptr || IsRunning(pid)))
       WriteProcess(gpu, begin, end, {.pid = static_cast<uint32_t>(pid), .used_bytes = 0});
   }
   listed_[gpu] = pids;
-  if (watch_ != nullptr)
-    watch_->SawOnGpu(gpu, std::move(pids));
+  if (options_.watch != nullptr)
+    options_.watch->SawOnGpu(gpu, std::move(pids));
 }
 
 void Sampler::WriteProcess(size_t gpu, uint64_t begin, uint64_t end, const NvmlProcess& process) {

@@ -9,6 +9,7 @@
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/process_watch.h"
+#include "cli/launcher/sampled_processes.h"
 #include "cli/launcher/worker.h"
 #include "format/records.h"
 
@@ -37,6 +38,16 @@ class SampleFilter {
     } else {
       ++held_back_;
     }
+    last_ = sample;
+    has_last_ = true;
+  }
+
+  // For a reading that came late: between it and the one before nothing was seen, and both are
+  // written.
+  template <class Writer>
+  void AddLate(const format::DeviceSample& sample, Writer&& write) {
+    Flush(write);
+    Write(sample, write);
     last_ = sample;
     has_last_ = true;
   }
@@ -86,12 +97,30 @@ class ProcessQueryPacer {
   bool queried_ = false;
 };
 
+// How well readings kept to their times, which are a period apart.
+struct SamplingPace {
+  uint64_t readings = 0;
+  uint64_t late = 0;      // of them, a period or more behind their time
+  uint64_t left_out = 0;  // times that had passed with the reading before
+  int64_t latest_ns = 0;  // the most that one was behind its time
+
+  void Add(int64_t behind_ns, int64_t period_ns);
+  // How many periods from one time to the next that is still to come.
+  uint64_t Next(int64_t behind_ns, int64_t period_ns);
+};
+
+struct SamplerOptions {
+  int64_t period_ns = 10'000'000;
+  std::vector<size_t> gpus;               // positions in the monitor's list; empty: all
+  ProcessWatch* watch = nullptr;          // is told which processes use a GPU
+  SampledProcesses* processes = nullptr;  // of a recording without the probe
+};
+
 // Reads NVML on a thread of its own and writes what it says to the launcher's live file. Between
 // Start() and Stop() the file belongs to that thread.
 class Sampler {
  public:
-  // `watch` is told which processes use a GPU; it may be null.
-  Sampler(GpuMonitor& monitor, LiveFileWriter& file, ProcessWatch* watch);
+  Sampler(GpuMonitor& monitor, LiveFileWriter& file, SamplerOptions options);
   ~Sampler();
 
   // Writes the devices and two samples of each, then goes on in the background.
@@ -100,20 +129,24 @@ class Sampler {
   void Stop();
   // "" or why it ended early. After Stop().
   const std::string& failure() const { return worker_.failure(); }
+  // After Stop().
+  const SamplingPace& pace() const { return pace_; }
 
  private:
-  void SampleDevices();
+  void SampleDevices(bool late = false);
   void SampleProcesses(size_t gpu);
   void WriteProcess(size_t gpu, uint64_t begin, uint64_t end, const NvmlProcess& process);
   void Loop();
 
   GpuMonitor& monitor_;
   LiveFileWriter& file_;
-  ProcessWatch* const watch_;
+  const SamplerOptions options_;
+  std::vector<size_t> gpus_;  // those that are sampled; the rest is by position among all
   std::vector<SampleFilter> filters_;
   std::vector<ProcessQueryPacer> pacers_;
   std::vector<NvmlProcess> processes_;
   std::vector<std::vector<pid_t>> listed_;  // by GPU: as the last list had them
+  SamplingPace pace_;
   Worker worker_;
   std::mutex mutex_;
   std::condition_variable stop_changed_;

@@ -104,6 +104,38 @@ TEST(ProcessQueryPacer, SpacesSlowCallsOut) {
   EXPECT_TRUE(pacer.IsDue(2000 * kMs, 0));
 }
 
+TEST(SamplingPace, TimesThatHavePassedAreLeftOut) {
+  SamplingPace pace;
+  pace.Add(10, 1000);
+  EXPECT_EQ(pace.Next(500, 1000), 1u);
+  EXPECT_EQ(pace.Next(1000, 1000), 1u) << "just in time for the next one";
+  pace.Add(2500, 1000);
+  EXPECT_EQ(pace.Next(2600, 1000), 3u);
+  EXPECT_EQ(pace.readings, 2u);
+  EXPECT_EQ(pace.late, 1u);
+  EXPECT_EQ(pace.left_out, 2u);
+  EXPECT_EQ(pace.latest_ns, 2500);
+}
+
+TEST(SampleFilter, ALateReadingAndTheOneBeforeItAreWritten) {
+  SampleFilter filter(100 * kMs);
+  std::vector<uint64_t> written;
+  const auto write = [&](const format::DeviceSample& sample) {
+    written.push_back(sample.begin / kMs);
+  };
+  const auto at = [](int64_t ms) {
+    format::DeviceSample sample;
+    sample.begin = static_cast<uint64_t>(ms * kMs);
+    sample.used = 7;
+    return sample;
+  };
+  filter.Add(at(1), write);
+  filter.Add(at(2), write);
+  filter.AddLate(at(9), write);
+  filter.Add(at(10), write);
+  EXPECT_THAT(written, ElementsAre(1, 2, 9));
+}
+
 // One GPU whose figure is set by the test.
 class FakeMonitor : public GpuMonitor {
  public:
@@ -175,7 +207,7 @@ TEST(Sampler, HasTwoSamplesWhenStartReturnsAndOneAfterStop) {
   auto file = LiveFileWriter::Create(util::CreateFile(path), {});
   ASSERT_TRUE(file.ok()) << file.status().message();
   FakeMonitor monitor;
-  Sampler sampler(monitor, **file, nullptr);
+  Sampler sampler(monitor, **file, {});
   sampler.Start();
   EXPECT_GE(monitor.reads, 2);
   EXPECT_THAT(Decode(path).device_used, testing::SizeIs(testing::Ge(2u)));
@@ -199,7 +231,7 @@ TEST(Sampler, SaysOnceThatAProcessLeftTheList) {
   ASSERT_TRUE(file.ok()) << file.status().message();
   FakeMonitor monitor;
   monitor.list_until_read = 3;
-  Sampler sampler(monitor, **file, nullptr);
+  Sampler sampler(monitor, **file, {});
   sampler.Start();
   // Each large move asks for a list.
   for (const uint64_t used : {uint64_t{1} << 30, uint64_t{2} << 30, uint64_t{3} << 30}) {

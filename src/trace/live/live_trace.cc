@@ -9,6 +9,7 @@
 #include <queue>
 #include <system_error>
 
+#include "format/memory_words.h"
 #include "trace/live/alternation.h"
 
 namespace vramscope::trace {
@@ -157,6 +158,7 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
       return budget.Refusal(path);
   }
   losses->Add(format::Loss::kDamagedBytes, tables.cut_frames());
+  session_.sampled = processes_.empty() && !scans_.empty() && !scans_[0].sampled.empty();
   return {};
 }
 
@@ -266,7 +268,31 @@ std::vector<LiveTrace::Exit> LiveTrace::Exits() const {
   return exits;
 }
 
+// The processes of a sampled recording, in which nobody recorded himself.
+void LiveTrace::AddSampledProcesses() {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    for (SampledProcess& found : scans_[i].sampled) {
+      if (processes_.size() >= kMaxProcesses)
+        return;
+      const int64_t start_ns = clocks_[i].ToNs(found.ticks);
+      processes_by_pid_[found.pid].emplace_back(
+          start_ns, ProcessId{static_cast<uint16_t>(processes_.size())});
+      processes_.push_back({.pid = found.pid,
+                            .parent_pid = found.parent_pid,
+                            .rank = {},
+                            .command = std::move(found.command),
+                            .executable = std::move(found.executable),
+                            .start_ns = start_ns,
+                            .end_ns = start_ns,
+                            .closed_cleanly = false,
+                            .wait_status = {}});
+    }
+  }
+}
+
 void LiveTrace::BuildProcesses() {
+  if (session_.sampled)
+    AddSampledProcesses();
   for (size_t i = 0; i < files_.size(); ++i) {
     if (contexts_[i].process == kNoProcess)
       continue;
@@ -375,9 +401,13 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
     session_.end_ns = std::max(session_.end_ns, event.time_ns);
 
   session_.notes = session.notes;
+  if (session_.sampled)
+    session_.notes.emplace_back(format::kModeNote, format::kSampledMode);
   std::map<std::string, std::string> first_value;
   for (size_t i = 0; i < files_.size(); ++i) {
     for (const auto& [key, value] : scans_[i].runtime) {
+      if (key == format::kModeNote)
+        continue;  // not for a program to say
       const auto [known, is_new] = first_value.try_emplace(key, value);
       if (!is_new && known->second == value)
         continue;

@@ -46,6 +46,7 @@ class LiveTrace : public Trace {
   void BuildClocks();
   void BuildDevices();
   DeviceId AddDevice(int64_t local, const LocalDevice& described, bool from_launcher);
+  void AddSampledProcesses();
   void BuildProcesses();
   std::vector<Exit> Exits() const;
   void BuildSession(const std::string& path, const SessionJson& session);

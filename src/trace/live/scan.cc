@@ -148,6 +148,14 @@ class StreamScanner : public Converter<StreamScanner> {
     owner_.scan_.exits.push_back(exit);
     return false;
   }
+  bool On(const format::SampledProcess& r, Event*) {
+    auto& sampled = owner_.scan_.sampled;
+    if (tables().Charge("processes", sizeof sampled[0] + r.command.size + r.executable.size)) {
+      sampled.push_back({r.time, static_cast<uint32_t>(r.pid), static_cast<uint32_t>(r.parent_pid),
+                         trace::Text(r.command), trace::Text(r.executable)});
+    }
+    return false;
+  }
 
  private:
   TableBuilder& tables() { return *owner_.tables_->tables; }

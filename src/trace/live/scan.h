@@ -31,6 +31,15 @@ struct ExitRecord {
   std::optional<int> status;
 };
 
+// A process that NVML alone tells of.
+struct SampledProcess {
+  uint64_t ticks = 0;
+  uint32_t pid = 0;
+  uint32_t parent_pid = 0;
+  std::string command;
+  std::string executable;
+};
+
 // What the first pass learns about one file; later passes need no more than this and the file.
 struct FileScan {
   std::vector<DefinitionLog> logs;  // one a stream
@@ -38,6 +47,7 @@ struct FileScan {
   std::map<int64_t, LocalDevice> devices;  // every number used, described or not
   std::vector<std::pair<std::string, std::string>> runtime;
   std::vector<ExitRecord> exits;
+  std::vector<SampledProcess> sampled;
   std::map<uint32_t, uint64_t> listed;  // by pid: ticks at which NVML last had a figure of it
   uint64_t event_count = 0;
   uint64_t last_ticks = 0;  // of the latest event; the header's start where there is none

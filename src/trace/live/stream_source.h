@@ -106,6 +106,7 @@ class StreamSource {
     bool On(const format::Lost&, Event*) { return false; }
     bool On(const format::Runtime&, Event*) { return false; }
     bool On(const format::ProcessExit&, Event*) { return false; }
+    bool On(const format::SampledProcess&, Event*) { return false; }
 
    private:
     uint32_t Take() { return next_ < log_->size() ? (*log_)[next_++] : 0; }

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/launcher/child_process.h"
+#include "cli/launcher/nvml.h"
+#include "cli/launcher/program.h"
+#include "cli/launcher/recording_place.h"
+#include "cli/launcher/sampled_processes.h"
+#include "cli/launcher/sampler.h"
+#include "util/file.h"
+#include "util/owned_file.h"
+#include "util/proc.h"
+#include "util/size_text.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr int64_t kShortestNs = 100'000;
+constexpr int64_t kLongestNs = 60'000'000'000;
+
+struct SampleArguments {
+  std::string period = "1ms";
+  std::vector<int32_t> devices;
+  pid_t pid = 0;
+  std::string output;
+  std::string name;
+  ReportOptions report;
+  std::vector<std::string> command;
+};
+
+// "1ms", "500us", "0.1 s".
+util::Result<int64_t> ParsePeriod(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const std::string unit = text.substr(
+      std::min(text.find_first_not_of(' ', static_cast<size_t>(stop - text.data())), text.size()));
+  const double unit_ns = unit == "us" ? 1e3 : unit == "ms" ? 1e6 : unit == "s" ? 1e9 : 0;
+  if (error != std::errc() || unit_ns == 0)
+    return util::Status::Error(
+        fmt::format("-i {}: use a number with us, ms or s, as in 10ms", text));
+  const double period_ns = number * unit_ns;
+  if (!(period_ns >= kShortestNs && period_ns <= kLongestNs))
+    return util::Status::Error(fmt::format("-i {}: it can be from 100us to 60s", text));
+  return static_cast<int64_t>(period_ns);
+}
+
+// Waits for the end of a process that is not ours, or for a signal that asks to stop.
+class Onlooker {
+ public:
+  static util::Result<std::unique_ptr<Onlooker>> Open(pid_t pid) {
+    std::unique_ptr<Onlooker> self(new Onlooker);
+    // A number can be used again, this cannot.
+    self->process_ = util::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (self->process_.get() < 0) {
+      return util::Status::Error(errno == ESRCH || errno == EINVAL
+                                     ? fmt::format("--pid {}: there is no such process", pid)
+                                     : fmt::format("--pid {}: {}", pid, util::ErrnoText(errno)));
+    }
+    sigemptyset(&self->stops_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
+      sigaddset(&self->stops_, number);
+    sigprocmask(SIG_BLOCK, &self->stops_, &self->old_mask_);
+    self->signals_ = util::UniqueFd(signalfd(-1, &self->stops_, SFD_CLOEXEC));
+    return self;
+  }
+  ~Onlooker() {
+    timespec at_once{};
+    while (sigtimedwait(&stops_, nullptr, &at_once) > 0) {
+    }
+    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+  }
+  Onlooker(const Onlooker&) = delete;
+  Onlooker& operator=(const Onlooker&) = delete;
+
+  // Whether the process has ended.
+  bool Wait() const {
+    pollfd events[] = {{process_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+    while (poll(events, 2, -1) < 0 && errno == EINTR) {
+    }
+    return events[0].revents != 0;
+  }
+
+ private:
+  Onlooker() = default;
+
+  util::UniqueFd process_;
+  util::UniqueFd signals_;
+  sigset_t stops_{};
+  sigset_t old_mask_{};
+};
+
+// What `vramscope sample` does, from the checks to the report.
+class Sampling {
+ public:
+  explicit Sampling(SampleArguments arguments) : arguments_(std::move(arguments)) {}
+  // The exit status.
+  int Execute();
+
+ private:
+  util::Status Check();
+  util::Status OpenNvml();
+  // Up to the first samples: what is in use before anything begins.
+  util::Status Begin(pid_t pid);
+  void End(pid_t pid, uint64_t wait_status);
+  int SampleCommand();
+  int SampleProcess();
+  void WriteNote(const std::string& key, const std::string& value);
+
+  SampleArguments arguments_;
+  SamplerOptions options_;
+  Program program_;
+  RecordingPlace place_;
+  std::unique_ptr<Nvml> nvml_;
+  std::unique_ptr<SampledProcesses> processes_;
+  std::unique_ptr<Sampler> sampler_;
+};
+
+util::Status Sampling::Check() {
+  const util::Result<int64_t> period_ns = ParsePeriod(arguments_.period);
+  if (!period_ns.ok())
+    return period_ns.status();
+  options_.period_ns = *period_ns;
+  if (arguments_.name.empty())
+    arguments_.name = NameOfCommand(arguments_.command);
+  VRAMSCOPE_RETURN_IF_ERROR(place_.Choose(arguments_.output));
+  if (!arguments_.report.html.empty())
+    return CheckReportOutput(arguments_.report.html, place_.output());
+  return {};
+}
+
+util::Status Sampling::OpenNvml() {
+  util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+  if (!nvml) {
+    return util::Status::Error(fmt::format("nothing to sample: {}: `vramscope doctor` says more",
+                                           nvml.status().message()));
+  }
+  nvml_ = std::move(*nvml);
+  const std::vector<GpuMonitor::Gpu>& gpus = nvml_->gpus();
+  if (gpus.empty())
+    return util::Status::Error("nothing to sample: NVML lists no GPU");
+  for (const int32_t index : arguments_.devices) {
+    const auto found =
+        std::find_if(gpus.begin(), gpus.end(), [&](const auto& gpu) { return gpu.index == index; });
+    if (found == gpus.end()) {
+      std::string known;
+      for (const GpuMonitor::Gpu& gpu : gpus)
+        known += (known.empty() ? "" : ", ") + std::to_string(gpu.index);
+      return util::Status::Error(
+          fmt::format("--device {}: NVML has no such GPU; there is {}", index, known));
+    }
+    const auto position = static_cast<size_t>(found - gpus.begin());
+    if (std::find(options_.gpus.begin(), options_.gpus.end(), position) == options_.gpus.end())
+      options_.gpus.push_back(position);
+  }
+  return {};
+}
+
+void Sampling::WriteNote(const std::string& key, const std::string& value) {
+  place_.file().Write(
+      format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
+}
+
+util::Status Sampling::Begin(pid_t pid) {
+  VRAMSCOPE_RETURN_IF_ERROR(place_.Open({arguments_.name, arguments_.command, ""}, pid));
+  WriteNote("sampling period", util::FormatDuration(options_.period_ns));
+  processes_ =
+      std::make_unique<SampledProcesses>(place_.file(), pid, arguments_.command, program_.path);
+  options_.processes = processes_.get();
+  sampler_ = std::make_unique<Sampler>(*nvml_, place_.file(), options_);
+  sampler_->Start();
+  return {};
+}
+
+// `wait_status`: format::kStatusNotKnown where it goes on, or nobody but its parent knows.
+void Sampling::End(pid_t pid, uint64_t wait_status) {
+  const auto ended_ns = static_cast<uint64_t>(base::MonotonicNs());
+  sampler_->Stop();
+  if (!sampler_->failure().empty())
+    Note(fmt::format("sampling ended early: {}", sampler_->failure()));
+  const SamplingPace& pace = sampler_->pace();
+  WriteNote("readings", fmt::format("{}; {} later than their time by a period or more, {} left "
+                                    "out; the latest by {}",
+                                    pace.readings, pace.late, pace.left_out,
+                                    util::FormatDuration(pace.latest_ns)));
+  format::ProcessExit record;
+  record.time = ended_ns;
+  record.pid = static_cast<uint64_t>(pid);
+  record.status = wait_status;
+  place_.file().Write(record);
+  place_.CloseFile();
+  for (const std::string& note : place_.notes())
+    Note(note);
+}
+
+int Sampling::SampleCommand() {
+  util::Result<std::unique_ptr<ChildProcess>> child =
+      ChildProcess::Fork(program_.path, arguments_.command);
+  if (!child)
+    return Fail(child.status().message());
+  // Only after the fork: the program must not inherit what NVML opens.
+  if (const util::Status status = OpenNvml(); !status.ok())
+    return Fail(status.message());
+  const pid_t pid = (*child)->pid();
+  if (const util::Status status = Begin(pid); !status.ok())
+    return Fail(status.message());
+  const std::optional<util::FileIdentity> old = FindOldRecording(place_.output());
+  if (const int error = (*child)->Start({}); error != 0) {
+    sampler_.reset();
+    place_.Abandon();
+    Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
+    return error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  }
+  // From here on the name stands for this recording.
+  if (old)
+    (void)util::RemoveFile(place_.output(), *old);
+  const int wait_status = (*child)->Wait();
+  End(pid, static_cast<uint64_t>(wait_status));
+  (*child)->ReleaseSignals();
+  place_.Finish(arguments_.report, ExitStatusOf(wait_status));
+  return ExitStatusOf(wait_status);
+}
+
+int Sampling::SampleProcess() {
+  const pid_t pid = arguments_.pid;
+  util::Result<std::unique_ptr<Onlooker>> onlooker = Onlooker::Open(pid);
+  if (!onlooker)
+    return Fail(onlooker.status().message());
+  if (const util::Status status = OpenNvml(); !status.ok())
+    return Fail(status.message());
+  program_.path = util::ReadProcLink(pid, "exe");
+  if (const util::Status status = Begin(pid); !status.ok())
+    return Fail(status.message());
+  if (const auto old = FindOldRecording(place_.output()))
+    (void)util::RemoveFile(place_.output(), *old);
+  const bool has_ended = (*onlooker)->Wait();
+  End(pid, format::kStatusNotKnown);
+  onlooker->reset();
+  if (!has_ended)
+    Note(fmt::format("process {} goes on", pid));
+  return place_.Finish(arguments_.report, kExitError) ? kExitOk : kExitError;
+}
+
+int Sampling::Execute() {
+  if (arguments_.pid != 0) {
+    arguments_.command = CommandLineOf(arguments_.pid);
+    if (arguments_.command.empty())
+      arguments_.command.push_back(util::ProcCommand(arguments_.pid));
+  } else {
+    program_ = FindProgram(arguments_.command.front());
+    if (program_.exit_status != 0) {
+      Fail(program_.error);
+      return program_.exit_status;
+    }
+  }
+  if (const util::Status status = Check(); !status.ok())
+    return Fail(status.message());
+  return arguments_.pid != 0 ? SampleProcess() : SampleCommand();
+}
+
+// CLI11 knows nothing of the command that was cut off.
+class SampleFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: vramscope sample [OPTIONS] -- COMMAND [ARG...]\n"
+           "       vramscope sample [OPTIONS] --pid PID\n";
+  }
+};
+
+}  // namespace
+
+void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> command) {
+  CLI::App* const sample =
+      app.add_subcommand("sample", "Record NVML's figures of a command, without the probe");
+  sample->formatter(std::make_shared<SampleFormatter>());
+  auto arguments = std::make_shared<SampleArguments>();
+  arguments->command = std::move(command);
+  sample
+      ->add_option("-i", arguments->period,
+                   "Time between two readings of a GPU, as in 500us, 1ms, 0.1s (default: 1ms)")
+      ->option_text("PERIOD");
+  sample->add_option("--device", arguments->devices, "Only this GPU, by NVML's number; can repeat")
+      ->check(CheckCount)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->option_text("N");
+  CLI::Option* const pid =
+      sample
+          ->add_option("--pid", arguments->pid,
+                       "A process that is under way, until it ends or Ctrl-C; it is not touched")
+          ->check(CheckCount)
+          ->option_text("PID");
+  sample->add_option("-o", arguments->output, "Recording to write (default: COMMAND-PID.vram)")
+      ->option_text("FILE");
+  sample->add_option("--name", arguments->name, "Name for the recording (default: the command's)")
+      ->option_text("NAME");
+  sample->add_option("--html", arguments->report.html, "Also write the report as a page")
+      ->option_text("FILE");
+  sample->add_flag("--no-report", arguments->report.no_report, "Print only the recording's name");
+  sample->footer(
+      "The command runs as if vramscope was not there; signals are passed on, and its exit status\n"
+      "is passed back. What NVML shows in no sample this does not see: `vramscope run` does.");
+  sample->prefix_command();
+  sample->callback([sample, arguments, pid, exit_code] {
+    const std::vector<std::string> rest = sample->remaining();
+    if (!rest.empty() && (!arguments->command.empty() || rest.front().starts_with("-")))
+      throw CLI::ExtrasError("sample", rest);
+    if (arguments->command.empty())
+      arguments->command = rest;
+    const bool has_command = !arguments->command.empty() && !arguments->command.front().empty();
+    if (has_command == (pid->count() > 0)) {
+      *exit_code = Fail(has_command ? "name a command or a --pid, not both"
+                                    : "no command: write it behind `--`, as in `vramscope sample "
+                                      "-- ./solver`, or name a process with --pid");
+      return;
+    }
+    *exit_code = Sampling(*arguments).Execute();
+  });
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/launcher/finish.h"
+#include "cli/launcher/live_file_writer.h"
+#include "cli/launcher/session.h"
+#include "util/owned_file.h"
+#include "util/status.h"
+
+namespace vramscope::cli {
+
+// Where a recording of the launcher is made: the name that it will have, the live directory beside
+// it, and the launcher's own live file in there.
+class RecordingPlace {
+ public:
+  RecordingPlace() = default;
+  // Where nothing came into it, a directory that it made is gone again.
+  ~RecordingPlace() { (void)elsewhere_.RemoveSelf(); }
+  RecordingPlace(const RecordingPlace&) = delete;
+  RecordingPlace& operator=(const RecordingPlace&) = delete;
+
+  // What -o says, or "". An error where it can be no recording.
+  util::Status Choose(const std::string& output);
+  // Makes directory and files. Without a chosen name it is that of the session and of `pid`.
+  util::Status Open(const SessionRecord& session, pid_t pid);
+  // There will be no recording.
+  void Abandon();
+
+  const std::string& output() const { return output_; }  // absolute; "" where none is chosen yet
+  const std::string& live_directory() const { return live_.path(); }
+  LiveFileWriter& file() { return *file_; }
+  // Nothing comes any more.
+  void CloseFile() { file_.reset(); }
+  // What the user should know of the place, in lines.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  // Makes the finished recording, removes the live directory and reports. What goes wrong is said
+  // on stderr, with what to do; false then. `interrupted_status`: see FinishRecording().
+  bool Finish(const ReportOptions& report, int interrupted_status);
+
+ private:
+  // Takes a name below the temporary directory in place of output_.
+  util::Status GoElsewhere();
+  util::Status MakeSession(const SessionRecord& session);
+  util::Status FinishFile(int interrupted_status);
+
+  std::string output_;
+  util::OwnedDirectory live_;
+  util::OwnedDirectory elsewhere_;  // made where the output's own directory cannot be written
+  std::unique_ptr<LiveFileWriter> file_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace vramscope::cli

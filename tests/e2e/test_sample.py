@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vramscope sample`: NVML's figures of a program that has no probe in it, on the stand-in device."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from hosts import HOSTS, STAND_IN, VRAMSCOPE
+
+MIB = 1 << 20
+CONTEXT = 518 * MIB
+HELD = 64 * MIB  # by driver_steady, and 4 MiB more from time to time
+MORE = 16 * MIB  # that, and what the kernel module takes for a context
+
+pytestmark = pytest.mark.skipif(not (STAND_IN / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
+
+
+@pytest.fixture
+def machine(tmp_path) -> dict[str, str]:
+    return {
+        **os.environ, "LD_LIBRARY_PATH": str(STAND_IN), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+@contextlib.contextmanager
+def steady(machine: dict[str, str]) -> Iterator[subprocess.Popen]:
+    """A program that holds a context and 64 MiB until its input ends."""
+    command = [str(HOSTS / "driver_steady")]
+    with subprocess.Popen(command, env=machine, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        out = process.communicate("")[0]
+    assert process.returncode == 0 and "same addresses 1" in out
+
+
+def sample(machine: dict[str, str], *arguments: str | Path, status: int = 0, **more) -> subprocess.CompletedProcess:
+    done = subprocess.run(
+        [VRAMSCOPE, "sample", *arguments], env=machine, capture_output=True, text=True, timeout=60, **more
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def ask(command: str, file: Path, *options: str) -> str:
+    done = subprocess.run([VRAMSCOPE, command, file, *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(file: Path, *options: str) -> dict[tuple, int]:
+    said = json.loads(ask("report", file, "--json", *options))
+    assert said["sampled"] is True
+    for device in said["devices"]:
+        assert sum(row["bytes"] for row in said["rows"]) == device["ledger_bytes"] == device["nvml_bytes"]
+    return {(row["pid"], *row["path"]): row["bytes"] for row in said["rows"]}
+
+
+def sample_steady(machine: dict[str, str], file: Path, *options: str, seconds: float = 0.5) -> int:
+    """Samples driver_steady for a while; its number."""
+    command = [VRAMSCOPE, "sample", "-i", "2ms", "--no-report", "-o", file, *options, "--", HOSTS / "driver_steady"]
+    with subprocess.Popen(command, env=machine, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        time.sleep(seconds)
+        process.communicate("")
+    assert process.returncode == 0
+    return int(child)
+
+
+def test_a_command_has_what_came_after_the_start(machine, tmp_path):
+    file = tmp_path / "s.vram"
+    pid = sample_steady(machine, file)
+    found = rows(file)
+    assert CONTEXT + HELD <= found[(pid, "sampled")] <= CONTEXT + HELD + MORE
+    assert set(found) <= {(pid, "sampled"), (None, "before the start")}
+    said = json.loads(ask("report", file, "--json"))
+    (process,) = said["processes"]
+    assert process["pid"] == pid and process["command"].endswith("driver_steady")
+    assert [invariant["name"] for invariant in said["invariants"]] == ["children sum to the parent"]
+    info = ask("info", file)
+    assert "sampled: no allocations are known" in info and "not checked: frees" in info
+    assert re.search(r"sampling period +2.00 ms", info) and re.search(r"readings +\d\d+; \d+ later than", info)
+    assert f"pid {pid}" in info and "exit status 0" in info and "estimated" not in info
+    text = ask("report", file)
+    assert "sampled: no allocations are known" in text and "invariants hold" not in text
+    page = tmp_path / "page.html"
+    ask("report", file, "--html", str(page))
+    assert '"sampled":true' in page.read_text()
+    assert not list(tmp_path.glob("*.vram.d"))
+
+
+def test_what_others_have_is_apart(machine, tmp_path):
+    with steady(machine):
+        pid = sample_steady(machine, tmp_path / "s.vram", seconds=1.3)
+        found = rows(tmp_path / "s.vram")
+    assert CONTEXT + HELD <= found[(None, "other processes")] <= CONTEXT + HELD + MORE
+    assert CONTEXT + HELD <= found[(pid, "sampled")] <= CONTEXT + HELD + MORE
+    # The baseline, before the program began.
+    first = json.loads(ask("report", tmp_path / "s.vram", "--json", "--timeline", "1"))["timelines"][0]["nvml"][0]
+    found = rows(tmp_path / "s.vram", "--at", f"@{first[0]}")
+    assert set(found) == {(None, "other processes"), (None, "before the start")}
+    assert found[(None, "other processes")] >= CONTEXT + HELD
+
+
+def test_a_program_under_way_is_left_alone(machine, tmp_path):
+    file = tmp_path / "p.vram"
+    with steady(machine) as program:
+        with subprocess.Popen(
+            [VRAMSCOPE, "sample", "--pid", str(program.pid), "-i", "1ms", "-o", file], env=machine,
+            stderr=subprocess.PIPE, text=True,
+        ) as sampler:
+            time.sleep(0.5)
+            sampler.send_signal(signal.SIGINT)
+            err = sampler.communicate()[1]
+        assert sampler.returncode == 0 and f"process {program.pid} goes on" in err, err
+        assert program.poll() is None
+        found = rows(file)
+        assert CONTEXT + HELD <= found[(program.pid, "sampled")] <= CONTEXT + HELD + MORE
+        assert (None, "other processes") not in found
+        # It ends, and so does the sampling.
+        with subprocess.Popen(
+            [VRAMSCOPE, "sample", "--pid", str(program.pid), "--no-report", "-o", file], env=machine,
+            stderr=subprocess.PIPE, text=True,
+        ) as sampler:
+            time.sleep(0.2)
+            program.stdin.close()
+            err = sampler.communicate(timeout=30)[1]
+            program.stdin = None
+        assert sampler.returncode == 0 and "goes on" not in err, err
+    sample(machine, "--pid", str(program.pid), status=2)
+
+
+def test_the_program_runs_as_without(machine, tmp_path):
+    plain = subprocess.run(["env"], env=machine, capture_output=True, text=True, check=True).stdout
+    assert sample(machine, "--no-report", "-o", tmp_path / "e.vram", "--", "env").stdout == plain
+    sample(machine, "--no-report", "-o", tmp_path / "7.vram", "--", "sh", "-c", "exit 7", status=7)
+    done = sample(
+        machine, "--no-report", "-o", tmp_path / "k.vram", "--", "sh", "-c", "kill -TERM $$", status=128 + signal.SIGTERM
+    )
+    assert done.stderr.count("\n") == 1
+    with subprocess.Popen(
+        [VRAMSCOPE, "sample", "--no-report", "-o", tmp_path / "t.vram", "--", HOSTS / "driver_steady"], env=machine,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as sampler:
+        assert sampler.stdout.readline() == "ready\n"
+        sampler.send_signal(signal.SIGTERM)
+        sampler.communicate()
+    assert sampler.returncode == 128 + signal.SIGTERM
+    assert rows(tmp_path / "t.vram")
+
+
+def test_one_command_after_the_other(machine, tmp_path):
+    """Each process has its own, though NVML's lists come seldom."""
+    file = tmp_path / "two.vram"
+    steady_word = str(HOSTS / "driver_steady")
+    script = f"(sleep 0.4) | {steady_word} >/dev/null; (sleep 0.4) | {steady_word} >/dev/null"
+    sample(machine, "--no-report", "-o", file, "--", "sh", "-c", script)
+    with_memory = set()
+    for at in ("0.25", "0.75"):
+        with_memory |= {pid for (pid, *path), size in rows(file, "--at", at).items() if pid and size > CONTEXT}
+    assert len(with_memory) == 2
+
+
+def test_what_a_killed_sampler_leaves_is_read(machine, tmp_path):
+    file = tmp_path / "killed.vram"
+    with subprocess.Popen(
+        [VRAMSCOPE, "sample", "-o", file, "--", HOSTS / "driver_steady"], env=machine, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+    ) as sampler:
+        assert sampler.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        sampler.kill()
+        sampler.stdin.close()
+    assert any(path == ("sampled",) for (_, *path), size in rows(file).items() for path in [tuple(path)])
+    assert "sampled" in ask("info", file)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-i", "fast", "--", "true"), "-i fast"),
+        (("-i", "1ns", "--", "true"), "us, ms or s"),
+        (("-i", "1us", "--", "true"), "100us to 60s"),
+        (("--device", "7", "--", "true"), "--device 7"),
+        (("--device", "-1", "--", "true"), "--device"),
+        (("--pid", "4194304"), "there is no such process"),
+        (("--pid", "1", "--", "true"), "not both"),
+        ((), "no command"),
+        (("-o", "/nowhere/x.vram", "--", "true"), "/nowhere"),
+        (("--html", "/nowhere/x.html", "--", "true"), "/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(machine, tmp_path, arguments, said):
+    done = sample(machine, *arguments, status=2, cwd=tmp_path)
+    assert done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+    assert not [path for path in tmp_path.iterdir() if path.name != "books"]
+
+
+def test_without_nvml_nothing_is_started(tmp_path):
+    environment = {**os.environ, "LD_LIBRARY_PATH": "/nowhere"}
+    done = subprocess.run(
+        [VRAMSCOPE, "sample", "--", "touch", "started"], env=environment, cwd=tmp_path, capture_output=True, text=True,
+        timeout=60,
+    )
+    if "libnvidia-ml.so.1 is not installed" not in done.stderr:
+        pytest.skip("this machine has NVML")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_is_not_there(machine, tmp_path):
+    sample(machine, "-o", tmp_path / "x.vram", "--", "/nowhere/program", status=127)
+    assert not (tmp_path / "x.vram").exists()
