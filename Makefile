@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build soak gpu-test format lint clean
+.PHONY: help demo test build soak gpu-test vgg19 format lint clean
 
 BUILD := build
 PROGRAM := bin/vramscope lib/libvramscope_probe.so lib/libvramscope_read.so
@@ -15,6 +15,7 @@ help:
 	@echo "make build     build everything into build/; the program is build/bin/vramscope"
 	@echo "make soak      the long tests: fuzzing, random driver programs (SECONDS_EACH=600)"
 	@echo "make gpu-test  the tests of a machine with a GPU; the figures go to bench/results/history.csv"
+	@echo "make vgg19     the CUDA example with five convolutions; needs nvcc, cuBLAS, cuFFT and cuDNN 9"
 	@echo "make format    clang-format all C++ files; make lint checks them, with clang-tidy (CHANGED=1: what changed)"
 	@echo "make clean     remove what the targets above made"
 
@@ -49,6 +50,9 @@ soak: build
 gpu-test:
 	@status=0; python3 tests/gpu/run.py --build $(BUILD) --json $(BUILD)/gpu.json || status=$$?; \
 	  [[ $$status -eq 2 ]] || python3 bench/history.py add $(BUILD)/gpu.json; exit $$status
+
+vgg19:
+	@examples/vgg19/build.sh $(BUILD)
 
 format:
 	@git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format -i

@@ -11,6 +11,7 @@ import threading
 import laboratory
 import names
 import residual
+import vgg19
 import yielding
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -116,6 +117,7 @@ def all_cases():
         "names": dict(names.all_cases()),
         "laboratory": dict(laboratory.all_cases()),
         "yield": dict(yielding.all_cases()),
+        "vgg19": dict(vgg19.all_cases()),
     }
     for group, entries in groups.items():
         for name, function in entries.items():
@@ -132,6 +134,8 @@ def print_tables(results):
         laboratory.print_table(results["laboratory"])
     if "yield" in results:
         yielding.print_table(results["yield"])
+    if "vgg19" in results:
+        vgg19.print_table(results["vgg19"])
     for name, result in results.get("identity", {}).items():
         if "plain" in result:
             same = result["plain"][0]["digest"] == result["vramscope"]["digest"]

@@ -12,6 +12,9 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
                optimizers and autograd hold, and beside PyTorch's MemTracker
   * identity   losses and weights with and without vramscope, bit by bit; nvidia-smi's bytes too
   * yield      a training gives all its memory back in its middle and ends as it would have ended
+  * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under
+               compute-sanitizer; only with --only vgg19: it takes 5 minutes by itself. The program
+               is that of `make vgg19`, built first where it is not there
   * overhead   bench/cuda_events.py, threads.py and mlp_step.py beside PyTorch's own recorder
 A case that fails is a row of the table and does not stop the others. Exit status 1 if any failed.
 """
@@ -31,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory", "yield")
+GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory", "yield", "vgg19")
 
 
 class Bench:
@@ -118,7 +121,7 @@ def main():
         return 2
     print(facts, flush=True)
 
-    groups = args.only or list(GROUPS)
+    groups = args.only or [group for group in GROUPS if group != "vgg19"]
     results, failures = {}, []
     with tempfile.TemporaryDirectory(prefix="vramscope-gpu-") as scratch:
         folder = args.keep or pathlib.Path(scratch)
