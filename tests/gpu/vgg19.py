@@ -145,6 +145,8 @@ def all_cases():
 def print_table(results):
     print("VGG-19                              error   peak MiB  of it named  worst residual  transit   ms a pass")
     for name, result in results.items():
+        if "skipped" in result:
+            print(f"{name:34s} skipped: {result['skipped']}")
         for gpu in result.get("gpus", []):
             summary = gpu["residual"]
             named = sum(row["bytes"] for row in result["rows"] if "/" in row["path"][-1])
