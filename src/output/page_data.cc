@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +16,9 @@
 #include "output/devices.h"
 #include "output/json.h"
 #include "output/json_parts.h"
+#include "output/page_columns.h"
+#include "output/page_findings.h"
+#include "output/page_left_out.h"
 #include "output/page_tables.h"
 #include "query/frames.h"
 
@@ -37,176 +39,10 @@ std::string IsoTime(int64_t wall_ns) {
   return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc)};
 }
 
-template <class Items, class Value>
-void WriteColumn(JsonWriter& json, const char* key, const Items& items, const Value& value) {
-  json.Key(key);
-  json.BeginArray();
-  for (const auto& item : items)
-    json.Int(static_cast<int64_t>(value(item)));
-  json.EndArray();
-}
-
-// Each number less the one before it: neighbours in time share digits, and deltas are short.
-template <class Items, class Value>
-void WriteDeltas(JsonWriter& json, const char* key, const Items& items, const Value& value) {
-  int64_t before = 0;
-  WriteColumn(json, key, items, [&](const auto& item) {
-    const int64_t now = value(item);
-    return now - std::exchange(before, now);
-  });
-}
-
 // The largest product of bytes and duration first.
 double Weight(uint64_t bytes, int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(bytes) * static_cast<double>(end_ns - begin_ns);
 }
-
-// What an allocation must weigh to be among the `limit` heaviest; in bounded memory.
-class Threshold {
- public:
-  explicit Threshold(size_t limit) : limit_(std::max<size_t>(limit, 1)) {}
-  void Add(double weight) {
-    if (weight < floor_)
-      return;
-    weights_.push_back(weight);
-    if (weights_.size() >= 2 * limit_ + 1024)
-      Cut();
-  }
-  double Take() {
-    if (weights_.size() > limit_)
-      Cut();
-    return floor_;
-  }
-
- private:
-  void Cut() {
-    const auto last = weights_.begin() + static_cast<ptrdiff_t>(limit_ - 1);
-    std::nth_element(weights_.begin(), last, weights_.end(), std::greater<>());
-    floor_ = *last;
-    weights_.resize(limit_);
-  }
-  size_t limit_;
-  double floor_ = -1;
-  std::vector<double> weights_;
-};
-
-// Allocations that are not listed, as sums at stated instants: what changed at each, by site and
-// segment. `fixed`: the instants that stay where there are too many changes.
-class LeftOut {
- public:
-  LeftOut(std::vector<int64_t> instants_ns, const std::set<int64_t>& fixed)
-      : instants_ns_(std::move(instants_ns)) {
-    for (const int64_t instant_ns : instants_ns_)
-      is_fixed_.push_back(fixed.contains(instant_ns));
-  }
-
-  void Add(uint32_t site,
-           uint32_t segment,
-           uint64_t bytes,
-           uint64_t count,
-           int64_t begin_ns,
-           int64_t end_ns) {
-    const size_t begin = FirstFrom(begin_ns);
-    const size_t end = FirstFrom(end_ns);
-    if (begin == end)
-      return;
-    std::map<size_t, Change>& changes = changes_[{site, segment}];
-    changes[begin].bytes += static_cast<int64_t>(bytes);
-    changes[begin].count += static_cast<int64_t>(count);
-    if (end == instants_ns_.size())
-      return;
-    changes[end].bytes -= static_cast<int64_t>(bytes);
-    changes[end].count -= static_cast<int64_t>(count);
-  }
-  void Count() { ++count_; }
-
-  // Every second instant goes, until there are at most so many changes.
-  void Thin(size_t most_changes) {
-    for (;;) {
-      size_t count = 0;
-      for (const auto& [key, changes] : changes_)
-        count += changes.size();
-      const size_t before = instants_ns_.size();
-      if (count <= most_changes || !ThinOnce() || instants_ns_.size() == before)
-        return;
-    }
-  }
-
-  void Write(int64_t start_ns, JsonWriter& json) const {
-    struct Row {
-      uint32_t site, segment;
-      size_t at;
-      Change change;
-    };
-    std::vector<Row> rows;
-    for (const auto& [key, changes] : changes_) {
-      for (const auto& [at, change] : changes) {
-        if (change.bytes != 0 || change.count != 0)
-          rows.push_back({key.first, key.second, at, change});
-      }
-    }
-    json.Key("left_out");
-    json.BeginObject();
-    json.Field("count", count_);
-    const bool any = count_ > 0;
-    WriteDeltas(json, "instants", any ? instants_ns_ : std::vector<int64_t>{},
-                [&](int64_t time_ns) { return time_ns - start_ns; });
-    WriteColumn(json, "site", rows, [](const Row& row) { return row.site; });
-    WriteColumn(json, "segment", rows, [](const Row& row) { return row.segment; });
-    WriteColumn(json, "at", rows, [](const Row& row) { return row.at; });
-    WriteColumn(json, "bytes", rows, [](const Row& row) { return row.change.bytes; });
-    WriteColumn(json, "counts", rows, [](const Row& row) { return row.change.count; });
-    json.EndObject();
-  }
-
- private:
-  struct Change {
-    int64_t bytes = 0;
-    int64_t count = 0;
-  };
-  bool ThinOnce() {
-    std::vector<size_t> next_kept(instants_ns_.size());
-    std::vector<int64_t> kept_ns;
-    std::vector<bool> kept_fixed;
-    bool drop = false;
-    for (size_t i = 0; i < instants_ns_.size(); ++i) {
-      next_kept[i] = kept_ns.size();
-      // What changed at an instant that goes has changed by the next one: the last one stays.
-      drop = !drop && !is_fixed_[i] && i + 1 < instants_ns_.size();
-      if (drop)
-        continue;
-      kept_ns.push_back(instants_ns_[i]);
-      kept_fixed.push_back(is_fixed_[i]);
-    }
-    for (auto& [key, changes] : changes_) {
-      std::map<size_t, Change> thinned;
-      for (const auto& [at, change] : changes) {
-        Change& sum = thinned[next_kept[at]];
-        sum.bytes += change.bytes;
-        sum.count += change.count;
-      }
-      std::erase_if(thinned, [](const auto& entry) {
-        return entry.second.bytes == 0 && entry.second.count == 0;
-      });
-      changes = std::move(thinned);
-    }
-    const bool any = kept_ns.size() < instants_ns_.size();
-    instants_ns_ = std::move(kept_ns);
-    is_fixed_ = std::move(kept_fixed);
-    return any;
-  }
-
-  // The first instant at or after.
-  size_t FirstFrom(int64_t time_ns) const {
-    return static_cast<size_t>(std::lower_bound(instants_ns_.begin(), instants_ns_.end(), time_ns) -
-                               instants_ns_.begin());
-  }
-
-  std::vector<int64_t> instants_ns_;
-  std::vector<bool> is_fixed_;
-  std::map<std::pair<uint32_t, uint32_t>, std::map<size_t, Change>> changes_;
-  uint64_t count_ = 0;
-};
 
 class PageData {
  public:
@@ -498,6 +334,13 @@ void PageData::WriteSegments() {
                        sites_.OfRow(query::FreeSite(recording_, tables_.segments[i], true)));
   json_.Key("segments");
   json_.BeginObject();
+  const auto& segments = tables_.segments;
+  json_.Key("address");
+  json_.BeginArray();
+  for (const tables::SegmentRow& segment : segments)
+    json_.String(fmt::format("{:x}", segment.address));
+  json_.EndArray();
+  WriteColumn(json_, "size", segments, [](const auto& segment) { return segment.size_bytes; });
   WriteColumn(json_, "free_site", sites, [](const auto& site) { return site.first; });
   WriteColumn(json_, "free_site_in_use", sites, [](const auto& site) { return site.second; });
   json_.EndObject();
@@ -625,6 +468,8 @@ util::Status PageData::Write() {
   WriteModuleTypes();
   WriteIterations();
   WriteMarks();
+  WriteFindings(
+      recording_, [&](tables::DeviceId device) { return DeviceOf(device); }, stacks_, json_);
   // Last: everything above adds to them.
   sites_.Write(json_);
   stacks_.Write(json_);

@@ -90,7 +90,11 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
       segment: left.rows.map(([more]) => more.segment ?? 0), at: left.rows.map(([, at]) => at),
       bytes: left.rows.map(([, , bytes]) => bytes), counts: left.rows.map(([, , bytes]) => Math.sign(bytes)),
     },
+    iteration_table: { source: "", device: [], process: [], number: [], begin: [], end: [], peak: [], peak_at: [], end_bytes: [], allocated: [], reserved: [], categories: {} },
+    leaks: { iterations: 0, warm_up: 0, growing: [], never_freed: [] },
+    out_of_memory: [],
     segments: {
+      address: Array.from({ length: segments + 1 }, () => "0"), size: Array.from({ length: segments + 1 }, () => 0),
       free_site: [0, ...Array.from({ length: segments }, () => sites.of({ path: CACHED }))],
       free_site_in_use: [0, ...Array.from({ length: segments }, () => sites.of({ path: FRAGMENTATION }))],
     },

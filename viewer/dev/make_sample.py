@@ -344,7 +344,7 @@ def report_of(devices, tables, folded, start_ns, processes):
             "at": {"kind": "peak", "time_ns": start_ns + at, "iteration": 7}})
         report["processes"].append({
             "device": device.record["index"], "pid": processes[1]["pid"], "rank": None,
-            "file": "train_gpt2.vram", "command": processes[1]["command"], "nvml_bytes": None, "ledger_bytes": ledger,
+            "command": processes[1]["command"], "nvml_bytes": None, "ledger_bytes": ledger,
             "residual_bytes": None})
     return report
 
@@ -401,7 +401,7 @@ def ledger_of(devices, tables, folded):
                         "begin": deltas([row[0] for row in rows]), "duration": [row[3] for row in rows],
                         "bytes": [row[2] for row in rows], "rounding": nothing, "address": [row[4] for row in rows]},
         "left_out": {"count": 0, "instants": [], "at": [], "site": [], "segment": [], "bytes": [], "counts": []},
-        "segments": {"free_site": [0], "free_site_in_use": [0]},
+        "segments": {"address": ["0"], "size": [0], "free_site": [0], "free_site_in_use": [0]},
         "counters": {"site": counters, "segment": [0] * len(counters)},
         "steps": {"counter": [step[1] for step in steps], "t": deltas([step[0] for step in steps]),
                   "bytes": [step[2] for step in steps]},
@@ -419,7 +419,7 @@ def make(wanted, seed=7):
     tables = Tables()
     gpu = Device(0, "gpu", "NVIDIA H200 (invented)", 150_754_820_096)
     host = Device(-2, "host", "pinned host memory", 270 * 1024 * MIB)
-    processes = [{"pid": 0, "rank": None, "file": "train_gpt2.vram", "command": ""}, {"pid": 41327, "rank": None, "command": "python train_gpt2.py --layers 12 --width 768"}]
+    processes = [{"pid": 0, "rank": None, "command": ""}, {"pid": 41327, "rank": None, "command": "python train_gpt2.py --layers 12 --width 768"}]
     per_iteration = 12 * 6 * 3 + 120
     iterations = max(12, wanted // per_iteration)
     training = Training(tables, rng, gpu, 0, layers=12, iterations=iterations, width=768, start=180 * MS)
@@ -454,6 +454,9 @@ def make(wanted, seed=7):
         "file": "train_gpt2.vram", "command": processes[1]["command"] + " --data shakespeare.txt --device cuda:0",
         "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
         "start_ns": start_ns, "finished": True, "report": report, **ledger,
+        "leaks": {"iterations": 0, "warm_up": 0, "growing": [], "never_freed": []}, "out_of_memory": [],
+        "iteration_table": {"source": "", "categories": {}, **{key: [] for key in (
+            "device", "process", "number", "begin", "end", "peak", "peak_at", "end_bytes", "allocated", "reserved")}},
         "samples": sample_of(peak["at"]["time_ns"] - start_ns, peak["ledger_bytes"], peak["nvml_bytes"]),
         "devices": [device.record for device in devices], "processes": processes,
         "timelines": timelines, "strings": tables.strings, "frames": tables.frames,

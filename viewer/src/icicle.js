@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The live set as an icicle, width by bytes: by module, by call stack, by category or by owner.
+import { Choice } from "./choice.js";
 import { formatBytes, formatCount, formatExact, formatShare } from "./format.js";
 import { mix } from "./palette.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
@@ -55,18 +56,13 @@ export class Icicle {
     }));
     this.check = h("label", { class: "check" }, this.mine, "My code only");
     const known = model.kinds.module.some((module) => module !== 0);
-    this.orders = ORDERS.filter(({ order }) => known || order !== "module").map(({ order, name }) => ({
-      order, button: h("button", {
-        type: "button", role: "radio", class: "segment-button", click: () => store.set({ by: order, focus: [] }),
-      }, name),
-    }));
-    this.switch = h("div", { class: "segmented", role: "radiogroup", "aria-label": "Fold by",
-      keydown: (/** @type {KeyboardEvent} */ event) => this.turn(event) }, ...this.orders.map(({ button }) => button));
+    this.orders = new Choice("Fold by", ORDERS.filter(({ order }) => known || order !== "module").map(({ order, name }) => [order, name]),
+      (order) => store.set({ by: /** @type {import("./tree_paths.js").Order} */ (order), focus: [] }));
     this.hint = h("span", { class: "hint" });
     this.crumbs = h("nav", { class: "crumbs", "aria-label": "Zoomed to" });
     this.scroller = h("div", { class: "icicle-scroll" }, this.canvas);
     this.element = h("section", { class: "card", "aria-label": "Icicle" },
-      h("div", { class: "card-head" }, h("h2", {}, "Live set"), this.hint, this.check, this.switch),
+      h("div", { class: "card-head" }, h("h2", {}, "Live set"), this.hint, this.check, this.orders.element),
       this.crumbs, this.scroller, this.readout);
     /** @type {Box[]} */
     this.boxes = [];
@@ -109,10 +105,7 @@ export class Icicle {
     this.mine.checked = mine;
     this.check.classList.toggle("gone", by !== "stack");
     this.hint.textContent = `${HINTS[by]} · click: zoom`;
-    for (const { order, button } of this.orders) {
-      button.setAttribute("aria-checked", String(order === by));
-      button.tabIndex = order === by ? 0 : -1;
-    }
+    this.orders.show(by);
     const treePaths = this.treePaths.of(by, view.device, mine);
     this.root = treePaths.fold(view);
     this.rows = treePaths.depth();
@@ -336,20 +329,6 @@ export class Icicle {
       context.textAlign = "right";
       context.fillText(size, x + room, y);
     }
-  }
-
-  /**
-   * Arrow keys on the switch.
-   * @param {KeyboardEvent} event
-   */
-  turn(event) {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (step === undefined) return;
-    event.preventDefault();
-    const at = this.orders.findIndex(({ order }) => order === this.store.state.by);
-    const next = this.orders[(at + step + this.orders.length) % this.orders.length];
-    this.store.set({ by: next.order, focus: [] });
-    next.button.focus();
   }
 
   /** @param {KeyboardEvent} event */

@@ -2,6 +2,7 @@
 // Reads the page's data, makes the views, and renders them again when the reader's choices change.
 import { Controls } from "./controls.js";
 import { h, perFrame } from "./dom.js";
+import { Explore } from "./explore.js";
 import { Filter } from "./filter.js";
 import { makeFooter, makeHeader } from "./header.js";
 import { listenForHelp } from "./help.js";
@@ -100,7 +101,8 @@ function start() {
   const controls = new Controls(model, store);
   const summary = new Summary(model, store);
   const ledger = new LedgerTable(store, treePaths);
-  const cards = [summary, icicle, new ModuleTable(model, store, treePaths), ledger, new TopTable(model)];
+  const explore = new Explore(model, palette, store);
+  const cards = [summary, icicle, new ModuleTable(model, store, treePaths), ledger, new TopTable(model), explore];
   const totals = perFrame(() => {
     controls.render(view);
     summary.renderTotals(view);
@@ -128,12 +130,14 @@ function start() {
     } else {
       history.replaceState(null, "", `#${formatHash(state, usual)}`);
       if (ICICLE_ONLY.some((key) => changed.has(key))) icicle.render(view);
+      if (changed.has("tab") || changed.has("base")) explore.render(view);
     }
   });
   timeline.rested = () => { if (resting) render(); };
   const repaint = () => {
     timeline.paint();
     icicle.paint();
+    explore.paint();
   };
   theme.addEventListener("change", () => {
     applyTheme(palette);

@@ -16,7 +16,14 @@ import { ORDERS } from "./tree_paths.js";
  * @property {import("./tree_paths.js").Order} by How the icicle folds.
  * @property {string[]} focus Labels down to what the icicle is zoomed to.
  * @property {boolean} mine Hide frames of libraries.
+ * @property {Tab} tab Which of the other pictures is shown.
+ * @property {number|null} base The instant that others are compared with.
  */
+
+/** @typedef {"lifetimes"|"space"|"changes"|"iterations"|"leaks"} Tab */
+
+/** @type {Tab[]} */
+const TABS = ["lifetimes", "space", "changes", "iterations", "leaks"];
 
 /**
  * No filter.
@@ -59,6 +66,7 @@ export function parseHash(hash, limits, usual) {
   const [from, to] = window;
   const list = (/** @type {string} */ name) => (fields.get(name) ? (fields.get(name) ?? "").split("|").map(unquote) : []);
   const min = number(fields.get("min"));
+  const base = number(fields.get("base"));
   const order = ORDERS.find((other) => other.order === fields.get("by"));
   const zoomed = window.length === 2 && from !== null && to !== null && from >= 0 && to > from &&
     to <= limits.duration;
@@ -75,6 +83,8 @@ export function parseHash(hash, limits, usual) {
     by: order ? order.order : usual.by,
     focus: list("in"),
     mine: fields.get("mine") === "1",
+    tab: TABS.find((tab) => tab === fields.get("tab")) ?? TABS[0],
+    base: base !== null && base >= 0 && base <= limits.duration ? base : null,
   };
 }
 
@@ -98,6 +108,8 @@ export function formatHash(state, usual) {
   if (state.by !== usual.by) fields.set("by", state.by);
   if (state.focus.length > 0) fields.set("in", join(state.focus));
   if (state.mine) fields.set("mine", "1");
+  if (state.tab !== TABS[0]) fields.set("tab", state.tab);
+  if (state.base !== null) fields.set("base", String(Math.round(state.base)));
   return fields.toString();
 }
 

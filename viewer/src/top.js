@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
-import { baseName, formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
+import { formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
 import { copyButton } from "./clipboard.js";
 import { h, marked, named, perFrame, setText, swatch } from "./dom.js";
+import { frameList, innermostFirst } from "./frames.js";
 import { allocationsOf } from "./view.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -11,7 +12,6 @@ import { allocationsOf } from "./view.js";
 const ROW = 48;
 const MARGIN_ROWS = 6;
 const FRAME = 22;
-const FRAMES_SHOWN = 48;
 const LISTED = 6;
 
 export class TopTable {
@@ -174,27 +174,10 @@ export class TopTable {
   stacksOf(kind) {
     const { model } = this;
     const { stack, placeStack } = model.kinds;
-    const frames = (/** @type {number} */ id) => model.framesOf(id).slice(-FRAMES_SHOWN).reverse();
+    const frames = (/** @type {number} */ id) => innermostFirst(model, id);
     const own = { title: "Stack, innermost first", frames: frames(stack[kind]) };
     if (placeStack[kind] === stack[kind]) return [own];
     return [{ title: "The forward that it belongs to", frames: frames(placeStack[kind]) }, own];
-  }
-
-  /**
-   * @param {number[]} frames
-   * @param {string} needle
-   */
-  frameRows(frames, needle) {
-    const { model } = this;
-    const rows = frames.map((id) => {
-      const frame = model.frames[id];
-      const place = frame.file ? `${baseName(frame.file)}:${frame.line}` : "";
-      return h("li", { class: frame.library ? "library" : "", title: `${frame.file}:${frame.line}` },
-        h("span", { class: "frame-name" }, marked(frame.name, needle)),
-        h("span", { class: "frame-place" }, marked(place, needle)),
-        h("code", {}, marked(frame.source, needle)));
-    });
-    return rows.length > 0 ? rows : [h("li", {}, "No stack was recorded.")];
   }
 
   /** @param {number} kind */
@@ -202,7 +185,7 @@ export class TopTable {
     const { model, view } = this;
     if (!view) return null;
     const stacks = this.stacksOf(kind).flatMap(({ title, frames }) =>
-      [h("h3", {}, title), h("ol", { class: "frames" }, ...this.frameRows(frames, view.filter.search.needle))]);
+      [h("h3", {}, title), frameList(model, frames, view.filter.search.needle)]);
     const all = allocationsOf(model, view, kind);
     const listed = all.slice(0, LISTED).map((i) => {
       const until = model.end[i] < Infinity ? `freed at ${formatTime(model.end[i])}` : "never freed";

@@ -95,6 +95,37 @@
  */
 
 /**
+ * `vramscope iterations`: a row an iteration and device.
+ * @typedef {object} IterationTable
+ * @property {string} source What said where they begin; empty: there are none.
+ * @property {number[]} device
+ * @property {number[]} process
+ * @property {number[]} number
+ * @property {number[]} begin
+ * @property {number[]} end
+ * @property {number[]} peak
+ * @property {number[]} peak_at
+ * @property {number[]} end_bytes
+ * @property {number[]} allocated
+ * @property {number[]} reserved
+ * @property {Record<string, number[]>} categories The highest of each within it.
+ */
+
+/**
+ * @typedef {object} Leak
+ * @property {number} device
+ * @property {string} place
+ * @property {string} module
+ * @property {string} category
+ * @property {number} per_iteration
+ * @property {number} first
+ * @property {number} bytes
+ * @property {number} count
+ * @property {boolean} steady
+ * @property {number} stack
+ */
+
+/**
  * @typedef {object} PageData
  * @property {string} schema
  * @property {string} title
@@ -125,7 +156,7 @@
  * @property {SitesData} sites
  * @property {AllocationsData} allocations
  * @property {LeftOutData} left_out
- * @property {{free_site: number[], free_site_in_use: number[]}} segments What their free bytes stand
+ * @property {{address: string[], size: number[], free_site: number[], free_site_in_use: number[]}} segments What their free bytes stand
  *     under, while nothing and while something of them is in use; row 0: none.
  * @property {{site: number[], segment: number[]}} counters Row 0: none.
  * @property {{counter: number[], t: number[], bytes: number[]}} steps By how much counters changed.
@@ -135,6 +166,9 @@
  * @property {{device: number[], t: number[]}} changes When the driver changed what is in use; `t` as of steps.
  * @property {number} in_transit_site
  * @property {[number, string][]} marks
+ * @property {IterationTable} iteration_table
+ * @property {{iterations: number, warm_up: number, growing: Leak[], never_freed: Leak[]}} leaks
+ * @property {{device: number, t: number, bytes: number, api: string, stack: number}[]} out_of_memory Requests that were refused.
  */
 
 export {};

@@ -6,7 +6,7 @@ import { Store, UNFILTERED, formatHash, parseHash } from "../src/state.js";
 
 const LIMITS = { devices: 2, duration: 1000 };
 const USUAL = { device: 0, by: "module" };
-const DEFAULT = { ...USUAL, at: null, zoom: null, ...UNFILTERED, focus: [], mine: false };
+const DEFAULT = { ...USUAL, at: null, zoom: null, ...UNFILTERED, focus: [], mine: false, tab: "lifetimes", base: null };
 
 test("a fragment comes back as it was written", () => {
   for (const state of [
@@ -15,7 +15,7 @@ test("a fragment comes back as it was written", () => {
     { ...DEFAULT, categories: ["optimizer state", "f(int, char|)"] },
     { ...DEFAULT, path: ["a|b", "50%7C", "c › d"], min: 4096 },
     { ...DEFAULT, module: "h.3.mlp", by: "stack", focus: ["main app.py:1", "f|g"] },
-    { ...DEFAULT, module: "" },
+    { ...DEFAULT, module: "", tab: "space", base: 12 },
   ]) {
     assert.deepEqual(parseHash(`#${formatHash(state, USUAL)}`, LIMITS, USUAL), state);
   }
@@ -23,7 +23,7 @@ test("a fragment comes back as it was written", () => {
 
 test("what a fragment says wrongly is left at its default", () => {
   for (const hash of ["#device=9&at=x&zoom=5", "#device=-1&at=-5", "#at=99999&zoom=20-10", "#zoom=0-5000", "#&&=", "",
-    "#min=-4&by=colour&cat=&path=&in="]) {
+    "#tab=x&base=-1", "#min=-4&by=colour&cat=&path=&in="]) {
     assert.deepEqual(parseHash(hash, LIMITS, USUAL), DEFAULT, hash);
   }
 });

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/page_findings.h"
+
+#include <string>
+#include <vector>
+
+#include "format/memory_words.h"
+#include "output/json_parts.h"
+#include "query/report.h"
+
+namespace vramscope::output {
+namespace {
+
+using util::JsonWriter;
+
+// A row an iteration and device, as `vramscope iterations` has them.
+void WriteIterationTable(const tables::Recording& recording,
+                         const std::function<int(tables::DeviceId)>& device_of,
+                         JsonWriter& json) {
+  const int64_t start_ns = recording.tables().session.begin_ns;
+  const auto iterations = query::MakeIterations(recording);
+  std::vector<query::Iteration> rows;
+  if (iterations.ok())
+    rows = iterations->iterations;
+  const auto column = [&](const char* key, const auto& value) {
+    json.Key(key);
+    json.BeginArray();
+    for (const query::Iteration& row : rows)
+      json.Int(static_cast<int64_t>(value(row)));
+    json.EndArray();
+  };
+  json.Key("iteration_table");
+  json.BeginObject();
+  json.Field("source", iterations.ok() ? std::string_view(iterations->source) : "");
+  column("device", [&](const auto& row) { return device_of(row.device); });
+  column("process", [](const auto& row) { return row.process.value; });
+  column("number", [](const auto& row) { return row.number; });
+  column("begin", [&](const auto& row) { return row.begin_ns - start_ns; });
+  column("end", [&](const auto& row) { return row.end_ns - start_ns; });
+  column("peak", [](const auto& row) { return row.peak_bytes; });
+  column("peak_at", [&](const auto& row) { return row.peak_ns - start_ns; });
+  column("end_bytes", [](const auto& row) { return row.end_bytes; });
+  column("allocated", [](const auto& row) { return row.peak_allocated; });
+  column("reserved", [](const auto& row) { return row.peak_reserved; });
+  // By category, of those that have any: the highest within the iteration.
+  json.Key("categories");
+  json.BeginObject();
+  for (const format::Category category : format::kAllCategories) {
+    const auto of = [&](const query::Iteration& row) -> uint64_t {
+      const auto at = static_cast<size_t>(category);
+      return at < row.category_peak.size() ? row.category_peak[at] : 0;
+    };
+    bool any = false;
+    for (const query::Iteration& row : rows)
+      any = any || of(row) > 0;
+    if (any)
+      column(format::CategoryName(category), of);
+  }
+  json.EndObject();
+  json.EndObject();
+}
+
+// What `vramscope leaks` lists.
+void WriteLeaks(const tables::Recording& recording,
+                const std::function<int(tables::DeviceId)>& device_of,
+                PageStacks& stacks,
+                JsonWriter& json) {
+  auto leaks = query::MakeLeaks(recording, {});
+  const auto write = [&](const char* key, const std::vector<query::Growth>& rows) {
+    WriteList(json, key, rows, [&](const query::Growth& growth, JsonWriter& out) {
+      out.Field("device", device_of(growth.device));
+      out.Field("place", growth.place);
+      out.Field("module", growth.module);
+      out.Field("category", growth.category);
+      out.Field("per_iteration", growth.bytes_per_iteration);
+      out.Field("first", growth.first_bytes);
+      out.Field("bytes", growth.last_bytes);
+      out.Field("count", growth.count);
+      out.Field("steady", growth.steady);
+      out.Field("stack", stacks.Of(growth.stack));
+    });
+  };
+  json.Key("leaks");
+  json.BeginObject();
+  json.Field("iterations", leaks.ok() ? leaks->iterations : 0);
+  json.Field("warm_up", leaks.ok() ? leaks->warm_up : 0);
+  write("growing", leaks.ok() ? leaks->growing : std::vector<query::Growth>{});
+  write("never_freed", leaks.ok() ? leaks->never_freed : std::vector<query::Growth>{});
+  json.EndObject();
+}
+
+void WriteOutOfMemory(const tables::Recording& recording,
+                      const std::function<int(tables::DeviceId)>& device_of,
+                      PageStacks& stacks,
+                      JsonWriter& json) {
+  const tables::Tables& tables = recording.tables();
+  WriteList(json, "out_of_memory", tables.out_of_memory,
+            [&](const tables::OutOfMemoryRow& row, JsonWriter& out) {
+              const size_t account = row.account.value;
+              out.Field("device", account < tables.accounts.size()
+                                      ? device_of(tables.accounts[account].device)
+                                      : -1);
+              out.Field("t", row.time_ns - tables.session.begin_ns);
+              out.Field("bytes", row.requested_bytes);
+              out.Field("api", recording.string(row.api));
+              out.Field("stack", stacks.Of(row.stack.value != 0 ? row.stack : row.native_stack));
+            });
+}
+
+}  // namespace
+
+void WriteFindings(const tables::Recording& recording,
+                   const std::function<int(tables::DeviceId)>& device_of,
+                   PageStacks& stacks,
+                   JsonWriter& json) {
+  WriteIterationTable(recording, device_of, json);
+  WriteLeaks(recording, device_of, stacks, json);
+  WriteOutOfMemory(recording, device_of, stacks, json);
+}
+
+}  // namespace vramscope::output

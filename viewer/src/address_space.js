@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The address space at the instant: a strip a segment, its blocks in their colours, its holes, and who
+// pins what is free.
+import { Choice } from "./choice.js";
+import { DataTable } from "./datatable.js";
+import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
+import { formatBytes, formatCount, formatExact, formatTime } from "./format.js";
+import { placeNameOf } from "./places.js";
+import { Segments, pinsOf } from "./segments.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./palette.js").Palette} Palette */
+/** @typedef {import("./view.js").View} View */
+/** @typedef {import("./segments.js").Segment} Segment */
+
+const ROW = 26;
+const STRIP = 16;
+const LABEL = 250;
+const SHORTEST = 26;
+const LISTED = 40;
+
+/** @typedef {"free"|"size"|"address"} Order */
+
+export class AddressSpace {
+  /**
+   * @param {Model} model
+   * @param {Palette} palette
+   */
+  constructor(model, palette) {
+    this.model = model;
+    this.palette = palette;
+    /** @type {Segments|null} Made when it is first looked at. */
+    this.segments = null;
+    /** @type {Segment[]} */
+    this.shown = [];
+    /** @type {Order} */
+    this.order = "free";
+    this.by = new Choice("Order of segments", [["free", "Most free"], ["size", "Largest"], ["address", "Address"]], (order) => {
+      this.order = /** @type {Order} */ (order);
+      if (this.view) this.render(this.view);
+    });
+    this.all = false;
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "space", role: "img" }));
+    this.text = h("p", { class: "soft" });
+    this.more = h("button", { class: "more", type: "button", click: () => {
+      this.all = true;
+      if (this.view) this.render(this.view);
+    } });
+    const bytes = (/** @type {string} */ name, /** @type {"bytes"|"alone"|"pinned"} */ key, /** @type {string} */ title) => ({
+      name, title, value: (/** @type {import("./segments.js").Pin} */ pin) => pin[key],
+      show: (/** @type {import("./segments.js").Pin} */ pin) => formatBytes(pin[key]),
+    });
+    /** @type {DataTable<import("./segments.js").Pin>} */
+    this.pins = new DataTable("Who pins free memory", [
+      { name: "Line or layer", text: true, value: ({ name }) => name },
+      bytes("Its own bytes", "bytes", "In blocks of segments that have holes"),
+      { name: "Blocks", value: ({ blocks }) => blocks, show: ({ blocks }) => formatCount(blocks) },
+      { name: "Segments", value: ({ segments }) => segments, show: ({ segments }) => formatCount(segments) },
+      bytes("Pins alone", "alone", "Free bytes of segments in which nobody else has a block: they could be given back without it"),
+      bytes("Pins with others", "pinned", "Free bytes of all segments in which it has a block"),
+    ], { sorted: 4 });
+    this.hint = "blocks and holes of each segment at the instant; who keeps them from being given back";
+    this.copy = this.pins.copy;
+    this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), this.canvas, this.more,
+      h("h3", { class: "space-pins" }, "Who pins what is free"), this.pins.element);
+    this.draw = perFrame(() => this.paint());
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    this.canvas.addEventListener("pointermove", (event) => this.describe(event));
+    this.canvas.addEventListener("pointerleave", () => tip.hide());
+  }
+
+  /** @param {View} view */
+  render(view) {
+    this.view = view;
+    this.by.show(this.order);
+    this.segments = this.segments ?? new Segments(this.model);
+    const segments = this.segments.at(view.device, view.at);
+    if (this.order === "size") segments.sort((a, b) => b.held - a.held);
+    if (this.order === "address") segments.sort((a, b) => (a.extents[0]?.[0] ?? 0) - (b.extents[0]?.[0] ?? 0));
+    const sum = (/** @type {"held"|"used"|"free"} */ key) => segments.reduce((total, segment) => total + segment[key], 0);
+    this.shown = this.all ? segments : segments.slice(0, LISTED);
+    this.text.textContent = segments.length === 0 ? "No allocator had segments on this device at this instant."
+      : `${formatCount(segments.length)} segments hold ${formatBytes(sum("held"))}: ${formatBytes(sum("used"))} in blocks, ${formatBytes(sum("free"))} free`;
+    this.canvas.setAttribute("aria-label", this.text.textContent);
+    this.more.textContent = `Show ${formatCount(segments.length - this.shown.length)} more segments`;
+    this.more.classList.toggle("gone", this.shown.length === segments.length);
+    this.pins.render(pinsOf(this.model, segments, (kind) => placeNameOf(this.model, kind) || "(no line)"), "Nothing that is free is pinned.");
+    this.draw();
+  }
+
+  get widest() {
+    return this.shown.reduce((most, { held }) => Math.max(most, held), 1);
+  }
+
+  /** @param {Segment} segment */
+  widthOf(segment) {
+    const room = Math.max(60, this.canvas.clientWidth - this.label - 4);
+    return Math.max(SHORTEST, (segment.held / this.widest) * room);
+  }
+
+  get label() {
+    return Math.min(LABEL, this.canvas.clientWidth * 0.45);
+  }
+
+  /**
+   * The parts of a strip, as shares of it: blocks, and what lies between them.
+   * @param {Segment} segment
+   * @returns {{block: number, from: number, to: number}[]} Block -1: a hole; -2: blocks that are not listed.
+   */
+  partsOf(segment) {
+    const { allocations } = this.model.page;
+    const { address } = /** @type {Segments} */ (this.segments);
+    /** @type {{block: number, from: number, to: number}[]} */
+    const parts = [];
+    let at = 0;
+    const put = (/** @type {number} */ block, /** @type {number} */ bytes) => {
+      if (bytes <= 0) return;
+      parts.push({ block, from: at / segment.held, to: (at + bytes) / segment.held });
+      at += bytes;
+    };
+    // Without extents the order of the blocks is all there is.
+    const extents = segment.extents.length > 0 && segment.unlisted === 0 ? segment.extents : [];
+    let next = 0;
+    for (const [begin, size] of extents) {
+      let done = begin;
+      for (; next < segment.blocks.length && address[segment.blocks[next]] < begin + size; ++next) {
+        const i = segment.blocks[next];
+        put(-1, address[i] - done);
+        put(i, allocations.bytes[i]);
+        done = address[i] + allocations.bytes[i];
+      }
+      put(-1, begin + size - done);
+    }
+    for (; next < segment.blocks.length; ++next) put(segment.blocks[next], allocations.bytes[segment.blocks[next]]);
+    put(-2, segment.unlisted);
+    put(-1, segment.held - at);
+    return parts;
+  }
+
+  paint() {
+    const width = this.canvas.clientWidth;
+    if (width === 0) return;
+    const { label } = this;
+    const height = Math.max(1, this.shown.length * ROW);
+    this.canvas.style.height = `${height}px`;
+    const colours = styleColours();
+    const context = sized(this.canvas, width, height);
+    const { kinds, page } = this.model;
+    context.font = `12px ${colours.font}`;
+    context.textBaseline = "middle";
+    this.shown.forEach((segment, row) => {
+      const y = row * ROW + (ROW - STRIP) / 2;
+      const size = this.widthOf(segment);
+      context.fillStyle = colours.ink;
+      context.fillText(formatBytes(segment.held), 0, row * ROW + ROW / 2);
+      context.fillStyle = colours.soft;
+      context.fillText(segment.free > 0 ? `${formatBytes(segment.free)} free` : "full", 74, row * ROW + ROW / 2, label - 160);
+      context.fillText(`${formatCount(segment.blocks.length)} blocks`, 160, row * ROW + ROW / 2, Math.max(10, label - 166));
+      for (const { block, from, to } of this.partsOf(segment)) {
+        const kind = block >= 0 ? page.allocations.site[block] : segment.freeSite;
+        context.fillStyle = block === -2 ? colours.faint : this.palette.fill(context, kinds.category[kind]);
+        const room = (to - from) * size;
+        context.fillRect(label + from * size, y, Math.max(0.5, room > 3 && block >= 0 ? room - 1 : room), STRIP);
+      }
+      context.strokeStyle = colours.line;
+      context.strokeRect(label + 0.5, y + 0.5, size - 1, STRIP - 1);
+    });
+  }
+
+  /** @param {PointerEvent} event */
+  describe(event) {
+    const segment = this.shown[Math.floor(event.offsetY / ROW)];
+    const share = segment ? (event.offsetX - this.label) / this.widthOf(segment) : -1;
+    const part = segment && share >= 0 && share <= 1 ? this.partsOf(segment).find(({ to }) => share <= to) : undefined;
+    if (!segment) {
+      tip.hide();
+      return;
+    }
+    const { model, model: { page, kinds } } = this;
+    const where = segment.extents.length > 0 ? `at 0x${segment.extents[0][0].toString(16)}` : "";
+    const head = (/** @type {string} */ name, /** @type {number} */ bytes) =>
+      h("div", { class: "tip-head" }, h("span", {}, name), h("b", {}, formatBytes(bytes)));
+    const whole = h("div", { class: "soft" }, `segment of ${formatBytes(segment.held)} ${where}, ${formatBytes(segment.free)} free`);
+    if (!part) tip.show(event.clientX, event.clientY, head("segment", segment.held), whole);
+    else if (part.block < 0) {
+      const bytes = Math.round((part.to - part.from) * segment.held);
+      tip.show(event.clientX, event.clientY, head(part.block === -2 ? "blocks that are not listed" : "hole", bytes), whole);
+    } else {
+      const kind = page.allocations.site[part.block];
+      tip.show(event.clientX, event.clientY, head(page.names[kinds.name[kind]] || placeNameOf(model, kind) || "block", page.allocations.bytes[part.block]),
+        h("div", { class: "tip-row" }, swatch(kinds.category[kind]), h("span", {}, model.categories[kinds.category[kind]]), h("span", {})),
+        h("div", { class: "soft" }, `${formatExact(page.allocations.bytes[part.block])} at 0x${page.allocations.address[part.block]}, ` +
+          `since ${formatTime(model.begin[part.block])}, ${page.names[kinds.line[kind]]}`), whole);
+    }
+  }
+}

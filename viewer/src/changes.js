@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What changed between two instants: the one that the page shows, and one that the reader chose before.
+import { DataTable } from "./datatable.js";
+import { Filter } from "./filter.js";
+import { formatBytes, formatCount, formatSignedBytes, formatTime } from "./format.js";
+import { h } from "./dom.js";
+import { Choice } from "./choice.js";
+import { makeView } from "./view.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./state.js").Store} Store */
+/** @typedef {import("./view.js").View} View */
+
+/**
+ * @typedef {object} Change
+ * @property {string} name
+ * @property {number} before
+ * @property {number} after
+ * @property {number} count By how many allocations.
+ */
+
+/** @typedef {"category"|"module"|"line"} Group */
+
+/**
+ * What differs between two views, the largest change first.
+ * @param {Model} model
+ * @param {View} before
+ * @param {View} after
+ * @param {Group} group
+ * @returns {Change[]}
+ */
+export function changesBetween(model, before, after, group) {
+  const { page, kinds } = model;
+  const nameOf = (/** @type {number} */ kind) => {
+    if (group === "category") return model.categories[kinds.category[kind]];
+    if (group === "module") return page.names[kinds.module[kind]] || "(no module)";
+    return page.names[kinds.line[kind]] || (page.paths[kinds.path[kind]] ?? []).join(" › ");
+  };
+  /** @type {Map<string, Change>} */
+  const changes = new Map();
+  const add = (/** @type {View} */ view, /** @type {"before"|"after"} */ side) => {
+    for (const kind of view.shown) {
+      const name = nameOf(kind);
+      const change = changes.get(name) ?? { name, before: 0, after: 0, count: 0 };
+      change[side] += view.kindBytes[kind];
+      change.count += (side === "after" ? 1 : -1) * view.kindCount[kind];
+      changes.set(name, change);
+    }
+  };
+  add(before, "before");
+  add(after, "after");
+  return [...changes.values()].filter((change) => change.before !== change.after || change.count !== 0);
+}
+
+export class ChangesView {
+  /**
+   * @param {Model} model
+   * @param {Store} store
+   */
+  constructor(model, store) {
+    this.model = model;
+    this.store = store;
+    /** @type {Group} */
+    this.group = model.kinds.module.some((module) => module !== 0) ? "module" : "line";
+    this.by = new Choice("What changed, by", [["category", "Category"], ["module", "Layer"], ["line", "Line"]], (chosen) => {
+      this.group = /** @type {Group} */ (chosen);
+      if (this.view) this.render(this.view);
+    });
+    this.text = h("p", { class: "changes-text", role: "status" });
+    this.here = h("button", { class: "chip action", type: "button", click: () => store.set({ base: this.view?.at ?? null }) }, "Compare from this instant on");
+    this.start = h("button", { class: "chip", type: "button", click: () => store.set({ base: 0 }) }, "From the start");
+    this.before = h("button", { class: "chip", type: "button", click: () => store.set({ base: this.previous() }) }, "From the previous iteration's peak");
+    const bytes = (/** @type {string} */ name, /** @type {(change: Change) => number} */ of, signed = false) => ({
+      name, value: of, show: (/** @type {Change} */ change) => (signed ? formatSignedBytes(of(change)) : formatBytes(of(change))),
+    });
+    /** @type {DataTable<Change>} */
+    this.table = new DataTable("Changes", [
+      { name: "Name", text: true, value: ({ name }) => name },
+      bytes("Before", ({ before }) => before), bytes("After", ({ after }) => after),
+      bytes("Change", ({ before, after }) => after - before, true),
+      { name: "Allocations", value: ({ count }) => count, show: ({ count }) => (count > 0 ? `+${formatCount(count)}` : formatCount(count)) },
+    ], { sorted: 3 });
+    this.hint = "what grew and shrank between two instants";
+    this.copy = this.table.copy;
+    this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.here, this.start, this.before), this.text, this.table.element);
+  }
+
+  /** When the iteration before that of the instant had its peak; null: there is none. */
+  previous() {
+    const { iteration_table: table } = this.model.page;
+    const { device, at } = this.view ?? { device: 0, at: 0 };
+    const rows = [...table.number.keys()].filter((row) => table.device[row] === device && table.number[row] >= 0 && table.end[row] <= at);
+    return rows.length > 0 ? table.peak_at[rows[rows.length - 1]] : null;
+  }
+
+  /** @param {View} view */
+  render(view) {
+    this.view = view;
+    const { state } = this.store;
+    this.by.show(this.group);
+    this.before.classList.toggle("gone", this.previous() === null);
+    if (state.base === null) {
+      this.text.textContent = "Choose where to compare from: then every instant that you choose is compared with it.";
+      this.table.render([], "");
+      return;
+    }
+    const base = makeView(this.model, { ...state, at: state.base }, new Filter(this.model, state));
+    this.text.textContent = `${formatTime(base.at)}, ${formatBytes(base.bytes)} → ${formatTime(view.at)}, ${formatBytes(view.bytes)}: ` +
+      formatSignedBytes(view.bytes - base.bytes);
+    this.table.render(changesBetween(this.model, base, view, this.group), "Nothing changed between them.");
+  }
+}

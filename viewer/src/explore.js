@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other pictures of the same memory, one at a time: lifetimes, the address space, what changed,
+// iterations, leaks. Only the one that is looked at is drawn.
+import { AddressSpace } from "./address_space.js";
+import { ChangesView } from "./changes.js";
+import { Choice } from "./choice.js";
+import { h } from "./dom.js";
+import { IterationsView, LeaksView } from "./findings.js";
+import { Lifetimes } from "./lifetimes.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./palette.js").Palette} Palette */
+/** @typedef {import("./state.js").Store} Store */
+/** @typedef {import("./view.js").View} View */
+/** @typedef {{element: HTMLElement, hint: string, copy: HTMLElement, render: (view: View) => void}} Tab */
+
+/** @type {[import("./state.js").Tab, string][]} */
+const TABS = [["lifetimes", "Lifetimes"], ["space", "Address space"], ["changes", "Changes"], ["iterations", "Iterations"], ["leaks", "Leaks"]];
+
+export class Explore {
+  /**
+   * @param {Model} model
+   * @param {Palette} palette
+   * @param {Store} store
+   */
+  constructor(model, palette, store) {
+    this.store = store;
+    /** @type {Record<import("./state.js").Tab, () => Tab>} */
+    this.makers = {
+      lifetimes: () => new Lifetimes(model, palette, store), space: () => new AddressSpace(model, palette),
+      changes: () => new ChangesView(model, store), iterations: () => new IterationsView(model, store), leaks: () => new LeaksView(model, store),
+    };
+    /** @type {Map<string, Tab>} Those that were looked at. */
+    this.made = new Map();
+    this.tabs = new Choice("What to look at", TABS, (tab) => store.set({ tab: /** @type {import("./state.js").Tab} */ (tab) }), "tab");
+    this.hint = h("span", { class: "hint" });
+    this.copy = h("span", {});
+    this.panel = h("div", { role: "tabpanel", class: "tab-panel" });
+    this.element = h("section", { class: "card", "aria-label": "Explore" },
+      h("div", { class: "card-head" }, this.tabs.element, this.hint, this.copy), this.panel);
+  }
+
+  /** @param {View} view */
+  render(view) {
+    const { tab } = this.store.state;
+    let shown = this.made.get(tab);
+    if (!shown) this.made.set(tab, shown = this.makers[tab]());
+    this.tabs.show(tab);
+    this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
+    this.hint.textContent = shown.hint;
+    if (this.panel.firstElementChild !== shown.element) {
+      this.panel.replaceChildren(shown.element);
+      this.copy.replaceChildren(shown.copy);
+    }
+    shown.render(view);
+  }
+
+  /** Draws again: colours changed. */
+  paint() {
+    const shown = this.made.get(this.store.state.tab);
+    if (shown && "paint" in shown) /** @type {{paint: () => void}} */ (shown).paint();
+  }
+}

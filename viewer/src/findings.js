@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Iterations and leaks as tables: what `vramscope iterations` and `vramscope leaks` print.
+import { DataTable } from "./datatable.js";
+import { formatBytes, formatCount, formatSignedBytes, formatTime } from "./format.js";
+import { frameList, innermostFirst } from "./frames.js";
+import { h } from "./dom.js";
+import { patchBar, shareBar } from "./treetable.js";
+import { processOf } from "./tree_paths.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./state.js").Store} Store */
+/** @typedef {import("./view.js").View} View */
+/** @typedef {import("./types.js").Leak} Leak */
+
+/** @typedef {{row: number, byCategory: Float64Array}} Iteration */
+
+export class IterationsView {
+  /**
+   * @param {Model} model
+   * @param {Store} store
+   */
+  constructor(model, store) {
+    const table = model.page.iteration_table;
+    this.model = model;
+    this.device = -1;
+    const bytes = (/** @type {string} */ name, /** @type {number[]} */ of, /** @type {string} */ title) => ({
+      name, title, value: (/** @type {Iteration} */ { row }) => of[row], show: (/** @type {Iteration} */ { row }) => formatBytes(of[row]),
+    });
+    const time = (/** @type {string} */ name, /** @type {(row: number) => number} */ of, /** @type {string} */ title) => ({
+      name, title, value: (/** @type {Iteration} */ { row }) => of(row), show: (/** @type {Iteration} */ { row }) => formatTime(of(row)),
+    });
+    const several = new Set(table.process).size > 1;
+    /** @type {DataTable<Iteration>} */
+    this.table = new DataTable("Iterations", [
+      { name: "Iteration", value: ({ row }) => table.number[row], show: ({ row }) => (table.number[row] < 0 ? "before" : String(table.number[row])) },
+      ...(several ? [{ name: "Process", text: true, value: (/** @type {Iteration} */ { row }) => processOf(model, table.process[row]) }] : []),
+      time("Begins", (row) => table.begin[row], "From the start of the recording"),
+      time("Lasts", (row) => table.end[row] - table.begin[row], "How long it lasts"),
+      bytes("Peak", table.peak, "Highest total of the ledger within it; a click goes there"),
+      bytes("End", table.end_bytes, "Total at its end"),
+      bytes("Allocated", table.allocated, "Highest sum of what the program holds"),
+      bytes("Reserved", table.reserved, "Highest sum with what allocators keep"),
+      { name: "Categories", title: "The highest of each within it", value: ({ byCategory }) => byCategory.reduce((a, b) => a + b, 0),
+        show: ({ row, byCategory }) => {
+          const bar = shareBar();
+          patchBar(bar, { byCategory }, Math.max(1, ...table.peak, byCategory.reduce((a, b) => a + b, 0)));
+          bar.title = Object.entries(table.categories).filter(([, of]) => of[row] > 0).map(([name, of]) => `${name} ${formatBytes(of[row])}`).join("\n");
+          return bar;
+        } },
+    ], {
+      sorted: 0, choose: ({ row }) => store.set({ at: table.peak_at[row], device: table.device[row] }),
+      isChosen: ({ row }) => store.state.at === table.peak_at[row],
+    });
+    this.table.falling = false;
+    this.hint = table.source ? `by ${table.source} · click: the instant of its peak` : "";
+    this.element = this.table.element;
+    this.copy = this.table.copy;
+  }
+
+  /** @param {View} view */
+  render({ device }) {
+    const { iteration_table: table } = this.model.page;
+    if (this.device === device) {
+      this.table.draw();
+      return;
+    }
+    this.device = device;
+    const indices = Object.entries(table.categories).map(([name, of]) => ({ of, index: this.model.categoryIndex.get(name) }));
+    const rows = [...table.number.keys()].filter((row) => table.device[row] === device).map((row) => {
+      const byCategory = new Float64Array(this.model.categories.length);
+      for (const { of, index } of indices) if (index !== undefined) byCategory[index] += of[row];
+      return { row, byCategory };
+    });
+    this.table.render(rows, "This recording has no iterations on this device. An optimizer's step() begins one, or vramscope.mark(\"iteration\").");
+  }
+}
+
+export class LeaksView {
+  /**
+   * @param {Model} model
+   * @param {Store} store
+   */
+  constructor(model, store) {
+    const { leaks } = model.page;
+    this.model = model;
+    const place = { name: "Line", text: true, value: (/** @type {Leak} */ { place: text }) => text || "(no stack)" };
+    const what = [
+      { name: "What", text: true, value: (/** @type {Leak} */ { module }) => module || "–" },
+      { name: "Category", text: true, value: (/** @type {Leak} */ { category }) => category || "–" },
+    ];
+    const count = { name: "Count", value: (/** @type {Leak} */ { count: of }) => of, show: (/** @type {Leak} */ { count: of }) => formatCount(of) };
+    const bytes = { name: "Bytes", value: (/** @type {Leak} */ { bytes: of }) => of, show: (/** @type {Leak} */ { bytes: of }) => formatBytes(of) };
+    const detail = (/** @type {Leak} */ { stack }) => frameList(model, innermostFirst(model, stack), store.state.search.trim().toLowerCase());
+    /** @type {DataTable<Leak>} */
+    this.growing = new DataTable("Memory that grows", [place, ...what,
+      { name: "An iteration", title: "How much more after each iteration", value: ({ per_iteration: of }) => of, show: ({ per_iteration: of }) => formatSignedBytes(Math.round(of)) },
+      { name: "First", title: "At the end of the first iteration looked at", value: ({ first }) => first, show: ({ first }) => formatBytes(first) },
+      { ...bytes, name: "Last" }, count,
+      { name: "Steady", text: true, value: ({ steady }) => (steady ? "yes" : "no") }], { sorted: 3, detail });
+    /** @type {DataTable<Leak>} */
+    this.left = new DataTable("Memory that nobody freed", [place, ...what, bytes, count], { sorted: 3, detail });
+    this.hint = "click: the stack, innermost first";
+    this.copy = h("span", {}, this.growing.copy);
+    const warm = leaks.warm_up > 0 ? `, ${leaks.warm_up} at the start left out` : "";
+    this.element = h("div", {},
+      h("h3", {}, `Grows from iteration to iteration (${formatCount(leaks.iterations)} looked at${warm})`), this.growing.element,
+      h("div", { class: "part-head" }, h("h3", {}, "Never freed, and neither parameter, buffer nor optimizer state"), this.left.copy), this.left.element);
+  }
+
+  /** @param {View} view */
+  render({ device }) {
+    const { leaks } = this.model.page;
+    const here = (/** @type {Leak} */ leak) => leak.device === device;
+    this.growing.render(leaks.growing.filter(here), leaks.iterations > 0 ? "Nothing grows." : "There are no iterations to compare.");
+    this.left.render(leaks.never_freed.filter(here), "Everything was freed.");
+  }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// When each allocation lived: a bar from its begin to its end, by layer or line, over the timeline's
+// window. What has most bytes times time comes first.
+import { Choice } from "./choice.js";
+import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
+import { formatBytes, formatCount, formatTick, formatTime, timeStep } from "./format.js";
+import { NO_MODULE } from "./names.js";
+import { MARGIN } from "./timeline_picture.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./palette.js").Palette} Palette */
+/** @typedef {import("./state.js").Store} Store */
+/** @typedef {import("./view.js").View} View */
+/** @typedef {import("./filter.js").Filter} Filter */
+
+/** @typedef {"module"|"line"|"category"} Group */
+
+/**
+ * @typedef {object} Lane
+ * @property {number} y
+ * @property {number[]} allocations In order of their begin; none of them overlap.
+ */
+
+/**
+ * @typedef {object} Band
+ * @property {string} name
+ * @property {number} y
+ * @property {number} count
+ * @property {number} bytes Of the largest sum of what is drawn, not of what lives at one time.
+ * @property {Lane[]} lanes
+ * @property {number} hidden Allocations that no lane had room for.
+ */
+
+const DRAWN = 4000;
+const LANES = 10;
+const BANDS = 60;
+const LANE = 7;
+const TITLE = 20;
+const AXIS = 22;
+
+/**
+ * The bands of a window. Of more allocations than can be drawn those with most bytes times time are.
+ * @param {Model} model
+ * @param {Filter} filter
+ * @param {number} device
+ * @param {[number, number]} window
+ * @param {Group} group
+ * @returns {{bands: Band[], height: number, hidden: number}}
+ */
+export function layOutLifetimes(model, filter, device, [from, to], group) {
+  const { page, kinds, begin, end, bytes } = model;
+  const weight = (/** @type {number} */ i) => bytes[i] * (Math.min(end[i], to) - Math.max(begin[i], from));
+  const inside = [];
+  for (const i of model.allocationsOf(device)) {
+    if (begin[i] >= to) break;
+    if (end[i] > from && filter.passes(i)) inside.push(i);
+  }
+  const weights = new Map(inside.map((i) => [i, weight(i)]));
+  const of = (/** @type {number} */ i) => weights.get(i) ?? 0;
+  const drawn = inside.length > DRAWN ? inside.sort((a, b) => of(b) - of(a)).slice(0, DRAWN) : inside;
+  drawn.sort((a, b) => begin[a] - begin[b] || of(b) - of(a));
+  const nameOf = (/** @type {number} */ kind) => (group === "category" ? model.categories[kinds.category[kind]]
+    : group === "module" ? page.names[kinds.module[kind]] || NO_MODULE : page.names[kinds.line[kind]] || "(no line)");
+  /** @type {Map<string, {weight: number, bytes: number, all: number[]}>} */
+  const groups = new Map();
+  for (const i of drawn) {
+    const name = nameOf(page.allocations.site[i]);
+    const found = groups.get(name) ?? { weight: 0, bytes: 0, all: [] };
+    found.weight += of(i);
+    found.bytes += bytes[i];
+    found.all.push(i);
+    groups.set(name, found);
+  }
+  let y = AXIS;
+  let hidden = inside.length - drawn.length;
+  /** @type {Band[]} */
+  const bands = [];
+  for (const [name, { all, bytes: sum }] of [...groups.entries()].sort((a, b) => b[1].weight - a[1].weight)) {
+    if (bands.length === BANDS) {
+      hidden += all.length;
+      continue;
+    }
+    /** @type {Band} */
+    const band = { name, y, count: all.length, bytes: sum, lanes: [], hidden: 0 };
+    y += TITLE;
+    for (const i of all) {
+      let lane = band.lanes.find(({ allocations }) => end[allocations[allocations.length - 1]] <= begin[i]);
+      if (!lane && band.lanes.length < LANES) band.lanes.push(lane = { y: y + band.lanes.length * LANE, allocations: [] });
+      if (lane) lane.allocations.push(i);
+      else ++band.hidden;
+    }
+    hidden += band.hidden;
+    y += band.lanes.length * LANE + 4;
+    bands.push(band);
+  }
+  return { bands, height: y, hidden };
+}
+
+export class Lifetimes {
+  /**
+   * @param {Model} model
+   * @param {Palette} palette
+   * @param {Store} store
+   */
+  constructor(model, palette, store) {
+    this.model = model;
+    this.palette = palette;
+    this.store = store;
+    /** @type {Group} */
+    this.group = model.kinds.module.some((module) => module !== 0) ? "module" : "line";
+    this.by = new Choice("Lifetimes by", [["module", "Layer"], ["line", "Line"], ["category", "Category"]], (group) => {
+      this.group = /** @type {Group} */ (group);
+      if (this.view) this.render(this.view);
+    });
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "lifetimes", role: "img" }));
+    this.text = h("p", { class: "soft" });
+    this.hint = "over the timeline's window: zoom there · click: who was live then";
+    this.copy = h("span", {});
+    this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), h("div", { class: "lifetimes-scroll" }, this.canvas));
+    this.layout = { bands: /** @type {Band[]} */ ([]), height: 0, hidden: 0 };
+    this.draw = perFrame(() => this.paint());
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    this.canvas.addEventListener("pointermove", (event) => this.describe(event));
+    this.canvas.addEventListener("pointerleave", () => tip.hide());
+    this.canvas.addEventListener("click", (event) => store.set({ at: Math.round(this.timeAt(event.offsetX)) }));
+    store.subscribe((_, changed) => {
+      if (changed.has("zoom") && this.view && this.element.isConnected) this.render(this.view);
+    });
+  }
+
+  /** @returns {[number, number]} */
+  get window() {
+    return this.store.state.zoom ?? [0, this.model.duration];
+  }
+
+  get plotWidth() {
+    return Math.max(1, this.canvas.clientWidth - MARGIN.left - MARGIN.right);
+  }
+
+  /** @param {number} x */
+  timeAt(x) {
+    const [from, to] = this.window;
+    return from + Math.min(1, Math.max(0, (x - MARGIN.left) / this.plotWidth)) * (to - from);
+  }
+
+  /** @param {number} time */
+  xOf(time) {
+    const [from, to] = this.window;
+    return MARGIN.left + Math.min(1, Math.max(0, (time - from) / (to - from))) * this.plotWidth;
+  }
+
+  /** @param {View} view */
+  render(view) {
+    this.view = view;
+    this.by.show(this.group);
+    this.layout = layOutLifetimes(this.model, view.filter, view.device, this.window, this.group);
+    const { bands, hidden } = this.layout;
+    const { left_out: leftOut } = this.model.page;
+    const unlisted = leftOut.count > 0 ? `; ${formatCount(leftOut.count)} small or short-lived ones are in sums only` : "";
+    const drawn = bands.reduce((sum, band) => sum + band.count - band.hidden, 0);
+    this.text.textContent = `${formatCount(drawn)} allocations in this window` +
+      `${hidden > 0 ? `, the heaviest; ${formatCount(hidden)} more are not drawn` : ""}${unlisted}`;
+    this.canvas.setAttribute("aria-label", `Lifetimes: ${this.text.textContent}`);
+    this.draw();
+  }
+
+  paint() {
+    const width = this.canvas.clientWidth;
+    if (width === 0 || !this.view) return;
+    const { bands, height } = this.layout;
+    this.canvas.style.height = `${height}px`;
+    const colours = styleColours();
+    const context = sized(this.canvas, width, height);
+    const { kinds, page, begin, end } = this.model;
+    const [from, to] = this.window;
+    context.font = `11px ${colours.font}`;
+    context.textBaseline = "middle";
+    context.textAlign = "center";
+    const tick = timeStep(to - from, this.plotWidth / 110);
+    for (let time = Math.ceil(from / tick) * tick; time <= to; time += tick) {
+      context.fillStyle = colours.line;
+      context.fillRect(Math.round(this.xOf(time)), AXIS - 4, 1, height);
+      context.fillStyle = colours.soft;
+      context.fillText(formatTick(time, tick), this.xOf(time), 8);
+    }
+    context.textAlign = "left";
+    for (const band of bands) {
+      context.fillStyle = colours.ink;
+      context.fillText(band.name, 4, band.y + TITLE / 2);
+      const name = context.measureText(band.name).width;
+      context.fillStyle = colours.soft;
+      context.fillText(`${formatBytes(band.bytes)} in ${formatCount(band.count)}${band.hidden > 0 ? `, ${formatCount(band.hidden)} not drawn` : ""}`,
+        14 + name, band.y + TITLE / 2);
+      for (const { y, allocations } of band.lanes) {
+        for (const i of allocations) {
+          const x = this.xOf(begin[i]);
+          const right = this.xOf(Math.min(end[i], to));
+          context.fillStyle = this.palette.fill(context, kinds.category[page.allocations.site[i]]);
+          context.fillRect(x, y, Math.max(1, right - x - (right - x > 3 ? 0.5 : 0)), LANE - 1);
+        }
+      }
+    }
+    context.fillStyle = colours.accent;
+    if (this.view.at >= from && this.view.at <= to) context.fillRect(this.xOf(this.view.at) - 0.75, AXIS - 4, 1.5, height);
+  }
+
+  /** @param {PointerEvent} event */
+  describe(event) {
+    const { model, model: { page, kinds, begin, end, bytes } } = this;
+    const lane = this.layout.bands.flatMap(({ lanes }) => lanes).find(({ y }) => event.offsetY >= y && event.offsetY < y + LANE);
+    const at = this.timeAt(event.offsetX);
+    const slack = this.timeAt(event.offsetX + 2) - at;
+    const i = lane?.allocations.find((each) => begin[each] <= at + slack && end[each] >= at - slack);
+    if (i === undefined) {
+      tip.hide();
+      return;
+    }
+    const kind = page.allocations.site[i];
+    const lasted = end[i] < Infinity ? `lived ${formatTime(end[i] - begin[i])}, freed at ${formatTime(end[i])}` : "never freed";
+    tip.show(event.clientX, event.clientY,
+      h("div", { class: "tip-head" }, h("span", {}, page.names[kinds.name[kind]] || page.names[kinds.line[kind]] || "allocation"), h("b", {}, formatBytes(bytes[i]))),
+      h("div", { class: "tip-row" }, swatch(kinds.category[kind]), h("span", {}, model.categories[kinds.category[kind]]), h("span", {})),
+      h("div", { class: "soft" }, `from ${formatTime(begin[i])}, ${lasted}`),
+      h("div", { class: "soft" }, [page.names[kinds.module[kind]], page.names[kinds.line[kind]]].filter(Boolean).join(" · ")));
+  }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that allocators cut blocks out of, as it stands at an instant: what each segment holds,
+// the blocks in it, and what of it is free.
+import { fromDeltas } from "./ledger.js";
+
+/** @typedef {import("./model.js").Model} Model */
+
+/**
+ * @typedef {object} Segment
+ * @property {number} id Of `segments`.
+ * @property {number} held
+ * @property {number} used Blocks, with their rounding.
+ * @property {number} unlisted Of it, in blocks that the page does not list.
+ * @property {number} free
+ * @property {number} freeSite What the free bytes stand under.
+ * @property {number[]} blocks Allocations, in order of their addresses.
+ * @property {[number, number][]} extents Where its memory lies: address and bytes; none: nobody knows.
+ */
+
+/** Addresses are exact: no device has 2^53 bytes of them. */
+const addressOf = (/** @type {string} */ text) => parseInt(text, 16);
+
+export class Segments {
+  /** @param {Model} model */
+  constructor(model) {
+    this.model = model;
+    const { allocations, steps, left_out: leftOut } = model.page;
+    /** @type {Float64Array} */
+    this.address = Float64Array.from(allocations.address, addressOf);
+    this.stepTime = fromDeltas(steps.t);
+    this.instants = fromDeltas(leftOut.instants);
+  }
+
+  /**
+   * Those of a device that hold anything, most free bytes first.
+   * @param {number} device
+   * @param {number} at
+   * @returns {Segment[]}
+   */
+  at(device, at) {
+    const { page } = this.model;
+    const { sites, segments, accounts, allocations, counters, steps, left_out: leftOut } = page;
+    /** @type {Map<number, Segment>} */
+    const found = new Map();
+    const of = (/** @type {number} */ id) => {
+      let segment = found.get(id);
+      if (!segment) {
+        found.set(id, segment = { id, held: 0, used: 0, unlisted: 0, free: 0, freeSite: 0, blocks: [], extents: [] });
+      }
+      return segment;
+    };
+    const isHere = (/** @type {number} */ site) => accounts.device[sites.account[site]] === device;
+    for (let i = 0; i < allocations.site.length && this.model.begin[i] <= at; ++i) {
+      const site = allocations.site[i];
+      if (allocations.segment[i] === 0 || this.model.end[i] <= at || !isHere(site)) continue;
+      const segment = of(allocations.segment[i]);
+      if (sites.backing[site] === 1) {
+        segment.held += allocations.bytes[i] - allocations.rounding[i];
+        segment.extents.push([this.address[i], allocations.bytes[i]]);
+      } else {
+        segment.used += allocations.bytes[i];
+        segment.blocks.push(i);
+      }
+    }
+    for (let i = 0; i < steps.counter.length && this.stepTime[i] <= at; ++i) {
+      const counter = steps.counter[i];
+      if (counters.segment[counter] !== 0 && isHere(counters.site[counter])) of(counters.segment[counter]).held += steps.bytes[i];
+    }
+    for (let i = 0; i < leftOut.site.length; ++i) {
+      if (leftOut.segment[i] === 0 || this.instants[leftOut.at[i]] > at || !isHere(leftOut.site[i])) continue;
+      of(leftOut.segment[i]).used += leftOut.bytes[i];
+      of(leftOut.segment[i]).unlisted += leftOut.bytes[i];
+    }
+    for (const segment of found.values()) {
+      segment.free = Math.max(0, segment.held - segment.used);
+      segment.freeSite = (segment.used > 0 ? segments.free_site_in_use : segments.free_site)[segment.id];
+      segment.extents.sort((a, b) => a[0] - b[0]);
+      segment.blocks.sort((a, b) => this.address[a] - this.address[b]);
+    }
+    return [...found.values()].filter(({ held }) => held > 0).sort((a, b) => b.free - a.free || b.held - a.held || a.id - b.id);
+  }
+}
+
+/**
+ * Who keeps segments from being given back, by the line that has blocks in them.
+ * @typedef {object} Pin
+ * @property {string} name
+ * @property {number} blocks
+ * @property {number} bytes
+ * @property {number} segments In which it has blocks.
+ * @property {number} alone Free bytes of segments in which nobody else has any.
+ * @property {number} pinned Free bytes of all of them.
+ */
+
+/**
+ * @param {Model} model
+ * @param {Segment[]} segments
+ * @param {(kind: number) => string} nameOf
+ * @returns {Pin[]}
+ */
+export function pinsOf(model, segments, nameOf) {
+  /** @type {Map<string, Pin>} */
+  const pins = new Map();
+  for (const segment of segments) {
+    if (segment.free === 0 || segment.used === 0) continue;
+    /** @type {Map<string, number[]>} */
+    const holders = new Map();
+    for (const i of segment.blocks) {
+      const name = nameOf(model.page.allocations.site[i]);
+      holders.set(name, [...(holders.get(name) ?? []), i]);
+    }
+    for (const [name, blocks] of holders) {
+      let pin = pins.get(name);
+      if (!pin) pins.set(name, pin = { name, blocks: 0, bytes: 0, segments: 0, alone: 0, pinned: 0 });
+      pin.blocks += blocks.length;
+      pin.bytes += blocks.reduce((sum, i) => sum + model.page.allocations.bytes[i], 0);
+      pin.segments += 1;
+      pin.pinned += segment.free;
+      if (holders.size === 1 && segment.unlisted === 0) pin.alone += segment.free;
+    }
+  }
+  return [...pins.values()];
+}
