@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace vramscope::base {
@@ -11,10 +13,15 @@ namespace {
 TEST(Varint, RoundTripsTheEdges) {
   for (uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{1} << 35,
                          std::numeric_limits<uint64_t>::max()}) {
-    uint8_t buffer[kMaxVarintBytes];
-    const uint8_t* end = PutVarint(buffer, value);
+    uint8_t buffer[kMaxVarintBytes + 8];
+    uint8_t* const end = PutVarint(buffer, value);
     uint64_t back = 0;
     EXPECT_EQ(GetVarint(buffer, end, &back), end);
+    EXPECT_EQ(back, value);
+    // With more behind it, whatever that is.
+    back = ~value;
+    std::fill(end, std::end(buffer), uint8_t{0xff});
+    EXPECT_EQ(GetVarint(buffer, end, std::end(buffer), &back), end);
     EXPECT_EQ(back, value);
   }
 }
@@ -23,8 +30,11 @@ TEST(Varint, RefusesTruncatedAndOverlongInput) {
   uint64_t value = 0;
   const uint8_t truncated[] = {0x80, 0x80};
   EXPECT_EQ(GetVarint(truncated, truncated + 2, &value), nullptr);
+  const uint8_t more_behind[] = {0x80, 0x80, 1, 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(GetVarint(more_behind, more_behind + 2, std::end(more_behind), &value), nullptr);
   const uint8_t overlong[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02};
   EXPECT_EQ(GetVarint(overlong, overlong + 10, &value), nullptr);
+  EXPECT_EQ(GetVarint(overlong, overlong + 10, overlong + 10, &value), nullptr);
 }
 
 TEST(Varint, ZigZagKeepsSmallNegativesSmall) {

@@ -69,6 +69,19 @@ class StreamScanner : public Converter<StreamScanner> {
   ProcessId process() const { return kNoProcess; }
   ProcessId ProcessOf(uint64_t, int64_t) const { return kNoProcess; }
 
+  // Nearly all records are one of these two. Nobody looks at what event they make.
+  bool On(const format::BlockAlloc& r, Event*) {
+    Ns(r.time);
+    Device(r.device);
+    Python(r.stack);
+    Native(r.native);
+    return true;
+  }
+  bool On(const format::BlockFree& r, Event*) {
+    Ns(r.time);
+    Device(r.device);
+    return true;
+  }
   bool On(const format::Anchor& r, Event*) {
     owner_.scan_.anchors.push_back({r.time, static_cast<int64_t>(r.monotonic_ns)});
     return false;
@@ -220,6 +233,7 @@ void StreamScanner::Walk(const std::vector<ChunkRef>& chunks) {
         losses().Add(format::Loss::kUnknownRecord, 1, left - cursor.bytes_left());
       }
     }
+    owner_.file_.Forget(chunk);
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 // How many events of its own thread an event can be late by: calls that one hooked call makes
 // inside, and the readings around it.
 constexpr size_t kReorder = 64;
-constexpr size_t kWindow = 256;
+constexpr size_t kWindow = 1024;
 
 }  // namespace
 
@@ -35,11 +35,11 @@ ProcessId StreamSource::Pass::ProcessOf(uint64_t pid, int64_t time_ns) const {
 }
 
 bool StreamSource::Decode() {
-  Event event;
+  // In place: an event is as large as two cache lines.
+  Event* const event = &window_.emplace_back();
   for (;;) {
-    switch (cursor_.Next(pass_, &event)) {
+    switch (cursor_.Next(pass_, event)) {
       case ChunkCursor::Step::kEvent:
-        window_.push_back(event);
         return true;
       case ChunkCursor::Step::kOther:
       case ChunkCursor::Step::kUnknown:
@@ -49,6 +49,7 @@ bool StreamSource::Decode() {
         if (next_chunk_ != 0)
           pass_.ForgetChunk((*chunks_)[next_chunk_ - 1]);
         if (next_chunk_ == chunks_->size()) {
+          window_.pop_back();
           cursor_ = {};
           return false;
         }
