@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/read_ahead.h"
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace vramscope::trace {
+namespace {
+
+using Batch = std::vector<Event>;
+
+// Larger ones do not stay in the cache until they are looked at.
+constexpr size_t kBatchEvents = 2048;
+constexpr size_t kBatchesWaiting = 4;
+
+// Batches from the thread that reads to the one that asked.
+class BatchQueue {
+ public:
+  // An empty batch, with memory of one that was looked at where there is one.
+  Batch TakeEmpty() {
+    const std::lock_guard lock(mutex_);
+    if (empty_.empty())
+      return {};
+    Batch batch = std::move(empty_.back());
+    empty_.pop_back();
+    return batch;
+  }
+  // Waits for room. Nobody looks at any more: false.
+  bool Put(Batch batch) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_.size() < kBatchesWaiting || is_cancelled_; });
+    if (is_cancelled_)
+      return false;
+    waiting_.push_back(std::move(batch));
+    lock.unlock();
+    changed_.notify_one();
+    return true;
+  }
+  // All are put.
+  void Close() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_closed_ = true;
+    }
+    changed_.notify_one();
+  }
+  // The next one; false behind the last. `seen`, the one before, is given back.
+  bool Take(Batch* batch) {
+    std::unique_lock lock(mutex_);
+    if (batch->capacity() != 0) {
+      batch->clear();
+      empty_.push_back(std::move(*batch));
+    }
+    changed_.wait(lock, [this] { return !waiting_.empty() || is_closed_; });
+    if (waiting_.empty())
+      return false;
+    *batch = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    changed_.notify_one();
+    return true;
+  }
+  void Cancel() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_cancelled_ = true;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;  // one waits at a time: for room, or for a batch
+  std::deque<Batch> waiting_;
+  std::vector<Batch> empty_;
+  bool is_closed_ = false;
+  bool is_cancelled_ = false;
+};
+
+// What reads, on its thread.
+class Reader {
+ public:
+  Reader(Trace& trace, BatchQueue& queue) : trace_(trace), queue_(queue) {}
+
+  void Run() noexcept {
+    try {
+      status_ = trace_.ForEachEvent([this](std::span<const Event> events) { Add(events); });
+      Hand();
+    } catch (...) {
+      thrown_ = std::current_exception();
+    }
+    queue_.Close();
+  }
+  // After the thread ended.
+  util::Status Result() const {
+    if (thrown_)
+      std::rethrow_exception(thrown_);
+    return status_;
+  }
+
+ private:
+  void Add(std::span<const Event> events) {
+    if (is_cancelled_)
+      return;
+    batch_.insert(batch_.end(), events.begin(), events.end());
+    if (batch_.size() >= kBatchEvents)
+      Hand();
+  }
+  void Hand() {
+    if (batch_.empty())
+      return;
+    is_cancelled_ = !queue_.Put(std::move(batch_));
+    batch_ = queue_.TakeEmpty();
+  }
+
+  Trace& trace_;
+  BatchQueue& queue_;
+  Batch batch_;
+  bool is_cancelled_ = false;
+  util::Status status_;
+  std::exception_ptr thrown_;
+};
+
+// Whatever happens, the thread has ended when its stack does.
+class Joined {
+ public:
+  Joined(std::thread thread, BatchQueue& queue) : thread_(std::move(thread)), queue_(queue) {}
+  Joined(const Joined&) = delete;
+  Joined& operator=(const Joined&) = delete;
+  ~Joined() {
+    queue_.Cancel();
+    thread_.join();
+  }
+
+ private:
+  std::thread thread_;
+  BatchQueue& queue_;
+};
+
+}  // namespace
+
+util::Status ForEachEventReadAhead(Trace& trace, const Trace::EventSink& sink) {
+  BatchQueue queue;
+  Reader reader(trace, queue);
+  std::thread thread;
+  try {
+    thread = std::thread([&reader] { reader.Run(); });
+  } catch (const std::system_error&) {
+    return trace.ForEachEvent(sink);  // no more threads to be had
+  }
+  {
+    const Joined joined(std::move(thread), queue);
+    for (Batch batch; queue.Take(&batch);)
+      sink(batch);
+  }
+  return reader.Result();
+}
+
+}  // namespace vramscope::trace

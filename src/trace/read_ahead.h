@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "trace/trace.h"
+#include "util/status.h"
+
+namespace vramscope::trace {
+
+// Trace::ForEachEvent on a thread of its own: it reads ahead while `sink`, on the caller's thread,
+// looks at the events before. What waits is bounded. What either of them throws is thrown here.
+util::Status ForEachEventReadAhead(Trace& trace, const Trace::EventSink& sink);
+
+}  // namespace vramscope::trace
