@@ -10,7 +10,6 @@ namespace {
 
 // A window's changes fit into the second-level cache while they are sorted.
 constexpr uint64_t kChangesPerWindow = 16 * 1024;
-constexpr size_t kWindowsPerLot = 8;
 constexpr uint64_t kSitesLimit = uint64_t{1} << 30;
 constexpr size_t kChangesPerBucket = 4;
 
@@ -23,13 +22,6 @@ struct Earlier {
 ChangeStream::ChangeStream(const tables::Recording& recording, TimeSpan span)
     : recording_(recording), span_(span) {
   PlanWindows();
-  if (!last_ns_.empty())
-    next_ = std::async(std::launch::async, [this] { return Make(0); });
-}
-
-ChangeStream::~ChangeStream() {
-  if (next_.valid())
-    next_.wait();
 }
 
 // Cuts time where as many changes have come as a window shall have, by what the zones say: half of
@@ -141,7 +133,7 @@ util::Status ChangeStream::ReadFrame(size_t frame) {
 }
 
 // Instants are spread about evenly: they are nearly in order once they are in buckets by time.
-void ChangeStream::TakeWindow(size_t window, std::vector<Change>* out) {
+void ChangeStream::TakeWindow(size_t window) {
   size_t count = 0;
   int64_t first_ns = INT64_MAX;
   int64_t last_ns = INT64_MIN;
@@ -156,6 +148,7 @@ void ChangeStream::TakeWindow(size_t window, std::vector<Change>* out) {
     first_ns = std::min(first_ns, change.time_ns);
     last_ns = std::max(last_ns, change.time_ns);
   });
+  current_count_ = count;
   if (count == 0)
     return;
   const auto begin_ns = static_cast<uint64_t>(first_ns);
@@ -170,9 +163,9 @@ void ChangeStream::TakeWindow(size_t window, std::vector<Change>* out) {
   for_each([&](const Change& change) { ++ends[bucket_of(change) + 1]; });
   for (size_t i = 1; i < ends.size(); ++i)
     ends[i] += ends[i - 1];
-  const size_t base = out->size();
-  out->resize(base + count);
-  Change* const sorted = out->data() + base;
+  if (current_.size() < count)
+    current_.resize(count);
+  Change* const sorted = current_.data();
   for_each([&](const Change& change) { sorted[ends[bucket_of(change)]++] = change; });
   uint32_t begin = 0;
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
@@ -187,38 +180,19 @@ void ChangeStream::TakeWindow(size_t window, std::vector<Change>* out) {
   }
 }
 
-ChangeStream::Lot ChangeStream::Make(size_t first_window) {
-  Lot lot;
-  lot.changes = std::move(last_changes_);
-  lot.changes.clear();
-  for (size_t i = 0; i < kWindowsPerLot && first_window + i < last_ns_.size(); ++i) {
-    const size_t window = first_window + i;
+util::Result<std::span<const Change>> ChangeStream::Next() {
+  current_count_ = 0;
+  while (current_count_ == 0 && made_ < last_ns_.size()) {
+    const size_t window = made_;
     while (next_frame_ < frames_.size() &&
            recording_.zone(frames_[next_frame_]).min_begin_ns <= last_ns_[window]) {
-      lot.status = ReadFrame(frames_[next_frame_++]);
-      if (!lot.status.ok())
-        return lot;
+      if (const util::Status status = ReadFrame(frames_[next_frame_++]); !status.ok())
+        return status;
     }
-    TakeWindow(window, &lot.changes);
+    TakeWindow(window);
     made_ = window + 1;
   }
-  return lot;
-}
-
-util::Result<std::span<const Change>> ChangeStream::Next() {
-  while (next_.valid()) {
-    Lot made = next_.get();
-    if (!made.status.ok())
-      return made.status;
-    last_changes_.swap(current_.changes);
-    current_ = std::move(made);
-    if (made_ < last_ns_.size())
-      next_ = std::async(std::launch::async, [this, first = made_] { return Make(first); });
-    if (!current_.changes.empty())
-      return std::span<const Change>(current_.changes);
-  }
-  current_ = {};
-  return std::span<const Change>();
+  return std::span<const Change>(current_.data(), current_count_);
 }
 
 }  // namespace vramscope::query

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <future>
 #include <span>
 #include <vector>
 
@@ -32,24 +31,18 @@ struct Change {
 };
 static_assert(sizeof(Change) == 24);
 
-// All changes within a span, in order of time, lot by lot: memory holds two lots and the ends of
-// the rows that were read and go on, and nothing is sorted but small windows of time. While one lot
-// is looked at, a second thread makes the next.
+// All changes within a span, in order of time, window by window: memory holds one of them and the
+// ends of the rows that were read and go on, and nothing is sorted but small windows of time.
 class ChangeStream {
  public:
   ChangeStream(const tables::Recording& recording, TimeSpan span);
-  ~ChangeStream();
   ChangeStream(const ChangeStream&) = delete;
   ChangeStream& operator=(const ChangeStream&) = delete;
 
-  // The next lot; empty behind the last. Holds until the next call.
+  // The next of them; empty behind the last. Holds until the next call.
   util::Result<std::span<const Change>> Next();
 
  private:
-  struct Lot {
-    util::Status status;
-    std::vector<Change> changes;
-  };
   // Where the last changes of a kind went: the next ones mostly go there, too.
   struct Hint {
     size_t window = 0;
@@ -63,12 +56,11 @@ class ChangeStream {
   };
 
   void PlanWindows();
-  Lot Make(size_t first_window);
   util::Status ReadFrame(size_t frame);
   void Push(const Change& change, Hint* hint);
   Block* NewBlock(Block* next);
-  // Appends what a window has, in order.
-  void TakeWindow(size_t window, std::vector<Change>* out);
+  // What a window has, in order, becomes current_.
+  void TakeWindow(size_t window);
 
   const tables::Recording& recording_;
   TimeSpan span_;
@@ -81,9 +73,8 @@ class ChangeStream {
   std::vector<uint32_t> bucket_ends_;
   size_t made_ = 0;  // windows before this one are over
   tables::AllocationFrame frame_;
-  Lot current_;
-  std::vector<Change> last_changes_;  // of the lot before: memory for the next
-  std::future<Lot> next_;
+  std::vector<Change> current_;
+  size_t current_count_ = 0;  // it only grows
 };
 
 }  // namespace vramscope::query

@@ -3,10 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
 #include "query/instant.h"
 #include "query/keywords.h"
 #include "query/live_set.h"
+#include "query/parallel.h"
+#include "query/peaks.h"
 #include "query/report.h"
+#include "query/sweep.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -131,6 +139,106 @@ TEST_P(HistoriesTest, ReportOfAnIterationIsOfItsPeak) {
                     DeviceTotal(*recording_, device.device, time_ns) <= device.ledger_bytes);
       }
     }
+  }
+}
+
+// What one thread finds of each device within some stretches of time: the highest total, and when
+// it was there first.
+class HighestWithin : public SweepObserver {
+ public:
+  HighestWithin(const Cells& cells, std::vector<TimeSpan> spans)
+      : cells_(cells), spans_(std::move(spans)) {
+    found_.resize(spans_.size());
+  }
+  void OnMove(uint32_t cell, int64_t bytes) override {
+    const Cell& of = cells_.all()[cell];
+    now_[{of.device, {}}] += bytes;
+    now_[{of.device, of.account}] += bytes;
+  }
+  void OnState(int64_t first_ns, int64_t last_ns) override {
+    while (next_ < spans_.size() && spans_[next_].to_ns < first_ns)
+      ++next_;
+    for (size_t i = next_; i < spans_.size() && spans_[i].from_ns < last_ns; ++i) {
+      for (const auto& [key, bytes] : now_) {
+        const auto [found, added] = found_[i].try_emplace(key, bytes);
+        if (added || bytes > found->second)
+          found->second = bytes;
+      }
+    }
+  }
+  int64_t Found(size_t span, tables::DeviceId device, tables::AccountId account = {}) const {
+    const auto found = found_[span].find({device, account});
+    return found == found_[span].end() ? 0 : found->second;
+  }
+
+ private:
+  using Key = std::pair<tables::DeviceId, tables::AccountId>;
+  const Cells& cells_;
+  std::vector<TimeSpan> spans_;  // in order, apart
+  size_t next_ = 0;
+  std::map<Key, int64_t> now_;
+  std::vector<std::map<Key, int64_t>> found_;
+};
+
+TEST(PiecesTest, WhatThreadsFindInTheirPiecesOfTimeIsWhatOneFindsInAll) {
+  constexpr int64_t kEndNs = 50'000'000;
+  constexpr size_t kBuckets = 40;
+  const auto recording = RandomRecording(11, 150'000, kEndNs).Make(4096);
+  const tables::Tables& tables = recording->tables();
+  if (WorkersFor(150'000) == 1)
+    GTEST_SKIP() << "one processor";
+  ASSERT_GT(PiecesOf(*recording, {}).size(), 1u);
+  const Cells cells(*recording);
+
+  const auto peaks = FindPeaks(*recording);
+  HighestWithin all(cells, {TimeSpan{}});
+  ASSERT_TRUE(Sweep(*recording, cells, {}, &all).ok());
+  for (const tables::PeakRow& peak : *peaks) {
+    EXPECT_EQ(static_cast<int64_t>(peak.bytes), all.Found(0, peak.device));
+    EXPECT_EQ(peak.bytes, DeviceTotal(*recording, peak.device, peak.time_ns));
+  }
+
+  const auto timelines = MakeTimelines(*recording, kBuckets);
+  ASSERT_TRUE(timelines.ok());
+  for (const Timeline& timeline : *timelines) {
+    std::vector<TimeSpan> buckets;
+    for (size_t i = 0; i + 1 < timeline.time_ns.size(); ++i)
+      buckets.push_back({timeline.time_ns[i] - 1, timeline.time_ns[i + 1] - 1});
+    HighestWithin within(cells, buckets);
+    ASSERT_TRUE(Sweep(*recording, cells, {}, &within).ok());
+    for (size_t i = 0; i < buckets.size(); ++i) {
+      uint64_t sum = 0;
+      for (const std::vector<uint64_t>& band : timeline.peak)
+        sum += band[i];
+      EXPECT_EQ(static_cast<int64_t>(sum), within.Found(i, timeline.device)) << "bucket " << i;
+      EXPECT_EQ(sum, DeviceTotal(*recording, timeline.device, timeline.peak_ns[i]));
+    }
+  }
+
+  const auto iterations = MakeIterations(*recording);
+  ASSERT_TRUE(iterations.ok());
+  std::vector<TimeSpan> spans;
+  for (const tables::IterationRow& row : tables.iterations) {
+    if (row.process == tables.iterations[0].process)
+      spans.push_back({row.begin_ns, row.end_ns});
+  }
+  HighestWithin within(cells, spans);
+  ASSERT_TRUE(Sweep(*recording, cells, {}, &within).ok());
+  ASSERT_FALSE(iterations->iterations.empty());
+  for (const Iteration& iteration : iterations->iterations) {
+    const auto number = static_cast<size_t>(iteration.number);
+    for (uint32_t i = 1; i < tables.accounts.size(); ++i) {
+      if (tables.accounts[i].process == iteration.process &&
+          tables.accounts[i].device == iteration.device) {
+        EXPECT_EQ(static_cast<int64_t>(iteration.peak_bytes),
+                  within.Found(number, iteration.device, tables::AccountId{i}));
+      }
+    }
+    const auto totals = [&](int64_t at_ns) {
+      return AccountTotals(*recording, iteration.process, iteration.device, at_ns).back();
+    };
+    EXPECT_EQ(iteration.peak_bytes, totals(iteration.peak_ns));
+    EXPECT_EQ(iteration.end_bytes, totals(iteration.end_ns));
   }
 }
 

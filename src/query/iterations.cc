@@ -59,6 +59,36 @@ uint32_t FiguresOf(const Cell& cell) {
   return figures;
 }
 
+// What one iteration of one account had.
+struct Extent {
+  bool open = false;  // it has begun: something is known of it
+  Figures peak{};
+  Figures end{};
+  int64_t peak_ns = 0;
+
+  // A state within it; times only go on.
+  void See(const Figures& now, int64_t time_ns) {
+    if (!open || now[kTotalFigure] > peak[kTotalFigure])
+      peak_ns = time_ns;
+    if (!open)
+      peak = now;
+    for (size_t figure = 0; figure < kFigures; ++figure)
+      peak[figure] = std::max(peak[figure], now[figure]);
+    open = true;
+  }
+  // The beginning of it.
+  void Prepend(const Extent& earlier) {
+    if (!earlier.open)
+      return;
+    Extent all = earlier;
+    if (open)
+      all.See(peak, peak_ns);
+    peak = all.peak;
+    peak_ns = all.peak_ns;
+    open = true;
+  }
+};
+
 // Whatever an iteration finds counts for its peaks, too, from its first instant on.
 class IterationTracker : public SweepObserver {
  public:
@@ -92,6 +122,19 @@ class IterationTracker : public SweepObserver {
     last_ns_ = last_ns;
   }
 
+  // What the piece of time before had. Iterations that were over by then are its.
+  void Prepend(const IterationTracker& earlier) {
+    for (size_t i = 0; i < accounts_.size(); ++i) {
+      Account& account = accounts_[i];
+      const Account& before = earlier.accounts_[i];
+      account.used = account.used || before.used;
+      const size_t over = std::min(before.over.size(), account.over.size());
+      std::copy_n(before.over.begin(), over, account.over.begin());
+      Extent& next = over < account.over.size() ? account.over[over] : account.under_way;
+      next.Prepend(before.under_way);
+    }
+  }
+
   // By process, device and number.
   std::vector<Iteration> Take(const tables::Tables& tables) {
     std::vector<Iteration> out;
@@ -102,7 +145,8 @@ class IterationTracker : public SweepObserver {
         continue;
       // What is under way ends with the recording.
       Look(&account, last_ns_, INT64_MAX - 1);
-      for (Iteration& iteration : account.iterations) {
+      for (size_t number = 0; number < account.over.size(); ++number) {
+        Iteration iteration = IterationOf(*account.times, number, account.over[number]);
         iteration.process = tables.accounts[i].process;
         iteration.device = tables.accounts[i].device;
         out.push_back(std::move(iteration));
@@ -124,12 +168,9 @@ class IterationTracker : public SweepObserver {
     Figures now{};
     bool changed = true;  // since the last look
     bool used = false;
-    int64_t number = 0;  // the iteration under way, or the next
-    bool open = false;   // it has begun: `peak` is of it
-    Figures peak{};
-    int64_t peak_ns = 0;
+    std::vector<Extent> over;      // by number
+    Extent under_way;              // the one behind them, or the next
     int64_t until_ns = INT64_MIN;  // no iteration begins or ends before
-    std::vector<Iteration> iterations;
   };
 
   // The state stood from first_ns to last_ns: in the iteration under way, or several.
@@ -137,40 +178,36 @@ class IterationTracker : public SweepObserver {
     const ProcessIterations& times = *account->times;
     account->changed = false;
     account->until_ns = INT64_MAX;
-    for (; account->number < times.count(); ++account->number) {
-      const int64_t begin_ns = times.BeginOf(account->number);
-      const int64_t end_ns = times.EndOf(account->number);
+    for (auto number = static_cast<int64_t>(account->over.size()); number < times.count();
+         ++number) {
+      const int64_t begin_ns = times.BeginOf(number);
+      const int64_t end_ns = times.EndOf(number);
       account->until_ns = begin_ns + 1;
       if (last_ns <= begin_ns && last_ns < end_ns)
         return;
-      if (end_ns < first_ns && !account->open) {
-        // Over before anything was there.
-        End(account, Figures{});
-        continue;
+      // Else it was over before anything was there.
+      if (end_ns >= first_ns || account->under_way.open) {
+        account->under_way.See(account->now, std::max(first_ns, std::min(begin_ns + 1, end_ns)));
+        account->until_ns = end_ns;
+        if (last_ns < end_ns)
+          return;
+        account->under_way.end = account->now;
       }
-      const int64_t time_ns = std::max(first_ns, std::min(begin_ns + 1, end_ns));
-      if (!account->open || account->now[kTotalFigure] > account->peak[kTotalFigure])
-        account->peak_ns = time_ns;
-      for (size_t figure = 0; figure < kFigures; ++figure) {
-        account->peak[figure] = account->open
-                                    ? std::max(account->peak[figure], account->now[figure])
-                                    : account->now[figure];
-      }
-      account->open = true;
-      account->until_ns = end_ns;
-      if (last_ns < end_ns)
-        return;
-      End(account, account->now);
+      account->over.push_back(account->under_way);
+      account->under_way = {};
     }
   }
 
-  static void End(Account* account, const Figures& end) {
+  static Iteration IterationOf(const ProcessIterations& times,
+                               size_t number,
+                               const Extent& extent) {
+    const Figures& peak = extent.peak;
+    const Figures& end = extent.end;
     Iteration out;
-    out.number = account->number;
-    out.begin_ns = account->times->BeginOf(account->number);
-    out.end_ns = account->times->EndOf(account->number);
-    const Figures& peak = account->open ? account->peak : end;
-    out.peak_ns = account->open ? account->peak_ns : out.begin_ns;
+    out.number = static_cast<int64_t>(number);
+    out.begin_ns = times.BeginOf(out.number);
+    out.end_ns = times.EndOf(out.number);
+    out.peak_ns = extent.open ? extent.peak_ns : out.begin_ns;
     out.peak_bytes = Positive(peak[kTotalFigure]);
     out.end_bytes = Positive(end[kTotalFigure]);
     out.peak_allocated = Positive(peak[kAllocatedFigure]);
@@ -183,8 +220,7 @@ class IterationTracker : public SweepObserver {
       out.category_peak.push_back(Positive(peak[i]));
       out.category_end.push_back(Positive(end[i]));
     }
-    account->iterations.push_back(std::move(out));
-    account->open = false;
+    return out;
   }
 
   std::vector<CellFacts> cells_;
@@ -332,11 +368,15 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
         "(vramscope.mark(\"iteration\"))");
   }
   const Cells cells(recording);
-  IterationTracker tracker(tables, cells, times);
-  if (const util::Status status = Sweep(recording, cells, {}, &tracker); !status.ok())
+  const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
+  std::vector<IterationTracker> trackers(pieces.size(), IterationTracker(tables, cells, times));
+  if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(trackers));
+      !status.ok())
     return status;
+  for (size_t i = 1; i < trackers.size(); ++i)
+    trackers[i].Prepend(trackers[i - 1]);
   Iterations out;
-  out.iterations = tracker.Take(tables);
+  out.iterations = trackers.back().Take(tables);
   auto parameters = FindParameters(recording, times);
   if (!parameters.ok())
     return parameters.status();

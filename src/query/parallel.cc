@@ -21,42 +21,30 @@ size_t WorkersFor(uint64_t rows) {
   return std::clamp<size_t>(rows / kRowsWorthAThread, 1, std::min(cores, kMaxWorkers));
 }
 
-util::Status ForEachFrame(
-    const tables::Recording& recording,
-    const std::vector<size_t>& frames,
-    uint32_t wanted,
-    size_t workers,
-    const std::function<void(size_t worker, const tables::AllocationFrame& frame)>& visit) {
-  std::atomic<size_t> next{0};
+util::Status OnThreads(size_t workers, const std::function<util::Status(size_t worker)>& work) {
   std::vector<util::Status> results(workers);
   // What a thread throws (its memory may run out) is thrown where the question was asked: left to
   // the thread, it would end a process that may not be ours.
   std::vector<std::exception_ptr> thrown(workers);
-  const auto work = [&](size_t worker) noexcept {
+  const auto run = [&](size_t worker) noexcept {
     try {
-      tables::AllocationFrame frame;
-      for (size_t i = next++; i < frames.size(); i = next++) {
-        results[worker] = recording.Read(frames[i], wanted, &frame);
-        if (!results[worker].ok()) {
-          next = frames.size();
-          return;
-        }
-        visit(worker, frame);
-      }
+      results[worker] = work(worker);
     } catch (...) {
       thrown[worker] = std::current_exception();
-      next = frames.size();
     }
   };
   std::vector<std::thread> threads;
   threads.reserve(workers);
+  size_t begun = 1;
   try {
-    for (size_t worker = 1; worker < workers; ++worker)
-      threads.emplace_back(work, worker);
+    for (; begun < workers; ++begun)
+      threads.emplace_back(run, begun);
   } catch (const std::system_error&) {
-    // No more threads to be had: those that there are do all of it.
+    // No more threads to be had: what is left is done here.
   }
-  work(0);
+  run(0);
+  for (size_t worker = begun; worker < workers; ++worker)
+    run(worker);
   for (std::thread& thread : threads)
     thread.join();
   for (const std::exception_ptr& exception : thrown) {
@@ -66,6 +54,33 @@ util::Status ForEachFrame(
   for (const util::Status& result : results)
     VRAMSCOPE_RETURN_IF_ERROR(result);
   return {};
+}
+
+util::Status ForEachFrame(
+    const tables::Recording& recording,
+    const std::vector<size_t>& frames,
+    uint32_t wanted,
+    size_t workers,
+    const std::function<void(size_t worker, const tables::AllocationFrame& frame)>& visit) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  return OnThreads(workers, [&](size_t worker) -> util::Status {
+    tables::AllocationFrame frame;
+    try {
+      for (size_t i = next++; i < frames.size() && !failed; i = next++) {
+        const util::Status status = recording.Read(frames[i], wanted, &frame);
+        if (!status.ok()) {
+          failed = true;
+          return status;
+        }
+        visit(worker, frame);
+      }
+    } catch (...) {
+      failed = true;
+      throw;
+    }
+    return {};
+  });
 }
 
 }  // namespace vramscope::query

@@ -61,6 +61,20 @@ class PeakFinder : public SweepObserver {
     changed_.resize(kept);
   }
 
+  // What a later piece of time had: of equally high instants the first counts.
+  void Append(const PeakFinder& later) {
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      Device& device = devices_[i];
+      const Device& other = later.devices_[i];
+      device.used = device.used || other.used;
+      if (!other.has_peak || (device.has_peak && !(other.highest > device.highest)))
+        continue;
+      device.has_peak = true;
+      device.highest = other.highest;
+      device.peak = other.peak;
+    }
+  }
+
   std::vector<tables::PeakRow> Take() {
     std::vector<tables::PeakRow> peaks;
     for (uint32_t i = 1; i < devices_.size(); ++i) {
@@ -110,10 +124,14 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& re
     all.from_ns = std::min(all.from_ns, spans[i].from_ns);
     all.to_ns = std::max(all.to_ns, spans[i].to_ns);
   }
-  PeakFinder finder(cells, spans);
-  if (const util::Status status = Sweep(recording, cells, all, &finder); !status.ok())
+  const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
+  std::vector<PeakFinder> finders(pieces.size(), PeakFinder(cells, spans));
+  if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(finders));
+      !status.ok())
     return status;
-  return finder.Take();
+  for (size_t i = 1; i < finders.size(); ++i)
+    finders[0].Append(finders[i]);
+  return finders[0].Take();
 }
 
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "query/live_set.h"
+#include "query/parallel.h"
 
 namespace vramscope::query {
 namespace {
@@ -65,8 +66,10 @@ class Ledger {
   util::Status Load(const tables::Recording& recording, int64_t time_ns) {
     for (const tables::CheckpointRow& row : tables_.checkpointed) {
       if (row.account.value < checkpointed_.size() && row.begin_ns <= time_ns &&
-          time_ns < row.end_ns)
+          time_ns < row.end_ns) {
         ++checkpointed_[row.account.value];
+        ++away_;
+      }
     }
     const auto live = ReadLiveSetWithCheckpointed(recording, AllAt(tables_, time_ns));
     if (!live.ok())
@@ -128,6 +131,7 @@ class Ledger {
     times = away ? times + 1 : times - std::min<uint32_t>(times, 1);
     if ((before == 0) == (times == 0))
       return;
+    away_ += away ? 1 : 0;
     for (uint32_t cell = 0; cell < bytes_.size(); ++cell) {
       if (account_of_[cell] == change.index && bytes_[cell] != 0)
         observer_->OnMove(cell, away ? -bytes_[cell] : bytes_[cell]);
@@ -169,7 +173,7 @@ class Ledger {
     if (bytes == 0)
       return;
     bytes_[cell] += bytes;
-    if (checkpointed_[account_of_[cell]] == 0)
+    if (away_ == 0 || checkpointed_[account_of_[cell]] == 0)
       observer_->OnMove(cell, bytes);
   }
   void Touch(uint32_t segment) {
@@ -192,6 +196,7 @@ class Ledger {
   std::vector<int64_t> bytes_;  // by cell, checkpointed or not
   std::vector<uint32_t> account_of_;
   std::vector<uint32_t> checkpointed_;  // by account: how many times it is
+  uint32_t away_ = 0;                   // accounts that are, at most
   std::vector<Segment> segments_;
   std::vector<int64_t> counters_;
   std::vector<uint32_t> touched_;
@@ -247,6 +252,53 @@ util::Status Sweep(const tables::Recording& recording,
   if (any)
     observer->OnState(stands_since_ns, std::max(stands_since_ns, last_ns));
   return {};
+}
+
+std::vector<TimeSpan> PiecesOf(const tables::Recording& recording, TimeSpan span) {
+  // Where a frame's rows begin, in quarters: half of all that changes.
+  std::vector<std::pair<int64_t, uint64_t>> begins;
+  uint64_t rows = 0;
+  int64_t first_ns = INT64_MAX;
+  for (size_t i = 0; i < recording.frame_count(); ++i) {
+    const tables::FrameZone& zone = recording.zone(i);
+    if (zone.rows == 0 || zone.min_begin_ns > span.to_ns || zone.max_end_ns <= span.from_ns)
+      continue;
+    rows += zone.rows;
+    first_ns = std::min(first_ns, zone.min_begin_ns);
+    const auto width =
+        static_cast<uint64_t>(zone.max_begin_ns) - static_cast<uint64_t>(zone.min_begin_ns);
+    for (uint64_t quarter = 0; quarter < 4; ++quarter) {
+      const uint64_t offset = width / 8 * (2 * quarter + 1);
+      begins.emplace_back(static_cast<int64_t>(static_cast<uint64_t>(zone.min_begin_ns) + offset),
+                          zone.rows / 4);
+    }
+  }
+  std::sort(begins.begin(), begins.end());
+  const size_t workers = WorkersFor(rows);
+  std::vector<TimeSpan> pieces;
+  TimeSpan piece = span;
+  uint64_t sum = 0;
+  for (const auto& [time_ns, count] : begins) {
+    sum += count;
+    // Something is there from the first piece on: a sweep begins with its first change.
+    if (sum < rows / workers * (pieces.size() + 1) || pieces.size() + 1 == workers ||
+        time_ns < first_ns || time_ns <= piece.from_ns || time_ns >= span.to_ns)
+      continue;
+    piece.to_ns = time_ns;
+    pieces.push_back(piece);
+    piece = {time_ns, span.to_ns};
+  }
+  pieces.push_back(piece);
+  return pieces;
+}
+
+util::Status SweepPieces(const tables::Recording& recording,
+                         const Cells& cells,
+                         const std::vector<TimeSpan>& pieces,
+                         const std::vector<SweepObserver*>& observers) {
+  return OnThreads(pieces.size(), [&](size_t piece) {
+    return Sweep(recording, cells, pieces[piece], observers[piece]);
+  });
 }
 
 int64_t LastInstant(const tables::Recording& recording) {

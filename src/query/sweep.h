@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "query/cells.h"
 #include "query/change_stream.h"
@@ -27,6 +28,24 @@ util::Status Sweep(const tables::Recording& recording,
                    const Cells& cells,
                    TimeSpan span,
                    SweepObserver* observer);
+
+// Pieces of a span, in order, one for each thread that looking at its changes is worth.
+std::vector<TimeSpan> PiecesOf(const tables::Recording& recording, TimeSpan span);
+
+// The same on a thread for each piece: what changes in pieces[i] is told to *observers[i], which
+// therefore knows nothing of what came before but what stands when its piece begins.
+util::Status SweepPieces(const tables::Recording& recording,
+                         const Cells& cells,
+                         const std::vector<TimeSpan>& pieces,
+                         const std::vector<SweepObserver*>& observers);
+
+template <class Observer>
+std::vector<SweepObserver*> ObserversOf(std::vector<Observer>& observers) {
+  std::vector<SweepObserver*> pointers;
+  for (Observer& observer : observers)
+    pointers.push_back(&observer);
+  return pointers;
+}
 
 // The last instant that anything is known of.
 int64_t LastInstant(const tables::Recording& recording);

@@ -92,6 +92,23 @@ class BucketFiller : public SweepObserver {
     }
   }
 
+  // What a later piece of time had: of equally high instants of a bucket the first counts.
+  void Append(const BucketFiller& later) {
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      Device& device = devices_[i];
+      const Device& other = later.devices_[i];
+      const size_t bands = device.now.size();
+      for (size_t bucket = 0; bucket < buckets_; ++bucket) {
+        const Top& top = other.tops[bucket];
+        if (!top.seen || (device.tops[bucket].seen && !(top.height > device.tops[bucket].height)))
+          continue;
+        device.tops[bucket] = top;
+        std::copy_n(other.bytes.begin() + static_cast<ptrdiff_t>(bucket * bands), bands,
+                    device.bytes.begin() + static_cast<ptrdiff_t>(bucket * bands));
+      }
+    }
+  }
+
   Timeline TimelineOf(tables::DeviceId id) const {
     const Device& device = devices_[id.value];
     Timeline timeline;
@@ -204,12 +221,16 @@ void ThinSamples(const tables::Tables& tables, size_t buckets, Timeline* timelin
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
                                                   size_t buckets) {
   const Cells cells(recording);
-  BucketFiller filler(recording, cells, buckets);
-  if (const util::Status status = Sweep(recording, cells, {}, &filler); !status.ok())
+  const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
+  std::vector<BucketFiller> fillers(pieces.size(), BucketFiller(recording, cells, buckets));
+  if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(fillers));
+      !status.ok())
     return status;
+  for (size_t i = 1; i < fillers.size(); ++i)
+    fillers[0].Append(fillers[i]);
   std::vector<Timeline> timelines;
   for (const tables::DeviceId device : ShownDevices(recording.tables())) {
-    Timeline timeline = filler.TimelineOf(device);
+    Timeline timeline = fillers[0].TimelineOf(device);
     ThinSamples(recording.tables(), buckets, &timeline);
     timelines.push_back(std::move(timeline));
   }

@@ -117,12 +117,17 @@ void Blocks::OnAlloc(const trace::Event& event) {
 
 void Blocks::End(uint32_t account, uint32_t index, bool freed) {
   OfAccount& of = accounts_[account];
+  of.numbers.Erase(of.blocks[index].address);
+  EndErased(account, index, freed);
+}
+
+void Blocks::EndErased(uint32_t account, uint32_t index, bool freed) {
+  OfAccount& of = accounts_[account];
   Block& block = of.blocks[index];
   rows_.End(&block, account, freed);
   const uint32_t segment_index = block.segment;
   Segment& segment = segments_[segment_index];
   Move(of, segment, block, -1);
-  of.numbers.Erase(block.address);
   of.blocks.Remove(index);
   if (segment.zombie && segment.live_count == 0)
     segments_.Forget(segment_index);
@@ -132,11 +137,11 @@ void Blocks::OnFree(const trace::Event& event) {
   if (!base_.accounts.HasDevice(event.device) || event.address == 0)
     return;
   const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
-  const uint32_t index = accounts_[account].numbers.Find(event.address);
+  const uint32_t index = accounts_[account].numbers.Erase(event.address);
   if (index == FlatMap::kNone)
     return OnUnknownFree(event, account);
   base_.progress.frees.Note(event.address);
-  End(account, index, true);
+  EndErased(account, index, true);
 }
 
 void Blocks::OnUnknownFree(const trace::Event& event, uint32_t account) {

@@ -54,6 +54,8 @@ class Blocks {
   // The segment that the block is cut out of; kNoIndex where its bytes stand in the ledger already.
   uint32_t SegmentOf(const trace::Event& event, uint32_t account, bool of_program);
   void End(uint32_t account, uint32_t block, bool freed);
+  // The same of one whose address is out of `numbers` already.
+  void EndErased(uint32_t account, uint32_t block, bool freed);
   void OnUnknownFree(const trace::Event& event, uint32_t account);
   void MoveInto(uint32_t segment);
 

@@ -33,14 +33,19 @@ Ledger::Ledger(const trace::Trace& trace, tables::AllocationSink& sink)
 
 void Ledger::Apply(std::span<const trace::Event> events) {
   Progress& progress = base_.progress;
+  trace::Event later;
   for (const trace::Event& said : events) {
     if (said.time_ns > kLatestNs || said.time_ns < -kLatestNs)
       continue;
     if (event_count_ == 0 && first_ns_ == 0)
       first_ns_ = said.time_ns;
-    trace::Event event = said;
-    if (event_count_ != 0)
-      event.time_ns = std::max(event.time_ns, progress.now_ns + 1);
+    // Nearly all have a time of their own already.
+    const bool ties = event_count_ != 0 && said.time_ns <= progress.now_ns;
+    if (ties) {
+      later = said;
+      later.time_ns = progress.now_ns + 1;
+    }
+    const trace::Event& event = ties ? later : said;
     progress.now_ns = event.time_ns;
     last_ns_ = std::max(last_ns_, event.time_ns);
     base_.prices.BeginEvent(event);

@@ -11,7 +11,7 @@
 #include "resolve/frames.h"
 #include "resolve/ledger.h"
 #include "resolve/naming.h"
-#include "trace/read_ahead.h"
+#include "resolve/read_ahead.h"
 
 namespace vramscope::resolve {
 namespace {
@@ -415,14 +415,13 @@ util::Result<Tables> Resolve(trace::Trace& trace,
   Ledger ledger(trace, sink);
   const int64_t begin_ns = trace.session().start_ns;
   const int64_t end_ns = trace.session().end_ns;
-  VRAMSCOPE_RETURN_IF_ERROR(
-      trace::ForEachEventReadAhead(trace, [&](std::span<const trace::Event> events) {
-        ledger.Apply(events);
-        if (progress && !events.empty() && end_ns > begin_ns) {
-          const auto done = static_cast<double>(events.back().time_ns - begin_ns);
-          progress(std::clamp(done / static_cast<double>(end_ns - begin_ns), 0.0, 1.0));
-        }
-      }));
+  VRAMSCOPE_RETURN_IF_ERROR(ForEachEventReadAhead(trace, [&](std::span<const trace::Event> events) {
+    ledger.Apply(events);
+    if (progress && !events.empty() && end_ns > begin_ns) {
+      const auto done = static_cast<double>(events.back().time_ns - begin_ns);
+      progress(std::clamp(done / static_cast<double>(end_ns - begin_ns), 0.0, 1.0));
+    }
+  }));
   ledger.Finish();
   VRAMSCOPE_RETURN_IF_ERROR(ledger.writer().status());
   return TablesOf(trace, ledger).Take();

@@ -15,9 +15,16 @@ using KeyWords = std::array<uint64_t, kKeyWords>;
 uint64_t HashOf(const SiteKey& key) {
   constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
   const auto words = std::bit_cast<KeyWords>(key);
-  uint64_t hash = 0;
-  for (const uint64_t word : words)
-    hash = (std::rotl(hash, 23) ^ word) * kMultiplier;
+  // Two chains, which the processor works on side by side.
+  uint64_t even = 0;
+  uint64_t odd = 0;
+  for (size_t i = 0; i + 1 < kKeyWords; i += 2) {
+    even = (std::rotl(even, 23) ^ words[i]) * kMultiplier;
+    odd = (std::rotl(odd, 29) ^ words[i + 1]) * kMultiplier;
+  }
+  if constexpr (kKeyWords % 2 != 0)
+    even = (std::rotl(even, 23) ^ words.back()) * kMultiplier;
+  const uint64_t hash = (even ^ std::rotl(odd, 32)) * kMultiplier;
   return hash ^ hash >> 32;
 }
 

@@ -2,6 +2,8 @@
 #include "trace/live/alternation.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <span>
 
 namespace vramscope::trace {
@@ -11,28 +13,28 @@ namespace {
 // not skew.
 constexpr int64_t kMaxInversionNs = 1000;
 
+constexpr auto kClassOfKind = [] {
+  std::array<int8_t, 256> classes{};
+  const auto set = [&](EventKind kind, int8_t value) {
+    classes[static_cast<uint8_t>(kind)] = value;
+  };
+  set(EventKind::kBlockAlloc, 1);
+  set(EventKind::kBlockFree, -1);
+  set(EventKind::kAlloc, 2);
+  set(EventKind::kFree, -2);
+  set(EventKind::kMap, 3);
+  set(EventKind::kUnmap, -3);
+  return classes;
+}();
+
 // Pairs of kinds that alternate at an address: class 1 to 3, positive for the one that begins it.
 int AlternationClass(const Event& event) {
-  switch (event.kind) {
-    case EventKind::kPrior:
-      return event.subkind == static_cast<uint8_t>(format::PriorKind::kBlock)     ? 1
-             : event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment) ? 2
-                                                                                  : 0;
-    case EventKind::kBlockAlloc:
-      return 1;
-    case EventKind::kBlockFree:
-      return -1;
-    case EventKind::kAlloc:
-      return 2;
-    case EventKind::kFree:
-      return -2;
-    case EventKind::kMap:
-      return 3;
-    case EventKind::kUnmap:
-      return -3;
-    default:
-      return 0;
+  if (event.kind == EventKind::kPrior) [[unlikely]] {
+    return event.subkind == static_cast<uint8_t>(format::PriorKind::kBlock)     ? 1
+           : event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment) ? 2
+                                                                                : 0;
   }
+  return kClassOfKind[static_cast<uint8_t>(event.kind)];
 }
 
 uint64_t Key(const Event& event, int alternation) {

@@ -10,7 +10,7 @@ namespace {
 // How many events of its own thread an event can be late by: calls that one hooked call makes
 // inside, and the readings around it.
 constexpr size_t kReorder = 64;
-constexpr size_t kWindow = 1024;
+constexpr size_t kWindow = 256;
 
 }  // namespace
 
@@ -35,11 +35,10 @@ ProcessId StreamSource::Pass::ProcessOf(uint64_t pid, int64_t time_ns) const {
 }
 
 bool StreamSource::Decode() {
-  // In place: an event is as large as two cache lines.
-  Event* const event = &window_.emplace_back();
   for (;;) {
-    switch (cursor_.Next(pass_, event)) {
+    switch (cursor_.Next(pass_, &window_[end_])) {
       case ChunkCursor::Step::kEvent:
+        ++end_;
         return true;
       case ChunkCursor::Step::kOther:
       case ChunkCursor::Step::kUnknown:
@@ -49,7 +48,6 @@ bool StreamSource::Decode() {
         if (next_chunk_ != 0)
           pass_.ForgetChunk((*chunks_)[next_chunk_ - 1]);
         if (next_chunk_ == chunks_->size()) {
-          window_.pop_back();
           cursor_ = {};
           return false;
         }
@@ -62,20 +60,22 @@ bool StreamSource::Decode() {
 }
 
 void StreamSource::Fill() {
-  window_.erase(window_.begin(), window_.begin() + static_cast<ptrdiff_t>(head_));
+  window_.resize(kWindow + kReorder);
+  std::copy(window_.begin() + static_cast<ptrdiff_t>(head_),
+            window_.begin() + static_cast<ptrdiff_t>(end_), window_.begin());
+  end_ -= head_;
   head_ = 0;
   bool at_end = false;
-  while (window_.size() < kWindow + kReorder) {
+  while (end_ < window_.size()) {
     if (!Decode()) {
       at_end = true;
       break;
     }
     // Insertion from the back: nearly always the event is in place.
-    for (size_t i = window_.size() - 1; i > 0 && window_[i].time_ns < window_[i - 1].time_ns; --i) {
+    for (size_t i = end_ - 1; i > 0 && window_[i].time_ns < window_[i - 1].time_ns; --i)
       std::swap(window_[i], window_[i - 1]);
-    }
   }
-  ready_ = at_end ? window_.size() : window_.size() - kReorder;
+  ready_ = at_end ? end_ : end_ - kReorder;
 }
 
 }  // namespace vramscope::trace

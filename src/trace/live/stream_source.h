@@ -134,9 +134,12 @@ class StreamSource {
   const std::vector<ChunkRef>* chunks_;
   size_t next_chunk_ = 0;
   ChunkCursor cursor_;
-  std::vector<Event> window_;  // [head_, ready_) can go out; what follows may still be overtaken
+  // [head_, ready_) can go out; [ready_, end_) may still be overtaken. Its events stay where they
+  // are: to make one anew is to write two cache lines.
+  std::vector<Event> window_;
   size_t head_ = 0;
   size_t ready_ = 0;
+  size_t end_ = 0;
 };
 
 }  // namespace vramscope::trace

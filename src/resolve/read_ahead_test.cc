@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/read_ahead.h"
+#include "resolve/read_ahead.h"
 
 #include <gtest/gtest.h>
 
@@ -7,17 +7,17 @@
 #include <new>
 #include <vector>
 
-namespace vramscope::trace {
+namespace vramscope::resolve {
 namespace {
 
 // Events whose sizes are 0, 1, 2, ..., in batches of all sizes.
-class CountingTrace : public Trace {
+class CountingTrace : public trace::Trace {
  public:
   explicit CountingTrace(uint64_t count, uint64_t throws_at = UINT64_MAX)
       : count_(count), throws_at_(throws_at) {}
-  std::string_view SourceLine(StringId, uint32_t) const override { return {}; }
+  std::string_view SourceLine(trace::StringId, uint32_t) const override { return {}; }
   util::Status ForEachEvent(const EventSink& sink) override {
-    std::vector<Event> batch;
+    std::vector<trace::Event> batch;
     for (uint64_t i = 0; i < count_; ++i) {
       if (i == throws_at_)
         throw std::bad_alloc();
@@ -41,8 +41,8 @@ TEST(ReadAheadTest, AllEventsComeInTheirOrder) {
   for (const uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{100'000}}) {
     CountingTrace trace(count);
     uint64_t next = 0;
-    const auto status = ForEachEventReadAhead(trace, [&](std::span<const Event> events) {
-      for (const Event& event : events)
+    const auto status = ForEachEventReadAhead(trace, [&](std::span<const trace::Event> events) {
+      for (const trace::Event& event : events)
         ASSERT_EQ(event.size, next++);
     });
     EXPECT_TRUE(status.ok());
@@ -62,4 +62,4 @@ TEST(ReadAheadTest, ErrorsAndWhatIsThrownComeToWhoAsked) {
 }
 
 }  // namespace
-}  // namespace vramscope::trace
+}  // namespace vramscope::resolve

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/read_ahead.h"
+#include "resolve/read_ahead.h"
 
 #include <condition_variable>
 #include <cstddef>
@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-namespace vramscope::trace {
+namespace vramscope::resolve {
 namespace {
 
-using Batch = std::vector<Event>;
+using Batch = std::vector<trace::Event>;
 
 // Larger ones do not stay in the cache until they are looked at.
 constexpr size_t kBatchEvents = 2048;
@@ -87,11 +87,11 @@ class BatchQueue {
 // What reads, on its thread.
 class Reader {
  public:
-  Reader(Trace& trace, BatchQueue& queue) : trace_(trace), queue_(queue) {}
+  Reader(trace::Trace& trace, BatchQueue& queue) : trace_(trace), queue_(queue) {}
 
   void Run() noexcept {
     try {
-      status_ = trace_.ForEachEvent([this](std::span<const Event> events) { Add(events); });
+      status_ = trace_.ForEachEvent([this](std::span<const trace::Event> events) { Add(events); });
       Hand();
     } catch (...) {
       thrown_ = std::current_exception();
@@ -106,7 +106,7 @@ class Reader {
   }
 
  private:
-  void Add(std::span<const Event> events) {
+  void Add(std::span<const trace::Event> events) {
     if (is_cancelled_)
       return;
     batch_.insert(batch_.end(), events.begin(), events.end());
@@ -120,7 +120,7 @@ class Reader {
     batch_ = queue_.TakeEmpty();
   }
 
-  Trace& trace_;
+  trace::Trace& trace_;
   BatchQueue& queue_;
   Batch batch_;
   bool is_cancelled_ = false;
@@ -146,7 +146,7 @@ class Joined {
 
 }  // namespace
 
-util::Status ForEachEventReadAhead(Trace& trace, const Trace::EventSink& sink) {
+util::Status ForEachEventReadAhead(trace::Trace& trace, const trace::Trace::EventSink& sink) {
   BatchQueue queue;
   Reader reader(trace, queue);
   std::thread thread;
@@ -163,4 +163,4 @@ util::Status ForEachEventReadAhead(Trace& trace, const Trace::EventSink& sink) {
   return reader.Result();
 }
 
-}  // namespace vramscope::trace
+}  // namespace vramscope::resolve
