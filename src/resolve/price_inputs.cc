@@ -163,6 +163,8 @@ void PriceInputs::OnImplicit(const trace::Event& event) {
   const format::ImplicitKind kind = ImplicitKindOf(event);
   price::ImplicitCall call;
   call.part = PartOf(kind);
+  if (kind == format::ImplicitKind::kInit)
+    call.kind = price::ImplicitCall::Kind::kInit;
   call.only_takes = OnlyTakes(kind, trace_.string(event.api));
   call.context = event.value != 0 ? event.value : event.context;
   if (IsGpu(event.device)) {

@@ -27,6 +27,7 @@ class Stream {
   format::ChunkHeader* header_ = nullptr;
   format::DeltaState delta_;
   uint64_t anchor_due_ = 0;  // ticks
+  uint32_t anchors_ = 0;     // until they are as far apart as they get
   uint64_t scope_path_ = 0;
   uint32_t session_ = 0;
   bool sights_are_full_ = false;

@@ -53,6 +53,11 @@ class DeviceBuilder {
     call.only_takes = true;
     return call;
   }
+  ImplicitCall& Init() {
+    ImplicitCall& call = Implicit(format::Part::kContext, "cuInit");
+    call.kind = ImplicitCall::Kind::kInit;
+    return call;
+  }
   // The driver makes it by itself: its end is not seen.
   ImplicitCall& Context(uint64_t context) {
     ImplicitCall& call = Implicit(format::Part::kContext, "cuCtxCreate");

@@ -12,6 +12,7 @@
 #include "resolve/price/book.h"
 #include "resolve/price/checkpoints.h"
 #include "resolve/price/figures.h"
+#include "resolve/price/kept.h"
 #include "resolve/price/results.h"
 #include "resolve/price/series.h"
 
@@ -49,6 +50,7 @@ class Pricer {
         book_(input.processes.size()),
         figures_(input, series_.offset.has_value(), &book_),
         checkpoints_(input, book_),
+        kept_(input, &book_),
         live_contexts_(input.processes.size()),
         before_(input.processes.size(), kNone) {
     moved_.push_back(0);
@@ -94,8 +96,11 @@ class Pricer {
   void ChangeOthers(const When& when, int64_t bytes);
   // What else moved memory than explicit calls, and is known.
   void NoteHidden(int64_t time_ns, int64_t bytes) {
-    if (bytes != 0)
-      hidden_.emplace_back(time_ns, bytes);
+    if (bytes == 0)
+      return;
+    const auto after = std::partition_point(
+        hidden_.begin(), hidden_.end(), [&](const auto& noted) { return noted.first <= time_ns; });
+    hidden_.emplace(after, time_ns, bytes);
   }
   int64_t KnownIn(int64_t from_ns, int64_t to_ns) const;
   Counter CounterOf(const Calls& calls, Part part) const;
@@ -118,6 +123,7 @@ class Pricer {
   Book book_;
   Figures figures_;
   Checkpoints checkpoints_;
+  Kept kept_;
   std::vector<uint32_t> live_contexts_;              // by process
   std::vector<uint32_t> before_;                     // by process: the row of what it had before
   uint32_t others_ = kNone;                          // the row of processes that are not recorded
@@ -250,18 +256,23 @@ void Pricer::OnCall(uint32_t number) {
   if (call.kind == Kind::kContextCreate) {
     ++live;
     figures_.OnContextCreate(call.process);
+    kept_.OnContext(call.process);
   }
+  if (call.kind == Kind::kInit && live == 0)
+    kept_.OnNoContext(call.process, call.when);
   if (call.kind != Kind::kContextDestroy)
     return;
   live -= live > 0 ? 1 : 0;
   for (uint32_t i = 0; i < book_.rows().size(); ++i) {
     const Book::Row& row = book_.row(i);
     const bool is_drivers = IsDriverPart(row.counter.part) || row.counter.part == Part::kRmInternal;
-    if (row.account == call.process && is_drivers &&
+    if (row.account == call.process && is_drivers && !kept_.Has(i) &&
         (live == 0 || row.counter.context == call.context))
       EndRow(i, call.when);
   }
   figures_.OnContextDestroy(call.process, live == 0);
+  if (live == 0)
+    kept_.OnNoContext(call.process, call.when);
 }
 
 void Pricer::OnEnd(uint32_t process) {
@@ -271,6 +282,7 @@ void Pricer::OnEnd(uint32_t process) {
       EndRow(i, end);
   }
   figures_.OnGone(process);
+  kept_.OnEnd(process);
   checkpoints_.OnEnd(process, end.time_ns);
 }
 
@@ -315,6 +327,11 @@ void Pricer::OnSample(size_t number) {
   if (series_.baseline[number])
     ChangeOthers(sample.when, sample.used_bytes - checkpoints_.DeviceTotal());
   checkpoints_.OnSample(sample);
+  if (!series_.calm[number] || figures_.HasOthers(INT64_MIN))
+    return;
+  const int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
+  for (const StepRef& ref : kept_.OnQuiet(sample.when, unknown))
+    NoteHidden(book_.step(ref).when.time_ns, book_.step(ref).bytes);
 }
 
 // NVML's figure of a process that began late, less what is known of it, is what it had before.

@@ -46,7 +46,7 @@ struct Move {
 };
 
 struct ImplicitCall {
-  enum class Kind : uint8_t { kOther, kContextCreate, kContextDestroy };
+  enum class Kind : uint8_t { kOther, kInit, kContextCreate, kContextDestroy };
   When when;
   uint32_t process = kNone;
   format::Part part = format::Part::kOtherDriver;

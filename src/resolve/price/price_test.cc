@@ -21,6 +21,7 @@ using ::testing::UnorderedElementsAre;
 constexpr int64_t kMiB = DeviceBuilder::kMiB;
 constexpr char kContext[] = "context: cuCtxCreate";
 constexpr char kOthers[] = "other processes";
+constexpr char kKept[] = "RM-internal";
 
 class PriceTest : public ::testing::Test {
  protected:
@@ -53,7 +54,7 @@ TEST_F(PriceTest, WhatAppearsDuringInitIsNotSomebodyElses) {
   const int64_t before_ns = device_.Sample(10).when.end_ns;
   device_.Sample(11);
   device_.Sample(13);
-  device_.Implicit(Part::kContext, "cuInit").when.begin_ns = before_ns + 1;
+  device_.Init().when.begin_ns = before_ns + 1;
   device_.Context(0xc0);
   device_.Reading(513);
   EXPECT_THAT(device_.Rows(),
@@ -64,7 +65,7 @@ TEST_F(PriceTest, WhatAppearsDuringInitIsNotSomebodyElses) {
 TEST_F(PriceTest, ASampleJustBeforeInitMayBeOneDuringIt) {
   device_.Sample(10);
   const int64_t before_ns = device_.Sample(42).when.end_ns;
-  device_.Implicit(Part::kContext, "cuInit").when.begin_ns = before_ns + 5000;
+  device_.Init().when.begin_ns = before_ns + 5000;
   device_.Context(0xc0);
   device_.Reading(542);
   EXPECT_THAT(device_.Rows(),
@@ -138,6 +139,58 @@ TEST_F(PriceTest, ADestroyedContextTakesWhatIsOfIt) {
   device_.Sample(10);
   EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10)));
   EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(PriceTest, WhatTheKernelModuleKeepsBehindTheLastContextGoesWithTheProcess) {
+  device_.Sample(10);
+  device_.Init();
+  device_.Context(0xc0);
+  device_.Reading(513);
+  device_.Destroy(0xc0);
+  const int64_t kept_ns = device_.Sample(13).when.time_ns;
+  EXPECT_THAT(device_.Rows(kept_ns), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3)));
+  device_.Context(0xc1);
+  device_.Reading(513);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3),
+                                   Pair("context: cuCtxDestroy + cuCtxCreate", 500)));
+  device_.Destroy(0xc1);
+  device_.Sample(13);
+  device_.End();
+  device_.Sample(10);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(PriceTest, WhatInitTakesIsKnownWhereASampleSeesItAlone) {
+  device_.Sample(10);
+  device_.Init();
+  device_.Sample(13);
+  device_.Context(0xc0);
+  device_.Reading(513);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3),
+                                                   Pair("context: cuInit + cuCtxCreate", 500)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(PriceTest, ProcessesThatHaveNoContextOnTheGpuShareWhatIsThere) {
+  device_.Sample(10);
+  device_.Init();
+  device_.AddProcess();
+  device_.Init();
+  device_.Sample(16);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 6)));
+  device_.End();
+  device_.Sample(13);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(PriceTest, WhatIsTooLargeToBeKeptStaysResidual) {
+  Context();
+  device_.Destroy(0xc0);
+  device_.Sample(100);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10)));
+  EXPECT_EQ(device_.WorstResidual(), 90 * kMiB);
 }
 
 TEST_F(PriceTest, ChangesThatNobodyCausedStayResidual) {

@@ -67,6 +67,9 @@ class SeriesMaker {
   bool IsClear(const Reading& reading) const {
     return !busy_.Overlap(reading.when.begin_ns, reading.when.end_ns);
   }
+  bool IsQuiet(const DeviceSample& sample) const {
+    return !busy_.Overlap(sample.when.begin_ns - kClockErrorNs, sample.when.end_ns + kClockErrorNs);
+  }
   int64_t MovedUntil(int64_t time_ns) const {
     const auto after =
         std::upper_bound(input_.moves.begin(), input_.moves.end(), time_ns,
@@ -93,7 +96,8 @@ class SeriesMaker {
   Series out_;
   std::vector<Presence> presences_;
   std::vector<Period> periods_;  // a recorded process used the device
-  Spans busy_;                   // calls of any kind
+  Spans busy_;                   // calls of any kind, ends
+  Spans calling_;                // calls of any kind, ends of processes with a context
   Spans moving_;                 // explicit ones that moved memory, and ends
   Spans unpriced_;               // implicit calls, ends, checkpoints
   Spans uncertain_;              // these, and what made or freed arrays
@@ -210,18 +214,23 @@ void SeriesMaker::CollectSpans() {
     if (IsEnd(move))
       continue;
     busy_.Add(move.when.begin_ns, move.when.end_ns);
+    calling_.Add(move.when.begin_ns, move.when.end_ns);
     if (move.bytes != 0)
       moving_.Add(move.when.begin_ns, move.when.end_ns);
     if (move.array != kNone)
       uncertain_.Add(move.when.begin_ns, move.when.end_ns);
   }
-  for (const When& when : out_.calls) {
-    busy_.Add(when.begin_ns, when.end_ns);
-    unpriced_.Add(when.begin_ns, when.end_ns);
-    uncertain_.Add(when.begin_ns, when.end_ns);
+  std::vector<int> contexts(presences_.size());
+  for (size_t i = 0; i < out_.calls.size(); ++i) {
+    for (Spans* spans : {&busy_, &calling_, &unpriced_, &uncertain_})
+      spans->Add(out_.calls[i].begin_ns, out_.calls[i].end_ns);
+    const ImplicitCall& call = input_.calls[i];
+    if (call.process < contexts.size())
+      contexts[call.process] += (call.kind == ImplicitCall::Kind::kContextCreate) -
+                                (call.kind == ImplicitCall::Kind::kContextDestroy);
   }
   for (const CheckpointCall& call : input_.checkpoints) {
-    for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
+    for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_})
       spans->Add(call.when.begin_ns, call.when.end_ns);
   }
   // The driver takes a process's memory back once it calls no more.
@@ -233,9 +242,16 @@ void SeriesMaker::CollectSpans() {
         std::min(end->end_ns, std::max(end->begin_ns, presences_[process].last_ns));
     for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
       spans->Add(begin_ns, end->end_ns);
+    if (contexts[process] > 0)
+      calling_.Add(begin_ns, end->end_ns);
   }
-  for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
+  for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_})
     spans->Sort();
+  for (size_t i = 0; i < input_.samples.size(); ++i) {
+    const When& when = input_.samples[i].when;
+    out_.calm.push_back(out_.counted[i] && !calling_.Overlap(when.begin_ns - kClockErrorNs,
+                                                             when.end_ns + kClockErrorNs));
+  }
 }
 
 // NVML's figure and the driver's differ by a constant at most. Each sample in a quiet moment says
@@ -268,8 +284,7 @@ void SeriesMaker::FindOffset() {
   };
   for (size_t i = 0; i < input_.samples.size(); ++i) {
     const DeviceSample& sample = input_.samples[i];
-    if (!out_.counted[i] ||
-        busy_.Overlap(sample.when.begin_ns - kClockErrorNs, sample.when.end_ns + kClockErrorNs))
+    if (!out_.counted[i] || !IsQuiet(sample))
       continue;
     const auto after = std::partition_point(clear.begin(), clear.end(), [&](size_t reading) {
       return input_.readings[reading].when.time_ns <= sample.when.time_ns;
@@ -385,9 +400,7 @@ void SeriesMaker::CloseEarlier() {
       end_ns = std::max(end_ns, out_.calls[call].end_ns);
     if (!interval.calls.empty() && interval.until.begin_ns - end_ns > kLateReadingNs) {
       const auto is_quiet = [&](const DeviceSample& sample) {
-        return sample.when.begin_ns - kClockErrorNs > end_ns &&
-               !busy_.Overlap(sample.when.begin_ns - kClockErrorNs,
-                              sample.when.end_ns + kClockErrorNs);
+        return sample.when.begin_ns - kClockErrorNs > end_ns && IsQuiet(sample);
       };
       const auto from = std::partition_point(
           input_.samples.begin(), input_.samples.end(),

@@ -43,6 +43,8 @@ struct Series {
   std::vector<uint32_t> unpriced;  // calls that no reading is behind
   std::vector<LateStart> late_starts;
   std::vector<bool> counted;  // the samples taken while a recorded process used the device
+  // And while no call of any was under way, nor the end of one that had a context.
+  std::vector<bool> calm;
   // Those taken while none did: all of their figure is other processes'.
   std::vector<bool> baseline;
   std::optional<int64_t> offset;  // of readings to samples

@@ -172,7 +172,7 @@ void LiveTrace::BuildClocks() {
       anchors.push_back({file.anchor_ticks(), file.anchor_ns()});
     return TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), fallback_rate);
   };
-  // A process that ended before its second look at the clocks borrows the machine's rate from
+  // A process whose looks at the clocks are all of one moment borrows the machine's rate from
   // another file of the session.
   std::optional<double> machine_rate;
   for (size_t i = 0; i < files_.size(); ++i) {
