@@ -340,7 +340,7 @@ def test_filters_of_the_fragment_narrow_every_view(sample):
 def test_the_icicle_folds_by_every_order_and_zooms(sample):
     _, page = sample
     told = act(page, """
-      const buttons = [...document.querySelectorAll('.segment-button')];
+      const buttons = [...document.querySelectorAll('[aria-label="Icicle"] .segment-button')];
       const told = [];
       for (const button of [...buttons.slice(1), buttons[0]]) {
         button.click();

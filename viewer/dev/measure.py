@@ -56,7 +56,7 @@ const typed = (text) => () => { $('.search input').value = text; $('.search inpu
   await time('switch a category', chips.map((chip) => () => chip.click()));
   $('.clear')?.click();
   await time('type into the search', ['f', 'fo', 'for', 'forw', ''].map(typed));
-  await time('turn the icicle', [...document.querySelectorAll('.segment-button')].map((button) => () => button.click()));
+  await time('turn the icicle', [...document.querySelectorAll('[aria-label="Icicle"] .segment-button')].map((button) => () => button.click()));
   await time('wheel into the timeline', steps.map(() => () => canvas.dispatchEvent(new WheelEvent('wheel',
     {deltaY: -100, clientX: box.left + 300, bubbles: true, cancelable: true}))));
   tell(told);
