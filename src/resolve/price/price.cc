@@ -52,7 +52,18 @@ class Pricer {
         checkpoints_(input, book_),
         kept_(input, &book_),
         live_contexts_(input.processes.size()),
-        before_(input.processes.size(), kNone) {
+        before_(input.processes.size(), kNone),
+        has_others_(std::any_of(input.figures.begin(),
+                                input.figures.end(),
+                                [](const auto& figure) {
+                                  return figure.process == kNone &&
+                                         figure.used_bytes > kNearlyNothing;
+                                })),
+        figures_of_(input.processes.size()) {
+    for (size_t i = 0; i < input.figures.size(); ++i) {
+      if (input.figures[i].process < figures_of_.size())
+        figures_of_[input.figures[i].process].push_back(i);
+    }
     moved_.push_back(0);
     for (const Move& move : input.moves) {
       bytes_.push_back(move.array == kNone ? move.bytes
@@ -86,6 +97,8 @@ class Pricer {
   void OnMove(size_t number);
   void OnCall(uint32_t number);
   void OnSample(size_t number);
+  bool IsListedAround(uint32_t process, int64_t time_ns) const;
+  void OnOthers(const DeviceSample& sample, int64_t unknown);
   void OnLateStart(const LateStart& start);
   void OnEnd(uint32_t process);
   void OnInterval(const Interval& interval);
@@ -126,10 +139,13 @@ class Pricer {
   Kept kept_;
   std::vector<uint32_t> live_contexts_;              // by process
   std::vector<uint32_t> before_;                     // by process: the row of what it had before
+  const bool has_others_;                            // NVML lists processes that nobody records
+  std::vector<std::vector<size_t>> figures_of_;      // by process
   uint32_t others_ = kNone;                          // the row of processes that are not recorded
   std::vector<std::pair<int64_t, int64_t>> hidden_;  // time, bytes
   size_t checkpoints_seen_ = 0;
   std::vector<Unsettled> unsettled_;
+  Spans unsettled_spans_;
 };
 
 std::vector<Entry> Pricer::InOrder() const {
@@ -221,6 +237,9 @@ void Pricer::NoteUnsettled() {
     figures_.AddBusy(input_.calls[call].process, series_.calls[call].begin_ns, kNever);
     unsettled_.push_back({series_.calls[call].begin_ns, kNever});
   }
+  for (const Unsettled& span : unsettled_)
+    unsettled_spans_.Add(span.begin_ns, span.end_ns);
+  unsettled_spans_.Sort();
   figures_.Prepare();
 }
 
@@ -327,11 +346,43 @@ void Pricer::OnSample(size_t number) {
   if (series_.baseline[number])
     ChangeOthers(sample.when, sample.used_bytes - checkpoints_.DeviceTotal());
   checkpoints_.OnSample(sample);
-  if (!series_.calm[number] || figures_.HasOthers(INT64_MIN))
+  if (!series_.calm[number])
     return;
   const int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
+  if (has_others_ || figures_.HasOthers(INT64_MIN))
+    return OnOthers(sample, unknown);
   for (const StepRef& ref : kept_.OnQuiet(sample.when, unknown))
     NoteHidden(book_.step(ref).when.time_ns, book_.step(ref).bytes);
+}
+
+// Whether NVML's figures next to that time have the process. Where they do not, it may have been
+// checkpointed by somebody else: then the memory that went is its own.
+bool Pricer::IsListedAround(uint32_t process, int64_t time_ns) const {
+  const std::vector<size_t>& figures = figures_of_[process];
+  const auto after = std::partition_point(figures.begin(), figures.end(), [&](size_t number) {
+    return input_.figures[number].when.time_ns <= time_ns;
+  });
+  const auto has_memory = [&](size_t number) {
+    return input_.figures[number].used_bytes > kNearlyNothing;
+  };
+  return after != figures.begin() && has_memory(*std::prev(after)) &&
+         (after == figures.end() || has_memory(*after));
+}
+
+// While no recorded process calls, and all that they called is priced, what comes and goes is
+// others'.
+void Pricer::OnOthers(const DeviceSample& sample, int64_t unknown) {
+  const int64_t has = others_ == kNone ? 0 : book_.row(others_).bytes;
+  const int64_t bytes = std::max(unknown, -has);
+  if (bytes == 0 || unsettled_spans_.Overlap(sample.when.begin_ns - kClockErrorNs,
+                                             sample.when.end_ns + kClockErrorNs))
+    return;
+  for (uint32_t process = 0; process < input_.processes.size(); ++process) {
+    if (book_.WithRm(process) > kNearlyNothing && !IsListedAround(process, sample.when.time_ns))
+      return;
+  }
+  ChangeOthers(sample.when, bytes);
+  NoteHidden(sample.when.time_ns, bytes);
 }
 
 // NVML's figure of a process that began late, less what is known of it, is what it had before.

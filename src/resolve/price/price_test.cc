@@ -173,16 +173,55 @@ TEST_F(PriceTest, WhatInitTakesIsKnownWhereASampleSeesItAlone) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
-TEST_F(PriceTest, ProcessesThatHaveNoContextOnTheGpuShareWhatIsThere) {
+TEST_F(PriceTest, ProcessesThatGaveTheirContextsBackShareWhatIsThere) {
   device_.Sample(10);
-  device_.Init();
+  device_.Context(0xc0);
+  device_.Reading(513);
   device_.AddProcess();
-  device_.Init();
-  device_.Sample(16);
-  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 6)));
+  device_.Context(0xc1);
+  device_.Reading(1016);
+  device_.In(0);
+  device_.Destroy(0xc0);
+  device_.In(1);
+  device_.Destroy(0xc1);
+  const int64_t kept_ns = device_.Sample(16).when.time_ns;
   device_.End();
   device_.Sample(13);
+  EXPECT_THAT(device_.Rows(kept_ns), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 6)));
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3)));
   EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+// cuInit is an event of every GPU.
+TEST_F(PriceTest, AGpuThatAProcessDoesNotUseIsOthers) {
+  device_.Sample(10);
+  device_.Init();
+  device_.Sample(13);
+  device_.Sample(700);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 700)));
+  for (const SampleResult& sample : device_.Prices().samples)
+    EXPECT_FALSE(sample.counted);
+}
+
+TEST_F(PriceTest, WhatComesAndGoesWhileNobodyCallsIsOthers) {
+  Context();
+  device_.Figure(500);
+  device_.OtherFigure(100);
+  device_.Sample(610);
+  device_.Launch("k");
+  device_.Sample(700);  // not known yet
+  device_.Reading(702);
+  device_.Sample(702);
+  EXPECT_THAT(
+      device_.Rows(),
+      UnorderedElementsAre(Pair(kOthers, 110), Pair(kContext, 500),
+                           Pair("first launches (code, local memory): cuLaunchKernel k", 92)));
+  device_.Sample(590);
+  EXPECT_THAT(
+      device_.Rows(),
+      UnorderedElementsAre(Pair(kContext, 500),
+                           Pair("first launches (code, local memory): cuLaunchKernel k", 92)));
+  EXPECT_EQ(device_.Prices().samples.back().ledger_bytes, 592 * kMiB);
 }
 
 TEST_F(PriceTest, WhatIsTooLargeToBeKeptStaysResidual) {

@@ -167,12 +167,24 @@ void SeriesMaker::FindPeriods() {
     if (!IsEnd(move))
       note(move.process, move.when);
   }
-  for (size_t i = 0; i < input_.calls.size(); ++i)
-    note(input_.calls[i].process, out_.calls[i]);
+  const auto is_init = [](const ImplicitCall& call) {
+    return call.kind == ImplicitCall::Kind::kInit;
+  };
+  for (size_t i = 0; i < input_.calls.size(); ++i) {
+    if (!is_init(input_.calls[i]))
+      note(input_.calls[i].process, out_.calls[i]);
+  }
   for (const Reading& reading : input_.readings)
     note(reading.process, reading.when);
   for (const LateStart& start : out_.late_starts)
     note(start.process, {start.time_ns, start.time_ns, start.time_ns});
+  // cuInit is called for all GPUs: it is of those that the process then uses.
+  for (size_t i = 0; i < input_.calls.size(); ++i) {
+    const uint32_t process = input_.calls[i].process;
+    if (is_init(input_.calls[i]) && process < presences_.size() &&
+        presences_[process].first_ns != kNever)
+      note(process, out_.calls[i]);
+  }
 
   for (size_t process = 0; process < presences_.size(); ++process) {
     const std::optional<When>& end = input_.processes[process].end;
