@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes viewer/dist (or the folder given) from viewer/src: one script and one style sheet. They are
+# Makes viewer/dist (or the folder given) from viewer/src: a script and a style sheet a page. They are
 # checked in, so that a machine without esbuild can build vramscope too.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,3 +9,6 @@ cd "$here"
 esbuild src/main.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
   --log-level=warning --outfile="$out/viewer.js"
 esbuild src/style.css --minify --charset=utf8 --log-level=warning --outfile="$out/viewer.css"
+esbuild src/diff.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
+  --log-level=warning --outfile="$out/diff.js"
+esbuild src/diff.css --minify --charset=utf8 --log-level=warning --outfile="$out/diff.css"

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from . import _paths
+from ._plot import Picture, draw
 
 _Path = Union[str, "os.PathLike[str]"]
 #: What `--at` takes, or an instant of time.monotonic_ns().
@@ -258,6 +259,7 @@ class Trace:
     """A recording, opened for reading; made by `read`. It can be asked by several threads at once."""
 
     def __init__(self, path: _Path, limit_seconds: float = 0.0, native_names: bool = True) -> None:
+        self._path = os.path.abspath(os.fspath(path))
         library = _library()
         options = _OpenOptions(ctypes.sizeof(_OpenOptions))
         options.limit_ms = int(limit_seconds * 1000)
@@ -320,6 +322,29 @@ class Trace:
         """The highest instant of each of so many stretches of time."""
         found = _tables(_library().timeline(self._opened(), buckets))
         return Timeline(found["timeline"], found["nvml"])
+
+    def plot(
+        self,
+        kind: str = "timeline",
+        beside: Sequence[_Path] = (),
+        by: Optional[str] = None,
+        at: Optional[Instant] = None,
+        title: str = "",
+        unit: str = "",
+        omit_below: float = 0.0,
+        overlay: bool = False,
+        subtract_baseline: bool = False,
+        keywords: Sequence[_Path] = (),
+    ) -> Picture:
+        """A figure of it, and of the recordings `beside` it, as ``vramscope plot`` draws it.
+
+        The last value of a notebook's cell is shown; ``.save("figure.pdf")`` writes it as SVG, PNG or PDF.
+        """
+        self._opened()
+        when = None if at is None else _instant(at)
+        return draw(
+            [self._path, *beside], kind, by, when, title, unit, omit_below, overlay, subtract_baseline, keywords
+        )
 
     def allocations(
         self,

@@ -3,28 +3,39 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
+#include "cli/launcher/session.h"
 #include "cli/open_recording.h"
 #include "output/devices.h"
 #include "output/diff.h"
 #include "output/terminal.h"
 #include "query/diff.h"
+#include "query/diff_ranks.h"
+#include "query/report.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
 namespace {
 
+constexpr size_t kBuckets = 500;  // of a history on the page
+
 struct DiffArguments {
   std::string a;
   std::string b;
   std::string fail_above;
+  std::string html;
   size_t top = 10;
   bool json = false;
   bool no_native_names = false;
@@ -67,6 +78,80 @@ util::Result<GrowthLimit> ParseLimit(const std::string& text) {
   return limit;
 }
 
+struct Opened {
+  std::string file;
+  std::unique_ptr<tables::Recording> recording;
+};
+
+// A recording, or all of a directory: those of a program's ranks.
+util::Result<std::vector<Opened>> OpenSide(const std::string& path, bool native_names) {
+  std::vector<std::string> files{path};
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error) && !IsLiveDirectory(path)) {
+    files.clear();
+    for (std::filesystem::directory_iterator it(path, error), end; !error && it != end;
+         it.increment(error)) {
+      if (it->path().extension() == ".vram")
+        files.push_back(it->path().string());
+    }
+    std::sort(files.begin(), files.end());
+    if (files.empty())
+      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
+  }
+  std::vector<Opened> opened;
+  for (const std::string& file : files) {
+    auto recording = OpenRecording(file, {.native_names = native_names});
+    if (!recording.ok())
+      return recording.status();
+    opened.push_back({file, std::move(*recording)});
+  }
+  return opened;
+}
+
+std::vector<query::RankRecording> RanksOf(const std::vector<Opened>& side) {
+  std::vector<query::RankRecording> ranks;
+  for (const Opened& opened : side)
+    ranks.push_back({opened.file, opened.recording.get()});
+  return ranks;
+}
+
+util::Status WritePage(const DiffArguments& arguments,
+                       const query::Diff& diff,
+                       const Opened& a,
+                       const Opened& b) {
+  VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, a.file));
+  VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, b.file));
+  const auto timelines_a = query::MakeTimelines(*a.recording, kBuckets);
+  if (!timelines_a.ok())
+    return timelines_a.status();
+  const auto timelines_b = query::MakeTimelines(*b.recording, kBuckets);
+  if (!timelines_b.ok())
+    return timelines_b.status();
+  return output::WriteDiffHtml(diff, {a.file, output::RecordedCommand(*a.recording)},
+                               {b.file, output::RecordedCommand(*b.recording)},
+                               {*a.recording, *timelines_a}, {*b.recording, *timelines_b},
+                               arguments.html);
+}
+
+util::Status Print(const DiffArguments& arguments,
+                   const query::Diff& diff,
+                   const Opened& a,
+                   const Opened& b) {
+  if (!arguments.html.empty())
+    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, diff, a, b));
+  const output::DiffSource source_a{a.file, output::RecordedCommand(*a.recording)};
+  const output::DiffSource source_b{b.file, output::RecordedCommand(*b.recording)};
+  if (arguments.json)
+    return PrintOut(output::DiffJson(diff, source_a, source_b));
+  // Whoever wants the page has the figures there.
+  if (!arguments.html.empty())
+    return {};
+  output::DiffTextOptions text;
+  text.style = output::DetectStyle(STDOUT_FILENO);
+  text.top = arguments.top;
+  return PrintOut(output::FormatDiff(diff, source_a, source_b, text));
+}
+
 // The exit status.
 util::Result<int> ShowDiff(const DiffArguments& arguments) {
   std::optional<GrowthLimit> limit;
@@ -76,26 +161,21 @@ util::Result<int> ShowDiff(const DiffArguments& arguments) {
       return parsed.status();
     limit = *parsed;
   }
-  const trace::OpenOptions options{.native_names = !arguments.no_native_names};
-  util::Result<std::unique_ptr<tables::Recording>> a = OpenRecording(arguments.a, options);
+  auto a = OpenSide(arguments.a, !arguments.no_native_names);
   if (!a.ok())
     return a.status();
-  util::Result<std::unique_ptr<tables::Recording>> b = OpenRecording(arguments.b, options);
+  auto b = OpenSide(arguments.b, !arguments.no_native_names);
   if (!b.ok())
     return b.status();
-  const util::Result<query::Diff> diff = query::MakeDiff(**a, **b);
+  size_t chosen_a = 0;
+  size_t chosen_b = 0;
+  const bool sets = a->size() > 1 || b->size() > 1;
+  const util::Result<query::Diff> diff =
+      sets ? query::MakeRanksDiff(RanksOf(*a), RanksOf(*b), &chosen_a, &chosen_b)
+           : query::MakeDiff(*a->front().recording, *b->front().recording);
   if (!diff.ok())
     return diff.status();
-  const output::DiffSource source_a{arguments.a, output::RecordedCommand(**a)};
-  const output::DiffSource source_b{arguments.b, output::RecordedCommand(**b)};
-  if (arguments.json) {
-    VRAMSCOPE_RETURN_IF_ERROR(PrintOut(output::DiffJson(*diff, source_a, source_b)));
-  } else {
-    output::DiffTextOptions text;
-    text.style = output::DetectStyle(STDOUT_FILENO);
-    text.top = arguments.top;
-    VRAMSCOPE_RETURN_IF_ERROR(PrintOut(output::FormatDiff(*diff, source_a, source_b, text)));
-  }
+  VRAMSCOPE_RETURN_IF_ERROR(Print(arguments, *diff, (*a)[chosen_a], (*b)[chosen_b]));
   if (!limit || static_cast<double>(diff->delta_bytes()) <= limit->BytesOf(*diff))
     return kExitOk;
   Note(fmt::format("the peak of B exceeds that of A by {}, more than the {} of --fail-above",
@@ -110,10 +190,12 @@ void RegisterDiff(CLI::App& app, int* exit_code) {
       app.add_subcommand("diff", "What changed between two recordings, and why");
   auto arguments = std::make_shared<DiffArguments>();
   command
-      ->add_option("A", arguments->a,
-                   "The recording to compare with: NAME.vram, or NAME.vram.d of an unfinished one")
+      ->add_option(
+          "A", arguments->a,
+          "The recording to compare with: NAME.vram, NAME.vram.d of an unfinished one, or a "
+          "directory with the recordings of all ranks")
       ->required();
-  command->add_option("B", arguments->b, "The recording to explain")->required();
+  command->add_option("B", arguments->b, "The recording, or the ranks, to explain")->required();
   command
       ->add_option("--fail-above", arguments->fail_above,
                    "Exit with 1 where the peak of B exceeds that of A by more: a size, or a share "
@@ -122,6 +204,8 @@ void RegisterDiff(CLI::App& app, int* exit_code) {
   command->add_option("--top", arguments->top, "Rows of the table of changes; 0: all (default: 10)")
       ->check(CheckCount)
       ->option_text("N");
+  command->add_option("--html", arguments->html, "Write a page with both histories instead of text")
+      ->option_text("FILE");
   command->add_flag("--json", arguments->json, "The schema vramscope.diff/1, exact bytes");
   command->add_flag("--no-native-names", arguments->no_native_names,
                     "Do not look up native functions in a live recording: faster");

@@ -2,16 +2,22 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/keyword_options.h"
 #include "cli/open_recording.h"
+#include "output/plot/axis.h"
 #include "output/plot/figure.h"
+#include "query/timelines.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {
@@ -24,14 +30,26 @@ struct PlotArguments {
   std::string kind;
   std::string output;
   std::string at = "peak";
-  std::string title;
+  std::string by;
+  std::string omit_below;
+  output::FigureLook look;
   KeywordOptions keywords;
+  bool overlay = false;
+  bool less_baseline = false;
   bool at_given = false;
 };
 
-bool HasBars(const std::string& kind) {
-  return kind == "two-bar" || kind == "categories";
-}
+// Which options a kind takes.
+struct Kind {
+  const char* name;
+  bool keywords;  // --keywords, --expected-sum
+  bool at;
+  bool by;
+};
+constexpr Kind kKinds[] = {{"timeline", false, false, true},
+                           {"two-bar", true, true, false},
+                           {"compare", false, true, true},
+                           {"categories", true, true, false}};
 
 // What stands in titles: nothing for a single recording, which --title or the text around the
 // figure names.
@@ -39,7 +57,58 @@ std::string NameOf(const PlotArguments& arguments, const std::string& file) {
   return arguments.files.size() > 1 ? std::filesystem::path(file).stem().string() : "";
 }
 
-util::Result<output::Figure> MakeBars(const PlotArguments& arguments) {
+// "2%", "0.02".
+util::Result<double> ParseShare(const std::string& text) {
+  double share = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, share);
+  const std::string_view rest(stop, static_cast<size_t>(end - stop));
+  if (rest == "%" || rest == " %")
+    share /= 100;
+  else if (!rest.empty())
+    share = -1;
+  if (error != std::errc() || !(share >= 0 && share < 1)) {
+    return util::Status::Error(
+        fmt::format("--omit-below {}: use a share below 1, as in 2% or 0.02", text));
+  }
+  return share;
+}
+
+util::Status CheckOptions(const PlotArguments& arguments) {
+  const auto* const kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds),
+                   [&](const Kind& known) { return known.name == arguments.kind; });
+  if (kind == std::end(kKinds)) {
+    return util::Status::Error(
+        fmt::format("unknown --kind '{}': it is one of timeline, two-bar, compare, categories",
+                    arguments.kind));
+  }
+  const auto refuse = [&](const char* options) {
+    return util::Status::Error(fmt::format("{} not for --kind {}", options, arguments.kind));
+  };
+  const bool keywords =
+      !arguments.keywords.dictionaries.empty() || !arguments.keywords.expected.empty();
+  if (keywords && !kind->keywords)
+    return refuse("--keywords and --expected-sum are");
+  if (arguments.at_given && !kind->at)
+    return refuse("--at is");
+  if (!arguments.by.empty() && !kind->by)
+    return refuse("--by is");
+  const bool timeline = arguments.kind == "timeline";
+  if (arguments.overlay && !timeline)
+    return refuse("--overlay is");
+  if (arguments.less_baseline && !arguments.overlay)
+    return util::Status::Error("--subtract-baseline is for --kind timeline with --overlay");
+  if (arguments.overlay && (!arguments.by.empty() || !arguments.omit_below.empty()))
+    return util::Status::Error("--overlay draws totals: leave --by and --omit-below out");
+  if (!arguments.look.unit.empty() && output::UnitBytes(arguments.look.unit) == 0) {
+    return util::Status::Error(fmt::format(
+        "--unit {}: it is one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB", arguments.look.unit));
+  }
+  return {};
+}
+
+util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omit_below) {
   const util::Result<query::Instant> at = query::ParseInstant(arguments.at);
   if (!at.ok())
     return at.status();
@@ -68,51 +137,89 @@ util::Result<output::Figure> MakeBars(const PlotArguments& arguments) {
          output::BarPanels(*keywords, **recording, NameOf(arguments, file)))
       panels.push_back(std::move(panel));
   }
-  return two_bar ? output::TwoBarFigure(arguments.title, panels)
-                 : output::CategoryFigure(arguments.title, panels);
+  if (omit_below > 0)
+    output::OmitBelow(omit_below, &panels);
+  return two_bar ? output::TwoBarFigure(arguments.look, panels)
+                 : output::CategoryFigure(arguments.look, panels);
 }
 
-util::Result<output::Figure> MakeLines(const PlotArguments& arguments) {
-  if (!arguments.keywords.dictionaries.empty() || !arguments.keywords.expected.empty() ||
-      arguments.at_given) {
-    return util::Status::Error(
-        fmt::format("--at, --keywords and --expected-sum are for bars; --kind {} shows all of the "
-                    "time",
-                    arguments.kind));
+util::Result<output::Figure> MakeComparison(const PlotArguments& arguments, double omit_below) {
+  const util::Result<query::Instant> at = query::ParseInstant(arguments.at);
+  if (!at.ok())
+    return at.status();
+  query::ReportQuery query;
+  query.at = *at;
+  VRAMSCOPE_RETURN_IF_ERROR(
+      query::AddDimension(arguments.by.empty() ? "category" : arguments.by, &query.by));
+  std::vector<output::StackedBar> bars;
+  for (const std::string& file : arguments.files) {
+    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    const util::Result<query::Report> report = query::MakeReport(**recording, query);
+    if (!report.ok())
+      return report.status();
+    const std::string name = std::filesystem::path(file).stem().string();
+    for (output::StackedBar& bar : output::PeakBars(*report, name))
+      bars.push_back(std::move(bar));
   }
+  if (query.by[0] == query::Dimension::kModule)
+    output::FoldLayers(&bars);
+  return output::CompareFigure(arguments.look, bars, omit_below);
+}
+
+util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double omit_below) {
+  std::vector<query::Dimension> by;
+  if (!arguments.by.empty())
+    VRAMSCOPE_RETURN_IF_ERROR(query::AddDimension(arguments.by, &by));
   std::vector<output::TimelinePanel> panels;
   for (const std::string& file : arguments.files) {
     const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
     if (!recording.ok())
       return recording.status();
     util::Result<std::vector<query::Timeline>> timelines =
-        query::MakeTimelines(**recording, kBuckets);
+        by.empty() ? query::MakeTimelines(**recording, kBuckets)
+                   : query::MakeTimelinesBy(**recording, kBuckets, by[0]);
     if (!timelines.ok())
       return timelines.status();
-    const std::string name = arguments.kind == "compare"
-                                 ? std::filesystem::path(file).stem().string()
-                                 : NameOf(arguments, file);
+    const std::string name =
+        arguments.overlay ? std::filesystem::path(file).stem().string() : NameOf(arguments, file);
     for (output::TimelinePanel& panel :
          output::TimelinePanels(std::move(*timelines), **recording, name))
       panels.push_back(std::move(panel));
   }
-  return arguments.kind == "compare" ? output::CompareFigure(arguments.title, panels)
-                                     : output::TimelineFigure(arguments.title, panels);
+  if (arguments.overlay)
+    return output::OverlayFigure(arguments.look, panels, arguments.less_baseline);
+  if (!by.empty() && by[0] == query::Dimension::kModule)
+    output::FoldLayers(&panels);
+  if (omit_below > 0)
+    output::OmitBelow(omit_below, &panels);
+  return output::TimelineFigure(arguments.look, panels);
+}
+
+util::Result<output::Figure> MakeFigure(const PlotArguments& arguments) {
+  double omit_below = 0;
+  if (!arguments.omit_below.empty()) {
+    const util::Result<double> share = ParseShare(arguments.omit_below);
+    if (!share.ok())
+      return share.status();
+    omit_below = *share;
+  }
+  if (arguments.kind == "timeline")
+    return MakeLines(arguments, omit_below);
+  if (arguments.kind == "compare")
+    return MakeComparison(arguments, omit_below);
+  return MakeBars(arguments, omit_below);
 }
 
 util::Status Plot(const PlotArguments& arguments) {
-  const bool lines = arguments.kind == "timeline" || arguments.kind == "compare";
-  if (!lines && !HasBars(arguments.kind)) {
-    return util::Status::Error(
-        fmt::format("unknown --kind '{}': it is one of timeline, two-bar, compare, categories",
-                    arguments.kind));
-  }
+  VRAMSCOPE_RETURN_IF_ERROR(CheckOptions(arguments));
   const util::Result<output::ImageFormat> format = output::ImageFormatOf(arguments.output);
   if (!format.ok())
     return format.status();
   for (const std::string& file : arguments.files)
     VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, file));
-  const util::Result<output::Figure> figure = lines ? MakeLines(arguments) : MakeBars(arguments);
+  const util::Result<output::Figure> figure = MakeFigure(arguments);
   if (!figure.ok())
     return figure.status();
   const util::Result<std::string> picture = output::RenderFigure(*figure, *format);
@@ -134,11 +241,10 @@ void RegisterPlot(CLI::App& app, int* exit_code) {
       ->add_option("FILE", arguments->files, "NAME.vram, or NAME.vram.d of an unfinished recording")
       ->required();
   command
-      ->add_option(
-          "--kind", arguments->kind,
-          "timeline: bytes by category over time; two-bar: an instant by layer and by data "
-          "structure; compare: several recordings' totals over time; categories: a bar a "
-          "category")
+      ->add_option("--kind", arguments->kind,
+                   "timeline: bytes over time; compare: the peaks of recordings beside each other; "
+                   "two-bar: an instant by layer and by data structure; categories: a bar a "
+                   "category")
       ->option_text("KIND")
       ->required();
   command->add_option("-o", arguments->output, "The picture: its ending says the format")
@@ -149,8 +255,24 @@ void RegisterPlot(CLI::App& app, int* exit_code) {
           ->add_option("--at", arguments->at,
                        "Of bars: peak, end, SECONDS from the start, @NS, iter:N, mark:NAME")
           ->option_text("WHEN");
+  command
+      ->add_option("--by", arguments->by,
+                   "What timeline and compare are stacked by: module, line, phase, ... (default: "
+                   "category)")
+      ->option_text("DIM");
+  command->add_flag("--overlay", arguments->overlay,
+                    "Of timeline: the totals of all recordings over one axis, from their starts");
+  command->add_flag("--subtract-baseline", arguments->less_baseline,
+                    "With --overlay: less what was in use before each began");
+  command
+      ->add_option("--omit-below", arguments->omit_below,
+                   "What has a smaller share becomes one: 2% or 0.02")
+      ->option_text("SHARE");
+  command->add_option("--unit", arguments->look.unit, "Of the axis: MiB, GiB, GB, ...")
+      ->option_text("UNIT");
   AddKeywordOptions(*command, &arguments->keywords);
-  command->add_option("--title", arguments->title, "A line above the figure")->option_text("TEXT");
+  command->add_option("--title", arguments->look.title, "A line above the figure")
+      ->option_text("TEXT");
   command->callback([arguments, at, exit_code] {
     arguments->at_given = at->count() > 0;
     const util::Status status = Plot(*arguments);

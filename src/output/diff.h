@@ -4,10 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "output/terminal.h"
 #include "query/diff.h"
+#include "query/report.h"
 #include "tables/recording.h"
+#include "util/json_writer.h"
+#include "util/status.h"
 
 namespace vramscope::output {
 
@@ -21,6 +25,24 @@ struct DiffSource {
 
 // One object of the schema vramscope.diff/1 (docs/DIFF.md), ended by a newline.
 std::string DiffJson(const query::Diff& diff, const DiffSource& a, const DiffSource& b);
+
+void WriteDiffJson(const query::Diff& diff,
+                   const DiffSource& a,
+                   const DiffSource& b,
+                   util::JsonWriter& json);
+
+// One of the two with its history, for the page.
+struct DiffHistory {
+  const tables::Recording& recording;
+  const std::vector<query::Timeline>& timelines;
+};
+// One page with what DiffJson() says, and both histories.
+util::Status WriteDiffHtml(const query::Diff& diff,
+                           const DiffSource& source_a,
+                           const DiffSource& source_b,
+                           const DiffHistory& a,
+                           const DiffHistory& b,
+                           const std::string& path);
 
 struct DiffTextOptions {
   Style style;

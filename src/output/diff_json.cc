@@ -23,6 +23,15 @@ void WriteRow(const query::DiffRow& row, JsonWriter& json) {
   json.Field("b_count", row.b_count);
 }
 
+void WriteRank(const query::DiffRank& rank, JsonWriter& json) {
+  json.Key("rank");
+  rank.number < 0 ? json.Null() : json.Int(rank.number);
+  json.Field("name", rank.name);
+  json.Field("peak_bytes", rank.peak_bytes);
+  json.Field("compared", rank.compared);
+  json.Field("outlier", rank.outlier);
+}
+
 void WriteSource(const char* key, const DiffSource& source, JsonWriter& json) {
   json.Key(key);
   json.BeginObject();
@@ -33,9 +42,10 @@ void WriteSource(const char* key, const DiffSource& source, JsonWriter& json) {
 
 }  // namespace
 
-std::string DiffJson(const query::Diff& diff, const DiffSource& a, const DiffSource& b) {
-  std::string text;
-  JsonWriter json(&text, 1);
+void WriteDiffJson(const query::Diff& diff,
+                   const DiffSource& a,
+                   const DiffSource& b,
+                   JsonWriter& json) {
   json.BeginObject();
   json.Field("schema", kDiffSchema);
   WriteSource("a", a, json);
@@ -74,7 +84,20 @@ std::string DiffJson(const query::Diff& diff, const DiffSource& a, const DiffSou
     out.Field("a_end_bytes", iteration.a_end_bytes);
     out.Field("b_end_bytes", iteration.b_end_bytes);
   });
+  if (!diff.a_ranks.empty()) {
+    json.Key("ranks");
+    json.BeginObject();
+    WriteList(json, "a", diff.a_ranks, WriteRank);
+    WriteList(json, "b", diff.b_ranks, WriteRank);
+    json.EndObject();
+  }
   json.EndObject();
+}
+
+std::string DiffJson(const query::Diff& diff, const DiffSource& a, const DiffSource& b) {
+  std::string text;
+  JsonWriter json(&text, 1);
+  WriteDiffJson(diff, a, b, json);
   json.Finish();
   return text;
 }

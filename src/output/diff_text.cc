@@ -65,6 +65,7 @@ class DiffText {
     AddCauses();
     AddFigures();
     AddIterations();
+    AddRanks();
     AddRows();
     AddSources();
     return out_;
@@ -82,6 +83,7 @@ class DiffText {
   void AddFigures();
   void AddIterations();
   void AddRows();
+  void AddRanks();
   void AddSources();
   void AddLine(const std::string& name, uint64_t a, uint64_t b);
   std::string Figures(uint64_t a, uint64_t b) const {
@@ -219,6 +221,23 @@ void DiffText::AddRows() {
         Ink::kDim, style_));
   }
   Add("");
+}
+
+void DiffText::AddRanks() {
+  for (const auto& [side, ranks] :
+       {std::pair{"A", &diff_.a_ranks}, std::pair{"B", &diff_.b_ranks}}) {
+    if (ranks->empty())
+      continue;
+    std::string line = fmt::format("Ranks of {}:", side);
+    for (const query::DiffRank& rank : *ranks) {
+      line += fmt::format(" {} {}{}", Clean(rank.name), util::FormatBytes(rank.peak_bytes),
+                          rank.outlier    ? " (outlier)"
+                          : rank.compared ? " (median)"
+                                          : "");
+      line += &rank == &ranks->back() ? "" : ",";
+    }
+    Add(line);
+  }
 }
 
 void DiffText::AddSources() {

@@ -7,8 +7,8 @@
 
 #include "output/page_data.h"
 #include "output/viewer_assets.h"
-#include "util/owned_file.h"
 #include "util/json_writer.h"
+#include "util/owned_file.h"
 
 namespace vramscope::output {
 namespace {
@@ -69,38 +69,44 @@ class PageFile {
   util::Status status_;
 };
 
-util::Status WriteData(const tables::Recording& recording, PageFile& file) {
-  util::JsonWriter json([&](std::string_view piece) { file.Write(ScriptSafe(piece)); });
-  return WritePageData(recording, PageLimits{}, json);
-}
-
 }  // namespace
 
-util::Status WriteHtml(const tables::Recording& recording, const std::string& path) {
+util::Status WriteHtmlPage(const HtmlPage& page, const std::string& path) {
   auto created = util::AtomicFile::Create(path);
   if (!created.ok())
     return created.status();
   PageFile file(std::move(*created));
-  std::string_view page = ViewerPage();
+  std::string_view text = ViewerPage();
   // The template has "{{NAME}}" where something is put in, and no other "{{".
-  for (size_t open = page.find("{{"); open != std::string_view::npos; open = page.find("{{")) {
-    file.Write(page.substr(0, open));
-    const size_t close = std::min(page.find("}}", open), page.size() - 2);
-    const std::string_view name = page.substr(open + 2, close - open - 2);
-    page.remove_prefix(close + 2);
+  for (size_t open = text.find("{{"); open != std::string_view::npos; open = text.find("{{")) {
+    file.Write(text.substr(0, open));
+    const size_t close = std::min(text.find("}}", open), text.size() - 2);
+    const std::string_view name = text.substr(open + 2, close - open - 2);
+    text.remove_prefix(close + 2);
     if (name == "TITLE") {
-      file.Write(HtmlText(recording.tables().session.name));
+      file.Write(HtmlText(page.title));
       file.Write(" · vramscope");
     } else if (name == "CSS") {
-      file.Write(ViewerStyle());
+      for (const std::string_view style : page.styles)
+        file.Write(style);
     } else if (name == "JS") {
-      file.Write(ViewerScript());
+      file.Write(page.script);
     } else {
-      VRAMSCOPE_RETURN_IF_ERROR(WriteData(recording, file));
+      util::JsonWriter json([&](std::string_view piece) { file.Write(ScriptSafe(piece)); });
+      VRAMSCOPE_RETURN_IF_ERROR(page.write_data(json));
     }
   }
-  file.Write(page);
+  file.Write(text);
   return file.Commit();
+}
+
+util::Status WriteHtml(const tables::Recording& recording, const std::string& path) {
+  return WriteHtmlPage(
+      {recording.tables().session.name,
+       {ViewerStyle()},
+       ViewerScript(),
+       [&](util::JsonWriter& json) { return WritePageData(recording, PageLimits{}, json); }},
+      path);
 }
 
 }  // namespace vramscope::output

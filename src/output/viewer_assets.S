@@ -12,5 +12,7 @@
   ASSET(page, VRAMSCOPE_VIEWER_PAGE)
   ASSET(style, VRAMSCOPE_VIEWER_STYLE)
   ASSET(script, VRAMSCOPE_VIEWER_SCRIPT)
+  ASSET(diff_style, VRAMSCOPE_DIFF_STYLE)
+  ASSET(diff_script, VRAMSCOPE_DIFF_SCRIPT)
 
   .section .note.GNU-stack, "", %progbits

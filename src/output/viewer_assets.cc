@@ -11,6 +11,10 @@ extern const char vramscope_viewer_style[];
 extern const char vramscope_viewer_style_end[];
 extern const char vramscope_viewer_script[];
 extern const char vramscope_viewer_script_end[];
+extern const char vramscope_viewer_diff_style[];
+extern const char vramscope_viewer_diff_style_end[];
+extern const char vramscope_viewer_diff_script[];
+extern const char vramscope_viewer_diff_script_end[];
 }
 
 namespace vramscope::output {
@@ -32,6 +36,14 @@ std::string_view ViewerStyle() {
 
 std::string_view ViewerScript() {
   return Between(vramscope_viewer_script, vramscope_viewer_script_end);
+}
+
+std::string_view DiffStyle() {
+  return Between(vramscope_viewer_diff_style, vramscope_viewer_diff_style_end);
+}
+
+std::string_view DiffScript() {
+  return Between(vramscope_viewer_diff_script, vramscope_viewer_diff_script_end);
 }
 
 }  // namespace vramscope::output

@@ -10,4 +10,8 @@ std::string_view ViewerPage();    // viewer/src/page.html
 std::string_view ViewerStyle();   // the bundled style sheet
 std::string_view ViewerScript();  // the bundled script
 
+// What the page of a diff has beside the style sheet above, and its script.
+std::string_view DiffStyle();
+std::string_view DiffScript();
+
 }  // namespace vramscope::output

@@ -2,6 +2,9 @@
 #include "query/cells.h"
 
 #include <map>
+#include <utility>
+
+#include "query/texts.h"
 
 namespace vramscope::query {
 
@@ -31,6 +34,27 @@ tables::SiteRow FreeSite(const tables::Recording& recording,
 }
 
 Cells::Cells(const tables::Recording& recording) {
+  Fill(recording, [](const tables::SiteRow&) { return 0; });
+}
+
+Cells::Cells(const tables::Recording& recording, Dimension by) {
+  const DimensionTexts texts(recording);
+  std::map<uint64_t, uint32_t> by_number;
+  std::map<std::string, uint32_t> by_text;
+  Fill(recording, [&](const tables::SiteRow& site) {
+    const auto [known, added] = by_number.try_emplace(texts.Number(by, site, nullptr), 0);
+    if (added) {
+      std::string text = texts.Of(by, site, nullptr);
+      const auto [group, is_new] = by_text.try_emplace(text, static_cast<uint32_t>(groups_.size()));
+      if (is_new)
+        groups_.push_back(std::move(text));
+      known->second = group->second;
+    }
+    return known->second;
+  });
+}
+
+void Cells::Fill(const tables::Recording& recording, const GroupOf& group_of) {
   const tables::Tables& tables = recording.tables();
   std::map<Cell, uint32_t> ids;
   const auto intern = [&](const tables::SiteRow& site) {
@@ -43,6 +67,7 @@ Cells::Cells(const tables::Recording& recording) {
     cell.block = IsBlock(site);
     cell.backward = site.phase == static_cast<uint8_t>(format::Phase::kBackward);
     cell.estimated = static_cast<tables::Estimated>(site.estimated);
+    cell.group = group_of(site);
     const auto [found, added] = ids.try_emplace(cell, static_cast<uint32_t>(cells_.size()));
     if (added)
       cells_.push_back(cell);

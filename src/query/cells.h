@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "format/memory_words.h"
+#include "query/report.h"
 #include "tables/recording.h"
 
 namespace vramscope::query {
@@ -35,14 +38,18 @@ struct Cell {
   bool block = false;
   bool backward = false;  // allocated by a backward
   tables::Estimated estimated = tables::Estimated::kExact;
+  uint32_t group = 0;  // of Cells::groups()
   friend auto operator<=>(const Cell&, const Cell&) = default;
 };
 
 class Cells {
  public:
   explicit Cells(const tables::Recording& recording);
+  // Tells them apart by a dimension of sites too, whose texts are the groups.
+  Cells(const tables::Recording& recording, Dimension by);
 
   const std::vector<Cell>& all() const { return cells_; }
+  const std::vector<std::string>& groups() const { return groups_; }
   uint32_t OfSite(uint32_t site) const { return sites_[site].own; }
   uint32_t OfRounding(uint32_t site) const { return sites_[site].rounding; }
   uint32_t OfFree(uint32_t segment, bool in_use) const {
@@ -59,7 +66,11 @@ class Cells {
     uint32_t in_use = 0;
   };
 
+  using GroupOf = std::function<uint32_t(const tables::SiteRow& site)>;
+  void Fill(const tables::Recording& recording, const GroupOf& group_of);
+
   std::vector<Cell> cells_;
+  std::vector<std::string> groups_;
   std::vector<SiteCells> sites_;
   std::vector<SegmentCells> segments_;
 };

@@ -52,6 +52,15 @@ struct DiffIteration {
   uint64_t b_end_bytes = 0;
 };
 
+// One of several recordings of a side.
+struct DiffRank {
+  int32_t number = -1;  // -1: not known
+  std::string name;     // "rank 3", or its file
+  uint64_t peak_bytes = 0;
+  bool compared = false;  // it has the median peak
+  bool outlier = false;   // it is far from that
+};
+
 struct Diff {
   // At the peaks of the devices compared: the GPUs where there are some, else the CPU's tensors.
   // What other processes had is not in it.
@@ -68,6 +77,9 @@ struct Diff {
   std::vector<DiffRow> start;             // live at the first event of their processes
   std::vector<DiffMove> moves;            // at the peaks
   std::vector<DiffIteration> iterations;  // some of those that both have
+  // Where each side is of several recordings; empty where it is of one.
+  std::vector<DiffRank> a_ranks;
+  std::vector<DiffRank> b_ranks;
   int64_t delta_bytes() const {
     return static_cast<int64_t>(b_bytes) - static_cast<int64_t>(a_bytes);
   }

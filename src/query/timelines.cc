@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device's history by category, in their order, bottom first; what has none by owner and part;
-// below them the driver's own parts, above them what belongs to none of the recorded processes.
+// above them the driver's own parts, and what belongs to none of the recorded processes.
+#include "query/timelines.h"
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -11,6 +13,7 @@
 #include "query/report.h"
 #include "query/residual.h"
 #include "query/sweep.h"
+#include "query/texts.h"
 
 namespace vramscope::query {
 namespace {
@@ -36,7 +39,7 @@ Band BandOf(const tables::Recording& recording, const Cell& cell) {
   if (outside)
     band.layer = static_cast<int>(format::kCategoryCount) + 2;
   else if (cell.category == Category::kDriver)
-    band.layer = -1;
+    band.layer = static_cast<int>(format::kCategoryCount) + 1;
   if (cell.category != Category::kUnknown && cell.category != Category::kDriver) {
     band.name = format::CategoryName(cell.category);
     return band;
@@ -50,7 +53,11 @@ Band BandOf(const tables::Recording& recording, const Cell& cell) {
 // with most in use, of them the first.
 class BucketFiller : public SweepObserver {
  public:
-  BucketFiller(const tables::Recording& recording, const Cells& cells, size_t buckets)
+  // `by_group`: bands are the cells' groups, else categories.
+  BucketFiller(const tables::Recording& recording,
+               const Cells& cells,
+               size_t buckets,
+               bool by_group)
       : begin_ns_(recording.tables().session.begin_ns), buckets_(std::max<size_t>(buckets, 1)) {
     const int64_t end_ns = std::max(LastInstant(recording), begin_ns_);
     width_ns_ = (end_ns - begin_ns_) / static_cast<int64_t>(buckets_) + 1;
@@ -59,7 +66,7 @@ class BucketFiller : public SweepObserver {
     for (const Cell& cell : cells.all()) {
       const uint32_t index = cell.device.value < devices_.size() ? cell.device.value : 0;
       Device& device = devices_[index];
-      const Band band = BandOf(recording, cell);
+      const Band band = by_group ? Band{0, cells.groups()[cell.group]} : BandOf(recording, cell);
       const auto [found, added] = device.bands.try_emplace(band, device.bands.size());
       cells_.push_back({index, static_cast<uint32_t>(found->second), IsUse(cell.part)});
     }
@@ -216,13 +223,13 @@ void ThinSamples(const tables::Tables& tables, size_t buckets, Timeline* timelin
   }
 }
 
-}  // namespace
-
-util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
-                                                  size_t buckets) {
-  const Cells cells(recording);
+util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
+                                         const Cells& cells,
+                                         size_t buckets,
+                                         bool by_group) {
   const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
-  std::vector<BucketFiller> fillers(pieces.size(), BucketFiller(recording, cells, buckets));
+  std::vector<BucketFiller> fillers(pieces.size(),
+                                    BucketFiller(recording, cells, buckets, by_group));
   if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(fillers));
       !status.ok())
     return status;
@@ -235,6 +242,24 @@ util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recor
     timelines.push_back(std::move(timeline));
   }
   return timelines;
+}
+
+}  // namespace
+
+util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
+                                                  size_t buckets) {
+  return Fill(recording, Cells(recording), buckets, false);
+}
+
+util::Result<std::vector<Timeline>> MakeTimelinesBy(const tables::Recording& recording,
+                                                    size_t buckets,
+                                                    Dimension by) {
+  if (DimensionTexts::IsOfRows(by)) {
+    return util::Status::Error(std::string("a timeline cannot be stacked by ") + DimensionName(by) +
+                               ": use category, module, line, phase, owner or "
+                               "another that does not change with time");
+  }
+  return Fill(recording, Cells(recording, by), buckets, true);
 }
 
 }  // namespace vramscope::query

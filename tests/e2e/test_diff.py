@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from browser import EXECUTABLE, Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
@@ -54,7 +56,9 @@ for step in range(8):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 """
-CHANGES = ("none", "again", "batch", "sequence", "optimizer", "checkpoint", "wider", "leak", "hook")
+# Runs of the same program, of which there are 21 pairs.
+SAME = ("none", "again", "third", "fourth", "fifth", "sixth", "seventh")
+CHANGES = (*SAME, "batch", "sequence", "optimizer", "checkpoint", "wider", "leak", "hook")
 
 
 def vramscope(*arguments: str | Path, status: int = 0) -> tuple[str, str]:
@@ -76,7 +80,8 @@ def traces(tmp_path_factory) -> dict[str, Path]:
         trace = directory / f"{change}.vram"
         done = subprocess.run(
             [VRAMSCOPE, "run", "--cpu", "--no-report", "-o", trace, "--", sys.executable, "program.py"],
-            cwd=directory, capture_output=True, text=True, timeout=300, env={**os.environ, "CHANGE": change},
+            cwd=directory, capture_output=True, text=True, timeout=300,
+            env={**os.environ, "CHANGE": change, "RANK": str(SAME.index(change) if change in SAME else 7)},
         )
         assert done.returncode == 0, done.stderr
         return trace
@@ -117,6 +122,88 @@ def test_two_runs_of_one_program_do_not_differ(traces):
     assert "Differences of up to 64.0 KiB are taken for noise." in out
     found = json.loads(vramscope("diff", traces["none"], traces["again"], "--json")[0])
     assert found["same"] is True and found["causes"] == found["notes"] == []
+
+
+def test_no_two_of_seven_runs_differ(traces):
+    """20 times of 20."""
+    for i, a in enumerate(SAME):
+        for b in SAME[:i]:
+            assert vramscope("diff", traces[a], traces[b])[0].startswith("no difference: "), (a, b)
+
+
+def ranks(traces, directory: Path, *changes: str) -> Path:
+    directory.mkdir()
+    for change in changes:
+        (directory / traces[change].name).write_bytes(traces[change].read_bytes())
+    return directory
+
+
+def test_of_ranks_the_medians_are_compared_and_the_outlier_is_named(traces, tmp_path):
+    a = ranks(traces, tmp_path / "a", "none", "again", "third", "fourth")
+    same = ranks(traces, tmp_path / "same", "fifth", "sixth", "seventh")
+    odd = ranks(traces, tmp_path / "odd", "fifth", "sixth", "batch", "seventh")
+    out, _ = vramscope("diff", a, same)
+    assert out.startswith("no difference: ")
+    assert "note: 4 ranks in A, 3 in B: those with the median peak are compared, rank " in out
+    out, _ = vramscope("diff", a, odd)
+    first = out.splitlines()[0]
+    assert first.startswith("rank 7 of B is ") and "above the median of its 4 ranks: activations of" in first, first
+    assert "Ranks of B: rank 4 " in out and "(outlier)" in out
+    found = json.loads(vramscope("diff", a, odd, "--json")[0])
+    assert [rank["rank"] for rank in found["ranks"]["b"]] == [4, 5, 6, 7]
+    assert [rank["outlier"] for rank in found["ranks"]["b"]] == [False, False, False, True]
+    assert sum(rank["compared"] for rank in found["ranks"]["a"]) == 1 and found["same"] is False
+    # The gate is of the medians.
+    vramscope("diff", a, odd, "--fail-above", "5%")
+    # One of them, and one of all.
+    vramscope("diff", traces["none"], same)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("x")
+    assert "no recording" in vramscope("diff", a, tmp_path / "empty", status=2)[1]
+
+
+def test_the_page_has_the_figures_of_json(traces, tmp_path):
+    page = tmp_path / "diff.html"
+    out, err = vramscope("diff", traces["none"], traces["batch"], "--html", page)
+    assert not out and not err
+    found = json.loads(vramscope("diff", traces["none"], traces["batch"], "--json")[0])
+    text = page.read_text()
+    data = json.loads(re.search(r'<script type="application/json" id="vramscope-data">(.*?)</script>', text, re.DOTALL)[1])
+    assert data["diff"] == found
+    for side in ("a", "b"):
+        (history,) = data["histories"][side]
+        assert max(map(sum, zip(*history["bytes"]))) == found["peak"][f"{side}_bytes"]
+        assert len(history["iterations"]) == 8 and len(history["groups"]) == len(history["bytes"])
+    assert not re.search(r"(src|href)=.?https?:", text)
+    assert "is the recording itself" in vramscope(
+        "diff", traces["none"], traces["batch"], "--html", traces["none"], status=2
+    )[1]
+
+
+@pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_draws_and_zooms(traces, tmp_path, width):
+    page = tmp_path / "diff.html"
+    vramscope("diff", traces["none"], traces["batch"], "--html", page)
+    shown = Browser()
+    try:
+        shown.resize(width, 1600, mobile=width < 600)
+        shown.open(page)
+        assert not shown.complaints
+        assert "a larger batch" in shown.run("document.querySelector('h1').textContent")
+        assert shown.run("document.querySelectorAll('.histories polygon').length") >= 6
+        assert shown.run("document.querySelectorAll('.icicle-area .box').length") > 10
+        assert shown.run("document.documentElement.scrollWidth") <= width
+        before = shown.run("document.querySelectorAll('.rows-table tbody tr').length")
+        shown.run("[...document.querySelectorAll('.icicle-area .box')].find((box) => box.title.startsWith('parameter:')).click()")
+        rows = shown.run("[...document.querySelectorAll('.rows-table tbody tr')].map((row) => row.children[3].textContent).join()")
+        assert before > 10 and set(rows.split(",")) == {"parameter"}
+        shown.run("""(() => { const align = document.querySelector('select[aria-label^="How"]');
+            align.value = 'start'; align.dispatchEvent(new Event('change')); })()""")
+        assert shown.run("document.querySelectorAll('.histories polygon').length") >= 6
+        assert not shown.complaints
+    finally:
+        shown.close()
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as xml
 import zlib
 from pathlib import Path
 
+import package
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,9 +117,53 @@ def test_an_expected_sum_changes_the_picture(tmp_path):
     assert len(set(pictures)) == 4
 
 
+@needs_cairo
+def test_every_dimension_and_option_has_its_picture(tmp_path):
+    pictures = {}
+    for name, arguments in {
+        "category": ("--kind", "timeline"),
+        "module": ("--kind", "timeline", "--by", "module"),
+        "few": ("--kind", "timeline", "--by", "module", "--omit-below", "5%"),
+        "gigabytes": ("--kind", "timeline", "--unit", "GB"),
+        "peaks": ("--kind", "compare", H200),
+        "by line": ("--kind", "compare", H200, "--by", "line", "--omit-below", "0.02"),
+        "at the end": ("--kind", "compare", H200, "--at", "end"),
+        "overlay": ("--kind", "timeline", H200, "--overlay"),
+        "bars": ("--kind", "categories"),
+        "few bars": ("--kind", "categories", "--omit-below", "10%"),
+    }.items():
+        plot(H200, *arguments, "-o", tmp_path / "p.svg")
+        pictures[name] = (tmp_path / "p.svg").read_bytes()
+    assert len(set(pictures.values())) == len(pictures)
+
+
+@needs_cairo
+def test_from_python_a_picture_is_shown_and_saved(tmp_path):
+    environment = package.make(tmp_path / "package")
+    code = (
+        f"import vramscope, sys\ntrace = vramscope.read({str(H200)!r})\n"
+        f"picture = trace.plot('compare', beside=[{str(H200)!r}], by='phase', title='Two')\n"
+        f"assert picture._repr_svg_().startswith('<?xml')\npicture.save({str(tmp_path / 'p.pdf')!r})\n"
+        "try:\n    trace.plot('pie')\nexcept RuntimeError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "unknown --kind 'pie': it is one of timeline, two-bar, compare, categories\n"
+    assert (tmp_path / "p.pdf").read_bytes().startswith(b"%PDF-")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("--kind", "compare", "-o", "x.svg", "--by", "colour"), "colour"),
+        (("--kind", "timeline", "-o", "x.svg", "--by", "lifetime"), "cannot be stacked by lifetime"),
+        (("--kind", "two-bar", "-o", "x.svg", "--by", "module"), "--by is not for --kind two-bar"),
+        (("--kind", "compare", "-o", "x.svg", "--overlay"), "--overlay is not for"),
+        (("--kind", "timeline", "-o", "x.svg", "--subtract-baseline"), "with --overlay"),
+        (("--kind", "timeline", "-o", "x.svg", "--overlay", "--by", "module"), "draws totals"),
+        (("--kind", "timeline", "-o", "x.svg", "--omit-below", "2 apples"), "--omit-below 2 apples"),
+        (("--kind", "timeline", "-o", "x.svg", "--omit-below", "100%"), "below 1"),
+        (("--kind", "timeline", "-o", "x.svg", "--unit", "acres"), "KiB, MiB"),
         (("--kind", "pie", "-o", "x.svg"), "timeline, two-bar, compare, categories"),
         (("--kind", "timeline", "-o", "x.jpg"), ".svg, .png or .pdf"),
         (("--kind", "timeline", "-o", "/nowhere/x.svg"), "/nowhere/x.svg"),

@@ -64,9 +64,9 @@ def rows(file: Path, *options: str) -> dict[tuple, int]:
     return {(row["pid"], *row["path"]): row["bytes"] for row in said["rows"]}
 
 
-def sample_steady(machine: dict[str, str], file: Path, *options: str, seconds: float = 0.5) -> int:
+def sample_steady(machine: dict[str, str], file: Path, seconds: float = 0.5, period: str = "2ms") -> int:
     """Samples driver_steady for a while; its number."""
-    command = [VRAMSCOPE, "sample", "-i", "2ms", "--no-report", "-o", file, *options, "--", HOSTS / "driver_steady"]
+    command = [VRAMSCOPE, "sample", "-i", period, "--no-report", "-o", file, "--", HOSTS / "driver_steady"]
     with subprocess.Popen(command, env=machine, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -182,6 +182,26 @@ def test_what_a_killed_sampler_leaves_is_read(machine, tmp_path):
         sampler.stdin.close()
     assert any(path == ("sampled",) for (_, *path), size in rows(file).items() for path in [tuple(path)])
     assert "sampled" in ask("info", file)
+
+
+def test_a_picture_of_both_has_the_peaks_that_the_sampler_missed(machine, tmp_path):
+    sample_steady(machine, tmp_path / "sampled.vram", period="1s")
+    command = [VRAMSCOPE, "run", "--no-report", "-o", tmp_path / "probed.vram", "--", HOSTS / "driver_steady"]
+    with subprocess.Popen(command, env=machine, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        time.sleep(1)
+        process.communicate(b"")
+    peaks = [
+        json.loads(ask("report", tmp_path / f"{name}.vram", "--json"))["devices"][0]["ledger_bytes"]
+        for name in ("sampled", "probed")
+    ]
+    assert peaks[0] < peaks[1]
+    done = subprocess.run(
+        [VRAMSCOPE, "plot", "probed.vram", "sampled.vram", "--kind", "timeline", "--overlay", "--subtract-baseline", "-o",
+         "both.svg"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )
+    if "libcairo" in done.stderr:
+        pytest.skip("no libcairo")
+    assert done.returncode == 0 and (tmp_path / "both.svg").read_bytes().startswith(b"<?xml"), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ export function makeHeader(model, store) {
   const facts = [];
   if (page.recorded_at) facts.push(localTime(page.recorded_at));
   facts.push(formatTime(page.duration_ns));
+  if (page.report.sampled) facts.push("sampled: no allocations are known");
   if (!page.finished) facts.push("not finished");
   if (page.left_out.count > 0) {
     facts.push(`${formatCount(page.left_out.count)} allocations in sums only`);
@@ -127,7 +128,10 @@ export function makeFooter(model) {
   const broken = page.report.invariants.filter((invariant) => !invariant.holds);
   const lost = page.report.losses.filter((loss) => loss.count > 0 || loss.bytes > 0);
   const items = [];
-  if (page.report.invariants.length > 0) {
+  if (page.report.sampled) {
+    items.push(h("li", {}, "These are NVML's figures, with nothing to compare them with. What came and went between two readings " +
+      "is not in them; what needs allocations was not checked."));
+  } else if (page.report.invariants.length > 0) {
     items.push(h("li", {}, broken.length === 0
       ? `All ${page.report.invariants.length} invariants hold.`
       : `${broken.length} of ${page.report.invariants.length} invariants are broken:`));
@@ -141,7 +145,7 @@ export function makeFooter(model) {
   }
   for (const residual of page.report.residuals) {
     const device = page.devices.find((other) => other.index === residual.device);
-    if (residual.ledger_peak_bytes === 0 || !device) continue;
+    if (page.report.sampled || residual.ledger_peak_bytes === 0 || !device) continue;
     items.push(h("li", {}, `${deviceLabel(device)}: ${formatShare(residual.estimated_bytes, residual.ledger_peak_bytes)} ` +
       "of the peak was estimated from free memory, not by size; " +
       `${residual.samples_in_transit} of ${residual.samples} samples fell into driver calls under way.`));

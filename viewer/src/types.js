@@ -43,6 +43,7 @@
  * @property {ReportRow[]} rows
  * @property {Residual[]} residuals
  * @property {{name: string, count: number, bytes: number}[]} losses
+ * @property {boolean} sampled NVML's figures are all that is known.
  * @property {{name: string, holds: boolean, detail: string}[]} invariants
  */
 

@@ -30,21 +30,34 @@ void AddTicks(double largest, double unit, double step, Axis* axis) {
 
 }  // namespace
 
-Axis ByteAxis(double largest_bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  Axis axis;
-  double unit = 1;
-  size_t index = 0;
-  while (index < 4 && largest_bytes >= unit * 1024) {
-    unit *= 1024;
-    ++index;
+double UnitBytes(const std::string& unit) {
+  struct Known {
+    const char* name;
+    double bytes;
+  };
+  constexpr Known kUnits[] = {{"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                              {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},
+                              {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  for (const Known& known : kUnits) {
+    if (unit == known.name)
+      return known.bytes;
   }
-  axis.unit = kUnits[index];
-  const double largest = std::max(largest_bytes / unit, index == 0 ? 5.0 : 1e-3);
+  return 0;
+}
+
+Axis ByteAxis(double largest_bytes, const std::string& unit) {
+  Axis axis;
+  axis.unit = unit;
+  for (const char* const suitable : {"B", "KiB", "MiB", "GiB", "TiB"}) {
+    if (unit.empty() && (axis.unit.empty() || largest_bytes >= UnitBytes(suitable)))
+      axis.unit = suitable;
+  }
+  const double unit_bytes = UnitBytes(axis.unit);
+  const double largest = std::max(largest_bytes / unit_bytes, axis.unit == "B" ? 5.0 : 1e-3);
   const double step = NiceStep(largest);
   const double end = std::ceil(largest / step - 1e-9) * step;
-  AddTicks(end, unit, step, &axis);
-  axis.end = end * unit;
+  AddTicks(end, unit_bytes, step, &axis);
+  axis.end = end * unit_bytes;
   return axis;
 }
 

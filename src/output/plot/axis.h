@@ -16,8 +16,10 @@ struct Axis {
   std::vector<Tick> ticks;
   std::string unit;  // "GiB", "s"
 };
-// Goes at least as far as `largest`.
-Axis ByteAxis(double largest_bytes);
+// Units of bytes by their names on an axis: "MiB", "GB", ...; 0: there is no such unit.
+double UnitBytes(const std::string& unit);
+// Goes at least as far as `largest`; in the unit that suits it, or in that one.
+Axis ByteAxis(double largest_bytes, const std::string& unit = "");
 // Ends at `largest`.
 Axis TimeAxis(double largest_seconds);
 

@@ -46,7 +46,9 @@ void FillSlice(Canvas& canvas, const Box& box, const Slice& slice, const Palette
   canvas.Fill(box, kWhite);
   canvas.Hatch(box, slice.kind == Slice::Kind::kOthers ? Hatching::kRising : Hatching::kCrossed,
                kGrey);
-  canvas.Frame(box, {.colour = kGrey, .width = 0.8, .dashed = slice.bytes < 0});
+  canvas.Frame(
+      box,
+      {.colour = kGrey, .width = 0.8, .dashes = slice.bytes < 0 ? Dashes::kShort : Dashes::kNone});
 }
 
 Palette PaletteOf(const std::vector<const StackedBar*>& bars) {
@@ -78,7 +80,7 @@ constexpr double kAxisWidth = 58;
 constexpr double kBarWidth = 84;
 constexpr double kLeaderWidth = 26;
 constexpr double kKeyWidth = 176;
-constexpr Stroke kExpectedStroke{.colour = kBlack, .width = 1, .dashed = true};
+constexpr Stroke kExpectedStroke{.colour = kBlack, .width = 1, .dashes = Dashes::kShort};
 constexpr double kSlotWidth = kBarWidth + kLeaderWidth + kKeyWidth;
 constexpr double kHeadHeight = 38;
 constexpr double kFootHeight = 34;
@@ -285,7 +287,8 @@ size_t GridColumns(size_t panels) {
 
 }  // namespace
 
-Figure TwoBarFigure(const std::string& title, const std::vector<BarPanel>& panels) {
+Figure TwoBarFigure(const FigureLook& look, const std::vector<BarPanel>& panels) {
+  const std::string& title = look.title;
   double largest = 0;
   size_t bars = 1;
   size_t keys = 0;
@@ -307,7 +310,8 @@ Figure TwoBarFigure(const std::string& title, const std::vector<BarPanel>& panel
   figure.size = {2 * kPageMargin + width * static_cast<double>(across),
                  2 * kPageMargin + TitleSpace(title) +
                      (height + kGridGap) * static_cast<double>(down) - kGridGap};
-  figure.draw = [=, size = figure.size, axis = ByteAxis(largest)](Canvas& canvas) {
+  figure.draw = [=, size = figure.size, title = look.title,
+                 axis = ByteAxis(largest, look.unit)](Canvas& canvas) {
     DrawTitle(canvas, title, size.width);
     // One palette: a colour means one thing, whichever bar it is in.
     std::vector<const StackedBar*> all;
@@ -326,7 +330,8 @@ Figure TwoBarFigure(const std::string& title, const std::vector<BarPanel>& panel
   return figure;
 }
 
-Figure CategoryFigure(const std::string& title, const std::vector<BarPanel>& panels) {
+Figure CategoryFigure(const FigureLook& look, const std::vector<BarPanel>& panels) {
+  const std::string& title = look.title;
   struct Cell {
     size_t panel;
     size_t bar;
@@ -351,7 +356,8 @@ Figure CategoryFigure(const std::string& title, const std::vector<BarPanel>& pan
                  2 * kPageMargin + TitleSpace(title) +
                      (height + kGridGap) * static_cast<double>(std::max<size_t>(down, 1)) -
                      kGridGap};
-  figure.draw = [=, size = figure.size, axis = ByteAxis(largest)](Canvas& canvas) {
+  figure.draw = [=, size = figure.size, title = look.title,
+                 axis = ByteAxis(largest, look.unit)](Canvas& canvas) {
     DrawTitle(canvas, title, size.width);
     std::vector<const StackedBar*> bars;
     for (const Cell& cell : cells)

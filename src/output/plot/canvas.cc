@@ -157,8 +157,10 @@ class Drawing : public CairoCanvas {
   void Draw(const Stroke& stroke) {
     Use(stroke.colour);
     cairo_.set_line_width(context_, stroke.width);
-    const double dashes[] = {4, 3};
-    cairo_.set_dash(context_, dashes, stroke.dashed ? 2 : 0, 0);
+    static constexpr double kDashes[][4] = {{}, {4, 3}, {7, 2.5}, {1.5, 1.8}, {7, 2, 1.5, 2}};
+    static constexpr int kCounts[] = {0, 2, 2, 2, 4};
+    const auto dashes = static_cast<size_t>(stroke.dashes);
+    cairo_.set_dash(context_, kDashes[dashes], kCounts[dashes], 0);
     cairo_.stroke(context_);
   }
 

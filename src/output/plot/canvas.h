@@ -43,10 +43,12 @@ struct Box {
 
 enum class Hatching : uint8_t { kRising, kCrossed };
 
+enum class Dashes : uint8_t { kNone, kShort, kLong, kDots, kDashDot };
+
 struct Stroke {
   Colour colour = kBlack;
   double width = 1;
-  bool dashed = false;
+  Dashes dashes = Dashes::kNone;
 };
 
 enum class Align : uint8_t { kLeft, kCentre, kRight };

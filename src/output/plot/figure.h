@@ -20,7 +20,16 @@ struct Figure {
   std::function<void(Canvas&)> draw;
 };
 
+// What all of them can be told.
+struct FigureLook {
+  std::string title{};  // a line above; may be empty
+  std::string unit{};   // of the axis of bytes, as UnitBytes() knows them; "": what suits
+};
+
 util::Result<std::string> RenderFigure(const Figure& figure, ImageFormat format);
+
+// The name of what stands for many that are small.
+inline constexpr char kSmaller[] = "(smaller)";
 
 // What a dictionary makes of a device.
 struct Slice {
@@ -46,24 +55,49 @@ std::vector<BarPanel> BarPanels(const query::KeywordReport& report,
                                 const tables::Recording& recording,
                                 const std::string& name);
 
+// What has no larger share of its bar than that becomes one slice, kSmaller.
+void OmitBelow(double share, std::vector<BarPanel>* panels);
+
 // Stacked bars beside each other, a panel a device.
-Figure TwoBarFigure(const std::string& title, const std::vector<BarPanel>& panels);
+Figure TwoBarFigure(const FigureLook& look, const std::vector<BarPanel>& panels);
 // A bar a category, in a grid of one panel for each bar of the panels.
-Figure CategoryFigure(const std::string& title, const std::vector<BarPanel>& panels);
+Figure CategoryFigure(const FigureLook& look, const std::vector<BarPanel>& panels);
+
+// A bar for each GPU of the report that has bytes, else for each device: its rows, which are by one
+// dimension.
+std::vector<StackedBar> PeakBars(const query::Report& report, const std::string& name);
+// Bars of several recordings beside each other, with one key: in each bar the same order from the
+// bottom, that of the largest. What has less than `omit_below` of the highest bar is one slice.
+Figure CompareFigure(const FigureLook& look,
+                     const std::vector<StackedBar>& bars,
+                     double omit_below = 0);
+
+// Layers that repeat become one slice: "blocks.[0-11].attn".
+void FoldLayers(std::vector<StackedBar>* bars);
 
 struct TimelinePanel {
   std::string title;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   query::Timeline timeline;
+  uint64_t baseline_bytes = 0;  // NVML's first figure; 0: there is none
+  bool sampled = false;         // NVML's figures are all that is known
 };
 std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines,
                                           const tables::Recording& recording,
                                           const std::string& name);
 
-// Bands by category and NVML's line, panels below each other with one scale of time.
-Figure TimelineFigure(const std::string& title, const std::vector<TimelinePanel>& panels);
-// The totals of all panels over one axis of time, each from its own start.
-Figure CompareFigure(const std::string& title, const std::vector<TimelinePanel>& panels);
+// Bands of layers that repeat become one.
+void FoldLayers(std::vector<TimelinePanel>* panels);
+// Bands whose highest is below that share of the device's become one, kSmaller.
+void OmitBelow(double share, std::vector<TimelinePanel>* panels);
+
+// Bands and NVML's line, panels below each other with one scale of time.
+Figure TimelineFigure(const FigureLook& look, const std::vector<TimelinePanel>& panels);
+// The totals of all panels over one axis of time, each from its own start; `less_baseline`: less
+// what was in use before it.
+Figure OverlayFigure(const FigureLook& look,
+                     const std::vector<TimelinePanel>& panels,
+                     bool less_baseline = false);
 
 }  // namespace vramscope::output

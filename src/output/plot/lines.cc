@@ -19,10 +19,11 @@ constexpr double kAxisWidth = 52;
 constexpr double kPlotWidth = 520;
 constexpr double kPlotHeight = 210;
 constexpr double kFootHeight = 34;
-constexpr double kKeyWidth = 190;
+constexpr double kKeyWidth = 230;
 constexpr double kPanelHeight = kHeadHeight + kPlotHeight + kFootHeight;
 constexpr double kSmallestListed = 0.005;  // of the axis: bands below are drawn, not listed
 constexpr ptrdiff_t kMostListed = 15;      // bands beside the plot
+constexpr double kShortestSeam = 3;        // points, of a line between two bands
 constexpr double kNsPerSecond = 1e9;
 
 // The area that both figures draw in: axes below and left, time in seconds from the start.
@@ -171,8 +172,11 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
   std::stable_sort(by_size.begin(), by_size.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> names;
-  for (const auto& [bytes, band] : by_size)
-    names.push_back(timeline.groups[band]);
+  for (const auto& [bytes, band] : by_size) {
+    // What has no colour is grey.
+    if (timeline.groups[band] != kSmaller)
+      names.push_back(timeline.groups[band]);
+  }
   const Palette palette(names);
 
   plot.Grid();
@@ -183,6 +187,17 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
     area.insert(area.end(), below.rbegin(), below.rend());
     if (!area.empty())
       canvas.Area(area, palette.Of(timeline.groups[band]), 1);
+  }
+  // In grey, neighbours may look alike. Only along the bands: where they go up and down all the
+  // time lines would cover them.
+  for (size_t band = 0; band + 1 < tops.size(); ++band) {
+    const std::vector<Point> steps = StepsOf(plot, panel, tops[band]);
+    for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+      while (end < steps.size() && steps[end].y == steps[begin].y)
+        ++end;
+      if (steps[end - 1].x - steps[begin].x >= kShortestSeam)
+        canvas.Line({steps[begin], steps[end - 1]}, {.colour = kWhite, .width = 0.4});
+    }
   }
   const std::vector<Point> samples = SamplesOf(plot, panel);
   if (samples.size() > 1)
@@ -212,7 +227,8 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
 
 }  // namespace
 
-Figure TimelineFigure(const std::string& title, const std::vector<TimelinePanel>& panels) {
+Figure TimelineFigure(const FigureLook& look, const std::vector<TimelinePanel>& panels) {
+  const std::string& title = look.title;
   double largest = 0;
   double longest = 0;
   for (const TimelinePanel& panel : panels) {
@@ -224,7 +240,7 @@ Figure TimelineFigure(const std::string& title, const std::vector<TimelinePanel>
                  2 * kPageMargin + TitleSpace(title) +
                      (kPanelHeight + 10) * static_cast<double>(std::max<size_t>(panels.size(), 1)) -
                      10};
-  figure.draw = [=, size = figure.size, bytes = ByteAxis(largest),
+  figure.draw = [=, size = figure.size, title = look.title, bytes = ByteAxis(largest, look.unit),
                  time = TimeAxis(longest)](Canvas& canvas) {
     DrawTitle(canvas, title, size.width);
     for (size_t i = 0; i < panels.size(); ++i) {
@@ -239,57 +255,96 @@ Figure TimelineFigure(const std::string& title, const std::vector<TimelinePanel>
   return figure;
 }
 
-Figure CompareFigure(const std::string& title, const std::vector<TimelinePanel>& panels) {
+namespace {
+
+// A step or a sample, in bytes.
+struct Course {
+  std::vector<std::pair<int64_t, double>> points;
+  bool holds = false;  // a point's bytes hold until the next
+  double largest = 0;
+};
+
+Course CourseOf(const TimelinePanel& panel, bool less_baseline) {
+  Course course;
+  const std::vector<std::vector<double>> tops = StackedBands(panel.timeline);
+  // A recording of samples alone may have no ledger: NVML's figure is its total.
+  course.holds = !tops.empty() && std::any_of(tops.back().begin(), tops.back().end(),
+                                              [](double sum) { return sum > 0; });
+  if (course.holds) {
+    for (size_t i = 0; i < tops.back().size(); ++i)
+      course.points.emplace_back(panel.timeline.time_ns[i], tops.back()[i]);
+  } else {
+    for (const auto& [time_ns, bytes] : panel.timeline.nvml)
+      course.points.emplace_back(time_ns, static_cast<double>(bytes));
+  }
+  for (auto& [time_ns, bytes] : course.points) {
+    if (less_baseline)
+      bytes = std::max(0.0, bytes - static_cast<double>(panel.baseline_bytes));
+    course.largest = std::max(course.largest, bytes);
+  }
+  return course;
+}
+
+std::vector<Point> PointsOf(const Plot& plot, const TimelinePanel& panel, const Course& course) {
+  std::vector<Point> points;
+  for (size_t i = 0; i < course.points.size(); ++i) {
+    const auto& [time_ns, bytes] = course.points[i];
+    points.push_back({plot.X(SecondsOf(time_ns, panel)), plot.Y(bytes)});
+    const int64_t end_ns = i + 1 < course.points.size() ? course.points[i + 1].first : panel.end_ns;
+    if (course.holds)
+      points.push_back({plot.X(SecondsOf(end_ns, panel)), plot.Y(bytes)});
+  }
+  return points;
+}
+
+// In grey, lines are told apart by their dashes.
+Stroke StrokeOf(size_t number, double width) {
+  constexpr Dashes kTurns[] = {Dashes::kNone, Dashes::kLong, Dashes::kDots, Dashes::kDashDot};
+  return {.colour = HueOf(number), .width = width, .dashes = kTurns[number % std::size(kTurns)]};
+}
+
+}  // namespace
+
+Figure OverlayFigure(const FigureLook& look,
+                     const std::vector<TimelinePanel>& panels,
+                     bool less_baseline) {
   double largest = 0;
   double longest = 0;
+  std::vector<Course> courses;
   for (const TimelinePanel& panel : panels) {
-    largest = std::max(largest, LargestOf(panel));
+    courses.push_back(CourseOf(panel, less_baseline));
+    largest = std::max(largest, courses.back().largest);
     longest = std::max(longest, LengthOf(panel));
   }
   Figure figure;
   figure.size = {
       2 * kPageMargin + kAxisWidth + kPlotWidth + kKeyWidth,
-      2 * kPageMargin + TitleSpace(title) +
+      2 * kPageMargin + TitleSpace(look.title) +
           std::max(kPanelHeight, kHeadHeight + 10 + kKeyGap * static_cast<double>(panels.size()))};
-  figure.draw = [=, size = figure.size, bytes = ByteAxis(largest),
+  figure.draw = [=, size = figure.size, bytes = ByteAxis(largest, look.unit),
                  time = TimeAxis(longest)](Canvas& canvas) {
-    DrawTitle(canvas, title, size.width);
-    Plot plot(canvas, {kPageMargin, kPageMargin + TitleSpace(title)}, bytes, time);
+    DrawTitle(canvas, look.title, size.width);
+    Plot plot(canvas, {kPageMargin, kPageMargin + TitleSpace(look.title)}, bytes, time);
     plot.Grid();
     std::vector<std::vector<Point>> lines;
-    std::vector<double> peaks;
-    for (const TimelinePanel& panel : panels) {
-      const std::vector<std::vector<double>> tops = StackedBands(panel.timeline);
-      // A recording of samples alone has no ledger: NVML's figure is its total.
-      const bool ledger = !tops.empty() && std::any_of(tops.back().begin(), tops.back().end(),
-                                                       [](double sum) { return sum > 0; });
-      lines.push_back(ledger ? StepsOf(plot, panel, tops.back()) : SamplesOf(plot, panel));
-      double peak = 0;
-      if (ledger) {
-        peak = *std::max_element(tops.back().begin(), tops.back().end());
-      } else {
-        for (const auto& [time_ns, used] : panel.timeline.nvml)
-          peak = std::max(peak, static_cast<double>(used));
-      }
-      peaks.push_back(peak);
-    }
-    for (size_t i = 0; i < lines.size(); ++i) {
+    for (size_t i = 0; i < panels.size(); ++i) {
+      lines.push_back(PointsOf(plot, panels[i], courses[i]));
       if (lines[i].empty())
         continue;
       std::vector<Point> area = lines[i];
       area.push_back({area.back().x, plot.bottom()});
       area.push_back({area.front().x, plot.bottom()});
-      canvas.Area(area, HueOf(i), 0.18);
+      canvas.Area(area, HueOf(i), 0.14);
     }
     // Lines over all the areas: none is hidden by another recording's.
     for (size_t i = 0; i < lines.size(); ++i)
-      canvas.Line(lines[i], {.colour = HueOf(i), .width = 1.3});
+      canvas.Line(lines[i], StrokeOf(i, 1.3));
     plot.Axes();
     for (size_t i = 0; i < panels.size(); ++i) {
       const double y = plot.KeyY(i);
-      canvas.Line({{plot.key_x() - 1, y}, {plot.key_x() + kKeySwatch + 1, y}},
-                  {.colour = HueOf(i), .width = 2});
-      plot.KeyText(i, panels[i].title, util::FormatBytes(static_cast<uint64_t>(peaks[i])));
+      canvas.Line({{plot.key_x() - 4, y}, {plot.key_x() + kKeySwatch + 3, y}}, StrokeOf(i, 2));
+      plot.KeyText(i, panels[i].title + (panels[i].sampled ? " (sampled)" : ""),
+                   util::FormatBytes(static_cast<uint64_t>(courses[i].largest)));
     }
   };
   return figure;

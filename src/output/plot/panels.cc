@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "output/plot/figure.h"
+#include "query/fold_names.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {
@@ -62,6 +64,28 @@ std::set<tables::DeviceId> Shown(const std::vector<Candidate>& candidates) {
   }
   return !gpus.empty() ? gpus : !used.empty() ? used : all;
 }
+
+// "blocks.[0-11].attn" for what repeats from layer to layer.
+class LayerNames {
+ public:
+  void Add(const std::string& name) {
+    query::NumberedName split = query::SplitNumbers(name);
+    if (!split.numbers.empty())
+      numbers_[split.shape].insert(split.numbers[0]);
+  }
+  std::string Of(const std::string& name) const {
+    const query::NumberedName split = query::SplitNumbers(name);
+    const auto found = numbers_.find(split.shape);
+    if (found == numbers_.end() || found->second.size() < 2)
+      return name;
+    std::string folded = split.shape;
+    folded.replace(folded.find('#'), 1, query::RangeText(found->second));
+    return folded;
+  }
+
+ private:
+  std::map<std::string, std::set<uint32_t>> numbers_;
+};
 
 }  // namespace
 
@@ -134,10 +158,151 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
       panel.end_ns = std::max(panel.end_ns, timeline.time_ns.back());
     if (!timeline.nvml.empty())
       panel.end_ns = std::max(panel.end_ns, timeline.nvml.back().first);
+    const auto& samples = recording.tables().samples;
+    const auto first = std::find_if(
+        samples.begin(), samples.end(),
+        [&](const tables::SampleRow& sample) { return sample.device == timeline.device; });
+    if (first != samples.end())
+      panel.baseline_bytes = first->used_bytes;
+    panel.sampled = tables::IsSampled(recording);
     panel.timeline = std::move(timeline);
     panels.push_back(std::move(panel));
   }
   return panels;
+}
+
+std::vector<StackedBar> PeakBars(const query::Report& report, const std::string& name) {
+  std::vector<Candidate> candidates;
+  for (const query::DeviceReport& device : report.devices) {
+    candidates.push_back({device.device, device.kind == tables::DeviceKind::kGpu,
+                          device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0});
+  }
+  const std::set<tables::DeviceId> shown = Shown(candidates);
+  std::vector<StackedBar> bars;
+  for (const query::DeviceReport& device : report.devices) {
+    if (!shown.contains(device.device))
+      continue;
+    StackedBar bar;
+    const std::string title = DeviceTitle(device.kind, device.index, "");
+    bar.title = shown.size() == 1 && !name.empty() ? name : Joined(name, title);
+    bar.row_bytes = bar.whole_bytes = device.ledger_bytes;
+    // The same words of several processes are one slice.
+    std::map<std::string, int64_t> slices;
+    for (const query::ReportRow& row : report.rows) {
+      if (row.device == device.device && row.bytes > 0)
+        slices[row.path.empty() ? "" : row.path[0]] += static_cast<int64_t>(row.bytes);
+    }
+    for (const auto& [slice, bytes] : slices)
+      bar.slices.push_back({Slice::Kind::kCategory, slice, bytes});
+    std::stable_sort(bar.slices.begin(), bar.slices.end(),
+                     [](const Slice& a, const Slice& b) { return a.bytes > b.bytes; });
+    bars.push_back(std::move(bar));
+  }
+  return bars;
+}
+
+void OmitBelow(double share, std::vector<BarPanel>* panels) {
+  for (BarPanel& panel : *panels) {
+    for (StackedBar& bar : panel.bars) {
+      const double limit = share * static_cast<double>(bar.whole_bytes);
+      int64_t smaller = 0;
+      std::erase_if(bar.slices, [&](const Slice& slice) {
+        const bool small =
+            slice.kind == Slice::Kind::kCategory && static_cast<double>(slice.bytes) <= limit;
+        smaller += small ? slice.bytes : 0;
+        return small;
+      });
+      if (smaller == 0)
+        continue;
+      const auto end = std::find_if(bar.slices.begin(), bar.slices.end(), [](const Slice& slice) {
+        return slice.kind != Slice::Kind::kCategory;
+      });
+      bar.slices.insert(end, {Slice::Kind::kOthers, kSmaller, smaller});
+    }
+  }
+}
+
+void OmitBelow(double share, std::vector<TimelinePanel>* panels) {
+  for (TimelinePanel& panel : *panels) {
+    query::Timeline& timeline = panel.timeline;
+    uint64_t highest = 0;
+    for (size_t bucket = 0; bucket < timeline.time_ns.size(); ++bucket) {
+      uint64_t sum = 0;
+      for (const std::vector<uint64_t>& band : timeline.peak)
+        sum += band[bucket];
+      highest = std::max(highest, sum);
+    }
+    const double limit = share * static_cast<double>(highest);
+    const auto is_small = [&](const std::vector<uint64_t>& band) {
+      const auto most = std::max_element(band.begin(), band.end());
+      return most == band.end() || static_cast<double>(*most) <= limit;
+    };
+    if (std::none_of(timeline.peak.begin(), timeline.peak.end(), is_small))
+      continue;
+    query::Timeline kept;
+    std::vector<uint64_t> smaller(timeline.time_ns.size());
+    for (size_t i = 0; i < timeline.peak.size(); ++i) {
+      std::vector<uint64_t>& band = timeline.peak[i];
+      if (is_small(band)) {
+        for (size_t bucket = 0; bucket < band.size(); ++bucket)
+          smaller[bucket] += band[bucket];
+        continue;
+      }
+      kept.groups.push_back(std::move(timeline.groups[i]));
+      kept.peak.push_back(std::move(band));
+    }
+    kept.groups.emplace_back(kSmaller);
+    kept.peak.push_back(std::move(smaller));
+    timeline.groups = std::move(kept.groups);
+    timeline.peak = std::move(kept.peak);
+  }
+}
+
+void FoldLayers(std::vector<TimelinePanel>* panels) {
+  for (TimelinePanel& panel : *panels) {
+    query::Timeline& timeline = panel.timeline;
+    LayerNames names;
+    for (const std::string& group : timeline.groups)
+      names.Add(group);
+    std::map<std::string, size_t> known;
+    query::Timeline folded;
+    for (size_t i = 0; i < timeline.peak.size(); ++i) {
+      const std::string name = names.Of(timeline.groups[i]);
+      const auto [place, is_new] = known.try_emplace(name, folded.groups.size());
+      if (is_new) {
+        folded.groups.push_back(name);
+        folded.peak.push_back(std::move(timeline.peak[i]));
+        continue;
+      }
+      std::vector<uint64_t>& sum = folded.peak[place->second];
+      for (size_t bucket = 0; bucket < sum.size(); ++bucket)
+        sum[bucket] += timeline.peak[i][bucket];
+    }
+    timeline.groups = std::move(folded.groups);
+    timeline.peak = std::move(folded.peak);
+  }
+}
+
+void FoldLayers(std::vector<StackedBar>* bars) {
+  // One name for the layers of all bars, whichever of them each has.
+  LayerNames names;
+  for (const StackedBar& bar : *bars) {
+    for (const Slice& slice : bar.slices)
+      names.Add(slice.name);
+  }
+  for (StackedBar& bar : *bars) {
+    std::vector<Slice> folded;
+    for (const Slice& slice : bar.slices) {
+      const std::string name = names.Of(slice.name);
+      const auto known = std::find_if(folded.begin(), folded.end(),
+                                      [&](const Slice& other) { return other.name == name; });
+      if (known == folded.end())
+        folded.push_back({slice.kind, name, slice.bytes});
+      else
+        known->bytes += slice.bytes;
+    }
+    bar.slices = std::move(folded);
+  }
 }
 
 util::Result<std::string> RenderFigure(const Figure& figure, ImageFormat format) {

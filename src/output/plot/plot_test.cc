@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "output/plot/axis.h"
@@ -45,7 +46,9 @@ class Sketch : public Canvas {
   void Line(const std::vector<Point>& points, const Stroke& stroke) override {
     for (const Point& point : points)
       Check(point);
-    (stroke.dashed ? dashed : lines).push_back(points);
+    if (stroke.width == 1.3)
+      dashes.insert(stroke.dashes);
+    (stroke.dashes == Dashes::kShort ? dashed : lines).push_back(points);
   }
   void Area(const std::vector<Point>& points, Colour, double) override {
     for (const Point& point : points)
@@ -76,6 +79,7 @@ class Sketch : public Canvas {
   std::vector<Filled> filled;
   std::vector<std::pair<Box, Hatching>> hatched;
   std::vector<std::vector<Point>> lines;
+  std::set<Dashes> dashes;  // of the lines of recordings
   std::vector<std::vector<Point>> dashed;
   std::vector<std::vector<Point>> areas;
   std::vector<std::string> texts;
@@ -173,7 +177,7 @@ TEST(Palette, NamesThatMeanACategoryHaveItsColour) {
 }
 
 TEST(TwoBar, HeightsAreBytes) {
-  const Sketch sketch = Drawn(TwoBarFigure("", {{"GPU 0", "peak", {LayerBar(), LayerBar()}}}));
+  const Sketch sketch = Drawn(TwoBarFigure({""}, {{"GPU 0", "peak", {LayerBar(), LayerBar()}}}));
   const Palette palette({"MLP", "Parameters", "Pooling"});
   const double mlp = sketch.HeightOf(palette.Of("MLP"));
   EXPECT_GT(mlp, 100);
@@ -185,7 +189,7 @@ TEST(TwoBar, HeightsAreBytes) {
 }
 
 TEST(TwoBar, SlicesBelowFivePercentHaveNoShareButAKey) {
-  const Sketch sketch = Drawn(TwoBarFigure("Mine", {{"GPU 0", "peak", {LayerBar()}}}));
+  const Sketch sketch = Drawn(TwoBarFigure({"Mine"}, {{"GPU 0", "peak", {LayerBar()}}}));
   EXPECT_THAT(sketch.texts, Contains("60.0 %"));
   EXPECT_THAT(sketch.texts, Contains("6.0 %"));
   EXPECT_THAT(sketch.texts, Not(Contains("4.0 %")));
@@ -199,7 +203,7 @@ TEST(TwoBar, AnExpectedSumBelowTheRowsIsALineAcrossThem) {
   bar.whole_bytes = 800 * kMiB;
   bar.slices.push_back(
       {Slice::Kind::kUntrackable, "Untrackable", -200 * static_cast<int64_t>(kMiB)});
-  const Sketch sketch = Drawn(TwoBarFigure("", {{"GPU 0", "peak", {bar}}}));
+  const Sketch sketch = Drawn(TwoBarFigure({""}, {{"GPU 0", "peak", {bar}}}));
   ASSERT_EQ(sketch.dashed.size(), 2u) << "the line and its key";
   EXPECT_EQ(sketch.dashed[0][0].y, sketch.dashed[0][1].y);
   EXPECT_THAT(sketch.texts, Contains("\u2212200 MiB"));
@@ -211,7 +215,7 @@ TEST(TwoBar, UntrackableIsHatchedUnlikeOthers) {
   bar.whole_bytes = 1100 * kMiB;
   bar.slices.push_back(
       {Slice::Kind::kUntrackable, "Untrackable", 100 * static_cast<int64_t>(kMiB)});
-  const Sketch sketch = Drawn(TwoBarFigure("", {{"GPU 0", "peak", {bar}}}));
+  const Sketch sketch = Drawn(TwoBarFigure({""}, {{"GPU 0", "peak", {bar}}}));
   ASSERT_EQ(sketch.hatched.size(), 4u);
   EXPECT_EQ(sketch.hatched[0].second, Hatching::kRising);
   EXPECT_EQ(sketch.hatched[1].second, Hatching::kCrossed);
@@ -227,15 +231,15 @@ TEST(TwoBar, ManyKeysAndManyPanelsFit) {
     bar.row_bytes += static_cast<uint64_t>(bar.slices.back().bytes);
   }
   bar.whole_bytes = bar.row_bytes;
-  Drawn(TwoBarFigure("t", {7, {"GPU 0", "peak", {bar, bar, bar}}}));
-  Drawn(CategoryFigure("t", {7, {"GPU 0", "peak", {bar, bar}}}));
-  Drawn(TwoBarFigure("", {}));
-  Drawn(CategoryFigure("", {}));
-  Drawn(TwoBarFigure("", {{"GPU 0", "peak", {StackedBar()}}}));
+  Drawn(TwoBarFigure({"t"}, {7, {"GPU 0", "peak", {bar, bar, bar}}}));
+  Drawn(CategoryFigure({"t"}, {7, {"GPU 0", "peak", {bar, bar}}}));
+  Drawn(TwoBarFigure({""}, {}));
+  Drawn(CategoryFigure({""}, {}));
+  Drawn(TwoBarFigure({""}, {{"GPU 0", "peak", {StackedBar()}}}));
 }
 
 TEST(Categories, EachHasItsShareAndThePanelTheTotal) {
-  const Sketch sketch = Drawn(CategoryFigure("", {{"GPU 0", "peak 1.00 GiB", {LayerBar()}}}));
+  const Sketch sketch = Drawn(CategoryFigure({""}, {{"GPU 0", "peak 1.00 GiB", {LayerBar()}}}));
   EXPECT_THAT(sketch.texts, Contains("Layer, peak 1.00 GiB; total 1000 MiB"));
   EXPECT_THAT(sketch.texts, Contains("4.0 %"));
   std::vector<double> lengths;
@@ -260,7 +264,7 @@ TimelinePanel Panel() {
 }
 
 TEST(TimelinePlot, BandsLieOnEachOtherBelowNvml) {
-  const Sketch sketch = Drawn(TimelineFigure("t", {Panel(), Panel()}));
+  const Sketch sketch = Drawn(TimelineFigure({"t"}, {Panel(), Panel()}));
   ASSERT_EQ(sketch.areas.size(), 4u);
   const std::vector<Point>& activation = sketch.areas[1];
   // Along the top, then back along the top of the band below.
@@ -273,7 +277,7 @@ TEST(TimelinePlot, BandsLieOnEachOtherBelowNvml) {
   EXPECT_THAT(sketch.texts, Contains("NVML, device used"));
 }
 
-TEST(ComparePlot, EachRecordingHasALineFromItsOwnStart) {
+TEST(OverlayPlot, EachRecordingHasALineFromItsOwnStart) {
   TimelinePanel samples = Panel();
   samples.title = "samples alone";
   samples.begin_ns += 100'000'000'000;
@@ -283,17 +287,98 @@ TEST(ComparePlot, EachRecordingHasALineFromItsOwnStart) {
   samples.timeline.time_ns.clear();
   for (auto& [time_ns, bytes] : samples.timeline.nvml)
     time_ns += 100'000'000'000;
-  const Sketch sketch = Drawn(CompareFigure("", {Panel(), samples}));
+  const Sketch sketch = Drawn(OverlayFigure({}, {Panel(), samples}));
   ASSERT_EQ(sketch.areas.size(), 2u);
   EXPECT_EQ(sketch.areas[0][0].x, sketch.areas[1][0].x);
   EXPECT_THAT(sketch.texts, Contains("4.00 MiB"));
   EXPECT_THAT(sketch.texts, Contains("5.00 MiB"));
-  Drawn(CompareFigure("", {}));
-  Drawn(TimelineFigure("", {}));
+  Drawn(OverlayFigure({}, {}));
+  Drawn(CompareFigure({}, {}));
+  Drawn(TimelineFigure({""}, {}));
+}
+
+TEST(OverlayPlot, LessTheBaselineNothingIsNegative) {
+  TimelinePanel panel = Panel();
+  panel.baseline_bytes = 2 * kMiB;
+  panel.sampled = true;
+  const Sketch sketch = Drawn(OverlayFigure({}, {panel}, true));
+  EXPECT_THAT(sketch.texts, Contains("2.00 MiB"));
+  EXPECT_THAT(sketch.texts, Contains("GPU 0 (sampled)"));
+  ASSERT_EQ(sketch.areas.size(), 1u);
+  const std::vector<Point>& area = sketch.areas[0];
+  EXPECT_EQ(area[0].y, area.back().y) << "1 MiB less 2";
+  EXPECT_LT(area[2].y, area[0].y);
+}
+
+TEST(Overlay, OfSeveralRecordingsEveryLineHasItsDashes) {
+  const Sketch sketch = Drawn(OverlayFigure({}, {Panel(), Panel(), Panel()}));
+  EXPECT_EQ(sketch.dashes.size(), 3u);
+}
+
+TEST(TimelinePlot, SmallBandsBecomeOne) {
+  std::vector<TimelinePanel> panels = {Panel()};
+  panels[0].timeline.groups = {"a", "b", "c"};
+  panels[0].timeline.peak = {{10, 2}, {100, 100}, {1, 9}};
+  OmitBelow(0.1, &panels);
+  EXPECT_THAT(panels[0].timeline.groups, testing::ElementsAre("b", kSmaller));
+  EXPECT_THAT(panels[0].timeline.peak[1], testing::ElementsAre(11, 11));
+  OmitBelow(0, &panels);
+  EXPECT_THAT(panels[0].timeline.groups, testing::ElementsAre("b", kSmaller));
+}
+
+TEST(Categories, SmallOnesBecomeOneInFrontOfTheRest) {
+  StackedBar bar;
+  bar.slices = {{Slice::Kind::kCategory, "a", 900},
+                {Slice::Kind::kCategory, "b", 60},
+                {Slice::Kind::kCategory, "c", 10},
+                {Slice::Kind::kOthers, "Others", 30}};
+  bar.row_bytes = bar.whole_bytes = 1000;
+  std::vector<BarPanel> panels = {{"GPU 0", "peak", {bar}}};
+  OmitBelow(0.06, &panels);
+  ASSERT_EQ(panels[0].bars[0].slices.size(), 3u);
+  EXPECT_EQ(panels[0].bars[0].slices[1].name, kSmaller);
+  EXPECT_EQ(panels[0].bars[0].slices[1].bytes, 70);
+}
+
+StackedBar PeakBar(const std::string& title, int64_t first, int64_t second) {
+  StackedBar bar;
+  bar.title = title;
+  bar.slices = {{Slice::Kind::kCategory, "one", first}, {Slice::Kind::kCategory, "two", second}};
+  bar.row_bytes = bar.whole_bytes = static_cast<uint64_t>(first + second);
+  return bar;
+}
+
+TEST(ComparePlot, BarsAreStackedInOneOrder) {
+  const Sketch sketch =
+      Drawn(CompareFigure({"t"}, {PeakBar("A", 4 * kMiB, kMiB), PeakBar("B", kMiB, 2 * kMiB)}));
+  EXPECT_THAT(sketch.texts, Contains("5.00 MiB"));
+  EXPECT_THAT(sketch.texts, Contains("3.00 MiB"));
+  EXPECT_THAT(sketch.texts, Contains("1  one"));
+  ASSERT_GE(sketch.filled.size(), 4u);
+  // "one" is below "two" in both, and a byte is as high in both.
+  EXPECT_GT(sketch.filled[0].box.y, sketch.filled[1].box.y);
+  EXPECT_GT(sketch.filled[2].box.y, sketch.filled[3].box.y);
+  EXPECT_NEAR(sketch.filled[0].box.height, 4 * sketch.filled[2].box.height, 1e-6);
+}
+
+TEST(ComparePlot, WhatIsSmallIsHatched) {
+  const Sketch sketch = Drawn(
+      CompareFigure({}, {PeakBar("A", 100 * kMiB, kMiB), PeakBar("B", 90 * kMiB, 2 * kMiB)}, 0.05));
+  EXPECT_THAT(sketch.texts, Contains(kSmaller));
+  EXPECT_THAT(sketch.texts, testing::Not(Contains("2  two")));
+}
+
+TEST(ByteAxis, HasTheUnitThatWasAskedFor) {
+  EXPECT_EQ(ByteAxis(3e9).unit, "GiB");
+  const Axis axis = ByteAxis(3e9, "GB");
+  EXPECT_EQ(axis.unit, "GB");
+  EXPECT_NEAR(axis.end, 3e9, 1);
+  EXPECT_EQ(ByteAxis(0, "MiB").unit, "MiB");
+  EXPECT_EQ(UnitBytes("bananas"), 0);
 }
 
 TEST(Render, EveryFormatHasItsSignature) {
-  const Figure figure = TwoBarFigure("t\x01\xff", {{"GPU 0", "peak", {LayerBar()}}});
+  const Figure figure = TwoBarFigure({"t\x01\xff"}, {{"GPU 0", "peak", {LayerBar()}}});
   const util::Result<std::string> svg = RenderFigure(figure, ImageFormat::kSvg);
   if (!svg.ok())
     GTEST_SKIP() << svg.status().message();

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of recordings, for notebooks and files: drawn by the program, as `vramscope plot` draws them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import List, Optional, Sequence, Union
+
+from . import _paths
+
+_Path = Union[str, "os.PathLike[str]"]
+
+
+class PlotError(RuntimeError):
+    """It could not be drawn; the text is what `vramscope plot` says."""
+
+
+class Picture:
+    """A figure. A notebook shows it; `save` writes it."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(words)
+        with tempfile.TemporaryDirectory(prefix="vramscope-plot-") as folder:
+            path = Path(folder) / "picture.svg"
+            self.save(path)
+            self.svg = path.read_text(encoding="utf-8")
+
+    def save(self, path: _Path) -> None:
+        """Writes it as SVG, PNG or PDF, as the ending says."""
+        command = [os.fspath(_paths.program()), "plot", *self._words, "-o", os.fspath(path)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise PlotError(done.stderr.strip().removeprefix("vramscope: ") or f"vramscope plot: {done.returncode}")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+def draw(
+    files: Sequence[_Path],
+    kind: str,
+    by: Optional[str],
+    at: Optional[str],
+    title: str,
+    unit: str,
+    omit_below: float,
+    overlay: bool,
+    subtract_baseline: bool,
+    keywords: Sequence[_Path],
+) -> Picture:
+    """The picture with these options of `vramscope plot`."""
+    words: List[str] = [os.fspath(file) for file in files] + ["--kind", kind]
+    for name, value in (("--by", by), ("--at", at), ("--title", title), ("--unit", unit)):
+        if value:
+            words += [name, value]
+    if omit_below:
+        words += ["--omit-below", repr(omit_below)]
+    for name, wanted in (("--overlay", overlay), ("--subtract-baseline", subtract_baseline)):
+        words += [name] if wanted else []
+    for dictionary in keywords:
+        words += ["--keywords", os.fspath(dictionary)]
+    return Picture(words)
