@@ -2,6 +2,8 @@
 // cuDNN chooses a kernel and says how much workspace that one needs.
 #include <cudnn.h>
 
+#include <set>
+
 #include "convolution.h"
 #include "device.h"
 
@@ -16,6 +18,29 @@ namespace {
       FailCall(#call, cudnnGetErrorString(status_), __FILE__, __LINE__); \
     }                                                                    \
   } while (false)
+
+const char* NameOf(cudnnConvolutionFwdAlgo_t algorithm) {
+  switch (algorithm) {
+    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
+      return "implicit GEMM";
+    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM:
+      return "implicit GEMM with indices computed before";
+    case CUDNN_CONVOLUTION_FWD_ALGO_GEMM:
+      return "GEMM";
+    case CUDNN_CONVOLUTION_FWD_ALGO_DIRECT:
+      return "direct";
+    case CUDNN_CONVOLUTION_FWD_ALGO_FFT:
+      return "FFT";
+    case CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING:
+      return "FFT by tiles";
+    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
+      return "Winograd";
+    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED:
+      return "Winograd, in several kernels";
+    default:
+      return "one without a name here";
+  }
+}
 
 class CudnnConvolution : public Convolution {
  public:
@@ -75,6 +100,10 @@ class CudnnConvolution : public Convolution {
         status =
             cudnnConvolutionForward(handle_, &one, input_, input, filter_, weight, convolution_,
                                     algorithm, workspace.get(), bytes, &zero, output_, output);
+        if (status == CUDNN_STATUS_SUCCESS && told_.insert(layer.name).second) {
+          std::printf("cudnn %-8s workspace %zu bytes, %s\n", layer.name.c_str(), bytes,
+                      NameOf(algorithm));
+        }
       }
     }
     CUDNN_CHECK(status);
@@ -86,6 +115,7 @@ class CudnnConvolution : public Convolution {
   cudnnTensorDescriptor_t output_ = nullptr;
   cudnnFilterDescriptor_t filter_ = nullptr;
   cudnnConvolutionDescriptor_t convolution_ = nullptr;
+  std::set<std::string> told_;  // layers whose choice was printed
 };
 
 }  // namespace
