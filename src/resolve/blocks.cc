@@ -245,6 +245,11 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
   if (index == FlatMap::kNone)
     return false;
   Block& block = of.blocks[index];
+  // A sparse gradient's indices: made by backward they are its own, else they are the batch, into
+  // which it only looks.
+  if (name.kind == format::NameKind::kGradient && name.detail.value != 0 &&
+      block.origin.phase != Phase::kBackward)
+    return true;
   const uint32_t set = base_.names.Add(block.origin.names, name);
   // The memory was given out again.
   if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {

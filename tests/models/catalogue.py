@@ -38,6 +38,8 @@ CASES = (
     Case("flat_lstm", "flat_lstm.py"),
     Case("amp", "amp.py"),
     Case("accumulate", "accumulate.py"),
+    Case("closure", "closure.py", references=()),
+    Case("sparse", "sparse.py", references=()),
     Case("replaced", "replaced.py", references=("saved",)),
     Case("compiled", "compiled.py", references=("saved",)),
     Case("tensordot", "tensordot.py"),

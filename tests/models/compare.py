@@ -151,13 +151,16 @@ class Comparison:
                         difference(by_parameter(rows, category), by_oracle(entries, category)),
                     )
             self.figures.append(figure)
-            self._check_names(mark, rows, [entry for entry in storages if entry["role"] == "parameter"])
+            for category in ("parameter", "gradient"):
+                if category not in self._unchecked:
+                    entries = [entry for entry in storages if entry["role"] == category]
+                    self._check_names(mark, rows, category, entries)
 
-    def _check_names(self, mark, rows, entries):
+    def _check_names(self, mark, rows, category, entries):
         found = {
             name
             for path, _ in rows
-            if path["category"] == "parameter"
+            if path["category"] == category
             for name in names_in(path["parameter"])
         }
         # Where there are several models, their names stand in front.
@@ -165,9 +168,11 @@ class Comparison:
             (" or ".join(absent), entry["bytes"])
             for entry in entries
             if (absent := [name for name in entry["names"] if not is_among(name, found)])
+            # The gradient of tied weights has the name of the one that it was found by.
+            and (category == "parameter" or len(absent) == len(entry["names"]))
         ]
         if missing:
-            self._problem(f"{mark}: {len(missing)} parameters lack a name", difference([], missing))
+            self._problem(f"{mark}: {len(missing)} storages of category {category} lack a name", difference([], missing))
 
     def _figure(self, mark):
         return next(figure for figure in self.figures if figure["mark"] == mark)

@@ -33,7 +33,8 @@ A recording knows how much was asked for where memory has a name. Of other memor
 the allocator's block, which can be larger; what the allocator itself says of those blocks
 ("other_blocks") is what the comparison takes off.
 
-A storage that has several roles has the first of: parameter, gradient, buffer, optimizer state, input.
+A storage that has several roles has the first of: parameter, gradient, buffer, optimizer state, input. But a
+sparse gradient can look for its indices into the batch itself, which stays an input.
 """
 
 import argparse
@@ -72,6 +73,9 @@ def _storages(tensor):
             # A DTensor's mesh stands among its parts.
             if isinstance(part, torch.Tensor):
                 yield from _storages(part)
+    elif tensor.layout == torch.sparse_coo:
+        yield from _storages(tensor._indices())
+        yield from _storages(tensor._values())
     elif tensor.layout == torch.strided and tensor.device.type != "meta":
         yield tensor.untyped_storage()
 
@@ -339,9 +343,12 @@ class Run:
         names = {id(parameter): name for name, parameter in reversed(named)}
         for name, parameter in named:
             books.add("parameter", name, parameter)
+        given = {storage.data_ptr() for _, reference in self._data if (storage := reference()) is not None}
         for name, parameter in named:
             if parameter.grad is not None:
-                books.add("gradient", name, parameter.grad)
+                for storage in _storages(parameter.grad):
+                    if storage.data_ptr() not in given:
+                        books.add_storage("gradient", name, parameter.grad.device.type, storage)
         for model in self._models.values():
             for name, buffer in model.named_buffers(remove_duplicate=False):
                 books.add("buffer", name, buffer)

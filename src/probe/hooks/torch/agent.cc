@@ -150,6 +150,10 @@ Object UseTensors(Object, Object arguments) {
   return g_api.Truth(CalibrateTensors(Argument(arguments, 0), Argument(arguments, 1)));
 }
 
+Object UseSparse(Object, Object samples) {
+  return g_api.Truth(CalibrateSparse(samples));
+}
+
 Object UseNodes(Object, Object samples) {
   return g_api.PyLong_FromLong(CalibrateAutograd(samples));
 }
@@ -250,9 +254,8 @@ Object NoteTensor(Object, Object arguments) {
     return g_api.None();
   WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
   const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
-  const uintptr_t gradient = parameter != nullptr && with_gradient ? GradientOf(impl) : 0;
-  if (gradient != 0 && StorageOf(gradient, &storage))
-    WriteName(*scope, Now(), format::NameKind::kGradient, storage, parameter);
+  if (parameter != nullptr && with_gradient)
+    WriteGradient(*scope, Now(), impl, parameter);
   return g_api.None();
 }
 
@@ -304,6 +307,7 @@ constinit PyMethodDef g_builtins[] = {
     {"is_first_argument", IsFirstArgument, kMethO, nullptr},
     {"use_frames", UseFrames, kMethVarArgs, nullptr},
     {"use_tensors", UseTensors, kMethVarArgs, nullptr},
+    {"use_sparse", UseSparse, kMethO, nullptr},
     {"use_nodes", UseNodes, kMethO, nullptr},
     {"running", Running, kMethNoArgs, nullptr},
     {"is_module", IsModuleObject, kMethO, nullptr},

@@ -141,6 +141,9 @@ def calibrate(torch):
     say(note, "tensor names", "verified against PyTorch" if tensors else "off: tensors are not as expected")
     if not tensors:
         say(lost, "modules")
+    elif not in_private(calibrate_sparse, torch):
+        say(note, "sparse gradients", "off: sparse tensors are not as expected")
+        say(lost, "modules")
     nodes = in_private(calibrate_nodes, torch) or 0
     say(
         note,
@@ -205,6 +208,17 @@ def calibrate_tensors(torch):
         samples.append((tensor, tensor._cdata, storage._cdata, storage.data_ptr(), storage.nbytes(), gradient, kind))
     base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
     return use_tensors(samples, (base, torch.Tensor, torch.nn.Parameter))
+
+
+def calibrate_sparse(torch):
+    samples, alive = [], []
+    for count in (2, 3):
+        indices, values = torch.zeros(1, count, dtype=torch.int64, device="cpu"), empty(torch, count)
+        tensor = torch.sparse_coo_tensor(indices, values, (5,), check_invariants=False)
+        parts = (indices, values)
+        samples.append((tensor._cdata, *(part.untyped_storage()._cdata for part in parts)))
+        alive.append(tensor)
+    return use_sparse(samples)
 
 
 def calibrate_nodes(torch):

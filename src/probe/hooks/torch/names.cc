@@ -200,7 +200,8 @@ void WriteName(Stream& stream,
                uint64_t now,
                format::NameKind kind,
                const Storage& storage,
-               Parameter* parameter) {
+               Parameter* parameter,
+               uint32_t detail) {
   if (!IsRecorded(storage))
     return;
   const uint32_t name = ParameterNameId(stream, parameter);
@@ -211,7 +212,18 @@ void WriteName(Stream& stream,
                              .device = storage.device,
                              .kind = static_cast<uint64_t>(kind),
                              .owner = parameter->owner,
-                             .name = name});
+                             .name = name,
+                             .detail = detail});
+}
+
+void WriteGradient(Stream& stream, uint64_t now, uintptr_t impl, Parameter* parameter) {
+  const Gradient gradient = GradientOf(impl);
+  if (gradient.has_values)
+    WriteName(stream, now, format::NameKind::kGradient, gradient.values, parameter);
+  if (gradient.has_indices) {
+    WriteName(stream, now, format::NameKind::kGradient, gradient.indices, parameter,
+              stream.InternLiteral("indices"));
+  }
 }
 
 uint32_t ParameterNameId(Stream& stream, Parameter* parameter) {

@@ -62,7 +62,11 @@ void WriteName(Stream& stream,
                uint64_t now,
                format::NameKind kind,
                const Storage& storage,
-               Parameter* parameter);
+               Parameter* parameter,
+               uint32_t detail = 0);
+
+// Names the gradient that the parameter with this TensorImpl has, if it has one.
+void WriteGradient(Stream& stream, uint64_t now, uintptr_t impl, Parameter* parameter);
 
 // The name's id in `stream`.
 uint32_t ParameterNameId(Stream& stream, Parameter* parameter);

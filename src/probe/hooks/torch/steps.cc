@@ -149,9 +149,7 @@ void NameParameters(Stream& stream, Object groups) {
       parameter->size_bytes = storage.size_bytes;
       WriteName(stream, now, format::NameKind::kParameter, storage, parameter);
     }
-    const uintptr_t gradient = GradientOf(impl);
-    if (gradient != 0 && StorageOf(gradient, &storage))
-      WriteName(stream, now, format::NameKind::kGradient, storage, parameter);
+    WriteGradient(stream, now, impl, parameter);
     return true;
   });
 }
@@ -248,6 +246,8 @@ void StepsForget() {
 Object StepBegin(Object, Object optimizer) {
   g_torch.steps_seen.store(true, std::memory_order_relaxed);
   g_torch.backwards_since_step.store(0, std::memory_order_relaxed);
+  // A backward before it is over, whether an event has shown that or not.
+  g_torch.in_backward.store(false, std::memory_order_relaxed);
   if (!AgentMayRecord())
     return g_api.None();
   const Owned groups(Attribute(optimizer, g_param_groups));
@@ -287,7 +287,15 @@ Object StepEnd(Object, Object optimizer) {
     return g_api.None();
   const Owned state(Attribute(optimizer, g_state));
   Optimizer* const known = FindOptimizer(optimizer);
+  // A closure ran forward and backward within the step, as under Lightning: its gradients came
+  // after the step's begin.
+  const bool has_new_gradients =
+      g_torch.in_backward.load(std::memory_order_relaxed) ||
+      g_torch.backwards_since_step.exchange(0, std::memory_order_relaxed) != 0;
+  const Owned groups(has_new_gradients ? Attribute(optimizer, g_param_groups) : nullptr);
   if (RecordScope scope(Want::kTensor); scope) {
+    if (groups && TensorsKnown())
+      NameParameters(*scope, groups.get());
     if (state && known != nullptr && TensorsKnown() && g_api.Is(state.get(), g_api.dict_type))
       NameState(*scope, known, state.get());
     WriteStep(*scope, format::StepKind::kEnd, optimizer);

@@ -14,10 +14,12 @@ namespace {
 constexpr uint32_t kStorageWords = 12;
 
 struct TensorLayout {
-  uint32_t python_impl;    // THPVariable: its TensorImpl
-  uint32_t impl_storage;   // TensorImpl: its StorageImpl
-  uint32_t impl_autograd;  // TensorImpl: its AutogradMeta, null where it needs none
-  uint32_t meta_gradient;  // AutogradMeta: the gradient's TensorImpl
+  uint32_t python_impl;      // THPVariable: its TensorImpl
+  uint32_t impl_storage;     // TensorImpl: its StorageImpl
+  uint32_t impl_autograd;    // TensorImpl: its AutogradMeta, null where it needs none
+  uint32_t meta_gradient;    // AutogradMeta: the gradient's TensorImpl
+  uint64_t sparse_class;     // the first word of every SparseTensorImpl; 0: not known
+  uint32_t sparse_parts[2];  // SparseTensorImpl: the TensorImpls of its indices, of its values
   uint32_t storage_data;
   uint32_t storage_size;
   uint32_t storage_device;  // type and index, a byte each
@@ -154,6 +156,31 @@ T At(uintptr_t address, uint32_t offset) {
   return ReadAt<T>(reinterpret_cast<const void*>(address), offset);
 }
 
+struct SparseSample {
+  uint64_t impl, storages[2];
+};
+
+// The one offset at which every sample has a pointer to a TensorImpl with that storage of it.
+bool FindSparsePart(const SparseSample (&samples)[2], int part, uint32_t* offset) {
+  constexpr uint32_t kLimit = 320;
+  const SafeReader reader;
+  int found = 0;
+  for (uint32_t i = sizeof(uint64_t); i < kLimit; i += sizeof(uint64_t)) {
+    bool all = true;
+    for (const SparseSample& sample : samples) {
+      uint64_t impl = 0, storage = 0;
+      all = all && reader.Get(reinterpret_cast<const char*>(sample.impl + i), &impl) && impl != 0 &&
+            reader.Get(reinterpret_cast<const char*>(impl + g_layout.impl_storage), &storage) &&
+            storage == sample.storages[part];
+    }
+    if (!all)
+      continue;
+    *offset = i;
+    ++found;
+  }
+  return found == 1;
+}
+
 }  // namespace
 
 bool CalibrateTensors(Object list, Object classes) {
@@ -172,6 +199,34 @@ bool CalibrateTensors(Object list, Object classes) {
   g_usual[0] = usual[0];
   g_usual[1] = usual[1];
   g_known.store(true, std::memory_order_release);
+  return true;
+}
+
+bool CalibrateSparse(Object list) {
+  SparseSample samples[2] = {};
+  if (!TensorsKnown() || g_api.PyList_Size(list) != 2)
+    return false;
+  for (int i = 0; i < 2; ++i) {
+    Object const tuple = g_api.PyList_GetItem(list, i);
+    uint64_t* const fields[] = {&samples[i].impl, &samples[i].storages[0], &samples[i].storages[1]};
+    for (int field = 0; field < 3; ++field) {
+      Object const number = Argument(tuple, field);
+      if (number == nullptr)
+        return false;
+      *fields[field] = reinterpret_cast<uint64_t>(g_api.PyLong_AsVoidPtr(number));
+    }
+  }
+  const SafeReader reader;
+  uint64_t first = 0, second = 0;
+  if (g_api.PyErr_Occurred() != nullptr ||
+      !reader.Get(reinterpret_cast<const char*>(samples[0].impl), &first) ||
+      !reader.Get(reinterpret_cast<const char*>(samples[1].impl), &second) || first != second ||
+      !FindSparsePart(samples, 0, &g_layout.sparse_parts[0]) ||
+      !FindSparsePart(samples, 1, &g_layout.sparse_parts[1])) {
+    g_api.PyErr_Clear();
+    return false;
+  }
+  g_layout.sparse_class = first;
   return true;
 }
 
@@ -206,9 +261,22 @@ bool StorageOf(uintptr_t impl, Storage* storage) {
   return storage->address != 0 && storage->size_bytes != 0;
 }
 
-uintptr_t GradientOf(uintptr_t impl) {
+Gradient GradientOf(uintptr_t impl) {
+  Gradient found;
   const auto meta = At<uintptr_t>(impl, g_layout.impl_autograd);
-  return meta != 0 ? At<uintptr_t>(meta, g_layout.meta_gradient) : 0;
+  const uintptr_t gradient = meta != 0 ? At<uintptr_t>(meta, g_layout.meta_gradient) : 0;
+  if (gradient == 0)
+    return found;
+  found.has_values = StorageOf(gradient, &found.values);
+  if (found.has_values || g_layout.sparse_class == 0 ||
+      At<uint64_t>(gradient, 0) != g_layout.sparse_class) {
+    return found;
+  }
+  const auto indices = At<uintptr_t>(gradient, g_layout.sparse_parts[0]);
+  const auto values = At<uintptr_t>(gradient, g_layout.sparse_parts[1]);
+  found.has_indices = indices != 0 && StorageOf(indices, &found.indices);
+  found.has_values = values != 0 && StorageOf(values, &found.values);
+  return found;
 }
 
 }  // namespace vramscope::probe

@@ -22,13 +22,21 @@ struct Storage {
 // all tensors have, then the two that nearly all have. False where the fields are not found; then
 // nothing below does anything.
 bool CalibrateTensors(Object samples, Object classes);
+// The same for sparse tensors, after it: a list of two tuples (TensorImpl, StorageImpl of its
+// indices, of its values). Where that fails, sparse gradients have no names.
+bool CalibrateSparse(Object samples);
 bool TensorsKnown();
 
 // The TensorImpl of a Python tensor, 0 where the object is none.
 uintptr_t TensorImplOf(Object tensor);
 // Of a TensorImpl. False where it has no storage, or the storage no memory.
 bool StorageOf(uintptr_t impl, Storage* storage);
-// The TensorImpl of its gradient, 0 where it has none.
-uintptr_t GradientOf(uintptr_t impl);
+
+// The memory of a tensor's gradient; a sparse one has its indices beside its values.
+struct Gradient {
+  bool has_values = false, has_indices = false;
+  Storage values, indices;
+};
+Gradient GradientOf(uintptr_t impl);
 
 }  // namespace vramscope::probe
