@@ -4,7 +4,7 @@
 #include "base/compiler.h"
 #include "format/enums.h"
 #include "probe/hooks/cuda/cuda.h"
-#include "probe/inject/late.h"
+#include "probe/inject/sources.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"

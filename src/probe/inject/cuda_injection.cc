@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/compiler.h"
 #include "probe/hooks/cuda/cuda.h"
-#include "probe/inject/late.h"
+#include "probe/inject/sources.h"
 #include "probe/session/session.h"
 
 // The way in where nothing can be preloaded: with CUDA_INJECTION64_PATH set to the probe the driver
@@ -9,7 +9,7 @@
 using namespace vramscope::probe;
 
 VRAMSCOPE_EXPORT int InitializeInjection() {
-  SessionLoad();
+  SourcesLoad();
   // Preloaded as well: everything is in place, and nothing is done here.
   const bool is_wanted = !SessionIsOff();
   if (is_wanted && !CudaIsActive() && CudaAttachLoaded())

@@ -4,10 +4,10 @@
 #include "base/compiler.h"
 #include "probe/hooks/cuda/cuda.h"
 #include "probe/hooks/torch/torch.h"
+#include "probe/inject/sources.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
 #include "probe/session/session.h"
-#include "probe/stack/stacks.h"
 #include "probe/stack/unwind.h"
 
 // How the probe gets into a process: the constructor, and the shims of dlopen, dlmopen, exit and
@@ -33,7 +33,7 @@ bool IsPreloaded() {
 
 void ObserveEnd() {
   if (!IsOff() && !TeardownBegan())
-    CudaObserveEnd();
+    SourcesEnd();
 }
 
 int MainAndNote(int argc, char** argv, char** environment) {
@@ -44,11 +44,11 @@ int MainAndNote(int argc, char** argv, char** environment) {
 }
 
 __attribute__((constructor)) void Load() {
-  SessionLoad();
+  SourcesLoad();
   LoadNativeStacks();
   CudaObserveGraphs(TorchObserveGraph);
   if (!IsOff() && IsPreloaded())
-    CudaObserveStart();
+    SourcesBegin();
 }
 
 __attribute__((destructor)) void Unload() {
@@ -65,26 +65,17 @@ using namespace vramscope::probe;
 // something, before ours.
 extern "C" __attribute__((visibility("hidden"))) void*
 vramscope_observe_dlopen(const char* file, int mode, const void* caller) {
-  SessionLoad();
-  if (file != nullptr && !IsOff()) {
-    ObserveDlopenForStacks();
-    PythonObserveDlopen(file);
-    TorchObserveDlopen(file);
-    CudaObserveDlopen(file, mode, caller);
-  }
+  SourcesLoad();
+  if (file != nullptr && !IsOff())
+    SourcesObserveOpening({file, mode, caller, false});
   return RealDlopenAddress();
 }
 
 extern "C" __attribute__((visibility("hidden"))) void*
 vramscope_observe_dlmopen(Lmid_t space, const char* file, int mode, const void* caller) {
-  SessionLoad();
-  if (file != nullptr && !IsOff()) {
-    ObserveDlopenForStacks();
-    if (space == LM_ID_BASE)
-      CudaObserveDlopen(file, mode, caller);
-    else
-      CudaObserveNamespace(file);
-  }
+  SourcesLoad();
+  if (file != nullptr && !IsOff())
+    SourcesObserveOpening({file, mode, caller, space != LM_ID_BASE});
   return RealDlmopenAddress();
 }
 

@@ -178,7 +178,7 @@ bool IsInteresting(const char* file) {
 
 }  // namespace
 
-void PythonObserveDlopen(const char* file) {
+void PythonObserveOpening(const char* file) {
   if (!g_flags.python || file == nullptr || g_python.ready.load(std::memory_order_relaxed) ||
       g_python.unusable.load(std::memory_order_relaxed) || !IsInteresting(file)) {
     return;
@@ -217,7 +217,15 @@ void PythonObserveDlopen(const char* file) {
   WatchPythonFinalisation();
 }
 
-void PythonBeginAnew() {
+namespace {
+
+void ObserveOpening(const Opening& opening) {
+  if (!opening.in_namespace)
+    PythonObserveOpening(opening.file);
+}
+
+// What was found out of the interpreter is noted again.
+void BeginLate() {
   const bool ready = g_python.ready.load(std::memory_order_acquire);
   if (!g_flags.python || (!ready && !g_python.unusable.load(std::memory_order_relaxed)))
     return;
@@ -229,5 +237,9 @@ void PythonBeginAnew() {
   if (!ready)
     CountLoss(format::Loss::kPythonStacks);
 }
+
+}  // namespace
+
+const Source kPythonSource = {.opening = ObserveOpening, .begin_late = BeginLate};
 
 }  // namespace vramscope::probe

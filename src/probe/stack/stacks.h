@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "probe/session/source.h"
+
 namespace vramscope::probe {
 
 class Stream;
@@ -26,12 +28,11 @@ inline uint32_t CapturePythonStack(Stream& stream) {
 // binary for the first time takes the loader's lock for a moment.
 uint32_t CaptureNativeStack(Stream& stream);
 
-// Looks for a Python interpreter and checks that its frames can be walked. Must be called by a
-// thread that is just about to load a library, the one moment at which the thread may hold the GIL
-// and certainly holds no lock of ours or of an allocator. `file` is the library's name.
-void PythonObserveDlopen(const char* file);
+// Looks for a Python interpreter and checks that its frames can be walked, when a library of that
+// name is about to be opened: the one moment at which the thread may hold the GIL and certainly
+// holds no lock of ours or of an allocator.
+void PythonObserveOpening(const char* file);
 
-// A new recording begins: what was found out of the interpreter is noted again.
-void PythonBeginAnew();
+extern const Source kPythonSource;
 
 }  // namespace vramscope::probe

@@ -350,9 +350,15 @@ void LoadNativeStacks() {
   LoadModuleSearch();
 }
 
-void ObserveDlopenForStacks() {
+namespace {
+
+void ObserveOpening(const Opening&) {
   NoteUnloadedModules();
 }
+
+}  // namespace
+
+const Source kNativeStackSource = {.opening = ObserveOpening};
 
 }  // namespace vramscope::probe
 
@@ -391,7 +397,7 @@ uint64_t SeenBinaries() {
 }
 
 void LoadNativeStacks() {}
-void ObserveDlopenForStacks() {}
+const Source kNativeStackSource = {};
 
 }  // namespace vramscope::probe
 

@@ -6,13 +6,14 @@
 
 #include "base/compiler.h"
 #include "probe/session/known_walks.h"
+#include "probe/session/source.h"
 
 // Native stacks of the calling thread. On x86-64 the binaries' own unwinding tables are read, and
 // what they say of an address is remembered, so that a known stack costs some nanoseconds a frame;
 // elsewhere the C library's backtrace() is asked.
 //
 // Nothing is allocated. No lock is taken, but the loader's for a moment: where the C library is
-// older than 2.35, at addresses that are new, and in ObserveDlopenForStacks().
+// older than 2.35, at addresses that are new, and when a library is opened.
 namespace vramscope::probe {
 
 inline constexpr size_t kMaxNativeDepth = 96;
@@ -71,6 +72,6 @@ uint64_t SeenBinaries();
 // Once, when this library is loaded.
 void LoadNativeStacks();
 // Just before a library is loaded.
-void ObserveDlopenForStacks();
+extern const Source kNativeStackSource;
 
 }  // namespace vramscope::probe

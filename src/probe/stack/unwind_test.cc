@@ -475,7 +475,7 @@ struct Library {
 };
 
 Library Load(const char* path) {
-  ObserveDlopenForStacks();
+  kNativeStackSource.opening({});
   Library library;
   library.handle = dlopen(path, RTLD_NOW);
   if (library.handle != nullptr)

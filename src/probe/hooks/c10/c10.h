@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
+#include "probe/session/source.h"
 
 // The functions of libc10 that the probe stands in front of. A preloaded probe is found by name;
-// for objects that were loaded before it, inject/late.cc points their slots here.
+// the slots of objects that were loaded before it are pointed here.
 namespace vramscope::probe {
 
-struct C10Hook {
-  const char* symbol;
-  void* function;
-};
-inline constexpr size_t kC10HookCount = 5;
-extern const C10Hook kC10Hooks[kC10HookCount];
+extern const Source kC10Source;
 
 }  // namespace vramscope::probe

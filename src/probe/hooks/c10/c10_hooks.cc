@@ -8,6 +8,7 @@
 #include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
+#include "probe/platform/import_plan.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
@@ -274,15 +275,23 @@ VRAMSCOPE_LOCAL(vramscope_local_free_cpu, vramscope_hook_free_cpu, "_ZN3c108free
 
 namespace vramscope::probe {
 
-const C10Hook kC10Hooks[kC10HookCount] = {
-    {"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
-     reinterpret_cast<void*>(&vramscope_local_report)},
-    {"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
-     reinterpret_cast<void*>(&vramscope_local_report_signed)},
-    {"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
-     reinterpret_cast<void*>(&vramscope_local_report_oom)},
-    {"_ZN3c109alloc_cpuEm", reinterpret_cast<void*>(&vramscope_local_alloc_cpu)},
-    {"_ZN3c108free_cpuEPv", reinterpret_cast<void*>(&vramscope_local_free_cpu)},
-};
+namespace {
+
+void PlanImports(ImportPlan* plan) {
+  const auto add = [plan](const char* symbol, auto* hook) {
+    // The hook must have something to call.
+    if (FindInLoadedLibrary("libc10.so", symbol) != nullptr)
+      plan->Add(symbol, nullptr, reinterpret_cast<void*>(hook));
+  };
+  add("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", &vramscope_local_report);
+  add("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", &vramscope_local_report_signed);
+  add("_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", &vramscope_local_report_oom);
+  add("_ZN3c109alloc_cpuEm", &vramscope_local_alloc_cpu);
+  add("_ZN3c108free_cpuEPv", &vramscope_local_free_cpu);
+}
+
+}  // namespace
+
+const Source kC10Source = {.plan_imports = PlanImports, .forked = WatchForked};
 
 }  // namespace vramscope::probe

@@ -2,7 +2,6 @@
 #include "probe/hooks/c10/watch.h"
 
 #include <malloc.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -157,10 +156,6 @@ void Raise(std::atomic<int64_t>* peak, int64_t value) {
   }
 }
 
-void ForkedChild() {
-  g_list_taken.store(false, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 VRAMSCOPE_NOINLINE void WatchGpuBlock(int device,
@@ -206,9 +201,6 @@ VRAMSCOPE_NOINLINE void WatchCpuFree(void* block) {
 }
 
 void WatchDevice(int device, int64_t allocated, int64_t reserved) {
-  static constinit std::atomic<bool> prepared{false};
-  if (!prepared.exchange(true))
-    pthread_atfork(nullptr, nullptr, ForkedChild);
   if (!PrepareList())
     g_list.incomplete.store(true, std::memory_order_relaxed);
   WatchedDevice& watched = g_watched[device];
@@ -217,6 +209,11 @@ void WatchDevice(int device, int64_t allocated, int64_t reserved) {
   watched.peak_allocated.store(kNoPeak, std::memory_order_relaxed);
   watched.peak_reserved.store(kNoPeak, std::memory_order_relaxed);
   g_watch_mask.fetch_or(1u << static_cast<unsigned>(device), std::memory_order_release);
+}
+
+void WatchForked() {
+  if (g_list_taken.load(std::memory_order_relaxed))
+    g_list_taken.store(false, std::memory_order_relaxed);
 }
 
 void WatchNothing() {

@@ -51,6 +51,8 @@ void WatchCpuFree(void* block);
 
 // Begins to watch it. What it holds already, where that is known.
 void WatchDevice(int device, int64_t allocated, int64_t reserved);
+// In a child after fork: whoever held the list's lock is gone.
+void WatchForked();
 // Ends the watch of all devices and forgets the blocks.
 void WatchNothing();
 

@@ -2,7 +2,6 @@
 #include "probe/hooks/cuda/attach.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
@@ -17,6 +16,7 @@
 #include "probe/hooks/cuda/other_tools.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
+#include "probe/hooks/cuda/runtime.h"
 #include "probe/hooks/cuda/symbol_patch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/platform/got_patch.h"
@@ -121,10 +121,6 @@ void Forget(OtherThreads others) {
   ForgetReadings(others);
 }
 
-void ForkedChild() {
-  Forget(OtherThreads::kGone);
-}
-
 void* ChooseWrapper(const Import& import, void*) {
   return import.object_base != g_attachment.base ? WrapperOf(import.target) : nullptr;
 }
@@ -194,7 +190,6 @@ void Attach(const LoadedDriver& driver, Route route) {
     std::memcpy(g_attachment.path, driver.path, strnlen(driver.path, sizeof g_attachment.path - 1));
     const bool ok = FillTables(table, !tools.must_be_alone);
     g_state.store(ok ? AttachState::kAttached : AttachState::kFailed, std::memory_order_release);
-    pthread_atfork(nullptr, nullptr, ForkedChild);
     LetToolsPass();
     if (!ok) {
       NoteUnseen(tools.must_be_alone ? "left to another tool: " : "its symbols cannot be changed: ",
@@ -240,6 +235,51 @@ void LookForDrivers(Route route) {
   }
 }
 
+void ObserveNamespace(const char* file) {
+  if (NamesDriver(file) && !g_namespace_noted.exchange(true))
+    NoteUnseen("opened in a link namespace of its own: ", file);
+}
+
+void ObserveOpening(const Opening& opening) {
+  if (opening.in_namespace)
+    return ObserveNamespace(opening.file);
+  LookForDrivers(Route::kLate);
+  if (IsSettled())
+    return;
+  void* library = nullptr;
+  if (NamesDriver(opening.file))
+    library = OpenDriver(opening.file, opening.mode, opening.caller);
+  else if ((opening.mode & RTLD_DEEPBIND) != 0 && (opening.mode & RTLD_NOLOAD) == 0)
+    library = OpenDriverOf(opening.file, opening.caller);
+  if (library != nullptr)
+    AttachLibrary(library);
+}
+
+// A driver that the program is linked with.
+void Begin() {
+  LookForDrivers(Route::kLinked);
+}
+
+void BeginLate() {
+  CudaAttachLoaded();
+}
+
+void ForgetBetweenRecordings() {
+  Forget(OtherThreads::kRun);
+}
+
+void ForkedChild() {
+  if (IsSettled())
+    Forget(OtherThreads::kGone);
+}
+
+// Drivers that nobody could see are a loss.
+void End() {
+  LookForDrivers(Route::kLate);
+  if (DriversInOtherNamespaces() != 0 && !g_namespace_noted.exchange(true))
+    NoteUnseen("loaded in a link namespace of its own", "");
+}
+
 }  // namespace
 
 void* ResolveHook(HookId id) {
@@ -279,42 +319,18 @@ void DescribeAttachment(Stream& stream) {
 
 }  // namespace cuda
 
-void CudaObserveDlopen(const char* file, int mode, const void* caller) {
-  cuda::LookForDrivers(cuda::Route::kLate);
-  if (file == nullptr || cuda::IsSettled())
-    return;
-  void* library = nullptr;
-  if (cuda::NamesDriver(file))
-    library = cuda::OpenDriver(file, mode, caller);
-  else if ((mode & RTLD_DEEPBIND) != 0 && (mode & RTLD_NOLOAD) == 0)
-    library = cuda::OpenDriverOf(file, caller);
-  if (library != nullptr)
-    cuda::AttachLibrary(library);
-}
-
-void CudaObserveNamespace(const char* file) {
-  if (cuda::NamesDriver(file) && !cuda::g_namespace_noted.exchange(true))
-    cuda::NoteUnseen("opened in a link namespace of its own: ", file);
-}
-
-void CudaObserveStart() {
-  cuda::LookForDrivers(cuda::Route::kLinked);
-}
-
-void CudaObserveEnd() {
-  cuda::LookForDrivers(cuda::Route::kLate);
-  if (cuda::DriversInOtherNamespaces() != 0 && !cuda::g_namespace_noted.exchange(true))
-    cuda::NoteUnseen("loaded in a link namespace of its own", "");
-}
+const Source kCudaSource = {.begin = cuda::Begin,
+                            .opening = cuda::ObserveOpening,
+                            .begin_late = cuda::BeginLate,
+                            .plan_imports = cuda::PlanRuntimeImports,
+                            .forget = cuda::ForgetBetweenRecordings,
+                            .forked = cuda::ForkedChild,
+                            .end = cuda::End};
 
 bool CudaAttachLoaded() {
   if (!cuda::IsSettled())
     cuda::LookForDrivers(cuda::Route::kUnderWay);
   return cuda::IsSettled();
-}
-
-void CudaForget() {
-  cuda::Forget(OtherThreads::kRun);
 }
 
 void CudaNoteDevice(int32_t device) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "probe/session/source.h"
+
 // The CUDA driver as the probe sees it. Every way to an entry point of libcuda leads to a wrapper:
 //
 //   dlsym, on any handle          the driver's own dynamic symbol table is rewritten in memory as
@@ -14,27 +16,15 @@
 //   private export tables         untouched: what goes through them shows in the readings
 namespace vramscope::probe {
 
-// Must be called with the arguments of every dlopen and an address in the code that calls it,
-// before the library is loaded. Where `file` is the CUDA driver, it is loaded here in the same way
-// (RTLD_NOLOAD still loads nothing), kept, and the wrappers are put in. A driver that came in since
-// the last call as a part of something else is found now.
-void CudaObserveDlopen(const char* file, int mode, const void* caller);
-
-// The same for a library that is about to be loaded into a link namespace of its own, where nothing
-// of the probe's can be: a driver there is a loss.
-void CudaObserveNamespace(const char* file);
-
-// At the probe's own start: a driver that the program is linked with.
-void CudaObserveStart();
-// At the end: drivers that nobody could see are a loss.
-void CudaObserveEnd();
+// Where a library that is opened is the CUDA driver, it is loaded before that in the same way
+// (RTLD_NOLOAD still loads nothing), kept, and the wrappers are put in. A driver that came in as a
+// part of something else is found at the next opening, or at the end, where what nobody could see
+// is a loss.
+extern const Source kCudaSource;
 
 // In a process under way: a driver that is loaded already, with what other libraries keep of its
 // entry points. Whether there is one.
 bool CudaAttachLoaded();
-
-// A recording was ended: in the next one devices, contexts and pools are described anew.
-void CudaForget();
 
 // Describes a device, so that its number can be joined to NVML's. Nothing without a driver.
 void CudaNoteDevice(int32_t device);

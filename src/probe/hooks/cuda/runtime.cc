@@ -6,11 +6,11 @@
 #include "format/records.h"
 #include "probe/hooks/cuda/record.h"
 #include "probe/platform/dynamic.h"
+#include "probe/platform/import_plan.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
-namespace vramscope::probe {
-namespace cuda {
+namespace vramscope::probe::cuda {
 namespace {
 
 using RuntimeError = int;  // cudaError_t
@@ -100,25 +100,23 @@ RuntimeError EntryPointByVersion(const char* symbol,
 }
 
 template <class Fn>
-RuntimeHook Find(const char* symbol, std::atomic<Fn>* real, Fn wrapper) {
+void PlanImport(ImportPlan* plan, const char* symbol, std::atomic<Fn>* real, Fn wrapper) {
   if (real->load(std::memory_order_relaxed) == nullptr) {
     real->store(reinterpret_cast<Fn>(FindInLoadedLibrary("libcudart.so", symbol)),
                 std::memory_order_release);
   }
-  const bool found = real->load(std::memory_order_relaxed) != nullptr;
-  return {symbol, found ? reinterpret_cast<void (*)()>(wrapper) : nullptr};
+  if (real->load(std::memory_order_relaxed) != nullptr)
+    plan->Add(symbol, "libc10_cuda", reinterpret_cast<void*>(wrapper));
 }
 
 }  // namespace
-}  // namespace cuda
 
-void FindRuntimeHooks(RuntimeHook (*hooks)[kRuntimeHookCount]) {
-  using namespace cuda;
-  (*hooks)[0] = Find("cudaMalloc", &g_malloc, &Malloc);
-  (*hooks)[1] = Find("cudaFree", &g_free, &Free);
-  (*hooks)[2] = Find("cudaGetDriverEntryPoint", &g_entry_point, &EntryPoint);
-  (*hooks)[3] =
-      Find("cudaGetDriverEntryPointByVersion", &g_entry_point_by_version, &EntryPointByVersion);
+void PlanRuntimeImports(ImportPlan* plan) {
+  PlanImport(plan, "cudaMalloc", &g_malloc, &Malloc);
+  PlanImport(plan, "cudaFree", &g_free, &Free);
+  PlanImport(plan, "cudaGetDriverEntryPoint", &g_entry_point, &EntryPoint);
+  PlanImport(plan, "cudaGetDriverEntryPointByVersion", &g_entry_point_by_version,
+             &EntryPointByVersion);
 }
 
-}  // namespace vramscope::probe
+}  // namespace vramscope::probe::cuda

@@ -2,7 +2,6 @@
 #include "probe/hooks/torch/agent.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -494,10 +493,33 @@ int RunPending(void*) {
   return ok ? 0 : -1;
 }
 
+// Nothing has a name in the next file.
+void Forget() {
+  g_agent.next_look.store(0, std::memory_order_relaxed);
+  g_agent.next_search.store(0, std::memory_order_relaxed);
+  g_agent.runs = 0;
+  if (g_torch.modules != nullptr)
+    madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
+  NamesForget();
+  StepsForget();
+}
+
 void ForkedChild() {
+  if (g_torch.modules == nullptr)
+    return;
   g_agent.asked.store(false, std::memory_order_relaxed);
   g_agent.running = false;
-  TorchForget();
+  Forget();
+}
+
+// The names of all that stands are looked for.
+void BeginLate() {
+  g_agent.survey_wanted.store(FindLoadedLibrary("libc10.so") != nullptr, std::memory_order_relaxed);
+}
+
+void ObserveOpening(const Opening& opening) {
+  if (!opening.in_namespace)
+    TorchObserveOpening(opening.file);
 }
 
 bool Prepare() {
@@ -508,24 +530,15 @@ bool Prepare() {
   if (memory == MAP_FAILED)
     return false;
   g_torch.modules = static_cast<ModuleSet*>(memory);
-  return pthread_atfork(nullptr, nullptr, ForkedChild) == 0;
+  return true;
 }
 
 }  // namespace
 
-void TorchBeginAnew() {
-  g_agent.survey_wanted.store(FindLoadedLibrary("libc10.so") != nullptr, std::memory_order_relaxed);
-}
-
-void TorchForget() {
-  g_agent.next_look.store(0, std::memory_order_relaxed);
-  g_agent.next_search.store(0, std::memory_order_relaxed);
-  g_agent.runs = 0;
-  if (g_torch.modules != nullptr)
-    madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
-  NamesForget();
-  StepsForget();
-}
+const Source kTorchSource = {.opening = ObserveOpening,
+                             .begin_late = BeginLate,
+                             .forget = Forget,
+                             .forked = ForkedChild};
 
 void TorchLook() {
   Outcome outcome = Outcome::kLater;
@@ -546,7 +559,7 @@ bool AgentSearch(Object tensors, bool* interrupted) {
   return outcome != Outcome::kLater;
 }
 
-void TorchObserveDlopen(const char* file) {
+void TorchObserveOpening(const char* file) {
   static constinit std::atomic<bool> prepared{false};
   if (!g_python.ready.load(std::memory_order_acquire) || std::strstr(file, "torch") == nullptr)
     return;

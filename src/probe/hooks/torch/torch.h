@@ -7,6 +7,7 @@
 #include "base/compiler.h"
 #include "probe/hooks/torch/address_set.h"
 #include "probe/hooks/torch/autograd.h"
+#include "probe/session/source.h"
 #include "probe/stack/stacks.h"
 
 // PyTorch's own names for memory: modules, parameters, buffers, gradients, optimizer state. A small
@@ -32,18 +33,12 @@ struct TorchState {
 };
 extern constinit TorchState g_torch;
 
-// Called like PythonObserveDlopen, after it.
-void TorchObserveDlopen(const char* file);
+// After PythonObserveOpening, with the same name.
+void TorchObserveOpening(const char* file);
 
 // Has the agent run in the main thread as soon as that executes Python, but not so soon after its
 // last run that it would cost the program more than 2 %. Needs no GIL.
 void TorchAsk();
-
-// A recording began in a process under way: where PyTorch is there, the names of all that stands
-// are looked for. TorchForget(), with the GIL, when it was ended: nothing has a name in the next
-// one.
-void TorchBeginAnew();
-void TorchForget();
 
 // Runs the agent at once, unless it is at work. The caller holds the GIL and returns to Python,
 // which sees to an exception that a signal handler of the program's may have raised meanwhile.
@@ -55,6 +50,8 @@ void TorchObserveGraph(bool captured);
 
 // A backward is over.
 void TorchBackwardEnded();
+
+extern const Source kTorchSource;
 
 // Called with the stack of each event, and the node that autograd evaluates.
 VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const AutogradNode& node) {

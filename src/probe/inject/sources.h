@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "probe/session/source.h"
+
+// The list of sources, and the moments at which all of them have something to do.
+namespace vramscope::probe {
+
+// Reads the configuration, and sees to forks from then on. The constructors of other libraries can
+// come here before ours.
+void SourcesLoad();
+
+void SourcesBegin();
+void SourcesObserveOpening(const Opening& opening);
+// In a process under way: attaches to what is there, and points loaded objects at the hooks.
+void SourcesBeginLate();
+void SourcesForget();
+void SourcesEnd();
+
+// Points the slots of what is loaded already at the hooks: of PyTorch's libraries, and of all that
+// calls dlopen. Harmless where the probe was found first, and when repeated, which is for objects
+// that were bound past the probe since.
+void PatchLoadedObjects();
+
+}  // namespace vramscope::probe

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace vramscope::probe {
+
+class ImportPlan;
+
+// A library is about to be opened. Its constructors, and whoever uses it, come later.
+struct Opening {
+  const char* file;
+  int mode;
+  const void* caller;  // an address in the code that opens it
+  bool
+      in_namespace;  // dlmopen: in a link namespace of its own, where nothing of the probe's can be
+};
+
+// Something that events come from, or that is asked at events: PyTorch, the driver, Python. What it
+// has to do at the few moments of a recording that concern all of them; null: nothing.
+// inject/sources.cc has the list, and calls each step of all of them in its order.
+struct Source {
+  // The probe came with the program, and recording is on: what is there already.
+  void (*begin)() = nullptr;
+  // By the thread that opens it, which holds no lock of ours or of an allocator, and may hold the
+  // GIL.
+  void (*opening)(const Opening& opening) = nullptr;
+  // A recording began in a process under way: what is there, and what the new file must say again.
+  void (*begin_late)() = nullptr;
+  // There, and where the driver itself opened the probe: what loaded objects shall call instead.
+  void (*plan_imports)(ImportPlan* plan) = nullptr;
+  // That recording was ended: the next one's file knows nothing yet. Other threads go on; where
+  // Python runs, the caller has the GIL.
+  void (*forget)() = nullptr;
+  // In a child after fork: so does its file, and the other threads are gone.
+  void (*forked)() = nullptr;
+  // The program ends.
+  void (*end)() = nullptr;
+};
+
+}  // namespace vramscope::probe
