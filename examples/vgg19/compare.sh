@@ -19,6 +19,7 @@ mkdir -p "$out"
 weights=$out/weights.bin
 [[ -f $weights ]] || python3 "$here/weights.py" "$weights"
 
+over_time=(--kind timeline --overlay --subtract-baseline)
 for batch in 1 8; do
   probed=()
   sampled=()
@@ -31,11 +32,11 @@ for batch in 1 8; do
     sampled+=("$out/$name-sampled.vram")
     "$vramscope" report "$out/$name.vram" --by tag >"$out/$name.txt"
     # The spikes that the sampled run has no sample of stand out of it.
-    "$vramscope" plot --kind compare --title "VGG-19, $algorithm, batch $batch: probed and sampled" \
+    "$vramscope" plot "${over_time[@]}" --title "VGG-19, $algorithm, batch $batch: probed and sampled" \
       -o "$out/$name.svg" "$out/$name.vram" "$out/$name-sampled.vram"
   done
-  "$vramscope" plot --kind compare --title "VGG-19, batch $batch" -o "$out/batch-$batch.svg" "${probed[@]}"
-  "$vramscope" plot --kind compare --title "VGG-19, batch $batch, sampled" \
+  "$vramscope" plot "${over_time[@]}" --title "VGG-19, batch $batch" -o "$out/batch-$batch.svg" "${probed[@]}"
+  "$vramscope" plot "${over_time[@]}" --title "VGG-19, batch $batch, sampled" \
     -o "$out/batch-$batch-sampled.svg" "${sampled[@]}"
   "$vramscope" diff "$out/cudnn-$batch.vram" "$out/fft-$batch.vram" >"$out/cudnn-fft-$batch.txt"
 done

@@ -39,6 +39,7 @@ class ReportMaker {
         tops_(recording, texts_) {}
 
   util::Result<Report> Make() {
+    report_.sampled = tables::IsSampled(recording_);
     const auto at = ResolveInstant(recording_, query_.at);
     if (!at.ok())
       return at.status();
@@ -59,7 +60,6 @@ class ReportMaker {
       if (query_.at.kind == Instant::Kind::kPeak)
         peak_sums.emplace_back(device, totals_[device].all);
     }
-    report_.sampled = tables::IsSampled(recording_);
     VRAMSCOPE_RETURN_IF_ERROR(CheckInvariants(recording_, peak_sums, &report_));
     return std::move(report_);
   }
@@ -120,7 +120,8 @@ class ReportMaker {
         AddInTransit(device, static_cast<uint64_t>(out.in_transit_bytes), &totals);
     }
     out.ledger_bytes = totals.matched;
-    if (sample != nullptr)
+    // Rows that are made of the samples leave none.
+    if (sample != nullptr && !report_.sampled)
       out.residual_bytes =
           static_cast<int64_t>(sample->used_bytes) - static_cast<int64_t>(out.ledger_bytes);
     for (uint32_t i = 1; i < tables_.accounts.size(); ++i) {

@@ -61,6 +61,7 @@ def rows(file: Path, *options: str) -> dict[tuple, int]:
     assert said["sampled"] is True
     for device in said["devices"]:
         assert sum(row["bytes"] for row in said["rows"]) == device["ledger_bytes"] == device["nvml_bytes"]
+        assert device["residual_bytes"] is None
     return {(row["pid"], *row["path"]): row["bytes"] for row in said["rows"]}
 
 
