@@ -58,6 +58,16 @@ struct DecodeVisitor {
   [[gnu::always_inline]] bool Get(uint64_t* value) {
     if (in == end)
       return false;
+    // As most are: one or two bytes.
+    if (*in < 0x80) {
+      *value = *in++;
+      return true;
+    }
+    if (end - in >= 2 && in[1] < 0x80) {
+      *value = (uint64_t{in[0]} & 0x7f) | uint64_t{in[1]} << 7;
+      in += 2;
+      return true;
+    }
     in = base::GetVarint(in, end, readable_end, value);
     if (in != nullptr) [[likely]]
       return true;

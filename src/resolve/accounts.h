@@ -25,16 +25,16 @@ class Accounts {
  public:
   explicit Accounts(const trace::Trace& trace)
       : trace_(trace),
-        numbers_(trace.devices().size() * trace.processes().size(), kNoIndex),
+        device_count_(trace.devices().size()),
+        process_count_(trace.processes().size()),
+        numbers_(device_count_ * process_count_, kNoIndex),
         host_(DeviceOf(trace::DeviceKind::kHost)),
         cpu_(DeviceOf(trace::DeviceKind::kCpu)) {}
 
   bool HasDevice(trace::DeviceId device) const {
-    return device.value >= 0 && static_cast<size_t>(device.value) < trace_.devices().size();
+    return device.value >= 0 && static_cast<size_t>(device.value) < device_count_;
   }
-  bool HasProcess(trace::ProcessId process) const {
-    return process.value < trace_.processes().size();
-  }
+  bool HasProcess(trace::ProcessId process) const { return process.value < process_count_; }
   // Of pinned memory, and of CPU tensors; kNoDevice where the recording has none.
   trace::DeviceId host() const { return host_; }
   trace::DeviceId cpu() const { return cpu_; }
@@ -62,12 +62,12 @@ class Accounts {
     return tables::AccountId{static_cast<uint32_t>(device.value) + 1};
   }
   tables::AccountId RowOf(uint32_t number) const {
-    return tables::AccountId{static_cast<uint32_t>(trace_.devices().size()) + number + 1};
+    return tables::AccountId{static_cast<uint32_t>(device_count_) + number + 1};
   }
 
  private:
   size_t NumberAt(trace::ProcessId process, trace::DeviceId device) const {
-    return process.value * trace_.devices().size() + static_cast<size_t>(device.value);
+    return process.value * device_count_ + static_cast<size_t>(device.value);
   }
   trace::DeviceId DeviceOf(trace::DeviceKind kind) const {
     for (size_t i = 0; i < trace_.devices().size(); ++i) {
@@ -78,6 +78,8 @@ class Accounts {
   }
 
   const trace::Trace& trace_;
+  size_t device_count_;  // asked at each event: a span of them divides by their size
+  size_t process_count_;
   std::vector<uint32_t> numbers_;  // [process][device]
   std::vector<Account> accounts_;
   trace::DeviceId host_;
