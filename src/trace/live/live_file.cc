@@ -62,9 +62,10 @@ util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* loss
   auto mapped = util::MappedFile::Open(path, util::Links::kRefuse);
   if (!mapped.ok())
     return mapped.status();
-  auto file = FromBytes(mapped->bytes(), path, losses);
-  if (file.ok())
-    file->mapped_ = std::move(*mapped);
+  LiveFile file;
+  file.mapped_ = std::move(*mapped);
+  file.bytes_ = file.mapped_.bytes();
+  VRAMSCOPE_RETURN_IF_ERROR(file.Read(path, losses));
   return file;
 }
 
@@ -86,10 +87,15 @@ util::Result<LiveFile> LiveFile::FromBytes(std::span<const uint8_t> bytes,
                                            LossCounter* losses) {
   LiveFile file;
   file.bytes_ = bytes;
-  VRAMSCOPE_RETURN_IF_ERROR(file.ReadHeader(name, losses));
-  file.ReadLosses(losses);
-  file.FindChunks(losses);
+  VRAMSCOPE_RETURN_IF_ERROR(file.Read(name, losses));
   return file;
+}
+
+util::Status LiveFile::Read(const std::string& name, LossCounter* losses) {
+  VRAMSCOPE_RETURN_IF_ERROR(ReadHeader(name, losses));
+  ReadLosses(losses);
+  FindChunks(losses);
+  return {};
 }
 
 util::Status LiveFile::ReadHeader(const std::string& name, LossCounter* losses) {
@@ -260,6 +266,7 @@ void LiveFile::FindChunks(LossCounter* losses) {
       ++found;
       if (chunk.bytes != 0)
         by_stream[chunk.stream].push_back(chunk);
+      Forget(chunk);  // its checksum was compared; a recording may be larger than memory
       offset += size;
       continue;
     }

@@ -65,6 +65,7 @@ class LiveFile {
   void Forget(const ChunkRef& chunk) const { mapped_.Forget(chunk.offset, chunk.bytes); }
 
  private:
+  util::Status Read(const std::string& name, LossCounter* losses);
   util::Status ReadHeader(const std::string& name, LossCounter* losses);
   void ReadLosses(LossCounter* losses) const;
   void FindChunks(LossCounter* losses);
