@@ -131,6 +131,7 @@ TEST(Transforms, FftSizesOfVgg19) {
   EXPECT_EQ(FftSmooth(FftSmallest(56)), 60);
   EXPECT_EQ(FftSmooth(FftSmallest(28)), 30);
   EXPECT_EQ(FftSmooth(FftSmallest(14)), 15);
+  EXPECT_EQ(FftSmooth(22), 24);
 }
 
 TEST(Layers, AreTorchvisions) {
