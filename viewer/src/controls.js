@@ -35,6 +35,10 @@ export class Controls {
     this.back = h("button", {
       class: "chip action", type: "button", click: () => store.set({ at: null }),
     }, "Back to peak");
+    this.refused = h("button", {
+      class: "chip bad", type: "button", title: "The instant at which a request for memory was refused",
+      click: () => store.set({ at: model.outOfMemory[store.state.device][0].t, zoom: null }),
+    }, "Out of memory");
     this.chips = h("div", { class: "filters", role: "group", "aria-label": "Filters" });
     this.size = /** @type {HTMLSelectElement} */ (h("select", {
       class: "size", "aria-label": "Smallest allocation shown",
@@ -52,7 +56,7 @@ export class Controls {
       () => (this.view ? commandOf(model, store.state, this.view) : ""));
     const help = h("button", { class: "chip round", type: "button", title: "Keys and words (?)", "aria-label": "Help: keys and words", click: openHelp }, "?");
     this.element = h("div", { class: "controls", role: "region", "aria-label": "Instant and filters" },
-      h("div", { class: "controls-line" }, this.instant, this.back, command, h("span", { class: "grow" }), help, this.size,
+      h("div", { class: "controls-line" }, this.instant, this.back, this.refused, command, h("span", { class: "grow" }), help, this.size,
         h("label", { class: "search" }, this.input, h("kbd", {}, "/"))),
       this.chips);
     window.addEventListener("keydown", (event) => {
@@ -76,6 +80,7 @@ export class Controls {
     setText(this.matching, formatBytes(view.bytes));
     this.matches.classList.toggle("gone", !view.filter.on);
     this.back.classList.toggle("gone", view.atPeak);
+    this.refused.classList.toggle("gone", this.model.outOfMemory[view.device].length === 0);
     if (this.input.value !== state.search) this.input.value = state.search;
     if (this.size.value !== String(state.min)) this.renderSizes(state.min);
     this.renderChips(state);

@@ -198,8 +198,8 @@ export function styleColours() {
     faint: read("--ink-faint"),
     line: read("--line"),
     surface: read("--surface"),
-    ground: read("--ground"),
     accent: read("--accent"),
+    bad: read("--bad"),
     font: read("--font"),
     mono: read("--mono"),
   };

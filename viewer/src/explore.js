@@ -4,6 +4,7 @@
 import { AddressSpace } from "./address_space.js";
 import { ChangesView } from "./changes.js";
 import { Choice } from "./choice.js";
+import { DevicesView } from "./devices.js";
 import { h } from "./dom.js";
 import { IterationsView, LeaksView } from "./findings.js";
 import { Lifetimes } from "./lifetimes.js";
@@ -15,7 +16,8 @@ import { Lifetimes } from "./lifetimes.js";
 /** @typedef {{element: HTMLElement, hint: string, copy: HTMLElement, render: (view: View) => void}} Tab */
 
 /** @type {[import("./state.js").Tab, string][]} */
-const TABS = [["lifetimes", "Lifetimes"], ["space", "Address space"], ["changes", "Changes"], ["iterations", "Iterations"], ["leaks", "Leaks"]];
+const TABS = [["lifetimes", "Lifetimes"], ["space", "Address space"], ["changes", "Changes"], ["iterations", "Iterations"], ["leaks", "Leaks"],
+  ["devices", "Devices"]];
 
 export class Explore {
   /**
@@ -29,10 +31,11 @@ export class Explore {
     this.makers = {
       lifetimes: () => new Lifetimes(model, palette, store), space: () => new AddressSpace(model, palette),
       changes: () => new ChangesView(model, store), iterations: () => new IterationsView(model, store), leaks: () => new LeaksView(model, store),
+      devices: () => new DevicesView(model, store),
     };
     /** @type {Map<string, Tab>} Those that were looked at. */
     this.made = new Map();
-    this.tabs = new Choice("What to look at", TABS, (tab) => store.set({ tab: /** @type {import("./state.js").Tab} */ (tab) }), "tab");
+    this.tabs = new Choice("What to look at", TABS.filter(([tab]) => tab !== "devices" || model.page.devices.length > 1), (tab) => store.set({ tab: /** @type {import("./state.js").Tab} */ (tab) }), "tab");
     this.hint = h("span", { class: "hint" });
     this.copy = h("span", {});
     this.panel = h("div", { role: "tabpanel", class: "tab-panel" });

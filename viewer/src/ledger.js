@@ -35,6 +35,37 @@ const AWAY = 4; // 5: it is back.
 const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
 
 /**
+ * The places of times in their order, equal ones as they come: by their digits to the base of 2^16, the
+ * lowest first. Those that never happen (Infinity) come last.
+ * @param {Float64Array} times Whole numbers.
+ */
+export function sortedBy(times) {
+  const RADIX = 2 ** 16;
+  const count = times.length;
+  let [low, high] = [Infinity, -Infinity];
+  for (let i = 0; i < count; ++i) {
+    if (times[i] < low) low = times[i];
+    if (times[i] > high && times[i] < Infinity) high = times[i];
+  }
+  let from = Uint32Array.from(times.keys());
+  let to = new Uint32Array(count);
+  const starts = new Uint32Array(RADIX + 1);
+  for (let unit = 1; unit <= Math.max(0, high - low); unit *= RADIX) {
+    const digitOf = (/** @type {number} */ i) => (times[i] < Infinity ? Math.floor((times[i] - low) / unit) % RADIX : RADIX - 1);
+    starts.fill(0);
+    for (let i = 0; i < count; ++i) ++starts[digitOf(i) + 1];
+    for (let digit = 0; digit < RADIX; ++digit) starts[digit + 1] += starts[digit];
+    for (let i = 0; i < count; ++i) to[starts[digitOf(from[i])]++] = from[i];
+    [from, to] = [to, from];
+  }
+  // What never happens shares the highest digits with what may happen late.
+  let next = 0;
+  for (let i = 0; i < count; ++i) if (times[from[i]] < Infinity) to[next++] = from[i];
+  for (let i = 0; i < count; ++i) if (!(times[from[i]] < Infinity)) to[next++] = from[i];
+  return to;
+}
+
+/**
  * Times in their order, and whose they are.
  * @typedef {object} Stream
  * @property {Float64Array} times
@@ -46,11 +77,11 @@ const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
  * @returns {Stream}
  */
 function inOrder(times) {
-  const index = Uint32Array.from(times.keys());
   let sorted = true;
   for (let i = 1; i < times.length && sorted; ++i) sorted = times[i - 1] <= times[i];
-  if (!sorted) index.sort((a, b) => (times[a] === times[b] ? a - b : times[a] - times[b]));
-  return { times: sorted ? times : Float64Array.from(index, (i) => times[i]), index };
+  if (sorted) return { times, index: Uint32Array.from(times.keys()) };
+  const index = sortedBy(times);
+  return { times: Float64Array.from(index, (i) => times[i]), index };
 }
 
 /** A list of changes that grows. */

@@ -70,6 +70,8 @@ export class Model {
     this.histories = page.devices.map((_, device) => new History(this, device,
       page.timelines.find((timeline) => timeline.device === device)));
     this.samples = page.devices.map((_, device) => new Samples(page, device));
+    /** Requests that were refused, by device. */
+    this.outOfMemory = page.devices.map((_, device) => page.out_of_memory.filter((row) => row.device === device));
     /** @type {Uint32Array[]} */
     this.ofDevice = [];
   }

@@ -20,10 +20,10 @@ import { ORDERS } from "./tree_paths.js";
  * @property {number|null} base The instant that others are compared with.
  */
 
-/** @typedef {"lifetimes"|"space"|"changes"|"iterations"|"leaks"} Tab */
+/** @typedef {"lifetimes"|"space"|"changes"|"iterations"|"leaks"|"devices"} Tab */
 
 /** @type {Tab[]} */
-const TABS = ["lifetimes", "space", "changes", "iterations", "leaks"];
+const TABS = ["lifetimes", "space", "changes", "iterations", "leaks", "devices"];
 
 /**
  * No filter.

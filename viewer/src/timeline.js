@@ -15,6 +15,8 @@ import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintPicture, paintOverview } f
 
 const SHORTEST_NS = 1000;
 const GRIP_PIXELS = 5;
+// A peak of this share of the device's memory is near its capacity.
+const NEAR = 0.6;
 
 export class Timeline {
   /**
@@ -58,6 +60,8 @@ export class Timeline {
     /** @type {{from: number, to: number, act: "zoom"|"pan"|"scrub", window: [number, number]}|null} */
     this.drag = null;
     this.top = 1;
+    /** @type {number|null} */
+    this.capacity = null;
     this.highest = 1;
     this.lastForeignWheel = -Infinity;
     /** Called when an instant that was dragged stays. */
@@ -365,6 +369,10 @@ export class Timeline {
     }
     // What passes a filter has an axis of its own.
     this.top = Math.max(1, filter.on ? Math.max(...this.whole.total) : this.highest) * 1.04;
+    // How much the device has is shown where it is near.
+    const { total_bytes: capacity } = this.model.page.devices[this.store.state.device];
+    this.capacity = !filter.on && capacity !== null && this.highest >= NEAR * capacity ? capacity : null;
+    if (this.capacity !== null) this.top = Math.max(this.top, this.capacity * 1.04);
     const columnsKey = `${this.store.state.device},${from},${to},${count}`;
     if (columnsKey !== this.columnsKey) {
       this.columns = this.store.state.zoom ? this.history.columns(from, to, count, filter) : this.whole;

@@ -35,6 +35,8 @@ export function paintPicture(timeline, context, colours) {
   if (!timeline.scene.filter.on) paintNvml(timeline, context, colours);
   paintIterations(timeline, context, colours);
   paintMarks(timeline, context, colours);
+  paintCapacity(timeline, context, colours);
+  paintOutOfMemory(timeline, context, colours);
   paintCursor(timeline, context, colours);
   context.restore();
 }
@@ -148,6 +150,48 @@ function paintNvml(timeline, context, colours) {
   context.stroke(line);
   context.fillStyle = colours.ink;
   context.fill(dots);
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+function paintCapacity(timeline, context, colours) {
+  if (timeline.capacity === null) return;
+  const y = Math.round(timeline.yOf(timeline.capacity)) + 0.5;
+  context.strokeStyle = context.fillStyle = colours.bad;
+  context.lineWidth = 1;
+  context.setLineDash([6, 4]);
+  context.beginPath();
+  context.moveTo(MARGIN.left, y);
+  context.lineTo(timeline.width - MARGIN.right, y);
+  context.stroke();
+  context.setLineDash([]);
+  context.textAlign = "right";
+  context.textBaseline = "top";
+  context.fillText(`capacity ${formatBytes(timeline.capacity)}`, timeline.width - MARGIN.right - 6, y + 4);
+}
+
+/**
+ * Requests that were refused.
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ */
+function paintOutOfMemory(timeline, context, colours) {
+  let last = -Infinity;
+  context.textBaseline = "top";
+  for (const { t, bytes } of timeline.model.outOfMemory[timeline.store.state.device]) {
+    const x = Math.round(timeline.xOf(t));
+    if (x < MARGIN.left || x > timeline.width - MARGIN.right || x - last < 3) continue;
+    context.fillStyle = colours.bad;
+    context.fillRect(x - 1, MARGIN.top, 2, HEIGHT - MARGIN.bottom - MARGIN.top);
+    const right = x > timeline.width / 2;
+    context.textAlign = right ? "right" : "left";
+    if (x - last > 160) context.fillText(`out of memory: ${formatBytes(bytes)} refused`, x + (right ? -6 : 6), MARGIN.top + 18);
+    last = x;
+  }
 }
 
 /**

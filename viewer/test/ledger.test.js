@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makePage, randomNumbers } from "../dev/make_page.js";
-import { Ledger, Samples, fromDeltas } from "../src/ledger.js";
+import { Ledger, Samples, fromDeltas, sortedBy } from "../src/ledger.js";
 
 /** Bytes and allocations by the ledger's levels, after all that changed up to an instant. */
 function at(page, time) {
@@ -162,4 +162,14 @@ test("a sample belongs to the state in which it was taken, else to an equal tota
   assert.equal(samples.find(130, 300).transit, 150);
   assert.equal(new Samples(makePage({ samples: SAMPLES, changes: [5, 40, 80, 120] }), 0).find(2, 100).used, 100);
   assert.equal(new Samples(makePage({ samples: SAMPLES, changes: [5, 40, 80, 120] }), 0).find(2, 7), null);
+});
+
+test("places of times in their order", () => {
+  const random = randomNumbers(5);
+  for (const span of [1, 7, 70_000, 2 ** 31]) {
+    const times = Float64Array.from({ length: 3000 }, () => (random(9) === 0 ? Infinity : 40 + random(span) * (span > 1e6 ? 4096 : 1)));
+    const expected = [...times.keys()].sort((a, b) => (times[a] === times[b] ? a - b : times[a] - times[b]));
+    assert.deepEqual([...sortedBy(times)], expected, `within ${span}`);
+  }
+  assert.deepEqual([...sortedBy(new Float64Array())], []);
 });
