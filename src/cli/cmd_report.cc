@@ -147,6 +147,8 @@ std::string TextOf(const ReportArguments& arguments,
   }
   if (!arguments.html.empty())
     options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
+  else if (isatty(STDOUT_FILENO) != 0)
+    options.closing.push_back("Page:  vramscope open " + output::Printable(file, style.utf8));
   return output::FormatText(report, recording, query, options);
 }
 

@@ -20,6 +20,7 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
 void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> command);
 void RegisterEnv(CLI::App& app, int* exit_code);
 void RegisterReport(CLI::App& app, int* exit_code);
+void RegisterOpen(CLI::App& app, int* exit_code);
 void RegisterIterations(CLI::App& app, int* exit_code);
 void RegisterLeaks(CLI::App& app, int* exit_code);
 void RegisterDiff(CLI::App& app, int* exit_code);

@@ -96,6 +96,7 @@ int Main(std::vector<std::string> words) {
   RegisterRun(app, &exit_code, command);
   RegisterSample(app, &exit_code, std::move(command));
   RegisterReport(app, &exit_code);
+  RegisterOpen(app, &exit_code);
   RegisterIterations(app, &exit_code);
   RegisterLeaks(app, &exit_code);
   RegisterDiff(app, &exit_code);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "output/text.h"
@@ -36,10 +37,13 @@ std::string FormatRunSummary(const query::Report& report,
     text.closing.push_back("Page:  " + clean(options.html_path));
   const std::string word = clean(ShellWord(options.trace_path));
   const char* const next = report.top_modules.empty() ? "line" : "module,category";
-  text.closing.push_back(fmt::format("Next:  vramscope report {} --by {}", word, next));
-  if (options.html_path.empty()) {
-    text.closing.push_back(fmt::format("       vramscope report {} --html report.html", word));
-  }
+  // Where nothing was allocated there is nothing to look at.
+  const bool any = std::any_of(report.devices.begin(), report.devices.end(),
+                               [](const auto& device) { return device.ledger_bytes > 0; });
+  if (any)
+    text.closing.push_back(fmt::format("Next:  vramscope report {} --by {}", word, next));
+  if (any && options.html_path.empty())
+    text.closing.push_back(fmt::format("       vramscope open {}", word));
   return FormatText(report, recording, {}, text);
 }
 

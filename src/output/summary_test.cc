@@ -28,7 +28,17 @@ TEST(SummaryTest, NamesThePageWhereThereIsOne) {
   options.html_path = "a.html";
   const std::string text = FormatRunSummary(TrainingReport(recording), recording, options);
   EXPECT_NE(text.find("Page:  a.html\n"), std::string::npos);
-  EXPECT_EQ(text.find("--html"), std::string::npos);
+  EXPECT_EQ(text.find("vramscope open"), std::string::npos);
+}
+
+TEST(SummaryTest, SaysNothingToTypeWhereNothingWasAllocated) {
+  FakeRecording recording;
+  query::Report report;
+  SummaryOptions options;
+  options.trace_path = "a.vram";
+  const std::string text = FormatRunSummary(report, recording, options);
+  EXPECT_EQ(text.find("Next:"), std::string::npos) << text;
+  EXPECT_EQ(text.find("vramscope open"), std::string::npos) << text;
 }
 
 TEST(InfoTest, Training) {
