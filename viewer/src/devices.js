@@ -10,6 +10,8 @@ import { MARGIN } from "./timeline_picture.js";
 /** @typedef {import("./view.js").View} View */
 
 const HEIGHT = 300;
+// A window that rests for so long is drawn.
+const REST_MS = 120;
 // Hues of the palette that are easiest to tell apart; beyond them lines are dashed.
 const HUES = ["#4071b9", "#cf6f19", "#36a17f", "#633792", "#84180e", "#885828", "#4f8fa8", "#6b7a2f"];
 const DASHES = [[], [6, 3], [2, 3]];
@@ -30,6 +32,7 @@ export class DevicesView {
     /** @type {Float64Array[]} By device, by column. */
     this.totals = [];
     this.key = "";
+    this.resting = 0;
     this.top = 1;
     this.draw = perFrame(() => this.paint());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -40,7 +43,9 @@ export class DevicesView {
       if (device >= 0) store.set({ device, at: Math.round(this.timeAt(event.offsetX)) });
     });
     store.subscribe((_, changed) => {
-      if (changed.has("zoom") && this.element.isConnected) this.draw();
+      if (!changed.has("zoom") || !this.element.isConnected) return;
+      clearTimeout(this.resting);
+      this.resting = setTimeout(this.draw, REST_MS);
     });
   }
 

@@ -37,6 +37,8 @@ const BANDS = 60;
 const LANE = 7;
 const TITLE = 20;
 const AXIS = 22;
+// A window that rests for so long is laid out.
+const REST_MS = 120;
 
 /**
  * The bands of a window. Of more allocations than can be drawn those with most bytes times time are.
@@ -117,6 +119,7 @@ export class Lifetimes {
     this.hint = "over the timeline's window: zoom there · click: who was live then";
     this.copy = h("span", {});
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), h("div", { class: "lifetimes-scroll" }, this.canvas));
+    this.resting = 0;
     this.layout = { bands: /** @type {Band[]} */ ([]), height: 0, hidden: 0 };
     this.draw = perFrame(() => this.paint());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -124,7 +127,9 @@ export class Lifetimes {
     this.canvas.addEventListener("pointerleave", () => tip.hide());
     this.canvas.addEventListener("click", (event) => store.set({ at: Math.round(this.timeAt(event.offsetX)) }));
     store.subscribe((_, changed) => {
-      if (changed.has("zoom") && this.view && this.element.isConnected) this.render(this.view);
+      if (!changed.has("zoom") || !this.element.isConnected) return;
+      clearTimeout(this.resting);
+      this.resting = setTimeout(() => { if (this.view) this.render(this.view); }, REST_MS);
     });
   }
 
