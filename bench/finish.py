@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs to finish a recording and to ask it, beside heaptrack_print and PyTorch's snapshot loader.
 
-    python3 bench/finish.py [--events 10000000] [--build build] [--json FILE] [--only vramscope]
+    cmake --build build --target vramscope bench_make_recording
+    .venv/bin/python bench/finish.py [--events 10000000] [--build build] [--json FILE] [--only vramscope]
 
 One made-up training (bench/made_up_training.h) is written as a live recording of vramscope, as heaptrack and as
 PyTorch's recorder write it, and read by each of them: `vramscope finish` and then the questions that look at all of a
@@ -53,6 +54,8 @@ def run(command):
 def made(build, kind, events, path):
     """Writes the training; how many events it has."""
     program = build / "bin/bench_make_recording"
+    if not program.is_file():
+        sys.exit(f"finish: {program} is not there: cmake --build {build} --target vramscope bench_make_recording")
     return int(subprocess.run([program, kind, str(events), path], check=True, capture_output=True, text=True).stdout)
 
 
