@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from live_file import read_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
@@ -55,6 +57,24 @@ def test_the_driver_example_balances_on_the_stand_in_gpu(tmp_path):
 
     (residual,) = [entry for entry in report["residuals"] if entry["samples"] > 0]
     assert residual["worst_bytes"] == 0
+
+
+@pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
+def test_a_primary_context_that_was_released_is_not_found_again(tmp_path):
+    trace, live, kept = tmp_path / "x.vram", tmp_path / "x.vram.d", tmp_path / "kept"
+    kept.mkdir()
+    machine = {"LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
+    process = subprocess.Popen(
+        [VRAMSCOPE, "run", "--no-report", "-o", trace, "--", DRIVER_EXAMPLE, "--no-verify", "--hold", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **machine},
+    )
+    process.stdout.readline()  # it has a context: its file is there
+    for file in live.glob("[0-9]*.vrl"):
+        (kept / file.name).hardlink_to(file)  # a file with two names is left where it is
+    process.communicate(timeout=120)
+    (file,) = read_directory(kept)
+    counts = sum(file.by_stream.values(), Counter())
+    assert (counts["ContextCreate"], counts["ContextDestroy"]) == (1, 1)
 
 
 def test_a_real_training_is_unchanged_by_recording(tmp_path):

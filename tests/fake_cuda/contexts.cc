@@ -30,6 +30,7 @@ CUresult BeginContext(CUdevice device, bool primary, Context** context) {
   __atomic_store_n(&row->has_context, 1u, __ATOMIC_RELAXED);
   *context = new Context{.device = device, .primary = primary, .references = 1};
   driver.contexts.insert(*context);
+  driver.released.erase(*context);  // another one at its address
   return kSuccess;
 }
 
@@ -62,8 +63,10 @@ CUresult ReleasePrimary(CUdevice device) {
   Device& owner = TheDriver().devices[static_cast<size_t>(device)];
   if (owner.primary == nullptr)
     return kInvalidContext;
-  if (--owner.primary->references == 0)
+  if (--owner.primary->references == 0) {
+    TheDriver().released[owner.primary] = device;
     EndContext(owner.primary);
+  }
   return kSuccess;
 }
 
@@ -233,15 +236,23 @@ FAKE_OTHER(cuCtxPopCurrent_v2, CUcontext* context) {
   return kSuccess;
 }
 
+// As an H200's driver: it still names a primary context that was released.
 FAKE_CALL(cuCtxGetCurrent)(CUcontext* context) {
   FAKE_ENTER(cuCtxGetCurrent);
-  *context = Handle(CurrentContext());
+  const auto& stack = ContextStack();
+  const bool is_released = !stack.empty() && TheDriver().released.count(stack.back()) != 0;
+  *context = Handle(is_released ? stack.back() : CurrentContext());
   return kSuccess;
 }
 
 FAKE_CALL(cuCtxGetDevice)(CUdevice* device) {
   FAKE_ENTER(cuCtxGetDevice);
   const Context* const context = CurrentContext();
+  const auto& stack = ContextStack();
+  if (context == nullptr && !stack.empty() && TheDriver().released.count(stack.back()) != 0) {
+    *device = TheDriver().released[stack.back()];
+    return kSuccess;
+  }
   if (context == nullptr)
     return kInvalidContext;
   *device = context->device;

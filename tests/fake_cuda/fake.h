@@ -193,6 +193,7 @@ struct Driver {
   std::map<uint64_t, Block> blocks;
   std::map<uint64_t, HostBlock> host_blocks;
   std::set<Context*> contexts;
+  std::map<const Context*, CUdevice> released;  // primary ones, which stay current in name
   std::set<Stream*> streams;
   uint64_t fail_after = UINT64_MAX;  // see truth.h
   bool fail_late = false;

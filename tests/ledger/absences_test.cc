@@ -124,7 +124,7 @@ TEST_F(AbsencesTest, TimesAreKnown) {
   const auto recording = Analyse(trace_);
   const auto& times = recording->tables().checkpointed;
   ASSERT_EQ(times.size(), 4u);  // of the process on each of two devices
-  for (const size_t first : {0, 2}) {
+  for (const size_t first : {size_t{0}, size_t{2}}) {
     EXPECT_EQ(times[first].begin_ns, left_ns);
     EXPECT_EQ(times[first].end_ns, left_ns + kMs);
     EXPECT_EQ(times[first + 1].begin_ns, left_ns + 2 * kMs);

@@ -35,6 +35,7 @@ constinit ContextTable g_contexts{};
 
 constexpr int32_t kMaxDevices = 64;
 constinit std::atomic<uint64_t> g_known_devices{0};
+constinit std::atomic<uint64_t> g_released[kMaxDevices]{};  // primary contexts
 constinit std::atomic<bool> g_runtime_written{false};
 constinit std::atomic<bool> g_init_written{false};
 
@@ -134,6 +135,13 @@ void NoteRuntime() {
   DescribeAttachment(*scope);
 }
 
+// The primary context that was released last stays the current one of threads that had it, in name.
+bool WasReleased(CUcontext context, int32_t device) {
+  return device >= 0 && device < kMaxDevices &&
+         g_released[device].load(std::memory_order_relaxed) == Bits(context) &&
+         !IsPrimaryActive(device);
+}
+
 }  // namespace
 
 void NoteDevice(int32_t device) {
@@ -166,6 +174,13 @@ void NoteDevice(int32_t device) {
                                .name = {name, strnlen(name, sizeof name)}});
 }
 
+bool IsPrimaryActive(int32_t device) {
+  auto* const ask = DriverCall<CallId::cuDevicePrimaryCtxGetState>();
+  unsigned int flags = 0;
+  int active = 0;
+  return ask != nullptr && ask(device, &flags, &active) == kSuccess && active != 0;
+}
+
 Place CurrentPlace() {
   auto* const current = DriverCall<CallId::cuCtxGetCurrent>();
   CUcontext context = nullptr;
@@ -183,6 +198,8 @@ Place CurrentPlace() {
   if (current_device == nullptr || current_device(&device) != kSuccess)
     return {context, format::kNoDevice};
   NoteDevice(device);
+  if (slot == nullptr && WasReleased(context, device))
+    return {};
   if (slot != nullptr) {
     slot->value.device.store(device, std::memory_order_relaxed);
   } else if (Insert(context, device, ContextOrigin::kPrimary)) {
@@ -234,6 +251,8 @@ void NotePrimaryDestroy(HookId api, const CallTimes& times, int32_t device) {
   g_contexts.Visit([&](ContextSlot& slot, uint64_t context) {
     if (slot.value.device.load(std::memory_order_relaxed) == device &&
         slot.value.origin.load(std::memory_order_relaxed) == ContextOrigin::kPrimary) {
+      if (device >= 0 && device < kMaxDevices)
+        g_released[device].store(context, std::memory_order_relaxed);
       WriteContextDestroy(api, times, &slot, context);
     }
     return true;
@@ -267,6 +286,8 @@ uint64_t KnownDevices() {
 
 void ForgetContexts(OtherThreads others) {
   g_contexts.Clear(others);
+  for (auto& context : g_released)
+    context.store(0, std::memory_order_relaxed);
   g_known_devices.store(0, std::memory_order_relaxed);
   g_runtime_written.store(false, std::memory_order_relaxed);
   g_init_written.store(false, std::memory_order_relaxed);

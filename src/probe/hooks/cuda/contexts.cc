@@ -54,13 +54,6 @@ CUresult DestroyContext(CUcontext context) {
   return result;
 }
 
-bool IsPrimaryActive(CUdevice device) {
-  auto* const ask = DriverCall<CallId::cuDevicePrimaryCtxGetState>();
-  unsigned int flags = 0;
-  int active = 0;
-  return ask != nullptr && ask(device, &flags, &active) == kSuccess && active != 0;
-}
-
 template <HookId kId>
 void NotePrimaryEnd(const HookCall<kId>& call, CUdevice device) {
   NotePrimaryDestroy(kId, call.times(), device);
