@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/launcher/child_process.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/program.h"
@@ -277,7 +278,7 @@ int Sampling::Execute() {
 }
 
 // CLI11 knows nothing of the command that was cut off.
-class SampleFormatter : public CLI::Formatter {
+class SampleFormatter : public HelpFormatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
     return "Usage: vramscope sample [OPTIONS] -- COMMAND [ARG...]\n"
@@ -316,8 +317,9 @@ void RegisterSample(CLI::App& app, int* exit_code, std::vector<std::string> comm
       ->option_text("FILE");
   sample->add_flag("--no-report", arguments->report.no_report, "Print only the recording's name");
   sample->footer(
-      "The command runs as if vramscope was not there; signals are passed on, and its exit status\n"
-      "is passed back. What NVML shows in no sample this does not see: `vramscope run` does.");
+      "The command runs as if vramscope was not there. Signals are passed on to it, and\n"
+      "its exit status is passed back. What comes and goes between two readings is not\n"
+      "seen: `vramscope run` records the allocations.");
   sample->prefix_command();
   sample->callback([sample, arguments, pid, exit_code] {
     const std::vector<std::string> rest = sample->remaining();

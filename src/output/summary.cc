@@ -40,7 +40,10 @@ std::string FormatRunSummary(const query::Report& report,
   // Where nothing was allocated there is nothing to look at.
   const bool any = std::any_of(report.devices.begin(), report.devices.end(),
                                [](const auto& device) { return device.ledger_bytes > 0; });
-  if (any)
+  if (any && report.sampled)
+    text.closing.push_back(
+        fmt::format("Next:  vramscope plot {} --kind timeline -o timeline.svg", word));
+  else if (any)
     text.closing.push_back(fmt::format("Next:  vramscope report {} --by {}", word, next));
   if (any && options.html_path.empty())
     text.closing.push_back(fmt::format("       vramscope open {}", word));

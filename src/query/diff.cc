@@ -230,6 +230,11 @@ void AddNotes(const DiffSide& a, const DiffSide& b, Diff* diff) {
   }
   if (CommandOf(a) != CommandOf(b))
     note("the command lines differ: " + CommandChange(CommandOf(a), CommandOf(b)));
+  const bool sampled_a = tables::IsSampled(*a.recording);
+  if (sampled_a != tables::IsSampled(*b.recording)) {
+    note(std::string(sampled_a ? "A" : "B") +
+         " is sampled, and has NVML's figures alone: only the totals compare");
+  }
   const std::string& version_a = a.recording->tables().session.version;
   const std::string& version_b = b.recording->tables().session.version;
   if (version_a != version_b)
@@ -254,12 +259,19 @@ void AddIterations(const DiffSide& a, const DiffSide& b, Diff* diff) {
   }
 }
 
-// The sum of the peaks changed, although no group of rows did by more than its threshold.
-std::string ManySmall(const Diff& diff) {
+std::string PeakChange(const Diff& diff) {
   const int64_t delta = diff.delta_bytes();
   return std::string("the peak ") + (delta > 0 ? "grew" : "shrank") + " by " +
-         util::FormatBytes(static_cast<uint64_t>(std::abs(delta))) +
-         " in many small differences, of which the largest is " +
+         util::FormatBytes(static_cast<uint64_t>(std::abs(delta)));
+}
+
+std::string PeakAlone(const Diff& diff) {
+  return PeakChange(diff) + "; of what, a sampled recording cannot say";
+}
+
+// The sum of the peaks changed, although no group of rows did by more than its threshold.
+std::string ManySmall(const Diff& diff) {
+  return PeakChange(diff) + " in many small differences, of which the largest is " +
          util::FormatSignedBytes(diff.rows.front().delta_bytes()) + " of " +
          diff.rows.front().path[1];
 }
@@ -302,10 +314,12 @@ util::Result<Diff> MakeDiff(const tables::Recording& a_recording,
   }
   AddDevices(*a, *b, &diff);
   AddIterations(*a, *b, &diff);
-  diff.causes = FindCauses(&all);
+  const bool one_is_sampled = tables::IsSampled(a_recording) != tables::IsSampled(b_recording);
+  if (!one_is_sampled)
+    diff.causes = FindCauses(&all);
   const auto change = static_cast<uint64_t>(std::abs(diff.delta_bytes()));
   if (diff.causes.empty() && change > diff.driver_threshold_bytes)
-    diff.causes.push_back(ManySmall(diff));
+    diff.causes.push_back(one_is_sampled ? PeakAlone(diff) : ManySmall(diff));
   diff.same = diff.causes.empty();
   AddNotes(*a, *b, &diff);
   return diff;
