@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page for everybody: names on what can be pressed, contrast, the way of the keyboard, paper, a telephone."""
+from __future__ import annotations
+
+import sys
+
+import package
+import pytest
+from browser import EXECUTABLE, SHIFT, Browser
+
+sys.path.insert(0, str(package.ROOT / "viewer" / "dev"))
+import make_sample  # noqa: E402
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")
+
+TABS = ("lifetimes", "space", "changes", "iterations", "leaks", "devices")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser(1280, 1000) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    page = tmp_path_factory.mktemp("page") / "sample.html"
+    page.write_text(make_sample.page(make_sample.make(2000)), encoding="utf-8")
+    return page
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_what_can_be_pressed_has_a_name(browser, page, tab):
+    browser.resize(1280, 1000)
+    browser.open(page, f"tab={tab}&base=0")
+    nameless = browser.run("""[...document.querySelectorAll("button, a, input, select, canvas, [role=radio], [role=tab]")]
+      .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.title || e.getAttribute("aria-hidden") || e.closest("label")?.textContent.trim()))
+      .map((e) => e.outerHTML)""")
+    assert nameless == []
+    regions = browser.run("""[...document.querySelectorAll("section, [role=region], [role=toolbar], [role=radiogroup], [role=tablist]")]
+      .filter((e) => e.tagName !== "SECTION" || e.className).filter((e) => !e.getAttribute("aria-label")).map((e) => e.outerHTML.slice(0, 80))""")
+    assert regions == []
+    assert browser.run("document.documentElement.lang") == "en"
+    assert browser.run("""new Set([...document.querySelectorAll("[id]")].map((e) => e.id)).size === document.querySelectorAll("[id]").length""")
+
+
+# WCAG 1.4.3: 4.5 to 1 for text of this size; each text against the nearest ground that is painted.
+CONTRAST = """
+  const channels = (text) => text.match(/[0-9.]+/g).map(Number);
+  const linear = (v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+  const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const groundOf = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const ground = channels(getComputedStyle(at).backgroundColor);
+      if (ground.length === 3 || ground[3] === 1) return ground;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("#page *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || element.disabled || !element.checkVisibility({opacityProperty: true, visibilityProperty: true})) continue;
+    const [a, b] = [luminance(channels(getComputedStyle(element).color)), luminance(groundOf(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) low.push(`${element.className} ${element.textContent.trim().slice(0, 30)}: ${ratio.toFixed(2)}`);
+  }
+  return [...new Set(low)];
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(browser, page, scheme):
+    browser.resize(1280, 1000)
+    browser.media(prefers_color_scheme=scheme)
+    browser.open(page, "tab=iterations")
+    low = browser.act(CONTRAST)
+    browser.media()
+    assert low == []
+
+
+def test_the_way_of_the_keyboard_is_short(browser, page):
+    browser.resize(1280, 1000)
+    browser.open(page)
+    where = """(() => { const e = document.activeElement; return [e.textContent.slice(0, 40), e.closest(".card")?.getAttribute("aria-label") ?? ""]; })()"""
+    browser.key("Tab")
+    assert browser.run(where)[0] == "Skip to the ledger"
+    browser.key("Enter")
+    assert browser.run(where)[1] == "Ledger"
+    browser.open(page)
+    stops = []
+    while len(stops) < 30 and (not stops or stops[-1] != "Ledger"):
+        browser.key("Tab")
+        stops.append(browser.run(where)[1])
+        focus = browser.run("""(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.outlineWidth + s.borderColor; })()""")
+        assert "none" not in focus.split("px")[0] or "rgb" in focus, "what has the focus shows it"
+    assert stops.index("Summary") < 10 and len(stops) < 30, stops
+    before = browser.run("document.activeElement.outerHTML")
+    browser.key("Tab", SHIFT)
+    assert browser.run("document.activeElement.outerHTML") != before, "the keyboard is caught nowhere"
+
+
+def test_the_sheet_of_keys_opens_and_closes(browser, page):
+    browser.open(page)
+    browser.key("?")
+    assert browser.run("document.querySelector('dialog.help').open")
+    browser.key("Escape")
+    assert not browser.run("document.querySelector('dialog.help').open")
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_telephone_shows_all_of_it(browser, page, tab):
+    browser.resize(390, 844, mobile=True)
+    browser.open(page, f"tab={tab}&base=0")
+    told = browser.run("[innerWidth, document.documentElement.scrollWidth]")
+    browser.resize(1280, 1000)
+    assert told == [390, 390]
+
+
+def test_paper_is_light_and_nothing_is_cut(browser, page):
+    browser.resize(1280, 1000)
+    browser.media("print", prefers_color_scheme="dark")
+    browser.open(page)
+    told = browser.act("""
+      const cut = [...document.querySelectorAll(".rows, .icicle-scroll, .top-scroll")].filter((e) => e.scrollHeight > e.clientHeight + 1).map((e) => e.className);
+      const shown = [...document.querySelectorAll(".search, .copy, .only, .quiet")].filter((e) => e.checkVisibility()).map((e) => e.className);
+      return [getComputedStyle(document.documentElement).backgroundColor, getComputedStyle(document.querySelector(".segment")).printColorAdjust, cut, shown];
+    """)
+    browser.media()
+    assert told == ["rgb(255, 255, 255)", "exact", [], []]
