@@ -153,6 +153,7 @@ def test_the_program_runs_as_without(machine, tmp_path):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as sampler:
         assert sampler.stdout.readline() == "ready\n"
+        time.sleep(0.2)  # for a reading
         sampler.send_signal(signal.SIGTERM)
         # Its input stays open: it must not end by itself.
         sampler.wait(timeout=30)
