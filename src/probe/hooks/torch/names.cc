@@ -81,7 +81,7 @@ uint64_t HashText(uint64_t hash, Object text) {
 // CPU memory from before the recording is known by its names alone. The tensor lives, so that if
 // its storage was recorded, it is live in the ledger and this says nothing new.
 void WritePrior(Stream& stream, uint64_t now, const Storage& storage) {
-  if (!g_in_survey || storage.device != format::kCpuDevice || !storage.of_allocator)
+  if (!g_in_survey || storage.device != format::kCpuDevice || !IsOfAllocator(storage))
     return;
   stream.Append(format::Prior{.time = now,
                               .kind = static_cast<uint64_t>(format::PriorKind::kBlock),

@@ -243,6 +243,15 @@ uintptr_t TensorImplOf(Object tensor) {
   return ReadAt<uintptr_t>(tensor, g_layout.python_impl);
 }
 
+bool IsOfAllocator(const Storage& storage) {
+  bool is_same = g_layout.allocator_words != 0;
+  for (uint32_t i = 1; i < kStorageWords && is_same; ++i) {
+    if ((g_layout.allocator_words & (1u << i)) != 0)
+      is_same = At<uint64_t>(storage.impl, i * 8) == g_layout.of_allocator[i];
+  }
+  return is_same;
+}
+
 bool StorageOf(uintptr_t impl, Storage* storage) {
   const auto found = At<uintptr_t>(impl, g_layout.impl_storage);
   if (found == 0)
@@ -253,11 +262,7 @@ bool StorageOf(uintptr_t impl, Storage* storage) {
   storage->device = type == kTypeCpu    ? format::kCpuDevice
                     : type == kTypeCuda ? At<int8_t>(found, g_layout.storage_device + 1)
                                         : format::kNoDevice;
-  storage->of_allocator = g_layout.allocator_words != 0;
-  for (uint32_t i = 1; i < kStorageWords && storage->of_allocator; ++i) {
-    if ((g_layout.allocator_words & (1u << i)) != 0)
-      storage->of_allocator = At<uint64_t>(found, i * 8) == g_layout.of_allocator[i];
-  }
+  storage->impl = found;
   return storage->address != 0 && storage->size_bytes != 0;
 }
 

@@ -14,7 +14,7 @@ struct Storage {
   uintptr_t address;    // of its first byte
   uint64_t size_bytes;  // as asked for
   int32_t device;       // CUDA ordinal, kCpuDevice, or kNoDevice
-  bool of_allocator;    // on the CPU: not a mapped file or somebody else's memory
+  uintptr_t impl;       // its StorageImpl
 };
 
 // `samples`: a list of tuples (tensor, TensorImpl, StorageImpl, data, bytes, TensorImpl of its
@@ -29,6 +29,8 @@ bool TensorsKnown();
 
 // The TensorImpl of a Python tensor, 0 where the object is none.
 uintptr_t TensorImplOf(Object tensor);
+// On the CPU: whether PyTorch's allocator gave it; else it is a mapped file or somebody else's.
+bool IsOfAllocator(const Storage& storage);
 // Of a TensorImpl. False where it has no storage, or the storage no memory.
 bool StorageOf(uintptr_t impl, Storage* storage);
 
