@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import List, Optional, Sequence, Union
 
-from . import _paths
+from . import _files, _paths
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -23,7 +22,7 @@ class Picture:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(words)
-        with tempfile.TemporaryDirectory(prefix="vramscope-plot-") as folder:
+        with _files.temporary_directory("vramscope-plot-") as folder:
             path = Path(folder) / "picture.svg"
             self.save(path)
             self.svg = path.read_text(encoding="utf-8")

@@ -135,11 +135,22 @@ void NoteRuntime() {
   DescribeAttachment(*scope);
 }
 
-// The primary context that was released last stays the current one of threads that had it, in name.
+bool HasPrimary(int32_t device) {
+  bool found = false;
+  g_contexts.Visit([&](const ContextSlot& slot, uint64_t) {
+    found = slot.value.origin.load(std::memory_order_relaxed) == ContextOrigin::kPrimary &&
+            slot.value.device.load(std::memory_order_relaxed) == device;
+    return !found;
+  });
+  return found;
+}
+
+// The primary context that was released last stays the current one of threads that had it, in name,
+// also once there is another one. The driver may have made it anew by itself, in the same place.
 bool WasReleased(CUcontext context, int32_t device) {
   return device >= 0 && device < kMaxDevices &&
          g_released[device].load(std::memory_order_relaxed) == Bits(context) &&
-         !IsPrimaryActive(device);
+         (!IsPrimaryActive(device) || HasPrimary(device));
 }
 
 }  // namespace
