@@ -56,11 +56,6 @@ def make_directory(path: pathlib.Path) -> Tuple[int, int]:
     return info.st_dev, info.st_ino
 
 
-def temporary_directory(prefix: str) -> "tempfile.TemporaryDirectory[str]":
-    """A directory of a random name, which `with` deletes with all that is in it."""
-    return tempfile.TemporaryDirectory(prefix=prefix)
-
-
 def make_directories(path: _Path) -> None:
     """Makes a directory and those above it, where they are not there."""
     os.makedirs(path, 0o700, exist_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
 from typing import List, Optional, Sequence, Union
 
 from . import _files, _paths
@@ -22,10 +21,12 @@ class Picture:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(words)
-        with _files.temporary_directory("vramscope-plot-") as folder:
-            path = Path(folder) / "picture.svg"
-            self.save(path)
-            self.svg = path.read_text(encoding="utf-8")
+        folder = _files.temporary_directory()
+        try:
+            self.save(folder / "picture.svg")
+            self.svg = (folder / "picture.svg").read_text(encoding="utf-8")
+        finally:
+            _files.remove_directory(folder)
 
     def save(self, path: _Path) -> None:
         """Writes it as SVG, PNG or PDF, as the ending says."""
