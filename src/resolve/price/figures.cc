@@ -94,7 +94,8 @@ void Figures::OnPricedTogether(uint32_t process, Bracket bracket, StepRef holder
 // they had before.
 bool Figures::HasOthers(int64_t since_ns) const {
   const bool listed = seen_others_ns_ != INT64_MIN && seen_others_ns_ >= since_ns;
-  return listed || (others_ != kNone && book_.row(others_).bytes >= kLargestRm);
+  return listed ||
+         (others_ != kNone && book_.row(others_).bytes - others_since_bytes_ >= kLargestRm);
 }
 
 void Figures::OnFigure(size_t number, bool checkpointed) {

@@ -59,6 +59,8 @@ class Figures {
 
   bool HasContext(uint32_t process) const { return states_[process].context.has_value(); }
   void OthersAre(uint32_t row) { others_ = row; }
+  // So much of their row's bytes came, or went, by samples while nobody called.
+  void NoteOthers(int64_t bytes) { others_since_bytes_ += bytes; }
   // Whether others used the device at that time or later.
   bool HasOthers(int64_t since_ns) const;
   // And NVML tells recorded ones from them.
@@ -96,6 +98,7 @@ class Figures {
   bool has_offset_;
   std::vector<State> states_;
   uint32_t others_ = kNone;             // their row
+  int64_t others_since_bytes_ = 0;      // what they took since they were first seen
   int64_t seen_others_ns_ = INT64_MIN;  // when NVML last listed one
   bool tells_apart_ = false;            // it lists recorded ones too
   std::vector<Loose> loose_;

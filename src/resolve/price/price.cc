@@ -377,11 +377,20 @@ void Pricer::OnOthers(const DeviceSample& sample, int64_t unknown) {
   if (bytes == 0 || unsettled_spans_.Overlap(sample.when.begin_ns - kClockErrorNs,
                                              sample.when.end_ns + kClockErrorNs))
     return;
+  // Which of the two came first is not known.
+  const auto reading = std::partition_point(
+      input_.readings.begin(), input_.readings.end(), [&](const Reading& other) {
+        return other.when.time_ns < sample.when.begin_ns - kClockErrorNs;
+      });
+  if (reading != input_.readings.end() &&
+      reading->when.begin_ns <= sample.when.end_ns + kClockErrorNs)
+    return;
   for (uint32_t process = 0; process < input_.processes.size(); ++process) {
     if (book_.WithRm(process) > kNearlyNothing && !IsListedAround(process, sample.when.time_ns))
       return;
   }
   ChangeOthers(sample.when, bytes);
+  figures_.NoteOthers(bytes);
   NoteHidden(sample.when.time_ns, bytes);
 }
 
