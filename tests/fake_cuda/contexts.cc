@@ -64,6 +64,8 @@ CUresult ReleasePrimary(CUdevice device) {
   if (owner.primary == nullptr)
     return kInvalidContext;
   if (--owner.primary->references == 0) {
+    // A device has one: of those before it nothing is left.
+    std::erase_if(TheDriver().released, [&](const auto& old) { return old.second == device; });
     TheDriver().released[owner.primary] = device;
     EndContext(owner.primary);
   }
@@ -74,8 +76,10 @@ CUresult ResetPrimary(CUdevice device) {
   if (!IsDevice(device))
     return kInvalidDevice;
   Device& owner = TheDriver().devices[static_cast<size_t>(device)];
-  if (owner.primary != nullptr)
+  if (owner.primary != nullptr) {
+    std::erase_if(TheDriver().released, [&](const auto& old) { return old.second == device; });
     EndContext(owner.primary);
+  }
   return kSuccess;
 }
 
