@@ -88,6 +88,7 @@ class Book {
   int64_t TotalOf(uint32_t process) const {
     return explicit_bytes_[process] + priced_bytes_[process];
   }
+  int64_t ExplicitOf(uint32_t process) const { return explicit_bytes_[process]; }
   int64_t WithRm(uint32_t process) const { return TotalOf(process) + rm_bytes_[process]; }
   int64_t of_nobody_bytes() const { return of_nobody_bytes_; }
 

@@ -51,25 +51,30 @@ Figures::Figures(const DeviceInput& input, bool has_offset, Book* book)
     if (!end || end->time_ns != when.time_ns)
       states_[process].last_call_ns = std::max(states_[process].last_call_ns, when.begin_ns);
   };
-  for (const Move& move : input.moves)
+  for (const Move& move : input.moves) {
     note(move.process, move.when);
+    if (move.process < states_.size())
+      states_[move.process].moving.Add(move.when.begin_ns, move.when.end_ns);
+  }
   for (const ImplicitCall& call : input.calls)
     note(call.process, call.when);
 }
 
 void Figures::Prepare() {
-  for (State& state : states_)
+  for (State& state : states_) {
     state.busy.Sort();
+    state.moving.Sort();
+  }
 }
 
 void Figures::OnContextDestroy(uint32_t process, bool last) {
-  states_[process].brackets.clear();
+  states_[process].Forget();
   if (last)
     states_[process].gap = 0;
 }
 
 void Figures::OnGone(uint32_t process) {
-  states_[process].brackets.clear();
+  states_[process].Forget();
   states_[process].holder.reset();
   states_[process].context.reset();
   states_[process].waiting = SIZE_MAX;
@@ -107,8 +112,11 @@ void Figures::OnFigure(size_t number, bool checkpointed) {
   }
   tells_apart_ |= figure.used_bytes > kNearlyNothing;
   const State& state = states_[figure.process];
-  if (checkpointed || (!state.rm_wanted && !state.holder && state.brackets.empty()) ||
-      state.busy.Overlap(figure.when.begin_ns, figure.when.end_ns))
+  if (checkpointed)
+    return;
+  if (state.busy.Overlap(figure.when.begin_ns, figure.when.end_ns))
+    return NotePassing(number);
+  if (!state.rm_wanted && !state.holder && state.brackets.empty())
     return;
   const std::optional<StepRef> holder = state.holder;
   Settle(number);
@@ -145,7 +153,7 @@ bool Figures::TakeShare(const ProcessSample& figure) {
   book_.Correct(holder, -bytes);
   book_.Correct(state.share, bytes);
   state.rm_wanted = false;
-  state.brackets.clear();
+  state.Forget();
   state.gap = 0;
   state.agreed_ns = figure.when.end_ns;
   return true;
@@ -188,6 +196,8 @@ bool Figures::Agree(const ProcessSample& figure) {
       return false;
     moved = MakeGood(figure.process, growth);
     growth -= moved;
+    if (IsNothing(growth))
+      HoldToPassing(figure);
   }
   const bool may_be_rm = state.rm_wanted && growth < 0 && growth > -kLargestRm;
   if (!IsNothing(growth) && may_be_rm)
@@ -198,7 +208,7 @@ bool Figures::Agree(const ProcessSample& figure) {
     state.rm_wanted = false;
     return true;
   }
-  state.brackets.clear();
+  state.Forget();
   state.agreed_ns = figure.when.end_ns;
   return false;
 }
@@ -222,7 +232,8 @@ int64_t Figures::MakeGood(uint32_t process, int64_t growth) {
       moved += move(bracket, std::max<int64_t>(-book_.step(bracket.taken[i]).bytes, 0));
   }
   int64_t left = growth - moved;
-  if (IsNothing(left) || (state.rm_wanted && left < 0 && left > -kLargestRm))
+  // With the kernel module's part the rows of a new context have more than the figure, never less.
+  if (state.rm_wanted ? left == 0 || (left < 0 && left > -kLargestRm) : IsNothing(left))
     return moved;
   std::vector<const Bracket*> order;
   for (const Bracket& bracket : state.brackets)
@@ -238,6 +249,77 @@ int64_t Figures::MakeGood(uint32_t process, int64_t growth) {
   for (const Bracket* bracket : order)
     left -= left == 0 ? 0 : move(*bracket, left);
   return growth - left;
+}
+
+void Figures::NotePassing(size_t number) {
+  const ProcessSample& figure = input_.figures[number];
+  State& state = states_[figure.process];
+  if (!IsTelling(figure, 0) || state.moving.Overlap(figure.when.begin_ns, figure.when.end_ns))
+    return;
+  if (state.passing.size() == kMaxBrackets)
+    state.passing.erase(state.passing.begin());
+  state.passing.push_back({number, book_.ExplicitOf(figure.process)});
+}
+
+// By this figure the rows are right as a whole, and those of moments in which calls were under way
+// say what came before them and what behind: between such a figure and the rows lies no more than
+// the calls that were under way took. The last comes first, and what is too much is taken from the
+// nearest: so what a later one said stays so.
+void Figures::HoldToPassing(const ProcessSample& figure) {
+  State& state = states_[figure.process];
+  const auto taken_by = [&](const Bracket& bracket) {
+    int64_t bytes = 0;
+    for (const StepRef& taken : bracket.taken)
+      bytes -= book_.step(taken).bytes;
+    return bytes;
+  };
+  int64_t until_ns = INT64_MAX;
+  for (auto passing = state.passing.rbegin(); passing != state.passing.rend(); ++passing) {
+    const ProcessSample& then = input_.figures[passing->figure];
+    std::vector<const Bracket*> before;  // the nearest first
+    std::vector<const Bracket*> after;
+    const Bracket* under_way = nullptr;
+    int64_t least = 0;
+    int64_t most = 0;
+    for (const Bracket& bracket : state.brackets) {
+      const Step& own = book_.step(bracket.own);
+      if (own.when.end_ns <= then.when.begin_ns - kClockErrorNs) {
+        before.insert(before.begin(), &bracket);
+        continue;
+      }
+      const int64_t bytes = own.bytes - taken_by(bracket);
+      const bool is_after = own.when.begin_ns >= then.when.end_ns + kClockErrorNs;
+      least += is_after ? bytes : std::min<int64_t>(bytes, 0);
+      most += is_after ? bytes : std::max<int64_t>(bytes, 0);
+      if (is_after)
+        after.push_back(&bracket);
+      else
+        under_way = &bracket;
+    }
+    const int64_t grew = figure.used_bytes - then.used_bytes -
+                         (book_.ExplicitOf(figure.process) - passing->explicit_bytes);
+    const int64_t wrong_bytes = grew < least ? least - grew : std::max<int64_t>(grew - most, 0);
+    const std::vector<const Bracket*>& too_much = grew < least ? after : before;
+    const std::vector<const Bracket*>& too_little = grew < least ? before : after;
+    if (under_way == nullptr && !too_little.empty())
+      under_way = too_little.front();
+    if (under_way == nullptr || IsNothing(wrong_bytes))
+      continue;
+    int64_t left = 0;
+    for (const Bracket* bracket : too_much)
+      left += book_.step(bracket->own).bytes;
+    left = std::min(left, wrong_bytes);
+    int64_t given = 0;
+    // To where it seemed to have gone back, else to what was under way or next to it.
+    for (const Bracket* bracket : too_little) {
+      if (bracket->sank && bracket->begin_ns < until_ns)
+        given += MoveFromOthers(*bracket, std::min(left - given, taken_by(*bracket)));
+    }
+    MoveFromOthers(*under_way, left - given);
+    for (const Bracket* bracket : too_much)
+      left += left == 0 ? 0 : MoveFromOthers(*bracket, -left);
+    until_ns = then.when.end_ns;
+  }
 }
 
 // The row of a bracket gets bytes of other processes', or they get some of it. Returns what it got.
@@ -275,6 +357,8 @@ void Figures::FindRmInternal(const ProcessSample& figure) {
           std::min(context.bytes, book_.LowestFrom(state.context->counter, context.when.time_ns)))
     return;
   state.rm_wanted = false;
+  state.Forget();
+  state.agreed_ns = figure.when.end_ns;
   state.gap = std::min<int64_t>(0, state.gap + bytes);
   const When when = context.when;
   book_.Correct(*state.context, -bytes);

@@ -48,7 +48,7 @@ class Figures {
   void OnContextDestroy(uint32_t process, bool last);
   void OnGone(uint32_t process);
   void OnLeft(uint32_t process) {
-    states_[process].brackets.clear();
+    states_[process].Forget();
     states_[process].waiting = SIZE_MAX;
   }
   void OnLateStartSettled(uint32_t process) { states_[process].late = false; }
@@ -68,9 +68,16 @@ class Figures {
   const std::vector<Loose>& loose() const { return loose_; }
 
  private:
+  // A figure of a moment in which calls were under way, and what explicit calls had taken by then.
+  struct Passing {
+    size_t figure = 0;
+    int64_t explicit_bytes = 0;
+  };
   struct State {
     Spans busy;
+    Spans moving;                   // of these, explicit calls
     std::vector<Bracket> brackets;  // since a figure last agreed with the rows, but for this gap
+    std::vector<Passing> passing;   // since then, too
     int64_t gap = 0;
     int64_t agreed_ns = INT64_MIN;
     bool rm_wanted = false;  // of the kernel module's memory for the last context
@@ -81,6 +88,11 @@ class Figures {
     StepRef share;
     size_t waiting = SIZE_MAX;  // a figure, until the others have said what is theirs of its row
     int64_t last_call_ns = INT64_MIN;
+
+    void Forget() {
+      brackets.clear();
+      passing.clear();
+    }
   };
 
   void Settle(size_t number);
@@ -90,6 +102,8 @@ class Figures {
   bool TakeShare(const ProcessSample& figure);
   bool Agree(const ProcessSample& figure);
   int64_t MakeGood(uint32_t process, int64_t growth);
+  void NotePassing(size_t number);
+  void HoldToPassing(const ProcessSample& figure);
   int64_t MoveFromOthers(const Bracket& bracket, int64_t bytes);
   void FindRmInternal(const ProcessSample& figure);
 

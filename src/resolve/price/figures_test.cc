@@ -190,6 +190,12 @@ TEST_F(FiguresTest, WhatAnotherGivesBackMeanwhileDoesNotHideTheContext) {
   EXPECT_EQ(device_.Rows()[kContext], 500);
 }
 
+TEST_F(FiguresTest, ByHoweverLittleAContextIsNotLessThanItsFigure) {
+  Context(1000, 989);
+  EXPECT_EQ(device_.Rows()[kContext], 500);
+  EXPECT_EQ(OfProcess(), 500);
+}
+
 TEST_F(FiguresTest, AContextIsThereThoughTheDeviceSank) {
   Context(1000, 0);
   EXPECT_EQ(device_.Rows()[kContext], 500);
@@ -263,6 +269,52 @@ TEST_F(FiguresTest, WhatMayHaveBeenAnotherCallsIsComparedWithBoth) {
   EXPECT_EQ(compared.low_bytes, 0);
   EXPECT_EQ(prices.figures.back().high_bytes, 0);
   EXPECT_EQ(OfProcess(), 592);
+}
+
+// As a whole the calls are right, but not one by one: a figure between them says so. Whether it was
+// "c" or "d" that took what "b" did not, it does not say.
+TEST_F(FiguresTest, AFigureDuringACallSaysWhatCameBeforeIt) {
+  Context(1000, 1000);
+  device_.Launch("a");
+  device_.Reading(1602);
+  device_.Launch("b");
+  device_.Reading(1906);  // 300 are the other's
+  device_.Launch("c");
+  const size_t between = device_.input().figures.size();
+  device_.Figure(596);
+  device_.Reading(1908);
+  device_.Launch("d");
+  device_.Reading(2008);  // and it gave them back
+  device_.Figure(998);
+  const Compared compared = device_.Prices().figures[between];
+  EXPECT_LE(compared.ledger_bytes - compared.low_bytes, 596 * kMiB);
+  EXPECT_GE(compared.ledger_bytes + compared.high_bytes, 596 * kMiB);
+  EXPECT_EQ(OfProcess(), 998);
+  const std::string launch = "first launches (code, local memory): cuLaunchKernel ";
+  auto rows = device_.Rows();
+  EXPECT_EQ(rows[launch + "a"], 92);
+  EXPECT_EQ(rows[launch + "b"], 4);
+  EXPECT_EQ(rows[launch + "c"] + rows[launch + "d"], 402);
+}
+
+TEST_F(FiguresTest, AFigureDuringACallSaysWhatCameBehindIt) {
+  Context(1000, 1000);
+  device_.Launch("a");
+  device_.Reading(1602);
+  device_.Launch("b");
+  device_.Reading(1702);  // took 400, of which the other's 300 hide as much
+  device_.Launch("c");
+  const size_t between = device_.input().figures.size();
+  device_.Figure(994);
+  device_.Reading(1704);
+  device_.Launch("d");
+  device_.Reading(2006);  // 300 are the other's
+  device_.Figure(996);
+  const Compared compared = device_.Prices().figures[between];
+  EXPECT_LE(compared.ledger_bytes - compared.low_bytes, 994 * kMiB);
+  EXPECT_GE(compared.ledger_bytes + compared.high_bytes, 994 * kMiB);
+  EXPECT_EQ(OfProcess(), 996);
+  EXPECT_EQ(device_.Rows()["first launches (code, local memory): cuLaunchKernel d"], 2);
 }
 
 TEST_F(FiguresTest, MemoryOfOthersBetweenAReadingAndASampleIsNoConstant) {
