@@ -317,7 +317,7 @@ void Figures::HoldToPassing(const ProcessSample& figure) {
     }
     MoveFromOthers(*under_way, left - given);
     for (const Bracket* bracket : too_much)
-      left += left == 0 ? 0 : MoveFromOthers(*bracket, -left);
+      left += MoveFromOthers(*bracket, -std::min(left, book_.step(bracket->own).bytes));
     until_ns = then.when.end_ns;
   }
 }
@@ -331,6 +331,11 @@ int64_t Figures::MoveFromOthers(const Bracket& bracket, int64_t bytes) {
                                  book_.LowestFrom(bracket.own.counter, when.time_ns));
     moved = -std::min(-bytes, std::max<int64_t>(has, 0));
     book_.Correct(bracket.own, moved);
+    for (const StepRef& taken : bracket.taken) {
+      const int64_t more = std::min(moved - bytes, book_.LowestFrom(taken.counter, when.time_ns));
+      book_.Correct(taken, -more);
+      moved -= more;
+    }
   } else {
     for (auto taken = bracket.taken.rbegin(); taken != bracket.taken.rend(); ++taken) {
       const int64_t back = std::min(bytes - moved, std::max<int64_t>(-book_.step(*taken).bytes, 0));

@@ -18,7 +18,7 @@ struct Bracket {
   int64_t begin_ns = 0;        // of the first call
   int64_t end_ns = 0;          // of the reading behind them
   StepRef own;                 // the process's row, of no bytes where it got none
-  std::vector<StepRef> taken;  // what it took back from rows
+  std::vector<StepRef> taken;  // what went back from rows, or can have, of no bytes
   bool sank = false;           // nothing showed of calls that only take, or what went was in no row
   bool is_context = false;
 };

@@ -271,6 +271,23 @@ TEST_F(FiguresTest, WhatMayHaveBeenAnotherCallsIsComparedWithBoth) {
   EXPECT_EQ(OfProcess(), 592);
 }
 
+TEST_F(FiguresTest, WhatAnotherTakesDoesNotHideWhatACallGivesBack) {
+  Context(1000, 1000);
+  device_.Module("m");
+  device_.Reading(1578);
+  device_.Figure(568);
+  device_.Implicit(format::Part::kCode, "cuModuleUnload");
+  device_.Reading(1610);  // the other took 100
+  device_.Sample(1610);
+  Figures(500, 1100);
+  EXPECT_EQ(OfProcess(), 500);
+  auto rows = device_.Rows();
+  EXPECT_EQ(rows.count("module code and globals: cuModuleLoadData m"), 0u);
+  EXPECT_EQ(rows[kContext], 500);
+  EXPECT_EQ(rows[kOthers], 1100);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 // As a whole the calls are right, but not one by one: a figure between them says so. Whether it was
 // "c" or "d" that took what "b" did not, it does not say.
 TEST_F(FiguresTest, AFigureDuringACallSaysWhatCameBeforeIt) {

@@ -105,6 +105,11 @@ class Pricer {
   void Assign(const Interval& interval, const Calls& calls, int64_t bytes);
   void ShareOut(const Calls& calls, uint32_t holder, const Bracket& bracket);
   std::vector<StepRef> TakeBack(const Calls& calls, const When& when, int64_t bytes);
+  void AddCandidates(const Calls& calls, const When& when, std::vector<StepRef>* taken);
+  bool IsOfCalls(const Calls& calls, Part part) const {
+    return std::any_of(calls.begin(), calls.end(),
+                       [&](uint32_t call) { return input_.calls[call].part == part; });
+  }
   void EndRow(uint32_t row, const When& when);
   void ChangeOthers(const When& when, int64_t bytes);
   // What else moved memory than explicit calls, and is known.
@@ -450,6 +455,8 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
       taken -= book_.step(ref).bytes;
   }
   bracket.sank = bytes <= 0 && (only_take || taken < -bytes);
+  if (!only_take && has_others_)
+    AddCandidates(calls, when, &bracket.taken);
   // What shrinks by itself is as large as its rows say.
   if (bytes <= 0 && !bracket.sank && !figures_.IsShared(INT64_MIN))
     return;
@@ -500,13 +507,24 @@ std::vector<StepRef> Pricer::TakeBack(const Calls& calls, const When& when, int6
       left -= part;
     }
   };
-  take([&](Part part) {
-    return std::any_of(calls.begin(), calls.end(),
-                       [&](uint32_t call) { return input_.calls[call].part == part; });
-  });
+  take([&](Part part) { return IsOfCalls(calls, part); });
   take([](Part part) { return part != Part::kContext; });
   take([](Part) { return true; });
   return taken;
+}
+
+// What others took meanwhile may hide that calls gave memory back: steps of no bytes in rows that
+// it can have come from, for figures to correct.
+void Pricer::AddCandidates(const Calls& calls, const When& when, std::vector<StepRef>* taken) {
+  constexpr size_t kMost = 16;
+  const uint32_t process = input_.calls[calls.back()].process;
+  const size_t most = taken->size() + kMost;
+  for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && taken->size() < most;) {
+    const Book::Row& row = book_.row(i);
+    if (row.account == process && row.bytes > 0 && IsDriverPart(row.counter.part) &&
+        IsOfCalls(calls, row.counter.part))
+      taken->push_back(book_.Change(i, when, 0));
+  }
 }
 
 // The part that a row for all these calls stands under: initialising the driver is part of making
