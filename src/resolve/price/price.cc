@@ -13,6 +13,7 @@
 #include "resolve/price/checkpoints.h"
 #include "resolve/price/figures.h"
 #include "resolve/price/kept.h"
+#include "resolve/price/others.h"
 #include "resolve/price/results.h"
 #include "resolve/price/series.h"
 
@@ -51,19 +52,9 @@ class Pricer {
         figures_(input, series_.offset.has_value(), &book_),
         checkpoints_(input, book_),
         kept_(input, &book_),
+        others_(input, &book_, &figures_),
         live_contexts_(input.processes.size()),
-        before_(input.processes.size(), kNone),
-        has_others_(std::any_of(input.figures.begin(),
-                                input.figures.end(),
-                                [](const auto& figure) {
-                                  return figure.process == kNone &&
-                                         figure.used_bytes > kNearlyNothing;
-                                })),
-        figures_of_(input.processes.size()) {
-    for (size_t i = 0; i < input.figures.size(); ++i) {
-      if (input.figures[i].process < figures_of_.size())
-        figures_of_[input.figures[i].process].push_back(i);
-    }
+        before_(input.processes.size(), kNone) {
     moved_.push_back(0);
     for (const Move& move : input.moves) {
       bytes_.push_back(move.array == kNone ? move.bytes
@@ -97,8 +88,6 @@ class Pricer {
   void OnMove(size_t number);
   void OnCall(uint32_t number);
   void OnSample(size_t number);
-  bool IsListedAround(uint32_t process, int64_t time_ns) const;
-  void OnOthers(const DeviceSample& sample, int64_t unknown);
   void OnLateStart(const LateStart& start);
   void OnEnd(uint32_t process);
   void OnInterval(const Interval& interval);
@@ -111,7 +100,6 @@ class Pricer {
                        [&](uint32_t call) { return input_.calls[call].part == part; });
   }
   void EndRow(uint32_t row, const When& when);
-  void ChangeOthers(const When& when, int64_t bytes);
   // What else moved memory than explicit calls, and is known.
   void NoteHidden(int64_t time_ns, int64_t bytes) {
     if (bytes == 0)
@@ -142,11 +130,9 @@ class Pricer {
   Figures figures_;
   Checkpoints checkpoints_;
   Kept kept_;
+  Others others_;
   std::vector<uint32_t> live_contexts_;              // by process
   std::vector<uint32_t> before_;                     // by process: the row of what it had before
-  const bool has_others_;                            // NVML lists processes that nobody records
-  std::vector<std::vector<size_t>> figures_of_;      // by process
-  uint32_t others_ = kNone;                          // the row of processes that are not recorded
   std::vector<std::pair<int64_t, int64_t>> hidden_;  // time, bytes
   size_t checkpoints_seen_ = 0;
   std::vector<Unsettled> unsettled_;
@@ -335,68 +321,20 @@ int64_t Pricer::KnownIn(int64_t from_ns, int64_t to_ns) const {
 
 // ---- other processes, and what was there before
 
-void Pricer::ChangeOthers(const When& when, int64_t bytes) {
-  if (others_ == kNone) {
-    Counter counter;
-    counter.part = Part::kOtherProcesses;
-    others_ = book_.Add(std::move(counter), kNone);
-    figures_.OthersAre(others_);
-  }
-  if (bytes != 0)
-    book_.Change(others_, when, bytes);
-}
-
 void Pricer::OnSample(size_t number) {
   const DeviceSample& sample = input_.samples[number];
   if (series_.baseline[number])
-    ChangeOthers(sample.when, sample.used_bytes - checkpoints_.DeviceTotal());
+    others_.Change(sample.when, sample.used_bytes - checkpoints_.DeviceTotal());
   checkpoints_.OnSample(sample);
   if (!series_.calm[number])
     return;
   const int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
-  if (has_others_ || figures_.HasOthers(INT64_MIN))
-    return OnOthers(sample, unknown);
+  if (others_.are_listed() || figures_.HasOthers(INT64_MIN)) {
+    const int64_t bytes = others_.OnQuiet(sample, unknown, unsettled_spans_);
+    return NoteHidden(sample.when.time_ns, bytes);
+  }
   for (const StepRef& ref : kept_.OnQuiet(sample.when, unknown))
     NoteHidden(book_.step(ref).when.time_ns, book_.step(ref).bytes);
-}
-
-// Whether NVML's figures next to that time have the process. Where they do not, it may have been
-// checkpointed by somebody else: then the memory that went is its own.
-bool Pricer::IsListedAround(uint32_t process, int64_t time_ns) const {
-  const std::vector<size_t>& figures = figures_of_[process];
-  const auto after = std::partition_point(figures.begin(), figures.end(), [&](size_t number) {
-    return input_.figures[number].when.time_ns <= time_ns;
-  });
-  const auto has_memory = [&](size_t number) {
-    return input_.figures[number].used_bytes > kNearlyNothing;
-  };
-  return after != figures.begin() && has_memory(*std::prev(after)) &&
-         (after == figures.end() || has_memory(*after));
-}
-
-// While no recorded process calls, and all that they called is priced, what comes and goes is
-// others'.
-void Pricer::OnOthers(const DeviceSample& sample, int64_t unknown) {
-  const int64_t has = others_ == kNone ? 0 : book_.row(others_).bytes;
-  const int64_t bytes = std::max(unknown, -has);
-  if (bytes == 0 || unsettled_spans_.Overlap(sample.when.begin_ns - kClockErrorNs,
-                                             sample.when.end_ns + kClockErrorNs))
-    return;
-  // Which of the two came first is not known.
-  const auto reading = std::partition_point(
-      input_.readings.begin(), input_.readings.end(), [&](const Reading& other) {
-        return other.when.time_ns < sample.when.begin_ns - kClockErrorNs;
-      });
-  if (reading != input_.readings.end() &&
-      reading->when.begin_ns <= sample.when.end_ns + kClockErrorNs)
-    return;
-  for (uint32_t process = 0; process < input_.processes.size(); ++process) {
-    if (book_.WithRm(process) > kNearlyNothing && !IsListedAround(process, sample.when.time_ns))
-      return;
-  }
-  ChangeOthers(sample.when, bytes);
-  figures_.NoteOthers(bytes);
-  NoteHidden(sample.when.time_ns, bytes);
 }
 
 // NVML's figure of a process that began late, less what is known of it, is what it had before.
@@ -413,11 +351,11 @@ void Pricer::OnLateStart(const LateStart& start) {
   figures_.OnLateStartSettled(start.process);
   if (!start.sample)
     return;
-  ChangeOthers(when, 0);
-  const int64_t others = book_.row(others_).bytes;
+  others_.Change(when, 0);
+  const int64_t others = others_.bytes();
   const int64_t left =
       input_.samples[*start.sample].used_bytes - (checkpoints_.DeviceTotal() - others);
-  ChangeOthers(when, std::max<int64_t>(0, left) - others);
+  others_.Change(when, std::max<int64_t>(0, left) - others);
 }
 
 // ---- what calls took between two figures
@@ -455,7 +393,7 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
       taken -= book_.step(ref).bytes;
   }
   bracket.sank = bytes <= 0 && (only_take || taken < -bytes);
-  if (!only_take && has_others_)
+  if (!only_take && others_.are_listed())
     AddCandidates(calls, when, &bracket.taken);
   // What shrinks by itself is as large as its rows say.
   if (bytes <= 0 && !bracket.sank && !figures_.IsShared(INT64_MIN))
