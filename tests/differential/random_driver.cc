@@ -259,7 +259,11 @@ bool Program::MayBeAllocated(uint64_t address) const {
            std::any_of(hand.pool_memory.begin(), hand.pool_memory.end(), is_it) ||
            std::any_of(hand.arrays.begin(), hand.arrays.end(), [&](const Array& array) {
              return reinterpret_cast<uintptr_t>(array.handle) == address;
-           });
+           }) ||
+           std::any_of(hand.reservations.begin(), hand.reservations.end(),
+                       [&](const Reservation& range) {
+                         return range.address <= address && address < range.address + range.size;
+                       });
   });
 }
 

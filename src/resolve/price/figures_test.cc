@@ -348,6 +348,19 @@ TEST_F(FiguresTest, MemoryOfOthersBetweenAReadingAndASampleIsNoConstant) {
   EXPECT_FALSE(device_.Prices().reading_offset.has_value());
 }
 
+TEST_F(FiguresTest, MemoryOfOthersThatLivesAroundReadingsIsNoConstant) {
+  Context(1000, 1000);
+  for (const int64_t other : {1262, 1262, 1100, 1300, 1400}) {
+    device_.Sample(1510);
+    device_.Launch("k");
+    device_.Reading(510 + other);
+    device_.Sample(1510);
+    Figures(500, 1000);
+  }
+  EXPECT_EQ(device_.Prices().reading_offset, 0);
+  EXPECT_EQ(OfProcess(), 500);
+}
+
 TEST_F(FiguresTest, AFigureThatComesLateIsMadeGood) {
   device_.Sample(1000);
   Figures(0, 1000);

@@ -277,6 +277,7 @@ void SeriesMaker::FindOffset() {
   };
   std::map<int64_t, Votes> votes;  // by difference
   std::vector<int64_t> order;
+  std::set<size_t> voters;  // readings
   std::vector<size_t> clear;
   for (size_t i = 0; i < input_.readings.size(); ++i) {
     if (IsClear(input_.readings[i]))
@@ -292,6 +293,7 @@ void SeriesMaker::FindOffset() {
     const int64_t difference = reading.used_bytes + moved - sample.used_bytes;
     if (votes[difference].readings.insert(number).second)
       order.push_back(difference);
+    voters.insert(number);
     votes[difference].samples.insert(static_cast<size_t>(&sample - input_.samples.data()));
   };
   for (size_t i = 0; i < input_.samples.size(); ++i) {
@@ -316,13 +318,14 @@ void SeriesMaker::FindOffset() {
       most = count;
     }
   }
-  // Beside others it may be memory of theirs, unless another reading says the same.
+  // Beside others it may be memory of theirs, which came before a reading and went behind it, or
+  // came before two: then most readings say something else.
   const bool beside_others =
       std::any_of(input_.figures.begin(), input_.figures.end(), [](const ProcessSample& figure) {
         return figure.process == kNone && figure.used_bytes > kNearlyNothing;
       });
-  if (beside_others && most < 2 && out_.offset != 0)
-    out_.offset.reset();
+  if (beside_others && out_.offset != 0 && (most < 2 || 2 * most <= voters.size()))
+    out_.offset = votes.count(0) != 0 ? std::optional<int64_t>(0) : std::nullopt;
 }
 
 void SeriesMaker::MakeIntervals() {
