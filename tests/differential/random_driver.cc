@@ -257,9 +257,10 @@ bool Program::MayBeAllocated(uint64_t address) const {
   return std::any_of(hands.begin(), hands.end(), [&](const Hand& hand) {
     return std::any_of(hand.linear.begin(), hand.linear.end(), is_it) ||
            std::any_of(hand.pool_memory.begin(), hand.pool_memory.end(), is_it) ||
-           std::any_of(hand.arrays.begin(), hand.arrays.end(), [&](const Array& array) {
-             return reinterpret_cast<uintptr_t>(array.handle) == address;
-           }) ||
+           std::any_of(hand.arrays.begin(), hand.arrays.end(),
+                       [&](const Array& array) {
+                         return reinterpret_cast<uintptr_t>(array.handle) == address;
+                       }) ||
            std::any_of(hand.reservations.begin(), hand.reservations.end(),
                        [&](const Reservation& range) {
                          return range.address <= address && address < range.address + range.size;
