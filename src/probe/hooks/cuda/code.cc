@@ -71,7 +71,7 @@ CUresult Touch(Handle handle, Args... args) {
   const uint64_t key = HashMix(Bits(place.context), Bits(handle));
   if (!g_touched.Insert(key))
     return call(args...);
-  const FreeMemory before = ReadFreeMemory(place);
+  const FreeMemory before = OpenBracket(place);
   const CUresult result = call(args...);
   if (result != kSuccess)
     g_touched.Erase(key);

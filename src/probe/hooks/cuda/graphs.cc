@@ -88,7 +88,7 @@ CUresult ChangeGraph(const char* what, uint64_t detail, Args... args) {
   if (!call.watching())
     return call(args...);
   const Place place = CurrentPlace();
-  const FreeMemory before = ReadFreeMemory(place);
+  const FreeMemory before = OpenBracket(place);
   const CUresult result = call(args...);
   ReadGraphPool(place.device);
   FinishBracket(kId, call.times(), result, format::ImplicitKind::kGraph, WriteWhen::kMoved, place,
@@ -313,7 +313,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuDeviceGraphMemTrim)(CUdevice device) {
   if (!call.watching())
     return call(device);
   const Place place = CurrentPlace();
-  const FreeMemory before = ReadFreeMemory(place);
+  const FreeMemory before = OpenBracket(place);
   const CUresult result = call(device);
   ReadGraphPool(device);
   FinishBracket(HookId::cuDeviceGraphMemTrim, call.times(), result, format::ImplicitKind::kGraph,

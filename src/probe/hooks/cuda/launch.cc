@@ -37,7 +37,7 @@ VRAMSCOPE_NOINLINE CUresult LaunchFirst(CUfunction function, Args... args) {
       !(IsAnyStreamCapturing() ? g_captured.Insert(key) : g_launched.Insert(key)))
     return call(args...);
   const Place place = CurrentPlace();
-  const FreeMemory before = ReadFreeMemory(place);
+  const FreeMemory before = OpenBracket(place);
   const CUresult result = call(args...);
   if (result != kSuccess)
     g_launched.Erase(key);  // the next one is the first that may take memory

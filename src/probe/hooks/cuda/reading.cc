@@ -22,6 +22,12 @@ constexpr int32_t kMaxDevices = 64;
 constinit std::atomic<uint64_t> g_last_free[kMaxDevices]{};
 constinit std::atomic<uint64_t> g_explicit_changes{0};
 
+// Brackets that are open, and explicit changes that any thread, and this one, made meanwhile. One
+// that is never finished costs no more than the counting.
+constinit std::atomic<int32_t> g_brackets{0};
+constinit std::atomic<uint32_t> g_changes_in_brackets{0};
+constinit VRAMSCOPE_TLS uint32_t t_own_changes = 0;
+
 constinit std::atomic<uint64_t> g_readings_wanted{0};  // a bit for each device
 
 // Streams being captured, by what CaptureKey() says, and how many there are.
@@ -61,6 +67,17 @@ bool RemoveCapture(CaptureTable::Slot* slot, uint64_t key) {
     return false;
   g_capture_count.fetch_sub(1, std::memory_order_relaxed);
   return true;
+}
+
+void CountInBrackets() {
+  if (g_brackets.load(std::memory_order_relaxed) <= 0)
+    return;
+  g_changes_in_brackets.fetch_add(1, std::memory_order_relaxed);
+  ++t_own_changes;
+}
+
+uint32_t OthersChanges() {
+  return g_changes_in_brackets.load(std::memory_order_relaxed) - t_own_changes;
 }
 
 // Whether the figure says anything that the last one written did not.
@@ -158,6 +175,7 @@ void CatchUpReading(const Place& place) {
 
 // Looked at before it is written: the line stays shared between threads that allocate.
 void NoteExplicitAlloc(int32_t device) {
+  CountInBrackets();
   if (device < 0 || device >= kMaxDevices)
     return;
   const uint64_t bit = uint64_t{1} << device;
@@ -166,6 +184,7 @@ void NoteExplicitAlloc(int32_t device) {
 }
 
 void NoteExplicitFree() {
+  CountInBrackets();
   if (g_explicit_changes.load(std::memory_order_relaxed) != ~uint64_t{0})
     g_explicit_changes.store(~uint64_t{0}, std::memory_order_relaxed);
 }
@@ -225,6 +244,14 @@ bool IsCapturing(CUstream stream, bool per_thread) {
   return result == kSuccess && status == kCaptureStatusActive;
 }
 
+FreeMemory OpenBracket(const Place& place) {
+  g_brackets.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t others_changes = OthersChanges();
+  FreeMemory before = ReadFreeMemory(place);
+  before.others_changes = others_changes;
+  return before;
+}
+
 void FinishBracket(HookId api,
                    const CallTimes& times,
                    CUresult result,
@@ -236,6 +263,9 @@ void FinishBracket(HookId api,
   // The call may have made, changed or ended the context.
   const Place after_place = CurrentPlace();
   const FreeMemory after = ReadFreeMemory(after_place);
+  // What one thread gives back may hide what the call took meanwhile.
+  const bool hidden = OthersChanges() != before.others_changes;
+  g_brackets.fetch_sub(1, std::memory_order_seq_cst);
   const bool both = before.known && after.known && place.device == after_place.device;
   if (!after.known)
     RequestReading(after_place.device);
@@ -243,7 +273,7 @@ void FinishBracket(HookId api,
     RecordFailure(api, times, place, result, 0);
 
   const bool moved = both && before.free != after.free;
-  const bool wanted = result == kSuccess && (!both || when == WriteWhen::kAlways);
+  const bool wanted = result == kSuccess && (!both || hidden || when == WriteWhen::kAlways);
   const Subject full = moved || wanted ? Complete(subject) : Subject{};
   RecordScope scope(Want::kAlways);
   if (!scope)
@@ -271,8 +301,10 @@ void ForgetReadings(OtherThreads others) {
     free.store(0, std::memory_order_relaxed);
   g_explicit_changes.store(0, std::memory_order_relaxed);
   g_readings_wanted.store(0, std::memory_order_relaxed);
-  if (others == OtherThreads::kGone)
+  if (others == OtherThreads::kGone) {
     g_readers.store(0, std::memory_order_relaxed);
+    g_brackets.store(0, std::memory_order_relaxed);
+  }
   g_last_read.store(0, std::memory_order_relaxed);
   g_captures.Clear(others);
   g_capture_count.store(0, std::memory_order_relaxed);

@@ -23,6 +23,7 @@ struct FreeMemory {
   uint64_t end = 0;
   uint64_t free = 0;
   uint64_t total = 0;
+  uint32_t others_changes = 0;  // explicit ones of other threads, counted while brackets are open
 };
 
 FreeMemory ReadFreeMemory(const Place& place);
@@ -62,10 +63,12 @@ struct Subject {
 };
 
 enum class WriteWhen {
-  kMoved,   // the figure moved, or could not be read
+  kMoved,   // the figure moved, may have but for another thread's call, or could not be read
   kAlways,  // rare calls whose being there says something
 };
 
+// The figure before a call; FinishBracket() follows behind it.
+FreeMemory OpenBracket(const Place& place);
 void FinishBracket(HookId api,
                    const CallTimes& times,
                    CUresult result,
@@ -85,7 +88,7 @@ CUresult CallBracketed(format::ImplicitKind kind,
   if (!call.watching())
     return call(args...);
   const Place place = CurrentPlace();
-  const FreeMemory before = ReadFreeMemory(place);
+  const FreeMemory before = OpenBracket(place);
   const CUresult result = call(args...);
   FinishBracket(kId, call.times(), result, kind, when, place, before,
                 result == kSuccess ? subject() : Subject{});

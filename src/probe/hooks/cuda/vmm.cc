@@ -210,7 +210,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuMulticastCreate)
   if (!call.watching())
     return call(handle, properties);
   const Place place = CurrentPlace();
-  const FreeMemory before = ReadFreeMemory(place);
+  const FreeMemory before = OpenBracket(place);
   const CUresult result = call(handle, properties);
   if (result == kSuccess)
     RecordHandle(HookId::cuMulticastCreate, call.times(), place.device, *handle, 0, false);
