@@ -58,7 +58,7 @@ class Courtesy:
     a backward stay what they are; nothing notices. While they are away, tensors must not be used. Memory that is
     nobody's storage, or whose address somebody relies on (CUDA graphs, other processes), cannot be moved: then
     nothing is, and the error says what stands in the way; `partial` leaves it where it is and moves the rest. The
-    context of CUDA and the workspaces of libraries stay.
+    context of CUDA and the workspaces of libraries stay. Where PyTorch finds no GPU it warns and does nothing.
 
     `device_type` "cpu" moves CPU tensors instead, which frees nothing and shows that it works.
     """
@@ -123,7 +123,13 @@ class Courtesy:
         if self._kind == "cpu":
             return True
         if not torch.cuda.is_available():
-            raise RuntimeError("vramscope: there is no GPU whose memory could be yielded: PyTorch finds none")
+            # A program that also runs where there is no GPU goes on there.
+            warnings.warn(
+                "vramscope: Courtesy does nothing: PyTorch finds no GPU whose memory could be yielded",
+                RuntimeWarning,
+                stacklevel=_outside(),
+            )
+            return False
         if not _torch_blocks.is_ready(torch):
             return False  # nothing was taken yet
         if torch.cuda.is_current_stream_capturing():
@@ -258,6 +264,14 @@ class Courtesy:
                         f"unharmed: free memory on {self._kind}:{away.device} and call restore() again"
                     ) from error
             carrier.back(away.host, _bytes_of(torch, storage, self._kind, away.device))
+
+
+def _outside() -> int:
+    """The stacklevel, for the caller, of the first frame that is not this file's."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 class _Carrier:

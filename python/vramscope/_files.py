@@ -78,8 +78,8 @@ def remove_directory(path: pathlib.Path, made: Optional[Tuple[int, int]] = None)
         shutil.rmtree(path, ignore_errors=True)  # by descriptors: it follows no link
 
 
-def refuse_foreign(path: pathlib.Path) -> None:
-    """An existing trace is replaced; anything else is somebody's file."""
+def refuse_existing(path: pathlib.Path, overwrite: bool) -> None:
+    """An existing trace is replaced where that is wanted; anything else is somebody's file."""
     try:
         info = path.lstat()
     except OSError:
@@ -91,3 +91,7 @@ def refuse_foreign(path: pathlib.Path) -> None:
                 why = "is no vramscope trace"
     if why is not None:
         raise FileExistsError(f"vramscope: {path} exists and {why}; choose another path")
+    if not overwrite:
+        raise FileExistsError(
+            f"vramscope: {path} exists and is a recording; choose another path, or say overwrite=True"
+        )

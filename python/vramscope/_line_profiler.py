@@ -10,7 +10,22 @@ import sys
 import types
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, TextIO, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    TextIO,
+    Tuple,
+    TypeVar,
+    Union,
+    overload,
+)
 
 from . import _line_tracer
 from ._line_columns import DEFAULT_COLUMNS, Column, parse
@@ -31,6 +46,15 @@ Target = Union[int, str, Any]  # 0, "cuda:0", "cpu", a torch.device
 _Columns = Union[str, Iterable[str]]
 
 _MOST_GPUS = _line_tracer.CPU
+
+
+_Profiled = TypeVar("_Profiled")
+
+
+class _Decorator(Protocol):
+    """Gives back what it gets: a function, a method or a class."""
+
+    def __call__(self, func: _Profiled) -> _Profiled: ...
 
 
 class _Function(NamedTuple):
@@ -439,6 +463,14 @@ def _add_to_global(function: Any) -> LineProfiler:
     return profiler
 
 
+@overload
+def profile(func: None = None, columns: _Columns = DEFAULT_COLUMNS) -> _Decorator: ...
+
+
+@overload
+def profile(func: _Profiled, columns: _Columns = DEFAULT_COLUMNS) -> _Profiled: ...
+
+
 def profile(func: Any = None, columns: _Columns = DEFAULT_COLUMNS) -> Any:
     """Profiles a function, method or class, and prints its table when the interpreter ends, also after Ctrl-C.
 
@@ -475,7 +507,7 @@ def _print_at_exit(profiler: LineProfiler, func: Any, columns: _Columns) -> None
 
 def profile_every(
     output_interval: int = 1, enable: bool = True, columns: _Columns = DEFAULT_COLUMNS
-) -> Callable[[Any], Any]:
+) -> _Decorator:
     """Profiles a function and prints its table after every `output_interval` calls; `enable=False`: does nothing."""
     if not isinstance(output_interval, int) or output_interval < 1:
         raise ValueError("vramscope: profile_every() needs a number of calls, 1 or more: @profile_every(10)")

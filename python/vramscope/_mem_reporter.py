@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import warnings
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
@@ -51,10 +52,13 @@ class MemReporter:
     def report(self, verbose: bool = False, device: Any = None) -> Report:
         """Prints the report, of one device if one is given. `verbose` shows which tensor a storage is shared with.
 
-        What is returned is a table in a notebook, and has `to_json` and `diff`.
+        What is returned is a table in a notebook, and has `to_json` and `diff`. Where `device` is a GPU and PyTorch
+        finds none, it warns, prints nothing and returns a report without devices.
         """
         torch = _tensors.torch_or_error("MemReporter")
         only = None if device is None else _device_name(torch, device)
+        if _is_of_no_gpu(torch, only):
+            return Report({})
         found = self.snapshot().shown(verbose, only)
         print(found.text())
         return found
@@ -113,6 +117,8 @@ class MemReporter:
             self.collect_tensor()
         assert self._taken is not None
         only = None if target_device is None else _device_name(torch, target_device)
+        if _is_of_no_gpu(torch, only):
+            return
         print(self._taken.shown(verbose, only).text())
 
     # ---- names ----
@@ -521,9 +527,7 @@ def _device_name(torch: Any, device: Any) -> str:
         raise ValueError(f"vramscope: {device!r} is no device: a GPU's number, 'cuda:0' or 'cpu' is") from None
     except RuntimeError as error:
         raise ValueError(f"vramscope: {device!r} is no device: {str(error).splitlines()[0]}") from None
-    if wanted.type == "cuda":
-        if not torch.cuda.is_available():
-            raise ValueError(f"vramscope: there is no {wanted} here: PyTorch finds no GPU")
+    if wanted.type == "cuda" and torch.cuda.is_available():
         count = torch.cuda.device_count()
         if wanted.index is not None and wanted.index >= count:
             raise ValueError(f"vramscope: there is no {wanted} here: PyTorch finds {count} of them")
@@ -533,6 +537,16 @@ def _device_name(torch: Any, device: Any) -> str:
     if index is None:
         index = torch.cuda.current_device() if _torch_blocks.is_ready(torch) else 0
     return f"{wanted.type}:{index}"
+
+
+def _is_of_no_gpu(torch: Any, device: Optional[str]) -> bool:
+    """Whether `device` is a GPU where there is none; warns then, so that a program that also runs there goes on."""
+    if device is None or not device.startswith("cuda:") or torch.cuda.is_available():
+        return False
+    warnings.warn(
+        f"vramscope: no report of {device}: PyTorch finds no GPU here", RuntimeWarning, stacklevel=3
+    )
+    return True
 
 
 def _cublas_workspaces() -> Set[int]:

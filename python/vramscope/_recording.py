@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Optional, Type, Union
 
 from . import _before, _files, _probe, _session
+from ._page import Page
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -47,6 +48,7 @@ def start(
     cpu: Optional[bool] = None,
     python_stacks: bool = True,
     native_stacks: bool = False,
+    overwrite: bool = False,
 ) -> Optional[pathlib.Path]:
     """Records this process from now on; returns the file that the recording will be.
 
@@ -55,7 +57,7 @@ def start(
     ``NAME-PID.vram`` in the current directory unless `path` says otherwise. `stop` pauses it, `start` goes on;
     it is finished when the interpreter ends. Under ``vramscope run``, and inside of `record`, the arguments mean
     nothing and None is returned: the recording under way goes on. `cpu` records CPU tensors; by default it does
-    so where there is no NVIDIA driver.
+    so where there is no NVIDIA driver. A recording that stands at `path` is replaced with `overwrite` alone.
     """
     with _state.lock:
         _make_room()
@@ -69,7 +71,7 @@ def start(
             # Before the probe's own function, so that it runs after that has noted the interpreter's end.
             atexit.register(_finish_at_exit)
         target = _default_target() if path is None else pathlib.Path(path)
-        _state.session = _begin(target, _options(cpu, python_stacks, native_stacks))
+        _state.session = _begin(target, _options(cpu, python_stacks, native_stacks), overwrite)
         return _state.session.target
 
 
@@ -103,7 +105,7 @@ def join_or_begin() -> pathlib.Path:
         if live is None:
             directory = _files.temporary_directory()
             atexit.register(_remove, directory, os.getpid())
-            _state.private = _begin(directory / "recording.vram", _options(None, True, False))
+            _state.private = _begin(directory / "recording.vram", _options(None, True, False), False)
             live = _state.private.live
         return live
 
@@ -120,11 +122,12 @@ def _make_room() -> None:
 
 
 class Recording:
-    """A recording of a block of the program; made by `record`."""
+    """A recording of a block of the program; made by `record`. Once the block has ended, a notebook shows its page."""
 
-    def __init__(self, path: Optional[_Path], options: str) -> None:
+    def __init__(self, path: Optional[_Path], options: str, overwrite: bool) -> None:
         self._wanted = None if path is None else pathlib.Path(path)
         self._options = options
+        self._overwrite = overwrite
         self._session: Optional[_session.Session] = None
         self._went_on = False
         #: The finished trace, once the block has ended; None where it is part of another recording.
@@ -148,7 +151,7 @@ class Recording:
                 return self
             if self._wanted is None:
                 raise ValueError("vramscope: record() needs a path outside 'vramscope run'")
-            self._session = _begin(self._wanted, self._options)
+            self._session = _begin(self._wanted, self._options, self._overwrite)
             return self
 
     def __exit__(
@@ -166,6 +169,17 @@ class Recording:
             session.finish()
         self.path = self._wanted
 
+    def __repr__(self) -> str:
+        if self.path is not None:
+            return f"<vramscope recording {self.path}>"
+        if self._session is not None:
+            return f"<vramscope recording under way, into {self._session.live}>"
+        return f"<vramscope recording without a file of its own: {self._wanted or 'no path was given'}>"
+
+    def _repr_html_(self) -> Optional[str]:
+        # None where there is nothing to show yet: the notebook takes the other one.
+        return Page(self.path)._repr_html_() if self.path is not None and self.path.exists() else None
+
 
 def record(
     path: Optional[_Path] = None,
@@ -173,6 +187,7 @@ def record(
     cpu: Optional[bool] = None,
     python_stacks: bool = True,
     native_stacks: bool = False,
+    overwrite: bool = False,
 ) -> Recording:
     """Records the block and leaves one finished trace at `path`.
 
@@ -184,9 +199,10 @@ def record(
 
     At any time and as often as you like, one file a block. Under ``vramscope run`` the block is recorded into
     the launcher's trace, with the launcher's options, and `path` can be left out; after `start` it is part of
-    that recording. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver.
+    that recording. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver. A recording
+    that stands at `path` is replaced with `overwrite` alone.
     """
-    return Recording(path, _options(cpu, python_stacks, native_stacks))
+    return Recording(path, _options(cpu, python_stacks, native_stacks), overwrite)
 
 
 def _options(cpu: Optional[bool], python_stacks: bool, native_stacks: bool) -> str:
@@ -196,9 +212,9 @@ def _options(cpu: Optional[bool], python_stacks: bool, native_stacks: bool) -> s
     return ",".join(name for name, wanted in options.items() if wanted)
 
 
-def _begin(target: pathlib.Path, options: str) -> _session.Session:
+def _begin(target: pathlib.Path, options: str, overwrite: bool) -> _session.Session:
     probe = _probe.load()
-    session = _session.Session(target, options)
+    session = _session.Session(target, options, overwrite)
     try:
         probe.attach(os.fspath(session.live), options)
     except OSError:

@@ -18,10 +18,10 @@ _FIRST_SAMPLES_SECONDS = 3.0
 class Session:
     """Makes the live directory, with NVML's samples in it where there is a GPU."""
 
-    def __init__(self, target: pathlib.Path, options: str) -> None:
+    def __init__(self, target: pathlib.Path, options: str, overwrite: bool) -> None:
         #: The file that the recording will be.
         self.target = target.absolute()
-        _files.refuse_foreign(self.target)
+        _files.refuse_existing(self.target, overwrite)
         self.live = self.target.with_name(self.target.name + ".d")
         self._made = _files.make_directory(self.live)
         self._accompany(options)

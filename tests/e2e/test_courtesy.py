@@ -327,9 +327,24 @@ with _courtesy._Progress("", 0) as progress:
 """)
 
 
+def test_without_a_gpu_it_warns_and_does_nothing(run):
+    out = run("""
+kept = torch.arange(10.0)
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    assert Courtesy().yield_memory() == 0
+    with Courtesy() as one:
+        assert one.bytes_away == 0 and size(kept) == 40
+    one.restore()
+for one in said: print(one.filename == __file__, one.category.__name__, one.message)
+""")
+    assert out.splitlines() == [
+        "True RuntimeWarning vramscope: Courtesy does nothing: PyTorch finds no GPU whose memory could be yielded"
+    ] * 2
+
+
 def test_errors_are_one_line(run):
     for code, said in (
-        ("Courtesy().yield_memory()", "RuntimeError: vramscope: there is no GPU whose memory could be yielded"),
         ("Courtesy(device_type='tpu')", "ValueError: vramscope: Courtesy moves 'cuda' or 'cpu' tensors, not 'tpu'"),
         (
             "t = torch.ones(3, requires_grad=True)\nt.register_hook(lambda g: courtesy().yield_memory())\n"

@@ -655,7 +655,6 @@ reporter.report()
     "code, said",
     [
         ("MemReporter('model')", "TypeError: vramscope: MemReporter takes a torch.nn.Module, not str"),
-        ("MemReporter().report(device='cuda:7')", "ValueError: vramscope: there is no cuda:7 here: PyTorch finds no GPU"),
         ("MemReporter().report(device='gpu')", "ValueError: vramscope: 'gpu' is no device: "),
         ("MemReporter().snapshot().diff(3)", "TypeError: vramscope: diff takes a later report, not int"),
         ("MemReporter().report(device=['cpu'])", "ValueError: vramscope: ['cpu'] is no device: a GPU's number, "),
@@ -667,6 +666,23 @@ reporter.report()
 def test_errors_are_one_line(run, code, said):
     error = run(HEAD + code, status=1)
     assert error.splitlines()[-1].startswith(said), error
+
+
+def test_a_gpu_that_is_not_there_is_a_warning(run):
+    """So that a program goes on where a continuous integration has no GPU."""
+    out = run(HEAD + """
+import warnings
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    found = MemReporter().report(device="cuda:7")
+    MemReporter().report(device=0)
+    MemReporter().print_stats(target_device="cuda:0")
+assert not found.devices and not found.rows and found.to_json()
+for one in said: print(one.filename == __file__, one.message)
+""")
+    assert out.splitlines() == [
+        f"True vramscope: no report of cuda:{index}: PyTorch finds no GPU here" for index in (7, 0, 0)
+    ]
 
 
 # ---- parts that need no program ----
