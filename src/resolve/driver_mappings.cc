@@ -150,8 +150,11 @@ void DriverObjects::Suballocate(uint32_t index, bool of_program) {
     backing = &object;
   };
   if (segment.kind == SegmentKind::kAllocation) {
+    DriverObject& object = process.objects[segment.object];
     base_.Move(segment.account, -Signed(segment.held));
-    back(process.objects[segment.object]);
+    if (object.small)
+      slabs_.Cut(object);
+    back(object);
   } else {
     process.objects.ForEach([&](uint32_t, DriverObject& mapping) {
       if (mapping.kind != ObjectKind::kMapping || mapping.segment != index)

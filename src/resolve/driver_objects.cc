@@ -260,7 +260,7 @@ void DriverObjects::OnAlloc(const trace::Event& event) {
   if (kind == format::MemoryKind::kAsync) {
     object.segment = pools_.SegmentOf(event, account, object.owner);
     pools_.Allocate(object.segment, object.priced);
-  } else if (IsDeviceMemory(kind) && !object.small) {
+  } else if (IsDeviceMemory(kind) && std::max(event.size, event.value) > kLargestUncutBytes) {
     AddSegment(process, index);
   }
   if (kind == format::MemoryKind::kArray && object.priced != 0 && base_.prices.IsGpu(device))

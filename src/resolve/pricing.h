@@ -8,13 +8,15 @@
 #include "resolve/parts.h"
 #include "resolve/records.h"
 
-// What the driver takes for a request, as measured (CUDA 13 on an H200): requests above 1 MiB take
-// multiples of 2 MiB, smaller ones share slabs of 2 MiB.
+// What the driver takes for a request, as measured (CUDA 13 on an H200): requests of 2 MiB and more
+// take multiples of 2 MiB of their own, smaller ones share slabs of 2 MiB. One above 1 MiB begins a
+// slab where there is room in none.
 namespace vramscope::resolve {
 
 inline constexpr uint64_t kDriverPageBytes = uint64_t{2} << 20;
 inline constexpr int kDriverPageBits = 21;
-inline constexpr uint64_t kLargestSmallBytes = uint64_t{1} << 20;
+// Allocators cut their blocks out of larger allocations than this: smaller ones are no segments.
+inline constexpr uint64_t kLargestUncutBytes = uint64_t{1} << 20;
 
 // Sizes of a damaged trace can be anything; sums of a few million of these cannot overflow.
 inline constexpr uint64_t kLargestSize = uint64_t{1} << 50;
@@ -28,7 +30,7 @@ inline bool IsHostMemory(format::MemoryKind kind) {
 }
 
 inline bool SharesSlab(format::MemoryKind kind, uint64_t bytes) {
-  return IsDeviceMemory(kind) && bytes <= kLargestSmallBytes;
+  return IsDeviceMemory(kind) && bytes < kDriverPageBytes;
 }
 
 // Bytes that an allocation takes of its device, its slab's slack apart.
@@ -37,8 +39,8 @@ inline uint64_t PriceOf(format::MemoryKind kind, uint64_t asked, uint64_t actual
   switch (kind) {
     case format::MemoryKind::kDevice:
     case format::MemoryKind::kPitched:
-      return bytes <= kLargestSmallBytes ? bytes
-                                         : (bytes + kDriverPageBytes - 1) & ~(kDriverPageBytes - 1);
+      return bytes < kDriverPageBytes ? bytes
+                                      : (bytes + kDriverPageBytes - 1) & ~(kDriverPageBytes - 1);
     case format::MemoryKind::kManaged:    // on the device only where touched
     case format::MemoryKind::kIpcImport:  // the exporter pays
     case format::MemoryKind::kExternal:

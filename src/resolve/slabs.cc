@@ -22,12 +22,25 @@ void Slabs::Change(const DriverObject& object, bool add) {
       slabs.pages.Erase(page);
   }
   slabs.bytes += add ? object.priced : -object.priced;
-  const auto held = static_cast<int64_t>(slabs.pages.size() * kDriverPageBytes);
-  const int64_t slack = std::max<int64_t>(0, held - static_cast<int64_t>(slabs.bytes));
+  if (object.backing)
+    slabs.cut_bytes += add ? object.priced : -object.priced;
+  const auto pages_bytes = static_cast<int64_t>(slabs.pages.size() * kDriverPageBytes);
+  const int64_t slack = std::max<int64_t>(0, pages_bytes - static_cast<int64_t>(slabs.bytes));
   base_.Move(object.account, slack - slabs.slack_bytes);
   slabs.slack_bytes = slack;
+  CountHeld(object.account);
+}
+
+void Slabs::Cut(const DriverObject& object) {
+  accounts_[object.account].cut_bytes += object.priced;
+  CountHeld(object.account);
+}
+
+void Slabs::CountHeld(uint32_t account) {
+  OfAccount& slabs = accounts_[account];
   if (slabs.counter == kNoIndex)
-    slabs.counter = base_.counters.AddOfSegment(object.account, RowOf(object.account));
+    slabs.counter = base_.counters.AddOfSegment(account, RowOf(account));
+  const auto held = static_cast<int64_t>(slabs.pages.size() * kDriverPageBytes - slabs.cut_bytes);
   base_.counters.Step(slabs.counter, held - base_.counters[slabs.counter].bytes);
 }
 

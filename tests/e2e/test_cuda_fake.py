@@ -119,8 +119,8 @@ def priced_bytes(records: list[dict]) -> int:
                 handles[mapped.pop(address)][1] -= 1
         elif kind == "ContextDestroy":
             live.clear()
-    slabs = {address // PAGE for address, size in live.items() if size <= MIB}
-    large = sum(-(-size // PAGE) * PAGE for size in live.values() if size > MIB)
+    slabs = {address // PAGE for address, size in live.items() if size < PAGE}
+    large = sum(-(-size // PAGE) * PAGE for size in live.values() if size >= PAGE)
     held = sum(size for size, count in handles.values() if count > 0)
     return len(slabs) * PAGE + large + sum(pools.values()) + held
 

@@ -8,7 +8,7 @@
 namespace fake {
 namespace {
 
-constexpr uint64_t kSlabLimit = 1 * kMiB;  // up to here requests share 2 MiB
+constexpr uint64_t kSlabLimit = kPage - 1;  // up to here requests share 2 MiB
 constexpr uint64_t kAlignment = 512;
 constexpr uint64_t kPitch = 512;
 constexpr uint64_t kLargestHostBytes = uint64_t{1} << 36;

@@ -54,16 +54,19 @@ TEST_F(GpuTest, AllocationsArePricedByGranularity) {
   trace_.DriverAlloc(kBase, 3 * kMiB);
   trace_.DriverAlloc(kBase + 64 * kMiB, 1000);
   trace_.DriverAlloc(kBase + 64 * kMiB + 4096, 2000);
-  trace_.DriverAlloc(kBase + 128 * kMiB, kMiB);  // the largest that shares a slab
+  trace_.DriverAlloc(kBase + 64 * kMiB + 0x20400, 1605632);  // in the free end of the same slab
+  trace_.DriverAlloc(kBase + 128 * kMiB, 2 * kMiB - 1);      // the largest that shares one
   EXPECT_THAT(Rows(),
-              UnorderedElementsAre(Pair("application / allocated", 3 * kMiB + 3000 + kMiB),
-                                   Pair("application / rounding", kMiB),
-                                   Pair("driver-owned / slab slack", 4 * kMiB - 3000 - kMiB)));
+              UnorderedElementsAre(
+                  Pair("application / allocated", 5 * kMiB + 3000 + 1605632 - 1),
+                  Pair("application / rounding", kMiB),
+                  Pair("driver-owned / slab slack", 4 * kMiB - 3000 - 1605632 - 2 * kMiB + 1)));
   trace_.DriverFree(kBase + 64 * kMiB);
   trace_.DriverFree(kBase + 128 * kMiB);
-  EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("application / allocated", 3 * kMiB + 2000),
-                                           Pair("application / rounding", kMiB),
-                                           Pair("driver-owned / slab slack", 2 * kMiB - 2000)));
+  EXPECT_THAT(Rows(),
+              UnorderedElementsAre(Pair("application / allocated", 3 * kMiB + 2000 + 1605632),
+                                   Pair("application / rounding", kMiB),
+                                   Pair("driver-owned / slab slack", 2 * kMiB - 2000 - 1605632)));
 }
 
 TEST_F(GpuTest, OwnersComeFromTheFirstCallerOutsideTheDriver) {

@@ -62,6 +62,24 @@ TEST_F(PoolTest, BlocksOfAProgramsPoolAreItsOwn) {
   EXPECT_THAT(By(""), ElementsAre(Pair("application / cached", 4 * kMiB)));
 }
 
+// The driver put it into the free end of a page that something else has.
+TEST_F(PoolTest, ItsMemoryMayShareAPage) {
+  constexpr uint64_t kHalf = kMiB + kMiB / 2;
+  trace_.DriverAlloc(kBase, 4096);
+  trace_.DriverAlloc(kBase + 4096, kHalf);
+  trace_.PoolAlloc(kBase + 4096, 8192, 0, "x");
+  EXPECT_THAT(By(""),
+              UnorderedElementsAre(Pair("application / allocated", 4096 + 8192),
+                                   Pair("application / fragmentation", kHalf - 8192),
+                                   Pair("driver-owned / slab slack", 2 * kMiB - kHalf - 4096)));
+  trace_.Free(kBase + 4096);
+  trace_.DriverFree(kBase);
+  EXPECT_THAT(By(""), UnorderedElementsAre(Pair("application / cached", kHalf),
+                                           Pair("driver-owned / slab slack", 2 * kMiB - kHalf)));
+  trace_.DriverFree(kBase + 4096);
+  EXPECT_THAT(By(""), ElementsAre());
+}
+
 TEST_F(PoolTest, BlocksOfMemoryThatStandsInTheLedgerOtherwiseDoNotCount) {
   trace_.DriverAlloc(kBase, 4096);
   trace_.PoolAlloc(kBase, 512, 0, "x");

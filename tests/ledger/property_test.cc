@@ -96,7 +96,7 @@ class RandomProgram {
     switch (Below(12)) {
       case 0: {
         const uint64_t address = NewAddress(64 * kMiB);
-        const uint64_t size = kMiB + 1 + Below(8 * kMiB);
+        const uint64_t size = kPage + Below(8 * kMiB);
         trace_.DriverAlloc(address, size);
         naive.large[address].size = size;
         return true;
