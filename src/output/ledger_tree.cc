@@ -3,9 +3,17 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace vramscope::output {
+namespace {
+
+// What a query's limit left out (`--top`): behind the rows, however much it is.
+constexpr std::string_view kRest = "(rest)";
+
+}  // namespace
 
 void AppendNameLevels(const std::string& name, TreeLeaf* leaf) {
   leaf->goes_on.resize(leaf->path.size());
@@ -27,9 +35,9 @@ void AppendNameLevels(const std::string& name, TreeLeaf* leaf) {
 }
 
 LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
-  // A trie by (parent, name). Built with a map, not by scanning children: a report by stack has
-  // as many leaves as the program has stacks.
-  std::map<std::pair<size_t, std::string>, size_t> index;
+  // A trie by (parent, name, what is below it). Built with a map, not by scanning children: a
+  // report by stack has as many leaves as the program has stacks.
+  std::map<std::tuple<size_t, std::string, std::string>, size_t> index;
   for (const TreeLeaf& leaf : leaves) {
     if (leaf.bytes == 0)
       continue;
@@ -38,10 +46,11 @@ LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
     nodes_[0].count += leaf.count;
     for (size_t level = 0; level < leaf.path.size(); ++level) {
       const std::string& name = leaf.path[level];
-      const auto [found, added] = index.try_emplace({at, name}, nodes_.size());
+      const std::string below = level < leaf.below.size() ? leaf.below[level] : "";
+      const auto [found, added] = index.try_emplace({at, name, below}, nodes_.size());
       if (added) {
         const bool goes_on = level < leaf.goes_on.size() && leaf.goes_on[level];
-        nodes_.push_back({.name = name, .goes_on = goes_on, .parent = at});
+        nodes_.push_back({.name = name, .below = below, .goes_on = goes_on, .parent = at});
         nodes_[at].children.push_back(found->second);
       }
       at = found->second;
@@ -81,6 +90,8 @@ void LedgerTree::JoinChains() {
       continue;
     Node& child = nodes_[nodes_[i].children[0]];
     nodes_[i].name += child.goes_on ? child.name : " / " + child.name;
+    if (!child.below.empty())
+      nodes_[i].below = std::exchange(child.below, {});
     nodes_[i].children = std::exchange(child.children, {});
     for (const size_t grandchild : nodes_[i].children)
       nodes_[grandchild].parent = i;
@@ -97,8 +108,11 @@ void LedgerTree::Sort() {
       node.depth = node.parent == 0 ? 0 : nodes_[node.parent].depth + 1;
       order_.push_back(i);
     }
-    std::stable_sort(node.children.begin(), node.children.end(),
-                     [&](size_t a, size_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
+    std::stable_sort(node.children.begin(), node.children.end(), [&](size_t a, size_t b) {
+      const bool rest = nodes_[a].name.starts_with(kRest);
+      const bool other_rest = nodes_[b].name.starts_with(kRest);
+      return rest != other_rest ? other_rest : nodes_[a].bytes > nodes_[b].bytes;
+    });
   }
   // A parent has at least the bytes of each child and a smaller index: it comes first.
   std::stable_sort(order_.begin(), order_.end(),
@@ -162,7 +176,7 @@ void LedgerTree::AppendChildren(size_t root,
       visit.any = true;
       const Node& shown = nodes_[child];
       out->push_back({shown.depth, shown.goes_on ? shown.name.substr(1) : shown.name, shown.bytes,
-                      shown.count, false});
+                      shown.count, false, shown.below});
       open.push_back({.node = child});
     } else {
       ++visit.left_out;

@@ -16,6 +16,8 @@ struct TreeLeaf {
   // By level, empty for none: the level goes on a name that the level above began, and starts with
   // the separator (".mlp" below "h.3").
   std::vector<bool> goes_on{};
+  // By level, empty for none: what is said below the name, part of no name.
+  std::vector<std::string> below{};
 };
 
 // Levels of a dotted or slashed name: "h.3/mlp" is "h", ".3" and "/mlp", the latter two going on.
@@ -29,6 +31,7 @@ struct TreeLine {
   uint64_t bytes = 0;
   uint64_t count = 0;
   bool rest = false;  // a "(n more)" line
+  std::string below{};
 };
 
 class LedgerTree {
@@ -40,9 +43,9 @@ class LedgerTree {
   // Lines when nothing is left out.
   size_t full_lines() const { return order_.size(); }
 
-  // The largest nodes, parents before children, largest first among siblings, in at most
-  // `max_lines` lines (at least one where there is anything). Siblings without a line of their own
-  // share one,
+  // The largest nodes, parents before children, largest first among siblings (but "(rest)" last),
+  // in at most `max_lines` lines (at least one where there is anything). Siblings without a line of
+  // their own share one,
   // "(n more)", so the shown children of a shown parent always add up to it. A chain of only
   // children is one line, its names joined by " / " where none goes on. Nodes below
   // `smallest_bytes` are not shown by themselves unless they would stand alone in a "(1 more)".
@@ -51,6 +54,7 @@ class LedgerTree {
  private:
   struct Node {
     std::string name;
+    std::string below{};
     bool goes_on = false;
     size_t depth = 0;
     size_t parent = 0;

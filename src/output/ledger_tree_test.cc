@@ -38,6 +38,21 @@ TEST(LedgerTreeTest, WhatHasNoRoomSharesALine) {
               testing::ElementsAre("a 82 3", ".x 50 1", ".y 30 1", ".z 2 1", "(3 more) 16 3"));
 }
 
+TEST(LedgerTreeTest, WhatAQueryLeftOutComesLast) {
+  const LedgerTree tree({{{"(rest)"}, 50, 9}, {{"a"}, 30, 1}, {{"b"}, 1, 1}});
+  EXPECT_THAT(Text(tree, 10), testing::ElementsAre("a 30 1", "b 1 1", "(rest) 50 9"));
+}
+
+TEST(LedgerTreeTest, OfOneNameWithDifferentCallers) {
+  TreeLeaf one{{"f"}, 5, 1, {}, {"< a"}};
+  TreeLeaf other{{"f"}, 3, 1, {}, {"< b"}};
+  const std::vector<TreeLine> lines = LedgerTree({one, other, one}).Lines(10, 0);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].below, "< a");
+  EXPECT_EQ(lines[0].bytes, 10u);
+  EXPECT_EQ(lines[1].below, "< b");
+}
+
 TEST(LedgerTreeTest, NothingStandsAloneInMore) {
   const LedgerTree tree({{{"a"}, 50, 1}, {{"b"}, 30, 1}, {{"c"}, 1, 1}});
   // "(1 more)" would take the line that c itself can have.

@@ -16,9 +16,8 @@
 namespace vramscope::output {
 namespace {
 
-// Below this, tables would lose their names; above it, lines become too long to read.
+// Below this, tables would lose their names.
 constexpr int kNarrowest = 72;
-constexpr int kWidest = 132;
 
 // The value of the well-formed sequence of `length` bytes at the start of `text`.
 uint32_t CodePoint(std::string_view text, size_t length) {
@@ -59,7 +58,7 @@ Style DetectStyle(int fd) {
     return style;
   winsize size{};
   if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    style.columns = std::clamp(static_cast<int>(size.ws_col), kNarrowest, kWidest);
+    style.columns = std::max(static_cast<int>(size.ws_col), kNarrowest);
   }
   const char* no_colour = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
@@ -184,6 +183,14 @@ std::string ExactPercent(int64_t part, uint64_t whole) {
   if (whole == 0)
     return "-";
   return fmt::format("{:.2f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string ExactSeconds(int64_t time_ns) {
+  const auto ns = static_cast<uint64_t>(std::max<int64_t>(time_ns, 0));
+  std::string text = fmt::format("{}.{:09}", ns / 1'000'000'000, ns % 1'000'000'000);
+  while (text.ends_with('0') && !text.ends_with(".0"))
+    text.pop_back();
+  return text;
 }
 
 Unit TableUnit(uint64_t largest_bytes) {

@@ -9,6 +9,9 @@
 // How text meets the terminal: columns, colours, and text from traces made harmless.
 namespace vramscope::output {
 
+// A screen that everybody has.
+inline constexpr size_t kPlainColumns = 80;
+
 struct Style {
   int columns = 80;
   bool colour = false;
@@ -45,6 +48,9 @@ std::string InUnit(uint64_t bytes, uint64_t unit_bytes);
 std::string Percent(double share);
 // Two digits after the point, for the residual: what is promised of it is a tenth of a percent.
 std::string ExactPercent(int64_t part, uint64_t whole);
+
+// Seconds from the start as `--at` takes them, to the nanosecond: "9.998123456", "4.21".
+std::string ExactSeconds(int64_t time_ns);
 
 // The unit that suits a table whose largest figure is `largest_bytes`.
 struct Unit {

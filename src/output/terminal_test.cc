@@ -50,6 +50,9 @@ TEST_F(TerminalTest, ATerminalHasAWidthAndColours) {
   size.ws_col = 101;
   ASSERT_EQ(openpty(&master, &slave, nullptr, nullptr, &size), 0);
   EXPECT_EQ(DetectStyle(slave).columns, 101);
+  size.ws_col = 200;
+  ASSERT_EQ(ioctl(slave, TIOCSWINSZ, &size), 0);
+  EXPECT_EQ(DetectStyle(slave).columns, 200);
   EXPECT_TRUE(DetectStyle(slave).colour);
   setenv("NO_COLOR", "1", 1);
   EXPECT_FALSE(DetectStyle(slave).colour);

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "output/devices.h"
 #include "output/ledger_tree.h"
 #include "output/screen.h"
+#include "output/stack_names.h"
 #include "output/text_tables.h"
 #include "output/trust_lines.h"
 #include "util/size_text.h"
@@ -19,7 +21,8 @@
 namespace vramscope::output {
 namespace {
 
-constexpr size_t kMaxClosedGroups = 60;  // with --by but no --top: two screens, then "(n more)"
+constexpr size_t kMaxClosedGroups = 60;     // with --by but no --top: two screens, then "(n more)"
+constexpr size_t kFewestClosedGroups = 15;  // of each of many devices
 
 using Lines = std::vector<std::string>;
 
@@ -75,6 +78,10 @@ class TextReport {
         options_(options),
         style_(options.style) {
     ChooseDevices();
+    layers_ = OfShownDevices(report.layers);
+    lines_ = OfShownDevices(report.top_lines);
+    stacks_ = OfShownDevices(report.top_stacks);
+    churn_ = OfShownDevices(report.top_churn);
     for (const query::DeviceReport* device : devices_) {
       categories_.push_back(MakeCategories(*device));
       trees_.push_back(MakeTree(*device, HasCategories(categories_.size() - 1)));
@@ -85,9 +92,14 @@ class TextReport {
 
  private:
   void ChooseDevices();
+  // Of what several GPUs have, the fullest one's where it stands for all.
+  template <class Entry>
+  std::vector<Entry> OfShownDevices(const std::vector<Entry>& entries) const;
   LedgerTree MakeCategories(const query::DeviceReport& device) const;
   LedgerTree MakeTree(const query::DeviceReport& device, bool only_owners) const;
-  TreeLeaf LeafOf(const query::ReportRow& row, bool by_process) const;
+  TreeLeaf LeafOf(const query::ReportRow& row,
+                  bool by_process,
+                  const std::map<size_t, StackNames>& stacks) const;
   bool HasCategories(size_t device) const { return categories_[device].full_lines() > 0; }
 
   bool IsOneRow(size_t device) const;
@@ -99,10 +111,13 @@ class TextReport {
   void AddAbsence();
   void AddHeadline(const query::DeviceReport& device);
   std::string TreeHead() const;
+  // Nothing is left out: nobody looks at a screen.
+  bool IsWhole() const { return options_.rows == 0; }
 
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
+  // As --at takes it: the same state again.
   std::string Seconds(int64_t time_ns) const {
-    return util::FormatDuration(time_ns - recording_.tables().session.begin_ns);
+    return ExactSeconds(time_ns - recording_.tables().session.begin_ns) + " s";
   }
   size_t columns() const { return static_cast<size_t>(style_.columns); }
   void Add(std::string line) { out_.push_back(std::move(line)); }
@@ -112,7 +127,12 @@ class TextReport {
   const query::ReportQuery& query_;
   const TextOptions& options_;
   const Style& style_;
-  std::vector<const query::DeviceReport*> devices_;
+  std::vector<const query::DeviceReport*> devices_;  // that have tables of their own
+  std::vector<const query::DeviceReport*> gpus_;     // that have bytes
+  const query::DeviceReport* fullest_ = nullptr;     // of several GPUs
+  bool only_fullest_ = false;                        // it stands for all GPUs
+  std::vector<query::ModuleEntry> layers_;
+  std::vector<query::TopEntry> lines_, stacks_, churn_;
   std::vector<LedgerTree> categories_;  // by device; empty where the ledger tells more
   std::vector<LedgerTree> trees_;       // by device
   Lines out_;
@@ -125,11 +145,38 @@ void TextReport::ChooseDevices() {
     if (device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0)
       devices_.push_back(&device);
   }
+  for (const query::DeviceReport* device : devices_) {
+    if (device->kind == tables::DeviceKind::kGpu)
+      gpus_.push_back(device);
+  }
+  if (gpus_.size() > 1) {
+    fullest_ = *std::max_element(gpus_.begin(), gpus_.end(), [](const auto* a, const auto* b) {
+      return a->ledger_bytes < b->ledger_bytes;
+    });
+    // The table has a row for each; a screen has room for the rest of one.
+    if (query_.by.empty() && query_.top == 0 && !IsWhole()) {
+      std::erase_if(devices_, [&](const auto* device) {
+        return device->kind == tables::DeviceKind::kGpu && device != fullest_;
+      });
+      only_fullest_ = true;
+    }
+  }
   const bool all_of_it = query_.at.kind == query::Instant::Kind::kPeak;
   if (!devices_.empty() || all_of_it || !query_.where.empty())
     return;
   for (const query::DeviceReport& device : report_.devices)
     devices_.push_back(&device);
+}
+
+template <class Entry>
+std::vector<Entry> TextReport::OfShownDevices(const std::vector<Entry>& entries) const {
+  std::vector<Entry> shown = entries;
+  std::erase_if(shown, [&](const Entry& entry) {
+    return only_fullest_ && std::any_of(gpus_.begin(), gpus_.end(), [&](const auto* gpu) {
+             return gpu != fullest_ && gpu->device == entry.device;
+           });
+  });
+  return shown;
 }
 
 LedgerTree TextReport::MakeCategories(const query::DeviceReport& device) const {
@@ -154,11 +201,24 @@ LedgerTree TextReport::MakeTree(const query::DeviceReport& device, bool only_own
       pids.insert(*row.pid);
   }
   const bool by_process = query_.by.empty() && pids.size() > 1;
+  std::map<size_t, StackNames> stacks;  // by level of `query.by`
+  for (size_t level = 0; level < query_.by.size(); ++level) {
+    const query::Dimension dimension = query_.by[level];
+    if (dimension != query::Dimension::kPython && dimension != query::Dimension::kNative)
+      continue;
+    StackNames& names = stacks.try_emplace(level, recording_, dimension, query_.own).first->second;
+    std::set<std::string> texts;
+    for (const query::ReportRow& row : report_.rows) {
+      if (row.device == device.device && level < row.path.size() &&
+          texts.insert(row.path[level]).second)
+        names.Add(row.path[level]);
+    }
+  }
   std::vector<TreeLeaf> leaves;
   for (const query::ReportRow& row : report_.rows) {
     if (row.device != device.device)
       continue;
-    TreeLeaf leaf = LeafOf(row, by_process);
+    TreeLeaf leaf = LeafOf(row, by_process, stacks);
     if (only_owners) {
       const size_t owner = by_process && row.pid ? 1 : 0;
       const size_t levels = owner < leaf.path.size() && leaf.path[owner] == "driver-owned" ? 2 : 1;
@@ -169,7 +229,9 @@ LedgerTree TextReport::MakeTree(const query::DeviceReport& device, bool only_own
   return LedgerTree(leaves);
 }
 
-TreeLeaf TextReport::LeafOf(const query::ReportRow& row, bool by_process) const {
+TreeLeaf TextReport::LeafOf(const query::ReportRow& row,
+                            bool by_process,
+                            const std::map<size_t, StackNames>& stacks) const {
   TreeLeaf leaf;
   leaf.bytes = row.bytes;
   leaf.count = row.count;
@@ -182,6 +244,13 @@ TreeLeaf TextReport::LeafOf(const query::ReportRow& row, bool by_process) const 
                             : Clean(ProcessLabel(found->command, found->pid, found->rank)));
   }
   for (size_t level = 0; level < row.path.size(); ++level) {
+    if (const auto names = stacks.find(level); names != stacks.end()) {
+      const StackNames::Name name = names->second.Of(row.path[level]);
+      leaf.path.push_back(Clean(name.head));
+      leaf.below.resize(leaf.path.size());
+      leaf.below.back() = Clean(name.callers);
+      continue;
+    }
     const std::string name = row.path[level].empty() ? "-" : Clean(row.path[level]);
     if (level < query_.by.size() && query_.by[level] == query::Dimension::kModule)
       AppendNameLevels(name, &leaf);
@@ -209,10 +278,11 @@ Plan TextReport::MakePlan(size_t fixed) const {
   Plan plan;
   if (!query_.by.empty() || query_.top > 0) {
     plan.categories.resize(devices_.size());
+    const size_t most =
+        std::max(kMaxClosedGroups / std::max<size_t>(devices_.size(), 1), kFewestClosedGroups);
     for (size_t i = 0; i < devices_.size(); ++i) {
       const size_t full = trees_[i].full_lines();
-      plan.ledger.push_back(
-          query_.top > 0 || options_.rows == 0 ? full : std::min(full, kMaxClosedGroups));
+      plan.ledger.push_back(query_.top > 0 || options_.rows == 0 ? full : std::min(full, most));
     }
     if (!query_.by.empty())
       return plan;
@@ -236,13 +306,13 @@ Plan TextReport::MakePlan(size_t fixed) const {
     else if (IsOneRow(i))
       plan.ledger[i] = 1;
   }
-  add(kLayers, WorthALine(report_.layers), 1, &plan.layers);
+  add(kLayers, WorthALine(layers_), 1, &plan.layers);
   // The lists of places are of all there was.
   if (query_.where.empty()) {
-    add(kPlaces, WorthALine(report_.top_lines), 1, &plan.lines);
+    add(kPlaces, WorthALine(lines_), 1, &plan.lines);
     // All of them are what `export --to collapsed` is for.
-    add(kStacks, std::min(WorthALine(report_.top_stacks), kMostStacks), 1, &plan.stacks);
-    add(kChurn, WorthALine(report_.top_churn), 1, &plan.churn);
+    add(kStacks, std::min(WorthALine(stacks_), kMostStacks), 1, &plan.stacks);
+    add(kChurn, WorthALine(churn_), 1, &plan.churn);
   }
   const size_t lines = options_.rows == 0 ? 0 : options_.rows - std::min(options_.rows - 1, fixed);
   const std::vector<size_t> shown = ShareLines(lines, sections);
@@ -300,8 +370,9 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
   if (device.at_iteration)
     when += fmt::format(", iteration {}", *device.at_iteration);
   name = CutEnd(name, columns() - std::min(columns(), util::DisplayWidth(when) + 2), style_);
-  const size_t gap =
-      columns() - std::min(columns(), util::DisplayWidth(name) + util::DisplayWidth(when));
+  // At the edge of the tables below, which take no more of a wide screen than they need.
+  const size_t used = util::DisplayWidth(name) + util::DisplayWidth(when);
+  const size_t gap = std::max<size_t>(std::min(columns(), kPlainColumns), used + 2) - used;
   Add(Paint(name, Ink::kBold, style_) + std::string(gap, ' ') + when);
 
   const Unit unit = TableUnit(std::max(device.ledger_bytes, device.nvml_bytes.value_or(0)));
@@ -346,12 +417,12 @@ void TextReport::AddDevice(size_t index, const Plan& plan) {
     out_.back() = CutEnd(out_.back() + ": " + line.name, columns(), style_);
   }
   if (plan.categories[index] > 0) {
-    AddFigureTable("category", categories_[index], plan.categories[index], smallest, false, style_,
-                   &out_);
+    AddFigureTable("category", categories_[index], plan.categories[index], smallest, false,
+                   IsWhole(), style_, &out_);
   }
   if (max_lines > 0 && !IsOneRow(index)) {
     AddFigureTable(HasCategories(index) ? "ledger, by owner" : TreeHead(), tree, max_lines,
-                   smallest, true, style_, &out_);
+                   smallest, true, IsWhole(), style_, &out_);
   }
   if (max_lines > 0 || plan.categories[index] > 0 || index + 1 == devices_.size())
     Add("");
@@ -376,6 +447,14 @@ std::string TextReport::Format() {
   Lines trust = CheckpointLines(recording_);
   for (std::string& line : TrustLines(report_, recording_, style_))
     trust.push_back(std::move(line));
+  if (gpus_.size() > 1) {
+    AddDeviceTable(gpus_, fullest_, recording_.tables().session.begin_ns, style_, &out_);
+    if (only_fullest_) {
+      out_.back() = Paint("  * the fullest, of which the rest is: `--where device=N` shows another",
+                          Ink::kDim, style_);
+      Add("");
+    }
+  }
   // Of each device the headline and NVML's line, and an empty one behind the last.
   const Plan plan =
       MakePlan(out_.size() + 2 * devices_.size() + 1 + trust.size() + options_.closing.size());
@@ -383,14 +462,17 @@ std::string TextReport::Format() {
     AddDevice(i, plan);
   if (devices_.empty())
     AddAbsence();
-  AddLayerTable(report_, plan.layers, style_, &out_);
-  const auto add_places = [&](const char* title, const std::vector<query::TopEntry>& entries,
+  const std::string whose = only_fullest_ ? fmt::format(" of GPU {}", fullest_->index) : "";
+  AddLayerTable("Layers" + whose + ", own bytes", layers_, report_, plan.layers, style_, &out_);
+  const auto add_places = [&](const std::string& title, const std::vector<query::TopEntry>& entries,
                               size_t count, bool with_callers) {
     AddPlaceTable(title, entries, count, with_callers, report_, recording_, style_, &out_);
   };
-  add_places("Top lines, live allocations", report_.top_lines, plan.lines, false);
-  add_places("Top stacks", report_.top_stacks, plan.stacks, true);
-  add_places("Allocated most, whole run", report_.top_churn, plan.churn, false);
+  add_places("Top lines" + whose + ", live allocations", lines_, plan.lines, false);
+  add_places("Top stacks" + whose, stacks_, plan.stacks, true);
+  add_places("Allocated most" + (only_fullest_ ? fmt::format(" on GPU {}", fullest_->index) : "") +
+                 ", whole run",
+             churn_, plan.churn, false);
   for (const std::string& line : trust)
     Add(line);
   for (const std::string& line : options_.closing)

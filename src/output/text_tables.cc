@@ -9,6 +9,7 @@
 
 #include "output/devices.h"
 #include "output/frames.h"
+#include "output/trust_lines.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 
@@ -24,6 +25,31 @@ constexpr size_t kCallers = 6;
 
 size_t Columns(const Style& style) {
   return static_cast<size_t>(style.columns);
+}
+
+// A stack's callers below its name, cut where frames begin.
+void AddBelow(const std::string& text,
+              const std::string& indent,
+              bool whole,
+              const Style& style,
+              std::vector<std::string>* out) {
+  const size_t room = Columns(style) - std::min(Columns(style), indent.size());
+  if (!whole) {
+    out->push_back(indent + Paint(CutEnd(text, room, style), Ink::kDim, style));
+    return;
+  }
+  std::string line;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(" < ", begin + 1), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    if (!line.empty() && util::DisplayWidth(line) + util::DisplayWidth(part) > room) {
+      out->push_back(indent + Paint(line, Ink::kDim, style));
+      line.clear();
+    }
+    line += line.empty() && part.starts_with(' ') ? part.substr(1) : part;
+    begin = end;
+  }
+  out->push_back(indent + Paint(line, Ink::kDim, style));
 }
 
 // Bytes, count and, where there are several devices, the device: the left side of a list.
@@ -52,7 +78,7 @@ ListLayout LayOut(const std::vector<Entry>& entries, size_t count, const Style& 
   return layout;
 }
 
-std::string ListHead(const ListLayout& layout, const char* title, const Style& style) {
+std::string ListHead(const ListLayout& layout, const std::string& title, const Style& style) {
   const std::string head = fmt::format("{}{}", PadLeft(layout.unit.name, kBytesColumns + 1),
                                        PadLeft("count", kCountColumns));
   return Paint(head, Ink::kDim, style) + "  " + Paint(title, Ink::kBold, style);
@@ -117,20 +143,26 @@ void AddFigureTable(const std::string& head,
                     size_t max_lines,
                     uint64_t smallest_bytes,
                     bool bold_roots,
+                    bool whole,
                     const Style& style,
                     std::vector<std::string>* out) {
   const Unit unit = TableUnit(tree.total_bytes());
   const size_t figures = kBytesColumns + kShareColumns + 2 + kBarColumns + kCountColumns;
-  const size_t names = Columns(style) - std::min(Columns(style), figures + 2);
+  const std::vector<TreeLine> lines = tree.Lines(max_lines, smallest_bytes);
+  const auto indent_of = [](const TreeLine& line) { return 2 * std::min<size_t>(line.depth, 8); };
+  size_t widest = kPlainColumns - figures - 2;
+  for (const TreeLine& line : lines)
+    widest = std::max(widest, indent_of(line) + util::DisplayWidth(line.name) + 1);
+  const size_t names = std::min(Columns(style) - std::min(Columns(style), figures + 2), widest);
   out->push_back(
       Paint(fmt::format("  {}{}{}  {}{}", PadRight(CutEnd(head, names, style), names),
                         PadLeft(unit.name, kBytesColumns), PadLeft("share", kShareColumns),
                         std::string(kBarColumns, ' '), PadLeft("count", kCountColumns)),
             Ink::kDim, style));
-  for (const TreeLine& line : tree.Lines(max_lines, smallest_bytes)) {
+  for (const TreeLine& line : lines) {
     const double share = static_cast<double>(line.bytes) /
                          static_cast<double>(std::max<uint64_t>(tree.total_bytes(), 1));
-    const std::string indent(2 * std::min<size_t>(line.depth, 8), ' ');
+    const std::string indent(indent_of(line), ' ');
     const size_t room = names - std::min(names, indent.size());
     const std::string name = indent + CutEnd(line.name, room - std::min<size_t>(room, 1), style);
     std::string text = "  ";
@@ -146,23 +178,74 @@ void AddFigureTable(const std::string& head,
     // Slack has no count.
     text += PadLeft(line.count == 0 ? "" : util::FormatCount(line.count), kCountColumns);
     out->push_back(text);
+    if (!line.below.empty())
+      AddBelow(line.below, indent + "    ", whole, style, out);
   }
 }
 
-void AddLayerTable(const query::Report& report,
+void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
+                    const query::DeviceReport* fullest,
+                    int64_t start_ns,
+                    const Style& style,
+                    std::vector<std::string>* out) {
+  constexpr size_t kFullColumns = 8;
+  constexpr size_t kResidualColumns = 12;
+  constexpr size_t kAtColumns = 15;
+  uint64_t largest = 0;
+  size_t names = 0;
+  std::vector<std::string> labels;
+  for (const query::DeviceReport* gpu : gpus) {
+    largest = std::max({largest, gpu->ledger_bytes, gpu->nvml_bytes.value_or(0)});
+    labels.push_back(fmt::format("GPU {}{}  {}", gpu->index, gpu == fullest ? '*' : ' ',
+                                 Printable(gpu->name, style.utf8)));
+    names = std::max(names, util::DisplayWidth(labels.back()));
+  }
+  const size_t figures = 2 * kBytesColumns + kFullColumns + kResidualColumns + kAtColumns;
+  names = std::min(names, Columns(style) - std::min(Columns(style), figures + 2));
+  const Unit unit = TableUnit(largest);
+  const std::string head = "  " +
+                           PadRight(fmt::format("{} GPUs, {}", gpus.size(), unit.name), names) +
+                           PadLeft("ledger", kBytesColumns) + PadLeft("NVML", kBytesColumns) +
+                           PadLeft("residual", kResidualColumns) + PadLeft("full", kFullColumns) +
+                           PadLeft("at, seconds", kAtColumns);
+  out->push_back(Paint(head, Ink::kDim, style));
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const query::DeviceReport& gpu = *gpus[i];
+    const uint64_t used = gpu.nvml_bytes.value_or(gpu.ledger_bytes);
+    const std::string full =
+        gpu.total_bytes.value_or(0) == 0
+            ? "-"
+            : Percent(static_cast<double>(used) / static_cast<double>(*gpu.total_bytes));
+    const std::string residual = PadLeft(
+        gpu.residual_bytes ? util::FormatSignedBytes(*gpu.residual_bytes) : "-", kResidualColumns);
+    const bool explained =
+        !gpu.residual_bytes || IsWithinTarget(*gpu.residual_bytes, gpu.nvml_bytes.value_or(0));
+    const std::string label = PadRight(CutEnd(labels[i], names, style), names);
+    out->push_back(
+        "  " + (&gpu == fullest ? Paint(label, Ink::kBold, style) : label) +
+        PadLeft(InUnit(gpu.ledger_bytes, unit.bytes), kBytesColumns) +
+        PadLeft(gpu.nvml_bytes ? InUnit(*gpu.nvml_bytes, unit.bytes) : "-", kBytesColumns) +
+        (explained ? residual : Paint(residual, Ink::kWarning, style)) +
+        PadLeft(full, kFullColumns) + PadLeft(ExactSeconds(gpu.at_ns - start_ns), kAtColumns));
+  }
+  out->emplace_back();
+}
+
+void AddLayerTable(const std::string& title,
+                   const std::vector<query::ModuleEntry>& entries,
+                   const query::Report& report,
                    size_t count,
                    const Style& style,
                    std::vector<std::string>* out) {
   if (count == 0)
     return;
-  const std::vector<query::ModuleEntry>& entries = report.layers;
   const ListLayout layout = LayOut(entries, count, style);
   size_t name_columns = 0;
   for (size_t i = 0; i < count; ++i) {
     name_columns = std::max(name_columns, util::DisplayWidth(LayerName(entries[i], style)));
   }
   name_columns = std::min(name_columns, layout.right / 2);
-  out->push_back(ListHead(layout, "Layers, own bytes", style));
+  out->push_back(ListHead(layout, title, style));
   for (size_t i = 0; i < count; ++i) {
     std::string text = ListStart(entries[i], layout, report);
     // The end of a path says which layer it is.
@@ -182,7 +265,7 @@ void AddLayerTable(const query::Report& report,
   out->emplace_back();
 }
 
-void AddPlaceTable(const char* title,
+void AddPlaceTable(const std::string& title,
                    const std::vector<query::TopEntry>& entries,
                    size_t count,
                    bool with_callers,

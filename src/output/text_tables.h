@@ -26,23 +26,36 @@ size_t WorthALine(const std::vector<Entry>& entries) {
 }
 
 // Names with their bytes, shares, bars and counts. What is smaller than `smallest_bytes` shares a
-// line; with `bold_roots` the outermost names stand out.
+// line; with `bold_roots` the outermost names stand out. Names take what width they need, no less
+// than a screen of 80 columns leaves them. What stands below a name is cut to a line, or, with
+// `whole`, goes on over as many as it needs.
 void AddFigureTable(const std::string& head,
                     const LedgerTree& tree,
                     size_t max_lines,
                     uint64_t smallest_bytes,
                     bool bold_roots,
+                    bool whole,
+                    const Style& style,
+                    std::vector<std::string>* out);
+
+// A row a GPU: what it has, what NVML says, how full it is and when. The one of `fullest` is
+// marked.
+void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
+                    const query::DeviceReport* fullest,
+                    int64_t start_ns,
                     const Style& style,
                     std::vector<std::string>* out);
 
 // The first `count` layers, repeated ones on one line: own bytes, name, and what they are.
-void AddLayerTable(const query::Report& report,
+void AddLayerTable(const std::string& title,
+                   const std::vector<query::ModuleEntry>& entries,
+                   const query::Report& report,
                    size_t count,
                    const Style& style,
                    std::vector<std::string>* out);
 
 // The first `count` places with their source lines, or, `with_callers`, with who called them.
-void AddPlaceTable(const char* title,
+void AddPlaceTable(const std::string& title,
                    const std::vector<query::TopEntry>& entries,
                    size_t count,
                    bool with_callers,

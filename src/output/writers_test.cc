@@ -90,6 +90,100 @@ TEST(WritersTest, PlacesAreMarkedWhereSeveralDevicesHaveSome) {
               HasSubstr("       48  gpu0  train.py:90 in main\n"));
 }
 
+// Four GPUs alike but for their bytes: a row each, and the rest is of the one that has most.
+TEST(WritersTest, OfSeveralGpusARowEachAndTheFullestsTables) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  const query::Report one = report;
+  report.devices.resize(1);
+  report.devices[0].index = 0;
+  for (uint32_t gpu = 1; gpu < 4; ++gpu) {
+    const tables::DeviceId id{10 + gpu};
+    report.devices.push_back(one.devices[0]);
+    report.devices.back().device = id;
+    report.devices.back().index = static_cast<int32_t>(gpu);
+    report.devices.back().ledger_bytes -= gpu == 2 ? 0 : uint64_t{gpu} << 20;
+    report.devices.back().ledger_bytes += gpu == 2 ? 1 << 20 : 0;
+    for (query::TopEntry entry : one.top_lines) {
+      entry.device = id;
+      entry.place = "gpu" + std::to_string(gpu) + ".py:1 in f";
+      report.top_lines.push_back(std::move(entry));
+    }
+    for (query::ReportRow row : one.rows) {
+      row.device = id;
+      report.rows.push_back(std::move(row));
+    }
+  }
+  const std::string text = FormatText(report, recording, {}, Options(true));
+  EXPECT_THAT(text, HasSubstr("\n  4 GPUs, MiB             ledger       NVML    residual    full"
+                              "    at, seconds\n"));
+  EXPECT_THAT(text, HasSubstr("\n  GPU 0   NVIDIA H200   14,521.8   14,523.0   +1.20 MiB  10.1 %"
+                              "          4.213\n"));
+  EXPECT_THAT(text, HasSubstr("\n  GPU 2*  NVIDIA H200   14,522.8 "));
+  EXPECT_THAT(text, HasSubstr("\nGPU 2  NVIDIA H200, 140 GiB "));
+  EXPECT_THAT(text, HasSubstr("Top lines of GPU 2, live allocations"));
+  EXPECT_THAT(text, HasSubstr("gpu2.py:1 in f"));
+  for (const char* const other : {"\nGPU 0", "\nGPU 3", "gpu1.py", "model.py:112 in forward  att"})
+    EXPECT_THAT(text, Not(HasSubstr(other)));
+  EXPECT_LE(SplitLines(text).size(), kScreenRows);
+  for (const std::string& line : SplitLines(text))
+    EXPECT_LE(util::DisplayWidth(line), 80u) << line;
+  // Nobody looks at a screen: all of them.
+  TextOptions piped = Options(true);
+  piped.rows = 0;
+  EXPECT_THAT(FormatText(report, recording, {}, piped),
+              AllOf(HasSubstr("\n  4 GPUs, MiB "), HasSubstr("\nGPU 0  NVIDIA H200, 140 GiB "),
+                    HasSubstr("\nGPU 3  NVIDIA H200, 140 GiB "), HasSubstr("gpu1.py:1 in f")));
+}
+
+// The innermost frames say which row it is; in a pipe also all that called them.
+TEST(WritersTest, StacksBeginWithWhatTellsThemApart) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  const std::string outer = "train.py:90 in main;train.py:52 in step;module.py:1501 in call;";
+  report.rows = {{tables::DeviceId{1}, 4711, {outer + "model.py:112 in attend"}, 6000, 3},
+                 {tables::DeviceId{1}, 4711, {outer + "model.py:130 in forward"}, 3000, 2},
+                 {tables::DeviceId{1}, 4711, {"(rest)"}, 9000, 1}};
+  report.devices.resize(1);
+  query::ReportQuery query;
+  query.by = {query::Dimension::kPython};
+  query.top = 2;
+  const std::string text = FormatText(report, recording, query, Options(true));
+  const size_t attend = text.find("\n  model.py:112 in attend  ");
+  const size_t forward = text.find("\n  model.py:130 in forward ");
+  ASSERT_NE(attend, std::string::npos) << text;
+  ASSERT_NE(forward, std::string::npos) << text;
+  EXPECT_LT(attend, forward);
+  // However much the rest is, it comes last.
+  EXPECT_LT(forward, text.find("\n  (rest) "));
+  EXPECT_THAT(text, HasSubstr("\n    < module.py:1501 in call < train.py:52 in step"));
+}
+
+TEST(WritersTest, AWideScreenIsForNames) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  const std::string name =
+      "a.module.with.a.name.of.one.hundred." + std::string(64, 'x') + ".weight";
+  report.rows = {{tables::DeviceId{1}, 4711, {name}, 6000, 3}};
+  report.devices.resize(1);
+  query::ReportQuery query;
+  query.by = {query::Dimension::kModule};
+  TextOptions options = Options(true);
+  options.style.columns = 200;
+  const std::string wide = FormatText(report, recording, query, options);
+  EXPECT_THAT(wide, HasSubstr("\n  " + name + " "));
+  options.style.columns = 80;
+  EXPECT_THAT(FormatText(report, recording, query, options), Not(HasSubstr(name)));
+  // Figures stand beside the names, and not at the other end of the screen.
+  report.rows[0].path = {"short"};
+  options.style.columns = 200;
+  for (const std::string& line : SplitLines(FormatText(report, recording, query, options))) {
+    if (line.starts_with("  short ")) {
+      EXPECT_LE(util::DisplayWidth(line), 80u);
+    }
+  }
+}
+
 // With eight GPUs that would be a screen of zeros.
 TEST(WritersTest, DevicesThatNobodyUsed) {
   FakeRecording recording;
@@ -260,11 +354,11 @@ TEST(WritersTest, InstantsInTheHeadline) {
   query.at.mark = "epoch\n2";
   report.devices[0].at_kind = "mark";
   EXPECT_NE(FormatText(report, recording, query, Options(true))
-                .find(" mark epoch?2 14.2 GiB at 4.21 s\n"),
+                .find(" mark epoch?2 14.2 GiB at 4.213 s\n"),
             std::string::npos);
   query.at.kind = query::Instant::Kind::kSeconds;
   report.devices[0].at_kind = "time";
-  EXPECT_NE(FormatText(report, recording, query, Options(true)).find("  14.2 GiB at 4.21 s\n"),
+  EXPECT_NE(FormatText(report, recording, query, Options(true)).find("  14.2 GiB at 4.213 s\n"),
             std::string::npos);
 }
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,15 @@ def test_rows_sum_to_the_ledger(trace, query):
     if "--by" in query:
         dimensions = query[query.index("--by") + 1].split(",")
         assert all(len(row["path"]) == len(dimensions) for row in report["rows"] if row["path"] != ["(rest)"])
+
+
+def test_the_headlines_instant_is_what_at_takes(trace):
+    (said, seconds), = re.findall(r"peak (.+) at ([0-9.]+) s\n", vramscope("report", trace))
+    peak, = json.loads(vramscope("report", trace, "--json"))["devices"]
+    pasted, = json.loads(vramscope("report", trace, "--json", "--at", seconds))["devices"]
+    assert pasted["at"]["time_ns"] == peak["at"]["time_ns"]
+    assert pasted["ledger_bytes"] == peak["ledger_bytes"]
+    assert f" {said} at {seconds} s\n" in vramscope("report", trace, "--at", seconds)
 
 
 def test_the_peak_is_one_kept_and_one_passing_tensor_or_two_kept(trace):
