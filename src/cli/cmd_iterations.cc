@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,9 @@
 namespace vramscope::cli {
 namespace {
 
+constexpr size_t kScreenRows = 10;
+constexpr int kPipeColumns = 100;  // room for what a training has
+
 struct IterationsArguments {
   std::string file;
   bool json = false;
@@ -26,7 +30,7 @@ struct IterationsArguments {
   bool last = false;
   bool all = false;
   bool no_native_names = false;
-  size_t top = 10;
+  std::optional<size_t> top;
   std::optional<uint32_t> pid;
   std::optional<int32_t> device;
 };
@@ -81,8 +85,12 @@ util::Status ShowIterations(const IterationsArguments& arguments) {
     return PrintOut(output::IterationsCsv(*iterations, **recording));
   output::IterationsTextOptions options;
   options.style = output::DetectStyle(STDOUT_FILENO);
-  options.rows = arguments.all ? 0 : arguments.top;
-  options.parameters = arguments.all ? 0 : arguments.top;
+  const bool piped = isatty(STDOUT_FILENO) == 0;
+  if (piped)
+    options.style.columns = std::max(options.style.columns, kPipeColumns);
+  const size_t rows = arguments.top.value_or(piped ? 0 : kScreenRows);
+  options.rows = arguments.all ? 0 : rows;
+  options.parameters = arguments.all ? 0 : rows;
   return PrintOut(output::FormatIterations(*iterations, **recording, options));
 }
 
@@ -103,7 +111,8 @@ void RegisterIterations(CLI::App& app, int* exit_code) {
   command
       ->add_option(
           "--top", arguments->top,
-          "Rows of a long run, and layers; 0: all (default: 10). The worst is always there")
+          "Rows of a long run, and layers; 0: all (default: 10, in a pipe all). The worst is "
+          "always there")
       ->check(CheckCount)
       ->option_text("N");
   command->add_flag("--all", arguments->all, "All rows and layers");

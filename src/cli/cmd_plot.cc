@@ -108,6 +108,13 @@ util::Status CheckOptions(const PlotArguments& arguments) {
   return {};
 }
 
+// Of recordings in which nobody had a byte.
+util::Status NothingToDraw(const PlotArguments& arguments) {
+  return util::Status::Error(
+      fmt::format("{}: there are no bytes to draw: `vramscope info {}` says what was recorded",
+                  arguments.files[0], arguments.files[0]));
+}
+
 util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omit_below) {
   const util::Result<query::Instant> at = query::ParseInstant(arguments.at);
   if (!at.ok())
@@ -134,9 +141,16 @@ util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omi
     if (!keywords.ok())
       return keywords.status();
     for (output::BarPanel& panel :
-         output::BarPanels(*keywords, **recording, NameOf(arguments, file)))
+         output::BarPanels(*keywords, **recording, NameOf(arguments, file), arguments.look.unit))
       panels.push_back(std::move(panel));
   }
+  const bool any = std::any_of(panels.begin(), panels.end(), [](const output::BarPanel& panel) {
+    return std::any_of(panel.bars.begin(), panel.bars.end(), [](const output::StackedBar& bar) {
+      return bar.row_bytes > 0 || bar.whole_bytes > 0;
+    });
+  });
+  if (!any)
+    return NothingToDraw(arguments);
   if (omit_below > 0)
     output::OmitBelow(omit_below, &panels);
   return two_bar ? output::TwoBarFigure(arguments.look, panels)
@@ -163,9 +177,21 @@ util::Result<output::Figure> MakeComparison(const PlotArguments& arguments, doub
     for (output::StackedBar& bar : output::PeakBars(*report, name))
       bars.push_back(std::move(bar));
   }
+  if (std::all_of(bars.begin(), bars.end(),
+                  [](const output::StackedBar& bar) { return bar.row_bytes == 0; }))
+    return NothingToDraw(arguments);
   if (query.by[0] == query::Dimension::kModule)
     output::FoldLayers(&bars);
   return output::CompareFigure(arguments.look, bars, omit_below);
+}
+
+bool HasBytes(const output::TimelinePanel& panel) {
+  const query::Timeline& timeline = panel.timeline;
+  const bool sampled = std::any_of(timeline.nvml.begin(), timeline.nvml.end(),
+                                   [](const auto& sample) { return sample.second > 0; });
+  return sampled || std::any_of(timeline.peak.begin(), timeline.peak.end(), [](const auto& band) {
+           return std::any_of(band.begin(), band.end(), [](uint64_t bytes) { return bytes > 0; });
+         });
 }
 
 util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double omit_below) {
@@ -188,6 +214,8 @@ util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double om
          output::TimelinePanels(std::move(*timelines), **recording, name))
       panels.push_back(std::move(panel));
   }
+  if (std::none_of(panels.begin(), panels.end(), HasBytes))
+    return NothingToDraw(arguments);
   if (arguments.overlay)
     return output::OverlayFigure(arguments.look, panels, arguments.less_baseline);
   if (!by.empty() && by[0] == query::Dimension::kModule)
@@ -245,10 +273,10 @@ void RegisterPlot(CLI::App& app, int* exit_code) {
                    "timeline: bytes over time; compare: the peaks of recordings beside each other; "
                    "two-bar: an instant by layer and by data structure; categories: a bar a "
                    "category")
-      ->option_text("KIND")
+      ->option_text("KIND (required)")
       ->required();
   command->add_option("-o", arguments->output, "The picture: its ending says the format")
-      ->option_text("FILE.svg|.png|.pdf")
+      ->option_text("FILE.svg|.png|.pdf (required)")
       ->required();
   CLI::Option* const at =
       command
@@ -268,7 +296,8 @@ void RegisterPlot(CLI::App& app, int* exit_code) {
       ->add_option("--omit-below", arguments->omit_below,
                    "What has a smaller share becomes one: 2% or 0.02")
       ->option_text("SHARE");
-  command->add_option("--unit", arguments->look.unit, "Of the axis: MiB, GiB, GB, ...")
+  command
+      ->add_option("--unit", arguments->look.unit, "Of the axis and all figures: MiB, GiB, GB, ...")
       ->option_text("UNIT");
   AddKeywordOptions(*command, &arguments->keywords);
   command->add_option("--title", arguments->look.title, "A line above the figure")

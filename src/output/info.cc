@@ -12,6 +12,7 @@
 #include "output/devices.h"
 #include "output/trust_lines.h"
 #include "util/size_text.h"
+#include "util/utf8.h"
 
 namespace vramscope::output {
 namespace {
@@ -21,8 +22,11 @@ constexpr size_t kMaxProcesses = 32;
 
 class InfoText {
  public:
-  InfoText(const query::Report& report, const tables::Recording& recording, const Style& style)
-      : report_(report), recording_(recording), style_(style) {}
+  InfoText(const query::Report& report,
+           const tables::Recording& recording,
+           const Style& style,
+           bool wrap)
+      : report_(report), recording_(recording), style_(style), wrap_(wrap) {}
 
   std::string Format() {
     AddSession();
@@ -39,12 +43,7 @@ class InfoText {
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
 
   // Nothing is cut here: whoever asks for `info` wants to know, and may pipe it.
-  void Line(std::string_view key, std::string_view value, Ink ink = Ink::kBold) {
-    const std::string padded = PadRight(std::string(key), kKeyColumns);
-    text_ += Paint(padded, ink, style_);
-    text_ += value;
-    text_ += '\n';
-  }
+  void Line(std::string_view key, std::string_view value, Ink ink = Ink::kBold);
   void More(std::string_view value) { Line("", value); }
 
   void AddSession();
@@ -59,8 +58,30 @@ class InfoText {
   const query::Report& report_;
   const tables::Recording& recording_;
   const Style& style_;
+  const bool wrap_;
   std::string text_;
 };
+
+void InfoText::Line(std::string_view key, std::string_view value, Ink ink) {
+  text_ += Paint(PadRight(std::string(key), kKeyColumns), ink, style_);
+  // What a screen has no room for goes on below, indented a little more.
+  const size_t first = value.find_first_not_of(' ');
+  const size_t indent = kKeyColumns + (first == std::string_view::npos ? 0 : first) + 2;
+  const size_t columns = wrap_ ? static_cast<size_t>(style_.columns) : value.size() + kKeyColumns;
+  for (size_t room = columns - kKeyColumns; util::DisplayWidth(value) > room && room > 0;) {
+    size_t end = value.rfind(' ', room);
+    if (end == std::string_view::npos || end <= value.find_first_not_of(' '))
+      end = value.find(' ', room);
+    if (end == std::string_view::npos)
+      break;
+    text_ += value.substr(0, end);
+    text_ += '\n' + std::string(indent, ' ');
+    value.remove_prefix(end + 1);
+    room = columns - indent;
+  }
+  text_ += value;
+  text_ += '\n';
+}
 
 std::string UtcTime(int64_t wall_ns) {
   const std::time_t seconds = wall_ns / 1'000'000'000;
@@ -176,9 +197,8 @@ void InfoText::AddDevices() {
     for (const query::DeviceReport& reported : report_.devices) {
       if (reported.device != id)
         continue;
-      line +=
-          fmt::format("; peak {} at {}", util::FormatBytes(reported.ledger_bytes),
-                      util::FormatDuration(reported.at_ns - recording_.tables().session.begin_ns));
+      line += fmt::format("; peak {} at {} s", util::FormatBytes(reported.ledger_bytes),
+                          ExactSeconds(reported.at_ns - recording_.tables().session.begin_ns));
       More(line);
       AddResidual(reported);
       line.clear();
@@ -256,8 +276,9 @@ void InfoText::AddInvariants() {
 
 std::string FormatInfo(const query::Report& report,
                        const tables::Recording& recording,
-                       const Style& style) {
-  return InfoText(report, recording, style).Format();
+                       const Style& style,
+                       bool wrap) {
+  return InfoText(report, recording, style, wrap).Format();
 }
 
 }  // namespace vramscope::output

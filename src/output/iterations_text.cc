@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "output/devices.h"
 #include "output/iterations.h"
 #include "util/size_text.h"
+#include "util/utf8.h"
 
 namespace vramscope::output {
 namespace {
@@ -22,7 +24,6 @@ using Key = std::pair<tables::ProcessId, tables::DeviceId>;
 
 constexpr size_t kNumberColumns = 6;
 constexpr size_t kTimeColumns = 9;
-constexpr size_t kFigureColumns = 7;
 
 uint64_t Peak(const query::Iteration& iteration, Category category) {
   const auto at = static_cast<size_t>(category);
@@ -55,23 +56,37 @@ std::string Figure(uint64_t bytes, const FigureUnit& unit) {
                      unit.digits);
 }
 
+// A head is one word, or two above each other.
 struct FigureColumn {
   const char* above;
   const char* name;
   uint64_t (*bytes)(const query::Iteration&);
+  int rank;  // what has the highest goes first where the screen is narrow; 0 stays
+
+  // A figure takes six characters.
+  size_t columns() const {
+    return std::max({std::string_view(above).size(), std::string_view(name).size(), size_t{6}}) + 1;
+  }
+  std::string words() const { return *above == 0 ? name : fmt::format("{} {}", above, name); }
 };
-constexpr std::array<FigureColumn, 9> kFigures = {{
-    {"", "peak", [](const query::Iteration& row) { return row.peak_bytes; }},
-    {"", "end", [](const query::Iteration& row) { return row.end_bytes; }},
-    {"reser-", "ved", [](const query::Iteration& row) { return row.peak_reserved; }},
-    {"activ-", "ations",
-     [](const query::Iteration& row) { return Peak(row, Category::kActivation); }},
-    {"gradi-", "ents", [](const query::Iteration& row) { return Peak(row, Category::kGradient); }},
-    {"inter-", "med.", [](const query::Iteration& row) { return row.backward_temporary_peak; }},
-    {"optim.", "state",
-     [](const query::Iteration& row) { return Peak(row, Category::kOptimizerState); }},
-    {"work-", "space", [](const query::Iteration& row) { return Peak(row, Category::kWorkspace); }},
-    {"", "driver", [](const query::Iteration& row) { return Peak(row, Category::kDriver); }},
+template <Category kCategory>
+uint64_t PeakOf(const query::Iteration& row) {
+  return Peak(row, kCategory);
+}
+constexpr std::array<FigureColumn, 12> kFigures = {{
+    {"", "peak", [](const query::Iteration& row) { return row.peak_bytes; }, 0},
+    {"", "end", [](const query::Iteration& row) { return row.end_bytes; }, 0},
+    {"", "reserved", [](const query::Iteration& row) { return row.peak_reserved; }, 0},
+    {"", "activation", PeakOf<Category::kActivation>, 0},
+    {"", "gradient", PeakOf<Category::kGradient>, 1},
+    {"backward", "temporary",
+     [](const query::Iteration& row) { return row.backward_temporary_peak; }, 2},
+    {"", "parameter", PeakOf<Category::kParameter>, 6},
+    {"optimizer", "state", PeakOf<Category::kOptimizerState>, 3},
+    {"", "workspace", PeakOf<Category::kWorkspace>, 4},
+    {"", "cached", PeakOf<Category::kCached>, 7},
+    {"", "fragmentation", PeakOf<Category::kFragmentation>, 8},
+    {"", "driver", PeakOf<Category::kDriver>, 5},
 }};
 
 // The layer that a parameter belongs to: its name less the last part.
@@ -114,7 +129,13 @@ class IterationsText {
     out_ += '\n';
   }
   void AddGroup(const Rows& rows, bool several);
-  void AddRow(const query::Iteration& row, bool worst, bool edge, const FigureUnit& unit);
+  // What has bytes in any row and fits on the screen; `left_out` has those that do not fit.
+  std::vector<const FigureColumn*> ChooseColumns(const Rows& rows, std::string* left_out) const;
+  void AddRow(const query::Iteration& row,
+              const std::vector<const FigureColumn*>& figures,
+              bool worst,
+              bool edge,
+              const FigureUnit& unit);
   void AddParameters(const std::vector<const query::ParameterBytes*>& parameters);
 
   const query::Iterations& iterations_;
@@ -124,15 +145,42 @@ class IterationsText {
   std::string out_;
 };
 
+std::vector<const FigureColumn*> IterationsText::ChooseColumns(const Rows& rows,
+                                                               std::string* left_out) const {
+  std::vector<const FigureColumn*> chosen;
+  size_t width = kNumberColumns + kTimeColumns;
+  for (const FigureColumn& column : kFigures) {
+    const bool any = std::any_of(rows.begin(), rows.end(),
+                                 [&](const auto* row) { return column.bytes(*row) > 0; });
+    if (!any && column.rank > 0)
+      continue;
+    chosen.push_back(&column);
+    width += column.columns();
+  }
+  const auto by_rank = [](const auto* a, const auto* b) { return a->rank < b->rank; };
+  while (width > columns()) {
+    const auto last = std::max_element(chosen.begin(), chosen.end(), by_rank);
+    if ((*last)->rank == 0)
+      break;
+    // What the reader misses most comes first.
+    left_out->insert(0, (*last)->words() + (left_out->empty() ? "" : ", "));
+    width -= (*last)->columns();
+    chosen.erase(last);
+  }
+  return chosen;
+}
+
 void IterationsText::AddGroup(const Rows& rows, bool several) {
+  std::string left_out_columns;
+  const std::vector<const FigureColumn*> figures = ChooseColumns(rows, &left_out_columns);
   size_t worst = 0;
   uint64_t largest = 0;
   int64_t numbered = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i]->peak_bytes > rows[worst]->peak_bytes)
       worst = i;
-    for (const FigureColumn& column : kFigures)
-      largest = std::max(largest, column.bytes(*rows[i]));
+    for (const FigureColumn* column : figures)
+      largest = std::max(largest, column->bytes(*rows[i]));
     numbered += rows[i]->number >= 0 ? 1 : 0;
   }
   const FigureUnit unit = UnitFor(largest);
@@ -148,11 +196,12 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
   Add(Paint(CutEnd(title, columns(), style_), Ink::kBold, style_));
   std::string above = std::string(kNumberColumns + kTimeColumns, ' ');
   std::string head = PadLeft(unit.name, kNumberColumns) + PadLeft("time", kTimeColumns);
-  for (const FigureColumn& column : kFigures) {
-    above += PadLeft(column.above, kFigureColumns);
-    head += PadLeft(column.name, kFigureColumns);
+  for (const FigureColumn* column : figures) {
+    above += PadLeft(column->above, column->columns());
+    head += PadLeft(column->name, column->columns());
   }
-  Add(Paint(above, Ink::kDim, style_));
+  if (above.find_first_not_of(' ') != std::string::npos)
+    Add(Paint(above, Ink::kDim, style_));
   Add(Paint(head, Ink::kDim, style_));
 
   const size_t edge = options_.rows == 0 ? rows.size() : std::max<size_t>(options_.rows / 2, 1);
@@ -173,18 +222,23 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
       continue;
     }
     flush();
-    AddRow(*rows[i], i == worst && rows.size() > 1, i == 0 || i + 1 == rows.size(), unit);
+    AddRow(*rows[i], figures, i == worst && rows.size() > 1, i == 0 || i + 1 == rows.size(), unit);
   }
-  std::string legend = "intermed.: temporaries of backward";
+  std::string legend;
   if (rows.size() > 1) {
-    legend = fmt::format(
-        "* the highest peak, at {}; {}",
-        util::FormatDuration(rows[worst]->peak_ns - recording_.tables().session.begin_ns), legend);
+    legend = fmt::format("* the highest peak, at {} s",
+                         ExactSeconds(rows[worst]->peak_ns - recording_.tables().session.begin_ns));
   }
-  Add(Paint(std::string(kNumberColumns - 1, ' ') + legend, Ink::kDim, style_));
+  if (!left_out_columns.empty())
+    legend += fmt::format("{}no room for {}", legend.empty() ? "" : "; ", left_out_columns);
+  if (!legend.empty()) {
+    const std::string indent(kNumberColumns - 1, ' ');
+    Add(Paint(CutEnd(indent + legend, columns(), style_), Ink::kDim, style_));
+  }
 }
 
 void IterationsText::AddRow(const query::Iteration& row,
+                            const std::vector<const FigureColumn*>& figures,
                             bool worst,
                             bool edge,
                             const FigureUnit& unit) {
@@ -194,8 +248,8 @@ void IterationsText::AddRow(const query::Iteration& row,
   if (row.number >= 0)
     text += worst ? '*' : ' ';
   text += PadLeft(util::FormatDuration(row.end_ns - row.begin_ns), kTimeColumns);
-  for (const FigureColumn& column : kFigures)
-    text += PadLeft(Figure(column.bytes(row), unit), kFigureColumns);
+  for (const FigureColumn* column : figures)
+    text += PadLeft(Figure(column->bytes(row), unit), column->columns());
   if (worst)
     text = Paint(text, Ink::kWarning, style_);
   else if (edge)
@@ -230,7 +284,10 @@ void IterationsText::AddParameters(const std::vector<const query::ParameterBytes
                    [](const Layer& a, const Layer& b) { return a.total() > b.total(); });
   constexpr size_t kColumns = 12;
   const Unit unit = TableUnit(all.total());
-  const size_t names = columns() - std::min(columns(), 4 * kColumns + 2);
+  size_t widest = kPlainColumns - 4 * kColumns - 2;
+  for (const Layer& layer : layers)
+    widest = std::max(widest, util::DisplayWidth(Printable(layer.name, style_.utf8)) + 1);
+  const size_t names = std::min(columns() - std::min(columns(), 4 * kColumns + 2), widest);
   const auto line = [&](const Layer& layer) {
     std::string text =
         "  " + PadRight(CutStart(Printable(layer.name, style_.utf8), names - 1, style_), names);

@@ -81,7 +81,7 @@ void KeywordText::AddHeadline(const query::DeviceReport& device) {
   std::string when =
       fmt::format("{} {}", Clean(device.at_kind), util::FormatBytes(device.ledger_bytes));
   if (device.at_ns >= recording_.tables().session.begin_ns)
-    when += " at " + util::FormatDuration(device.at_ns - recording_.tables().session.begin_ns);
+    when += " at " + ExactSeconds(device.at_ns - recording_.tables().session.begin_ns) + " s";
   name = CutEnd(name, columns() - std::min(columns(), util::DisplayWidth(when) + 2), style_);
   const size_t gap =
       columns() - std::min(columns(), util::DisplayWidth(name) + util::DisplayWidth(when));
@@ -165,8 +165,11 @@ void KeywordText::AddOverlaps(const KeywordTable& table) {
       unit);
   for (const query::KeywordOverlap& overlap : table.overlaps) {
     std::string names;
-    for (const std::string& name : overlap.names)
-      names += (names.empty() ? "" : " / ") + Clean(name);
+    for (const std::string& name : overlap.names) {
+      // Of a stack where it ends: the rest tells nobody which row this is.
+      const size_t innermost = name.rfind(';') + 1;  // 0 where there is none
+      names += (names.empty() ? "" : " / ") + Clean(std::string_view(name).substr(innermost));
+    }
     Add(Figures(overlap.bytes, overlap.count, unit) + names);
     if (overlap.categories.empty())
       continue;

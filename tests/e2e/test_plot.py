@@ -2,6 +2,7 @@
 """Pictures of real recordings: every kind in every format, and one line for what cannot be drawn."""
 from __future__ import annotations
 
+import json
 import os
 import struct
 import subprocess
@@ -150,6 +151,27 @@ def test_from_python_a_picture_is_shown_and_saved(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "unknown --kind 'pie': it is one of timeline, two-bar, compare, categories\n"
     assert (tmp_path / "p.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_a_recording_of_nothing_is_refused(tmp_path):
+    subprocess.run([VRAMSCOPE, "run", "--no-report", "-o", tmp_path / "nothing.vram", "--", "true"], check=True, timeout=60)
+    for kind in KINDS:
+        error = plot(tmp_path / "nothing.vram", "--kind", kind, "-o", tmp_path / "p.svg", status=2)
+        assert "no bytes to draw" in error and "nothing.vram" in error
+        assert not (tmp_path / "p.svg").exists()
+
+
+def test_the_layers_dictionary_knows_the_demos_layers():
+    found = subprocess.run([VRAMSCOPE, "report", H200, "--keywords", "layers", "--json"], capture_output=True, text=True, check=True)
+    said = json.loads(found.stdout)
+    (gpu,) = [device for device in said["devices"] if device["kind"] == "gpu"]
+    others = [entry["bytes"] for entry in said["categories"] if entry["category"] == "Others" and entry["device"] == 0]
+    assert len(others) == 1 and others[0] < 0.02 * gpu["ledger_bytes"]
+
+
+def test_help_says_what_is_required():
+    said = subprocess.run([VRAMSCOPE, "plot", "--help"], capture_output=True, text=True, check=True).stdout
+    assert "--kind KIND (required)" in said
 
 
 @pytest.mark.parametrize(

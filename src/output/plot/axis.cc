@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "util/size_text.h"
+
 namespace vramscope::output {
 namespace {
 
@@ -45,9 +47,20 @@ double UnitBytes(const std::string& unit) {
   return 0;
 }
 
+std::string BytesIn(uint64_t bytes, const std::string& unit) {
+  const double unit_bytes = UnitBytes(unit);
+  if (unit_bytes == 0)
+    return util::FormatBytes(bytes);
+  const double value = static_cast<double>(bytes) / unit_bytes;
+  const int digits = unit_bytes == 1 || value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
+  const std::string text = fmt::format("{:.{}f}", value, digits);
+  return fmt::format("{} {}", bytes > 0 && text == "0.000" ? "<0.001" : text, unit);
+}
+
 Axis ByteAxis(double largest_bytes, const std::string& unit) {
   Axis axis;
   axis.unit = unit;
+  axis.unit_fixed = !unit.empty();
   for (const char* const suitable : {"B", "KiB", "MiB", "GiB", "TiB"}) {
     if (unit.empty() && (axis.unit.empty() || largest_bytes >= UnitBytes(suitable)))
       axis.unit = suitable;

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace vramscope::output {
+
+// Bytes for people, in that unit, or for "" in what suits them.
+std::string BytesIn(uint64_t bytes, const std::string& unit);
 
 // Where an axis from 0 ends and has its ticks: at multiples of 1, 2, 2.5 or 5 times a power of ten.
 struct Axis {
@@ -14,7 +18,11 @@ struct Axis {
     std::string label;
   };
   std::vector<Tick> ticks;
-  std::string unit;  // "GiB", "s"
+  std::string unit;         // "GiB", "s"
+  bool unit_fixed = false;  // somebody asked for that unit: figures beside the axis have it, too
+
+  // Of an axis of bytes: a figure for people, in its unit where that is fixed.
+  std::string Bytes(uint64_t bytes) const { return BytesIn(bytes, unit_fixed ? unit : ""); }
 };
 // Units of bytes by their names on an axis: "MiB", "GB", ...; 0: there is no such unit.
 double UnitBytes(const std::string& unit);

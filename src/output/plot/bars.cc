@@ -10,7 +10,6 @@
 #include "output/plot/page.h"
 #include "output/plot/palette.h"
 #include "output/terminal.h"
-#include "util/size_text.h"
 
 namespace vramscope::output {
 namespace {
@@ -29,8 +28,8 @@ std::string SignedPercent(double share) {
   return (share < 0 ? "\u2212" : "") + Percent(std::abs(share));
 }
 
-std::string SignedBytes(int64_t bytes) {
-  return (bytes < 0 ? "\u2212" : "") + util::FormatBytes(static_cast<uint64_t>(std::abs(bytes)));
+std::string SignedBytes(int64_t bytes, const Axis& axis) {
+  return (bytes < 0 ? "\u2212" : "") + axis.Bytes(static_cast<uint64_t>(std::abs(bytes)));
 }
 
 double HeightOf(const StackedBar& bar) {
@@ -156,7 +155,7 @@ class StackedPanel {
     canvas_.Text({x + kBarWidth / 2, bottom_ + 15},
                  FitText(canvas_, bar.title, kBarWidth + kLeaderWidth, name), name);
     Lettering total{.size = 9.5, .colour = kGrey, .align = Align::kCentre};
-    canvas_.Text({x + kBarWidth / 2, bottom_ + 28}, util::FormatBytes(bar.whole_bytes), total);
+    canvas_.Text({x + kBarWidth / 2, bottom_ + 28}, axis_.Bytes(bar.whole_bytes), total);
     DrawKeys(keys, x + kBarWidth);
   }
 
@@ -205,7 +204,7 @@ class StackedPanel {
       else
         FillSlice(canvas_, {end, y - kKeySwatch / 2, kKeySwatch, kKeySwatch}, slice, palette_);
       Lettering size{.size = 9.5, .colour = kGrey};
-      const std::string bytes = SignedBytes(slice.bytes);
+      const std::string bytes = SignedBytes(slice.bytes, axis_);
       const double room = kKeyWidth - kKeySwatch - 5 - 8 - canvas_.TextWidth(bytes, size) - 12;
       const Lettering name{.size = 9.5};
       const std::string text = FitText(canvas_, slice.name, room, name);
@@ -246,10 +245,10 @@ void DrawCategories(Canvas& canvas,
   const double width = kNameWidth + kLengthWidth + kFigureWidth;
   canvas.Text({corner.x, corner.y + 12}, FitText(canvas, panel.title, width, kPanelTitle),
               kPanelTitle);
-  canvas.Text({corner.x, corner.y + 25},
-              fmt::format("{}, {}; total {}", bar.title, panel.subtitle,
-                          util::FormatBytes(bar.whole_bytes)),
-              kSubtitle);
+  canvas.Text(
+      {corner.x, corner.y + 25},
+      fmt::format("{}, {}; total {}", bar.title, panel.subtitle, axis.Bytes(bar.whole_bytes)),
+      kSubtitle);
   for (const Axis::Tick& tick : axis.ticks) {
     const double x = left + tick.value / axis.end * kLengthWidth;
     canvas.Line({{x, top}, {x, bottom}}, kGridStroke);
@@ -275,7 +274,7 @@ void DrawCategories(Canvas& canvas,
     canvas.Text({left + length + 5, base}, percent, share);
     Lettering size{.size = 9, .colour = kGrey};
     canvas.Text({left + length + 5 + canvas.TextWidth(percent, share) + 6, base},
-                SignedBytes(slice.bytes), size);
+                SignedBytes(slice.bytes, axis), size);
   }
   canvas.Line({{left, top}, {left, bottom}}, kAxisStroke);
 }

@@ -11,7 +11,6 @@
 #include "output/plot/figure.h"
 #include "output/plot/page.h"
 #include "output/plot/palette.h"
-#include "util/size_text.h"
 
 namespace vramscope::output {
 namespace {
@@ -111,7 +110,7 @@ class ComparePlot {
       }
     }
     canvas_.Line({{x - 8, bottom_}, {x + kBarWidth + 8, bottom_}}, kAxisStroke);
-    canvas_.Text({x + kBarWidth / 2, Y(from) - 5}, util::FormatBytes(bar.row_bytes), kTotal);
+    canvas_.Text({x + kBarWidth / 2, Y(from) - 5}, axis_.Bytes(bar.row_bytes), kTotal);
     canvas_.Text({x + kBarWidth / 2, bottom_ + 15},
                  FitText(canvas_, bar.title, kBarWidth + kBarGap - 6, kName), kName);
   }

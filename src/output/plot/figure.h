@@ -23,7 +23,7 @@ struct Figure {
 // What all of them can be told.
 struct FigureLook {
   std::string title{};  // a line above; may be empty
-  std::string unit{};   // of the axis of bytes, as UnitBytes() knows them; "": what suits
+  std::string unit{};   // of all bytes, as UnitBytes() knows them; "": what suits
 };
 
 util::Result<std::string> RenderFigure(const Figure& figure, ImageFormat format);
@@ -50,10 +50,11 @@ struct BarPanel {
 };
 
 // A panel for each GPU of the recording that has bytes; where none has, for each device.
-// `name` stands in the titles; may be empty.
+// `name` stands in the titles; may be empty. `unit` as in FigureLook.
 std::vector<BarPanel> BarPanels(const query::KeywordReport& report,
                                 const tables::Recording& recording,
-                                const std::string& name);
+                                const std::string& name,
+                                const std::string& unit = "");
 
 // What has no larger share of its bar than that becomes one slice, kSmaller.
 void OmitBelow(double share, std::vector<BarPanel>* panels);

@@ -9,7 +9,6 @@
 #include "output/plot/figure.h"
 #include "output/plot/page.h"
 #include "output/plot/palette.h"
-#include "util/size_text.h"
 
 namespace vramscope::output {
 namespace {
@@ -38,6 +37,7 @@ class Plot {
   double X(double seconds) const {
     return left_ + std::clamp(seconds / time_.end, 0.0, 1.0) * kPlotWidth;
   }
+  std::string Bytes(double bytes) const { return bytes_.Bytes(static_cast<uint64_t>(bytes)); }
   double Y(double bytes) const { return bottom() - bytes / bytes_.end * kPlotHeight; }
   double left() const { return left_; }
   double top() const { return top_; }
@@ -221,7 +221,7 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
     const double y = plot.KeyY(row);
     canvas.Fill({plot.key_x(), y - kKeySwatch / 2, kKeySwatch, kKeySwatch},
                 palette.Of(timeline.groups[i]));
-    plot.KeyText(row++, timeline.groups[i], util::FormatBytes(static_cast<uint64_t>(found->first)));
+    plot.KeyText(row++, timeline.groups[i], plot.Bytes(found->first));
   }
 }
 
@@ -344,7 +344,7 @@ Figure OverlayFigure(const FigureLook& look,
       const double y = plot.KeyY(i);
       canvas.Line({{plot.key_x() - 4, y}, {plot.key_x() + kKeySwatch + 3, y}}, StrokeOf(i, 2));
       plot.KeyText(i, panels[i].title + (panels[i].sampled ? " (sampled)" : ""),
-                   util::FormatBytes(static_cast<uint64_t>(courses[i].largest)));
+                   plot.Bytes(courses[i].largest));
     }
   };
   return figure;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "output/plot/axis.h"
 #include "output/plot/figure.h"
 #include "query/fold_names.h"
 #include "util/size_text.h"
@@ -91,7 +92,8 @@ class LayerNames {
 
 std::vector<BarPanel> BarPanels(const query::KeywordReport& report,
                                 const tables::Recording& recording,
-                                const std::string& name) {
+                                const std::string& name,
+                                const std::string& unit) {
   std::vector<Candidate> candidates;
   for (const query::DeviceReport& device : report.report.devices) {
     candidates.push_back({device.device, device.kind == tables::DeviceKind::kGpu,
@@ -104,7 +106,7 @@ std::vector<BarPanel> BarPanels(const query::KeywordReport& report,
       continue;
     BarPanel panel;
     panel.title = Joined(name, DeviceTitle(device.kind, device.index, device.name));
-    panel.subtitle = fmt::format("{} {}", device.at_kind, util::FormatBytes(device.ledger_bytes));
+    panel.subtitle = fmt::format("{} {}", device.at_kind, BytesIn(device.ledger_bytes, unit));
     if (device.at_ns >= recording.tables().session.begin_ns)
       panel.subtitle +=
           " at " + util::FormatDuration(device.at_ns - recording.tables().session.begin_ns);

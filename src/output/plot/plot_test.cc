@@ -377,6 +377,25 @@ TEST(ByteAxis, HasTheUnitThatWasAskedFor) {
   EXPECT_EQ(UnitBytes("bananas"), 0);
 }
 
+// Headings, keys and totals say what the axis says: nothing is left in another unit.
+TEST(Figures, AUnitIsThatOfAllFigures) {
+  const FigureLook look{.unit = "kB"};
+  const std::vector<BarPanel> bars = {{"GPU 0", "peak", {LayerBar()}}};
+  for (const Figure& figure :
+       {TwoBarFigure(look, bars), CategoryFigure(look, bars), TimelineFigure(look, {Panel()}),
+        OverlayFigure(look, {Panel()}), CompareFigure(look, {PeakBar("A", 4 * kMiB, kMiB)})}) {
+    const Sketch sketch = Drawn(figure);
+    EXPECT_THAT(sketch.texts, Contains(testing::EndsWith(" kB")));
+    for (const std::string& text : sketch.texts)
+      EXPECT_THAT(text, Not(testing::HasSubstr("iB")));
+  }
+  EXPECT_EQ(BytesIn(1'234'567, "MB"), "1.23 MB");
+  EXPECT_EQ(BytesIn(12'345'678, "MB"), "12.3 MB");
+  EXPECT_EQ(BytesIn(7, "MB"), "<0.001 MB");
+  EXPECT_EQ(BytesIn(0, "MB"), "0.000 MB");
+  EXPECT_EQ(BytesIn(3 * kMiB, ""), "3.00 MiB");
+}
+
 TEST(Render, EveryFormatHasItsSignature) {
   const Figure figure = TwoBarFigure({"t\x01\xff"}, {{"GPU 0", "peak", {LayerBar()}}});
   const util::Result<std::string> svg = RenderFigure(figure, ImageFormat::kSvg);
