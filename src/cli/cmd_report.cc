@@ -4,9 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,9 +20,11 @@
 #include "output/html.h"
 #include "output/json.h"
 #include "output/keywords.h"
+#include "output/out_of_memory.h"
 #include "output/terminal.h"
 #include "output/text.h"
 #include "output/trust_lines.h"
+#include "query/out_of_memory.h"
 
 namespace vramscope::cli {
 namespace {
@@ -33,6 +37,7 @@ struct ReportArguments {
   std::vector<std::string> own;
   uint64_t top = 0;
   uint64_t timeline = 0;
+  std::string oom;  // which refusal, "0": the last one that was for good; empty: not asked for
   bool json = false;
   bool csv = false;
   std::string html;
@@ -122,6 +127,57 @@ util::Status ShowKeywords(const ReportArguments& arguments, const query::ReportQ
   return {};
 }
 
+// The refusal that --oom means: the N-th, or the last that was for good, else the last.
+const query::Refusal& ChosenRefusal(const std::vector<query::Refusal>& refusals, uint64_t number) {
+  if (number > 0)
+    return refusals[number - 1];
+  const auto last = std::find_if(refusals.rbegin(), refusals.rend(),
+                                 [](const query::Refusal& refusal) { return !refusal.served; });
+  return last == refusals.rend() ? refusals.back() : *last;
+}
+
+util::Status ShowOutOfMemory(const ReportArguments& arguments) {
+  if (arguments.csv || !arguments.by.empty() || !arguments.where.empty())
+    return util::Status::Error("--oom is a report of its own: leave out --csv, --by and --where");
+  uint64_t number = 0;
+  const char* const end = arguments.oom.data() + arguments.oom.size();
+  if (std::from_chars(arguments.oom.data(), end, number).ec != std::errc())
+    return util::Status::Error("--oom=" + arguments.oom + ": no number of a refusal");
+  const output::Style style = output::DetectStyle(STDOUT_FILENO);
+  std::vector<std::string> objects;
+  for (const std::string& file : arguments.files) {
+    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    const auto refusals = query::FindRefusals(**recording);
+    if (!refusals.ok())
+      return refusals.status();
+    if (number > refusals->size()) {
+      return util::Status::Error(fmt::format("{}: there is no refusal {}: {} were recorded", file,
+                                             number, refusals->size()));
+    }
+    std::vector<query::OutOfMemory> explained;
+    if (!refusals->empty()) {
+      auto what = query::ExplainRefusal(**recording, ChosenRefusal(*refusals, number));
+      if (!what.ok())
+        return what.status();
+      explained.push_back(std::move(*what));
+    }
+    if (arguments.json) {
+      objects.push_back(output::OutOfMemoryJson(*refusals, explained, **recording));
+      continue;
+    }
+    std::string text = explained.empty()
+                           ? fmt::format("{}: no request for memory was refused\n",
+                                         output::Printable(file, style.utf8))
+                           : output::FormatOutOfMemory(explained[0], **recording, style);
+    if (refusals->size() > 1)
+      text += "\nrefusals, for --oom=N\n" + output::FormatRefusals(*refusals, **recording, style);
+    VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
+  }
+  return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
+}
+
 // Its launcher was killed, and so were its programs.
 bool WasCutOff(const tables::Recording& recording, const std::string& file) {
   if (recording.tables().session.finished)
@@ -144,6 +200,12 @@ std::string TextOf(const ReportArguments& arguments,
     options.closing.push_back(
         fmt::format("Nobody records into it any more: `vramscope finish {}` makes one file of it",
                     output::Printable(file, style.utf8)));
+  }
+  // What cannot be told is no reason to leave out the report.
+  if (const auto refusals = query::FindRefusals(recording); refusals.ok()) {
+    const std::string line = output::RefusalsLine(*refusals, output::Printable(file, style.utf8));
+    if (!line.empty())
+      options.closing.push_back(line);
   }
   if (!arguments.html.empty())
     options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
@@ -186,6 +248,8 @@ util::Status ShowReport(const ReportArguments& arguments,
 }
 
 util::Status ShowReports(const ReportArguments& arguments) {
+  if (!arguments.oom.empty())
+    return ShowOutOfMemory(arguments);
   util::Result<query::ReportQuery> query = ParseQuery(arguments);
   if (!query.ok())
     return query.status();
@@ -260,6 +324,10 @@ void RegisterReport(CLI::App& app, int* exit_code) {
                    "Code of this Python package counts as yours; can be repeated")
       ->option_text("PACKAGE")
       ->allow_extra_args(false);
+  report
+      ->add_flag("--oom{0}", arguments->oom,
+                 "Why a request for memory was refused: --oom the last one, --oom=N another")
+      ->check(CheckCount);
   AddKeywordOptions(*report, &arguments->keywords);
   CLI::Option* const json = report->add_flag(
       "--json", arguments->json,

@@ -16,8 +16,10 @@
 #include "cli/launcher/session.h"
 #include "cli/open_recording.h"
 #include "output/html.h"
+#include "output/out_of_memory.h"
 #include "output/summary.h"
 #include "output/terminal.h"
+#include "query/refusals.h"
 #include "query/report.h"
 #include "trace/finished_content.h"
 #include "trace/trace.h"
@@ -98,6 +100,8 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
   options.trace_path = ShortPath(path);
   if (page.ok())
     options.html_path = html;
+  if (const auto refusals = query::FindRefusals(**recording); refusals.ok())
+    options.out_of_memory = output::RefusalsLine(*refusals, options.trace_path);
   const std::string summary = output::FormatRunSummary(*report, **recording, options);
   std::fwrite(summary.data(), 1, summary.size(), stderr);
   return page;

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/out_of_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "output/devices.h"
+#include "output/json_parts.h"
+#include "util/json_writer.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+using util::FormatBytes;
+using util::JsonWriter;
+
+constexpr size_t kMostRows = 8;
+
+std::string At(const std::string& place, const std::string& layer) {
+  std::string text = place.empty() ? "" : " at " + place;
+  return layer.empty() ? text : text + " (" + layer + ")";
+}
+
+const char* Verdict(const query::Refusal& refusal) {
+  return refusal.served ? "refused, then served" : "refused for good";
+}
+
+tables::DeviceId DeviceOf(const tables::Recording& recording, const query::Refusal& refusal) {
+  const auto& accounts = recording.tables().accounts;
+  return accounts[refusal.account.value < accounts.size() ? refusal.account.value : 0].device;
+}
+
+std::string Since(const tables::Recording& recording, int64_t time_ns) {
+  return ExactSeconds(time_ns - recording.tables().session.begin_ns) + " s";
+}
+
+class Text {
+ public:
+  Text(const query::OutOfMemory& what, const tables::Recording& recording, const Style& style)
+      : what_(what), recording_(recording), style_(style) {}
+
+  std::string Format() {
+    AddHead();
+    AddNames("who holds it", what_.categories);
+    AddNames("layers", what_.layers);
+    AddNames("lines", what_.lines);
+    AddPins();
+    AddAdvice();
+    return std::move(text_);
+  }
+
+ private:
+  void Line(const std::string& line) { text_ += Printable(line, style_.utf8) + "\n"; }
+
+  void AddHead() {
+    const query::Refusal& refusal = what_.refusal;
+    std::string line =
+        fmt::format("Out of memory on {}: {} asked for{}, at most {} of {} free",
+                    DeviceMark(recording_, what_.device), FormatBytes(refusal.requested_bytes),
+                    At(what_.place, what_.layer), FormatBytes(what_.free_bytes),
+                    what_.total_bytes == 0 ? "an unknown total" : FormatBytes(what_.total_bytes));
+    if (refusal.served)
+      line += " (refused, then served)";
+    Line(line);
+    Line("  cause: " + what_.cause);
+    std::string rest;
+    for (size_t i = 0; i < std::min<size_t>(what_.holders.size(), 3); ++i) {
+      const query::MemoryHolder& holder = what_.holders[i];
+      rest += fmt::format("{}{} {}{}", rest.empty() ? "" : ", ", holder.name,
+                          FormatBytes(holder.bytes), i == 1 ? At(holder.place, holder.layer) : "");
+    }
+    Line("  held:  " + rest);
+    Line(fmt::format("  by {} at {}; {} asked {} of the driver {}",
+                     ProcessLabel(recording_, what_.process), Since(recording_, refusal.time_ns),
+                     refusal.api.value == 0 ? "nobody" : recording_.string(refusal.api),
+                     FormatBytes(refusal.asked_driver_bytes),
+                     refusal.attempts == 1 ? "once" : fmt::format("{} times", refusal.attempts)));
+    Line(fmt::format("  free inside of its allocators' segments: {}, the largest range {}",
+                     FormatBytes(what_.free_in_segments_bytes),
+                     FormatBytes(what_.largest_free_range_bytes)));
+  }
+
+  void AddNames(const char* title, const std::vector<query::NamedBytes>& names) {
+    if (names.empty())
+      return;
+    text_ += "\n" + std::string(title) + "\n";
+    for (size_t i = 0; i < std::min(names.size(), kMostRows); ++i)
+      Line(fmt::format("  {:>10}  {}", FormatBytes(names[i].bytes), names[i].name));
+  }
+
+  void AddPins() {
+    if (what_.pins.empty())
+      return;
+    text_ += "\nsegments mostly free, and the block that keeps each\n";
+    for (size_t i = 0; i < std::min(what_.pins.size(), kMostRows); ++i) {
+      const query::PinnedSegment& pin = what_.pins[i];
+      Line(fmt::format("  {:>10} free of {}, kept by {}{}{}", FormatBytes(pin.free_bytes),
+                       FormatBytes(pin.size_bytes), FormatBytes(pin.block_bytes),
+                       At(pin.place, pin.layer),
+                       pin.blocks > 1 ? fmt::format(" and {} smaller", pin.blocks - 1) : ""));
+    }
+  }
+
+  void AddAdvice() {
+    if (what_.advice.empty())
+      return;
+    text_ += "\nwhat to try, and what it would save\n";
+    for (const query::Advice& advice : what_.advice)
+      Line(fmt::format("  {:>10}  {} [{}]", FormatBytes(advice.saves_bytes), advice.text,
+                       advice.how));
+  }
+
+  const query::OutOfMemory& what_;
+  const tables::Recording& recording_;
+  const Style& style_;
+  std::string text_;
+};
+
+void WriteNames(const char* key, const std::vector<query::NamedBytes>& names, JsonWriter& json) {
+  WriteList(json, key, names, [](const query::NamedBytes& name, JsonWriter& out) {
+    out.Field("name", name.name);
+    out.Field("bytes", name.bytes);
+    out.Field("count", name.count);
+  });
+}
+
+void WriteExplained(const query::OutOfMemory& what,
+                    const tables::Recording& recording,
+                    JsonWriter& json) {
+  json.BeginObject();
+  json.Field("time_ns", what.refusal.time_ns);
+  json.Field("device", DeviceIndex(recording, what.device));
+  json.Field("pid", PidOf(recording, what.process));
+  json.Field("requested_bytes", what.refusal.requested_bytes);
+  TextOrNull(json, "place", what.place);
+  TextOrNull(json, "layer", what.layer);
+  json.Field("total_bytes", what.total_bytes);
+  json.Field("used_bytes", what.used_bytes);
+  json.Field("free_bytes", what.free_bytes);
+  json.Field("free_in_segments_bytes", what.free_in_segments_bytes);
+  json.Field("largest_free_range_bytes", what.largest_free_range_bytes);
+  json.Field("cause", what.cause);
+  WriteList(json, "holders", what.holders, [](const query::MemoryHolder& holder, JsonWriter& out) {
+    out.Field("name", holder.name);
+    out.Field("bytes", holder.bytes);
+    out.Field("count", holder.count);
+    out.Field("largest_bytes", holder.largest_bytes);
+    TextOrNull(out, "place", holder.place);
+    TextOrNull(out, "layer", holder.layer);
+  });
+  WriteNames("categories", what.categories, json);
+  WriteNames("layers", what.layers, json);
+  WriteNames("lines", what.lines, json);
+  WriteList(json, "pins", what.pins, [](const query::PinnedSegment& pin, JsonWriter& out) {
+    out.Field("size_bytes", pin.size_bytes);
+    out.Field("free_bytes", pin.free_bytes);
+    out.Field("blocks", pin.blocks);
+    out.Field("block_bytes", pin.block_bytes);
+    TextOrNull(out, "place", pin.place);
+    TextOrNull(out, "layer", pin.layer);
+  });
+  WriteList(json, "advice", what.advice, [](const query::Advice& advice, JsonWriter& out) {
+    out.Field("text", advice.text);
+    out.Field("saves_bytes", advice.saves_bytes);
+    out.Field("how", advice.how);
+  });
+  json.EndObject();
+}
+
+}  // namespace
+
+std::string FormatOutOfMemory(const query::OutOfMemory& what,
+                              const tables::Recording& recording,
+                              const Style& style) {
+  return Text(what, recording, style).Format();
+}
+
+std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
+                           const tables::Recording& recording,
+                           const Style& style) {
+  std::string text;
+  for (size_t i = 0; i < refusals.size(); ++i) {
+    const query::Refusal& refusal = refusals[i];
+    text += Printable(fmt::format("{:>3}  {:>10}  {} at {}, {}", i + 1,
+                                  FormatBytes(refusal.requested_bytes),
+                                  DeviceMark(recording, DeviceOf(recording, refusal)),
+                                  Since(recording, refusal.time_ns), Verdict(refusal)),
+                      style.utf8) +
+            "\n";
+  }
+  return text;
+}
+
+std::string OutOfMemoryJson(const std::vector<query::Refusal>& refusals,
+                            const std::vector<query::OutOfMemory>& explained,
+                            const tables::Recording& recording) {
+  std::string text;
+  JsonWriter json(&text, 1);
+  json.BeginObject();
+  json.Field("schema", kOutOfMemorySchema);
+  WriteList(json, "refusals", refusals, [&](const query::Refusal& refusal, JsonWriter& out) {
+    out.Field("time_ns", refusal.time_ns);
+    out.Field("device", DeviceIndex(recording, DeviceOf(recording, refusal)));
+    out.Field("requested_bytes", refusal.requested_bytes);
+    out.Field("asked_driver_bytes", refusal.asked_driver_bytes);
+    out.Field("attempts", uint64_t{refusal.attempts});
+    TextOrNull(out, "api", recording.string(refusal.api));
+    out.Field("served", refusal.served);
+  });
+  json.Key("explained");
+  json.BeginArray();
+  for (const query::OutOfMemory& what : explained)
+    WriteExplained(what, recording, json);
+  json.EndArray();
+  json.EndObject();
+  json.Finish();
+  return text;
+}
+
+std::string RefusalsLine(const std::vector<query::Refusal>& refusals, const std::string& file) {
+  const query::Refusal* last = nullptr;
+  size_t count = 0;
+  for (const query::Refusal& refusal : refusals) {
+    if (refusal.served)
+      continue;
+    last = &refusal;
+    ++count;
+  }
+  if (last == nullptr)
+    return "";
+  return fmt::format("Out of memory: {}, of {}: `vramscope report {} --oom`",
+                     count == 1 ? "a request was refused for good"
+                                : fmt::format("{} requests were refused for good, the last", count),
+                     FormatBytes(last->requested_bytes), file);
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "output/terminal.h"
+#include "query/out_of_memory.h"
+#include "tables/recording.h"
+
+namespace vramscope::output {
+
+inline constexpr char kOutOfMemorySchema[] = "vramscope.oom/1";
+
+// For people. The first three lines say what was asked, why it was refused and what else holds
+// most.
+std::string FormatOutOfMemory(const query::OutOfMemory& what,
+                              const tables::Recording& recording,
+                              const Style& style);
+
+// A line for each refusal, with the number that `report --oom=N` takes.
+std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
+                           const tables::Recording& recording,
+                           const Style& style);
+
+// One object of the schema vramscope.oom/1 (docs/OOM.md): all refusals, and those explained that
+// were.
+std::string OutOfMemoryJson(const std::vector<query::Refusal>& refusals,
+                            const std::vector<query::OutOfMemory>& explained,
+                            const tables::Recording& recording);
+
+// "2 requests for memory were refused for good, the last of 4.00 GiB: `vramscope report F --oom`";
+// "" where none was.
+std::string RefusalsLine(const std::vector<query::Refusal>& refusals, const std::string& file);
+
+}  // namespace vramscope::output

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests for memory that the stand-in driver refuses: what is told apart, and what the report says of each."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from hosts import BUILD, VRAMSCOPE
+
+STAND_IN = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", BUILD / "fake_cuda"))
+MIB = 1 << 20
+
+# The driver, and PyTorch's way to report blocks and to give up, as its caching allocator uses them.
+PRELUDE = """
+import ctypes, os, signal, sys
+MIB = 1 << 20
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+def alloc(size):
+    address = ctypes.c_uint64()
+    return address.value if cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0 else None
+def free(address):
+    assert cuda.cuMemFree_v2(ctypes.c_uint64(address)) == 0
+program = ctypes.PyDLL(None)
+say = getattr(program, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
+say.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_uint16]
+give_up = getattr(program, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")
+give_up.argtypes = [ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_uint16]
+def block(address, size):
+    say(address, size, 0, 0, 1)
+"""
+
+
+def record(tmp_path: Path, text: str, total_mib: int = 4096, status: int = 0) -> subprocess.CompletedProcess:
+    program = tmp_path / "program.py"
+    program.write_text("from allocator import *\n" + textwrap.dedent(text))
+    # As PyTorch is: an installed package, whose lines are not the user's.
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "allocator.py").write_text(PRELUDE)
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(STAND_IN),
+        "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
+        "PYTHONPATH": str(packages),
+        "VRAMSCOPE_FAKE_TOTAL_MIB": str(total_mib),
+    }
+    done = subprocess.run(
+        [VRAMSCOPE, "run", "-o", tmp_path / "x.vram", "--", sys.executable, program],
+        env=environment, capture_output=True, text=True, timeout=120,
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def report(tmp_path: Path, *words: str) -> str:
+    done = subprocess.run(
+        [VRAMSCOPE, "report", tmp_path / "x.vram", *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def head(text: str) -> str:
+    return "\n".join(text.splitlines()[:3])
+
+
+def test_a_refusal_that_the_cache_answers_is_no_out_of_memory(tmp_path):
+    """PyTorch gives its cache back and asks again: the run goes on, and nobody is alarmed."""
+    done = record(
+        tmp_path,
+        """
+        old = alloc(2000 * MIB); block(old, 2000 * MIB); block(old, -2000 * MIB)
+        def want():
+            got = alloc(1500 * MIB)
+            if got is None:
+                free(old)
+                got = alloc(1500 * MIB)
+            block(got, 1500 * MIB)
+        want()
+        """,
+    )
+    assert "Out of memory" not in done.stderr and not list(tmp_path.glob("*.oom-*"))
+    (refusal,) = json.loads(report(tmp_path, "--oom", "--json"))["refusals"]
+    assert refusal["served"] and refusal["requested_bytes"] == 1500 * MIB and refusal["attempts"] == 1
+
+
+def test_a_refusal_for_good_is_one_with_its_line_and_cause(tmp_path):
+    """Two refusals by the driver and the allocator's own word are one; the program catches it and goes on."""
+    done = record(
+        tmp_path,
+        """
+        def build():
+            got = alloc(2000 * MIB); block(got, 1900 * MIB)
+        def want():
+            assert alloc(1002 * MIB) is None and alloc(1002 * MIB) is None
+            give_up(1000 * MIB, 0, 0, 1)
+        build()
+        want()
+        block(alloc(2 * MIB), MIB)
+        print("goes on")
+        """,
+    )
+    assert done.stdout == "goes on\n"
+    assert "Out of memory: a request was refused for good, of 1000 MiB" in done.stderr
+    told = json.loads(report(tmp_path, "--oom", "--json"))
+    (refusal,) = told["refusals"]
+    assert not refusal["served"] and refusal["attempts"] == 2
+    assert (refusal["requested_bytes"], refusal["asked_driver_bytes"]) == (1000 * MIB, 1002 * MIB)
+    (why,) = told["explained"]
+    assert why["place"].startswith("program.py:") and why["place"].endswith("in want")
+    assert sum(h["bytes"] for h in why["holders"]) == why["used_bytes"]
+    assert why["total_bytes"] == 4096 * MIB and why["free_bytes"] == why["total_bytes"] - why["used_bytes"]
+    text = report(tmp_path, "--oom")
+    assert "Out of memory on gpu0: 1000 MiB asked for at program.py" in text.splitlines()[0]
+    assert "1.86 GiB" in text.splitlines()[1] and "in build" in text.splitlines()[1], text
+
+
+def test_fragmentation_is_named_with_the_block_that_pins(tmp_path):
+    record(
+        tmp_path,
+        """
+        def tiny(address):
+            block(address + 300 * MIB, 2 * MIB)
+        for _ in range(4):
+            tiny(alloc(700 * MIB))
+        assert alloc(1000 * MIB) is None
+        give_up(1000 * MIB, 0, 0, 1)
+        """,
+    )
+    text = report(tmp_path, "--oom")
+    assert "cause: fragmentation: 2.73 GiB are free" in head(text) and "in tiny" in head(text), text
+    assert "expandable_segments:True" in text
+    (why,) = json.loads(report(tmp_path, "--oom", "--json"))["explained"]
+    assert why["largest_free_range_bytes"] == 398 * MIB and why["free_in_segments_bytes"] == 4 * 698 * MIB
+    assert [pin["block_bytes"] for pin in why["pins"]] == [2 * MIB] * 4
+
+
+def test_a_program_that_is_killed_right_after(tmp_path):
+    record(tmp_path, "alloc(2000 * MIB); alloc(1500 * MIB); os.kill(os.getpid(), signal.SIGKILL)", status=137)
+    assert "Out of memory on gpu0: 1.46 GiB asked for" in report(tmp_path, "--oom")
+
+
+def test_what_was_not_refused(tmp_path):
+    record(tmp_path, "alloc(MIB)")
+    assert "no request for memory was refused" in report(tmp_path, "--oom")
+    missing = subprocess.run(
+        [VRAMSCOPE, "report", tmp_path / "x.vram", "--oom=1"], capture_output=True, text=True, timeout=60
+    )
+    assert missing.returncode == 2 and "there is no refusal 1: 0 were recorded" in missing.stderr
