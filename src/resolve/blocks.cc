@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "resolve/pricing.h"
 
@@ -103,6 +104,8 @@ void Blocks::OnAlloc(const trace::Event& event) {
   } else {
     rows_.FillOrigin(event, &block.origin);
   }
+  if (std::exchange(segment.unplaced, false) && block.origin.forward.value != 0)
+    objects_.Place(segment_index, block.origin.forward);
   if (block.origin.phase == Phase::kForward)
     base_.iterations.OnForward(event.process, event.time_ns);
   if (of_program && (event.name.value != 0 || event.value != 0)) {

@@ -170,8 +170,30 @@ void DriverObjects::Suballocate(uint32_t index, bool of_program) {
   if (!of_program)
     segment.owner = kPyTorch;
   segment.suballocated = true;
+  segment.unplaced = backing != nullptr && backing->stack.value == 0;
   segments_.Describe(segment, backing == nullptr ? SiteKey() : rows_.KeyOfBacking(*backing));
   base_.Move(segment.account, Signed(segment.held));
+}
+
+void DriverObjects::Place(uint32_t index, trace::StackId forward) {
+  Segment& segment = segments_[index];
+  OfProcess& process = processes_[base_.accounts[segment.account].process.value];
+  const DriverObject* backing = nullptr;
+  const auto place = [&](DriverObject& object) {
+    object.origin.forward = forward;
+    backing = &object;
+  };
+  if (segment.kind == SegmentKind::kAllocation) {
+    place(process.objects[segment.object]);
+  } else {
+    process.objects.ForEach([&](uint32_t, DriverObject& mapping) {
+      if (mapping.kind == ObjectKind::kMapping && mapping.segment == index &&
+          mapping.stack.value == 0)
+        place(mapping);
+    });
+  }
+  if (backing != nullptr)
+    segments_.Describe(segment, rows_.KeyOfBacking(*backing));
 }
 
 }  // namespace vramscope::resolve

@@ -53,6 +53,9 @@ class DriverObjects {
   // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
   // from now on, not one allocation of the program.
   void Suballocate(uint32_t segment, bool of_program);
+  // A thread of autograd's own made that segment: it comes from where the operator was called whose
+  // gradient its first block is of, and not from an address in the CUDA runtime.
+  void Place(uint32_t segment, trace::StackId forward);
 
   // Whether the driver's calls of an account are recorded.
   bool HasCalls(uint32_t account) const {

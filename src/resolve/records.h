@@ -118,6 +118,7 @@ struct Segment {
   SegmentKind kind = SegmentKind::kNone;
   OwnerId owner;
   bool suballocated = false;  // blocks were cut out of it
+  bool unplaced = false;      // by a thread without Python: its first block says what for
   bool of_program = false;    // by the program's own pool, not by a framework
   bool is_private = false;    // in a private pool of PyTorch's
   bool zombie = false;        // its memory is gone, but blocks in it were never freed

@@ -144,7 +144,9 @@ SiteKey RowMaker::KeyOfBacking(const DriverObject& object) const {
   key.names = 0;
   key.module_epoch = 0;
   key.scope = {};
-  key.forward = {};
+  // What Python called the allocator says itself where it comes from.
+  if (key.stack.value != 0)
+    key.forward = {};
   key.stream = 0;
   return key;
 }

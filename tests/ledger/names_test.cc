@@ -60,6 +60,37 @@ TEST_F(NamesTest, BackwardBelongsToTheForwardOperatorOfItsNode) {
   EXPECT_EQ(report.top_lines[0].bytes, 450u);
 }
 
+// What is free in a segment, too: not an address in the CUDA runtime, which called the driver.
+TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBlock) {
+  constexpr uint64_t kMiB = 1 << 20;
+  constexpr uint64_t kBase = 0x7f00'0000'0000;
+  AddNet();
+  trace_.On(trace_.AddGpu());
+  const trace::StackId runtime = trace_.Native({"libtorch_cuda.so", "libcudart.so.13"});
+  // Nobody says what for: the native stack is all there is.
+  trace_.StackIs({}, runtime);
+  trace_.DriverAlloc(kBase + 128 * kMiB, 2 * kMiB);
+  trace_.Alloc(kBase + 128 * kMiB, kMiB);
+  trace_.Free(kBase + 128 * kMiB);
+  InLayer(kFirst, 20);
+  trace_.NextNode(11);
+  trace_.DriverAlloc(kBase, 20 * kMiB);
+  trace_.Alloc(kBase, 8 * kMiB);
+  trace_.OnThread(worker_);
+  trace_.StackIs({}, runtime);
+  trace_.DriverAlloc(kBase + 64 * kMiB, 40 * kMiB);
+  trace_.StackIs({});
+  trace_.InNode(10);
+  trace_.Alloc(kBase + 64 * kMiB, 16 * kMiB);
+  trace_.Free(kBase + 64 * kMiB);
+  ReportQuery query = At("end");
+  query.by = {Dimension::kLine};
+  query.where = {{Dimension::kCategory, "cached"}};
+  const Rows cached = RowBytes(ReportOf(trace_, query));
+  EXPECT_THAT(cached, UnorderedElementsAre(Pair("train.py:20 in forward", 40 * kMiB),
+                                           Pair("f (libcudart.so.13)", 2 * kMiB)));
+}
+
 TEST_F(NamesTest, BackwardOnTheCallingThreadShowsTheForwardLineAndItsOwnStack) {
   AddNet();
   InLayer(kFirst, 20);
@@ -263,12 +294,13 @@ TEST_F(NamesTest, TimelinesAndListsOfLivesHaveCategories) {
   std::vector<std::string> texts;
   for (const tables::AllocationRow& row : Allocations(*analysis)) {
     const tables::SiteRow& site = tables.sites[row.site.value];
-    texts.push_back(std::string(format::CategoryName(static_cast<format::Category>(site.category))) + "|" +
-                    std::string(tables.strings[site.module]) + "|" +
-                    std::string(tables.strings[site.parameter]));
+    texts.push_back(
+        std::string(format::CategoryName(static_cast<format::Category>(site.category))) + "|" +
+        std::string(tables.strings[site.module]) + "|" +
+        std::string(tables.strings[site.parameter]));
   }
-  EXPECT_THAT(texts, ElementsAre("parameter|first|first.weight", "activation|first|",
-                                 "temporary||"));
+  EXPECT_THAT(texts,
+              ElementsAre("parameter|first|first.weight", "activation|first|", "temporary||"));
 }
 
 TEST_F(NamesTest, TablesOfCategoriesAndModules) {
