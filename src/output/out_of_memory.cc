@@ -57,7 +57,7 @@ class Text {
   void AddHead() {
     const query::Refusal& refusal = what_.refusal;
     std::string line =
-        fmt::format("Out of memory on {}: {} asked for{}, at most {} of {} free",
+        fmt::format("{}{}: {} asked for{}, at most {} of {} free", kOutOfMemoryBegin,
                     DeviceMark(recording_, what_.device), FormatBytes(refusal.requested_bytes),
                     At(what_.place, what_.layer), FormatBytes(what_.free_bytes),
                     what_.total_bytes == 0 ? "an unknown total" : FormatBytes(what_.total_bytes));

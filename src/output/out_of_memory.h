@@ -11,6 +11,8 @@
 
 namespace vramscope::output {
 
+// How the text of each begins.
+inline constexpr char kOutOfMemoryBegin[] = "Out of memory on ";
 inline constexpr char kOutOfMemorySchema[] = "vramscope.oom/1";
 
 // For people. The first three lines say what was asked, why it was refused and what else holds

@@ -33,8 +33,8 @@ std::string FormatRunSummary(const query::Report& report,
   text.style = {.columns = options.columns, .colour = options.colour, .utf8 = options.utf8};
   const auto clean = [&](const std::string& path) { return Printable(path, options.utf8); };
   text.closing.push_back(TraceLine(recording, options.trace_path, text.style));
-  if (!options.out_of_memory.empty())
-    text.closing.push_back(clean(options.out_of_memory));
+  for (const std::string& line : options.out_of_memory)
+    text.closing.push_back(clean(line));
   if (!options.html_path.empty())
     text.closing.push_back("Page:  " + clean(options.html_path));
   const std::string word = clean(ShellWord(options.trace_path));

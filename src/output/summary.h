@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "output/terminal.h"
 #include "query/report.h"
@@ -14,9 +15,9 @@ struct SummaryOptions {
   int columns = 80;
   bool colour = false;
   bool utf8 = LocaleIsUtf8();
-  std::string trace_path;     // shown as the way to more: "vramscope report PATH"
-  std::string out_of_memory;  // a line on refused requests; empty: there are none
-  std::string html_path;      // where the page was written; empty: nowhere
+  std::string trace_path;                  // shown as the way to more: "vramscope report PATH"
+  std::vector<std::string> out_of_memory;  // lines on refused requests
+  std::string html_path;                   // where the page was written; empty: nowhere
 };
 
 // Of the report at the peak. Several lines, each ended by a newline.

@@ -37,22 +37,22 @@ def block(address, size):
 """
 
 
-def record(tmp_path: Path, text: str, total_mib: int = 4096, status: int = 0) -> subprocess.CompletedProcess:
+def record(tmp_path: Path, text: str, status: int = 0, options: list[str] = []) -> subprocess.CompletedProcess:
     program = tmp_path / "program.py"
     program.write_text("from allocator import *\n" + textwrap.dedent(text))
     # As PyTorch is: an installed package, whose lines are not the user's.
     packages = tmp_path / "site-packages"
-    packages.mkdir()
+    packages.mkdir(exist_ok=True)
     (packages / "allocator.py").write_text(PRELUDE)
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(STAND_IN),
         "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
         "PYTHONPATH": str(packages),
-        "VRAMSCOPE_FAKE_TOTAL_MIB": str(total_mib),
+        "VRAMSCOPE_FAKE_TOTAL_MIB": "4096",
     }
     done = subprocess.run(
-        [VRAMSCOPE, "run", "-o", tmp_path / "x.vram", "--", sys.executable, program],
+        [VRAMSCOPE, "run", "-o", tmp_path / "x.vram", *options, "--", sys.executable, program],
         env=environment, capture_output=True, text=True, timeout=120,
     )
     assert done.returncode == status, done.stderr
@@ -108,7 +108,7 @@ def test_a_refusal_for_good_is_one_with_its_line_and_cause(tmp_path):
         """,
     )
     assert done.stdout == "goes on\n"
-    assert "Out of memory: a request was refused for good, of 1000 MiB" in done.stderr
+    assert "Out of memory on gpu0: 1000 MiB asked for at program.py" in done.stderr
     told = json.loads(report(tmp_path, "--oom", "--json"))
     (refusal,) = told["refusals"]
     assert not refusal["served"] and refusal["attempts"] == 2
@@ -118,6 +118,8 @@ def test_a_refusal_for_good_is_one_with_its_line_and_cause(tmp_path):
     assert sum(h["bytes"] for h in why["holders"]) == why["used_bytes"]
     assert why["total_bytes"] == 4096 * MIB and why["free_bytes"] == why["total_bytes"] - why["used_bytes"]
     text = report(tmp_path, "--oom")
+    assert (tmp_path / "x.oom-1").read_text() == text
+    assert "Out of memory: a request was refused for good, of 1000 MiB" in report(tmp_path)
     assert "Out of memory on gpu0: 1000 MiB asked for at program.py" in text.splitlines()[0]
     assert "1.86 GiB" in text.splitlines()[1] and "in build" in text.splitlines()[1], text
 
@@ -145,6 +147,24 @@ def test_fragmentation_is_named_with_the_block_that_pins(tmp_path):
 def test_a_program_that_is_killed_right_after(tmp_path):
     record(tmp_path, "alloc(2000 * MIB); alloc(1500 * MIB); os.kill(os.getpid(), signal.SIGKILL)", status=137)
     assert "Out of memory on gpu0: 1.46 GiB asked for" in report(tmp_path, "--oom")
+
+
+def test_a_few_are_saved_and_a_new_run_leaves_no_old_ones(tmp_path):
+    """A program that tries smaller and smaller requests; a file of the user's that is in the way stays."""
+    (tmp_path / "x.oom-2").write_text("mine")
+    done = record(tmp_path, "for size in range(3000, 2995, -1): alloc(size * MIB)")
+    assert sorted(path.name for path in tmp_path.glob("x.oom-*")) == ["x.oom-1", "x.oom-2", "x.oom-3"]
+    assert (tmp_path / "x.oom-2").read_text() == "mine"
+    assert "2.93 GiB" in (tmp_path / "x.oom-1").read_text()
+    assert "refused for good" in report(tmp_path) and f"saved: {tmp_path}/x.oom-3" in done.stderr
+    record(tmp_path, "alloc(MIB)")
+    assert [path.name for path in tmp_path.glob("x.oom-*")] == ["x.oom-2"]
+
+
+def test_without_a_report_the_cause_is_said_all_the_same(tmp_path):
+    done = record(tmp_path, "alloc(3000 * MIB)", options=["--no-report"])
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["vramscope"] * 5
+    assert "Out of memory on gpu0: 2.93 GiB asked for" in done.stderr
 
 
 def test_what_was_not_refused(tmp_path):

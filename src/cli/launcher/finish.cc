@@ -13,13 +13,12 @@
 #include <system_error>
 
 #include "cli/commands.h"
+#include "cli/launcher/oom_reports.h"
 #include "cli/launcher/session.h"
 #include "cli/open_recording.h"
 #include "output/html.h"
-#include "output/out_of_memory.h"
 #include "output/summary.h"
 #include "output/terminal.h"
-#include "query/refusals.h"
 #include "query/report.h"
 #include "trace/finished_content.h"
 #include "trace/trace.h"
@@ -100,11 +99,20 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
   options.trace_path = ShortPath(path);
   if (page.ok())
     options.html_path = html;
-  if (const auto refusals = query::FindRefusals(**recording); refusals.ok())
-    options.out_of_memory = output::RefusalsLine(*refusals, options.trace_path);
+  options.out_of_memory = SaveOutOfMemoryReports(**recording, options.trace_path, style);
   const std::string summary = output::FormatRunSummary(*report, **recording, options);
   std::fwrite(summary.data(), 1, summary.size(), stderr);
   return page;
+}
+
+// In place of a report.
+void NoteOutOfMemory(const std::string& path) {
+  const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(path);
+  if (!recording)
+    return Note(recording.status().message());
+  for (const std::string& line :
+       SaveOutOfMemoryReports(**recording, ShortPath(path), output::DetectStyle(STDERR_FILENO)))
+    Note(line);
 }
 
 }  // namespace
@@ -134,6 +142,7 @@ bool PrintRecording(const std::string& path, const ReportOptions& options) {
     std::error_code error;
     const uintmax_t size_bytes = std::filesystem::file_size(path, error);
     Note(fmt::format("{} ({})", ShortPath(path), util::FormatBytes(error ? 0 : size_bytes)));
+    NoteOutOfMemory(path);
     return true;
   }
   const util::Status status = PrintSummary(path, options.html);
