@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fmt/core.h>
+#include <gnu/libc-version.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -173,6 +175,7 @@ void CheckOtherTools() {
 
 void CheckMachine() {
   Section("Machine");
+  Ok(fmt::format("glibc {}", gnu_get_libc_version()));
   if (!InContainer() && !InPidNamespace()) {
     Ok("no container");
   } else if (InPidNamespace()) {
@@ -222,6 +225,54 @@ bool CheckProbe() {
   return true;
 }
 
+// The words of a process's command line.
+std::vector<std::string> CommandLine(pid_t pid) {
+  std::vector<std::string> words;
+  const std::string text = util::ReadProc(pid, "cmdline").value_or("");
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\0', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+pid_t ParentOf(pid_t pid) {
+  // "4711 (name) S 4700 ...": the name can hold anything.
+  const std::string stat = util::ReadProc(pid, "stat").value_or("");
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 4 > stat.size()
+             ? 0
+             : static_cast<pid_t>(std::atol(stat.c_str() + name_end + 4));
+}
+
+// The Python of the notebook that this command stands in (`!vramscope doctor`), or "": PATH leads
+// to another one there, as a rule.
+std::string PythonOfKernel() {
+  constexpr int kMostAncestors = 16;
+  pid_t pid = getppid();
+  for (int i = 0; i < kMostAncestors && pid > 1; ++i, pid = ParentOf(pid)) {
+    const std::vector<std::string> words = CommandLine(pid);
+    for (size_t word = 1; word < words.size(); ++word) {
+      const std::string name = fs::path(words[word]).filename();
+      // By name as the kernel was started: /proc/PID/exe leads out of its virtual environment.
+      if ((name == "ipykernel_launcher" || name == "ipykernel_launcher.py" ||
+           name == "ipykernel") &&
+          words[0].starts_with('/'))
+        return words[0];
+    }
+  }
+  return "";
+}
+
+// A remark where a version is known to be too old for something.
+void CheckTorch(std::string_view line) {
+  int major = 0, minor = 0;
+  if (std::sscanf(std::string(line).c_str(), "torch %d.%d", &major, &minor) == 2 &&
+      (major < 2 || (major == 2 && minor < 2)))
+    Remark("before torch 2.2 parameters can be taken for inputs: categories are not to be trusted");
+}
+
 struct Python {
   std::string path;
   bool has_torch = false;
@@ -230,9 +281,12 @@ struct Python {
 Python CheckPython() {
   Section("Python");
   Python python;
+  python.path = PythonOfKernel();
+  if (!python.path.empty())
+    Ok("of this notebook's kernel");
   for (const char* name : {"python", "python3"}) {
     const Program program = FindProgram(name);
-    if (program.exit_status != 0)
+    if (!python.path.empty() || program.exit_status != 0)
       continue;
     python.path = program.path;
     break;
@@ -266,6 +320,7 @@ Python CheckPython() {
       continue;
     Ok(line);
     python.has_torch |= line.starts_with("torch ");
+    CheckTorch(line);
   }
   if (!python.has_torch)
     Remark("torch is not installed for this python");

@@ -25,6 +25,7 @@ void RegisterIterations(CLI::App& app, int* exit_code);
 void RegisterLeaks(CLI::App& app, int* exit_code);
 void RegisterDiff(CLI::App& app, int* exit_code);
 void RegisterPlot(CLI::App& app, int* exit_code);
+void RegisterKeywords(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);

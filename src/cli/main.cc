@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -20,8 +21,8 @@
 namespace vramscope::cli {
 namespace {
 
-// What stands behind the first `--` of `run` and `sample` is the command, word for word: it is cut off before
-// any option is looked at, since it may hold `--` and our options' names too.
+// What stands behind the first `--` of `run` and `sample` is the command, word for word: it is cut
+// off before any option is looked at, since it may hold `--` and our options' names too.
 std::vector<std::string> TakeCommand(std::vector<std::string>* words) {
   if (words->empty() || (words->front() != "run" && words->front() != "sample"))
     return {};
@@ -76,10 +77,27 @@ std::string UnknownWord(const CLI::App& app, const std::string& word) {
   return fmt::format("unexpected argument '{}': see `{}`", word, help);
 }
 
+// Beside the program where it is installed; above its build directory in the source tree.
+std::string IncludeDirectory() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  for (const fs::path& directory : {prefix / "include", prefix.parent_path() / "include"}) {
+    if (fs::is_regular_file(directory / "vramscope" / "annotate.h", error))
+      return directory.string();
+  }
+  throw CLI::ValidationError(fmt::format(
+      "the headers are not in {}: build or install vramscope anew", (prefix / "include").string()));
+}
+
 int ParseFailure(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
   if (!unknown.empty())
     return Fail(UnknownWord(app, unknown.front()));
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr &&
+      app.get_subcommands().empty()) {
+    return Fail(error.what());
+  }
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   if (chosen.empty())
     return Fail("no command given: `vramscope --help` lists them");
@@ -91,6 +109,9 @@ int Main(std::vector<std::string> words) {
   std::vector<std::string> command = TakeCommand(&words);
   CLI::App app("Where GPU memory goes: every byte, by name, at any instant.", "vramscope");
   app.set_version_flag("--version", "vramscope " VRAMSCOPE_VERSION);
+  app.add_flag_callback(
+      "--include-dir", [] { throw CLI::CallForVersion(IncludeDirectory(), 0); },
+      "Print the directory to compile with for vramscope/annotate.h");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   RegisterRun(app, &exit_code, command);
@@ -101,6 +122,7 @@ int Main(std::vector<std::string> words) {
   RegisterLeaks(app, &exit_code);
   RegisterDiff(app, &exit_code);
   RegisterPlot(app, &exit_code);
+  RegisterKeywords(app, &exit_code);
   RegisterInfo(app, &exit_code);
   RegisterExport(app, &exit_code);
   RegisterFinish(app, &exit_code);

@@ -157,7 +157,7 @@ def test_a_usage_error_is_one_line_and_status_2(tmp_path, words, hint):
     assert result.stdout == ""
 
 
-COMMANDS = "run sample report open iterations leaks diff plot info export finish env yield resume doctor".split()
+COMMANDS = "run sample report open iterations leaks diff plot keywords info export finish env yield resume doctor".split()
 
 
 @pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)], ids=lambda words: " ".join(words))
@@ -743,6 +743,49 @@ def test_doctor_reads_well():
         assert f"\n{title}\n" in result.stdout
     for line in result.stdout.splitlines()[1:-1]:
         assert re.match(r"[A-Z]|  (ok|no|note) +\S", line), line
+
+
+def test_doctor_in_a_notebook_looks_at_the_kernels_python(tmp_path):
+    """`!vramscope doctor`: a shell below the kernel, with another Python on PATH."""
+    kernel = tmp_path / "venv python"
+    kernel.symlink_to(sys.executable)
+    code = "import subprocess, sys; subprocess.run(sys.argv[2] + ' doctor; true', shell=True)"
+    result = subprocess.run(
+        [kernel, "-c", code, "ipykernel_launcher", VRAMSCOPE], capture_output=True, text=True, timeout=180,
+        env={**os.environ, "PATH": "/usr/bin:/bin"},
+    )
+    assert f"\nPython\n  ok    of this notebook's kernel\n  ok    {kernel}: " in result.stdout, result.stdout
+
+
+def test_the_ready_dictionaries_can_be_listed_and_shown(tmp_path):
+    def keywords(*words):
+        return subprocess.run([VRAMSCOPE, "keywords", *words], capture_output=True, text=True, timeout=60)
+
+    names = keywords("list").stdout.split()
+    assert names == ["layers", "data-structures", "tbd"]
+    for name in names:
+        assert keywords("show", name).stdout == (ROOT / "share" / "keywords" / f"{name}.toml").read_text()
+    for words, said in (
+        (["show", "nothing"], "no dictionary is called 'nothing': there are layers, data-structures, tbd"),
+        (["show"], "keywords takes `list`, or `show` and a name: see `vramscope keywords --help`"),
+        (["write", "layers"], "keywords takes `list`, or `show` and a name: see `vramscope keywords --help`"),
+    ):
+        done = keywords(*words)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"vramscope: {said}\n")
+
+
+def test_the_directory_of_the_headers(tmp_path):
+    done = subprocess.run([VRAMSCOPE, "--include-dir"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (Path(done.stdout.strip()) / "vramscope" / "annotate.h").samefile(
+        ROOT / "include" / "vramscope" / "annotate.h"
+    )
+    alone = tmp_path / "bin" / "vramscope"
+    alone.parent.mkdir()
+    shutil.copy(VRAMSCOPE, alone)
+    done = subprocess.run([alone, "--include-dir"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"vramscope: the headers are not in {tmp_path}/include: build or install vramscope anew\n"
 
 
 def test_run_inside_run_records_once(tmp_path):

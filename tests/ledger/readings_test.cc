@@ -63,8 +63,8 @@ TEST_F(ReadingsTest, AllReadingsDuringALongCallAreTakenBack) {
             10 * kMiB);
 }
 
-// NVML's figure and the driver's differ by a constant at most, which a pair of them shows. Not a pair
-// of which the one was taken inside of a call that moved memory.
+// NVML's figure and the driver's differ by a constant at most, which a pair of them shows. Not a
+// pair of which the one was taken inside of a call that moved memory.
 TEST_F(ReadingsTest, ASampleInsideOfACallSaysNothingAboutTheDifferenceToReadings) {
   TraceBuilder trace;
   const trace::DeviceId gpu = trace.AddGpu();

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cli/commands.h"
+#include "cli/keyword_file.h"
+#include "cli/open_recording.h"
+#include "util/status.h"
+
+namespace vramscope::cli {
+namespace {
+
+struct KeywordsArguments {
+  std::string action;
+  std::string name;
+};
+
+util::Status Keywords(const KeywordsArguments& arguments) {
+  if (arguments.action == "list" && arguments.name.empty()) {
+    std::string names = BuiltInKeywordNames();
+    for (size_t at = 0; (at = names.find(", ", at)) != std::string::npos;)
+      names.replace(at, 2, "\n");
+    return PrintOut(names + "\n");
+  }
+  if (arguments.action != "show" || arguments.name.empty()) {
+    return util::Status::Error(
+        "keywords takes `list`, or `show` and a name: see `vramscope keywords --help`");
+  }
+  const std::string_view text = BuiltInKeywords(arguments.name);
+  if (text.empty()) {
+    return util::Status::Error(fmt::format("no dictionary is called '{}': there are {}",
+                                           arguments.name, BuiltInKeywordNames()));
+  }
+  return PrintOut(text);
+}
+
+}  // namespace
+
+void RegisterKeywords(CLI::App& app, int* exit_code) {
+  CLI::App* const command =
+      app.add_subcommand("keywords", "The keyword dictionaries that come with the program");
+  auto arguments = std::make_shared<KeywordsArguments>();
+  command->add_option("ACTION", arguments->action, "list: their names; show: the text of one")
+      ->required();
+  command->add_option("NAME", arguments->name, "The dictionary");
+  command->footer(
+      "Start one of your own from one of them:\n"
+      "  vramscope keywords show layers > mine.toml\n"
+      "  vramscope report FILE --keywords mine.toml");
+  command->callback([arguments, exit_code] {
+    const util::Status status = Keywords(*arguments);
+    if (!status.ok())
+      *exit_code = Fail(status.message());
+  });
+}
+
+}  // namespace vramscope::cli

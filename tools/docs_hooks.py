@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mkdocs needs beyond docs/: the references that are made of the program, the package and the headers.
+
+They are made when the site is, so that they cannot be out of date. VRAMSCOPE_BUILD names the build directory.
+"""
+
+import os
+import pathlib
+import re
+import sys
+
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import reference  # noqa: E402
+
+
+def on_files(files, config):
+    build = pathlib.Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
+    pages = {
+        "CLI.md": reference.cli_page(build / "bin" / "vramscope"),
+        "PYTHON.md": reference.python_page(),
+        "ANNOTATE_H.md": header("annotate.h", "A description with examples is in [ANNOTATE.md](ANNOTATE.md)."),
+        "READ_H.md": header("read.h", "A description with examples is in [READER.md](READER.md)."),
+        "CHANGELOG.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+    }
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def header(name, sentence):
+    text = (ROOT / "include" / "vramscope" / name).read_text(encoding="utf-8")
+    return f"# {name}\n\n{sentence} The header is its own reference:\n\n```c\n{text}```\n"
+
+
+def on_page_markdown(markdown, **_):
+    """Links that leave docs/ lead somewhere in the source tree alone: here they are names of files."""
+    return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+(?!docs/)[A-Za-z][\w/.-]*)\)", outside, markdown)
+
+
+def outside(link):
+    text, target = link.groups()
+    if target.endswith(".md") and "examples" not in target:
+        return link.group(0)
+    return f"{text} (`{target.lstrip('./')}`)"
