@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "util/spelling.h"
 #include "util/file.h"
+#include "util/spelling.h"
 
 // Only read, never written back.
 #define TOML_ENABLE_FORMATTERS 0

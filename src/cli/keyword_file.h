@@ -14,7 +14,7 @@ namespace vramscope::cli {
 // The dictionaries of `text`, in the order in which they stand there. Errors begin with `name`, the
 // line and the column.
 util::Result<std::vector<query::KeywordDictionary>> ParseKeywords(std::string_view text,
-                                                                   const std::string& name);
+                                                                  const std::string& name);
 
 // The dictionaries that --keywords names: each a file, or one of those that come with the program.
 // No two may have one name.

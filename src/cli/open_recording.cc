@@ -81,8 +81,8 @@ util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string
   if (!exists && !error && fs::is_directory(path + ".d", error))
     return ResolveInPlace(path, options);
   if (!exists && (!error || error == std::errc::no_such_file_or_directory)) {
-    return util::Status::Error(fmt::format(
-        "{}: no such file, and no live recording {}.d beside it", path, path));
+    return util::Status::Error(
+        fmt::format("{}: no such file, and no live recording {}.d beside it", path, path));
   }
   return tables::Open(path);
 }

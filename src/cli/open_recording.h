@@ -28,8 +28,8 @@ util::Status WriteResolved(trace::Trace& trace,
 // Ends this process: nobody reads its standard output any more, and that is no failure.
 [[noreturn]] void EndQuietly();
 
-// Writes all of `text` to the standard output and flushes it: a full disk is an error, not a shorter
-// report. Where nobody reads it any more, the process ends.
+// Writes all of `text` to the standard output and flushes it: a full disk is an error, not a
+// shorter report. Where nobody reads it any more, the process ends.
 util::Status PrintOut(std::string_view text);
 
 // An error if writing to `output` would destroy the recording `input` (or a part of it).

@@ -57,8 +57,8 @@ void AddResidual(const query::Report& report,
                   util::FormatBytes(worst->p99_bytes));
   out->push_back(line);
   out->push_back(fmt::format(
-      "  {} samples, {} in transit; {} of the peak estimated",
-      util::FormatCount(worst->samples), util::FormatCount(worst->samples_in_transit),
+      "  {} samples, {} in transit; {} of the peak estimated", util::FormatCount(worst->samples),
+      util::FormatCount(worst->samples_in_transit),
       ExactPercent(static_cast<int64_t>(worst->estimated_bytes), worst->ledger_peak_bytes)));
 }
 

@@ -131,8 +131,8 @@ struct OpenOptions {
   bool native_names = true;
 };
 
-// Opens a live directory NAME.vram.d, which NAME.vram stands for where there is no such file. Errors
-// name the path and say whether it is missing, foreign, newer, or damaged beyond use.
+// Opens a live directory NAME.vram.d, which NAME.vram stands for where there is no such file.
+// Errors name the path and say whether it is missing, foreign, newer, or damaged beyond use.
 util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOptions options = {});
 
 }  // namespace vramscope::trace

@@ -141,10 +141,10 @@ TEST_F(AbsencesTest, LivesAreTheSameAfterIt) {
   for (const tables::AllocationRow& row : Allocations(*Analyse(trace_)))
     found.emplace_back(row.address, row.bytes / kMiB, row.end_ns == INT64_MAX);
   // PyTorch's segment is an allocation until its first block.
-  EXPECT_THAT(found, UnorderedElementsAre(std::tuple(kBase, 80, false),
-                                          std::tuple(kBase, 40, false),
-                                          std::tuple(kBase + 40 * kMiB, 20, true),
-                                          std::tuple(kBase + (1 << 30), 4, true)));
+  EXPECT_THAT(found,
+              UnorderedElementsAre(std::tuple(kBase, 80, false), std::tuple(kBase, 40, false),
+                                   std::tuple(kBase + 40 * kMiB, 20, true),
+                                   std::tuple(kBase + (1 << 30), 4, true)));
 }
 
 TEST_F(AbsencesTest, SamplesWithinTheCallsAreInTransit) {

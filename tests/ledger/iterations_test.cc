@@ -8,8 +8,8 @@
 namespace vramscope::query {
 namespace {
 
-using format::NameKind;
 using format::Category;
+using format::NameKind;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;

@@ -166,8 +166,7 @@ class Exporter {
     const uint32_t pid = PidOf(recording_, account.process);
     const std::string pid_text = pid == 0 ? "" : std::to_string(pid);
     // What goes with its process was never freed.
-    const std::string free_text =
-        texts_.IsNeverFreed(site, row) ? "" : std::to_string(row.end_ns);
+    const std::string free_text = texts_.IsNeverFreed(site, row) ? "" : std::to_string(row.end_ns);
     const auto out = std::back_inserter(pieces_.text());
     if (!json_) {
       fmt::format_to(out, "{},{},{:#x},{},{},{},{},{}", device, pid_text, row.address, row.bytes,

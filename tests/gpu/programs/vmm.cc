@@ -89,9 +89,9 @@ int main(int argc, char** argv) {
   std::deque<Growing> arrays;
   arrays.emplace_back(api, device);
   arrays.emplace_back(api, device);
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::duration_cast<std::chrono::nanoseconds>(
-                       std::chrono::duration<double>(seconds));
+  const auto end =
+      std::chrono::steady_clock::now() +
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
   unsigned turn = 0;
   for (; std::chrono::steady_clock::now() < end; ++turn) {
     Growing& array = arrays[turn % 2];

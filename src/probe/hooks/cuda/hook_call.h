@@ -21,7 +21,8 @@ extern constinit VRAMSCOPE_TLS uint32_t t_cuda_depth;
 // Where the outermost of them stands on the stack. A handler that jumps out of a driver call, or a
 // thread that is cancelled in one, leaves the depth behind; the next call then stands above.
 extern constinit VRAMSCOPE_TLS uintptr_t t_cuda_outermost;
-// When the real call began that this thread made last: what is read after it may have changed since.
+// When the real call began that this thread made last: what is read after it may have changed
+// since.
 extern constinit VRAMSCOPE_TLS uint64_t t_cuda_call_begin;
 
 inline bool IsRecording() {

@@ -6,9 +6,9 @@
 
 #include "probe/stack/unwind_modules.h"
 
-// A program's own domains come from its executable, from libraries of its own and from Python's nvtx
-// package, so that a domain comes from some library says nothing. Known are the libraries that GPU
-// programs are built on, by their file names; and by the names of their domains where they were
+// A program's own domains come from its executable, from libraries of its own and from Python's
+// nvtx package, so that a domain comes from some library says nothing. Known are the libraries that
+// GPU programs are built on, by their file names; and by the names of their domains where they were
 // linked into something else, or are headers.
 namespace vramscope::probe::nvtx {
 namespace {
@@ -16,9 +16,9 @@ namespace {
 constexpr const char* kDomains[] = {"NCCL", "NVSHMEM", "CCCL", "CUB", "Thrust", "UCX"};
 
 constexpr const char* kFilePrefixes[] = {
-    "libnccl", "libnvshmem", "libcublas", "libcudnn", "libcufft",  "libcusolver", "libcusparse",
-    "libcutensor", "libnvinfer", "libtorch", "libc10", "libcudf", "librmm", "libraft", "libcuml",
-    "libkvikio", "libucp", "libucs", "libuct"};
+    "libnccl",     "libnvshmem", "libcublas", "libcudnn", "libcufft", "libcusolver", "libcusparse",
+    "libcutensor", "libnvinfer", "libtorch",  "libc10",   "libcudf",  "librmm",      "libraft",
+    "libcuml",     "libkvikio",  "libucp",    "libucs",   "libuct"};
 
 }  // namespace
 

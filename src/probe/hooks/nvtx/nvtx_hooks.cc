@@ -18,8 +18,8 @@
 
 // Ranges of a thread (push and pop) become scopes, marks become marks. Ranges of the process
 // (start and end, which any thread may end) say nothing of where an allocation was made, so those
-// functions stay as they are without a tool. Nor do ranges and marks in a domain that a library made
-// for itself: NCCL's are NCCL's steps, and no layer of the program.
+// functions stay as they are without a tool. Nor do ranges and marks in a domain that a library
+// made for itself: NCCL's are NCCL's steps, and no layer of the program.
 namespace vramscope::probe::nvtx {
 namespace {
 
@@ -166,8 +166,8 @@ const void* DomainCreateW(const wchar_t* name) {
 }
 
 // Of the payload extension. A payload is made of the program's own types, and its message is
-// somewhere in it: these ranges and marks have no name. A range that was pushed without a payload may
-// be popped with one, as NCCL's are.
+// somewhere in it: these ranges and marks have no name. A range that was pushed without a payload
+// may be popped with one, as NCCL's are.
 void MarkPayload(const void* domain, const void*, size_t) {
   DomainMarkEx(domain, nullptr);
 }
