@@ -60,9 +60,9 @@ int main(int argc, char** argv) {
     seconds = std::atof(argv[2]);
   cudaStream_t stream = nullptr;
   Check(cudaStreamCreate(&stream), "cudaStreamCreate");
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::duration_cast<std::chrono::nanoseconds>(
-                       std::chrono::duration<double>(seconds));
+  const auto end =
+      std::chrono::steady_clock::now() +
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
   unsigned turn = 0;
   for (; std::chrono::steady_clock::now() < end; ++turn) {
     const size_t bytes = (16 + 16 * (turn % 11)) * kMiB;

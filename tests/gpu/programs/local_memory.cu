@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One launch of a kernel with 64 KiB of local memory a thread: the context takes that much for every
-// thread that the GPU can hold, 16 GiB on an H200, and keeps it.
+// One launch of a kernel with 64 KiB of local memory a thread: the context takes that much for
+// every thread that the GPU can hold, 16 GiB on an H200, and keeps it.
 //
 //   gpu_local_memory [--seconds S]
 #include <cuda_runtime.h>
