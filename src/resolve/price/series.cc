@@ -319,12 +319,13 @@ void SeriesMaker::FindOffset() {
     }
   }
   // Beside others it may be memory of theirs, which came before a reading and went behind it, or
-  // came before two: then most readings say something else.
+  // came before two: a driver's constant would show in most readings, and in more than a few.
+  constexpr size_t kEnough = 4;
   const bool beside_others =
       std::any_of(input_.figures.begin(), input_.figures.end(), [](const ProcessSample& figure) {
         return figure.process == kNone && figure.used_bytes > kNearlyNothing;
       });
-  if (beside_others && out_.offset != 0 && (most < 2 || 2 * most <= voters.size()))
+  if (beside_others && out_.offset != 0 && (most < kEnough || 2 * most <= voters.size()))
     out_.offset = votes.count(0) != 0 ? std::optional<int64_t>(0) : std::nullopt;
 }
 
