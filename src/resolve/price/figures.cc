@@ -137,7 +137,7 @@ void Figures::Settle(size_t number) {
     return;
   if (IsHolder(figure.process))
     state.waiting = number;
-  else if (!Agree(figure))
+  else if (!Agree(number))
     FindRmInternal(figure);
 }
 
@@ -187,7 +187,8 @@ bool Figures::IsTelling(const ProcessSample& figure, int64_t growth) const {
 }
 
 // True where it changed rows, and nothing of it can be the kernel module's.
-bool Figures::Agree(const ProcessSample& figure) {
+bool Figures::Agree(size_t number) {
+  const ProcessSample& figure = input_.figures[number];
   State& state = states_[figure.process];
   int64_t growth = figure.used_bytes - book_.TotalOf(figure.process) - state.gap;
   int64_t moved = 0;
@@ -205,6 +206,8 @@ bool Figures::Agree(const ProcessSample& figure) {
   if (!IsNothing(growth))
     state.gap += growth;
   if (moved != 0) {
+    // The next one may say that more of what was priced is others'. Until then it was so much.
+    NotePassing(number);
     state.rm_wanted = false;
     return true;
   }

@@ -68,7 +68,8 @@ class Figures {
   const std::vector<Loose>& loose() const { return loose_; }
 
  private:
-  // A figure of a moment in which calls were under way, and what explicit calls had taken by then.
+  // A figure that did not settle what was priced, of a moment in which calls were under way as a
+  // rule, and what explicit calls had taken by then.
   struct Passing {
     size_t figure = 0;
     int64_t explicit_bytes = 0;
@@ -100,7 +101,7 @@ class Figures {
   bool IsTelling(const ProcessSample& figure, int64_t growth) const;
   bool IsHolder(uint32_t process) const;
   bool TakeShare(const ProcessSample& figure);
-  bool Agree(const ProcessSample& figure);
+  bool Agree(size_t number);
   int64_t MakeGood(uint32_t process, int64_t growth);
   void NotePassing(size_t number);
   void HoldToPassing(const ProcessSample& figure);

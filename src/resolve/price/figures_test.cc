@@ -334,6 +334,25 @@ TEST_F(FiguresTest, AFigureDuringACallSaysWhatCameBehindIt) {
   EXPECT_EQ(device_.Rows()["first launches (code, local memory): cuLaunchKernel d"], 2);
 }
 
+// The launch that the first figure was corrected by is as right as that figure.
+TEST_F(FiguresTest, ACorrectedFigureStays) {
+  Context(1000, 1000);
+  device_.Launch("a");
+  device_.Reading(1902);  // 300 are the other's
+  const size_t between = device_.input().figures.size();
+  Figures(592, 1300);
+  device_.Launch("b");
+  device_.Reading(1984);  // 80 are
+  Figures(594, 1380);
+  device_.Sample(1984);
+  EXPECT_EQ(device_.Prices().figures[between].ledger_bytes, 592 * kMiB);
+  EXPECT_EQ(OfProcess(), 594);
+  const std::string launch = "first launches (code, local memory): cuLaunchKernel ";
+  auto rows = device_.Rows();
+  EXPECT_EQ(rows[launch + "a"], 92);
+  EXPECT_EQ(rows[launch + "b"], 2);
+}
+
 TEST_F(FiguresTest, MemoryOfOthersBetweenAReadingAndASampleIsNoConstant) {
   device_.Sample(1000);
   Figures(0, 1000);
