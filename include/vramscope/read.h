@@ -127,7 +127,8 @@ void vramscope_read_close(vramscope_recording* recording);
 
 /* A table of docs/TABLES.md by its name, row for row; row 0 of a dictionary is "none".
  * `allocations` has a cursor instead. Also `session`, of one row, and `tables`: the names of the
- * others, and of their columns. */
+ * others, and of their columns; and `words`: what the numbers of `category`, `part` and `phase`
+ * mean. */
 const vramscope_answer* vramscope_read_table(const vramscope_recording* recording,
                                              const char* name);
 
@@ -188,6 +189,29 @@ const vramscope_answer* vramscope_read_next(vramscope_cursor* cursor);
 
 /* NULL is none. */
 void vramscope_read_end(vramscope_cursor* cursor);
+
+/* ---- Arrow: https://arrow.apache.org/docs/format/CStreamInterface.html ---- */
+
+struct ArrowArrayStream;
+
+/* A table of an answer as a stream of one batch; NULL where there is an error. Numbers and the
+ * codes of texts are not copied: the stream and what it gives hold the answer, which stays the
+ * caller's to free. Texts are dictionaries of UTF-8 with int32 codes; a column's unit is the
+ * metadata "unit" of its field. */
+struct ArrowArrayStream* vramscope_read_answer_stream(const vramscope_answer* answer,
+                                                      const char* table,
+                                                      struct ArrowArrayStream* stream);
+
+/* A table of docs/TABLES.md, also `allocations`, which is read as the stream is: some ten thousand
+ * rows a batch. The recording may be closed before the stream is released. A stream belongs to one
+ * thread at a time. */
+struct ArrowArrayStream* vramscope_read_table_stream(const vramscope_recording* recording,
+                                                     const char* name,
+                                                     struct ArrowArrayStream* stream);
+
+/* The PyCapsule_Destructor of a Python capsule "arrow_array_stream" whose stream was allocated with
+ * malloc(): releases the stream where nobody took it over, and frees it. */
+void vramscope_read_end_capsule(void* capsule);
 
 /* ---- small helpers ---- */
 

@@ -4,13 +4,30 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    Union,
+)
 
-from . import _paths
+from . import _arrow, _paths
 from ._plot import Picture, draw
+
+if TYPE_CHECKING:
+    import duckdb
 
 _Path = Union[str, "os.PathLike[str]"]
 #: What `--at` takes, or an instant of time.monotonic_ns().
@@ -125,6 +142,9 @@ class _Library:
         self.allocations = bind("vramscope_read_allocations", pointer, pointer, ctypes.POINTER(_Window))
         self.next = bind("vramscope_read_next", answer, pointer)
         self.end = bind("vramscope_read_end", None, pointer)
+        self.answer_stream = bind("vramscope_read_answer_stream", pointer, answer, ctypes.c_char_p, pointer)
+        self.table_stream = bind("vramscope_read_table_stream", pointer, pointer, ctypes.c_char_p, pointer)
+        self.end_capsule = library.vramscope_read_end_capsule
         if self.version() != _VERSION:
             raise ReadError(f"{path} is of another version; reinstall vramscope")
 
@@ -146,21 +166,50 @@ def _library() -> _Library:
 # ---- answers ----
 
 
-class Table:
+class _Held:
+    """An answer, freed when nothing of Python needs it any more."""
+
+    def __init__(self, answer: Any) -> None:
+        library = _library()
+        if not answer:
+            raise ReadError(library.why())
+        self.answer = answer
+        weakref.finalize(self, library.free, answer)
+
+
+class Table(_arrow.Frames):
     """Rows and named columns. ``table["bytes"]`` is a list; iterating gives a dict for each row; None is no value.
 
-    ``pandas.DataFrame(table.columns)`` makes a frame of it.
+    It has the Arrow C data interface, so that pyarrow, pandas, Polars and DuckDB take it as it is; ``.arrow()``,
+    ``.pandas()``, ``.polars()`` and ``.duckdb()`` make their tables of it.
     """
 
-    def __init__(self, name: str, columns: Dict[str, List[Any]], units: Dict[str, str]) -> None:
-        self.name = name
-        #: Lists of one length, by the column's name.
-        self.columns = columns
+    def __init__(self, held: _Held, table: _Table) -> None:
+        self._held = held
+        self._rows: int = table.row_count
+        found = [table.columns[at].contents for at in range(table.column_count)]
+        self._found = {column.name.decode(): column for column in found}
+        self.name: str = table.name.decode()
         #: "bytes", "ns", the table whose row numbers a column has, or "".
-        self.units = units
+        self.units: Dict[str, str] = {name: column.unit.decode() for name, column in self._found.items()}
+
+    @functools.cached_property
+    def columns(self) -> Dict[str, List[Any]]:
+        """Lists of one length, by the column's name."""
+        return {name: _values(column, self._rows) for name, column in self._found.items()}
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule, in the one schema that there is. Numbers are the answer's own memory, which the capsule keeps."""
+        library = _library()
+
+        def fill(address: int) -> None:
+            if not library.answer_stream(self._held.answer, self.name.encode(), address):
+                raise ReadError(library.why())
+
+        return _arrow.capsule(fill, library.end_capsule)
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
+        return self._rows
 
     def __getitem__(self, column: str) -> List[Any]:
         return self.columns[column]
@@ -171,7 +220,45 @@ class Table:
             yield dict(zip(names, values))
 
     def __repr__(self) -> str:
-        return f"<vramscope table {self.name}: {len(self)} rows of {', '.join(self.columns)}>"
+        return f"<vramscope table {self.name}: {len(self)} rows of {', '.join(self.units)}>"
+
+
+class Allocations(Table):
+    """The table ``allocations``, which may be larger than memory: what streams reads it as it goes, also iterating.
+
+    `columns`, and ``table["bytes"]``, read all of it; so do ``.arrow()`` and the others.
+    """
+
+    def __init__(self, trace: "Trace") -> None:
+        self._trace = trace
+        self._rows = trace.table("session")["allocations"][0]
+        self.name = "allocations"
+        self.units = {row["column"]: row["unit"] for row in trace.table("tables") if row["table"] == self.name}
+
+    @functools.cached_property
+    def columns(self) -> Dict[str, List[Any]]:
+        """Lists of one length, by the column's name."""
+        return {name: self[name] for name in self.units}
+
+    def __getitem__(self, column: str) -> List[Any]:
+        if column not in self.units:
+            raise KeyError(column)
+        return [value for batch in self._trace.allocations() for value in batch[column]]
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        for batch in self._trace.allocations():
+            for values in zip(*(batch[name] for name in self.units)):
+                yield dict(zip(self.units, values))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule of batches of some ten thousand rows, each read when it is asked for."""
+        library, handle = _library(), self._trace._opened()
+
+        def fill(address: int) -> None:
+            if not library.table_stream(handle, self.name.encode(), address):
+                raise ReadError(library.why())
+
+        return _arrow.capsule(fill, library.end_capsule)
 
 
 def _values(column: _Column, rows: int) -> List[Any]:
@@ -194,24 +281,9 @@ def _values(column: _Column, rows: int) -> List[Any]:
 
 
 def _tables(answer: Any) -> Dict[str, Table]:
-    """Copies an answer, and frees it."""
-    library = _library()
-    if not answer:
-        raise ReadError(library.why())
-    try:
-        found = {}
-        for i in range(answer.contents.table_count):
-            table = answer.contents.tables[i].contents
-            columns = [table.columns[at].contents for at in range(table.column_count)]
-            name = table.name.decode()
-            found[name] = Table(
-                name,
-                {column.name.decode(): _values(column, table.row_count) for column in columns},
-                {column.name.decode(): column.unit.decode() for column in columns},
-            )
-        return found
-    finally:
-        library.free(answer)
+    held = _Held(answer)
+    tables = (answer.contents.tables[i].contents for i in range(answer.contents.table_count))
+    return {table.name.decode(): Table(held, table) for table in tables}
 
 
 class Report(NamedTuple):
@@ -292,7 +364,9 @@ class Trace:
         return int(self._handle)
 
     def table(self, name: str) -> Table:
-        """A table of docs/TABLES.md, row for row; also ``session``, and ``tables``, which lists them all."""
+        """A table of docs/TABLES.md, row for row; also ``session``, ``words`` and ``tables``, which lists them all."""
+        if name == "allocations":
+            return Allocations(self)
         return _tables(_library().table(self._opened(), name.encode()))[name]
 
     def report(
@@ -313,6 +387,27 @@ class Trace:
         found = _tables(_library().report(self._opened(), ctypes.byref(query)))
         return Report(**{name: found[name] for name in Report._fields})
 
+    def live(
+        self,
+        at: Instant = "peak",
+        by: Sequence[str] = (),
+        where: Optional[Mapping[str, str]] = None,
+        own: Sequence[str] = (),
+        top: int = 0,
+    ) -> Table:
+        """The rows of `report`: what was live at an instant, by dimensions, largest first."""
+        return self.report(at, by, where, own, top).rows
+
+    def peak(
+        self,
+        by: Sequence[str] = (),
+        where: Optional[Mapping[str, str]] = None,
+        own: Sequence[str] = (),
+        top: int = 0,
+    ) -> Table:
+        """What was live at each device's highest instant."""
+        return self.live("peak", by, where, own, top)
+
     def iterations(self) -> Iterations:
         """What ``vramscope iterations`` says; an error where there are none."""
         found = _tables(_library().iterations(self._opened()))
@@ -322,6 +417,24 @@ class Trace:
         """The highest instant of each of so many stretches of time."""
         found = _tables(_library().timeline(self._opened(), buckets))
         return Timeline(found["timeline"], found["nvml"])
+
+    def _table_names(self) -> List[str]:
+        # Of the file, and those that come with it.
+        return [*dict.fromkeys(self.table("tables")["table"]), "session", "tables", "words"]
+
+    def duckdb(self) -> "duckdb.DuckDBPyConnection":
+        """A DuckDB in memory in which every table is a view: ``trace.duckdb().sql("select ... from sites")``.
+
+        Those that others name rows of begin with the column ``id``, the row's number. Needs duckdb and pyarrow.
+        """
+        return _arrow.connection(self, self._table_names())
+
+    def to_parquet(self, directory: _Path) -> None:
+        """Every table as Parquet below a directory that is not there yet; needs pyarrow.
+
+        ``NAME.parquet`` each, and ``allocations/host=HOST/rank=RANK/*.parquet``, with rank -1 for none.
+        """
+        _arrow.to_parquet(self, self._table_names(), directory)
 
     def plot(
         self,

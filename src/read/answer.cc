@@ -72,4 +72,14 @@ const vramscope_answer* Answer::Release(std::unique_ptr<Answer> answer) {
   return answer.release();
 }
 
+void Answer::Unref(const Answer* answer) {
+  if (answer != nullptr && answer->references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete answer;
+}
+
+std::shared_ptr<const Answer> Answer::Share(const Answer* answer) {
+  answer->references_.fetch_add(1, std::memory_order_relaxed);
+  return std::shared_ptr<const Answer>(answer, Unref);
+}
+
 }  // namespace vramscope::read

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -83,10 +84,14 @@ class Answer : public vramscope_answer {
   Answer& operator=(const Answer&) = delete;
 
   Table& Add(std::string name);
-  // To whom frees it with delete, as the Answer that it is.
+  // To whom gives it back with Unref(), as the Answer that it is.
   static const vramscope_answer* Release(std::unique_ptr<Answer> answer);
+  static void Unref(const Answer* answer);
+  // Of one that was released: it stays until the last of all lets it go.
+  static std::shared_ptr<const Answer> Share(const Answer* answer);
 
  private:
+  mutable std::atomic<uint32_t> references_{1};
   std::vector<std::unique_ptr<Table>> built_;
   std::vector<const vramscope_table*> views_;
 };

@@ -18,6 +18,8 @@ namespace vramscope::read {
 using AnswerResult = util::Result<std::unique_ptr<Answer>>;
 
 AnswerResult TableAnswer(const tables::Recording& recording, const std::string& name);
+// Rows of `allocations`, with the columns of tables.def.
+std::unique_ptr<Answer> AllocationsAnswer(const tables::AllocationFrame& frame);
 AnswerResult ReportAnswer(const tables::Recording& recording, const query::ReportQuery& query);
 AnswerResult IterationsAnswer(const tables::Recording& recording);
 AnswerResult TimelineAnswer(const tables::Recording& recording, size_t buckets);

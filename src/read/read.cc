@@ -2,9 +2,10 @@
 // include/vramscope/read.h: arguments in, tables out, and nothing thrown.
 #include "vramscope/read.h"
 
-#include <pthread.h>
+#include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -16,7 +17,9 @@
 
 #include "query/report.h"
 #include "read/answers.h"
+#include "read/arrow_stream.h"
 #include "read/open.h"
+#include "read/uncancelled.h"
 
 using vramscope::read::AllocationCursor;
 using vramscope::read::Answer;
@@ -24,7 +27,7 @@ using vramscope::read::AnswerResult;
 
 struct vramscope_recording {
   std::string path;
-  std::unique_ptr<vramscope::tables::Recording> tables;
+  std::shared_ptr<const vramscope::tables::Recording> tables;
 };
 
 struct vramscope_cursor {
@@ -45,18 +48,6 @@ void SetError(std::string_view text) {
   std::replace_if(
       t_error, t_error + size, [](char c) { return c == '\n' || c == '\r'; }, ' ');
 }
-
-// A thread that is cancelled ends by an exception, which must not meet ours.
-class Uncancelled {
- public:
-  Uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~Uncancelled() { pthread_setcancelstate(before_, nullptr); }
-  Uncancelled(const Uncancelled&) = delete;
-  Uncancelled& operator=(const Uncancelled&) = delete;
-
- private:
-  int before_ = 0;
-};
 
 // What `work` returns; null where it throws.
 template <class Work>
@@ -125,6 +116,36 @@ util::Result<query::ReportQuery> QueryOf(const vramscope_query& given) {
   return query;
 }
 
+std::shared_ptr<const Answer> Shared(std::unique_ptr<Answer> answer) {
+  return {static_cast<const Answer*>(Answer::Release(std::move(answer))), Answer::Unref};
+}
+
+// The table at `at` of an answer, as one batch.
+ArrowSource WholeTable(std::shared_ptr<const Answer> answer, size_t at) {
+  ArrowSource source;
+  source.schema = answer;
+  source.table = at;
+  source.next = [rest = std::move(answer)]() mutable {
+    return util::Result<std::shared_ptr<const Answer>>(std::exchange(rest, nullptr));
+  };
+  return source;
+}
+
+// Frame by frame, as they are read.
+ArrowSource AllAllocations(std::shared_ptr<const tables::Recording> recording) {
+  ArrowSource source;
+  source.schema = Shared(AllocationsAnswer(tables::AllocationFrame()));
+  source.next = [recording = std::move(recording),
+                 at = size_t{0}]() mutable -> util::Result<std::shared_ptr<const Answer>> {
+    if (at == recording->frame_count())
+      return std::shared_ptr<const Answer>();
+    tables::AllocationFrame frame;
+    VRAMSCOPE_RETURN_IF_ERROR(recording->Read(at++, tables::kAllColumns, &frame));
+    return Shared(AllocationsAnswer(frame));
+  };
+  return source;
+}
+
 }  // namespace
 }  // namespace vramscope::read
 
@@ -140,7 +161,7 @@ const char* vramscope_read_error(void) {
 }
 
 void vramscope_read_free(const vramscope_answer* answer) {
-  delete static_cast<const Answer*>(answer);
+  Answer::Unref(static_cast<const Answer*>(answer));
 }
 
 vramscope_recording* vramscope_read_open(const char* path, const vramscope_open_options* options) {
@@ -191,6 +212,52 @@ const vramscope_answer* vramscope_read_iterations(const vramscope_recording* rec
 const vramscope_answer* vramscope_read_timeline(const vramscope_recording* recording,
                                                 size_t buckets) {
   return Guarded([&] { return Give(TimelineAnswer(*recording->tables, buckets)); });
+}
+
+struct ArrowArrayStream* vramscope_read_answer_stream(const vramscope_answer* answer,
+                                                      const char* table,
+                                                      struct ArrowArrayStream* stream) {
+  return Guarded([&]() -> ArrowArrayStream* {
+    for (size_t i = 0; i < answer->table_count; ++i) {
+      if (!vramscope_names_are_equal(answer->tables[i]->name, table))
+        continue;
+      MakeArrowStream(WholeTable(Answer::Share(static_cast<const Answer*>(answer)), i), stream);
+      return stream;
+    }
+    return Refuse(std::string("the answer has no table '") + table + "'");
+  });
+}
+
+struct ArrowArrayStream* vramscope_read_table_stream(const vramscope_recording* recording,
+                                                     const char* name,
+                                                     struct ArrowArrayStream* stream) {
+  using Allocations = vramscope::tables::TableOf<vramscope::tables::AllocationRow>;
+  return Guarded([&]() -> ArrowArrayStream* {
+    if (vramscope_names_are_equal(name, Allocations::kName)) {
+      MakeArrowStream(AllAllocations(recording->tables), stream);
+      return stream;
+    }
+    AnswerResult answer = TableAnswer(*recording->tables, name);
+    if (!answer)
+      return Refuse(answer.status().message());
+    MakeArrowStream(WholeTable(Shared(std::move(*answer)), 0), stream);
+    return stream;
+  });
+}
+
+// It runs while Python destroys the capsule, perhaps with an exception on its way: no Python code
+// may run then, so that this is not in Python.
+void vramscope_read_end_capsule(void* capsule) {
+  using GetPointer = void* (*)(void*, const char*);
+  const auto get_pointer =
+      reinterpret_cast<GetPointer>(dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer"));
+  auto* const stream =
+      get_pointer == nullptr
+          ? nullptr
+          : static_cast<ArrowArrayStream*>(get_pointer(capsule, "arrow_array_stream"));
+  if (stream != nullptr && stream->release != nullptr)
+    stream->release(stream);
+  std::free(stream);
 }
 
 vramscope_cursor* vramscope_read_allocations(const vramscope_recording* recording,

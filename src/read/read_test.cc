@@ -17,6 +17,7 @@
 
 #include "query/report.h"
 #include "query/testing/random_recording.h"
+#include "read/arrow_stream.h"
 #include "tables/reader.h"
 #include "tables/testing/file_model.h"
 #include "tables/testing/random_tables.h"
@@ -140,7 +141,10 @@ TEST(ReadTest, TablesAreThoseOfTheFile) {
         },
         tables::TableOf<Row>::Columns());
   });
-  EXPECT_EQ(list->row_count, listed);
+  // Behind those in memory.
+  EXPECT_EQ(TextAt(list, "table", listed), "allocations");
+  EXPECT_EQ(TextAt(list, "column", listed), "begin_ns");
+  EXPECT_EQ(list->row_count, listed + 8);
 }
 
 TEST(ReadTest, ReportIsTheQuerys) {
@@ -297,6 +301,66 @@ TEST(ReadTest, AnswersOutliveTheRecordingAndThreadsMayAskAtOnce) {
     const vramscope_table* const devices = vramscope_find_table(answer.get(), "devices");
     EXPECT_EQ(NumberAt(devices, "ledger_bytes", 0), highest);
   }
+}
+
+TEST(ReadTest, AStreamPointsIntoItsAnswerAndKeepsIt) {
+  const MemoryFile file(TheSample().bytes);
+  RecordingPtr recording = OpenFile(file);
+  AnswerPtr answer(vramscope_read_report(recording.get(), nullptr));
+  const vramscope_table* const rows = vramscope_find_table(answer.get(), "rows");
+  const size_t count = rows->row_count;
+  const void* const values = ColumnOf(rows, "bytes").values;
+  ArrowArrayStream stream{};
+  EXPECT_EQ(vramscope_read_answer_stream(answer.get(), "no such", &stream), nullptr);
+  EXPECT_EQ(Error(), "the answer has no table 'no such'");
+  ASSERT_EQ(vramscope_read_answer_stream(answer.get(), "rows", &stream), &stream);
+  recording.reset();
+  answer.reset();
+  ArrowSchema schema{};
+  ArrowArray batch{};
+  ASSERT_EQ(stream.get_schema(&stream, &schema), 0);
+  ASSERT_EQ(stream.get_next(&stream, &batch), 0);
+  ArrowArray end{};
+  ASSERT_EQ(stream.get_next(&stream, &end), 0);
+  EXPECT_EQ(end.release, nullptr);
+  stream.release(&stream);
+  ASSERT_EQ(batch.n_children, schema.n_children);
+  EXPECT_EQ(static_cast<size_t>(batch.length), count);
+  int64_t at = 0;
+  while (std::string(schema.children[at]->name) != "bytes")
+    ++at;
+  EXPECT_STREQ(schema.children[at]->format, "L");
+  EXPECT_EQ(batch.children[at]->buffers[1], values);
+  // A consumer may take a column out and let go of the rest.
+  ArrowArray moved = *batch.children[at];
+  batch.children[at]->release = nullptr;
+  batch.release(&batch);
+  schema.release(&schema);
+  EXPECT_GT(static_cast<const uint64_t*>(moved.buffers[1])[0], 0U);
+  moved.release(&moved);
+}
+
+TEST(ReadTest, AStreamSaysWhatIsWrong) {
+  auto whole = std::make_unique<Answer>();
+  whole->Add("x").Text("t").Text("a");
+  ArrowSource source;
+  source.schema = std::shared_ptr<const Answer>(
+      static_cast<const Answer*>(Answer::Release(std::move(whole))), Answer::Unref);
+  source.next = []() -> util::Result<std::shared_ptr<const Answer>> {
+    return util::Status::Error("a.vram: damaged");
+  };
+  ArrowArrayStream stream{};
+  MakeArrowStream(std::move(source), &stream);
+  ArrowArray batch{};
+  EXPECT_NE(stream.get_next(&stream, &batch), 0);
+  EXPECT_STREQ(stream.get_last_error(&stream), "a.vram: damaged");
+  EXPECT_EQ(batch.release, nullptr);
+  ArrowSchema schema{};
+  ASSERT_EQ(stream.get_schema(&stream, &schema), 0);
+  EXPECT_EQ(stream.get_last_error(&stream), nullptr);
+  EXPECT_STREQ(schema.children[0]->dictionary->format, "u");
+  schema.release(&schema);
+  stream.release(&stream);
 }
 
 // Anything at all may be in a file: what comes is an answer or an error.

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "format/memory_words.h"
 #include "read/answers.h"
 
 namespace vramscope::read {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr char kSession[] = "session";
 constexpr char kTables[] = "tables";
+constexpr char kWords[] = "words";
 
 template <class Type>
 constexpr uint32_t TypeOf() {
@@ -79,8 +81,7 @@ void AddNames(const tables::Tables& tables, Answer* answer) {
   Column& types = table.Text("type");
   Column& units = table.Text("unit");
   Column& meanings = table.Text("meaning");
-  tables::Tables::ForEach(tables, [&](const auto& rows) {
-    using Row = typename std::decay_t<decltype(rows)>::value_type;
+  const auto add_table = [&]<class Row>(const std::vector<Row>&) {
     const auto add = [&]<class Type>(const tables::Column<Row, Type>& column) {
       names.Text(tables::TableOf<Row>::kName);
       columns.Text(column.name);
@@ -89,10 +90,67 @@ void AddNames(const tables::Tables& tables, Answer* answer) {
       meanings.Text(column.text);
     };
     std::apply([&](const auto&... each) { (add(each), ...); }, tables::TableOf<Row>::Columns());
-  });
+  };
+  tables::Tables::ForEach(tables, add_table);
+  add_table(std::vector<tables::AllocationRow>());
+}
+
+// What the numbers of these columns of `sites` mean.
+void AddWords(Answer* answer) {
+  Table& table = answer->Add(kWords);
+  Column& columns = table.Text("column");
+  Column& numbers = table.Uint("number");
+  Column& words = table.Text("word");
+  const auto add = [&](const char* column, auto number, const char* word) {
+    columns.Text(column);
+    numbers.Number(static_cast<uint64_t>(number));
+    words.Text(word);
+  };
+  for (const format::Category category : format::kAllCategories)
+    add("category", category, format::CategoryName(category));
+  for (const format::Part part : format::kAllParts)
+    add("part", part, format::PartName(part));
+  for (const format::Phase phase :
+       {format::Phase::kOther, format::Phase::kLoad, format::Phase::kForward,
+        format::Phase::kBackward, format::Phase::kOptimizer}) {
+    add("phase", phase, format::PhaseName(phase));
+  }
+}
+
+template <class Values>
+void AddNumbers(const Values& values, Column* column) {
+  for (const auto value : values) {
+    if constexpr (std::is_signed_v<std::decay_t<decltype(value)>>)
+      column->Number(int64_t{value});
+    else
+      column->Number(uint64_t{value});
+  }
 }
 
 }  // namespace
+
+std::unique_ptr<Answer> AllocationsAnswer(const tables::AllocationFrame& frame) {
+  auto answer = std::make_unique<Answer>();
+  Table& table = answer->Add(tables::TableOf<tables::AllocationRow>::kName);
+  const auto add = [&]<class Type>(const tables::Column<tables::AllocationRow, Type>& column) {
+    return TypeOf<Type>() == VRAMSCOPE_INT64 ? &table.Int(column.name, column.unit)
+                                             : &table.Uint(column.name, column.unit);
+  };
+  std::apply(
+      [&](const auto& begin_ns, const auto& end_ns, const auto& alloc_ns, const auto& address,
+          const auto& bytes, const auto& rounding_bytes, const auto& site, const auto& segment) {
+        AddNumbers(frame.begin_ns, add(begin_ns));
+        AddNumbers(frame.end_ns, add(end_ns));
+        AddNumbers(frame.alloc_ns, add(alloc_ns));
+        AddNumbers(frame.address, add(address));
+        AddNumbers(frame.bytes, add(bytes));
+        AddNumbers(frame.rounding_bytes, add(rounding_bytes));
+        AddNumbers(frame.site, add(site));
+        AddNumbers(frame.segment, add(segment));
+      },
+      tables::TableOf<tables::AllocationRow>::Columns());
+  return answer;
+}
 
 AnswerResult TableAnswer(const tables::Recording& recording, const std::string& name) {
   auto answer = std::make_unique<Answer>();
@@ -100,7 +158,9 @@ AnswerResult TableAnswer(const tables::Recording& recording, const std::string& 
     AddSession(recording.tables().session, answer.get());
   if (name == kTables)
     AddNames(recording.tables(), answer.get());
-  bool found = name == kSession || name == kTables;
+  if (name == kWords)
+    AddWords(answer.get());
+  bool found = name == kSession || name == kTables || name == kWords;
   tables::Tables::ForEach(recording.tables(), [&](const auto& rows) {
     using Row = typename std::decay_t<decltype(rows)>::value_type;
     if (name != tables::TableOf<Row>::kName)
