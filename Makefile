@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build soak gpu-test vgg19 docs format lint clean
+.PHONY: help demo test build soak gpu-test vgg19 wheel docs format lint clean
 
 BUILD := build
 PROGRAM := bin/vramscope lib/libvramscope_probe.so lib/libvramscope_read.so
@@ -16,6 +16,7 @@ help:
 	@echo "make soak      the long tests: fuzzing, random driver programs (SECONDS_EACH=600)"
 	@echo "make gpu-test  the tests of a machine with a GPU; the figures go to bench/results/history.csv"
 	@echo "make vgg19     the CUDA example with five convolutions; needs nvcc, cuBLAS, cuFFT and cuDNN 9"
+	@echo "make wheel     the Python package with the program in it, and its sources, checked: dist/"
 	@echo "make docs      the documentation as a site, in build/site/; it works offline"
 	@echo "make format    clang-format all C++ files; make lint checks them, with clang-tidy (CHANGED=1: what changed)"
 	@echo "make clean     remove what the targets above made"
@@ -54,6 +55,12 @@ gpu-test:
 
 vgg19:
 	@examples/vgg19/build.sh $(BUILD)
+
+wheel:
+	@tools/setup.sh --program
+	@tools/configure.sh $(BUILD) --program
+	@cmake --build $(BUILD) --target $(PROGRAM)
+	@tools/wheel.sh $(BUILD)
 
 docs:
 	@tools/setup.sh --program

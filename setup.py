@@ -20,16 +20,63 @@ except ImportError:  # before setuptools 70.1 it lived in the wheel package
     from wheel.bdist_wheel import bdist_wheel
 
 ROOT = pathlib.Path(__file__).resolve().parent
+# What the program is linked with statically, by the Debian package that has its licence.
+LINKED_IN = {
+    "CLI11": "libcli11-dev",
+    "bzip2": "libbz2-dev",
+    "elfutils": "libdw-dev",
+    "fmt": "libfmt-dev",
+    "toml++": "libtomlplusplus-dev",
+    "xz": "liblzma-dev",
+    "zlib": "zlib1g-dev",
+    "zstd": "libzstd-dev",
+}
+# What a build from the source tree needs: a program or a header, and the Debian package that has it.
+NEEDED_PROGRAMS = {"cmake": "cmake", "ninja": "ninja-build", "c++": "g++"}
+NEEDED_HEADERS = {
+    "zstd.h": "libzstd-dev",
+    "elfutils/libdwfl.h": "libdw-dev",
+    "zlib.h": "zlib1g-dev",
+    "lzma.h": "liblzma-dev",
+    "bzlib.h": "libbz2-dev",
+    "CLI/CLI.hpp": "libcli11-dev",
+    "fmt/core.h": "libfmt-dev",
+    "toml++/toml.h": "libtomlplusplus-dev",
+    "cairo/cairo.h": "libcairo2-dev",
+}
 BINARIES = ("bin/vramscope", "lib/libvramscope_probe.so", "lib/libvramscope_read.so")
 
 # What PEP 600 lets a manylinux binary need from the machine.
 ALLOWED = re.compile(r"^(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux.*)\.so\.\d+$")
 
 
+def missing():
+    """A line for each thing that the build needs and this machine lacks."""
+    lines = [
+        f"{program} is missing: apt-get install {package}"
+        for program, package in NEEDED_PROGRAMS.items()
+        if shutil.which(program) is None
+    ]
+    compiler = shutil.which("c++")
+    if compiler is None:
+        return lines  # it looks for the headers
+    for header, package in NEEDED_HEADERS.items():
+        found = subprocess.run(
+            [compiler, "-std=c++20", "-E", "-x", "c++", "-"], input=f"#if !__has_include(<{header}>)\n#error\n#endif\n",
+            text=True, capture_output=True, check=False,
+        )
+        if found.returncode != 0:
+            lines.append(f"<{header}> is missing: apt-get install {package}")
+    return lines
+
+
 def build_directory():
     prebuilt = os.environ.get("VRAMSCOPE_PREBUILT")
     if prebuilt:
         return pathlib.Path(prebuilt)
+    lacks = missing()
+    if lacks:
+        sys.exit("\n".join(f"vramscope: {line}" for line in lacks))
     build = ROOT / "build-wheel"
     subprocess.check_call(
         ["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release"]
@@ -58,15 +105,32 @@ def platform_tag(binaries):
 
 
 class BuildPackage(build_py):
-    """The Python files, and below vramscope/_native the binaries in the layout of the build."""
+    """The Python files, and below vramscope/_native the binaries, headers and data in the layout of an installation."""
 
     def run(self):
         super().run()
         if getattr(self, "editable_mode", False):
             return  # the package finds build/ by itself
         build = build_directory()
+        native = pathlib.Path(self.build_lib) / "vramscope" / "_native"
+        for folder in ("include/vramscope", "share/keywords", "share/completions", "share/valgrind"):
+            shutil.copytree(ROOT / folder, native / folder, dirs_exist_ok=True)
+        licences = native / "share" / "licences"
+        licences.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / "LICENSE", licences / "vramscope")
+        for name, package in LINKED_IN.items():
+            text = pathlib.Path("/usr/share/doc") / package / "copyright"
+            if text.is_file():
+                shutil.copyfile(text, licences / name)
+            else:
+                print(f"vramscope: no licence of {name} beside the program: {text} is not there", file=sys.stderr)
+        manual = native / "share" / "man" / "man1" / "vramscope.1"
+        manual.parent.mkdir(parents=True, exist_ok=True)
+        with manual.open("w", encoding="utf-8") as file:
+            reference = [sys.executable, str(ROOT / "tools" / "reference.py"), "man", str(build / BINARIES[0])]
+            subprocess.check_call(reference, stdout=file)
         for name in BINARIES:
-            target = pathlib.Path(self.build_lib) / "vramscope" / "_native" / name
+            target = native / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(build / name, target)
             # Debug information is nine tenths of the program, and of no use without the sources.

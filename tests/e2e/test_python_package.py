@@ -109,6 +109,24 @@ def test_the_console_script_is_the_program():
     assert (ROOT / "VERSION").read_text().strip() in done.stdout
 
 
+def test_a_build_names_all_that_is_missing(tmp_path):
+    """A machine with a compiler that has no headers of others, and without cmake and ninja."""
+    (tmp_path / "c++").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "c++").chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "VRAMSCOPE_PREBUILT"}
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build", "--build-base", tmp_path / "build", "egg_info", "--egg-base", tmp_path],
+        cwd=ROOT, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True, timeout=120,
+    )
+    assert done.returncode == 1
+    said = [line for line in done.stderr.splitlines() if line.startswith("vramscope: ")]
+    assert said[:2] == [
+        "vramscope: cmake is missing: apt-get install cmake",
+        "vramscope: ninja is missing: apt-get install ninja-build",
+    ], done.stderr
+    assert "vramscope: <zstd.h> is missing: apt-get install libzstd-dev" in said and len(said) == 11
+
+
 def test_the_wheel_has_program_and_libraries_for_every_python(tmp_path):
     pytest.importorskip("wheel")
     done = subprocess.run(
@@ -123,8 +141,14 @@ def test_the_wheel_has_program_and_libraries_for_every_python(tmp_path):
         archive.extractall(tmp_path)
     assert {f"vramscope/_native/{name}" for name in ("bin/vramscope", "lib/libvramscope_probe.so", "lib/libvramscope_read.so")} <= names
     assert {"vramscope/py.typed", "vramscope/__init__.py"} <= names
+    data = ("include/vramscope/annotate.h", "include/vramscope/read.h", "share/keywords/layers.toml",
+            "share/completions/vramscope.bash", "share/man/man1/vramscope.1", "share/licences/vramscope")
+    assert {f"vramscope/_native/{name}" for name in data} <= names
     # As pip would: zipfile forgets modes.
     (tmp_path / "vramscope" / "_native" / "bin" / "vramscope").chmod(0o755)
+    program = tmp_path / "vramscope" / "_native" / "bin" / "vramscope"
+    done = subprocess.run([program, "--include-dir"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{tmp_path}/vramscope/_native/include\n", done.stderr
     live = ROOT / "tests" / "golden" / "v2.0" / "killed.vram.d"
     code = f"import vramscope; print(vramscope.__file__, vramscope.read({str(live)!r}).report().devices['ledger_bytes'])"
     done = run_python(code, cwd=tmp_path)
