@@ -29,7 +29,9 @@ export function categoryOf(path) {
 /**
  * Bands of the timeline are called by their levels.
  * @param {string} group
+ * @param {boolean} [sampled] NVML's figures are all that is known: whose they are is what there is to say.
  */
-export function categoryOfGroup(group) {
-  return categoryOf(group.split(" / "));
+export function categoryOfGroup(group, sampled = false) {
+  const path = group.split(" / ");
+  return sampled ? path[path.length - 1] : categoryOf(path);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All devices on one axis: a line a device, over the timeline's window.
+import { WindowAxis } from "./axis.js";
 import { h, perFrame, sized, styleColours, tip } from "./dom.js";
-import { bytesStep, formatBytes, formatTick, formatTime, timeStep } from "./format.js";
+import { bytesStep, formatBytes, formatTime } from "./format.js";
 import { deviceLabel } from "./header.js";
 import { MARGIN } from "./timeline_picture.js";
 
@@ -10,8 +11,6 @@ import { MARGIN } from "./timeline_picture.js";
 /** @typedef {import("./view.js").View} View */
 
 const HEIGHT = 300;
-// A window that rests for so long is drawn.
-const REST_MS = 120;
 // Hues of the palette that are easiest to tell apart; beyond them lines are dashed.
 const HUES = ["#4071b9", "#cf6f19", "#36a17f", "#633792", "#84180e", "#885828", "#4f8fa8", "#6b7a2f"];
 const DASHES = [[], [6, 3], [2, 3]];
@@ -32,36 +31,17 @@ export class DevicesView {
     /** @type {Float64Array[]} By device, by column. */
     this.totals = [];
     this.key = "";
-    this.resting = 0;
     this.top = 1;
+    this.axis = new WindowAxis(model, store, this.canvas);
     this.draw = perFrame(() => this.paint());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.describe(event));
     this.canvas.addEventListener("pointerleave", () => tip.hide());
     this.canvas.addEventListener("click", (event) => {
       const device = this.nearest(event.offsetX, event.offsetY);
-      if (device >= 0) store.set({ device, at: Math.round(this.timeAt(event.offsetX)) });
+      if (device >= 0) store.set({ device, at: Math.round(this.axis.timeAt(event.offsetX)) });
     });
-    store.subscribe((_, changed) => {
-      if (!changed.has("zoom") || !this.element.isConnected) return;
-      clearTimeout(this.resting);
-      this.resting = setTimeout(this.draw, REST_MS);
-    });
-  }
-
-  /** @returns {[number, number]} */
-  get window() {
-    return this.store.state.zoom ?? [0, this.model.duration];
-  }
-
-  get plotWidth() {
-    return Math.max(1, this.canvas.clientWidth - MARGIN.left - MARGIN.right);
-  }
-
-  /** @param {number} x */
-  timeAt(x) {
-    const [from, to] = this.window;
-    return from + Math.min(1, Math.max(0, (x - MARGIN.left) / this.plotWidth)) * (to - from);
+    this.axis.whenItRests(this.draw);
   }
 
   /** @param {number} bytes */
@@ -80,8 +60,8 @@ export class DevicesView {
   }
 
   measure() {
-    const [from, to] = this.window;
-    const count = Math.floor(this.plotWidth);
+    const [from, to] = this.axis.window;
+    const count = Math.floor(this.axis.width);
     const key = `${from},${to},${count}`;
     if (key === this.key || !this.view) return;
     this.key = key;
@@ -97,22 +77,18 @@ export class DevicesView {
     this.canvas.style.height = `${HEIGHT}px`;
     const colours = styleColours();
     const context = sized(this.canvas, width, HEIGHT);
-    const [from, to] = this.window;
     context.font = `11px ${colours.font}`;
     context.textBaseline = "middle";
     context.textAlign = "right";
     const step = bytesStep(this.top, 6);
     for (let bytes = 0; bytes <= this.top; bytes += step) {
       context.fillStyle = colours.line;
-      context.fillRect(MARGIN.left, Math.round(this.yOf(bytes)), this.plotWidth, 1);
+      context.fillRect(MARGIN.left, Math.round(this.yOf(bytes)), this.axis.width, 1);
       context.fillStyle = colours.soft;
       context.fillText(bytes === 0 ? "0" : formatBytes(bytes).replace(/\.0+ /, " "), MARGIN.left - 8, this.yOf(bytes));
     }
     context.textAlign = "center";
-    const tick = timeStep(to - from, this.plotWidth / 110);
-    for (let time = Math.ceil(from / tick) * tick; time <= to; time += tick) {
-      context.fillText(formatTick(time, tick), MARGIN.left + ((time - from) / (to - from)) * this.plotWidth, HEIGHT - MARGIN.bottom + 12);
-    }
+    for (const { x, text } of this.axis.ticks()) context.fillText(text, x, HEIGHT - MARGIN.bottom + 12);
     this.totals.forEach((totals, device) => {
       const line = new Path2D();
       totals.forEach((bytes, column) => {
@@ -125,9 +101,8 @@ export class DevicesView {
       context.stroke(line);
     });
     context.setLineDash([]);
-    const x = MARGIN.left + ((this.view.at - from) / (to - from)) * this.plotWidth;
     context.fillStyle = colours.accent;
-    if (this.view.at >= from && this.view.at <= to) context.fillRect(x - 0.75, MARGIN.top, 1.5, HEIGHT - MARGIN.top - MARGIN.bottom);
+    if (this.axis.shows(this.view.at)) context.fillRect(this.axis.xOf(this.view.at) - 0.75, MARGIN.top, 1.5, HEIGHT - MARGIN.top - MARGIN.bottom);
   }
 
   /**
@@ -135,7 +110,7 @@ export class DevicesView {
    * @param {number} y
    */
   nearest(x, y) {
-    const column = Math.min(this.plotWidth - 1, Math.max(0, Math.floor(x - MARGIN.left)));
+    const column = Math.min(this.axis.width - 1, Math.max(0, Math.floor(x - MARGIN.left)));
     const away = (/** @type {number} */ device) => Math.abs(this.yOf(this.totals[device]?.[column] ?? 0) - y);
     return this.totals.reduce((best, _, device) => (best < 0 || away(device) < away(best) ? device : best), -1);
   }
@@ -147,7 +122,7 @@ export class DevicesView {
       tip.hide();
       return;
     }
-    tip.show(event.clientX, event.clientY, h("div", { class: "tip-head" }, h("span", {}, formatTime(this.timeAt(event.offsetX)))),
+    tip.show(event.clientX, event.clientY, h("div", { class: "tip-head" }, h("span", {}, formatTime(this.axis.timeAt(event.offsetX)))),
       ...this.totals.map((totals, device) => h("div", { class: "tip-row" }, h("span", { class: "line-swatch", style: `border-color:${HUES[device % HUES.length]}` }),
         h("span", {}, deviceLabel(this.model.page.devices[device])), h("b", {}, formatBytes(totals[column])))));
   }

@@ -5,6 +5,7 @@ import { ChangeIcicle } from "./diff_icicle.js";
 import { HistoryPair } from "./diff_timeline.js";
 import { h } from "./dom.js";
 import { formatBytes, formatCount, formatSignedBytes } from "./format.js";
+import { harmless } from "./harmless.js";
 
 /**
  * @typedef {object} Row
@@ -140,7 +141,7 @@ function start() {
   const main = document.getElementById("page");
   if (!data || !main) return;
   /** @type {Page} */
-  const page = JSON.parse(data.textContent ?? "");
+  const page = JSON.parse(harmless(data.textContent ?? ""));
   const table = new RowTable(page.diff);
   const icicle = new ChangeIcicle(page.diff, (wanted) => table.show(wanted, false));
   const histories = new HistoryPair(page);

@@ -50,7 +50,7 @@ export class History {
   /** @param {TimelineData} timeline */
   fillBuckets(timeline) {
     timeline.groups.forEach((name, group) => {
-      const category = this.model.categoryIndex.get(categoryOfGroup(name)) ?? 0;
+      const category = this.model.categoryIndex.get(categoryOfGroup(name, this.model.page.report.sampled)) ?? 0;
       const peak = timeline.peak[group] ?? [];
       for (let bucket = 0; bucket < this.buckets; ++bucket) {
         this.bucketBytes[bucket * this.categories + category] += peak[bucket] ?? 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // When each allocation lived: a bar from its begin to its end, by layer or line, over the timeline's
 // window. What has most bytes times time comes first.
+import { WindowAxis } from "./axis.js";
 import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
-import { formatBytes, formatCount, formatTick, formatTime, timeStep } from "./format.js";
+import { formatBytes, formatCount, formatTime } from "./format.js";
 import { NO_MODULE } from "./names.js";
-import { MARGIN } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
@@ -37,8 +37,6 @@ const BANDS = 60;
 const LANE = 7;
 const TITLE = 20;
 const AXIS = 22;
-// A window that rests for so long is laid out.
-const REST_MS = 120;
 
 /**
  * The bands of a window. Of more allocations than can be drawn those with most bytes times time are.
@@ -119,46 +117,21 @@ export class Lifetimes {
     this.hint = "over the timeline's window: zoom there · click: who was live then";
     this.copy = h("span", {});
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), h("div", { class: "lifetimes-scroll" }, this.canvas));
-    this.resting = 0;
+    this.axis = new WindowAxis(model, store, this.canvas);
     this.layout = { bands: /** @type {Band[]} */ ([]), height: 0, hidden: 0 };
     this.draw = perFrame(() => this.paint());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.describe(event));
     this.canvas.addEventListener("pointerleave", () => tip.hide());
-    this.canvas.addEventListener("click", (event) => store.set({ at: Math.round(this.timeAt(event.offsetX)) }));
-    store.subscribe((_, changed) => {
-      if (!changed.has("zoom") || !this.element.isConnected) return;
-      clearTimeout(this.resting);
-      this.resting = setTimeout(() => { if (this.view) this.render(this.view); }, REST_MS);
-    });
-  }
-
-  /** @returns {[number, number]} */
-  get window() {
-    return this.store.state.zoom ?? [0, this.model.duration];
-  }
-
-  get plotWidth() {
-    return Math.max(1, this.canvas.clientWidth - MARGIN.left - MARGIN.right);
-  }
-
-  /** @param {number} x */
-  timeAt(x) {
-    const [from, to] = this.window;
-    return from + Math.min(1, Math.max(0, (x - MARGIN.left) / this.plotWidth)) * (to - from);
-  }
-
-  /** @param {number} time */
-  xOf(time) {
-    const [from, to] = this.window;
-    return MARGIN.left + Math.min(1, Math.max(0, (time - from) / (to - from))) * this.plotWidth;
+    this.canvas.addEventListener("click", (event) => store.set({ at: Math.round(this.axis.timeAt(event.offsetX)) }));
+    this.axis.whenItRests(() => { if (this.view) this.render(this.view); });
   }
 
   /** @param {View} view */
   render(view) {
     this.view = view;
     this.by.show(this.group);
-    this.layout = layOutLifetimes(this.model, view.filter, view.device, this.window, this.group);
+    this.layout = layOutLifetimes(this.model, view.filter, view.device, this.axis.window, this.group);
     const { bands, hidden } = this.layout;
     const { left_out: leftOut } = this.model.page;
     const unlisted = leftOut.count > 0 ? `; ${formatCount(leftOut.count)} small or short-lived ones are in sums only` : "";
@@ -177,16 +150,15 @@ export class Lifetimes {
     const colours = styleColours();
     const context = sized(this.canvas, width, height);
     const { kinds, page, begin, end } = this.model;
-    const [from, to] = this.window;
+    const [, to] = this.axis.window;
     context.font = `11px ${colours.font}`;
     context.textBaseline = "middle";
     context.textAlign = "center";
-    const tick = timeStep(to - from, this.plotWidth / 110);
-    for (let time = Math.ceil(from / tick) * tick; time <= to; time += tick) {
+    for (const { x, text } of this.axis.ticks()) {
       context.fillStyle = colours.line;
-      context.fillRect(Math.round(this.xOf(time)), AXIS - 4, 1, height);
+      context.fillRect(Math.round(x), AXIS - 4, 1, height);
       context.fillStyle = colours.soft;
-      context.fillText(formatTick(time, tick), this.xOf(time), 8);
+      context.fillText(text, x, 8);
     }
     context.textAlign = "left";
     for (const band of bands) {
@@ -198,23 +170,23 @@ export class Lifetimes {
         14 + name, band.y + TITLE / 2);
       for (const { y, allocations } of band.lanes) {
         for (const i of allocations) {
-          const x = this.xOf(begin[i]);
-          const right = this.xOf(Math.min(end[i], to));
+          const x = this.axis.xOf(begin[i]);
+          const right = this.axis.xOf(Math.min(end[i], to));
           context.fillStyle = this.palette.fill(context, kinds.category[page.allocations.site[i]]);
           context.fillRect(x, y, Math.max(1, right - x - (right - x > 3 ? 0.5 : 0)), LANE - 1);
         }
       }
     }
     context.fillStyle = colours.accent;
-    if (this.view.at >= from && this.view.at <= to) context.fillRect(this.xOf(this.view.at) - 0.75, AXIS - 4, 1.5, height);
+    if (this.axis.shows(this.view.at)) context.fillRect(this.axis.xOf(this.view.at) - 0.75, AXIS - 4, 1.5, height);
   }
 
   /** @param {PointerEvent} event */
   describe(event) {
     const { model, model: { page, kinds, begin, end, bytes } } = this;
     const lane = this.layout.bands.flatMap(({ lanes }) => lanes).find(({ y }) => event.offsetY >= y && event.offsetY < y + LANE);
-    const at = this.timeAt(event.offsetX);
-    const slack = this.timeAt(event.offsetX + 2) - at;
+    const at = this.axis.timeAt(event.offsetX);
+    const slack = this.axis.timeAt(event.offsetX + 2) - at;
     const i = lane?.allocations.find((each) => begin[each] <= at + slack && end[each] >= at - slack);
     if (i === undefined) {
       tip.hide();

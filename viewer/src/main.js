@@ -5,6 +5,7 @@ import { h, perFrame } from "./dom.js";
 import { Explore } from "./explore.js";
 import { Filter } from "./filter.js";
 import { makeFooter, makeHeader } from "./header.js";
+import { harmless } from "./harmless.js";
 import { listenForHelp } from "./help.js";
 import { Icicle } from "./icicle.js";
 import { Model } from "./model.js";
@@ -79,7 +80,7 @@ function makeEmpty() {
 function start() {
   const element = /** @type {HTMLElement} */ (document.getElementById("vramscope-data"));
   const page = /** @type {HTMLElement} */ (document.getElementById("page"));
-  const model = new Model(JSON.parse(element.textContent ?? ""));
+  const model = new Model(JSON.parse(harmless(element.textContent ?? "")));
   element.remove();
   if (model.page.devices.length === 0) {
     page.append(h("h1", {}, model.page.title), makeEmpty(), makeFooter(model));

@@ -79,9 +79,19 @@ export class Model {
   /** Names of categories that the page's data can have. */
   namesInUse() {
     const { page } = this;
-    const names = page.timelines.flatMap((timeline) => timeline.groups.map((group) => categoryOfGroup(group)));
-    for (const category of new Set(page.sites.category.slice(1))) names.push(page.categories[category] ?? "unknown");
+    const names = page.timelines.flatMap((timeline) => timeline.groups.map((group) => categoryOfGroup(group, page.report.sampled)));
+    for (let kind = 1; kind < this.kinds.count; ++kind) names.push(this.ownCategory(kind));
     return names;
+  }
+
+  /**
+   * By the recording: of a sampled one, whose it is.
+   * @param {number} kind
+   */
+  ownCategory(kind) {
+    const { sites, paths, categories, report } = this.page;
+    const path = paths[sites.path[kind]] ?? [];
+    return report.sampled && path.length > 0 ? path[path.length - 1] : categories[sites.category[kind]] ?? "unknown";
   }
 
   /** The colour's category of each site, by the model's numbers. */
@@ -89,6 +99,7 @@ export class Model {
     const { page, kinds } = this;
     const unknown = page.categories.indexOf("unknown");
     const numbers = page.categories.map((name) => this.categoryIndex.get(name) ?? 0);
+    if (page.report.sampled) return Uint8Array.from(page.sites.category, (_, kind) => this.categoryIndex.get(this.ownCategory(kind)) ?? 0);
     const other = this.categoryIndex.get(OTHER_PLACES);
     return Uint8Array.from(page.sites.category, (category, kind) => {
       // Slack and what the driver keeps have no place to be coloured by.
