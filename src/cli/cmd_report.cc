@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -21,10 +22,12 @@
 #include "output/json.h"
 #include "output/keywords.h"
 #include "output/out_of_memory.h"
+#include "output/ranks.h"
 #include "output/terminal.h"
 #include "output/text.h"
 #include "output/trust_lines.h"
 #include "query/out_of_memory.h"
+#include "query/ranks.h"
 
 namespace vramscope::cli {
 namespace {
@@ -38,6 +41,7 @@ struct ReportArguments {
   uint64_t top = 0;
   uint64_t timeline = 0;
   std::string oom;  // which refusal, "0": the last one that was for good; empty: not asked for
+  bool ranks = false;
   bool json = false;
   bool csv = false;
   std::string html;
@@ -178,6 +182,58 @@ util::Status ShowOutOfMemory(const ReportArguments& arguments) {
   return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
 }
 
+// A directory that is no recording under way: those in it are a program's ranks.
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) && !IsLiveDirectory(path);
+}
+
+// The recordings of a folder; those that nobody finished have no NAME.vram beside them.
+std::vector<std::string> RecordingsIn(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string path = it->path().string();
+    if (path.ends_with(".vram"))
+      files.push_back(path);
+    else if (path.ends_with(".vram.d") && !std::filesystem::exists(OutputOf(path)))
+      files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+util::Status ShowRanks(const ReportArguments& arguments) {
+  if (arguments.csv || !arguments.html.empty() || !arguments.by.empty() ||
+      !arguments.where.empty() || !arguments.oom.empty() || arguments.at.front() != "peak")
+    return util::Status::Error(
+        "the report of many ranks is one at their peaks: of its options only --json goes with it");
+  query::RankFold fold;
+  std::vector<std::string> unread;
+  size_t read = 0;
+  for (const std::string& path : arguments.files) {
+    const std::vector<std::string> files =
+        IsFolder(path) ? RecordingsIn(path) : std::vector<std::string>{path};
+    if (files.empty())
+      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
+    for (const std::string& file : files) {
+      // One that is damaged says so, and the others are reported.
+      util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+      const util::Status added = recording.ok() ? fold.Add(file, **recording) : recording.status();
+      read += added.ok() ? 1u : 0u;
+      if (!added.ok())
+        unread.push_back(added.message());
+    }
+  }
+  if (read == 0)
+    return util::Status::Error(unread.front());
+  const query::RankReport report = std::move(fold).Finish();
+  return PrintOut(arguments.json
+                      ? output::RanksJson(report, unread)
+                      : output::FormatRanks(report, unread, output::DetectStyle(STDOUT_FILENO)));
+}
+
 // Its launcher was killed, and so were its programs.
 bool WasCutOff(const tables::Recording& recording, const std::string& file) {
   if (recording.tables().session.finished)
@@ -248,6 +304,8 @@ util::Status ShowReport(const ReportArguments& arguments,
 }
 
 util::Status ShowReports(const ReportArguments& arguments) {
+  if (arguments.ranks || std::any_of(arguments.files.begin(), arguments.files.end(), IsFolder))
+    return ShowRanks(arguments);
   if (!arguments.oom.empty())
     return ShowOutOfMemory(arguments);
   util::Result<query::ReportQuery> query = ParseQuery(arguments);
@@ -295,7 +353,9 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   CLI::App* const report = app.add_subcommand("report", "Who had the memory, at any instant");
   auto arguments = std::make_shared<ReportArguments>();
   report
-      ->add_option("FILE", arguments->files, "NAME.vram, or NAME.vram.d of an unfinished recording")
+      ->add_option("FILE", arguments->files,
+                   "NAME.vram, NAME.vram.d of an unfinished recording, or a folder with those of a "
+                   "program's ranks, as one report")
       ->required();
   // Options of one value each: a FILE behind them must stay a FILE.
   report
@@ -324,6 +384,8 @@ void RegisterReport(CLI::App& app, int* exit_code) {
                    "Code of this Python package counts as yours; can be repeated")
       ->option_text("PACKAGE")
       ->allow_extra_args(false);
+  report->add_flag("--ranks", arguments->ranks,
+                   "Several FILEs as one report: the ranks of one program");
   report
       ->add_flag("--oom{0}", arguments->oom,
                  "Why a request for memory was refused: --oom the last one, --oom=N another")

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "output/json_parts.h"
+#include "util/json_writer.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+using util::FormatBytes;
+using util::JsonWriter;
+
+// A screen of rows: of more ranks, the heaviest and the lightest.
+constexpr size_t kMostRows = 32;
+constexpr size_t kMostNamed = 8;
+
+std::vector<std::pair<std::string, uint64_t>> Largest(
+    const std::map<std::string, uint64_t>& categories) {
+  std::vector<std::pair<std::string, uint64_t>> sorted(categories.begin(), categories.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return sorted;
+}
+
+// "0-3, 7".
+std::string Numbers(const std::vector<int32_t>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1)
+      ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
+    if (end > i)
+      text += fmt::format("-{}", numbers[end]);
+    i = end + 1;
+  }
+  return text;
+}
+
+std::string Imbalance(const query::RankReport& report) {
+  const query::RankMemory& heaviest = report.ranks[report.heaviest];
+  if (!report.IsUneven())
+    return "evenly: no rank has a hundredth more than the median";
+  std::string text =
+      fmt::format("{} holds {} more than the median, {}", heaviest.name,
+                  FormatBytes(report.excess_bytes()), report.ranks[report.median].name);
+  for (size_t i = 0; i < std::min<size_t>(report.excess.size(), 3); ++i) {
+    const auto& excess = report.excess[i];
+    text += fmt::format("{} {} of {}{}", i == 0 ? ":" : ",", FormatBytes(excess.bytes),
+                        excess.category, excess.layer.empty() ? "" : " in " + excess.layer);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string FormatRanks(const query::RankReport& report,
+                        const std::vector<std::string>& unread,
+                        const Style& style) {
+  std::string text;
+  const auto line = [&](const std::string& words) { text += Printable(words, style.utf8) + "\n"; };
+  if (report.ranks.empty()) {
+    line("no process had memory in these recordings");
+  } else {
+    line(fmt::format("{} ranks, {} together, each at its device's peak", report.ranks.size(),
+                     FormatBytes(report.bytes)));
+    line("  " + Imbalance(report));
+    if (!report.missing.empty())
+      line("  missing: rank " + Numbers(report.missing) + ", of which there is no recording");
+    line(
+        fmt::format("  {} processes without device memory are not listed; the first and the last "
+                    "recording began {} apart by their hosts' clocks",
+                    report.processes_without_memory, util::FormatDuration(report.starts_apart_ns)));
+    line("");
+    line(fmt::format("  {:<16} {:<16} {:>8} {:>4} {:>10} {:>10}  {}", "rank", "host", "pid", "GPU",
+                     "peak", "after", "most of it"));
+    std::vector<size_t> shown(report.ranks.size());
+    for (size_t i = 0; i < shown.size(); ++i)
+      shown[i] = i;
+    if (shown.size() > kMostRows) {
+      std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) {
+        return report.ranks[a].bytes > report.ranks[b].bytes;
+      });
+      shown.erase(shown.begin() + kMostRows / 2, shown.end() - kMostRows / 2);
+    }
+    for (const size_t i : shown) {
+      const query::RankMemory& rank = report.ranks[i];
+      const auto largest = Largest(rank.categories);
+      line(fmt::format("  {:<16} {:<16} {:>8} {:>4} {:>10} {:>10}  {} {}", rank.name, rank.host,
+                       rank.pid, rank.device, FormatBytes(rank.bytes),
+                       util::FormatDuration(rank.peak_wall_ns - report.first_wall_ns),
+                       largest[0].first, FormatBytes(largest[0].second)));
+    }
+    if (shown.size() < report.ranks.size())
+      line(fmt::format("  ({} in between; --json has all)", report.ranks.size() - shown.size()));
+    text += "\nall ranks\n";
+    const auto largest = Largest(report.categories);
+    for (size_t i = 0; i < std::min(largest.size(), kMostNamed); ++i)
+      line(fmt::format("  {:>10}  {}", FormatBytes(largest[i].second), largest[i].first));
+  }
+  for (const std::string& why : unread)
+    line("not read: " + why);
+  return text;
+}
+
+std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread) {
+  std::string text;
+  JsonWriter json(&text, 1);
+  const auto categories = [](const std::map<std::string, uint64_t>& of, JsonWriter& out) {
+    out.Key("categories");
+    out.BeginObject();
+    for (const auto& [name, bytes] : of)
+      out.Field(name.c_str(), bytes);
+    out.EndObject();
+  };
+  json.BeginObject();
+  json.Field("schema", kRanksSchema);
+  json.Field("bytes", report.bytes);
+  categories(report.categories, json);
+  json.Field("processes_without_memory", report.processes_without_memory);
+  json.Field("first_wall_ns", report.first_wall_ns);
+  json.Field("starts_apart_ns", report.starts_apart_ns);
+  json.Key("missing");
+  json.BeginArray();
+  for (const int32_t number : report.missing)
+    json.Int(number);
+  json.EndArray();
+  json.Field("uneven", report.IsUneven());
+  TextOrNull(json, "median", report.ranks.empty() ? "" : report.ranks[report.median].name);
+  TextOrNull(json, "heaviest", report.ranks.empty() ? "" : report.ranks[report.heaviest].name);
+  WriteList(json, "excess", report.excess, [](const auto& excess, JsonWriter& out) {
+    TextOrNull(out, "layer", excess.layer);
+    out.Field("category", excess.category);
+    out.Field("bytes", excess.bytes);
+  });
+  WriteList(json, "ranks", report.ranks, [&](const query::RankMemory& rank, JsonWriter& out) {
+    out.Field("name", rank.name);
+    out.Field("rank", int64_t{rank.number});
+    out.Field("file", rank.file);
+    out.Field("host", rank.host);
+    out.Field("pid", uint64_t{rank.pid});
+    out.Field("device", int64_t{rank.device});
+    out.Field("bytes", rank.bytes);
+    out.Field("total_bytes", rank.total_bytes);
+    out.Field("peak_wall_ns", rank.peak_wall_ns);
+    categories(rank.categories, out);
+  });
+  TextList(json, "unread", unread);
+  json.EndObject();
+  json.Finish();
+  return text;
+}
+
+}  // namespace vramscope::output

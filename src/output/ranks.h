@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "output/terminal.h"
+#include "query/ranks.h"
+
+namespace vramscope::output {
+
+inline constexpr char kRanksSchema[] = "vramscope.ranks/1";
+
+// All ranks together, the imbalance in words, and a row each; of many the heaviest and the
+// lightest. `unread`: files that could not be read, with why.
+std::string FormatRanks(const query::RankReport& report,
+                        const std::vector<std::string>& unread,
+                        const Style& style);
+
+// One object of the schema vramscope.ranks/1 (docs/REPORT_SCHEMA.md).
+std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread);
+
+}  // namespace vramscope::output

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/ranks.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <tuple>
+
+#include "query/instant.h"
+#include "query/live_set.h"
+
+namespace vramscope::query {
+namespace {
+
+using format::Part;
+using tables::DeviceKind;
+
+constexpr uint64_t kShareOfMedian = 100;
+constexpr uint64_t kLeastExcess = uint64_t{4} << 20;
+
+// GPUs, else the CPU's tensors.
+DeviceKind MainKind(const std::map<std::pair<uint32_t, uint32_t>, RankMemory>& found,
+                    const tables::Tables& tables) {
+  for (const auto& [key, rank] : found) {
+    if (static_cast<DeviceKind>(tables.devices[key.second].kind) == DeviceKind::kGpu)
+      return DeviceKind::kGpu;
+  }
+  return DeviceKind::kCpu;
+}
+
+}  // namespace
+
+bool RankReport::IsUneven() const {
+  return !ranks.empty() &&
+         excess_bytes() > std::max(kLeastExcess, ranks[median].bytes / kShareOfMedian);
+}
+
+util::Status RankFold::Add(const std::string& file, const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  const auto peak = ResolveInstant(recording, Instant{});
+  if (!peak.ok())
+    return peak.status();
+  const auto live = ReadLiveSet(recording, *peak);
+  if (!live.ok())
+    return live.status();
+  std::map<std::pair<uint32_t, uint32_t>, RankMemory> found;  // by process and device
+  ForEachLeaf(recording, *live, [&](const Leaf& leaf) {
+    if (leaf.process.value == 0 || leaf.bytes == 0)
+      return;
+    RankMemory& rank = found[{leaf.process.value, leaf.device.value}];
+    const std::string category = format::CategoryName(static_cast<format::Category>(
+        std::min<size_t>(leaf.site.category, format::kCategoryCount - 1)));
+    rank.bytes += leaf.bytes;
+    rank.categories[category] += leaf.bytes;
+    rank.layers[{std::string(recording.string(leaf.site.module)), category}] += leaf.bytes;
+  });
+  const tables::Session& session = tables.session;
+  const bool first = report_.first_wall_ns == 0;
+  report_.first_wall_ns =
+      first ? session.begin_wall_ns : std::min(report_.first_wall_ns, session.begin_wall_ns);
+  last_wall_ns_ = first ? session.begin_wall_ns : std::max(last_wall_ns_, session.begin_wall_ns);
+  const DeviceKind main = MainKind(found, tables);
+  std::set<uint32_t> with_memory;
+  for (auto& [key, rank] : found) {
+    const tables::DeviceRow& device = tables.devices[key.second];
+    if (static_cast<DeviceKind>(device.kind) != main)
+      continue;
+    const tables::ProcessRow& process = tables.processes[key.first];
+    with_memory.insert(key.first);
+    rank.number = process.rank;
+    rank.file = file;
+    rank.name = process.rank >= 0 ? "rank " + std::to_string(process.rank)
+                                  : std::filesystem::path(file).stem().string();
+    if (process.host.value < tables.hosts.size())
+      rank.host = recording.string(tables.hosts[process.host.value].name);
+    rank.pid = process.pid;
+    rank.device = device.index;
+    rank.total_bytes = device.total_bytes;
+    for (const tables::PeakRow& row : tables.peaks) {
+      if (row.device.value == key.second)
+        rank.peak_wall_ns = session.begin_wall_ns + (row.time_ns - session.begin_ns);
+    }
+    report_.bytes += rank.bytes;
+    for (const auto& [category, bytes] : rank.categories)
+      report_.categories[category] += bytes;
+    report_.ranks.push_back(std::move(rank));
+  }
+  report_.processes_without_memory += tables.processes.size() - 1 - with_memory.size();
+  return {};
+}
+
+RankReport RankFold::Finish() && {
+  std::vector<RankMemory>& ranks = report_.ranks;
+  std::stable_sort(ranks.begin(), ranks.end(), [](const RankMemory& a, const RankMemory& b) {
+    return std::tie(a.number, a.name, a.device) < std::tie(b.number, b.name, b.device);
+  });
+  report_.starts_apart_ns = last_wall_ns_ - report_.first_wall_ns;
+  if (ranks.empty())
+    return std::move(report_);
+  std::set<int32_t> numbers;
+  for (const RankMemory& rank : ranks)
+    numbers.insert(rank.number);
+  // A number that a hostile file gives must not make a list of two thousand million.
+  for (int32_t last = -1; const int32_t number : numbers) {
+    for (int32_t i = last + 1; i < number && report_.missing.size() < ranks.size() + 64; ++i)
+      report_.missing.push_back(i);
+    last = number;
+  }
+  std::vector<size_t> by_bytes(ranks.size());
+  for (size_t i = 0; i < by_bytes.size(); ++i)
+    by_bytes[i] = i;
+  std::stable_sort(by_bytes.begin(), by_bytes.end(),
+                   [&](size_t a, size_t b) { return ranks[a].bytes < ranks[b].bytes; });
+  report_.median = by_bytes[(by_bytes.size() - 1) / 2];
+  report_.heaviest = by_bytes.back();
+  const RankMemory& median = ranks[report_.median];
+  for (const auto& [key, bytes] : ranks[report_.heaviest].layers) {
+    const auto usual = median.layers.find(key);
+    const uint64_t of_median = usual == median.layers.end() ? 0 : usual->second;
+    if (bytes > of_median)
+      report_.excess.push_back({key.first, key.second, bytes - of_median});
+  }
+  std::stable_sort(report_.excess.begin(), report_.excess.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return std::move(report_);
+}
+
+}  // namespace vramscope::query

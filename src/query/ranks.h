@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tables/recording.h"
+#include "util/status.h"
+
+// Many processes of one program, from one recording or a thousand, as one answer: each at the
+// highest instant of its device.
+namespace vramscope::query {
+
+struct RankMemory {
+  std::string name;  // "rank 3", else that of its file
+  int32_t number = -1;
+  std::string file, host;
+  uint32_t pid = 0;
+  int32_t device = 0;  // NVML's number
+  uint64_t bytes = 0;
+  uint64_t total_bytes = 0;  // of the device; 0: not known
+  int64_t peak_wall_ns = 0;  // CLOCK_REALTIME of its host
+  std::map<std::string, uint64_t> categories;
+  std::map<std::pair<std::string, std::string>, uint64_t> layers;  // by layer and category
+};
+
+struct RankReport {
+  std::vector<RankMemory> ranks;  // by number, then by name
+  std::vector<int32_t> missing;   // numbers below the highest that no recording has
+  uint64_t bytes = 0;             // of all
+  std::map<std::string, uint64_t> categories;
+  uint64_t processes_without_memory = 0;  // data loaders and the like
+  int64_t first_wall_ns = 0;              // when the first recording began
+  int64_t starts_apart_ns = 0;            // and the last after it
+  // Index into `ranks`. What the heaviest has more than the median, by layer and category, largest
+  // first.
+  size_t median = 0, heaviest = 0;
+  struct Excess {
+    std::string layer, category;
+    uint64_t bytes = 0;
+  };
+  std::vector<Excess> excess;
+
+  uint64_t excess_bytes() const {
+    return ranks.empty() ? 0 : ranks[heaviest].bytes - ranks[median].bytes;
+  }
+  // Whether that is more than noise: a hundredth of the median, and 4 MiB.
+  bool IsUneven() const;
+};
+
+// Takes recordings one after the other, each of which may be closed afterwards.
+class RankFold {
+ public:
+  util::Status Add(const std::string& file, const tables::Recording& recording);
+  RankReport Finish() &&;
+
+ private:
+  RankReport report_;
+  int64_t last_wall_ns_ = 0;
+};
+
+}  // namespace vramscope::query

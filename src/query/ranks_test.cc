@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of one program, each with a recording of its own.
+#include "query/ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "query/testing/random_recording.h"
+
+namespace vramscope::query {
+namespace {
+
+using format::Category;
+using format::Part;
+using ::testing::ElementsAre;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// A process with 100 MiB of a layer's activations, and a data loader; `extra` more in h.3.
+std::unique_ptr<tables::MemoryRecording> Rank(int32_t number, uint64_t extra, int64_t late_ns = 0) {
+  RecordingBuilder builder;
+  tables::Tables& tables = builder.tables;
+  tables.session.begin_ns = 1000 * (number + 1);  // every host's own clock
+  tables.session.begin_wall_ns = 1'000'000 + late_ns;
+  const auto gpu = builder.Device(tables::DeviceKind::kGpu, number);
+  const auto process = builder.Process(100, tables.session.begin_ns + 500);
+  tables.processes[process.value].rank = number;
+  builder.Process(101, tables.session.begin_ns + 400);
+  const auto account = builder.Account(process, gpu);
+  tables::SiteRow site = builder.SiteOf(account, Part::kAllocated, Category::kActivation);
+  site.module = builder.Text("h.0");
+  builder.Row(builder.Site(site), tables.session.begin_ns + 10, tables::kNever, 100 * kMiB);
+  site.module = builder.Text("h.3");
+  builder.Row(builder.Site(site), tables.session.begin_ns + 20, tables::kNever, 10 * kMiB + extra);
+  tables.peaks.push_back({gpu, tables.session.begin_ns + 20, 110 * kMiB + extra, 0});
+  return builder.Make();
+}
+
+TEST(RanksTest, AHeavyRankIsNamedWithItsLayer) {
+  RankFold fold;
+  for (const int32_t number : {5, 0, 1, 3}) {
+    const auto recording = Rank(number, number == 3 ? 50 * kMiB : 0, number * 1000);
+    ASSERT_TRUE(fold.Add("r" + std::to_string(number) + ".vram", *recording).ok());
+  }
+  const RankReport report = std::move(fold).Finish();
+  ASSERT_EQ(report.ranks.size(), 4u);
+  EXPECT_EQ(report.ranks[1].name, "rank 1");
+  EXPECT_THAT(report.missing, ElementsAre(2, 4));
+  EXPECT_EQ(report.bytes, 4 * 110 * kMiB + 50 * kMiB);
+  EXPECT_EQ(report.categories.at("activation"), report.bytes);
+  EXPECT_EQ(report.processes_without_memory, 4u);
+  EXPECT_EQ(report.starts_apart_ns, 5000);
+  // On one clock: 20 ns after each began.
+  EXPECT_EQ(report.ranks[2].peak_wall_ns - report.first_wall_ns, 3020);
+  EXPECT_TRUE(report.IsUneven());
+  EXPECT_EQ(report.ranks[report.heaviest].name, "rank 3");
+  EXPECT_EQ(report.excess_bytes(), 50 * kMiB);
+  ASSERT_EQ(report.excess.size(), 1u);
+  EXPECT_EQ(report.excess[0].layer, "h.3");
+  EXPECT_EQ(report.excess[0].bytes, 50 * kMiB);
+}
+
+TEST(RanksTest, EqualRanksAreEven) {
+  RankFold fold;
+  for (int32_t number = 0; number < 3; ++number)
+    ASSERT_TRUE(fold.Add("r.vram", *Rank(number, static_cast<uint64_t>(number) * kMiB)).ok());
+  const RankReport report = std::move(fold).Finish();
+  EXPECT_FALSE(report.IsUneven());
+  EXPECT_TRUE(report.missing.empty());
+}
+
+TEST(RanksTest, AHostileNumberMakesNoLongList) {
+  RankFold fold;
+  ASSERT_TRUE(fold.Add("r.vram", *Rank(0, 0)).ok());
+  auto recording = Rank(1, 0);
+  RecordingBuilder builder;
+  builder.tables = recording->tables();
+  builder.tables.processes[1].rank = INT32_MAX;
+  builder.Row(tables::SiteId{1}, 2010, tables::kNever, kMiB);
+  ASSERT_TRUE(fold.Add("s.vram", *builder.Make()).ok());
+  EXPECT_LT(std::move(fold).Finish().missing.size(), 100u);
+}
+
+TEST(RanksTest, NothingToTell) {
+  EXPECT_TRUE(RankFold().Finish().ranks.empty());
+}
+
+}  // namespace
+}  // namespace vramscope::query

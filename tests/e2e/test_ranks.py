@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder with the recordings of a program's ranks is one report."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hosts import BUILD, VRAMSCOPE
+
+STAND_IN = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", BUILD / "fake_cuda"))
+MIB = 1 << 20
+
+RANK = """
+import ctypes, os, subprocess, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, address = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+def batch(mib):
+    assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mib << 20)) == 0
+batch(100 if os.environ["RANK"] != "3" else 1124)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("ranks")
+    recordings = directory / "recordings"
+    recordings.mkdir()
+    for rank in ("0", "1", "3"):
+        environment = {
+            **os.environ, "LD_LIBRARY_PATH": str(STAND_IN),
+            "VRAMSCOPE_FAKE_BOOKS": str(directory / f"books{rank}"), "RANK": rank,
+        }
+        command = [VRAMSCOPE, "run", "--no-report", "-o", recordings / f"r{rank}.vram", "--", sys.executable, "-c", RANK]
+        subprocess.run(command, env=environment, check=True, timeout=60, stderr=subprocess.DEVNULL)
+    (recordings / "notes.txt").write_text("not a recording")
+    return recordings
+
+
+def report(*words: str | Path) -> str:
+    return subprocess.run([VRAMSCOPE, "report", *words], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_the_heavier_rank_and_the_missing_one_are_named_first(folder):
+    lines = report(folder).splitlines()
+    assert lines[0].startswith("3 ranks, ") and lines[1].startswith("  rank 3 holds "), lines
+    assert ": 1.00 GiB of unknown" in lines[1], lines  # whatever NVML saw of each context
+    assert "missing: rank 2" in lines[2]
+
+
+def test_together_they_are_the_sum_of_each(folder):
+    told = json.loads(report(folder, "--json"))
+    assert [rank["name"] for rank in told["ranks"]] == ["rank 0", "rank 1", "rank 3"]
+    assert told["bytes"] == sum(rank["bytes"] for rank in told["ranks"]) == sum(told["categories"].values())
+    assert told["missing"] == [2] and told["uneven"] and told["heaviest"] == "rank 3"
+    for rank in told["ranks"]:
+        alone = json.loads(report(rank["file"], "--json"))
+        (process,) = [p for p in alone["processes"] if p["device"] == 0]
+        assert (process["ledger_bytes"], process["pid"]) == (rank["bytes"], rank["pid"])
+    starts = [rank["peak_wall_ns"] for rank in told["ranks"]]
+    assert starts == sorted(starts) and min(starts) > told["first_wall_ns"]
+
+
+def test_files_named_one_by_one(folder):
+    told = json.loads(report(folder / "r1.vram", folder / "r0.vram", "--ranks", "--json"))
+    assert [rank["name"] for rank in told["ranks"]] == ["rank 0", "rank 1"]
+    # Without --ranks each is a report of its own, as ever.
+    assert len(json.loads(report(folder / "r1.vram", folder / "r0.vram", "--json"))) == 2
+
+
+def test_a_file_that_was_cut_off_is_named_and_the_others_reported(folder, tmp_path):
+    for path in folder.glob("*.vram"):
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: 500 if path.stem == "r1" else None])
+    text = report(tmp_path)
+    assert text.startswith("2 ranks, ") and "missing: rank 1-2" in text and f"not read: {tmp_path}/r1.vram" in text
+
+
+def test_what_does_not_go_with_it(folder, tmp_path):
+    for words in (["--by", "line"], ["--csv"], ["--at", "end"]):
+        done = subprocess.run([VRAMSCOPE, "report", folder, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "only --json goes with it" in done.stderr
+    (tmp_path / "x.txt").write_text("")
+    done = subprocess.run([VRAMSCOPE, "report", tmp_path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "there is no recording (*.vram) in this directory" in done.stderr
