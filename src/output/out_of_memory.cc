@@ -72,11 +72,15 @@ class Text {
                           FormatBytes(holder.bytes), i == 1 ? At(holder.place, holder.layer) : "");
     }
     Line("  held:  " + rest);
-    Line(fmt::format("  by {} at {}; {} asked {} of the driver {}",
-                     ProcessLabel(recording_, what_.process), Since(recording_, refusal.time_ns),
-                     refusal.api.value == 0 ? "nobody" : recording_.string(refusal.api),
-                     FormatBytes(refusal.asked_driver_bytes),
-                     refusal.attempts == 1 ? "once" : fmt::format("{} times", refusal.attempts)));
+    const std::string asked =
+        refusal.api.value == 0
+            ? "the driver was not asked"
+            : fmt::format(
+                  "{} asked the driver for {} {}", recording_.string(refusal.api),
+                  FormatBytes(refusal.asked_driver_bytes),
+                  refusal.attempts == 1 ? "once" : fmt::format("{} times", refusal.attempts));
+    Line(fmt::format("  by {} at {}; {}", ProcessLabel(recording_, what_.process),
+                     Since(recording_, refusal.time_ns), asked));
     Line(fmt::format("  free inside of its allocators' segments: {}, the largest range {}",
                      FormatBytes(what_.free_in_segments_bytes),
                      FormatBytes(what_.largest_free_range_bytes)));

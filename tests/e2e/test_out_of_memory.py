@@ -9,7 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from hosts import BUILD, VRAMSCOPE
+from hosts import BUILD, HOSTS, VRAMSCOPE
 
 STAND_IN = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", BUILD / "fake_cuda"))
 MIB = 1 << 20
@@ -165,6 +165,21 @@ def test_without_a_report_the_cause_is_said_all_the_same(tmp_path):
     done = record(tmp_path, "alloc(3000 * MIB)", options=["--no-report"])
     assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["vramscope"] * 5
     assert "Out of memory on gpu0: 2.93 GiB asked for" in done.stderr
+
+
+def test_a_cpp_program_has_its_line(tmp_path):
+    environment = {
+        **os.environ, "LD_LIBRARY_PATH": str(STAND_IN), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
+        "VRAMSCOPE_FAKE_FAIL": "cuMemAlloc_v2:2",
+    }
+    subprocess.run(
+        [VRAMSCOPE, "run", "-o", tmp_path / "x.vram", "--", HOSTS / "driver_needed"],
+        env=environment, capture_output=True, timeout=60,
+    )
+    text = report(tmp_path, "--oom")
+    assert "5.00 MiB asked for at driver_needed.cc:" in text.splitlines()[0], text
+    assert "cause: a limit below the size of the device" in text.splitlines()[1], text
+    assert "cuMemAlloc_v2 asked the driver for 5.00 MiB once" in text, text
 
 
 def test_what_was_not_refused(tmp_path):
