@@ -37,7 +37,7 @@ def block(address, size):
 """
 
 
-def record(tmp_path: Path, text: str, status: int = 0, options: list[str] = []) -> subprocess.CompletedProcess:
+def record(tmp_path: Path, text: str, status: int = 0, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
     program = tmp_path / "program.py"
     program.write_text("from allocator import *\n" + textwrap.dedent(text))
     # As PyTorch is: an installed package, whose lines are not the user's.
@@ -162,7 +162,7 @@ def test_a_few_are_saved_and_a_new_run_leaves_no_old_ones(tmp_path):
 
 
 def test_without_a_report_the_cause_is_said_all_the_same(tmp_path):
-    done = record(tmp_path, "alloc(3000 * MIB)", options=["--no-report"])
+    done = record(tmp_path, "alloc(3000 * MIB)", options=("--no-report",))
     assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["vramscope"] * 5
     assert "Out of memory on gpu0: 2.93 GiB asked for" in done.stderr
 
