@@ -17,6 +17,7 @@ struct ExportArguments {
   std::string file;
   std::string format;
   std::string output;
+  std::string at;
 };
 
 util::Result<output::ExportFormat> FindFormat(const std::string& name) {
@@ -34,6 +35,16 @@ util::Status Export(const ExportArguments& arguments) {
   util::Result<output::ExportFormat> format = FindFormat(arguments.format);
   if (!format.ok())
     return format.status();
+  output::ExportOptions options;
+  if (!arguments.at.empty()) {
+    if (!format->of_instant)
+      return util::Status::Error(fmt::format(
+          "--at says nothing of '{}', which has all of the recording; leave it out", format->name));
+    util::Result<query::Instant> at = query::ParseInstant(arguments.at);
+    if (!at.ok())
+      return at.status();
+    options.at = *at;
+  }
   if (!arguments.output.empty()) {
     VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, arguments.file));
   }
@@ -41,12 +52,12 @@ util::Status Export(const ExportArguments& arguments) {
   if (!recording.ok())
     return recording.status();
   if (arguments.output.empty())
-    return format->write(**recording, PrintOut);
+    return format->write(**recording, options, PrintOut);
   util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
   if (!file.ok())
     return file.status();
-  VRAMSCOPE_RETURN_IF_ERROR(
-      format->write(**recording, [&file](std::string_view text) { return file->Write(text); }));
+  VRAMSCOPE_RETURN_IF_ERROR(format->write(
+      **recording, options, [&file](std::string_view text) { return file->Write(text); }));
   return file->Commit();
 }
 
@@ -63,6 +74,10 @@ void RegisterExport(CLI::App& app, int* exit_code) {
     help += fmt::format("{}{}: {}", help.empty() ? "" : "; ", format.name, format.help);
   }
   command->add_option("--to", arguments->format, help)->option_text("FORMAT")->required();
+  command
+      ->add_option("--at", arguments->at,
+                   "The instant: peak (default), end, SECONDS, @NS, iter:N, mark:NAME")
+      ->option_text("WHEN");
   command->add_option("-o", arguments->output, "The file to write (default: standard output)")
       ->option_text("FILE");
   command->callback([arguments, exit_code] {

@@ -200,11 +200,15 @@ class Exporter {
 
 }  // namespace
 
-util::Status ExportAllocationsCsv(const tables::Recording& recording, const ExportSink& sink) {
+util::Status ExportAllocationsCsv(const tables::Recording& recording,
+                                  const ExportOptions& /*options*/,
+                                  const ExportSink& sink) {
   return Exporter(recording, false, sink).Run();
 }
 
-util::Status ExportAllocationsJson(const tables::Recording& recording, const ExportSink& sink) {
+util::Status ExportAllocationsJson(const tables::Recording& recording,
+                                   const ExportOptions& /*options*/,
+                                   const ExportSink& sink) {
   return Exporter(recording, true, sink).Run();
 }
 

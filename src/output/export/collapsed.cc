@@ -100,8 +100,12 @@ util::Status WriteCollapsed(const query::Report& report, const ExportSink& sink)
   return pieces.Finish();
 }
 
-util::Status ExportCollapsed(const tables::Recording& recording, const ExportSink& sink) {
-  const util::Result<query::Report> report = query::MakeReport(recording, CollapsedQuery());
+util::Status ExportCollapsed(const tables::Recording& recording,
+                             const ExportOptions& options,
+                             const ExportSink& sink) {
+  query::ReportQuery query = CollapsedQuery();
+  query.at = options.at;
+  const util::Result<query::Report> report = query::MakeReport(recording, query);
   if (!report.ok())
     return report.status();
   return WriteCollapsed(*report, sink);

@@ -5,9 +5,12 @@ namespace vramscope::output {
 
 const std::vector<ExportFormat>& ExportFormats() {
   static const std::vector<ExportFormat> kFormats = {
-      {"csv", "every allocation, a table", ExportAllocationsCsv},
-      {"json", "every allocation, JSON Lines", ExportAllocationsJson},
-      {"collapsed", "folded stacks at the peak, for flame graphs", ExportCollapsed},
+      {"csv", "every allocation, a table", false, ExportAllocationsCsv},
+      {"json", "every allocation, JSON Lines", false, ExportAllocationsJson},
+      {"collapsed", "folded stacks at an instant, for flame graphs", true, ExportCollapsed},
+      {"speedscope", "stacks at an instant, for speedscope.app", true, ExportSpeedscope},
+      {"pprof", "stacks at an instant, and of all that was allocated, for pprof", true,
+       ExportPprof},
   };
   return kFormats;
 }

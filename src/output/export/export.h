@@ -16,25 +16,44 @@ namespace vramscope::output {
 // Takes a piece of the export; an error ends it.
 using ExportSink = std::function<util::Status(std::string_view)>;
 
+struct ExportOptions {
+  query::Instant at;  // of the formats that are of an instant
+};
+
 // Every row of `allocations`: one line of CSV (RFC 4180, with a header line), or one JSON object a
 // line (JSON Lines). docs/REPORT_SCHEMA.md has the columns.
-util::Status ExportAllocationsCsv(const tables::Recording& recording, const ExportSink& sink);
-util::Status ExportAllocationsJson(const tables::Recording& recording, const ExportSink& sink);
+util::Status ExportAllocationsCsv(const tables::Recording& recording,
+                                  const ExportOptions& options,
+                                  const ExportSink& sink);
+util::Status ExportAllocationsJson(const tables::Recording& recording,
+                                   const ExportOptions& options,
+                                   const ExportSink& sink);
 
 // Folded stacks for flame graphs: "frame;frame;frame bytes", outermost first, of what was live at
-// each device's peak. Names of the device and the process come before the frames where there are
+// the instant. Names of the device and the process come before the frames where there are
 // several. Every byte of the ledger is in one line; what has no stack stands under the names of
 // its ledger row in brackets.
-util::Status ExportCollapsed(const tables::Recording& recording, const ExportSink& sink);
+util::Status ExportCollapsed(const tables::Recording& recording,
+                             const ExportOptions& options,
+                             const ExportSink& sink);
 // The same of a report that was made by CollapsedQuery().
 util::Status WriteCollapsed(const query::Report& report, const ExportSink& sink);
 query::ReportQuery CollapsedQuery();
+
+// The same stacks for https://speedscope.app, and for `go tool pprof`; docs/EXPORT.md.
+util::Status ExportSpeedscope(const tables::Recording& recording,
+                              const ExportOptions& options,
+                              const ExportSink& sink);
+util::Status ExportPprof(const tables::Recording& recording,
+                         const ExportOptions& options,
+                         const ExportSink& sink);
 
 // The formats of `export --to`, by name.
 struct ExportFormat {
   const char* name;
   const char* help;
-  util::Status (*write)(const tables::Recording&, const ExportSink&);
+  bool of_instant;  // takes --at
+  util::Status (*write)(const tables::Recording&, const ExportOptions&, const ExportSink&);
 };
 const std::vector<ExportFormat>& ExportFormats();
 

@@ -54,9 +54,11 @@ class ExportTest : public testing::Test {
 
   void Add(const tables::AllocationRow& row) { EXPECT_TRUE(recording_.Add(row).ok()); }
 
-  std::string Export(util::Status (*write)(const tables::Recording&, const ExportSink&)) {
+  std::string Export(util::Status (*write)(const tables::Recording&,
+                                           const ExportOptions&,
+                                           const ExportSink&)) {
     std::string text;
-    const util::Status status = write(recording_, Into(&text));
+    const util::Status status = write(recording_, {}, Into(&text));
     EXPECT_TRUE(status.ok()) << status.message();
     return text;
   }
@@ -143,7 +145,7 @@ TEST_F(ExportTest, AFullDiskEndsIt) {
   for (int i = 0; i < 5000; ++i)
     Add({.begin_ns = 1, .end_ns = 2, .bytes = 512, .site = tables::SiteId{1}});
   size_t pieces = 0;
-  const util::Status status = ExportAllocationsJson(recording_, [&](std::string_view) {
+  const util::Status status = ExportAllocationsJson(recording_, {}, [&](std::string_view) {
     ++pieces;
     return util::Status::Error("out.json: no space left on device");
   });
@@ -162,7 +164,7 @@ TEST(DamagedExport, IsReported) {
   DamagedRecording recording;
   ASSERT_TRUE(recording.Add({}).ok());
   const util::Status status =
-      ExportAllocationsCsv(recording, [](std::string_view) { return util::Status(); });
+      ExportAllocationsCsv(recording, {}, [](std::string_view) { return util::Status(); });
   EXPECT_EQ(status.message(), "a.vram: damaged");
 }
 

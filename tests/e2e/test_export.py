@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports of an instant: each is read by the rules of its format, and its sums are those of a report."""
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import package
+import pytest
+
+H200 = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
+RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), H200]
+
+pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built")
+
+
+def vramscope(*arguments: str | Path) -> bytes:
+    return subprocess.run([package.VRAMSCOPE, *arguments], capture_output=True, check=True, timeout=60).stdout
+
+
+def report(recording: Path, at: str) -> dict:
+    return json.loads(vramscope("report", recording, "--json", "--by", "category", "--at", at))
+
+
+def instants(recording: Path) -> list[str]:
+    lines = [json.loads(line) for line in vramscope("export", recording, "--to", "json").splitlines()]
+    return ["peak", "end", *(f"@{line['begin_ns']}" for line in random.Random(5).sample(lines, 3))]
+
+
+def ledger(recording: Path, at: str) -> dict[str, int]:
+    mark = {-1: "cpu", -2: "host"}
+    devices = report(recording, at)["devices"]
+    return {mark.get(device["index"], f"gpu{device['index']}"): device["ledger_bytes"] for device in devices if device["ledger_bytes"]}
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
+def test_speedscope_sums_to_the_ledger(recording):
+    for at in instants(recording):
+        file = json.loads(vramscope("export", recording, "--to", "speedscope", "--at", at))
+        # What https://www.speedscope.app/file-format-schema.json requires.
+        assert file["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+        frames, found = file["shared"]["frames"], defaultdict(int)
+        assert all(isinstance(frame["name"], str) and frame["name"] for frame in frames)
+        for profile in file["profiles"]:
+            assert (profile["type"], profile["unit"], profile["startValue"]) == ("sampled", "bytes", 0)
+            assert len(profile["samples"]) == len(profile["weights"])
+            assert all(stack and all(0 <= number < len(frames) for number in stack) for stack in profile["samples"])
+            assert profile["endValue"] == sum(profile["weights"])
+            found[profile["name"].split(",")[0]] += profile["endValue"]
+        assert found == ledger(recording, at)
+
+
+def fields(data: bytes) -> dict[int, list]:
+    """The fields of a protobuf message: numbers, and bytes of what is longer."""
+    found, at = defaultdict(list), 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        assert key & 7 in (0, 2)
+        value = varint()
+        if key & 7 == 2:
+            assert at + value <= len(data)
+            value, at = data[at : at + value], at + value
+        found[key >> 3].append(value)
+    return found
+
+
+def packed(data: bytes) -> list[int]:
+    numbers, value, shift = [], 0, 0
+    for byte in data:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(value)
+            value = shift = 0
+    return numbers
+
+
+class Profile:
+    """A file of perftools.profiles.Profile, with each reference followed."""
+
+    def __init__(self, data: bytes) -> None:
+        profile = fields(data)
+        self.texts = [text.decode() for text in profile[6]]
+        assert self.texts[0] == "" and len(set(self.texts)) == len(self.texts)
+        one = lambda message, field: (message[field] or [0])[0]
+        self.types = [(self.texts[one(kind, 1)], self.texts[one(kind, 2)]) for kind in map(fields, profile[1])]
+        self.default = self.texts[one(profile, 14)]
+        functions = {one(function, 1): self.texts[one(function, 2)] for function in map(fields, profile[5])}
+        locations = {}
+        for location in map(fields, profile[4]):
+            line = fields(location[4][0])
+            locations[one(location, 1)] = (functions[one(line, 1)], one(line, 2))
+        assert 0 not in functions and 0 not in locations and len(locations) == len(profile[4])
+        self.samples = []
+        for sample in map(fields, profile[2]):
+            labels = {self.texts[one(label, 1)]: self.texts[one(label, 2)] for label in map(fields, sample[3])}
+            stack = [locations[number] for number in packed(sample[1][0])]
+            self.samples.append((stack, packed(sample[2][0]), labels))
+            assert stack and len(self.samples[-1][1]) == len(self.types)
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
+def test_pprof_sums_to_the_ledger_and_to_what_was_allocated(recording):
+    for at in instants(recording):
+        profile = Profile(vramscope("export", recording, "--to", "pprof", "--at", at))
+        assert profile.types == [
+            ("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"),
+        ]
+        assert profile.default == "inuse_space"
+        by_device, by_category = defaultdict(int), defaultdict(int)
+        for _, values, labels in profile.samples:
+            if values[3]:
+                by_device[labels["device"]] += values[3]
+                by_category[labels["category"]] += values[3]
+        assert by_device == ledger(recording, at)
+        rows = defaultdict(int)
+        for row in report(recording, at)["rows"]:
+            rows[row["path"][0]] += row["bytes"]
+        assert by_category == {name: size for name, size in rows.items() if size}
+
+
+def test_pprof_has_stacks_with_lines():
+    profile = Profile(vramscope("export", H200, "--to", "pprof"))
+    largest = max(profile.samples, key=lambda sample: sample[1][3])
+    assert largest[1][3] > 1 << 30 and len(largest[0]) > 3
+    assert all(name and line > 0 for name, line in largest[0][1:])
+    assert (largest[0][0], largest[0][-1][0]) == (("[backward]", 0), "<module>")  # innermost first
+    lines = [json.loads(line) for line in vramscope("export", H200, "--to", "json").splitlines()]
+    allocated = sum(line["bytes"] for line in lines if line["path"][-1] != "segment" and line["alloc_ns"] == line["begin_ns"])
+    assert sum(values[1] for _, values, _ in profile.samples) == allocated
+
+
+def test_an_instant_is_for_formats_that_have_one(tmp_path):
+    done = subprocess.run([package.VRAMSCOPE, "export", H200, "--to", "csv", "--at", "end"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--at says nothing of 'csv', which has all of the recording" in done.stderr
+    folded = vramscope("export", H200, "--to", "collapsed", "--at", "end").decode()
+    assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == sum(ledger(H200, "end").values())
