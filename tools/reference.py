@@ -90,7 +90,8 @@ def signature(value):
         text = str(inspect.signature(value))
     except (TypeError, ValueError):
         return ""
-    text = re.sub(r"\b(?:typing|pathlib|os|_?[a-z]+)\.(?=[A-Z])", "", text.replace("'", ""))
+    text = re.sub(r"(: |-> )'((?:[^'\\]|\\.)*)'", r"\1\2", text)  # of annotations; defaults keep theirs
+    text = re.sub(r"\b(?:typing|pathlib|os|_?[a-z]+)\.(?=[A-Z])", "", text)
     return text.replace("(self, ", "(").replace("(self)", "()")
 
 

@@ -161,6 +161,7 @@ def test_the_references_have_every_command_and_name(environment):
         [sys.executable, "-c", "import vramscope; print(*dir(vramscope))"], env=environment, capture_output=True, text=True
     ).stdout.split()
     python = made("python")
+    assert "\nCourtesy(partial: bool = False, device_type: str = 'cuda') -> None\n" in python
     for name in listed:
         assert name == "__version__" or f"\n## {name}\n" in python, name
 
