@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
+from hosts import HOSTS, STAND_IN
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
@@ -166,7 +167,9 @@ def test_another_users_directory_is_left_alone(tmp_path):
 
 def outputs(cwd: Path) -> list[tuple[str, list[str]]]:
     """Every command that writes a file that the user names, and the name's ending."""
-    assert record(cwd, output="in.vram").returncode == 0
+    machine = {**os.environ, "LD_LIBRARY_PATH": str(STAND_IN), "VRAMSCOPE_FAKE_BOOKS": str(cwd / "books")}
+    assert record(cwd, str(HOSTS / "driver_basic"), output="in.vram", env=machine).returncode == 0
+    (cwd / "books").unlink()
     return [
         (".vram", ["run", "--no-report", "--cpu", "-o", "OUT", "--", "true"]),
         (".html", ["report", "in.vram", "--html", "OUT"]),
