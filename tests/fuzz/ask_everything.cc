@@ -115,9 +115,9 @@ void AskEverything(const tables::Recording& recording) {
   AskReports(recording);
   AskHistory(recording);
   AskKeywords(recording);
-  for (const auto write : {output::ExportAllocationsCsv, output::ExportAllocationsJson}) {
+  for (const output::ExportFormat& format : output::ExportFormats()) {
     size_t bytes = 0;
-    (void)write(recording, [&](std::string_view piece) {
+    (void)format.write(recording, {}, [&](std::string_view piece) {
       bytes += piece.size();
       return bytes < kMaxExportBytes ? util::Status() : util::Status::Error("enough");
     });

@@ -91,7 +91,7 @@ Facts FactsOf(trace::Trace& trace) {
 Facts FactsOf(const tables::Recording& recording) {
   Hash all;
   Facts facts;
-  (void)output::ExportAllocationsCsv(recording, [&](std::string_view piece) {
+  (void)output::ExportAllocationsCsv(recording, {}, [&](std::string_view piece) {
     all << piece;
     facts.events += static_cast<uint64_t>(std::count(piece.begin(), piece.end(), '\n'));
     return util::Status();
