@@ -353,6 +353,23 @@ TEST_F(FiguresTest, ACorrectedFigureStays) {
   EXPECT_EQ(rows[launch + "b"], 2);
 }
 
+// What others gave back in the call does not make less of what the process may have taken by then.
+TEST_F(FiguresTest, AFigureDuringACallIsComparedWithTheProcesssOwnBytes) {
+  Context(1000, 1000);
+  const int64_t begin_ns = device_.now_ns();
+  const size_t during = device_.input().figures.size();
+  device_.Figure(900);
+  device_.Launch("b").when.begin_ns = begin_ns - 1;
+  device_.Reading(1610);  // took 400, of which the other's 300 hide as much
+  device_.Launch("d");
+  device_.Reading(1912);  // 300 are the other's
+  device_.Figure(902);
+  const Compared compared = device_.Prices().figures[during];
+  EXPECT_EQ(compared.ledger_bytes, 500 * kMiB);
+  EXPECT_EQ(compared.high_bytes, 400 * kMiB);
+  EXPECT_EQ(OfProcess(), 902);
+}
+
 TEST_F(FiguresTest, MemoryOfOthersBetweenAReadingAndASampleIsNoConstant) {
   device_.Sample(1000);
   Figures(0, 1000);

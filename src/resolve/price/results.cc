@@ -77,12 +77,12 @@ void Results::Replay() {
   std::vector<Account> accounts(input_.processes.size());
   int64_t device = 0;
   std::vector<Step> rm_steps;
-  const auto move = [&](const When& when, int64_t bytes) {
+  const auto move = [&](const When& when, int64_t bytes, bool of_others = false) {
     if (!transits_.empty() && IsSameCall(transits_.back().when, when) &&
-        !transits_.back().only_less)
+        !transits_.back().only_less && transits_.back().of_others == of_others)
       transits_.back().bytes += bytes;
     else
-      transits_.push_back({when, bytes, false, kNone});
+      transits_.push_back({when, bytes, false, kNone, of_others});
   };
   const auto change = [&](uint32_t process, const When& when, int64_t bytes) {
     if (process < accounts.size() && accounts[process].is_away) {
@@ -90,7 +90,7 @@ void Results::Replay() {
       return move(when, bytes);
     }
     device += bytes;
-    move(when, bytes);
+    move(when, bytes, process == kNone);
   };
   out_->samples.resize(input_.samples.size());
   out_->figures.resize(input_.figures.size());
@@ -191,7 +191,8 @@ void Results::CompareFigures() {
     // Of whose process the call was does not matter: the interval is wide enough either way.
     for (const Transit* transit : under_way) {
       if (transit->when.begin_ns >= when.end_ns + kClockErrorNs ||
-          (transit->process != kNone && transit->process != figure.process))
+          (transit->process != kNone && transit->process != figure.process) ||
+          (transit->of_others && figure.process != kNone))
         continue;
       const bool is_before = transit->when.time_ns <= when.time_ns && !transit->only_less;
       const bool is_more = transit->bytes > 0;

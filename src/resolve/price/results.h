@@ -39,6 +39,7 @@ class Results {
     int64_t bytes = 0;
     bool only_less = false;    // memory that was given back and taken again
     uint32_t process = kNone;  // its figures alone are compared with it; kNone: everybody's are
+    bool of_others = false;    // not recorded: the device's figures alone are
   };
   struct Figure {
     When when;
