@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,10 +20,15 @@
 #include "output/json.h"
 #include "output/keywords.h"
 #include "output/leaks.h"
+#include "output/out_of_memory.h"
 #include "output/page_data.h"
+#include "output/ranks.h"
 #include "output/text.h"
 #include "query/keywords.h"
+#include "query/out_of_memory.h"
 #include "query/peaks.h"
+#include "query/ranks.h"
+#include "query/refusals.h"
 #include "query/report.h"
 #include "tables/reader.h"
 #include "tables/testing/random_tables.h"
@@ -109,12 +115,34 @@ void AskKeywords(const tables::Recording& recording) {
   }
 }
 
+void AskRefusals(const tables::Recording& recording) {
+  const auto refusals = query::FindRefusals(recording);
+  if (!refusals.ok())
+    return;
+  constexpr size_t kMostExplained = 2;
+  for (size_t i = 0; i < std::min(refusals->size(), kMostExplained); ++i) {
+    if (const auto what = query::ExplainRefusal(recording, (*refusals)[i]); what.ok())
+      (void)output::FormatOutOfMemory(*what, recording, kStyle);
+  }
+}
+
+void AskRanks(const tables::Recording& recording) {
+  query::RankFold ranks;
+  for (const char* const file : {"a.vram", "b.vram"}) {
+    if (!ranks.Add(file, recording).ok())
+      return;
+  }
+  (void)output::FormatRanks(std::move(ranks).Finish(), {}, kStyle);
+}
+
 }  // namespace
 
 void AskEverything(const tables::Recording& recording) {
   AskReports(recording);
   AskHistory(recording);
   AskKeywords(recording);
+  AskRefusals(recording);
+  AskRanks(recording);
   for (const output::ExportFormat& format : output::ExportFormats()) {
     size_t bytes = 0;
     (void)format.write(recording, {}, [&](std::string_view piece) {
