@@ -143,6 +143,71 @@ def test_pprof_has_stacks_with_lines():
     assert sum(values[1] for _, values, _ in profile.samples) == allocated
 
 
+class PerfettoTrace:
+    """A perfetto.protos.Trace: counters by device and name, and slices with their annotations."""
+
+    def __init__(self, data: bytes) -> None:
+        self.counters, self.slices = defaultdict(list), []
+        tracks, opened, texts = {}, {}, {}
+        one = lambda message, field: (message[field] or [0])[0]
+        for packet in map(fields, fields(data)[1]):
+            if one(packet, 13) & 1:  # the interned texts begin anew
+                texts.clear()
+            for interned in map(fields, packet[12]):
+                for kind, entries in interned.items():
+                    for entry in map(fields, entries):
+                        texts[kind, one(entry, 1)] = entry[2][0].decode()
+            for track in map(fields, packet[60]):
+                tracks[one(track, 1)] = (one(track, 5), track[2][0].decode())
+            for event in map(fields, packet[11]):
+                uuid, time_ns = one(event, 11), one(packet, 8)
+                parent, name = tracks[uuid]
+                if event[9] == [4]:
+                    self.counters[tracks[parent][1].split(",")[0], name].append((time_ns, one(event, 30)))
+                elif event[9] == [1]:
+                    assert uuid not in opened, "slices of a track overlap"
+                    words = {texts[3, one(a, 1)]: texts[29, a[17][0]] if a[17] else one(a, 3) or one(a, 7) for a in map(fields, event[4])}
+                    opened[uuid] = (time_ns, name, texts[2, one(event, 10)], texts[1, one(event, 3)], words)
+                else:
+                    begin_ns, *rest = opened.pop(uuid)
+                    assert begin_ns <= time_ns
+                    self.slices.append((begin_ns, time_ns, *rest))
+        assert not opened
+
+    def at(self, time_ns: int) -> dict[tuple[str, str], int]:
+        found = {}
+        for key, steps in self.counters.items():
+            before = [value for step_ns, value in steps if step_ns <= time_ns]
+            if key[1] != "NVML used" and before and before[-1]:
+                found[key] = before[-1]
+        return found
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
+def test_perfetto_has_the_ledger_at_every_instant_and_each_allocation(recording):
+    trace = PerfettoTrace(vramscope("export", recording, "--to", "perfetto"))
+    lines = [json.loads(line) for line in vramscope("export", recording, "--to", "json").splitlines()]
+    assert sorted((begin_ns, words["bytes"]) for begin_ns, _, _, _, _, words in trace.slices) == sorted(
+        (line["begin_ns"], line["bytes"]) for line in lines
+    )
+    for line in random.Random(7).sample(lines, 3):
+        time_ns = line["begin_ns"]
+        rows = json.loads(vramscope("report", recording, "--json", "--by", "device,category", "--at", f"@{time_ns}"))["rows"]
+        said = defaultdict(int)
+        for row in rows:
+            said[row["path"][0], row["path"][1]] += row["bytes"]
+        assert sorted(trace.at(time_ns).values()) == sorted(size for size in said.values() if size)
+        assert {name for _, name in trace.at(time_ns)} == {name for (_, name), size in said.items() if size}
+
+
+def test_perfetto_slices_say_whose_they_are():
+    trace = PerfettoTrace(vramscope("export", H200, "--to", "perfetto"))
+    begin_ns, end_ns, track, name, category, words = max(trace.slices, key=lambda s: s[5]["bytes"] if s[4] == "activation" else 0)
+    assert track == "allocations" and name == words.get("parameter", words["module"]) and end_ns > begin_ns
+    assert words["line"] and words["stack"].endswith("<module>")
+    assert ("gpu0", "NVML used") in trace.counters
+
+
 def test_an_instant_is_for_formats_that_have_one(tmp_path):
     done = subprocess.run([package.VRAMSCOPE, "export", H200, "--to", "csv", "--at", "end"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")

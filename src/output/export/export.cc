@@ -11,6 +11,8 @@ const std::vector<ExportFormat>& ExportFormats() {
       {"speedscope", "stacks at an instant, for speedscope.app", true, ExportSpeedscope},
       {"pprof", "stacks at an instant, and of all that was allocated, for pprof", true,
        ExportPprof},
+      {"perfetto", "categories over time, a slice for each allocation, for ui.perfetto.dev", false,
+       ExportPerfetto},
   };
   return kFormats;
 }

@@ -48,6 +48,11 @@ util::Status ExportPprof(const tables::Recording& recording,
                          const ExportOptions& options,
                          const ExportSink& sink);
 
+// All of a recording for https://ui.perfetto.dev.
+util::Status ExportPerfetto(const tables::Recording& recording,
+                            const ExportOptions& options,
+                            const ExportSink& sink);
+
 // The formats of `export --to`, by name.
 struct ExportFormat {
   const char* name;

@@ -13,8 +13,11 @@ namespace vramscope::output {
 class ProtoMessage {
  public:
   void Number(uint32_t field, uint64_t value) {
-    if (value == 0)
-      return;
+    if (value != 0)
+      NumberOrZero(field, value);
+  }
+  // Where it matters that it is there: members of a oneof.
+  void NumberOrZero(uint32_t field, uint64_t value) {
     Varint(uint64_t{field} << 3);
     Varint(value);
   }
