@@ -144,6 +144,9 @@ void AskEverything(const tables::Recording& recording) {
   AskRefusals(recording);
   AskRanks(recording);
   for (const output::ExportFormat& format : output::ExportFormats()) {
+    // As a report by whole stacks, which it is made of.
+    if (format.write == output::ExportCollapsed)
+      continue;
     size_t bytes = 0;
     (void)format.write(recording, {}, [&](std::string_view piece) {
       bytes += piece.size();
