@@ -6,11 +6,11 @@
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "output/devices.h"
 #include "output/export/export.h"
+#include "output/export/live_stacks.h"
 #include "util/text_cell.h"
 
 namespace vramscope::output {
@@ -21,13 +21,6 @@ enum Column : size_t { kPython, kNative, kOwner, kCategory, kColumns };
 
 constexpr char kNoStack[] = "(no stack)";
 
-// A frame that stands for no code. Semicolons would split it, line breaks the line.
-std::string Bracketed(std::string_view text) {
-  std::string name = util::OneLine(text);
-  std::replace(name.begin(), name.end(), ';', ' ');
-  return "[" + name + "]";
-}
-
 std::string Frames(const query::ReportRow& row) {
   const bool driver = row.path[kCategory] == "driver";
   for (const Column column : {kPython, kNative}) {
@@ -37,8 +30,8 @@ std::string Frames(const query::ReportRow& row) {
     // What the driver took for a call of this line is not what the line asked for.
     return driver ? frames + ";[driver]" : frames;
   }
-  const std::string owner = Bracketed(row.path[kOwner]);
-  return row.path[kCategory] == "unknown" ? owner : owner + ";" + Bracketed(row.path[kCategory]);
+  const std::string owner = InBrackets(row.path[kOwner]);
+  return row.path[kCategory] == "unknown" ? owner : owner + ";" + InBrackets(row.path[kCategory]);
 }
 
 class Roots {
@@ -57,9 +50,9 @@ class Roots {
   std::string Of(const query::ReportRow& row) const {
     std::string root;
     if (devices_.size() > 1)
-      root += Bracketed(DeviceMark(report_, row.device)) + ";";
+      root += InBrackets(DeviceMark(report_, row.device)) + ";";
     if (pids_.size() > 1 && row.pid)
-      root += Bracketed(Process(*row.pid)) + ";";
+      root += InBrackets(Process(*row.pid)) + ";";
     return root;
   }
 

@@ -281,7 +281,7 @@ void Figures::HoldToPassing(const ProcessSample& figure) {
     const ProcessSample& then = input_.figures[passing->figure];
     std::vector<const Bracket*> before;  // the nearest first
     std::vector<const Bracket*> after;
-    const Bracket* under_way = nullptr;
+    const Bracket* nearest = nullptr;  // under way then, else next to it
     int64_t least = 0;
     int64_t most = 0;
     for (const Bracket& bracket : state.brackets) {
@@ -297,28 +297,28 @@ void Figures::HoldToPassing(const ProcessSample& figure) {
       if (is_after)
         after.push_back(&bracket);
       else
-        under_way = &bracket;
+        nearest = &bracket;
     }
     const int64_t grew = figure.used_bytes - then.used_bytes -
                          (book_.ExplicitOf(figure.process) - passing->explicit_bytes);
     const int64_t wrong_bytes = grew < least ? least - grew : std::max<int64_t>(grew - most, 0);
     const std::vector<const Bracket*>& too_much = grew < least ? after : before;
     const std::vector<const Bracket*>& too_little = grew < least ? before : after;
-    if (under_way == nullptr && !too_little.empty())
-      under_way = too_little.front();
-    if (under_way == nullptr || IsNothing(wrong_bytes))
+    if (nearest == nullptr && !too_little.empty())
+      nearest = too_little.front();
+    if (nearest == nullptr || IsNothing(wrong_bytes))
       continue;
     int64_t left = 0;
     for (const Bracket* bracket : too_much)
       left += book_.step(bracket->own).bytes;
     left = std::min(left, wrong_bytes);
     int64_t given = 0;
-    // To where it seemed to have gone back, else to what was under way or next to it.
+    // To where it seemed to have gone back, else to the nearest.
     for (const Bracket* bracket : too_little) {
       if (bracket->sank && bracket->begin_ns < until_ns)
         given += MoveFromOthers(*bracket, std::min(left - given, taken_by(*bracket)));
     }
-    MoveFromOthers(*under_way, left - given);
+    MoveFromOthers(*nearest, left - given);
     for (const Bracket* bracket : too_much)
       left += MoveFromOthers(*bracket, -std::min(left, book_.step(bracket->own).bytes));
     until_ns = then.when.end_ns;
