@@ -26,8 +26,9 @@ STAGES = {
     "read": ["query"],
     "trace": ["format", "util"],
     "resolve": ["trace", "tables"],
+    "import": ["tables"],
     "output": ["query"],
-    "cli": ["resolve", "output"],
+    "cli": ["resolve", "import", "output"],
 }
 
 # What is linked into a program or a shared object directly, by CMake's own commands.

@@ -47,23 +47,6 @@ struct SampleArguments {
   std::vector<std::string> command;
 };
 
-// "1ms", "500us", "0.1 s".
-util::Result<int64_t> ParsePeriod(const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  const std::string unit = text.substr(
-      std::min(text.find_first_not_of(' ', static_cast<size_t>(stop - text.data())), text.size()));
-  const double unit_ns = unit == "us" ? 1e3 : unit == "ms" ? 1e6 : unit == "s" ? 1e9 : 0;
-  if (error != std::errc() || unit_ns == 0)
-    return util::Status::Error(
-        fmt::format("-i {}: use a number with us, ms or s, as in 10ms", text));
-  const double period_ns = number * unit_ns;
-  if (!(period_ns >= kShortestNs && period_ns <= kLongestNs))
-    return util::Status::Error(fmt::format("-i {}: it can be from 100us to 60s", text));
-  return static_cast<int64_t>(period_ns);
-}
-
 // Waits for the end of a process that is not ours, or for a signal that asks to stop.
 class Onlooker {
  public:
@@ -136,7 +119,8 @@ class Sampling {
 };
 
 util::Status Sampling::Check() {
-  const util::Result<int64_t> period_ns = ParsePeriod(arguments_.period);
+  const util::Result<int64_t> period_ns =
+      ParsePeriod("-i", arguments_.period, kShortestNs, kLongestNs);
   if (!period_ns.ok())
     return period_ns.status();
   options_.period_ns = *period_ns;

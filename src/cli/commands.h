@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "util/status.h"
+
 namespace CLI {
 class App;
 }
@@ -27,6 +29,7 @@ void RegisterDiff(CLI::App& app, int* exit_code);
 void RegisterPlot(CLI::App& app, int* exit_code);
 void RegisterKeywords(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
+void RegisterImport(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);
 void RegisterYield(CLI::App& app, int* exit_code);
@@ -47,6 +50,13 @@ int Fail(std::string_view message);
 // For CLI11, which takes -3 for a very large number: "" where `text` is a whole number from 0 on,
 // else what is wrong with it.
 std::string CheckCount(const std::string& text);
+
+// A length of time as people type it, in nanoseconds: "1ms", "500us", "0.1 s". Errors name the
+// option.
+util::Result<int64_t> ParsePeriod(const std::string& option,
+                                  const std::string& text,
+                                  int64_t shortest_ns,
+                                  int64_t longest_ns);
 
 // A note on stderr in the same form; the work goes on.
 void Note(std::string_view message);

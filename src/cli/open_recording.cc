@@ -51,12 +51,9 @@ util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::strin
 
 }  // namespace
 
-util::Status WriteResolved(trace::Trace& trace,
-                           int fd,
-                           const std::string& path,
-                           const std::function<void(double)>& progress) {
+util::Status WriteFinished(int fd, const std::string& path, const TablesMaker& make) {
   tables::Writer writer(fd, path);
-  util::Result<tables::Tables> tables = resolve::Resolve(trace, writer, progress);
+  util::Result<tables::Tables> tables = make(writer);
   if (!tables)
     return tables.status();
   VRAMSCOPE_RETURN_IF_ERROR(writer.Finish(*tables));
@@ -70,6 +67,15 @@ util::Status WriteResolved(trace::Trace& trace,
     return peaks.status();
   tables->peaks = std::move(*peaks);
   return writer.Finish(*tables);
+}
+
+util::Status WriteResolved(trace::Trace& trace,
+                           int fd,
+                           const std::string& path,
+                           const std::function<void(double)>& progress) {
+  return WriteFinished(fd, path, [&](tables::AllocationSink& sink) {
+    return resolve::Resolve(trace, sink, progress);
+  });
 }
 
 util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string& path,

@@ -18,6 +18,12 @@ namespace vramscope::cli {
 util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string& path,
                                                                trace::OpenOptions options = {});
 
+// Writes the finished form of a recording to `fd`, an empty file open for reading and writing.
+// `make` hands over the allocations and returns the other tables but `peaks`. `path` is what errors
+// call the file.
+using TablesMaker = std::function<util::Result<tables::Tables>(tables::AllocationSink& sink)>;
+util::Status WriteFinished(int fd, const std::string& path, const TablesMaker& make);
+
 // Resolves a recording and writes its finished form to `fd`, an empty file open for reading and
 // writing. `path` is what errors call it; `progress` is called with the share done, 0 to 1.
 util::Status WriteResolved(trace::Trace& trace,

@@ -2,8 +2,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <system_error>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -36,6 +38,27 @@ std::string CheckCount(const std::string& text) {
   if (failed == std::errc() && end == text.data() + text.size())
     return "";
   return fmt::format("'{}' is no whole number", text);
+}
+
+util::Result<int64_t> ParsePeriod(const std::string& option,
+                                  const std::string& text,
+                                  int64_t shortest_ns,
+                                  int64_t longest_ns) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const std::string unit = text.substr(
+      std::min(text.find_first_not_of(' ', static_cast<size_t>(stop - text.data())), text.size()));
+  const double unit_ns = unit == "us" ? 1e3 : unit == "ms" ? 1e6 : unit == "s" ? 1e9 : 0;
+  if (error != std::errc() || unit_ns == 0)
+    return util::Status::Error(
+        fmt::format("{} {}: use a number with us, ms or s, as in 10ms", option, text));
+  const double period_ns = number * unit_ns;
+  if (!(period_ns >= static_cast<double>(shortest_ns) &&
+        period_ns <= static_cast<double>(longest_ns)))
+    return util::Status::Error(fmt::format("{} {}: it can be from {}us to {}s", option, text,
+                                           shortest_ns / 1000, longest_ns / 1'000'000'000));
+  return static_cast<int64_t>(period_ns);
 }
 
 void Note(std::string_view message) {

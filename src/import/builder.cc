@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "import/builder.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+
+#include "tables/table_checks.h"
+#include "util/utf8.h"
+
+namespace vramscope::imports {
+namespace {
+
+using tables::SiteRow;
+
+// A longer one is no name.
+constexpr size_t kMaxTextBytes = size_t{64} << 10;
+// What a row costs beside itself: its place in a table of hashes.
+constexpr uint64_t kInternBytes = 16;
+
+uint64_t ValueOf(uint64_t value) {
+  return value;
+}
+template <class Tag>
+uint64_t ValueOf(util::StrongId<Tag> id) {
+  return id.value;
+}
+
+template <class Row>
+uint64_t HashOf(const Row& row) {
+  uint64_t hash = 0;
+  std::apply(
+      [&](const auto&... columns) {
+        ((hash = util::Mix64(hash + 0x9e3779b97f4a7c15 + ValueOf(row.*columns.field))), ...);
+      },
+      tables::TableOf<Row>::Columns());
+  return hash;
+}
+
+template <class Row>
+bool AreEqual(const Row& a, const Row& b) {
+  return std::apply(
+      [&](const auto&... columns) { return ((a.*columns.field == b.*columns.field) && ...); },
+      tables::TableOf<Row>::Columns());
+}
+
+// Sums are no part of what a site is.
+SiteRow KeyOf(SiteRow row) {
+  row.allocated_bytes = row.allocated_count = 0;
+  return row;
+}
+bool AreEqual(const SiteRow& a, const SiteRow& b) {
+  return AreEqual<SiteRow>(KeyOf(a), KeyOf(b));
+}
+uint64_t HashOf(const SiteRow& row) {
+  return HashOf<SiteRow>(KeyOf(row));
+}
+
+uint64_t HashOf(std::string_view text) {
+  return util::Mix64(std::hash<std::string_view>{}(text));
+}
+
+}  // namespace
+
+tables::StringId Builder::Text(std::string_view text) {
+  if (text.empty())
+    return {};
+  if (text.size() > kMaxTextBytes)
+    text = text.substr(0, kMaxTextBytes);
+  const std::string valid = util::ValidUtf8(text);
+  const auto next = static_cast<uint32_t>(out_.strings.size());
+  const uint32_t id = strings_.Intern(
+      HashOf(std::string_view(valid)), next,
+      [&](uint32_t known) { return out_.strings[tables::StringId{known}] == valid; },
+      [&](uint32_t known) { return HashOf(out_.strings[tables::StringId{known}]); });
+  if (id == next && budget_.Charge("texts", 1, valid.size() + sizeof(uint64_t) + kInternBytes))
+    out_.strings.Add(valid);
+  return id == next && budget_.IsOver() ? tables::StringId{} : tables::StringId{id};
+}
+
+template <class Row>
+uint32_t Builder::Intern(const char* what,
+                         std::vector<Row>* rows,
+                         util::InternTable* table,
+                         const Row& row) {
+  // Nothing is kept any more; what was found so far stays as it is.
+  if (budget_.IsOver())
+    return 0;
+  const auto next = static_cast<uint32_t>(rows->size());
+  const uint32_t id = table->Intern(
+      HashOf(row), next, [&](uint32_t known) { return AreEqual((*rows)[known], row); },
+      [&](uint32_t known) { return HashOf((*rows)[known]); });
+  if (id == next) {
+    rows->push_back(row);
+    (void)budget_.Charge(what, 1, sizeof(Row) + kInternBytes);
+  }
+  return id;
+}
+
+template <class Row, class Key>
+uint32_t Builder::Number(std::vector<Row>* rows,
+                         std::map<Key, uint32_t>* known,
+                         Key key,
+                         const Row& row) {
+  const auto [found, added] = known->try_emplace(key, static_cast<uint32_t>(rows->size()));
+  if (added) {
+    rows->push_back(row);
+    (void)budget_.Charge("rows", 1, sizeof(Row) + 64);
+  }
+  return found->second;
+}
+
+tables::DeviceId Builder::Device(tables::DeviceKind kind, int32_t index) {
+  tables::DeviceRow row;
+  row.host = tables::HostId{1};
+  row.kind = static_cast<uint8_t>(kind);
+  row.index = index;
+  return tables::DeviceId{Number(&out_.devices, &devices_, std::pair(row.kind, index), row)};
+}
+
+tables::ProcessId Builder::Process(uint32_t pid) {
+  tables::ProcessRow row;
+  row.host = tables::HostId{1};
+  row.pid = pid;
+  row.rank = -1;
+  row.begin_ns = row.end_ns = row.exit_ns = kUnset;
+  row.wait_status = -1;
+  return tables::ProcessId{Number(&out_.processes, &processes_, pid, row)};
+}
+
+tables::ThreadId Builder::Thread(tables::ProcessId process, uint32_t tid) {
+  tables::ThreadRow row;
+  row.process = process;
+  row.tid = tid;
+  return tables::ThreadId{Number(&out_.threads, &threads_, std::pair(process.value, tid), row)};
+}
+
+tables::AccountId Builder::Account(tables::ProcessId process, tables::DeviceId device) {
+  tables::AccountRow row;
+  row.process = process;
+  row.device = device;
+  row.begin_ns = process.value == 0 ? INT64_MIN : INT64_MAX;
+  row.end_ns = tables::kNever;
+  return tables::AccountId{
+      Number(&out_.accounts, &accounts_, std::pair(process.value, device.value), row)};
+}
+
+tables::FrameId Builder::Frame(const tables::FrameRow& row) {
+  return tables::FrameId{Intern("frames", &out_.frames, &frames_, row)};
+}
+
+tables::StackId Builder::Stack(tables::StackId parent, tables::FrameId frame) {
+  return tables::StackId{Intern("stacks", &out_.stacks, &stacks_, tables::StackRow{parent, frame})};
+}
+
+tables::SiteId Builder::Site(const SiteRow& row) {
+  return tables::SiteId{Intern("sites", &out_.sites, &sites_, row)};
+}
+
+tables::CounterId Builder::Counter(tables::SiteId site, tables::SegmentId segment) {
+  tables::CounterRow row;
+  row.site = site;
+  row.segment = segment;
+  const uint32_t id = Number(&out_.counters, &counters_, std::pair(site.value, segment.value), row);
+  counter_bytes_.resize(out_.counters.size());
+  return tables::CounterId{id};
+}
+
+tables::SegmentId Builder::Segment(const tables::SegmentRow& row) {
+  if (!budget_.Charge("segments", 1, sizeof row))
+    return {};
+  out_.segments.push_back(row);
+  return tables::SegmentId{static_cast<uint32_t>(out_.segments.size() - 1)};
+}
+
+SiteRow Builder::SiteOf(tables::AccountId account, format::Part part) {
+  SiteRow row;
+  row.account = account;
+  row.part = static_cast<uint8_t>(part);
+  row.category = static_cast<uint8_t>(format::PartCategory(part));
+  return row;
+}
+
+int64_t Builder::Tick(int64_t at_ns) {
+  at_ns = std::clamp(at_ns, -tables::kMaxTimeNs / 2, tables::kMaxTimeNs / 2);
+  last_tick_ns_ = last_tick_ns_ == INT64_MIN ? at_ns : std::max(at_ns, last_tick_ns_ + 1);
+  Covers(last_tick_ns_, last_tick_ns_);
+  return last_tick_ns_;
+}
+
+void Builder::Covers(int64_t from_ns, int64_t to_ns) {
+  first_ns_ = std::min(first_ns_, from_ns);
+  last_ns_ = std::max(last_ns_, to_ns);
+}
+
+void Builder::SeeSite(tables::SiteId site, int64_t time_ns) {
+  tables::AccountRow& account = out_.accounts[out_.sites[site.value].account.value];
+  account.begin_ns = std::min(account.begin_ns, time_ns);
+  Covers(time_ns, time_ns);
+}
+
+void Builder::Add(tables::AllocationRow row) {
+  if (budget_.IsOver() || !failed_.ok())
+    return;
+  SiteRow& site = out_.sites[row.site.value];
+  site.allocated_bytes += row.bytes;
+  ++site.allocated_count;
+  ++allocations_;
+  SeeSite(row.site, row.begin_ns);
+  if (row.end_ns != tables::kNever)
+    Covers(row.begin_ns, row.end_ns);
+  failed_ = sink_.Add(row);
+}
+
+void Builder::Step(tables::CounterId counter, int64_t time_ns, int64_t bytes) {
+  if (bytes == 0 || !budget_.Charge("steps", 1, sizeof(tables::StepRow)))
+    return;
+  out_.steps.push_back({counter, time_ns, bytes});
+  counter_bytes_[counter.value] += bytes;
+  SeeSite(out_.counters[counter.value].site, time_ns);
+}
+
+void Builder::Set(tables::CounterId counter, int64_t time_ns, uint64_t bytes) {
+  Step(counter, time_ns, static_cast<int64_t>(bytes) - counter_bytes_[counter.value]);
+}
+
+// They are no measure of these rows, which are another tool's too: not counted.
+void Builder::Sample(tables::DeviceId device,
+                     int64_t time_ns,
+                     uint64_t used_bytes,
+                     int64_t ledger_bytes) {
+  if (!budget_.Charge("samples", 1, sizeof(tables::SampleRow)))
+    return;
+  tables::SampleRow row;
+  row.device = device;
+  row.time_ns = row.begin_ns = row.end_ns = time_ns;
+  row.used_bytes = used_bytes;
+  row.ledger_bytes = ledger_bytes;
+  out_.samples.push_back(row);
+  Covers(time_ns, time_ns);
+}
+
+void Builder::ProcessSample(tables::AccountId account,
+                            int64_t time_ns,
+                            uint64_t used_bytes,
+                            int64_t ledger_bytes) {
+  if (!budget_.Charge("samples", 1, sizeof(tables::ProcessSampleRow)))
+    return;
+  tables::ProcessSampleRow row;
+  row.account = account;
+  row.time_ns = row.begin_ns = row.end_ns = time_ns;
+  row.used_bytes = used_bytes;
+  row.ledger_bytes = ledger_bytes;
+  out_.process_samples.push_back(row);
+  Covers(time_ns, time_ns);
+}
+
+void Builder::Mark(int64_t time_ns, std::string_view name, tables::ProcessId process) {
+  if (!budget_.Charge("marks", 1, sizeof(tables::MarkRow)))
+    return;
+  out_.marks.push_back({time_ns, Text(name), process});
+  Covers(time_ns, time_ns);
+}
+
+void Builder::OutOfMemory(const tables::OutOfMemoryRow& row) {
+  if (!budget_.Charge("refusals", 1, sizeof row))
+    return;
+  out_.out_of_memory.push_back(row);
+  Covers(row.time_ns, row.time_ns);
+}
+
+void Builder::Lose(std::string_view name, uint64_t count, uint64_t bytes) {
+  if (count == 0)
+    return;
+  const tables::StringId id = Text(name);
+  for (tables::LossRow& known : out_.losses) {
+    if (known.name == id) {
+      known.count += count;
+      known.bytes += bytes;
+      return;
+    }
+  }
+  out_.losses.push_back({id, count, bytes});
+}
+
+void Builder::Violate(tables::InvariantKind kind, std::string_view first) {
+  for (tables::ViolationRow& known : out_.violations) {
+    if (known.invariant == static_cast<uint8_t>(kind)) {
+      ++known.count;
+      return;
+    }
+  }
+  out_.violations.push_back({static_cast<uint8_t>(kind), 1, Text(first)});
+}
+
+void Builder::Note(std::string_view key, std::string_view value) {
+  out_.notes.push_back({Text(key), Text(value)});
+}
+
+void Builder::Lacks(std::string_view what) {
+  lacks_ += (lacks_.empty() ? "" : "; ") + std::string(what);
+}
+
+void Builder::SetName(std::string_view name) {
+  out_.session.name = util::ValidUtf8(name);
+}
+
+void Builder::Sort() {
+  const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
+  std::stable_sort(out_.steps.begin(), out_.steps.end(), by_time);
+  std::stable_sort(out_.samples.begin(), out_.samples.end(), by_time);
+  std::stable_sort(out_.marks.begin(), out_.marks.end(), by_time);
+  std::stable_sort(out_.process_samples.begin(), out_.process_samples.end(),
+                   [](const auto& a, const auto& b) {
+                     return std::pair(a.account, a.time_ns) < std::pair(b.account, b.time_ns);
+                   });
+}
+
+// Between two samples of a device the last one holds.
+void Builder::FindChanges() {
+  for (const tables::StepRow& step : out_.steps) {
+    const SiteRow& site = out_.sites[out_.counters[step.counter.value].site.value];
+    const tables::DeviceId device = out_.accounts[site.account.value].device;
+    const bool is_known = !out_.changes.empty() && out_.changes.back().time_ns == step.time_ns &&
+                          out_.changes.back().device == device;
+    if (!is_known)
+      out_.changes.push_back({device, step.time_ns});
+  }
+}
+
+void Builder::FillSpans() {
+  tables::Session& session = out_.session;
+  session.begin_ns = first_ns_;
+  session.end_ns = last_ns_;
+  for (size_t i = 1; i < out_.processes.size(); ++i) {
+    tables::ProcessRow& row = out_.processes[i];
+    row.begin_ns = row.begin_ns == kUnset ? first_ns_ : row.begin_ns;
+    row.end_ns = row.end_ns == kUnset ? last_ns_ : row.end_ns;
+    row.exit_ns = row.exit_ns == kUnset ? row.end_ns : row.exit_ns;
+  }
+  for (tables::AccountRow& row : out_.accounts)
+    row.begin_ns = row.begin_ns == INT64_MAX ? first_ns_ : row.begin_ns;
+}
+
+util::Result<tables::Tables> Builder::Finish(const std::string& path) {
+  if (budget_.IsOver())
+    return budget_.Refusal(path);
+  if (!failed_.ok())
+    return failed_;
+  if (allocations_ == 0 && out_.steps.empty() && out_.samples.empty() &&
+      out_.process_samples.empty()) {
+    return util::Status::Error(path + ": no memory is in it: nothing was imported");
+  }
+  Sort();
+  FindChanges();
+  FillSpans();
+  out_.hosts.push_back({});
+  if (!lacks_.empty())
+    Note("not in it", lacks_);
+  return std::move(out_);
+}
+
+}  // namespace vramscope::imports

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "format/memory_words.h"
+#include "tables/recording.h"
+#include "util/budget.h"
+#include "util/intern_table.h"
+#include "util/status.h"
+
+namespace vramscope::imports {
+
+// Makes the tables of a recording out of another tool's data. Equal texts, frames, stacks, sites,
+// accounts and counters are one row, whoever asks; what has no name is row 0. What is made is
+// charged to the budget of the input: an importer goes on without looking, and Finish() is the
+// error.
+//
+//   const auto account = builder.Account(builder.Process(4711), builder.Gpu(0));
+//   tables::SiteRow site = Builder::SiteOf(account);
+//   site.tag = builder.Text("in_arg:weight");
+//   const int64_t now_ns = builder.Tick(time_ns);
+//   builder.Add({.begin_ns = now_ns, .alloc_ns = now_ns, .bytes = 512, .site =
+//   builder.Site(site)});
+class Builder {
+ public:
+  // Both outlive it. `sink` gets the allocations.
+  Builder(tables::AllocationSink& sink, util::Budget& budget) : sink_(sink), budget_(budget) {}
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  // ---- dictionaries. Any bytes will do for a text: what is no UTF-8 becomes U+FFFD.
+  tables::StringId Text(std::string_view text);
+  std::string_view text(tables::StringId id) const { return out_.strings[id]; }
+  tables::DeviceId Device(tables::DeviceKind kind, int32_t index);
+  tables::DeviceId Gpu(int32_t index) { return Device(tables::DeviceKind::kGpu, index); }
+  // 0 where the input does not say its number.
+  tables::ProcessId Process(uint32_t pid);
+  tables::ThreadId Thread(tables::ProcessId process, uint32_t tid);
+  // Process 0: the part of the device that is of no process that is known.
+  tables::AccountId Account(tables::ProcessId process, tables::DeviceId device);
+  tables::FrameId Frame(const tables::FrameRow& row);
+  // `parent` is the stack of the caller; 0: it is the outermost frame.
+  tables::StackId Stack(tables::StackId parent, tables::FrameId frame);
+  tables::SiteId Site(const tables::SiteRow& row);
+  tables::CounterId Counter(tables::SiteId site, tables::SegmentId segment = {});
+  // What free bytes of a segment stand under is up to the row; never one row twice.
+  tables::SegmentId Segment(const tables::SegmentRow& row);
+
+  // For what the calls above leave open: a device's name, a process's rank, a segment's end.
+  tables::DeviceRow& device(tables::DeviceId id) { return out_.devices[id.value]; }
+  tables::ProcessRow& process(tables::ProcessId id) { return out_.processes[id.value]; }
+  tables::SegmentRow& segment(tables::SegmentId id) { return out_.segments[id.value]; }
+  const tables::SiteRow& site(tables::SiteId id) const { return out_.sites[id.value]; }
+  const tables::AccountRow& account(tables::AccountId id) const { return out_.accounts[id.value]; }
+
+  static tables::SiteRow SiteOf(tables::AccountId account,
+                                format::Part part = format::Part::kAllocated);
+
+  // ---- time. The earliest instant not before `at_ns` that no earlier call has returned: the time
+  // of a change of memory. Calls come in order of time; one that is earlier follows the last.
+  int64_t Tick(int64_t at_ns);
+  // A span of time that the recording has, beyond that of its rows.
+  void Covers(int64_t from_ns, int64_t to_ns);
+
+  // ---- rows
+  // An allocation that ended, or (end_ns kNever, as it is by default) that nobody freed.
+  void Add(tables::AllocationRow row);
+  // By how much a counter changes.
+  void Step(tables::CounterId counter, int64_t time_ns, int64_t bytes);
+  // That a counter now stands at so many bytes.
+  void Set(tables::CounterId counter, int64_t time_ns, uint64_t bytes);
+  // What a tool said of a whole device, or of a process on it, with what the rows say then.
+  void Sample(tables::DeviceId device, int64_t time_ns, uint64_t used_bytes, int64_t ledger_bytes);
+  void ProcessSample(tables::AccountId account,
+                     int64_t time_ns,
+                     uint64_t used_bytes,
+                     int64_t ledger_bytes);
+  void Mark(int64_t time_ns, std::string_view name, tables::ProcessId process);
+  void OutOfMemory(const tables::OutOfMemoryRow& row);
+  void Event() { ++out_.session.event_count; }
+
+  // ---- trust
+  // Rows of the same name add up.
+  void Lose(std::string_view name, uint64_t count, uint64_t bytes = 0);
+  void Violate(tables::InvariantKind kind, std::string_view first);
+  void Note(std::string_view key, std::string_view value);
+  // What the input does not hold, in a few words: "when memory was freed".
+  void Lacks(std::string_view what);
+
+  void SetName(std::string_view name);
+  void SetWallTime(int64_t begin_wall_ns) { out_.session.begin_wall_ns = begin_wall_ns; }
+
+  bool IsOver() const { return budget_.IsOver(); }
+  util::Budget& budget() { return budget_; }
+  // Sorts what has an order, and gives processes and accounts the spans of the recording where
+  // nobody set them. `path` stands in errors. An error too where nothing was imported.
+  util::Result<tables::Tables> Finish(const std::string& path);
+
+ private:
+  static constexpr int64_t kUnset = INT64_MIN;
+
+  template <class Row>
+  uint32_t Intern(const char* what,
+                  std::vector<Row>* rows,
+                  util::InternTable* table,
+                  const Row& row);
+  // The number of the row at `key`, which is made where there is none.
+  template <class Row, class Key>
+  uint32_t Number(std::vector<Row>* rows, std::map<Key, uint32_t>* known, Key key, const Row& row);
+  void SeeSite(tables::SiteId site, int64_t time_ns);
+  void Sort();
+  void FindChanges();
+  void FillSpans();
+
+  tables::AllocationSink& sink_;
+  util::Budget& budget_;
+  util::Status failed_;
+  tables::Tables out_;
+  util::InternTable strings_, frames_, stacks_, sites_;
+  std::map<std::pair<uint8_t, int32_t>, uint32_t> devices_;
+  std::map<uint32_t, uint32_t> processes_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> threads_, accounts_, counters_;
+  std::vector<int64_t> counter_bytes_{0};
+  std::string lacks_;
+  uint64_t allocations_ = 0;
+  int64_t last_tick_ns_ = INT64_MIN;
+  int64_t first_ns_ = INT64_MAX;
+  int64_t last_ns_ = INT64_MIN;
+};
+
+}  // namespace vramscope::imports

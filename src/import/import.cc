@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "import/import.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "format/memory_words.h"
+#include "import/formats.h"
+#include "util/budget.h"
+
+namespace vramscope::imports {
+namespace {
+
+constexpr Format kFormats[] = {
+#define VRAMSCOPE_IMPORT(Function, name, title, takes_period) \
+  {name, title, takes_period, Is##Function, Read##Function},
+#include "import/formats.def"
+};
+
+}  // namespace
+
+std::span<const Format> Formats() {
+  return kFormats;
+}
+
+util::Result<const Format*> FindFormat(const std::string& name) {
+  std::string names;
+  for (const Format& format : kFormats) {
+    if (name == format.name)
+      return &format;
+    names += names.empty() ? format.name : std::string(", ") + format.name;
+  }
+  return util::Status::Error(
+      fmt::format("unknown format '{}' of --from: the formats are {}", name, names));
+}
+
+const Format* Recognize(const Input& input) {
+  const auto found = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                  [&](const Format& format) { return format.matches(input); });
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+util::Result<tables::Tables> Import(const Input& input,
+                                    const Format& format,
+                                    const Options& options,
+                                    tables::AllocationSink& sink) {
+  if (options.period_ns && !format.takes_period) {
+    return util::Status::Error(fmt::format(
+        "{}: --period is for logs of readings that have no clock, and {} is none: leave it out",
+        input.path(), format.title));
+  }
+  util::Budget budget(input.file_bytes());
+  Builder builder(sink, budget);
+  builder.SetName(std::filesystem::path(input.path()).stem().string());
+  builder.Note("imported from",
+               fmt::format("{} ({}), {}", input.name(), format.name, format.title));
+  VRAMSCOPE_RETURN_IF_ERROR(format.read(input, options, &builder));
+  return builder.Finish(input.path());
+}
+
+}  // namespace vramscope::imports

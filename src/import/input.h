@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "util/file.h"
+#include "util/status.h"
+
+// What an importer reads: files that somebody sent, plain or compressed, in any encoding.
+namespace vramscope::imports {
+
+// Bytes from the first to the last, once.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // Up to out.size() bytes; 0 at the end.
+  virtual util::Result<size_t> Read(std::span<char> out) = 0;
+};
+
+class Input {
+ public:
+  static constexpr size_t kHeadBytes = size_t{64} << 10;
+
+  // An error where it cannot be read, or is empty.
+  static util::Result<Input> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string name() const;  // the last part of the path
+  // On disk. The budget of whatever is made out of it.
+  uint64_t file_bytes() const { return file_.bytes().size(); }
+  bool is_compressed() const { return compression_ != Compression::kNone; }
+  // Where the file itself is the content: not compressed.
+  std::span<const uint8_t> bytes() const { return file_.bytes(); }
+  const util::MappedFile& file() const { return file_; }
+
+  // The content, unpacked: what a gzip or zstd file holds, which is at most so many times as large
+  // as the format of gzip allows.
+  std::unique_ptr<ByteStream> Content() const;
+  // The content as text: UTF-16 (what PowerShell's `>` writes) becomes UTF-8, byte order marks go.
+  std::unique_ptr<ByteStream> Text() const;
+  // How both begin.
+  const std::string& head() const { return head_; }
+  const std::string& text_head() const { return text_head_; }
+
+ private:
+  enum class Compression : uint8_t { kNone, kGzip, kZstd };
+
+  Input(std::string path, util::MappedFile file);
+  util::Status ReadHeads();
+
+  std::string path_;
+  util::MappedFile file_;
+  Compression compression_ = Compression::kNone;
+  std::string head_, text_head_;
+};
+
+// The lines of a text, whatever ends them, without that. Memory is bounded: of a line with more
+// than kMaxLineBytes the rest is left out.
+class LineReader {
+ public:
+  static constexpr size_t kMaxLineBytes = size_t{64} << 10;
+
+  explicit LineReader(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
+
+  // False behind the last line, or where the input cannot be read: see status(). The line holds
+  // until the next call.
+  bool Next(std::string_view* line);
+  // Of the line that Next() gave last, from 1.
+  uint64_t number() const { return number_; }
+  // Whether something of that line was left out.
+  bool was_cut() const { return was_cut_; }
+  const util::Status& status() const { return status_; }
+
+ private:
+  bool Fill();
+
+  std::unique_ptr<ByteStream> stream_;
+  std::string buffer_ = std::string(size_t{64} << 10, '\0');
+  size_t at_ = 0, end_ = 0;  // what of the buffer is not read yet
+  std::string line_;
+  uint64_t number_ = 0;
+  bool was_cut_ = false;
+  util::Status status_;
+};
+
+}  // namespace vramscope::imports
