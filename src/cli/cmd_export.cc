@@ -36,11 +36,12 @@ util::Status Export(const ExportArguments& arguments) {
   if (!format.ok())
     return format.status();
   output::ExportOptions options;
-  if (!arguments.at.empty()) {
-    if (!format->of_instant)
-      return util::Status::Error(fmt::format(
-          "--at says nothing of '{}', which has all of the recording; leave it out", format->name));
-    util::Result<query::Instant> at = query::ParseInstant(arguments.at);
+  if (!arguments.at.empty() && format->default_at == nullptr)
+    return util::Status::Error(fmt::format(
+        "--at says nothing of '{}', which has all of the recording; leave it out", format->name));
+  if (format->default_at != nullptr) {
+    util::Result<query::Instant> at =
+        query::ParseInstant(arguments.at.empty() ? format->default_at : arguments.at);
     if (!at.ok())
       return at.status();
     options.at = *at;

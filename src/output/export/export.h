@@ -53,11 +53,16 @@ util::Status ExportPerfetto(const tables::Recording& recording,
                             const ExportOptions& options,
                             const ExportSink& sink);
 
+// What PyTorch's own _dump_snapshot() writes, at the instant and with all that led to it.
+util::Status ExportTorchSnapshot(const tables::Recording& recording,
+                                 const ExportOptions& options,
+                                 const ExportSink& sink);
+
 // The formats of `export --to`, by name.
 struct ExportFormat {
   const char* name;
   const char* help;
-  bool of_instant;  // takes --at
+  const char* default_at;  // nullptr: it has no instant, and takes no --at
   util::Status (*write)(const tables::Recording&, const ExportOptions&, const ExportSink&);
 };
 const std::vector<ExportFormat>& ExportFormats();
