@@ -113,6 +113,16 @@ export function formatHash(state, usual) {
   return fields.toString();
 }
 
+/**
+ * Lists are the same where all that is in them is.
+ * @param {unknown} a
+ * @param {unknown} b
+ */
+function isSame(a, b) {
+  if (!Array.isArray(a) || !Array.isArray(b)) return a === b;
+  return a.length === b.length && a.every((each, at) => each === b[at]);
+}
+
 export class Store {
   /** @param {State} state */
   constructor(state) {
@@ -129,7 +139,7 @@ export class Store {
   /** @param {Partial<State>} change */
   set(change) {
     const keys = /** @type {(keyof State)[]} */ (Object.keys(change));
-    const changed = new Set(keys.filter((key) => this.state[key] !== change[key]));
+    const changed = new Set(keys.filter((key) => !isSame(this.state[key], change[key])));
     if (changed.size === 0) return;
     this.state = { ...this.state, ...change };
     for (const listener of this.listeners) listener(this.state, changed);

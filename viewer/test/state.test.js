@@ -35,4 +35,7 @@ test("listeners hear of changes only, and of what changed", () => {
   store.set({ at: null, search: "" });
   store.set({ at: 5, search: "" });
   assert.deepEqual(heard, [[5, ["at"]]]);
+  store.set({ categories: ["a"], zoom: [0, 9] });
+  store.set({ categories: ["a"], zoom: [0, 8], focus: [] });
+  assert.deepEqual(heard.slice(1), [[5, ["categories", "zoom"]], [5, ["zoom"]]]);
 });
