@@ -8,6 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "tables/imported.h"
 #include "tables/table_checks.h"
 #include "util/utf8.h"
 
@@ -227,6 +228,11 @@ void Builder::Set(tables::CounterId counter, int64_t time_ns, uint64_t bytes) {
   Step(counter, time_ns, static_cast<int64_t>(bytes) - counter_bytes_[counter.value]);
 }
 
+void Builder::Change(tables::DeviceId device, int64_t time_ns) {
+  if (budget_.Charge("changes", 1, sizeof(tables::ChangeRow)))
+    out_.changes.push_back({device, time_ns});
+}
+
 // They are no measure of these rows, which are another tool's too: not counted.
 void Builder::Sample(tables::DeviceId device,
                      int64_t time_ns,
@@ -300,6 +306,11 @@ void Builder::Note(std::string_view key, std::string_view value) {
   out_.notes.push_back({Text(key), Text(value)});
 }
 
+void Builder::CountSeconds(std::string_view what, std::string_view why) {
+  Note("clock", why);
+  Note(tables::kCountedNote, what);
+}
+
 void Builder::Lacks(std::string_view what) {
   lacks_ += (lacks_.empty() ? "" : "; ") + std::string(what);
 }
@@ -319,16 +330,19 @@ void Builder::Sort() {
                    });
 }
 
-// Between two samples of a device the last one holds.
-void Builder::FindChanges() {
+void Builder::SortChanges() {
   for (const tables::StepRow& step : out_.steps) {
     const SiteRow& site = out_.sites[out_.counters[step.counter.value].site.value];
-    const tables::DeviceId device = out_.accounts[site.account.value].device;
-    const bool is_known = !out_.changes.empty() && out_.changes.back().time_ns == step.time_ns &&
-                          out_.changes.back().device == device;
-    if (!is_known)
-      out_.changes.push_back({device, step.time_ns});
+    out_.changes.push_back({out_.accounts[site.account.value].device, step.time_ns});
   }
+  const auto place = [](const tables::ChangeRow& row) {
+    return std::pair(row.time_ns, row.device);
+  };
+  const auto is_before = [&](const auto& a, const auto& b) { return place(a) < place(b); };
+  const auto is_same = [&](const auto& a, const auto& b) { return place(a) == place(b); };
+  std::sort(out_.changes.begin(), out_.changes.end(), is_before);
+  out_.changes.erase(std::unique(out_.changes.begin(), out_.changes.end(), is_same),
+                     out_.changes.end());
 }
 
 void Builder::FillSpans() {
@@ -355,7 +369,7 @@ util::Result<tables::Tables> Builder::Finish(const std::string& path) {
     return util::Status::Error(path + ": no memory is in it: nothing was imported");
   }
   Sort();
-  FindChanges();
+  SortChanges();
   FillSpans();
   out_.hosts.push_back({});
   if (!lacks_.empty())

@@ -75,6 +75,9 @@ class Builder {
   void Step(tables::CounterId counter, int64_t time_ns, int64_t bytes);
   // That a counter now stands at so many bytes.
   void Set(tables::CounterId counter, int64_t time_ns, uint64_t bytes);
+  // That what the device has in use changed: a sample of before says nothing of after. Counters do
+  // it themselves.
+  void Change(tables::DeviceId device, int64_t time_ns);
   // What a tool said of a whole device, or of a process on it, with what the rows say then.
   void Sample(tables::DeviceId device, int64_t time_ns, uint64_t used_bytes, int64_t ledger_bytes);
   void ProcessSample(tables::AccountId account,
@@ -90,6 +93,9 @@ class Builder {
   void Lose(std::string_view name, uint64_t count, uint64_t bytes = 0);
   void Violate(tables::InvariantKind kind, std::string_view first);
   void Note(std::string_view key, std::string_view value);
+  // The input has no clock: a second stands for one of its `what`, as in "readings". `why` is the
+  // note.
+  void CountSeconds(std::string_view what, std::string_view why);
   // What the input does not hold, in a few words: "when memory was freed".
   void Lacks(std::string_view what);
 
@@ -115,7 +121,7 @@ class Builder {
   uint32_t Number(std::vector<Row>* rows, std::map<Key, uint32_t>* known, Key key, const Row& row);
   void SeeSite(tables::SiteId site, int64_t time_ns);
   void Sort();
-  void FindChanges();
+  void SortChanges();
   void FillSpans();
 
   tables::AllocationSink& sink_;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "format/memory_words.h"
 #include "import/formats.h"
+#include "tables/imported.h"
 #include "util/budget.h"
 
 namespace vramscope::imports {
@@ -54,8 +54,7 @@ util::Result<tables::Tables> Import(const Input& input,
   util::Budget budget(input.file_bytes());
   Builder builder(sink, budget);
   builder.SetName(std::filesystem::path(input.path()).stem().string());
-  builder.Note("imported from",
-               fmt::format("{} ({}), {}", input.name(), format.name, format.title));
+  builder.Note(tables::kImportedNote, fmt::format("{} ({})", input.name(), format.name));
   VRAMSCOPE_RETURN_IF_ERROR(format.read(input, options, &builder));
   return builder.Finish(input.path());
 }

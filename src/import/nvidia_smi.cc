@@ -341,8 +341,8 @@ void Log::Finish() {
     builder_.Note("clock", fmt::format("none in the log: one reading every {}, as --period says",
                                        util::FormatDuration(*options_.period_ns)));
   } else {
-    builder_.Note("clock",
-                  "none in the log: a second stands for a reading (--period says how long)");
+    builder_.CountSeconds(
+        "readings", "none in the log: a second stands for a reading (--period says how long)");
   }
   builder_.Lacks("allocations, and what came and went between two readings");
   builder_.Lacks(of_processes_ ? "memory that is of no listed process" : "whose memory it was");

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "output/devices.h"
+#include "tables/imported.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {
@@ -141,6 +142,12 @@ std::vector<std::string> TrustLines(const query::Report& report,
   const size_t with_losses = out.size();
   AddBroken(report, style, &out);
   const bool broken = out.size() > with_losses;
+  const std::string_view imported = tables::NoteOf(recording, tables::kImportedNote);
+  if (!imported.empty()) {
+    out.push_back(CutEnd("Imported from " + Printable(imported, style.utf8) +
+                             ": `vramscope info` says what it lacks",
+                         static_cast<size_t>(style.columns), style));
+  }
   if (report.sampled) {
     out.push_back(kSampledTrust);
   } else if (!broken && !report.invariants.empty()) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "format/memory_words.h"
+#include "tables/imported.h"
 #include "tables/recording.h"
 
 namespace vramscope::tables {
@@ -18,12 +19,16 @@ Tables::Tables()
       segments(1),
       counters(1) {}
 
-bool IsSampled(const Recording& recording) {
+std::string_view NoteOf(const Recording& recording, std::string_view key) {
   const std::vector<NoteRow>& notes = recording.tables().notes;
-  return std::any_of(notes.begin(), notes.end(), [&](const NoteRow& note) {
-    return recording.string(note.key) == format::kModeNote &&
-           recording.string(note.value) == format::kSampledMode;
+  const auto found = std::find_if(notes.begin(), notes.end(), [&](const NoteRow& note) {
+    return recording.string(note.key) == key;
   });
+  return found == notes.end() ? std::string_view() : recording.string(found->value);
+}
+
+bool IsSampled(const Recording& recording) {
+  return NoteOf(recording, format::kModeNote) == format::kSampledMode;
 }
 
 }  // namespace vramscope::tables

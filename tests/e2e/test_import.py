@@ -43,6 +43,7 @@ def test_readings_of_nvidia_smi_are_a_sampled_recording(tmp_path):
         0, 230, 487, 4406, 310, 622, 0
     ]
     info = call("info", file).stdout
+    assert "Imported from nvidia_smi_used.txt (nvidia-smi)" in call("report", file).stdout
     assert "a second stands for a reading" in info and "losses      none" in info
     timed = imported(DATA / "nvidia_smi_used.txt", tmp_path, "--period", "10ms")
     assert report(timed)["devices"][0]["at"]["time_ns"] == 30_000_000
@@ -80,3 +81,88 @@ def test_a_folder_becomes_one_recording_a_log(tmp_path):
     (logs / "damaged.txt").write_text("memory.used [MiB]\n")
     said = call("import", logs, "-o", tmp_path / "out", status=2).stderr
     assert "1 of 4 logs could not be imported, damaged.txt first" in said
+
+
+def keywords(file: Path, *options: str | Path) -> dict[tuple[int, str], dict[str, int]]:
+    """By device and dictionary the categories with bytes, Others and Untrackable among them."""
+    said = json.loads(call("report", file, "--json", *options).stdout)
+    found: dict[tuple[int, str], dict[str, int]] = {}
+    for row in said["categories"]:
+        if row["bytes"] != 0:
+            found.setdefault((row["device"], row["dictionary"]), {})[row["category"]] = row["bytes"]
+    for table in said["tables"]:
+        own = found.setdefault((table["device"], table["dictionary"]), {})
+        assert sum(own.values()) == table["row_bytes"]
+        if table["untrackable_bytes"] is not None:
+            own["Untrackable"] = table["untrackable_bytes"]
+            assert sum(own.values()) == table["expected_bytes"]
+    return found
+
+
+def test_the_mxnet_profilers_file_sums_to_what_its_own_analyzer_says(tmp_path):
+    expected = json.loads((DATA / "mxnet_tag_mib.expected.json").read_text())
+    toml = ""
+    for kind, words in [("layer", "layer_kw"), ("data_struct", "data_struct_kw")]:
+        toml += f'[{kind}]\ntitle = "{kind}"\nover = ["tag"]\ncase = true\n'
+        for name, keys in expected[words].items():
+            toml += f'[[{kind}.category]]\nname = "{name}"\nkeywords = {json.dumps(keys)}\n'
+    (tmp_path / "setme.toml").write_text(toml)
+    file = imported(DATA / "mxnet_tag_mib.csv", tmp_path)
+    tables = keywords(file, "--keywords", tmp_path / "setme.toml", "--expected-sum", "6G")
+    assert len(tables) == 2
+    for kind in ["layer", "data_struct"]:
+        theirs = {
+            name: round((value[0] if isinstance(value, list) else value) * 1024 * MIB) for name, value in expected[kind]
+        }
+        if kind == "data_struct":
+            theirs["Parameters"] -= 64 * MIB  # two keywords of it match optimizer_state:in_arg_weird, counted twice
+        assert tables[(0, kind)] == theirs
+    assert report(file)["losses"] == []
+
+
+def test_the_mxnet_dump_has_devices_and_a_residual(tmp_path):
+    file = imported(DATA / "mxnet_dump-pid_4711.csv", tmp_path)
+    said = report(file, "--by", "tag")
+    assert [(d["index"], d["ledger_bytes"], d["residual_bytes"]) for d in said["devices"]] == [
+        (0, 4243456, 676036608), (1, 8192, 285933568)
+    ]
+    assert [process["pid"] for process in said["processes"]] == [4711, 4711] and said["losses"] == []
+    by_tag = {(row["device"], *row["path"]): row["bytes"] for row in said["rows"]}
+    assert by_tag[(0, "resource:temp_space (fully_connected.cc +101)")] == 4194304 and len(by_tag) == 8
+    tables = keywords(file, "--keywords", "data-structures")
+    assert tables[(0, "data-structures")]["Untrackable"] == 676036608
+    assert tables[(1, "data-structures")] == {"Parameters": 8192, "Untrackable": 285933568}
+
+
+def test_tbds_log_sums_to_what_its_own_analyzer_says(tmp_path):
+    expected = json.loads((DATA / "tbd_rnn_b2.expected.json").read_text())
+    file = imported(DATA / "tbd_rnn_b2.log", tmp_path)
+    (table,) = keywords(file, "--keywords", "tbd").values()
+    names = {
+        "in_arg": "Weights", "arg_grad": "Weight Gradients", "rnn": "RNN Layer", "workspace": "Workspace",
+        "optimizer": "Optimizer State", "(source)": "Source", "warning!,ctx_source_unclear": "Unknown (From C++ side)",
+        "untagged": "Unknown (From Python Side)", "aux_state": "Auxiliary State",
+    }
+    theirs = {names[pattern]: bytes_ for pattern, (bytes_, _) in expected.items()}
+    # It drops `grad of data`, cut at its blanks, and `RNN`.
+    assert table == {**theirs, "Others": 128}
+    assert sum(table.values()) == report(file)["devices"][0]["ledger_bytes"]
+    said = report(file, "--by", "tag")
+    by_tag = {row["path"][0]: row["bytes"] for row in said["rows"]}
+    assert by_tag["grad of data"] == by_tag["RNN"] == 64
+    assert [loss["name"] for loss in said["losses"]] == ["frees that do not say of what"]
+
+
+def test_imports_have_pages_plots_and_diffs(tmp_path):
+    files = [imported(DATA / name, tmp_path) for name in ["mxnet_tag_mib.csv", "mxnet_dump-pid_4711.csv", "tbd_rnn_b2.log"]]
+    for file in files:
+        call("report", file, "--html", tmp_path / f"{file.stem}.html")
+        call("export", file, "--to", "csv")
+    call("diff", files[0], files[2])
+    for kind in ["timeline", "two-bar", "compare", "categories"]:
+        picture = tmp_path / f"{kind}.svg"
+        done = subprocess.run([VRAMSCOPE, "plot", *files, "--kind", kind, "-o", picture], capture_output=True, text=True)
+        if "libcairo" in done.stderr:
+            continue  # the machine has none
+        assert done.returncode == 0, done.stderr
+        assert picture.stat().st_size > 0

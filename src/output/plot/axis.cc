@@ -74,7 +74,7 @@ Axis ByteAxis(double largest_bytes, const std::string& unit) {
   return axis;
 }
 
-Axis TimeAxis(double largest_seconds) {
+Axis TimeAxis(double largest_seconds, const std::string& counted) {
   struct Unit {
     double seconds;
     const char* name;
@@ -82,6 +82,12 @@ Axis TimeAxis(double largest_seconds) {
   constexpr Unit kUnits[] = {{1e-6, "us"}, {1e-3, "ms"}, {1, "s"}, {60, "min"}, {3600, "h"}};
   Axis axis;
   axis.end = std::max(largest_seconds, 1e-6);
+  if (!counted.empty()) {
+    axis.unit = counted;
+    axis.counts = true;
+    AddTicks(axis.end, 1, std::max(1.0, NiceStep(axis.end)), &axis);
+    return axis;
+  }
   Unit unit = kUnits[0];
   for (const Unit& candidate : kUnits) {
     // Three minutes read better than 180 seconds; one and a half, as 90 seconds.

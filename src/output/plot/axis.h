@@ -20,6 +20,7 @@ struct Axis {
   std::vector<Tick> ticks;
   std::string unit;         // "GiB", "s"
   bool unit_fixed = false;  // somebody asked for that unit: figures beside the axis have it, too
+  bool counts = false;      // of time: it is none, but a number of what `unit` says
 
   // Of an axis of bytes: a figure for people, in its unit where that is fixed.
   std::string Bytes(uint64_t bytes) const { return BytesIn(bytes, unit_fixed ? unit : ""); }
@@ -28,8 +29,9 @@ struct Axis {
 double UnitBytes(const std::string& unit);
 // Goes at least as far as `largest`; in the unit that suits it, or in that one.
 Axis ByteAxis(double largest_bytes, const std::string& unit = "");
-// Ends at `largest`.
-Axis TimeAxis(double largest_seconds);
+// Ends at `largest`. `counted`: what the seconds count in place of time, which is its unit then;
+// "": they are seconds.
+Axis TimeAxis(double largest_seconds, const std::string& counted = "");
 
 // Places labels, wanted at `wanted` (ascending), at least `gap` apart and between `low` and `high`,
 // as near to where they are wanted as that allows. Where there is too little room they get less

@@ -83,6 +83,7 @@ struct TimelinePanel {
   query::Timeline timeline;
   uint64_t baseline_bytes = 0;  // NVML's first figure; 0: there is none
   bool sampled = false;         // NVML's figures are all that is known
+  std::string counted;          // "readings": what its seconds count; "": time
 };
 std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines,
                                           const tables::Recording& recording,

@@ -67,7 +67,8 @@ class Plot {
       canvas_.Text({X(tick.value), bottom() + 14}, tick.label, label);
     }
     canvas_.Text({left_ + kPlotWidth / 2, bottom() + 27},
-                 fmt::format("time from the start ({})", time_.unit), label);
+                 time_.counts ? time_.unit : fmt::format("time from the start ({})", time_.unit),
+                 label);
   }
   // The text of a key at row `row`; its mark is the caller's.
   void KeyText(size_t row, const std::string& name, const std::string& size) {
@@ -90,6 +91,14 @@ class Plot {
 
 double SecondsOf(int64_t time_ns, const TimelinePanel& panel) {
   return static_cast<double>(time_ns - panel.begin_ns) / kNsPerSecond;
+}
+
+// What all of them count; "": time, or not the same.
+std::string CountedBy(const std::vector<TimelinePanel>& panels) {
+  const bool same = std::all_of(panels.begin(), panels.end(), [&](const TimelinePanel& panel) {
+    return panel.counted == panels.front().counted;
+  });
+  return same && !panels.empty() ? panels.front().counted : "";
 }
 
 double LengthOf(const TimelinePanel& panel) {
@@ -241,7 +250,7 @@ Figure TimelineFigure(const FigureLook& look, const std::vector<TimelinePanel>& 
                      (kPanelHeight + 10) * static_cast<double>(std::max<size_t>(panels.size(), 1)) -
                      10};
   figure.draw = [=, size = figure.size, title = look.title, bytes = ByteAxis(largest, look.unit),
-                 time = TimeAxis(longest)](Canvas& canvas) {
+                 time = TimeAxis(longest, CountedBy(panels))](Canvas& canvas) {
     DrawTitle(canvas, title, size.width);
     for (size_t i = 0; i < panels.size(); ++i) {
       Plot plot(canvas,
@@ -322,7 +331,7 @@ Figure OverlayFigure(const FigureLook& look,
       2 * kPageMargin + TitleSpace(look.title) +
           std::max(kPanelHeight, kHeadHeight + 10 + kKeyGap * static_cast<double>(panels.size()))};
   figure.draw = [=, size = figure.size, bytes = ByteAxis(largest, look.unit),
-                 time = TimeAxis(longest)](Canvas& canvas) {
+                 time = TimeAxis(longest, CountedBy(panels))](Canvas& canvas) {
     DrawTitle(canvas, look.title, size.width);
     Plot plot(canvas, {kPageMargin, kPageMargin + TitleSpace(look.title)}, bytes, time);
     plot.Grid();

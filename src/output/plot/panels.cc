@@ -8,6 +8,7 @@
 #include "output/plot/axis.h"
 #include "output/plot/figure.h"
 #include "query/fold_names.h"
+#include "tables/imported.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {
@@ -167,6 +168,7 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
     if (first != samples.end())
       panel.baseline_bytes = first->used_bytes;
     panel.sampled = tables::IsSampled(recording);
+    panel.counted = tables::NoteOf(recording, tables::kCountedNote);
     panel.timeline = std::move(timeline);
     panels.push_back(std::move(panel));
   }
