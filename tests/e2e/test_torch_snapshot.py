@@ -11,6 +11,8 @@ from pathlib import Path
 
 import package
 import pytest
+from torch_allocator import Allocator
+from torch_allocator import snapshot as snapshot_of
 
 H200 = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
 RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), H200]
@@ -126,3 +128,125 @@ def test_our_snapshot_says_whose_memory_it_is():
     assert activation["frames"][-1]["name"] == "<module>" and all(f["line"] > 0 for f in activation["frames"])
     events = data["device_traces"][0]
     assert [e["time_us"] for e in events] == sorted(e["time_us"] for e in events)
+
+
+def imported(data: object, folder: Path, protocol: int = 4) -> Path:
+    (folder / "snapshot.pickle").write_bytes(data if isinstance(data, bytes) else pickle.dumps(data, protocol))
+    vramscope("import", folder / "snapshot.pickle", "-o", folder / "snapshot.vram")
+    return folder / "snapshot.vram"
+
+
+def state(recording: Path, at: str) -> dict[int, tuple[int, int, int]]:
+    """By device: what was asked for, in blocks, reserved."""
+    found = json.loads(vramscope("report", recording, "--json", "--by", "category", "--at", at))
+    slack = ("cached", "fragmentation", "graph pool")
+    states = {}
+    for device in found["devices"]:
+        rows = {row["path"][0]: row["bytes"] for row in found["rows"] if row["device"] == device["index"]}
+        active = sum(size for name, size in rows.items() if name not in slack)
+        states[device["index"]] = (active - rows.get("rounding", 0), active, device["ledger_bytes"])
+    return states
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_snapshot_is_what_pytorch_had_at_every_instant(tmp_path, protocol):
+    allocator = Allocator().play(protocol, 300)
+    recording = imported(snapshot_of(allocator), tmp_path, protocol)
+    first_us = allocator.truth[0][0]
+    peak = max(reserved for *_, reserved in allocator.truth)
+    assert state(recording, "peak")[0][2] == peak
+    for time_us, *truth in [allocator.truth[-1], *random.Random(protocol).sample(allocator.truth, 4)]:
+        assert state(recording, f"@{(time_us - first_us) * 1000 + 1000}") == {0: tuple(truth)}
+    info = vramscope("info", recording).decode()
+    assert "max_split_size_mb:512" in info and "outside of PyTorch's caching allocator" in info
+
+
+def test_what_a_ring_forgot_stands_from_its_begin(tmp_path):
+    devices = [Allocator(device, ring=100).play(device, 300) for device in range(2)]
+    recording = imported(snapshot_of(*devices), tmp_path)
+    first_us = min(device.events[-100]["time_us"] for device in devices)
+    for time_us in sorted(row[0] for device in devices for row in device.truth[-100:])[:: 40]:
+        truth = {}
+        for device in devices:
+            # Before its first event in the ring a device is as it was then.
+            before = [row for row in device.truth if row[0] <= time_us and row[0] >= device.events[-100]["time_us"]]
+            truth[device.device] = tuple((before or [device.truth[-101]])[-1][1:])
+        found = state(recording, f"@{(time_us - first_us) * 1000 + 1000}")
+        # Of a block that was freed since, the size is what was asked for, rounded up as PyTorch does.
+        assert found == truth
+    tags = json.loads(vramscope("report", recording, "--json", "--by", "tag", "--at", f"@{1000}"))["rows"]
+    assert any(row["path"] == ["before the trace"] and row["bytes"] for row in tags)
+
+
+def test_snapshots_of_all_ages_and_without_traces(tmp_path):
+    allocator = Allocator().play(7, 200, expandable=False)
+    end = tuple(allocator.truth[-1][1:])
+    for data in (
+        snapshot_of(allocator, timed=False), snapshot_of(allocator, traced=False), snapshot_of(allocator, history=True, traced=False),
+        snapshot_of(allocator, history=True, timed=False), snapshot_of(allocator)["segments"],
+    ):
+        recording = imported(data, tmp_path)
+        assert state(recording, "end") == {0: end}
+        lines = json.loads(vramscope("report", recording, "--json", "--by", "line", "--at", "end"))["rows"]
+        assert sum(row["bytes"] for row in lines if row["path"][0].startswith("train.py:")) >= end[0]
+    assert "the snapshot has no trace" in vramscope("info", recording).decode()
+    vramscope("plot", recording, "--kind", "timeline", "-o", tmp_path / "a.svg")
+    vramscope("report", recording, "--html", tmp_path / "a.html")
+    vramscope("diff", recording, recording)
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
+def test_our_own_snapshot_comes_back(recording, tmp_path):
+    data = snapshot(recording)
+    back = imported(data, tmp_path)
+    names = {device["device"]: (device["kind"], device["index"]) for device in data["vramscope"]["devices"]}
+    origin = min(e["time_us"] for trace in data["device_traces"] for e in trace)
+    times = sorted({e["time_us"] for trace in data["device_traces"] for e in trace})
+    for time_us in [times[-1], *random.Random(3).sample(times, min(3, len(times)))]:
+        sums = defaultdict(int)
+        for device, trace in enumerate(data["device_traces"]):
+            for event in trace:
+                sign = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}.get(event["action"], 0)
+                if event["time_us"] <= time_us and sign:
+                    sums[names[device]] += sign * event["size"]
+        # Events of one microsecond come one nanosecond after the other.
+        at = min((time_us - origin) * 1000 + 1999, (times[-1] - origin) * 1000 + 1000 + len(data["device_traces"][0]))
+        found = json.loads(vramscope("report", back, "--json", "--by", "category", "--at", f"@{at}" if time_us != times[-1] else "end"))
+        assert {(d["kind"], d["index"]): d["ledger_bytes"] for d in found["devices"] if d["ledger_bytes"]} == {k: v for k, v in sums.items() if v}
+
+
+def hostile() -> dict[str, tuple[bytes, str]]:
+    class Code:
+        def __reduce__(self):
+            import os
+
+            return (os.system, ("touch /tmp/vramscope-was-run",))
+
+    segments = [{"device": 0, "address": 0, "total_size": 1 << 70, "blocks": []}]
+    cycle: dict = {"segments": []}
+    cycle["segments"].append(cycle)
+    whole = pickle.dumps(snapshot_of(Allocator().play(1, 30)), 4)
+    bomb = b"\x80\x04]\x94(" + b"h\x00" * 500 + b"e\x94"
+    return {
+        "code": (pickle.dumps({"segments": Code()}, 4), "holds code"),
+        "old code": (pickle.dumps({"segments": Code()}, 2), "holds code (GLOBAL"),
+        "truncated": (whole[:-200], "ends in the middle"),
+        "empty": (b"\x80\x04.", "is empty"),
+        "no snapshot": (pickle.dumps({"weights": [1, 2]}), "no memory snapshot"),
+        "sizes": (pickle.dumps({"segments": segments}), "no memory is in it"),
+        "wrong types": (pickle.dumps({"segments": [1, "a", None, {"device": "x", "blocks": 5}], "device_traces": [[3], 4]}), "no memory is in it"),
+        "cycle": (pickle.dumps(cycle), "no memory is in it"),
+        "deep": (b"\x80\x04" + b"](" * 200_000, "ends in the middle"),
+        "memo": (b"\x80\x04]r\xff\xff\xff\x7f.", "damaged"),
+        "list of itself": (b"\x80\x04}\x94\x8c\x08segments" + bomb[2:] + b"s.", "no memory is in it"),
+        "text": (b"\x80\x04X\xff\xff\xff\xff.", "ends in the middle"),
+    }
+
+
+@pytest.mark.parametrize("name", list(hostile()))
+def test_hostile_snapshots_are_refused_in_a_line(name, tmp_path):
+    data, word = hostile()[name]
+    (tmp_path / "a.pickle").write_bytes(data)
+    done = subprocess.run([package.VRAMSCOPE, "import", tmp_path / "a.pickle", "-o", tmp_path / "a.vram"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and word in done.stderr, done.stderr
+    assert not (tmp_path / "a.vram").exists() and not Path("/tmp/vramscope-was-run").exists()
