@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import struct
 import subprocess
+import time
 from pathlib import Path
 from typing import Iterator
 
@@ -47,6 +49,19 @@ def neighbour(machine: dict[str, str], seed: int) -> Iterator[None]:
         assert process.poll() is None, "it goes on to the end"
         process.communicate("")
     assert process.returncode == 0
+
+
+def wait_until_listed(trace: Path, pid: int, least_bytes: int) -> None:
+    """Until NVML's list, which is read now and then, has been seen to give the process that much."""
+    deadline = time.monotonic() + 60
+    while True:
+        report = [str(VRAMSCOPE), "report", str(trace), "--json", "--at", "end"]
+        done = subprocess.run(report, capture_output=True, text=True, timeout=60, check=False)
+        rows = json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+        if any(row["pid"] == pid and row["bytes"] >= least_bytes for row in rows):
+            return
+        assert time.monotonic() < deadline, done.stdout + done.stderr
+        time.sleep(0.05)
 
 
 def run_both(

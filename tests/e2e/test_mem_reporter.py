@@ -426,7 +426,7 @@ UUID = next(iter(nvml._open().devices))
 for size in (512 << 20, 64 << 20):
     cuda.cuMemFree_v2(pointer)
     assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)) == 0
-time.sleep(0.7)  # NVML's list of processes is read now and then
+time.sleep(2)  # NVML's list of processes is read now and then
 gpu = MemReporter().report().devices["cuda:0"]
 print(json.dumps([gpu.total, gpu.nvml, [[part.name, part.bytes] for part in gpu.outside]]))
 """, **machine, **slowly)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import package
 import pytest
 from browser import EXECUTABLE, Browser
+from hosts import wait_until_listed
 
 FAKE = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", package.BUILD / "fake_cuda"))
 
@@ -89,7 +89,8 @@ def test_of_a_sampled_recording_the_page_says_whose_the_bytes_are(browser, tmp_p
     command = [package.VRAMSCOPE, "sample", "-i", "2ms", "--no-report", "-o", tmp_path / "s.vram", "--", driver]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.3)
+        child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+        wait_until_listed(tmp_path / "s.vram", child, 64 << 20)
         process.communicate("")
     assert process.returncode == 0
     subprocess.run([package.VRAMSCOPE, "report", tmp_path / "s.vram", "--html", tmp_path / "s.html"], check=True, capture_output=True)

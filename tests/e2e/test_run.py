@@ -719,7 +719,7 @@ def test_the_launcher_samples_nvml(tmp_path):
     directory = live_directory(process, tmp_path)
     child = until(lambda: child_of(process.pid))
     until(lambda: "sleep" in Path(f"/proc/{child}/comm").read_text())
-    time.sleep(0.5)
+    until(lambda: LiveFile(directory / "launcher.vrl").counts["DeviceSample"] > 2 * 2)
     process.kill()
     os.kill(child, signal.SIGKILL)
     seconds = time.monotonic() - started

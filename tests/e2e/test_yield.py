@@ -350,11 +350,11 @@ def test_ctrl_c_while_memory_moves(machine, command):
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**machine.environment, "VRAMSCOPE_FAKE_DELAY_US": f"cuCheckpointProcess{step}:1500000"},
+        env={**machine.environment, "VRAMSCOPE_FAKE_DELAY_US": f"cuCheckpointProcess{step}:3500000"},
     )
     if command == "yield":
         machine.wait_until_locked(program)
-    time.sleep(0.7)
+    time.sleep(1.5)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and "of device memory, in " in output, errors

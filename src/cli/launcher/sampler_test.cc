@@ -148,16 +148,19 @@ class FakeMonitor : public GpuMonitor {
     return NvmlMemory{.total_bytes = 1000, .used_bytes = used};
   }
   bool ReadProcesses(size_t, std::vector<NvmlProcess>* processes) override {
-    *processes = {{.pid = kListed, .used_bytes = used}};
+    const uint64_t now = used;
+    *processes = {{.pid = kListed, .used_bytes = now}};
     if (reads < list_until_read) {
-      processes->push_back({.pid = static_cast<uint32_t>(getpid()), .used_bytes = used});
-      processes->push_back({.pid = kNobody, .used_bytes = used});
+      processes->push_back({.pid = static_cast<uint32_t>(getpid()), .used_bytes = now});
+      processes->push_back({.pid = kNobody, .used_bytes = now});
     }
+    listed = now;
     return true;
   }
   static constexpr uint32_t kListed = 77;
   static constexpr uint32_t kNobody = 1 << 30;
   std::atomic<uint64_t> used{100};
+  std::atomic<uint64_t> listed{0};  // what the last list of processes said
   std::atomic<int> reads{0};
   std::atomic<int> list_until_read{0};
 
@@ -236,7 +239,8 @@ TEST(Sampler, SaysOnceThatAProcessLeftTheList) {
   // Each large move asks for a list.
   for (const uint64_t used : {uint64_t{1} << 30, uint64_t{2} << 30, uint64_t{3} << 30}) {
     monitor.used = used;
-    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    while (monitor.listed != used)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   sampler.Stop();
   const auto processes = Decode(path).processes;

@@ -27,6 +27,7 @@ using namespace vramscope::probe;
 
 // Begins a recording of this process alone.
 VRAMSCOPE_EXPORT int vramscope_attach(const char* live_dir, const char* options) {
+  PatchLoadedObjects();
   if (const int error = SessionAttach(live_dir, options); error != 0)
     return error;
   SourcesBeginLate();

@@ -56,7 +56,6 @@ void SourcesObserveOpening(const Opening& opening) {
 
 void SourcesBeginLate() {
   CallAll(&Source::begin_late);
-  PatchLoadedObjects();
 }
 
 void SourcesForget() {

@@ -12,14 +12,17 @@ void SourcesLoad();
 
 void SourcesBegin();
 void SourcesObserveOpening(const Opening& opening);
-// In a process under way: attaches to what is there, and points loaded objects at the hooks.
+// In a process under way, once it is recorded: attaches to what is there.
 void SourcesBeginLate();
 void SourcesForget();
 void SourcesEnd();
 
 // Points the slots of what is loaded already at the hooks: of PyTorch's libraries, and of all that
-// calls dlopen. Harmless where the probe was found first, and when repeated, which is for objects
-// that were bound past the probe since.
+// calls dlopen. Needs no recording; one that is to begin in a process under way begins after it,
+// since other threads allocate and free while it goes from slot to slot, and of a block whose
+// allocation passes by a slot that points elsewhere only the free would be written. Harmless where
+// the probe was found first, and when repeated, which is for objects that were bound past the probe
+// since.
 void PatchLoadedObjects();
 
 }  // namespace vramscope::probe

@@ -25,7 +25,8 @@ struct Source {
   void (*opening)(const Opening& opening) = nullptr;
   // A recording began in a process under way: what is there, and what the new file must say again.
   void (*begin_late)() = nullptr;
-  // There, and where the driver itself opened the probe: what loaded objects shall call instead.
+  // Before that, and where the driver itself opened the probe: what loaded objects shall call
+  // instead.
   void (*plan_imports)(ImportPlan* plan) = nullptr;
   // That recording was ended: the next one's file knows nothing yet. Other threads go on; where
   // Python runs, the caller has the GIL.
