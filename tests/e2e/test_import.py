@@ -166,3 +166,20 @@ def test_imports_have_pages_plots_and_diffs(tmp_path):
             continue  # the machine has none
         assert done.returncode == 0, done.stderr
         assert picture.stat().st_size > 0
+
+
+def test_events_at_addresses_and_profiles_of_an_instant(tmp_path):
+    rmm = report(imported(DATA / "rmm_log.dev1.csv", tmp_path))
+    (device,) = rmm["devices"]
+    assert (device["index"], device["ledger_bytes"], device["at"]["time_ns"]) == (1, 1536, 500_000_000)
+    said = json.loads(call("report", tmp_path / "rmm_log.dev1.csv.vram", "--oom", "--json").stdout)
+    assert "4096" in json.dumps(said)
+    trace = imported(DATA / "torch_profiler.json", tmp_path)
+    at_peak = {row["path"][0]: row["bytes"] for row in report(trace, "--by", "category")["rows"]}
+    # Reserved are 2048 bytes, of which 500 were allocated before the trace and 1024 in it.
+    assert sum(at_peak.values()) == 2048 and at_peak["fragmentation"] == 524
+    lines = {row["path"][0]: row["bytes"] for row in report(trace, "--by", "line", "--where", "owner=PyTorch")["rows"]}
+    assert lines["train.py:12 in step"] == 1024
+    profile = imported(DATA / "jax_memory.prof", tmp_path)
+    lines = {row["path"][0]: row["bytes"] for row in report(profile, "--by", "line")["rows"]}
+    assert lines == {"a.py:12 in f": 4096}

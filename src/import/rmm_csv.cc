@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log of RMM's logging_resource_adaptor (RAPIDS), of one device:
+//
+//   Thread,Time,Action,Pointer,Size,Stream
+//   4711,16:00:18.508800,allocate,0x7f8250000000,1024,0x0
+//   4711,16:00:18.509312,free,0x7f8250000000,1024,0x0
+//
+// Times are of the day; where they go back by hours, midnight has passed.
+#include <fmt/core.h>
+
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "import/csv.h"
+#include "import/formats.h"
+#include "import/live_blocks.h"
+
+namespace vramscope::imports {
+namespace {
+
+constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
+constexpr size_t kColumns = 6;
+constexpr int64_t kDayNs = int64_t{86'400} * 1'000'000'000;
+constexpr char kNoRows[] = "rows that are no event of RMM";
+
+bool IsHeader(std::string_view line) {
+  return Trimmed(line) == kHeader;
+}
+
+std::optional<uint64_t> NumberOf(std::string_view text) {
+  text = Trimmed(text);
+  const bool hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+  if (hexadecimal)
+    text.remove_prefix(2);
+  if (text == "(nil)")
+    return 0;
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, hexadecimal ? 16 : 10);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+// "16:00:18.508800", or ":" in place of the point, as old versions write it.
+std::optional<int64_t> TimeOfDay(std::string_view text) {
+  text = Trimmed(text);
+  int64_t parts[4] = {};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (size_t i = 0; i < 3; ++i) {
+    const auto [stop, error] = std::from_chars(at, end, parts[i]);
+    if (error != std::errc() || parts[i] < 0 || (i < 2 && (stop == end || *stop != ':')))
+      return std::nullopt;
+    at = stop + (i < 2 ? 1 : 0);
+  }
+  if (at != end && (*at == '.' || *at == ':')) {
+    int64_t digit_ns = 100'000'000;
+    for (++at; at != end && *at >= '0' && *at <= '9'; ++at, digit_ns /= 10)
+      parts[3] += (*at - '0') * digit_ns;
+  }
+  if (at != end || parts[0] > 23 || parts[1] > 59 || parts[2] > 60)
+    return std::nullopt;
+  return ((parts[0] * 60 + parts[1]) * 60 + parts[2]) * 1'000'000'000 + parts[3];
+}
+
+// Of "rmm_log.dev1.csv".
+int32_t DeviceOf(std::string_view name) {
+  const size_t at = name.rfind(".dev");
+  const std::string_view number = at == std::string_view::npos ? "" : name.substr(at + 4);
+  return static_cast<int32_t>(NumberOf(number.substr(0, number.find('.'))).value_or(0) & 0x3ff);
+}
+
+class Log {
+ public:
+  Log(const Input& input, Builder* builder) : builder_(*builder), blocks_(builder) {
+    process_ = builder_.Process(0);
+    builder_.process(process_).command = builder_.Text(input.name());
+    account_ = builder_.Account(process_, builder_.Gpu(DeviceOf(input.name())));
+  }
+
+  void Add(std::string_view line) {
+    const std::vector<std::string> cells = SplitCsv(line);
+    const auto time_ns = cells.size() == kColumns ? TimeOfDay(cells[1]) : std::nullopt;
+    const auto pointer = time_ns ? NumberOf(cells[3]) : std::nullopt;
+    const auto bytes = pointer ? NumberOf(cells[4]) : std::nullopt;
+    if (!bytes || *bytes > kMostBytes) {
+      builder_.Lose(kNoRows, 1);
+      return;
+    }
+    const std::string_view action = Trimmed(cells[2]);
+    const int64_t now_ns = builder_.Tick(Time(*time_ns));
+    builder_.Event();
+    if (action == "allocate") {
+      blocks_.Allocate(0, *pointer, *bytes, SiteOf(cells), now_ns);
+    } else if (action == "free" || action == "deallocate") {
+      Free(*pointer, *bytes, now_ns);
+    } else if (action == "allocate failure") {
+      builder_.OutOfMemory({.account = account_,
+                            .time_ns = now_ns,
+                            .requested_bytes = *bytes,
+                            .thread = ThreadOf(cells[0])});
+    } else {
+      builder_.Lose(kNoRows, 1);
+    }
+  }
+
+  void Finish() {
+    blocks_.Finish();
+    builder_.Note("clock", "the log's own, from its first row; the day is not in it");
+    builder_.Lacks("what was allocated before the log began");
+    builder_.Lacks("names and stacks");
+    builder_.Lacks("what RMM's pool holds and nobody uses");
+  }
+
+ private:
+  int64_t Time(int64_t of_day_ns) {
+    if (!first_ns_)
+      first_ns_ = last_ns_ = of_day_ns;
+    if (of_day_ns < last_ns_ - kDayNs / 2)
+      days_ns_ += kDayNs;
+    last_ns_ = of_day_ns;
+    return days_ns_ + of_day_ns - *first_ns_;
+  }
+
+  tables::ThreadId ThreadOf(std::string_view cell) {
+    const uint64_t number = NumberOf(cell).value_or(0);
+    const tables::ThreadId thread = builder_.Thread(process_, static_cast<uint32_t>(number));
+    return thread;
+  }
+
+  tables::SiteId SiteOf(const std::vector<std::string>& cells) {
+    tables::SiteRow site = Builder::SiteOf(account_);
+    site.owner = site.allocator = builder_.Text("RMM");
+    site.thread = ThreadOf(cells[0]);
+    const std::optional<uint64_t> stream = NumberOf(cells[5]);
+    site.stream = stream && *stream < std::numeric_limits<uint64_t>::max() ? *stream + 1 : 0;
+    return builder_.Site(site);
+  }
+
+  void Free(uint64_t pointer, uint64_t bytes, int64_t now_ns) {
+    const uint64_t freed_bytes = blocks_.Free(0, pointer, now_ns);
+    if (freed_bytes == bytes)
+      return;
+    if (freed_bytes == 0)
+      builder_.Lose("frees of unknown allocations", 1, bytes);
+    else
+      builder_.Lose("frees that give another size than their allocation", 1);
+  }
+
+  Builder& builder_;
+  LiveBlocks blocks_;
+  tables::ProcessId process_;
+  tables::AccountId account_;
+  std::optional<int64_t> first_ns_;
+  int64_t last_ns_ = 0, days_ns_ = 0;
+};
+
+}  // namespace
+
+bool IsRmmCsv(const Input& input) {
+  const std::string& head = input.text_head();
+  return IsHeader(std::string_view(head).substr(0, head.find_first_of("\r\n")));
+}
+
+util::Status ReadRmmCsv(const Input& input, const Options&, Builder* builder) {
+  LineReader lines(input.Text());
+  Log log(input, builder);
+  for (std::string_view line; lines.Next(&line) && !builder->IsOver();) {
+    if (!Trimmed(line).empty() && !IsHeader(line))
+      log.Add(line);
+  }
+  log.Finish();
+  return lines.status();
+}
+
+}  // namespace vramscope::imports

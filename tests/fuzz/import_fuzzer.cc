@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The input is another tool's log or trace: it is imported as each format, and what comes of it is
+// reported.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "ask_everything.h"
+#include "import/import.h"
+#include "query/peaks.h"
+#include "query/report.h"
+#include "tables/memory_recording.h"
+#include "tables/table_checks.h"
+
+namespace {
+
+namespace imports = vramscope::imports;
+namespace tables = vramscope::tables;
+
+void ImportAs(const imports::Input& input, const imports::Format& format) {
+  tables::MemoryRecording recording;
+  auto made = imports::Import(input, format, {}, recording);
+  if (!made.ok()) {
+    if (made.status().message().find('\n') != std::string::npos)
+      std::abort();  // an error is one line
+    return;
+  }
+  // What the reader of a file would refuse an importer must not make.
+  if (tables::FindBadReference(*made) != nullptr)
+    std::abort();
+  recording.Finish(std::move(*made));
+  (void)vramscope::query::FindPeaks(recording).ok();
+  (void)vramscope::query::MakeReport(recording, {}).ok();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const std::string path = vramscope::fuzz::ScratchDirectory() + "/input";
+  vramscope::fuzz::WriteInput(path, data, size);
+  const auto input = imports::Input::Open(path);
+  if (!input.ok())
+    return 0;
+  (void)imports::Recognize(*input);
+  for (const imports::Format& format : imports::Formats())
+    ImportAs(*input, format);
+  return 0;
+}
