@@ -103,6 +103,16 @@ std::string ModuleNames::Path(uint32_t number) const {
   return Prefix(Find(lifetime.process, lifetime.root, lifetime.last_ns)) + std::string(path);
 }
 
+ModuleNames::Below ModuleNames::InWhole(uint32_t root, std::string_view name) const {
+  if (root == kNone || lifetimes_[root].is_root)
+    return {root, std::string(name)};
+  const Lifetime& part = lifetimes_[root];
+  std::string path(trace_.string(part.path));
+  if (!path.empty())
+    path += '.';
+  return {Find(part.process, part.root, part.last_ns), path + std::string(name)};
+}
+
 std::string ModuleNames::TypeOfPath(uint32_t root, const std::string& path) const {
   const auto found = paths_.find({root, path});
   return found == paths_.end() ? std::string() : std::string(Type(found->second));

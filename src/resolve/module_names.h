@@ -43,6 +43,15 @@ class ModuleNames {
   // What a path below that root begins with: "", or "Generator.".
   std::string Prefix(uint32_t root) const;
 
+  // A name below what was a root when it was given. While a model is built its parts are roots of
+  // their own: what "weight" of such a one was is "fc.weight" of the model that it became a part
+  // of.
+  struct Below {
+    uint32_t root = kNone;
+    std::string path;
+  };
+  Below InWhole(uint32_t root, std::string_view name) const;
+
  private:
   struct Lifetime {
     int64_t until_ns = INT64_MAX;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolve/naming.h"
 
+#include <algorithm>
+
 namespace vramscope::resolve {
 namespace {
 
@@ -95,17 +97,17 @@ Naming::ModuleText Naming::ModuleOfName(const Named& named) {
   const auto [found, added] = name_modules_.try_emplace({id, root});
   if (!added)
     return found->second;
-  const std::string_view text = trace_.string(name.name);
-  const size_t dot = text.rfind('.');
-  if (dot == std::string_view::npos) {
-    if (root != ModuleNames::kNone)
-      found->second = ModuleOfLifetime(root);
+  const ModuleNames::Below whole = ledger_.modules().InWhole(root, trace_.string(name.name));
+  const size_t dot = whole.path.rfind('.');
+  if (dot == std::string::npos) {
+    if (whole.root != ModuleNames::kNone)
+      found->second = ModuleOfLifetime(whole.root);
     return found->second;
   }
-  const std::string path(text.substr(0, dot));
-  found->second.path = Intern(ledger_.modules().Prefix(root) + path);
-  if (root != ModuleNames::kNone)
-    found->second.type = Intern(ledger_.modules().TypeOfPath(root, path));
+  const std::string path = whole.path.substr(0, dot);
+  found->second.path = Intern(ledger_.modules().Prefix(whole.root) + path);
+  if (whole.root != ModuleNames::kNone)
+    found->second.type = Intern(ledger_.modules().TypeOfPath(whole.root, path));
   return found->second;
 }
 
@@ -142,20 +144,26 @@ uint32_t Naming::Parameter(const Named& named) {
   const auto [found, added] = parameters_.try_emplace({named.key.names, RootOf(first, named)});
   if (!added)
     return found->second;
-  std::string text;
-  size_t shown = 0;
+  std::vector<std::string> shown;
   size_t left_out = 0;
   for (const uint32_t entry : set.entries) {
     const MemoryName& name = names.name(entry);
     if (name.kind != first.kind)
       continue;
-    if (shown++ >= kShownNames) {
+    if (shown.size() >= kShownNames) {
       ++left_out;
       continue;
     }
-    text += (text.empty() ? "" : " = ") + ledger_.modules().Prefix(RootOf(name, named)) +
-            std::string(trace_.string(name.name));
+    const ModuleNames::Below whole =
+        ledger_.modules().InWhole(RootOf(name, named), trace_.string(name.name));
+    std::string one = ledger_.modules().Prefix(whole.root) + whole.path;
+    // It was given twice, before and after the model was whole.
+    if (std::find(shown.begin(), shown.end(), one) == shown.end())
+      shown.push_back(std::move(one));
   }
+  std::string text;
+  for (const std::string& one : shown)
+    text += (text.empty() ? "" : " = ") + one;
   if (left_out > 0)
     text += " = (" + std::to_string(left_out) + " more)";
   return found->second = Intern(std::move(text));

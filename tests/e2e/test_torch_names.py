@@ -45,7 +45,12 @@ class Process:
         found = [r for r in self.of("Name") if r["kind"] == kind]
         if kind == STATE:
             return {(r["name"], r["detail"], r["address"], r["size"]) for r in found}
-        return {(r["name"], r["address"], r["size"]) for r in found}
+        return {(self._in_whole(r), r["address"], r["size"]) for r in found}
+
+    def _in_whole(self, name: dict) -> str:
+        """While a model is built, slowly, its parts can have names as roots of their own."""
+        path, _, root = self.modules.get(name["owner"], ("", "", name["owner"]))
+        return name["name"] if root == name["owner"] else ".".join(filter(None, (path, name["name"])))
 
     def objects(self, event: dict) -> list[int]:
         """Addresses of the modules that ran, the outermost first."""

@@ -56,6 +56,20 @@ struct PlainReader {
   }
 };
 
+// The module that a frame builds or moves, 0 where it does neither. Too dear for every event: asked
+// of new stacks, and by whoever holds the GIL.
+uintptr_t ModuleInSetUp(const PythonLayout& layout, const char* frame, const char* code) {
+  const PythonModules& known = g_python_modules;
+  if (known.call.load(std::memory_order_acquire) == nullptr ||
+      (code != known.move && ReadAt<const char*>(code, layout.code_name) != known.constructor))
+    return 0;
+  uint64_t self = Untagged(ReadAt<uint64_t>(frame, layout.frame_locals));
+  if (self != 0 && known.cell_type != nullptr &&
+      ReadAt<const char*>(reinterpret_cast<const char*>(self), kObjectType) == known.cell_type)
+    self = ReadAt<uint64_t>(reinterpret_cast<const char*>(self), kCellContent);
+  return self != 0 && IsModule(reinterpret_cast<const char*>(self)) ? self : 0;
+}
+
 // Code objects are freed and their memory used again, so the address alone does not name one. What
 // is added lies in one cache line of the object.
 // Not multiplied: what it is added to is.
@@ -124,7 +138,10 @@ uint32_t InternCode(Stream& stream, const PythonLayout& layout, const char* code
 
 // The frames of a stack that is new, the innermost first: at most kMaxPythonDepth. They stand
 // still, being the calling thread's own.
-uint32_t CollectFrames(const PythonLayout& layout, const char* cursor, RawPythonFrame* frames) {
+uint32_t CollectFrames(const PythonLayout& layout,
+                       const char* cursor,
+                       RawPythonFrame* frames,
+                       bool* in_set_up) {
   const PlainReader reader;
   const ModuleNames names;
   uint32_t depth = 0;
@@ -133,6 +150,7 @@ uint32_t CollectFrames(const PythonLayout& layout, const char* cursor, RawPython
     if (!StepPythonFrame(layout, reader, &cursor, &frames[depth]))
       continue;
     frames[depth].object = names.Object(layout, at, frames[depth].code);
+    *in_set_up = *in_set_up || ModuleInSetUp(layout, at, frames[depth].code) != 0;
     ++depth;
   }
   return depth;
@@ -142,7 +160,10 @@ uint32_t CollectFrames(const PythonLayout& layout, const char* cursor, RawPython
 VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream, const char* innermost) {
   const PythonLayout& layout = g_python.layout;
   RawPythonFrame frames[kMaxPythonDepth];
-  const uint32_t depth = CollectFrames(layout, innermost, frames);
+  bool in_set_up = false;
+  const uint32_t depth = CollectFrames(layout, innermost, frames, &in_set_up);
+  if (in_set_up)
+    g_python_modules.on_set_up();
   uint32_t parent = 0;
   uint64_t hash = 1;
   uintptr_t object = 0;  // of the frame around: a call and the forward that it leads to are one
@@ -263,10 +284,13 @@ bool IsModule(const char* object) {
   return IsModuleType(type, &slot);
 }
 
-size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capacity) {
+namespace {
+
+// module(frame, code): the module that a frame says, or 0.
+template <class Module>
+size_t ModulesOf(const void* thread_state, uintptr_t* modules, size_t capacity, Module module_of) {
   const PythonLayout& layout = g_python.layout;
   const PlainReader reader;
-  const ModuleNames names;
   const char* cursor = InnermostPythonFrame(layout, reader, thread_state);
   size_t count = 0;
   while (cursor != nullptr && count < capacity) {
@@ -274,11 +298,26 @@ size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capac
     RawPythonFrame frame;
     if (!StepPythonFrame(layout, reader, &cursor, &frame))
       continue;
-    const uintptr_t module = names.Object(layout, at, frame.code);
+    const uintptr_t module = module_of(at, frame.code);
     if (module != 0 && (count == 0 || modules[count - 1] != module))
       modules[count++] = module;
   }
   return count;
+}
+
+}  // namespace
+
+size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capacity) {
+  const ModuleNames names;
+  return ModulesOf(thread_state, modules, capacity, [&](const char* frame, const char* code) {
+    return names.Object(g_python.layout, frame, code);
+  });
+}
+
+size_t ModulesInSetUp(const void* thread_state, uintptr_t* modules, size_t capacity) {
+  return ModulesOf(thread_state, modules, capacity, [](const char* frame, const char* code) {
+    return ModuleInSetUp(g_python.layout, frame, code);
+  });
 }
 
 PythonCapture FindPythonCapture(const PythonLayout& layout) {

@@ -10,6 +10,7 @@
 namespace vramscope::probe {
 
 inline constexpr uint32_t kMaxPythonDepth = 256;
+inline constexpr uint32_t kCellContent = 16;  // PyCellObject.ob_ref
 
 struct RawPythonFrame {
   const char* code;      // the code object
@@ -40,6 +41,10 @@ struct PythonModules {
   std::atomic<const char*> call{nullptr};     // Module.__call__'s code: its `self` is a module
   std::atomic<const char*> forward{nullptr};  // a name that methods of other classes have too
   const char* type = nullptr;                 // torch.nn.Module
+  const char* constructor = nullptr;          // the name __init__
+  const char* move = nullptr;                 // Module._apply's code: `self` is what moves
+  const char* cell_type = nullptr;            // of variables that a closure shares; null: not known
+  void (*on_set_up)() = nullptr;              // a new stack builds or moves a module
   uint32_t type_mro = 0;                      // PyTypeObject: the tuple of its bases
   uint32_t tuple_items = 0;                   // PyTupleObject: the first item
 };
@@ -105,6 +110,8 @@ inline const char* InnermostPythonFrame(const PythonLayout& layout,
 // The modules whose methods a thread runs, the innermost first, at most `capacity`. Its frames must
 // stand still: it is the calling thread, or the caller holds the GIL.
 size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capacity);
+// The same of modules that a thread is building or moving: their constructors, Module._apply.
+size_t ModulesInSetUp(const void* thread_state, uintptr_t* modules, size_t capacity);
 
 // Copies the text of a str object as UTF-8 into `out`; returns its length, cut at `capacity`.
 size_t CopyPythonString(const PythonLayout& layout, const char* object, char* out, size_t capacity);

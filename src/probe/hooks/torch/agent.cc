@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "base/clock.h"
 #include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
@@ -23,8 +24,10 @@ constinit TorchState g_torch;
 
 namespace {
 
-constexpr int kFreeRuns = 8;           // a model is often found in several steps
-constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
+constexpr int kFreeRuns = 8;                       // a model is often found in several steps
+constexpr uint64_t kRestFactor = 100;              // after a run of 1 ms there is none for 100 ms
+constexpr int64_t kBuildingAfterNs = 100'000'000;  // what is built sooner runs soon
+constexpr int64_t kScanAfterNs = 1'000'000'000;    // a model that takes longer to build
 constexpr int kMaxFailures = 3;
 constexpr int kPyFileInput = 257;  // Py_file_input
 constexpr size_t kMaxRunning = 256;
@@ -34,6 +37,13 @@ struct Agent {
   // Searches can be long: they rest by themselves, so that they keep nothing else waiting.
   // In ticks: an event may look again and again, and asking the system takes as long as an event.
   std::atomic<uint64_t> next_look{0}, next_search{0};
+  // Looks for models that are being built have a share of their own, so that the first forward
+  // never waits for them; so have scans of all that lives.
+  std::atomic<uint64_t> next_building{0}, next_scan{0};
+  std::atomic<bool> look_asked{false};  // not only for a model that is being built
+  std::atomic<int64_t> building_since_ns{0};
+  uint64_t scan_began = 0;
+  std::atomic<bool> refused{false};  // memory, since the last look
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
   std::atomic<bool> gradients_wanted{false};
@@ -50,6 +60,17 @@ void Note(const char* key, const char* value, size_t size_bytes) {
   RecordScope scope(Want::kAlways);
   if (scope)
     scope->Append(format::Runtime{.key = {key, std::strlen(key)}, .value = {value, size_bytes}});
+}
+
+bool IsPast(const std::atomic<uint64_t>& ticks) {
+  return Now() >= ticks.load(std::memory_order_relaxed);
+}
+
+// A stack that is new builds or moves a module, or memory was refused.
+void BeginBuilding() {
+  TorchNames on = TorchNames::kOn;
+  if (g_torch.names.compare_exchange_strong(on, TorchNames::kBuilding, std::memory_order_acq_rel))
+    g_agent.building_since_ns.store(base::MonotonicNs(), std::memory_order_relaxed);
 }
 
 void SwitchOff(const char* why) {
@@ -112,8 +133,8 @@ Object IsFirstArgument(Object, Object self) {
   return g_api.Truth(same);
 }
 
-// use_frames(name, module type, its mro): from here on the walk tells modules, which the method
-// `name` is called with.
+// use_frames(name, module type, its mro, code of Module._apply, a cell, what is in it): from here
+// on the walk tells modules, which the method `name` is called with.
 Object UseFrames(Object, Object arguments) {
   size_t size = 0;
   const char* const call = g_api.Text(Argument(arguments, 0), &size);
@@ -137,9 +158,18 @@ Object UseFrames(Object, Object arguments) {
   }
   g_api.Py_IncRef(const_cast<char*>(type));
   modules.type = type;
+  Object const move = Argument(arguments, 3);
+  g_api.Py_IncRef(move);
+  modules.move = static_cast<const char*>(move);
+  const char* const cell = static_cast<const char*>(Argument(arguments, 4));
+  const void* content = nullptr;
+  if (reader.Get(cell + kCellContent, &content) && content == Argument(arguments, 5))
+    modules.cell_type = ReadAt<const char*>(cell, kObjectType);
+  modules.on_set_up = BeginBuilding;
   const auto intern = [](const char* text) {
     return static_cast<const char*>(g_api.PyUnicode_InternFromString(text));
   };
+  modules.constructor = intern("__init__");
   modules.forward.store(intern("forward"), std::memory_order_relaxed);
   modules.call.store(intern(call), std::memory_order_release);
   return g_api.Truth(true);
@@ -157,15 +187,16 @@ Object UseNodes(Object, Object samples) {
   return g_api.PyLong_FromLong(CalibrateAutograd(samples));
 }
 
-// The modules that run, a list for each thread, the outermost first.
-Object Running(Object, Object) {
+// A list for each thread that has any of these modules, the outermost first.
+template <size_t (*kModulesOf)(const void*, uintptr_t*, size_t)>
+Object ModulesByThread() {
   Object const threads = g_api.PyList_New(0);
   if (threads == nullptr)
     return nullptr;
   Object state = g_api.PyInterpreterState_ThreadHead(g_api.PyInterpreterState_Get());
   for (; state != nullptr; state = g_api.PyThreadState_Next(state)) {
     uintptr_t modules[kMaxRunning];
-    size_t count = RunningModules(state, modules, kMaxRunning);
+    size_t count = kModulesOf(state, modules, kMaxRunning);
     if (count == 0)
       continue;
     const Owned chain(g_api.PyList_New(0));
@@ -175,6 +206,41 @@ Object Running(Object, Object) {
       g_api.PyList_Append(threads, chain.get());
   }
   return threads;
+}
+
+// running(): the modules that run.
+Object Running(Object, Object) {
+  return ModulesByThread<RunningModules>();
+}
+
+// in_set_up(): the modules that are being built or moved. None where no such look is due.
+Object InSetUp(Object, Object) {
+  if (g_torch.names.load(std::memory_order_relaxed) != TorchNames::kBuilding)
+    return g_api.None();
+  Object const threads = ModulesByThread<ModulesInSetUp>();
+  if (threads != nullptr && g_api.PyList_Size(threads) == 0) {
+    TorchNames building = TorchNames::kBuilding;
+    g_torch.names.compare_exchange_strong(building, TorchNames::kOn);
+  }
+  return threads;
+}
+
+// scan_is_due(whether any is built): whether all that lives is to be looked through for modules
+// that nothing leads to yet, such as the layers in a list that is being made.
+Object ScanIsDue(Object, Object builds) {
+  const int64_t since_ns = g_agent.building_since_ns.load(std::memory_order_relaxed);
+  const bool wanted =
+      g_agent.refused.exchange(false) ||
+      (g_api.PyLong_AsLong(builds) != 0 && base::MonotonicNs() - since_ns >= kScanAfterNs);
+  g_agent.scan_began = Now();
+  return g_api.Truth(wanted && IsPast(g_agent.next_scan));
+}
+
+Object ScanEnded(Object, Object) {
+  const uint64_t now = Now();
+  g_agent.next_scan.store(now + kRestFactor * (now - g_agent.scan_began),
+                          std::memory_order_relaxed);
+  return g_api.None();
 }
 
 Object IsModuleObject(Object, Object object) {
@@ -206,7 +272,8 @@ Object WatchModule(Object, Object module) {
   return gone ? g_api.PyWeakref_NewRef(module, gone.get()) : nullptr;
 }
 
-// note_module(module, root's address, path)
+// note_module(module, root's address, path, whether it is whole): of one that is half built more is
+// to be said once it runs.
 Object NoteModule(Object, Object arguments) {
   Object const module = Argument(arguments, 0);
   const auto address = reinterpret_cast<uintptr_t>(module);
@@ -219,7 +286,8 @@ Object NoteModule(Object, Object arguments) {
                                  .root = reinterpret_cast<uintptr_t>(root),
                                  .path = path,
                                  .type = type});
-    g_torch.modules->Insert(address);
+    if (g_api.PyLong_AsLong(Argument(arguments, 3)) != 0)
+      g_torch.modules->Insert(address);
   }
   return g_api.None();
 }
@@ -235,7 +303,8 @@ Object BeginWalk(Object, Object) {
   return g_api.None();
 }
 
-// note_tensor(kind, root's address, name, tensor): a module's parameter or buffer.
+// note_tensor(kind, root's address, name, tensor, whether the module is whole): its parameter or
+// buffer. Gradients and state take no name of a half-built one.
 Object NoteTensor(Object, Object arguments) {
   const auto kind = static_cast<format::NameKind>(g_api.PyLong_AsLong(Argument(arguments, 0)));
   const auto owner = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(Argument(arguments, 1)));
@@ -245,7 +314,8 @@ Object NoteTensor(Object, Object arguments) {
   Storage storage;
   if (impl == 0 || !StorageOf(impl, &storage))
     return g_api.None();
-  Parameter* const parameter = kind == format::NameKind::kParameter
+  const bool whole = g_api.PyLong_AsLong(Argument(arguments, 4)) != 0;
+  Parameter* const parameter = kind == format::NameKind::kParameter && whole
                                    ? AddParameter(tensor, impl, owner, name, storage, true)
                                    : nullptr;
   RecordScope scope(Want::kAlways);
@@ -309,6 +379,9 @@ constinit PyMethodDef g_builtins[] = {
     {"use_sparse", UseSparse, kMethO, nullptr},
     {"use_nodes", UseNodes, kMethO, nullptr},
     {"running", Running, kMethNoArgs, nullptr},
+    {"in_set_up", InSetUp, kMethNoArgs, nullptr},
+    {"scan_is_due", ScanIsDue, kMethO, nullptr},
+    {"scan_ended", ScanEnded, kMethNoArgs, nullptr},
     {"is_module", IsModuleObject, kMethO, nullptr},
     {"is_known", IsKnown, kMethO, nullptr},
     {"watch_module", WatchModule, kMethO, nullptr},
@@ -428,7 +501,18 @@ bool CallAgent(Object function, Object argument, Outcome* outcome) {
   return true;
 }
 
-bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
+enum class Run { kLook, kBuilding, kSearch };
+
+// Each kind rests for itself.
+void Rest(Run run, uint64_t began, uint64_t ended) {
+  const bool is_free = run != Run::kBuilding && ++g_agent.runs <= kFreeRuns;
+  std::atomic<uint64_t>& next = run == Run::kBuilding ? g_agent.next_building
+                                : run == Run::kSearch ? g_agent.next_search
+                                                      : g_agent.next_look;
+  next.store(ended + (is_free ? 0 : kRestFactor * (ended - began)), std::memory_order_relaxed);
+}
+
+bool RunAgent(Run run, Object argument, Outcome* outcome) {
   *outcome = Outcome::kLater;
   if (g_agent.running)
     return true;
@@ -453,7 +537,7 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
           g_api.PyErr_Clear();
       }
     }
-    Object const function = is_search ? g_agent.search : g_agent.look;
+    Object const function = run == Run::kSearch ? g_agent.search : g_agent.look;
     if (ok && function != nullptr)
       ok = CallAgent(function, argument, outcome);
   }
@@ -469,10 +553,7 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
     g_torch.names.store(TorchNames::kOn, std::memory_order_release);
     g_agent.runs = 0;  // those that found `import torch` under way do not delay the first names
   }
-  const uint64_t ended = Now();
-  const uint64_t rest = ++g_agent.runs > kFreeRuns ? kRestFactor * (ended - began) : 0;
-  (is_search ? g_agent.next_search : g_agent.next_look)
-      .store(ended + rest, std::memory_order_relaxed);
+  Rest(run, began, Now());
   if (ok) {
     g_api.PyErr_Restore(error[0], error[1], error[2]);
   } else {
@@ -482,13 +563,10 @@ bool RunAgent(bool is_search, Object argument, Outcome* outcome) {
   return ok;
 }
 
-bool IsPast(const std::atomic<uint64_t>& ticks) {
-  return Now() >= ticks.load(std::memory_order_relaxed);
-}
-
 int RunPending(void*) {
   Outcome outcome = Outcome::kLater;
-  const bool ok = !AgentMayRecord() || RunAgent(false, nullptr, &outcome);
+  const Run run = g_agent.look_asked.exchange(false) ? Run::kLook : Run::kBuilding;
+  const bool ok = !AgentMayRecord() || RunAgent(run, nullptr, &outcome);
   g_agent.asked.store(false, std::memory_order_release);
   return ok ? 0 : -1;
 }
@@ -497,6 +575,8 @@ int RunPending(void*) {
 void Forget() {
   g_agent.next_look.store(0, std::memory_order_relaxed);
   g_agent.next_search.store(0, std::memory_order_relaxed);
+  g_agent.next_building.store(0, std::memory_order_relaxed);
+  g_agent.next_scan.store(0, std::memory_order_relaxed);
   g_agent.runs = 0;
   if (g_torch.modules != nullptr)
     madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
@@ -540,10 +620,21 @@ const Source kTorchSource = {.opening = ObserveOpening,
                              .forget = Forget,
                              .forked = ForkedChild};
 
+namespace {
+
+void AskForRun() {
+  if (!AgentMayRecord() || g_agent.asked.exchange(true, std::memory_order_acq_rel))
+    return;
+  if (g_api.Py_AddPendingCall(RunPending, nullptr) != 0)
+    g_agent.asked.store(false, std::memory_order_release);
+}
+
+}  // namespace
+
 void TorchLook() {
   Outcome outcome = Outcome::kLater;
   if (AgentMayRecord())
-    RunAgent(false, nullptr, &outcome);
+    RunAgent(Run::kLook, nullptr, &outcome);
 }
 
 bool AgentMayRecord() {
@@ -555,7 +646,7 @@ bool AgentSearch(Object tensors, bool* interrupted) {
   if (g_agent.search == nullptr || g_agent.running || !IsPast(g_agent.next_search))
     return false;
   Outcome outcome = Outcome::kLater;
-  *interrupted = !RunAgent(true, tensors, &outcome);
+  *interrupted = !RunAgent(Run::kSearch, tensors, &outcome);
   return outcome != Outcome::kLater;
 }
 
@@ -586,18 +677,35 @@ void TorchObserveGraph(bool captured) {
   if (captured)
     g_agent.pools_wanted.store(true, std::memory_order_relaxed);
   if (g_agent.pools_wanted.load(std::memory_order_relaxed) &&
-      g_torch.names.load(std::memory_order_relaxed) == TorchNames::kOn)
+      g_torch.names.load(std::memory_order_relaxed) >= TorchNames::kOn)
     TorchAsk();
 }
 
 VRAMSCOPE_NOINLINE void TorchAsk() {
-  if (g_agent.asked.load(std::memory_order_relaxed) || !IsPast(g_agent.next_look) ||
-      !AgentMayRecord())
+  if (g_agent.asked.load(std::memory_order_relaxed) || !IsPast(g_agent.next_look))
     return;
-  if (g_agent.asked.exchange(true, std::memory_order_acq_rel))
+  g_agent.look_asked.store(true, std::memory_order_relaxed);
+  AskForRun();
+}
+
+VRAMSCOPE_NOINLINE void TorchAskBuilding() {
+  if (g_agent.asked.load(std::memory_order_relaxed) || !IsPast(g_agent.next_building))
     return;
-  if (g_api.Py_AddPendingCall(RunPending, nullptr) != 0)
-    g_agent.asked.store(false, std::memory_order_release);
+  const int64_t since_ns = g_agent.building_since_ns.load(std::memory_order_relaxed);
+  if (g_agent.refused.load(std::memory_order_relaxed) ||
+      base::MonotonicNs() - since_ns >= kBuildingAfterNs)
+    AskForRun();
+}
+
+void TorchObserveRefusal() {
+  if (g_torch.names.load(std::memory_order_relaxed) < TorchNames::kOn)
+    return;
+  g_agent.refused.store(true, std::memory_order_relaxed);
+  BeginBuilding();
+  // A program that is refused memory again and again: the scan rests, and so do these looks then.
+  if (IsPast(g_agent.next_scan))
+    g_agent.next_building.store(0, std::memory_order_relaxed);
+  TorchAskBuilding();
 }
 
 }  // namespace vramscope::probe

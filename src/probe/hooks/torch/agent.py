@@ -17,7 +17,7 @@ META = 14  # c10::DeviceType
 SEE_THROUGH = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 PARALLEL = ("DistributedDataParallel", "DataParallel")
 
-state = {"calibrated": False, "hooked": False}
+state = {"calibrated": False, "hooked": False, "whole": True}
 said = []  # what is noted in each recording: function, arguments
 
 
@@ -72,6 +72,7 @@ def look():
     hook_optimizers()
     if anew:
         survey()
+    half_built(in_set_up())
     discover()
     if gradients_wanted():
         walk_again()
@@ -132,7 +133,12 @@ def none():
 def calibrate(torch):
     module = torch.nn.Module
     ok = frames_are_as_expected() and use_frames(
-        "_wrapped_call_impl" if "_wrapped_call_impl" in module.__dict__ else "_call_impl", module, module.__mro__
+        "_wrapped_call_impl" if "_wrapped_call_impl" in module.__dict__ else "_call_impl",
+        module,
+        module.__mro__,
+        getattr(module.__dict__.get("_apply"), "__code__", None),
+        cell_of(module),
+        module,
     )
     say(note, "module names", "verified against the interpreter" if ok else "off: frames are not as expected")
     if not ok:
@@ -182,6 +188,10 @@ def in_private(function, torch):
         suppress(0)
         if collects:
             collector.enable()
+
+
+def cell_of(content):
+    return (lambda: content).__closure__[0]
 
 
 def frames_are_as_expected():
@@ -301,6 +311,37 @@ def discover():
                 walk(module, root, join(path, type(module).__name__))
 
 
+def half_built(threads):
+    """Names what is there of modules that constructors make or _apply moves, before any of them has run."""
+    if threads is None:
+        return
+    # They get the paths that they end up with when they run: nothing of this is final.
+    state["whole"] = False
+    try:
+        walk_again()
+        for modules_of_thread in threads:
+            for module in modules_of_thread:
+                if known.get(id(module)) is None and not is_of_compiler(module):
+                    walk_root(module)
+        if scan_is_due(bool(threads)):
+            scan()
+            scan_ended()
+    finally:
+        state["whole"] = True
+
+
+def scan():
+    """Names modules that nothing leads to yet: the layers of a list that is being made."""
+    collector = modules.get("gc")
+    if collector is None:
+        return
+    found = [thing for thing in collector.get_objects() if is_module(thing)]
+    inner = {id(child) for module in found for _, child in items(module, "_modules")}
+    for module in found:
+        if id(module) not in inner and id(module) not in known and not is_of_compiler(module):
+            walk_root(module)
+
+
 def is_of_compiler(module):
     """Whether torch.compile made it: such a module holds the program's parameters under other names."""
     meta = object.__getattribute__(module, "__dict__").get("meta")
@@ -340,7 +381,7 @@ def walk(top, root, prefix):
         for kind, key in ((PARAMETER, "_parameters"), (BUFFER, "_buffers")):
             for name, tensor in items(module, key):
                 if tensor is not None:
-                    note_tensor(kind, root, join(path, name), local(tensor))
+                    note_tensor(kind, root, join(path, name), local(tensor), state["whole"])
         children = [(child, step(module, name, path)) for name, child in items(module, "_modules") if child is not None]
         todo.extend(reversed(children))
 
@@ -348,7 +389,8 @@ def walk(top, root, prefix):
 def walk_again():
     for root in {root for _, root, _ in list(known.values())}:
         module = live(root)  # of what is ignored: None
-        if module is not None:
+        # It may have become a part of a model since, or just now.
+        if module is not None and known[root][1] == root:
             walk(module, root, "")
 
 
@@ -357,8 +399,8 @@ def name_module(module, root, path):
     entry = known.get(address)
     if entry is None or entry[0]() is not module:
         entry = (watch_module(module), None, None)
-    if entry[1:] != (root, path) or not is_known(module):
-        note_module(module, root, path)
+    if entry[1:] != (root, path) or (state["whole"] and not is_known(module)):
+        note_module(module, root, path, state["whole"])
     known[address] = (entry[0], root, path)
 
 

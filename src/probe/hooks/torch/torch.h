@@ -18,6 +18,7 @@ enum class TorchNames : int {
   kOff = 0,
   kWaiting = 1,  // the agent has not seen PyTorch whole yet
   kOn = 2,
+  kBuilding = 3,  // and a model is being built or moved: its names are looked for now and then
 };
 
 using ModuleSet = AddressSet<32768>;
@@ -40,6 +41,13 @@ void TorchObserveOpening(const char* file);
 // last run that it would cost the program more than 2 %. Needs no GIL.
 void TorchAsk();
 
+// The same for models that are being built or moved; it rests by itself.
+void TorchAskBuilding();
+
+// PyTorch gives a request up: what a program that dies of it has built has names then. Any thread;
+// needs no GIL.
+void TorchObserveRefusal();
+
 // Runs the agent at once, unless it is at work. The caller holds the GIL and returns to Python,
 // which sees to an exception that a signal handler of the program's may have raised meanwhile.
 void TorchLook();
@@ -60,7 +68,7 @@ VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const A
     if (VRAMSCOPE_UNLIKELY(!g_torch.in_backward.load(std::memory_order_relaxed)))
       g_torch.in_backward.store(true, std::memory_order_relaxed);
   } else if (VRAMSCOPE_UNLIKELY(g_torch.in_backward.load(std::memory_order_relaxed)) &&
-             stack.id != 0 && names == TorchNames::kOn) {
+             stack.id != 0 && names >= TorchNames::kOn) {
     TorchBackwardEnded();
   }
   if (names == TorchNames::kOff || stack.id == 0)
@@ -69,6 +77,9 @@ VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const A
       (stack.module == 0 || g_torch.modules->Contains(stack.module))) {
     return;
   }
+  if (names == TorchNames::kBuilding &&
+      (stack.module == 0 || g_torch.modules->Contains(stack.module)))
+    return TorchAskBuilding();
   TorchAsk();
 }
 
