@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "base/clock.h"
 
@@ -24,6 +25,16 @@ pid_t StartSleeper() {
   return child;
 }
 
+int OpenPidfds() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string link = std::filesystem::read_symlink(entry.path(), gone).string();
+    count += link.find("pidfd") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
 TEST(ExitWatchTest, SeesTheEndOfARecordedProcessAndNoOther) {
   const std::string folder = testing::TempDir() + "exit_watch." + std::to_string(getpid());
   std::filesystem::create_directory(folder);
@@ -34,7 +45,8 @@ TEST(ExitWatchTest, SeesTheEndOfARecordedProcessAndNoOther) {
   ExitWatch watch(folder, command);
   if (!watch.Start())
     GTEST_SKIP() << "this kernel has no pidfd_open";
-  usleep(250'000);
+  for (int i = 0; i < 10'000 && OpenPidfds() == 0; ++i)
+    usleep(1000);
   const int64_t before_ns = base::MonotonicNs();
   for (const pid_t pid : {stranger, command, recorded})
     kill(pid, SIGKILL);
