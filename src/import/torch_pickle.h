@@ -78,6 +78,7 @@ class TorchPickle {
   size_t stack_count() const { return stacks_.size(); }
   // Frames, innermost first.
   std::span<const uint32_t> stack(uint32_t number) const;
+  size_t frame_count() const { return frames_.size(); }
   const PickleFrame& frame(uint32_t number) const { return frames_[number]; }
   std::string_view text(uint32_t number) const;
   std::optional<uint64_t> Number(const PickleValue& value) const;

@@ -49,30 +49,49 @@ bool IsLibrary(std::string_view file) {
 
 }  // namespace
 
+tables::StringId TorchStacks::Text(std::string_view text) {
+  if (text.empty())
+    return {};
+  const auto [found, is_new] = texts_.try_emplace(text.data(), tables::StringId{});
+  if (is_new)
+    found->second = builder_.Text(text);
+  return found->second;
+}
+
+const TorchStacks::Frame& TorchStacks::FrameOf(uint32_t number) {
+  Frame& known = frames_[number];
+  if (std::exchange(known.is_known, true))
+    return known;
+  const PickleFrame& frame = pickle_.frame(number);
+  const std::string_view file = pickle_.text(frame.file);
+  const std::string_view function = pickle_.text(frame.function);
+  known.is_python = IsPython(file);
+  // What the recorder is at when it looks is no caller.
+  known.is_recorder =
+      !known.is_python && (function.starts_with("torch::unwind::") ||
+                           function.find("CapturedTraceback::gather") != std::string_view::npos);
+  tables::FrameRow row;
+  row.kind = static_cast<uint8_t>(known.is_python ? tables::FrameKind::kPython
+                                                  : tables::FrameKind::kNative);
+  row.function = Text(function);
+  row.file = file == "??" ? tables::StringId{} : Text(file);
+  row.line = frame.line;
+  row.library = !known.is_python || IsLibrary(file) ? 1 : 0;
+  known.id = known.is_recorder ? tables::FrameId{} : builder_.Frame(row);
+  return known;
+}
+
 const TorchStacks::Pair& TorchStacks::Of(uint32_t stack) {
   Known& known = known_[stack];
   if (std::exchange(known.is_known, true))
     return known.stacks;
   const std::span<const uint32_t> frames = pickle_.stack(stack);
   for (auto at = frames.rbegin(); at != frames.rend(); ++at) {
-    const PickleFrame& frame = pickle_.frame(*at);
-    std::string_view file = pickle_.text(frame.file);
-    tables::FrameRow row;
-    const bool is_python = IsPython(file);
-    // What the recorder is at when it looks is no caller.
-    const std::string_view function = pickle_.text(frame.function);
-    if (!is_python && (function.starts_with("torch::unwind::") ||
-                       function.find("CapturedTraceback::gather") != std::string_view::npos))
+    const Frame& frame = FrameOf(*at);
+    if (frame.is_recorder)
       continue;
-    file = file == "??" ? "" : file;
-    row.kind =
-        static_cast<uint8_t>(is_python ? tables::FrameKind::kPython : tables::FrameKind::kNative);
-    row.function = builder_.Text(function);
-    row.file = builder_.Text(file);
-    row.line = frame.line;
-    row.library = !is_python || IsLibrary(file) ? 1 : 0;
-    tables::StackId& into = is_python ? known.stacks.python : known.stacks.native;
-    into = builder_.Stack(into, builder_.Frame(row));
+    tables::StackId& into = frame.is_python ? known.stacks.python : known.stacks.native;
+    into = builder_.Stack(into, frame.id);
   }
   return known.stacks;
 }
@@ -387,8 +406,9 @@ void TorchReplay::Apply(const PickleEvent& event, uint32_t index, int64_t at_ns)
       builder_.Mark(builder_.Tick(at_ns), "snapshot", builder_.account(account_).process);
       break;
     case Action::kNamed:
-      builder_.Mark(builder_.Tick(at_ns), pickle_.text(event.metadata),
-                    builder_.account(account_).process);
+      if (builder_.budget().Charge("marks", 1, pickle_.text(event.metadata).size()))
+        builder_.Mark(builder_.Tick(at_ns), pickle_.text(event.metadata),
+                      builder_.account(account_).process);
       break;
     case Action::kFreeRequested:
     case Action::kFreeCompleted:
@@ -419,7 +439,7 @@ void TorchReplay::BeginBlock(const FinalBlock& block,
   site.allocator = torch_;
   site.category = static_cast<uint8_t>(CategoryOf(block.category));
   if (!block.metadata.empty())
-    site.tag = builder_.Text(block.metadata);
+    site.tag = stacks_.Text(block.metadata);
   else if (is_before)
     site.tag = before_;
   Row live;

@@ -20,13 +20,26 @@ namespace vramscope::imports {
 class TorchStacks {
  public:
   TorchStacks(const TorchPickle& pickle, Builder* builder)
-      : pickle_(pickle), builder_(*builder), known_(pickle.stack_count()) {}
+      : pickle_(pickle),
+        builder_(*builder),
+        known_(pickle.stack_count()),
+        frames_(pickle.frame_count()) {}
   struct Pair {
     tables::StackId python, native;
   };
   const Pair& Of(uint32_t stack);
+  // A text of the snapshot, which stands at one place however often it comes.
+  tables::StringId Text(std::string_view text);
 
  private:
+  struct Frame {
+    bool is_known = false;
+    bool is_python = false;
+    bool is_recorder = false;
+    tables::FrameId id;
+  };
+  const Frame& FrameOf(uint32_t number);
+
   struct Known {
     bool is_known = false;
     Pair stacks;
@@ -34,6 +47,8 @@ class TorchStacks {
   const TorchPickle& pickle_;
   Builder& builder_;
   std::vector<Known> known_;
+  std::vector<Frame> frames_;
+  std::unordered_map<const char*, tables::StringId> texts_;
 };
 
 class TorchReplay {

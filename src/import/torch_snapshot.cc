@@ -160,7 +160,8 @@ class Snapshot {
     for (const PickleValue& entry : *list) {
       const PickleValue time = pickle_.Get(entry, PickleKey::kTimeUs);
       const std::string_view name = pickle_.TextOf(pickle_.Get(entry, PickleKey::kName));
-      if (time.kind != PickleValue::Kind::kInt || name.empty())
+      if (time.kind != PickleValue::Kind::kInt || name.empty() ||
+          !builder_.budget().Charge("marks", 1, name.size()))
         continue;
       const auto time_us = std::clamp<int64_t>(static_cast<int64_t>(time.bits), first_us_,
                                                first_us_ + tables::kNever / 8000);

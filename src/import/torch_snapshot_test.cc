@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "import/testing/imported.h"
+#include "import/torch_pickle.h"
+
+namespace vramscope::imports {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Opcodes, made by hand.
+std::string Text(std::string_view text) {
+  return "\x8c" + std::string(1, static_cast<char>(text.size())) + std::string(text);
+}
+std::string Int(uint32_t value) {
+  std::string bytes = "J";
+  for (int shift = 0; shift < 32; shift += 8)
+    bytes += static_cast<char>(value >> shift & 0xff);
+  return bytes;
+}
+std::string Dict(const std::vector<std::pair<std::string_view, std::string>>& items) {
+  std::string bytes = "}(";
+  for (const auto& [key, value] : items)
+    bytes += Text(key) + value;
+  return bytes + "u";
+}
+std::string List(const std::vector<std::string>& items) {
+  std::string bytes = "](";
+  for (const std::string& item : items)
+    bytes += item;
+  return bytes + "e";
+}
+std::string Pickle(const std::string& value) {
+  return std::string("\x80\x04") + value + ".";
+}
+std::string Event(std::string_view action, uint32_t address, uint32_t bytes, uint32_t time_us) {
+  return Dict({{"action", Text(action)},
+               {"addr", Int(address)},
+               {"size", Int(bytes)},
+               {"stream", Int(0)},
+               {"time_us", Int(time_us)}});
+}
+
+class TorchPickleTest : public ::testing::Test {
+ protected:
+  util::Status Read(const std::string& pickle) {
+    data_ = pickle;
+    pickle_ = std::make_unique<TorchPickle>(
+        std::span(reinterpret_cast<const uint8_t*>(data_.data()), data_.size()), path_, &budget_);
+    return pickle_->Read();
+  }
+
+  std::string data_;
+  std::string path_ = "a.pickle";
+  util::Budget budget_{1000};
+  std::unique_ptr<TorchPickle> pickle_;
+};
+
+TEST_F(TorchPickleTest, EqualStacksAreOne) {
+  const std::string frame =
+      Dict({{"filename", Text("a.py")}, {"name", Text("f")}, {"line", Int(7)}});
+  // The frame is remembered as 0, and stands in both lists.
+  const std::string first = List({frame + "\x94", std::string("h\0", 2)});
+  const std::string second = "]" + std::string("h\0a", 3) + std::string("h\0a", 3);
+  ASSERT_TRUE(Read(Pickle(List({first, second}))).ok());
+  const std::vector<PickleValue>& lists = *pickle_->ListOf(pickle_->root());
+  ASSERT_EQ(lists.size(), 2u);
+  EXPECT_NE(pickle_->StackOf(lists[0]), 0u);
+  EXPECT_EQ(pickle_->StackOf(lists[0]), pickle_->StackOf(lists[1]));
+  EXPECT_EQ(pickle_->stack(pickle_->StackOf(lists[0])).size(), 2u);
+}
+
+TEST_F(TorchPickleTest, NumbersOfAllSizes) {
+  const std::string values =
+      List({"K\xff", std::string("M\x00\x01", 3), Int(0xffffffff), std::string("\x8a\x00", 2),
+            "\x8a\x01\x80", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f",
+            std::string("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00", 11),
+            "\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x01"});
+  ASSERT_TRUE(Read(Pickle(values)).ok());
+  std::vector<std::optional<uint64_t>> found;
+  for (const PickleValue& value : *pickle_->ListOf(pickle_->root()))
+    found.push_back(pickle_->Number(value));
+  EXPECT_EQ(found, (std::vector<std::optional<uint64_t>>{255, 256, std::nullopt, 0, std::nullopt,
+                                                         INT64_MAX, UINT64_MAX, std::nullopt}));
+}
+
+TEST_F(TorchPickleTest, CodeIsNamedAndNotRun) {
+  EXPECT_THAT(Read("\x80\x02"
+                   "cposix\nsystem\n(Text")
+                  .message(),
+              HasSubstr("it holds code (GLOBAL at byte 2: posix system)"));
+  EXPECT_THAT(Read(Pickle(Text("os") + Text("system") + "\x93")).message(),
+              HasSubstr("it holds code (STACK_GLOBAL at byte 14: os system)"));
+  EXPECT_THAT(Read(Pickle("NNR")).message(), HasSubstr("REDUCE"));
+  EXPECT_THAT(Read("\x80\x01.").message(), HasSubstr("no pickle of protocol 2 to 5"));
+  EXPECT_THAT(Read(Pickle("Nu")).message(), HasSubstr("damaged"));
+}
+
+TEST(TorchSnapshotTest, WhatTheRingForgotIsThere) {
+  const std::string block = Dict(
+      {{"size", Int(1024)}, {"requested_size", Int(1000)}, {"state", Text("active_allocated")}});
+  const std::string rest = Dict({{"size", Int(3072)}, {"state", Text("inactive")}});
+  const std::string segment = Dict({{"device", Int(0)},
+                                    {"address", Int(4096)},
+                                    {"total_size", Int(4096)},
+                                    {"blocks", List({block, rest})}});
+  const std::string trace =
+      List({Event("free_completed", 5120, 600, 50), Event("alloc", 4096, 1000, 60)});
+  const testing::Imported imported = testing::ImportText(
+      Pickle(Dict({{"segments", List({segment})}, {"device_traces", List({trace})}})));
+  EXPECT_EQ(imported.error, "");
+  EXPECT_EQ(imported.format, "torch-snapshot");
+  ASSERT_EQ(imported.rows.size(), 3u);
+  // The one that was freed, the one that stands, the segment.
+  const tables::AllocationRow& before = imported.rows[0];
+  EXPECT_EQ(std::tuple(before.begin_ns, before.end_ns, before.bytes, before.rounding_bytes),
+            std::tuple(0, 1000, 1024u, 424u));
+  EXPECT_EQ(imported.TagOf(before), "before the trace");
+  const tables::AllocationRow& stands = imported.rows[1];
+  EXPECT_EQ(std::tuple(stands.begin_ns, stands.end_ns, stands.bytes, stands.rounding_bytes),
+            std::tuple(11000, tables::kNever, 1024u, 24u));
+  EXPECT_EQ(std::tuple(imported.rows[2].begin_ns, imported.rows[2].bytes), std::tuple(0, 4096u));
+  EXPECT_TRUE(imported.tables.violations.empty());
+}
+
+}  // namespace
+}  // namespace vramscope::imports
