@@ -34,7 +34,7 @@ using format::Part;
 using Token = JsonReader::Token;
 
 constexpr size_t kMostFrames = 256;
-constexpr double kMostUs = 4e12;  // some days longer than a clock has been running
+constexpr double kMostUs = 4e15;  // also of stamps that count from 1970
 constexpr int32_t kMostDevices = 1024;
 
 // One of `traceEvents`, as far as it matters.
@@ -73,7 +73,8 @@ struct Span {
 
 class Trace {
  public:
-  explicit Trace(Builder* builder) : builder_(*builder), blocks_(builder) {}
+  Trace(std::string name, Builder* builder)
+      : name_(std::move(name)), builder_(*builder), blocks_(builder) {}
 
   void Add(const Event& event);
   void SetRank(int32_t rank) { rank_ = rank; }
@@ -97,6 +98,7 @@ class Trace {
   Pool& PoolOf(tables::AccountId account);
   void Balance(const Change& change, Pool* pool);
 
+  std::string name_;  // of the input
   Builder& builder_;
   LiveBlocks blocks_;
   std::vector<Change> changes_;
@@ -109,7 +111,9 @@ class Trace {
 };
 
 int64_t NsOf(double us) {
-  return static_cast<int64_t>(std::llround(us * 1000));
+  // As a whole it has more digits than a double.
+  const double whole_us = std::floor(us);
+  return static_cast<int64_t>(whole_us) * 1000 + std::llround((us - whole_us) * 1000);
 }
 
 void Trace::Add(const Event& event) {
@@ -166,6 +170,7 @@ void Trace::AddMemory(const Event& event) {
   if (!builder_.budget().Charge("memory events", 1, sizeof(Change) + sizeof(tables::StackId)))
     return;
   const tables::ProcessId process = builder_.Process(event.pid);
+  builder_.process(process).command = builder_.Text(name_);
   const tables::DeviceId on = gpu ? builder_.Gpu(static_cast<int32_t>(device))
                                   : builder_.Device(tables::DeviceKind::kCpu, -1);
   Change change;
@@ -419,7 +424,7 @@ bool IsChromeTrace(const Input& input) {
 
 util::Status ReadChromeTrace(const Input& input, const Options&, Builder* builder) {
   JsonReader json(input.Text(), input.path());
-  Trace trace(builder);
+  Trace trace(input.name(), builder);
   std::string key;
   for (Token token = json.Next(); token != Token::kEnd && !builder->IsOver(); token = json.Next()) {
     if (token == Token::kKey) {

@@ -86,6 +86,15 @@ TEST(ChromeTrace, WhatContradictsIsCounted) {
                                           Pair("traces that are cut off at the end", 1u)));
 }
 
+TEST(ChromeTrace, StampsMayCountFromTheStartOfTheMachineOrFrom1970) {
+  for (const double begin_us : {4'554'424'461'075.0, 1'790'857'026'000'000.0}) {
+    const Imported trace = ImportText(
+        Trace(Memory(begin_us, 8, 1, 8, 8) + "," + Memory(begin_us + 1000, -8, 1, 0, 8)));
+    ASSERT_EQ(trace.rows.size(), 1u) << trace.error;
+    EXPECT_EQ(trace.rows[0].end_ns, 1'000'000);
+  }
+}
+
 TEST(ChromeTrace, ATraceWithoutMemoryIsAnError) {
   EXPECT_THAT(ImportText(Trace(R"({"ph":"X","name":"a"})")).error,
               HasSubstr("nothing was imported"));
