@@ -5,7 +5,7 @@ import { formatBytes, formatTime } from "./format.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { lastNotAbove } from "./events.js";
 import { Legend } from "./legend.js";
-import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintPicture, paintOverview } from "./timeline_picture.js";
+import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintCursor, paintOverview, paintPicture } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
@@ -62,6 +62,9 @@ export class Timeline {
     this.top = 1;
     /** @type {number|null} */
     this.capacity = null;
+    this.still = document.createElement("canvas");
+    this.stillKey = "";
+    this.stillFilter = scene.filter;
     this.highest = 1;
     this.lastForeignWheel = -Infinity;
     /** Called when an instant that was dragged stays. */
@@ -381,7 +384,22 @@ export class Timeline {
     this.reset.classList.toggle("hidden", !this.store.state.zoom);
     this.legend.choose(filter.on);
     const colours = styleColours();
-    paintPicture(this, sized(this.canvas, this.width, HEIGHT), colours);
+    this.paintStill(`${columnsKey},${this.width},${this.palette.dark},${window.devicePixelRatio}`, colours);
+    const context = sized(this.canvas, this.width, HEIGHT);
+    context.drawImage(this.still, 0, 0, this.width, HEIGHT);
+    paintCursor(this, context, colours);
+  }
+
+  /**
+   * All but what follows the hand: it stays while an instant is dragged.
+   * @param {string} key What it depends on, beside the filter.
+   * @param {ReturnType<typeof styleColours>} colours
+   */
+  paintStill(key, colours) {
+    if (key === this.stillKey && this.stillFilter === this.scene.filter) return;
+    this.stillKey = key;
+    this.stillFilter = this.scene.filter;
+    paintPicture(this, sized(this.still, this.width, HEIGHT), colours);
     paintOverview(this, sized(this.overview, this.width, OVERVIEW), colours);
   }
 }

@@ -37,7 +37,6 @@ export function paintPicture(timeline, context, colours) {
   paintMarks(timeline, context, colours);
   paintCapacity(timeline, context, colours);
   paintOutOfMemory(timeline, context, colours);
-  paintCursor(timeline, context, colours);
   context.restore();
 }
 
@@ -248,13 +247,18 @@ function paintMarks(timeline, context, colours) {
 }
 
 /**
+ * The chosen instant, and where the pointer is.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
  */
-function paintCursor(timeline, context, colours) {
+export function paintCursor(timeline, context, colours) {
   const { state } = timeline.store;
   const bottom = HEIGHT - MARGIN.bottom;
+  context.save();
+  context.beginPath();
+  context.rect(MARGIN.left, 0, timeline.plotWidth, HEIGHT);
+  context.clip();
   const x = Math.round(timeline.xOf(state.at ?? timeline.model.peakTime(state.device)));
   context.fillStyle = colours.accent;
   context.fillRect(x - 0.75, MARGIN.top - 6, 1.5, bottom - MARGIN.top + 6);
@@ -271,8 +275,8 @@ function paintCursor(timeline, context, colours) {
     context.fillStyle = colours.accent;
     context.globalAlpha = 0.16;
     context.fillRect(left, MARGIN.top - 6, size, bottom - MARGIN.top + 6);
-    context.globalAlpha = 1;
   }
+  context.restore();
 }
 
 /**
