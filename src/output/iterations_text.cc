@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "format/memory_words.h"
@@ -123,6 +122,13 @@ class IterationsText {
 
  private:
   size_t columns() const { return static_cast<size_t>(style_.columns); }
+  // Of equal peaks the report's headline names one: it has the star here.
+  bool IsPeakOfDevice(const query::Iteration& row) const {
+    const std::vector<tables::PeakRow>& peaks = recording_.tables().peaks;
+    return std::any_of(peaks.begin(), peaks.end(), [&](const tables::PeakRow& peak) {
+      return peak.device == row.device && peak.time_ns == row.peak_ns;
+    });
+  }
   void Add(const std::string& line) {
     const size_t end = line.find_last_not_of(' ');
     out_.append(line, 0, end == std::string::npos ? 0 : end + 1);
@@ -177,7 +183,8 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
   uint64_t largest = 0;
   int64_t numbered = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i]->peak_bytes > rows[worst]->peak_bytes)
+    if (rows[i]->peak_bytes > rows[worst]->peak_bytes ||
+        (rows[i]->peak_bytes == rows[worst]->peak_bytes && IsPeakOfDevice(*rows[i])))
       worst = i;
     for (const FigureColumn* column : figures)
       largest = std::max(largest, column->bytes(*rows[i]));

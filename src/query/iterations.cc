@@ -12,6 +12,7 @@
 
 #include "query/iteration_times.h"
 #include "query/parallel.h"
+#include "query/peaks.h"
 #include "query/report.h"
 #include "query/sweep.h"
 
@@ -28,7 +29,8 @@ constexpr size_t kAllocatedFigure = format::kCategoryCount + 1;
 constexpr size_t kReservedFigure = format::kCategoryCount + 2;
 constexpr size_t kBackwardFigure = format::kCategoryCount + 3;  // temporaries of backward
 constexpr size_t kBeforeFigure = format::kCategoryCount + 4;    // of before the recording, unnamed
-constexpr size_t kFigures = format::kCategoryCount + 5;
+constexpr size_t kUsedFigure = format::kCategoryCount + 5;      // what Height compares
+constexpr size_t kFigures = format::kCategoryCount + 6;
 using Figures = std::array<int64_t, kFigures>;
 
 uint64_t Positive(int64_t bytes) {
@@ -52,6 +54,8 @@ uint32_t FiguresOf(const Cell& cell) {
     figures |= bit(kAllocatedFigure);
   if (format::PartCategory(cell.part) != Category::kDriver && !outside)
     figures |= bit(kReservedFigure);
+  if (IsUse(cell.part))
+    figures |= bit(kUsedFigure);
   if (before)
     figures |= bit(kBeforeFigure);
   if (cell.block && cell.category == Category::kTemporary && cell.backward)
@@ -64,12 +68,18 @@ struct Extent {
   bool open = false;  // it has begun: something is known of it
   Figures peak{};
   Figures end{};
+  Height highest;
   int64_t peak_ns = 0;
 
   // A state within it; times only go on.
   void See(const Figures& now, int64_t time_ns) {
-    if (!open || now[kTotalFigure] > peak[kTotalFigure])
+    See(now, {now[kTotalFigure], now[kUsedFigure]}, time_ns);
+  }
+  void See(const Figures& now, const Height& height, int64_t time_ns) {
+    if (!open || height > highest) {
+      highest = height;
       peak_ns = time_ns;
+    }
     if (!open)
       peak = now;
     for (size_t figure = 0; figure < kFigures; ++figure)
@@ -82,8 +92,9 @@ struct Extent {
       return;
     Extent all = earlier;
     if (open)
-      all.See(peak, peak_ns);
+      all.See(peak, highest, peak_ns);
     peak = all.peak;
+    highest = all.highest;
     peak_ns = all.peak_ns;
     open = true;
   }

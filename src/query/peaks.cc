@@ -87,12 +87,6 @@ class PeakFinder : public SweepObserver {
   }
 
  private:
-  // Higher is a larger total; among equal totals, more bytes in use.
-  struct Height {
-    int64_t total = 0;
-    int64_t used = 0;
-    friend auto operator<=>(const Height&, const Height&) = default;
-  };
   struct CellFacts {
     uint32_t device = 0;
     int64_t use = 0;  // masks: all bits of what counts, none of what does not

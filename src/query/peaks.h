@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <vector>
 
 #include "query/change_stream.h"
@@ -8,6 +10,14 @@
 #include "util/status.h"
 
 namespace vramscope::query {
+
+// Which of two instants is the peak: that of the larger total; among equal totals, that of more
+// bytes in use; of equal ones, the first.
+struct Height {
+  int64_t total = 0;
+  int64_t used = 0;
+  friend auto operator<=>(const Height&, const Height&) = default;
+};
 
 // The table `peaks`: the highest instant of each device that anything was ever on. Whoever resolves
 // a recording fills the table with it, once, before it is written.

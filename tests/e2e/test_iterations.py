@@ -204,3 +204,22 @@ def test_limits_and_suppressions(recorded, tmp_path):
     assert "no such file" in vramscope("leaks", trace, "--suppressions", tmp_path / "none", status=2).lower()
     table = list(csv.DictReader(io.StringIO(vramscope("leaks", trace, "--csv"))))
     assert {row["list"] for row in table} == {"growing", "never_freed"}
+
+
+def test_the_headline_and_the_star_are_of_one_instant():
+    """Ten iterations of this recording have the same peak to the byte, most of it cached in nine of them."""
+    recording = ROOT / "examples" / "traces" / "gpt2-h200.vram"
+    report = json.loads(subprocess.run([VRAMSCOPE, "report", recording, "--json"], capture_output=True, text=True, check=True).stdout)
+    at = next(device["at"] for device in report["devices"] if device["index"] == 0)
+    asked = subprocess.run([VRAMSCOPE, "iterations", recording, "--json", "--device", "0"], capture_output=True, text=True, check=True)
+    rows = json.loads(asked.stdout)["iterations"]
+    highest = max(row["peak_bytes"] for row in rows)
+    assert sum(row["peak_bytes"] == highest for row in rows) > 1
+    assert [row["number"] for row in rows if row["peak_ns"] == at["time_ns"]] == [at["iteration"]]
+    text = subprocess.run([VRAMSCOPE, "iterations", recording, "--device", "0"], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^ +(\d+)\*", text, re.MULTILINE) == [str(at["iteration"])]
+    # A row's peak is where the report goes within it.
+    for row in rows:
+        within = subprocess.run([VRAMSCOPE, "report", recording, "--json", "--at", f"iter:{row['number']}"], capture_output=True, text=True)
+        device = next(device for device in json.loads(within.stdout)["devices"] if device["index"] == 0)
+        assert device["at"]["time_ns"] == row["peak_ns"]

@@ -15,7 +15,7 @@ export class WindowAxis {
   /**
    * @param {Pick<Model, "duration">} model
    * @param {Pick<Store, "state"|"subscribe">} store
-   * @param {Pick<HTMLCanvasElement, "clientWidth"|"isConnected">} canvas
+   * @param {Pick<HTMLElement, "clientWidth"|"isConnected">} canvas
    */
   constructor(model, store, canvas) {
     this.model = model;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changed between two instants: the one that the page shows, and one that the reader chose before.
+// What changed between two instants: the one that the page shows and one that the reader chose before,
+// or the ends of the timeline's window.
+import { WindowAxis } from "./axis.js";
 import { DataTable } from "./datatable.js";
 import { Filter } from "./filter.js";
 import { formatBytes, formatCount, formatSignedBytes, formatTime } from "./format.js";
@@ -83,6 +85,7 @@ export class ChangesView {
     this.hint = "what grew and shrank between two instants";
     this.copy = this.table.copy;
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.here, this.start, this.before), this.text, this.table.element);
+    new WindowAxis(model, store, this.element).whenItRests(() => { if (this.view) this.render(this.view); });
   }
 
   /** When the iteration before that of the instant had its peak; null: there is none. */
@@ -99,14 +102,18 @@ export class ChangesView {
     const { state } = this.store;
     this.by.show(this.group);
     this.before.classList.toggle("gone", this.previous() === null);
-    if (state.base === null) {
-      this.text.textContent = "Choose where to compare from: then every instant that you choose is compared with it.";
+    const window = state.base === null ? state.zoom : null;
+    if (state.base === null && !window) {
+      this.text.textContent = "Drag over the timeline: what changed from the window's start to its end. " +
+        "Or choose where to compare from: then every instant that you choose is compared with it.";
       this.table.render([], "");
       return;
     }
-    const base = makeView(this.model, { ...state, at: state.base }, new Filter(this.model, state));
-    this.text.textContent = `${formatTime(base.at)}, ${formatBytes(base.bytes)} → ${formatTime(view.at)}, ${formatBytes(view.bytes)}: ` +
-      formatSignedBytes(view.bytes - base.bytes);
-    this.table.render(changesBetween(this.model, base, view, this.group), "Nothing changed between them.");
+    const look = (/** @type {number} */ at) => makeView(this.model, { ...state, at }, new Filter(this.model, state));
+    const base = look(window ? window[0] : state.base ?? 0);
+    const after = window ? look(window[1]) : view;
+    this.text.textContent = `${formatTime(base.at)}, ${formatBytes(base.bytes)} → ${formatTime(after.at)}, ${formatBytes(after.bytes)}: ` +
+      formatSignedBytes(after.bytes - base.bytes);
+    this.table.render(changesBetween(this.model, base, after, this.group), "Nothing changed between them.");
   }
 }
