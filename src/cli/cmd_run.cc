@@ -24,6 +24,7 @@
 #include "cli/launcher/process_watch.h"
 #include "cli/launcher/program.h"
 #include "cli/launcher/recording_place.h"
+#include "cli/launcher/refusal_watch.h"
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
 
@@ -66,6 +67,7 @@ class Run {
   std::unique_ptr<Nvml> nvml_;
   std::unique_ptr<ProcessWatch> watch_;
   std::unique_ptr<ExitWatch> exits_;
+  std::unique_ptr<RefusalWatch> refusals_;
   std::unique_ptr<Sampler> sampler_;
 };
 
@@ -100,6 +102,8 @@ void Run::StartSampling() {
   watch_->Start();
   exits_ = std::make_unique<ExitWatch>(place_.live_directory(), child_->pid());
   exits_->Start();
+  refusals_ = std::make_unique<RefusalWatch>(place_.live_directory(), ShortPath(place_.output()));
+  refusals_->Start();
   if (nvml_ == nullptr)
     return;
   sampler_ =
@@ -139,8 +143,10 @@ void Run::EndSampling(int wait_status) {
     sampler_->Stop();
   watch_->Stop();
   exits_->Stop();
+  refusals_->Stop();
+  options_.report.refusals_told = refusals_->told();
   for (const std::string& failure : {sampler_ != nullptr ? sampler_->failure() : std::string(),
-                                     watch_->failure(), exits_->failure()}) {
+                                     watch_->failure(), exits_->failure(), refusals_->failure()}) {
     if (!failure.empty())
       notes_.push_back(fmt::format("the launcher could not watch to the end: {}", failure));
   }
@@ -218,6 +224,7 @@ int Run::Execute() {
     sampler_.reset();
     watch_.reset();
     exits_.reset();
+    refusals_.reset();
     place_.Abandon();
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;

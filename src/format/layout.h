@@ -86,6 +86,9 @@ struct FileHeader {
   std::atomic<uint64_t> chunk_count;             // chunks whose header was whole
   // In the launcher's file: what processes lost that could not make a file of their own.
   std::atomic<uint64_t> lost_by_others[kLossSlots];
+  // Requests for device memory that the driver refused, and that a caching allocator gave up: for
+  // whoever looks on. Records say more.
+  std::atomic<uint64_t> refused, gave_up;
 };
 static_assert(sizeof(FileHeader) <= kPageBytes);
 static_assert(offsetof(FileHeader, lost) == 80);

@@ -37,7 +37,9 @@ def block(address, size):
 """
 
 
-def record(tmp_path: Path, text: str, status: int = 0, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+def record(
+    tmp_path: Path, text: str, status: int = 0, options: tuple[str, ...] = (), total_mib: int = 4096
+) -> subprocess.CompletedProcess:
     program = tmp_path / "program.py"
     program.write_text("from allocator import *\n" + textwrap.dedent(text))
     # As PyTorch is: an installed package, whose lines are not the user's.
@@ -49,7 +51,7 @@ def record(tmp_path: Path, text: str, status: int = 0, options: tuple[str, ...] 
         "LD_LIBRARY_PATH": str(STAND_IN),
         "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
         "PYTHONPATH": str(packages),
-        "VRAMSCOPE_FAKE_TOTAL_MIB": "4096",
+        "VRAMSCOPE_FAKE_TOTAL_MIB": str(total_mib),
     }
     done = subprocess.run(
         [VRAMSCOPE, "run", "-o", tmp_path / "x.vram", *options, "--", sys.executable, program],

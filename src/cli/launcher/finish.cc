@@ -26,9 +26,8 @@
 #include "util/size_text.h"
 
 namespace vramscope::cli {
-namespace {
+namespace {}  // namespace
 
-// As people would type it from here.
 std::string ShortPath(const std::string& path) {
   // proximate() with an error code throws all the same where the working directory was removed.
   std::error_code error;
@@ -40,6 +39,8 @@ std::string ShortPath(const std::string& path) {
     return path;
   return relative.string();
 }
+
+namespace {
 
 // While it lives, Ctrl-C and its like end this process with a word on what to do, and leave nothing
 // half-written. Afterwards they have their usual effect.
@@ -99,19 +100,22 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
   options.trace_path = ShortPath(path);
   if (page.ok())
     options.html_path = html;
-  options.out_of_memory = SaveOutOfMemoryReports(**recording, options.trace_path, style);
+  options.out_of_memory = SaveOutOfMemoryReports(**recording, options.trace_path, style).lines;
   const std::string summary = output::FormatRunSummary(*report, **recording, options);
   std::fwrite(summary.data(), 1, summary.size(), stderr);
   return page;
 }
 
-// In place of a report.
-void NoteOutOfMemory(const std::string& path) {
+// In place of a report: what was not told while the program ran.
+void NoteOutOfMemory(const std::string& path, size_t told) {
   const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(path);
   if (!recording)
     return Note(recording.status().message());
-  for (const std::string& line :
-       SaveOutOfMemoryReports(**recording, ShortPath(path), output::DetectStyle(STDERR_FILENO)))
+  const OutOfMemoryReports saved =
+      SaveOutOfMemoryReports(**recording, ShortPath(path), output::DetectStyle(STDERR_FILENO));
+  if (saved.refusals <= told && saved.refusals != 0)
+    return;
+  for (const std::string& line : saved.lines)
     Note(line);
 }
 
@@ -142,7 +146,7 @@ bool PrintRecording(const std::string& path, const ReportOptions& options) {
     std::error_code error;
     const uintmax_t size_bytes = std::filesystem::file_size(path, error);
     Note(fmt::format("{} ({})", ShortPath(path), util::FormatBytes(error ? 0 : size_bytes)));
-    NoteOutOfMemory(path);
+    NoteOutOfMemory(path, options.refusals_told);
     return true;
   }
   const util::Status status = PrintSummary(path, options.html);

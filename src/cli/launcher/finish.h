@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "util/status.h"
@@ -14,9 +15,13 @@ util::Status FinishRecording(const std::string& live_directory,
                              const std::string& output,
                              int interrupted_status);
 
+// A path as people would type it from here.
+std::string ShortPath(const std::string& path);
+
 struct ReportOptions {
-  bool no_report = false;  // only the file's name
-  std::string html;        // also write this page
+  bool no_report = false;    // only the file's name
+  std::string html;          // also write this page
+  size_t refusals_told = 0;  // of memory, while the program ran
 };
 // Says on stderr what the finished recording at `path` holds. Errors are said there too; false
 // then.

@@ -50,11 +50,9 @@ util::Status Save(const std::string& file, const std::string& text) {
 }
 
 // The first ones, and the last: the one that ended the program, if any did.
-std::vector<query::Refusal> WorthSaving(const std::vector<query::Refusal>& refusals) {
+std::vector<query::Refusal> WorthSaving(const std::vector<query::Refusal>& for_good) {
   std::vector<query::Refusal> chosen;
-  for (const query::Refusal& refusal : refusals) {
-    if (refusal.served)
-      continue;
+  for (const query::Refusal& refusal : for_good) {
     if (chosen.size() == kMostFiles)
       chosen.pop_back();
     chosen.push_back(refusal);
@@ -74,20 +72,25 @@ std::vector<std::string> FirstLines(const std::string& text, size_t count) {
 
 }  // namespace
 
-std::vector<std::string> SaveOutOfMemoryReports(const tables::Recording& recording,
-                                                const std::string& path,
-                                                const output::Style& style) {
-  RemoveOlder(path);
+OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
+                                          const std::string& path,
+                                          const output::Style& style,
+                                          size_t told) {
   const auto refusals = query::FindRefusals(recording);
   if (!refusals)
-    return {refusals.status().message()};
+    return {0, {refusals.status().message()}};
+  std::vector<query::Refusal> for_good = *refusals;
+  std::erase_if(for_good, [](const query::Refusal& refusal) { return refusal.served; });
+  if (told != 0 && for_good.size() <= told)
+    return {for_good.size(), {}};
+  RemoveOlder(path);
   std::vector<std::string> lines;
   std::string where;
   size_t number = 0;
-  for (const query::Refusal& refusal : WorthSaving(*refusals)) {
+  for (const query::Refusal& refusal : WorthSaving(for_good)) {
     const auto what = query::ExplainRefusal(recording, refusal);
     if (!what)
-      return {what.status().message()};
+      return {for_good.size(), {what.status().message()}};
     const std::string text = output::FormatOutOfMemory(*what, recording, style);
     lines = FirstLines(text, kCauseLines);
     const std::string file = FileOf(path, ++number);
@@ -96,7 +99,7 @@ std::vector<std::string> SaveOutOfMemoryReports(const tables::Recording& recordi
   }
   if (!lines.empty())
     lines.push_back(output::Printable(where, style.utf8));
-  return lines;
+  return {for_good.size(), lines};
 }
 
 }  // namespace vramscope::cli

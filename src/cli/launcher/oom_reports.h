@@ -9,11 +9,17 @@
 
 namespace vramscope::cli {
 
+struct OutOfMemoryReports {
+  size_t refusals = 0;             // for good
+  std::vector<std::string> lines;  // why the last was, and where the files are
+};
+
 // Saves why requests for memory were refused for good beside the recording NAME.vram at `path`: the
-// first ones and the last, as NAME.oom-1 and so on, in place of what an older run left there. Says
-// in lines why the last was, and where the files are; no lines where none was refused.
-std::vector<std::string> SaveOutOfMemoryReports(const tables::Recording& recording,
-                                                const std::string& path,
-                                                const output::Style& style);
+// first ones and the last, as NAME.oom-1 and so on, in place of what an older run left there. No
+// lines, and nothing is saved, where there are no more of them than `told`.
+OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
+                                          const std::string& path,
+                                          const output::Style& style,
+                                          size_t told = 0);
 
 }  // namespace vramscope::cli

@@ -17,6 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxOutputBytes = 1 << 20;
+constexpr int kLookEveryMs = 20;
 
 int MillisecondsUntil(Clock::time_point deadline) {
   const auto left =
@@ -24,13 +25,22 @@ int MillisecondsUntil(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
 }
 
+bool IsGivenUp(const std::atomic<bool>* give_up) {
+  return give_up != nullptr && give_up->load();
+}
+
 // Reads until the child's end of the pipe is closed. False when the time is over.
-bool Drain(int fd, Clock::time_point deadline, std::string* output) {
+bool Drain(int fd,
+           Clock::time_point deadline,
+           const std::atomic<bool>* give_up,
+           std::string* output) {
   char buffer[4096];
   for (;;) {
     pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready = poll(&wait, 1, MillisecondsUntil(deadline));
-    if (ready < 0 && errno == EINTR)
+    const int left_ms = MillisecondsUntil(deadline);
+    const int ready =
+        poll(&wait, 1, give_up != nullptr ? std::min(left_ms, kLookEveryMs) : left_ms);
+    if ((ready < 0 && errno == EINTR) || (ready == 0 && left_ms > 0 && !IsGivenUp(give_up)))
       continue;
     if (ready <= 0)
       return false;
@@ -44,15 +54,18 @@ bool Drain(int fd, Clock::time_point deadline, std::string* output) {
   }
 }
 
-Captured Collect(pid_t pid, int fd, std::chrono::milliseconds limit) {
+Captured Collect(pid_t pid,
+                 int fd,
+                 std::chrono::milliseconds limit,
+                 const std::atomic<bool>* give_up) {
   const Clock::time_point deadline = Clock::now() + limit;
   Captured result;
-  result.ended = Drain(fd, deadline, &result.output);
+  result.ended = Drain(fd, deadline, give_up, &result.output);
   close(fd);
   // A grandchild may keep the pipe, and a child may close it and stay: the limit holds for both.
   pid_t got = 0;
   while (result.ended && (got = waitpid(pid, &result.wait_status, WNOHANG)) == 0) {
-    result.ended = Clock::now() < deadline;
+    result.ended = Clock::now() < deadline && !IsGivenUp(give_up);
     usleep(2000);
   }
   if (got != pid) {
@@ -66,7 +79,7 @@ Captured Collect(pid_t pid, int fd, std::chrono::milliseconds limit) {
 
 // In the child `run(output_fd)` must not return.
 template <class Run>
-Captured Fork(std::chrono::milliseconds limit, Run&& run) {
+Captured Fork(std::chrono::milliseconds limit, const std::atomic<bool>* give_up, Run&& run) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return {};
@@ -81,15 +94,16 @@ Captured Fork(std::chrono::milliseconds limit, Run&& run) {
     close(ends[0]);
     return {};
   }
-  return Collect(pid, ends[0], limit);
+  return Collect(pid, ends[0], limit, give_up);
 }
 
 }  // namespace
 
 Captured RunCaptured(const std::vector<std::string>& command,
                      const Variables& variables,
-                     std::chrono::milliseconds limit) {
-  return Fork(limit, [&](int output) {
+                     std::chrono::milliseconds limit,
+                     const std::atomic<bool>* give_up) {
+  return Fork(limit, give_up, [&](int output) {
     const int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
@@ -107,7 +121,7 @@ Captured RunCaptured(const std::vector<std::string>& command,
 }
 
 Captured ForkCaptured(const std::function<std::string()>& work, std::chrono::milliseconds limit) {
-  return Fork(limit, [&](int output) {
+  return Fork(limit, nullptr, [&](int output) {
     const std::string text = work();
     const ssize_t written = write(output, text.data(), text.size());
     _exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);

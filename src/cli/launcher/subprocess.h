@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -11,16 +12,18 @@
 namespace vramscope::cli {
 
 struct Captured {
-  bool ended = false;  // false: it could not be started, or had to be killed after the time limit
+  bool ended = false;  // false: it could not be started, or had to be killed
   int wait_status = 0;
   std::string output;  // standard output and error together, cut at 1 MiB
   bool ok() const { return ended && wait_status == 0; }
 };
 
-// Runs a command with nothing on its standard input and these variables added, and waits.
+// Runs a command with nothing on its standard input and these variables added, and waits: not
+// longer than `limit`, and not much longer than until `*give_up` is set by another thread.
 Captured RunCaptured(const std::vector<std::string>& command,
                      const Variables& variables,
-                     std::chrono::milliseconds limit);
+                     std::chrono::milliseconds limit,
+                     const std::atomic<bool>* give_up = nullptr);
 
 // Runs `work` in a forked child, for what may hang or crash; its text is the output. To be called
 // while the process has one thread.

@@ -414,6 +414,14 @@ void CountLoss(format::Loss loss, uint64_t count) {
   header->lost_again[index].fetch_add(count, std::memory_order_release);
 }
 
+void CountRefusal(Refusal refusal) {
+  if (State(std::memory_order_acquire) != SessionState::kOn)
+    return;
+  format::FileHeader* const header = g_file.load(std::memory_order_relaxed)->live.header();
+  (refusal == Refusal::kByDriver ? header->refused : header->gave_up)
+      .fetch_add(1, std::memory_order_release);
+}
+
 uint8_t* MapSpace(uint32_t session, uint32_t size_bytes) {
   SessionFile* const file = g_file.load(std::memory_order_acquire);
   return file->session == session ? file->live.MapSpace(size_bytes) : nullptr;

@@ -96,6 +96,9 @@ void SessionCountPausedBytes(int64_t bytes);
 
 // Counts a loss in the file's header, for what cannot be written as a record. Never blocks.
 void CountLoss(format::Loss loss, uint64_t count = 1);
+// The same of requests for memory that the driver refused, or that an allocator gave up.
+enum class Refusal { kByDriver, kGivenUp };
+void CountRefusal(Refusal refusal);
 
 // Maps `size_bytes` of new space of that session's file, zeroed and allocated on disk. nullptr when
 // there is no room now: the loss is counted by the caller. A few system calls and no lock; the

@@ -196,6 +196,7 @@ void vramscope_hook_report_oom(int64_t size, size_t allocated, size_t reserved, 
                                       .allocated = allocated,
                                       .reserved = reserved,
                                       .stack = CapturePythonStack(*scope)});
+    CountRefusal(Refusal::kGivenUp);
   }
   TorchObserveRefusal();
   if (auto* real = Real(&g_report_oom, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")) {

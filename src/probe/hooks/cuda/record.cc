@@ -76,6 +76,8 @@ void RecordFailure(HookId api,
                                 .size = size,
                                 .stack = CapturePythonStack(*scope),
                                 .native = CaptureNativeStack(*scope)});
+  if (result == kOutOfMemoryError)
+    CountRefusal(Refusal::kByDriver);
 }
 
 }  // namespace vramscope::probe::cuda

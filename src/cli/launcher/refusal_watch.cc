@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/launcher/refusal_watch.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "cli/launcher/subprocess.h"
+#include "format/layout.h"
+#include "util/file.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPeriod{100};
+constexpr milliseconds kSettled{1000};
+constexpr milliseconds kLongest{120'000};
+constexpr int kMostReports = 8;
+// After a report that took a second there is none for ten.
+constexpr int kRestFactor = 10;
+
+// In one write, so that nothing of the program's comes between two lines.
+void Say(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+RefusalCounts CountRefusals(const std::string& live_directory) {
+  RefusalCounts counts;
+  std::error_code error;
+  for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() != ".vrl")
+      continue;
+    const auto file = util::OpenRegular(it->path(), util::Links::kRefuse, nullptr);
+    format::FileHeader header{};
+    if (!file || pread(file->get(), static_cast<void*>(&header), sizeof header, 0) !=
+                     static_cast<ssize_t>(sizeof header))
+      continue;
+    counts.refused += header.refused.load(std::memory_order_relaxed);
+    counts.gave_up += header.gave_up.load(std::memory_order_relaxed);
+  }
+  return counts;
+}
+
+RefusalWatch::RefusalWatch(std::string live_directory, std::string output)
+    : live_directory_(std::move(live_directory)), output_(std::move(output)) {}
+
+RefusalWatch::~RefusalWatch() {
+  Stop();
+}
+
+void RefusalWatch::Start() {
+  worker_.Start([this] { Loop(); });
+}
+
+void RefusalWatch::Stop() {
+  stop_ = true;
+  worker_.Join();
+}
+
+void RefusalWatch::Loop() {
+  RefusalCounts told, last;
+  Clock::time_point changed = Clock::now(), next_report = changed;
+  for (int reports = 0; reports < kMostReports && !stop_; std::this_thread::sleep_for(kPeriod)) {
+    const RefusalCounts counts = CountRefusals(live_directory_);
+    const Clock::time_point now = Clock::now();
+    if (counts != last)
+      changed = now;
+    // Names of what the program has built come a moment after the refusal.
+    const bool is_news = counts != told && counts == last;
+    const bool is_settled = counts.gave_up != told.gave_up || now - changed >= kSettled;
+    last = counts;
+    if (!is_news || !is_settled || now < next_report)
+      continue;
+    told = counts;
+    ++reports;
+    Tell();
+    next_report = Clock::now() + (Clock::now() - now) * kRestFactor;
+  }
+}
+
+void RefusalWatch::Tell() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  const Captured report =
+      RunCaptured({self.string(), "refused", live_directory_, output_, std::to_string(told_)}, {},
+                  kLongest, &stop_);
+  if (!report.ok())
+    return;
+  // "3": of how many it knows; the lines that say so of the last one, where any is news.
+  const std::string_view text = report.output;
+  size_t known = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), known);
+  if (failed != std::errc() || *end != '\n' || known <= told_)
+    return;
+  told_ = known;
+  Say(text.substr(static_cast<size_t>(end - text.data()) + 1));
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cli/launcher/worker.h"
+
+namespace vramscope::cli {
+
+// What the headers of a recording's live files count.
+struct RefusalCounts {
+  uint64_t refused = 0;  // by the driver
+  uint64_t gave_up = 0;  // caching allocators, of which each asks the driver twice
+  friend bool operator==(const RefusalCounts&, const RefusalCounts&) = default;
+};
+RefusalCounts CountRefusals(const std::string& live_directory);
+
+// Says while the program runs why memory was refused to it, and saves that. It looks at the headers
+// of the live files; another process reads the recording, and no more than a few times. A driver's
+// refusal that an allocator may still be answering, by giving back what it has cached, is left
+// until nothing more has come for a second.
+class RefusalWatch {
+ public:
+  RefusalWatch(std::string live_directory, std::string output);
+  ~RefusalWatch();
+  RefusalWatch(const RefusalWatch&) = delete;
+  RefusalWatch& operator=(const RefusalWatch&) = delete;
+
+  void Start();
+  // A report that is not finished is given up: there is one after the run. Idempotent.
+  void Stop();
+  // Refusals for good that were told. After Stop().
+  size_t told() const { return told_; }
+  // "" or why it ended early. After Stop().
+  const std::string& failure() const { return worker_.failure(); }
+
+ private:
+  void Loop();
+  void Tell();
+
+  const std::string live_directory_;
+  const std::string output_;
+  Worker worker_;
+  std::atomic<bool> stop_{false};
+  size_t told_ = 0;
+};
+
+}  // namespace vramscope::cli
