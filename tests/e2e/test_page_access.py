@@ -2,6 +2,7 @@
 """The page for everybody: names on what can be pressed, contrast, the way of the keyboard, paper, a telephone."""
 from __future__ import annotations
 
+import json
 import sys
 
 import package
@@ -127,3 +128,28 @@ def test_paper_is_light_and_nothing_is_cut(browser, page):
     """)
     browser.media()
     assert told == ["rgb(255, 255, 255)", "exact", [], []]
+
+
+# Where the parts of the page stand: their order and the room at both sides, which no font changes. They never overlap.
+LAYOUT = """[...document.querySelectorAll("#page > header, #page > section, #page > footer")].map((part) => {
+  const box = part.getBoundingClientRect();
+  return [part.getAttribute("aria-label") ?? part.className, box.left, document.documentElement.clientWidth - box.right, box.top, box.bottom]; })"""
+
+
+@pytest.mark.parametrize("kind", ["telephone", "paper"])
+def test_the_parts_stand_where_they_stood(browser, page, kind):
+    stored = json.loads((package.ROOT / "tests" / "data" / "page_layout.json").read_text(encoding="utf-8"))[kind]
+    browser.resize(*((390, 844) if kind == "telephone" else (794, 1123)), mobile=kind == "telephone")
+    if kind == "paper":
+        browser.media("print")
+    browser.open(page)
+    parts = browser.run(LAYOUT)
+    browser.media()
+    browser.resize(1280, 1000)
+    assert [name for name, *_ in parts] == [name for name, *_ in stored]
+    for (name, left, right, *_), (_, stored_left, stored_right) in zip(parts, stored):
+        assert abs(left - stored_left) <= 2, name
+        # On paper a window's scroll bar may take of the width, by the browser's version.
+        assert abs(right - stored_right) <= (20 if kind == "paper" else 2), name
+    for above, below in zip(parts, parts[1:]):
+        assert above[3] < above[4] <= below[3] + 1, (above, below)
