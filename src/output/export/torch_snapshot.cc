@@ -32,6 +32,12 @@ constexpr int32_t kMaxDeviceIndex = 1023;
 // PyTorch's small pool has segments of 2 MiB.
 constexpr uint64_t kSmallSegmentBytes = uint64_t{2} << 20;
 
+// Of hostile figures the end lies before the begin.
+uint64_t EndOf(uint64_t address, uint64_t bytes) {
+  uint64_t end = 0;
+  return __builtin_add_overflow(address, bytes, &end) ? UINT64_MAX : end;
+}
+
 // What the small tables say happened at an instant.
 struct Occurrence {
   enum class Kind : uint8_t { kStep, kComesBack, kLeaves, kRefusal };
@@ -399,11 +405,11 @@ class Exporter {
   void WriteSegments(const NumberedDevice& device, const SnapshotState& state) {
     const auto& ranges = state.ranges();
     for (auto first = ranges.begin(); first != ranges.end();) {
-      uint64_t end = first->first + first->second.bytes;
+      uint64_t end = EndOf(first->first, first->second.bytes);
       auto next = std::next(first);
       while (first->second.is_mapped && next != ranges.end() && next->first == end &&
              next->second.is_mapped && next->second.segment == first->second.segment) {
-        end += next->second.bytes;
+        end = EndOf(end, next->second.bytes);
         ++next;
       }
       if (!state.IsAway(first->second.label))
@@ -452,7 +458,7 @@ class Exporter {
       if (block->first > address)
         WriteFreeBlock(address, block->first - address);
       WriteBlock(block->first, block->second);
-      address = block->first + block->second.bytes;
+      address = EndOf(block->first, block->second.bytes);
     }
     if (address < end)
       WriteFreeBlock(address, end - address);
