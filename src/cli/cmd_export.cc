@@ -53,12 +53,12 @@ util::Status Export(const ExportArguments& arguments) {
   if (!recording.ok())
     return recording.status();
   if (arguments.output.empty())
-    return format->write(**recording, options, PrintOut);
+    return output::WriteExport(*format, **recording, options, PrintOut);
   util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
   if (!file.ok())
     return file.status();
-  VRAMSCOPE_RETURN_IF_ERROR(format->write(
-      **recording, options, [&file](std::string_view text) { return file->Write(text); }));
+  VRAMSCOPE_RETURN_IF_ERROR(output::WriteExport(
+      *format, **recording, options, [&file](std::string_view text) { return file->Write(text); }));
   return file->Commit();
 }
 

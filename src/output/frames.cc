@@ -53,16 +53,6 @@ std::vector<std::string> Callers(const tables::Recording& recording,
   return callers;
 }
 
-std::vector<std::string> FramesOutermostFirst(const tables::Recording& recording,
-                                              tables::StackId stack) {
-  const std::vector<tables::FrameId> ids = query::StackFrames(recording, stack);
-  std::vector<std::string> frames;
-  frames.reserve(ids.size());
-  for (auto id = ids.rbegin(); id != ids.rend(); ++id)
-    frames.push_back(query::FormatFrame(recording, *id));
-  return frames;
-}
-
 std::string Joined(const std::vector<std::string>& items, std::string_view separator) {
   std::string text;
   for (const std::string& item : items) {

@@ -18,10 +18,6 @@ std::vector<std::string> Callers(const tables::Recording& recording,
                                  tables::StackId stack,
                                  size_t limit);
 
-// query::FormatFrame() of each, outermost first.
-std::vector<std::string> FramesOutermostFirst(const tables::Recording& recording,
-                                              tables::StackId stack);
-
 std::string Joined(const std::vector<std::string>& items, std::string_view separator);
 
 }  // namespace vramscope::output

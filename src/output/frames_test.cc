@@ -43,12 +43,5 @@ TEST(FramesTest, NativeFrames) {
             "libcuda.so.1 cuMemAlloc_v2");
 }
 
-TEST(FramesTest, AStackThatCallsItselfEnds) {
-  FakeRecording recording;
-  const auto loop = recording.PythonStack(tables::StackId{1}, "f", "/home/u/a.py", 1);
-  ASSERT_EQ(loop.value, 1u);
-  EXPECT_LE(FramesOutermostFirst(recording, loop).size(), recording.tables().stacks.size());
-}
-
 }  // namespace
 }  // namespace vramscope::output

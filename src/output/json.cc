@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "output/devices.h"
-#include "output/frames.h"
 #include "output/json_parts.h"
+#include "query/frames.h"
 
 namespace vramscope::output {
 namespace {
@@ -95,12 +95,12 @@ void WriteLine(const query::Report& report, const query::TopEntry& entry, JsonWr
 }
 
 void WriteStack(const query::Report& report,
-                const tables::Recording& recording,
+                const query::ShownStacks& stacks,
                 const query::TopEntry& entry,
                 JsonWriter& json) {
   json.Field("device", DeviceIndex(report, entry.device));
   json.Field("line", entry.place);
-  TextList(json, "stack", FramesOutermostFirst(recording, entry.stack));
+  TextList(json, "stack", stacks.Texts(entry.stack));
   json.Field("bytes", entry.bytes);
   json.Field("count", entry.count);
 }
@@ -165,8 +165,9 @@ void WriteReportJson(const query::Report& report,
   list("categories", report.categories, WriteCategory);
   list("modules", report.top_modules, WriteModule);
   list("top_lines", report.top_lines, WriteLine);
+  const query::ShownStacks stacks(recording);
   WriteList(json, "top_stacks", report.top_stacks,
-            [&](const auto& entry, JsonWriter& out) { WriteStack(report, recording, entry, out); });
+            [&](const auto& entry, JsonWriter& out) { WriteStack(report, stacks, entry, out); });
   list("top_churn", report.top_churn, WriteLine);
   json.Key("blocks");
   json.BeginObject();

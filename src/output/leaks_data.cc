@@ -17,6 +17,7 @@ namespace {
 using util::JsonWriter;
 
 void WriteGrowth(const tables::Recording& recording,
+                 const query::ShownStacks& stacks,
                  const query::Growth& growth,
                  bool growing,
                  JsonWriter& json) {
@@ -34,14 +35,15 @@ void WriteGrowth(const tables::Recording& recording,
     json.Field("bytes", growth.last_bytes);
     json.Field("count", growth.count);
   }
-  TextList(json, "stack", FramesOutermostFirst(recording, growth.stack));
+  TextList(json, "stack", stacks.Texts(growth.stack));
 }
 
 void AddCsvLine(const char* list,
                 const query::Growth& growth,
                 const tables::Recording& recording,
+                const query::ShownStacks& stacks,
                 std::string* csv) {
-  const std::string stack = Joined(FramesOutermostFirst(recording, growth.stack), ";");
+  const std::string stack = Joined(stacks.Texts(growth.stack), ";");
   const bool growing = std::string_view(list) == "growing";
   *csv += fmt::format(
       "{},{},{},{},{},{},{},{},{},{},{}\r\n", list, DeviceMark(recording, growth.device),
@@ -56,15 +58,16 @@ void AddCsvLine(const char* list,
 std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& recording) {
   std::string text;
   JsonWriter json(&text, 1);
+  const query::ShownStacks stacks(recording);
   json.BeginObject();
   json.Field("schema", kLeaksSchema);
   json.Field("iterations", leaks.iterations);
   json.Field("warm_up", leaks.warm_up);
   WriteList(json, "growing", leaks.growing, [&](const auto& growth, JsonWriter& out) {
-    WriteGrowth(recording, growth, true, out);
+    WriteGrowth(recording, stacks, growth, true, out);
   });
   WriteList(json, "never_freed", leaks.never_freed, [&](const auto& growth, JsonWriter& out) {
-    WriteGrowth(recording, growth, false, out);
+    WriteGrowth(recording, stacks, growth, false, out);
   });
   json.Key("suppressed");
   json.BeginObject();
@@ -80,10 +83,11 @@ std::string LeaksCsv(const query::Leaks& leaks, const tables::Recording& recordi
   std::string csv =
       "list,device,place,module,category,bytes_per_iteration,first_bytes,bytes,count,steady,stack"
       "\r\n";
+  const query::ShownStacks stacks(recording);
   for (const query::Growth& growth : leaks.growing)
-    AddCsvLine("growing", growth, recording, &csv);
+    AddCsvLine("growing", growth, recording, stacks, &csv);
   for (const query::Growth& growth : leaks.never_freed)
-    AddCsvLine("never_freed", growth, recording, &csv);
+    AddCsvLine("never_freed", growth, recording, stacks, &csv);
   return csv;
 }
 

@@ -9,6 +9,8 @@
 namespace vramscope::query {
 namespace {
 
+constexpr char kBudgetWord[] = "bytes of names and stacks";
+
 // "layer.0" is inside of "layer", "solve/jacobi" of "solve".
 bool IsBelow(const std::string& text, const std::string& prefix) {
   return !prefix.empty() && text.size() > prefix.size() && text.starts_with(prefix) &&
@@ -74,7 +76,7 @@ RowKey Aggregator::KeyOfRows(const tables::Recording& recording,
 
 const std::string& Aggregator::TextOf(Dimension dimension, uint64_t number, const Leaf& leaf) {
   const auto [found, added] = text_of_[static_cast<size_t>(dimension)].try_emplace(number);
-  if (added)
+  if (added && !budget_.IsOver())
     found->second = texts_.Of(dimension, leaf.site, leaf.row);
   return found->second;
 }
@@ -115,8 +117,11 @@ bool Aggregator::Add(const Leaf& leaf) {
     const ReportQuery::Where& where = query_.where[i];
     const uint64_t number = texts_.Number(where.dimension, leaf.site, leaf.row);
     const auto [verdict, added] = verdicts_[i].try_emplace(number);
-    if (added)
-      verdict->second = Matches(where, TextOf(where.dimension, number, leaf), leaf);
+    if (added) {
+      const std::string& text = TextOf(where.dimension, number, leaf);
+      (void)budget_.Charge(kBudgetWord, text.size());
+      verdict->second = Matches(where, text, leaf);
+    }
     if (!verdict->second)
       return false;
   }
@@ -129,11 +134,13 @@ bool Aggregator::Add(const Leaf& leaf) {
     key.push_back(texts_.Number(dimension, leaf.site, leaf.row));
   const auto [found, added] = rows_.try_emplace(std::move(key));
   Row& row = found->second;
-  if (added && query_.by.empty())
-    row.path = texts_.TreePath(leaf.site);
-  if (added) {
+  if (added && !budget_.IsOver()) {
+    if (query_.by.empty())
+      row.path = texts_.TreePath(leaf.site);
     for (size_t i = 0; i < query_.by.size(); ++i)
       row.path.push_back(TextOf(query_.by[i], found->first[2 + i], leaf));
+    for (const std::string& text : row.path)
+      (void)budget_.Charge(kBudgetWord, text.size());
   }
   row.sum.bytes += leaf.bytes;
   row.sum.count += leaf.count;
@@ -149,14 +156,19 @@ std::vector<ReportRow> Aggregator::Take() {
     sum.count += row.sum.count;
   }
   rows_.clear();
+  for (auto& texts : text_of_)
+    texts.clear();
   std::vector<ReportRow> rows;
   rows.reserve(merged.size());
-  for (const auto& [key, sum] : merged) {
+  while (!merged.empty()) {
+    auto node = merged.extract(merged.begin());
+    auto& key = node.key();
+    const Sum& sum = node.mapped();
     ReportRow row;
     row.device = tables::DeviceId{static_cast<uint32_t>(std::get<0>(key))};
     if (const uint64_t process = std::get<1>(key); process != 0)
       row.pid = recording_.tables().processes[process].pid;
-    row.path = std::get<2>(key);
+    row.path = std::move(std::get<2>(key));
     row.bytes = sum.bytes;
     row.count = sum.count;
     rows.push_back(std::move(row));

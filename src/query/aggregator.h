@@ -12,17 +12,20 @@
 #include "query/live_set.h"
 #include "query/report.h"
 #include "query/texts.h"
+#include "util/budget.h"
 
 namespace vramscope::query {
 
 // Sums leaves into rows by dimensions: filter, grouping and measure of every question. A leaf's
-// value of a dimension is a number first (an id of some table); texts are made once for each.
+// value of a dimension is a number first (an id of some table); texts are made once for each, and
+// the budget is charged for them and for each row that has them.
 class Aggregator {
  public:
   Aggregator(const tables::Recording& recording,
              const DimensionTexts& texts,
-             const ReportQuery& query)
-      : recording_(recording), texts_(texts), query_(query) {}
+             const ReportQuery& query,
+             util::Budget* budget)
+      : recording_(recording), texts_(texts), query_(query), budget_(*budget) {}
 
   // What tells rows of one site apart in this query; empty where sites are enough.
   static RowKey KeyOfRows(const tables::Recording& recording,
@@ -53,6 +56,7 @@ class Aggregator {
   const tables::Recording& recording_;
   const DimensionTexts& texts_;
   const ReportQuery& query_;
+  util::Budget& budget_;
   std::unordered_map<std::vector<uint64_t>, Row, KeyHash> rows_;
   std::unordered_map<uint64_t, std::string> text_of_[kDimensionCount];
   std::vector<std::unordered_map<uint64_t, bool>> verdicts_;  // by condition

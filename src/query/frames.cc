@@ -41,6 +41,66 @@ std::vector<tables::FrameId> StackFrames(const tables::Recording& recording,
   return frames;
 }
 
+std::string FramesLeftOut(size_t count) {
+  return "(" + std::to_string(count) + (count == 1 ? " more frame)" : " more frames)");
+}
+
+size_t ShownStacks::Depth(tables::StackId stack) const {
+  const std::vector<tables::StackRow>& stacks = recording_.tables().stacks;
+  if (depths_.empty()) {
+    depths_.resize(stacks.size());
+    for (uint32_t i = 1; i < stacks.size(); ++i) {
+      const uint32_t parent = stacks[i].parent.value;
+      depths_[i] = parent < i ? depths_[parent] + 1 : 1;
+    }
+  }
+  return stack.value < depths_.size() ? depths_[stack.value] : 0;
+}
+
+ShownStacks::Stack ShownStacks::Of(tables::StackId stack) const {
+  Stack shown;
+  shown.frames = StackFrames(recording_, stack, kMaxStackFrames);
+  if (shown.frames.size() == kMaxStackFrames) {
+    const size_t depth = Depth(stack);
+    shown.left_out = depth > kMaxStackFrames ? depth - kMaxStackFrames : 0;
+  }
+  return shown;
+}
+
+const std::string& ShownStacks::FrameText(tables::FrameId frame) const {
+  constexpr size_t kMaxKnownBytes = size_t{16} << 20;
+  if (texts_bytes_ > kMaxKnownBytes) {
+    texts_.clear();
+    texts_bytes_ = 0;
+  }
+  const auto [found, added] = texts_.try_emplace(frame.value);
+  if (added) {
+    found->second = FormatFrame(recording_, frame);
+    texts_bytes_ += found->second.size();
+  }
+  return found->second;
+}
+
+std::vector<std::string> ShownStacks::Texts(tables::StackId stack) const {
+  Stack shown = Of(stack);
+  std::vector<std::string> texts;
+  texts.reserve(shown.frames.size() + 1);
+  size_t bytes = 0;
+  for (const tables::FrameId frame : shown.frames) {
+    const std::string& text = FrameText(frame);
+    bytes += text.size();
+    if (bytes > kMaxStackBytes && !texts.empty()) {
+      shown.left_out += shown.frames.size() - texts.size();
+      break;
+    }
+    texts.push_back(text);
+  }
+  if (shown.left_out != 0)
+    texts.push_back(FramesLeftOut(shown.left_out));
+  std::reverse(texts.begin(), texts.end());
+  return texts;
+}
+
 bool IsUserFrame(const tables::Recording& recording,
                  tables::FrameId frame,
                  const std::vector<std::string>& own) {
@@ -68,14 +128,28 @@ tables::FrameId UserFrame(const tables::Recording& recording,
 }
 
 tables::FrameId UserFrames::Of(tables::StackId stack) {
-  const size_t count = recording_.tables().stacks.size();
-  if (stack.value == 0 || stack.value >= count)
+  const std::vector<tables::StackRow>& stacks = recording_.tables().stacks;
+  if (stack.value == 0 || stack.value >= stacks.size())
     return {};
-  known_.resize(count);
-  uint32_t& known = known_[stack.value];
-  if (known == 0)
-    known = UserFrame(recording_, stack, own_).value + 1;
-  return tables::FrameId{known - 1};
+  known_.resize(stacks.size());
+  asked_.clear();
+  uint32_t found = 0;  // frame + 1
+  for (uint32_t at = stack.value; found == 0;) {
+    if (at == 0 || at >= stacks.size()) {
+      found = 1;
+    } else if (known_[at] != 0) {
+      found = known_[at];
+    } else {
+      asked_.push_back(at);
+      if (IsUserFrame(recording_, stacks[at].frame, own_))
+        found = stacks[at].frame.value + 1;
+      // A damaged table could link a stack to itself.
+      at = stacks[at].parent.value < at ? stacks[at].parent.value : 0;
+    }
+  }
+  for (const uint32_t at : asked_)
+    known_[at] = found;
+  return found == 1 ? stacks[stack.value].frame : tables::FrameId{found - 1};
 }
 
 std::string FormatFrame(const tables::Recording& recording, tables::FrameId frame) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,39 @@ namespace vramscope::query {
 std::vector<tables::FrameId> StackFrames(const tables::Recording& recording,
                                          tables::StackId stack,
                                          size_t limit = static_cast<size_t>(-1));
+
+// What is shown of a stack where it becomes text: of one that is deeper or longer the outermost
+// frames are left out, and counted. The probe records at most 256 frames of Python or 96 native
+// ones: what is recorded is as deep only if somebody made it up, and as long only with names of
+// 1 KiB (Python) or 2.7 KiB (C++) in every frame.
+inline constexpr size_t kMaxStackFrames = 512;
+inline constexpr size_t kMaxStackBytes = size_t{256} << 10;
+
+// "(12 more frames)": what stands for the outermost ones.
+std::string FramesLeftOut(size_t count);
+
+// Not to be shared between threads.
+class ShownStacks {
+ public:
+  struct Stack {
+    std::vector<tables::FrameId> frames;  // innermost first
+    size_t left_out = 0;                  // of the outermost
+  };
+
+  explicit ShownStacks(const tables::Recording& recording) : recording_(recording) {}
+  Stack Of(tables::StackId stack) const;
+  // FormatFrame() of each, outermost first, and before them what was left out.
+  std::vector<std::string> Texts(tables::StackId stack) const;
+
+ private:
+  const std::string& FrameText(tables::FrameId frame) const;
+  size_t Depth(tables::StackId stack) const;
+
+  const tables::Recording& recording_;
+  mutable std::vector<uint32_t> depths_;                     // by stack; empty until one is deep
+  mutable std::unordered_map<uint32_t, std::string> texts_;  // by frame: stacks share most of them
+  mutable size_t texts_bytes_ = 0;
+};
 
 // The user's own code: what resolve did not take for a library's, and the files of the packages
 // `own` (--own), wherever they are installed.
@@ -40,7 +74,10 @@ class UserFrames {
  private:
   const tables::Recording& recording_;
   std::vector<std::string> own_;
-  std::vector<uint32_t> known_;  // by stack: frame + 1; 0: not asked yet
+  // By stack: the innermost frame that is the user's, 0 where none is, + 1; 0: not asked yet. A
+  // caller's answer is that of what it calls: all stacks together take no longer than their number.
+  std::vector<uint32_t> known_;
+  std::vector<uint32_t> asked_;  // on the way up
 };
 
 // "train.py:42 in forward"; a native frame without a source line is "name (libfoo.so)".

@@ -35,8 +35,9 @@ class ReportMaker {
         query_(query),
         texts_(recording, query.own),
         iterations_(tables_),
-        aggregator_(recording, texts_, query),
-        tops_(recording, texts_) {}
+        budget_(tables_.session.file_bytes, kTextBaseBytes, kTextBytesPerFileByte),
+        aggregator_(recording, texts_, query, &budget_),
+        tops_(recording, texts_, &budget_) {}
 
   util::Result<Report> Make() {
     report_.sampled = tables::IsSampled(recording_);
@@ -54,7 +55,9 @@ class ReportMaker {
     report_.rows = aggregator_.Take();
     tops_.MoveTo(&report_);
     for (const tables::LossRow& loss : tables_.losses)
-      report_.losses.push_back({std::string(recording_.string(loss.name)), loss.count, loss.bytes});
+      report_.losses.push_back({Text(loss.name), loss.count, loss.bytes});
+    if (budget_.IsOver())
+      return budget_.Refusal(tables_.session.path);
     DeviceSums peak_sums;
     for (const DeviceId device : shown_) {
       if (query_.at.kind == Instant::Kind::kPeak)
@@ -65,6 +68,11 @@ class ReportMaker {
   }
 
  private:
+  std::string Text(tables::StringId id) {
+    const std::string_view text = recording_.string(id);
+    return std::string(budget_.Charge("bytes of names", text.size()) ? text : "");
+  }
+
   void Add(const Leaf& leaf) {
     if (std::find(shown_.begin(), shown_.end(), leaf.device) == shown_.end())
       return;
@@ -99,8 +107,8 @@ class ReportMaker {
     out.device = device;
     out.index = row.index;
     out.kind = static_cast<tables::DeviceKind>(row.kind);
-    out.uuid = recording_.string(row.uuid);
-    out.name = recording_.string(row.name);
+    out.uuid = Text(row.uuid);
+    out.name = Text(row.name);
     if (row.total_bytes != 0)
       out.total_bytes = row.total_bytes;
     out.at_kind = InstantKindName(query_.at.kind);
@@ -160,7 +168,7 @@ class ReportMaker {
     entry.pid = process.pid;
     if (process.rank >= 0)
       entry.rank = process.rank;
-    entry.command = recording_.string(process.command);
+    entry.command = Text(process.command);
     entry.ledger_bytes = totals.by_process[row.process];
     const tables::ProcessSampleRow* sample =
         version ? samples.AtProcess(account, *version, entry.ledger_bytes, at_ns) : nullptr;
@@ -189,6 +197,7 @@ class ReportMaker {
   const ReportQuery& query_;
   DimensionTexts texts_;
   IterationTimes iterations_;
+  util::Budget budget_;  // for the texts of a report, which are in memory
   Aggregator aggregator_;
   Tops tops_;
   std::vector<DeviceId> shown_;

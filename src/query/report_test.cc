@@ -310,5 +310,34 @@ TEST_F(ReportTest, LinesAreTheUsersOwn) {
               ElementsAre("(no stack): 1100 x 2", "trainer.py:88: 400 x 1", "(no stack): 40 x 0"));
 }
 
+TEST_F(ReportTest, TextsBeyondTheBudgetAreRefused) {
+  tables::Tables& tables = builder_.tables;
+  tables.session.path = "a.vram";
+  const tables::FrameId frame{builder_.Append(
+      tables.frames, tables::FrameRow{.function = builder_.Text(std::string(200'000, 'f'))})};
+  for (int i = 0; i < 1000; ++i) {
+    block_.stack = tables::StackId{builder_.Append(tables.stacks, tables::StackRow{{}, frame})};
+    builder_.Row(builder_.Site(block_), 300, tables::kNever, 1);
+  }
+  ReportQuery query;
+  query.at = *ParseInstant("@500");
+  EXPECT_TRUE(MakeReport(*builder_.Make(), query).ok());
+  query.by = {Dimension::kPython};
+  EXPECT_THAT(MakeReport(*builder_.Make(), query).status().message(),
+              HasSubstr("a.vram: its 200000 bytes of names and stacks would take more than 64"));
+}
+
+TEST_F(ReportTest, AStackThatCallsItselfEnds) {
+  tables::Tables& tables = builder_.tables;
+  const tables::FrameId frame{
+      builder_.Append(tables.frames, tables::FrameRow{.function = builder_.Text("f")})};
+  const tables::StackId loop{static_cast<uint32_t>(tables.stacks.size())};
+  tables.stacks.push_back({loop, frame});
+  block_.stack = block_.place = loop;
+  builder_.Row(builder_.Site(block_), 300, tables::kNever, 1);
+  EXPECT_THAT(Lines(Of("@500", {Dimension::kLine})), ::testing::Contains("f: 1 x 1"));
+  EXPECT_THAT(Lines(Of("@500", {Dimension::kPython})), ::testing::Contains("f;f: 1 x 1"));
+}
+
 }  // namespace
 }  // namespace vramscope::query

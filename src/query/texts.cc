@@ -77,7 +77,8 @@ const Row& RowOf(const std::vector<Row>& rows, Id id) {
 DimensionTexts::DimensionTexts(const tables::Recording& recording, std::vector<std::string> own)
     : recording_(recording),
       iterations_(recording.tables()),
-      user_frames_(recording, std::move(own)) {}
+      user_frames_(recording, std::move(own)),
+      stacks_(recording) {}
 
 const tables::AccountRow& DimensionTexts::AccountOf(const tables::SiteRow& site) const {
   return RowOf(recording_.tables().accounts, site.account);
@@ -156,10 +157,9 @@ uint64_t DimensionTexts::Number(Dimension dimension,
 
 std::string DimensionTexts::StackText(tables::StackId stack) const {
   // Outermost first, as collapsed stacks are written.
-  const std::vector<tables::FrameId> frames = StackFrames(recording_, stack);
   std::string text;
-  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
-    text += (text.empty() ? "" : ";") + FormatFrame(recording_, *frame);
+  for (const std::string& frame : stacks_.Texts(stack))
+    text.append(text.empty() ? "" : ";").append(frame);
   return text;
 }
 

@@ -47,6 +47,7 @@ class DimensionTexts {
   const tables::Recording& recording_;
   IterationTimes iterations_;
   mutable UserFrames user_frames_;
+  ShownStacks stacks_;
 };
 
 }  // namespace vramscope::query

@@ -57,6 +57,10 @@ void Tops::Add(const Leaf& leaf) {
     with_place_ += leaf.bytes;
 }
 
+void Tops::Charge(std::string_view text) const {
+  (void)budget_.Charge("bytes of names and stacks", text.size());
+}
+
 TopEntry Tops::EntryOf(tables::DeviceId device, tables::StackId stack, Sum sum) const {
   tables::SiteRow site;
   site.place = stack;
@@ -64,8 +68,12 @@ TopEntry Tops::EntryOf(tables::DeviceId device, tables::StackId stack, Sum sum) 
   TopEntry entry;
   entry.device = device;
   entry.stack = stack;
-  entry.place = FormatFrame(recording_, line);
-  entry.source = SourceOf(recording_, line);
+  if (!budget_.IsOver()) {
+    entry.place = FormatFrame(recording_, line);
+    entry.source = SourceOf(recording_, line);
+    Charge(entry.place);
+    Charge(entry.source);
+  }
   entry.bytes = sum.bytes;
   entry.count = sum.count;
   return entry;
@@ -82,8 +90,13 @@ void Tops::AppendStacks(tables::DeviceId device, const DeviceSums& sums, Report*
     AddTo(&lines, tables::StackId{stack}, sum);
   AppendLines(device, lines, &report->top_lines);
   stacks.resize(std::min(stacks.size(), kTopLimit));
-  for (const auto& [stack, sum] : stacks)
+  for (const auto& [stack, sum] : stacks) {
     report->top_stacks.push_back(EntryOf(device, tables::StackId{stack}, sum));
+    if (budget_.IsOver())
+      continue;
+    for (const std::string& frame : stacks_.Texts(tables::StackId{stack}))
+      Charge(frame);
+  }
 }
 
 void Tops::AddTo(Lines* lines, tables::StackId stack, Sum sum) const {
@@ -115,10 +128,14 @@ void Tops::AppendLines(tables::DeviceId device,
 void Tops::AppendModules(tables::DeviceId device, const DeviceSums& sums, Report* report) const {
   std::vector<ModuleEntry> entries;
   for (const auto& [name, sum] : sums.modules) {
+    if (budget_.IsOver())
+      return;
     ModuleEntry entry;
     entry.device = device;
     entry.module = recording_.string(tables::StringId{name});
     entry.type = recording_.string(sum.type);
+    Charge(entry.module);
+    Charge(entry.type);
     entry.bytes = sum.all.bytes;
     entry.count = sum.all.count;
     for (const Category category : format::kAllCategories) {

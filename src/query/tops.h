@@ -4,12 +4,14 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "query/live_set.h"
 #include "query/report.h"
 #include "query/texts.h"
+#include "util/budget.h"
 
 namespace vramscope::query {
 
@@ -17,8 +19,9 @@ namespace vramscope::query {
 // all categories.
 class Tops {
  public:
-  Tops(const tables::Recording& recording, const DimensionTexts& texts)
-      : recording_(recording), texts_(texts) {}
+  // The budget is charged for texts, those of whole stacks too, which JSON has.
+  Tops(const tables::Recording& recording, const DimensionTexts& texts, util::Budget* budget)
+      : recording_(recording), texts_(texts), stacks_(recording), budget_(*budget) {}
 
   void Add(const Leaf& leaf);
   void MoveTo(Report* report);
@@ -51,9 +54,12 @@ class Tops {
   void AppendModules(tables::DeviceId device, const DeviceSums& sums, Report* report) const;
   void AppendChurn(Report* report) const;
   void AddTo(Lines* lines, tables::StackId stack, Sum sum) const;
+  void Charge(std::string_view text) const;
 
   const tables::Recording& recording_;
   const DimensionTexts& texts_;
+  ShownStacks stacks_;
+  util::Budget& budget_;
   std::map<tables::DeviceId, DeviceSums> devices_;
   uint64_t block_bytes_ = 0;
   uint64_t with_category_ = 0;

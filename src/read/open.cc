@@ -200,7 +200,7 @@ util::Result<std::unique_ptr<tables::Recording>> OpenLive(const std::string& pat
   VRAMSCOPE_RETURN_IF_ERROR(RunResolve(path, options, file.get()));
   auto recording = tables::OpenDescriptor(file.get(), path);
   if (recording)
-    (*recording)->SetResolvedInPlace(0);
+    (*recording)->SetResolvedInPlace((*recording)->tables().session.file_bytes);
   return recording;
 }
 

@@ -30,9 +30,11 @@ inline constexpr uint64_t kTrailerMagic = 0x31444e4542545356;  // "VSTBEND1"
 // Rows of a block. No column of a file has more values than this, whatever it says.
 inline constexpr uint32_t kMaxBlockRows = 65536;
 inline constexpr uint32_t kMaxBlockColumns = 64;
-// Text of a block of strings; a single longer one has a block of its own.
+// Text of a block of strings.
 inline constexpr size_t kTextBytesPerBlock = size_t{1} << 20;
-inline constexpr size_t kMaxTextBytes = size_t{64} << 20;
+// Of one text; a longer one is cut, by the writer and by the reader. Names are made of records of
+// at most 32 KiB, command lines and source lines can be longer.
+inline constexpr size_t kMaxTextBytes = kTextBytesPerBlock;
 
 // Blocks that are no table of tables.def.
 enum BlockTable : uint16_t {

@@ -152,7 +152,7 @@ TEST(FileTest, ExtremeValuesComeBack) {
   Tables tables;
   tables.sites.resize(3);
   tables.strings.Add("");
-  tables.strings.Add(std::string(3 << 20, 'x'));
+  tables.strings.Add(std::string(kMaxTextBytes, 'x'));
   tables.strings.Add(std::string("\0\xff\n", 3));
   tables.steps = {
       {CounterId{}, kMin, INT64_MAX}, {CounterId{}, kMax, INT64_MIN}, {CounterId{}, 0, -1}};

@@ -211,6 +211,30 @@ TEST_F(HostileFileTest, TextsAreChargedBeforeTheyAreUnpacked) {
   EXPECT_THAT(ReadEverything(model_), HasSubstr("bytes of text would take more than"));
 }
 
+TEST_F(HostileFileTest, ALongTextThatEveryRowNamesIsAClaim) {
+  Tables tables;
+  const StringId name = tables.strings.Add(std::string(100'000, 'n'));
+  tables.marks.resize(1000);
+  EXPECT_EQ(ReadEverything(testing::WriteFile(tables, {}, 20)), "");
+  for (MarkRow& mark : tables.marks)
+    mark.name = name;
+  EXPECT_EQ(ReadEverything(testing::WriteFile(tables, {}, 20)), "");  // 100 MB, below 128 MiB
+  tables.marks.resize(2000, tables.marks.front());
+  EXPECT_THAT(ReadEverything(testing::WriteFile(tables, {}, 20)),
+              HasSubstr("text, as often as its rows name them, would take more than 128"));
+}
+
+TEST_F(HostileFileTest, ATextIsCut) {
+  Tables tables;
+  tables.strings.Add(std::string(kMaxTextBytes + 1, 'n'));
+  tables.strings.Add("behind");
+  const MemoryFile file(testing::WriteFile(tables, {}, 20));
+  const auto recording = OpenDescriptor(file.fd(), "x.vram");
+  ASSERT_TRUE(recording.ok());
+  EXPECT_EQ((*recording)->string(StringId{1}).size(), kMaxTextBytes);
+  EXPECT_EQ((*recording)->string(StringId{2}), "behind");
+}
+
 TEST_F(HostileFileTest, ColumnsOfMoreValuesThanABlockHasRowsAreDamage) {
   FileModel::Block* steps = Find(&model_, TableOf<StepRow>::kNumber);
   for (FileModel::Column& column : steps->columns)

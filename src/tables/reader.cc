@@ -12,6 +12,8 @@
 #include <exception>
 #include <system_error>
 #include <thread>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -67,6 +69,7 @@ class FileRecording : public Recording {
   Status LeaveOutDamagedFrames();
   Status IsWhole(const IndexEntry& frame, bool* whole) const;
   Status LoadTable(const IndexEntry& entry, LoadState* state);
+  Status CheckNamedTexts() const;
   template <class Row>
   Status LoadRows(const IndexEntry& entry,
                   const BlockHeaders& headers,
@@ -79,6 +82,8 @@ class FileRecording : public Recording {
                    LoadState* state,
                    const Take& take);
   void TakeSession(const std::vector<std::string>& texts);
+  template <class Row>
+  uint64_t TextBytesOf(const Row& row) const;
 
   Status ReadBytes(uint64_t offset, size_t size, void* out) const;
   Status Damaged(const char* what) const {
@@ -321,7 +326,7 @@ Status FileRecording::LoadTexts(const IndexEntry& entry,
   for (const uint64_t size : state->words) {
     if (size > rest.size())
       return Damaged("texts");
-    take(rest.substr(0, size));
+    take(rest.substr(0, std::min<size_t>(size, kMaxTextBytes)));
     rest.remove_prefix(size);
   }
   return rest.empty() ? Status() : Damaged("texts");
@@ -350,6 +355,29 @@ Status FileRecording::LoadTable(const IndexEntry& entry, LoadState* state) {
     tables_begun_ |= bit;
   });
   return status;
+}
+
+template <class Row>
+uint64_t FileRecording::TextBytesOf(const Row& row) const {
+  uint64_t bytes = 0;
+  const auto add = [&]<class Type>(const Column<Row, Type>& column) {
+    if constexpr (std::is_same_v<Type, StringId>)
+      bytes += tables_.strings[row.*column.field].size();
+  };
+  std::apply([&](const auto&... columns) { (add(columns), ...); }, TableOf<Row>::Columns());
+  return bytes;
+}
+
+// Whoever lists a table says a text as often as a row names it: one long text that a million rows
+// name is a claim too. In real recordings a row's texts are some 200 bytes where the row takes 6 or
+// more of the file.
+Status FileRecording::CheckNamedTexts() const {
+  util::Budget budget(file_bytes_);
+  Tables::ForEach(tables_, [&](const auto& rows) {
+    for (const auto& row : rows)
+      (void)budget.Charge("bytes of text, as often as its rows name them,", TextBytesOf(row));
+  });
+  return budget.IsOver() ? budget.Refusal(path_) : Status();
 }
 
 void FileRecording::TakeSession(const std::vector<std::string>& texts) {
@@ -389,6 +417,7 @@ Status FileRecording::Load() {
   }
   if (const char* table = FindBadReference(tables_); table != nullptr)
     return Damaged(table);
+  VRAMSCOPE_RETURN_IF_ERROR(CheckNamedTexts());
   TakeSession(state.session);
   BoundTimes(&tables_);
   BoundWords(&tables_);

@@ -24,6 +24,11 @@ std::string OneLine(std::string_view text) {
   std::string line;
   line.reserve(text.size());
   while (!text.empty()) {
+    if (const size_t plain = PrintableAsciiBytes(text); plain != 0) {
+      line.append(text.substr(0, plain));
+      text.remove_prefix(plain);
+      continue;
+    }
     const size_t size = std::max<size_t>(Utf8SequenceBytes(text), 1);
     const std::string_view sequence = text.substr(0, size);
     if (sequence == "\t" || sequence == "\n" || sequence == "\r")

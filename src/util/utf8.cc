@@ -68,11 +68,19 @@ size_t Utf8SequenceBytes(std::string_view text) {
   return length;
 }
 
+size_t PrintableAsciiBytes(std::string_view text) {
+  size_t bytes = 0;
+  while (bytes < text.size() && text[bytes] >= 0x20 && text[bytes] < 0x7f)
+    ++bytes;
+  return bytes;
+}
+
 std::string ValidUtf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
-    const size_t length = Utf8SequenceBytes(text.substr(i));
+    const size_t plain = PrintableAsciiBytes(text.substr(i));
+    const size_t length = plain != 0 ? plain : Utf8SequenceBytes(text.substr(i));
     if (length == 0) {
       out.append("\xef\xbf\xbd");
       ++i;

@@ -11,6 +11,9 @@ namespace vramscope::util {
 // surrogates, nothing above U+10FFFF), or 0 where there is none.
 size_t Utf8SequenceBytes(std::string_view text);
 
+// Bytes at the start of `text` that are printable ASCII: names are little else.
+size_t PrintableAsciiBytes(std::string_view text);
+
 // `text` with U+FFFD in place of every byte that is no UTF-8.
 std::string ValidUtf8(std::string_view text);
 

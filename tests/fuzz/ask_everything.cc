@@ -42,63 +42,60 @@ using query::ReportQuery;
 
 constexpr output::Style kStyle{.columns = 80, .colour = true, .utf8 = true};
 constexpr size_t kBuckets = 64;
-// An export can be far larger than its recording: whoever reads it says when it is enough.
-constexpr size_t kMaxExportBytes = size_t{1} << 20;
+constexpr size_t kEnoughBytes = size_t{1} << 20;
 
-void AskReport(const tables::Recording& recording, const ReportQuery& query) {
+using tables::Recording;
+
+size_t AskReport(const Recording& recording, const ReportQuery& query, Extent extent) {
   const auto report = query::MakeReport(recording, query);
   if (!report)
-    return;
-  (void)output::FormatText(*report, recording, query, {.style = kStyle, .closing = {}});
-  (void)output::ReportCsv({{"x.vram", *report}}, query.by);
+    return 0;
+  return output::FormatText(*report, recording, query, {.style = kStyle, .closing = {}}).size() +
+         output::ReportCsv({{"x.vram", *report}}, query.by).size() +
+         (extent == Extent::kWhole ? output::ReportJson(*report, recording, {}).size() : 0);
 }
 
-void AskReports(const tables::Recording& recording) {
-  for (const char* when : {"peak", "end", "0", "1e9", "@1", "iter:0", "mark:here"}) {
-    ReportQuery query;
-    if (auto instant = query::ParseInstant(when); instant) {
-      query.at = *instant;
-      AskReport(recording, query);
-    }
-  }
-  for (size_t i = 0; i < query::kDimensionCount; ++i) {
-    // Whole stacks of every site are a thousand times as long as their recording, if it is made so.
-    const auto dimension = static_cast<query::Dimension>(i);
-    if (dimension == query::Dimension::kPython || dimension == query::Dimension::kNative)
-      continue;
-    ReportQuery query;
-    query.by = {dimension};
-    query.where = {{query::Dimension::kCategory, "unknown"}};
-    query.own = {"package"};
-    query.top = 5;
-    AskReport(recording, query);
-  }
-}
-
-void AskHistory(const tables::Recording& recording) {
+size_t AskTimeline(const Recording& recording, Extent) {
   const auto report = query::MakeReport(recording, {});
   const auto timelines = query::MakeTimelines(recording, kBuckets);
-  if (report && timelines) {
-    (void)output::ReportJson(*report, recording, *timelines);
-    (void)output::FormatInfo(*report, recording, kStyle);
-  }
-  if (const auto iterations = query::MakeIterations(recording); iterations) {
-    (void)output::IterationsJson(*iterations, recording);
-    (void)output::IterationsCsv(*iterations, recording);
-    (void)output::FormatIterations(*iterations, recording, {.style = kStyle});
-  }
-  if (const auto leaks = query::MakeLeaks(recording, {}); leaks) {
-    (void)output::LeaksJson(*leaks, recording);
-    (void)output::LeaksCsv(*leaks, recording);
-    (void)output::FormatLeaks(*leaks, recording, {.style = kStyle});
-  }
-  std::string page;
-  util::JsonWriter json(&page);
-  (void)output::WritePageData(recording, {.buckets = kBuckets, .allocations = 10}, json);
-  (void)query::FindPeaks(recording);
+  if (!report || !timelines)
+    return 0;
+  return output::ReportJson(*report, recording, *timelines).size() +
+         output::FormatInfo(*report, recording, kStyle).size();
 }
 
-void AskKeywords(const tables::Recording& recording) {
+size_t AskIterations(const Recording& recording, Extent) {
+  const auto iterations = query::MakeIterations(recording);
+  if (!iterations)
+    return 0;
+  return output::IterationsJson(*iterations, recording).size() +
+         output::IterationsCsv(*iterations, recording).size() +
+         output::FormatIterations(*iterations, recording, {.style = kStyle}).size();
+}
+
+size_t AskLeaks(const Recording& recording, Extent) {
+  const auto leaks = query::MakeLeaks(recording, {});
+  if (!leaks)
+    return 0;
+  return output::LeaksJson(*leaks, recording).size() + output::LeaksCsv(*leaks, recording).size() +
+         output::FormatLeaks(*leaks, recording, {.style = kStyle}).size();
+}
+
+size_t AskPage(const Recording& recording, Extent) {
+  size_t bytes = 0;
+  {
+    util::JsonWriter json([&](std::string_view piece) { bytes += piece.size(); });
+    (void)output::WritePageData(recording, {.buckets = kBuckets, .allocations = 10}, json);
+  }
+  return bytes;
+}
+
+size_t AskPeaks(const Recording& recording, Extent) {
+  (void)query::FindPeaks(recording);
+  return 0;
+}
+
+size_t AskKeywords(const Recording& recording, Extent) {
   query::KeywordRule rule;
   rule.category = "weights";
   rule.keywords = {"e", "cu*"};
@@ -107,52 +104,102 @@ void AskKeywords(const tables::Recording& recording) {
   query::KeywordQuery query;
   query.dictionaries = {{"layers", "Layer", {rule}}};
   query.top = 3;
-  if (auto report = query::MakeKeywordReport(recording, query); report) {
-    (void)output::KeywordsText(*report, recording, {.style = kStyle, .closing = {}});
-    const std::vector<output::NamedKeywords> named = {{"x.vram", std::move(*report)}};
-    (void)output::KeywordsJson(named);
-    (void)output::KeywordsCsv(named);
-  }
+  auto report = query::MakeKeywordReport(recording, query);
+  if (!report)
+    return 0;
+  size_t bytes = output::KeywordsText(*report, recording, {.style = kStyle, .closing = {}}).size();
+  const std::vector<output::NamedKeywords> named = {{"x.vram", std::move(*report)}};
+  bytes += output::KeywordsJson(named).size();
+  return bytes + output::KeywordsCsv(named).size();
 }
 
-void AskRefusals(const tables::Recording& recording) {
+size_t AskRefusals(const Recording& recording, Extent) {
   const auto refusals = query::FindRefusals(recording);
   if (!refusals.ok())
-    return;
+    return 0;
+  size_t bytes = 0;
   constexpr size_t kMostExplained = 2;
   for (size_t i = 0; i < std::min(refusals->size(), kMostExplained); ++i) {
     if (const auto what = query::ExplainRefusal(recording, (*refusals)[i]); what.ok())
-      (void)output::FormatOutOfMemory(*what, recording, kStyle);
+      bytes += output::FormatOutOfMemory(*what, recording, kStyle).size();
   }
+  return bytes;
 }
 
-void AskRanks(const tables::Recording& recording) {
+size_t AskRanks(const Recording& recording, Extent) {
   query::RankFold ranks;
   for (const char* const file : {"a.vram", "b.vram"}) {
     if (!ranks.Add(file, recording).ok())
-      return;
+      return 0;
   }
-  (void)output::FormatRanks(std::move(ranks).Finish(), {}, kStyle);
+  return output::FormatRanks(std::move(ranks).Finish(), {}, kStyle).size();
+}
+
+std::vector<Question> MakeQuestions() {
+  std::vector<Question> questions;
+  for (const char* const when : {"peak", "end", "0", "1e9", "@1", "iter:0", "mark:here"}) {
+    questions.push_back(
+        {std::string("report --at ") + when, [when](const Recording& recording, Extent extent) {
+           ReportQuery query;
+           const auto instant = query::ParseInstant(when);
+           if (!instant)
+             return size_t{0};
+           query.at = *instant;
+           return AskReport(recording, query, extent);
+         }});
+  }
+  for (size_t i = 0; i < query::kDimensionCount; ++i) {
+    const auto dimension = static_cast<query::Dimension>(i);
+    questions.push_back({std::string("report --by ") + query::DimensionName(dimension),
+                         [dimension](const Recording& recording, Extent extent) {
+                           ReportQuery query;
+                           query.by = {dimension};
+                           query.top = extent == Extent::kBegin ? 5 : 0;
+                           return AskReport(recording, query, extent);
+                         }});
+  }
+  questions.push_back({"report --where", [](const Recording& recording, Extent extent) {
+                         ReportQuery query;
+                         query.by = {query::Dimension::kModule};
+                         query.where = {{query::Dimension::kCategory, "unknown"}};
+                         query.own = {"package"};
+                         query.top = 5;
+                         return AskReport(recording, query, extent);
+                       }});
+  questions.push_back({"report --timeline", AskTimeline});
+  questions.push_back({"report --keywords", AskKeywords});
+  questions.push_back({"report --oom", AskRefusals});
+  questions.push_back({"report --ranks", AskRanks});
+  questions.push_back({"iterations", AskIterations});
+  questions.push_back({"leaks", AskLeaks});
+  questions.push_back({"page", AskPage});
+  questions.push_back({"peaks", AskPeaks});
+  for (const output::ExportFormat& format : output::ExportFormats()) {
+    questions.push_back(
+        {std::string("export --to ") + format.name,
+         [&format](const Recording& recording, Extent extent) {
+           size_t bytes = 0;
+           (void)output::WriteExport(format, recording, {}, [&](std::string_view piece) {
+             bytes += piece.size();
+             const bool is_enough = extent == Extent::kBegin && bytes > kEnoughBytes;
+             return is_enough ? util::Status::Error("enough") : util::Status();
+           });
+           return bytes;
+         }});
+  }
+  return questions;
 }
 
 }  // namespace
 
-void AskEverything(const tables::Recording& recording) {
-  AskReports(recording);
-  AskHistory(recording);
-  AskKeywords(recording);
-  AskRefusals(recording);
-  AskRanks(recording);
-  for (const output::ExportFormat& format : output::ExportFormats()) {
-    // As a report by whole stacks, which it is made of.
-    if (format.write == output::ExportCollapsed)
-      continue;
-    size_t bytes = 0;
-    (void)format.write(recording, {}, [&](std::string_view piece) {
-      bytes += piece.size();
-      return bytes < kMaxExportBytes ? util::Status() : util::Status::Error("enough");
-    });
-  }
+const std::vector<Question>& Questions() {
+  static const std::vector<Question> kQuestions = MakeQuestions();
+  return kQuestions;
+}
+
+void AskEverything(const Recording& recording) {
+  for (const Question& question : Questions())
+    (void)question.ask(recording, Extent::kBegin);
 }
 
 void AskLive(const std::string& directory) {

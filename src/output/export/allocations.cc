@@ -53,6 +53,7 @@ class Exporter {
       : recording_(recording),
         json_(json),
         texts_(recording),
+        stacks_(recording),
         of_site_(recording.tables().sites.size()),
         pieces_(sink) {}
 
@@ -130,7 +131,7 @@ class Exporter {
   }
 
   std::vector<std::string> Stack(const tables::SiteRow& site) const {
-    return FramesOutermostFirst(recording_, site.stack.value != 0 ? site.stack : site.native_stack);
+    return stacks_.Texts(site.stack.value != 0 ? site.stack : site.native_stack);
   }
 
   std::string CsvOfSite(const tables::SiteRow& site) const {
@@ -193,6 +194,7 @@ class Exporter {
   const tables::Recording& recording_;
   bool json_;
   query::DimensionTexts texts_;
+  query::ShownStacks stacks_;
   std::vector<std::string> of_site_;  // by site; empty: not made yet
   size_t known_bytes_ = 0;            // of all of them
   ExportPieces pieces_;

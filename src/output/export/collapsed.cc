@@ -1,89 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "output/devices.h"
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
+#include "output/frames.h"
+#include "query/frames.h"
+#include "util/budget.h"
 #include "util/text_cell.h"
 
 namespace vramscope::output {
 namespace {
 
-// The columns of the query below.
-enum Column : size_t { kPython, kNative, kOwner, kCategory, kColumns };
-
-constexpr char kNoStack[] = "(no stack)";
-
-std::string Frames(const query::ReportRow& row) {
-  const bool driver = row.path[kCategory] == "driver";
-  for (const Column column : {kPython, kNative}) {
-    if (row.path[column] == kNoStack)
-      continue;
-    const std::string frames = util::OneLine(row.path[column]);
-    // What the driver took for a call of this line is not what the line asked for.
-    return driver ? frames + ";[driver]" : frames;
-  }
-  const std::string owner = InBrackets(row.path[kOwner]);
-  return row.path[kCategory] == "unknown" ? owner : owner + ";" + InBrackets(row.path[kCategory]);
-}
-
+// The frames below which stacks stand: only what tells them apart.
 class Roots {
  public:
-  explicit Roots(const query::Report& report) : report_(report) {
-    for (const query::ReportRow& row : report.rows) {
-      if (row.bytes == 0)
-        continue;
-      devices_.insert(row.device);
-      if (row.pid)
-        pids_.insert(*row.pid);
+  Roots(const tables::Recording& recording, const LiveStacks& live) : recording_(recording) {
+    for (const LiveStack& stack : live.stacks) {
+      devices_.insert(stack.device);
+      if (stack.process.value != 0)
+        processes_.insert(stack.process);
     }
   }
 
-  // The frames below which a row's stack stands: only what tells rows apart.
-  std::string Of(const query::ReportRow& row) const {
+  std::string Of(const LiveStack& stack) const {
     std::string root;
     if (devices_.size() > 1)
-      root += InBrackets(DeviceMark(report_, row.device)) + ";";
-    if (pids_.size() > 1 && row.pid)
-      root += InBrackets(Process(*row.pid)) + ";";
+      root += InBrackets(DeviceMark(recording_, stack.device)) + ";";
+    if (processes_.size() > 1 && stack.process.value != 0)
+      root += InBrackets(ProcessLabel(recording_, stack.process)) + ";";
     return root;
   }
 
  private:
-  std::string Process(uint32_t pid) const {
-    const auto found = std::find_if(report_.processes.begin(), report_.processes.end(),
-                                    [&](const auto& process) { return process.pid == pid; });
-    return found == report_.processes.end() ? fmt::format("pid {}", pid)
-                                            : ProcessLabel(found->command, pid, found->rank);
-  }
-
-  const query::Report& report_;
+  const tables::Recording& recording_;
   std::set<tables::DeviceId> devices_;
-  std::set<uint32_t> pids_;
+  std::set<tables::ProcessId> processes_;
 };
 
 }  // namespace
 
-query::ReportQuery CollapsedQuery() {
-  query::ReportQuery query;
-  query.by = {query::Dimension::kPython, query::Dimension::kNative, query::Dimension::kOwner,
-              query::Dimension::kCategory};
-  return query;
-}
-
-util::Status WriteCollapsed(const query::Report& report, const ExportSink& sink) {
-  const Roots roots(report);
+util::Status ExportCollapsed(const tables::Recording& recording,
+                             const ExportOptions& options,
+                             const ExportSink& sink) {
+  const util::Result<LiveStacks> live = ReadLiveStacks(recording, options.at);
+  if (!live.ok())
+    return live.status();
+  const Roots roots(recording, *live);
+  const query::ShownStacks stacks(recording);
+  const tables::Session& session = recording.tables().session;
+  util::Budget budget(session.file_bytes, query::kTextBaseBytes, query::kTextBytesPerFileByte);
   std::map<std::string, uint64_t> lines;
-  for (const query::ReportRow& row : report.rows) {
-    if (row.bytes > 0 && row.path.size() == kColumns)
-      lines[roots.Of(row) + Frames(row)] += row.bytes;
+  for (const LiveStack& stack : live->stacks) {
+    std::vector<std::string> frames = stacks.Texts(stack.stack);
+    for (std::string& below : BelowStack(recording, stack))
+      frames.push_back(std::move(below));
+    const auto [line, added] =
+        lines.try_emplace(roots.Of(stack) + util::OneLine(Joined(frames, ";")));
+    if (added && !budget.Charge("bytes of stacks", line->first.size()))
+      return budget.Refusal(session.path);
+    line->second += stack.bytes;
   }
   ExportPieces pieces(sink);
   for (const auto& [frames, bytes] : lines) {
@@ -91,17 +73,6 @@ util::Status WriteCollapsed(const query::Report& report, const ExportSink& sink)
     pieces.LineDone();
   }
   return pieces.Finish();
-}
-
-util::Status ExportCollapsed(const tables::Recording& recording,
-                             const ExportOptions& options,
-                             const ExportSink& sink) {
-  query::ReportQuery query = CollapsedQuery();
-  query.at = options.at;
-  const util::Result<query::Report> report = query::MakeReport(recording, query);
-  if (!report.ok())
-    return report.status();
-  return WriteCollapsed(*report, sink);
 }
 
 }  // namespace vramscope::output

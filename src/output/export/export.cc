@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output/export/export.h"
 
+#include <fmt/format.h>
+
+#include "util/budget.h"
+#include "util/size_text.h"
+
 namespace vramscope::output {
 
 const std::vector<ExportFormat>& ExportFormats() {
@@ -17,6 +22,24 @@ const std::vector<ExportFormat>& ExportFormats() {
        ExportTorchSnapshot},
   };
   return kFormats;
+}
+
+util::Status WriteExport(const ExportFormat& format,
+                         const tables::Recording& recording,
+                         const ExportOptions& options,
+                         const ExportSink& sink) {
+  const tables::Session& session = recording.tables().session;
+  util::Budget budget(session.file_bytes, kExportBaseBytes, kExportBytesPerFileByte);
+  const uint64_t limit_bytes = budget.left_bytes();
+  return format.write(recording, options, [&](std::string_view piece) -> util::Status {
+    if (budget.Charge("bytes", piece.size()))
+      return sink(piece);
+    return util::Status::Error(fmt::format(
+        "{}: as {} its {} allocations would be more than {}, too much for a recording of {}: it is "
+        "damaged, or made to do harm",
+        session.path, format.name, session.allocation_count, util::FormatBytes(limit_bytes),
+        util::FormatBytes(session.file_bytes)));
+  });
 }
 
 }  // namespace vramscope::output

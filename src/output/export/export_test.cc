@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "format/memory_words.h"
 #include "output/report_fixture.h"
 
@@ -62,11 +64,6 @@ class ExportTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
     return text;
   }
-  std::string Collapsed() {
-    std::string text;
-    EXPECT_TRUE(WriteCollapsed(report_, Into(&text)).ok());
-    return text;
-  }
   static ExportSink Into(std::string* text) {
     return [text](std::string_view piece) -> util::Status {
       *text += piece;
@@ -75,7 +72,6 @@ class ExportTest : public testing::Test {
   }
 
   FakeRecording recording_;
-  query::Report report_;
 };
 
 TEST_F(ExportTest, CsvHasEveryDimensionAndNoFormula) {
@@ -99,46 +95,127 @@ TEST_F(ExportTest, Json) {
   EXPECT_EQ(json, Expected("allocations.json", json));
 }
 
-TEST_F(ExportTest, Collapsed) {
-  const auto row = [&](uint32_t device, std::optional<uint32_t> pid, std::vector<std::string> path,
-                       uint64_t bytes) {
-    report_.rows.push_back({tables::DeviceId{device + 1}, pid, std::move(path), bytes, 1});
-  };
-  row(0, 4711, {"a.py:1 in f;a.py:2 in g", "(no stack)", "PyTorch", "unknown"}, 100);
-  row(0, 4711, {"a.py:1 in f;a.py:2 in g", "main (x)", "PyTorch", "unknown"}, 11);
-  row(0, 4711, {"a.py:1 in f", "(no stack)", "driver-owned", "driver"}, 7);
-  row(0, 4711, {"(no stack)", "main (x)", "application", "unknown"}, 5);
-  row(0, 4711, {"(no stack)", "(no stack)", "Py;Torch", "cached"}, 3);
-  row(0, std::nullopt, {"(no stack)", "(no stack)", "other processes", "unknown"}, 2);
-  row(0, 4711, {"(no stack)", "(no stack)", "PyTorch", "rounding"}, 0);
-  report_.processes = {{.pid = 4711, .command = "python a.py"}};
+class CollapsedTest : public testing::Test {
+ protected:
+  // Live from the begin on, with its bytes as its only allocation.
+  void Add(const tables::SiteRow& site, uint64_t bytes) {
+    tables::Tables& tables = recording_.edit();
+    const tables::SiteId id{static_cast<uint32_t>(tables.sites.size())};
+    tables.sites.push_back(site);
+    EXPECT_TRUE(recording_
+                    .Add({.begin_ns = 1,
+                          .end_ns = tables::kNever,
+                          .alloc_ns = 1,
+                          .bytes = bytes,
+                          .site = id})
+                    .ok());
+  }
+  tables::SiteRow Site(uint32_t account, std::string_view owner, format::Category category) {
+    tables::SiteRow site;
+    site.account = tables::AccountId{account};
+    site.owner = recording_.Intern(owner);
+    site.category = static_cast<uint8_t>(category);
+    return site;
+  }
+  std::string Collapsed() {
+    std::string text;
+    const util::Status status =
+        ExportCollapsed(recording_, {*query::ParseInstant("0")}, [&](std::string_view piece) {
+          text += piece;
+          return util::Status();
+        });
+    EXPECT_TRUE(status.ok()) << status.message();
+    return text;
+  }
+
+  FakeRecording recording_;
+  tables::DeviceId gpu_ = recording_.AddDevice(tables::DeviceKind::kGpu, 3);
+};
+
+TEST_F(CollapsedTest, StacksOrWhoAskedAndWhatFor) {
+  const auto process = recording_.AddProcess(4711, "python a.py");
+  recording_.edit().accounts.push_back({process, gpu_, 0, 1000});
+  recording_.edit().accounts.push_back({{}, gpu_, 0, 1000});
+  const auto f = recording_.PythonStack({}, "f", "a.py", 1);
+  const auto g = recording_.PythonStack(f, "g", "a.py", 2);
+  const auto main = recording_.NativeStack({}, "main", "", 0, "/usr/bin/x");
+  using format::Category;
+  tables::SiteRow site = Site(1, "PyTorch", Category::kUnknown);
+  site.stack = g;
+  Add(site, 100);
+  site.native_stack = main;
+  site.module = recording_.Intern("layer");
+  Add(site, 11);
+  site.stack = {};
+  Add(site, 5);
+  site.forward_stack = g;
+  Add(site, 6);
+  site = Site(1, "driver-owned", Category::kDriver);
+  site.stack = f;
+  Add(site, 7);
+  Add(Site(1, "Py;Torch", Category::kCached), 3);
+  Add(Site(2, "other processes", Category::kUnknown), 2);
   EXPECT_EQ(Collapsed(),
             "[Py Torch];[cached] 3\n"
             "[other processes] 2\n"
             "a.py:1 in f;[driver] 7\n"
             "a.py:1 in f;a.py:2 in g 111\n"
+            "a.py:1 in f;a.py:2 in g;[backward] 6\n"
             "main (x) 5\n");
-  row(0, 4712, {"a.py:1 in f", "(no stack)", "PyTorch", "unknown"}, 1);
-  report_.rows.erase(report_.rows.begin() + 1, report_.rows.begin() + 5);
-  EXPECT_EQ(Collapsed(),
-            "[other processes] 2\n"
-            "[pid 4712];a.py:1 in f 1\n"
-            "[python a.py (pid 4711)];a.py:1 in f;a.py:2 in g 100\n");
-  report_.rows.resize(1);
-  EXPECT_EQ(Collapsed(), "a.py:1 in f;a.py:2 in g 100\n");
 }
 
-TEST_F(ExportTest, CollapsedBelowEachDevice) {
-  report_.devices.resize(2);
-  report_.devices[0].device = tables::DeviceId{1};
-  report_.devices[0].index = 3;
-  report_.devices[1].device = tables::DeviceId{2};
-  report_.devices[1].kind = tables::DeviceKind::kHost;
-  for (const uint32_t device : {0u, 1u}) {
-    report_.rows.push_back(
-        {tables::DeviceId{device + 1}, 4711, {"f", "(no stack)", "PyTorch", "unknown"}, 9, 1});
+TEST_F(CollapsedTest, BelowEachDeviceAndProcess) {
+  const auto host = recording_.AddDevice(tables::DeviceKind::kHost, -2);
+  uint32_t account = 0;
+  for (const uint32_t pid : {4711u, 4712u}) {
+    const auto process = recording_.AddProcess(pid, "python a.py");
+    for (const tables::DeviceId device : {gpu_, host}) {
+      recording_.edit().accounts.push_back({process, device, 0, 1000});
+      tables::SiteRow site = Site(++account, "PyTorch", format::Category::kUnknown);
+      site.stack = recording_.PythonStack({}, "f", "a.py", 1);
+      Add(site, account);
+    }
   }
-  EXPECT_EQ(Collapsed(), "[gpu3];f 9\n[host];f 9\n");
+  EXPECT_EQ(Collapsed(),
+            "[gpu3];[python a.py (pid 4711)];a.py:1 in f 1\n"
+            "[gpu3];[python a.py (pid 4712)];a.py:1 in f 3\n"
+            "[host];[python a.py (pid 4711)];a.py:1 in f 2\n"
+            "[host];[python a.py (pid 4712)];a.py:1 in f 4\n");
+}
+
+TEST_F(CollapsedTest, WhatALongStackLeavesOutIsCounted) {
+  recording_.edit().accounts.push_back({recording_.AddProcess(4711, "python a.py"), gpu_, 0, 1000});
+  tables::SiteRow site = Site(1, "PyTorch", format::Category::kUnknown);
+  for (int i = 0; i < 600; ++i)
+    site.stack = recording_.PythonStack(site.stack, "f", "a.py", 1);
+  Add(site, 5);
+  const std::string text = Collapsed();
+  EXPECT_TRUE(text.starts_with("(88 more frames);a.py:1 in f;a.py:1 in f")) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), ';'), 512);
+}
+
+// Each line says a name of 4 KiB again: more than any real recording of its size can.
+TEST_F(ExportTest, MoreThanTheRecordingCanHaveSaidIsRefused) {
+  tables::Tables& tables = recording_.edit();
+  tables.session.path = "a.vram";
+  tables.session.file_bytes = 8192;
+  tables.session.allocation_count = 20'000;
+  tables.sites[1].tag = recording_.Intern(std::string(4096, 'x'));
+  for (int i = 0; i < 20'000; ++i)
+    Add({.begin_ns = 1, .end_ns = 2, .bytes = 512, .site = tables::SiteId{1}});
+  size_t written = 0;
+  const ExportFormat& csv = ExportFormats().front();
+  const auto sink = [&](std::string_view piece) {
+    written += piece.size();
+    return util::Status();
+  };
+  const util::Status status = WriteExport(csv, recording_, {}, sink);
+  EXPECT_EQ(status.message(),
+            "a.vram: as csv its 20000 allocations would be more than 48.0 MiB, too much for a "
+            "recording of 8.00 KiB: it is damaged, or made to do harm");
+  EXPECT_LE(written, size_t{48} << 20);
+  tables.session.file_bytes = 20'000 * 4;
+  EXPECT_TRUE(WriteExport(csv, recording_, {}, sink).ok());
 }
 
 TEST_F(ExportTest, AFullDiskEndsIt) {

@@ -2,24 +2,12 @@
 #include "output/export/live_stacks.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "format/memory_words.h"
 #include "query/live_set.h"
 #include "util/text_cell.h"
 
 namespace vramscope::output {
-namespace {
-
-using Key = std::tuple<tables::DeviceId,
-                       tables::ProcessId,
-                       tables::StackId,
-                       std::string,
-                       std::string,
-                       std::string>;
-
-}  // namespace
 
 std::string InBrackets(std::string_view text) {
   std::string name = util::OneLine(text);
@@ -35,19 +23,36 @@ tables::StackId StackOf(const tables::SiteRow& site) {
   return {};
 }
 
-std::string BelowStack(const query::DimensionTexts& texts,
-                       const tables::SiteRow& site,
-                       const tables::AllocationRow* row) {
-  const auto category = static_cast<format::Category>(site.category);
-  if (StackOf(site).value != 0) {
-    if (category == format::Category::kDriver)
-      return "[driver]";
-    return site.stack.value == 0 && site.forward_stack.value != 0 ? "[backward]" : "";
+LiveStack LiveStackOf(tables::DeviceId device,
+                      tables::ProcessId process,
+                      const tables::SiteRow& site) {
+  LiveStack live;
+  live.device = device;
+  live.process = process;
+  live.stack = StackOf(site);
+  live.category = site.category;
+  live.module = site.module;
+  if (live.stack.value == 0) {
+    live.owner = site.owner;
+    live.part = site.part;
   }
-  const std::string owner = InBrackets(texts.Of(query::Dimension::kOwner, site, row));
-  return category == format::Category::kUnknown
-             ? owner
-             : owner + ";" + InBrackets(format::CategoryName(category));
+  live.is_backward = site.stack.value == 0 && site.forward_stack.value != 0;
+  return live;
+}
+
+std::vector<std::string> BelowStack(const tables::Recording& recording, const LiveStack& live) {
+  const auto category = static_cast<format::Category>(live.category);
+  if (live.stack.value != 0) {
+    if (category == format::Category::kDriver)
+      return {"[driver]"};
+    return live.is_backward ? std::vector<std::string>{"[backward]"} : std::vector<std::string>{};
+  }
+  std::vector<std::string> below = {
+      InBrackets(live.owner.value != 0 ? recording.string(live.owner)
+                                       : format::PartName(static_cast<format::Part>(live.part)))};
+  if (category != format::Category::kUnknown)
+    below.push_back(InBrackets(format::CategoryName(category)));
+  return below;
 }
 
 util::Result<LiveStacks> ReadLiveStacks(const tables::Recording& recording,
@@ -67,34 +72,37 @@ util::Result<LiveStacks> ReadLiveStacks(const tables::Recording& recording,
 
   LiveStacks found;
   found.devices = report->devices;
-  const auto is_shown = [&](tables::DeviceId device) {
-    return std::any_of(found.devices.begin(), found.devices.end(),
-                       [&](const query::DeviceReport& shown) { return shown.device == device; });
-  };
-  const query::DimensionTexts texts(recording);
-  std::map<Key, std::pair<uint64_t, uint64_t>> sums;
-  query::ForEachLeaf(recording, *live, [&](const query::Leaf& leaf) {
-    if (leaf.bytes == 0 || !is_shown(leaf.device))
-      return;
-    const tables::SiteRow& site = leaf.site;
-    std::string below = BelowStack(texts, site, leaf.row);
-    auto& [bytes, count] = sums[{leaf.device, leaf.process, StackOf(site), std::move(below),
-                                 format::CategoryName(static_cast<format::Category>(site.category)),
-                                 texts.Of(query::Dimension::kModule, site, leaf.row)}];
-    bytes += leaf.bytes;
-    count += leaf.count;
-  });
+  std::vector<bool> is_shown(recording.tables().devices.size());
   for (const query::DeviceReport& device : found.devices) {
+    is_shown[device.device.value] = true;
     if (device.in_transit_bytes > 0) {
-      sums[{device.device, {}, {}, "[in transit]", "driver", ""}].first +=
-          static_cast<uint64_t>(device.in_transit_bytes);
+      tables::SiteRow site;
+      site.part = static_cast<uint8_t>(format::Part::kInTransit);
+      site.category = static_cast<uint8_t>(format::PartCategory(format::Part::kInTransit));
+      found.stacks.push_back(LiveStackOf(device.device, {}, site));
+      found.stacks.back().bytes = static_cast<uint64_t>(device.in_transit_bytes);
     }
   }
-  for (const auto& [key, sum] : sums) {
-    const auto& [device, process, stack, below, category, module] = key;
-    found.stacks.push_back(
-        {device, process, stack, below, category, module, sum.first, sum.second});
+  query::ForEachLeaf(recording, *live, [&](const query::Leaf& leaf) {
+    if (leaf.bytes == 0 || !is_shown[leaf.device.value])
+      return;
+    found.stacks.push_back(LiveStackOf(leaf.device, leaf.process, leaf.site));
+    found.stacks.back().bytes = leaf.bytes;
+    found.stacks.back().count = leaf.count;
+  });
+  std::vector<LiveStack>& stacks = found.stacks;
+  std::sort(stacks.begin(), stacks.end(),
+            [](const LiveStack& a, const LiveStack& b) { return a.Key() < b.Key(); });
+  size_t kept = 0;
+  for (size_t i = 1; i < stacks.size(); ++i) {
+    if (stacks[i].Key() == stacks[kept].Key()) {
+      stacks[kept].bytes += stacks[i].bytes;
+      stacks[kept].count += stacks[i].count;
+    } else {
+      stacks[++kept] = stacks[i];
+    }
   }
+  stacks.resize(stacks.empty() ? 0 : kept + 1);
   return found;
 }
 

@@ -13,17 +13,23 @@
 // What is live at an instant by stack, for the formats that are made of stacks.
 namespace vramscope::output {
 
+// Ids of tables; texts are made where they are written, since they can be long and many.
 struct LiveStack {
   tables::DeviceId device;
   tables::ProcessId process;  // 0: of no recorded process
   tables::StackId stack;      // 0: none
-  // What stands below the stack, innermost, in brackets: who asked and what for where there is no
-  // stack, and that it is the driver's where the stack is a call's that brought it.
-  std::string below;
-  std::string category;
-  std::string module;
+  // Of what has no stack: who asked, and what it is.
+  tables::StringId owner;
+  uint8_t part = 0;
+  bool is_backward = false;  // the stack is the operator's whose gradient it computes
+  uint8_t category = 0;
+  tables::StringId module;
   uint64_t bytes = 0;
   uint64_t count = 0;
+
+  auto Key() const {
+    return std::tie(device, process, stack, is_backward, owner, part, category, module);
+  }
 };
 
 struct LiveStacks {
@@ -35,17 +41,16 @@ struct LiveStacks {
 util::Result<LiveStacks> ReadLiveStacks(const tables::Recording& recording,
                                         const query::Instant& at);
 
-// Frames of a stack, innermost first. Of one that is deeper the outermost are left out, so that
-// what a recording makes of a stack is bounded.
-inline constexpr size_t kMaxStackFrames = 512;
-
 // Python's, else native; of a backward's memory that has none the operator's whose gradient it
 // computes.
 tables::StackId StackOf(const tables::SiteRow& site);
-// What stands below the stack of a site.
-std::string BelowStack(const query::DimensionTexts& texts,
-                       const tables::SiteRow& site,
-                       const tables::AllocationRow* row);
+// The stack of a site on a device, of no bytes yet.
+LiveStack LiveStackOf(tables::DeviceId device,
+                      tables::ProcessId process,
+                      const tables::SiteRow& site);
+// What stands below the stack, innermost, in brackets: who asked and what for where there is no
+// stack, and that it is the driver's where the stack is a call's that brought it.
+std::vector<std::string> BelowStack(const tables::Recording& recording, const LiveStack& live);
 
 // "[PyTorch]": a line of its own among frames, of any text.
 std::string InBrackets(std::string_view text);

@@ -199,6 +199,7 @@ class PerfettoExporter {
       : recording_(recording),
         tables_(recording.tables()),
         texts_(recording),
+        stacks_(recording),
         writer_(sink),
         of_site_(tables_.sites.size()) {}
 
@@ -377,16 +378,17 @@ class PerfettoExporter {
 
   // A frame a line, innermost first.
   std::string StackText(const tables::SiteRow& site) const {
+    const std::vector<std::string> frames = stacks_.Texts(StackOf(site));
     std::string text;
-    for (const tables::FrameId frame :
-         query::StackFrames(recording_, StackOf(site), kMaxStackFrames))
-      text.append(text.empty() ? "" : "\n").append(query::FormatFrame(recording_, frame));
+    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
+      text.append(text.empty() ? "" : "\n").append(*frame);
     return text;
   }
 
   const tables::Recording& recording_;
   const tables::Tables& tables_;
   query::DimensionTexts texts_;
+  query::ShownStacks stacks_;
   Writer writer_;
   std::vector<uint64_t> devices_;           // tracks
   std::map<uint32_t, uint64_t> processes_;  // by account: tracks

@@ -15,7 +15,6 @@
 #include "output/export/live_stacks.h"
 #include "output/export/proto.h"
 #include "query/frames.h"
-#include "query/texts.h"
 #include "util/utf8.h"
 
 namespace vramscope::output {
@@ -48,7 +47,7 @@ constexpr uint32_t kId = 1, kName = 2, kSystemName = 3, kFilename = 4;
 class PprofWriter {
  public:
   PprofWriter(const tables::Recording& recording, const ExportSink& sink)
-      : recording_(recording), texts_(recording), pieces_(sink) {
+      : recording_(recording), stacks_(recording), pieces_(sink) {
     Text("");
   }
 
@@ -122,16 +121,24 @@ class PprofWriter {
 
   void AddSample(const LiveStack& stack, const std::vector<uint64_t>& values) {
     ProtoMessage message;
-    std::vector<uint64_t> locations = Below(stack.below);
-    for (const tables::FrameId frame : query::StackFrames(recording_, stack.stack, kMaxStackFrames))
+    std::vector<uint64_t> locations;
+    const std::vector<std::string> below = BelowStack(recording_, stack);
+    for (auto name = below.rbegin(); name != below.rend(); ++name)
+      locations.push_back(OfName(*name));
+    const query::ShownStacks::Stack shown = stacks_.Of(stack.stack);
+    for (const tables::FrameId frame : shown.frames)
       locations.push_back(OfFrame(frame));
+    if (shown.left_out != 0)
+      locations.push_back(OfName(query::FramesLeftOut(shown.left_out)));
     message.Packed(sample::kLocationId, locations);
     message.Packed(sample::kValue, values);
     AddLabel("device", DeviceMark(recording_, stack.device), &message);
     if (stack.process.value != 0)
       AddLabel("process", ProcessLabel(recording_, stack.process), &message);
-    AddLabel("category", stack.category, &message);
-    AddLabel("module", stack.module, &message);
+    AddLabel("category", format::CategoryName(static_cast<format::Category>(stack.category)),
+             &message);
+    AddLabel("module", stack.module.value == 0 ? "(none)" : recording_.string(stack.module),
+             &message);
     Add(profile::kSample, message);
   }
 
@@ -139,29 +146,16 @@ class PprofWriter {
     const tables::Tables& tables = recording_.tables();
     const tables::AccountRow& account =
         tables.accounts[site.account.value < tables.accounts.size() ? site.account.value : 0];
-    LiveStack stack;
-    stack.device = account.device;
-    stack.process = account.process;
-    stack.stack = StackOf(site);
-    stack.below = BelowStack(texts_, site, nullptr);
-    stack.category = format::CategoryName(static_cast<format::Category>(site.category));
-    stack.module = texts_.Of(query::Dimension::kModule, site, nullptr);
+    const LiveStack stack = LiveStackOf(account.device, account.process, site);
     AddSample(stack, {site.allocated_count, site.allocated_bytes, 0, 0});
   }
 
-  // Innermost first.
-  std::vector<uint64_t> Below(const std::string& below) {
-    std::vector<uint64_t> locations;
-    for (size_t from = 0; from < below.size();) {
-      const size_t to = std::min(below.find(';', from), below.size());
-      const std::string name = below.substr(from, to - from);
-      const auto [found, added] = of_name_.try_emplace(name, 0);
-      if (added)
-        found->second = NewLocation(name, "", 0, 0);
-      locations.insert(locations.begin(), found->second);
-      from = to + 1;
-    }
-    return locations;
+  // Of what is no frame.
+  uint64_t OfName(const std::string& name) {
+    const auto [found, added] = of_name_.try_emplace(name, 0);
+    if (added)
+      found->second = NewLocation(name, "", 0, 0);
+    return found->second;
   }
 
   uint64_t OfFrame(tables::FrameId frame) {
@@ -203,7 +197,7 @@ class PprofWriter {
   }
 
   const tables::Recording& recording_;
-  query::DimensionTexts texts_;
+  query::ShownStacks stacks_;
   ExportPieces pieces_;
   std::unordered_map<std::string, uint64_t> numbers_;
   std::vector<const std::string*> texts_in_order_;  // keys of numbers_

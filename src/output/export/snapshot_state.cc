@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "format/memory_words.h"
+#include "output/frames.h"
 #include "query/cells.h"
 
 namespace vramscope::output {
@@ -35,7 +36,7 @@ uint32_t SnapshotLabels::Of(const tables::SiteRow& site) {
   SnapshotLabel label;
   label.account = site.account;
   label.stack = StackOf(site);
-  label.below = BelowStack(texts_, site, nullptr);
+  label.below = Joined(BelowStack(recording_, LiveStackOf({}, {}, site)), ";");
   label.category = format::CategoryName(static_cast<format::Category>(site.category));
   for (const query::Dimension dimension :
        {query::Dimension::kModule, query::Dimension::kParameter, query::Dimension::kTag}) {

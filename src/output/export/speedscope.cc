@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // https://www.speedscope.app/file-format-schema.json: a profile of type "sampled" for each device
 // and process, whose weights are bytes.
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,20 +19,18 @@ namespace {
 
 class Frames {
  public:
-  explicit Frames(const tables::Recording& recording) : recording_(recording) {}
+  explicit Frames(const tables::Recording& recording) : recording_(recording), stacks_(recording) {}
 
   // Numbers of a stack's frames, outermost first.
   std::vector<uint32_t> Of(const LiveStack& live) {
+    const query::ShownStacks::Stack shown = stacks_.Of(live.stack);
     std::vector<uint32_t> numbers;
-    for (const tables::FrameId frame : query::StackFrames(recording_, live.stack, kMaxStackFrames))
-      numbers.push_back(Number("f" + std::to_string(frame.value), frame, {}));
-    std::reverse(numbers.begin(), numbers.end());
-    for (size_t from = 0; from < live.below.size();) {
-      const size_t to = std::min(live.below.find(';', from), live.below.size());
-      const std::string name = live.below.substr(from, to - from);
-      numbers.push_back(Number("b" + name, {}, name));
-      from = to + 1;
-    }
+    if (shown.left_out != 0)
+      numbers.push_back(Number(query::FramesLeftOut(shown.left_out)));
+    for (auto frame = shown.frames.rbegin(); frame != shown.frames.rend(); ++frame)
+      numbers.push_back(Number(*frame));
+    for (const std::string& below : BelowStack(recording_, live))
+      numbers.push_back(Number(below));
     return numbers;
   }
 
@@ -54,17 +52,34 @@ class Frames {
   }
 
  private:
-  uint32_t Number(const std::string& key, tables::FrameId frame, const std::string& name) {
-    const auto [found, added] = numbers_.try_emplace(key, static_cast<uint32_t>(frames_.size()));
+  uint32_t Number(tables::FrameId frame) {
+    const auto [found, added] = of_frame_.try_emplace(frame.value, Next());
     if (added)
-      frames_.emplace_back(frame, name);
+      frames_.emplace_back(frame, "");
     return found->second;
   }
+  // Of what is no frame.
+  uint32_t Number(const std::string& name) {
+    const auto [found, added] = of_name_.try_emplace(name, Next());
+    if (added)
+      frames_.emplace_back(tables::FrameId{}, name);
+    return found->second;
+  }
+  uint32_t Next() const { return static_cast<uint32_t>(frames_.size()); }
 
   const tables::Recording& recording_;
-  std::map<std::string, uint32_t> numbers_;
+  query::ShownStacks stacks_;
+  std::unordered_map<uint32_t, uint32_t> of_frame_;
+  std::map<std::string, uint32_t> of_name_;
   std::vector<std::pair<tables::FrameId, std::string>> frames_;
 };
+
+std::string ProfileName(const tables::Recording& recording, const LiveStack& live) {
+  std::string name = DeviceMark(recording, live.device);
+  if (live.process.value != 0)
+    name += ", " + ProcessLabel(recording, live.process);
+  return name;
+}
 
 }  // namespace
 
@@ -74,15 +89,7 @@ util::Status ExportSpeedscope(const tables::Recording& recording,
   const util::Result<LiveStacks> live = ReadLiveStacks(recording, options.at);
   if (!live.ok())
     return live.status();
-  Frames frames(recording);
-  using Owner = std::pair<tables::DeviceId, tables::ProcessId>;
-  struct Sample {
-    std::vector<uint32_t> frames;
-    uint64_t bytes = 0;
-  };
-  std::map<Owner, std::vector<Sample>> profiles;
-  for (const LiveStack& stack : live->stacks)
-    profiles[{stack.device, stack.process}].push_back({frames.Of(stack), stack.bytes});
+  const std::vector<LiveStack>& stacks = live->stacks;
 
   util::Status status;
   util::JsonWriter json([&](std::string_view piece) {
@@ -94,45 +101,47 @@ util::Status ExportSpeedscope(const tables::Recording& recording,
   json.Field("exporter", "vramscope");
   json.Field("name", recording.tables().session.name);
   json.Field("activeProfileIndex", 0);
-  json.Key("shared");
-  json.BeginObject();
-  json.Key("frames");
-  json.BeginArray();
-  frames.Write(json);
-  json.EndArray();
-  json.EndObject();
   json.Key("profiles");
   json.BeginArray();
-  for (const auto& [owner, samples] : profiles) {
+  Frames frames(recording);
+  for (size_t first = 0, next = 0; first < stacks.size() && status.ok(); first = next) {
     uint64_t total = 0;
-    for (const Sample& sample : samples)
-      total += sample.bytes;
+    for (next = first; next < stacks.size() && stacks[next].device == stacks[first].device &&
+                       stacks[next].process == stacks[first].process;
+         ++next)
+      total += stacks[next].bytes;
     json.BeginObject();
     json.Field("type", "sampled");
-    std::string name = DeviceMark(recording, owner.first);
-    if (owner.second.value != 0)
-      name += ", " + ProcessLabel(recording, owner.second);
-    json.Field("name", name);
+    json.Field("name", ProfileName(recording, stacks[first]));
     json.Field("unit", "bytes");
     json.Field("startValue", 0);
     json.Field("endValue", total);
     json.Key("samples");
     json.BeginArray();
-    for (const Sample& sample : samples) {
+    for (size_t i = first; i < next && status.ok(); ++i) {
       json.BeginArray();
-      for (const uint32_t frame : sample.frames)
+      for (const uint32_t frame : frames.Of(stacks[i]))
         json.Uint(frame);
       json.EndArray();
     }
     json.EndArray();
     json.Key("weights");
     json.BeginArray();
-    for (const Sample& sample : samples)
-      json.Uint(sample.bytes);
+    for (size_t i = first; i < next && status.ok(); ++i)
+      json.Uint(stacks[i].bytes);
     json.EndArray();
     json.EndObject();
   }
   json.EndArray();
+  // Last, since only now all of them have been seen.
+  json.Key("shared");
+  json.BeginObject();
+  json.Key("frames");
+  json.BeginArray();
+  if (status.ok())
+    frames.Write(json);
+  json.EndArray();
+  json.EndObject();
   json.EndObject();
   json.Finish();
   return status;

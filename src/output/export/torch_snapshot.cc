@@ -374,7 +374,7 @@ class Exporter {
       WriteFrame("", std::string_view(below).substr(from, to - from), 0);
       to = found == std::string::npos ? 0 : found;
     }
-    for (const tables::FrameId id : query::StackFrames(recording_, stack, kMaxStackFrames)) {
+    for (const tables::FrameId id : query::StackFrames(recording_, stack, query::kMaxStackFrames)) {
       const auto [frame, is_first] = frames_.try_emplace(id.value, 0);
       if (!is_first) {
         pickle_.Again(frame->second);
