@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 from hosts import VRAMSCOPE

@@ -26,8 +26,6 @@
 #include "util/size_text.h"
 
 namespace vramscope::cli {
-namespace {}  // namespace
-
 std::string ShortPath(const std::string& path) {
   // proximate() with an error code throws all the same where the working directory was removed.
   std::error_code error;

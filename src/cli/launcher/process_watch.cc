@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,9 +18,6 @@ namespace vramscope::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kPeriod{250};
-// A look may take this share of a processor at most. Its time alone counts: one that had to wait
-// for a processor cost nobody anything.
-constexpr int kPeriodPerCpuTime = 400;
 // Between fork and exec, and while the loader works, a process looks like one without the probe.
 constexpr int kLooksToBelieve = 2;
 constexpr size_t kMaxFound = 10'000;
@@ -44,12 +40,6 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
     }
   }
   return children;
-}
-
-std::chrono::nanoseconds ThreadCpuTime() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 // It reads the recording for the program, or samples, or records something else: no memory of the
@@ -196,13 +186,12 @@ std::vector<UnrecordedProcess> ProcessWatch::Found() const {
 
 void ProcessWatch::Loop() {
   std::unique_lock<std::mutex> lock(mutex_);
-  std::chrono::nanoseconds pause = kPeriod;
-  while (!stop_changed_.wait_for(lock, pause, [this] { return stop_; })) {
+  LookPace pace(kPeriod);
+  while (!stop_changed_.wait_for(lock, pace.Pause(), [this] { return stop_; })) {
     lock.unlock();
-    const std::chrono::nanoseconds begin = ThreadCpuTime();
+    pace.Begin();
     Look();
-    pause =
-        std::max<std::chrono::nanoseconds>(kPeriod, kPeriodPerCpuTime * (ThreadCpuTime() - begin));
+    pace.End();
     lock.lock();
   }
 }

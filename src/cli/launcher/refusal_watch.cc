@@ -9,11 +9,9 @@
 #include <charconv>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 #include "cli/launcher/subprocess.h"
 #include "format/layout.h"
@@ -77,15 +75,27 @@ void RefusalWatch::Start() {
 }
 
 void RefusalWatch::Stop() {
-  stop_ = true;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  stop_changed_.notify_one();
   worker_.Join();
+}
+
+bool RefusalWatch::Rest(std::chrono::nanoseconds pause) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return !stop_changed_.wait_for(lock, pause, [this] { return stop_.load(); });
 }
 
 void RefusalWatch::Loop() {
   RefusalCounts told, last;
   Clock::time_point changed = Clock::now(), next_report = changed;
-  for (int reports = 0; reports < kMostReports && !stop_; std::this_thread::sleep_for(kPeriod)) {
+  LookPace pace(kPeriod);
+  for (int reports = 0; reports < kMostReports && Rest(pace.Pause());) {
+    pace.Begin();
     const RefusalCounts counts = CountRefusals(live_directory_);
+    pace.End();
     const Clock::time_point now = Clock::now();
     if (counts != last)
       changed = now;

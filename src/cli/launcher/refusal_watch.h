@@ -2,8 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "cli/launcher/worker.h"
@@ -39,12 +42,16 @@ class RefusalWatch {
 
  private:
   void Loop();
+  // False where it is to end.
+  bool Rest(std::chrono::nanoseconds pause);
   void Tell();
 
   const std::string live_directory_;
   const std::string output_;
   Worker worker_;
-  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable stop_changed_;
+  std::atomic<bool> stop_{false};  // set under the mutex; a report under way looks at it
   size_t told_ = 0;
 };
 

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launcher/worker.h"
 
+#include <time.h>
+
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 namespace vramscope::cli {
 namespace {
+
+constexpr int kPausePerCpuTime = 400;
+
+std::chrono::nanoseconds ThreadCpuTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 // A short text needs no memory, of which there may be none.
 void Set(std::string* failure, const char* text) noexcept {
@@ -37,6 +48,14 @@ void Worker::Start(std::function<void()> work) noexcept {
 void Worker::Join() noexcept {
   if (thread_.joinable())
     thread_.join();
+}
+
+void LookPace::Begin() {
+  began_ = ThreadCpuTime();
+}
+
+void LookPace::End() {
+  pause_ = std::max(period_, kPausePerCpuTime * (ThreadCpuTime() - began_));
 }
 
 }  // namespace vramscope::cli

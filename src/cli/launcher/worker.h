@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
@@ -27,6 +28,24 @@ class Worker {
  private:
   std::thread thread_;
   std::string failure_;
+};
+
+// When such a thread looks again: after `period`, and so late that its looks take a four-hundredth
+// of a processor at most. Only what a look computes counts; one that was kept waiting cost nobody
+// anything.
+class LookPace {
+ public:
+  explicit LookPace(std::chrono::nanoseconds period) : period_(period), pause_(period) {}
+
+  // By the thread that looks, around each look.
+  void Begin();
+  void End();
+  std::chrono::nanoseconds Pause() const { return pause_; }
+
+ private:
+  const std::chrono::nanoseconds period_;
+  std::chrono::nanoseconds pause_;
+  std::chrono::nanoseconds began_{};  // in this thread's time
 };
 
 }  // namespace vramscope::cli

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <new>
 #include <stdexcept>
+#include <thread>
 
 namespace vramscope::cli {
 namespace {
@@ -34,6 +37,21 @@ TEST(Worker, WhatItThrowsEndsItAlone) {
   third.Start([] { throw 7; });
   third.Join();
   EXPECT_EQ(third.failure(), "unknown");
+}
+
+TEST(LookPace, PausesLongerAfterALookThatComputes) {
+  LookPace pace{std::chrono::milliseconds(1)};
+  EXPECT_EQ(pace.Pause(), std::chrono::milliseconds(1));
+  pace.Begin();
+  const std::clock_t began = std::clock();
+  while (std::clock() - began < CLOCKS_PER_SEC / 100) {
+  }
+  pace.End();
+  EXPECT_GE(pace.Pause(), std::chrono::milliseconds(9 * 400));
+  pace.Begin();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  pace.End();
+  EXPECT_LT(pace.Pause(), std::chrono::milliseconds(50 * 400)) << "waiting is no cost";
 }
 
 }  // namespace
