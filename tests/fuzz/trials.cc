@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
 constexpr uint64_t kProcessorSeconds = 2;
+constexpr int kMeasurements = 4;
 
 struct Outcome {
   int status = 0;
@@ -23,7 +24,7 @@ struct Outcome {
   uint64_t memory_bytes = 0;
 };
 
-Outcome InChild(const Trials::Ask& ask, Answer* answer) {
+Outcome InOneChild(const Trials::Ask& ask, Answer* answer) {
   *answer = {};
   const pid_t child = fork();
   if (child == 0) {
@@ -47,6 +48,19 @@ Outcome InChild(const Trials::Ask& ask, Answer* answer) {
       static_cast<uint64_t>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
       static_cast<uint64_t>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
   outcome.memory_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  return outcome;
+}
+
+// What an input costs is the least of a few measurements where one is over the limit: a virtual
+// machine counts what its host gave to others as time of its own processes, and 3 ms were seen as
+// 4.7 s. An input that is slow is slow each time.
+Outcome InChild(const Trials::Ask& ask, Answer* answer) {
+  Outcome outcome = InOneChild(ask, answer);
+  for (int again = 1; again < kMeasurements && WIFSIGNALED(outcome.status) &&
+                      outcome.processor_ms >= kProcessorSeconds * 900;
+       ++again) {
+    outcome = InOneChild(ask, answer);
+  }
   return outcome;
 }
 
