@@ -51,14 +51,14 @@ def neighbour(machine: dict[str, str], seed: int) -> Iterator[None]:
     assert process.returncode == 0
 
 
-def wait_until_listed(trace: Path, pid: int, least_bytes: int) -> None:
+def wait_until_listed(trace: Path, pid: int, least_bytes: int, at: str = "end") -> None:
     """Until NVML's list, which is read now and then, has been seen to give the process that much."""
     deadline = time.monotonic() + 60
     while True:
-        report = [str(VRAMSCOPE), "report", str(trace), "--json", "--at", "end"]
+        report = [str(VRAMSCOPE), "report", str(trace), "--json", "--at", at]
         done = subprocess.run(report, capture_output=True, text=True, timeout=60, check=False)
         rows = json.loads(done.stdout)["rows"] if done.returncode == 0 else []
-        if any(row["pid"] == pid and row["bytes"] >= least_bytes for row in rows):
+        if sum(row["bytes"] for row in rows if row["pid"] == pid) >= least_bytes:
             return
         assert time.monotonic() < deadline, done.stdout + done.stderr
         time.sleep(0.05)

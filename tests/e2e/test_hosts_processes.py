@@ -153,7 +153,7 @@ def test_a_process_that_cannot_reach_the_recording_any_more_is_named(tmp_path, c
         ),
     }[change]
     (tmp_path / "root").mkdir()
-    result = launch(sys.executable, "-c", f"import ctypes, os, time\n{program}\ntime.sleep(2)\nos._exit(6)", cwd=tmp_path)
+    result = launch(sys.executable, "-c", f"import ctypes, os, time\n{program}\ntime.sleep(5)\nos._exit(6)", cwd=tmp_path)
     if result.returncode == 77:
         pytest.skip("no file system can be mounted here")
     assert result.returncode == 6, result.stderr

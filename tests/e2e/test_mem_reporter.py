@@ -426,7 +426,11 @@ UUID = next(iter(nvml._open().devices))
 for size in (512 << 20, 64 << 20):
     cuda.cuMemFree_v2(pointer)
     assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)) == 0
-time.sleep(2)  # NVML's list of processes is read now and then
+# NVML's list of processes is read now and then; when it is asked for again, what was read is written.
+lists = ctypes.CDLL("libnvidia-ml.so.1").FakeProcessLists
+before = lists()
+while lists() - before < 2:
+    time.sleep(0.01)
 gpu = MemReporter().report().devices["cuda:0"]
 print(json.dumps([gpu.total, gpu.nvml, [[part.name, part.bytes] for part in gpu.outside]]))
 """, **machine, **slowly)

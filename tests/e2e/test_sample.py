@@ -142,10 +142,10 @@ def test_a_program_under_way_is_left_alone(machine, tmp_path):
         assert (None, "other processes") not in found
         # It ends, and so does the sampling.
         with subprocess.Popen(
-            [VRAMSCOPE, "sample", "--pid", str(program.pid), "--no-report", "-o", file], env=machine,
+            [VRAMSCOPE, "sample", "--pid", str(program.pid), "--no-report", "-o", tmp_path / "end.vram"], env=machine,
             stderr=subprocess.PIPE, text=True,
         ) as sampler:
-            time.sleep(0.2)
+            wait_until_listed(tmp_path / "end.vram", program.pid, CONTEXT + HELD)
             program.stdin.close()
             err = sampler.communicate(timeout=30)[1]
             program.stdin = None
@@ -166,7 +166,7 @@ def test_the_program_runs_as_without(machine, tmp_path):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as sampler:
         assert sampler.stdout.readline() == "ready\n"
-        time.sleep(0.2)  # for a reading
+        wait_until_listed(tmp_path / "t.vram", child_of(sampler.pid), CONTEXT + HELD)
         sampler.send_signal(signal.SIGTERM)
         # Its input stays open: it must not end by itself.
         sampler.wait(timeout=30)
@@ -217,7 +217,7 @@ def test_a_picture_of_both_has_the_peaks_that_the_sampler_missed(machine, tmp_pa
     sample_steady(machine, tmp_path / "sampled.vram", seconds=1, period="200ms")
     command = [VRAMSCOPE, "run", "--no-report", "-o", tmp_path / "probed.vram", "--", HOSTS / "driver_steady"]
     with subprocess.Popen(command, env=machine, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        time.sleep(1)
+        wait_until_listed(tmp_path / "probed.vram", child_of(process.pid), CONTEXT + HELD + 4 * MIB, at="peak")
         process.communicate(b"")
     peaks = [
         json.loads(ask("report", tmp_path / f"{name}.vram", "--json"))["devices"][0]["ledger_bytes"]

@@ -52,6 +52,8 @@ typedef struct FakeDevice {
   char name[64];
   char uuid[48]; /* "GPU-..." as NVML writes it */
   uint8_t uuid_bytes[16];
+  uint32_t process_lists; /* how often NVML's list of processes was asked for */
+  uint32_t padding;
   FakeProcess processes[FAKE_MAX_PROCESSES];
   FakeShared shared[FAKE_MAX_SHARED];
 } FakeDevice;

@@ -120,10 +120,17 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* memory) {
   return kSuccess;
 }
 
+/* For tests that wait for a list of the first device: how often one was asked for. */
+EXPORT unsigned FakeProcessLists(void) {
+  return g_books == NULL ? 0
+                         : __atomic_load_n(&g_books->devices[0].process_lists, __ATOMIC_ACQUIRE);
+}
+
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device,
                                                    unsigned* count,
                                                    ProcessInfoV2* processes) {
-  const FakeDevice* const books = (const FakeDevice*)device;
+  FakeDevice* const books = (FakeDevice*)device;
+  __atomic_add_fetch(&books->process_lists, 1u, __ATOMIC_ACQ_REL);
   unsigned found = 0;
   for (unsigned i = 0; i < FAKE_MAX_PROCESSES; ++i) {
     const FakeProcess* const row = &books->processes[i];
