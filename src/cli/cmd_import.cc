@@ -36,13 +36,6 @@ struct ImportArguments {
   std::string period;
 };
 
-std::string ImportFormatNames() {
-  std::string names;
-  for (const imports::Format& format : imports::Formats())
-    names += names.empty() ? format.name : std::string(", ") + format.name;
-  return names;
-}
-
 std::string AbsolutePath(const fs::path& path) {
   std::error_code error;
   return fs::absolute(path, error).lexically_normal().string();
@@ -98,7 +91,7 @@ util::Status ImportFile(const imports::Input& input,
 util::Status UnknownFormat(const imports::Input& input) {
   return util::Status::Error(
       fmt::format("{}: it is no log or trace that vramscope knows: the formats are {}",
-                  input.path(), ImportFormatNames()));
+                  input.path(), imports::FormatNames()));
 }
 
 util::Status ImportOne(const ImportArguments& arguments,
@@ -184,7 +177,7 @@ util::Status ImportFolder(const ImportArguments& arguments,
   if (imported == 0) {
     return util::Status::Error(fmt::format(
         "{}: no log or trace of {} is in this folder: the formats are {}", arguments.path,
-        wanted == nullptr ? "any known format" : wanted->name, ImportFormatNames()));
+        wanted == nullptr ? "any known format" : wanted->name, imports::FormatNames()));
   }
   return {};
 }
@@ -229,7 +222,7 @@ void RegisterImport(CLI::App& app, int* exit_code) {
       ->required();
   command
       ->add_option("--from", arguments->format,
-                   "Its format, where the content is not to tell: " + ImportFormatNames())
+                   "Its format, where the content is not to tell: " + imports::FormatNames())
       ->option_text("FORMAT");
   command
       ->add_option(

@@ -233,35 +233,38 @@ void Builder::Change(tables::DeviceId device, int64_t time_ns) {
     out_.changes.push_back({device, time_ns});
 }
 
+template <class Row>
+void Builder::AddSample(std::vector<Row>* rows,
+                        Row row,
+                        int64_t time_ns,
+                        uint64_t used_bytes,
+                        int64_t ledger_bytes) {
+  if (!budget_.Charge("samples", 1, sizeof row))
+    return;
+  row.time_ns = row.begin_ns = row.end_ns = time_ns;
+  row.used_bytes = used_bytes;
+  row.ledger_bytes = ledger_bytes;
+  rows->push_back(row);
+  Covers(time_ns, time_ns);
+}
+
 // They are no measure of these rows, which are another tool's too: not counted.
 void Builder::Sample(tables::DeviceId device,
                      int64_t time_ns,
                      uint64_t used_bytes,
                      int64_t ledger_bytes) {
-  if (!budget_.Charge("samples", 1, sizeof(tables::SampleRow)))
-    return;
   tables::SampleRow row;
   row.device = device;
-  row.time_ns = row.begin_ns = row.end_ns = time_ns;
-  row.used_bytes = used_bytes;
-  row.ledger_bytes = ledger_bytes;
-  out_.samples.push_back(row);
-  Covers(time_ns, time_ns);
+  AddSample(&out_.samples, row, time_ns, used_bytes, ledger_bytes);
 }
 
 void Builder::ProcessSample(tables::AccountId account,
                             int64_t time_ns,
                             uint64_t used_bytes,
                             int64_t ledger_bytes) {
-  if (!budget_.Charge("samples", 1, sizeof(tables::ProcessSampleRow)))
-    return;
   tables::ProcessSampleRow row;
   row.account = account;
-  row.time_ns = row.begin_ns = row.end_ns = time_ns;
-  row.used_bytes = used_bytes;
-  row.ledger_bytes = ledger_bytes;
-  out_.process_samples.push_back(row);
-  Covers(time_ns, time_ns);
+  AddSample(&out_.process_samples, row, time_ns, used_bytes, ledger_bytes);
 }
 
 void Builder::Mark(int64_t time_ns, std::string_view name, tables::ProcessId process) {

@@ -16,6 +16,9 @@
 
 namespace vramscope::imports {
 
+// More than any device has: what claims more is damaged. Sums of 4096 of them fit an int64_t.
+inline constexpr uint64_t kMostBytes = uint64_t{1} << 50;
+
 // Makes the tables of a recording out of another tool's data. Equal texts, frames, stacks, sites,
 // accounts and counters are one row, whoever asks; what has no name is row 0. What is made is
 // charged to the budget of the input: an importer goes on without looking, and Finish() is the
@@ -119,6 +122,12 @@ class Builder {
   // The number of the row at `key`, which is made where there is none.
   template <class Row, class Key>
   uint32_t Number(std::vector<Row>* rows, std::map<Key, uint32_t>* known, Key key, const Row& row);
+  template <class Row>
+  void AddSample(std::vector<Row>* rows,
+                 Row row,
+                 int64_t time_ns,
+                 uint64_t used_bytes,
+                 int64_t ledger_bytes);
   void SeeSite(tables::SiteId site, int64_t time_ns);
   void Sort();
   void SortChanges();

@@ -25,15 +25,20 @@ std::span<const Format> Formats() {
   return kFormats;
 }
 
-util::Result<const Format*> FindFormat(const std::string& name) {
+std::string FormatNames() {
   std::string names;
-  for (const Format& format : kFormats) {
-    if (name == format.name)
-      return &format;
+  for (const Format& format : kFormats)
     names += names.empty() ? format.name : std::string(", ") + format.name;
-  }
+  return names;
+}
+
+util::Result<const Format*> FindFormat(const std::string& name) {
+  const auto found = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                  [&](const Format& format) { return name == format.name; });
+  if (found != std::end(kFormats))
+    return found;
   return util::Status::Error(
-      fmt::format("unknown format '{}' of --from: the formats are {}", name, names));
+      fmt::format("unknown format '{}' of --from: the formats are {}", name, FormatNames()));
 }
 
 const Format* Recognize(const Input& input) {

@@ -35,6 +35,7 @@ struct Format {
   util::Status (*read)(const Input& input, const Options& options, Builder* builder);
 };
 std::span<const Format> Formats();
+std::string FormatNames();  // "nvidia-smi, tbd"
 // An error that lists the names where there is none of that name.
 util::Result<const Format*> FindFormat(const std::string& name);
 // What the input looks like; nullptr: nothing that is known here.

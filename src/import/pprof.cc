@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "import/csv.h"
 #include "import/formats.h"
 
 namespace vramscope::imports {

@@ -25,6 +25,7 @@ namespace {
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
 constexpr size_t kColumns = 6;
 constexpr int64_t kDayNs = int64_t{86'400} * 1'000'000'000;
+constexpr int64_t kMostDays = 36'500;  // a log that claims more of them is made up
 constexpr char kNoRows[] = "rows that are no event of RMM";
 
 bool IsHeader(std::string_view line) {
@@ -119,7 +120,7 @@ class Log {
   int64_t Time(int64_t of_day_ns) {
     if (!first_ns_)
       first_ns_ = last_ns_ = of_day_ns;
-    if (of_day_ns < last_ns_ - kDayNs / 2)
+    if (of_day_ns < last_ns_ - kDayNs / 2 && days_ns_ < kMostDays * kDayNs)
       days_ns_ += kDayNs;
     last_ns_ = of_day_ns;
     return days_ns_ + of_day_ns - *first_ns_;
@@ -127,8 +128,7 @@ class Log {
 
   tables::ThreadId ThreadOf(std::string_view cell) {
     const uint64_t number = NumberOf(cell).value_or(0);
-    const tables::ThreadId thread = builder_.Thread(process_, static_cast<uint32_t>(number));
-    return thread;
+    return builder_.Thread(process_, static_cast<uint32_t>(number));
   }
 
   tables::SiteId SiteOf(const std::vector<std::string>& cells) {

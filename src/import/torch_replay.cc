@@ -7,7 +7,6 @@
 #include <iterator>
 #include <string>
 
-#include "import/csv.h"
 
 namespace vramscope::imports {
 namespace {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launcher/refusal_watch.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -43,7 +42,12 @@ void Say(std::string_view text) {
   }
 }
 
-}  // namespace
+// What the headers of a recording's live files count.
+struct RefusalCounts {
+  uint64_t refused = 0;  // by the driver
+  uint64_t gave_up = 0;  // caching allocators, of which each asks the driver twice
+  friend bool operator==(const RefusalCounts&, const RefusalCounts&) = default;
+};
 
 RefusalCounts CountRefusals(const std::string& live_directory) {
   RefusalCounts counts;
@@ -62,6 +66,8 @@ RefusalCounts CountRefusals(const std::string& live_directory) {
   }
   return counts;
 }
+
+}  // namespace
 
 RefusalWatch::RefusalWatch(std::string live_directory, std::string output)
     : live_directory_(std::move(live_directory)), output_(std::move(output)) {}

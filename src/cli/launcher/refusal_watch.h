@@ -5,21 +5,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <string>
 
 #include "cli/launcher/worker.h"
 
 namespace vramscope::cli {
-
-// What the headers of a recording's live files count.
-struct RefusalCounts {
-  uint64_t refused = 0;  // by the driver
-  uint64_t gave_up = 0;  // caching allocators, of which each asks the driver twice
-  friend bool operator==(const RefusalCounts&, const RefusalCounts&) = default;
-};
-RefusalCounts CountRefusals(const std::string& live_directory);
 
 // Says while the program runs why memory was refused to it, and saves that. It looks at the headers
 // of the live files; another process reads the recording, and no more than a few times. A driver's
