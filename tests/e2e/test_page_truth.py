@@ -3,8 +3,11 @@
 browser draws."""
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import json
+import os
 import random
 import re
 import subprocess
@@ -15,6 +18,7 @@ import package
 import pytest
 from browser import EXECUTABLE, Browser
 
+FAKE = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", package.BUILD / "fake_cuda"))
 RECORDINGS = sorted([*(package.ROOT / "tests" / "golden").glob("v2*/*.vram*"), *(package.ROOT / "examples" / "traces").glob("*.vram")])
 RECORDINGS = [path for path in RECORDINGS if path.suffix in (".vram", ".d")]
 INSTANTS = 100
@@ -80,9 +84,9 @@ READ = """
 """
 
 
-def compare(browser: Browser, recording: Path, page: Path, how_many: int = INSTANTS) -> int:
+def compare(browser: Browser, recording: Path, page: Path, how_many: int = INSTANTS, instants: list[int] | None = None) -> int:
     data = data_of(page)
-    instants = instants_of(data, how_many, seed=7)
+    instants = instants or instants_of(data, how_many, seed=7)
     absolute = tuple(data["start_ns"] + at for at in instants)
     browser.open(page)
     devices = data["devices"]
@@ -106,6 +110,13 @@ def compare(browser: Browser, recording: Path, page: Path, how_many: int = INSTA
         else:
             assert page_says["categories"] == rows, where
         assert sum(page_says["ledger"].values()) == total, where
+        by_process = {}
+        for row in owners["rows"]:
+            if row["device"] == device["index"] and row["bytes"]:
+                by_process[row["pid"]] = by_process.get(row["pid"], 0) + row["bytes"]
+        leading = {int(found[1]): size for label, size in page_says["ledger"].items() if (found := re.search(r"\(pid (\d+)", label))}
+        if leading:
+            assert leading == {pid: size for pid, size in by_process.items() if pid}, where
         pids = {row["pid"] for row in owners["rows"] if row["device"] == device["index"] and row["bytes"]}
         if len(pids) == 1:
             by_owner = {}
@@ -123,6 +134,87 @@ def compare(browser: Browser, recording: Path, page: Path, how_many: int = INSTA
 def test_the_screen_says_what_the_report_says(recording, browser, tmp_path):
     assert compare(browser, recording, make_page(recording, tmp_path)) >= INSTANTS
     assert not browser.complaints
+
+
+# Two processes on two GPUs start two more, one after the other; they end, and their memory with them.
+SEVERAL = """
+import ctypes, subprocess, sys
+cu = ctypes.CDLL("libcuda.so.1")
+def ok(code): assert code == 0, code
+ok(cu.cuInit(0))
+def use(device):
+    context = ctypes.c_void_p()
+    ok(cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    ok(cu.cuCtxSetCurrent(context))
+def alloc(mib):
+    address = ctypes.c_uint64()
+    ok(cu.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mib << 20)))
+    return address
+def step(device, turn):
+    held = [alloc(3 + (turn * 7 + k * 5 + device) % 19) for k in range(4)]
+    for address in held[::-1]: ok(cu.cuMemFree_v2(address))
+def work(device, turns):
+    use(device)
+    kept = [alloc(16 * (device + 1))]
+    for turn in range(turns): step(device, turn)
+    return kept
+if len(sys.argv) > 1:
+    kept = work(int(sys.argv[1]), 6)
+else:
+    kept = work(0, 4) + work(1, 4)
+    for device in (1, 0):
+        subprocess.run([sys.executable, sys.argv[0], str(device)], check=True)
+        kept += work(1 - device, 3)
+"""
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory) -> tuple[Path, Path]:
+    """A recording of three processes on two GPUs, and its page."""
+    if not (FAKE / "libcuda.so.1").exists():
+        pytest.skip("the stand-in driver is not built")
+    place = tmp_path_factory.mktemp("several")
+    (place / "several.py").write_text(SEVERAL)
+    machine = {"LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(place / "books"), "VRAMSCOPE_FAKE_DEVICES": "2"}
+    command = [package.VRAMSCOPE, "run", "--no-report", "-o", place / "several.vram", "--", sys.executable, place / "several.py"]
+    subprocess.run(command, env={**os.environ, **machine}, capture_output=True, text=True, check=True, timeout=120)
+    return place / "several.vram", make_page(place / "several.vram", place)
+
+
+def eventful(recording: Path, start_ns: int, how_many: int, seed: int) -> list[int]:
+    """From the start: instants at which something of the recording begins or ends, as an export lists them, and just before."""
+    lines = list(csv.DictReader(io.StringIO(vramscope("export", recording, "--to", "csv"))))
+    times = sorted({int(line[key]) for line in lines for key in ("alloc_ns", "free_ns") if line[key]})
+    picked = random.Random(seed).sample([at - less for at in times for less in (0, 1)], how_many)
+    return [at - start_ns for at in picked]
+
+
+def test_several_gpus_and_processes_that_ended(several, browser):
+    recording, page = several
+    data = data_of(page)
+    assert len(data["devices"]) == 2 and len(data["processes"]) == 4
+    assert compare(browser, recording, page) >= INSTANTS
+    # Random instants lie between the bursts for the most part.
+    assert compare(browser, recording, page, instants=eventful(recording, data["start_ns"], INSTANTS, seed=3)) >= INSTANTS
+    assert not browser.complaints
+
+
+def test_devices_and_processes_are_lines_on_one_axis(several, browser):
+    recording, page = several
+    at_ns = data_of(page)["duration_ns"] // 2
+    browser.open(page, f"tab=devices&at={at_ns}")
+    read = """[...document.querySelectorAll(".tab-panel .legend-chip")].map((chip) => [chip.title, chip.querySelector("b").title])"""
+    report = json.loads(vramscope("report", recording, "--json", "--at", f"@{data_of(page)['start_ns'] + at_ns}", "--by", "owner"))
+    exact = lambda shown: {name: int(text.split(" ")[0].replace(",", "")) for name, text in shown}  # noqa: E731
+    assert exact(browser.run(read)) == {f"GPU {device['index']}": device["ledger_bytes"] for device in report["devices"]}
+    browser.run("""[...document.querySelectorAll(".tab-panel [role=radio]")].find((each) => each.textContent === "Process").click()""")
+    browser.settle()
+    by_process: dict[tuple[int, int], int] = {}
+    for row in report["rows"]:
+        if row["pid"]:
+            by_process[row["pid"], row["device"]] = by_process.get((row["pid"], row["device"]), 0) + row["bytes"]
+    shown = {tuple(map(int, re.search(r"\(pid (\d+)\) on GPU (\d)$", name).groups())): size for name, size in exact(browser.run(read)).items()}
+    assert len(shown) == 4 and {key: size for key, size in shown.items() if size} == {key: size for key, size in by_process.items() if size}
 
 
 MANY = """

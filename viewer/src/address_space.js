@@ -6,7 +6,7 @@ import { DataTable } from "./datatable.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { formatBytes, formatCount, formatExact, formatTime } from "./format.js";
 import { placeNameOf } from "./places.js";
-import { Segments, pinsOf } from "./segments.js";
+import { Segments, joinPins, pinsOf } from "./segments.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
@@ -16,7 +16,10 @@ import { Segments, pinsOf } from "./segments.js";
 const ROW = 26;
 const STRIP = 16;
 const LABEL = 250;
-const SHORTEST = 26;
+const SHORTEST = 40;
+// Where the words before a strip end and begin.
+const FREE_RIGHT = 158;
+const BLOCKS_LEFT = 170;
 const LISTED = 40;
 
 /** @typedef {"free"|"size"|"address"} Order */
@@ -58,8 +61,11 @@ export class AddressSpace {
       { name: "Segments", value: ({ segments }) => segments, show: ({ segments }) => formatCount(segments) },
       bytes("Pins alone", "alone", "Free bytes of segments in which nobody else has a block: they could be given back without it"),
       bytes("Pins with others", "pinned", "Free bytes of all segments in which it has a block"),
-    ], { sorted: 4 });
-    this.hint = "blocks and holes of each segment at the instant; who keeps them from being given back";
+    ], { sorted: 4, folding: {
+      describe: ({ name, bytes: own, blocks, alone }) => ({ name, type: String(blocks), bytes: own, holds: String(alone > 0) }),
+      sum: joinPins,
+    } });
+    this.hint = "blocks and holes of each segment at the instant · a strip is as long as the square root of its size";
     this.copy = this.pins.copy;
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), this.canvas, this.more,
       h("h3", { class: "space-pins" }, "Who pins what is free"), this.pins.element);
@@ -92,10 +98,13 @@ export class AddressSpace {
     return this.shown.reduce((most, { held }) => Math.max(most, held), 1);
   }
 
-  /** @param {Segment} segment */
+  /**
+   * By the square root of the size: beside a segment of gigabytes the blocks of one of 2 MiB can be seen.
+   * @param {Segment} segment
+   */
   widthOf(segment) {
     const room = Math.max(60, this.canvas.clientWidth - this.label - 4);
-    return Math.max(SHORTEST, (segment.held / this.widest) * room);
+    return Math.max(SHORTEST, Math.sqrt(segment.held / this.widest) * room);
   }
 
   get label() {
@@ -152,10 +161,14 @@ export class AddressSpace {
       const y = row * ROW + (ROW - STRIP) / 2;
       const size = this.widthOf(segment);
       context.fillStyle = colours.ink;
-      context.fillText(formatBytes(segment.held), 0, row * ROW + ROW / 2);
+      const middle = row * ROW + ROW / 2;
+      context.textAlign = "right";
+      context.fillText(formatBytes(segment.held), 64, middle);
       context.fillStyle = colours.soft;
-      context.fillText(segment.free > 0 ? `${formatBytes(segment.free)} free` : "full", 74, row * ROW + ROW / 2, label - 160);
-      context.fillText(`${formatCount(segment.blocks.length)} blocks`, 160, row * ROW + ROW / 2, Math.max(10, label - 166));
+      context.fillText(segment.free > 0 ? `${formatBytes(segment.free)} free` : "full", Math.min(FREE_RIGHT, label - 8), middle, label - 76);
+      context.textAlign = "left";
+      // On a narrow screen the strip needs the room.
+      if (label === LABEL) context.fillText(`${formatCount(segment.blocks.length)} block${segment.blocks.length === 1 ? "" : "s"}`, BLOCKS_LEFT, middle, label - BLOCKS_LEFT - 8);
       for (const { block, from, to } of this.partsOf(segment)) {
         const kind = block >= 0 ? page.allocations.site[block] : segment.freeSite;
         context.fillStyle = block === -2 ? colours.faint : this.palette.fill(context, kinds.category[kind]);

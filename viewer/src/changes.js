@@ -81,7 +81,11 @@ export class ChangesView {
       bytes("Before", ({ before }) => before), bytes("After", ({ after }) => after),
       bytes("Change", ({ before, after }) => after - before, true),
       { name: "Allocations", value: ({ count }) => count, show: ({ count }) => (count > 0 ? `+${formatCount(count)}` : formatCount(count)) },
-    ], { sorted: 3 });
+    ], { sorted: 3, folding: {
+      describe: ({ name, before, after }) => ({ name, type: "", bytes: Math.abs(after - before), holds: String(Math.sign(after - before)) }),
+      sum: (name, all) => all.reduce((sum, change) => (
+        { name, before: sum.before + change.before, after: sum.after + change.after, count: sum.count + change.count }), { name, before: 0, after: 0, count: 0 }),
+    } });
     this.hint = "what grew and shrank between two instants";
     this.copy = this.table.copy;
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.here, this.start, this.before), this.text, this.table.element);

@@ -3,6 +3,7 @@
 import { copyButton } from "./clipboard.js";
 import { formatCount } from "./format.js";
 import { h, roving } from "./dom.js";
+import { foldRepeated } from "./repeats.js";
 import { NAMES } from "./trie.js";
 
 /**
@@ -13,6 +14,21 @@ import { NAMES } from "./trie.js";
  * @property {(item: Item) => Node|string} [show] Where that is not the value.
  * @property {boolean} [text] To the left, and from A to Z.
  * @property {string} [title]
+ */
+
+/**
+ * How rows whose names differ in numbers alone are one that opens: what foldRepeated() asks, and the row that
+ * stands for several.
+ * @template Item
+ * @typedef {object} Folding
+ * @property {(item: Item) => {name: string, type: string, bytes: number, holds: string}} describe
+ * @property {(name: string, items: Item[]) => Item} sum
+ */
+
+/**
+ * A row, and those below it where it stands for several.
+ * @template Item
+ * @typedef {{item: Item, of: Item[], name: string}} Line
  */
 
 const LISTED = 100;
@@ -27,15 +43,19 @@ export class DataTable {
    * @param {(item: Item) => void} [how.choose] What a click on a row does.
    * @param {(item: Item) => boolean} [how.isChosen]
    * @param {(item: Item) => Node|null} [how.detail] What a row opens to.
+   * @param {Folding<Item>} [how.folding]
    */
-  constructor(label, columns, { sorted, choose, isChosen, detail }) {
+  constructor(label, columns, { sorted, choose, isChosen, detail, folding }) {
     this.columns = columns;
     this.sorted = sorted;
     this.falling = !columns[sorted].text;
     this.choose = choose;
     this.isChosen = isChosen;
     this.detail = detail;
+    this.folding = folding;
     this.all = false;
+    /** @type {Set<string>} Names of rows that stand for several and are open. */
+    this.unfolded = new Set();
     /** @type {Item[]} */
     this.items = [];
     /** @type {Set<Item>} */
@@ -73,28 +93,64 @@ export class DataTable {
     this.draw();
   }
 
-  inOrder() {
+  /**
+   * @template Of
+   * @param {Of[]} all
+   * @param {(of: Of) => Item} itemOf
+   */
+  sort(all, itemOf) {
     const { value } = this.columns[this.sorted];
     const { value: first } = this.columns[0];
     const sign = this.falling ? -1 : 1;
     const compare = (/** @type {number|string} */ x, /** @type {number|string} */ y) =>
       (typeof x === "number" && typeof y === "number" ? x - y : NAMES.compare(String(x), String(y)));
-    return this.items.slice().sort((a, b) => sign * compare(value(a), value(b)) || compare(first(a), first(b)));
+    return all.slice().sort((a, b) => sign * compare(value(itemOf(a)), value(itemOf(b))) || compare(first(itemOf(a)), first(itemOf(b))));
+  }
+
+  /** @returns {Line<Item>[]} */
+  lines() {
+    const { folding } = this;
+    if (!folding) return this.items.map((item) => ({ item, of: [], name: "" }));
+    const largest = this.items.slice().sort((a, b) => folding.describe(b).bytes - folding.describe(a).bytes);
+    return foldRepeated(largest, folding.describe).map(({ name, items }) =>
+      (items.length === 1 ? { item: items[0], of: [], name } : { item: folding.sum(`${name} x${items.length}`, items), of: items, name }));
   }
 
   draw() {
-    const items = this.inOrder();
-    const shown = this.all ? items : items.slice(0, LISTED);
+    const lines = this.sort(this.lines(), ({ item }) => item);
+    const shown = this.all ? lines : lines.slice(0, LISTED);
     this.heads.forEach((head, at) => head.setAttribute("aria-sort", at !== this.sorted ? "none" : this.falling ? "descending" : "ascending"));
-    this.body.replaceChildren(...shown.flatMap((item) => this.makeRow(item)));
-    this.more.textContent = `Show ${formatCount(items.length - shown.length)} more`;
-    this.more.classList.toggle("gone", shown.length === items.length);
-    this.scroller.classList.toggle("gone", items.length === 0);
-    this.empty.classList.toggle("gone", items.length > 0);
+    this.body.replaceChildren(...shown.flatMap((line) => this.makeLine(line)));
+    this.more.textContent = `Show ${formatCount(lines.length - shown.length)} more`;
+    this.more.classList.toggle("gone", shown.length === lines.length);
+    this.scroller.classList.toggle("gone", lines.length === 0);
+    this.empty.classList.toggle("gone", lines.length > 0);
   }
 
-  /** @param {Item} item */
-  makeRow(item) {
+  /** @param {Line<Item>} line */
+  makeLine({ item, of, name }) {
+    if (of.length === 0) return this.makeRow(item);
+    const open = this.unfolded.has(name);
+    const cells = this.columns.map((column, at) => {
+      const content = column.show ? column.show(item) : String(column.value(item));
+      return at === 0 ? h("th", { class: "text", scope: "row" },
+        h("button", { type: "button", tabindex: -1, class: "folded", "aria-expanded": String(open), "data-key": name },
+          h("span", { class: open ? "twist open" : "twist", "aria-hidden": "true" }), content))
+        : h("td", { class: column.text ? "text" : null }, content);
+    });
+    const row = h("tr", { class: "acts", click: () => {
+      if (!this.unfolded.delete(name)) this.unfolded.add(name);
+      this.draw();
+      for (const button of this.body.querySelectorAll("button")) if (button.dataset.key === name) button.focus({ preventScroll: true });
+    } }, ...cells);
+    return open ? [row, ...this.sort(of, (each) => each).flatMap((each) => this.makeRow(each, true))] : [row];
+  }
+
+  /**
+   * @param {Item} item
+   * @param {boolean} [below] It stands below one that stands for several.
+   */
+  makeRow(item, below = false) {
     const acts = this.choose !== undefined || this.detail !== undefined;
     const open = this.open.has(item);
     const cells = this.columns.map((column, at) => {
@@ -103,7 +159,7 @@ export class DataTable {
         ? h("button", { type: "button", tabindex: -1, "aria-expanded": this.detail ? String(open) : null }, content) : content;
       return h(at === 0 ? "th" : "td", { class: column.text ? "text" : null, scope: at === 0 ? "row" : null }, cell);
     });
-    const row = h("tr", { class: `${acts ? "acts" : ""}${this.isChosen?.(item) ? " chosen" : ""}`, click: () => this.act(item) }, ...cells);
+    const row = h("tr", { class: `${acts ? "acts" : ""}${this.isChosen?.(item) ? " chosen" : ""}${below ? " below" : ""}`, click: () => this.act(item) }, ...cells);
     const inner = open ? this.detail?.(item) : null;
     return inner ? [row, h("tr", {}, h("td", { colspan: this.columns.length, class: "text inner" }, inner))] : [row];
   }
@@ -118,6 +174,6 @@ export class DataTable {
 
   /** @returns {(string|number)[][]} */
   asText() {
-    return [this.columns.map(({ name }) => name), ...this.inOrder().map((item) => this.columns.map(({ value }) => value(item)))];
+    return [this.columns.map(({ name }) => name), ...this.sort(this.items, (item) => item).map((item) => this.columns.map(({ value }) => value(item)))];
   }
 }

@@ -1,34 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// All devices on one axis: a line a device, over the timeline's window.
+// All devices on one axis, or all processes (ranks) on theirs: a line each, over the timeline's window.
 import { WindowAxis } from "./axis.js";
+import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, tip } from "./dom.js";
-import { bytesStep, formatBytes, formatTime } from "./format.js";
+import { bytesStep, formatBytes, formatCount, formatExact, formatTime } from "./format.js";
 import { deviceLabel } from "./header.js";
 import { MARGIN } from "./timeline_picture.js";
+import { processOf } from "./tree_paths.js";
 
 /** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./palette.js").Palette} Palette */
 /** @typedef {import("./state.js").Store} Store */
 /** @typedef {import("./view.js").View} View */
+/** @typedef {import("./events.js").Events} Events */
+
+/**
+ * @typedef {object} Line
+ * @property {string} name
+ * @property {number} device
+ * @property {Events} events
+ */
 
 const HEIGHT = 300;
-// Hues of the palette that are easiest to tell apart; beyond them lines are dashed.
-const HUES = ["#4071b9", "#cf6f19", "#36a17f", "#633792", "#84180e", "#885828", "#4f8fa8", "#6b7a2f"];
 const DASHES = [[], [6, 3], [2, 3]];
+// More lines than that are a tangle.
+const MOST_LINES = 32;
+
+/**
+ * Processes on devices: rows of the page's accounts that are some process's.
+ * @param {Model} model
+ */
+function accountsOf(model) {
+  const { accounts } = model.page;
+  return [...accounts.process.keys()].filter((account) => accounts.process[account] !== 0 && accounts.device[account] < model.page.devices.length);
+}
+
+/**
+ * Whether there is anything to compare.
+ * @param {Model} model
+ */
+export function hasSeveral(model) {
+  return model.page.devices.length > 1 || accountsOf(model).length > 1;
+}
 
 export class DevicesView {
   /**
    * @param {Model} model
+   * @param {Palette} palette
    * @param {Store} store
    */
-  constructor(model, store) {
+  constructor(model, palette, store) {
     this.model = model;
+    this.palette = palette;
     this.store = store;
-    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "devices-axis", role: "img", "aria-label": "Total of each device over time" }));
+    this.accounts = accountsOf(model);
+    this.byProcess = model.page.devices.length === 1;
+    this.by = new Choice("What a line is", [["device", "Device"], ["process", "Process"]], (chosen) => {
+      this.byProcess = chosen === "process";
+      if (this.view) this.render(this.view);
+    });
+    const ranks = new Set(this.accounts.map((account) => model.page.accounts.process[account])).size > 1;
+    this.by.element.classList.toggle("gone", !ranks || model.page.devices.length === 1);
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "devices-axis", role: "img", "aria-label": "Totals over time, a line each" }));
     this.legend = h("div", { class: "legend-line" });
-    this.hint = "the ledger's total of each device · click: that instant, on the nearest line's device";
+    this.text = h("span", { class: "soft" });
+    this.hint = "the ledger's totals on one axis · click: that instant, on the nearest line's device";
     this.copy = h("span", {});
-    this.element = h("div", {}, this.legend, this.canvas);
-    /** @type {Float64Array[]} By device, by column. */
+    this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), this.legend, this.canvas);
+    /** @type {Line[]} */
+    this.lines = [];
+    this.linesKey = "";
+    /** @type {Float64Array[]} By line, by column. */
     this.totals = [];
     this.key = "";
     this.top = 1;
@@ -38,8 +80,8 @@ export class DevicesView {
     this.canvas.addEventListener("pointermove", (event) => this.describe(event));
     this.canvas.addEventListener("pointerleave", () => tip.hide());
     this.canvas.addEventListener("click", (event) => {
-      const device = this.nearest(event.offsetX, event.offsetY);
-      if (device >= 0) store.set({ device, at: Math.round(this.axis.timeAt(event.offsetX)) });
+      const line = this.lines[this.nearest(event.offsetX, event.offsetY)];
+      if (line) store.set({ device: line.device, at: Math.round(this.axis.timeAt(event.offsetX)) });
     });
     this.axis.whenItRests(this.draw);
   }
@@ -49,14 +91,68 @@ export class DevicesView {
     return HEIGHT - MARGIN.bottom - (bytes / this.top) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   }
 
+  /**
+   * @param {View} view
+   * @returns {Line[]}
+   */
+  chooseLines({ filter }) {
+    const { model, model: { page, histories } } = this;
+    if (!this.byProcess) {
+      return page.devices.map((device, index) => ({ name: deviceLabel(device), device: index, events: histories[index].eventsOf(filter) }));
+    }
+    const { accounts, sites, allocations } = page;
+    const lines = this.accounts.map((account) => {
+      const device = accounts.device[account];
+      const own = (/** @type {number} */ kind) => sites.account[kind] === account;
+      const events = histories[device].eventsOf(filter).that({
+        min: filter.min, passesKind: (kind) => own(kind) && filter.passesKind(kind), passes: (i) => own(allocations.site[i]) && filter.passes(i),
+      }, device);
+      const where = page.devices.length > 1 ? ` on ${deviceLabel(page.devices[device])}` : "";
+      return { name: processOf(model, accounts.process[account]) + where, device, events, peak: events.sweep(0, model.duration, 1).total[0] };
+    });
+    return lines.sort((a, b) => b.peak - a.peak).slice(0, MOST_LINES);
+  }
+
   /** @param {View} view */
   render(view) {
+    if (view.filter !== this.view?.filter || this.linesKey !== String(this.byProcess)) {
+      this.lines = this.chooseLines(view);
+      this.linesKey = String(this.byProcess);
+      this.key = "";
+    }
     this.view = view;
-    this.legend.replaceChildren(...this.model.page.devices.map((device, index) => h("button", {
-      class: "legend-chip", type: "button", "aria-pressed": String(index === view.device), click: () => this.store.set({ device: index }),
-    }, h("span", { class: "line-swatch", style: `border-color:${HUES[index % HUES.length]}` }),
-    h("span", {}, `${deviceLabel(device)} ${formatBytes(this.model.histories[index].events.sumsAt(view.at).reduce((a, b) => a + b, 0))}`))));
+    this.by.show(this.byProcess ? "process" : "device");
+    const hidden = this.byProcess ? this.accounts.length - this.lines.length : 0;
+    this.text.textContent = hidden > 0 ? `the ${MOST_LINES} highest; ${formatCount(hidden)} more are not drawn` : "";
     this.draw();
+  }
+
+  /** @param {View} view */
+  renderLegend(view) {
+    this.legend.replaceChildren(...this.lines.map(({ name, device, events }, line) => h("button", {
+      class: "legend-chip", type: "button", title: name, "aria-pressed": String(!this.byProcess && device === view.device),
+      click: () => this.store.set({ device }),
+    }, this.swatch(line), h("span", { class: "legend-name" }, name), this.figure(events, view))));
+  }
+
+  /**
+   * @param {Events} events
+   * @param {View} view
+   */
+  figure(events, view) {
+    const bytes = events.sumsAt(view.at).reduce((a, b) => a + b, 0);
+    return h("b", { title: formatExact(bytes) }, formatBytes(bytes));
+  }
+
+  /** @param {number} line */
+  colour(line) {
+    const colours = this.palette.lines();
+    return colours[line % colours.length];
+  }
+
+  /** @param {number} line */
+  swatch(line) {
+    return h("span", { class: "line-swatch", style: `border-color:${this.colour(line)}` });
   }
 
   measure() {
@@ -66,7 +162,8 @@ export class DevicesView {
     if (key === this.key || !this.view) return;
     this.key = key;
     const { filter } = this.view;
-    this.totals = this.model.histories.map((history) => (filter.on ? history.events.sweep(from, to, count) : history.columns(from, to, count, filter)).total);
+    this.totals = this.lines.map(({ device, events }) =>
+      (this.byProcess || filter.on ? events.sweep(from, to, count) : this.model.histories[device].columns(from, to, count, filter)).total);
     this.top = 1.05 * this.totals.reduce((most, totals) => totals.reduce((a, b) => Math.max(a, b), most), 1);
   }
 
@@ -89,20 +186,23 @@ export class DevicesView {
     }
     context.textAlign = "center";
     for (const { x, text } of this.axis.ticks()) context.fillText(text, x, HEIGHT - MARGIN.bottom + 12);
-    this.totals.forEach((totals, device) => {
+    context.lineJoin = "round";
+    const hues = this.palette.lines().length;
+    this.totals.forEach((totals, at) => {
       const line = new Path2D();
       totals.forEach((bytes, column) => {
         if (column > 0) line.lineTo(MARGIN.left + column, this.yOf(totals[column - 1]));
         line.lineTo(MARGIN.left + column, this.yOf(bytes));
       });
-      context.strokeStyle = HUES[device % HUES.length];
-      context.setLineDash(DASHES[Math.floor(device / HUES.length) % DASHES.length]);
-      context.lineWidth = device === this.view?.device ? 2.5 : 1.25;
+      context.strokeStyle = this.colour(at);
+      context.setLineDash(DASHES[Math.floor(at / hues) % DASHES.length]);
+      context.lineWidth = !this.byProcess && this.lines[at].device === this.view?.device ? 2.5 : 1.25;
       context.stroke(line);
     });
     context.setLineDash([]);
     context.fillStyle = colours.accent;
     if (this.axis.shows(this.view.at)) context.fillRect(this.axis.xOf(this.view.at) - 0.75, MARGIN.top, 1.5, HEIGHT - MARGIN.top - MARGIN.bottom);
+    this.renderLegend(this.view);
   }
 
   /**
@@ -111,8 +211,8 @@ export class DevicesView {
    */
   nearest(x, y) {
     const column = Math.min(this.axis.width - 1, Math.max(0, Math.floor(x - MARGIN.left)));
-    const away = (/** @type {number} */ device) => Math.abs(this.yOf(this.totals[device]?.[column] ?? 0) - y);
-    return this.totals.reduce((best, _, device) => (best < 0 || away(device) < away(best) ? device : best), -1);
+    const away = (/** @type {number} */ line) => Math.abs(this.yOf(this.totals[line]?.[column] ?? 0) - y);
+    return this.totals.reduce((best, _, line) => (best < 0 || away(line) < away(best) ? line : best), -1);
   }
 
   /** @param {PointerEvent} event */
@@ -123,7 +223,7 @@ export class DevicesView {
       return;
     }
     tip.show(event.clientX, event.clientY, h("div", { class: "tip-head" }, h("span", {}, formatTime(this.axis.timeAt(event.offsetX)))),
-      ...this.totals.map((totals, device) => h("div", { class: "tip-row" }, h("span", { class: "line-swatch", style: `border-color:${HUES[device % HUES.length]}` }),
-        h("span", {}, deviceLabel(this.model.page.devices[device])), h("b", {}, formatBytes(totals[column])))));
+      ...this.totals.map((totals, line) => h("div", { class: "tip-row" }, this.swatch(line),
+        h("span", {}, this.lines[line].name), h("b", {}, formatBytes(totals[column])))));
   }
 }

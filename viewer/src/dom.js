@@ -56,14 +56,23 @@ export function marked(text, needle) {
 const WHOLE = 20;
 const END = 12;
 
+// "train.py:12 in forward": where it stands tells places apart, so that the function gives way, then the
+// file, and never the line.
+const PLACE = /^(.+)(:\d+)( in .+)$/s;
+
 /**
- * A name of which the beginning gives way.
+ * A name of which what tells least gives way: the end of a place, the middle of anything else.
  * @param {string} text
  * @param {string} needle
  */
 export function named(text, needle) {
   if (text.length <= WHOLE) return marked(text, needle);
   const part = document.createDocumentFragment();
+  const place = PLACE.exec(text);
+  if (place) {
+    part.append(...["cut-start", "cut-end", "cut-first"].map((name, at) => h("span", { class: name }, marked(place[at + 1], needle))));
+    return part;
+  }
   part.append(h("span", { class: "cut-start" }, marked(text.slice(0, -END), needle)),
     h("span", { class: "cut-end" }, marked(text.slice(-END), needle)));
   return part;

@@ -3,7 +3,7 @@
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./history.js").Columns} Columns */
-/** @typedef {import("./filter.js").Filter} Filter */
+/** @typedef {Pick<import("./filter.js").Filter, "min"|"passesKind"|"passes">} Passing */
 
 // How many events lie between two stored sums. A seek replays at most so many.
 const STRIDE = 1024;
@@ -48,7 +48,7 @@ export class Events {
 
   /**
    * Those that pass a filter.
-   * @param {Filter} filter
+   * @param {Passing} filter
    * @param {number} device
    */
   that(filter, device) {
@@ -61,7 +61,7 @@ export class Events {
 
   /**
    * Only allocations have a size of their own.
-   * @param {Filter} filter
+   * @param {Passing} filter
    * @param {number} device
    */
   allocationsThat(filter, device) {

@@ -4,7 +4,7 @@
 import { AddressSpace } from "./address_space.js";
 import { ChangesView } from "./changes.js";
 import { Choice } from "./choice.js";
-import { DevicesView } from "./devices.js";
+import { DevicesView, hasSeveral } from "./devices.js";
 import { h } from "./dom.js";
 import { IterationsView, LeaksView } from "./findings.js";
 import { Lifetimes } from "./lifetimes.js";
@@ -31,11 +31,13 @@ export class Explore {
     this.makers = {
       lifetimes: () => new Lifetimes(model, palette, store), space: () => new AddressSpace(model, palette),
       changes: () => new ChangesView(model, store), iterations: () => new IterationsView(model, store), leaks: () => new LeaksView(model, store),
-      devices: () => new DevicesView(model, store),
+      devices: () => new DevicesView(model, palette, store),
     };
     /** @type {Map<string, Tab>} Those that were looked at. */
     this.made = new Map();
-    this.tabs = new Choice("What to look at", TABS.filter(([tab]) => tab !== "devices" || model.page.devices.length > 1), (tab) => store.set({ tab: /** @type {import("./state.js").Tab} */ (tab) }), "tab");
+    const tabs = TABS.filter(([tab]) => tab !== "devices" || hasSeveral(model));
+    this.tabs = new Choice("What to look at", tabs.map(([tab, name]) => [tab, tab === "devices" && model.page.devices.length === 1 ? "Processes" : name]),
+      (tab) => store.set({ tab: /** @type {import("./state.js").Tab} */ (tab) }), "tab");
     this.hint = h("span", { class: "hint" });
     this.copy = h("span", {});
     this.panel = h("div", { role: "tabpanel", class: "tab-panel" });

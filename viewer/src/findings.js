@@ -52,7 +52,8 @@ export class IterationsView {
       isChosen: ({ row }) => store.state.at === table.peak_at[row],
     });
     this.table.falling = false;
-    this.hint = table.source ? `by ${table.source} · click: the instant of its peak` : "";
+    // What no process has, and what others have, is the device's.
+    this.hint = table.source ? `by ${table.source} · bytes of its process alone · click: the instant of its peak` : "";
     this.element = this.table.element;
     this.copy = this.table.copy;
   }
@@ -103,7 +104,7 @@ export class LeaksView {
     this.copy = h("span", {}, this.growing.copy);
     const warm = leaks.warm_up > 0 ? `, ${leaks.warm_up} at the start left out` : "";
     this.element = h("div", {},
-      h("h3", {}, `Grows from iteration to iteration (${formatCount(leaks.iterations)} looked at${warm})`), this.growing.element,
+      h("h3", {}, `Grows from iteration to iteration${leaks.iterations > 0 ? ` (${formatCount(leaks.iterations)} looked at${warm})` : ""}`), this.growing.element,
       h("div", { class: "part-head" }, h("h3", {}, "Never freed, and neither parameter, buffer nor optimizer state"), this.left.copy), this.left.element);
   }
 

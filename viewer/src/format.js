@@ -5,6 +5,7 @@ const KIB = 1024;
 const MIB = KIB * 1024;
 const GIB = MIB * 1024;
 const TIB = GIB * 1024;
+const PIB = TIB * 1024;
 
 /**
  * @param {number} value
@@ -23,6 +24,7 @@ function fixed(value, digits) {
  */
 export function formatBytes(bytes) {
   const size = Math.abs(bytes);
+  if (size >= PIB) return `${fixed(bytes / PIB, 2)} PiB`;
   if (size >= TIB) return `${fixed(bytes / TIB, 2)} TiB`;
   if (size >= GIB) return `${fixed(bytes / GIB, 2)} GiB`;
   if (size >= MIB) return `${fixed(bytes / MIB, 1)} MiB`;

@@ -49,6 +49,9 @@ const OTHERS = [
 const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "temporary", "input",
   "buffer", "workspace", "communication"];
 
+// Of those, what tells lines apart best, on light and on dark ground.
+const LINES = ["parameter", "gradient", "activation", "optimizer state", "communication", "input", "workspace"];
+
 // Pixels of a pattern.
 const TILE = 6;
 
@@ -145,6 +148,12 @@ export class Palette {
     const pattern = context.createPattern(tile, "repeat") ?? colour;
     this.patterns.set(key, pattern);
     return pattern;
+  }
+
+  /** Colours of lines that are no category's: devices, processes. */
+  lines() {
+    const swatches = [...LINES.map((name) => KNOWN[RANK.get(name) ?? 0]), ...OTHERS];
+    return swatches.map(({ light, dark }) => (this.dark ? dark : light));
   }
 
   /** Of hatching. */

@@ -90,6 +90,7 @@ export class Segments {
  * @property {number} segments In which it has blocks.
  * @property {number} alone Free bytes of segments in which nobody else has any.
  * @property {number} pinned Free bytes of all of them.
+ * @property {Map<Segment, Set<string>>} in Those segments, and who has blocks in each.
  */
 
 /**
@@ -109,9 +110,11 @@ export function pinsOf(model, segments, nameOf) {
       const name = nameOf(model.page.allocations.site[i]);
       holders.set(name, [...(holders.get(name) ?? []), i]);
     }
+    const names = new Set(holders.keys());
     for (const [name, blocks] of holders) {
       let pin = pins.get(name);
-      if (!pin) pins.set(name, pin = { name, blocks: 0, bytes: 0, segments: 0, alone: 0, pinned: 0 });
+      if (!pin) pins.set(name, pin = { name, blocks: 0, bytes: 0, segments: 0, alone: 0, pinned: 0, in: new Map() });
+      pin.in.set(segment, names);
       pin.blocks += blocks.length;
       pin.bytes += blocks.reduce((sum, i) => sum + model.page.allocations.bytes[i], 0);
       pin.segments += 1;
@@ -120,4 +123,25 @@ export function pinsOf(model, segments, nameOf) {
     }
   }
   return [...pins.values()];
+}
+
+/**
+ * Several of them as one: segments that they share count once.
+ * @param {string} name
+ * @param {Pin[]} pins
+ * @returns {Pin}
+ */
+export function joinPins(name, pins) {
+  const ours = new Set(pins.map((pin) => pin.name));
+  const all = new Map(pins.flatMap((pin) => [...pin.in]));
+  const joined = { name, blocks: 0, bytes: 0, segments: all.size, alone: 0, pinned: 0, in: all };
+  for (const { blocks, bytes } of pins) {
+    joined.blocks += blocks;
+    joined.bytes += bytes;
+  }
+  for (const [segment, holders] of all) {
+    joined.pinned += segment.free;
+    if (segment.unlisted === 0 && [...holders].every((holder) => ours.has(holder))) joined.alone += segment.free;
+  }
+  return joined;
 }

@@ -41,6 +41,22 @@ export function paintPicture(timeline, context, colours) {
 }
 
 /**
+ * Text that can be read over whatever is painted there.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ */
+function paintLabel(context, colours, text, x, y) {
+  context.strokeStyle = colours.surface;
+  context.lineWidth = 4;
+  context.lineJoin = "round";
+  context.strokeText(text, x, y);
+  context.fillText(text, x, y);
+}
+
+/**
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
@@ -169,7 +185,7 @@ function paintCapacity(timeline, context, colours) {
   context.setLineDash([]);
   context.textAlign = "right";
   context.textBaseline = "top";
-  context.fillText(`capacity ${formatBytes(timeline.capacity)}`, timeline.width - MARGIN.right - 6, y + 4);
+  paintLabel(context, colours, `capacity ${formatBytes(timeline.capacity)}`, timeline.width - MARGIN.right - 6, y + 4);
 }
 
 /**
@@ -188,7 +204,7 @@ function paintOutOfMemory(timeline, context, colours) {
     context.fillRect(x - 1, MARGIN.top, 2, HEIGHT - MARGIN.bottom - MARGIN.top);
     const right = x > timeline.width / 2;
     context.textAlign = right ? "right" : "left";
-    if (x - last > 160) context.fillText(`out of memory: ${formatBytes(bytes)} refused`, x + (right ? -6 : 6), MARGIN.top + 18);
+    if (x - last > 160) paintLabel(context, colours, `out of memory: ${formatBytes(bytes)} refused`, x + (right ? -6 : 6), MARGIN.top + 18);
     last = x;
   }
 }
@@ -225,6 +241,8 @@ function paintMarks(timeline, context, colours) {
   context.textAlign = "left";
   context.textBaseline = "middle";
   let last = -Infinity;
+  /** @type {[string, number][]} What is said of them, over all their lines. */
+  const labels = [];
   for (const [time, name] of timeline.model.marks) {
     const x = Math.round(timeline.xOf(time));
     if (x < MARGIN.left || x > timeline.width - MARGIN.right || x === last) continue;
@@ -241,9 +259,10 @@ function paintMarks(timeline, context, colours) {
     context.lineTo(x, 11);
     context.fill();
     if (left < free || left < MARGIN.left) continue;
-    context.fillText(label, left + (left < x ? 0 : 3), 8);
+    labels.push([label, left + (left < x ? 0 : 3)]);
     free = left + size + 12;
   }
+  for (const [label, left] of labels) paintLabel(context, colours, label, left, 8);
 }
 
 /**

@@ -141,7 +141,7 @@ export class TopTable {
           h("code", { class: "source" }, marked(frame.source, needle))),
         h("span", { class: "what", title: `${category} · ${what} · ${levels}` }, swatch(kinds.category[kind]),
           h("span", { class: "where" }, h("span", { class: "place" }, named(what, needle)),
-            h("span", { class: "source" }, category === what || model.byPlace ? levels : category)))),
+            h("span", { class: "source" }, category !== what && !model.byPlace ? category : what !== levels ? levels : model.ownCategory(kind))))),
       open ? this.makeDetail(kind) : null);
   }
 

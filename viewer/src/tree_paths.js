@@ -18,8 +18,14 @@ export const ORDERS = [
 const NO_STACK = "(no stack)";
 const NOT_YET = 0xffffffff;
 
-/** @param {{pid: number, rank: number|null}} process */
-const processName = ({ pid, rank }) => (rank !== null ? `rank ${rank}, process ${pid}` : `process ${pid}`);
+/**
+ * "python train.py (pid 4711, rank 0)", as the terminal has it (ProcessLabel() of src/output/devices.cc).
+ * @param {{pid: number, rank: number|null, command: string}} process
+ */
+function processName({ pid, rank, command }) {
+  const words = command.split(" ").slice(0, 2).map(baseName).join(" ").trim();
+  return `${words}${words ? " " : ""}(pid ${pid}${rank !== null ? `, rank ${rank}` : ""})`;
+}
 
 /**
  * Names of the ledger's levels: the process leads where several share the device, the line ends.

@@ -129,8 +129,8 @@ test("processes that share a device lead the ledger", () => {
   const processes = [{ pid: 0, rank: null, command: "" }, { pid: 7, rank: 0, command: "" }, { pid: 8, rank: 1, command: "" }];
   const model = new Model(reportPage({ processes, accounts: { device: [-1, 0, 0, 0], process: [0, 1, 0, 2] }, allocations: [...ALLOCATIONS, CACHED, [1, 0, -1, { account: 3 }]] }));
   assert.deepEqual(outline(folded(model, look(model), "owner")),
-    [["rank 0, process 7", 217], ["no recorded process", 5], ["rank 1, process 8", 1]]);
-  assert.equal(look(model, { path: ["rank 0, process 7", "PyTorch"] }).bytes, 210);
+    [["(pid 7, rank 0)", 217], ["no recorded process", 5], ["(pid 8, rank 1)", 1]]);
+  assert.equal(look(model, { path: ["(pid 7, rank 0)", "PyTorch"] }).bytes, 210);
 });
 
 test("at an instant the live set is what had begun and not ended", () => {
