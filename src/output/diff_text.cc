@@ -195,10 +195,15 @@ void DiffText::AddRows() {
   const size_t left = 2 * kBytesColumns + kChangeColumns + 2;
   const auto columns = static_cast<size_t>(style_.columns);
   const size_t room = columns - std::min(columns, left);
+  const bool several_devices = std::any_of(rows.begin(), rows.end(), [&](const FoldedRow& row) {
+    return row.row.path[0] != rows[0].row.path[0];
+  });
   for (size_t i = 0; i < shown; ++i) {
     const query::DiffRow& row = rows[i].row;
     std::string what = row.a_bytes == 0 ? "new: " : row.b_bytes == 0 ? "gone: " : "";
     what += row.path[1];
+    if (several_devices)
+      what += " on " + row.path[0];
     std::string module = row.path[3];
     if (const size_t mark = module.find('#'); mark != std::string::npos && !rows[i].numbers.empty())
       module.replace(mark, 1, query::RangeText(rows[i].numbers));

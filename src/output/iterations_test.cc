@@ -92,7 +92,7 @@ TEST_F(IterationsTest, ShortRunsAndZeroRowsAreWhole) {
   AddIterations(100, 40, 0, 500 * kMiB);
   EXPECT_NE(Text().find("more)"), std::string::npos);
   EXPECT_EQ(Text(0).find("more)"), std::string::npos);
-  EXPECT_NE(Text(0).find("\n   57 "), std::string::npos);
+  EXPECT_NE(Text(0).find("\n       57 "), std::string::npos);
 }
 
 TEST_F(IterationsTest, SeveralDevicesAreApart) {

@@ -21,7 +21,7 @@ using format::Category;
 using Rows = std::vector<const query::Iteration*>;
 using Key = std::pair<tables::ProcessId, tables::DeviceId>;
 
-constexpr size_t kNumberColumns = 6;
+constexpr size_t kNumberColumns = 10;
 constexpr size_t kTimeColumns = 9;
 
 uint64_t Peak(const query::Iteration& iteration, Category category) {
@@ -198,11 +198,12 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
       title += ", " + Printable(ProcessLabel(recording_, rows[0]->process), style_.utf8);
     title += ": ";
   }
-  title += fmt::format("{} iteration{}, by {}", util::FormatCount(static_cast<uint64_t>(numbered)),
-                       numbered == 1 ? "" : "s", iterations_.source);
+  title +=
+      fmt::format("{} iteration{} ({}), by {}", util::FormatCount(static_cast<uint64_t>(numbered)),
+                  numbered == 1 ? "" : "s", unit.name, iterations_.source);
   Add(Paint(CutEnd(title, columns(), style_), Ink::kBold, style_));
   std::string above = std::string(kNumberColumns + kTimeColumns, ' ');
-  std::string head = PadLeft(unit.name, kNumberColumns) + PadLeft("time", kTimeColumns);
+  std::string head = PadLeft("iteration", kNumberColumns - 1) + PadLeft("time", kTimeColumns + 1);
   for (const FigureColumn* column : figures) {
     above += PadLeft(column->above, column->columns());
     head += PadLeft(column->name, column->columns());

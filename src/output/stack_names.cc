@@ -62,8 +62,16 @@ std::string ShortNativeFrame(const std::string& frame) {
 
 std::string ShortCxxName(std::string_view name) {
   std::string text = WithoutBrackets(name.substr(0, name.find(" [clone")));
-  while (text.ends_with(' '))
-    text.pop_back();
+  // Of "operator()() const &" the name is before what it says of the object.
+  for (bool cut = true; cut;) {
+    cut = false;
+    for (const std::string_view end : {" ", " const", " volatile", " &", " &&", " noexcept"}) {
+      if (text.ends_with(end)) {
+        text.resize(text.size() - end.size());
+        cut = true;
+      }
+    }
+  }
   if (const size_t space = text.rfind(' '); space != std::string::npos)
     text.erase(0, space + 1);  // the type that it returns
   size_t begin = text.size();

@@ -18,6 +18,9 @@ TEST(StackNames, CxxFunctionsByTheirLastTwoNames) {
   EXPECT_EQ(ShortCxxName("void k<false>::operator()<at::A>(at::B&)"), "k::operator()");
   EXPECT_EQ(ShortCxxName("ns::operator<<(std::ostream&, X const&)"), "ns::operator<<");
   EXPECT_EQ(ShortCxxName("(int)"), "(int)");
+  EXPECT_EQ(ShortCxxName("at::native::f(int)::{lambda()#1}::operator()() const"),
+            "{lambda#1}::operator()");
+  EXPECT_EQ(ShortCxxName("long at::Tensor::item<long>() const &"), "Tensor::item");
 }
 
 TEST(StackNames, TheHeadIsTheInnermostFrameThatNoOtherHas) {

@@ -109,7 +109,9 @@ class RowTable {
     this.said = h("span", { class: "hint" });
     /** @type {(row: Row) => boolean} */
     this.wanted = () => true;
-    const head = ["category", "phase", "layer", "name", "line"].map((name) => h("th", {}, name));
+    // What a row's path begins with says something where there are several.
+    this.from = new Set(diff.rows.map((row) => row.path[0])).size > 1 ? 0 : 1;
+    const head = ["device", "category", "phase", "layer", "name", "line"].slice(this.from).map((name) => h("th", {}, name));
     const figures = ["A", "B", "change"].map((name) => h("th", { class: "num" }, name));
     this.element = h("section", { class: "card" },
       h("div", { class: "card-head" }, h("h2", {}, "Rows at the peak"), this.said),
@@ -129,7 +131,7 @@ class RowTable {
     this.body.replaceChildren(...shown.map((row) => h("tr", {},
       h("td", { class: "num" }, formatBytes(row.a_bytes)), h("td", { class: "num" }, formatBytes(row.b_bytes)),
       h("td", { class: `num ${changeClass(row.delta_bytes, this.diff.threshold_bytes)}` }, formatSignedBytes(row.delta_bytes)),
-      ...row.path.slice(1).map((text) => h("td", { title: text }, text === "(none)" ? "" : text)))));
+      ...row.path.slice(this.from).map((text) => h("td", { title: text }, text === "(none)" ? "" : text)))));
     this.more.textContent = rows.length > shown.length ? `${formatCount(rows.length - shown.length)} more` : "";
     const [a, b] = [rows.reduce((sum, row) => sum + row.a_bytes, 0), rows.reduce((sum, row) => sum + row.b_bytes, 0)];
     this.said.textContent = `${formatCount(rows.length)} rows, ${formatBytes(a)} in A, ${formatBytes(b)} in B`;

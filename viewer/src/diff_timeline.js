@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The histories of A and B below each other: one scale of bytes, and one axis of time from the starts or of iterations.
+import { categoryOfGroup } from "./category.js";
 import { h } from "./dom.js";
 import { bytesStep, formatBytes, formatTick, timeStep } from "./format.js";
 import { KNOWN, inOrder } from "./palette.js";
@@ -78,10 +79,13 @@ export class HistoryPair {
     if (!pair) return;
     const sides = /** @type {[string, History][]} */ ([["A", pair.a], ["B", pair.b]].filter(([, side]) => side));
     const groups = inOrder(sides.flatMap(([, side]) => side.groups.filter((_, i) => side.bytes[i].some((bytes) => bytes > 0))));
-    const spare = groups.filter((name) => !KNOWN.some((swatch) => swatch.name === name));
+    // What the driver has is painted as everywhere, whatever its level is called.
+    const swatchOf = (/** @type {string} */ name) => KNOWN.find((swatch) => swatch.name === name) ??
+      (categoryOfGroup(name) === "driver" ? KNOWN.find((swatch) => swatch.name === "driver") : undefined);
+    const spare = groups.filter((name) => !swatchOf(name));
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const colour = (/** @type {string} */ name) => {
-      const known = KNOWN.find((swatch) => swatch.name === name);
+      const known = swatchOf(name);
       return known ? (dark ? known.dark : known.light) : SPARE[spare.indexOf(name) % SPARE.length];
     };
     const top = Math.max(1, ...sides.map(([, side]) => Math.max(...heights(side))));
