@@ -27,6 +27,7 @@
 #include "cli/launcher/refusal_watch.h"
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
+#include "cli/launcher/snapshot_taker.h"
 
 namespace vramscope::cli {
 namespace {
@@ -38,6 +39,7 @@ struct RunOptions {
   std::string name;
   RecordingOptions recording;
   ReportOptions report;
+  std::string snapshot_on;
   std::vector<std::string> command;
 };
 
@@ -69,6 +71,8 @@ class Run {
   std::unique_ptr<ExitWatch> exits_;
   std::unique_ptr<RefusalWatch> refusals_;
   std::unique_ptr<Sampler> sampler_;
+  int snapshot_signal_ = 0;
+  std::unique_ptr<SnapshotTaker> snapshots_;
 };
 
 util::Status Run::Check() {
@@ -77,6 +81,12 @@ util::Status Run::Check() {
   VRAMSCOPE_RETURN_IF_ERROR(place_.Choose(options_.output));
   if (!options_.report.html.empty()) {
     VRAMSCOPE_RETURN_IF_ERROR(CheckReportOutput(options_.report.html, place_.output()));
+  }
+  if (!options_.snapshot_on.empty()) {
+    const util::Result<int> signal_number = SnapshotSignal(options_.snapshot_on);
+    if (!signal_number)
+      return signal_number.status();
+    snapshot_signal_ = *signal_number;
   }
   util::Result<std::string> probe = FindProbe();
   if (!probe)
@@ -104,6 +114,10 @@ void Run::StartSampling() {
   exits_->Start();
   refusals_ = std::make_unique<RefusalWatch>(place_.live_directory(), ShortPath(place_.output()));
   refusals_->Start();
+  if (snapshot_signal_ != 0) {
+    snapshots_ = std::make_unique<SnapshotTaker>(place_.live_directory());
+    snapshots_->Start();
+  }
   if (nvml_ == nullptr)
     return;
   sampler_ =
@@ -145,8 +159,14 @@ void Run::EndSampling(int wait_status) {
   exits_->Stop();
   refusals_->Stop();
   options_.report.refusals_told = refusals_->told();
+  if (snapshots_ != nullptr) {
+    snapshots_->Stop();
+    if (snapshots_->given_up() != 0)
+      notes_.push_back("a snapshot was not finished when the program ended: the recording has it");
+  }
   for (const std::string& failure : {sampler_ != nullptr ? sampler_->failure() : std::string(),
-                                     watch_->failure(), exits_->failure(), refusals_->failure()}) {
+                                     watch_->failure(), exits_->failure(), refusals_->failure(),
+                                     snapshots_ != nullptr ? snapshots_->failure() : ""}) {
     if (!failure.empty())
       notes_.push_back(fmt::format("the launcher could not watch to the end: {}", failure));
   }
@@ -200,7 +220,7 @@ int Run::Execute() {
   if (const util::Status status = Check(); !status.ok())
     return Fail(status.message());
   util::Result<std::unique_ptr<ChildProcess>> child =
-      ChildProcess::Fork(program_.path, options_.command);
+      ChildProcess::Fork(program_.path, options_.command, snapshot_signal_);
   if (!child)
     return Fail(child.status().message());
   child_ = std::move(*child);
@@ -225,6 +245,7 @@ int Run::Execute() {
     watch_.reset();
     exits_.reset();
     refusals_.reset();
+    snapshots_.reset();
     place_.Abandon();
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;
@@ -233,7 +254,7 @@ int Run::Execute() {
   // live directory, not an older file.
   if (old)
     (void)util::RemoveFile(place_.output(), *old);
-  return Finish(child_->Wait());
+  return Finish(child_->Wait([this] { snapshots_->Request(); }));
 }
 
 }  // namespace
@@ -254,6 +275,9 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
                 "Run with the frameworks' memory caches off");
   run->add_flag("--start-paused", options->recording.paused,
                 "Tensors only from vramscope.start() on");
+  run->add_option("--snapshot-on", options->snapshot_on,
+                  "Take a snapshot at this signal to `run`: SIGUSR1, SIGUSR2 or SIGRTMIN+N")
+      ->option_text("SIGNAL");
   run->add_option("--html", options->report.html, "Also write the report as a page")
       ->option_text("FILE");
   run->add_flag("--no-report", options->report.no_report, "Print only the recording's name");

@@ -32,6 +32,7 @@ void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterImport(CLI::App& app, int* exit_code);
 void RegisterExport(CLI::App& app, int* exit_code);
 void RegisterFinish(CLI::App& app, int* exit_code);
+void RegisterSnapshot(CLI::App& app, int* exit_code);
 void RegisterYield(CLI::App& app, int* exit_code);
 void RegisterResume(CLI::App& app, int* exit_code);
 void RegisterResolve(CLI::App& app, int* exit_code);

@@ -127,6 +127,7 @@ int Main(std::vector<std::string> words) {
   RegisterExport(app, &exit_code);
   RegisterImport(app, &exit_code);
   RegisterFinish(app, &exit_code);
+  RegisterSnapshot(app, &exit_code);
   RegisterEnv(app, &exit_code);
   RegisterYield(app, &exit_code);
   RegisterResume(app, &exit_code);

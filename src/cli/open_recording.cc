@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/launcher/session.h"
 #include "query/peaks.h"
 #include "resolve/resolve.h"
 #include "tables/reader.h"
@@ -28,8 +29,10 @@ namespace fs = std::filesystem;
 
 // The finished form of a live directory, in memory: six bytes an event, and nobody else sees it.
 util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::string& path,
+                                                                const std::string& directory,
                                                                 trace::OpenOptions options) {
-  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(path, options);
+  util::Result<std::unique_ptr<trace::Trace>> trace =
+      trace::OpenTrace(path, UpToNow(directory, std::move(options)));
   if (!trace)
     return trace.status();
   const int fd = memfd_create("vramscope", MFD_CLOEXEC);
@@ -82,10 +85,10 @@ util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string
                                                                trace::OpenOptions options) {
   std::error_code error;
   if (fs::is_directory(path, error))
-    return ResolveInPlace(path, options);
+    return ResolveInPlace(path, path, options);
   const bool exists = fs::exists(path, error);
   if (!exists && !error && fs::is_directory(path + ".d", error))
-    return ResolveInPlace(path, options);
+    return ResolveInPlace(path, path + ".d", options);
   if (!exists && (!error || error == std::errc::no_such_file_or_directory)) {
     return util::Status::Error(
         fmt::format("{}: no such file, and no live recording {}.d beside it", path, path));

@@ -129,6 +129,12 @@ struct OpenOptions {
   // Looks up the functions behind the native frames, which opens every binary that they are in.
   // Without, functions are "0x...".
   bool native_names = true;
+  // Where it is recorded while we read: CLOCK_MONOTONIC before it was opened, and who goes on then.
+  // Threads write on as their files are read one after the other: what is later than this is left
+  // out, so that what is read is of one instant, and these processes have not ended.
+  std::optional<int64_t> until_ns = {};
+  uint64_t until_ticks = 0;  // the same instant on this machine's counter
+  std::vector<uint32_t> running = {};
 };
 
 // Opens a live directory NAME.vram.d, which NAME.vram stands for where there is no such file.

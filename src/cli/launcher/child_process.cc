@@ -69,7 +69,8 @@ bool IsStopped(pid_t pid) {
 
 util::Result<std::unique_ptr<ChildProcess>> ChildProcess::Fork(
     const std::string& path,
-    const std::vector<std::string>& command) {
+    const std::vector<std::string>& command,
+    int own_signal) {
   int start_pipe[2];
   int result_pipe[2];
   if (pipe2(start_pipe, O_CLOEXEC) != 0) {
@@ -86,6 +87,9 @@ util::Result<std::unique_ptr<ChildProcess>> ChildProcess::Fork(
   for (const int signal_number : kForwarded)
     sigaddset(&child->forwarded_, signal_number);
   sigaddset(&child->forwarded_, SIGCHLD);
+  child->own_signal_ = own_signal;
+  if (own_signal != 0)
+    sigaddset(&child->forwarded_, own_signal);
   // Blocked in both from before the fork, so that no signal falls between the two.
   sigprocmask(SIG_BLOCK, &child->forwarded_, &child->old_mask_);
   std::fflush(nullptr);
@@ -205,13 +209,17 @@ void ChildProcess::Forward(const siginfo_t& info) {
   kill(pid_, signal_number);
 }
 
-int ChildProcess::Wait() {
+int ChildProcess::Wait(const std::function<void()>& on_own_signal) {
   int status = 0;
   while (!Reap(&status)) {
     siginfo_t info{};
     const int signal_number = sigwaitinfo(&forwarded_, &info);
     if (signal_number <= 0 || signal_number == SIGCHLD)
       continue;
+    if (signal_number == own_signal_) {
+      on_own_signal();
+      continue;
+    }
     Forward(info);
     if (signal_number == SIGTSTP) {
       // Stop as the shell expects of us. Not SIGSTOP: where no shell could continue us

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,8 +23,10 @@ namespace vramscope::cli {
 class ChildProcess {
  public:
   // To be called while the process has one thread.
+  // `own_signal` (0: none) is not passed on.
   static util::Result<std::unique_ptr<ChildProcess>> Fork(const std::string& path,
-                                                          const std::vector<std::string>& command);
+                                                          const std::vector<std::string>& command,
+                                                          int own_signal = 0);
   // Where Start() was not called the child ends without having executed anything.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -35,7 +38,8 @@ class ChildProcess {
   int Start(const Variables& variables);
 
   // Passes signals on until the child has ended. Returns its status as wait(2) gives it.
-  int Wait();
+  // `on_own_signal` is called at each of those that are not passed on.
+  int Wait(const std::function<void()>& on_own_signal = {});
 
   // Signals have their usual effect on this process again; those that came late are forgotten.
   void ReleaseSignals();
@@ -50,6 +54,7 @@ class ChildProcess {
   int start_pipe_ = -1;   // the child's variables; end of file at once: do not start
   int result_pipe_ = -1;  // errno of a failed exec; end of file: it has been executed
   bool reaped_ = false;
+  int own_signal_ = 0;
   sigset_t forwarded_{};
   sigset_t old_mask_{};
 };

@@ -44,11 +44,8 @@ namespace {
 // half-written. Afterwards they have their usual effect.
 class Interruptible {
  public:
-  Interruptible(const std::string& live_directory, int exit_status) {
-    const std::string message =
-        fmt::format("\nvramscope: interrupted: `vramscope finish {}` completes the recording\n",
-                    ShortPath(live_directory));
-    g_message = message;
+  Interruptible(std::string message, int exit_status) {
+    g_message = std::move(message);
     g_exit_status = exit_status;
     for (size_t i = 0; i < kInterrupts.size(); ++i) {
       old_[i] = signal(kInterrupts[i], OnInterrupt);
@@ -119,24 +116,38 @@ void NoteOutOfMemory(const std::string& path, size_t told) {
 
 }  // namespace
 
+namespace {
+
+util::Status WriteFinishedFile(const std::string& live_directory,
+                               const std::string& output,
+                               const trace::OpenOptions& options) {
+  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(live_directory, options);
+  if (!trace)
+    return trace.status();
+  Progress progress("writing " + ShortPath(output));
+  util::Result<util::AtomicFile> file = util::AtomicFile::Create(output, &trace::kFinishedContent);
+  if (!file)
+    return file.status();
+  VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(**trace, file->fd(), output,
+                                          [&progress](double share) { progress.Update(share); }));
+  return file->Commit();
+}
+
+}  // namespace
+
 util::Status FinishRecording(const std::string& live_directory,
                              const std::string& output,
                              int interrupted_status) {
-  const Interruptible interruptible(live_directory, interrupted_status);
-  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(live_directory);
-  if (!trace)
-    return trace.status();
-  {
-    Progress progress("writing " + ShortPath(output));
-    util::Result<util::AtomicFile> file =
-        util::AtomicFile::Create(output, &trace::kFinishedContent);
-    if (!file)
-      return file.status();
-    VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(**trace, file->fd(), output,
-                                            [&progress](double share) { progress.Update(share); }));
-    VRAMSCOPE_RETURN_IF_ERROR(file->Commit());
-  }
-  return {};
+  const Interruptible interruptible(
+      fmt::format("\nvramscope: interrupted: `vramscope finish {}` completes the recording\n",
+                  ShortPath(live_directory)),
+      interrupted_status);
+  return WriteFinishedFile(live_directory, output, {});
+}
+
+util::Status WriteSnapshot(const std::string& live_directory, const std::string& output) {
+  const Interruptible interruptible("\nvramscope: interrupted: there is no snapshot\n", kExitError);
+  return WriteFinishedFile(live_directory, output, UpToNow(live_directory, {}));
 }
 
 bool PrintRecording(const std::string& path, const ReportOptions& options) {

@@ -15,6 +15,9 @@ util::Status FinishRecording(const std::string& live_directory,
                              const std::string& output,
                              int interrupted_status);
 
+// Writes what a program that goes on has recorded up to now as a finished recording `output`.
+util::Status WriteSnapshot(const std::string& live_directory, const std::string& output);
+
 // A path as people would type it from here.
 std::string ShortPath(const std::string& path);
 

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -29,18 +28,6 @@ constexpr milliseconds kLongest{120'000};
 constexpr int kMostReports = 8;
 // After a report that took a second there is none for ten.
 constexpr int kRestFactor = 10;
-
-// In one write, so that nothing of the program's comes between two lines.
-void Say(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-}
 
 // What the headers of a recording's live files count.
 struct RefusalCounts {
@@ -133,7 +120,7 @@ void RefusalWatch::Tell() {
   if (failed != std::errc() || *end != '\n' || known <= told_)
     return;
   told_ = known;
-  Say(text.substr(static_cast<size_t>(end - text.data()) + 1));
+  SayAtOnce(text.substr(static_cast<size_t>(end - text.data()) + 1));
 }
 
 }  // namespace vramscope::cli

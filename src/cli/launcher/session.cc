@@ -17,6 +17,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/clock.h"
 #include "cli/launcher/live_file_writer.h"
 #include "format/layout.h"
 #include "trace/finished_content.h"
@@ -33,6 +34,7 @@ constexpr std::chrono::milliseconds kGrace{1000};
 constexpr std::chrono::milliseconds kGraceStep{20};
 constexpr std::chrono::milliseconds kStopGrace{5000};
 constexpr std::chrono::milliseconds kStopStep{2};
+constexpr std::chrono::milliseconds kSettles{2};
 constexpr char kSessionFile[] = "session.json";
 constexpr char kLiveExtension[] = ".vrl";
 constexpr char kSessionStart[] = "{\n  \"version\"";
@@ -117,6 +119,40 @@ bool HoldsFilesOf(pid_t pid, const std::string& live_directory) {
 }
 
 }  // namespace
+
+util::Result<std::string> LiveDirectoryOfProcess(pid_t pid) {
+  int error = 0;
+  const std::optional<std::string> maps = util::ReadProc(pid, "maps", &error);
+  const std::string name = fmt::format("process {} ({})", pid, util::ProcCommand(pid));
+  if (!maps && (error == EACCES || error == EPERM))
+    return util::Status::Error(name + " belongs to another user: only that user can ask for it");
+  if (!maps)
+    return util::Status::Error(fmt::format("there is no process {}", pid));
+  // Mapped by a program, open in the launcher; in the environment of one that has done nothing yet.
+  std::vector<std::string> paths;
+  for (size_t begin = 0; begin < maps->size();) {
+    const size_t end = std::min(maps->find('\n', begin), maps->size());
+    const size_t path = maps->find('/', begin);
+    if (path < end)
+      paths.push_back(maps->substr(path, end - path));
+    begin = end + 1;
+  }
+  for (const std::string& number : util::ListProc(pid, "fd"))
+    paths.push_back(util::ReadProcLink(pid, "fd/" + number));
+  for (const std::string& path : paths) {
+    const size_t slash = path.rfind('/');
+    if (path.ends_with(kLiveExtension) && slash != 0 && IsLiveDirectory(path.substr(0, slash)))
+      return path.substr(0, slash);
+  }
+  const std::string variables = '\0' + util::ReadProc(pid, "environ").value_or("");
+  const std::string wanted = std::string(1, '\0') + "VRAMSCOPE_DIR=";
+  if (const size_t at = variables.find(wanted); at != std::string::npos) {
+    const std::string directory = variables.c_str() + at + wanted.size();
+    if (IsLiveDirectory(directory))
+      return directory;
+  }
+  return util::Status::Error(name + " is not being recorded: start it with `vramscope run`");
+}
 
 std::string LiveDirectoryOf(const std::string& path) {
   return path + ".d";
@@ -283,6 +319,20 @@ std::vector<Recorder> LiveRecorders(const std::string& live_directory) {
   std::sort(recorders.begin(), recorders.end(),
             [](const Recorder& a, const Recorder& b) { return a.pid < b.pid; });
   return recorders;
+}
+
+trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions options) {
+  for (const Recorder& recorder : LiveRecorders(live_directory))
+    options.running.push_back(recorder.pid);
+  if (options.running.empty() && !LauncherIsAlive(live_directory))
+    return options;
+  const base::ClockPair now = base::ReadClocks(base::HasInvariantTsc());
+  options.until_ns = now.ns;
+  options.until_ticks = now.ticks;
+  // What was under way then is written by the time that it is read, and an instant of the one clock
+  // is known to be before one of the other.
+  std::this_thread::sleep_for(kSettles);
+  return options;
 }
 
 std::vector<Recorder> RecordersThatStay(const std::string& live_directory, uint32_t stopped_pid) {

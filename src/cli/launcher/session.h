@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "format/layout.h"
+#include "trace/trace.h"
 #include "util/owned_file.h"
 #include "util/status.h"
 
@@ -56,6 +59,9 @@ struct Recorder {
   uint32_t pid = 0;
   std::string command;
 };
+// The live directory that a process records into. Errors say why there is none.
+util::Result<std::string> LiveDirectoryOfProcess(pid_t pid);
+
 // Processes alive that hold a live file of this directory open.
 std::vector<Recorder> LiveRecorders(const std::string& live_directory);
 
@@ -64,6 +70,9 @@ std::vector<Recorder> LiveRecorders(const std::string& live_directory);
 // such).
 std::vector<Recorder> RecordersThatStay(const std::string& live_directory,
                                         uint32_t stopped_pid = 0);
+
+// How to open a live directory of which nothing is known: where it is being recorded, up to now.
+trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions options);
 
 // Whether `run` still records into the directory.
 bool LauncherIsAlive(const std::string& live_directory);

@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxOutputBytes = 1 << 20;
 constexpr int kLookEveryMs = 20;
+constexpr std::chrono::milliseconds kGraceAfterTerm{2000};
 
 int MillisecondsUntil(Clock::time_point deadline) {
   const auto left =
@@ -68,6 +69,14 @@ Captured Collect(pid_t pid,
     result.ended = Clock::now() < deadline && !IsGivenUp(give_up);
     usleep(2000);
   }
+  // One that is given up for something better may take away what it has begun to write.
+  if (got != pid && IsGivenUp(give_up)) {
+    kill(pid, SIGTERM);
+    const Clock::time_point last = Clock::now() + kGraceAfterTerm;
+    while ((got = waitpid(pid, &result.wait_status, WNOHANG)) == 0 && Clock::now() < last)
+      usleep(2000);
+    result.ended = false;
+  }
   if (got != pid) {
     kill(pid, SIGKILL);
     while (waitpid(pid, &result.wait_status, 0) < 0 && errno == EINTR) {
@@ -104,6 +113,9 @@ Captured RunCaptured(const std::vector<std::string>& command,
                      std::chrono::milliseconds limit,
                      const std::atomic<bool>* give_up) {
   return Fork(limit, give_up, [&](int output) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
     const int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
@@ -126,6 +138,17 @@ Captured ForkCaptured(const std::function<std::string()>& work, std::chrono::mil
     const ssize_t written = write(output, text.data(), text.size());
     _exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
   });
+}
+
+void SayAtOnce(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
 }
 
 }  // namespace vramscope::cli

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/launcher/environment.h"
@@ -24,6 +25,10 @@ Captured RunCaptured(const std::vector<std::string>& command,
                      const Variables& variables,
                      std::chrono::milliseconds limit,
                      const std::atomic<bool>* give_up = nullptr);
+
+// Writes what such a command said to the standard error, in one write, so that nothing of the
+// recorded program's comes between two lines.
+void SayAtOnce(std::string_view text);
 
 // Runs `work` in a forked child, for what may hang or crash; its text is the output. To be called
 // while the process has one thread.

@@ -58,11 +58,12 @@ std::string JoinCommand(const char* data, size_t size) {
 
 }  // namespace
 
-util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* losses) {
+util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* losses, bool grows) {
   auto mapped = util::MappedFile::Open(path, util::Links::kRefuse);
   if (!mapped.ok())
     return mapped.status();
   LiveFile file;
+  file.grows_ = grows;
   file.mapped_ = std::move(*mapped);
   file.bytes_ = file.mapped_.bytes();
   VRAMSCOPE_RETURN_IF_ERROR(file.Read(path, losses));
@@ -207,7 +208,8 @@ uint32_t LiveFile::CheckRecords(const uint8_t* at, uint32_t room, LossCounter* l
   }
   // Behind the last record there may be part of one.
   const uint8_t* last = records + in_file;
-  if (committed < in_file && (has_checksums_ || sealed != 1) && records[committed] != 0) {
+  if (!grows_ && committed < in_file && (has_checksums_ || sealed != 1) &&
+      records[committed] != 0) {
     while (last[-1] == 0)
       --last;
     losses->Add(format::Loss::kUnfinishedRecord, 1,

@@ -30,7 +30,10 @@ class LiveFile {
  public:
   // Finds the chunks and counts what is damaged in `losses`. An error where there is no header to
   // trust, or one of a newer major version.
-  static util::Result<LiveFile> Open(const std::string& path, LossCounter* losses);
+  // Where its writer goes on (`grows`), the record under way is no loss.
+  static util::Result<LiveFile> Open(const std::string& path,
+                                     LossCounter* losses,
+                                     bool grows = false);
   // The same over bytes in memory, which must outlive the result. `name` stands in errors.
   static util::Result<LiveFile> FromBytes(std::span<const uint8_t> bytes,
                                           const std::string& name,
@@ -78,6 +81,7 @@ class LiveFile {
   std::span<const uint8_t> bytes_;
   bool is_launcher_ = false;
   bool has_checksums_ = false;  // the version has them
+  bool grows_ = false;
   uint16_t minor_ = 0;
   uint32_t flags_ = 0;
   uint32_t pid_ = 0;

@@ -70,7 +70,7 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
   std::vector<LiveFile> files;
   util::Status first_error;
   for (const std::string& file_path : *paths) {
-    auto file = LiveFile::Open(file_path, &losses);
+    auto file = LiveFile::Open(file_path, &losses, options.until_ns.has_value());
     if (file.ok()) {
       files.push_back(std::move(*file));
       continue;
@@ -119,6 +119,9 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::FromFiles(const std::string& pat
   });
   std::unique_ptr<LiveTrace> trace(new LiveTrace);
   trace->files_ = std::move(files);
+  trace->until_ns_ = options.until_ns.value_or(trace->until_ns_);
+  trace->until_ticks_ = options.until_ticks;
+  trace->running_ = options.running;
   VRAMSCOPE_RETURN_IF_ERROR(trace->ScanFiles(path, &losses, options));
   trace->BuildClocks();
   trace->BuildDevices();
@@ -168,6 +171,8 @@ void LiveTrace::BuildClocks() {
     if (!file.ticks_are_tsc())
       return TickClock();
     std::vector<TickClock::Anchor> anchors = scans_[i].anchors;
+    if (until_ticks_ != 0)
+      anchors.push_back({until_ticks_, until_ns_});
     if (file.anchor_ns() != 0)
       anchors.push_back({file.anchor_ticks(), file.anchor_ns()});
     return TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), fallback_rate);
@@ -290,6 +295,15 @@ void LiveTrace::AddSampledProcesses() {
   }
 }
 
+// Whether a process has not ended by the instant up to which is read.
+bool LiveTrace::GoesOn(ProcessId process, bool has_exit, int64_t end_ns) const {
+  if (end_ns > until_ns_)
+    return true;
+  const uint32_t pid = processes_[process.value].pid;
+  return !has_exit && processes_by_pid_.at(pid).back().second == process &&
+         std::find(running_.begin(), running_.end(), pid) != running_.end();
+}
+
 void LiveTrace::BuildProcesses() {
   if (session_.sampled)
     AddSampledProcesses();
@@ -297,7 +311,8 @@ void LiveTrace::BuildProcesses() {
     if (contexts_[i].process == kNoProcess)
       continue;
     Process& process = processes_[contexts_[i].process.value];
-    process.end_ns = std::max(process.start_ns, clocks_[i].ToNs(scans_[i].last_ticks));
+    const int64_t last_ns = std::min(clocks_[i].ToNs(scans_[i].last_ticks), until_ns_);
+    process.end_ns = std::max(process.start_ns, last_ns);
     processes_by_pid_[process.pid].emplace_back(process.start_ns, contexts_[i].process);
     for (const auto& [key, value] : scans_[i].runtime) {
       if (key != "RANK" && key != "rank")
@@ -355,6 +370,8 @@ void LiveTrace::BuildProcesses() {
     }
   }
   for (size_t i = 0; i < processes_.size(); ++i) {
+    if (GoesOn(ProcessId{static_cast<uint16_t>(i)}, has_exit[i], ends[i]))
+      continue;
     Event event;
     event.kind = EventKind::kProcessEnd;
     event.process = ProcessId{static_cast<uint16_t>(i)};
@@ -392,7 +409,8 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
     session_.start_wall_ns = session.start_wall_ns;
   session_.end_ns = session_.start_ns;
   for (size_t i = 0; i < files_.size(); ++i) {
-    session_.end_ns = std::max(session_.end_ns, clocks_[i].ToNs(scans_[i].last_ticks));
+    session_.end_ns =
+        std::max(session_.end_ns, std::min(clocks_[i].ToNs(scans_[i].last_ticks), until_ns_));
     session_.event_count += scans_[i].event_count;
     session_.file_bytes += files_[i].file_bytes();
   }
@@ -462,7 +480,7 @@ util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
     late.time_ns = last_ns;
     out.Push(late);
   };
-  while (!heads.empty()) {
+  while (!heads.empty() && heads.top().time_ns <= until_ns_) {
     const Head head = heads.top();
     heads.pop();
     if (head.source == ends_source) {
@@ -478,7 +496,7 @@ util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
       push(*event);
       source.Pop();
       event = source.Peek();
-    } while (event != nullptr &&
+    } while (event != nullptr && event->time_ns <= until_ns_ &&
              (heads.empty() || heads.top() < Head{event->time_ns, head.source}));
     if (event != nullptr)
       heads.push({event->time_ns, head.source});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,6 +49,7 @@ class LiveTrace : public Trace {
   DeviceId AddDevice(int64_t local, const LocalDevice& described, bool from_launcher);
   void AddSampledProcesses();
   void BuildProcesses();
+  bool GoesOn(ProcessId process, bool has_exit, int64_t end_ns) const;
   std::vector<Exit> Exits() const;
   void BuildSession(const std::string& path, const SessionJson& session);
 
@@ -56,7 +58,10 @@ class LiveTrace : public Trace {
   std::vector<TickClock> clocks_;
   std::vector<FileContext> contexts_;
   std::map<uint32_t, std::vector<std::pair<int64_t, ProcessId>>> processes_by_pid_;
-  std::vector<Event> process_ends_;  // in time order
+  std::vector<Event> process_ends_;                         // in time order
+  int64_t until_ns_ = std::numeric_limits<int64_t>::max();  // later events are left out
+  uint64_t until_ticks_ = 0;                                // 0: that is not known
+  std::vector<uint32_t> running_;                           // by pid: who goes on then
   SourceLines source_lines_;
 };
 
