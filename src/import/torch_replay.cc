@@ -7,7 +7,6 @@
 #include <iterator>
 #include <string>
 
-
 namespace vramscope::imports {
 namespace {
 
