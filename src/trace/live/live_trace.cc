@@ -80,7 +80,10 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
     if (LiveFile::WasBeingMade(file_path))
       continue;  // nothing can have been recorded in it
     std::error_code error;
-    losses.Add(format::Loss::kDamagedBytes, 1, fs::file_size(file_path, error));
+    const uintmax_t size_bytes = fs::file_size(file_path, error);
+    // An empty one is of a process that was killed just then, or was cut: nobody can tell.
+    losses.Add(size_bytes == 0 ? format::Loss::kUnfinishedRecord : format::Loss::kDamagedBytes, 1,
+               size_bytes);
   }
   if (files.empty()) {
     if (!first_error.ok())

@@ -604,8 +604,11 @@ TEST_F(LiveTraceTest, AFileThatWasJustBeingMadeIsNoLoss) {
   WriteBytes("2.vrl", bytes.substr(0, format::kPageBytes));
   EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 0u);
   WriteBytes("2.vrl", bytes);
-  WriteBytes("3.vrl", "");  // cut, for all that anybody knows
-  EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 2u);
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 1u);
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kUnfinishedRecord), 0u);
+  WriteBytes("3.vrl", "");  // made when its process was killed, or cut: nobody can tell
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 1u);
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kUnfinishedRecord), 1u);
 }
 
 TEST_F(LiveTraceTest, CarriesTheWritersOwnLosses) {
