@@ -713,6 +713,16 @@ BLOCKS = """
         model(1000)
     model.forward(2000)
     NoModule().forward(3000)
+
+    class Kept:
+        def __del__(self):
+            torch.block(4000)
+    kept = Kept()
+    def forward():  # no arguments: what its frame has first is nobody's
+        global kept
+        model
+        del kept
+    forward()
     print(json.dumps([id(model), id(model._modules["inner"])]))
 """
 
@@ -737,6 +747,7 @@ def test_modules_are_seen_in_the_frames(lookalike):
     assert {tuple(process.objects(event)) for event in process.allocs(1001)[1:]} == {(outer, inner)}
     assert [process.objects(event) for event in process.allocs(2000)] == [[outer]], "forward, called directly"
     assert [process.objects(event) for event in process.allocs(3000)] == [[]], "forward of something else"
+    assert [process.objects(event) for event in process.allocs(4000)] == [[]], "forward without arguments"
 
 
 def test_what_is_not_as_expected_is_missing_alone(lookalike):

@@ -52,13 +52,15 @@ bool IsThisProgram(pid_t pid) {
          own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-// Why the process is not recorded, or "" where it is, or where that cannot be said now.
-std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
+// Why the process is not recorded, "" where it is, nothing where that cannot be said now.
+std::optional<std::string> WhyUnrecorded(pid_t pid, const std::string& live_directory) {
   int error = 0;
   const std::optional<std::string> environment = util::ReadProc(pid, "environ", &error);
-  if (!environment)
-    return error == EACCES || error == EPERM ? "belongs to another user or is a setuid program"
-                                             : "";
+  if (!environment) {
+    if (error != EACCES && error != EPERM)
+      return std::nullopt;
+    return "belongs to another user or is a setuid program";
+  }
   const Enrolment enrolment = EnrolmentOf(*environment, live_directory);
   if (enrolment == Enrolment::kElsewhere || IsThisProgram(pid))
     return "";
@@ -69,7 +71,7 @@ std::string WhyUnrecorded(pid_t pid, const std::string& live_directory) {
     // valgrind is a static program that loads others.
     const std::optional<std::string> maps = util::ReadProc(pid, "maps");
     if (!maps || maps->empty())
-      return "";
+      return std::nullopt;
     has_probe = maps->find(kProbeFile) != std::string::npos;
   }
   if (has_probe)
@@ -230,12 +232,14 @@ void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
   if (!ReadProcessStat(pid, &stat) || stat.state == 'Z' || stat.state == 'X')
     return;
   const Key key{pid, stat.start_ticks};
+  const std::optional<std::string> reason = WhyUnrecorded(pid, live_directory_);
   if (const auto known = found_.find(key); known != found_.end()) {
     known->second.uses_gpu |= uses_gpu;
+    if (reason && reason->empty())
+      found_.erase(known);  // slow to load the probe
     return;
   }
-  const std::string reason = WhyUnrecorded(pid, live_directory_);
-  if (reason.empty())
+  if (!reason || reason->empty())
     return;
   const auto former = former_suspects_.find(key);
   const int looks = 1 + (former != former_suspects_.end() ? former->second : 0);
@@ -245,7 +249,7 @@ void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
   }
   if (found_.size() < kMaxFound)
     found_[key] = {
-        .pid = pid, .name = util::ProcCommand(pid), .reason = reason, .uses_gpu = uses_gpu};
+        .pid = pid, .name = util::ProcCommand(pid), .reason = *reason, .uses_gpu = uses_gpu};
 }
 
 }  // namespace vramscope::cli

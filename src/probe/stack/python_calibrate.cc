@@ -93,12 +93,16 @@ bool SameText(const PythonApi& python,
   return same && utf8 != nullptr;
 }
 
-bool SameCode(const PythonApi& python, const PythonLayout& layout, Object code) {
-  Object line = python.get_attr(code, "co_firstlineno");
-  if (line == nullptr)
+bool SameNumber(const PythonApi& python, Object code, const char* attribute, uint32_t offset) {
+  Object number = python.get_attr(code, attribute);
+  if (number == nullptr)
     return false;
-  const bool same_line = python.as_long(line) == ReadAt<int32_t>(code, layout.code_firstlineno);
-  python.decref(line);
+  const bool same = python.as_long(number) == ReadAt<int32_t>(code, offset);
+  python.decref(number);
+  return same;
+}
+
+bool SameCode(const PythonApi& python, const PythonLayout& layout, Object code) {
   const bool old = layout.line_table == format::LineTableKind::kLnotab;
   Object table = python.get_attr(code, old ? "co_lnotab" : "co_linetable");
   if (table == nullptr)
@@ -110,7 +114,8 @@ bool SameCode(const PythonApi& python, const PythonLayout& layout, Object code) 
                     ReadAt<int64_t>(raw, kBytesSize) == size &&
                     std::memcmp(raw + kBytesData, bytes, static_cast<size_t>(size)) == 0;
   python.decref(table);
-  return same_line && same_table &&
+  return same_table && SameNumber(python, code, "co_firstlineno", layout.code_firstlineno) &&
+         SameNumber(python, code, "co_argcount", layout.code_argcount) &&
          SameText(python, layout, code, "co_filename", layout.code_filename) &&
          SameText(python, layout, code,
                   layout.code_qualname == layout.code_name ? "co_name" : "co_qualname",

@@ -35,6 +35,7 @@ bool FromDebugOffsets(const void* runtime,
   layout->code_qualname = word(code + 3);
   layout->code_linetable = word(code + 4);
   layout->code_firstlineno = word(code + 5);
+  layout->code_argcount = word(code + 6);
   layout->code_instructions = word(code + 9);
   return true;
 }

@@ -22,7 +22,7 @@ struct PythonLayout {
   uint8_t first_foreign_owner;  // owners from this value on are no Python frames
   bool instruction_is_index;    // f_lasti; else a pointer into the code object
   uint8_t index_scale;          // bytes per unit of f_lasti
-  uint32_t code_filename, code_name, code_qualname, code_firstlineno,
+  uint32_t code_filename, code_name, code_qualname, code_firstlineno, code_argcount,
       code_linetable;          // PyCodeObject
   uint32_t code_instructions;  // PyCodeObject: where the instruction pointer counts from
   format::LineTableKind line_table;
@@ -52,6 +52,7 @@ constexpr PythonLayout PythonFrameObjects(uint32_t lasti,
           .code_name = 112,
           .code_qualname = 112,  // co_qualname came with 3.11
           .code_firstlineno = 40,
+          .code_argcount = 16,
           .code_linetable = 120,
           .code_instructions = 0,
           .line_table = table,
@@ -79,6 +80,7 @@ inline constexpr PythonLayout kPython311 = {.tstate_frame = 56,
                                             .code_name = 120,
                                             .code_qualname = 128,
                                             .code_firstlineno = 72,
+                                            .code_argcount = 56,
                                             .code_linetable = 136,
                                             .code_instructions = 184,
                                             .line_table = format::LineTableKind::kLocations,
@@ -99,6 +101,7 @@ inline constexpr PythonLayout kPython312 = {.tstate_frame = 56,
                                             .code_name = 120,
                                             .code_qualname = 128,
                                             .code_firstlineno = 68,
+                                            .code_argcount = 52,
                                             .code_linetable = 136,
                                             .code_instructions = 192,
                                             .line_table = format::LineTableKind::kLocations,

@@ -36,6 +36,8 @@ TEST(PythonLayout, TakesNewerOffsetsFromTheInterpreterItself) {
   EXPECT_EQ(layout.frame_previous, 8u);
   EXPECT_EQ(layout.frame_owner, 70);
   EXPECT_EQ(layout.frame_locals, 72u);
+  EXPECT_EQ(layout.code_firstlineno, 68u);
+  EXPECT_EQ(layout.code_argcount, 52u);
   EXPECT_EQ(layout.code_linetable, 136u);
   EXPECT_EQ(layout.code_instructions, 200u);
 }

@@ -29,6 +29,16 @@ VRAMSCOPE_NOINLINE bool IsModuleType(const char* type, std::atomic<uintptr_t>* s
   return is_module;
 }
 
+// What a frame got first, null where it takes nothing: there, what a call left behind may be found,
+// and be gone.
+VRAMSCOPE_ALWAYS_INLINE uint64_t FirstArgument(const PythonLayout& layout,
+                                               const char* frame,
+                                               const char* code) {
+  if (VRAMSCOPE_UNLIKELY(ReadAt<int32_t>(code, layout.code_argcount) == 0))
+    return 0;
+  return Untagged(ReadAt<uint64_t>(frame, layout.frame_locals));
+}
+
 // The names that tell a module's frames, loaded once a walk.
 struct ModuleNames {
   const char* call = g_python_modules.call.load(std::memory_order_acquire);
@@ -41,7 +51,7 @@ struct ModuleNames {
     const bool is_call = name == call;
     if (VRAMSCOPE_LIKELY(!is_call && name != forward))
       return 0;
-    const uint64_t self = Untagged(ReadAt<uint64_t>(frame, layout.frame_locals));
+    const uint64_t self = FirstArgument(layout, frame, code);
     if (self == 0 || (!is_call && !IsModule(reinterpret_cast<const char*>(self))))
       return 0;
     return self;
@@ -63,7 +73,7 @@ uintptr_t ModuleInSetUp(const PythonLayout& layout, const char* frame, const cha
   if (known.call.load(std::memory_order_acquire) == nullptr ||
       (code != known.move && ReadAt<const char*>(code, layout.code_name) != known.constructor))
     return 0;
-  uint64_t self = Untagged(ReadAt<uint64_t>(frame, layout.frame_locals));
+  uint64_t self = FirstArgument(layout, frame, code);
   if (self != 0 && known.cell_type != nullptr &&
       ReadAt<const char*>(reinterpret_cast<const char*>(self), kObjectType) == known.cell_type)
     self = ReadAt<uint64_t>(reinterpret_cast<const char*>(self), kCellContent);
