@@ -157,7 +157,7 @@ def test_a_usage_error_is_one_line_and_status_2(tmp_path, words, hint):
     assert result.stdout == ""
 
 
-COMMANDS = "run sample report open iterations leaks diff plot keywords info export import finish env yield resume doctor".split()
+COMMANDS = "run sample report open iterations leaks diff plot keywords info export import finish snapshot env yield resume doctor".split()
 
 
 @pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)], ids=lambda words: " ".join(words))
