@@ -276,7 +276,7 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
   run->add_flag("--start-paused", options->recording.paused,
                 "Tensors only from vramscope.start() on");
   run->add_option("--snapshot-on", options->snapshot_on,
-                  "Snapshot at this signal to `run`: SIGUSR1, SIGUSR2, SIGRTMIN+N")
+                  "Snapshot when `run` gets it: SIGUSR1, SIGRTMIN+1")
       ->option_text("SIGNAL");
   run->add_option("--html", options->report.html, "Also write the report as a page")
       ->option_text("FILE");
