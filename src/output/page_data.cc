@@ -53,7 +53,7 @@ class PageData {
         start_ns_(tables_.session.begin_ns),
         json_(json),
         stacks_(recording, strings_),
-        sites_(recording, stacks_, names_) {}
+        sites_(recording, stacks_, names_, limits.sites) {}
 
   util::Status Write();
 
@@ -96,6 +96,7 @@ class PageData {
   PageSites sites_;
   query::Report report_;
   std::vector<query::Timeline> timelines_;
+  std::vector<query::Timeline> stretches_;  // where allocations are left out: finer than a picture
   std::vector<Listed> listed_;
   std::optional<LeftOut> left_out_;
 };
@@ -131,12 +132,15 @@ std::set<int64_t> PageData::Peaks() const {
   return instants_ns;
 }
 
-// The instants at which people look: what the timelines' buckets show, and the peaks.
+// The instants at which people look: what the timelines' buckets show, also of a window that is
+// zoomed into, and the peaks.
 std::vector<int64_t> PageData::StatedInstants() const {
   const std::set<int64_t> peaks = Peaks();
   std::vector<int64_t> instants_ns(peaks.begin(), peaks.end());
-  for (const query::Timeline& timeline : timelines_)
-    instants_ns.insert(instants_ns.end(), timeline.peak_ns.begin(), timeline.peak_ns.end());
+  for (const std::vector<query::Timeline>* timelines : {&timelines_, &stretches_}) {
+    for (const query::Timeline& timeline : *timelines)
+      instants_ns.insert(instants_ns.end(), timeline.peak_ns.begin(), timeline.peak_ns.end());
+  }
   std::sort(instants_ns.begin(), instants_ns.end());
   instants_ns.erase(std::unique(instants_ns.begin(), instants_ns.end()), instants_ns.end());
   return instants_ns;
@@ -150,16 +154,16 @@ util::Status PageData::ReadAllocations() {
   const auto is_backing = [&](const tables::AllocationFrame& frame, size_t at) {
     return sites_.Row(tables::SiteId{frame.site[at]}).backing != 0;
   };
-  double threshold = -1;
-  if (tables_.session.allocation_count > limits_.allocations) {
-    Threshold heaviest(limits_.allocations);
+  Heaviest heaviest(limits_.allocations);
+  const bool choose = tables_.session.allocation_count > limits_.allocations;
+  if (choose) {
     VRAMSCOPE_RETURN_IF_ERROR(
         ForEachAllocation(tables::kBytes | tables::kBeginNs | tables::kEndNs | tables::kSite,
                           [&](const tables::AllocationFrame& frame, size_t at) {
                             if (!is_backing(frame, at))
                               heaviest.Add(weight(frame, at));
                           }));
-    threshold = heaviest.Take();
+    heaviest.Close();
   }
   left_out_.emplace(StatedInstants(), Peaks());
   VRAMSCOPE_RETURN_IF_ERROR(
@@ -167,12 +171,12 @@ util::Status PageData::ReadAllocations() {
         const tables::SiteId site{frame.site[at]};
         const uint64_t rounding = frame.rounding_bytes[at];
         // What a segment is made of is always listed: others are cut out of it.
-        if (!is_backing(frame, at) && weight(frame, at) < threshold) {
+        if (choose && !is_backing(frame, at) && !heaviest.Has(weight(frame, at))) {
           left_out_->Count();
-          left_out_->Add(sites_.Of(site), frame.segment[at], frame.bytes[at] - rounding, 1,
+          left_out_->Add(sites_.OfSum(site), frame.segment[at], frame.bytes[at] - rounding, 1,
                          frame.begin_ns[at], frame.end_ns[at]);
           if (rounding > 0) {
-            left_out_->Add(sites_.OfRounding(site), frame.segment[at], rounding, 0,
+            left_out_->Add(sites_.OfRoundingSum(site), frame.segment[at], rounding, 0,
                            frame.begin_ns[at], frame.end_ns[at]);
           }
           return;
@@ -324,7 +328,7 @@ void PageData::WriteAllocations() {
     json_.String(fmt::format("{:x}", listed.row.address));
   json_.EndArray();
   json_.EndObject();
-  left_out_->Write(start_ns_, json_);
+  left_out_->Write(start_ns_, sites_.joined(), json_);
 }
 
 void PageData::WriteSegments() {
@@ -453,6 +457,14 @@ util::Status PageData::Write() {
   if (!timelines.ok())
     return timelines.status();
   timelines_ = std::move(*timelines);
+  if (tables_.session.allocation_count > limits_.allocations) {
+    const size_t devices = std::max<size_t>(timelines_.size(), 1);
+    auto stretches =
+        query::MakeTimelines(recording_, std::max(limits_.buckets, limits_.instants / devices));
+    if (!stretches.ok())
+      return stretches.status();
+    stretches_ = std::move(*stretches);
+  }
   VRAMSCOPE_RETURN_IF_ERROR(ReadAllocations());
   json_.BeginObject();
   WriteHead();

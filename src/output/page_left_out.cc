@@ -8,9 +8,9 @@
 
 namespace vramscope::output {
 
-Threshold::Threshold(size_t limit) : limit_(std::max<size_t>(limit, 1)) {}
+Heaviest::Heaviest(size_t limit) : limit_(std::max<size_t>(limit, 1)) {}
 
-void Threshold::Add(double weight) {
+void Heaviest::Add(double weight) {
   if (weight < floor_)
     return;
   weights_.push_back(weight);
@@ -18,13 +18,24 @@ void Threshold::Add(double weight) {
     Cut();
 }
 
-double Threshold::Take() {
+void Heaviest::Close() {
   if (weights_.size() > limit_)
     Cut();
-  return floor_;
+  const auto above = std::count_if(weights_.begin(), weights_.end(),
+                                   [&](double weight) { return weight > floor_; });
+  at_floor_ = limit_ - std::min(limit_, static_cast<size_t>(above));
 }
 
-void Threshold::Cut() {
+bool Heaviest::Has(double weight) {
+  if (weight != floor_)
+    return weight > floor_;
+  if (at_floor_ == 0)
+    return false;
+  --at_floor_;
+  return true;
+}
+
+void Heaviest::Cut() {
   const auto last = weights_.begin() + static_cast<ptrdiff_t>(limit_ - 1);
   std::nth_element(weights_.begin(), last, weights_.end(), std::greater<>());
   floor_ = *last;
@@ -67,7 +78,7 @@ void LeftOut::Thin(size_t most_changes) {
   }
 }
 
-void LeftOut::Write(int64_t start_ns, util::JsonWriter& json) const {
+void LeftOut::Write(int64_t start_ns, uint64_t joined, util::JsonWriter& json) const {
   struct Row {
     uint32_t site, segment;
     size_t at;
@@ -83,6 +94,7 @@ void LeftOut::Write(int64_t start_ns, util::JsonWriter& json) const {
   json.Key("left_out");
   json.BeginObject();
   json.Field("count", count_);
+  json.Field("joined", joined);
   const bool any = count_ > 0;
   WriteDeltas(json, "instants", any ? instants_ns_ : std::vector<int64_t>{},
               [&](int64_t time_ns) { return time_ns - start_ns; });

@@ -13,18 +13,21 @@
 // Which allocations the page lists one by one, and the sums of the others.
 namespace vramscope::output {
 
-// What an allocation must weigh to be among the `limit` heaviest; in bounded memory.
-class Threshold {
+// Which allocations are among the `limit` heaviest; in bounded memory. All are told first, then asked
+// about in the same order: of those that weigh alike the first ones are.
+class Heaviest {
  public:
-  explicit Threshold(size_t limit);
+  explicit Heaviest(size_t limit);
   void Add(double weight);
-  double Take();
+  void Close();
+  bool Has(double weight);
 
  private:
   void Cut();
 
   size_t limit_;
   double floor_ = -1;
+  size_t at_floor_ = 0;  // how many of those that weigh so much still are
   std::vector<double> weights_;
 };
 
@@ -43,7 +46,8 @@ class LeftOut {
            int64_t end_ns);
   // Every second instant goes, until there are at most so many changes.
   void Thin(size_t most_changes);
-  void Write(int64_t start_ns, util::JsonWriter& json) const;
+  // `joined`: of how many the sums do not say the layer or line.
+  void Write(int64_t start_ns, uint64_t joined, util::JsonWriter& json) const;
 
  private:
   struct Change {

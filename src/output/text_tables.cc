@@ -23,6 +23,12 @@ constexpr size_t kCountColumns = 9;
 constexpr size_t kMarkColumns = 6;
 constexpr size_t kCallers = 6;
 
+// What has no room by the digit is told in millions.
+std::string CountText(uint64_t count) {
+  return count < 1'000'000 ? util::FormatCount(count)
+                           : fmt::format("{:.1f} M", static_cast<double>(count) / 1e6);
+}
+
 size_t Columns(const Style& style) {
   return static_cast<size_t>(style.columns);
 }
@@ -87,7 +93,7 @@ std::string ListHead(const ListLayout& layout, const std::string& title, const S
 template <class Entry>
 std::string ListStart(const Entry& entry, const ListLayout& layout, const query::Report& report) {
   std::string text = PadLeft(InUnit(entry.bytes, layout.unit.bytes), kBytesColumns + 1) +
-                     PadLeft(util::FormatCount(entry.count), kCountColumns) + "  ";
+                     PadLeft(CountText(entry.count), kCountColumns) + "  ";
   if (layout.mark_columns > 0)
     text += PadRight(DeviceMark(report, entry.device), layout.mark_columns);
   return text;
@@ -176,7 +182,7 @@ void AddFigureTable(const std::string& head,
     text += PadLeft(Percent(share), kShareColumns);
     text += "  " + Paint(Bar(share, kBarColumns, style), Ink::kBar, style);
     // Slack has no count.
-    text += PadLeft(line.count == 0 ? "" : util::FormatCount(line.count), kCountColumns);
+    text += PadLeft(line.count == 0 ? "" : CountText(line.count), kCountColumns);
     out->push_back(text);
     if (!line.below.empty())
       AddBelow(line.below, indent + "    ", whole, style, out);
