@@ -154,8 +154,11 @@ util::Status PageData::ReadAllocations() {
   const auto is_backing = [&](const tables::AllocationFrame& frame, size_t at) {
     return sites_.Row(tables::SiteId{frame.site[at]}).backing != 0;
   };
-  Heaviest heaviest(limits_.allocations);
-  const bool choose = tables_.session.allocation_count > limits_.allocations;
+  const size_t most = tables_.sites.size() > limits_.sites
+                          ? std::min(limits_.allocations, limits_.sites)
+                          : limits_.allocations;
+  Heaviest heaviest(most);
+  const bool choose = tables_.session.allocation_count > most;
   if (choose) {
     VRAMSCOPE_RETURN_IF_ERROR(
         ForEachAllocation(tables::kBytes | tables::kBeginNs | tables::kEndNs | tables::kSite,

@@ -19,8 +19,10 @@ struct PageLimits {
   // Allocations that are listed one by one: those with the largest product of bytes and duration.
   // Of the others the page has sums, exact at the instants that `left_out` states.
   size_t allocations = 100'000;
-  size_t instants = 8000;             // of all devices: the highest of so many stretches is stated
-  size_t sites = 20'000;              // that sums are told apart by (PageSites)
+  size_t instants = 8000;  // of all devices: the highest of so many stretches is stated
+  // That sums are told apart by (PageSites). A recording with more is one of names without end: of
+  // such no more allocations are listed either.
+  size_t sites = 20'000;
   size_t left_out_changes = 400'000;  // of those sums: beyond that fewer instants are stated
   size_t nvml_samples = 6000;  // of a device; beyond that the highest of each stretch stands for it
 };

@@ -32,6 +32,8 @@ import { NAMES } from "./trie.js";
  */
 
 const LISTED = 100;
+// How many more a click shows.
+const MORE = 1000;
 
 /** @template Item */
 export class DataTable {
@@ -53,7 +55,7 @@ export class DataTable {
     this.isChosen = isChosen;
     this.detail = detail;
     this.folding = folding;
-    this.all = false;
+    this.listed = LISTED;
     /** @type {Set<string>} Names of rows that stand for several and are open. */
     this.unfolded = new Set();
     /** @type {Item[]} */
@@ -65,7 +67,7 @@ export class DataTable {
     const head = h("tr", {}, ...this.heads);
     this.body = h("tbody", {});
     this.more = h("button", { class: "more", type: "button", click: () => {
-      this.all = true;
+      this.listed += MORE;
       this.draw();
     } });
     this.empty = h("p", { class: "empty" });
@@ -118,7 +120,7 @@ export class DataTable {
 
   draw() {
     const lines = this.sort(this.lines(), ({ item }) => item);
-    const shown = this.all ? lines : lines.slice(0, LISTED);
+    const shown = lines.slice(0, this.listed);
     this.heads.forEach((head, at) => head.setAttribute("aria-sort", at !== this.sorted ? "none" : this.falling ? "descending" : "ascending"));
     this.body.replaceChildren(...shown.flatMap((line) => this.makeLine(line)));
     this.more.textContent = `Show ${formatCount(lines.length - shown.length)} more`;

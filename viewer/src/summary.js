@@ -28,6 +28,8 @@ import { heaviest } from "./view.js";
  */
 
 const LISTED = 10;
+// How many more a click shows.
+const MORE = 1000;
 
 /** A list of what has most, and as much more as the reader asks for. */
 class Brief {
@@ -35,11 +37,13 @@ class Brief {
     this.element = h("div", { class: "brief-list" });
     /** @type {Map<string, Line>} By the keys of the rows on the page. */
     this.lines = new Map();
-    this.all = false;
+    /** How many the reader asked to see. */
+    this.listed = LISTED;
     this.list = new Rows(this.element, (/** @type {Line} */ line) => this.make(line), (row, line) => this.patch(row, line));
     this.empty = h("p", { class: "empty gone" }, "None.");
     this.rest = h("button", { class: "brief-rest more", type: "button", click: () => {
-      this.all = !this.all;
+      const { length } = (this.given ?? []).filter((line) => !line.inner);
+      this.listed = this.listed < length ? this.listed + MORE : LISTED;
       this.draw();
     } });
     roving(this.element);
@@ -59,13 +63,13 @@ class Brief {
     const lines = this.given ?? [];
     this.most = lines.reduce((most, line) => Math.max(most, line.bytes), 0);
     const outer = lines.filter((line) => !line.inner);
-    const last = this.all || outer.length <= LISTED + 1 ? undefined : outer[LISTED];
+    const last = outer.length <= LISTED + 1 ? undefined : outer[this.listed];
     const shown = last ? lines.slice(0, lines.indexOf(last)) : lines;
     this.lines = new Map(shown.map((line) => [line.key, line]));
     this.list.update(shown.map((line) => [line.key, line]));
-    const hidden = outer.slice(LISTED);
+    const hidden = outer.slice(this.listed);
     const others = `${hidden.length} others, ${formatBytes(hidden.reduce((sum, line) => sum + line.bytes, 0))}`;
-    setText(this.rest, this.all ? `Show the largest ${LISTED}` : `and ${others}`);
+    setText(this.rest, hidden.length === 0 ? `Show the largest ${LISTED}` : `and ${others}`);
     this.rest.classList.toggle("gone", outer.length <= LISTED + 1);
     this.empty.classList.toggle("gone", outer.length > 0);
   }

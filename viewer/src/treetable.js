@@ -37,6 +37,8 @@ import { NAMES, labelOf } from "./trie.js";
 
 // A level with more children than this shows the rest on demand.
 const CHILDREN = 60;
+// How many more a click shows: nobody reads more, and a browser with a row for each of a million layers stands.
+const MORE = 1000;
 // Levels that are open at first hold at least this share of all.
 const OPEN_SHARE = 0.04;
 const OPEN_DEPTH = 2;
@@ -121,8 +123,11 @@ export class TreeTable {
      * @type {Map<string, boolean>}
      */
     this.folded = new Map();
-    /** @type {Set<string>} */
-    this.complete = new Set();
+    /**
+     * How many rows the reader asked for below a level, beyond the usual.
+     * @type {Map<string, number>}
+     */
+    this.complete = new Map();
     this.focusKey = "";
     /** @type {Row[]} What is on the page, from the top down. */
     this.shown = [];
@@ -170,7 +175,7 @@ export class TreeTable {
     if (!root) return;
     const held = this.body.contains(document.activeElement);
     this.shown = [];
-    for (const node of this.inOrder(root.children)) this.listRow(this.shown, [node], "");
+    this.listRows(this.shown, root.children, [], "");
     this.list.update(this.shown.map((row) => [row.hidden ? `${row.key}\u0001` : row.key, row]));
     const stops = this.rows();
     const stop = stops.find((row) => row.dataset.key === this.focusKey) ?? stops[0];
@@ -222,19 +227,29 @@ export class TreeTable {
     const key = keyOf(outer, node);
     const open = node.children.length > 0 && this.isOpen(node, key, path.length);
     rows.push({ key, path, open });
-    if (!open) return;
-    const children = this.inOrder(node.children);
-    const shown = this.complete.has(key) || children.length <= CHILDREN ? children : children.slice(0, CHILDREN - 10);
+    if (open) this.listRows(rows, node.children, path, key);
+  }
+
+  /**
+   * What stands below a row, or at the top: as many as people read, and a row that opens the rest.
+   * @param {Row[]} rows
+   * @param {TreeNode[]} nodes
+   * @param {TreeNode[]} path
+   * @param {string} key
+   */
+  listRows(rows, nodes, path, key) {
+    const children = this.inOrder(nodes);
+    const shown = children.length <= CHILDREN ? children : children.slice(0, Math.max(CHILDREN - 10, this.complete.get(key) ?? 0));
     for (const child of shown) this.listRow(rows, [...path, child], key);
     if (shown.length === children.length) return;
     const bytes = children.slice(shown.length).reduce((sum, child) => sum + child.bytes, 0);
-    rows.push({ key, path, open, hidden: children.length - shown.length, bytes });
+    rows.push({ key, path, open: true, hidden: children.length - shown.length, bytes });
   }
 
   /** @param {Row} row */
   make({ key, path, hidden }) {
-    const { level, children } = path[path.length - 1];
     if (hidden) return h("button", { class: "more", type: "button", "data-rest": key, style: `--level:${path.length}` });
+    const { level, children } = path[path.length - 1];
     const label = h("span", { class: "label" });
     const only = level.repeats ? null : h("button", { class: "only", type: "button", tabindex: -1, "aria-label": `Show only ${level.name} on this page` });
     return h("div", { class: "row", role: "row", "aria-level": path.length, tabindex: -1, "data-key": key },
@@ -323,7 +338,8 @@ export class TreeTable {
     const target = /** @type {Element} */ (event.target);
     const rest = /** @type {HTMLElement|null} */ (target.closest(".more"));
     if (rest) {
-      this.complete.add(rest.dataset.rest ?? "");
+      const key = rest.dataset.rest ?? "";
+      this.complete.set(key, (this.complete.get(key) ?? CHILDREN - 10) + MORE);
       this.refresh();
       return;
     }
