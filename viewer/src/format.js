@@ -70,6 +70,11 @@ export function formatCount(count) {
   return fixed(count, 0);
 }
 
+/** @param {number} count */
+export function formatAllocations(count) {
+  return `${formatCount(count)} allocation${count === 1 ? "" : "s"}`;
+}
+
 /**
  * @param {number} part
  * @param {number} whole

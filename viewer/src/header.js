@@ -50,7 +50,7 @@ function deviceFigures(model, device) {
   const peak = figure("Peak", formatBytes(report.ledger_bytes), formatExact(report.ledger_bytes),
     report.ledger_bytes > 0 ? when : "");
   const count = page.report.rows.reduce((sum, row) => sum + (row.device === report.index ? row.count : 0), 0);
-  const live = figure("Live then", formatCount(count), null, "allocations");
+  const live = figure("Live then", formatCount(count), null, count === 1 ? "allocation" : "allocations");
   if (page.report.devices.every((other) => other.nvml_bytes === null)) return [peak, live];
   return [
     peak,

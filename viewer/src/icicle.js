@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The live set as an icicle, width by bytes: by module, by call stack, by category or by owner.
 import { Choice } from "./choice.js";
-import { formatBytes, formatCount, formatExact, formatShare } from "./format.js";
+import { formatAllocations, formatBytes, formatExact, formatShare } from "./format.js";
 import { mix } from "./palette.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { labelOf, labelsTo, mainCategory, nodeAt } from "./trie.js";
@@ -181,7 +181,7 @@ export class Icicle {
     const whole = this.root?.bytes ?? 0;
     if (!node || !node.parent) {
       this.readout.replaceChildren(h("span", { class: "soft" }, whole > 0
-        ? `${formatBytes(whole)} in ${formatCount(this.root?.count ?? 0)} allocations` : "Nothing live here"));
+        ? `${formatBytes(whole)} in ${formatAllocations(this.root?.count ?? 0)}` : "Nothing live here"));
       return;
     }
     const frame = this.model.frames[node.level.frame];
@@ -210,7 +210,7 @@ export class Icicle {
       h("div", { class: "tip-head" }, h("span", {}, this.nameOf(node)), h("b", {}, formatBytes(node.bytes))),
       h("div", { class: "soft" }, [place, formatExact(node.bytes),
         `${formatShare(node.bytes, this.root?.bytes ?? 0)} of what is shown`,
-        `${formatCount(node.count)} allocations`].filter(Boolean).join(" · ")),
+        formatAllocations(node.count)].filter(Boolean).join(" · ")),
       source ? h("code", {}, source) : "", ...rows);
   }
 

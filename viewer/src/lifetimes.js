@@ -4,7 +4,7 @@
 import { WindowAxis } from "./axis.js";
 import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
-import { formatBytes, formatCount, formatTime } from "./format.js";
+import { formatAllocations, formatBytes, formatCount, formatTime } from "./format.js";
 import { NO_MODULE } from "./names.js";
 import { MARGIN } from "./timeline_picture.js";
 
@@ -156,7 +156,7 @@ export class Lifetimes {
     const { left_out: leftOut } = this.model.page;
     const unlisted = leftOut.count > 0 ? `; ${formatCount(leftOut.count)} small or short-lived ones are in sums only` : "";
     const drawn = bands.reduce((sum, band) => sum + band.count - band.hidden, 0);
-    this.text.textContent = `${formatCount(drawn)} allocations in this window` +
+    this.text.textContent = `${formatAllocations(drawn)} in this window` +
       `${hidden > 0 ? `, the heaviest; ${formatCount(hidden)} more are not drawn` : ""}${unlisted}`;
     this.canvas.setAttribute("aria-label", `Lifetimes: ${this.text.textContent}`);
     this.draw();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answer in short: what the memory is for, which layers and which lines have it.
-import { formatBytes, formatExact, formatShare, formatSignedBytes } from "./format.js";
+import { formatBytes, formatCount, formatExact, formatShare, formatSignedBytes } from "./format.js";
 import { Rows, h, named, roving, setAttribute, setText, swatch, tip } from "./dom.js";
 import { toggleCategory } from "./legend.js";
 import { foldRepeated } from "./repeats.js";
@@ -68,7 +68,7 @@ class Brief {
     this.lines = new Map(shown.map((line) => [line.key, line]));
     this.list.update(shown.map((line) => [line.key, line]));
     const hidden = outer.slice(this.listed);
-    const others = `${hidden.length} others, ${formatBytes(hidden.reduce((sum, line) => sum + line.bytes, 0))}`;
+    const others = `${formatCount(hidden.length)} others, ${formatBytes(hidden.reduce((sum, line) => sum + line.bytes, 0))}`;
     setText(this.rest, hidden.length === 0 ? `Show the largest ${LISTED}` : `and ${others}`);
     this.rest.classList.toggle("gone", outer.length <= LISTED + 1);
     this.empty.classList.toggle("gone", outer.length > 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
-import { formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
+import { formatAllocations, formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
 import { copyButton } from "./clipboard.js";
 import { h, marked, named, perFrame, setText, swatch } from "./dom.js";
 import { frameList, innermostFirst } from "./frames.js";
@@ -73,7 +73,7 @@ export class TopTable {
     this.sort();
     this.unit = tableUnit(view.bytes);
     setText(this.heads[0], this.unit.name);
-    setText(this.sum, `${formatBytes(view.listed)} in ${formatCount(view.count)} allocations` +
+    setText(this.sum, `${formatBytes(view.listed)} in ${formatAllocations(view.count)}` +
       (view.filter.on ? " that pass the filters" : ""));
     this.fill();
   }

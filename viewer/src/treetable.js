@@ -56,7 +56,7 @@ export const COLUMNS = {
   },
   share: { id: "share", name: () => "Share", order: byBytes, text: (node, whole) => formatShare(node.bytes, whole) },
   bar: { id: "bar-cell", name: () => "", order: byBytes, bar: (_, whole) => whole },
-  categories: { id: "bar-cell", name: () => "", order: byBytes, bar: (node) => node.bytes },
+  categories: { id: "bar-cell", name: () => "What for", title: "Its bytes by category, the whole bar each", order: byBytes, bar: (node) => node.bytes },
   count: {
     id: "count", name: () => "Count", order: (a, b) => b.count - a.count, title: "Allocations",
     text: (node) => (node.count > 0 ? formatCount(node.count) : "–"),
