@@ -13,8 +13,8 @@
 // Which allocations the page lists one by one, and the sums of the others.
 namespace vramscope::output {
 
-// Which allocations are among the `limit` heaviest; in bounded memory. All are told first, then asked
-// about in the same order: of those that weigh alike the first ones are.
+// Which allocations are among the `limit` heaviest; in bounded memory. All are told first, then
+// asked about in the same order: of those that weigh alike the first ones are.
 class Heaviest {
  public:
   explicit Heaviest(size_t limit);
