@@ -11,6 +11,7 @@
 #include "query/live_set.h"
 #include "query/out_of_memory_advice.h"
 #include "query/parallel.h"
+#include "query/residual.h"
 #include "query/texts.h"
 
 namespace vramscope::query {
@@ -20,8 +21,8 @@ using format::Category;
 using format::Part;
 
 constexpr size_t kMostNamed = 20;
-// A segment is worth naming its blocks where half of it and as much as a large one's least size is
-// free.
+// A segment is worth naming its blocks where a quarter of it and as much as a large one's least
+// size is free.
 constexpr uint64_t kLeastPinnedBytes = uint64_t{1} << 20;
 // So many allocations of one place of which none was freed are no model that is being built.
 constexpr uint64_t kFewestNeverFreed = 32;
@@ -136,7 +137,7 @@ class Explainer {
     if (category == Category::kTemporary)
       return "temporaries";
     if (category == Category::kDriver)
-      return "context, code and other memory of the driver";
+      return kHeldByDriver;
     return format::CategoryName(category);
   }
 
@@ -199,8 +200,11 @@ class Explainer {
       const uint32_t site = tables_.segments[i].site.value;
       const auto part = static_cast<Part>(tables_.segments[i].part_in_use);
       mine[i] = site < tables_.sites.size() &&
-                tables_.sites[site].account == out_.refusal.account && part != Part::kGraphPool &&
-                live.segments[i].free_bytes() > 0;
+                tables_.sites[site].account == out_.refusal.account && part != Part::kGraphPool;
+      if (mine[i])
+        out_.in_segments_bytes +=
+            static_cast<uint64_t>(std::max<int64_t>(live.segments[i].held_bytes, 0));
+      mine[i] = mine[i] && live.segments[i].free_bytes() > 0;
       if (!mine[i])
         continue;
       any = true;
@@ -263,7 +267,7 @@ class Explainer {
       range = std::max(range, end - at);
     NoteRange(std::min(range, live.free_bytes()));
     const auto held = static_cast<uint64_t>(std::max<int64_t>(live.held_bytes, 0));
-    if (live.free_bytes() < held / 2 || live.free_bytes() < kLeastPinnedBytes)
+    if (live.free_bytes() < held / 4 || live.free_bytes() < kLeastPinnedBytes)
       return;
     const Block* const largest =
         std::max_element(blocks.first, blocks.second,
@@ -327,6 +331,19 @@ class Explainer {
     }
   }
 
+  // What NVML's last figure before the refusal had beyond the ledger.
+  uint64_t Unexplained() const {
+    const tables::SampleRow* last = nullptr;
+    for (const tables::SampleRow& sample : tables_.samples) {
+      if (sample.device == out_.device && sample.time_ns <= out_.refusal.time_ns &&
+          (last == nullptr || sample.time_ns > last->time_ns))
+        last = &sample;
+    }
+    return last == nullptr
+               ? 0
+               : static_cast<uint64_t>(std::max<int64_t>(JudgeSample(*last).residual_bytes, 0));
+  }
+
   void Conclude() {
     const Refusal& refusal = out_.refusal;
     out_.place = LineOf(refusal.stack, refusal.native_stack);
@@ -336,6 +353,7 @@ class Explainer {
         static_cast<uint64_t>(std::max<int64_t>(device.reading_offset_bytes, 0));
     if (device.total_bytes > out_.used_bytes + beside)
       out_.free_bytes = device.total_bytes - out_.used_bytes - beside;
+    out_.unexplained_bytes = Unexplained();
     FindLayer();
     FillHolders();
     FillFacts();

@@ -12,6 +12,9 @@
 // Why a request for device memory was refused: who held the device then, and what would help.
 namespace vramscope::query {
 
+// There in any program: no cause, unless it is most of the device.
+inline constexpr char kHeldByDriver[] = "context, code and other memory of the driver";
+
 // Some of the device's bytes, in the words of the cause that they would be.
 struct MemoryHolder {
   std::string name;  // "activation", "other processes", "kept from earlier iterations", ...
@@ -51,7 +54,10 @@ struct OutOfMemory {
   uint64_t total_bytes = 0;  // of the device; 0: not known
   uint64_t used_bytes = 0;   // the ledger then
   uint64_t free_bytes = 0;   // total - used, so at most: firmware keeps some. 0: not known
-  // Free inside of the process's own segments, and the largest piece of it at one place.
+  // Of free_bytes: NVML had so many in use shortly before.
+  uint64_t unexplained_bytes = 0;
+  // The process's own segments, what is free inside of them, and the largest piece at one place.
+  uint64_t in_segments_bytes = 0;
   uint64_t free_in_segments_bytes = 0;
   uint64_t largest_free_range_bytes = 0;
   std::string cause;                                  // a sentence with its bytes

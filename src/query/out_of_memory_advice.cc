@@ -14,6 +14,9 @@ using util::FormatBytes;
 
 // Below a hundredth of the device nothing is worth a line.
 constexpr uint64_t kLeastShare = 100;
+// Ends of segments that nothing fits into are in any pool: a small request fails for want of them
+// where the pool is full, too.
+constexpr uint64_t kFragmentedShare = 8;
 // Firmware keeps some of a device, which neither the ledger nor a recording's total knows of: more
 // than it keeps must have been free before a limit is to blame.
 constexpr uint64_t kHeldBack = uint64_t{1} << 30;
@@ -29,8 +32,12 @@ std::string At(const std::string& place, const std::string& layer) {
   return text;
 }
 
+uint64_t WholeOf(const OutOfMemory& what) {
+  return what.total_bytes != 0 ? what.total_bytes : what.used_bytes;
+}
+
 std::string ShareOf(uint64_t bytes, const OutOfMemory& what) {
-  const uint64_t whole = what.total_bytes != 0 ? what.total_bytes : what.used_bytes;
+  const uint64_t whole = WholeOf(what);
   if (whole == 0)
     return "";
   return " (" + std::to_string(bytes * 100 / whole) + " % of the device)";
@@ -44,6 +51,15 @@ const MemoryHolder* Holder(const OutOfMemory& what, std::string_view name) {
   return nullptr;
 }
 
+// The largest holder that a program can do without; null: there is none.
+const MemoryHolder* ToBlame(const OutOfMemory& what) {
+  for (const MemoryHolder& holder : what.holders) {
+    if (holder.name != kHeldByDriver || holder.bytes > WholeOf(what) / 2)
+      return &holder;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string CauseOf(const OutOfMemory& what) {
@@ -52,10 +68,11 @@ std::string CauseOf(const OutOfMemory& what) {
   if (what.total_bytes != 0 && wanted > what.total_bytes)
     return "the request alone is larger than the device: " + asked + " of " +
            FormatBytes(what.total_bytes) + At(what.place, what.layer);
-  if (what.total_bytes != 0 && what.free_bytes >= wanted + kHeldBack)
+  if (what.total_bytes != 0 && what.free_bytes >= wanted + kHeldBack + what.unexplained_bytes)
     return "a limit below the size of the device: " + FormatBytes(what.free_bytes) +
            " were free when " + asked + " were refused";
   if (what.free_in_segments_bytes >= what.refusal.requested_bytes &&
+      what.free_in_segments_bytes >= what.in_segments_bytes / kFragmentedShare &&
       what.largest_free_range_bytes < what.refusal.requested_bytes) {
     std::string text = "fragmentation: " + FormatBytes(what.free_in_segments_bytes) +
                        " are free in the allocator's segments, but no more than " +
@@ -65,10 +82,11 @@ std::string CauseOf(const OutOfMemory& what) {
               At(what.pins[0].place, what.pins[0].layer);
     return text;
   }
-  if (what.holders.empty() || what.refusal.requested_bytes >= what.holders[0].bytes)
+  const MemoryHolder* const blamed = ToBlame(what);
+  if (blamed == nullptr || what.refusal.requested_bytes >= blamed->bytes)
     return "the request itself: its " + FormatBytes(what.refusal.requested_bytes) +
            " are more than anything that is there" + At(what.place, what.layer);
-  const MemoryHolder& holder = what.holders[0];
+  const MemoryHolder& holder = *blamed;
   std::string text = holder.name + ": " + FormatBytes(holder.bytes) + ShareOf(holder.bytes, what);
   if (holder.largest_bytes != 0 && !(holder.place.empty() && holder.layer.empty())) {
     text += holder.largest_bytes == holder.bytes ? "," : ", most of it";
@@ -81,7 +99,7 @@ std::string CauseOf(const OutOfMemory& what) {
 
 std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts) {
   std::vector<Advice> advice;
-  const uint64_t least = (what.total_bytes != 0 ? what.total_bytes : what.used_bytes) / kLeastShare;
+  const uint64_t least = WholeOf(what) / kLeastShare;
   const auto add = [&](std::string text, uint64_t bytes, std::string how) {
     if (bytes > least)
       advice.push_back({std::move(text), bytes, std::move(how)});

@@ -70,6 +70,26 @@ class OutOfMemoryTest : public ::testing::Test {
     return site;
   }
 
+  // 20 of 3 GiB, with one block in each.
+  void FillSegments(uint64_t block_bytes) {
+    tables::SiteRow free = builder_.SiteOf(account_, Part::kCached, Category::kCached);
+    free.owner = builder_.Text("PyTorch");
+    tables::SiteRow backing = free;
+    backing.backing = 1;
+    const auto backs = builder_.Site(backing);
+    const auto block = builder_.Site(SiteRow(Category::kActivation, "model.py", 5, "h.7"));
+    for (uint64_t i = 0; i < 20; ++i) {
+      const auto segment = builder_.Segment(builder_.Site(free), Part::kFragmentation);
+      tables::SegmentRow& row = builder_.tables.segments[segment.value];
+      row.address = (i + 1) << 40;
+      row.size_bytes = 3 * kGiB;
+      builder_.Row(backs, 50, tables::kNever, 3 * kGiB, segment);
+      builder_.rows.back().address = row.address;
+      builder_.Row(block, 60, tables::kNever, block_bytes, segment);
+      builder_.rows.back().address = row.address + (3 * kGiB - block_bytes) / 11 * 4;
+    }
+  }
+
   void Refuse(uint64_t bytes, int64_t time_ns, const char* api = "", tables::StackId stack = {}) {
     builder_.tables.out_of_memory.push_back({account_, time_ns, bytes, {}, stack, {}, Name(api)});
   }
@@ -131,22 +151,7 @@ TEST_F(OutOfMemoryTest, AKeptLossTensor) {
 }
 
 TEST_F(OutOfMemoryTest, Fragmentation) {
-  tables::SiteRow free = builder_.SiteOf(account_, Part::kCached, Category::kCached);
-  free.owner = builder_.Text("PyTorch");
-  tables::SiteRow backing = free;
-  backing.backing = 1;
-  const auto backs = builder_.Site(backing);
-  const auto block = builder_.Site(SiteRow(Category::kActivation, "model.py", 5, "h.7"));
-  for (uint64_t i = 0; i < 20; ++i) {
-    const auto segment = builder_.Segment(builder_.Site(free), Part::kFragmentation);
-    tables::SegmentRow& row = builder_.tables.segments[segment.value];
-    row.address = (i + 1) << 40;
-    row.size_bytes = 3 * kGiB;
-    builder_.Row(backs, 50, tables::kNever, 3 * kGiB, segment);
-    builder_.rows.back().address = row.address;
-    builder_.Row(block, 60, tables::kNever, kGiB / 4, segment);
-    builder_.rows.back().address = row.address + kGiB;
-  }
+  FillSegments(kGiB / 4);
   const OutOfMemory what = Explain();
   EXPECT_EQ(what.free_in_segments_bytes, 55 * kGiB);
   EXPECT_EQ(what.largest_free_range_bytes, 7 * kGiB / 4);
@@ -160,6 +165,17 @@ TEST_F(OutOfMemoryTest, Fragmentation) {
               AllOf(HasSubstr("fragmentation: 55.0 GiB are free"), HasSubstr("1.75 GiB at one"),
                     HasSubstr("model.py:5 in f5 (h.7)")));
   EXPECT_EQ(Advised(Explain(), "expandable_segments"), "55 GiB");
+}
+
+TEST_F(OutOfMemoryTest, EndsOfSegmentsThatNothingFitsIntoAreNoFragmentation) {
+  FillSegments(kGiB * 11 / 4);
+  Live(Category::kParameter, "model.py", 4, 9 * kGiB, 20);
+  Refuse(kGiB / 2, 1000);
+  const OutOfMemory what = Explain();
+  EXPECT_EQ(what.in_segments_bytes, 60 * kGiB);
+  EXPECT_EQ(what.free_in_segments_bytes, 5 * kGiB);
+  EXPECT_LT(what.largest_free_range_bytes, kGiB / 2);
+  EXPECT_THAT(what.cause, AllOf(HasSubstr("activation: 55.0 GiB"), HasSubstr("(h.7)")));
 }
 
 TEST_F(OutOfMemoryTest, AnotherProcess) {
@@ -234,6 +250,33 @@ TEST_F(OutOfMemoryTest, ALeakWithoutIterations) {
   // One that was freed, and it is what the program uses.
   builder_.Row(site, 5, 6, kGiB);
   EXPECT_THAT(Explain().cause, HasSubstr("allocations of the program: 66.0 GiB"));
+}
+
+// A context is there in any program: on a small device, or beside a small model, it holds most.
+TEST_F(OutOfMemoryTest, WhatTheDriverHoldsIsToBlameOnlyWhereItIsMostOfAll) {
+  builder_.tables.devices[gpu_.value].total_bytes = 50 * kGiB;
+  Live(Category::kDriver, "main.py", 1, 24 * kGiB, 5);
+  Live(Category::kOptimizerState, "train.py", 5, 12 * kGiB, 20);
+  EXPECT_THAT(Explain().cause, HasSubstr("optimizer state: 12.0 GiB"));
+  Live(Category::kDriver, "main.py", 2, 3 * kGiB, 6);
+  EXPECT_THAT(Explain().cause, HasSubstr("context, code and other memory of the driver: 27.0 GiB"));
+}
+
+TEST_F(OutOfMemoryTest, WhatNobodyExplainsIsNotFree) {
+  Live(Category::kWorkspace, "train.py", 5, 20 * kGiB, 20);
+  EXPECT_THAT(Explain().cause, HasSubstr("a limit below the size of the device: 50.0 GiB"));
+  tables::SampleRow sample;
+  sample.device = gpu_;
+  sample.time_ns = 900;
+  sample.used_bytes = 79 * kGiB;
+  sample.ledger_bytes = static_cast<int64_t>(30 * kGiB);
+  builder_.tables.samples.push_back(sample);
+  EXPECT_THAT(Explain().cause, HasSubstr("workspace: 20.0 GiB"));
+  // It is gone before the refusal.
+  sample.time_ns = 950;
+  sample.used_bytes = 30 * kGiB;
+  builder_.tables.samples.push_back(sample);
+  EXPECT_THAT(Explain().cause, HasSubstr("a limit below the size of the device"));
 }
 
 TEST_F(OutOfMemoryTest, LogitsOfAHugeVocabulary) {
