@@ -129,8 +129,7 @@ void AddSentence(const std::string& sentence, std::string* text) {
 
 // What processes that are not recorded do in between no row can follow: on a device that they have
 // memory on, NVML's figures of the recorded processes are compared instead, where it lists them.
-// False where it does not.
-bool CompareByProcess(const tables::Recording& recording,
+void CompareByProcess(const tables::Recording& recording,
                       tables::DeviceId device,
                       Invariant* invariant) {
   const tables::Tables& tables = recording.tables();
@@ -140,10 +139,12 @@ bool CompareByProcess(const tables::Recording& recording,
         tables.accounts[sample.account.value].device == device)
       compared.Add(sample);
   }
-  if (compared.count == 0)
-    return false;
   const std::string name = DeviceText(recording, device);
-  if (compared.off != 0) {
+  if (compared.count == 0) {
+    AddSentence("processes that are not recorded use " + name +
+                    ", and NVML lists none of the recorded ones there: not compared",
+                &invariant->detail);
+  } else if (compared.off != 0) {
     invariant->holds = false;
     AddSentence(OffText(compared, "a process on " + name), &invariant->detail);
   } else {
@@ -151,7 +152,6 @@ bool CompareByProcess(const tables::Recording& recording,
                     std::to_string(compared.count) + " figures of the recorded ones were compared",
                 &invariant->detail);
   }
-  return true;
 }
 
 Invariant OfNvml(const tables::Recording& recording) {
@@ -169,9 +169,12 @@ Invariant OfNvml(const tables::Recording& recording) {
                       " bytes more than NVML, taken into account",
                   &invariant.detail);
     }
-    if (compared[i].off == 0 ||
-        (device.shared != 0 && CompareByProcess(recording, tables::DeviceId{i}, &invariant)))
+    if (compared[i].off == 0)
       continue;
+    if (device.shared != 0) {
+      CompareByProcess(recording, tables::DeviceId{i}, &invariant);
+      continue;
+    }
     invariant.holds = false;
     AddSentence(OffText(compared[i], DeviceText(recording, tables::DeviceId{i})),
                 &invariant.detail);

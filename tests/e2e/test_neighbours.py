@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,30 @@ def test_alone_nothing_is_guessed(machine, tmp_path):
         assert [p["ledger_bytes"] for p in said["processes"]] == [figure]
         assert [d["residual_bytes"] for d in said["devices"] if d["kind"] == "gpu"] == [0]
         assert not [r for r in said["rows"] if r["path"][0] == "other processes"]
+
+
+ON_THE_SECOND = """
+import ctypes, time
+cuda, nvml = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvidia-ml.so.1")
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1) == 0
+assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(64 << 20)) == 0
+assert nvml.nvmlInit_v2() == 0
+before = nvml.FakeProcessLists()
+while nvml.FakeProcessLists() - before < 3:
+    time.sleep(0.01)
+"""
+
+
+def test_on_another_device_it_breaks_nothing(machine, tmp_path):
+    """What others do on a device that the recorded program only initialised is no matter of its rows."""
+    file = tmp_path / "x.vram"
+    machine = {**machine, "VRAMSCOPE_FAKE_DEVICES": "2"}
+    with neighbour(machine, 1):
+        command = [str(VRAMSCOPE), "run", "--no-report", "-o", str(file), "--", sys.executable, "-c", ON_THE_SECOND]
+        done = subprocess.run(command, env=machine, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (process,) = report(file)["processes"]
+    assert process["ledger_bytes"] == CONTEXT + (64 << 20)
+    info = subprocess.run([str(VRAMSCOPE), "info", str(file)], capture_output=True, text=True, timeout=60).stdout
+    assert "holds   rows + residual = NVML at every sample" in info and "BROKEN" not in info, info
