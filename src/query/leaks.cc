@@ -166,14 +166,58 @@ Growth GrowthOf(const tables::Recording& recording, const GroupKey& key, const S
   return growth;
 }
 
-// What one site has at the ends of iterations.
-struct SiteSeries {
+// How bytes change from the end of one iteration to the next one's: one change an iteration once
+// they are merged, and at most twice as many before.
+class ChangeSeries {
+ public:
   struct Change {
+    int64_t number = 0;  // of the iteration at whose end it is seen first
     int64_t bytes = 0;
     int64_t count = 0;
   };
-  std::map<int64_t, Change> changes;  // by the iteration at whose end they are seen first
-  uint64_t last_bytes = 0;            // alive at the last one's
+
+  void Add(const Change& change) {
+    // Neighbours of a frame are of one iteration, or the next.
+    for (size_t back = 1; back <= std::min<size_t>(changes_.size(), 2); ++back) {
+      Change& known = changes_[changes_.size() - back];
+      if (known.number != change.number)
+        continue;
+      known.bytes += change.bytes;
+      known.count += change.count;
+      return;
+    }
+    if (changes_.size() >= merge_at_) {
+      Merge();
+      merge_at_ = std::max(merge_at_, 2 * changes_.size());
+    }
+    changes_.push_back(change);
+  }
+  // By iteration.
+  const std::vector<Change>& Merge() {
+    std::sort(changes_.begin(), changes_.end(),
+              [](const Change& a, const Change& b) { return a.number < b.number; });
+    size_t merged = 0;
+    for (const Change& change : changes_) {
+      if (merged > 0 && changes_[merged - 1].number == change.number) {
+        changes_[merged - 1].bytes += change.bytes;
+        changes_[merged - 1].count += change.count;
+      } else {
+        changes_[merged++] = change;
+      }
+    }
+    changes_.resize(merged);
+    return changes_;
+  }
+
+ private:
+  std::vector<Change> changes_;
+  size_t merge_at_ = 64;
+};
+
+// What one site has at the ends of iterations.
+struct SiteSeries {
+  ChangeSeries changes;
+  uint64_t last_bytes = 0;  // alive at the last one's
 };
 using SeriesBySite = std::unordered_map<uint32_t, SiteSeries>;
 
@@ -201,37 +245,34 @@ void Gather(const tables::AllocationFrame& frame,
     if (from >= until)
       continue;
     SiteSeries& series = (*out)[site];
-    SiteSeries::Change& begin = series.changes[from];
-    begin.bytes += static_cast<int64_t>(bytes);
-    ++begin.count;
-    SiteSeries::Change& end = series.changes[until];
-    end.bytes -= static_cast<int64_t>(bytes);
-    --end.count;
+    series.changes.Add({from, static_cast<int64_t>(bytes), 1});
+    series.changes.Add({until, -static_cast<int64_t>(bytes), -1});
     if (until == iterations->count())
       series.last_bytes += bytes;
   }
 }
 
 struct GroupSeries {
-  std::map<int64_t, SiteSeries::Change> changes;
+  ChangeSeries changes;
   Shares shares;  // of what is alive at the last iteration's end
 };
 
 std::vector<Growth> GrowthsOf(const tables::Recording& recording,
                               const IterationTimes& times,
-                              const std::map<GroupKey, GroupSeries>& groups) {
+                              std::map<GroupKey, GroupSeries>* groups) {
   std::vector<Growth> out;
-  for (const auto& [key, series] : groups) {
+  for (auto& [key, series] : *groups) {
     const int64_t count = times.Of(recording.tables().accounts[key.account.value].process).count();
     if (series.shares.empty() || count < kFewestPoints)
       continue;
     Line line;
-    SiteSeries::Change now;
-    auto change = series.changes.begin();
+    ChangeSeries::Change now;
+    const std::vector<ChangeSeries::Change>& changes = series.changes.Merge();
+    auto change = changes.begin();
     for (int64_t number = 0; number < count; ++number) {
-      for (; change != series.changes.end() && change->first <= number; ++change) {
-        now.bytes += change->second.bytes;
-        now.count += change->second.count;
+      for (; change != changes.end() && change->number <= number; ++change) {
+        now.bytes += change->bytes;
+        now.count += change->count;
       }
       if (number >= WarmUpOf(count))
         line.bytes.push_back(now.bytes);
@@ -292,19 +333,17 @@ util::Result<std::vector<Growth>> FindGrowing(const tables::Recording& recording
                                            Gather(frame, iterations_of, &found[worker]);
                                          }));
   std::map<GroupKey, GroupSeries> groups;
-  for (const SeriesBySite& part : found) {
-    for (const auto& [index, series] : part) {
+  for (SeriesBySite& part : found) {
+    for (auto& [index, series] : part) {
       const tables::SiteRow& site = tables.sites[index];
       GroupSeries& group = groups[grouping->KeyOf(site)];
-      for (const auto& [number, change] : series.changes) {
-        group.changes[number].bytes += change.bytes;
-        group.changes[number].count += change.count;
-      }
+      for (const ChangeSeries::Change& change : series.changes.Merge())
+        group.changes.Add(change);
       if (series.last_bytes != 0)
         group.shares[{site.place, site.category}] += series.last_bytes;
     }
   }
-  return GrowthsOf(recording, times, groups);
+  return GrowthsOf(recording, times, &groups);
 }
 
 // What is alive at the end of its process and is no parameter, gradient, buffer or optimizer state.
