@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that run out of memory, each for another reason: their tensors stand in the stand-in driver's memory,
+which refuses them, and the first three lines of what is said of it name the reason."""
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hosts import STAND_IN, VRAMSCOPE
+
+torch_at = importlib.util.find_spec("torch")
+pytestmark = [
+    pytest.mark.skipif(torch_at is None, reason="no PyTorch"),
+    pytest.mark.skipif(not (STAND_IN / "libcuda.so.1").exists(), reason="the stand-in driver is not built"),
+]
+PROGRAMS = Path(__file__).parent / "programs"
+# Of the twelve, and one that goes on; another process needs no PyTorch, and tests of its own.
+CAUSES = [
+    "batch", "kept_loss", "fragmentation", "graph_pool", "communicators", "eval_graph", "optimizer_state", "leak",
+    "vocabulary", "kv_cache", "workspace", "caught",
+]
+
+
+def expected() -> dict[str, list[str]]:
+    """For each cause, what the first three lines must match."""
+    for part in ast.parse((PROGRAMS / "causes.py").read_text()).body:
+        if isinstance(part, ast.Assign) and part.targets[0].id == "EXPECTED":
+            return ast.literal_eval(part.value)
+    raise AssertionError("causes.py has no EXPECTED")
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory) -> Path:
+    """PyTorch's CPU allocator over the driver, and libraries under the names of NVIDIA's."""
+    folder = tmp_path_factory.mktemp("libraries")
+    torch = Path(torch_at.origin).parent
+    build = ["c++", "-std=c++20", "-fPIC", "-shared"]
+    allocator = ["-O1", "-isystem", torch / "include", "-L", torch / "lib", PROGRAMS / "torch_in_driver.cc", "-lc10"]
+    # What it does after the call keeps its frame in the stack.
+    (folder / "taker.cc").write_text(
+        """
+        extern "C" int cuMemAlloc_v2(unsigned long long*, unsigned long);
+        extern "C" int Take(unsigned long long* address, unsigned long size) {
+          const int result = cuMemAlloc_v2(address, size);
+          return result == 0 ? 0 : -1;
+        }
+        """
+    )
+    for name, sources in {"liballocator.so": allocator, "libnccl.so.2": [folder / "taker.cc"]}.items():
+        words = [*build, *sources, "-o", folder / name, STAND_IN / "libcuda.so.1"]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    shutil.copy(folder / "libnccl.so.2", folder / "libcublas.so.12")
+    return folder
+
+
+def report(file: Path, *words: str) -> str:
+    done = subprocess.run([VRAMSCOPE, "report", file, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def said(libraries) -> dict[str, str]:
+    """What is said of each."""
+    file = libraries / "x.vram"
+    environment = {
+        **os.environ,
+        "CAUSES_ALLOCATOR": str(libraries / "liballocator.so"),
+        "LD_LIBRARY_PATH": f"{STAND_IN}:{libraries}",
+        "VRAMSCOPE_FAKE_BOOKS": str(libraries / "books"),
+        "VRAMSCOPE_FAKE_TOTAL_MIB": "1400",  # a context takes 518, what is held back 600
+    }
+    program = [sys.executable, PROGRAMS / "causes.py", ",".join(CAUSES)]
+    done = subprocess.run(
+        [VRAMSCOPE, "run", "--cpu", "--no-report", "-o", file, "--", *program],
+        env=environment, capture_output=True, text=True, timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    # Each but the last ends with the error of PyTorch, and that one catches it.
+    assert done.stdout.splitlines()[-1] == "caught 0" and done.stdout.count(" 3\n") == len(CAUSES) - 1, done.stdout
+    assert (libraries / "x.oom-1").exists() and (libraries / "x.oom-2").exists()
+    refusals = json.loads(report(file, "--oom", "--json"))["refusals"]
+    numbers = [i + 1 for i, refusal in enumerate(refusals) if not refusal["served"]]
+    assert len(numbers) == len(CAUSES), refusals
+    return {cause: report(file, f"--oom={number}") for cause, number in zip(CAUSES, numbers)}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_first_three_lines_name_the_cause(said, cause):
+    head = "\n".join(said[cause].splitlines()[:3])
+    for pattern in expected()[cause]:
+        assert re.search(pattern, head), said[cause]
