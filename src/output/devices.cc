@@ -30,23 +30,6 @@ const tables::ProcessRow* Find(const tables::Recording& recording, tables::Proce
 
 }  // namespace
 
-const char* DeviceKindName(tables::DeviceKind kind) {
-  switch (kind) {
-    case tables::DeviceKind::kGpu:
-      return "gpu";
-    case tables::DeviceKind::kHost:
-      return "host";
-    case tables::DeviceKind::kCpu:
-      break;
-  }
-  return "cpu";
-}
-
-std::string DeviceMark(tables::DeviceKind kind, int32_t index) {
-  const char* name = DeviceKindName(kind);
-  return kind == tables::DeviceKind::kGpu ? name + std::to_string(index) : name;
-}
-
 std::string DeviceMark(const query::Report& report, tables::DeviceId device) {
   const query::DeviceReport* const found = Find(report, device);
   return found == nullptr ? "?" : DeviceMark(found->kind, found->index);

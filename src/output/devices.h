@@ -4,15 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "query/device_names.h"
 #include "query/report.h"
 
 // Devices and processes, by the names that people and other programs read.
 namespace vramscope::output {
 
-// "gpu", "host" or "cpu".
-const char* DeviceKindName(tables::DeviceKind kind);
-// "gpu0", "host", "cpu".
-std::string DeviceMark(tables::DeviceKind kind, int32_t index);
+using query::DeviceKindName;
+using query::DeviceMark;
 std::string DeviceMark(const query::Report& report, tables::DeviceId device);
 std::string DeviceMark(const tables::Recording& recording, tables::DeviceId device);
 // NVML's number.

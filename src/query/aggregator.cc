@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "query/device_names.h"
+
 namespace vramscope::query {
 namespace {
 
@@ -96,9 +98,8 @@ bool Aggregator::Matches(const ReportQuery::Where& where,
       return IsBelow(text, where.value);
     case Dimension::kDevice: {
       const tables::DeviceRow& device = tables.devices[leaf.device.value];
-      const std::string index = std::to_string(device.index);
-      const bool gpu = device.kind == static_cast<uint8_t>(tables::DeviceKind::kGpu);
-      return where.value == index || (gpu && where.value == "gpu" + index);
+      return where.value == std::to_string(device.index) ||
+             where.value == DeviceMark(static_cast<tables::DeviceKind>(device.kind), device.index);
     }
     case Dimension::kThread: {
       const size_t thread = leaf.site.thread.value;

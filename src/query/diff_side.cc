@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "query/device_names.h"
 #include "query/frames.h"
 #include "query/instant.h"
 
@@ -28,18 +29,6 @@ std::string_view WithoutWrapper(std::string_view module, std::string* buffer) {
   for (; at != std::string::npos; at = buffer->find(kCompiled))
     buffer->erase(at, kCompiled.size());
   return *buffer;
-}
-
-std::string NameOf(DeviceKind kind, int32_t index) {
-  switch (kind) {
-    case DeviceKind::kHost:
-      return "host";
-    case DeviceKind::kCpu:
-      return "cpu";
-    case DeviceKind::kGpu:
-      break;
-  }
-  return "gpu" + std::to_string(index);
 }
 
 // Turns rows into keys. Remembers what it looked up.
@@ -175,7 +164,7 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
     const tables::DeviceRow& row = tables.devices[i];
     const auto kind = static_cast<DeviceKind>(row.kind);
     if (recorded[i])
-      found.push_back({NameOf(kind, row.index), kind, tables::DeviceId{i}, bytes[i]});
+      found.push_back({DeviceMark(kind, row.index), kind, tables::DeviceId{i}, bytes[i]});
   }
   if (found.empty()) {
     return util::Status::Error(side->path +

@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "query/device_names.h"
+
 namespace vramscope::query {
 namespace {
 
@@ -281,18 +283,6 @@ KeywordTable Classifier::MakeTable(const std::vector<ReportRow>& rows,
   return table;
 }
 
-std::string MarkOf(const DeviceReport& device) {
-  switch (device.kind) {
-    case tables::DeviceKind::kCpu:
-      return "cpu";
-    case tables::DeviceKind::kHost:
-      return "host";
-    case tables::DeviceKind::kGpu:
-      break;
-  }
-  return "gpu" + std::to_string(device.index);
-}
-
 util::Result<std::map<tables::DeviceId, uint64_t>> ResolveExpected(
     const std::vector<ExpectedSum>& sums,
     const std::vector<DeviceReport>& devices) {
@@ -300,7 +290,7 @@ util::Result<std::map<tables::DeviceId, uint64_t>> ResolveExpected(
   std::string marks;
   std::vector<const DeviceReport*> gpus;
   for (const DeviceReport& device : devices) {
-    marks += (marks.empty() ? "" : ", ") + MarkOf(device);
+    marks += (marks.empty() ? "" : ", ") + DeviceMark(device.kind, device.index);
     if (device.kind == tables::DeviceKind::kGpu)
       gpus.push_back(&device);
   }
@@ -313,11 +303,12 @@ util::Result<std::map<tables::DeviceId, uint64_t>> ResolveExpected(
         device = devices.data();
       if (device == nullptr) {
         return util::Status::Error("--expected-sum: this recording has several devices (" + marks +
-                                   "): say which, as in " + MarkOf(devices[0]) + "=SIZE");
+                                   "): say which, as in " +
+                                   DeviceMark(devices[0].kind, devices[0].index) + "=SIZE");
       }
     } else {
       const auto found = std::find_if(devices.begin(), devices.end(), [&](const DeviceReport& d) {
-        return MarkOf(d) == sum.device;
+        return DeviceMark(d.kind, d.index) == sum.device;
       });
       if (found == devices.end()) {
         return util::Status::Error("--expected-sum: this recording has no device '" + sum.device +

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "query/parallel.h"
+#include "tables/frame_rows.h"
 
 namespace vramscope::query {
 namespace {
@@ -31,18 +32,6 @@ struct Gathered {
   std::unordered_map<GroupKey, size_t, GroupKeyHash> keys;
   std::vector<LiveGroup> groups;
 };
-
-tables::AllocationRow RowOf(const AllocationFrame& frame, size_t i) {
-  tables::AllocationRow row;
-  row.begin_ns = frame.begin_ns[i];
-  row.end_ns = frame.end_ns[i];
-  row.alloc_ns = frame.alloc_ns[i];
-  row.bytes = frame.bytes[i];
-  row.rounding_bytes = frame.rounding_bytes[i];
-  row.site = tables::SiteId{frame.site[i]};
-  row.segment = tables::SegmentId{frame.segment[i]};
-  return row;
-}
 
 LiveSum& GroupOf(Gathered& gathered, const tables::AllocationRow& row, uint64_t key) {
   const auto [found, added] =

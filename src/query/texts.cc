@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include "query/device_names.h"
+
 namespace vramscope::query {
 namespace {
 
@@ -55,15 +57,9 @@ std::string HexText(uint64_t value) {
 }
 
 std::string DeviceText(const tables::DeviceRow& device) {
-  switch (static_cast<tables::DeviceKind>(device.kind)) {
-    case tables::DeviceKind::kCpu:
-      return "cpu";
-    case tables::DeviceKind::kHost:
-      return "host";
-    case tables::DeviceKind::kGpu:
-      break;
-  }
-  return "GPU " + std::to_string(device.index);
+  const auto kind = static_cast<tables::DeviceKind>(device.kind);
+  return kind == tables::DeviceKind::kGpu ? "GPU " + std::to_string(device.index)
+                                          : DeviceKindName(kind);
 }
 
 // The row `id` of a dictionary, or its row "none".

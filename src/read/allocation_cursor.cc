@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "read/answers.h"
+#include "tables/frame_rows.h"
 
 namespace vramscope::read {
 namespace {
@@ -11,19 +12,6 @@ namespace {
 template <class Row>
 const Row& RowOf(const std::vector<Row>& rows, uint32_t id) {
   return rows[id < rows.size() ? id : 0];
-}
-
-tables::AllocationRow RowAt(const tables::AllocationFrame& frame, size_t at) {
-  tables::AllocationRow row;
-  row.begin_ns = frame.begin_ns[at];
-  row.end_ns = frame.end_ns[at];
-  row.alloc_ns = frame.alloc_ns[at];
-  row.address = frame.address[at];
-  row.bytes = frame.bytes[at];
-  row.rounding_bytes = frame.rounding_bytes[at];
-  row.site = tables::SiteId{frame.site[at]};
-  row.segment = tables::SegmentId{frame.segment[at]};
-  return row;
 }
 
 }  // namespace
@@ -81,7 +69,7 @@ std::unique_ptr<Answer> AllocationCursor::AnswerOf(const tables::AllocationFrame
   Column& site = table.Int("site", "sites");
   Column& segment = table.Int("segment", "segments");
   for (const size_t at : rows) {
-    const tables::AllocationRow row = RowAt(frame, at);
+    const tables::AllocationRow row = tables::RowOf(frame, at);
     if (texts_.IsNeverFreed(RowOf(tables.sites, row.site.value), row))
       free.Null();
     else
@@ -101,7 +89,7 @@ void AllocationCursor::AddTexts(query::Dimension dimension,
                                 Column* column) const {
   std::unordered_map<uint64_t, uint32_t> codes;
   for (const size_t at : rows) {
-    const tables::AllocationRow row = RowAt(frame, at);
+    const tables::AllocationRow row = tables::RowOf(frame, at);
     const tables::SiteRow& site = RowOf(recording_.tables().sites, row.site.value);
     const uint64_t value = texts_.Number(dimension, site, &row);
     auto found = codes.find(value);

@@ -6,22 +6,11 @@
 
 #include "format/enums.h"
 #include "format/memory_words.h"
+#include "query/device_names.h"
 #include "read/answers.h"
 
 namespace vramscope::read {
 namespace {
-
-const char* KindName(tables::DeviceKind kind) {
-  switch (kind) {
-    case tables::DeviceKind::kGpu:
-      return "gpu";
-    case tables::DeviceKind::kHost:
-      return "host";
-    case tables::DeviceKind::kCpu:
-      break;
-  }
-  return "cpu";
-}
 
 int64_t IndexOf(const tables::Recording& recording, tables::DeviceId device) {
   const std::vector<tables::DeviceRow>& devices = recording.tables().devices;
@@ -71,7 +60,7 @@ void Sums(Table* table, const Rows& rows) {
 void AddDevices(const std::vector<query::DeviceReport>& rows, Answer* answer) {
   Table* const table = &answer->Add("devices");
   Ints(table, "index", "", rows, [](const auto& row) { return row.index; });
-  Texts(table, "kind", rows, [](const auto& row) { return KindName(row.kind); });
+  Texts(table, "kind", rows, [](const auto& row) { return query::DeviceKindName(row.kind); });
   Texts(table, "uuid", rows, [](const auto& row) { return row.uuid; });
   Texts(table, "name", rows, [](const auto& row) { return row.name; });
   Uints(table, "total_bytes", "bytes", rows, [](const auto& row) { return row.total_bytes; });

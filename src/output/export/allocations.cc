@@ -13,6 +13,7 @@
 #include "output/frames.h"
 #include "output/json_parts.h"
 #include "query/texts.h"
+#include "tables/frame_rows.h"
 #include "util/json_writer.h"
 
 namespace vramscope::output {
@@ -31,19 +32,6 @@ constexpr Dimension kOfSite[] = {
     Dimension::kTag,   Dimension::kNative,
 };
 constexpr Dimension kOfRow[] = {Dimension::kIteration, Dimension::kSizeClass, Dimension::kLifetime};
-
-tables::AllocationRow RowOf(const tables::AllocationFrame& frame, size_t at) {
-  tables::AllocationRow row;
-  row.begin_ns = frame.begin_ns[at];
-  row.end_ns = frame.end_ns[at];
-  row.alloc_ns = frame.alloc_ns[at];
-  row.address = frame.address[at];
-  row.bytes = frame.bytes[at];
-  row.rounding_bytes = frame.rounding_bytes[at];
-  row.site = tables::SiteId{frame.site[at]};
-  row.segment = tables::SegmentId{frame.segment[at]};
-  return row;
-}
 
 constexpr size_t kMaxKnownBytes = size_t{64} << 20;
 

@@ -6,22 +6,15 @@
 #include <tuple>
 #include <utility>
 
+#include "tables/frame_rows.h"
+
 namespace vramscope::output {
 namespace {
 
-using tables::AllocationFrame;
-using tables::AllocationRow;
-
-AllocationRow RowOf(const AllocationFrame& frame, size_t at) {
-  AllocationRow row;
-  row.begin_ns = frame.begin_ns[at];
-  row.end_ns = frame.end_ns[at];
-  row.alloc_ns = frame.alloc_ns[at];
-  row.address = frame.address[at];
-  row.bytes = frame.bytes[at];
-  row.rounding_bytes = std::min(frame.rounding_bytes[at], frame.bytes[at]);
-  row.site = tables::SiteId{frame.site[at]};
-  row.segment = tables::SegmentId{frame.segment[at]};
+// No more of it is rounding than it has.
+tables::AllocationRow RowIn(const tables::AllocationFrame& frame, size_t at) {
+  tables::AllocationRow row = tables::RowOf(frame, at);
+  row.rounding_bytes = std::min(row.rounding_bytes, row.bytes);
   return row;
 }
 
@@ -61,7 +54,7 @@ util::Status RowChanges::Plan() {
   if (rows > window_rows_) {
     const uint64_t stride = std::max<uint64_t>(1, 2 * rows / kSamples);
     std::vector<int64_t> times_ns;
-    AllocationFrame frame;
+    tables::AllocationFrame frame;
     uint64_t seen = 0;
     for (size_t i = 0; i < recording_.frame_count(); ++i) {
       if (!MayMatter(i))
@@ -89,7 +82,7 @@ util::Status RowChanges::Plan() {
 
 util::Status RowChanges::ReadWindow(int64_t after_ns, int64_t to_ns) {
   changes_.clear();
-  AllocationFrame frame;
+  tables::AllocationFrame frame;
   const std::vector<tables::SiteRow>& sites = recording_.tables().sites;
   // The first window has what is at the earliest instant of all, too.
   const auto is_within = [&](int64_t time_ns) {
@@ -112,11 +105,11 @@ util::Status RowChanges::ReadWindow(int64_t after_ns, int64_t to_ns) {
       if (frame.begin_ns[at] <= until_ns && is_within(frame.begin_ns[at])) {
         changes_.push_back({frame.begin_ns[at],
                             is_segment ? Kind::kSegmentBegins : Kind::kBlockBegins,
-                            RowOf(frame, at)});
+                            RowIn(frame, at)});
       }
       if (frame.end_ns[at] <= until_ns && is_within(frame.end_ns[at])) {
         changes_.push_back({frame.end_ns[at], is_segment ? Kind::kSegmentEnds : Kind::kBlockEnds,
-                            RowOf(frame, at)});
+                            RowIn(frame, at)});
       }
     }
   }
