@@ -32,6 +32,7 @@ constexpr size_t kBeforeFigure = format::kCategoryCount + 4;    // of before the
 constexpr size_t kUsedFigure = format::kCategoryCount + 5;      // what Height compares
 constexpr size_t kFigures = format::kCategoryCount + 6;
 using Figures = std::array<int64_t, kFigures>;
+constexpr uint32_t kAllFigures = (uint32_t{1} << kFigures) - 1;
 
 uint64_t Positive(int64_t bytes) {
   return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
@@ -71,19 +72,21 @@ struct Extent {
   Height highest;
   int64_t peak_ns = 0;
 
-  // A state within it; times only go on.
-  void See(const Figures& now, int64_t time_ns) {
-    See(now, {now[kTotalFigure], now[kUsedFigure]}, time_ns);
+  // A state within it; times only go on. `changed`: the figures that differ from the one before.
+  void See(const Figures& now, uint32_t changed, int64_t time_ns) {
+    See(now, changed, {now[kTotalFigure], now[kUsedFigure]}, time_ns);
   }
-  void See(const Figures& now, const Height& height, int64_t time_ns) {
+  void See(const Figures& now, uint32_t changed, const Height& height, int64_t time_ns) {
     if (!open || height > highest) {
       highest = height;
       peak_ns = time_ns;
     }
     if (!open)
       peak = now;
-    for (size_t figure = 0; figure < kFigures; ++figure)
+    for (; changed != 0; changed &= changed - 1) {
+      const auto figure = static_cast<size_t>(std::countr_zero(changed));
       peak[figure] = std::max(peak[figure], now[figure]);
+    }
     open = true;
   }
   // The beginning of it.
@@ -92,7 +95,7 @@ struct Extent {
       return;
     Extent all = earlier;
     if (open)
-      all.See(peak, highest, peak_ns);
+      all.See(peak, kAllFigures, highest, peak_ns);
     peak = all.peak;
     highest = all.highest;
     peak_ns = all.peak_ns;
@@ -121,13 +124,13 @@ class IterationTracker : public SweepObserver {
       return;
     for (uint32_t figures = facts.figures; figures != 0; figures &= figures - 1)
       account.now[static_cast<size_t>(std::countr_zero(figures))] += bytes;
-    account.changed = true;
+    account.changed |= facts.figures;
     account.used = true;
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) override {
     for (Account& account : accounts_) {
-      if (account.times != nullptr && (account.changed || last_ns >= account.until_ns))
+      if (account.times != nullptr && (account.changed != 0 || last_ns >= account.until_ns))
         Look(&account, first_ns, last_ns);
     }
     last_ns_ = last_ns;
@@ -177,7 +180,7 @@ class IterationTracker : public SweepObserver {
   struct Account {
     const ProcessIterations* times = nullptr;  // null: none
     Figures now{};
-    bool changed = true;  // since the last look
+    uint32_t changed = kAllFigures;  // since the last look
     bool used = false;
     std::vector<Extent> over;      // by number
     Extent under_way;              // the one behind them, or the next
@@ -187,7 +190,12 @@ class IterationTracker : public SweepObserver {
   // The state stood from first_ns to last_ns: in the iteration under way, or several.
   static void Look(Account* account, int64_t first_ns, int64_t last_ns) {
     const ProcessIterations& times = *account->times;
-    account->changed = false;
+    const uint32_t changed = std::exchange(account->changed, 0);
+    // Within the iteration under way, as most are.
+    if (account->under_way.open && last_ns < account->until_ns) {
+      account->under_way.See(account->now, changed, first_ns);
+      return;
+    }
     account->until_ns = INT64_MAX;
     for (auto number = static_cast<int64_t>(account->over.size()); number < times.count();
          ++number) {
@@ -198,7 +206,8 @@ class IterationTracker : public SweepObserver {
         return;
       // Else it was over before anything was there.
       if (end_ns >= first_ns || account->under_way.open) {
-        account->under_way.See(account->now, std::max(first_ns, std::min(begin_ns + 1, end_ns)));
+        account->under_way.See(account->now, changed,
+                               std::max(first_ns, std::min(begin_ns + 1, end_ns)));
         account->until_ns = end_ns;
         if (last_ns < end_ns)
           return;

@@ -68,9 +68,13 @@ class BucketFiller : public SweepObserver {
       Device& device = devices_[index];
       const Band band = by_group ? Band{0, cells.groups()[cell.group]} : BandOf(recording, cell);
       const auto [found, added] = device.bands.try_emplace(band, device.bands.size());
-      cells_.push_back({index, static_cast<uint32_t>(found->second), IsUse(cell.part)});
+      cells_.push_back(
+          {index, static_cast<uint32_t>(found->second), IsUse(cell.part) ? int64_t{-1} : 0});
     }
-    for (Device& device : devices_) {
+    for (uint32_t i = 0; i < devices_.size(); ++i) {
+      Device& device = devices_[i];
+      changed_.push_back(i);
+      ++changed_count_;
       device.now.resize(device.bands.size());
       device.tops.resize(buckets_);
       device.bytes.resize(buckets_ * device.bands.size());
@@ -82,21 +86,27 @@ class BucketFiller : public SweepObserver {
     Device& device = devices_[facts.device];
     device.now[facts.band] += bytes;
     device.height.total += bytes;
-    device.height.used += facts.use ? bytes : 0;
-    device.changed = true;
+    device.height.used += bytes & facts.use;
+    if (!device.changed) {
+      device.changed = true;
+      changed_[changed_count_++] = facts.device;
+    }
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) override {
-    const size_t first = BucketAt(first_ns);
-    const size_t last = BucketAt(last_ns);
-    for (Device& device : devices_) {
-      // In a bucket that began before, a state that is not new was looked at when it was.
-      for (size_t bucket = device.changed ? first : std::max(first, device.seen + 1);
-           bucket <= last; ++bucket)
-        Look(&device, bucket, std::max(first_ns, BeginOf(bucket)));
+    const size_t first = BucketFrom(first_ns);
+    const size_t last = BucketFrom(last_ns);
+    for (; changed_count_ != 0; --changed_count_) {
+      Device& device = devices_[changed_[changed_count_ - 1]];
+      Look(&device, first, std::max(first_ns, BeginOf(first)));
       device.changed = false;
-      device.seen = last;
     }
+    // What did not change is news in buckets that begin.
+    for (size_t bucket = std::max(first, seen_ + 1); bucket <= last; ++bucket) {
+      for (Device& device : devices_)
+        Look(&device, bucket, std::max(first_ns, BeginOf(bucket)));
+    }
+    seen_ = last;
   }
 
   // What a later piece of time had: of equally high instants of a bucket the first counts.
@@ -167,14 +177,13 @@ class BucketFiller : public SweepObserver {
     std::vector<int64_t> now;  // by band
     Height height;
     bool changed = true;
-    size_t seen = 0;             // the last bucket that the state was looked at in
     std::vector<Top> tops;       // by bucket
     std::vector<int64_t> bytes;  // by bucket and band
   };
   struct CellFacts {
     uint32_t device;
     uint32_t band;
-    bool use;
+    int64_t use;  // a mask: all bits of what counts, none of what does not
   };
 
   int64_t BeginOf(size_t bucket) const {
@@ -184,6 +193,14 @@ class BucketFiller : public SweepObserver {
     if (time_ns <= begin_ns_)
       return 0;
     return std::min(static_cast<size_t>((time_ns - begin_ns_) / width_ns_), buckets_ - 1);
+  }
+  // The same of times that only go on: most are in the bucket of the one before.
+  size_t BucketFrom(int64_t time_ns) {
+    if (time_ns >= until_ns_) {
+      bucket_ = BucketAt(time_ns);
+      until_ns_ = bucket_ + 1 < buckets_ ? BeginOf(bucket_ + 1) : INT64_MAX;
+    }
+    return bucket_;
   }
   static void Look(Device* device, size_t bucket, int64_t time_ns) {
     Top& top = device->tops[bucket];
@@ -197,8 +214,13 @@ class BucketFiller : public SweepObserver {
   int64_t begin_ns_;
   int64_t width_ns_ = 1;
   size_t buckets_;
+  size_t bucket_ = 0;
+  int64_t until_ns_ = INT64_MIN;  // no time before it is in a later bucket
   std::vector<CellFacts> cells_;
   std::vector<Device> devices_;
+  std::vector<uint32_t> changed_;  // the first of them: devices, since they were last looked at
+  size_t changed_count_ = 0;
+  size_t seen_ = 0;  // the last bucket that they were looked at in
 };
 
 // At most four samples a bucket: the lowest and the highest of each half.
