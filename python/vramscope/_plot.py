@@ -50,10 +50,11 @@ def draw(
     overlay: bool,
     subtract_baseline: bool,
     keywords: Sequence[_Path],
+    device: str,
 ) -> Picture:
     """The picture with these options of `vramscope plot`."""
     words: List[str] = [os.fspath(file) for file in files] + ["--kind", kind]
-    for name, value in (("--by", by), ("--at", at), ("--title", title), ("--unit", unit)):
+    for name, value in (("--by", by), ("--at", at), ("--title", title), ("--unit", unit), ("--device", device)):
         if value:
             words += [name, value]
     if omit_below:

@@ -448,6 +448,7 @@ class Trace:
         overlay: bool = False,
         subtract_baseline: bool = False,
         keywords: Sequence[_Path] = (),
+        device: Union[str, int] = "",
     ) -> Picture:
         """A figure of it, and of the recordings `beside` it, as ``vramscope plot`` draws it.
 
@@ -456,7 +457,8 @@ class Trace:
         self._opened()
         when = None if at is None else _instant(at)
         return draw(
-            [self._path, *beside], kind, by, when, title, unit, omit_below, overlay, subtract_baseline, keywords
+            [self._path, *beside], kind, by, when, title, unit, omit_below, overlay, subtract_baseline, keywords,
+            str(device),
         )
 
     def allocations(

@@ -17,6 +17,7 @@
 #include "cli/open_recording.h"
 #include "output/plot/axis.h"
 #include "output/plot/figure.h"
+#include "query/device_names.h"
 #include "query/timelines.h"
 #include "util/owned_file.h"
 
@@ -32,6 +33,7 @@ struct PlotArguments {
   std::string at = "peak";
   std::string by;
   std::string omit_below;
+  std::string device;
   output::FigureLook look;
   KeywordOptions keywords;
   bool overlay = false;
@@ -108,6 +110,37 @@ util::Status CheckOptions(const PlotArguments& arguments) {
   return {};
 }
 
+// Leaves the chosen device alone in a list of a recording's: "1" or "gpu1", "cpu", "host".
+template <class Entry, class KindAndIndex>
+util::Status KeepDevice(const PlotArguments& arguments,
+                        const std::string& file,
+                        const KindAndIndex& of,
+                        std::vector<Entry>* entries) {
+  if (arguments.device.empty())
+    return {};
+  std::string marks;
+  std::erase_if(*entries, [&](const Entry& entry) {
+    const auto [kind, index] = of(entry);
+    const std::string mark = query::DeviceMark(kind, index);
+    marks += (marks.empty() ? "" : ", ") + mark;
+    return arguments.device != mark &&
+           (kind != tables::DeviceKind::kGpu || arguments.device != std::to_string(index));
+  });
+  if (!entries->empty())
+    return {};
+  return util::Status::Error(fmt::format("{}: there is no device '{}' in it: --device is one of {}",
+                                         file, arguments.device, marks));
+}
+
+util::Status KeepDevice(const PlotArguments& arguments,
+                        const std::string& file,
+                        query::Report* report) {
+  return KeepDevice(
+      arguments, file,
+      [](const query::DeviceReport& device) { return std::pair(device.kind, device.index); },
+      &report->devices);
+}
+
 // Of recordings in which nobody had a byte.
 util::Status NothingToDraw(const PlotArguments& arguments) {
   return util::Status::Error(
@@ -136,10 +169,10 @@ util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omi
     const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
     if (!recording.ok())
       return recording.status();
-    const util::Result<query::KeywordReport> keywords =
-        query::MakeKeywordReport(**recording, *query);
+    util::Result<query::KeywordReport> keywords = query::MakeKeywordReport(**recording, *query);
     if (!keywords.ok())
       return keywords.status();
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &keywords->report));
     for (output::BarPanel& panel :
          output::BarPanels(*keywords, **recording, NameOf(arguments, file), arguments.look.unit))
       panels.push_back(std::move(panel));
@@ -170,9 +203,10 @@ util::Result<output::Figure> MakeComparison(const PlotArguments& arguments, doub
     const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
     if (!recording.ok())
       return recording.status();
-    const util::Result<query::Report> report = query::MakeReport(**recording, query);
+    util::Result<query::Report> report = query::MakeReport(**recording, query);
     if (!report.ok())
       return report.status();
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &*report));
     const std::string name = std::filesystem::path(file).stem().string();
     for (output::StackedBar& bar : output::PeakBars(*report, name))
       bars.push_back(std::move(bar));
@@ -208,6 +242,11 @@ util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double om
                    : query::MakeTimelinesBy(**recording, kBuckets, by[0]);
     if (!timelines.ok())
       return timelines.status();
+    const auto of = [&](const query::Timeline& timeline) {
+      const tables::DeviceRow& device = (*recording)->tables().devices[timeline.device.value];
+      return std::pair(static_cast<tables::DeviceKind>(device.kind), device.index);
+    };
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, of, &*timelines));
     const std::string name =
         arguments.overlay ? std::filesystem::path(file).stem().string() : NameOf(arguments, file);
     for (output::TimelinePanel& panel :
@@ -292,6 +331,11 @@ void RegisterPlot(CLI::App& app, int* exit_code) {
                     "Of timeline: the totals of all recordings over one axis, from their starts");
   command->add_flag("--subtract-baseline", arguments->less_baseline,
                     "With --overlay: less what was in use before each began");
+  command
+      ->add_option("--device", arguments->device,
+                   "One device of each recording: NVML's number, cpu or host (default: every GPU "
+                   "that has bytes)")
+      ->option_text("DEVICE");
   command
       ->add_option("--omit-below", arguments->omit_below,
                    "What has a smaller share becomes one: 2% or 0.02")

@@ -130,6 +130,8 @@ def test_every_dimension_and_option_has_its_picture(tmp_path):
         "by line": ("--kind", "compare", H200, "--by", "line", "--omit-below", "0.02"),
         "at the end": ("--kind", "compare", H200, "--at", "end"),
         "overlay": ("--kind", "timeline", H200, "--overlay"),
+        "overlay of the host": ("--kind", "timeline", H200, "--overlay", "--device", "host"),
+        "the host's bars": ("--kind", "categories", "--device", "host"),
         "bars": ("--kind", "categories"),
         "few bars": ("--kind", "categories", "--omit-below", "10%"),
     }.items():
@@ -143,7 +145,7 @@ def test_from_python_a_picture_is_shown_and_saved(tmp_path):
     environment = package.make(tmp_path / "package")
     code = (
         f"import vramscope, sys\ntrace = vramscope.read({str(H200)!r})\n"
-        f"picture = trace.plot('compare', beside=[{str(H200)!r}], by='phase', title='Two')\n"
+        f"picture = trace.plot('compare', beside=[{str(H200)!r}], by='phase', title='Two', device=0)\n"
         f"assert picture._repr_svg_().startswith('<?xml')\npicture.save({str(tmp_path / 'p.pdf')!r})\n"
         "try:\n    trace.plot('pie')\nexcept RuntimeError as error:\n    print(error)\n"
     )
@@ -194,6 +196,7 @@ def test_help_says_what_is_required():
         (("--kind", "two-bar", "-o", "x.svg", "--at", "yesterday"), "yesterday"),
         (("--kind", "two-bar", "-o", "x.svg", "--keywords", "no.toml"), "no.toml"),
         (("--kind", "two-bar", "-o", "x.svg", "--at", "iter:999999"), "999999"),
+        (("--kind", "timeline", "--overlay", "-o", "x.svg", "--device", "7"), "there is no device '7' in it: --device is one of gpu0"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, arguments, says):
