@@ -110,9 +110,17 @@ util::Result<std::vector<Opened>> OpenSide(const std::string& path, bool native_
 
 std::vector<query::RankRecording> RanksOf(const std::vector<Opened>& side) {
   std::vector<query::RankRecording> ranks;
-  for (const Opened& opened : side)
-    ranks.push_back({opened.file, opened.recording.get()});
+  for (const Opened& opened : side) {
+    for (query::RankRecording& rank : query::RanksIn(opened.file, *opened.recording))
+      ranks.push_back(std::move(rank));
+  }
   return ranks;
+}
+
+const Opened& OpenedOf(const std::vector<Opened>& side, const query::RankRecording& rank) {
+  return *std::find_if(side.begin(), side.end(), [&](const Opened& opened) {
+    return opened.recording.get() == rank.subject.recording;
+  });
 }
 
 util::Status WritePage(const DiffArguments& arguments,
@@ -167,15 +175,20 @@ util::Result<int> ShowDiff(const DiffArguments& arguments) {
   auto b = OpenSide(arguments.b, !arguments.no_native_names);
   if (!b.ok())
     return b.status();
+  const std::vector<query::RankRecording> ranks_a = RanksOf(*a);
+  const std::vector<query::RankRecording> ranks_b = RanksOf(*b);
   size_t chosen_a = 0;
   size_t chosen_b = 0;
-  const bool sets = a->size() > 1 || b->size() > 1;
+  // Two ranks of one recording have no median: what one of them has more would be lost.
+  const bool sets = a->size() > 1 || b->size() > 1 ||
+                    std::max(ranks_a.size(), ranks_b.size()) >= query::kFewestForOutlier;
   const util::Result<query::Diff> diff =
-      sets ? query::MakeRanksDiff(RanksOf(*a), RanksOf(*b), &chosen_a, &chosen_b)
+      sets ? query::MakeRanksDiff(ranks_a, ranks_b, &chosen_a, &chosen_b)
            : query::MakeDiff(*a->front().recording, *b->front().recording);
   if (!diff.ok())
     return diff.status();
-  VRAMSCOPE_RETURN_IF_ERROR(Print(arguments, *diff, (*a)[chosen_a], (*b)[chosen_b]));
+  VRAMSCOPE_RETURN_IF_ERROR(
+      Print(arguments, *diff, OpenedOf(*a, ranks_a[chosen_a]), OpenedOf(*b, ranks_b[chosen_b])));
   if (!limit || static_cast<double>(diff->delta_bytes()) <= limit->BytesOf(*diff))
     return kExitOk;
   Note(fmt::format("the peak of B exceeds that of A by {}, more than the {} of --fail-above",

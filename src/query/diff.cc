@@ -237,8 +237,12 @@ void AddNotes(const DiffSide& a, const DiffSide& b, Diff* diff) {
   }
   const std::string& version_a = a.recording->tables().session.version;
   const std::string& version_b = b.recording->tables().session.version;
-  if (version_a != version_b)
-    note("recorded by vramscope " + version_a + " (A) and " + version_b + " (B)");
+  if (version_a != version_b) {
+    const auto by = [](const std::string& version) {
+      return version.empty() ? "another program" : "vramscope " + version;
+    };
+    note("recorded by " + by(version_a) + " (A) and by " + by(version_b) + " (B)");
+  }
   if (IterationsOf(a) != IterationsOf(b)) {
     note(std::to_string(IterationsOf(a)) + " iterations in A, " + std::to_string(IterationsOf(b)) +
          " in B: those that both have are compared");
@@ -278,13 +282,12 @@ std::string ManySmall(const Diff& diff) {
 
 }  // namespace
 
-util::Result<Diff> MakeDiff(const tables::Recording& a_recording,
-                            const tables::Recording& b_recording) {
+util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_subject) {
   DiffWords words;
-  auto a = ReadSide(a_recording, &words);
+  auto a = ReadSide(a_subject, &words);
   if (!a.ok())
     return a.status();
-  auto b = ReadSide(b_recording, &words);
+  auto b = ReadSide(b_subject, &words);
   if (!b.ok())
     return b.status();
   const std::vector<int64_t> numbers =
@@ -314,7 +317,8 @@ util::Result<Diff> MakeDiff(const tables::Recording& a_recording,
   }
   AddDevices(*a, *b, &diff);
   AddIterations(*a, *b, &diff);
-  const bool one_is_sampled = tables::IsSampled(a_recording) != tables::IsSampled(b_recording);
+  const bool one_is_sampled =
+      tables::IsSampled(*a_subject.recording) != tables::IsSampled(*b_subject.recording);
   if (!one_is_sampled)
     diff.causes = FindCauses(&all);
   const auto change = static_cast<uint64_t>(std::abs(diff.delta_bytes()));

@@ -52,7 +52,7 @@ struct DiffIteration {
   uint64_t b_end_bytes = 0;
 };
 
-// One of several recordings of a side.
+// One of several ranks of a side.
 struct DiffRank {
   int32_t number = -1;  // -1: not known
   std::string name;     // "rank 3", or its file
@@ -77,7 +77,7 @@ struct Diff {
   std::vector<DiffRow> start;             // live at the first event of their processes
   std::vector<DiffMove> moves;            // at the peaks
   std::vector<DiffIteration> iterations;  // some of those that both have
-  // Where each side is of several recordings; empty where it is of one.
+  // Where a side is of several ranks; else empty.
   std::vector<DiffRank> a_ranks;
   std::vector<DiffRank> b_ranks;
   int64_t delta_bytes() const {
@@ -85,7 +85,22 @@ struct Diff {
   }
 };
 
+// What is compared: a recording, or one rank's processes of it.
+struct DiffSubject {
+  const tables::Recording* recording = nullptr;
+  std::optional<int32_t> rank{};
+
+  bool Has(tables::ProcessId process) const {
+    const auto& processes = recording->tables().processes;
+    return !rank || (process.value != 0 && process.value < processes.size() &&
+                     processes[process.value].rank == *rank);
+  }
+};
+
 // An error where there is nothing to compare.
-util::Result<Diff> MakeDiff(const tables::Recording& a, const tables::Recording& b);
+util::Result<Diff> MakeDiff(const DiffSubject& a, const DiffSubject& b);
+inline util::Result<Diff> MakeDiff(const tables::Recording& a, const tables::Recording& b) {
+  return MakeDiff(DiffSubject{&a}, DiffSubject{&b});
+}
 
 }  // namespace vramscope::query

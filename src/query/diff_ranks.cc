@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "query/diff_side.h"
@@ -15,7 +16,6 @@
 namespace vramscope::query {
 namespace {
 
-constexpr size_t kFewestForOutlier = 3;
 constexpr uint64_t kShareOfMedian = 100;  // an outlier is off by more than a hundredth
 
 struct RankSet {
@@ -30,7 +30,10 @@ struct RankSet {
   }
 };
 
-int32_t RankOf(const tables::Recording& recording) {
+int32_t RankOf(const DiffSubject& subject) {
+  if (subject.rank)
+    return *subject.rank;
+  const tables::Recording& recording = *subject.recording;
   for (const tables::ProcessRow& process : recording.tables().processes) {
     if (process.rank > 0)
       return process.rank;
@@ -48,12 +51,12 @@ util::Result<RankSet> ReadRanks(const std::vector<RankRecording>& recordings) {
   std::vector<Read> all;
   for (size_t i = 0; i < recordings.size(); ++i) {
     DiffWords words;
-    const auto side = ReadSide(*recordings[i].recording, &words);
+    const auto side = ReadSide(recordings[i].subject, &words);
     if (!side.ok())
       return side.status();
     Read read;
     read.recording = i;
-    read.rank.number = RankOf(*recordings[i].recording);
+    read.rank.number = RankOf(recordings[i].subject);
     read.rank.name = read.rank.number >= 0
                          ? "rank " + std::to_string(read.rank.number)
                          : std::filesystem::path(recordings[i].file).stem().string();
@@ -95,8 +98,8 @@ util::Result<std::string> OutlierText(const char* side,
                                       const RankSet& set,
                                       const std::vector<RankRecording>& recordings) {
   const size_t outlier = *set.outlier;
-  const auto of = [&](size_t rank) { return recordings[set.recordings[rank]].recording; };
-  const auto why = MakeDiff(*of(set.median), *of(outlier));
+  const auto of = [&](size_t rank) { return recordings[set.recordings[rank]].subject; };
+  const auto why = MakeDiff(of(set.median), of(outlier));
   if (!why.ok())
     return why.status();
   const int64_t off = set.off(outlier);
@@ -111,6 +114,25 @@ util::Result<std::string> OutlierText(const char* side,
 
 }  // namespace
 
+std::vector<RankRecording> RanksIn(const std::string& file, const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  std::set<int32_t> numbers;
+  for (const tables::SiteRow& site : tables.sites) {
+    if (site.allocated_count == 0 || site.account.value >= tables.accounts.size())
+      continue;
+    const tables::ProcessId process = tables.accounts[site.account.value].process;
+    if (process.value != 0 && process.value < tables.processes.size() &&
+        tables.processes[process.value].rank >= 0)
+      numbers.insert(tables.processes[process.value].rank);
+  }
+  if (numbers.size() < 2)
+    return {{file, {&recording, std::nullopt}}};
+  std::vector<RankRecording> ranks;
+  for (const int32_t number : numbers)
+    ranks.push_back({file, {&recording, number}});
+  return ranks;
+}
+
 util::Result<Diff> MakeRanksDiff(const std::vector<RankRecording>& a,
                                  const std::vector<RankRecording>& b,
                                  size_t* compared_a,
@@ -123,7 +145,7 @@ util::Result<Diff> MakeRanksDiff(const std::vector<RankRecording>& a,
     return ranks_b.status();
   *compared_a = ranks_a->recordings[ranks_a->median];
   *compared_b = ranks_b->recordings[ranks_b->median];
-  auto diff = MakeDiff(*a[*compared_a].recording, *b[*compared_b].recording);
+  auto diff = MakeDiff(a[*compared_a].subject, b[*compared_b].subject);
   if (!diff.ok())
     return diff;
   diff->notes.insert(diff->notes.begin(), std::to_string(a.size()) + " ranks in A, " +

@@ -126,7 +126,8 @@ util::Result<DiffSums> SumsAt(const Instants& at, DiffWords* words, DiffSide* si
   KeyMaker keys(*side->recording, words, side);
   DiffSums sums;
   ForEachLeaf(*side->recording, *live, [&](const Leaf& leaf) {
-    if (!places[leaf.device.value] || IsOfOthers(leaf) || leaf.bytes == 0)
+    if (!places[leaf.device.value] || IsOfOthers(leaf) || !side->subject.Has(leaf.process) ||
+        leaf.bytes == 0)
       return;
     DiffSum& sum = sums[keys.Of(leaf.site, *places[leaf.device.value])];
     sum.bytes += leaf.bytes;
@@ -155,6 +156,8 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
       side->others_bytes += leaf.bytes;
       return;
     }
+    if (!side->subject.Has(leaf.process))
+      return;
     bytes[leaf.device.value] += leaf.bytes;
     if (leaf.process.value != 0 && leaf.bytes > 0)
       recorded[leaf.device.value] = true;
@@ -191,6 +194,8 @@ void AddAllocated(DiffWords* words, DiffSide* side) {
     const tables::SiteRow& site = tables.sites[i];
     const uint32_t account = site.account.value < tables.accounts.size() ? site.account.value : 0;
     const uint32_t device = tables.accounts[account].device.value;
+    if (!side->subject.Has(tables.accounts[account].process))
+      continue;
     if (site.backing != 0 || site.allocated_count == 0 || device >= places.size() ||
         !places[device] || format::IsSlack(static_cast<Part>(site.part)))
       continue;
@@ -242,9 +247,11 @@ uint32_t DiffWords::Of(std::string_view text) {
   return found->second;
 }
 
-util::Result<DiffSide> ReadSide(const tables::Recording& recording, DiffWords* words) {
+util::Result<DiffSide> ReadSide(const DiffSubject& subject, DiffWords* words) {
   DiffSide side;
+  const tables::Recording& recording = *subject.recording;
   const tables::Tables& tables = recording.tables();
+  side.subject = subject;
   side.recording = &recording;
   side.path = tables.session.path.empty() ? "the recording" : tables.session.path;
   const auto peak = ResolveInstant(recording, Instant{});

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "query/diff.h"
 #include "query/live_set.h"
 #include "query/texts.h"
 #include "tables/recording.h"
@@ -67,7 +68,8 @@ struct DiffSide {
     DiffSums end;
   };
 
-  const tables::Recording* recording = nullptr;
+  DiffSubject subject;
+  const tables::Recording* recording = nullptr;  // the subject's
   std::string path;
   std::vector<Device> devices;  // those of the kind that is compared, by their order
   std::vector<Device> others;
@@ -84,7 +86,7 @@ struct DiffSide {
 };
 
 // What is known without reading allocations, then the peak. An error where nothing was allocated.
-util::Result<DiffSide> ReadSide(const tables::Recording& recording, DiffWords* words);
+util::Result<DiffSide> ReadSide(const DiffSubject& subject, DiffWords* words);
 // Adds the state of those iterations, which all of its processes with iterations have.
 util::Status ReadIterations(const std::vector<int64_t>& numbers, DiffWords* words, DiffSide* side);
 
