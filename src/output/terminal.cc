@@ -71,6 +71,11 @@ std::string Printable(std::string_view text, bool utf8) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
+    const size_t plain = util::PrintableAsciiBytes(text);
+    out += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (text.empty())
+      break;
     const size_t length = util::Utf8SequenceBytes(text);
     const uint32_t value = length == 0 ? 0 : CodePoint(text, length);
     if (value == '\t') {
@@ -104,19 +109,24 @@ std::string CutEnd(std::string_view text, size_t columns, const Style& style) {
 }
 
 std::string CutStart(std::string_view text, size_t columns, const Style& style) {
-  size_t width = util::DisplayWidth(text);
-  if (width <= columns)
+  if (util::DisplayWidth(text) <= columns)
     return std::string(text);
   const std::string_view ellipsis = style.utf8 ? "…" : "..";
   const size_t mark = util::DisplayWidth(ellipsis);
   if (columns < mark)
     return std::string(columns, '.');
-  while (width > columns - mark) {
-    const size_t first = std::max<size_t>(util::Utf8SequenceBytes(text), 1);
-    width -= util::DisplayWidth(text.substr(0, first));
-    text.remove_prefix(first);
+  // From the end: a name may be much longer than what is kept of it.
+  size_t first = text.size();
+  for (size_t width = 0; first > 0;) {
+    size_t next = first - 1;
+    while (next > 0 && (static_cast<uint8_t>(text[next]) & 0xc0) == 0x80)
+      --next;
+    width += util::DisplayWidth(text.substr(next, first - next));
+    if (width > columns - mark)
+      break;
+    first = next;
   }
-  return std::string(ellipsis).append(text);
+  return std::string(ellipsis).append(text.substr(first));
 }
 
 std::string PadRight(std::string text, size_t columns) {

@@ -95,6 +95,11 @@ std::string ValidUtf8(std::string_view text) {
 size_t DisplayWidth(std::string_view text) {
   size_t width = 0;
   for (size_t i = 0; i < text.size();) {
+    const size_t plain = PrintableAsciiBytes(text.substr(i));
+    width += plain;
+    i += plain;
+    if (i == text.size())
+      break;
     const size_t length = Utf8SequenceBytes(text.substr(i));
     width += length < 2 ? 1 : ColumnsOf(CodePoint(text.substr(i, length)));
     i += length == 0 ? 1 : length;
