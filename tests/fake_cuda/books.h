@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,17 @@ typedef struct FakeBooks {
   FakeDevice devices[FAKE_MAX_DEVICES];
   FakeCheckpoint checkpoints[FAKE_MAX_PROCESSES];
 } FakeBooks;
+
+/* tests/e2e/test_cuda_fake.py reads the first device's rows from the file. */
+#define FAKE_PROCESSES_AT 168
+#ifdef __cplusplus
+#define FAKE_ASSERT static_assert
+#else
+#define FAKE_ASSERT _Static_assert
+#endif
+FAKE_ASSERT(offsetof(FakeBooks, devices) + offsetof(FakeDevice, processes) == FAKE_PROCESSES_AT,
+            "change FAKE_PROCESSES_AT in the test too");
+FAKE_ASSERT(sizeof(FakeProcess) == 24, "change FAKE_PROCESS in the test too");
 
 static inline int FakeProcessIsAlive(uint32_t pid) {
   return pid != 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
