@@ -137,8 +137,9 @@ class Browser:
         return self.run(f"(async () => {{ {body} }})()", timeout)
 
     def settle(self):
-        """Until what was asked for is drawn."""
-        self.run("new Promise((go) => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(() => setTimeout(go, 0)), 60)))")
+        """Until what was asked for is drawn, also what waits until the browser is idle."""
+        self.run("""new Promise((go) => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(function look() {
+          if (document.querySelector('[aria-busy="true"]')) requestAnimationFrame(look); else setTimeout(go, 0); }), 60)))""")
 
     def resize(self, width: int, height: int, mobile: bool = False):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)

@@ -56,7 +56,8 @@ def act(page: Path, script: str, fragment: str = "", width: int = 1280) -> objec
     value = browser().act(f"""
       const at = (element, type, x, y, more) => element.dispatchEvent(new PointerEvent(type, {{
         bubbles: true, clientX: x, clientY: y, button: 0, pointerId: 1, ...more}}));
-      const pause = () => new Promise((go) => requestAnimationFrame(() => setTimeout(go, 20)));
+      const frame = () => new Promise((go) => requestAnimationFrame(() => setTimeout(go, 20)));
+      const pause = async () => {{ do await frame(); while (document.querySelector('[aria-busy="true"]')); }};
       Element.prototype.setPointerCapture = () => {{}};
       const $ = (selector) => document.querySelector(selector);
       {script}""")

@@ -67,7 +67,8 @@ def instants_of(data: dict, how_many: int, seed: int) -> list[int]:
 
 # Every figure is read off the page: exact bytes stand in the titles of rows and buttons.
 READ = """
-  const go = (hash) => new Promise((done) => { location.hash = hash; requestAnimationFrame(() => setTimeout(done, 0)); });
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+  const go = async (hash) => { location.hash = hash; do await frame(); while (document.querySelector('[aria-busy="true"]')); };
   const exact = (text) => Number(/(-?[0-9,]+) bytes/.exec(text)[1].replaceAll(",", ""));
   const rows = (selector, name) => Object.fromEntries([...document.querySelectorAll(selector)].map((row) => [name(row), exact(row.title)]));
   const told = [];
@@ -251,7 +252,12 @@ def million(tmp_path_factory) -> tuple[Path, Path]:
 # What a reader's hand does, and an animation to compare it with: 1100 columns of six colours, drawn one by one.
 HAND = """
   Element.prototype.setPointerCapture = () => {};
-  window.drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+  // The hand never rests, however long the machine takes for a frame.
+  const later = window.setTimeout;
+  window.setTimeout = (act, after, ...more) => (after >= 100 ? 2 ** 30 : later(act, after, ...more));
+  // Until all is drawn, the parts that wait for an idle browser, too.
+  window.drawn = async () => { do await frame(); while (document.querySelector('[aria-busy="true"]')); };
   const canvas = document.querySelector(".timeline");
   const box = canvas.getBoundingClientRect();
   const grip = box.left + 300;
@@ -305,9 +311,10 @@ def test_a_million_events_are_exact_small_and_follow_the_hand(million, browser):
             assert "at=" in browser.run("location.hash")
     browser.call("Performance.disable")
     print(*(f"{act}: {told[act]}" for act in told), sep="\n")
-    # A drag changes the totals and the bar alone; a whole new instant changes several times as much. The picture is not drawn anew.
-    assert 0 < told["scrub"]["touched"] < 60 < told["choose"]["touched"] and told["scrub"]["layouts"] <= 2
+    # A drag changes the totals and the bar alone; a whole new instant changes more. The picture is not drawn anew.
+    assert 0 < told["scrub"]["touched"] < min(60, told["choose"]["touched"]) and told["scrub"]["layouts"] <= 2
     assert told["zoom"]["touched"] < 20 and told["zoom"]["layouts"] < 1
-    # A whole new instant takes twenty times as much as the reference.
-    assert told["scrub"]["cpu"] < 8 * told["reference"]["cpu"] and told["zoom"]["cpu"] < 8 * told["reference"]["cpu"]
+    # The reference takes a quarter of the 16 ms of a frame; a whole new instant takes more, in parts between which the browser draws.
+    assert told["scrub"]["cpu"] < 3 * told["reference"]["cpu"] and told["zoom"]["cpu"] < 4 * told["reference"]["cpu"]
+    assert told["choose"]["cpu"] < 14 * told["reference"]["cpu"]
     assert not browser.complaints

@@ -28,7 +28,11 @@ export class Controls {
     this.store = store;
     /** What the chips were made for. */
     this.shownChips = "";
-    this.what = h("span", {});
+    this.where = h("span", {});
+    this.time = h("b", {});
+    this.iteration = h("span", {});
+    this.live = h("b", {});
+    this.what = h("span", {}, this.where, this.time, this.iteration, ": ", this.live, " live");
     this.matching = h("b", {});
     this.matches = h("span", { class: "matching" }, this.matching, " shown");
     this.instant = h("p", { class: "instant", role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), this.what, this.matches);
@@ -75,8 +79,10 @@ export class Controls {
     const name = this.model.page.devices.length > 1 ? `${deviceLabel(device)} ` : "";
     const iteration = this.model.iterationAt(view.at);
     this.view = view;
-    this.what.replaceChildren(view.atPeak ? `${name}at its peak, ` : `${name}at `, h("b", {}, formatTime(view.at)),
-      iteration === null ? "" : `, iteration ${iteration}`, ": ", h("b", {}, formatBytes(view.total)), " live");
+    setText(this.where, view.atPeak ? `${name}at its peak, ` : `${name}at `);
+    setText(this.time, formatTime(view.at));
+    setText(this.iteration, iteration === null ? "" : `, iteration ${iteration}`);
+    setText(this.live, formatBytes(view.total));
     setText(this.matching, formatBytes(view.bytes));
     this.matches.classList.toggle("gone", !view.filter.on);
     this.back.classList.toggle("gone", view.atPeak);

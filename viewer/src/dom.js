@@ -84,7 +84,11 @@ export function named(text, needle) {
  * @param {string} text
  */
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  if (element.textContent === text) return;
+  const { firstChild } = element;
+  // A text that is another one is cheaper than another text.
+  if (firstChild instanceof Text && firstChild === element.lastChild) firstChild.data = text;
+  else element.textContent = text;
 }
 
 /**
@@ -197,8 +201,25 @@ export function sized(canvas, width, height) {
   return context;
 }
 
-/** Colours of the page's style for canvases. */
+/**
+ * @typedef {Record<"ink"|"soft"|"faint"|"line"|"surface"|"accent"|"bad"|"font"|"mono", string>} Colours
+ * @type {Colours|null}
+ */
+let colours = null;
+
+/** The page's style has changed. */
+export function forgetColours() {
+  colours = null;
+}
+
+/** Colours of the page's style for canvases: asked for once, since asking makes the browser work out all styles. */
 export function styleColours() {
+  colours = colours ?? readColours();
+  return colours;
+}
+
+/** @returns {Colours} */
+function readColours() {
   const style = getComputedStyle(document.documentElement);
   const read = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
   return {

@@ -7,6 +7,8 @@
 
 // How many events lie between two stored sums. A seek replays at most so many.
 const STRIDE = 1024;
+// How many sums by site a device keeps, of bytes and of allocations: 16 MB.
+const STORED_SUMS = 2 ** 20;
 
 /**
  * Index of the last element that is not above `value`, or -1.
@@ -38,6 +40,14 @@ export class Events {
     const count = this.time.length;
     const { category } = model.kinds;
     this.category = Uint8Array.from(changes.site, (site) => category[site]);
+    /** @type {{end: number, bytes: Float64Array, count: Float64Array}[]|null} */
+    this.siteSums = null;
+    this.siteStride = 1;
+    /**
+     * The sums by site that were asked for last: after how many events.
+     * @type {{end: number, bytes: Float64Array, count: Float64Array}|null}
+     */
+    this.last = null;
     this.sums = new Float64Array((Math.floor(count / STRIDE) + 1) * this.categories);
     const now = new Float64Array(this.categories);
     for (let i = 0; i <= count; ++i) {
@@ -77,18 +87,45 @@ export class Events {
   }
 
   /**
-   * Bytes and allocations by site at an instant.
+   * Bytes and allocations by site at an instant. Who drags an instant asks for one near the last: the sums
+   * go on from there, or from the stored ones where those are nearer. Whole numbers make it exact either way.
    * @param {number} at
    */
   sitesAt(at) {
     const { site, bytes, count } = this.changes;
-    const sums = { bytes: new Float64Array(this.model.kinds.count), count: new Float64Array(this.model.kinds.count) };
-    const last = lastNotAbove(this.time, at);
-    for (let i = 0; i <= last; ++i) {
-      sums.bytes[site[i]] += bytes[i];
-      sums.count[site[i]] += count[i];
+    const stores = this.siteSums ?? (this.siteSums = this.storeSites());
+    const end = lastNotAbove(this.time, at) + 1;
+    const near = stores[Math.min(stores.length - 1, Math.round(end / this.siteStride))];
+    if (!this.last || Math.abs(near.end - end) < Math.abs(this.last.end - end)) {
+      this.last = { end: near.end, bytes: near.bytes.slice(), count: near.count.slice() };
     }
-    return sums;
+    const { last } = this;
+    for (; last.end < end; ++last.end) {
+      last.bytes[site[last.end]] += bytes[last.end];
+      last.count[site[last.end]] += count[last.end];
+    }
+    while (last.end > end) {
+      --last.end;
+      last.bytes[site[last.end]] -= bytes[last.end];
+      last.count[site[last.end]] -= count[last.end];
+    }
+    return { bytes: last.bytes.slice(), count: last.count.slice() };
+  }
+
+  /** Sums by site at events that are equally far apart, as many as there is room for. */
+  storeSites() {
+    const { site, bytes, count } = this.changes;
+    const kinds = this.model.kinds.count;
+    const stores = Math.max(1, Math.min(Math.ceil(site.length / STRIDE), Math.floor(STORED_SUMS / kinds)));
+    this.siteStride = Math.max(1, Math.ceil(site.length / stores));
+    const now = { end: 0, bytes: new Float64Array(kinds), count: new Float64Array(kinds) };
+    const stored = [];
+    for (; ; ++now.end) {
+      if (now.end % this.siteStride === 0) stored.push({ end: now.end, bytes: now.bytes.slice(), count: now.count.slice() });
+      if (now.end === site.length) return stored;
+      now.bytes[site[now.end]] += bytes[now.end];
+      now.count[site[now.end]] += count[now.end];
+    }
   }
 
   /**

@@ -73,13 +73,18 @@ export class Icicle {
     /** @type {TreeNode|null} */
     this.picked = null;
     this.rows = 1;
+    /** As the browser last told: asking it makes it lay out all that has changed. */
+    this.width = 0;
     this.draw = perFrame(() => this.paint());
     this.listen();
   }
 
   listen() {
     const { canvas } = this;
-    new ResizeObserver(() => this.paint()).observe(canvas);
+    new ResizeObserver(() => {
+      this.width = canvas.clientWidth;
+      this.paint();
+    }).observe(canvas);
     canvas.addEventListener("pointermove", (event) => {
       const box = this.boxAt(event.offsetX, event.offsetY);
       this.pick(box ? box.node : null);
@@ -113,7 +118,7 @@ export class Icicle {
     this.picked = null;
     tip.hide();
     this.renderCrumbs();
-    this.paint();
+    this.draw();
   }
 
   /** The path down to what is zoomed to; what it can narrow the page to stands at its end. */
@@ -227,7 +232,7 @@ export class Icicle {
   layOut() {
     this.boxes = [];
     if (!this.root || this.root.bytes <= 0) return;
-    const width = this.canvas.clientWidth;
+    const { width } = this;
     /** @type {TreeNode[]} */
     const treePath = [];
     for (let node = this.zoomed; node; node = node.parent) treePath.unshift(node);
@@ -248,7 +253,7 @@ export class Icicle {
   }
 
   paint() {
-    const width = this.canvas.clientWidth;
+    const { width } = this;
     if (width === 0) return;
     this.layOut();
     const height = (this.rows + 1) * ROW;

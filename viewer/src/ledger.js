@@ -324,6 +324,8 @@ export class Ledger {
   }
 }
 
+/** @typedef {{at: number, version: number, used: number, ledger: number, transit: number}} Sample */
+
 /**
  * The sample that shows a device as it stood at an instant, and what of it was of driver calls under
  * way: the nearest in time without a change in between, one without such calls before others; else
@@ -338,17 +340,21 @@ export class Samples {
     const { samples, changes } = page;
     const [sampleTime, changeTime] = [fromDeltas(samples.t), fromDeltas(changes.t)];
     this.changes = changeTime.filter((_, i) => changes.device[i] === device);
-    /** @type {{at: number, version: number, used: number, ledger: number, transit: number}[]} */
-    this.all = [];
+    /** @type {Map<number, Sample[]>} */
+    this.byVersion = new Map();
+    /** @type {Map<number, Sample[]>} */
+    this.byLedger = new Map();
     for (let i = 0; i < sampleTime.length; ++i) {
       if (samples.device[i] !== device) continue;
       const transit = inTransit(samples.used[i] - samples.ledger[i], samples.low[i], samples.high[i]);
       // Bytes that the ledger counted early cannot be a row: no row is negative.
       if (transit < 0) continue;
-      this.all.push({
+      const sample = {
         at: sampleTime[i] + samples.lasted[i], version: this.versionAt(sampleTime[i]), used: samples.used[i],
         ledger: samples.ledger[i], transit,
-      });
+      };
+      append(this.byVersion, sample.version, sample);
+      append(this.byLedger, sample.ledger, sample);
     }
   }
 
@@ -371,18 +377,36 @@ export class Samples {
    * @param {number} total Of the ledger.
    */
   find(at, total) {
-    const version = this.versionAt(at);
-    let best = null;
-    let bestRank = 0;
-    for (const sample of this.all) {
-      const same = sample.version === version;
-      if (!same && sample.ledger !== total) continue;
-      const rank = (same ? 0 : 2) + (sample.transit === 0 ? 0 : 1);
-      const nearer = best !== null && Math.abs(sample.at - at) < Math.abs(best.at - at);
-      if (best === null || rank < bestRank || (rank === bestRank && nearer)) [best, bestRank] = [sample, rank];
-    }
-    return best;
+    return nearest(this.byVersion.get(this.versionAt(at)) ?? [], at) ?? nearest(this.byLedger.get(total) ?? [], at);
   }
+}
+
+/**
+ * @template Key, Value
+ * @param {Map<Key, Value[]>} lists
+ * @param {Key} key
+ * @param {Value} value
+ */
+function append(lists, key, value) {
+  const list = lists.get(key);
+  if (list) list.push(value);
+  else lists.set(key, [value]);
+}
+
+/**
+ * The nearest in time, one without calls under way before others; of equally near ones the first.
+ * @param {Sample[]} samples
+ * @param {number} at
+ */
+function nearest(samples, at) {
+  /** @type {Sample|null} */
+  let best = null;
+  for (const sample of samples) {
+    const better = best === null || (sample.transit === 0 && best.transit !== 0) ||
+      ((sample.transit === 0) === (best.transit === 0) && Math.abs(sample.at - at) < Math.abs(best.at - at));
+    if (better) best = sample;
+  }
+  return best;
 }
 
 /**

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the page's data, makes the views, and renders them again when the reader's choices change.
 import { Controls } from "./controls.js";
-import { h, perFrame } from "./dom.js";
+import { forgetColours, h, perFrame, setAttribute } from "./dom.js";
 import { Explore } from "./explore.js";
 import { Filter } from "./filter.js";
 import { makeFooter, makeHeader } from "./header.js";
 import { harmless } from "./harmless.js";
 import { listenForHelp } from "./help.js";
+import { Parts } from "./parts.js";
 import { Icicle } from "./icicle.js";
 import { Model } from "./model.js";
 import { Palette } from "./palette.js";
@@ -60,6 +61,7 @@ function firstDevice(model) {
 function applyTheme(palette, dark) {
   const query = window.matchMedia("(prefers-color-scheme: dark)");
   palette.dark = dark ?? query.matches;
+  forgetColours();
   palette.swatches.forEach((_, category) => {
     document.documentElement.style.setProperty(`--c${category}`, palette.background(category));
   });
@@ -104,17 +106,21 @@ function start() {
   const ledger = new LedgerTable(store, treePaths);
   const explore = new Explore(model, palette, store);
   const cards = [summary, icicle, new ModuleTable(model, store, treePaths), ledger, new TopTable(model), explore];
-  const totals = perFrame(() => {
+  const showTotals = () => {
     controls.render(view);
     summary.renderTotals(view);
-  });
+  };
+  const totals = perFrame(showTotals);
   let resting = 0;
+  // What has still to be drawn: tests wait for the end of it, and readers of screens for all of it.
+  const parts = new Parts((busy) => setAttribute(page, "aria-busy", busy ? "true" : null));
   const render = () => {
     clearTimeout(resting);
     resting = 0;
-    controls.render(view);
-    cards.forEach((each) => each.render(view));
-    history.replaceState(null, "", `#${formatHash(store.state, usual)}`);
+    showTotals();
+    const now = view;
+    parts.begin([...cards.map((each) => () => each.render(now)),
+      () => history.replaceState(null, "", `#${formatHash(store.state, usual)}`)]);
   };
   const skip = h("button", { class: "skip", type: "button", click: () => ledger.table.focus() }, "Skip to the ledger");
   page.append(skip, makeHeader(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
@@ -125,6 +131,7 @@ function start() {
     if (filtered || (changed.has("at") && !scene.moving)) {
       render();
     } else if (changed.has("at")) {
+      parts.cancel();
       totals();
       clearTimeout(resting);
       resting = setTimeout(render, REST_MS);
@@ -146,6 +153,7 @@ function start() {
   });
   // Paper is light; tables stand on it whole.
   window.addEventListener("beforeprint", () => {
+    parts.finish();
     applyTheme(palette, false);
     repaint();
   });
@@ -156,7 +164,7 @@ function start() {
   listenForHelp();
   window.addEventListener("hashchange", () => store.set(parseHash(location.hash, limits, usual)));
   render();
-  timeline.paint();
+  parts.finish();
 }
 
 start();

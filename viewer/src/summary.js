@@ -151,7 +151,7 @@ export class Summary {
 
   /** @param {View} view */
   render(view) {
-    this.renderTotals(view);
+    if (this.view !== view) this.renderTotals(view);
     this.renderLayers(view);
     const { model, store } = this;
     const lines = heaviest(model, view, (kind) => (model.page.sites.held[kind] === 1 ? model.kinds.line[kind] : 0));

@@ -5,7 +5,8 @@ import { formatBytes, formatTime } from "./format.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { lastNotAbove } from "./events.js";
 import { Legend } from "./legend.js";
-import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintCursor, paintOverview, paintPicture } from "./timeline_picture.js";
+import { Pointers } from "./timeline_pointers.js";
+import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintOverview, paintPicture } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
@@ -35,6 +36,7 @@ export class Timeline {
       "aria-label": "Memory over time by category. Arrow keys choose an instant, square brackets the border of an " +
         "iteration, plus and minus zoom, 0 shows all, Escape returns to the peak.",
     }));
+    this.pointers = new Pointers();
     this.overview = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "overview", "aria-hidden": "true" }));
     this.legend = new Legend(model, store);
     this.reset = h("button", { class: "quiet", type: "button", click: () => store.set({ zoom: null }) }, "Show all");
@@ -43,7 +45,8 @@ export class Timeline {
         h("span", { class: "hint for-mouse" }, "click: who was live then · drag: zoom, or move the instant by its line · wheel: zoom · shift-drag: pan"),
         h("span", { class: "hint for-touch" }, "tap: who was live then · drag sideways: zoom, or move the instant by its line"),
         this.reset),
-      this.legend.element, this.canvas, this.overview);
+      this.legend.element, h("div", { class: "timeline-stack" }, this.canvas, this.pointers.element), this.overview);
+    /** As the browser last told: asking it makes it lay out all that has changed. */
     this.width = 0;
     /** @type {Columns|null} */
     this.columns = null;
@@ -62,7 +65,6 @@ export class Timeline {
     this.top = 1;
     /** @type {number|null} */
     this.capacity = null;
-    this.still = document.createElement("canvas");
     this.stillKey = "";
     this.stillFilter = scene.filter;
     this.highest = 1;
@@ -96,7 +98,10 @@ export class Timeline {
       if (changed.has("device")) this.chooseDevice();
       this.draw();
     });
-    new ResizeObserver(() => this.paint()).observe(canvas);
+    new ResizeObserver(() => {
+      this.width = canvas.clientWidth;
+      this.paint();
+    }).observe(canvas);
     canvas.addEventListener("pointermove", (event) => this.move(event));
     canvas.addEventListener("pointerleave", () => this.leave());
     canvas.addEventListener("pointerdown", (event) => this.press(event));
@@ -360,7 +365,6 @@ export class Timeline {
   }
 
   paint() {
-    this.width = this.canvas.clientWidth;
     if (this.width === 0) return;
     const [from, to] = this.window;
     const { filter } = this.scene;
@@ -385,9 +389,7 @@ export class Timeline {
     this.legend.choose(filter.on);
     const colours = styleColours();
     this.paintStill(`${columnsKey},${this.width},${this.palette.dark},${window.devicePixelRatio}`, colours);
-    const context = sized(this.canvas, this.width, HEIGHT);
-    context.drawImage(this.still, 0, 0, this.width, HEIGHT);
-    paintCursor(this, context, colours);
+    this.pointers.show(this);
   }
 
   /**
@@ -399,7 +401,7 @@ export class Timeline {
     if (key === this.stillKey && this.stillFilter === this.scene.filter) return;
     this.stillKey = key;
     this.stillFilter = this.scene.filter;
-    paintPicture(this, sized(this.still, this.width, HEIGHT), colours);
+    paintPicture(this, sized(this.canvas, this.width, HEIGHT), colours);
     paintOverview(this, sized(this.overview, this.width, OVERVIEW), colours);
   }
 }

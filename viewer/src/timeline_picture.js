@@ -266,39 +266,6 @@ function paintMarks(timeline, context, colours) {
 }
 
 /**
- * The chosen instant, and where the pointer is.
- * @param {Timeline} timeline
- * @param {CanvasRenderingContext2D} context
- * @param {Colours} colours
- */
-export function paintCursor(timeline, context, colours) {
-  const { state } = timeline.store;
-  const bottom = HEIGHT - MARGIN.bottom;
-  context.save();
-  context.beginPath();
-  context.rect(MARGIN.left, 0, timeline.plotWidth, HEIGHT);
-  context.clip();
-  const x = Math.round(timeline.xOf(state.at ?? timeline.model.peakTime(state.device)));
-  context.fillStyle = colours.accent;
-  context.fillRect(x - 0.75, MARGIN.top - 6, 1.5, bottom - MARGIN.top + 6);
-  context.beginPath();
-  context.arc(x, MARGIN.top - 6, 3.5, 0, 2 * Math.PI);
-  context.fill();
-  if (timeline.hover >= 0 && !timeline.drag) {
-    context.fillStyle = colours.soft;
-    context.fillRect(MARGIN.left + timeline.hover, MARGIN.top, 1, bottom - MARGIN.top);
-  }
-  if (timeline.drag?.act === "zoom" && Math.abs(timeline.drag.to - timeline.drag.from) >= CLICK_PIXELS) {
-    const left = Math.min(timeline.drag.from, timeline.drag.to);
-    const size = Math.abs(timeline.drag.to - timeline.drag.from);
-    context.fillStyle = colours.accent;
-    context.globalAlpha = 0.16;
-    context.fillRect(left, MARGIN.top - 6, size, bottom - MARGIN.top + 6);
-  }
-  context.restore();
-}
-
-/**
  * The whole recording in small, with the window that the picture above shows.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context

@@ -2,12 +2,13 @@
 // What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
 import { formatAllocations, formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
 import { copyButton } from "./clipboard.js";
-import { h, marked, named, perFrame, setText, swatch } from "./dom.js";
+import { Rows, h, marked, named, perFrame, setAttribute, setText, swatch } from "./dom.js";
 import { frameList, innermostFirst } from "./frames.js";
 import { allocationsOf } from "./view.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./view.js").View} View */
+/** @typedef {{kind: number, top: number}} InSight A row, and how far down it stands. */
 
 const ROW = 48;
 const MARGIN_ROWS = 6;
@@ -23,16 +24,26 @@ export class TopTable {
     this.unit = tableUnit(0);
     this.heads = [this.head("", false), this.head("Count", true)];
     this.space = h("div", { class: "top-space" });
+    this.empty = h("p", { class: "empty gone" });
     this.scroller = h("div", {
       class: "top-scroll", tabindex: 0, role: "list", "aria-label": "Top allocations",
-      scroll: perFrame(() => this.fill()),
+      scroll: perFrame(() => {
+        this.scrolled = this.scroller.scrollTop;
+        this.fill();
+      }),
     }, this.space);
     this.element = h("section", { class: "card", "aria-label": "Top allocations" },
       h("div", { class: "card-head" }, h("h2", {}, "Top allocations"), this.sum,
         copyButton("Top allocations", () => this.asText())),
       h("div", { class: "top-row top-head" }, ...this.heads, h("span", {}, "Place and source"),
         h("span", {}, "What")),
-      this.scroller);
+      this.scroller, this.empty);
+    this.rows = new Rows(this.space, (/** @type {InSight} */ { kind }) => this.makeRow(kind), (row, inSight) => this.patchRow(row, inSight));
+    /** @type {WeakMap<HTMLElement, View>} What the unfolded rows were made for. */
+    this.detailed = new WeakMap();
+    /** As the browser last told: asking it makes it lay out all that has changed. */
+    this.height = 0;
+    this.scrolled = 0;
     /** @type {number[]} */
     this.shown = [];
     /**
@@ -40,7 +51,10 @@ export class TopTable {
      * @type {Map<number, number>}
      */
     this.open = new Map();
-    new ResizeObserver(() => this.fill()).observe(this.scroller);
+    new ResizeObserver(() => {
+      this.height = this.scroller.clientHeight;
+      this.fill();
+    }).observe(this.scroller);
   }
 
   /**
@@ -83,66 +97,80 @@ export class TopTable {
     return this.open.get(kind) ?? 0;
   }
 
-  /** Makes the rows in sight; the space above and below is one block's height. */
+  /** Makes the rows in sight, and patches those that were; the space above and below is one block's height. */
   fill() {
-    const { shown, scroller } = this;
-    if (!this.view) return;
+    const { shown, view } = this;
+    if (!view) return;
     const held = document.activeElement instanceof HTMLElement && this.space.contains(document.activeElement)
       ? document.activeElement.dataset.key : undefined;
+    const from = this.scrolled - MARGIN_ROWS * ROW;
+    const to = from + this.height + 2 * MARGIN_ROWS * ROW;
     let total = shown.length * ROW;
     if (this.open.size > 0) for (const kind of shown) total += this.extra(kind);
-    this.space.style.height = `${Math.max(ROW, total)}px`;
-    const from = scroller.scrollTop - MARGIN_ROWS * ROW;
-    const to = scroller.scrollTop + scroller.clientHeight + MARGIN_ROWS * ROW;
+    this.space.style.height = `${Math.max(1, total)}px`;
+    /** @type {[string, InSight][]} */
     const rows = [];
     let top = 0;
     for (let i = 0; i < shown.length && top < to; ++i) {
-      const height = ROW + (this.open.size > 0 ? this.extra(shown[i]) : 0);
-      if (top + height >= from) rows.push(this.makeRow(shown[i], top));
+      const kind = shown[i];
+      const height = ROW + (this.open.size > 0 ? this.extra(kind) : 0);
+      if (top + height >= from) rows.push([`${kind}\u0000${this.open.has(kind)}\u0000${view.filter.search.needle}`, { kind, top }]);
       top += height;
     }
-    if (shown.length === 0) {
-      rows.push(h("p", { class: "empty" }, this.view.filter.on ? "No allocation passes the filters at this instant."
-        : "Nothing was live here at this instant."));
-    }
-    this.space.replaceChildren(...rows);
-    if (held !== undefined) {
+    this.rows.update(rows);
+    setText(this.empty, view.filter.on ? "No allocation passes the filters at this instant." : "Nothing was live here at this instant.");
+    this.empty.classList.toggle("gone", shown.length > 0);
+    if (held !== undefined && !this.space.contains(document.activeElement)) {
       for (const row of this.space.querySelectorAll("button")) {
         if (row.dataset.key === held) row.focus({ preventScroll: true });
       }
     }
   }
 
-  /**
-   * @param {number} kind
-   * @param {number} top
-   */
-  makeRow(kind, top) {
+  /** @param {number} kind */
+  makeRow(kind) {
     const { model, view } = this;
     const { kinds, page } = model;
     const open = this.open.has(kind);
     const stack = kinds.placeStack[kind];
     const frame = model.frames[model.placeOf(stack)];
     const needle = view?.filter.search.needle ?? "";
-    const bytes = view?.kindBytes[kind] ?? 0;
     const levels = (page.paths[kinds.path[kind]] ?? []).join(" › ");
     const what = page.names[kinds.name[kind]] || page.names[kinds.module[kind]] || levels;
     const category = model.categories[kinds.category[kind]];
-    return h("div", { class: open ? "top-item open" : "top-item", role: "listitem", style: `top:${top}px` },
+    return h("div", { class: open ? "top-item open" : "top-item", role: "listitem" },
       h("button", {
         class: "top-row", type: "button", "aria-expanded": String(open), "data-key": kind, title: frame.file || null,
         click: () => this.toggle(kind),
       },
-        h("span", { class: "num", title: formatExact(bytes) }, inUnit(bytes, this.unit),
-          h("small", {}, formatShare(bytes, view?.bytes ?? 0))),
-        h("span", { class: "num soft" }, formatCount(view?.kindCount[kind] ?? 0)),
+        h("span", { class: "num" }, h("span", {}), h("small", {})),
+        h("span", { class: "num soft" }),
         h("span", { class: "where" },
           h("span", { class: "place" }, named(page.names[kinds.line[kind]] || frame.name, needle)),
           h("code", { class: "source" }, marked(frame.source, needle))),
         h("span", { class: "what", title: `${category} · ${what} · ${levels}` }, swatch(kinds.category[kind]),
           h("span", { class: "where" }, h("span", { class: "place" }, named(what, needle)),
-            h("span", { class: "source" }, category !== what && !model.byPlace ? category : what !== levels ? levels : model.ownCategory(kind))))),
-      open ? this.makeDetail(kind) : null);
+            h("span", { class: "source" }, category !== what && !model.byPlace ? category : what !== levels ? levels : model.ownCategory(kind))))));
+  }
+
+  /**
+   * @param {HTMLElement} row
+   * @param {InSight} inSight
+   */
+  patchRow(row, { kind, top }) {
+    const { view } = this;
+    if (!view) return;
+    const [bytes, count] = row.children[0].children;
+    const [value, share] = bytes.children;
+    setAttribute(row, "style", `top:${top}px`);
+    setAttribute(bytes, "title", formatExact(view.kindBytes[kind]));
+    setText(value, inUnit(view.kindBytes[kind], this.unit));
+    setText(share, formatShare(view.kindBytes[kind], view.bytes));
+    setText(count, formatCount(view.kindCount[kind]));
+    if (!this.open.has(kind) || this.detailed.get(row) === view) return;
+    this.detailed.set(row, view);
+    row.children[1]?.remove();
+    row.append(this.makeDetail(kind, view));
   }
 
   /** All of it, for a spreadsheet: exact bytes. */
@@ -180,10 +208,12 @@ export class TopTable {
     return [{ title: "The forward that it belongs to", frames: frames(placeStack[kind]) }, own];
   }
 
-  /** @param {number} kind */
-  makeDetail(kind) {
-    const { model, view } = this;
-    if (!view) return null;
+  /**
+   * @param {number} kind
+   * @param {View} view
+   */
+  makeDetail(kind, view) {
+    const { model } = this;
     const stacks = this.stacksOf(kind).flatMap(({ title, frames }) =>
       [h("h3", {}, title), frameList(model, frames, view.filter.search.needle)]);
     const all = allocationsOf(model, view, kind);

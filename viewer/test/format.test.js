@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { bytesStep, formatBytes, formatShare, formatSignedBytes, formatTick, formatTime, inUnit, tableUnit,
-  timeStep } from "../src/format.js";
+  timeStep, fixed } from "../src/format.js";
 
 test("bytes", () => {
   assert.deepEqual([0, 512, 1024, 1536, 1 << 20, 4233.4 * 2 ** 20, 3 * 2 ** 40].map(formatBytes),
@@ -32,4 +32,12 @@ test("steps cut a span into few parts", () => {
   assert.equal(timeStep(3.4e9, 10), 5e8);
   assert.equal(timeStep(100, 10), 10);
   assert.equal(bytesStep(4.8 * 2 ** 30, 6), 2 ** 30);
+});
+
+test("figures are as toLocaleString has them", () => {
+  for (const value of [0, 1, -1, 999, 1000, 999.95, -1234.5, 1234567.891, 0.04, 2 ** 53, -1e9, 123456]) {
+    for (const digits of [0, 1, 2, 3]) {
+      assert.equal(fixed(value, digits), value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+    }
+  }
 });

@@ -44,6 +44,24 @@ test("bytes at any instant are those of the live set, across stored sums", () =>
   }
 });
 
+test("bytes by site are the same whichever instants were asked for before", () => {
+  const model = new Model(makePage({ duration_ns: DURATION, allocations: randomAllocations(5000, 4) }));
+  const { events } = model.histories[0];
+  const random = randomNumbers(9);
+  for (let turn = 0; turn < 300; ++turn) {
+    // Near the last one, as a hand goes, and far away.
+    const at = turn % 3 === 0 ? random(DURATION) : Math.min(DURATION, Math.max(0, (turn * 7919) % DURATION + random(200) - 100));
+    const { bytes, count } = events.sitesAt(at);
+    const expected = { bytes: new Float64Array(bytes.length), count: new Float64Array(bytes.length) };
+    for (const i of model.liveAt(0, at)) {
+      expected.bytes[model.page.allocations.site[i]] += model.bytes[i];
+      expected.count[model.page.allocations.site[i]] += 1;
+    }
+    assert.deepEqual({ bytes, count }, expected, `at ${at}`);
+    bytes.fill(-1); // what was handed out is the caller's
+  }
+});
+
 test("a column shows its highest instant, and the categories there", () => {
   const model = new Model(makePage({ duration_ns: DURATION, allocations: randomAllocations(800, 2) }));
   const [from, to, count] = [100_000, 400_000, 37];

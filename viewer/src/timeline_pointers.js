@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows the hand over the timeline: the chosen instant, where the pointer is, the stretch that is
+// cut out. Elements over the picture that only move, so that the picture is not drawn anew.
+import { h } from "./dom.js";
+import { CLICK_PIXELS, MARGIN } from "./timeline_picture.js";
+
+/** @typedef {import("./timeline.js").Timeline} Timeline */
+
+export class Pointers {
+  constructor() {
+    this.cursor = h("div", { class: "cursor" });
+    this.pointed = h("div", { class: "pointed gone" });
+    this.stretch = h("div", { class: "stretch gone" });
+    this.element = h("div", { class: "pointers", "aria-hidden": "true" }, this.cursor, this.pointed, this.stretch);
+  }
+
+  /** @param {Timeline} timeline */
+  show(timeline) {
+    const { drag, hover, store: { state }, model } = timeline;
+    const at = timeline.xOf(state.at ?? model.peakTime(state.device));
+    const isInside = at >= MARGIN.left - 1 && at <= timeline.width - MARGIN.right + 1;
+    place(this.cursor, isInside ? `translateX(${Math.round(at) - 0.75}px)` : null);
+    place(this.pointed, hover >= 0 && !drag ? `translateX(${MARGIN.left + hover}px)` : null);
+    const size = drag?.act === "zoom" ? Math.abs(drag.to - drag.from) : 0;
+    place(this.stretch, drag && size >= CLICK_PIXELS ? `translateX(${Math.min(drag.from, drag.to)}px) scaleX(${size})` : null);
+  }
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {string|null} transform null: it is not to be seen.
+ */
+function place(element, transform) {
+  element.classList.toggle("gone", transform === null);
+  if (transform !== null && element.style.transform !== transform) element.style.transform = transform;
+}
