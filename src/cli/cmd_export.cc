@@ -46,13 +46,14 @@ util::Status Export(const ExportArguments& arguments) {
       return at.status();
     options.at = *at;
   }
-  if (!arguments.output.empty()) {
+  const bool to_stdout = arguments.output.empty() || arguments.output == "-";
+  if (!to_stdout) {
     VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, arguments.file));
   }
   util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(arguments.file);
   if (!recording.ok())
     return recording.status();
-  if (arguments.output.empty())
+  if (to_stdout)
     return output::WriteExport(*format, **recording, options, PrintOut);
   util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
   if (!file.ok())
@@ -79,7 +80,8 @@ void RegisterExport(CLI::App& app, int* exit_code) {
       ->add_option("--at", arguments->at,
                    "The instant: peak (default), end, SECONDS, @NS, iter:N, mark:NAME")
       ->option_text("WHEN");
-  command->add_option("-o", arguments->output, "The file to write (default: standard output)")
+  command
+      ->add_option("-o", arguments->output, "The file to write (default, and -: standard output)")
       ->option_text("FILE");
   command->callback([arguments, exit_code] {
     const util::Status status = Export(*arguments);

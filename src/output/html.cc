@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "output/page_data.h"
+#include "output/page_script_data.h"
 #include "output/viewer_assets.h"
 #include "util/json_writer.h"
 #include "util/owned_file.h"
@@ -32,21 +33,6 @@ std::string HtmlText(std::string_view text) {
     }
   }
   return out;
-}
-
-// JSON inside <script> ends at the first "</script", wherever it stands. JSON has '<' in strings
-// only, and there it may be written by its number.
-std::string ScriptSafe(std::string_view json) {
-  std::string out;
-  out.reserve(json.size());
-  for (size_t from = 0;;) {
-    const size_t at = json.find('<', from);
-    out += json.substr(from, at - from);
-    if (at == std::string_view::npos)
-      return out;
-    out += "\\u003c";
-    from = at + 1;
-  }
 }
 
 // Keeps the first error, so that a writer without a way to fail can be drained to its end.
@@ -92,8 +78,10 @@ util::Status WriteHtmlPage(const HtmlPage& page, const std::string& path) {
     } else if (name == "JS") {
       file.Write(page.script);
     } else {
-      util::JsonWriter json([&](std::string_view piece) { file.Write(ScriptSafe(piece)); });
+      PageScriptData data([&](std::string_view piece) { file.Write(piece); });
+      util::JsonWriter json([&](std::string_view piece) { data.Write(piece); });
       VRAMSCOPE_RETURN_IF_ERROR(page.write_data(json));
+      data.Finish();
     }
   }
   file.Write(text);

@@ -53,7 +53,7 @@ class PageData {
         start_ns_(tables_.session.begin_ns),
         json_(json),
         stacks_(recording, strings_),
-        sites_(recording, stacks_, names_, limits.sites) {}
+        sites_(recording, stacks_, names_) {}
 
   util::Status Write();
 
@@ -176,10 +176,10 @@ util::Status PageData::ReadAllocations() {
         // What a segment is made of is always listed: others are cut out of it.
         if (choose && !is_backing(frame, at) && !heaviest.Has(weight(frame, at))) {
           left_out_->Count();
-          left_out_->Add(sites_.OfSum(site), frame.segment[at], frame.bytes[at] - rounding, 1,
+          left_out_->Add(sites_.Of(site), frame.segment[at], frame.bytes[at] - rounding, 1,
                          frame.begin_ns[at], frame.end_ns[at]);
           if (rounding > 0) {
-            left_out_->Add(sites_.OfRoundingSum(site), frame.segment[at], rounding, 0,
+            left_out_->Add(sites_.OfRounding(site), frame.segment[at], rounding, 0,
                            frame.begin_ns[at], frame.end_ns[at]);
           }
           return;
@@ -331,7 +331,7 @@ void PageData::WriteAllocations() {
     json_.String(fmt::format("{:x}", listed.row.address));
   json_.EndArray();
   json_.EndObject();
-  left_out_->Write(start_ns_, sites_.joined(), json_);
+  left_out_->Write(start_ns_, json_);
 }
 
 void PageData::WriteSegments() {

@@ -20,10 +20,10 @@ struct PageLimits {
   // Of the others the page has sums, exact at the instants that `left_out` states.
   size_t allocations = 100'000;
   size_t instants = 8000;  // of all devices: the highest of so many stretches is stated
-  // That sums are told apart by (PageSites). A recording with more is one of names without end: of
-  // such no more allocations are listed either.
+  // A recording with more sites than this is one of names without end: of such no more allocations
+  // are listed than this either.
   size_t sites = 20'000;
-  size_t left_out_changes = 400'000;  // of those sums: beyond that fewer instants are stated
+  size_t left_out_changes = 1'500'000;  // of those sums: beyond that fewer instants are stated
   size_t nvml_samples = 6000;  // of a device; beyond that the highest of each stretch stands for it
 };
 

@@ -78,7 +78,7 @@ void LeftOut::Thin(size_t most_changes) {
   }
 }
 
-void LeftOut::Write(int64_t start_ns, uint64_t joined, util::JsonWriter& json) const {
+void LeftOut::Write(int64_t start_ns, util::JsonWriter& json) const {
   struct Row {
     uint32_t site, segment;
     size_t at;
@@ -94,7 +94,6 @@ void LeftOut::Write(int64_t start_ns, uint64_t joined, util::JsonWriter& json) c
   json.Key("left_out");
   json.BeginObject();
   json.Field("count", count_);
-  json.Field("joined", joined);
   const bool any = count_ > 0;
   WriteDeltas(json, "instants", any ? instants_ns_ : std::vector<int64_t>{},
               [&](int64_t time_ns) { return time_ns - start_ns; });

@@ -46,8 +46,7 @@ class LeftOut {
            int64_t end_ns);
   // Every second instant goes, until there are at most so many changes.
   void Thin(size_t most_changes);
-  // `joined`: of how many the sums do not say the layer or line.
-  void Write(int64_t start_ns, uint64_t joined, util::JsonWriter& json) const;
+  void Write(int64_t start_ns, util::JsonWriter& json) const;
 
  private:
   struct Change {

@@ -34,10 +34,6 @@ uint32_t PageTexts::Of(std::string_view text) {
   return found->second;
 }
 
-bool PageTexts::Has(std::string_view text) const {
-  return ids_.contains(std::string(text));
-}
-
 void PageTexts::Write(const char* key, JsonWriter& json) const {
   TextList(json, key, texts_);
 }
@@ -108,24 +104,21 @@ void PageStacks::Write(JsonWriter& json) const {
   json.EndObject();
 }
 
-PageSites::PageSites(const tables::Recording& recording,
-                     PageStacks& stacks,
-                     PageTexts& names,
-                     size_t most)
+PageSites::PageSites(const tables::Recording& recording, PageStacks& stacks, PageTexts& names)
     : recording_(recording),
       texts_(recording),
       stacks_(stacks),
       names_(names),
       of_site_(recording.tables().sites.size(), 0),
-      of_rounding_(recording.tables().sites.size(), 0),
-      most_(most) {}
+      of_rounding_(recording.tables().sites.size(), 0) {}
 
 const tables::SiteRow& PageSites::Row(tables::SiteId site) const {
   const std::vector<tables::SiteRow>& rows = recording_.tables().sites;
   return rows[site.value < rows.size() ? site.value : 0];
 }
 
-PageSites::Site PageSites::DescribeLevels(const tables::SiteRow& row) {
+PageSites::Site PageSites::Describe(const tables::SiteRow& row) {
+  using query::Dimension;
   Site site;
   site.account = row.account.value;
   site.category = row.category;
@@ -138,12 +131,6 @@ PageSites::Site PageSites::DescribeLevels(const tables::SiteRow& row) {
   if (added)
     paths_.push_back(path->first);
   site.path = path->second;
-  return site;
-}
-
-PageSites::Site PageSites::Describe(const tables::SiteRow& row) {
-  using query::Dimension;
-  Site site = DescribeLevels(row);
   site.line = names_.Of(texts_.Of(Dimension::kLine, row, nullptr));
   site.module = names_.Of(recording_.string(row.module));
   site.name = names_.Of(recording_.string(row.parameter.value != 0 ? row.parameter : row.tag));
@@ -172,42 +159,6 @@ uint32_t PageSites::OfRounding(tables::SiteId site) {
   if (known == 0)
     known = Add(Describe(query::RoundingSite(Row(site))));
   return known;
-}
-
-uint32_t PageSites::NameOfSum(std::string_view text, const char* other, bool* joined) {
-  const bool is_known = names_.Has(text);
-  if (!is_known && sum_names_ >= most_) {
-    *joined = true;
-    return names_.Of(other);
-  }
-  sum_names_ += is_known ? 0 : 1;
-  return names_.Of(text);
-}
-
-PageSites::Site PageSites::DescribeSum(const tables::SiteRow& row, bool* joined) {
-  Site site = DescribeLevels(row);
-  site.line = NameOfSum(texts_.Of(query::Dimension::kLine, row, nullptr), "(other lines)", joined);
-  site.module = NameOfSum(recording_.string(row.module), "(other layers)", joined);
-  return site;
-}
-
-uint32_t PageSites::OfSum(tables::SiteId site) {
-  if (!Crowded())
-    return Of(site);
-  Sum& sum = sums_[site.value];
-  if (sum.site == 0)
-    sum.site = Add(DescribeSum(Row(site), &sum.joined));
-  joined_ += sum.joined ? 1 : 0;
-  return sum.site;
-}
-
-uint32_t PageSites::OfRoundingSum(tables::SiteId site) {
-  if (!Crowded())
-    return OfRounding(site);
-  Sum& sum = rounding_sums_[site.value];
-  if (sum.site == 0)
-    sum.site = Add(DescribeSum(query::RoundingSite(Row(site)), &sum.joined));
-  return sum.site;
 }
 
 void PageSites::Write(JsonWriter& json) const {

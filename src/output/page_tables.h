@@ -22,7 +22,6 @@ class PageTexts {
  public:
   PageTexts() { Of(""); }
   uint32_t Of(std::string_view text);
-  bool Has(std::string_view text) const;
   void Write(const char* key, util::JsonWriter& json) const;
 
  private:
@@ -61,16 +60,9 @@ class PageStacks {
 // segments have sites of their own. 0: none.
 class PageSites {
  public:
-  PageSites(const tables::Recording& recording, PageStacks& stacks, PageTexts& names, size_t most);
+  PageSites(const tables::Recording& recording, PageStacks& stacks, PageTexts& names);
   uint32_t Of(tables::SiteId site);
   uint32_t OfRounding(tables::SiteId site);
-  // The same where only sums are told. Of a recording with more than `most` sites they have no
-  // stacks and no names of tensors, and beyond so many layers and lines those of all others are
-  // one.
-  uint32_t OfSum(tables::SiteId site);
-  uint32_t OfRoundingSum(tables::SiteId site);
-  // Allocations whose layer or line is told as that of others.
-  uint64_t joined() const { return joined_; }
   uint32_t OfRow(const tables::SiteRow& site) { return Add(Describe(site)); }
   const tables::SiteRow& Row(tables::SiteId site) const;
   void Write(util::JsonWriter& json) const;
@@ -90,10 +82,6 @@ class PageSites {
     auto operator<=>(const Site&) const = default;
   };
   Site Describe(const tables::SiteRow& row);
-  Site DescribeLevels(const tables::SiteRow& row);  // without what it is called by
-  Site DescribeSum(const tables::SiteRow& row, bool* joined);
-  uint32_t NameOfSum(std::string_view text, const char* other, bool* joined);
-  bool Crowded() const { return of_site_.size() > most_; }
   uint32_t Add(const Site& site);
 
   const tables::Recording& recording_;
@@ -105,14 +93,6 @@ class PageSites {
   std::vector<std::vector<std::string>> paths_;
   std::map<std::vector<std::string>, uint32_t> path_ids_;
   std::vector<uint32_t> of_site_, of_rounding_;  // by site; 0: not asked yet
-  size_t most_;
-  struct Sum {
-    uint32_t site = 0;  // 0: not asked yet
-    bool joined = false;
-  };
-  std::unordered_map<uint32_t, Sum> sums_, rounding_sums_;  // by site
-  size_t sum_names_ = 0;                                    // layers and lines that only sums have
-  uint64_t joined_ = 0;
 };
 
 }  // namespace vramscope::output

@@ -214,3 +214,10 @@ def test_an_instant_is_for_formats_that_have_one(tmp_path):
     assert "--at says nothing of 'csv', which has all of the recording" in done.stderr
     folded = vramscope("export", H200, "--to", "collapsed", "--at", "end").decode()
     assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == sum(ledger(H200, "end").values())
+
+
+def test_a_dash_is_standard_output(tmp_path):
+    recording = RECORDINGS[0]
+    written = subprocess.run([package.VRAMSCOPE, "export", recording, "--to", "csv", "-o", "-"], capture_output=True, check=True, cwd=tmp_path, timeout=60)
+    assert written.stdout == vramscope("export", recording, "--to", "csv") != b""
+    assert not list(tmp_path.iterdir())

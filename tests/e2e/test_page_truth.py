@@ -3,6 +3,7 @@
 browser draws."""
 from __future__ import annotations
 
+import base64
 import csv
 import functools
 import io
@@ -12,6 +13,7 @@ import random
 import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import package
@@ -42,7 +44,10 @@ def make_page(recording: Path, place: Path) -> Path:
 
 
 def data_of(page: Path) -> dict:
-    return json.loads(re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
+    text = re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1)
+    if text.startswith("deflate:"):
+        text = zlib.decompress(base64.b64decode(text.removeprefix("deflate:")), -15).decode()
+    return json.loads(text)
 
 
 @functools.cache
@@ -247,6 +252,49 @@ def million(tmp_path_factory) -> tuple[Path, Path]:
     (place / "many.py").write_text(MANY)
     vramscope("run", "--cpu", "--no-report", "-o", place / "many.vram", "--", sys.executable, place / "many.py")
     return place / "many.vram", make_page(place / "many.vram", place)
+
+
+LAYERS = """
+import torch
+torch.set_num_threads(1)
+kept = []
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.ModuleList(torch.nn.Linear(2, 2, bias=False) for _ in range(24_000))
+    def forward(self, x, step):
+        for number, layer in enumerate(self.layer):
+            x = layer(x)
+            if number % 3 == step: kept.append(x)
+net = Net()
+with torch.no_grad():
+    for step in range(2): net(torch.ones(1, 2), step)
+"""
+
+
+def test_each_of_very_many_layers_has_its_own_sum(browser, tmp_path):
+    pytest.importorskip("torch")
+    recording = tmp_path / "layers.vram"
+    (tmp_path / "layers.py").write_text(LAYERS)
+    vramscope("run", "--cpu", "--no-report", "-o", recording, "--", sys.executable, tmp_path / "layers.py")
+    page = make_page(recording, tmp_path)
+    data = data_of(page)
+    assert data["left_out"]["count"] > 10_000 and len(data["names"]) > 24_000
+    instants = instants_of(data, 6, seed=11)
+    reports = reports_of(recording, "module", tuple(data["start_ns"] + at for at in instants))
+    picked = random.Random(5)
+    browser.open(page)
+    for at, report in zip(instants, reports):
+        layers: dict[str, int] = {}
+        for row in report["rows"]:
+            if row["path"][0].startswith("layer.") and row["bytes"]:
+                layers[row["path"][0]] = layers.get(row["path"][0], 0) + row["bytes"]
+        for layer in picked.sample(sorted(layers), min(8, len(layers))):
+            shown = browser.act(f"{READ.split('const told')[0]} await go('at={at}&mod={layer}');" + """
+              const rows_ = [...document.querySelectorAll('[aria-label="Ledger"] .rows .row[aria-level="1"]')];
+              return rows_.reduce((sum, row) => sum + exact(row.title), 0);""")
+            assert shown == layers[layer], (at, layer)
+    assert not browser.complaints
 
 
 # What a reader's hand does, and an animation to compare it with: 1100 columns of six colours, drawn one by one.

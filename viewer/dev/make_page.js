@@ -86,7 +86,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
       address: rows.map(() => "7f00"),
     },
     left_out: {
-      count: left.count, joined: 0, instants: deltas(left.instants), site: left.rows.map(([more]) => sites.of(more)),
+      count: left.count, instants: deltas(left.instants), site: left.rows.map(([more]) => sites.of(more)),
       segment: left.rows.map(([more]) => more.segment ?? 0), at: left.rows.map(([, at]) => at),
       bytes: left.rows.map(([, , bytes]) => bytes), counts: left.rows.map(([, , bytes]) => Math.sign(bytes)),
     },

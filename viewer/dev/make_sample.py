@@ -400,7 +400,7 @@ def ledger_of(devices, tables, folded):
         "allocations": {"site": [row[1] for row in rows], "rounding_site": nothing, "segment": nothing,
                         "begin": deltas([row[0] for row in rows]), "duration": [row[3] for row in rows],
                         "bytes": [row[2] for row in rows], "rounding": nothing, "address": [row[4] for row in rows]},
-        "left_out": {"count": 0, "joined": 0, "instants": [], "at": [], "site": [], "segment": [], "bytes": [], "counts": []},
+        "left_out": {"count": 0, "instants": [], "at": [], "site": [], "segment": [], "bytes": [], "counts": []},
         "segments": {"address": ["0"], "size": [0], "free_site": [0], "free_site_in_use": [0]},
         "counters": {"site": counters, "segment": [0] * len(counters)},
         "steps": {"counter": [step[1] for step in steps], "t": deltas([step[0] for step in steps]),

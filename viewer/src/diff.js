@@ -5,7 +5,7 @@ import { ChangeIcicle } from "./diff_icicle.js";
 import { HistoryPair } from "./diff_timeline.js";
 import { h } from "./dom.js";
 import { formatBytes, formatCount, formatSignedBytes } from "./format.js";
-import { harmless } from "./harmless.js";
+import { drawPage } from "./page_data.js";
 
 /**
  * @typedef {object} Row
@@ -42,11 +42,6 @@ import { harmless } from "./harmless.js";
  */
 
 const FIRST_ROWS = 40;
-
-// Tests of the page look here.
-window.addEventListener("error", (event) => {
-  document.documentElement.dataset.error = event.message;
-});
 
 /**
  * @param {number} delta
@@ -138,12 +133,11 @@ class RowTable {
   }
 }
 
-function start() {
-  const data = document.getElementById("vramscope-data");
-  const main = document.getElementById("page");
-  if (!data || !main) return;
-  /** @type {Page} */
-  const page = JSON.parse(harmless(data.textContent ?? ""));
+/**
+ * @param {Page} page
+ * @param {HTMLElement} main
+ */
+function start(page, main) {
   const table = new RowTable(page.diff);
   const icicle = new ChangeIcicle(page.diff, (wanted) => table.show(wanted, false));
   const histories = new HistoryPair(page);
@@ -159,7 +153,6 @@ function start() {
     icicle.draw();
     histories.draw();
   });
-  document.documentElement.dataset.ready = "1";
 }
 
-start();
+drawPage(start);

@@ -154,10 +154,6 @@ export function makeFooter(model) {
     items.push(h("li", {}, `${formatCount(page.left_out.count)} small or short-lived allocations are ` +
       "not listed one by one, with their addresses and lifetimes. All sums have them, to the byte, at the " +
       `${formatCount(page.left_out.instants.length)} instants that the page can show: the peaks, and the highest of each stretch.`));
-    if (page.left_out.joined > 0) {
-      items.push(h("li", {}, `There are more layers or lines than the page tells apart: those of ${formatCount(page.left_out.joined)} ` +
-        "allocations stand together as others. Of each, the command vramscope report --by module,line says all."));
-    }
   }
   return h("footer", { class: "foot" },
     items.length > 0 ? h("h2", {}, "How far to trust these figures") : null,

@@ -5,11 +5,11 @@ import { forgetColours, h, perFrame, setAttribute } from "./dom.js";
 import { Explore } from "./explore.js";
 import { Filter } from "./filter.js";
 import { makeFooter, makeHeader } from "./header.js";
-import { harmless } from "./harmless.js";
 import { listenForHelp } from "./help.js";
 import { Parts } from "./parts.js";
 import { Icicle } from "./icicle.js";
 import { Model } from "./model.js";
+import { drawPage } from "./page_data.js";
 import { Palette } from "./palette.js";
 import { Store, formatHash, parseHash } from "./state.js";
 import { Summary } from "./summary.js";
@@ -33,11 +33,6 @@ const REST_MS = 120;
 const FILTERS = ["device", "search", "categories", "module", "path", "min"];
 /** @type {(keyof import("./state.js").State)[]} */
 const ICICLE_ONLY = ["by", "focus", "mine"];
-
-// Tests of the page look here.
-window.addEventListener("error", (event) => {
-  document.documentElement.dataset.error = event.message;
-});
 
 /**
  * The device with the highest peak, graphics first.
@@ -79,11 +74,12 @@ function makeEmpty() {
       h("li", {}, "What was seen of the program is in ", code("vramscope info FILE"), ".")));
 }
 
-function start() {
-  const element = /** @type {HTMLElement} */ (document.getElementById("vramscope-data"));
-  const page = /** @type {HTMLElement} */ (document.getElementById("page"));
-  const model = new Model(JSON.parse(harmless(element.textContent ?? "")));
-  element.remove();
+/**
+ * @param {import("./types.js").PageData} data
+ * @param {HTMLElement} page
+ */
+function start(data, page) {
+  const model = new Model(data);
   if (model.page.devices.length === 0) {
     page.append(h("h1", {}, model.page.title), makeEmpty(), makeFooter(model));
     return;
@@ -167,5 +163,4 @@ function start() {
   parts.finish();
 }
 
-start();
-document.documentElement.dataset.ready = "1";
+drawPage(start);

@@ -81,7 +81,8 @@ export function foldRepeated(items, describe) {
       groups[found].numbers.forEach((of, i) => of.push(numbers[i]));
       continue;
     }
-    alike.set(key, [...known, groups.length]);
+    known.push(groups.length);
+    alike.set(key, known);
     groups.push({ first: { bytes, holds }, shape, numbers: numbers.map((number) => [number]), items: [item], names: [name] });
   }
   return groups.map(({ shape, numbers, items: of, names }) => {

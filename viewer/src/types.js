@@ -87,7 +87,6 @@
  * Allocations that are not listed: what changed at each of the `instants`, by site and segment.
  * @typedef {object} LeftOutData
  * @property {number} count
- * @property {number} joined Of how many the sums do not say the layer or line.
  * @property {number[]} instants Each less the one before it; where all sums are exact.
  * @property {number[]} at Of `instants`.
  * @property {number[]} site

@@ -36,7 +36,7 @@ export function makeView(model, state, filter) {
   const atPeak = state.at === null;
   const at = model.nearestExact(state.at ?? model.peakTime(device));
   const { bytes: kindBytes, count: kindCount } = model.histories[device].events.sitesAt(at);
-  const sum = (/** @type {Iterable<number>} */ values) => [...values].reduce((a, b) => a + b, 0);
+  const sum = (/** @type {Float64Array} */ values) => values.reduce((a, b) => a + b, 0);
   const sample = model.samples[device].find(at, sum(kindBytes));
   if (sample && sample.transit > 0) kindBytes[page.in_transit_site] = sample.transit;
   const total = sum(kindBytes);
