@@ -11,4 +11,6 @@ esbuild src/main.js --bundle --minify --format=iife --target=es2021 --charset=ut
 esbuild src/style.css --minify --charset=utf8 --log-level=warning --outfile="$out/viewer.css"
 esbuild src/diff.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
   --log-level=warning --outfile="$out/diff.js"
+esbuild src/ranks.js --bundle --minify --format=iife --target=es2021 --charset=utf8 \
+  --log-level=warning --outfile="$out/ranks.js"
 esbuild src/diff.css --minify --charset=utf8 --log-level=warning --outfile="$out/diff.css"

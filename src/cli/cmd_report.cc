@@ -204,31 +204,44 @@ std::vector<std::string> RecordingsIn(const std::string& folder) {
   return files;
 }
 
+// Into how many a rank's history is cut on the page: of a thousand ranks nobody sees more.
+size_t StretchesOf(size_t ranks) {
+  constexpr size_t kOfAll = 120'000;
+  return std::clamp<size_t>(kOfAll / std::max<size_t>(ranks, 1), 60, 600);
+}
+
 util::Status ShowRanks(const ReportArguments& arguments) {
-  if (arguments.csv || !arguments.html.empty() || !arguments.by.empty() ||
-      !arguments.where.empty() || !arguments.oom.empty() || arguments.at.front() != "peak")
+  if (arguments.csv || !arguments.by.empty() || !arguments.where.empty() ||
+      !arguments.oom.empty() || arguments.at.front() != "peak")
     return util::Status::Error(
-        "the report of many ranks is one at their peaks: of its options only --json goes with it");
-  query::RankFold fold;
+        "the report of many ranks is one at their peaks: of its options only --json and --html go "
+        "with it");
+  std::vector<std::string> files;
+  for (const std::string& path : arguments.files) {
+    const std::vector<std::string> inside =
+        IsFolder(path) ? RecordingsIn(path) : std::vector<std::string>{path};
+    if (inside.empty())
+      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  query::RankFold fold(arguments.html.empty() ? 0 : StretchesOf(files.size()));
   std::vector<std::string> unread;
   size_t read = 0;
-  for (const std::string& path : arguments.files) {
-    const std::vector<std::string> files =
-        IsFolder(path) ? RecordingsIn(path) : std::vector<std::string>{path};
-    if (files.empty())
-      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
-    for (const std::string& file : files) {
-      // One that is damaged says so, and the others are reported.
-      util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-      const util::Status added = recording.ok() ? fold.Add(file, **recording) : recording.status();
-      read += added.ok() ? 1u : 0u;
-      if (!added.ok())
-        unread.push_back(added.message());
-    }
+  for (const std::string& file : files) {
+    if (!arguments.html.empty())
+      VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, file));
+    // One that is damaged says so, and the others are reported.
+    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    const util::Status added = recording.ok() ? fold.Add(file, **recording) : recording.status();
+    read += added.ok() ? 1u : 0u;
+    if (!added.ok())
+      unread.push_back(added.message());
   }
   if (read == 0)
     return util::Status::Error(unread.front());
   const query::RankReport report = std::move(fold).Finish();
+  if (!arguments.html.empty())
+    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(report, unread, arguments.html));
   return PrintOut(arguments.json
                       ? output::RanksJson(report, unread)
                       : output::FormatRanks(report, unread, output::DetectStyle(STDOUT_FILENO)));
@@ -316,7 +329,8 @@ util::Status ShowReports(const ReportArguments& arguments) {
     return instants.status();
   query->at = instants->front();
   if (arguments.files.size() > 1 && !arguments.html.empty()) {
-    return util::Status::Error("--html makes the page of one recording: name one FILE");
+    return util::Status::Error(
+        "--html makes the page of one recording: name one FILE, or with --ranks all of a program");
   }
   if (!arguments.keywords.dictionaries.empty()) {
     if (instants->size() > 1)

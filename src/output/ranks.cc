@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "output/html.h"
 #include "output/json_parts.h"
+#include "output/page_columns.h"
+#include "output/viewer_assets.h"
 #include "util/json_writer.h"
 #include "util/size_text.h"
 
@@ -109,9 +112,9 @@ std::string FormatRanks(const query::RankReport& report,
   return text;
 }
 
-std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread) {
-  std::string text;
-  JsonWriter json(&text, 1);
+void WriteRanksJson(const query::RankReport& report,
+                    const std::vector<std::string>& unread,
+                    JsonWriter& json) {
   const auto categories = [](const std::map<std::string, uint64_t>& of, JsonWriter& out) {
     out.Key("categories");
     out.BeginObject();
@@ -153,8 +156,41 @@ std::string RanksJson(const query::RankReport& report, const std::vector<std::st
   });
   TextList(json, "unread", unread);
   json.EndObject();
+}
+
+std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread) {
+  std::string text;
+  JsonWriter json(&text, 1);
+  WriteRanksJson(report, unread, json);
   json.Finish();
   return text;
+}
+
+util::Status WriteRanksHtml(const query::RankReport& report,
+                            const std::vector<std::string>& unread,
+                            const std::string& path) {
+  const auto write = [&](JsonWriter& json) {
+    json.BeginObject();
+    json.Key("report");
+    WriteRanksJson(report, unread, json);
+    json.Field("imbalance", report.ranks.empty() ? "" : Imbalance(report));
+    json.Field("missing", Numbers(report.missing));
+    WriteList(json, "histories", report.ranks, [&](const query::RankMemory& rank, JsonWriter& out) {
+      out.Field("end", rank.end_wall_ns - report.first_wall_ns);
+      WriteColumn(out, "t", rank.history, [&](const auto& stretch) {
+        return stretch.begin_wall_ns - report.first_wall_ns;
+      });
+      WriteColumn(out, "bytes", rank.history, [](const auto& stretch) { return stretch.bytes; });
+    });
+    json.EndObject();
+    json.Finish();
+    return util::Status();
+  };
+  return WriteHtmlPage({fmt::format("{} ranks", report.ranks.size()),
+                        {ViewerStyle(), DiffStyle()},
+                        RanksScript(),
+                        write},
+                       path);
 }
 
 }  // namespace vramscope::output

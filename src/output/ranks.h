@@ -6,6 +6,7 @@
 
 #include "output/terminal.h"
 #include "query/ranks.h"
+#include "util/status.h"
 
 namespace vramscope::output {
 
@@ -19,5 +20,11 @@ std::string FormatRanks(const query::RankReport& report,
 
 // One object of the schema vramscope.ranks/1 (docs/REPORT_SCHEMA.md).
 std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread);
+
+// One page of all ranks: their histories on one axis, the imbalance, and a row each. Its figures
+// are those of the JSON.
+util::Status WriteRanksHtml(const query::RankReport& report,
+                            const std::vector<std::string>& unread,
+                            const std::string& path);
 
 }  // namespace vramscope::output

@@ -14,5 +14,6 @@
   ASSET(script, VRAMSCOPE_VIEWER_SCRIPT)
   ASSET(diff_style, VRAMSCOPE_DIFF_STYLE)
   ASSET(diff_script, VRAMSCOPE_DIFF_SCRIPT)
+  ASSET(ranks_script, VRAMSCOPE_RANKS_SCRIPT)
 
   .section .note.GNU-stack, "", %progbits

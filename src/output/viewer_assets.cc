@@ -15,6 +15,8 @@ extern const char vramscope_viewer_diff_style[];
 extern const char vramscope_viewer_diff_style_end[];
 extern const char vramscope_viewer_diff_script[];
 extern const char vramscope_viewer_diff_script_end[];
+extern const char vramscope_viewer_ranks_script[];
+extern const char vramscope_viewer_ranks_script_end[];
 }
 
 namespace vramscope::output {
@@ -44,6 +46,10 @@ std::string_view DiffStyle() {
 
 std::string_view DiffScript() {
   return Between(vramscope_viewer_diff_script, vramscope_viewer_diff_script_end);
+}
+
+std::string_view RanksScript() {
+  return Between(vramscope_viewer_ranks_script, vramscope_viewer_ranks_script_end);
 }
 
 }  // namespace vramscope::output

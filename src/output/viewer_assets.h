@@ -14,4 +14,7 @@ std::string_view ViewerScript();  // the bundled script
 std::string_view DiffStyle();
 std::string_view DiffScript();
 
+// The script of the page of ranks, which has the diff's style.
+std::string_view RanksScript();
+
 }  // namespace vramscope::output

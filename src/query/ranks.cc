@@ -8,6 +8,7 @@
 
 #include "query/instant.h"
 #include "query/live_set.h"
+#include "query/timelines.h"
 
 namespace vramscope::query {
 namespace {
@@ -26,6 +27,26 @@ DeviceKind MainKind(const std::map<std::pair<uint32_t, uint32_t>, RankMemory>& f
       return DeviceKind::kGpu;
   }
   return DeviceKind::kCpu;
+}
+
+// The device's timelines have a band for each process.
+void TellHistory(const tables::Tables& tables,
+                 tables::DeviceId device,
+                 const std::vector<Timeline>& timelines,
+                 RankMemory* rank) {
+  const int64_t to_wall_ns = tables.session.begin_wall_ns - tables.session.begin_ns;
+  const auto timeline = std::find_if(timelines.begin(), timelines.end(),
+                                     [&](const Timeline& of) { return of.device == device; });
+  if (timeline == timelines.end())
+    return;
+  const auto band =
+      std::find(timeline->groups.begin(), timeline->groups.end(), std::to_string(rank->pid));
+  for (size_t i = 0; i < timeline->time_ns.size(); ++i) {
+    const uint64_t bytes =
+        band == timeline->groups.end() ? 0 : timeline->peak[band - timeline->groups.begin()][i];
+    rank->history.push_back({timeline->time_ns[i] + to_wall_ns, bytes});
+  }
+  rank->end_wall_ns = std::max(tables.session.end_ns, timeline->time_ns.back()) + to_wall_ns;
 }
 
 }  // namespace
@@ -60,6 +81,13 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
       first ? session.begin_wall_ns : std::min(report_.first_wall_ns, session.begin_wall_ns);
   last_wall_ns_ = first ? session.begin_wall_ns : std::max(last_wall_ns_, session.begin_wall_ns);
   const DeviceKind main = MainKind(found, tables);
+  std::vector<Timeline> timelines;
+  if (stretches_ > 0) {
+    auto made = MakeTimelinesBy(recording, stretches_, Dimension::kProcess);
+    if (!made.ok())
+      return made.status();
+    timelines = std::move(*made);
+  }
   std::set<uint32_t> with_memory;
   for (auto& [key, rank] : found) {
     const tables::DeviceRow& device = tables.devices[key.second];
@@ -80,6 +108,7 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
       if (row.device.value == key.second)
         rank.peak_wall_ns = session.begin_wall_ns + (row.time_ns - session.begin_ns);
     }
+    TellHistory(tables, tables::DeviceId{key.second}, timelines, &rank);
     report_.bytes += rank.bytes;
     for (const auto& [category, bytes] : rank.categories)
       report_.categories[category] += bytes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -26,6 +27,14 @@ struct RankMemory {
   int64_t peak_wall_ns = 0;  // CLOCK_REALTIME of its host
   std::map<std::string, uint64_t> categories;
   std::map<std::pair<std::string, std::string>, uint64_t> layers;  // by layer and category
+  // Where it was asked for: its bytes at the highest instant of its device in each stretch of time,
+  // and when that begins, by the same clock.
+  struct Stretch {
+    int64_t begin_wall_ns = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<Stretch> history;
+  int64_t end_wall_ns = 0;
 };
 
 struct RankReport {
@@ -55,12 +64,15 @@ struct RankReport {
 // Takes recordings one after the other, each of which may be closed afterwards.
 class RankFold {
  public:
+  // `stretches`: into how many a rank's history is cut; 0: none is told.
+  explicit RankFold(size_t stretches = 0) : stretches_(stretches) {}
   util::Status Add(const std::string& file, const tables::Recording& recording);
   RankReport Finish() &&;
 
  private:
   RankReport report_;
   int64_t last_wall_ns_ = 0;
+  size_t stretches_;
 };
 
 }  // namespace vramscope::query

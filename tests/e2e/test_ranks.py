@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from browser import EXECUTABLE, Browser
 from hosts import BUILD, VRAMSCOPE
 
 STAND_IN = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", BUILD / "fake_cuda"))
@@ -80,10 +82,47 @@ def test_a_file_that_was_cut_off_is_named_and_the_others_reported(folder, tmp_pa
     assert text.startswith("2 ranks, ") and "missing: rank 1-2" in text and f"not read: {tmp_path}/r1.vram" in text
 
 
+# Exact bytes of the rows as the page copies them.
+COPIED = """
+  let copied = "";
+  Object.defineProperty(navigator, "clipboard", {value: {writeText: async (text) => { copied = text; }}, configurable: true});
+  const table = (name) => { document.querySelector(`[aria-label="${name}"] .copy`).click(); return copied.trim().split("\\n").slice(1).map((line) => line.split("\\t")); };
+"""
+
+
+@pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")
+def test_the_page_of_all_ranks_has_the_figures_of_the_json(folder, tmp_path):
+    page = tmp_path / "ranks.html"
+    text = report(folder, "--html", page)
+    assert text == report(folder)
+    told = json.loads(report(folder, "--json"))
+    with Browser(1280, 1000) as browser:
+        browser.open(page)
+        shown = browser.act(COPIED + """return {head: document.querySelector("h1").textContent, facts: document.querySelector(".facts").textContent,
+          ranks: table("Ranks"), more: table("What rank 3 has more than rank 1"), categories: table("Categories"),
+          wide: document.documentElement.scrollWidth};""")
+        assert shown["head"].startswith("Rank 3 holds 1.00 GiB more than the median") and "missing: rank 2" in shown["facts"]
+        assert {row[0]: int(row[4]) for row in shown["ranks"]} == {rank["name"]: rank["bytes"] for rank in told["ranks"]}
+        assert {row[0]: int(row[1]) for row in shown["categories"]} == told["categories"]
+        assert sum(int(row[2]) for row in shown["more"]) == sum(row["bytes"] for row in told["excess"])
+        assert shown["wide"] <= 1280
+        # The lines of the axis: each rank's highest is its peak, and the pointer says so.
+        data = json.loads(re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
+        assert [max(of["bytes"]) for of in data["histories"]] == [rank["bytes"] for rank in told["ranks"]]
+        tip = browser.act("""const box = document.querySelector("canvas").getBoundingClientRect();
+          document.querySelector("canvas").dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: box.right - 30, clientY: box.top + 99}));
+          return document.querySelector(".tip.on").textContent;""")
+        assert "rank 3" in tip and "rank 0" in tip
+        browser.resize(390, 844, mobile=True)
+        browser.open(page)
+        assert browser.run("document.documentElement.scrollWidth") == 390
+        assert not browser.complaints
+
+
 def test_what_does_not_go_with_it(folder, tmp_path):
     for words in (["--by", "line"], ["--csv"], ["--at", "end"]):
         done = subprocess.run([VRAMSCOPE, "report", folder, *words], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 2 and "only --json goes with it" in done.stderr
+        assert done.returncode == 2 and "only --json and --html go with it" in done.stderr
     (tmp_path / "x.txt").write_text("")
     done = subprocess.run([VRAMSCOPE, "report", tmp_path], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "there is no recording (*.vram) in this directory" in done.stderr
