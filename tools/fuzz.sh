@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the fuzzers and runs them for SECONDS together: tools/fuzz.sh SECONDS. What they find is kept in
-# build-fuzz/findings/, what they learn in build-fuzz/corpus/.
+# Builds the fuzzers and runs them. What they find is kept in build-fuzz/findings/, what they learn in
+# build-fuzz/corpus/.
+#
+#   tools/fuzz.sh SECONDS           all of them, for so long together
+#   tools/fuzz.sh SECONDS import    that of the importers, for so long with each format's inputs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=$1
+only=${2:-}
 build=build-fuzz
 mkdir -p "$build"
 launcher=()
@@ -13,34 +17,49 @@ cmake --preset fuzz "${launcher[@]}" >"$build/configure.log" 2>&1 || {
   tail -n 20 "$build/configure.log" >&2
   exit 1
 }
+status=0
+export ASAN_OPTIONS=${ASAN_OPTIONS:-malloc_context_size=5:quarantine_size_mb=32}
+
+# fuzz NAME LABEL SECONDS INPUTS...: what is learnt and what is found goes by the label.
+fuzz() {
+  local name=$1 label=$2 share=$3
+  shift 3
+  local log=$build/${label//\//-}.log runs each_second slow=""
+  mkdir -p "$build/corpus/$label" "$build/findings"
+  # Leaks are looked for at the end; a slow input is a finding too. Weighing inputs by what is rare in them (entropic) takes
+  # longer than what most of these fuzzers test.
+  if ! "$build/fuzz/fuzz_$name" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -entropic=0 \
+    -print_final_stats=1 -artifact_prefix="$build/findings/${label//\//-}-" \
+    "$build/corpus/$label" "$@" >"$log" 2>&1; then
+    status=1
+    tail -n 40 "$log"
+    echo "fuzz: $label failed; the input is in $build/findings/, the log is $log"
+    return
+  fi
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  each_second=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+  [[ "$each_second" -ge 1000 ]] || slow=": below 1,000, too slow to find much"
+  echo "fuzz: $label: $runs inputs, $each_second a second$slow; nothing found"
+}
+
+if [[ "$only" == import ]]; then
+  cmake --build "$build" --target fuzz_import
+  for inputs in tests/fuzz/corpus/import/*/; do
+    fuzz import "import/$(basename "$inputs")" "$seconds" "$inputs"
+  done
+  exit $status
+fi
+
 cmake --build "$build" --target fuzzers
 "$build/bin/make_seeds" "$build/seeds"
-
 fuzzers=("$build"/fuzz/fuzz_*)
-share=$((seconds / ${#fuzzers[@]}))
-mkdir -p "$build/findings"
-status=0
 for fuzzer in "${fuzzers[@]}"; do
   name=$(basename "$fuzzer")
   name=${name#fuzz_}
-  mkdir -p "$build/corpus/$name"
-  log=$build/$name.log
-  inputs=("$build/corpus/$name")
+  inputs=()
   for known in "$build/seeds/$name" "tests/fuzz/corpus/$name"; do
     [[ -d "$known" ]] && inputs+=("$known")
   done
-  # Leaks are looked for at the end; a slow input is a finding too.
-  if ! "$fuzzer" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
-    -artifact_prefix="$build/findings/$name-" "${inputs[@]}" >"$log" 2>&1; then
-    status=1
-    tail -n 40 "$log"
-    echo "fuzz: $name failed; the input is in $build/findings/, the log is $log"
-  else
-    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-    each_second=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
-    slow=""
-    [[ "$each_second" -ge 1000 ]] || slow=": below 1,000, too slow to find much"
-    echo "fuzz: $name: $runs inputs, $each_second a second$slow; nothing found"
-  fi
+  fuzz "$name" "$name" "$((seconds / ${#fuzzers[@]}))" "${inputs[@]}"
 done
 exit $status

@@ -10,6 +10,9 @@ status=0
 echo "== fuzzing for $seconds s"
 tools/fuzz.sh "$seconds" || status=1
 
+echo "== fuzzing each importer for $seconds s"
+tools/fuzz.sh "$seconds" import || status=1
+
 echo "== unit tests under the thread sanitizer"
 tools/sanitized.sh tsan || status=1
 

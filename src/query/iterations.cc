@@ -358,8 +358,8 @@ util::Result<std::vector<ParameterBytes>> FindParameters(const tables::Recording
   std::vector<std::pair<int64_t, ParameterBytes>> ordered;
   for (const auto& [key, entry] : entries) {
     const TimeSpan span = span_of(key.first);
-    const auto highest = [&](Role role) {
-      return HighestWithin(entry.steps[role], span.from_ns, span.to_ns);
+    const auto highest = [&steps = entry.steps, &span](Role role) {
+      return HighestWithin(steps[role], span.from_ns, span.to_ns);
     };
     const tables::AccountRow& account = tables.accounts[key.first.value];
     ordered.emplace_back(

@@ -16,6 +16,7 @@
 #include "ask_everything.h"
 #include "bombs.h"
 #include "output/export/export.h"
+#include "scratch.h"
 #include "tables/reader.h"
 #include "tables/testing/random_tables.h"
 

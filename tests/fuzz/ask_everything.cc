@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ask_everything.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -18,6 +14,7 @@
 #include "output/info.h"
 #include "output/iterations.h"
 #include "output/json.h"
+#include "output/keyword_sheet.h"
 #include "output/keywords.h"
 #include "output/leaks.h"
 #include "output/out_of_memory.h"
@@ -108,9 +105,10 @@ size_t AskKeywords(const Recording& recording, Extent) {
   if (!report)
     return 0;
   size_t bytes = output::KeywordsText(*report, recording, {.style = kStyle, .closing = {}}).size();
-  const std::vector<output::NamedKeywords> named = {{"x.vram", std::move(*report)}};
-  bytes += output::KeywordsJson(named).size();
-  return bytes + output::KeywordsCsv(named).size();
+  bytes += output::KeywordsJson(*report).size() + output::KeywordsCsv(*report).size();
+  const std::vector<output::NamedKeywords> named = {{"x.vram", *report}, {"y.vram", *report}};
+  return bytes + output::KeywordSheetText(named, 3, kStyle).size() +
+         output::KeywordSheetJson(named).size() + output::KeywordSheetCsv(named).size();
 }
 
 size_t AskRefusals(const Recording& recording, Extent) {
@@ -211,24 +209,6 @@ void AskLive(const std::string& directory) {
   if (!recording)
     std::abort();  // what is written can be read
   AskEverything(**recording);
-}
-
-void WriteInput(const std::string& path, const uint8_t* data, size_t size) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr || std::fwrite(data, 1, size, file) != size || std::fclose(file) != 0) {
-    std::fprintf(stderr, "fuzz: cannot write %s\n", path.c_str());
-    std::abort();
-  }
-}
-
-std::string ScratchDirectory() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path root =
-      fs::is_directory("/dev/shm", error) ? fs::path("/dev/shm") : fs::temp_directory_path();
-  const fs::path directory = root / ("vramscope-fuzz-" + std::to_string(getpid()));
-  fs::create_directories(directory, error);
-  return directory;
 }
 
 }  // namespace vramscope::fuzz

@@ -29,11 +29,4 @@ void AskEverything(const tables::Recording& recording);
 // Opens a live directory, makes a finished recording of it, and asks that.
 void AskLive(const std::string& directory);
 
-// Writes the bytes to a file. Ends the process where that fails: a fuzzer that tests nothing is
-// worse than none.
-void WriteInput(const std::string& path, const uint8_t* data, size_t size);
-
-// A directory of this process in memory-backed storage, where there is some.
-std::string ScratchDirectory();
-
 }  // namespace vramscope::fuzz

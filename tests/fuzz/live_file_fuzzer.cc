@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "ask_everything.h"
+#include "scratch.h"
 
 namespace {
 

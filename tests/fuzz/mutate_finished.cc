@@ -19,6 +19,7 @@
 #include "facts.h"
 #include "finished.h"
 #include "live_seeds.h"
+#include "scratch.h"
 #include "tables/reader.h"
 #include "tables/testing/file_model.h"
 #include "tables/testing/random_tables.h"

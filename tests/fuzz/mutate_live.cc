@@ -22,6 +22,7 @@
 #include "facts.h"
 #include "live_mutator.h"
 #include "live_seeds.h"
+#include "scratch.h"
 #include "trace/trace.h"
 #include "trials.h"
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scratch.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+namespace vramscope::fuzz {
+
+void WriteInput(const std::string& path, const uint8_t* data, size_t size) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr || std::fwrite(data, 1, size, file) != size || std::fclose(file) != 0) {
+    std::fprintf(stderr, "fuzz: cannot write %s\n", path.c_str());
+    std::abort();
+  }
+}
+
+std::string ScratchDirectory() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path root =
+      fs::is_directory("/dev/shm", error) ? fs::path("/dev/shm") : fs::temp_directory_path();
+  const fs::path directory = root / ("vramscope-fuzz-" + std::to_string(getpid()));
+  fs::create_directories(directory, error);
+  return directory;
+}
+
+}  // namespace vramscope::fuzz
