@@ -67,7 +67,8 @@ uint64_t HashOf(std::string_view text) {
 }  // namespace
 
 tables::StringId Builder::Text(std::string_view text) {
-  if (text.empty())
+  // Nothing is kept any more once it is over.
+  if (text.empty() || budget_.IsOver())
     return {};
   if (text.size() > kMaxTextBytes)
     text = text.substr(0, kMaxTextBytes);

@@ -248,7 +248,7 @@ class TextStream : public ByteStream {
   }
 
   std::unique_ptr<ByteStream> stream_;
-  std::vector<char> raw_ = std::vector<char>(size_t{64} << 10);
+  std::vector<char> raw_ = std::vector<char>(kPieceBytes);
   size_t raw_bytes_ = 0;
   std::string text_;
   size_t at_ = 0;  // of text_, what was given

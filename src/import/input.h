@@ -17,6 +17,9 @@ namespace vramscope::imports {
 // Bytes from the first to the last, once.
 class ByteStream {
  public:
+  // What readers take at once.
+  static constexpr size_t kPieceBytes = size_t{16} << 10;
+
   virtual ~ByteStream() = default;
   // Up to out.size() bytes; 0 at the end.
   virtual util::Result<size_t> Read(std::span<char> out) = 0;
@@ -80,7 +83,7 @@ class LineReader {
   bool Fill();
 
   std::unique_ptr<ByteStream> stream_;
-  std::string buffer_ = std::string(size_t{64} << 10, '\0');
+  std::string buffer_ = std::string(ByteStream::kPieceBytes, '\0');
   size_t at_ = 0, end_ = 0;  // what of the buffer is not read yet
   std::string line_;
   uint64_t number_ = 0;

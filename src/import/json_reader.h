@@ -59,7 +59,7 @@ class JsonReader {
 
   std::unique_ptr<ByteStream> stream_;
   std::string path_;
-  std::string buffer_ = std::string(size_t{64} << 10, '\0');
+  std::string buffer_ = std::string(ByteStream::kPieceBytes, '\0');
   size_t at_ = 0, end_ = 0;
   uint64_t before_bytes_ = 0;  // of what stood in the buffer before
   std::string open_;           // '{' and '['

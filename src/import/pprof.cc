@@ -353,7 +353,7 @@ util::Status Profile::Read(std::string_view content) {
 util::Result<std::string> ReadAll(const Input& input, Builder* builder) {
   const std::unique_ptr<ByteStream> stream = input.Content();
   std::string content;
-  for (std::string part(size_t{1} << 20, '\0');;) {
+  for (std::string part(ByteStream::kPieceBytes, '\0');;) {
     const util::Result<size_t> bytes = stream->Read(part);
     if (!bytes)
       return bytes.status();

@@ -100,6 +100,7 @@ class TorchPickle {
   util::Status Step(uint8_t opcode);
   util::Status Fail(const std::string& what) const;
   util::Status Truncated() const;
+  util::Status Damaged() const;  // at the opcode that was read last
   util::Status RefuseCode(uint8_t opcode, const char* name) const;
   bool Take(size_t size, const uint8_t** bytes);
   bool TakeNumber(size_t size, uint64_t* value);
