@@ -2,8 +2,11 @@
 """Exports of an instant: each is read by the rules of its format, and its sums are those of a report."""
 from __future__ import annotations
 
+import glob
 import json
+import os
 import random
+import shutil
 import subprocess
 from collections import defaultdict
 from pathlib import Path
@@ -143,6 +146,21 @@ def test_pprof_has_stacks_with_lines():
     assert sum(values[1] for _, values, _ in profile.samples) == allocated
 
 
+def pprof_program() -> str | None:
+    """Go's, which comes with its tools and needs no Go beside it."""
+    found = shutil.which("pprof") or shutil.which("google-pprof-go")
+    return found or next(iter(sorted(glob.glob("/usr/lib/go*/pkg/tool/*/pprof"))), None)
+
+
+@pytest.mark.skipif(pprof_program() is None, reason="no pprof on this machine")
+def test_pprof_itself_reads_ours(tmp_path):
+    (tmp_path / "ours.pb").write_bytes(vramscope("export", H200, "--to", "pprof"))
+    command = [pprof_program(), "-top", "-unit=B", "-nodefraction=0", "-sample_index=inuse_space", tmp_path / "ours.pb"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, "HOME": str(tmp_path)}).stdout
+    assert f"Total samples = {sum(ledger(H200, 'peak').values())}B" in said.replace(",", ""), said[:600]
+    assert "Linear.forward" in said and "[backward]" in said
+
+
 class PerfettoTrace:
     """A perfetto.protos.Trace: counters by device and name, and slices with their annotations."""
 
@@ -198,6 +216,38 @@ def test_perfetto_has_the_ledger_at_every_instant_and_each_allocation(recording)
             said[row["path"][0], row["path"][1]] += row["bytes"]
         assert sorted(trace.at(time_ns).values()) == sorted(size for size in said.values() if size)
         assert {name for _, name in trace.at(time_ns)} == {name for (_, name), size in said.items() if size}
+
+
+def test_perfettos_own_schema_knows_every_field():
+    schema = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    unknown = pytest.importorskip("google.protobuf.unknown_fields").UnknownFieldSet
+    data = vramscope("export", H200, "--to", "perfetto")
+    trace = schema.Trace.FromString(data)
+    bare = schema.Trace.FromString(data)
+    bare.DiscardUnknownFields()
+    assert bare.ByteSize() == trace.ByteSize() and len(unknown(trace)) == 0
+    events = [packet.track_event for packet in trace.packet if packet.HasField("track_event")]
+    rows = vramscope("export", H200, "--to", "json").count(b"\n")
+    kinds = [event.type for event in events]
+    assert kinds.count(schema.TrackEvent.TYPE_SLICE_BEGIN) == kinds.count(schema.TrackEvent.TYPE_SLICE_END) == rows
+    assert kinds.count(schema.TrackEvent.TYPE_COUNTER) > 1000
+    tracks = {packet.track_descriptor.uuid for packet in trace.packet if packet.HasField("track_descriptor")}
+    assert {event.track_uuid for event in events} <= tracks
+
+
+TRACE_PROCESSOR = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+
+
+@pytest.mark.skipif(TRACE_PROCESSOR is None, reason="no trace_processor_shell on this machine")
+def test_perfettos_trace_processor_has_each_allocation(tmp_path):
+    processor = pytest.importorskip("perfetto.trace_processor")
+    (tmp_path / "ours.pftrace").write_bytes(vramscope("export", H200, "--to", "perfetto"))
+    config = processor.TraceProcessorConfig(bin_path=TRACE_PROCESSOR)
+    with processor.TraceProcessor(trace=str(tmp_path / "ours.pftrace"), config=config) as trace:
+        (slices,) = trace.query("SELECT count(*) AS count FROM slice WHERE dur >= 0")
+        assert slices.count == vramscope("export", H200, "--to", "json").count(b"\n")
+        (errors,) = trace.query("SELECT coalesce(sum(value), 0) AS count FROM stats WHERE severity = 'error'")
+        assert errors.count == 0
 
 
 def test_perfetto_slices_say_whose_they_are():
