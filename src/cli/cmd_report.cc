@@ -20,6 +20,7 @@
 #include "output/csv.h"
 #include "output/html.h"
 #include "output/json.h"
+#include "output/keyword_sheet.h"
 #include "output/keywords.h"
 #include "output/out_of_memory.h"
 #include "output/ranks.h"
@@ -88,8 +89,67 @@ util::Status WritePage(const ReportArguments& arguments, const tables::Recording
   return output::WriteHtml(recording, arguments.html);
 }
 
+// A directory that is no recording under way: those in it are a program's ranks.
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) && !IsLiveDirectory(path);
+}
+
+// The recordings of a folder; those that nobody finished have no NAME.vram beside them.
+std::vector<std::string> RecordingsIn(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string path = it->path().string();
+    if (path.ends_with(".vram"))
+      files.push_back(path);
+    else if (path.ends_with(".vram.d") && !std::filesystem::exists(OutputOf(path)))
+      files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 // Entries of a category that text shows where --top does not say; JSON and CSV have all.
 constexpr uint64_t kTopEntries = 20;
+
+// Several recordings, or those of a folder, are one sheet.
+util::Status ShowKeywordSheet(const ReportArguments& arguments,
+                              const query::KeywordQuery& query,
+                              uint64_t top) {
+  if (!arguments.html.empty())
+    return util::Status::Error("--html makes the page of one recording: name one FILE");
+  std::vector<output::NamedKeywords> reports;
+  for (const std::string& path : arguments.files) {
+    const bool is_folder = IsFolder(path);
+    const std::vector<std::string> files =
+        is_folder ? RecordingsIn(path) : std::vector<std::string>{path};
+    if (files.empty())
+      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
+    for (const std::string& file : files) {
+      util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+      // One of a folder that is damaged says so, and the others are reported.
+      if (!recording.ok() && is_folder) {
+        Note("left out: " + recording.status().message());
+        continue;
+      }
+      if (!recording.ok())
+        return recording.status();
+      util::Result<query::KeywordReport> keywords = query::MakeKeywordReport(**recording, query);
+      if (!keywords.ok())
+        return util::Status::Error(file + ": " + keywords.status().message());
+      reports.push_back({file, std::move(*keywords)});
+    }
+  }
+  if (reports.empty())
+    return util::Status::Error(arguments.files.front() + ": none of its recordings can be read");
+  if (arguments.json)
+    return PrintOut(output::KeywordSheetJson(reports));
+  if (arguments.csv)
+    return PrintOut(output::KeywordSheetCsv(reports));
+  return PrintOut(output::KeywordSheetText(reports, top, output::DetectStyle(STDOUT_FILENO)));
+}
 
 util::Status ShowKeywords(const ReportArguments& arguments, const query::ReportQuery& report) {
   if (!report.by.empty()) {
@@ -102,33 +162,31 @@ util::Status ShowKeywords(const ReportArguments& arguments, const query::ReportQ
   const bool text_wanted = !arguments.json && !arguments.csv;
   query->at = report.at;
   query->where = report.where;
-  query->top = report.top == 0 && text_wanted ? kTopEntries : report.top;
+  query->top = report.top;
+  const uint64_t text_top = report.top == 0 ? kTopEntries : report.top;
+  const std::string& file = arguments.files.front();
+  if (arguments.files.size() > 1 || IsFolder(file)) {
+    // What several have is added up before it is cut.
+    query->top = text_wanted ? 0 : report.top;
+    return ShowKeywordSheet(arguments, *query, text_top);
+  }
+  if (text_wanted)
+    query->top = text_top;
+  util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+  if (!recording.ok())
+    return recording.status();
+  util::Result<query::KeywordReport> keywords = query::MakeKeywordReport(**recording, *query);
+  if (!keywords.ok())
+    return keywords.status();
+  VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **recording));
+  if (arguments.json)
+    return PrintOut(output::KeywordsJson(*keywords));
+  if (arguments.csv)
+    return PrintOut(output::KeywordsCsv(*keywords));
   output::KeywordsTextOptions options;
   options.style = output::DetectStyle(STDOUT_FILENO);
-  std::vector<output::NamedKeywords> reports;  // of --json and --csv: all of them or none
-  for (const std::string& file : arguments.files) {
-    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    util::Result<query::KeywordReport> keywords = query::MakeKeywordReport(**recording, *query);
-    if (!keywords.ok())
-      return keywords.status();
-    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **recording));
-    if (!text_wanted) {
-      reports.push_back({file, std::move(*keywords)});
-      continue;
-    }
-    options.closing = {output::TraceLine(**recording, file, options.style)};
-    std::string text = output::KeywordsText(*keywords, **recording, options);
-    if (file != arguments.files.front())
-      text.insert(0, "\n");
-    VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
-  }
-  if (arguments.json)
-    return PrintOut(output::KeywordsJson(reports));
-  if (arguments.csv)
-    return PrintOut(output::KeywordsCsv(reports));
-  return {};
+  options.closing = {output::TraceLine(**recording, file, options.style)};
+  return PrintOut(output::KeywordsText(*keywords, **recording, options));
 }
 
 // The refusal that --oom means: the N-th, or the last that was for good, else the last.
@@ -180,28 +238,6 @@ util::Status ShowOutOfMemory(const ReportArguments& arguments) {
     VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
   }
   return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
-}
-
-// A directory that is no recording under way: those in it are a program's ranks.
-bool IsFolder(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error) && !IsLiveDirectory(path);
-}
-
-// The recordings of a folder; those that nobody finished have no NAME.vram beside them.
-std::vector<std::string> RecordingsIn(const std::string& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string path = it->path().string();
-    if (path.ends_with(".vram"))
-      files.push_back(path);
-    else if (path.ends_with(".vram.d") && !std::filesystem::exists(OutputOf(path)))
-      files.push_back(path);
-  }
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 // Into how many a rank's history is cut on the page: of a thousand ranks nobody sees more.
@@ -317,7 +353,8 @@ util::Status ShowReport(const ReportArguments& arguments,
 }
 
 util::Status ShowReports(const ReportArguments& arguments) {
-  if (arguments.ranks || std::any_of(arguments.files.begin(), arguments.files.end(), IsFolder))
+  const bool has_folder = std::any_of(arguments.files.begin(), arguments.files.end(), IsFolder);
+  if (arguments.ranks || (has_folder && arguments.keywords.dictionaries.empty()))
     return ShowRanks(arguments);
   if (!arguments.oom.empty())
     return ShowOutOfMemory(arguments);
@@ -369,7 +406,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   report
       ->add_option("FILE", arguments->files,
                    "NAME.vram, NAME.vram.d of an unfinished recording, or a folder with those of a "
-                   "program's ranks, as one report")
+                   "program's ranks, as one report; with --keywords several are one sheet")
       ->required();
   // Options of one value each: a FILE behind them must stay a FILE.
   report

@@ -7,23 +7,20 @@
 #include "output/terminal.h"
 #include "query/keywords.h"
 #include "tables/recording.h"
+#include "util/json_writer.h"
 
 // What the categories of a dictionary have, as text, JSON and CSV (docs/KEYWORDS.md).
 namespace vramscope::output {
 
 inline constexpr char kKeywordsSchema[] = "vramscope.keywords/1";
 
-struct NamedKeywords {
-  std::string file;
-  query::KeywordReport report;
-};
-
-// One object of the schema vramscope.keywords/1, or an array of them where there are several.
-std::string KeywordsJson(const std::vector<NamedKeywords>& reports);
+// One object of the schema vramscope.keywords/1.
+std::string KeywordsJson(const query::KeywordReport& report);
+void WriteKeywords(const query::KeywordReport& report, util::JsonWriter& json);
 
 // A line an entry, and one for Untrackable: a dictionary's lines of a device sum to what was
 // expected.
-std::string KeywordsCsv(const std::vector<NamedKeywords>& reports);
+std::string KeywordsCsv(const query::KeywordReport& report);
 
 struct KeywordsTextOptions {
   Style style;

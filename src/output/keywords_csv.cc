@@ -20,24 +20,17 @@ void AddCategory(const std::string& head,
 
 }  // namespace
 
-std::string KeywordsCsv(const std::vector<NamedKeywords>& reports) {
-  const bool several = reports.size() > 1;
-  std::string csv = several ? "file," : "";
-  csv += "device,index,dictionary,category,group,dimension,name,bytes,rows,count\r\n";
-  for (const NamedKeywords& named : reports) {
-    for (const query::KeywordTable& table : named.report.tables) {
-      std::string head = several ? CsvField(named.file) + "," : "";
-      head += fmt::format("{},{},{}", DeviceMark(named.report.report, table.device),
-                          DeviceIndex(named.report.report, table.device),
-                          CsvField(named.report.dictionaries[table.dictionary].name));
-      for (const query::KeywordCategory& category : table.categories)
-        AddCategory(head, category, &csv);
-      AddCategory(head, table.others, &csv);
-      if (table.untrackable_bytes) {
-        csv +=
-            fmt::format("{},{},,,,{},,\r\n", head, query::kUntrackable, *table.untrackable_bytes);
-      }
-    }
+std::string KeywordsCsv(const query::KeywordReport& report) {
+  std::string csv = "device,index,dictionary,category,group,dimension,name,bytes,rows,count\r\n";
+  for (const query::KeywordTable& table : report.tables) {
+    const std::string head = fmt::format("{},{},{}", DeviceMark(report.report, table.device),
+                                         DeviceIndex(report.report, table.device),
+                                         CsvField(report.dictionaries[table.dictionary].name));
+    for (const query::KeywordCategory& category : table.categories)
+      AddCategory(head, category, &csv);
+    AddCategory(head, table.others, &csv);
+    if (table.untrackable_bytes)
+      csv += fmt::format("{},{},,,,{},,\r\n", head, query::kUntrackable, *table.untrackable_bytes);
   }
   return csv;
 }

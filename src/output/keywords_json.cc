@@ -158,15 +158,14 @@ class Writer {
 
 }  // namespace
 
-std::string KeywordsJson(const std::vector<NamedKeywords>& reports) {
+void WriteKeywords(const KeywordReport& report, JsonWriter& json) {
+  Writer(report, json).Write();
+}
+
+std::string KeywordsJson(const KeywordReport& report) {
   std::string text;
   JsonWriter json(&text, 1);
-  if (reports.size() != 1)
-    json.BeginArray();
-  for (const NamedKeywords& named : reports)
-    Writer(named.report, json).Write();
-  if (reports.size() != 1)
-    json.EndArray();
+  WriteKeywords(report, json);
   json.Finish();
   return text;
 }

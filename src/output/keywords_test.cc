@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "output/keyword_sheet.h"
 #include "output/report_fixture.h"
 
 namespace vramscope::output {
@@ -114,17 +115,82 @@ TEST(KeywordsText, WithoutAnExpectedSumThereIsNoUntrackable) {
 
 TEST(KeywordsJson, Layers) {
   FakeRecording recording;
-  const std::string text = KeywordsJson({{"train.vram", LayersReport(recording)}});
+  const std::string text = KeywordsJson(LayersReport(recording));
   EXPECT_EQ(text, Expected("keywords.json", text));
 }
 
 TEST(KeywordsCsv, SumsToWhatWasExpected) {
   FakeRecording recording;
   const query::KeywordReport report = LayersReport(recording);
-  const std::string one = KeywordsCsv({{"train.vram", report}});
+  const std::string one = KeywordsCsv(report);
   EXPECT_EQ(one, Expected("keywords.csv", one));
-  const std::string two = KeywordsCsv({{"a.vram", report}, {"b,c.vram", report}});
-  EXPECT_THAT(two, HasSubstr("\r\n\"b,c.vram\",gpu0,0,tbd,Untrackable,,,,-1048576000,,\r\n"));
+}
+
+// The same network with half of the memory and without an expected sum.
+query::KeywordReport SmallerReport(FakeRecording& recording) {
+  query::KeywordReport report = LayersReport(recording);
+  for (query::KeywordTable& table : report.tables) {
+    table.row_bytes /= 2;
+    table.expected_bytes.reset();
+    table.untrackable_bytes.reset();
+    table.others.bytes /= 2;
+    for (KeywordCategory& category : table.categories)
+      category.bytes /= 2;
+    for (query::KeywordGroup& group : table.groups)
+      group.bytes /= 2;
+  }
+  return report;
+}
+
+TEST(KeywordSheet, FilesStandSideBySide) {
+  FakeRecording recording;
+  const std::vector<NamedKeywords> reports = {{"runs/large.vram", LayersReport(recording)},
+                                              {"runs/small.vram", SmallerReport(recording)}};
+  const KeywordSheet sheet = MakeKeywordSheet(reports);
+  ASSERT_EQ(sheet.columns.size(), 2u);
+  ASSERT_EQ(sheet.tables.size(), 2u);
+  for (const SheetTable& table : sheet.tables) {
+    uint64_t bytes = table.others.all.bytes;
+    for (const SheetLine& line : table.categories)
+      bytes += line.all.bytes;
+    EXPECT_EQ(bytes, table.row_bytes);
+    EXPECT_EQ(static_cast<int64_t>(bytes) + *table.untrackable_bytes,
+              static_cast<int64_t>(*table.expected_bytes));
+  }
+  Style style;
+  style.utf8 = true;
+  const std::string text = KeywordSheetText(reports, 0, style);
+  EXPECT_EQ(text, Expected("keyword_sheet.txt", text));
+  const std::string csv = KeywordSheetCsv(reports);
+  EXPECT_EQ(csv, Expected("keyword_sheet.csv", csv));
+}
+
+TEST(KeywordSheet, ManyFilesTakeSeveralBlocksOf80Columns) {
+  FakeRecording recording;
+  std::vector<NamedKeywords> reports;
+  for (int i = 0; i < 7; ++i)
+    reports.push_back(
+        {"a/" + std::string(60, 'x') + std::to_string(i) + ".vram", SmallerReport(recording)});
+  const std::string text = KeywordSheetText(reports, 1, {});
+  EXPECT_THAT(text, HasSubstr("7 recordings side by side"));
+  EXPECT_THAT(text, HasSubstr(" All\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Untrackable")));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    EXPECT_TRUE(line.size() <= 80 || line.ends_with("  in all")) << line;  // names are never cut
+    begin = end + 1;
+  }
+}
+
+TEST(KeywordSheet, FilesOfOneNameAreCalledByTheirPath) {
+  FakeRecording recording;
+  const std::vector<NamedKeywords> reports = {{"a/x.vram", SmallerReport(recording)},
+                                              {"b/x.vram", SmallerReport(recording)},
+                                              {"b/=y,z.vram", SmallerReport(recording)}};
+  EXPECT_THAT(
+      KeywordSheetCsv(reports),
+      testing::StartsWith("dictionary,category,group,a/x.vram,b/x.vram,\"'=y,z.vram\",all\r\n"));
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 """`vramscope import`: other tools' logs become recordings."""
 from __future__ import annotations
 
+import csv
+import io
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -151,6 +154,56 @@ def test_tbds_log_sums_to_what_its_own_analyzer_says(tmp_path):
     by_tag = {row["path"][0]: row["bytes"] for row in said["rows"]}
     assert by_tag["grad of data"] == by_tag["RNN"] == 64
     assert [loss["name"] for loss in said["losses"]] == ["frees that do not say of what"]
+
+
+def sheet(*arguments: str | Path) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(call("report", *arguments, "--csv").stdout, newline="")))
+
+
+def test_a_folder_of_logs_is_one_sheet(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in ["mxnet_tag_mib.csv", "mxnet_dump-pid_4711.csv", "tbd_rnn_b2.log"]:
+        shutil.copy(DATA / name, logs)
+    call("import", logs, "-o", tmp_path / "out")
+    arguments = [tmp_path / "out", "--keywords", "tbd", "--keywords", "data-structures"]
+    said = json.loads(call("report", *arguments, "--json").stdout)
+    assert said["schema"] == "vramscope.keyword_sheet/1"
+    columns = [column["name"] for column in said["columns"]]
+    dump = "mxnet_dump-pid_4711.vram"
+    assert columns == [f"{dump} gpu0", f"{dump} gpu1", "mxnet_tag_mib.vram", "tbd_rnn_b2.vram"]
+    for table in said["tables"]:
+        lines = [line for line in said["categories"] if line["dictionary"] == table["dictionary"]]
+        assert lines[-1]["category"] == "Others"
+        for i, column in enumerate(said["columns"]):
+            assert sum(line["bytes"][i] for line in lines) == table["row_bytes"][i] == column["ledger_bytes"]
+            if table["expected_bytes"][i] is not None:
+                assert table["row_bytes"][i] + table["untrackable_bytes"][i] == table["expected_bytes"][i]
+        assert sum(line["all_bytes"] for line in lines) == table["all_row_bytes"] == sum(table["row_bytes"])
+    # A column is what the file's own report says.
+    for number, file in [(2, "mxnet_tag_mib.vram"), (3, "tbd_rnn_b2.vram")]:
+        own = json.loads(call("report", tmp_path / "out" / file, *arguments[1:], "--json").stdout)
+        for line in said["categories"]:
+            (same,) = [row for row in own["categories"] if (row["dictionary"], row["category"]) == (line["dictionary"], line["category"])]
+            assert (same["bytes"], same["count"]) == (line["bytes"][number], line["count"][number])
+    head, *rows = sheet(*arguments)
+    assert head == ["dictionary", "category", "group", *columns, "all"]
+    for table in said["tables"]:
+        mine = [row for row in rows if row[0] == table["dictionary"]]
+        for i in range(len(columns)):
+            figures = [int(row[3 + i]) for row in mine if row[3 + i]]
+            assert sum(figures) == (table["expected_bytes"][i] or table["row_bytes"][i])
+    text = call("report", *arguments).stdout
+    assert "3 recordings side by side" in text and "Untrackable" in text and " All\n" in text
+    assert "grad of data  in 4" in text and "RNN  in 4" in text, "what no keyword matches is named"
+    assert "Lost in 4: frees that do not say of what: " in text
+    assert all(len(line) <= 80 or "  in " in line for line in text.splitlines())
+    # Files are as good as their folder; a damaged one is an error there and left out here.
+    files = sorted((tmp_path / "out").iterdir())
+    assert sheet(*files, *arguments[1:]) == [head, *rows]
+    (tmp_path / "out" / "z.vram").write_text("nothing")
+    assert sheet(*arguments) == [head, *rows]
+    assert "z.vram" in call("report", *files, tmp_path / "out" / "z.vram", *arguments[1:], status=2).stderr
 
 
 def test_imports_have_pages_plots_and_diffs(tmp_path):
