@@ -60,7 +60,7 @@ bool IsJson(std::string_view input) {
 
 size_t EndOfString(std::string_view input, size_t at) {
   for (++at; at < input.size() && input[at] != '"'; ++at)
-    at += input[at] == '\\' ? 1 : 0;
+    at += input[at] == '\\' ? 1u : 0u;
   return std::min(at + 1, input.size());
 }
 
@@ -142,7 +142,7 @@ Pieces SplitLines(std::string_view input) {
     size_t end = at + 1;
     if (c == '\n' || c == '\r') {
       kind = Kind::kClose;
-      end += c == '\r' && end < input.size() && input[end] == '\n' ? 1 : 0;
+      end += c == '\r' && end < input.size() && input[end] == '\n' ? 1u : 0u;
       in_line = false;
     } else if (IsDigit(c)) {
       kind = Kind::kNumber;
