@@ -108,6 +108,14 @@ def test_which_line_holds_most(reader):
     assert reader.counted("which line holds most?")
 
 
+def test_which_line_allocated_most(reader):
+    shown = reader.browser.act(EXACT + """return [...document.querySelectorAll('.brief[aria-label^="Lines that allocated most"] .brief-row')]
+      .map((row) => [row.querySelector(".brief-name").textContent, exact(row.title)]);""")
+    report = json.loads(vramscope("report", RECORDING, "--json"))["top_churn"]
+    assert shown == [[row["line"], row["bytes"]] for row in report if row["device"] == 0][:len(shown)] != []
+    assert reader.counted("which line allocated most?")
+
+
 def test_who_pins_this_segment(reader):
     reader.tab("space")
     told = reader.browser.act("""

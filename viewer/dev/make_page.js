@@ -67,7 +67,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
       schema: "vramscope.report/1",
       devices: [{ index: 0, kind: "gpu", uuid: null, name: "G", total_bytes: null, nvml_bytes: null,
         ledger_bytes: 1, residual_bytes: null, at: { kind: "peak", time_ns: 5500, iteration: null } }],
-      processes: [], rows: [], residuals: [], losses: [], invariants: [],
+      processes: [], rows: [], residuals: [], top_churn: [], losses: [], invariants: [],
     },
     devices: [{ index: 0, kind: "gpu", name: "G", total_bytes: null }],
     processes: [{ pid: 0, rank: null, command: "" }, { pid: 7, rank: null, command: "c" }],

@@ -449,6 +449,7 @@ def make(wanted, seed=7):
                             "worst_at_ns": start_ns, "p99_bytes": 1_835_008, "estimated_bytes": CONTEXT_BYTES + CODE_BYTES,
                             "ledger_peak_bytes": peak["ledger_bytes"]}]
     ledger = ledger_of(devices, tables, folded)
+    report["top_churn"] = churn_of(devices, tables, ledger)
     return {
         "schema": "vramscope.page/2", "title": "train_gpt2 (invented sample)",
         "file": "train_gpt2.vram", "command": processes[1]["command"] + " --data shakespeare.txt --device cuda:0",
@@ -466,6 +467,20 @@ def make(wanted, seed=7):
         "iterations": [[1, number, begin, end] for number, (begin, end) in
                        enumerate(zip([training.begin, *training.iteration_ends], training.iteration_ends))],
     }
+
+
+def churn_of(devices, tables, ledger):
+    """What each line allocated over the whole run, most first."""
+    sums = {}
+    sites = ledger["sites"]
+    for site, size in zip(ledger["allocations"]["site"], ledger["allocations"]["bytes"]):
+        if sites["backing"][site] or not sites["line"][site]:
+            continue
+        key = (devices[ledger["accounts"]["device"][sites["account"][site]]].record["index"], tables.names[sites["line"][site]])
+        count, total = sums.get(key, (0, 0))
+        sums[key] = (count + 1, total + size)
+    rows = [{"device": device, "line": line, "source": "", "bytes": total, "count": count} for (device, line), (count, total) in sums.items()]
+    return sorted(rows, key=lambda row: -row["bytes"])[:50]
 
 
 def page(data):

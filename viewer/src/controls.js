@@ -5,7 +5,7 @@ import { copying } from "./clipboard.js";
 import { commandOf } from "./command.js";
 import { deviceLabel } from "./header.js";
 import { openHelp } from "./help.js";
-import { h, setText, swatch } from "./dom.js";
+import { h, roving, setText, swatch } from "./dom.js";
 import { NO_MODULE } from "./names.js";
 import { UNFILTERED } from "./state.js";
 
@@ -63,6 +63,7 @@ export class Controls {
       h("div", { class: "controls-line" }, this.instant, this.back, this.refused, command, h("span", { class: "grow" }), help, this.size,
         h("label", { class: "search" }, this.input, h("kbd", {}, "/"))),
       this.chips);
+    roving(/** @type {HTMLElement} */ (this.element.firstElementChild));
     window.addEventListener("keydown", (event) => {
       const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
       if (event.key !== "/" || event.ctrlKey || event.metaKey || typing) return;

@@ -143,7 +143,7 @@ export class Rows {
  * @param {HTMLElement} group
  */
 export function roving(group) {
-  const stops = () => /** @type {HTMLElement[]} */ ([...group.querySelectorAll("button:not([disabled])")]);
+  const stops = () => /** @type {HTMLElement[]} */ ([...group.querySelectorAll("button:not([disabled]):not(.gone)")]);
   const settle = () => {
     const all = stops();
     const stop = all.find((each) => each.tabIndex === 0) ?? all[0];
@@ -161,7 +161,7 @@ export function roving(group) {
     next.tabIndex = 0;
     next.focus();
   });
-  new MutationObserver(settle).observe(group, { childList: true, subtree: true });
+  new MutationObserver(settle).observe(group, { childList: true, subtree: true, attributeFilter: ["class"] });
   settle();
 }
 

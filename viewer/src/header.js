@@ -96,7 +96,8 @@ export function makeHeader(model, store) {
   const select = () => rows.forEach((row, index) => {
     const on = index === store.state.device;
     row.setAttribute("aria-checked", String(on));
-    row.tabIndex = on ? 0 : -1;
+    // Where there is nothing to choose, the keyboard goes on.
+    row.tabIndex = on && rows.length > 1 ? 0 : -1;
   });
   group.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];

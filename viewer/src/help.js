@@ -8,7 +8,7 @@ const KEYS = [
   ["Timeline", [["← →", "choose an instant; with Shift, ten times as far"], ["[ ]", "border of an iteration"], ["Home End", "first and last instant in sight"],
     ["+ −", "zoom"], ["Page Up, Page Down", "half a window back and on"], ["0", "show all"], ["Esc", "back to the peak"]]],
   ["Live set", [["← → ↑ ↓", "walk the boxes"], ["Enter", "zoom"], ["Esc", "show all"]]],
-  ["Tables", [["↑ ↓", "rows"], ["← →", "close and open"], ["Space", "open or close"], ["Enter", "show only this row, on the whole page"]]],
+  ["Tables", [["↑ ↓", "rows; above the first one the heads that sort, and Copy"], ["← →", "close and open"], ["Space", "open or close"], ["Enter", "show only this row, on the whole page"]]],
 ];
 const WORDS = [
   ["ledger", "every byte of a device in exactly one row"],

@@ -6,6 +6,7 @@ import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { formatAllocations, formatBytes, formatCount, formatTime } from "./format.js";
 import { NO_MODULE } from "./names.js";
+import { foldRepeated } from "./repeats.js";
 import { MARGIN } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -25,6 +26,8 @@ import { MARGIN } from "./timeline_picture.js";
 /**
  * @typedef {object} Band
  * @property {string} name
+ * @property {boolean|null} open Of one that stands for repeated layers.
+ * @property {boolean} inner It stands below one.
  * @property {number} y
  * @property {number} count
  * @property {number} bytes Of the largest sum of what is drawn, not of what lives at one time.
@@ -55,15 +58,40 @@ export function heaviestOf(all, weightOf, limit) {
 }
 
 /**
+ * Repeated layers as one, those of most bytes times time first.
+ * @param {Model} model
+ * @param {Map<string, {weight: number, bytes: number, all: number[]}>} groups
+ * @param {Group} group
+ * @param {Set<string>} unfolded
+ */
+function foldBands({ page, kinds, begin }, groups, group, unfolded) {
+  const holds = (/** @type {number[]} */ all) => [...new Set(all.map((i) => kinds.category[page.allocations.site[i]]))].sort((a, b) => a - b).join(",");
+  const bands = [...groups.entries()].map(([name, of]) => ({ name, ...of, open: /** @type {boolean|null} */ (null), inner: false }));
+  bands.sort((a, b) => b.bytes - a.bytes);
+  const folded = foldRepeated(bands, ({ name, bytes, all }) => ({
+    name, type: group === "module" ? page.module_types[name] ?? "" : name, bytes, holds: holds(all),
+  }));
+  const rows = folded.map(({ name, items }) => {
+    if (items.length === 1) return { ...items[0], below: [] };
+    const sum = (/** @type {"weight"|"bytes"} */ key) => items.reduce((total, band) => total + band[key], 0);
+    const all = items.flatMap((band) => band.all).sort((a, b) => begin[a] - begin[b]);
+    return { name: `${name} x${items.length}`, weight: sum("weight"), bytes: sum("bytes"), all, open: unfolded.has(`${name} x${items.length}`), inner: false, below: items };
+  });
+  rows.sort((a, b) => b.weight - a.weight);
+  return rows.flatMap(({ below, ...row }) => [row, ...(row.open ? below.map((band) => ({ ...band, inner: true })) : [])]);
+}
+
+/**
  * The bands of a window. Of more allocations than can be drawn those with most bytes times time are.
  * @param {Model} model
  * @param {Filter} filter
  * @param {number} device
  * @param {[number, number]} window
  * @param {Group} group
+ * @param {Set<string>} [unfolded] Repeated layers that the reader opened.
  * @returns {{bands: Band[], height: number, hidden: number}}
  */
-export function layOutLifetimes(model, filter, device, [from, to], group) {
+export function layOutLifetimes(model, filter, device, [from, to], group, unfolded = new Set()) {
   const { page, kinds, begin, end, bytes } = model;
   const of = (/** @type {number} */ i) => bytes[i] * (Math.min(end[i], to) - Math.max(begin[i], from));
   const inside = [];
@@ -88,14 +116,17 @@ export function layOutLifetimes(model, filter, device, [from, to], group) {
   let hidden = inside.length - drawn.length;
   /** @type {Band[]} */
   const bands = [];
-  for (const [name, { all, bytes: sum }] of [...groups.entries()].sort((a, b) => b[1].weight - a[1].weight)) {
+  for (const { name, all, bytes: sum, open, inner } of foldBands(model, groups, group, unfolded)) {
     if (bands.length === BANDS) {
-      hidden += all.length;
+      hidden += open === true ? 0 : all.length;
       continue;
     }
     /** @type {Band} */
-    const band = { name, y, count: all.length, bytes: sum, lanes: [], hidden: 0 };
+    const band = { name, open, inner, y, count: all.length, bytes: sum, lanes: [], hidden: 0 };
+    bands.push(band);
     y += TITLE;
+    // Those below it are drawn in its place.
+    if (open === true) continue;
     for (const i of all) {
       let lane = band.lanes.find(({ allocations }) => end[allocations[allocations.length - 1]] <= begin[i]);
       if (!lane && band.lanes.length < LANES) band.lanes.push(lane = { y: y + band.lanes.length * LANE, allocations: [] });
@@ -104,7 +135,6 @@ export function layOutLifetimes(model, filter, device, [from, to], group) {
     }
     hidden += band.hidden;
     y += band.lanes.length * LANE + 4;
-    bands.push(band);
   }
   return { bands, height: y, hidden };
 }
@@ -130,6 +160,10 @@ export class Lifetimes {
     this.hint = "over the timeline's window: zoom there · click: who was live then";
     this.copy = h("span", {});
     this.element = h("div", {}, h("div", { class: "tools" }, this.by.element, this.text), h("div", { class: "lifetimes-scroll" }, this.canvas));
+    /** @type {Set<string>} Repeated layers that are open. */
+    this.unfolded = new Set();
+    this.fold = h("button", { class: "chip", type: "button", click: () => this.openAll() });
+    this.by.element.after(this.fold);
     this.axis = new WindowAxis(model, store, this.canvas);
     this.layout = { bands: /** @type {Band[]} */ ([]), height: 0, hidden: 0 };
     /** @type {unknown[]} What the layout was made of: another instant leaves it as it is. */
@@ -138,8 +172,30 @@ export class Lifetimes {
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.describe(event));
     this.canvas.addEventListener("pointerleave", () => tip.hide());
-    this.canvas.addEventListener("click", (event) => store.set({ at: Math.round(this.axis.timeAt(event.offsetX)) }));
+    this.canvas.addEventListener("click", (event) => {
+      const title = this.layout.bands.find(({ y, open }) => open !== null && event.offsetY >= y && event.offsetY < y + TITLE);
+      if (title) this.toggle(title.name);
+      else store.set({ at: Math.round(this.axis.timeAt(event.offsetX)) });
+    });
     this.axis.whenItRests(() => { if (this.view) this.render(this.view); });
+  }
+
+  /** @param {string} name */
+  toggle(name) {
+    if (!this.unfolded.delete(name)) this.unfolded.add(name);
+    this.redraw();
+  }
+
+  /** Opens all repeated layers, or closes them: for those without a pointer, too. */
+  openAll() {
+    const closed = this.layout.bands.filter(({ open }) => open === false);
+    this.unfolded = new Set(closed.map(({ name }) => name));
+    this.redraw();
+  }
+
+  redraw() {
+    this.laidOut = [];
+    if (this.view) this.render(this.view);
   }
 
   /** @param {View} view */
@@ -150,12 +206,14 @@ export class Lifetimes {
     const wanted = [view.filter, view.device, ...window, this.group];
     if (wanted.some((each, at) => each !== this.laidOut[at])) {
       this.laidOut = wanted;
-      this.layout = layOutLifetimes(this.model, view.filter, view.device, window, this.group);
+      this.layout = layOutLifetimes(this.model, view.filter, view.device, window, this.group, this.unfolded);
     }
     const { bands, hidden } = this.layout;
     const { left_out: leftOut } = this.model.page;
     const unlisted = leftOut.count > 0 ? `; ${formatCount(leftOut.count)} small or short-lived ones are in sums only` : "";
-    const drawn = bands.reduce((sum, band) => sum + band.count - band.hidden, 0);
+    this.fold.textContent = bands.some(({ open }) => open === false) ? "Open repeated layers" : "Fold repeated layers";
+    this.fold.classList.toggle("gone", bands.every(({ open }) => open === null));
+    const drawn = bands.reduce((sum, band) => sum + (band.open === true ? 0 : band.count - band.hidden), 0);
     this.text.textContent = `${formatAllocations(drawn)} in this window` +
       `${hidden > 0 ? `, the heaviest; ${formatCount(hidden)} more are not drawn` : ""}${unlisted}`;
     this.canvas.setAttribute("aria-label", `Lifetimes: ${this.text.textContent}`);
@@ -185,8 +243,9 @@ export class Lifetimes {
     context.textAlign = "left";
     for (const band of bands) {
       context.fillStyle = colours.ink;
-      context.fillText(band.name, 4, band.y + TITLE / 2);
-      const name = context.measureText(band.name).width;
+      const title = `${band.inner ? "    " : ""}${band.open === null ? "" : band.open ? "▾ " : "▸ "}${band.name}`;
+      context.fillText(title, 4, band.y + TITLE / 2);
+      const name = context.measureText(title).width;
       context.fillStyle = colours.soft;
       context.fillText(`${formatBytes(band.bytes)} in ${formatCount(band.count)}${band.hidden > 0 ? `, ${formatCount(band.hidden)} not drawn` : ""}`,
         14 + name, band.y + TITLE / 2);

@@ -101,7 +101,7 @@ function start(data, page) {
   const summary = new Summary(model, store);
   const ledger = new LedgerTable(store, treePaths);
   const explore = new Explore(model, palette, store);
-  const cards = [summary, icicle, new ModuleTable(model, store, treePaths), ledger, new TopTable(model), explore];
+  const cards = [summary, new ModuleTable(model, store, treePaths), ledger, icicle, new TopTable(model), explore];
   const showTotals = () => {
     controls.render(view);
     summary.renderTotals(view);

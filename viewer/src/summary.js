@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answer in short: what the memory is for, which layers and which lines have it.
-import { formatBytes, formatCount, formatExact, formatShare, formatSignedBytes } from "./format.js";
+import { formatAllocations, formatBytes, formatCount, formatExact, formatShare, formatSignedBytes } from "./format.js";
 import { Rows, h, named, roving, setAttribute, setText, swatch, tip } from "./dom.js";
 import { toggleCategory } from "./legend.js";
 import { foldRepeated } from "./repeats.js";
@@ -41,21 +41,22 @@ class Brief {
     this.listed = LISTED;
     this.list = new Rows(this.element, (/** @type {Line} */ line) => this.make(line), (row, line) => this.patch(row, line));
     this.empty = h("p", { class: "empty gone" }, "None.");
-    this.rest = h("button", { class: "brief-rest more", type: "button", click: () => {
+    this.rest = h("button", { class: "brief-rest more", type: "button", tabindex: -1, click: () => {
       const { length } = (this.given ?? []).filter((line) => !line.inner);
       this.listed = this.listed < length ? this.listed + MORE : LISTED;
       this.draw();
     } });
-    roving(this.element);
   }
 
   /**
    * @param {Line[]} lines
    * @param {View} view
+   * @param {number} [whole] What shares are of, where that is not what the view shows.
    */
-  render(lines, view) {
+  render(lines, view, whole = view.bytes) {
     this.given = lines;
     this.view = view;
+    this.whole = whole;
     this.draw();
   }
 
@@ -100,7 +101,7 @@ class Brief {
     setAttribute(row, "aria-pressed", line.open === null ? String(line.chosen) : null);
     setAttribute(row, "aria-expanded", line.open === null ? null : String(line.open));
     setText(value, formatBytes(line.bytes));
-    setText(share, formatShare(line.bytes, this.view?.bytes ?? 0));
+    setText(share, formatShare(line.bytes, this.whole ?? 0));
     patchBar(bar, line, this.most ?? 0);
   }
 }
@@ -119,9 +120,9 @@ export class Summary {
     this.categories = h("div", { class: "brief-list" });
     this.keys = new Rows(this.categories, (/** @type {number} */ category) => this.makeKey(category),
       (row, category) => this.patchKey(row, category));
-    roving(this.categories);
     this.layers = new Brief();
     this.lines = new Brief();
+    this.churn = new Brief();
     /** @type {Set<string>} Repeated layers that are unfolded. */
     this.unfolded = new Set();
     this.title = h("h2", {});
@@ -129,14 +130,17 @@ export class Summary {
     const block = (/** @type {string} */ name, /** @type {string} */ more, /** @type {(HTMLElement)[]} */ ...parts) =>
       h("section", { class: `brief${more}`, "aria-label": name }, h("h3", {}, name), ...parts);
     const of = (/** @type {Brief} */ brief) => [brief.element, brief.empty, brief.rest];
+    const briefs = h("div", { class: layers ? "briefs" : "briefs one" },
+        block(model.byPlace ? "Categories, layers and places" : "Categories", "", this.categories),
+        layers ? block("Heaviest layers, own bytes", "", ...of(this.layers)) : null,
+        block("Heaviest lines, live allocations", " wide", ...of(this.lines)),
+        model.page.report.top_churn.length > 0
+          ? block("Lines that allocated most, over the whole run, freed or not", " wide", ...of(this.churn)) : null);
+    roving(briefs);
     this.element = h("section", { class: "card", "aria-label": "Summary" },
       h("div", { class: "card-head" }, this.title,
         h("span", { class: "hint" }, "click a name to see only it, everywhere on the page")),
-      this.bar,
-      h("div", { class: layers ? "briefs" : "briefs one" },
-        block(model.byPlace ? "Categories, layers and places" : "Categories", "", this.categories),
-        layers ? block("Heaviest layers, own bytes", "", ...of(this.layers)) : null,
-        block("Heaviest lines, live allocations", " wide", ...of(this.lines))));
+      this.bar, briefs);
   }
 
   /**
@@ -153,6 +157,7 @@ export class Summary {
   render(view) {
     if (this.view !== view) this.renderTotals(view);
     this.renderLayers(view);
+    this.renderChurn(view);
     const { model, store } = this;
     const lines = heaviest(model, view, (kind) => (model.page.sites.held[kind] === 1 ? model.kinds.line[kind] : 0));
     this.lines.render(lines.map(({ id, bytes, stack, byCategory }) => {
@@ -164,6 +169,22 @@ export class Summary {
         click: () => store.set({ search: store.state.search === place ? "" : place }),
       };
     }), view);
+  }
+
+  /**
+   * The terminal's "Allocated most": the same at every instant.
+   * @param {View} view
+   */
+  renderChurn(view) {
+    const { model, store } = this;
+    const device = model.page.devices[view.device];
+    const rows = model.page.report.top_churn.filter((row) => row.device === device.index);
+    const whole = rows.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.churn.render(rows.map(({ line, source, bytes, count }) => ({
+      key: line, name: line, more: source.trim(), chosen: store.state.search === line, bytes, byCategory: new Float64Array(0), open: null, inner: false,
+      title: `${line}\n${formatExact(bytes)} in ${formatAllocations(count)}, over the whole run`,
+      click: () => store.set({ search: store.state.search === line ? "" : line }),
+    })), view, whole);
   }
 
   /** @param {View} view */

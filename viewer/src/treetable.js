@@ -3,7 +3,7 @@
 // such tables. Rows stay from instant to instant; what changes in them is patched.
 import { copyButton } from "./clipboard.js";
 import { formatBytes, formatCount, formatExact, formatShare, inUnit, tableUnit } from "./format.js";
-import { Rows, h, named, roving, setAttribute, setText, swatch } from "./dom.js";
+import { Rows, h, named, setAttribute, setText, swatch } from "./dom.js";
 import { NAMES, labelOf } from "./trie.js";
 
 /** @typedef {import("./trie.js").TreeNode} TreeNode */
@@ -106,12 +106,14 @@ export class TreeTable {
     this.body = h("div", { class: "rows", role: "treegrid", "aria-label": label });
     this.empty = h("p", { class: "empty gone" });
     this.heads = columns.map((column) => h(column.bar ? "span" : "button", {
-      type: column.bar ? null : "button", class: `head-cell ${column.id}`, title: column.title ?? null,
+      type: column.bar ? null : "button", tabindex: column.bar ? null : -1, class: `head-cell ${column.id}`, title: column.title ?? null,
       click: () => this.sortBy(column),
     }));
     const head = h("div", { class: "row row-head", role: "toolbar", "aria-label": `Sort ${label.toLowerCase()} by` }, ...this.heads);
     this.element = h("div", { class: `tree ${columns.map(({ id }) => `has-${id}`).join(" ")}` }, head, this.body, this.empty);
     this.copy = copyButton(label, () => this.asText());
+    this.copy.tabIndex = -1;
+    this.copy.addEventListener("keydown", (event) => this.keyOfHead(event));
     /** @type {TreeNode|null} */
     this.root = null;
     /** @type {Search|null} */
@@ -133,9 +135,9 @@ export class TreeTable {
     this.shown = [];
     this.list = new Rows(this.body, (/** @type {Row} */ row) => this.make(row), (element, row) => this.patch(element, row));
     this.body.addEventListener("keydown", (event) => this.key(event));
+    head.addEventListener("keydown", (event) => this.keyOfHead(event));
     this.body.addEventListener("click", (event) => this.click(event));
     this.showHeads();
-    roving(head);
   }
 
   /** @param {Column} column */
@@ -371,7 +373,7 @@ export class TreeTable {
     /** @type {Record<string, () => void>} */
     const actions = {
       ArrowDown: () => go(rows[at + 1]),
-      ArrowUp: () => go(rows[at - 1]),
+      ArrowUp: () => (at === 0 ? this.heads[0].focus() : go(rows[at - 1])),
       Home: () => go(rows[0]),
       End: () => go(rows[rows.length - 1]),
       ArrowRight: () => (expanded === "false" ? this.fold(key, true) : go(rows[at + 1])),
@@ -385,6 +387,21 @@ export class TreeTable {
     event.preventDefault();
     this.focusKey = key;
     action();
+  }
+
+  /**
+   * The heads stand above the first row, for the arrow keys too, and Copy behind them: a table is one stop of the Tab key.
+   * @param {KeyboardEvent} event
+   */
+  keyOfHead(event) {
+    const heads = [...this.heads.filter((head) => head instanceof HTMLButtonElement), this.copy];
+    const at = heads.findIndex((head) => head === event.target);
+    /** @type {Record<string, HTMLElement|undefined>} */
+    const places = { ArrowLeft: heads[at - 1], ArrowRight: heads[at + 1], Home: heads[0], End: heads[heads.length - 1], ArrowDown: this.rows()[0] };
+    const next = places[event.key];
+    if (at < 0 || !next) return;
+    event.preventDefault();
+    next.focus();
   }
 
   /** Where the keyboard goes on from. */

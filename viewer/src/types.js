@@ -42,6 +42,7 @@
  * @property {ReportDevice[]} devices
  * @property {ReportRow[]} rows
  * @property {Residual[]} residuals
+ * @property {{device: number, line: string, source: string, bytes: number, count: number}[]} top_churn Lines that allocated most, freed or not.
  * @property {{name: string, count: number, bytes: number}[]} losses
  * @property {boolean} sampled NVML's figures are all that is known.
  * @property {{name: string, holds: boolean, detail: string}[]} invariants
