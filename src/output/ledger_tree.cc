@@ -22,11 +22,17 @@ void AppendNameLevels(const std::string& name, TreeLeaf* leaf) {
     leaf->goes_on.push_back(false);
     return;
   }
+  // Not find_first_of, which looks every character up in its set by a call.
+  const auto next_separator = [&](size_t at) {
+    while (at < name.size() && name[at] != '.' && name[at] != '/')
+      ++at;
+    return std::min(at, name.size());
+  };
   for (size_t begin = 0; begin < name.size();) {
     // A separator needs text on both sides of it.
     size_t end = begin;
     do {
-      end = std::min(name.find_first_of("./", end + 1), name.size());
+      end = next_separator(end + 1);
     } while (end + 1 == name.size() || (begin > 0 && end == begin + 1));
     leaf->path.push_back(name.substr(begin, end - begin));
     leaf->goes_on.push_back(begin > 0);
@@ -84,18 +90,22 @@ void LedgerTree::NameLeftovers() {
 }
 
 void LedgerTree::JoinChains() {
-  // Children stand behind their parents, so from the back every child is joined already.
-  for (size_t i = nodes_.size(); i-- > 1;) {
-    if (nodes_[i].children.size() != 1)
+  // From the top, so that a long chain's name is written once: children stand behind their parents.
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (node.joined)
       continue;
-    Node& child = nodes_[nodes_[i].children[0]];
-    nodes_[i].name += child.goes_on ? child.name : " / " + child.name;
-    if (!child.below.empty())
-      nodes_[i].below = std::exchange(child.below, {});
-    nodes_[i].children = std::exchange(child.children, {});
-    for (const size_t grandchild : nodes_[i].children)
-      nodes_[grandchild].parent = i;
-    child.joined = true;
+    while (node.children.size() == 1) {
+      Node& child = nodes_[node.children[0]];
+      node.name += child.goes_on ? child.name : " / " + child.name;
+      child.name = {};
+      if (!child.below.empty())
+        node.below = std::exchange(child.below, {});
+      node.children = std::exchange(child.children, {});
+      child.joined = true;
+    }
+    for (const size_t child : node.children)
+      nodes_[child].parent = i;
   }
 }
 

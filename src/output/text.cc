@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -78,10 +79,10 @@ class TextReport {
         options_(options),
         style_(options.style) {
     ChooseDevices();
-    layers_ = OfShownDevices(report.layers);
-    lines_ = OfShownDevices(report.top_lines);
-    stacks_ = OfShownDevices(report.top_stacks);
-    churn_ = OfShownDevices(report.top_churn);
+    Show(report.layers, &layers_);
+    Show(report.top_lines, &lines_);
+    Show(report.top_stacks, &stacks_);
+    Show(report.top_churn, &churn_);
     for (const query::DeviceReport* device : devices_) {
       categories_.push_back(MakeCategories(*device));
       trees_.push_back(MakeTree(*device, HasCategories(categories_.size() - 1)));
@@ -92,9 +93,20 @@ class TextReport {
 
  private:
   void ChooseDevices();
+  // A report's entries, or a copy of some of them: the names of all may be tens of MiB.
+  template <class Entry>
+  class Shown {
+   public:
+    const std::vector<Entry>& operator*() const { return all_ != nullptr ? *all_ : some_; }
+
+   private:
+    friend class TextReport;
+    const std::vector<Entry>* all_ = nullptr;
+    std::vector<Entry> some_;
+  };
   // Of what several GPUs have, the fullest one's where it stands for all.
   template <class Entry>
-  std::vector<Entry> OfShownDevices(const std::vector<Entry>& entries) const;
+  void Show(const std::vector<Entry>& entries, Shown<Entry>* shown) const;
   LedgerTree MakeCategories(const query::DeviceReport& device) const;
   LedgerTree MakeTree(const query::DeviceReport& device, bool only_owners) const;
   TreeLeaf LeafOf(const query::ReportRow& row,
@@ -131,8 +143,8 @@ class TextReport {
   std::vector<const query::DeviceReport*> gpus_;     // that have bytes
   const query::DeviceReport* fullest_ = nullptr;     // of several GPUs
   bool only_fullest_ = false;                        // it stands for all GPUs
-  std::vector<query::ModuleEntry> layers_;
-  std::vector<query::TopEntry> lines_, stacks_, churn_;
+  Shown<query::ModuleEntry> layers_;
+  Shown<query::TopEntry> lines_, stacks_, churn_;
   std::vector<LedgerTree> categories_;  // by device; empty where the ledger tells more
   std::vector<LedgerTree> trees_;       // by device
   Lines out_;
@@ -169,14 +181,17 @@ void TextReport::ChooseDevices() {
 }
 
 template <class Entry>
-std::vector<Entry> TextReport::OfShownDevices(const std::vector<Entry>& entries) const {
-  std::vector<Entry> shown = entries;
-  std::erase_if(shown, [&](const Entry& entry) {
-    return only_fullest_ && std::any_of(gpus_.begin(), gpus_.end(), [&](const auto* gpu) {
-             return gpu != fullest_ && gpu->device == entry.device;
-           });
-  });
-  return shown;
+void TextReport::Show(const std::vector<Entry>& entries, Shown<Entry>* shown) const {
+  if (!only_fullest_) {
+    shown->all_ = &entries;
+    return;
+  }
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(shown->some_),
+               [&](const Entry& entry) {
+                 return std::none_of(gpus_.begin(), gpus_.end(), [&](const auto* gpu) {
+                   return gpu != fullest_ && gpu->device == entry.device;
+                 });
+               });
 }
 
 LedgerTree TextReport::MakeCategories(const query::DeviceReport& device) const {
@@ -306,13 +321,13 @@ Plan TextReport::MakePlan(size_t fixed) const {
     else if (IsOneRow(i))
       plan.ledger[i] = 1;
   }
-  add(kLayers, WorthALine(layers_), 1, &plan.layers);
+  add(kLayers, WorthALine(*layers_), 1, &plan.layers);
   // The lists of places are of all there was.
   if (query_.where.empty()) {
-    add(kPlaces, WorthALine(lines_), 1, &plan.lines);
+    add(kPlaces, WorthALine(*lines_), 1, &plan.lines);
     // All of them are what `export --to collapsed` is for.
-    add(kStacks, std::min(WorthALine(stacks_), kMostStacks), 1, &plan.stacks);
-    add(kChurn, WorthALine(churn_), 1, &plan.churn);
+    add(kStacks, std::min(WorthALine(*stacks_), kMostStacks), 1, &plan.stacks);
+    add(kChurn, WorthALine(*churn_), 1, &plan.churn);
   }
   const size_t lines = options_.rows == 0 ? 0 : options_.rows - std::min(options_.rows - 1, fixed);
   const std::vector<size_t> shown = ShareLines(lines, sections);
@@ -463,16 +478,16 @@ std::string TextReport::Format() {
   if (devices_.empty())
     AddAbsence();
   const std::string whose = only_fullest_ ? fmt::format(" of GPU {}", fullest_->index) : "";
-  AddLayerTable("Layers" + whose + ", own bytes", layers_, report_, plan.layers, style_, &out_);
+  AddLayerTable("Layers" + whose + ", own bytes", *layers_, report_, plan.layers, style_, &out_);
   const auto add_places = [&](const std::string& title, const std::vector<query::TopEntry>& entries,
                               size_t count, bool with_callers) {
     AddPlaceTable(title, entries, count, with_callers, report_, recording_, style_, &out_);
   };
-  add_places("Top lines" + whose + ", live allocations", lines_, plan.lines, false);
-  add_places("Top stacks" + whose, stacks_, plan.stacks, true);
+  add_places("Top lines" + whose + ", live allocations", *lines_, plan.lines, false);
+  add_places("Top stacks" + whose, *stacks_, plan.stacks, true);
   add_places("Allocated most" + (only_fullest_ ? fmt::format(" on GPU {}", fullest_->index) : "") +
                  ", whole run",
-             churn_, plan.churn, false);
+             *churn_, plan.churn, false);
   for (const std::string& line : trust)
     Add(line);
   for (const std::string& line : options_.closing)

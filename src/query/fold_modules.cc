@@ -2,10 +2,13 @@
 #include "query/fold_modules.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "query/fold_names.h"
 
@@ -23,31 +26,42 @@ bool IsAlike(const ModuleEntry& a, const ModuleEntry& b) {
                     [](const auto& one, const auto& other) { return one.first == other.first; });
 }
 
+// Names may be long and entries many: a group has its shape alone, and points at its first entry.
 class Group {
  public:
-  Group(const ModuleEntry& entry, NumberedName name) : first_(entry), sum_(entry) {
-    shape_ = std::move(name.shape);
+  Group(const ModuleEntry& entry, NumberedName name)
+      : first_(&entry),
+        bytes_(entry.bytes),
+        count_(entry.count),
+        categories_(entry.categories),
+        shape_(std::move(name.shape)) {
     for (const uint32_t number : name.numbers)
       numbers_.push_back({number});
   }
 
-  const ModuleEntry& first() const { return first_; }
+  const ModuleEntry& first() const { return *first_; }
+  const std::string& shape() const { return shape_; }
 
   void Add(const ModuleEntry& entry, const NumberedName& name) {
-    sum_.bytes += entry.bytes;
-    sum_.count += entry.count;
-    ++sum_.modules;
-    for (size_t i = 0; i < sum_.categories.size(); ++i)
-      sum_.categories[i].second += entry.categories[i].second;
+    bytes_ += entry.bytes;
+    count_ += entry.count;
+    ++modules_;
+    for (size_t i = 0; i < categories_.size(); ++i)
+      categories_[i].second += entry.categories[i].second;
     for (size_t i = 0; i < numbers_.size(); ++i)
       numbers_[i].insert(name.numbers[i]);
   }
 
   ModuleEntry Folded() const {
-    ModuleEntry folded = sum_;
-    if (folded.modules == 1)
-      return folded;
-    folded.module.clear();
+    if (modules_ == 1)
+      return *first_;
+    ModuleEntry folded{.device = first_->device,
+                       .module = {},
+                       .type = first_->type,
+                       .bytes = bytes_,
+                       .count = count_,
+                       .categories = categories_,
+                       .modules = modules_};
     size_t number = 0;
     for (const char c : shape_)
       folded.module += c == '#' ? RangeText(numbers_[number++]) : std::string(1, c);
@@ -55,8 +69,11 @@ class Group {
   }
 
  private:
-  ModuleEntry first_;
-  ModuleEntry sum_;
+  const ModuleEntry* first_;
+  uint64_t bytes_;
+  uint64_t count_;
+  uint64_t modules_ = 1;
+  std::vector<std::pair<std::string, uint64_t>> categories_;
   std::string shape_;
   std::vector<std::set<uint32_t>> numbers_;
 };
@@ -64,8 +81,8 @@ class Group {
 }  // namespace
 
 std::vector<ModuleEntry> FoldModules(const std::vector<ModuleEntry>& entries) {
-  std::vector<Group> groups;
-  std::map<std::tuple<uint32_t, std::string, std::string>, std::vector<size_t>> alike;
+  std::deque<Group> groups;  // where it grows, the shapes that `alike` points at stay
+  std::map<std::tuple<uint32_t, std::string_view, std::string_view>, std::vector<Group*>> alike;
   for (const ModuleEntry& entry : entries) {
     NumberedName name = SplitNumbers(entry.module);
     // A name that has the mark itself stays as it is.
@@ -73,17 +90,19 @@ std::vector<ModuleEntry> FoldModules(const std::vector<ModuleEntry>& entries) {
       groups.emplace_back(entry, NumberedName{});
       continue;
     }
-    std::vector<size_t>& of_shape = alike[{entry.device.value, name.shape, entry.type}];
-    const auto until =
-        of_shape.rbegin() + static_cast<ptrdiff_t>(std::min(of_shape.size(), kMaxLooks));
-    const auto group = std::find_if(of_shape.rbegin(), until,
-                                    [&](size_t i) { return IsAlike(groups[i].first(), entry); });
-    if (group != until) {
-      groups[*group].Add(entry, name);
-      continue;
+    const auto same_shape = alike.find({entry.device.value, name.shape, entry.type});
+    if (same_shape != alike.end()) {
+      const std::vector<Group*>& looks = same_shape->second;
+      const auto until = looks.rbegin() + static_cast<ptrdiff_t>(std::min(looks.size(), kMaxLooks));
+      const auto group = std::find_if(
+          looks.rbegin(), until, [&](const Group* one) { return IsAlike(one->first(), entry); });
+      if (group != until) {
+        (*group)->Add(entry, name);
+        continue;
+      }
     }
-    of_shape.push_back(groups.size());
-    groups.emplace_back(entry, std::move(name));
+    Group& added = groups.emplace_back(entry, std::move(name));
+    alike[{entry.device.value, added.shape(), entry.type}].push_back(&added);
   }
   std::vector<ModuleEntry> folded;
   for (const Group& group : groups)

@@ -46,7 +46,8 @@ std::string CsvCell(std::string_view text) {
   std::string cell = OneLine(text);
   if (!text.empty() && std::string_view("=+-@\t\r\n").find(text[0]) != std::string_view::npos)
     cell.insert(cell.begin(), '\'');
-  if (cell.find_first_of(",\"") == std::string::npos)
+  // Twice at the speed of memory, where find_first_of looks each character up by a call.
+  if (cell.find(',') == std::string::npos && cell.find('"') == std::string::npos)
     return cell;
   std::string quoted = "\"";
   for (const char c : cell) {

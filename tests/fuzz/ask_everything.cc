@@ -44,12 +44,15 @@ constexpr size_t kEnoughBytes = size_t{1} << 20;
 using tables::Recording;
 
 size_t AskReport(const Recording& recording, const ReportQuery& query, Extent extent) {
-  const auto report = query::MakeReport(recording, query);
-  if (!report)
+  auto made = query::MakeReport(recording, query);
+  if (!made)
     return 0;
-  return output::FormatText(*report, recording, query, {.style = kStyle, .closing = {}}).size() +
-         output::ReportCsv({{"x.vram", *report}}, query.by).size() +
-         (extent == Extent::kWhole ? output::ReportJson(*report, recording, {}).size() : 0);
+  std::vector<output::NamedReport> named;
+  named.push_back({"x.vram", std::move(*made)});
+  const query::Report& report = named[0].report;
+  return output::FormatText(report, recording, query, {.style = kStyle, .closing = {}}).size() +
+         output::ReportCsv(named, query.by).size() +
+         (extent == Extent::kWhole ? output::ReportJson(report, recording, {}).size() : 0);
 }
 
 size_t AskTimeline(const Recording& recording, Extent) {

@@ -6,7 +6,12 @@
 //
 // mutate_live --survey DIRECTORY [FLIPS]: how many of so many single bits, flipped all over the
 // committed records and headers of a recording, change what it says in silence.
+//
+// mutate_live --ask DIRECTORY [QUESTION]: what reading a kept input and each question to it costs.
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,9 +25,12 @@
 
 #include "ask_everything.h"
 #include "facts.h"
+#include "finished.h"
 #include "live_mutator.h"
 #include "live_seeds.h"
 #include "scratch.h"
+#include "tables/reader.h"
+#include "tables/testing/random_tables.h"
 #include "trace/trace.h"
 #include "trials.h"
 
@@ -178,6 +186,46 @@ int Survey(const fs::path& directory, uint64_t flips) {
   return 0;
 }
 
+uint64_t ProcessorMs() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
+         static_cast<uint64_t>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+}
+
+int AskCosts(const fs::path& directory, const std::string& only) {
+  uint64_t before = ProcessorMs();
+  const auto print = [&](const std::string& what, size_t bytes) {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const uint64_t now = ProcessorMs();
+    std::printf("%-28s %5" PRIu64 " ms %9zu bytes, so far %4ld MiB\n", what.c_str(), now - before,
+                bytes, usage.ru_maxrss >> 10);
+    before = now;
+  };
+  fuzz::Answer answer{};
+  Ask(directory, &answer);
+  print("its facts", answer.events);
+  const auto trace = trace::OpenTrace(directory, {.native_names = false});
+  const tables::testing::MemoryFile file;
+  if (!trace || !fuzz::Finish(**trace, file)) {
+    std::puts("it is refused");
+    return 1;
+  }
+  print("finish", file.Bytes().size());
+  const auto recording = tables::OpenDescriptor(file.fd(), directory);
+  if (!recording) {
+    std::cerr << "mutate_live: " << recording.status().message() << '\n';
+    return 1;
+  }
+  print("open", 0);
+  for (const fuzz::Question& question : fuzz::Questions()) {
+    if (only.empty() || only == question.name)
+      print(question.name, question.ask(**recording, fuzz::Extent::kBegin));
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -186,6 +234,9 @@ int main(int argc, char** argv) {
   if (argc >= 2 && std::strtoull(argv[1], nullptr, 10) != 0)
     return Mutate(std::strtoull(argv[1], nullptr, 10),
                   argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1);
-  std::cerr << "usage: mutate_live INPUTS [SEED] | mutate_live --survey DIRECTORY [FLIPS]\n";
+  if (argc >= 3 && std::strcmp(argv[1], "--ask") == 0)
+    return AskCosts(argv[2], argc > 3 ? argv[3] : "");
+  std::cerr << "usage: mutate_live INPUTS [SEED] | mutate_live --survey DIRECTORY [FLIPS] |\n"
+               "       mutate_live --ask DIRECTORY [QUESTION]\n";
   return 2;
 }
