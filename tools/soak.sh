@@ -3,7 +3,7 @@
 # The long tests: tools/soak.sh BUILD_DIR SECONDS_EACH. make test runs a short turn of the same.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-build=$1
+build=$(realpath "$1")  # tests change their directory
 seconds=$2
 status=0
 

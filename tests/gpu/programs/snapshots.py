@@ -61,19 +61,6 @@ def graph():
     return net, x, y, held
 
 
-def refused():
-    held = [torch.empty(30 * MIB, dtype=torch.uint8, device="cuda") for _ in range(4)]
-    del held[1]
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(200 * MIB / total)
-    try:
-        torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
-    except torch.OutOfMemoryError:
-        pass
-    held.append(torch.empty(3 * MIB, dtype=torch.uint8, device="cuda"))
-    return held
-
-
 def streams():
     side = torch.cuda.Stream()
     held = []
@@ -93,7 +80,7 @@ def ring():
     return train(4)
 
 
-CASES = {"train": train, "expandable": train, "graph": graph, "refused": refused, "streams": streams, "ring": ring}
+CASES = {"train": train, "expandable": train, "graph": graph, "streams": streams, "ring": ring}
 
 torch.ones(1, device="cuda")  # the context, so that its moment is not in the history
 torch.cuda.empty_cache()
