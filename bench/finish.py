@@ -16,6 +16,7 @@ import os
 import pathlib
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ import arms
 
 ROOT = arms.ROOT
 INSTANTS = 5
+DIFFS = 5
 LOADER = """
 import pickle, sys, torch.cuda._memory_viz as viz
 with open(sys.argv[1], "rb") as file:
@@ -63,6 +65,16 @@ def slowest(costs):
     return max((cost for cost in costs if cost), key=lambda cost: cost["wall_s"], default=None)
 
 
+def diff(program, a, b, beside):
+    """What a diff costs: medians, and that of its processor time beside a question asked in turn with it."""
+    costs = [(run([program, "diff", "--json", a, b]), run(beside)) for _ in range(DIFFS)]
+    pairs = [pair for pair in costs if all(pair)]
+    if not pairs:
+        return None
+    medians = {key: statistics.median(cost[key] for cost, _ in pairs) for key in pairs[0][0]}
+    return medians | {"cpu_beside_a_timeline": statistics.median(x["cpu_s"] / y["cpu_s"] for x, y in pairs)}
+
+
 def vramscope(build, events, folder):
     program = build / "bin/vramscope"
     live, finished = folder / "made-up.vram.d", folder / "made-up.vram"
@@ -82,17 +94,21 @@ def vramscope(build, events, folder):
     begin_ns, middle_ns = json.loads(halves.stdout)["timelines"][0]["time_ns"][:2]
     # The same instants each time.
     instants = random.Random(1)
+    timeline = [*ask, "--timeline", "1000", finished]
+    other = shutil.copy(finished, folder / "other.vram")
     costs = {
         "finish": finish,
         "report at the peak": run([*ask, finished]),
         f"report at {INSTANTS} instants, the slowest": slowest(
             run([*ask, "--at", f"@{instants.randrange(begin_ns, 2 * middle_ns - begin_ns)}", finished]) for _ in range(INSTANTS)
         ),
-        "report with a timeline of 1000": run([*ask, "--timeline", "1000", finished]),
+        "report with a timeline of 1000": run(timeline),
         "iterations": run([program, "iterations", "--json", finished]),
         "leaks": run([program, "leaks", "--json", finished]),
+        "diff with a copy": diff(program, finished, other, timeline),
     }
     finished.unlink()
+    other.unlink()
     return {name: cost for name, cost in costs.items() if cost}
 
 
@@ -138,8 +154,9 @@ def main():
     for name, cost in results.items():
         rate = f"   {cost['events_per_second'] / 1e6:6.2f} M events/s" if "events_per_second" in cost else ""
         size = f"   {cost['bytes_per_event']:.2f} bytes an event" if "bytes_per_event" in cost else ""
+        beside = f"   {cost['cpu_beside_a_timeline']:.2f} of a timeline's CPU" if "cpu_beside_a_timeline" in cost else ""
         print(
-            f"{name:36s} {cost['wall_s']:8.2f} s {cost['cpu_s']:8.2f} s of CPU {cost['memory_mib']:8.0f} MiB{rate}{size}",
+            f"{name:36s} {cost['wall_s']:8.2f} s {cost['cpu_s']:8.2f} s of CPU {cost['memory_mib']:8.0f} MiB{rate}{size}{beside}",
             file=sys.stderr,
         )
     cases = {f"{name}, {args.events // 1_000_000} M events": cost for name, cost in results.items()}

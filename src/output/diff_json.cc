@@ -21,6 +21,12 @@ void WriteRow(const query::DiffRow& row, JsonWriter& json) {
   WriteBytes(row.a_bytes, row.b_bytes, json);
   json.Field("a_count", row.a_count);
   json.Field("b_count", row.b_count);
+  if (row.callers.empty())
+    return;
+  WriteList(json, "callers", row.callers, [](const query::DiffCaller& caller, JsonWriter& out) {
+    out.Field("line", caller.line);
+    WriteBytes(caller.a_bytes, caller.b_bytes, out);
+  });
 }
 
 void WriteRank(const query::DiffRank& rank, JsonWriter& json) {

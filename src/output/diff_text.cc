@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "output/diff.h"
+#include "query/diff.h"
 #include "query/fold_names.h"
 #include "util/size_text.h"
 
@@ -27,6 +28,19 @@ struct FoldedRow {
   size_t rows = 0;
 };
 
+void AddCallers(const std::vector<query::DiffCaller>& callers,
+                std::vector<query::DiffCaller>* sums) {
+  for (const query::DiffCaller& caller : callers) {
+    auto sum = std::find_if(sums->begin(), sums->end(), [&](const query::DiffCaller& known) {
+      return known.line == caller.line;
+    });
+    if (sum == sums->end())
+      sum = sums->insert(sum, {caller.line, 0, 0});
+    sum->a_bytes += caller.a_bytes;
+    sum->b_bytes += caller.b_bytes;
+  }
+}
+
 std::vector<FoldedRow> Fold(const std::vector<query::DiffRow>& rows) {
   std::map<std::vector<std::string>, FoldedRow> folded;
   for (const query::DiffRow& row : rows) {
@@ -40,6 +54,7 @@ std::vector<FoldedRow> Fold(const std::vector<query::DiffRow>& rows) {
     sum.row.b_bytes += row.b_bytes;
     sum.row.a_count += row.a_count;
     sum.row.b_count += row.b_count;
+    AddCallers(row.callers, &sum.row.callers);
     if (!module.numbers.empty())
       sum.numbers.insert(module.numbers[0]);
     ++sum.rows;
@@ -217,6 +232,7 @@ void DiffText::AddRows() {
       if (text != "(none)")
         below += (below.empty() ? "" : ", ") + text;
     }
+    below += query::CallerText(row.callers);
     if (!below.empty())
       Add(std::string(left, ' ') + Paint(CutEnd(Clean(below), room, style_), Ink::kDim, style_));
   }

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "query/diff_callers.h"
 #include "query/diff_causes.h"
 #include "query/diff_growth.h"
 #include "query/diff_side.h"
@@ -47,16 +49,24 @@ const std::string& OrNone(const std::string& text) {
   return text.empty() ? kNoneText : text;
 }
 
+// "gpu0"; "gpu0/gpu3" where A's is another than B's.
+std::string DeviceName(const DiffSide& a, const DiffSide& b, uint32_t device) {
+  const bool in_a = device < a.devices.size();
+  const bool in_b = device < b.devices.size();
+  const std::string& name = (in_b ? b : a).devices[device].name;
+  return in_a && in_b && a.devices[device].name != name ? a.devices[device].name + "/" + name
+                                                        : name;
+}
+
 DiffRow RowOf(const Comparison& all, const ComparedRow& row) {
   const DiffKey& key = row.key;
-  const auto& devices = key.device < all.b.devices.size() ? all.b.devices : all.a.devices;
   std::string name = all.words[key.parameter];
   for (const uint32_t part : {key.tag, key.detail}) {
     if (part != 0)
       name += (name.empty() ? "" : " ") + all.words[part];
   }
   DiffRow out;
-  out.path = {devices[key.device].name,
+  out.path = {DeviceName(all.a, all.b, key.device),
               format::CategoryName(key.category),
               format::PhaseName(key.phase),
               OrNone(all.words[key.module]),
@@ -66,6 +76,8 @@ DiffRow RowOf(const Comparison& all, const ComparedRow& row) {
   out.b_bytes = row.b.bytes;
   out.a_count = row.a.count;
   out.b_count = row.b.count;
+  if (row.delta() != 0 && key.place != 0)
+    out.callers = CallersOf(all, {key});
   return out;
 }
 
@@ -91,6 +103,7 @@ std::vector<DiffRow> RowsOf(const Comparison& all, const std::vector<ComparedRow
     sum.a_count += next.a_count;
     sum.b_count += next.b_count;
     sum.path = std::move(next.path);
+    std::move(next.callers.begin(), next.callers.end(), std::back_inserter(sum.callers));
   }
   std::vector<DiffRow> out;
   for (auto& [path, row] : merged)
@@ -118,7 +131,7 @@ void AddDevices(const DiffSide& a, const DiffSide& b, Diff* diff) {
   for (size_t i = 0; i < std::max(a.devices.size(), b.devices.size()); ++i) {
     DiffDevice device;
     device.compared = true;
-    device.name = (i < b.devices.size() ? b : a).devices[i].name;
+    device.name = DeviceName(a, b, static_cast<uint32_t>(i));
     device.a_bytes = i < a.devices.size() ? a.devices[i].peak_bytes : 0;
     device.b_bytes = i < b.devices.size() ? b.devices[i].peak_bytes : 0;
     diff->devices.push_back(std::move(device));
@@ -208,7 +221,14 @@ std::string DeviceModels(const DiffSide& side) {
 }
 
 int64_t IterationsOf(const DiffSide& side) {
-  return IterationTimes(side.recording->tables()).count();
+  const tables::Tables& tables = side.recording->tables();
+  const IterationTimes times(tables);
+  int64_t most = 0;
+  for (uint32_t i = 1; i < tables.processes.size(); ++i) {
+    if (side.subject.Has(tables::ProcessId{i}))
+      most = std::max(most, times.Of(tables::ProcessId{i}).count());
+  }
+  return most;
 }
 
 void AddNotes(const DiffSide& a, const DiffSide& b, Diff* diff) {

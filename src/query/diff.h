@@ -18,12 +18,23 @@ namespace vramscope::query {
 inline constexpr const char* kDiffLevels[] = {"device", "category", "phase",
                                               "module", "name",     "line"};
 
+// A frame above a row's line, where the stacks of its bytes part.
+struct DiffCaller {
+  std::string line;
+  uint64_t a_bytes = 0;
+  uint64_t b_bytes = 0;
+  int64_t delta_bytes() const {
+    return static_cast<int64_t>(b_bytes) - static_cast<int64_t>(a_bytes);
+  }
+};
+
 struct DiffRow {
   std::vector<std::string> path;  // by kDiffLevels
   uint64_t a_bytes = 0;
   uint64_t b_bytes = 0;
   uint64_t a_count = 0;  // of allocations; 0 for slack
   uint64_t b_count = 0;
+  std::vector<DiffCaller> callers;  // of a row that changed, where its line is called from several
   int64_t delta_bytes() const {
     return static_cast<int64_t>(b_bytes) - static_cast<int64_t>(a_bytes);
   }
@@ -38,7 +49,7 @@ struct DiffMove {
 
 // A device of either recording: GPUs are aligned by their order.
 struct DiffDevice {
-  std::string name;       // "gpu0", "host", "cpu"
+  std::string name;       // "gpu0", "host", "cpu"; "gpu0/gpu3" where they are not the same
   bool compared = false;  // its rows are among `rows`
   uint64_t a_bytes = 0;   // at its own peak
   uint64_t b_bytes = 0;
@@ -96,6 +107,9 @@ struct DiffSubject {
                      processes[process.value].rank == *rank);
   }
 };
+
+// ", called from train.py:12 in step": the one that has most of what changed; else nothing.
+std::string CallerText(const std::vector<DiffCaller>& callers);
 
 // An error where there is nothing to compare.
 util::Result<Diff> MakeDiff(const DiffSubject& a, const DiffSubject& b);

@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "query/diff_callers.h"
 #include "query/diff_growth.h"
 #include "query/diff_scale.h"
 #include "query/fold_names.h"
@@ -58,12 +60,14 @@ struct Group {
   std::map<Category, uint64_t> categories;
   std::set<uint32_t> parameters;
   std::set<std::string> tags;
+  std::vector<DiffKey> keys;
 
   void Add(const Comparison& comparison, const ComparedRow& row) {
     const uint64_t bytes = Magnitude(row.delta());
     a += row.a.bytes;
     b += row.b.bytes;
     moved += bytes;
+    keys.push_back(row.key);
     modules[comparison.words[row.key.module]] += bytes;
     places[row.key.place] += bytes;
     details[comparison.words[row.key.detail]] += bytes;
@@ -76,12 +80,15 @@ struct Group {
   int64_t delta() const { return static_cast<int64_t>(b) - static_cast<int64_t>(a); }
   Category MainCategory() const { return Largest(categories); }
   uint32_t MainPlace() const { return Largest(places); }
-  // Nothing where no line has most of it.
+  // Nothing where no line has most of it; who calls it, where that is what changed.
   std::string Line(const Comparison& comparison) const {
     const uint32_t place = MainPlace();
     if (place == 0 || places.at(place) * 5 < moved * 4)
       return {};
-    return comparison.Line(place);
+    std::vector<DiffKey> of_line;
+    std::copy_if(keys.begin(), keys.end(), std::back_inserter(of_line),
+                 [&](const DiffKey& key) { return key.place == place; });
+    return comparison.Line(place) + CallerText(CallersOf(comparison, of_line));
   }
   std::string OfModules() const {
     const std::string text = FoldNames(modules);
@@ -101,12 +108,13 @@ class CauseFinder {
   explicit CauseFinder(Comparison* comparison) : all_(*comparison) {}
 
   std::vector<std::string> Find() {
+    AddMoves(true);
     AddLeaks();
     AddKept();
     AddScale();
     AddLayers();
     AddOptimizer();
-    AddMoves();
+    AddMoves(false);
     AddCategories();
     std::stable_sort(causes_.begin(), causes_.end(),
                      [](const Cause& x, const Cause& y) { return x.bytes > y.bytes; });
@@ -158,7 +166,8 @@ class CauseFinder {
   void AddScale();
   void AddLayers();
   void AddOptimizer();
-  void AddMoves();
+  // Those of what has a parameter's name in one of the two, or the others.
+  void AddMoves(bool named);
   void AddCategories();
   // Layers that are new in one, and parameters of another size.
   void AddLayersOnlyIn(const DiffSide& side, const DiffSide& other, const char* what);
@@ -167,6 +176,7 @@ class CauseFinder {
   Comparison& all_;
   std::vector<Cause> causes_;
   std::set<DiffKey> leaking_;
+  std::set<DiffKey> moved_;  // to another category, or from one
 };
 
 // Bytes that the ends of iterations show, said of the rows of the same keys, whose changes at the
@@ -215,7 +225,7 @@ void CauseFinder::AddKept() {
     Group group;
     std::set<DiffKey> keys;
     for (const KeptMore& kept : KeptBeyondIteration(side, other)) {
-      if (leaking_.contains(kept.key))
+      if (leaking_.contains(kept.key) || moved_.contains(kept.key))
         continue;
       ComparedRow row;
       row.key = kept.key;
@@ -371,15 +381,23 @@ void CauseFinder::AddOptimizer() {
   Tell(Magnitude(group->delta()), text);
 }
 
-void CauseFinder::AddMoves() {
+void CauseFinder::AddMoves(bool named) {
   std::map<std::pair<Category, Category>, Group> groups;
   for (const auto& [gone, arrived] : FindMoves(all_)) {
     ComparedRow& from = all_.rows[gone];
     ComparedRow& to = all_.rows[arrived];
-    if (from.told || to.told)
+    if (from.told || to.told || (from.key.parameter != to.key.parameter) != named)
       continue;
     from.told = to.told = true;
-    groups[{from.key.category, to.key.category}].Add(all_, to);
+    moved_.insert({from.key, to.key});
+    Group& group = groups[{from.key.category, to.key.category}];
+    group.Add(all_, to);
+    // The line is that of the one that is not known by a name.
+    if (const uint32_t line = from.key.place != 0 ? from.key.place : to.key.place;
+        to.key.place != line) {
+      group.places[line] += to.b.bytes;
+      group.places.erase(0);
+    }
   }
   for (const auto& [categories, group] : groups) {
     if (group.b <= all_.threshold_bytes)
@@ -452,32 +470,55 @@ const std::string& Comparison::Line(uint32_t place) const {
   return kNone;
 }
 
-std::vector<std::pair<size_t, size_t>> FindMoves(const Comparison& all) {
-  // What two rows of one move have in common.
-  using Place = std::tuple<uint32_t, format::Phase, uint32_t, uint32_t, uint64_t>;
-  const auto place_of = [](const DiffKey& key, uint64_t bytes) {
-    return Place{key.device, key.phase, key.module, key.place, bytes};
+namespace {
+
+// What two rows of one move have in common. What became a parameter or a buffer, or is none any
+// more, has changed its layer and its phase with that: its line and its bytes tell.
+using MovePlace = std::tuple<uint32_t, format::Phase, uint32_t, uint32_t, uint64_t>;
+
+MovePlace PlaceOf(const DiffKey& key, const DiffSum& sum, bool named) {
+  const uint32_t line = key.place != 0 ? key.place : sum.origin;
+  return named ? MovePlace{key.device, format::Phase::kNone, 0, line, sum.bytes}
+               : MovePlace{key.device, key.phase, key.module, key.place, sum.bytes};
+}
+
+void AddMoves(const Comparison& all, bool named, std::vector<std::pair<size_t, size_t>>* moves) {
+  std::set<size_t> taken;
+  for (const auto& [gone, arrived] : *moves)
+    taken.insert({gone, arrived});
+  const auto is_free = [&](size_t row) {
+    const DiffKey& key = all.rows[row].key;
+    return !key.slack && !taken.contains(row);
   };
-  std::map<Place, std::vector<size_t>> arrived;
+  std::map<MovePlace, std::vector<size_t>> arrived;
   for (size_t i = 0; i < all.rows.size(); ++i) {
     const ComparedRow& row = all.rows[i];
-    if (row.a.bytes == 0 && !row.key.slack)
-      arrived[place_of(row.key, row.b.bytes)].push_back(i);
+    if (row.a.bytes == 0 && is_free(i))
+      arrived[PlaceOf(row.key, row.b, named)].push_back(i);
   }
-  std::vector<std::pair<size_t, size_t>> moves;
   for (size_t i = 0; i < all.rows.size(); ++i) {
     const ComparedRow& gone = all.rows[i];
-    if (gone.b.bytes != 0 || gone.key.slack)
+    if (gone.b.bytes != 0 || !is_free(i))
       continue;
-    const auto found = arrived.find(place_of(gone.key, gone.a.bytes));
+    const auto found = arrived.find(PlaceOf(gone.key, gone.a, named));
     if (found == arrived.end() || found->second.empty())
       continue;
     const size_t to = found->second.back();
-    if (all.rows[to].key.category == gone.key.category)
+    const DiffKey& key = all.rows[to].key;
+    if (key.category == gone.key.category ||
+        (named && (gone.key.parameter != 0) == (key.parameter != 0)))
       continue;
     found->second.pop_back();
-    moves.emplace_back(i, to);
+    moves->emplace_back(i, to);
   }
+}
+
+}  // namespace
+
+std::vector<std::pair<size_t, size_t>> FindMoves(const Comparison& all) {
+  std::vector<std::pair<size_t, size_t>> moves;
+  AddMoves(all, false, &moves);
+  AddMoves(all, true, &moves);
   return moves;
 }
 

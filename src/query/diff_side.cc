@@ -8,6 +8,8 @@
 #include "query/device_names.h"
 #include "query/frames.h"
 #include "query/instant.h"
+#include "query/iteration_times.h"
+#include "query/peaks.h"
 
 namespace vramscope::query {
 namespace {
@@ -60,6 +62,22 @@ class KeyMaker {
     if (!key.slack && key.parameter == 0)
       key.place = Place(texts_.LineOf(site));
     return key;
+  }
+
+  // Where something was allocated, whether or not its key says so.
+  uint32_t Origin(const tables::SiteRow& site) { return Place(texts_.LineOf(site)); }
+
+  // The user's frames above the line that the key is of.
+  DiffChain Callers(const tables::SiteRow& site) {
+    DiffChain chain;
+    const uint32_t line = texts_.LineOf(site).value;
+    bool above = false;
+    for (const tables::FrameId frame : StackFrames(recording_, site.place, kMaxStackFrames)) {
+      if (above && IsUserFrame(recording_, frame))
+        chain.push_back(Place(frame));
+      above = above || frame.value == line;
+    }
+    return chain;
   }
 
  private:
@@ -118,7 +136,10 @@ bool IsOfOthers(const Leaf& leaf) {
   return static_cast<Part>(leaf.site.part) == Part::kOtherProcesses;
 }
 
-util::Result<DiffSums> SumsAt(const Instants& at, DiffWords* words, DiffSide* side) {
+util::Result<DiffSums> SumsAt(const Instants& at,
+                              DiffWords* words,
+                              DiffSide* side,
+                              std::map<DiffKey, std::map<DiffChain, uint64_t>>* callers = nullptr) {
   const auto live = ReadLiveSet(*side->recording, at);
   if (!live.ok())
     return live.status();
@@ -129,9 +150,14 @@ util::Result<DiffSums> SumsAt(const Instants& at, DiffWords* words, DiffSide* si
     if (!places[leaf.device.value] || IsOfOthers(leaf) || !side->subject.Has(leaf.process) ||
         leaf.bytes == 0)
       return;
-    DiffSum& sum = sums[keys.Of(leaf.site, *places[leaf.device.value])];
+    const DiffKey key = keys.Of(leaf.site, *places[leaf.device.value]);
+    DiffSum& sum = sums[key];
     sum.bytes += leaf.bytes;
     sum.count += leaf.count;
+    if (key.parameter != 0 && !key.slack)
+      sum.origin = keys.Origin(leaf.site);
+    if (callers != nullptr && key.place != 0)
+      (*callers)[key][keys.Callers(leaf.site)] += leaf.bytes;
   });
   return sums;
 }
@@ -237,6 +263,55 @@ void AddFrames(DiffSide* side) {
   }
 }
 
+// Ranks that have a device in common: the instant at which it was fullest says nothing of any of
+// them.
+bool SharesDevice(const DiffSubject& subject) {
+  if (!subject.rank)
+    return false;
+  const tables::Tables& tables = subject.recording->tables();
+  std::vector<bool> own(tables.devices.size());
+  std::vector<bool> other(tables.devices.size());
+  for (const tables::AccountRow& account : tables.accounts) {
+    const uint32_t process = account.process.value;
+    if (process == 0 || process >= tables.processes.size() || account.device.value >= own.size() ||
+        tables.processes[process].rank < 0)
+      continue;
+    (subject.Has(account.process) ? own : other)[account.device.value] = true;
+  }
+  for (size_t i = 1; i < own.size(); ++i) {
+    if (own[i] && other[i])
+      return true;
+  }
+  return false;
+}
+
+// Of the whole run, or of an iteration.
+util::Result<Instants> AtPeakOf(const DiffSubject& subject, std::optional<int64_t> iteration) {
+  const tables::Recording& recording = *subject.recording;
+  if (!SharesDevice(subject)) {
+    return ResolveInstant(
+        recording, iteration ? Instant{Instant::Kind::kIteration, 0, *iteration, ""} : Instant{});
+  }
+  const tables::Tables& tables = recording.tables();
+  TimeSpan span;
+  if (iteration) {
+    span = {INT64_MAX, INT64_MIN};
+    const IterationTimes times(tables);
+    for (uint32_t i = 1; i < tables.processes.size(); ++i) {
+      const ProcessIterations& of = times.Of(tables::ProcessId{i});
+      if (!subject.Has(tables::ProcessId{i}) || *iteration >= of.count())
+        continue;
+      span.from_ns = std::min(span.from_ns, of.BeginOf(*iteration));
+      span.to_ns = std::max(span.to_ns, of.EndOf(*iteration));
+    }
+  }
+  const auto peaks = FindPeaks(recording, std::vector<TimeSpan>(tables.devices.size(), span),
+                               [&](tables::ProcessId process) { return subject.Has(process); });
+  if (!peaks.ok())
+    return peaks.status();
+  return AtPeaks(tables, *peaks);
+}
+
 }  // namespace
 
 uint32_t DiffWords::Of(std::string_view text) {
@@ -254,11 +329,11 @@ util::Result<DiffSide> ReadSide(const DiffSubject& subject, DiffWords* words) {
   side.subject = subject;
   side.recording = &recording;
   side.path = tables.session.path.empty() ? "the recording" : tables.session.path;
-  const auto peak = ResolveInstant(recording, Instant{});
+  const auto peak = AtPeakOf(subject, std::nullopt);
   if (!peak.ok())
     return peak.status();
   VRAMSCOPE_RETURN_IF_ERROR(FindDevices(*peak, &side));
-  auto at_peak = SumsAt(*peak, words, &side);
+  auto at_peak = SumsAt(*peak, words, &side, &side.callers);
   if (!at_peak.ok())
     return at_peak.status();
   side.peak = std::move(*at_peak);
@@ -304,7 +379,7 @@ util::Status ReadIterations(const std::vector<int64_t>& numbers, DiffWords* word
     DiffSide::IterationState& state = side->iterations[i];
     if (i % step != 0 && i + 1 != side->iterations.size())
       continue;
-    const auto at = ResolveInstant(recording, {Instant::Kind::kIteration, 0, state.number, ""});
+    const auto at = AtPeakOf(side->subject, state.number);
     if (!at.ok())
       return at.status();
     const auto sums = SumsAt(*at, words, side);

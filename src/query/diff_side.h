@@ -50,8 +50,12 @@ struct DiffKey {
 struct DiffSum {
   uint64_t bytes = 0;
   uint64_t count = 0;
+  uint32_t origin = 0;  // the place of what is known by its parameter's name and not by a line
 };
 using DiffSums = std::map<DiffKey, DiffSum>;
+
+// The user's frames above a line, innermost first, by their places.
+using DiffChain = std::vector<uint32_t>;
 
 struct DiffSide {
   struct Device {
@@ -74,7 +78,8 @@ struct DiffSide {
   std::vector<Device> devices;  // those of the kind that is compared, by their order
   std::vector<Device> others;
   DiffSums peak;
-  DiffSums start;                          // live at the first event
+  std::map<DiffKey, std::map<DiffChain, uint64_t>> callers;  // of the peak's bytes
+  DiffSums start;                                            // live at the first event
   DiffSums allocated;                      // over the whole run; no rounding, nothing of segments
   std::vector<IterationState> iterations;  // as asked for
   uint64_t others_bytes = 0;               // of other processes, at the peaks

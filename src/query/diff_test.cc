@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "query/diff_ranks.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
@@ -309,6 +311,137 @@ TEST(DiffTest, WhatIsLiveAtTheFirstEventIsApart) {
   EXPECT_EQ(diff->start[0].a_bytes, 70 * kMiB);
   EXPECT_EQ(diff->start[0].path[4], "before recording");
   EXPECT_EQ(diff->a_bytes, 75 * kMiB);
+}
+
+// Something that is allocated once, by a stack of train.py's lines, the innermost last.
+struct Piece {
+  Category category = Category::kTemporary;
+  std::vector<uint32_t> lines;
+  uint64_t bytes = 8 * kMiB;
+  std::string module;
+  std::string parameter;
+};
+
+std::unique_ptr<tables::MemoryRecording> Pieces(const std::vector<Piece>& pieces) {
+  RecordingBuilder builder;
+  const auto device = builder.Device(tables::DeviceKind::kCpu, -1);
+  const auto account = builder.Account(builder.Process(7, 900), device);
+  for (const Piece& piece : pieces) {
+    tables::SiteRow row = builder.SiteOf(account, Part::kAllocated, piece.category);
+    row.owner = row.allocator = builder.Text("PyTorch");
+    row.module = piece.module.empty() ? tables::StringId{} : builder.Text(piece.module);
+    row.parameter = piece.parameter.empty() ? tables::StringId{} : builder.Text(piece.parameter);
+    for (const uint32_t line : piece.lines) {
+      tables::FrameRow frame;
+      frame.file = builder.Text("train.py");
+      frame.function = builder.Text("f" + std::to_string(line));
+      frame.line = line;
+      const tables::FrameId frame_id{builder.Append(builder.tables.frames, frame)};
+      row.place = tables::StackId{builder.Append(builder.tables.stacks, {row.place, frame_id})};
+    }
+    row.stack = row.place;
+    builder.Row(builder.Site(row), 100, tables::kNever, piece.bytes);
+  }
+  return builder.Make();
+}
+
+TEST(DiffTest, WhatBecomesABufferHasMoved) {
+  const auto plain = Pieces({{Category::kInput, {3, 6}}});
+  const auto buffer = Pieces({{Category::kBuffer, {3, 6}, 8 * kMiB, "model", "mask"}});
+  auto diff = MakeDiff(*plain, *buffer);
+  ASSERT_TRUE(diff.ok());
+  EXPECT_THAT(diff->causes,
+              ElementsAre("8.00 MiB of model moved from input to buffer: train.py:6 in f6"));
+  ASSERT_THAT(diff->moves, SizeIs(1));
+  EXPECT_EQ(diff->moves[0].from, "input");
+  diff = MakeDiff(*buffer, *plain);
+  ASSERT_TRUE(diff.ok());
+  EXPECT_THAT(diff->causes, ElementsAre("8.00 MiB moved from buffer to input: train.py:6 in f6"));
+  // Of another size it is something else.
+  const auto larger = Pieces({{Category::kBuffer, {3, 6}, 9 * kMiB, "model", "mask"}});
+  diff = MakeDiff(*plain, *larger);
+  ASSERT_TRUE(diff.ok());
+  EXPECT_THAT(diff->moves, IsEmpty());
+  EXPECT_THAT(diff->causes, SizeIs(2));
+}
+
+TEST(DiffTest, TheCallerThatChangedIsNamed) {
+  const Piece first{Category::kTemporary, {1, 10, 4}};
+  const Piece second{Category::kTemporary, {1, 20, 4}, 16 * kMiB};
+  const auto a = Pieces({first});
+  const auto b = Pieces({first, second});
+  auto diff = MakeDiff(*a, *b);
+  ASSERT_TRUE(diff.ok());
+  EXPECT_THAT(diff->causes, ElementsAre("temporaries grew by 16.0 MiB: train.py:4 in f4, called "
+                                        "from train.py:20 in f20"));
+  ASSERT_THAT(diff->rows, SizeIs(1));
+  ASSERT_THAT(diff->rows[0].callers, SizeIs(2));
+  EXPECT_EQ(diff->rows[0].callers[0].line, "train.py:20 in f20");
+  EXPECT_EQ(diff->rows[0].callers[0].delta_bytes(), int64_t{16} * kMiB);
+  EXPECT_EQ(diff->rows[0].callers[1].a_bytes, 8 * kMiB);
+  EXPECT_EQ(diff->rows[0].callers[1].delta_bytes(), 0);
+  // Where all callers grew alike, the line says enough.
+  Piece more = first;
+  more.bytes *= 2;
+  Piece more_second = second;
+  more_second.bytes += first.bytes;
+  const auto c = Pieces({more, more_second});
+  diff = MakeDiff(*b, *c);
+  ASSERT_TRUE(diff.ok());
+  EXPECT_THAT(diff->causes, ElementsAre("temporaries grew by 16.0 MiB: train.py:4 in f4"));
+  EXPECT_THAT(diff->rows[0].callers, SizeIs(2));
+  diff = MakeDiff(*a, *Pieces({more}));
+  ASSERT_TRUE(diff.ok());
+  EXPECT_THAT(diff->causes, ElementsAre("temporaries grew by 8.00 MiB: train.py:4 in f4"));
+  EXPECT_THAT(diff->rows[0].callers, IsEmpty());
+}
+
+// Ranks on one device, each at its highest when the others are low.
+std::unique_ptr<tables::MemoryRecording> RanksOnOneDevice(const std::vector<uint64_t>& bytes) {
+  RecordingBuilder builder;
+  const auto device = builder.Device(tables::DeviceKind::kCpu, -1);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto process = builder.Process(static_cast<uint32_t>(7 + i), 9000);
+    builder.tables.processes[process.value].rank = static_cast<int32_t>(i);
+    const auto account = builder.Account(process, device);
+    tables::SiteRow row = builder.SiteOf(account);
+    row.allocator = builder.Text("PyTorch");
+    row.allocated_count = 2;
+    const auto site = builder.Site(row);
+    builder.Row(site, 100, 9000, kMiB);
+    const auto begin_ns = static_cast<int64_t>(1000 * (i + 1));
+    builder.Row(site, begin_ns + 100, begin_ns + 200, bytes[i]);
+    builder.tables.iterations.push_back({process, 0, begin_ns, begin_ns + 500});
+  }
+  return builder.Make();
+}
+
+Diff CompareRanks(const tables::Recording& a, const tables::Recording& b) {
+  size_t compared_a = 0;
+  size_t compared_b = 0;
+  const auto diff =
+      MakeRanksDiff(RanksIn("a.vram", a), RanksIn("b.vram", b), &compared_a, &compared_b);
+  EXPECT_TRUE(diff.ok());
+  return *diff;
+}
+
+TEST(DiffTest, RanksThatShareADeviceHaveTheirOwnPeaks) {
+  const auto a = RanksOnOneDevice({8 * kMiB, 8 * kMiB, 8 * kMiB});
+  const auto b = RanksOnOneDevice({8 * kMiB, 8 * kMiB, 50 * kMiB});
+  Diff diff = CompareRanks(*a, *a);
+  EXPECT_TRUE(diff.same);
+  ASSERT_THAT(diff.a_ranks, SizeIs(3));
+  for (const DiffRank& rank : diff.a_ranks) {
+    EXPECT_EQ(rank.peak_bytes, 9 * kMiB) << rank.name;
+    EXPECT_FALSE(rank.outlier) << rank.name;
+  }
+  ASSERT_THAT(diff.iterations, SizeIs(1));
+  EXPECT_EQ(diff.iterations[0].a_peak_bytes, 9 * kMiB);
+  diff = CompareRanks(*a, *b);
+  EXPECT_EQ(diff.delta_bytes(), 0);
+  ASSERT_THAT(diff.causes, SizeIs(1));
+  EXPECT_THAT(diff.causes[0],
+              StartsWith("rank 2 of B is 42.0 MiB above the median of its 3 ranks"));
 }
 
 TEST(DiffTest, RandomRecordingsSumToTheirPeaks) {

@@ -26,18 +26,6 @@ std::string SecondsText(int64_t time_ns) {
   return std::to_string(ms / 1000) + "." + fraction + " s";
 }
 
-// Each account at its device's own instant.
-Instants AtPeaks(const tables::Tables& tables, const std::vector<tables::PeakRow>& peaks) {
-  Instants instants = AllAt(tables, kNoTime);
-  for (size_t account = 1; account < tables.accounts.size(); ++account) {
-    for (const tables::PeakRow& peak : peaks) {
-      if (peak.device == tables.accounts[account].device)
-        instants.of_account[account] = peak.time_ns;
-    }
-  }
-  return instants;
-}
-
 util::Result<Instants> AtPeak(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
   if (!tables.peaks.empty() || tables.accounts.size() <= 1)
@@ -207,6 +195,17 @@ std::vector<int64_t> Instants::OfDevice(const tables::Tables& tables,
 
 Instants AllAt(const tables::Tables& tables, int64_t time_ns) {
   return {std::vector<int64_t>(tables.accounts.size(), time_ns)};
+}
+
+Instants AtPeaks(const tables::Tables& tables, const std::vector<tables::PeakRow>& peaks) {
+  Instants instants = AllAt(tables, kNoTime);
+  for (size_t account = 1; account < tables.accounts.size(); ++account) {
+    for (const tables::PeakRow& peak : peaks) {
+      if (peak.device == tables.accounts[account].device)
+        instants.of_account[account] = peak.time_ns;
+    }
+  }
+  return instants;
 }
 
 Instants WithoutCheckpointed(const tables::Tables& tables, Instants instants) {

@@ -23,6 +23,8 @@ struct Instants {
   std::vector<int64_t> OfDevice(const tables::Tables& tables, tables::DeviceId device) const;
 };
 Instants AllAt(const tables::Tables& tables, int64_t time_ns);
+// Each account at its device's own instant.
+Instants AtPeaks(const tables::Tables& tables, const std::vector<tables::PeakRow>& peaks);
 // Without accounts that are checkpointed then: they have nothing on their devices.
 Instants WithoutCheckpointed(const tables::Tables& tables, Instants instants);
 

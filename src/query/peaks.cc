@@ -11,10 +11,14 @@ namespace {
 
 class PeakFinder : public SweepObserver {
  public:
-  PeakFinder(const Cells& cells, std::vector<TimeSpan> spans) : devices_(spans.size()) {
+  // Device 0 is none: what is on it, or put there, makes no peak.
+  PeakFinder(const Cells& cells,
+             std::vector<TimeSpan> spans,
+             const std::function<bool(tables::AccountId)>& counts)
+      : devices_(spans.size()) {
     for (const Cell& cell : cells.all()) {
-      cells_.push_back({cell.device.value < spans.size() ? cell.device.value : 0,
-                        IsUse(cell.part) ? int64_t{-1} : 0,
+      const bool known = cell.device.value < spans.size() && counts(cell.account);
+      cells_.push_back({known ? cell.device.value : 0, IsUse(cell.part) ? int64_t{-1} : 0,
                         cell.estimated == tables::Estimated::kByFreeMemory ? int64_t{-1} : 0});
     }
     for (size_t i = 0; i < spans.size(); ++i) {
@@ -112,14 +116,25 @@ class PeakFinder : public SweepObserver {
 
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording,
                                                      const std::vector<TimeSpan>& spans) {
+  return FindPeaks(recording, spans, [](tables::ProcessId) { return true; });
+}
+
+util::Result<std::vector<tables::PeakRow>> FindPeaks(
+    const tables::Recording& recording,
+    const std::vector<TimeSpan>& spans,
+    const std::function<bool(tables::ProcessId)>& counts) {
   const Cells cells(recording);
+  const auto account_counts = [&](tables::AccountId account) {
+    const std::vector<tables::AccountRow>& accounts = recording.tables().accounts;
+    return counts(accounts[account.value < accounts.size() ? account.value : 0].process);
+  };
   TimeSpan all{INT64_MAX, INT64_MIN};
   for (size_t i = 1; i < spans.size(); ++i) {
     all.from_ns = std::min(all.from_ns, spans[i].from_ns);
     all.to_ns = std::max(all.to_ns, spans[i].to_ns);
   }
   const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
-  std::vector<PeakFinder> finders(pieces.size(), PeakFinder(cells, spans));
+  std::vector<PeakFinder> finders(pieces.size(), PeakFinder(cells, spans, account_counts));
   if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(finders));
       !status.ok())
     return status;

@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "query/change_stream.h"
@@ -26,5 +27,11 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& re
 // The same within a span of each device, by DeviceId; where there is nothing, its first instant.
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording,
                                                      const std::vector<TimeSpan>& spans);
+
+// The same of what some processes have, whatever others have beside them.
+util::Result<std::vector<tables::PeakRow>> FindPeaks(
+    const tables::Recording& recording,
+    const std::vector<TimeSpan>& spans,
+    const std::function<bool(tables::ProcessId)>& counts);
 
 }  // namespace vramscope::query
