@@ -87,7 +87,10 @@ struct Opened {
 util::Result<std::vector<Opened>> OpenSide(const std::string& path, bool native_names) {
   std::vector<std::string> files{path};
   std::error_code error;
-  if (std::filesystem::is_directory(path, error) && !IsLiveDirectory(path)) {
+  // An empty one is taken for a live recording where it is called as those are.
+  const bool ranks = !IsLiveDirectory(path) || (std::filesystem::is_empty(path, error) &&
+                                                std::filesystem::path(path).extension() != ".d");
+  if (std::filesystem::is_directory(path, error) && ranks) {
     files.clear();
     for (std::filesystem::directory_iterator it(path, error), end; !error && it != end;
          it.increment(error)) {

@@ -196,9 +196,12 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
       found.push_back({DeviceMark(kind, row.index), kind, tables::DeviceId{i}, bytes[i]});
   }
   if (found.empty()) {
-    return util::Status::Error(side->path +
-                               ": nothing was allocated in this recording, so there is nothing to "
-                               "compare; CPU tensors are recorded with `vramscope run --cpu`");
+    return util::Status::Error(
+        side->path + (tables::IsSampled(*side->recording)
+                          ? ": no memory of a GPU was in use while this was sampled, so there is "
+                            "nothing to compare"
+                          : ": nothing was allocated in this recording, so there is nothing to "
+                            "compare; CPU tensors are recorded with `vramscope run --cpu`"));
   }
   // GPUs, else the CPU's tensors, else pinned memory.
   const auto has = [&](DeviceKind kind) {

@@ -269,6 +269,18 @@ def test_without_nvml_nothing_is_started(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_of_one_reading_of_nothing_there_is_nothing_to_draw_or_compare(machine, tmp_path):
+    sample(machine, "-i", "60s", "--no-report", "-o", tmp_path / "one.vram", "--", "true")
+    for command in (
+        ("diff", "one.vram", "one.vram"),
+        *(("plot", "one.vram", "--kind", kind, "-o", "p.svg") for kind in ("timeline", "compare", "two-bar", "categories")),
+    ):
+        done = subprocess.run([VRAMSCOPE, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, (command, done.stderr)
+        assert "one.vram: " in done.stderr and ("no bytes to draw" in done.stderr or "while this was sampled" in done.stderr)
+    assert not (tmp_path / "p.svg").exists()
+
+
 def test_a_command_that_is_not_there(machine, tmp_path):
     sample(machine, "-o", tmp_path / "x.vram", "--", "/nowhere/program", status=127)
     assert not (tmp_path / "x.vram").exists()
