@@ -359,7 +359,7 @@ util::Result<std::string> ReadAll(const Input& input, Builder* builder) {
       return bytes.status();
     if (*bytes == 0)
       return content;
-    if (!builder->budget().Charge("content", 2 * *bytes))
+    if (!builder->budget().Charge("content", 1, 2 * *bytes))
       return builder->budget().Refusal(input.path());
     content.append(part, 0, *bytes);
   }

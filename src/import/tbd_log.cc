@@ -7,10 +7,15 @@
 //   [mem] Release GPU memory.
 //
 // Some operators write MB, without [mem]. Tags may have blanks and parentheses.
+#include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "import/csv.h"
 #include "import/formats.h"
@@ -81,6 +86,24 @@ std::optional<Allocation> TakeAllocation(std::string_view* line) {
   }
   return std::nullopt;
 }
+
+// So many bytes of a stream: a line of it can be longer than what LineReader gives of it.
+class Begin : public ByteStream {
+ public:
+  Begin(std::unique_ptr<ByteStream> stream, uint64_t bytes)
+      : stream_(std::move(stream)), left_bytes_(bytes) {}
+  util::Result<size_t> Read(std::span<char> out) override {
+    util::Result<size_t> bytes =
+        stream_->Read(out.first(static_cast<size_t>(std::min<uint64_t>(out.size(), left_bytes_))));
+    if (bytes)
+      left_bytes_ -= *bytes;
+    return bytes;
+  }
+
+ private:
+  std::unique_ptr<ByteStream> stream_;
+  uint64_t left_bytes_;
+};
 
 class Log {
  public:
@@ -157,10 +180,8 @@ class Log {
 
 // The program may have written much before its first allocation.
 bool IsTbdLog(const Input& input) {
-  LineReader lines(input.Text());
-  uint64_t bytes = 0;
-  for (std::string_view line; bytes < kSniffedBytes && lines.Next(&line);) {
-    bytes += line.size();
+  LineReader lines(std::make_unique<Begin>(input.Text(), kSniffedBytes));
+  for (std::string_view line; lines.Next(&line);) {
     if (TakeAllocation(&line))
       return true;
   }

@@ -79,5 +79,10 @@ TEST(TbdLog, TheFirstAllocationMayStandFarBehind) {
   EXPECT_EQ(ImportText(text + "[mem] Allocate 8 bytes GPU memory (a).\n").rows.size(), 1u);
 }
 
+TEST(TbdLog, AFileOfOneLineIsNotReadToItsEnd) {
+  const std::string line(size_t{65} << 20, 'x');
+  EXPECT_EQ(ImportText(line + "\n[mem] Allocate 8 bytes GPU memory (a).\n").format, "");
+}
+
 }  // namespace
 }  // namespace vramscope::imports

@@ -215,7 +215,7 @@ util::Status ReadTorchSnapshot(const Input& input, const Options& options, Build
     const std::unique_ptr<ByteStream> stream = input.Content();
     for (size_t size = 0;;) {
       constexpr size_t kStep = size_t{1} << 20;
-      if (!builder->budget().Charge("bytes", kStep))
+      if (!builder->budget().Charge("content", 1, kStep))
         return {};
       content.resize(size + kStep);
       const util::Result<size_t> read = stream->Read({content.data() + size, kStep});
