@@ -16,6 +16,7 @@
 #include "output/stack_names.h"
 #include "output/text_tables.h"
 #include "output/trust_lines.h"
+#include "query/fold_modules.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 
@@ -65,6 +66,31 @@ bool IsPurpose(const std::string& category) {
       return true;
   }
   return false;
+}
+
+// Those of repeated layers as one: "blocks.[0-11].attn.weight x12".
+std::vector<TreeLeaf> FoldedParameters(const std::vector<TreeLeaf>& leaves) {
+  std::map<std::string, query::ModuleEntry> by_name;
+  for (const TreeLeaf& leaf : leaves) {
+    query::ModuleEntry& entry = by_name[leaf.path.back()];
+    entry.module = leaf.path.back();
+    entry.bytes += leaf.bytes;
+    entry.count += leaf.count;
+  }
+  std::vector<query::ModuleEntry> entries;
+  for (const auto& [name, entry] : by_name)
+    entries.push_back(entry);
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::vector<TreeLeaf> folded;
+  for (const query::ModuleEntry& entry : query::FoldModules(entries)) {
+    TreeLeaf& leaf = folded.emplace_back();
+    leaf.path = {entry.modules > 1 ? fmt::format("{} x{}", entry.module, entry.modules)
+                                   : entry.module};
+    leaf.bytes = entry.bytes;
+    leaf.count = entry.count;
+  }
+  return folded;
 }
 
 class TextReport {
@@ -241,6 +267,8 @@ LedgerTree TextReport::MakeTree(const query::DeviceReport& device, bool only_own
     }
     leaves.push_back(std::move(leaf));
   }
+  if (query_.by == std::vector{query::Dimension::kParameter})
+    leaves = FoldedParameters(leaves);
   return LedgerTree(leaves);
 }
 

@@ -280,6 +280,24 @@ TEST(WritersTest, WithoutPurposesTheLedgerSaysMore) {
   EXPECT_NE(text.find("\n    cached "), std::string::npos);
 }
 
+TEST(WritersTest, ParametersOfRepeatedLayersAreOneLine) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  report.rows.clear();
+  for (const std::string layer : {"0", "1", "2", "10"})
+    report.rows.push_back(
+        {tables::DeviceId{1}, 4711, {"blocks." + layer + ".attn.weight"}, 6 << 20, 3});
+  report.rows.push_back({tables::DeviceId{1}, 4711, {"blocks.3.attn.weight"}, 9 << 20, 1});
+  report.devices.resize(1);
+  query::ReportQuery query;
+  query.by = {query::Dimension::kParameter};
+  const std::string text = FormatText(report, recording, query, Options(true));
+  EXPECT_THAT(text, HasSubstr("\n  blocks.[0-2,10].attn.weight x4 "));
+  EXPECT_THAT(text, HasSubstr(" 24.0 "));
+  EXPECT_THAT(text, HasSubstr("\n  blocks.3.attn.weight "));
+  EXPECT_THAT(text, Not(HasSubstr("blocks.10.")));
+}
+
 TEST(WritersTest, ModulesFoldAtTheirDots) {
   FakeRecording recording;
   query::Report report = TrainingReport(recording);

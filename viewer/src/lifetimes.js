@@ -64,12 +64,12 @@ export function heaviestOf(all, weightOf, limit) {
  * @param {Group} group
  * @param {Set<string>} unfolded
  */
-function foldBands({ page, kinds, begin }, groups, group, unfolded) {
-  const holds = (/** @type {number[]} */ all) => [...new Set(all.map((i) => kinds.category[page.allocations.site[i]]))].sort((a, b) => a - b).join(",");
+function foldBands({ page, begin }, groups, group, unfolded) {
   const bands = [...groups.entries()].map(([name, of]) => ({ name, ...of, open: /** @type {boolean|null} */ (null), inner: false }));
   bands.sort((a, b) => b.bytes - a.bytes);
-  const folded = foldRepeated(bands, ({ name, bytes, all }) => ({
-    name, type: group === "module" ? page.module_types[name] ?? "" : name, bytes, holds: holds(all),
+  // Which of their allocations are drawn differs from layer to layer; that they are alike does not.
+  const folded = foldRepeated(bands, ({ name }) => ({
+    name, type: group === "module" ? page.module_types[name] ?? "" : name, bytes: 0, holds: "",
   }));
   const rows = folded.map(({ name, items }) => {
     if (items.length === 1) return { ...items[0], below: [] };
