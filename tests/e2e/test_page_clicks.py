@@ -129,6 +129,7 @@ def test_who_pins_this_segment(reader):
       }
       return {said: [...said], table: document.querySelector(".tab-panel .data").textContent};""")
     assert any("train_gpt2.py:" in each for each in told["said"]), "the pointer tells whose a block of the strip is"
+    assert any(re.match("hole: (fragmentation|cached|graph pool)", each) for each in told["said"]), "and what a hole is"
     assert "Pins alone" in told["table"] and "blocks." in told["table"]
     assert reader.counted("who pins this segment?")
 

@@ -197,7 +197,7 @@ export class AddressSpace {
     if (!part) tip.show(event.clientX, event.clientY, head("segment", segment.held), whole);
     else if (part.block < 0) {
       const bytes = Math.round((part.to - part.from) * segment.held);
-      tip.show(event.clientX, event.clientY, head(part.block === -2 ? "blocks that are not listed" : "hole", bytes), whole);
+      tip.show(event.clientX, event.clientY, head(part.block === -2 ? "blocks that are not listed" : `hole: ${model.ownCategory(segment.freeSite)}`, bytes), whole);
     } else {
       const kind = page.allocations.site[part.block];
       tip.show(event.clientX, event.clientY, head(page.names[kinds.name[kind]] || placeNameOf(model, kind) || "block", page.allocations.bytes[part.block]),
