@@ -38,7 +38,7 @@ def with_reference(mode):
     return pytest.mark.parametrize("name", [case.name for case in catalogue.CASES if mode in case.references])
 
 
-def run(*command, timeout=120):
+def run(*command, timeout=600):
     done = subprocess.run(
         [str(word) for word in command],
         env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False,
@@ -86,7 +86,7 @@ class Bench:
         return self._problems[name]
 
     def reference(self, name: str, mode: str) -> dict:
-        _, errors = self._references.communicate(timeout=300)
+        _, errors = self._references.communicate(timeout=900)
         path = self.folder / f"{name}.{mode}.json"
         assert path.exists(), errors or path.with_suffix(".log").read_text()
         return compare.load(path)

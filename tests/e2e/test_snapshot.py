@@ -158,12 +158,10 @@ def test_a_full_disk(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_users_process(tmp_path):
-    program = tmp_path / "vramscope"
+def test_another_users_process(tmp_path, open_path):
+    program = open_path / "vramscope"
     shutil.copy(VRAMSCOPE, program)
     program.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
     with recorded(tmp_path, HOSTS / "handoff") as run:
         ended = subprocess.run(
             [str(program), "snapshot", str(run.pid)],
