@@ -102,6 +102,8 @@ class Brief {
     setAttribute(row, "aria-expanded", line.open === null ? null : String(line.open));
     setText(value, formatBytes(line.bytes));
     setText(share, formatShare(line.bytes, this.whole ?? 0));
+    // A line's bytes of the whole run have no categories.
+    bar.classList.toggle("none", line.byCategory.length === 0);
     patchBar(bar, line, this.most ?? 0);
   }
 }
