@@ -26,6 +26,7 @@ LINKED_IN = {
     "bzip2": "libbz2-dev",
     "elfutils": "libdw-dev",
     "fmt": "libfmt-dev",
+    "protozero": "libprotozero-dev",
     "toml++": "libtomlplusplus-dev",
     "xz": "liblzma-dev",
     "zlib": "zlib1g-dev",
@@ -41,6 +42,7 @@ NEEDED_HEADERS = {
     "bzlib.h": "libbz2-dev",
     "CLI/CLI.hpp": "libcli11-dev",
     "fmt/core.h": "libfmt-dev",
+    "protozero/version.hpp": "libprotozero-dev",
     "toml++/toml.h": "libtomlplusplus-dev",
     "cairo/cairo.h": "libcairo2-dev",
 }

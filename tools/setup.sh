@@ -15,6 +15,7 @@ program=(
   zlib1g-dev liblzma-dev libbz2-dev    # what libdw needs to be linked in
   libcli11-dev libfmt-dev              # command line; text
   libtomlplusplus-dev                  # keyword dictionaries
+  libprotozero-dev                     # protobuf: exports to Perfetto and pprof, profiles of JAX
   libcairo2-dev                        # plots: the headers; the library is loaded when one is drawn
   python3 python3-venv                 # the Python package
 )

@@ -111,5 +111,23 @@ TEST(ChromeTrace, NamesMayHaveLoneBackslashes) {
                                                   "ben"));
 }
 
+TEST(ChromeTrace, NamesMayHaveCharactersBeyond16Bits) {
+  const auto frame_of = [](const std::string& name) {
+    const Imported trace =
+        ImportText(Trace(R"({"ph":"X","cat":"python_function","name":"a.py(3): )" + name +
+                         R"(","pid":7,"tid":7,"ts":1,"dur":9},)" + Memory(2, 1, 1, 1, 1)));
+    EXPECT_EQ(trace.error, "");
+    const auto frames = FramesOf(trace, trace.tables.sites[trace.rows[0].site.value].stack);
+    return frames.empty() ? std::string() : frames[0];
+  };
+  EXPECT_EQ(frame_of(R"(\ud83d\ude00x)"), "\xf0\x9f\x98\x80x");
+  // Halves without the other one.
+  EXPECT_EQ(frame_of(R"(\ud83dx)"), "\xef\xbf\xbdx");
+  EXPECT_EQ(frame_of(R"(\ude00x)"), "\xef\xbf\xbdx");
+  EXPECT_EQ(frame_of(R"(\ud83d\ud83d\ude00)"), "\xef\xbf\xbd\xf0\x9f\x98\x80");
+  EXPECT_EQ(frame_of(R"(\ud83d\n\u20ac)"), "\xef\xbf\xbd\n\xe2\x82\xac");
+  EXPECT_EQ(frame_of(R"(x\ud83d)"), "x\xef\xbf\xbd");
+}
+
 }  // namespace
 }  // namespace vramscope::imports

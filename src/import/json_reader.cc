@@ -4,8 +4,24 @@
 #include <fmt/core.h>
 
 #include <cctype>
+#include <utility>
 
 namespace vramscope::imports {
+namespace {
+
+// Characters beyond 16 bits are escaped as two halves (RFC 8259, section 7).
+constexpr uint32_t kHighHalves = 0xd800, kLowHalves = 0xdc00, kBehindHalves = 0xe000;
+constexpr uint32_t kReplacement = 0xfffd;  // of a half alone
+
+bool IsHighHalf(uint32_t code) {
+  return code >= kHighHalves && code < kLowHalves;
+}
+
+bool IsLowHalf(uint32_t code) {
+  return code >= kLowHalves && code < kBehindHalves;
+}
+
+}  // namespace
 
 int JsonReader::Peek() {
   if (at_ == end_) {
@@ -102,6 +118,23 @@ void JsonReader::Put(char c) {
     text_ += c;
 }
 
+void JsonReader::PutCharacter(uint32_t character) {
+  if (character < 0x80) {
+    Put(static_cast<char>(character));
+    return;
+  }
+  const int more = character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+  constexpr uint32_t kLeads[] = {0, 0xc0, 0xe0, 0xf0};
+  Put(static_cast<char>(kLeads[more] | character >> (6 * more)));
+  for (int i = more; i-- > 0;)
+    Put(static_cast<char>(0x80 | (character >> (6 * i) & 0x3f)));
+}
+
+void JsonReader::PutLoneHalf() {
+  if (std::exchange(high_half_, 0) != 0)
+    PutCharacter(kReplacement);
+}
+
 void JsonReader::ReadBare() {
   text_.clear();
   for (int c = Peek(); c == '-' || c == '+' || c == '.' || (c >= 0 && std::isalnum(c) != 0);
@@ -113,6 +146,7 @@ void JsonReader::ReadBare() {
 
 void JsonReader::ReadString() {
   text_.clear();
+  high_half_ = 0;
   Advance();
   for (;;) {
     const int c = Peek();
@@ -121,12 +155,14 @@ void JsonReader::ReadString() {
       return;
     }
     Advance();
+    if (c == '\\') {
+      ReadEscape();
+      continue;
+    }
+    PutLoneHalf();
     if (c == '"')
       return;
-    if (c == '\\')
-      ReadEscape();
-    else
-      Put(static_cast<char>(c));
+    Put(static_cast<char>(c));
   }
 }
 
@@ -150,6 +186,8 @@ void JsonReader::ReadEscape() {
   constexpr std::string_view kNames = "\"\\/bfnrt";
   constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
   const size_t simple = kNames.find(static_cast<char>(c));
+  if (c != 'u')
+    PutLoneHalf();
   if (simple != std::string_view::npos) {
     Advance();
     Put(kValues[simple]);
@@ -160,19 +198,18 @@ void JsonReader::ReadEscape() {
     return;
   }
   Advance();
-  const std::optional<uint32_t> code = ReadHex();
-  // Halves of pairs, rare in names, become U+FFFD each.
-  const uint32_t known = !code || (*code >= 0xd800 && *code < 0xe000) ? 0xfffd : *code;
-  if (known < 0x80) {
-    Put(static_cast<char>(known));
-  } else if (known < 0x800) {
-    Put(static_cast<char>(0xc0 | known >> 6));
-    Put(static_cast<char>(0x80 | (known & 0x3f)));
-  } else {
-    Put(static_cast<char>(0xe0 | known >> 12));
-    Put(static_cast<char>(0x80 | (known >> 6 & 0x3f)));
-    Put(static_cast<char>(0x80 | (known & 0x3f)));
+  const uint32_t code = ReadHex().value_or(kReplacement);
+  if (const uint32_t high = std::exchange(high_half_, 0); high != 0) {
+    if (IsLowHalf(code)) {
+      PutCharacter(0x10000 + ((high - kHighHalves) << 10) + (code - kLowHalves));
+      return;
+    }
+    PutCharacter(kReplacement);
   }
+  if (IsHighHalf(code))
+    high_half_ = code;
+  else
+    PutCharacter(IsLowHalf(code) ? kReplacement : code);
 }
 
 }  // namespace vramscope::imports

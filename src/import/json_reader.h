@@ -54,6 +54,8 @@ class JsonReader {
   void ReadString();
   void ReadBare();
   void Put(char c);
+  void PutCharacter(uint32_t character);
+  void PutLoneHalf();
   void ReadEscape();
   std::optional<uint32_t> ReadHex();
 
@@ -65,6 +67,7 @@ class JsonReader {
   std::string open_;           // '{' and '['
   bool in_value_ = false;      // behind a key
   std::string text_;
+  uint32_t high_half_ = 0;  // read, until what is behind it is
   util::Status status_;
 };
 

@@ -9,6 +9,9 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <protozero/exception.hpp>
+#include <protozero/pbf_reader.hpp>
+#include <protozero/varint.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,7 +25,7 @@ namespace {
 constexpr size_t kMostFrames = 1024;
 constexpr int64_t kShownNs = 1'000'000'000;  // an instant has no area
 
-// The fields of a message, as they stand (protobuf.dev/programming-guides/encoding).
+// The fields of a message, as they stand.
 struct Field {
   uint32_t number = 0;
   uint64_t value = 0;      // of a varint
@@ -31,56 +34,36 @@ struct Field {
 
 class Message {
  public:
-  explicit Message(std::string_view bytes) : rest_(bytes) {}
+  explicit Message(std::string_view bytes) : reader_(bytes.data(), bytes.size()) {}
 
+  // False at the end, and where it is damaged.
   bool Next(Field* field) {
     *field = {};
-    uint64_t tag = 0;
-    if (rest_.empty() || !ok_ || !(ok_ = TakeVarint(&rest_, &tag)))
-      return false;
-    field->number = static_cast<uint32_t>(std::min<uint64_t>(tag >> 3, UINT32_MAX));
-    switch (tag & 7) {
-      case 0:
-        return ok_ = TakeVarint(&rest_, &field->value);
-      case 1:
-        return Take(8, nullptr);
-      case 2: {
-        uint64_t size = 0;
-        ok_ = TakeVarint(&rest_, &size);
-        return ok_ && Take(size, &field->bytes);
+    try {
+      if (!ok_ || !reader_.next())
+        return false;
+      field->number = reader_.tag();
+      switch (reader_.wire_type()) {
+        case protozero::pbf_wire_type::varint:
+          field->value = reader_.get_uint64();
+          return true;
+        case protozero::pbf_wire_type::length_delimited: {
+          const protozero::data_view view = reader_.get_view();
+          field->bytes = {view.data(), view.size()};
+          return true;
+        }
+        default:
+          reader_.skip();
+          return true;
       }
-      case 5:
-        return Take(4, nullptr);
-      default:
-        return ok_ = false;
+    } catch (const protozero::exception&) {
+      return ok_ = false;
     }
   }
   bool ok() const { return ok_; }
 
-  static bool TakeVarint(std::string_view* bytes, uint64_t* value) {
-    *value = 0;
-    for (size_t i = 0; i < bytes->size() && i < 10; ++i) {
-      const auto byte = static_cast<uint8_t>((*bytes)[i]);
-      *value |= uint64_t{byte & 0x7fu} << (7 * i);
-      if (byte < 0x80) {
-        bytes->remove_prefix(i + 1);
-        return true;
-      }
-    }
-    return false;
-  }
-
  private:
-  bool Take(uint64_t size, std::string_view* bytes) {
-    if (size > rest_.size())
-      return ok_ = false;
-    if (bytes != nullptr)
-      *bytes = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return true;
-  }
-
-  std::string_view rest_;
+  protozero::pbf_reader reader_;
   bool ok_ = true;
 };
 
@@ -90,11 +73,13 @@ bool AddNumbers(const Field& field, std::vector<uint64_t>* out) {
     out->push_back(field.value);
     return true;
   }
-  for (std::string_view rest = field.bytes; !rest.empty();) {
-    uint64_t value = 0;
-    if (!Message::TakeVarint(&rest, &value))
-      return false;
-    out->push_back(value);
+  const char* at = field.bytes.data();
+  const char* const end = at + field.bytes.size();
+  try {
+    while (at != end)
+      out->push_back(protozero::decode_varint(&at, end));
+  } catch (const protozero::exception&) {
+    return false;
   }
   return true;
 }

@@ -20,6 +20,7 @@ constexpr size_t kBytesColumns = 11;
 constexpr size_t kChangeColumns = 12;
 constexpr size_t kPercentColumns = 10;
 constexpr size_t kCausesShown = 3;
+constexpr double kFactor = 100;  // from which on it says more than percents
 
 // Rows that repeat from layer to layer, as one.
 struct FoldedRow {
@@ -151,8 +152,10 @@ void DiffText::AddCauses() {
 void DiffText::AddLine(const std::string& name, uint64_t a, uint64_t b) {
   std::string percent;
   if (a != 0 && a != b) {
-    percent = fmt::format("{:+.1f} %", 100 * (static_cast<double>(b) - static_cast<double>(a)) /
-                                           static_cast<double>(a));
+    const auto from = static_cast<double>(a);
+    const auto to = static_cast<double>(b);
+    percent = to >= kFactor * from ? fmt::format("x {:.0f}", to / from)
+                                   : fmt::format("{:+.1f} %", 100 * (to - from) / from);
   }
   Add(PadRight(CutEnd("  " + Clean(name), Room(), style_), Room()) + Figures(a, b) +
       PadLeft(percent, kPercentColumns));

@@ -217,7 +217,7 @@ std::string DeviceModels(const DiffSide& side) {
     if (!name.empty())
       names.emplace(name);
   }
-  return Joined(names);
+  return names.empty() ? "a device without a name" : Joined(names);
 }
 
 int64_t IterationsOf(const DiffSide& side) {

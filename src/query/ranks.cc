@@ -37,13 +37,13 @@ void TellHistory(const tables::Tables& tables,
   const int64_t to_wall_ns = tables.session.begin_wall_ns - tables.session.begin_ns;
   const auto timeline = std::find_if(timelines.begin(), timelines.end(),
                                      [&](const Timeline& of) { return of.device == device; });
-  if (timeline == timelines.end())
+  if (timeline == timelines.end() || timeline->time_ns.empty())
     return;
   const auto band =
       std::find(timeline->groups.begin(), timeline->groups.end(), std::to_string(rank->pid));
   for (size_t i = 0; i < timeline->time_ns.size(); ++i) {
-    const uint64_t bytes =
-        band == timeline->groups.end() ? 0 : timeline->peak[band - timeline->groups.begin()][i];
+    const auto row = static_cast<size_t>(band - timeline->groups.begin());
+    const uint64_t bytes = band == timeline->groups.end() ? 0 : timeline->peak[row][i];
     rank->history.push_back({timeline->time_ns[i] + to_wall_ns, bytes});
   }
   rank->end_wall_ns = std::max(tables.session.end_ns, timeline->time_ns.back()) + to_wall_ns;

@@ -134,7 +134,7 @@ Status FileRecording::LoadHeader() {
   if (size >= offsetof(FileHeader, header_bytes) && header.major == 1) {
     return Status::Error(path_ + ": was written by vramscope 0.1 in format 1." +
                          std::to_string(header.minor) +
-                         ", which this version does not read: record anew, or use vramscope 0.1");
+                         ", which this version does not read: record anew");
   }
   if (size >= offsetof(FileHeader, header_bytes) && header.major > kMajorVersion) {
     return Status::Error(path_ + ": was written by a newer vramscope (format " +

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <protozero/pbf_writer.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-// Writes protobuf messages: https://protobuf.dev/programming-guides/encoding. Fields that have
-// their default value are left out, as proto3 does.
+// A protobuf message while it is written. Fields that have their default value are left out, as
+// proto3 does; a copy is a message of its own, which a protozero::pbf_writer is not.
 namespace vramscope::output {
 
 class ProtoMessage {
@@ -17,30 +18,18 @@ class ProtoMessage {
       NumberOrZero(field, value);
   }
   // Where it matters that it is there: members of a oneof.
-  void NumberOrZero(uint32_t field, uint64_t value) {
-    Varint(uint64_t{field} << 3);
-    Varint(value);
-  }
+  void NumberOrZero(uint32_t field, uint64_t value) { Writer().add_uint64(field, value); }
   // Strings and messages.
   void Bytes(uint32_t field, std::string_view value) {
-    Varint(uint64_t{field} << 3 | 2);
-    Varint(value.size());
-    bytes_ += value;
+    Writer().add_bytes(field, value.data(), value.size());
   }
   void Packed(uint32_t field, const std::vector<uint64_t>& values) {
-    ProtoMessage packed;
-    for (const uint64_t value : values)
-      packed.Varint(value);
-    Bytes(field, packed.bytes());
+    Writer().add_packed_uint64(field, values.begin(), values.end());
   }
   const std::string& bytes() const { return bytes_; }
 
  private:
-  void Varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7)
-      bytes_ += static_cast<char>(value | 0x80);
-    bytes_ += static_cast<char>(value);
-  }
+  protozero::pbf_writer Writer() { return protozero::pbf_writer(bytes_); }
 
   std::string bytes_;
 };
