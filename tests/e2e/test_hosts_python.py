@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,17 @@ pytestmark = pytest.mark.skipif(
 PROGRAM = Path(__file__).resolve().parents[1] / "hosts" / "torch_processes.py"
 
 
-def without_stamps(errors: str) -> list[str]:
-    return [line for line in errors.splitlines() if not line.startswith("USDT:")]  # the profiler's, with the time
+# A DataLoader does not join the threads that feed its workers' queues. One of them may drop the last reference to a
+# semaphore while the interpreter ends: it has unlinked the name then, and not told Python's resource tracker yet.
+UNTOLD = re.compile(
+    r".*resource_tracker: There appear to be 1 leaked semaphore objects.*\n  warnings\.warn\(.*\n"
+    r".*resource_tracker: '/mp-\w+': \[Errno 2\] No such file or directory\n  warnings\.warn\(.*\n"
+)
+
+
+def what_counts(errors: str) -> list[str]:
+    """Without the profiler's stamps, and without Python's own complaint about a semaphore that is gone."""
+    return [line for line in UNTOLD.sub("", errors).splitlines() if not line.startswith("USDT:")]
 
 
 def run_both(directory: Path, *ways: str):
@@ -31,7 +41,7 @@ def run_both(directory: Path, *ways: str):
         for env in (environment, {**probe_environment(directory), "OMP_NUM_THREADS": "1"})
     )
     assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
-    assert without_stamps(recorded.stderr) == without_stamps(plain.stderr)
+    assert what_counts(recorded.stderr) == what_counts(plain.stderr)
     assert plain.returncode == 0, plain.stderr
     files = read_directory(directory)
     for file in files:
