@@ -139,7 +139,8 @@ class Browser:
     def settle(self):
         """Until what was asked for is drawn, also what waits until the browser is idle."""
         self.run("""new Promise((go) => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(function look() {
-          if (document.querySelector('[aria-busy="true"]')) requestAnimationFrame(look); else setTimeout(go, 0); }), 60)))""")
+          if (document.querySelector('[aria-busy="true"]')) requestAnimationFrame(look);
+          else requestAnimationFrame(() => setTimeout(go, 0)); }), 60)))""")
 
     def resize(self, width: int, height: int, mobile: bool = False):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)

@@ -57,7 +57,8 @@ def act(page: Path, script: str, fragment: str = "", width: int = 1280) -> objec
       const at = (element, type, x, y, more) => element.dispatchEvent(new PointerEvent(type, {{
         bubbles: true, clientX: x, clientY: y, button: 0, pointerId: 1, ...more}}));
       const frame = () => new Promise((go) => requestAnimationFrame(() => setTimeout(go, 20)));
-      const pause = async () => {{ do await frame(); while (document.querySelector('[aria-busy="true"]')); }};
+      // The parts, and the frame in which what the last of them changed is painted.
+      const pause = async () => {{ do await frame(); while (document.querySelector('[aria-busy="true"]')); await frame(); }};
       Element.prototype.setPointerCapture = () => {{}};
       const $ = (selector) => document.querySelector(selector);
       {script}""")

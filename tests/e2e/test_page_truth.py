@@ -73,7 +73,7 @@ def instants_of(data: dict, how_many: int, seed: int) -> list[int]:
 # Every figure is read off the page: exact bytes stand in the titles of rows and buttons.
 READ = """
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
-  const go = async (hash) => { location.hash = hash; do await frame(); while (document.querySelector('[aria-busy="true"]')); };
+  const go = async (hash) => { location.hash = hash; do await frame(); while (document.querySelector('[aria-busy="true"]')); await frame(); };
   const exact = (text) => Number(/(-?[0-9,]+) bytes/.exec(text)[1].replaceAll(",", ""));
   const rows = (selector, name) => Object.fromEntries([...document.querySelectorAll(selector)].map((row) => [name(row), exact(row.title)]));
   const told = [];
@@ -305,7 +305,7 @@ HAND = """
   const later = window.setTimeout;
   window.setTimeout = (act, after, ...more) => (after >= 100 ? 2 ** 30 : later(act, after, ...more));
   // Until all is drawn, the parts that wait for an idle browser, too.
-  window.drawn = async () => { do await frame(); while (document.querySelector('[aria-busy="true"]')); };
+  window.drawn = async () => { do await frame(); while (document.querySelector('[aria-busy="true"]')); await frame(); };
   const canvas = document.querySelector(".timeline");
   const box = canvas.getBoundingClientRect();
   const grip = box.left + 300;

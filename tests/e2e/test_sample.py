@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -174,6 +175,11 @@ def test_the_program_runs_as_without(machine, tmp_path):
     assert rows(tmp_path / "t.vram")
 
 
+def process_lists(machine: dict[str, str]) -> int:
+    """How often the stand-in NVML was asked for the first device's processes (books.h: before FAKE_PROCESSES_AT)."""
+    return struct.unpack_from("<I", Path(machine["VRAMSCOPE_FAKE_BOOKS"]).read_bytes(), 160)[0]
+
+
 def test_one_command_after_the_other(machine, tmp_path):
     """Each process has its own, though NVML's lists come seldom."""
     file = tmp_path / "two.vram"
@@ -192,6 +198,10 @@ def test_one_command_after_the_other(machine, tmp_path):
                 pid = child_of(shell, but=[pid for pid, _ in listed])
                 wait_until_listed(file, pid, CONTEXT + HELD)
                 listed.append((pid, time.monotonic_ns()))
+                # A list before this instant has it, and one behind: what is between two lists is anybody's.
+                begun = process_lists(machine)
+                while process_lists(machine) < begun + 2:
+                    time.sleep(0.01)
                 end.close()
         err = sampler.communicate(timeout=60)[1]
     assert sampler.returncode == 0, err
