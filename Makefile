@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build soak gpu-test vgg19 wheel docs format lint clean
+.PHONY: help demo test build soak compat gpu-test vgg19 wheel docs format lint clean
 
 BUILD := build
 PROGRAM := bin/vramscope lib/libvramscope_probe.so lib/libvramscope_read.so
@@ -14,6 +14,7 @@ help:
 	@echo "make test      all tests that need no GPU"
 	@echo "make build     build everything into build/; the program is build/bin/vramscope"
 	@echo "make soak      the long tests: fuzzing, random driver programs (SECONDS_EACH=600)"
+	@echo "make compat    oldest and newest PyTorch under every Python at hand; the table is in docs/VERSIONS.md"
 	@echo "make gpu-test  the tests of a machine with a GPU; the figures go to bench/results/history.csv"
 	@echo "make vgg19     the CUDA example with five convolutions; needs nvcc, cuBLAS, cuFFT and cuDNN 9"
 	@echo "make wheel     the Python package with the program in it, and its sources, checked: dist/"
@@ -47,6 +48,12 @@ soak: build
 	@tools/setup.sh --fuzz
 	@tools/venv.sh $(BUILD)
 	@tools/soak.sh $(BUILD) $(or $(SECONDS_EACH),600)
+
+compat:
+	@tools/setup.sh --program
+	@tools/configure.sh $(BUILD) --program
+	@cmake --build $(BUILD) --target $(PROGRAM)
+	@python3 tools/compat.py $(BUILD)
 
 # The machine has its own Python with a CUDA PyTorch; nothing is installed there.
 gpu-test:

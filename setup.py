@@ -26,6 +26,7 @@ LINKED_IN = {
     "bzip2": "libbz2-dev",
     "elfutils": "libdw-dev",
     "fmt": "libfmt-dev",
+    "libstdc++": "libstdc++6",
     "protozero": "libprotozero-dev",
     "toml++": "libtomlplusplus-dev",
     "xz": "liblzma-dev",
@@ -60,16 +61,22 @@ def missing():
         if shutil.which(program) is None
     ]
     compiler = shutil.which("c++")
-    if compiler is None:
-        return lines  # it looks for the headers
     for header, package in NEEDED_HEADERS.items():
-        found = subprocess.run(
-            [compiler, "-std=c++20", "-E", "-x", "c++", "-"], input=f"#if !__has_include(<{header}>)\n#error\n#endif\n",
-            text=True, capture_output=True, check=False,
-        )
-        if found.returncode != 0:
+        if not has_header(compiler, header):
             lines.append(f"<{header}> is missing: apt-get install {package}")
     return lines
+
+
+def has_header(compiler, header):
+    """Whether that compiler finds it; without one, whether it is where Debian's compilers look."""
+    if compiler is None:
+        places = [pathlib.Path(place) for place in ("/usr/local/include", "/usr/include")]
+        return any((place / header).exists() for place in [*places, *places[1].glob("*-linux-gnu")])
+    asked = f"#if !__has_include(<{header}>)\n#error\n#endif\n"
+    found = subprocess.run(
+        [compiler, "-std=c++20", "-E", "-x", "c++", "-"], input=asked, text=True, capture_output=True, check=False,
+    )
+    return found.returncode == 0
 
 
 def build_directory():

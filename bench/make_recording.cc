@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes one made-up training as different tools record it, for bench/finish.py.
 //
-//   bench_make_recording live EVENTS NAME.vram.d      a live recording of vramscope
+//   bench_make_recording live EVENTS NAME.vram.d [RANK]  a live recording of vramscope; of that
+//                                                     rank, for bench/ranks.py
 //   bench_make_recording heaptrack EVENTS FILE        what heaptrack writes, not compressed
 //   bench_make_recording snapshot EVENTS FILE.pickle  what torch.cuda.memory._dump_snapshot()
 //   writes
 //
 // Prints how many allocations and frees there are.
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -56,7 +58,12 @@ class OutFile {
 
 class LiveSink : public TrainingSink {
  public:
-  LiveSink() : file_({.start_ns = MadeUpTraining::kFirstNs, .chunk_bytes = format::kChunkBytes}) {
+  // `rank` < 0: of none.
+  explicit LiveSink(int rank)
+      : file_({.pid = 100 + static_cast<uint32_t>(std::max(rank, 0)),
+               .start_ns = MadeUpTraining::kFirstNs,
+               .start_wall_ns = kWallNs + rank % 7 * kWallApartNs,
+               .chunk_bytes = format::kChunkBytes}) {
     LiveFileBuilder::StreamBuilder& main = file_.Stream(1);
     main.Thread(100, "MainThread");
     file_.Stream(2).Thread(101, "pt_autograd_0");
@@ -78,6 +85,12 @@ class LiveSink : public TrainingSink {
                               .type = type});
     }
     MakeStacks(main);
+    if (rank < 0)
+      return;
+    const std::string number = std::to_string(rank);
+    main.Add(format::Runtime{.key = {"RANK", 4}, .value = {number.data(), number.size()}});
+    if (rank == kHeavyRank)
+      AddHeavyBlock();
   }
 
   void OnSegment(uint64_t time_ns, uint64_t address, uint64_t bytes) override {
@@ -115,6 +128,18 @@ class LiveSink : public TrainingSink {
 
  private:
   static constexpr uint64_t kRoot = 0x7e0000000000;
+  static constexpr int64_t kWallNs = 1'700'000'000'000'000'000;
+  static constexpr int64_t kWallApartNs = 120'000'000'000;
+  static constexpr int kHeavyRank = 777;
+
+  // In a segment of its own, of layer 7.
+  void AddHeavyBlock() {
+    constexpr uint64_t kAddress = 0x7d0000000000;
+    constexpr uint64_t kBytes = uint64_t{64} << 20;
+    OnSegment(MadeUpTraining::kFirstNs + 20'001, kAddress, kBytes);
+    OnAlloc(MadeUpTraining::kFirstNs + 20'002, Thread::kMain,
+            {kAddress, kBytes, 7 * MadeUpTraining::kOperators * 4 + 1, 0});
+  }
 
   LiveFileBuilder::StreamBuilder& StreamOf(Thread thread) {
     return file_.Stream(thread == Thread::kMain ? 1 : 2);
@@ -283,8 +308,8 @@ class SnapshotSink : public TrainingSink {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4)
-    Die("bench_make_recording live|heaptrack|snapshot EVENTS PATH");
+  if (argc != 4 && !(argc == 5 && std::string_view(argv[1]) == "live"))
+    Die("bench_make_recording live|heaptrack|snapshot EVENTS PATH [RANK]");
   const std::string_view kind = argv[1];
   const uint64_t events = std::strtoull(argv[2], nullptr, 10);
   const std::string path = argv[3];
@@ -295,7 +320,7 @@ int main(int argc, char** argv) {
     made = training.events();
   };
   if (kind == "live") {
-    LiveSink sink;
+    LiveSink sink(argc == 5 ? std::atoi(argv[4]) : -1);
     run(sink);
     sink.Write(path);
   } else if (kind == "heaptrack") {

@@ -7,9 +7,24 @@
 # INTARGET marks code that runs inside the profiled program: no exceptions, no RTTI, hidden symbols,
 # and no sanitizers.
 if(VRAMSCOPE_BUILD_TESTS)
-  # Everything that reads recordings, tested: what `make test` runs under sanitizers too.
+  find_package(GTest REQUIRED)
+  # Everything that reads recordings, tested: what runs under sanitizers too.
   add_custom_target(offline_tests)
 endif()
+
+# vramscope_unit_test(resolve_test SOURCES a_test.cc LIBS vramscope_resolve [INTARGET])
+function(vramscope_unit_test NAME)
+  cmake_parse_arguments(ARG "INTARGET" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${NAME} ${ARG_SOURCES})
+  # What is tested is optimised, as it is shipped; the tests themselves compile in half the time without.
+  target_compile_options(${NAME} PRIVATE -O0)
+  target_link_libraries(${NAME} PRIVATE ${ARG_LIBS} vramscope_warnings GTest::gmock GTest::gtest_main)
+  add_test(NAME ${NAME} COMMAND ${NAME})
+  if(NOT ARG_INTARGET)
+    add_dependencies(offline_tests ${NAME})
+    set_tests_properties(${NAME} PROPERTIES LABELS offline)
+  endif()
+endfunction()
 
 function(vramscope_layer NAME)
   cmake_parse_arguments(ARG "INTARGET" "" "SOURCES;DEPS;TESTS;LIBS" ${ARGN})
@@ -27,15 +42,10 @@ function(vramscope_layer NAME)
     target_link_libraries(vramscope_${NAME} PUBLIC vramscope_offline_flags)
   endif()
   if(VRAMSCOPE_BUILD_TESTS AND ARG_TESTS)
-    find_package(GTest REQUIRED)
-    add_executable(${NAME}_test ${ARG_TESTS})
-    # What is tested is optimised, as it is shipped; the tests themselves compile in half the time without.
-    target_compile_options(${NAME}_test PRIVATE -O0)
-    target_link_libraries(${NAME}_test PRIVATE vramscope_${NAME} vramscope_warnings GTest::gmock GTest::gtest_main)
-    add_test(NAME ${NAME}_test COMMAND ${NAME}_test)
-    if(NOT ARG_INTARGET)
-      add_dependencies(offline_tests ${NAME}_test)
-      set_tests_properties(${NAME}_test PROPERTIES LABELS offline)
+    set(KIND "")
+    if(ARG_INTARGET)
+      set(KIND INTARGET)
     endif()
+    vramscope_unit_test(${NAME}_test ${KIND} SOURCES ${ARG_TESTS} LIBS vramscope_${NAME})
   endif()
 endfunction()

@@ -116,6 +116,7 @@ def parse_arguments():
     evidence.add_arguments(parser)
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
     parser.add_argument("--steps", type=int, help="training steps (default: by --size)")
+    parser.add_argument("--batch", type=int, help="sequences a step (default: by --size)")
     parser.add_argument("--seconds", type=float, help="stop after the step that passes this time")
     return parser.parse_args()
 
@@ -126,6 +127,7 @@ def main():
     shape = dict(SIZES[args.size])
     batch, steps = shape.pop("batch"), shape.pop("steps")
     steps = args.steps if args.steps is not None else steps
+    batch = args.batch if args.batch is not None else batch
 
     text = TEXT.read_text(encoding="utf-8")
     letters = sorted(set(text))

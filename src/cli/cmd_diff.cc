@@ -24,6 +24,7 @@
 #include "query/diff.h"
 #include "query/diff_ranks.h"
 #include "query/report.h"
+#include "query/timelines.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -120,38 +121,48 @@ std::vector<query::RankRecording> RanksOf(const std::vector<Opened>& side) {
   return ranks;
 }
 
-const Opened& OpenedOf(const std::vector<Opened>& side, const query::RankRecording& rank) {
-  return *std::find_if(side.begin(), side.end(), [&](const Opened& opened) {
-    return opened.recording.get() == rank.subject.recording;
-  });
+// What is compared: a recording, or a rank of it.
+struct Compared {
+  std::string file;
+  query::DiffSubject subject;
+};
+
+// Where ranks share a device, the history is of the one that is compared.
+util::Result<std::vector<query::Timeline>> TimelinesOf(const query::DiffSubject& subject) {
+  if (!subject.rank)
+    return query::MakeTimelines(*subject.recording, kBuckets);
+  return query::MakeTimelinesOf(*subject.recording, kBuckets,
+                                [&](tables::ProcessId process) { return subject.Has(process); });
 }
 
 util::Status WritePage(const DiffArguments& arguments,
                        const query::Diff& diff,
-                       const Opened& a,
-                       const Opened& b) {
+                       const Compared& a,
+                       const Compared& b) {
   VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, a.file));
   VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, b.file));
-  const auto timelines_a = query::MakeTimelines(*a.recording, kBuckets);
+  const auto timelines_a = TimelinesOf(a.subject);
   if (!timelines_a.ok())
     return timelines_a.status();
-  const auto timelines_b = query::MakeTimelines(*b.recording, kBuckets);
+  const auto timelines_b = TimelinesOf(b.subject);
   if (!timelines_b.ok())
     return timelines_b.status();
-  return output::WriteDiffHtml(diff, {a.file, output::RecordedCommand(*a.recording)},
-                               {b.file, output::RecordedCommand(*b.recording)},
-                               {*a.recording, *timelines_a}, {*b.recording, *timelines_b},
+  const tables::Recording& recording_a = *a.subject.recording;
+  const tables::Recording& recording_b = *b.subject.recording;
+  return output::WriteDiffHtml(diff, {a.file, output::RecordedCommand(recording_a)},
+                               {b.file, output::RecordedCommand(recording_b)},
+                               {recording_a, *timelines_a}, {recording_b, *timelines_b},
                                arguments.html);
 }
 
 util::Status Print(const DiffArguments& arguments,
                    const query::Diff& diff,
-                   const Opened& a,
-                   const Opened& b) {
+                   const Compared& a,
+                   const Compared& b) {
   if (!arguments.html.empty())
     VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, diff, a, b));
-  const output::DiffSource source_a{a.file, output::RecordedCommand(*a.recording)};
-  const output::DiffSource source_b{b.file, output::RecordedCommand(*b.recording)};
+  const output::DiffSource source_a{a.file, output::RecordedCommand(*a.subject.recording)};
+  const output::DiffSource source_b{b.file, output::RecordedCommand(*b.subject.recording)};
   if (arguments.json)
     return PrintOut(output::DiffJson(diff, source_a, source_b));
   // Whoever wants the page has the figures there.
@@ -190,8 +201,12 @@ util::Result<int> ShowDiff(const DiffArguments& arguments) {
            : query::MakeDiff(*a->front().recording, *b->front().recording);
   if (!diff.ok())
     return diff.status();
+  const auto compared = [&](const std::vector<Opened>& side, const query::RankRecording& rank) {
+    return sets ? Compared{rank.file, rank.subject}
+                : Compared{side.front().file, {side.front().recording.get()}};
+  };
   VRAMSCOPE_RETURN_IF_ERROR(
-      Print(arguments, *diff, OpenedOf(*a, ranks_a[chosen_a]), OpenedOf(*b, ranks_b[chosen_b])));
+      Print(arguments, *diff, compared(*a, ranks_a[chosen_a]), compared(*b, ranks_b[chosen_b])));
   if (!limit || static_cast<double>(diff->delta_bytes()) <= limit->BytesOf(*diff))
     return kExitOk;
   Note(fmt::format("the peak of B exceeds that of A by {}, more than the {} of --fail-above",

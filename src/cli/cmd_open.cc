@@ -19,7 +19,9 @@
 
 #include "cli/commands.h"
 #include "cli/open_recording.h"
+#include "cli/rank_files.h"
 #include "output/html.h"
+#include "output/ranks.h"
 #include "output/terminal.h"
 #include "util/owned_file.h"
 
@@ -157,17 +159,36 @@ bool OpenInBrowser(const std::string& url) {
   return desktop && Starts({"xdg-open", url});
 }
 
-util::Status OpenPage(const std::string& file) {
+// The page of a recording, or of all ranks in a folder.
+util::Result<std::string> MakePage(const std::string& file) {
+  if (IsFolder(file)) {
+    const util::Result<std::vector<std::string>> files = RankFiles({file});
+    if (!files.ok())
+      return files.status();
+    const util::Result<RanksRead> ranks = ReadRanks(*files, true);
+    if (!ranks.ok())
+      return ranks.status();
+    util::Result<std::string> page = PlaceOfPage(file);
+    if (!page.ok())
+      return page;
+    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks->report, ranks->unread, *page));
+    return page;
+  }
   util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
   if (!recording.ok())
     return recording.status();
-  const util::Result<std::string> page = PlaceOfPage(file);
+  util::Result<std::string> page = PlaceOfPage(file);
+  if (!page.ok())
+    return page;
+  Progress progress("writing " + *page);
+  VRAMSCOPE_RETURN_IF_ERROR(output::WriteHtml(**recording, *page));
+  return page;
+}
+
+util::Status OpenPage(const std::string& file) {
+  const util::Result<std::string> page = MakePage(file);
   if (!page.ok())
     return page.status();
-  {
-    Progress progress("writing " + *page);
-    VRAMSCOPE_RETURN_IF_ERROR(output::WriteHtml(**recording, *page));
-  }
   const bool opened = OpenInBrowser(UrlOf(*page));
   const std::string shown = output::Printable(*page, output::LocaleIsUtf8());
   return PrintOut(opened
@@ -180,7 +201,9 @@ util::Status OpenPage(const std::string& file) {
 void RegisterOpen(CLI::App& app, int* exit_code) {
   CLI::App* const open = app.add_subcommand("open", "The recording as a page, in the browser");
   auto file = std::make_shared<std::string>();
-  open->add_option("FILE", *file, "NAME.vram, or NAME.vram.d of an unfinished recording")
+  open->add_option("FILE", *file,
+                   "NAME.vram, NAME.vram.d of an unfinished recording, or a directory with the "
+                   "recordings of a program's ranks")
       ->required();
   open->footer(
       "The page is made in $XDG_CACHE_HOME/vramscope, else in ~/.cache/vramscope, and\n"

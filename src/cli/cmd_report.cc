@@ -17,6 +17,7 @@
 #include "cli/keyword_options.h"
 #include "cli/launcher/session.h"
 #include "cli/open_recording.h"
+#include "cli/rank_files.h"
 #include "output/csv.h"
 #include "output/html.h"
 #include "output/json.h"
@@ -87,28 +88,6 @@ util::Status WritePage(const ReportArguments& arguments, const tables::Recording
   VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, arguments.files[0]));
   Progress progress("writing " + arguments.html);
   return output::WriteHtml(recording, arguments.html);
-}
-
-// A directory that is no recording under way: those in it are a program's ranks.
-bool IsFolder(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error) && !IsLiveDirectory(path);
-}
-
-// The recordings of a folder; those that nobody finished have no NAME.vram beside them.
-std::vector<std::string> RecordingsIn(const std::string& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string path = it->path().string();
-    if (path.ends_with(".vram"))
-      files.push_back(path);
-    else if (path.ends_with(".vram.d") && !std::filesystem::exists(OutputOf(path)))
-      files.push_back(path);
-  }
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 // Entries of a category that text shows where --top does not say; JSON and CSV have all.
@@ -240,47 +219,27 @@ util::Status ShowOutOfMemory(const ReportArguments& arguments) {
   return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
 }
 
-// Into how many a rank's history is cut on the page: of a thousand ranks nobody sees more.
-size_t StretchesOf(size_t ranks) {
-  constexpr size_t kOfAll = 120'000;
-  return std::clamp<size_t>(kOfAll / std::max<size_t>(ranks, 1), 60, 600);
-}
-
 util::Status ShowRanks(const ReportArguments& arguments) {
   if (arguments.csv || !arguments.by.empty() || !arguments.where.empty() ||
       !arguments.oom.empty() || arguments.at.front() != "peak")
     return util::Status::Error(
         "the report of many ranks is one at their peaks: of its options only --json and --html go "
         "with it");
-  std::vector<std::string> files;
-  for (const std::string& path : arguments.files) {
-    const std::vector<std::string> inside =
-        IsFolder(path) ? RecordingsIn(path) : std::vector<std::string>{path};
-    if (inside.empty())
-      return util::Status::Error(path + ": there is no recording (*.vram) in this directory");
-    files.insert(files.end(), inside.begin(), inside.end());
-  }
-  query::RankFold fold(arguments.html.empty() ? 0 : StretchesOf(files.size()));
-  std::vector<std::string> unread;
-  size_t read = 0;
-  for (const std::string& file : files) {
+  const util::Result<std::vector<std::string>> files = RankFiles(arguments.files);
+  if (!files.ok())
+    return files.status();
+  for (const std::string& file : *files) {
     if (!arguments.html.empty())
       VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, file));
-    // One that is damaged says so, and the others are reported.
-    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    const util::Status added = recording.ok() ? fold.Add(file, **recording) : recording.status();
-    read += added.ok() ? 1u : 0u;
-    if (!added.ok())
-      unread.push_back(added.message());
   }
-  if (read == 0)
-    return util::Status::Error(unread.front());
-  const query::RankReport report = std::move(fold).Finish();
+  const util::Result<RanksRead> ranks = ReadRanks(*files, !arguments.html.empty());
+  if (!ranks.ok())
+    return ranks.status();
   if (!arguments.html.empty())
-    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(report, unread, arguments.html));
-  return PrintOut(arguments.json
-                      ? output::RanksJson(report, unread)
-                      : output::FormatRanks(report, unread, output::DetectStyle(STDOUT_FILENO)));
+    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks->report, ranks->unread, arguments.html));
+  return PrintOut(arguments.json ? output::RanksJson(ranks->report, ranks->unread)
+                                 : output::FormatRanks(ranks->report, ranks->unread,
+                                                       output::DetectStyle(STDOUT_FILENO)));
 }
 
 // Its launcher was killed, and so were its programs.
@@ -439,7 +398,8 @@ void RegisterReport(CLI::App& app, int* exit_code) {
                    "Several FILEs as one report: the ranks of one program");
   report
       ->add_flag("--oom{0}", arguments->oom,
-                 "Why a request for memory was refused: --oom the last one, --oom=N another")
+                 "Why a request for memory was refused: the last one, or number N")
+      ->option_text("N")
       ->check(CheckCount);
   AddKeywordOptions(*report, &arguments->keywords);
   CLI::Option* const json = report->add_flag(

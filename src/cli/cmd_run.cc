@@ -12,10 +12,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/launcher/child_process.h"
 #include "cli/launcher/environment.h"
 #include "cli/launcher/exit_watch.h"
@@ -25,9 +27,11 @@
 #include "cli/launcher/program.h"
 #include "cli/launcher/recording_place.h"
 #include "cli/launcher/refusal_watch.h"
+#include "cli/launcher/ring_keeper.h"
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
 #include "cli/launcher/snapshot_taker.h"
+#include "util/size_text.h"
 
 namespace vramscope::cli {
 namespace {
@@ -39,7 +43,9 @@ struct RunOptions {
   std::string name;
   RecordingOptions recording;
   ReportOptions report;
+  std::string overflow;  // a SIZE, "all" without one, empty where it is off
   std::string snapshot_on;
+  std::string ring;
   std::vector<std::string> command;
 };
 
@@ -73,6 +79,8 @@ class Run {
   std::unique_ptr<Sampler> sampler_;
   int snapshot_signal_ = 0;
   std::unique_ptr<SnapshotTaker> snapshots_;
+  uint64_t ring_bytes_ = 0;  // 0: there is none
+  std::unique_ptr<RingKeeper> ring_;
 };
 
 util::Status Run::Check() {
@@ -82,11 +90,21 @@ util::Status Run::Check() {
   if (!options_.report.html.empty()) {
     VRAMSCOPE_RETURN_IF_ERROR(CheckReportOutput(options_.report.html, place_.output()));
   }
+  if (!options_.overflow.empty()) {
+    const util::Result<uint64_t> size = util::ParseSize(options_.overflow);
+    options_.recording.overflow_bytes = size ? *size : kNoOverflowBound;
+  }
   if (!options_.snapshot_on.empty()) {
     const util::Result<int> signal_number = SnapshotSignal(options_.snapshot_on);
     if (!signal_number)
       return signal_number.status();
     snapshot_signal_ = *signal_number;
+  }
+  if (!options_.ring.empty()) {
+    const util::Result<uint64_t> ring = ParseRing(options_.ring);
+    if (!ring)
+      return ring.status();
+    ring_bytes_ = *ring;
   }
   util::Result<std::string> probe = FindProbe();
   if (!probe)
@@ -117,6 +135,10 @@ void Run::StartSampling() {
   if (snapshot_signal_ != 0) {
     snapshots_ = std::make_unique<SnapshotTaker>(place_.live_directory());
     snapshots_->Start();
+  }
+  if (ring_bytes_ != 0) {
+    ring_ = std::make_unique<RingKeeper>(place_.live_directory(), ring_bytes_);
+    ring_->Start();
   }
   if (nvml_ == nullptr)
     return;
@@ -164,9 +186,15 @@ void Run::EndSampling(int wait_status) {
     if (snapshots_->given_up() != 0)
       notes_.push_back("a snapshot was not finished when the program ended: the recording has it");
   }
-  for (const std::string& failure : {sampler_ != nullptr ? sampler_->failure() : std::string(),
-                                     watch_->failure(), exits_->failure(), refusals_->failure(),
-                                     snapshots_ != nullptr ? snapshots_->failure() : ""}) {
+  if (ring_ != nullptr) {
+    ring_->Stop();
+    if (!ring_->note().empty())
+      notes_.push_back(ring_->note());
+  }
+  for (const std::string& failure :
+       {sampler_ != nullptr ? sampler_->failure() : std::string(), watch_->failure(),
+        exits_->failure(), refusals_->failure(), snapshots_ != nullptr ? snapshots_->failure() : "",
+        ring_ != nullptr ? ring_->failure() : ""}) {
     if (!failure.empty())
       notes_.push_back(fmt::format("the launcher could not watch to the end: {}", failure));
   }
@@ -203,8 +231,19 @@ int Run::Finish(int wait_status) {
   return exit_status;
 }
 
+// By the environment, which is where PyTorch is told of them as a rule.
+bool UsesExpandableSegments() {
+  for (const char* const name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    const char* const value = getenv(name);
+    if (value != nullptr &&
+        std::string_view(value).find("expandable_segments:True") != std::string_view::npos)
+      return true;
+  }
+  return false;
+}
+
 // CLI11 knows nothing of the command that was cut off.
-class RunFormatter : public CLI::Formatter {
+class RunFormatter : public HelpFormatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
     return "Usage: vramscope run [OPTIONS] -- COMMAND [ARG...]\n";
@@ -230,6 +269,9 @@ int Run::Execute() {
   const int gpu_count = nvml_ != nullptr ? static_cast<int>(nvml_->gpus().size()) : -1;
   if (!HasCudaDriver(gpu_count))
     options_.recording.cpu = true;
+  if (!options_.overflow.empty() && UsesExpandableSegments())
+    notes_.push_back(
+        "--overflow does not serve expandable segments: set expandable_segments:False");
   const SessionRecord session{options_.name, options_.command, OptionsText(options_.recording)};
   if (const util::Status status = place_.Open(session, child_->pid()); !status.ok())
     return Fail(status.message());
@@ -246,6 +288,7 @@ int Run::Execute() {
     exits_.reset();
     refusals_.reset();
     snapshots_.reset();
+    ring_.reset();
     place_.Abandon();
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;
@@ -273,11 +316,20 @@ void RegisterRun(CLI::App& app, int* exit_code, std::vector<std::string> command
   run->add_flag("--cpu", options->recording.cpu, "CPU tensors too (default where there is no GPU)");
   run->add_flag("--unpooled", options->recording.unpooled,
                 "Run with the frameworks' memory caches off");
+  run->add_flag("--overflow{all}", options->overflow,
+                "Where a GPU is full, use host memory, SIZE at most")
+      ->option_text("SIZE")
+      ->check([](const std::string& text) {
+        const bool ok = text == "all" || util::ParseSize(text).ok();
+        return ok ? std::string() : "--overflow=" + text + " is no size: write it as 1500M or 64G";
+      });
   run->add_flag("--start-paused", options->recording.paused,
                 "Tensors only from vramscope.start() on");
   run->add_option("--snapshot-on", options->snapshot_on,
                   "Snapshot when `run` gets it: SIGUSR1, SIGRTMIN+1")
       ->option_text("SIGNAL");
+  run->add_option("--ring", options->ring, "Keep what is live, the peak, and recent history")
+      ->option_text("SIZE");
   run->add_option("--html", options->report.html, "Also write the report as a page")
       ->option_text("FILE");
   run->add_flag("--no-report", options->report.no_report, "Print only the recording's name");

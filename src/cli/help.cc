@@ -51,8 +51,14 @@ std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
   std::string name = make_option_name(option, is_positional);
-  if (!option->get_option_text().empty())
-    name += " " + option->get_option_text();
+  const std::string& value = option->get_option_text();
+  // The parser writes what a flag without its value stands for into its name: "--oom{0}".
+  if (const size_t brace = name.find('{'); brace != name.npos) {
+    name.erase(brace, name.find('}', brace) + 1 - brace);
+    name += value.empty() ? "" : "[=" + value + "]";
+  } else if (!value.empty()) {
+    name += " " + value;
+  }
   return Entry(name, option->get_description());
 }
 

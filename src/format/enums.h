@@ -20,6 +20,8 @@ enum class MemoryKind : uint8_t {
   kHostRegistered = 6,  // cuMemHostRegister
   kIpcImport = 7,       // memory of another process, never added to a machine's total
   kExternal = 8,        // memory of a graphics client
+  kOverflow = 9,        // the host's, where cuMemAlloc would have failed (run --overflow); the
+                        // device is the one that it stands in for
 };
 
 enum class ImplicitKind : uint8_t {
@@ -66,6 +68,10 @@ enum class CheckpointKind : uint8_t { kLock = 0, kCheckpoint = 1, kRestore = 2, 
 inline constexpr uint64_t kStatusNotKnown = ~uint64_t{0};
 
 enum class StepKind : uint8_t { kBegin = 0, kEnd = 1 };
+
+// Whether memory outlived the time that its phase is about (docs/FORMAT.md, PastOrigin): it still
+// lives and has not, it has, it was freed before.
+enum class OriginEnd : uint8_t { kOpen = 0, kOutlived = 1, kWithin = 2 };
 
 // How CPython stores a code object's line table.
 enum class LineTableKind : uint8_t {

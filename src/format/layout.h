@@ -31,7 +31,7 @@ inline constexpr char kFileMagic[8] = {'V', 'R', 'A', 'M', 'L', 'I', 'V', 'E'};
 // others once the header is whole.
 inline constexpr size_t kEarlyMagicBytes = 4;
 inline constexpr uint16_t kMajorVersion = 1;
-inline constexpr uint16_t kMinorVersion = 4;
+inline constexpr uint16_t kMinorVersion = 5;
 inline constexpr uint32_t kChunkMagic = 0x4b435356;  // "VSCK"
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kFirstChunkBytes = 64 * 1024;
@@ -49,7 +49,12 @@ inline constexpr char kUnrecordedExtension[] = ".unrecorded";
 // The launcher's own file, in the same directory.
 inline constexpr char kLauncherFile[] = "launcher.vrl";
 
-enum class WriterKind : uint16_t { kProbe = 0, kLauncher = 1 };
+// What a ring keeps of the past of PID.T.vrl, in the same directory and the same format.
+inline constexpr char kPastExtension[] = ".past";
+// The stream of a past file that says what it stands for; all others are the live file's.
+inline constexpr uint32_t kPastStream = UINT32_MAX;
+
+enum class WriterKind : uint16_t { kProbe = 0, kLauncher = 1, kPast = 2 };
 
 enum FileFlags : uint32_t {
   kTicksAreTsc = 1u << 0,    // else ticks are CLOCK_MONOTONIC nanoseconds

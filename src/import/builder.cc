@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <type_traits>
 
 #include "tables/imported.h"
@@ -33,19 +32,15 @@ uint64_t ValueOf(util::StrongId<Tag> id) {
 template <class Row>
 uint64_t HashOf(const Row& row) {
   uint64_t hash = 0;
-  std::apply(
-      [&](const auto&... columns) {
-        ((hash = util::Mix64(hash + 0x9e3779b97f4a7c15 + ValueOf(row.*columns.field))), ...);
-      },
-      tables::TableOf<Row>::Columns());
+  tables::TableOf<Row>::VisitColumns([&](const auto& column) {
+    hash = util::Mix64(hash + 0x9e3779b97f4a7c15 + ValueOf(row.*column.field));
+  });
   return hash;
 }
 
 template <class Row>
 bool AreEqual(const Row& a, const Row& b) {
-  return std::apply(
-      [&](const auto&... columns) { return ((a.*columns.field == b.*columns.field) && ...); },
-      tables::TableOf<Row>::Columns());
+  return a == b;
 }
 
 // Sums are no part of what a site is.
@@ -54,7 +49,7 @@ SiteRow KeyOf(SiteRow row) {
   return row;
 }
 bool AreEqual(const SiteRow& a, const SiteRow& b) {
-  return AreEqual<SiteRow>(KeyOf(a), KeyOf(b));
+  return KeyOf(a) == KeyOf(b);
 }
 uint64_t HashOf(const SiteRow& row) {
   return HashOf<SiteRow>(KeyOf(row));

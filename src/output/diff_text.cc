@@ -88,11 +88,7 @@ class DiffText {
   }
 
  private:
-  void Add(const std::string& line) {
-    const size_t end = line.find_last_not_of(' ');
-    out_.append(line, 0, end == std::string::npos ? 0 : end + 1);
-    out_ += '\n';
-  }
+  void Add(const std::string& line) { AppendLine(line, &out_); }
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
 
   void AddCauses();

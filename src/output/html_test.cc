@@ -135,6 +135,7 @@ TEST_F(PageTest, WhatIsLeftOutStandsInSums) {
   Add(2, 20, 800, 5, 1);
   Add(2, 21, 22, 5);
   PageLimits limits;
+  limits.whole = 0;
   limits.allocations = 1;
   const std::string data = Data(limits);
   EXPECT_THAT(data, HasSubstr(R"("bytes":[2097152,512],"rounding":[0,0])"));
@@ -151,6 +152,7 @@ TEST_F(PageTest, OfEqualsTheFirstAreListedAndEveryLayerHasItsSum) {
   Add(2, 20, 30, 7);
   Add(2, 20, 30, 7);
   PageLimits limits;
+  limits.whole = 0;
   limits.allocations = 1;
   EXPECT_THAT(Data(limits), HasSubstr(R"("left_out":{"count":2,)"));
   limits.allocations = 0;  // of those at least one is listed
@@ -163,6 +165,27 @@ TEST_F(PageTest, OfEqualsTheFirstAreListedAndEveryLayerHasItsSum) {
   const std::string data = Data(limits);
   EXPECT_THAT(data, HasSubstr(R"("left_out":{"count":3,)"));
   EXPECT_THAT(data, HasSubstr(R"("a.very.rare.layer","one that nothing lists"])"));
+}
+
+TEST_F(PageTest, OfLayersWithoutEndThoseThatDifferInNumbersAreOne) {
+  for (const char* layer : {"h.1.attn", "h.2.attn", "head"}) {
+    tables::SiteRow site = Site(format::Part::kAllocated, format::Category::kParameter);
+    site.module = recording_.Intern(layer);
+    site.module_class = recording_.Intern("Linear");
+    site.parameter = recording_.Intern(std::string(layer) + ".weight");
+    recording_.edit().sites.push_back(site);
+  }
+  for (const uint32_t site : {3u, 4u, 5u})
+    Add(site, 20, -1, 512);
+  EXPECT_THAT(Data(), AllOf(HasSubstr(R"("folded_layers":0)"), HasSubstr("h.2.attn.weight")));
+  PageLimits limits;
+  limits.layers = 3;  // and what is of none
+  const std::string data = Data(limits);
+  EXPECT_THAT(data, AllOf(HasSubstr(R"("folded_layers":4)"), Not(HasSubstr("h.2.attn.weight")),
+                          HasSubstr(R"("h.*.attn","h.*.attn.weight","head")"),
+                          HasSubstr(R"("module_types":{"h.*.attn":"Linear","head":"Linear"})")));
+  limits.layers = 1;
+  EXPECT_THAT(Data(limits), HasSubstr("(other layers)"));
 }
 
 TEST_F(PageTest, MarksAndCheckpoints) {

@@ -134,6 +134,12 @@ void InfoText::AddSession() {
     recorded += "; sampled: no allocations are known";
   Line("session", recorded);
   Line("duration", util::FormatDuration(session.end_ns - session.begin_ns));
+  if (session.HasPast()) {
+    Line("history",
+         fmt::format("the last {} ({} from the start on), and the peaks of the whole run (--ring)",
+                     util::FormatDuration(session.end_ns - session.history_ns),
+                     util::FormatDuration(session.history_ns - session.begin_ns)));
+  }
 }
 
 void InfoText::AddProcesses() {

@@ -11,6 +11,7 @@
 #include "format/memory_words.h"
 #include "output/devices.h"
 #include "output/iterations.h"
+#include "query/fold_modules.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 
@@ -129,11 +130,7 @@ class IterationsText {
       return peak.device == row.device && peak.time_ns == row.peak_ns;
     });
   }
-  void Add(const std::string& line) {
-    const size_t end = line.find_last_not_of(' ');
-    out_.append(line, 0, end == std::string::npos ? 0 : end + 1);
-    out_ += '\n';
-  }
+  void Add(const std::string& line) { AppendLine(line, &out_); }
   void AddGroup(const Rows& rows, bool several);
   // What has bytes in any row and fits on the screen; `left_out` has those that do not fit.
   std::vector<const FigureColumn*> ChooseColumns(const Rows& rows, std::string* left_out) const;
@@ -270,6 +267,7 @@ void IterationsText::AddParameters(const std::vector<const query::ParameterBytes
     std::string name;
     query::ParameterBytes bytes;
     uint64_t count = 0;
+    uint64_t layers = 1;  // that are alike
     uint64_t total() const { return bytes.parameter + bytes.gradient + bytes.optimizer_state; }
   };
   std::vector<Layer> layers;
@@ -290,6 +288,29 @@ void IterationsText::AddParameters(const std::vector<const query::ParameterBytes
   Add("");
   std::stable_sort(layers.begin(), layers.end(),
                    [](const Layer& a, const Layer& b) { return a.total() > b.total(); });
+  const size_t layer_count = layers.size();
+  std::vector<query::ModuleEntry> entries;
+  for (const Layer& layer : layers) {
+    entries.push_back({.device = {},
+                       .module = layer.name,
+                       .type = {},
+                       .bytes = layer.total(),
+                       .count = layer.count,
+                       .categories = {{"parameter", layer.bytes.parameter},
+                                      {"gradient", layer.bytes.gradient},
+                                      {"optimizer", layer.bytes.optimizer_state}}});
+  }
+  layers.clear();
+  for (const query::ModuleEntry& entry : query::FoldModules(entries)) {
+    Layer& layer = layers.emplace_back();
+    layer.name =
+        entry.modules > 1 ? fmt::format("{} x{}", entry.module, entry.modules) : entry.module;
+    layer.bytes.parameter = entry.categories[0].second;
+    layer.bytes.gradient = entry.categories[1].second;
+    layer.bytes.optimizer_state = entry.categories[2].second;
+    layer.count = entry.count;
+    layer.layers = entry.modules;
+  }
   constexpr size_t kColumns = 12;
   const Unit unit = TableUnit(all.total());
   size_t widest = kPlainColumns - 4 * kColumns - 2;
@@ -310,23 +331,24 @@ void IterationsText::AddParameters(const std::vector<const query::ParameterBytes
     head += PadLeft(name, kColumns);
   Add(Paint(head, Ink::kDim, style_));
   all.name = fmt::format("{} parameter{} of {} layer{}", util::FormatCount(all.count),
-                         all.count == 1 ? "" : "s", util::FormatCount(layers.size()),
-                         layers.size() == 1 ? "" : "s");
+                         all.count == 1 ? "" : "s", util::FormatCount(layer_count),
+                         layer_count == 1 ? "" : "s");
   Add(Paint(line(all), Ink::kBold, style_));
   const size_t limit = options_.parameters == 0 ? layers.size() : options_.parameters;
   const size_t shown = layers.size() == limit + 1 ? layers.size() : std::min(layers.size(), limit);
-  Layer rest;
+  Layer rest{.name = {}, .bytes = {}, .layers = 0};
   for (size_t i = 0; i < layers.size(); ++i) {
     if (i < shown) {
       Add(line(layers[i]));
       continue;
     }
+    rest.layers += layers[i].layers;
     rest.bytes.parameter += layers[i].bytes.parameter;
     rest.bytes.gradient += layers[i].bytes.gradient;
     rest.bytes.optimizer_state += layers[i].bytes.optimizer_state;
   }
   if (shown < layers.size()) {
-    rest.name = fmt::format("({} more)", util::FormatCount(layers.size() - shown));
+    rest.name = fmt::format("({} more)", util::FormatCount(rest.layers));
     Add(Paint(line(rest), Ink::kDim, style_));
   }
 }

@@ -73,6 +73,28 @@ void WriteModule(const query::Report& report, const query::ModuleEntry& entry, J
   json.EndObject();
 }
 
+void WriteOverflow(const query::Report& report, const query::Overflow& overflow, JsonWriter& json) {
+  const auto names = [&](const char* key, const std::vector<query::Overflow::Named>& list) {
+    json.Key(key);
+    json.BeginObject();
+    for (const query::Overflow::Named& named : list)
+      json.Field(named.name, named.bytes);
+    json.EndObject();
+  };
+  json.Field("device", DeviceIndex(report, overflow.device));
+  json.Field("time_ns", overflow.time_ns);
+  json.Field("used_bytes", overflow.used_bytes);
+  json.Field("held_bytes", overflow.held_bytes);
+  json.Field("host_bytes", overflow.host_bytes);
+  json.Field("most_host_bytes", overflow.most_host_bytes);
+  names("categories", overflow.all_categories);
+  names("host_categories", overflow.categories);
+  names("host_layers", overflow.layers);
+  names("host_lines", overflow.lines);
+  json.Field("card_gb", uint64_t{overflow.card_gb});
+  NumberOrNull(json, "batch_percent", overflow.batch_percent);
+}
+
 void WriteLoss(const query::Loss& loss, JsonWriter& json) {
   json.Field("name", loss.name);
   json.Field("count", loss.count);
@@ -176,6 +198,8 @@ void WriteReportJson(const query::Report& report,
   json.Field("with_place_bytes", report.block_bytes_with_place);
   json.EndObject();
   list("residuals", report.residuals, WriteResidual);
+  if (!report.overflow.empty())
+    list("overflow", report.overflow, WriteOverflow);
   WriteList(json, "losses", report.losses, WriteLoss);
   WriteList(json, "invariants", report.invariants, WriteInvariant);
   if (!timelines.empty())

@@ -238,11 +238,8 @@ std::string KeywordText::Format() {
   for (const std::string& line : options_.closing)
     Add(line);
   std::string text;
-  for (const std::string& line : out_) {
-    const size_t end = line.find_last_not_of(' ');
-    text.append(line, 0, end == std::string::npos ? 0 : end + 1);
-    text += '\n';
-  }
+  for (const std::string& line : out_)
+    AppendLine(line, &text);
   return text;
 }
 

@@ -46,11 +46,7 @@ class LeaksText {
   }
 
  private:
-  void Add(const std::string& line) {
-    const size_t end = line.find_last_not_of(' ');
-    out_.append(line, 0, end == std::string::npos ? 0 : end + 1);
-    out_ += '\n';
-  }
+  void Add(const std::string& line) { AppendLine(line, &out_); }
   void AddGrowing();
   void AddNeverFreed();
   // The place with what is known of it, and below it who called.

@@ -7,11 +7,24 @@
 #include <tuple>
 #include <utility>
 
+#include "query/fold_names.h"
+
 namespace vramscope::output {
 namespace {
 
 // What a query's limit left out (`--top`): behind the rows, however much it is.
 constexpr std::string_view kRest = "(rest)";
+
+// Children come by size, so those of a size are near each other.
+constexpr size_t kMaxLooks = 8;
+
+// "blocks.#" for "blocks.3"; "" where the name has no number, or the mark itself.
+query::NumberedName ShapeOf(const std::string& name) {
+  query::NumberedName split = query::SplitNumbers(name);
+  if (split.numbers.empty() || name.find('#') != std::string::npos)
+    return {};
+  return split;
+}
 
 }  // namespace
 
@@ -56,7 +69,12 @@ LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
       const auto [found, added] = index.try_emplace({at, name, below}, nodes_.size());
       if (added) {
         const bool goes_on = level < leaf.goes_on.size() && leaf.goes_on[level];
-        nodes_.push_back({.name = name, .below = below, .goes_on = goes_on, .parent = at});
+        const bool repeats = level < leaf.repeats.size() && leaf.repeats[level];
+        nodes_.push_back({.name = name,
+                          .below = below,
+                          .goes_on = goes_on,
+                          .parent = at,
+                          .repeats_are_one = repeats});
         nodes_[at].children.push_back(found->second);
       }
       at = found->second;
@@ -64,9 +82,110 @@ LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
       nodes_[at].count += leaf.count;
     }
   }
+  FoldRepeats();
   NameLeftovers();
   JoinChains();
   Sort();
+}
+
+// Layers that became one node. Of the nodes that do the first stays, so that children stand behind
+// their parents.
+struct LedgerTree::Fold {
+  std::string shape;
+  uint64_t bytes;               // of the largest
+  std::set<std::string> below;  // names of levels below each
+  std::vector<std::set<uint32_t>> numbers{};
+  std::vector<size_t> members{};
+
+  bool IsAlike(const Node& node, const std::set<std::string>& its_below) const {
+    return bytes - node.bytes <= bytes / 100 && below == its_below;
+  }
+};
+
+void LedgerTree::FoldRepeats() {
+  // From the top: what stands below several that become one is merged when its turn comes.
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].joined)
+      continue;
+    MergeNamesakes(i);
+    FoldChildren(i);
+  }
+}
+
+void LedgerTree::Absorb(size_t into, size_t from) {
+  Node& node = nodes_[into];
+  node.bytes += nodes_[from].bytes;
+  node.count += nodes_[from].count;
+  const std::vector<size_t> children = std::exchange(nodes_[from].children, {});
+  node.children.insert(node.children.end(), children.begin(), children.end());
+  nodes_[from].joined = true;
+}
+
+void LedgerTree::MergeNamesakes(size_t node) {
+  std::vector<size_t> children = std::exchange(nodes_[node].children, {});
+  std::sort(children.begin(), children.end());
+  std::map<std::pair<std::string_view, std::string_view>, size_t> known;
+  for (const size_t child : children) {
+    const auto [found, added] = known.try_emplace({nodes_[child].name, nodes_[child].below}, child);
+    if (added)
+      nodes_[node].children.push_back(child);
+    else
+      Absorb(found->second, child);
+  }
+}
+
+std::set<std::string> LedgerTree::NamesBelow(size_t node) const {
+  std::set<std::string> names;
+  for (const size_t child : nodes_[node].children) {
+    const query::NumberedName shape = ShapeOf(nodes_[child].name);
+    names.insert(nodes_[child].repeats_are_one && !shape.numbers.empty() ? shape.shape
+                                                                         : nodes_[child].name);
+  }
+  return names;
+}
+
+void LedgerTree::FoldChildren(size_t node) {
+  std::vector<size_t> by_size = nodes_[node].children;
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
+  std::vector<Fold> folds;
+  std::map<std::string, std::vector<size_t>> of_shape;
+  for (const size_t child : by_size) {
+    query::NumberedName name;
+    if (nodes_[child].repeats_are_one)
+      name = ShapeOf(nodes_[child].name);
+    if (name.numbers.empty())
+      continue;
+    std::vector<size_t>& looks = of_shape[name.shape];
+    std::set<std::string> below = NamesBelow(child);
+    const auto until = looks.rbegin() + static_cast<ptrdiff_t>(std::min(looks.size(), kMaxLooks));
+    const auto alike = std::find_if(
+        looks.rbegin(), until, [&](size_t at) { return folds[at].IsAlike(nodes_[child], below); });
+    if (alike == until) {
+      looks.push_back(folds.size());
+      folds.push_back({name.shape, nodes_[child].bytes, std::move(below)});
+      folds.back().numbers.resize(name.numbers.size());
+    }
+    Fold& fold = alike == until ? folds.back() : folds[*alike];
+    fold.members.push_back(child);
+    for (size_t i = 0; i < name.numbers.size(); ++i)
+      fold.numbers[i].insert(name.numbers[i]);
+  }
+  for (const Fold& fold : folds) {
+    if (fold.members.size() == 1)
+      continue;
+    const size_t first = *std::min_element(fold.members.begin(), fold.members.end());
+    for (const size_t member : fold.members) {
+      if (member != first)
+        Absorb(first, member);
+    }
+    nodes_[first].name.clear();
+    size_t number = 0;
+    for (const char c : fold.shape)
+      nodes_[first].name += c == '#' ? query::RangeText(fold.numbers[number++]) : std::string(1, c);
+    nodes_[first].repeats = fold.members.size();
+  }
+  std::erase_if(nodes_[node].children, [&](size_t child) { return nodes_[child].joined; });
 }
 
 // A leaf may end where others go on (["a"] and ["a", "b"]): its bytes become a child of that node,
@@ -98,6 +217,7 @@ void LedgerTree::JoinChains() {
     while (node.children.size() == 1) {
       Node& child = nodes_[node.children[0]];
       node.name += child.goes_on ? child.name : " / " + child.name;
+      node.repeats *= child.repeats;
       child.name = {};
       if (!child.below.empty())
         node.below = std::exchange(child.below, {});
@@ -186,7 +306,7 @@ void LedgerTree::AppendChildren(size_t root,
       visit.any = true;
       const Node& shown = nodes_[child];
       out->push_back({shown.depth, shown.goes_on ? shown.name.substr(1) : shown.name, shown.bytes,
-                      shown.count, false, shown.below});
+                      shown.count, false, shown.below, shown.repeats_are_one, shown.repeats});
       open.push_back({.node = child});
     } else {
       ++visit.left_out;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct TreeLeaf {
   std::vector<bool> goes_on{};
   // By level, empty for none: what is said below the name, part of no name.
   std::vector<std::string> below{};
+  // By level, empty for none: siblings there whose names differ in numbers alone are repeated
+  // layers.
+  std::vector<bool> repeats{};
 };
 
 // Levels of a dotted or slashed name: "h.3/mlp" is "h", ".3" and "/mlp", the latter two going on.
@@ -32,11 +36,15 @@ struct TreeLine {
   uint64_t count = 0;
   bool rest = false;  // a "(n more)" line
   std::string below{};
+  bool layer = false;  // both ends of its name tell it apart
+  size_t repeats = 1;  // how many layers alike it stands for
 };
 
 class LedgerTree {
  public:
-  // Leaves of the same path are added up; leaves of no bytes are left out.
+  // Leaves of the same path are added up; leaves of no bytes are left out. Repeated layers are one
+  // node, "blocks.[1-11]", that has the sum of each level below them: siblings that have as many
+  // bytes within one percent of the largest, and levels of the same names below them.
   explicit LedgerTree(const std::vector<TreeLeaf>& leaves);
 
   uint64_t total_bytes() const { return nodes_[0].bytes; }
@@ -60,10 +68,18 @@ class LedgerTree {
     size_t parent = 0;
     uint64_t bytes = 0;
     uint64_t count = 0;
-    bool joined = false;           // its name and children went to its parent
+    bool repeats_are_one = false;
+    size_t repeats = 1;            // how many layers alike it stands for
+    bool joined = false;           // its name and children went to another node
     std::vector<size_t> children;  // largest first
   };
+  struct Fold;
 
+  void FoldRepeats();
+  void Absorb(size_t into, size_t from);
+  void MergeNamesakes(size_t node);
+  void FoldChildren(size_t node);
+  std::set<std::string> NamesBelow(size_t node) const;
   void NameLeftovers();
   void JoinChains();
   void Sort();

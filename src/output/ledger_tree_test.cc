@@ -38,6 +38,46 @@ TEST(LedgerTreeTest, WhatHasNoRoomSharesALine) {
               testing::ElementsAre("a 82 3", ".x 50 1", ".y 30 1", ".z 2 1", "(3 more) 16 3"));
 }
 
+TreeLeaf Layer(const std::string& module, const std::string& parameter, uint64_t bytes) {
+  TreeLeaf leaf{.path = {}, .bytes = bytes, .count = 1};
+  AppendNameLevels(module, &leaf);
+  leaf.path.push_back(parameter);
+  leaf.repeats.assign(leaf.path.size(), true);
+  return leaf;
+}
+
+TEST(LedgerTreeTest, RepeatedLayersAreOneNodeWithTheSumsOfEachLevel) {
+  std::vector<TreeLeaf> leaves;
+  for (int layer = 0; layer < 12; ++layer) {
+    const std::string name = "h." + std::to_string(layer);
+    leaves.push_back(Layer(name + ".a", name + ".a.weight", layer == 0 ? 900 : 100));
+    leaves.push_back(Layer(name + ".b", name + ".b.weight", 50));
+  }
+  const LedgerTree tree(leaves);
+  std::vector<std::string> told;
+  for (const TreeLine& line : tree.Lines(100, 0)) {
+    told.push_back(std::string(line.depth, ' ') + line.name + " x" + std::to_string(line.repeats) +
+                   " " + std::to_string(line.bytes) + " " + std::to_string(line.count));
+  }
+  EXPECT_THAT(told,
+              testing::ElementsAre("h x1 2600 24", " [1-11] x11 1650 22",
+                                   "  a / h.[1-11].a.weight x11 1100 11",
+                                   "  b / h.[1-11].b.weight x11 550 11", " 0 x1 950 2",
+                                   "  a / h.0.a.weight x1 900 1", "  b / h.0.b.weight x1 50 1"));
+}
+
+TEST(LedgerTreeTest, WhatIsNotAlikeOrNoLayerStaysApart) {
+  TreeLeaf iteration{.path = {"1"}, .bytes = 10, .count = 1};
+  TreeLeaf next{.path = {"2"}, .bytes = 10, .count = 1};
+  EXPECT_THAT(Text(LedgerTree({iteration, next}), 9), testing::ElementsAre("1 10 1", "2 10 1"));
+  iteration.repeats = next.repeats = {true};
+  EXPECT_THAT(Text(LedgerTree({iteration, next}), 9), testing::ElementsAre("[1,2] 20 2"));
+  next.bytes = 11;
+  EXPECT_EQ(LedgerTree({iteration, next}).full_lines(), 2u);
+  const LedgerTree other({Layer("h.0.a", "w", 10), Layer("h.1.b", "w", 10)});
+  EXPECT_EQ(other.full_lines(), 3u);
+}
+
 TEST(LedgerTreeTest, WhatAQueryLeftOutComesLast) {
   const LedgerTree tree({{{"(rest)"}, 50, 9}, {{"a"}, 30, 1}, {{"b"}, 1, 1}});
   EXPECT_THAT(Text(tree, 10), testing::ElementsAre("a 30 1", "b 1 1", "(rest) 50 9"));

@@ -23,6 +23,11 @@ std::string At(const std::string& place, const std::string& layer) {
   return layer.empty() ? text : text + " (" + layer + ")";
 }
 
+// The driver does not say what a context or a module of code needs.
+std::string Requested(const query::Refusal& refusal) {
+  return refusal.requested_bytes == 0 ? "an unknown amount" : FormatBytes(refusal.requested_bytes);
+}
+
 const char* Verdict(const query::Refusal& refusal) {
   return refusal.served ? "refused, then served" : "refused for good";
 }
@@ -46,6 +51,7 @@ class Text {
     AddNames("who holds it", what_.categories);
     AddNames("layers", what_.layers);
     AddNames("lines", what_.lines);
+    AddArrays();
     AddPins();
     AddAdvice();
     return std::move(text_);
@@ -58,7 +64,7 @@ class Text {
     const query::Refusal& refusal = what_.refusal;
     std::string line =
         fmt::format("{}{}: {} asked for{}, at most {} of {} free", kOutOfMemoryBegin,
-                    DeviceMark(recording_, what_.device), FormatBytes(refusal.requested_bytes),
+                    DeviceMark(recording_, what_.device), Requested(refusal),
                     At(what_.place, what_.layer), FormatBytes(what_.free_bytes),
                     what_.total_bytes == 0 ? "an unknown total" : FormatBytes(what_.total_bytes));
     if (refusal.served)
@@ -77,7 +83,7 @@ class Text {
             ? "the driver was not asked"
             : fmt::format(
                   "{} asked the driver for {} {}", recording_.string(refusal.api),
-                  FormatBytes(refusal.asked_driver_bytes),
+                  refusal.asked_driver_bytes == 0 ? "it" : FormatBytes(refusal.asked_driver_bytes),
                   refusal.attempts == 1 ? "once" : fmt::format("{} times", refusal.attempts));
     Line(fmt::format("  by {} at {}; {}", ProcessLabel(recording_, what_.process),
                      Since(recording_, refusal.time_ns), asked));
@@ -92,6 +98,17 @@ class Text {
     text_ += "\n" + std::string(title) + "\n";
     for (size_t i = 0; i < std::min(names.size(), kMostRows); ++i)
       Line(fmt::format("  {:>10}  {}", FormatBytes(names[i].bytes), names[i].name));
+  }
+
+  void AddArrays() {
+    if (what_.xla_pool.arrays.empty())
+      return;
+    text_ += "\nlive arrays in XLA's pool\n";
+    for (size_t i = 0; i < std::min(what_.xla_pool.arrays.size(), kMostRows); ++i) {
+      const query::XlaPool::Arrays& arrays = what_.xla_pool.arrays[i];
+      Line(
+          fmt::format("  {:>10}  {} of {}", FormatBytes(arrays.bytes), arrays.count, arrays.shape));
+    }
   }
 
   void AddPins() {
@@ -130,6 +147,19 @@ void WriteNames(const char* key, const std::vector<query::NamedBytes>& names, Js
   });
 }
 
+void WriteXlaPool(const query::XlaPool& pool, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("limit_bytes", pool.limit_bytes);
+  json.Field("in_use_bytes", pool.in_use_bytes);
+  json.Field("largest_free_bytes", pool.largest_free_bytes);
+  WriteList(json, "arrays", pool.arrays, [](const query::XlaPool::Arrays& arrays, JsonWriter& out) {
+    out.Field("shape", arrays.shape);
+    out.Field("bytes", arrays.bytes);
+    out.Field("count", arrays.count);
+  });
+  json.EndObject();
+}
+
 void WriteExplained(const query::OutOfMemory& what,
                     const tables::Recording& recording,
                     JsonWriter& json) {
@@ -165,6 +195,11 @@ void WriteExplained(const query::OutOfMemory& what,
     TextOrNull(out, "place", pin.place);
     TextOrNull(out, "layer", pin.layer);
   });
+  json.Key("xla_pool");
+  if (what.xla_pool.limit_bytes == 0)
+    json.Null();
+  else
+    WriteXlaPool(what.xla_pool, json);
   WriteList(json, "advice", what.advice, [](const query::Advice& advice, JsonWriter& out) {
     out.Field("text", advice.text);
     out.Field("saves_bytes", advice.saves_bytes);
@@ -187,8 +222,7 @@ std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
   std::string text;
   for (size_t i = 0; i < refusals.size(); ++i) {
     const query::Refusal& refusal = refusals[i];
-    text += Printable(fmt::format("{:>3}  {:>10}  {} at {}, {}", i + 1,
-                                  FormatBytes(refusal.requested_bytes),
+    text += Printable(fmt::format("{:>3}  {:>10}  {} at {}, {}", i + 1, Requested(refusal),
                                   DeviceMark(recording, DeviceOf(recording, refusal)),
                                   Since(recording, refusal.time_ns), Verdict(refusal)),
                       style.utf8) +
@@ -237,7 +271,7 @@ std::string RefusalsLine(const std::vector<query::Refusal>& refusals, const std:
   return fmt::format("Out of memory: {}, of {}: `vramscope report {} --oom`",
                      count == 1 ? "a request was refused for good"
                                 : fmt::format("{} requests were refused for good, the last", count),
-                     FormatBytes(last->requested_bytes), file);
+                     Requested(*last), file);
 }
 
 }  // namespace vramscope::output

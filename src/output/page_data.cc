@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,7 @@ class PageData {
         start_ns_(tables_.session.begin_ns),
         json_(json),
         stacks_(recording, strings_),
-        sites_(recording, stacks_, names_) {}
+        sites_(recording, stacks_, names_, limits.layers) {}
 
   util::Status Write();
 
@@ -64,11 +65,12 @@ class PageData {
     uint32_t rounding_site;
   };
 
+  size_t MostListed() const;
   util::Status ReadAllocations();
   template <class Visit>
   util::Status ForEachAllocation(uint32_t columns, const Visit& visit) const;
   int64_t EndNs() const;
-  std::set<int64_t> Peaks() const;
+  std::set<int64_t> Places() const;
   std::vector<int64_t> StatedInstants() const;
   void WriteHead();
   void WriteDevices();
@@ -95,6 +97,7 @@ class PageData {
   PageStacks stacks_;
   PageSites sites_;
   query::Report report_;
+  query::Iterations iterations_;
   std::vector<query::Timeline> timelines_;
   std::vector<query::Timeline> stretches_;  // where allocations are left out: finer than a picture
   std::vector<Listed> listed_;
@@ -124,19 +127,27 @@ int64_t PageData::EndNs() const {
   return end_ns;
 }
 
-// The devices' peaks, and the ends of the recording.
-std::set<int64_t> PageData::Peaks() const {
+// Where a click on the page leads: the peaks of devices and of iterations, marks, refusals, and the
+// ends of the recording.
+std::set<int64_t> PageData::Places() const {
   std::set<int64_t> instants_ns = {start_ns_, EndNs()};
   for (const query::DeviceReport& device : report_.devices)
     instants_ns.insert(device.at_ns);
+  const auto add = [&](const auto& rows, const auto& time_of) {
+    for (size_t i = 0; i < std::min(rows.size(), limits_.places); ++i)
+      instants_ns.insert(time_of(rows[i]));
+  };
+  add(iterations_.iterations, [](const query::Iteration& row) { return row.peak_ns; });
+  add(tables_.out_of_memory, [](const tables::OutOfMemoryRow& row) { return row.time_ns; });
+  add(tables_.marks, [](const tables::MarkRow& row) { return row.time_ns; });
   return instants_ns;
 }
 
 // The instants at which people look: what the timelines' buckets show, also of a window that is
-// zoomed into, and the peaks.
+// zoomed into, and where its tables lead.
 std::vector<int64_t> PageData::StatedInstants() const {
-  const std::set<int64_t> peaks = Peaks();
-  std::vector<int64_t> instants_ns(peaks.begin(), peaks.end());
+  const std::set<int64_t> places = Places();
+  std::vector<int64_t> instants_ns(places.begin(), places.end());
   for (const std::vector<query::Timeline>* timelines : {&timelines_, &stretches_}) {
     for (const query::Timeline& timeline : *timelines)
       instants_ns.insert(instants_ns.end(), timeline.peak_ns.begin(), timeline.peak_ns.end());
@@ -144,6 +155,12 @@ std::vector<int64_t> PageData::StatedInstants() const {
   std::sort(instants_ns.begin(), instants_ns.end());
   instants_ns.erase(std::unique(instants_ns.begin(), instants_ns.end()), instants_ns.end());
   return instants_ns;
+}
+
+size_t PageData::MostListed() const {
+  if (tables_.sites.size() > limits_.sites)
+    return std::min(limits_.allocations, limits_.sites);
+  return tables_.session.allocation_count <= limits_.whole ? limits_.whole : limits_.allocations;
 }
 
 util::Status PageData::ReadAllocations() {
@@ -154,9 +171,7 @@ util::Status PageData::ReadAllocations() {
   const auto is_backing = [&](const tables::AllocationFrame& frame, size_t at) {
     return sites_.Row(tables::SiteId{frame.site[at]}).backing != 0;
   };
-  const size_t most = tables_.sites.size() > limits_.sites
-                          ? std::min(limits_.allocations, limits_.sites)
-                          : limits_.allocations;
+  const size_t most = MostListed();
   Heaviest heaviest(most);
   const bool choose = tables_.session.allocation_count > most;
   if (choose) {
@@ -168,7 +183,7 @@ util::Status PageData::ReadAllocations() {
                           }));
     heaviest.Close();
   }
-  left_out_.emplace(StatedInstants(), Peaks());
+  left_out_.emplace(StatedInstants(), Places());
   VRAMSCOPE_RETURN_IF_ERROR(
       ForEachAllocation(tables::kAllColumns, [&](const tables::AllocationFrame& frame, size_t at) {
         const tables::SiteId site{frame.site[at]};
@@ -221,8 +236,10 @@ void PageData::WriteHead() {
   json_.Field("recorded_at", IsoTime(session.begin_wall_ns));
   json_.Field("version", session.version);
   json_.Field("duration_ns", EndNs() - start_ns_);
-  json_.Field("start_ns", start_ns_);
+  // As text: a browser's numbers end at 104 days of uptime.
+  json_.Field("start_ns", std::to_string(start_ns_));
   json_.Field("finished", session.finished);
+  json_.Field("folded_layers", uint64_t{sites_.folded_layers()});
 }
 
 void PageData::WriteDevices() {
@@ -234,6 +251,7 @@ void PageData::WriteDevices() {
     json_.Field("kind", DeviceKindName(device.kind));
     json_.Field("name", device.name);
     NumberOrNull(json_, "total_bytes", device.total_bytes);
+    json_.Field("peak_at", Since(device.at_ns));
     json_.EndObject();
   }
   json_.EndArray();
@@ -402,11 +420,13 @@ void PageData::WriteSamples() {
 void PageData::WriteModuleTypes() {
   json_.Key("module_types");
   json_.BeginObject();
-  std::set<tables::StringId> written;
+  std::unordered_set<std::string> written;
   for (const tables::SiteRow& site : tables_.sites) {
-    if (site.module.value != 0 && site.module_class.value != 0 &&
-        written.insert(site.module).second)
-      json_.Field(recording_.string(site.module), recording_.string(site.module_class));
+    if (site.module.value == 0 || site.module_class.value == 0)
+      continue;
+    const std::string name = sites_.LayerName(site.module);
+    if (written.insert(name).second)
+      json_.Field(name, recording_.string(site.module_class));
   }
   json_.EndObject();
 }
@@ -456,11 +476,13 @@ util::Status PageData::Write() {
   if (!report.ok())
     return report.status();
   report_ = std::move(*report);
+  if (auto iterations = query::MakeIterations(recording_); iterations.ok())
+    iterations_ = std::move(*iterations);
   auto timelines = query::MakeTimelines(recording_, limits_.buckets);
   if (!timelines.ok())
     return timelines.status();
   timelines_ = std::move(*timelines);
-  if (tables_.session.allocation_count > limits_.allocations) {
+  if (tables_.session.allocation_count > MostListed()) {
     const size_t devices = std::max<size_t>(timelines_.size(), 1);
     auto stretches =
         query::MakeTimelines(recording_, std::max(limits_.buckets, limits_.instants / devices));
@@ -484,7 +506,8 @@ util::Status PageData::Write() {
   WriteIterations();
   WriteMarks();
   WriteFindings(
-      recording_, [&](tables::DeviceId device) { return DeviceOf(device); }, stacks_, json_);
+      recording_, iterations_, [&](tables::DeviceId device) { return DeviceOf(device); }, stacks_,
+      json_);
   // Last: everything above adds to them.
   sites_.Write(json_);
   stacks_.Write(json_);

@@ -6,7 +6,6 @@
 
 #include "format/memory_words.h"
 #include "output/json_parts.h"
-#include "query/report.h"
 
 namespace vramscope::output {
 namespace {
@@ -15,13 +14,11 @@ using util::JsonWriter;
 
 // A row an iteration and device, as `vramscope iterations` has them.
 void WriteIterationTable(const tables::Recording& recording,
+                         const query::Iterations& iterations,
                          const std::function<int(tables::DeviceId)>& device_of,
                          JsonWriter& json) {
   const int64_t start_ns = recording.tables().session.begin_ns;
-  const auto iterations = query::MakeIterations(recording);
-  std::vector<query::Iteration> rows;
-  if (iterations.ok())
-    rows = iterations->iterations;
+  const std::vector<query::Iteration>& rows = iterations.iterations;
   const auto column = [&](const char* key, const auto& value) {
     json.Key(key);
     json.BeginArray();
@@ -31,7 +28,7 @@ void WriteIterationTable(const tables::Recording& recording,
   };
   json.Key("iteration_table");
   json.BeginObject();
-  json.Field("source", iterations.ok() ? std::string_view(iterations->source) : "");
+  json.Field("source", iterations.source);
   column("device", [&](const auto& row) { return device_of(row.device); });
   column("process", [](const auto& row) { return row.process.value; });
   column("number", [](const auto& row) { return row.number; });
@@ -110,10 +107,11 @@ void WriteOutOfMemory(const tables::Recording& recording,
 }  // namespace
 
 void WriteFindings(const tables::Recording& recording,
+                   const query::Iterations& iterations,
                    const std::function<int(tables::DeviceId)>& device_of,
                    PageStacks& stacks,
                    JsonWriter& json) {
-  WriteIterationTable(recording, device_of, json);
+  WriteIterationTable(recording, iterations, device_of, json);
   WriteLeaks(recording, device_of, stacks, json);
   WriteOutOfMemory(recording, device_of, stacks, json);
 }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "output/page_tables.h"
+#include "query/report.h"
 #include "tables/recording.h"
 #include "util/json_writer.h"
 
@@ -11,8 +12,10 @@
 // for an instant.
 namespace vramscope::output {
 
-// `device_of`: the page's number of a device, -1 for none.
+// `device_of`: the page's number of a device, -1 for none. `iterations`: those of MakeIterations(),
+// none where it has an error.
 void WriteFindings(const tables::Recording& recording,
+                   const query::Iterations& iterations,
                    const std::function<int(tables::DeviceId)>& device_of,
                    PageStacks& stacks,
                    util::JsonWriter& json);

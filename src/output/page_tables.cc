@@ -7,6 +7,7 @@
 
 #include "format/memory_words.h"
 #include "output/json_parts.h"
+#include "query/fold_names.h"
 #include "query/frames.h"
 
 namespace vramscope::output {
@@ -16,6 +17,7 @@ using util::JsonWriter;
 
 constexpr uint32_t kNativeFrame = 1;
 constexpr uint32_t kLibraryFrame = 2;
+constexpr size_t kNamesPerLayer = 4;  // a layer has a few parameters
 
 void WriteTuple(JsonWriter& json, std::initializer_list<uint32_t> values) {
   json.BeginArray();
@@ -104,13 +106,39 @@ void PageStacks::Write(JsonWriter& json) const {
   json.EndObject();
 }
 
-PageSites::PageSites(const tables::Recording& recording, PageStacks& stacks, PageTexts& names)
+PageSites::PageSites(const tables::Recording& recording,
+                     PageStacks& stacks,
+                     PageTexts& names,
+                     size_t most_layers)
     : recording_(recording),
       texts_(recording),
       stacks_(stacks),
       names_(names),
+      most_layers_(most_layers),
       of_site_(recording.tables().sites.size(), 0),
-      of_rounding_(recording.tables().sites.size(), 0) {}
+      of_rounding_(recording.tables().sites.size(), 0) {
+  std::unordered_set<uint32_t> layers;
+  std::unordered_set<uint32_t> inner;  // parameters and tags
+  for (const tables::SiteRow& site : recording.tables().sites) {
+    layers.insert(site.module.value);
+    inner.insert(site.parameter.value != 0 ? site.parameter.value : site.tag.value);
+  }
+  if (layers.size() > most_layers || inner.size() > kNamesPerLayer * most_layers)
+    folded_layers_ = layers.size();
+}
+
+std::string PageSites::LayerName(tables::StringId layer) {
+  const std::string_view name = recording_.string(layer);
+  if (folded_layers_ == 0)
+    return std::string(name);
+  std::string folded = query::SplitNumbers(name).shape;
+  std::replace(folded.begin(), folded.end(), '#', '*');
+  // Names without numbers, and without end.
+  if (!folded_names_.contains(folded) && folded_names_.size() >= kNamesPerLayer * most_layers_)
+    return "(other layers)";
+  folded_names_.insert(folded);
+  return folded;
+}
 
 const tables::SiteRow& PageSites::Row(tables::SiteId site) const {
   const std::vector<tables::SiteRow>& rows = recording_.tables().sites;
@@ -132,8 +160,8 @@ PageSites::Site PageSites::Describe(const tables::SiteRow& row) {
     paths_.push_back(path->first);
   site.path = path->second;
   site.line = names_.Of(texts_.Of(Dimension::kLine, row, nullptr));
-  site.module = names_.Of(recording_.string(row.module));
-  site.name = names_.Of(recording_.string(row.parameter.value != 0 ? row.parameter : row.tag));
+  site.module = names_.Of(LayerName(row.module));
+  site.name = names_.Of(LayerName(row.parameter.value != 0 ? row.parameter : row.tag));
   site.stack = stacks_.Of(row.stack.value != 0 ? row.stack : row.native_stack);
   const uint32_t place = stacks_.Of(row.place);
   site.place = place == site.stack ? 0 : place;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -57,14 +58,21 @@ class PageStacks {
 };
 
 // What bytes stand under, as far as the page tells them apart. Rounding and the free bytes of
-// segments have sites of their own. 0: none.
+// segments have sites of their own. 0: none. Of more than `most_layers` layers those whose names
+// differ in numbers alone are one, "h.*.attn": a browser has no room for a million.
 class PageSites {
  public:
-  PageSites(const tables::Recording& recording, PageStacks& stacks, PageTexts& names);
+  PageSites(const tables::Recording& recording,
+            PageStacks& stacks,
+            PageTexts& names,
+            size_t most_layers);
   uint32_t Of(tables::SiteId site);
   uint32_t OfRounding(tables::SiteId site);
   uint32_t OfRow(const tables::SiteRow& site) { return Add(Describe(site)); }
   const tables::SiteRow& Row(tables::SiteId site) const;
+  std::string LayerName(tables::StringId layer);
+  // How many layers there are, where some are one; else 0.
+  size_t folded_layers() const { return folded_layers_; }
   void Write(util::JsonWriter& json) const;
 
  private:
@@ -88,6 +96,9 @@ class PageSites {
   query::DimensionTexts texts_;
   PageStacks& stacks_;
   PageTexts& names_;
+  size_t most_layers_;
+  size_t folded_layers_ = 0;
+  std::unordered_set<std::string> folded_names_;
   std::vector<Site> sites_;  // the page's number less 1
   std::map<Site, uint32_t> ids_;
   std::vector<std::vector<std::string>> paths_;

@@ -129,6 +129,16 @@ std::string CutStart(std::string_view text, size_t columns, const Style& style) 
   return std::string(ellipsis).append(text.substr(first));
 }
 
+std::string CutMiddle(std::string_view text, size_t columns, const Style& style) {
+  if (util::DisplayWidth(text) <= columns)
+    return std::string(text);
+  const size_t mark = style.utf8 ? 1 : 2;
+  const size_t end_columns = columns / 3;
+  std::string end = CutStart(text, end_columns + mark, style);
+  end.erase(0, style.utf8 ? std::string_view("…").size() : mark);
+  return CutEnd(text, columns - util::DisplayWidth(end), style) + end;
+}
+
 std::string PadRight(std::string text, size_t columns) {
   const size_t width = util::DisplayWidth(text);
   if (width < columns)
@@ -141,6 +151,12 @@ std::string PadLeft(std::string text, size_t columns) {
   if (width < columns)
     text.insert(0, columns - width, ' ');
   return text;
+}
+
+void AppendLine(std::string_view line, std::string* text) {
+  const size_t end = line.find_last_not_of(' ');
+  text->append(line.substr(0, end == std::string_view::npos ? 0 : end + 1));
+  *text += '\n';
 }
 
 std::string Bar(double share, size_t columns, const Style& style) {

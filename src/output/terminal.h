@@ -32,9 +32,14 @@ std::string Printable(std::string_view text, bool utf8);
 std::string CutEnd(std::string_view text, size_t columns, const Style& style);
 // The same with the end kept.
 std::string CutStart(std::string_view text, size_t columns, const Style& style);
+// The same with both ends kept, a third of the columns for the last one.
+std::string CutMiddle(std::string_view text, size_t columns, const Style& style);
 
 std::string PadRight(std::string text, size_t columns);
 std::string PadLeft(std::string text, size_t columns);
+
+// Appends a line without the padding at its end, which is invisible until it wraps.
+void AppendLine(std::string_view line, std::string* text);
 
 // A bar of block characters, `columns` wide for share 1, with trailing spaces.
 std::string Bar(double share, size_t columns, const Style& style);

@@ -95,6 +95,12 @@ TEST_F(TerminalTest, CutsAtColumns) {
   EXPECT_EQ(CutStart("äöüäöü", 4, utf8), "…äöü");
   EXPECT_EQ(CutStart("abcdef", 4, {}), "..ef");
   EXPECT_EQ(CutStart("abcdef", 1, {}), ".");
+  EXPECT_EQ(CutMiddle("abcdef", 6, utf8), "abcdef");
+  EXPECT_EQ(CutMiddle("abcdefghij", 7, utf8), "abcd…ij");
+  EXPECT_EQ(CutMiddle("äöüäöüäöü", 6, utf8), "äöü…öü");
+  EXPECT_EQ(CutMiddle("abcdefghij", 7, {}), "abc..ij");
+  EXPECT_EQ(CutMiddle("abcdefghij", 1, utf8), "…");
+  EXPECT_EQ(CutMiddle("abcdefghij", 0, utf8), "");
   // A name of a file that was made to do harm: in one go, or it takes hours.
   const std::string endless(size_t{1} << 22, 'x');
   EXPECT_EQ(CutStart(endless + "yz", 3, utf8), "…yz");

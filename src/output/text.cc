@@ -12,11 +12,11 @@
 
 #include "output/devices.h"
 #include "output/ledger_tree.h"
+#include "output/overflow_lines.h"
 #include "output/screen.h"
 #include "output/stack_names.h"
 #include "output/text_tables.h"
 #include "output/trust_lines.h"
-#include "query/fold_modules.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 
@@ -66,31 +66,6 @@ bool IsPurpose(const std::string& category) {
       return true;
   }
   return false;
-}
-
-// Those of repeated layers as one: "blocks.[0-11].attn.weight x12".
-std::vector<TreeLeaf> FoldedParameters(const std::vector<TreeLeaf>& leaves) {
-  std::map<std::string, query::ModuleEntry> by_name;
-  for (const TreeLeaf& leaf : leaves) {
-    query::ModuleEntry& entry = by_name[leaf.path.back()];
-    entry.module = leaf.path.back();
-    entry.bytes += leaf.bytes;
-    entry.count += leaf.count;
-  }
-  std::vector<query::ModuleEntry> entries;
-  for (const auto& [name, entry] : by_name)
-    entries.push_back(entry);
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  std::vector<TreeLeaf> folded;
-  for (const query::ModuleEntry& entry : query::FoldModules(entries)) {
-    TreeLeaf& leaf = folded.emplace_back();
-    leaf.path = {entry.modules > 1 ? fmt::format("{} x{}", entry.module, entry.modules)
-                                   : entry.module};
-    leaf.bytes = entry.bytes;
-    leaf.count = entry.count;
-  }
-  return folded;
 }
 
 class TextReport {
@@ -267,8 +242,6 @@ LedgerTree TextReport::MakeTree(const query::DeviceReport& device, bool only_own
     }
     leaves.push_back(std::move(leaf));
   }
-  if (query_.by == std::vector{query::Dimension::kParameter})
-    leaves = FoldedParameters(leaves);
   return LedgerTree(leaves);
 }
 
@@ -286,7 +259,9 @@ TreeLeaf TextReport::LeafOf(const query::ReportRow& row,
                             ? fmt::format("pid {}", *row.pid)
                             : Clean(ProcessLabel(found->command, found->pid, found->rank)));
   }
+  std::string layer;
   for (size_t level = 0; level < row.path.size(); ++level) {
+    leaf.repeats.resize(leaf.path.size());
     if (const auto names = stacks.find(level); names != stacks.end()) {
       const StackNames::Name name = names->second.Of(row.path[level]);
       leaf.path.push_back(Clean(name.head));
@@ -294,11 +269,21 @@ TreeLeaf TextReport::LeafOf(const query::ReportRow& row,
       leaf.below.back() = Clean(name.callers);
       continue;
     }
-    const std::string name = row.path[level].empty() ? "-" : Clean(row.path[level]);
-    if (level < query_.by.size() && query_.by[level] == query::Dimension::kModule)
+    std::string name = row.path[level].empty() ? "-" : Clean(row.path[level]);
+    const query::Dimension dimension =
+        level < query_.by.size() ? query_.by[level] : query::Dimension::kOwner;
+    // Below its layer a parameter needs not say which that is.
+    if (dimension == query::Dimension::kParameter && !layer.empty() && name.starts_with(layer) &&
+        name[layer.size()] == '.')
+      name.erase(0, layer.size() + 1);
+    if (dimension == query::Dimension::kModule)
+      layer = name;
+    if (dimension == query::Dimension::kModule)
       AppendNameLevels(name, &leaf);
     else
       leaf.path.push_back(name);
+    leaf.repeats.resize(leaf.path.size(), dimension == query::Dimension::kModule ||
+                                              dimension == query::Dimension::kParameter);
   }
   return leaf;
 }
@@ -396,7 +381,8 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
       name = "CPU tensors";
       break;
     case tables::DeviceKind::kHost:
-      name = "Host memory, pinned and registered";
+      name = report_.overflow.empty() ? "Host memory, pinned and registered"
+                                      : "Host memory, pinned or in place of a GPU's";
       break;
   }
   std::string when = Clean(device.at_kind) + " ";
@@ -487,7 +473,9 @@ void TextReport::AddAbsence() {
 
 std::string TextReport::Format() {
   AddTitle();
-  Lines trust = CheckpointLines(recording_);
+  Lines trust = OverflowLines(report_, recording_, style_);
+  for (std::string& line : CheckpointLines(recording_))
+    trust.push_back(std::move(line));
   for (std::string& line : TrustLines(report_, recording_, style_))
     trust.push_back(std::move(line));
   if (gpus_.size() > 1) {
@@ -521,12 +509,8 @@ std::string TextReport::Format() {
   for (const std::string& line : options_.closing)
     Add(line);
   std::string text;
-  for (const std::string& line : out_) {
-    // Padding at the end of a line is invisible until it wraps.
-    const size_t end = line.find_last_not_of(' ');
-    text.append(line, 0, end == std::string::npos ? 0 : end + 1);
-    text += '\n';
-  }
+  for (const std::string& line : out_)
+    AppendLine(line, &text);
   return text;
 }
 

@@ -157,8 +157,12 @@ void AddFigureTable(const std::string& head,
   const std::vector<TreeLine> lines = tree.Lines(max_lines, smallest_bytes);
   const auto indent_of = [](const TreeLine& line) { return 2 * std::min<size_t>(line.depth, 8); };
   size_t widest = kPlainColumns - figures - 2;
+  const auto times = [](const TreeLine& line) {
+    return line.repeats > 1 ? fmt::format(" x{}", line.repeats) : std::string();
+  };
   for (const TreeLine& line : lines)
-    widest = std::max(widest, indent_of(line) + util::DisplayWidth(line.name) + 1);
+    widest =
+        std::max(widest, indent_of(line) + util::DisplayWidth(line.name) + times(line).size() + 1);
   const size_t names = std::min(Columns(style) - std::min(Columns(style), figures + 2), widest);
   out->push_back(
       Paint(fmt::format("  {}{}{}  {}{}", PadRight(CutEnd(head, names, style), names),
@@ -170,7 +174,12 @@ void AddFigureTable(const std::string& head,
                          static_cast<double>(std::max<uint64_t>(tree.total_bytes(), 1));
     const std::string indent(indent_of(line), ' ');
     const size_t room = names - std::min(names, indent.size());
-    const std::string name = indent + CutEnd(line.name, room - std::min<size_t>(room, 1), style);
+    const std::string suffix = times(line);
+    const size_t for_name = room - std::min(room, suffix.size() + 1);
+    const std::string name =
+        indent +
+        (line.layer ? CutMiddle(line.name, for_name, style) : CutEnd(line.name, for_name, style)) +
+        suffix;
     std::string text = "  ";
     const std::string padded = PadRight(name, names);
     if (line.rest) {

@@ -67,6 +67,7 @@ void Cells::Fill(const tables::Recording& recording, const GroupOf& group_of) {
     cell.block = IsBlock(site);
     cell.backward = site.phase == static_cast<uint8_t>(format::Phase::kBackward);
     cell.estimated = static_cast<tables::Estimated>(site.estimated);
+    cell.stands_for = site.stands_for;
     cell.group = group_of(site);
     const auto [found, added] = ids.try_emplace(cell, static_cast<uint32_t>(cells_.size()));
     if (added)

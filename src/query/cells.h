@@ -38,7 +38,8 @@ struct Cell {
   bool block = false;
   bool backward = false;  // allocated by a backward
   tables::Estimated estimated = tables::Estimated::kExact;
-  uint32_t group = 0;  // of Cells::groups()
+  tables::DeviceId stands_for;  // the GPU in whose place the host's memory is; 0: it is not
+  uint32_t group = 0;           // of Cells::groups()
   friend auto operator<=>(const Cell&, const Cell&) = default;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 // A window's changes fit into the second-level cache while they are sorted.
 constexpr uint64_t kChangesPerWindow = 16 * 1024;
-constexpr uint64_t kSitesLimit = uint64_t{1} << 30;
+constexpr uint32_t kSitesLimit = uint32_t{1} << 30;
 constexpr size_t kChangesPerBucket = 4;
 
 struct Earlier {
@@ -46,6 +46,11 @@ void ChangeStream::PlanWindows() {
     if (zone.rows == 0 || zone.min_begin_ns > span_.to_ns || zone.max_end_ns <= span_.from_ns)
       continue;
     frames_.push_back(i);
+    first_ns_ = std::min(first_ns_, zone.min_begin_ns);
+    for (const int64_t time_ns : {zone.max_begin_ns, zone.max_end_ns}) {
+      if (time_ns != tables::kNever)
+        final_ns_ = std::max(final_ns_, time_ns);
+    }
     weigh(zone.min_begin_ns, zone.max_begin_ns, zone.rows);
     weigh(zone.min_end_ns, zone.max_end_ns, zone.rows);
   }
@@ -67,24 +72,28 @@ void ChangeStream::PlanWindows() {
   pending_.resize(last_ns_.size());
 }
 
-void ChangeStream::Push(const Change& change, Hint* hint) {
-  if (change.time_ns <= span_.from_ns || change.time_ns > span_.to_ns ||
-      change.time_ns == tables::kNever)
-    return;
-  size_t window = hint->window;
-  if (change.time_ns > last_ns_[window] &&
-      change.time_ns <= last_ns_[window + 1 < last_ns_.size() ? window + 1 : window])
-    ++window;
-  else if (change.time_ns > last_ns_[window] ||
-           (window > 0 && change.time_ns <= last_ns_[window - 1]))
-    window = static_cast<size_t>(
-        std::lower_bound(last_ns_.begin(), last_ns_.end(), change.time_ns) - last_ns_.begin());
+bool ChangeStream::Find(int64_t time_ns, Place* place) const {
+  if (time_ns <= span_.from_ns || time_ns > span_.to_ns || time_ns == tables::kNever)
+    return false;
+  const auto last = std::lower_bound(last_ns_.begin(), last_ns_.end(), time_ns);
+  const auto window = static_cast<size_t>(last - last_ns_.begin());
   // A damaged zone may hide that the window is over.
-  hint->window = std::max(window, made_);
-  Block*& block = pending_[hint->window];
+  place->window = std::max(window, made_);
+  place->after_ns = window == 0 ? span_.from_ns : last_ns_[window - 1];
+  place->last_ns = std::min(*last, tables::kNever - 1);
+  return true;
+}
+
+inline void ChangeStream::Push(int64_t time_ns, uint64_t bytes, Change::What what, Place* place) {
+  if ((time_ns <= place->after_ns || time_ns > place->last_ns) && !Find(time_ns, place))
+    return;
+  Block*& block = pending_[place->window];
   if (block == nullptr || block->count == Block::kChanges)
     block = NewBlock(block);
-  block->changes[block->count++] = change;
+  Change& change = block->changes[block->count++];
+  change.time_ns = time_ns;
+  change.bytes = bytes;
+  change.what = what;
 }
 
 ChangeStream::Block* ChangeStream::NewBlock(Block* next) {
@@ -104,59 +113,56 @@ util::Status ChangeStream::ReadFrame(size_t frame) {
                                                 tables::kRoundingBytes | tables::kSite |
                                                 tables::kSegment,
                                             &frame_));
-  const uint64_t sites = std::min<uint64_t>(recording_.tables().sites.size(), kSitesLimit);
-  const uint64_t segments = recording_.tables().segments.size();
-  Hint begins{made_};
-  Hint ends{made_};
-  for (size_t i = 0; i < frame_.rows; ++i) {
-    // Not live at any instant.
-    if (frame_.begin_ns[i] >= frame_.end_ns[i])
-      continue;
-    Change begin;
-    begin.time_ns = frame_.begin_ns[i];
-    begin.bytes = frame_.bytes[i];
-    begin.site = frame_.site[i] < sites ? frame_.site[i] & (kSitesLimit - 1) : 0;
-    begin.segment = frame_.segment[i] < segments ? frame_.segment[i] : 0;
-    Change end = begin;
-    end.time_ns = frame_.end_ns[i];
-    end.ends = 1;
-    Push(begin, &begins);
-    Push(end, &ends);
-    if (frame_.rounding_bytes[i] == 0)
-      continue;
-    begin.bytes = end.bytes = std::min(frame_.rounding_bytes[i], begin.bytes);
-    begin.is_rounding = end.is_rounding = 1;
-    Push(begin, &begins);
-    Push(end, &ends);
-  }
+  const auto sites =
+      static_cast<uint32_t>(std::min<uint64_t>(recording_.tables().sites.size(), kSitesLimit));
+  const size_t segments = recording_.tables().segments.size();
+  const auto push = [&](const std::vector<int64_t>& times, bool ends) {
+    Place place;
+    for (size_t i = 0; i < frame_.rows; ++i) {
+      // Not live at any instant.
+      if (frame_.begin_ns[i] >= frame_.end_ns[i])
+        continue;
+      const uint32_t segment = frame_.segment[i];
+      Change::What what;
+      what.site = frame_.site[i] < sites ? frame_.site[i] & (kSitesLimit - 1) : 0;
+      what.ends = ends ? 1 : 0;
+      what.segment = segment < segments ? segment : 0;
+      Push(times[i], frame_.bytes[i], what, &place);
+      if (frame_.rounding_bytes[i] == 0)
+        continue;
+      what.is_rounding = 1;
+      Push(times[i], std::min(frame_.rounding_bytes[i], frame_.bytes[i]), what, &place);
+    }
+  };
+  push(frame_.begin_ns, false);
+  push(frame_.end_ns, true);
   return {};
 }
 
 // Instants are spread about evenly: they are nearly in order once they are in buckets by time.
 void ChangeStream::TakeWindow(size_t window) {
   size_t count = 0;
-  int64_t first_ns = INT64_MAX;
-  int64_t last_ns = INT64_MIN;
+  for (const Block* block = pending_[window]; block != nullptr; block = block->next)
+    count += block->count;
+  current_count_ = count;
+  if (count == 0)
+    return;
   const auto for_each = [&](const auto& visit) {
     for (const Block* block = pending_[window]; block != nullptr; block = block->next) {
       for (uint32_t i = 0; i < block->count; ++i)
         visit(block->changes[i]);
     }
   };
-  for_each([&](const Change& change) {
-    ++count;
-    first_ns = std::min(first_ns, change.time_ns);
-    last_ns = std::max(last_ns, change.time_ns);
-  });
-  current_count_ = count;
-  if (count == 0)
-    return;
-  const auto begin_ns = static_cast<uint64_t>(first_ns);
-  const uint64_t width_ns = static_cast<uint64_t>(last_ns) - begin_ns;
+  // Where a zone is damaged there may be others: they go to the first bucket or the last one.
+  const int64_t begin_ns = window == 0 ? std::max(first_ns_, span_.from_ns) : last_ns_[window - 1];
+  const int64_t end_ns = std::max(begin_ns, std::min(last_ns_[window], final_ns_));
+  const uint64_t width_ns = static_cast<uint64_t>(end_ns) - static_cast<uint64_t>(begin_ns);
   const auto wanted_bits = static_cast<int>(std::bit_width(count / kChangesPerBucket));
   const int shift = std::max(0, static_cast<int>(std::bit_width(width_ns)) - wanted_bits);
   const auto bucket_of = [&](const Change& change) {
-    return static_cast<size_t>((static_cast<uint64_t>(change.time_ns) - begin_ns) >> shift);
+    const int64_t time_ns = std::clamp(change.time_ns, begin_ns, end_ns);
+    return static_cast<size_t>((static_cast<uint64_t>(time_ns) - static_cast<uint64_t>(begin_ns)) >>
+                               shift);
   };
   std::vector<uint32_t>& ends = bucket_ends_;
   ends.assign((width_ns >> shift) + 2, 0);

@@ -22,12 +22,15 @@ struct TimeSpan {
 
 // A row of `allocations` that begins or ends; what of its bytes is rounding comes as one more.
 struct Change {
+  struct What {
+    uint32_t site : 30 = 0;
+    uint32_t ends : 1 = 0;
+    uint32_t is_rounding : 1 = 0;
+    uint32_t segment = 0;
+  };
   int64_t time_ns = 0;
   uint64_t bytes = 0;
-  uint32_t site : 30 = 0;
-  uint32_t ends : 1 = 0;
-  uint32_t is_rounding : 1 = 0;
-  uint32_t segment = 0;
+  What what;
 };
 static_assert(sizeof(Change) == 24);
 
@@ -43,9 +46,12 @@ class ChangeStream {
   util::Result<std::span<const Change>> Next();
 
  private:
-  // Where the last changes of a kind went: the next ones mostly go there, too.
-  struct Hint {
+  // Where the last change of a kind went: the next ones mostly go there, too, if their times are in
+  // (after_ns, last_ns].
+  struct Place {
     size_t window = 0;
+    int64_t after_ns = INT64_MAX;
+    int64_t last_ns = INT64_MIN;
   };
   // Some changes of a window. Most windows hold a few for long, of rows that live on.
   struct Block {
@@ -57,7 +63,9 @@ class ChangeStream {
 
   void PlanWindows();
   util::Status ReadFrame(size_t frame);
-  void Push(const Change& change, Hint* hint);
+  void Push(int64_t time_ns, uint64_t bytes, Change::What what, Place* place);
+  // False where that time is none of the span's.
+  bool Find(int64_t time_ns, Place* place) const;
   Block* NewBlock(Block* next);
   // What a window has, in order, becomes current_.
   void TakeWindow(size_t window);
@@ -66,6 +74,8 @@ class ChangeStream {
   TimeSpan span_;
   std::vector<size_t> frames_;  // that have changes within the span, by their first
   size_t next_frame_ = 0;
+  int64_t first_ns_ = INT64_MAX;  // of what their zones say
+  int64_t final_ns_ = INT64_MIN;
   std::vector<int64_t> last_ns_;  // by window: the last instant that is in it
   std::vector<Block*> pending_;   // by window: what was read of it so far
   std::deque<Block> blocks_;      // in use or spare

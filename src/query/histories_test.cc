@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "query/report.h"
 #include "query/sweep.h"
 #include "query/testing/random_recording.h"
+#include "query/timelines.h"
 
 namespace vramscope::query {
 namespace {
@@ -91,6 +93,37 @@ TEST_P(HistoriesTest, BucketsShowTheirHighestInstant) {
   }
 }
 
+TEST_P(HistoriesTest, OfOneProcessBucketsShowItsOwnHighestInstant) {
+  const auto all = MakeTimelinesBy(*recording_, 100, Dimension::kProcess);
+  ASSERT_TRUE(all.ok());
+  for (const tables::ProcessId process : {tables::ProcessId{1}, tables::ProcessId{2}}) {
+    const std::string pid = std::to_string(recording_->tables().processes[process.value].pid);
+    const auto own =
+        MakeTimelinesOf(*recording_, 100, [&](tables::ProcessId one) { return one == process; });
+    ASSERT_TRUE(own.ok());
+    ASSERT_FALSE(own->empty());
+    for (const Timeline& timeline : *own) {
+      const auto shared = std::find_if(all->begin(), all->end(), [&](const Timeline& one) {
+        return one.device == timeline.device;
+      });
+      ASSERT_NE(shared, all->end());
+      const auto band = std::find(shared->groups.begin(), shared->groups.end(), pid);
+      ASSERT_NE(band, shared->groups.end());
+      const auto& theirs = shared->peak[static_cast<size_t>(band - shared->groups.begin())];
+      EXPECT_TRUE(timeline.nvml.empty());
+      for (size_t i = 0; i < timeline.time_ns.size(); ++i) {
+        uint64_t top = 0;
+        for (const auto& row : timeline.peak)
+          top += row[i];
+        EXPECT_GE(top, theirs[i]) << i;  // theirs is at the device's highest instant
+      }
+    }
+  }
+  const auto nobody = MakeTimelinesOf(*recording_, 100, [](tables::ProcessId) { return false; });
+  ASSERT_TRUE(nobody.ok());
+  EXPECT_TRUE(nobody->empty());
+}
+
 TEST_P(HistoriesTest, IterationsArePeaksWithin) {
   const auto found = MakeIterations(*recording_);
   ASSERT_TRUE(found.ok());
@@ -144,18 +177,18 @@ TEST_P(HistoriesTest, ReportOfAnIterationIsOfItsPeak) {
 
 // What one thread finds of each device within some stretches of time: the highest total, and when
 // it was there first.
-class HighestWithin : public SweepObserver {
+class HighestWithin {
  public:
   HighestWithin(const Cells& cells, std::vector<TimeSpan> spans)
       : cells_(cells), spans_(std::move(spans)) {
     found_.resize(spans_.size());
   }
-  void OnMove(uint32_t cell, int64_t bytes) override {
+  void OnMove(uint32_t cell, int64_t bytes) {
     const Cell& of = cells_.all()[cell];
     now_[{of.device, {}}] += bytes;
     now_[{of.device, of.account}] += bytes;
   }
-  void OnState(int64_t first_ns, int64_t last_ns) override {
+  void OnState(int64_t first_ns, int64_t last_ns) {
     while (next_ < spans_.size() && spans_[next_].to_ns < first_ns)
       ++next_;
     for (size_t i = next_; i < spans_.size() && spans_[i].from_ns < last_ns; ++i) {

@@ -55,6 +55,13 @@ Instants AtEnd(const tables::Tables& tables) {
   return instants;
 }
 
+// Before a ring's history only what lived at the peaks is there.
+bool IsFolded(const tables::Tables& tables, int64_t time_ns) {
+  const auto is_there = [&](const tables::PeakRow& peak) { return peak.time_ns == time_ns; };
+  return tables.session.HasPast() && time_ns < tables.session.history_ns &&
+         std::none_of(tables.peaks.begin(), tables.peaks.end(), is_there);
+}
+
 util::Result<Instants> AtTime(const tables::Tables& tables, const Instant& instant) {
   const int64_t start_ns = tables.session.begin_ns;
   int64_t end_ns = tables.session.end_ns;
@@ -70,6 +77,13 @@ util::Result<Instants> AtTime(const tables::Tables& tables, const Instant& insta
                                                                static_cast<uint64_t>(start_ns)))
                  : "runs from @" + std::to_string(start_ns) + " to @" + std::to_string(end_ns);
     return util::Status::Error("--at " + text + " is outside the recording, which " + range);
+  }
+  if (IsFolded(tables, time_ns)) {
+    const int64_t history_ns = tables.session.history_ns;
+    return util::Status::Error(
+        "--at " + (relative ? SecondsText(instant.time_ns) : "@" + std::to_string(time_ns)) +
+        " is older than what the ring (run --ring) keeps: the peak, and all from " +
+        (relative ? SecondsText(history_ns - start_ns) : "@" + std::to_string(history_ns)) + " on");
   }
   return AllAt(tables, time_ns);
 }
@@ -102,7 +116,14 @@ util::Result<Instants> AtIteration(const tables::Recording& recording, int64_t n
     return util::Status::Error(option + ": the recording has " +
                                (iterations.count() == 1
                                     ? std::string("one iteration, 0")
-                                    : "iterations 0 to " + std::to_string(iterations.count() - 1)));
+                                    : "iterations " + std::to_string(iterations.first()) + " to " +
+                                          std::to_string(iterations.count() - 1)));
+  }
+  if (number < iterations.first()) {
+    return util::Status::Error(option +
+                               " is older than what the ring (run --ring) keeps: iterations " +
+                               std::to_string(iterations.first()) + " to " +
+                               std::to_string(iterations.count() - 1) + ", and the peak");
   }
   const TimeSpan nothing{INT64_MAX, INT64_MIN};
   const auto widen = [&](TimeSpan& span, tables::ProcessId process) {

@@ -12,11 +12,17 @@ namespace vramscope::query {
 class ProcessIterations {
  public:
   bool empty() const { return ends_ns_.empty(); }
-  int64_t count() const { return static_cast<int64_t>(ends_ns_.size()); }
+  // The number of the first one that is known: a ring does not keep those before it.
+  int64_t first() const { return first_; }
+  // Behind the number of the last one.
+  int64_t count() const { return first_ + static_cast<int64_t>(ends_ns_.size()); }
+  // One that is not kept is as long as nothing.
   int64_t BeginOf(int64_t number) const {
-    return number == 0 ? begin_ns_ : ends_ns_[static_cast<size_t>(number - 1)];
+    return number <= first_ ? begin_ns_ : ends_ns_[static_cast<size_t>(number - first_ - 1)];
   }
-  int64_t EndOf(int64_t number) const { return ends_ns_[static_cast<size_t>(number)]; }
+  int64_t EndOf(int64_t number) const {
+    return number < first_ ? begin_ns_ : ends_ns_[static_cast<size_t>(number - first_)];
+  }
   bool Holds(int64_t number, int64_t time_ns) const {
     return number < count() && time_ns > BeginOf(number) && time_ns <= EndOf(number);
   }
@@ -27,6 +33,7 @@ class ProcessIterations {
  private:
   friend class IterationTimes;
   int64_t begin_ns_ = 0;
+  int64_t first_ = 0;
   std::vector<int64_t> ends_ns_;  // ascending
 };
 
@@ -39,10 +46,13 @@ class IterationTimes {
   }
   // The most that any process has.
   int64_t count() const { return count_; }
+  // The least number that any process knows.
+  int64_t first() const { return first_; }
 
  private:
   std::vector<ProcessIterations> processes_;
   int64_t count_ = 0;
+  int64_t first_ = 0;
 };
 
 }  // namespace vramscope::query

@@ -104,7 +104,7 @@ struct Extent {
 };
 
 // Whatever an iteration finds counts for its peaks, too, from its first instant on.
-class IterationTracker : public SweepObserver {
+class IterationTracker {
  public:
   IterationTracker(const tables::Tables& tables, const Cells& cells, const IterationTimes& times)
       : accounts_(tables.accounts.size()) {
@@ -117,7 +117,7 @@ class IterationTracker : public SweepObserver {
     }
   }
 
-  void OnMove(uint32_t cell, int64_t bytes) override {
+  void OnMove(uint32_t cell, int64_t bytes) {
     const CellFacts& facts = cells_[cell];
     Account& account = accounts_[facts.account];
     if (account.times == nullptr)
@@ -128,7 +128,7 @@ class IterationTracker : public SweepObserver {
     account.used = true;
   }
 
-  void OnState(int64_t first_ns, int64_t last_ns) override {
+  void OnState(int64_t first_ns, int64_t last_ns) {
     for (Account& account : accounts_) {
       if (account.times != nullptr && (account.changed != 0 || last_ns >= account.until_ns))
         Look(&account, first_ns, last_ns);
@@ -182,7 +182,7 @@ class IterationTracker : public SweepObserver {
     Figures now{};
     uint32_t changed = kAllFigures;  // since the last look
     bool used = false;
-    std::vector<Extent> over;      // by number
+    std::vector<Extent> over;      // by number, from the first that is known
     Extent under_way;              // the one behind them, or the next
     int64_t until_ns = INT64_MIN;  // no iteration begins or ends before
   };
@@ -197,8 +197,8 @@ class IterationTracker : public SweepObserver {
       return;
     }
     account->until_ns = INT64_MAX;
-    for (auto number = static_cast<int64_t>(account->over.size()); number < times.count();
-         ++number) {
+    for (auto number = times.first() + static_cast<int64_t>(account->over.size());
+         number < times.count(); ++number) {
       const int64_t begin_ns = times.BeginOf(number);
       const int64_t end_ns = times.EndOf(number);
       account->until_ns = begin_ns + 1;
@@ -224,7 +224,7 @@ class IterationTracker : public SweepObserver {
     const Figures& peak = extent.peak;
     const Figures& end = extent.end;
     Iteration out;
-    out.number = static_cast<int64_t>(number);
+    out.number = times.first() + static_cast<int64_t>(number);
     out.begin_ns = times.BeginOf(out.number);
     out.end_ns = times.EndOf(out.number);
     out.peak_ns = extent.open ? extent.peak_ns : out.begin_ns;
@@ -390,8 +390,7 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   const Cells cells(recording);
   const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
   std::vector<IterationTracker> trackers(pieces.size(), IterationTracker(tables, cells, times));
-  if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(trackers));
-      !status.ok())
+  if (const util::Status status = SweepPieces(recording, cells, pieces, &trackers); !status.ok())
     return status;
   for (size_t i = 1; i < trackers.size(); ++i)
     trackers[i].Prepend(trackers[i - 1]);

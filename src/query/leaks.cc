@@ -237,11 +237,13 @@ void Gather(const tables::AllocationFrame& frame,
     if (iterations->Holds(hint, frame.begin_ns[i]) && iterations->Holds(hint, frame.end_ns[i]))
       continue;
     // The first end at which it is alive, and the first at which it no longer is.
-    const int64_t from = std::max<int64_t>(iterations->NumberAt(frame.begin_ns[i]), 0);
+    const int64_t from =
+        std::max<int64_t>(iterations->NumberAt(frame.begin_ns[i]), iterations->first());
     hint = from;
-    const int64_t until = frame.end_ns[i] == tables::kNever
-                              ? iterations->count()
-                              : std::max<int64_t>(iterations->NumberAt(frame.end_ns[i]), 0);
+    const int64_t until =
+        frame.end_ns[i] == tables::kNever
+            ? iterations->count()
+            : std::max<int64_t>(iterations->NumberAt(frame.end_ns[i]), iterations->first());
     if (from >= until)
       continue;
     SiteSeries& series = (*out)[site];
@@ -262,7 +264,9 @@ std::vector<Growth> GrowthsOf(const tables::Recording& recording,
                               std::map<GroupKey, GroupSeries>* groups) {
   std::vector<Growth> out;
   for (auto& [key, series] : *groups) {
-    const int64_t count = times.Of(recording.tables().accounts[key.account.value].process).count();
+    const ProcessIterations& of = times.Of(recording.tables().accounts[key.account.value].process);
+    const int64_t first = of.first();
+    const int64_t count = of.count() - first;
     if (series.shares.empty() || count < kFewestPoints)
       continue;
     Line line;
@@ -270,7 +274,7 @@ std::vector<Growth> GrowthsOf(const tables::Recording& recording,
     const std::vector<ChangeSeries::Change>& changes = series.changes.Merge();
     auto change = changes.begin();
     for (int64_t number = 0; number < count; ++number) {
-      for (; change != changes.end() && change->number <= number; ++change) {
+      for (; change != changes.end() && change->number <= first + number; ++change) {
         now.bytes += change->bytes;
         now.count += change->count;
       }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -34,6 +35,13 @@ constexpr char kNeverFreed[] = "allocated and never freed";
 bool IsPassing(Category category) {
   return category == Category::kActivation || category == Category::kTemporary ||
          category == Category::kInput || category == Category::kUnknown;
+}
+
+// The driver, its runtime, PyTorch's allocator.
+bool HandsOutMemory(std::string_view image) {
+  const std::string_view name = image.substr(image.rfind('/') + 1);
+  return name.starts_with("libcuda.") || name.starts_with("libcudart") ||
+         name.starts_with("libc10");
 }
 
 struct Block {
@@ -95,10 +103,38 @@ class Explainer {
     }
     return "";
   }
-  // Of stacks that no site has.
-  std::string LineOf(tables::StackId python, tables::StackId native) const {
-    const tables::FrameId frame = UserFrame(recording_, python.value != 0 ? python : native);
+  // Of the request, whose stacks no site has.
+  std::string PlaceOf(const Refusal& refusal) const {
+    if (refusal.stack.value == 0)
+      return NativePlaceOf(refusal);
+    const tables::FrameId frame = UserFrame(recording_, refusal.stack);
     return frame.value == 0 ? "" : FormatFrame(recording_, frame);
+  }
+  // Autograd's threads run no Python: they are in the operation whose backward runs. Else who
+  // wanted memory is behind what hands it out.
+  std::string NativePlaceOf(const Refusal& refusal) const {
+    constexpr std::string_view kNode = "torch::autograd::generated::";
+    tables::FrameId wanted;
+    for (const tables::FrameId frame : StackFrames(recording_, refusal.native_stack)) {
+      if (IsUserFrame(recording_, frame))
+        return FormatFrame(recording_, frame);
+      const tables::FrameRow& row = tables_.frames[frame.value];
+      const std::string_view function = recording_.string(row.function);
+      if (function.starts_with(kNode)) {
+        // "MseLossBackward0_apply_functional(...)" or "MseLossBackward0::apply(...)"
+        std::string_view node = function.substr(kNode.size());
+        node = node.substr(0, std::min(node.find("_apply"), node.find("::")));
+        return std::string(node) + " (backward)";
+      }
+      if (wanted.value == 0 && !function.empty() && !HandsOutMemory(recording_.string(row.image)))
+        wanted = frame;
+    }
+    if (refusal.thread.value < tables_.threads.size() &&
+        recording_.string(tables_.threads[refusal.thread.value].name).starts_with("pt_autograd"))
+      return "autograd's thread, which runs no Python";
+    if (wanted.value == 0)
+      wanted = UserFrame(recording_, refusal.native_stack);
+    return wanted.value == 0 ? "" : FormatFrame(recording_, wanted);
   }
 
   // Memory that passes with an iteration, of two earlier ones at least.
@@ -346,7 +382,7 @@ class Explainer {
 
   void Conclude() {
     const Refusal& refusal = out_.refusal;
-    out_.place = LineOf(refusal.stack, refusal.native_stack);
+    out_.place = PlaceOf(refusal);
     const tables::DeviceRow& device = tables_.devices[out_.device.value];
     out_.total_bytes = device.total_bytes;
     const uint64_t beside =
@@ -357,6 +393,7 @@ class Explainer {
     FindLayer();
     FillHolders();
     FillFacts();
+    out_.xla_pool = FindXlaPool(recording_, refusal);
     out_.categories = Sorted(categories_);
     out_.layers = Sorted(layers_);
     out_.lines = Sorted(lines_);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "query/refusals.h"
+#include "query/xla_pool.h"
 #include "tables/recording.h"
 #include "util/status.h"
 
@@ -64,6 +65,7 @@ struct OutOfMemory {
   std::vector<MemoryHolder> holders;                  // all of used_bytes, largest first
   std::vector<NamedBytes> categories, layers, lines;  // largest first
   std::vector<PinnedSegment> pins;                    // by free bytes
+  XlaPool xla_pool;                                   // where that refused
   std::vector<Advice> advice;                         // by what it saves
 };
 

@@ -65,13 +65,17 @@ const MemoryHolder* ToBlame(const OutOfMemory& what) {
 std::string CauseOf(const OutOfMemory& what) {
   const uint64_t wanted = std::max(what.refusal.requested_bytes, what.refusal.asked_driver_bytes);
   const std::string asked = FormatBytes(wanted);
+  if (what.xla_pool.limit_bytes != 0)
+    return CauseInXlaPool(what.xla_pool, wanted);
   if (what.total_bytes != 0 && wanted > what.total_bytes)
     return "the request alone is larger than the device: " + asked + " of " +
            FormatBytes(what.total_bytes) + At(what.place, what.layer);
-  if (what.total_bytes != 0 && what.free_bytes >= wanted + kHeldBack + what.unexplained_bytes)
+  // What a context or a module needs the driver does not say.
+  if (what.total_bytes != 0 && wanted != 0 &&
+      what.free_bytes >= wanted + kHeldBack + what.unexplained_bytes)
     return "a limit below the size of the device: " + FormatBytes(what.free_bytes) +
            " were free when " + asked + " were refused";
-  if (what.free_in_segments_bytes >= what.refusal.requested_bytes &&
+  if (wanted != 0 && what.free_in_segments_bytes >= what.refusal.requested_bytes &&
       what.free_in_segments_bytes >= what.in_segments_bytes / kFragmentedShare &&
       what.largest_free_range_bytes < what.refusal.requested_bytes) {
     std::string text = "fragmentation: " + FormatBytes(what.free_in_segments_bytes) +
@@ -148,6 +152,14 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
   if (!what.refusal.by_allocator) {
     add("torch.cuda.empty_cache() before", facts.torch_cached_bytes,
         "PyTorch's free segments, which it gives back by itself only for its own requests");
+  }
+  if (what.xla_pool.limit_bytes != 0) {
+    add("a larger pool for XLA (XLA_PYTHON_CLIENT_MEM_FRACTION)", what.free_bytes,
+        "what was free of the device beside the pool; at most");
+    for (const XlaPool::Arrays& arrays : what.xla_pool.arrays) {
+      add("let go of arrays " + arrays.shape + ", or donate them (donate_argnums)", arrays.bytes,
+          "all " + std::to_string(arrays.count) + " of this shape that are live; at most");
+    }
   }
   add("capture CUDA graphs with one pool (torch.cuda.graph(pool=...)), or fewer",
       Of(facts, Category::kGraphPool), "free bytes that graphs' private pools keep; at most");

@@ -300,6 +300,93 @@ TEST_F(OutOfMemoryTest, AKvCacheByItsName) {
               AllOf(HasSubstr("67.0 GiB"), HasSubstr("serve.py:9"), HasSubstr("(kv_cache)")));
 }
 
+TEST_F(OutOfMemoryTest, APoolOfXlaThatIsFullOrFragmented) {
+  Live(Category::kUnknown, "train.py", 2, 60 * kGiB, 50);
+  Refuse(9 * kGiB, 1000);
+  const auto note = [&](const std::string& value) {
+    builder_.tables.notes.assign(1, {builder_.Text("xla pool"), builder_.Text(value)});
+  };
+  const auto bytes = [](uint64_t gib) { return std::to_string(gib * kGiB); };
+  const std::string arrays = "\t" + bytes(40) + " 4 float32[2,5]\t" + bytes(3) + " 1 bfloat16[]\t5";
+  note("7 990 " + bytes(60) + " " + bytes(55) + " 1024" + arrays);
+  OutOfMemory what = Explain();
+  EXPECT_EQ(what.cause,
+            "XLA's pool is full: 55.0 GiB of its 60.0 GiB are in use; the most in live arrays, "
+            "40.0 GiB, is in 4 of float32[2,5]");
+  ASSERT_EQ(what.xla_pool.arrays.size(), 2u);
+  EXPECT_EQ(what.xla_pool.arrays[1].shape, "bfloat16[]");
+  EXPECT_EQ(Advised(what, "arrays float32[2,5]"), "40 GiB");
+  EXPECT_EQ(Advised(what, "XLA_PYTHON_CLIENT_MEM_FRACTION"), "10 GiB");
+  note("7 990 " + bytes(60) + " " + bytes(45) + " 1024");
+  EXPECT_THAT(Explain().cause, HasSubstr("fragmentation of XLA's pool: 15.0 GiB of 60.0 GiB are "
+                                         "free, but no more than 1.00 KiB at one place"));
+  note("7 990 " + bytes(60) + " " + bytes(45) + " " + bytes(15));
+  EXPECT_EQ(Explain().cause,
+            "XLA's pool of 60.0 GiB was full while this ran: 45.0 GiB of it stay in use");
+  note("7 990 " + bytes(8) + " 0 0");
+  EXPECT_THAT(Explain().cause, HasSubstr("larger than XLA's pool: 9.00 GiB of 8.00 GiB"));
+  // Of another process, of another time, and of no sense.
+  for (const std::string& other : {"8 990 1 1 1" + arrays, "7 5000000000 1 1 1" + arrays,
+                                   std::string("7 990"), std::string("\t\t"), std::string()}) {
+    note(other);
+    EXPECT_EQ(Explain().xla_pool.limit_bytes, 0u) << other;
+  }
+}
+
+TEST_F(OutOfMemoryTest, AThreadWithoutPythonIsInAnOperationsBackward) {
+  // Outermost first.
+  const auto native =
+      [&](const std::vector<std::pair<std::string, std::string>>& functions_and_images) {
+        tables::StackId stack;
+        for (const auto& [function, image] : functions_and_images) {
+          tables::FrameRow frame;
+          frame.kind = frame.library = 1;
+          frame.function = Name(function);
+          frame.image = builder_.Text(image);
+          frame.pc = 0x1234;
+          const tables::FrameId id{RecordingBuilder::Append(builder_.tables.frames, frame)};
+          stack = tables::StackId{RecordingBuilder::Append(builder_.tables.stacks, {stack, id})};
+        }
+        return stack;
+      };
+  const auto place = [&](tables::StackId stack) {
+    builder_.tables.out_of_memory.clear();
+    Refuse(7 * kGiB, 1000, "cuMemAlloc_v2");
+    builder_.tables.out_of_memory.back().native_stack = stack;
+    return Explain().place;
+  };
+  const std::pair<std::string, std::string> empty = {"at::native::empty", "/t/libtorch_cpu.so"},
+                                            malloc = {"c10::malloc", "/t/libc10_cuda.so"},
+                                            runtime = {"", "/t/libcudart.so.13"};
+  for (const char* const end : {"::apply(int)", "_apply_functional(std::vector<int>)"}) {
+    const std::string node = std::string("torch::autograd::generated::MulBackward0") + end;
+    EXPECT_EQ(place(native({{node, "/t/libtorch_cpu.so"}, empty, malloc, runtime})),
+              "MulBackward0 (backward)");
+  }
+  EXPECT_EQ(place(native({{"main", "/usr/lib/x.so"}, empty, malloc, runtime})),
+            "at::native::empty (libtorch_cpu.so)");
+  EXPECT_EQ(place(native({malloc, runtime})), "(unknown function) (libcudart.so.13)");
+}
+
+TEST_F(OutOfMemoryTest, ABackwardOnAThreadWithoutPython) {
+  tables::FrameRow frame;
+  frame.kind = 1;
+  frame.function = builder_.Text("0x7fd745041b5e");
+  frame.image = builder_.Text("libcudart.so.13");
+  frame.library = 1;
+  const tables::FrameId id{RecordingBuilder::Append(builder_.tables.frames, frame)};
+  const tables::StackId native{RecordingBuilder::Append(builder_.tables.stacks, {{}, id})};
+  tables::ThreadRow thread;
+  thread.process = process_;
+  thread.name = builder_.Text("pt_autograd_0");
+  const tables::ThreadId number{RecordingBuilder::Append(builder_.tables.threads, thread)};
+  builder_.tables.out_of_memory.push_back(
+      {account_, 1000, 7 * kGiB, number, {}, native, Name("cuMemAlloc_v2")});
+  EXPECT_EQ(Explain().place, "autograd's thread, which runs no Python");
+  builder_.tables.threads[number.value].name = builder_.Text("worker");
+  EXPECT_EQ(Explain().place, "0x7fd745041b5e (libcudart.so.13)");
+}
+
 TEST_F(OutOfMemoryTest, RefusalsOfOneRequestAreOne) {
   Refuse(100, 200, "cuMemAlloc_v2");
   Refuse(100, 300, "cuMemAlloc_v2");

@@ -13,10 +13,6 @@ namespace vramscope::query {
 // How many threads a question over so many rows is worth, at least 1.
 size_t WorkersFor(uint64_t rows);
 
-// Calls work(0) to work(workers - 1) on a thread each, the first on the caller's. The first error
-// of theirs, in that order; what one of them throws is thrown here.
-util::Status OnThreads(size_t workers, const std::function<util::Status(size_t worker)>& work);
-
 // Reads the columns `wanted` of each frame and visits it, on `workers` threads at once; `worker`
 // says on which. In no order. Ends early at the first error, which it returns.
 util::Status ForEachFrame(

@@ -9,7 +9,7 @@
 namespace vramscope::query {
 namespace {
 
-class PeakFinder : public SweepObserver {
+class PeakFinder {
  public:
   // Device 0 is none: what is on it, or put there, makes no peak.
   PeakFinder(const Cells& cells,
@@ -29,7 +29,7 @@ class PeakFinder : public SweepObserver {
     }
   }
 
-  void OnMove(uint32_t cell, int64_t bytes) override {
+  void OnMove(uint32_t cell, int64_t bytes) {
     const CellFacts& facts = cells_[cell];
     Device& device = devices_[facts.device];
     device.now.total += bytes;
@@ -42,7 +42,7 @@ class PeakFinder : public SweepObserver {
     }
   }
 
-  void OnState(int64_t first_ns, int64_t last_ns) override {
+  void OnState(int64_t first_ns, int64_t last_ns) {
     size_t kept = 0;
     for (const uint32_t index : changed_) {
       Device& device = devices_[index];
@@ -135,8 +135,7 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(
   }
   const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
   std::vector<PeakFinder> finders(pieces.size(), PeakFinder(cells, spans, account_counts));
-  if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(finders));
-      !status.ok())
+  if (const util::Status status = SweepPieces(recording, cells, pieces, &finders); !status.ok())
     return status;
   for (size_t i = 1; i < finders.size(); ++i)
     finders[0].Append(finders[i]);

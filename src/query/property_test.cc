@@ -95,14 +95,14 @@ Sums FromLiveSet(const tables::Recording& recording, int64_t time_ns, const RowK
 }
 
 // Keeps the sums at the instants it is asked for.
-class SumsAt : public SweepObserver {
+class SumsAt {
  public:
   SumsAt(const Cells& cells, std::vector<int64_t> times)
       : cells_(cells), times_(std::move(times)), bytes_(cells.all().size()) {
     std::sort(times_.begin(), times_.end());
   }
-  void OnMove(uint32_t cell, int64_t bytes) override { bytes_[cell] += bytes; }
-  void OnState(int64_t first_ns, int64_t last_ns) override {
+  void OnMove(uint32_t cell, int64_t bytes) { bytes_[cell] += bytes; }
+  void OnState(int64_t first_ns, int64_t last_ns) {
     EXPECT_LE(first_ns, last_ns);
     EXPECT_TRUE(last_ns_ == 0 || first_ns == last_ns_ + 1) << first_ns;
     last_ns_ = last_ns;

@@ -19,6 +19,18 @@ struct Given {
 };
 using GivenByAsker = std::map<Asker, std::vector<Given>>;
 
+// Memory of the host that stands in for a device's answers requests for that one.
+tables::AccountId AccountAsked(const tables::Tables& tables, const tables::SiteRow& site) {
+  if (site.stands_for.value == 0 || site.account.value >= tables.accounts.size())
+    return site.account;
+  const tables::ProcessId process = tables.accounts[site.account.value].process;
+  for (uint32_t i = 1; i < tables.accounts.size(); ++i) {
+    if (tables.accounts[i].process == process && tables.accounts[i].device == site.stands_for)
+      return tables::AccountId{i};
+  }
+  return site.account;
+}
+
 // What the driver gave from the first refusal on to those who were refused something.
 util::Result<GivenByAsker> ReadGiven(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
@@ -42,7 +54,7 @@ util::Result<GivenByAsker> ReadGiven(const tables::Recording& recording) {
           const tables::SiteRow& site = tables.sites[frame.site[i]];
           if (site.api.value == 0)
             continue;
-          const auto found = given.find({site.account, site.thread});
+          const auto found = given.find({AccountAsked(tables, site), site.thread});
           if (found != given.end())
             found->second.push_back({frame.alloc_ns[i], frame.bytes[i]});
         }

@@ -54,6 +54,10 @@ class ReportMaker {
       AddDevice(device, *at);
     report_.rows = aggregator_.Take();
     tops_.MoveTo(&report_);
+    auto overflow = FindOverflow(recording_);
+    if (!overflow.ok())
+      return overflow.status();
+    report_.overflow = std::move(*overflow);
     for (const tables::LossRow& loss : tables_.losses)
       report_.losses.push_back({Text(loss.name), loss.count, loss.bytes});
     if (budget_.IsOver())

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "query/overflow.h"
 #include "tables/recording.h"
 #include "util/status.h"
 
@@ -164,6 +165,7 @@ struct Report {
   std::vector<CategoryEntry> categories;  // at the instant, largest first within a device
   std::vector<ModuleEntry> top_modules;   // at the instant, by bytes; with `where`, of what matches
   std::vector<ModuleEntry> layers;        // the same with repeated ones folded (fold_modules.h)
+  std::vector<Overflow> overflow;         // of a run with --overflow, whatever the instant
   // Of the bytes of blocks at the instant: those with a category other than unknown, and those with
   // a module, a parameter or a line.
   uint64_t block_bytes = 0;

@@ -1,53 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "query/cells.h"
 #include "query/change_stream.h"
+#include "query/sweep_ledger.h"
 #include "tables/recording.h"
+#include "util/on_threads.h"
 #include "util/status.h"
 
 namespace vramscope::query {
 
-// Follows the ledger through time.
-class SweepObserver {
- public:
-  virtual ~SweepObserver() = default;
-  // The bytes of a cell (of the Cells given) change. Those of one instant come together.
-  virtual void OnMove(uint32_t cell, int64_t bytes) = 0;
-  // So it stands now, from the instant of the last changes to the one before the next. These
-  // stretches cover the span without a gap, from the first change in it where it has no begin.
-  virtual void OnState(int64_t first_ns, int64_t last_ns) = 0;
-};
+// The last instant that anything is known of.
+int64_t LastInstant(const tables::Recording& recording);
 
 // Tells `observer` every change of the ledger within `span`, in order of time. Where the span has a
 // begin, what stands there already moves in first.
+template <SweepObserver Observer>
 util::Status Sweep(const tables::Recording& recording,
                    const Cells& cells,
                    TimeSpan span,
-                   SweepObserver* observer);
+                   Observer* observer) {
+  if (span.from_ns >= span.to_ns)
+    return {};
+  SweepLedger ledger(recording, cells, observer);
+  const bool has_begin = span.from_ns != INT64_MIN;
+  if (has_begin)
+    VRAMSCOPE_RETURN_IF_ERROR(ledger.Load(recording, span.from_ns));
+  const std::vector<SlowChange> slow = SlowChangesIn(recording.tables(), span);
+  ChangeStream stream(recording, span);
+  std::span<const Change> window;
+  size_t at = 0;
+  size_t slow_at = 0;
+  bool any = has_begin;
+  int64_t stands_since_ns = has_begin ? span.from_ns + 1 : 0;
+  for (;;) {
+    if (at == window.size()) {
+      const auto next = stream.Next();
+      if (!next.ok())
+        return next.status();
+      window = *next;
+      at = 0;
+    }
+    int64_t time_ns = INT64_MAX;
+    if (at < window.size())
+      time_ns = window[at].time_ns;
+    if (slow_at < slow.size())
+      time_ns = std::min(time_ns, slow[slow_at].time_ns);
+    if (time_ns == INT64_MAX)
+      break;
+    if (any && stands_since_ns < time_ns)
+      observer->OnState(stands_since_ns, time_ns - 1);
+    // No instant is cut by windows.
+    for (; at < window.size() && window[at].time_ns <= time_ns; ++at)
+      ledger.Apply(window[at]);
+    for (; slow_at < slow.size() && slow[slow_at].time_ns <= time_ns; ++slow_at)
+      ledger.Apply(slow[slow_at]);
+    ledger.Settle();
+    any = true;
+    stands_since_ns = std::max(stands_since_ns, time_ns);
+  }
+  const int64_t last_ns = span.to_ns != INT64_MAX ? span.to_ns : LastInstant(recording);
+  if (any)
+    observer->OnState(stands_since_ns, std::max(stands_since_ns, last_ns));
+  return {};
+}
 
 // Pieces of a span, in order, one for each thread that looking at its changes is worth.
 std::vector<TimeSpan> PiecesOf(const tables::Recording& recording, TimeSpan span);
 
-// The same on a thread for each piece: what changes in pieces[i] is told to *observers[i], which
+// The same on a thread for each piece: what changes in pieces[i] is told to (*observers)[i], which
 // therefore knows nothing of what came before but what stands when its piece begins.
+template <SweepObserver Observer>
 util::Status SweepPieces(const tables::Recording& recording,
                          const Cells& cells,
                          const std::vector<TimeSpan>& pieces,
-                         const std::vector<SweepObserver*>& observers);
-
-template <class Observer>
-std::vector<SweepObserver*> ObserversOf(std::vector<Observer>& observers) {
-  std::vector<SweepObserver*> pointers;
-  for (Observer& observer : observers)
-    pointers.push_back(&observer);
-  return pointers;
+                         std::vector<Observer>* observers) {
+  return util::OnThreads(pieces.size(), [&](size_t piece) {
+    return Sweep(recording, cells, pieces[piece], &(*observers)[piece]);
+  });
 }
-
-// The last instant that anything is known of.
-int64_t LastInstant(const tables::Recording& recording);
 
 }  // namespace vramscope::query

@@ -235,6 +235,11 @@ std::vector<std::string> DimensionTexts::TreePath(const tables::SiteRow& site) c
   const auto category = static_cast<Category>(site.category);
   if (!owner.empty())
     levels.emplace_back(owner);
+  if (site.stands_for.value != 0) {
+    const tables::DeviceRow& device = recording_.tables().devices[site.stands_for.value];
+    levels.push_back("in place of " +
+                     DeviceMark(static_cast<tables::DeviceKind>(device.kind), device.index));
+  }
   if (site.backing != 0)
     levels.emplace_back("segment");
   else if (owner == "PyTorch" && part == Part::kAllocated && category != Category::kUnknown)

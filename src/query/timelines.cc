@@ -49,22 +49,31 @@ Band BandOf(const tables::Recording& recording, const Cell& cell) {
   return band;
 }
 
+// What a ring does not keep is no curve.
+int64_t FirstInstant(const tables::Session& session) {
+  return session.HasPast() ? session.history_ns : session.begin_ns;
+}
+
 // Each bucket of each device keeps its highest instant: the largest total, among equal ones that
 // with most in use, of them the first.
-class BucketFiller : public SweepObserver {
+class BucketFiller {
  public:
-  // `by_group`: bands are the cells' groups, else categories.
+  // `by_group`: bands are the cells' groups, else categories. `has`: of which processes; null: all.
   BucketFiller(const tables::Recording& recording,
                const Cells& cells,
                size_t buckets,
-               bool by_group)
-      : begin_ns_(recording.tables().session.begin_ns), buckets_(std::max<size_t>(buckets, 1)) {
+               bool by_group,
+               const HasProcess& has)
+      : begin_ns_(FirstInstant(recording.tables().session)),
+        buckets_(std::max<size_t>(buckets, 1)) {
     const int64_t end_ns = std::max(LastInstant(recording), begin_ns_);
     width_ns_ = (end_ns - begin_ns_) / static_cast<int64_t>(buckets_) + 1;
     buckets_ = static_cast<size_t>((end_ns - begin_ns_) / width_ns_) + 1;
     devices_.resize(recording.tables().devices.size());
     for (const Cell& cell : cells.all()) {
-      const uint32_t index = cell.device.value < devices_.size() ? cell.device.value : 0;
+      const bool shown = cell.device.value < devices_.size() &&
+                         (!has || has(recording.tables().accounts[cell.account.value].process));
+      const uint32_t index = shown ? cell.device.value : 0;  // row 0 is no device
       Device& device = devices_[index];
       const Band band = by_group ? Band{0, cells.groups()[cell.group]} : BandOf(recording, cell);
       const auto [found, added] = device.bands.try_emplace(band, device.bands.size());
@@ -81,7 +90,7 @@ class BucketFiller : public SweepObserver {
     }
   }
 
-  void OnMove(uint32_t cell, int64_t bytes) override {
+  void OnMove(uint32_t cell, int64_t bytes) {
     const CellFacts& facts = cells_[cell];
     Device& device = devices_[facts.device];
     device.now[facts.band] += bytes;
@@ -93,7 +102,7 @@ class BucketFiller : public SweepObserver {
     }
   }
 
-  void OnState(int64_t first_ns, int64_t last_ns) override {
+  void OnState(int64_t first_ns, int64_t last_ns) {
     const size_t first = BucketFrom(first_ns);
     const size_t last = BucketFrom(last_ns);
     for (; changed_count_ != 0; --changed_count_) {
@@ -248,19 +257,26 @@ void ThinSamples(const tables::Tables& tables, size_t buckets, Timeline* timelin
 util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
                                          const Cells& cells,
                                          size_t buckets,
-                                         bool by_group) {
-  const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
+                                         bool by_group,
+                                         const HasProcess& has = {}) {
+  TimeSpan span;
+  if (recording.tables().session.HasPast())
+    span.from_ns = recording.tables().session.history_ns;
+  const std::vector<TimeSpan> pieces = PiecesOf(recording, span);
   std::vector<BucketFiller> fillers(pieces.size(),
-                                    BucketFiller(recording, cells, buckets, by_group));
-  if (const util::Status status = SweepPieces(recording, cells, pieces, ObserversOf(fillers));
-      !status.ok())
+                                    BucketFiller(recording, cells, buckets, by_group, has));
+  if (const util::Status status = SweepPieces(recording, cells, pieces, &fillers); !status.ok())
     return status;
   for (size_t i = 1; i < fillers.size(); ++i)
     fillers[0].Append(fillers[i]);
   std::vector<Timeline> timelines;
   for (const tables::DeviceId device : ShownDevices(recording.tables())) {
     Timeline timeline = fillers[0].TimelineOf(device);
-    ThinSamples(recording.tables(), buckets, &timeline);
+    if (has && timeline.groups.empty())
+      continue;
+    // NVML's figures are of the whole device.
+    if (!has)
+      ThinSamples(recording.tables(), buckets, &timeline);
     timelines.push_back(std::move(timeline));
   }
   return timelines;
@@ -271,6 +287,12 @@ util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
                                                   size_t buckets) {
   return Fill(recording, Cells(recording), buckets, false);
+}
+
+util::Result<std::vector<Timeline>> MakeTimelinesOf(const tables::Recording& recording,
+                                                    size_t buckets,
+                                                    const HasProcess& has) {
+  return Fill(recording, Cells(recording), buckets, false, has);
 }
 
 util::Result<std::vector<Timeline>> MakeTimelinesBy(const tables::Recording& recording,

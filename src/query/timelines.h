@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "query/report.h"
@@ -15,5 +16,11 @@ namespace vramscope::query {
 util::Result<std::vector<Timeline>> MakeTimelinesBy(const tables::Recording& recording,
                                                     size_t buckets,
                                                     Dimension by);
+
+// As MakeTimelines(), of what some processes have, and of the devices on which they have anything.
+using HasProcess = std::function<bool(tables::ProcessId)>;
+util::Result<std::vector<Timeline>> MakeTimelinesOf(const tables::Recording& recording,
+                                                    size_t buckets,
+                                                    const HasProcess& has);
 
 }  // namespace vramscope::query

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -58,8 +57,8 @@ void AddColumn(const tables::Recording& recording,
 template <class Row>
 void AddTable(const tables::Recording& recording, const std::vector<Row>& rows, Answer* answer) {
   Table& table = answer->Add(tables::TableOf<Row>::kName);
-  std::apply([&](const auto&... columns) { (AddColumn(recording, rows, columns, &table), ...); },
-             tables::TableOf<Row>::Columns());
+  tables::TableOf<Row>::VisitColumns(
+      [&](const auto& column) { AddColumn(recording, rows, column, &table); });
 }
 
 void AddSession(const tables::Session& session, Answer* answer) {
@@ -89,7 +88,7 @@ void AddNames(const tables::Tables& tables, Answer* answer) {
       units.Text(column.unit);
       meanings.Text(column.text);
     };
-    std::apply([&](const auto&... each) { (add(each), ...); }, tables::TableOf<Row>::Columns());
+    tables::TableOf<Row>::VisitColumns(add);
   };
   tables::Tables::ForEach(tables, add_table);
   add_table(std::vector<tables::AllocationRow>());
@@ -132,23 +131,21 @@ void AddNumbers(const Values& values, Column* column) {
 std::unique_ptr<Answer> AllocationsAnswer(const tables::AllocationFrame& frame) {
   auto answer = std::make_unique<Answer>();
   Table& table = answer->Add(tables::TableOf<tables::AllocationRow>::kName);
+  std::vector<Column*> columns;
   const auto add = [&]<class Type>(const tables::Column<tables::AllocationRow, Type>& column) {
-    return TypeOf<Type>() == VRAMSCOPE_INT64 ? &table.Int(column.name, column.unit)
-                                             : &table.Uint(column.name, column.unit);
+    columns.push_back(TypeOf<Type>() == VRAMSCOPE_INT64 ? &table.Int(column.name, column.unit)
+                                                        : &table.Uint(column.name, column.unit));
   };
-  std::apply(
-      [&](const auto& begin_ns, const auto& end_ns, const auto& alloc_ns, const auto& address,
-          const auto& bytes, const auto& rounding_bytes, const auto& site, const auto& segment) {
-        AddNumbers(frame.begin_ns, add(begin_ns));
-        AddNumbers(frame.end_ns, add(end_ns));
-        AddNumbers(frame.alloc_ns, add(alloc_ns));
-        AddNumbers(frame.address, add(address));
-        AddNumbers(frame.bytes, add(bytes));
-        AddNumbers(frame.rounding_bytes, add(rounding_bytes));
-        AddNumbers(frame.site, add(site));
-        AddNumbers(frame.segment, add(segment));
-      },
-      tables::TableOf<tables::AllocationRow>::Columns());
+  tables::TableOf<tables::AllocationRow>::VisitColumns(add);
+  // In the order of tables.def.
+  AddNumbers(frame.begin_ns, columns[0]);
+  AddNumbers(frame.end_ns, columns[1]);
+  AddNumbers(frame.alloc_ns, columns[2]);
+  AddNumbers(frame.address, columns[3]);
+  AddNumbers(frame.bytes, columns[4]);
+  AddNumbers(frame.rounding_bytes, columns[5]);
+  AddNumbers(frame.site, columns[6]);
+  AddNumbers(frame.segment, columns[7]);
   return answer;
 }
 

@@ -61,6 +61,10 @@ class Accounts {
   static tables::AccountId RowOfDevice(trace::DeviceId device) {
     return tables::AccountId{static_cast<uint32_t>(device.value) + 1};
   }
+  // The row of its device.
+  uint32_t DeviceRowOf(uint32_t number) const {
+    return static_cast<uint32_t>(accounts_[number].device.value) + 1;
+  }
   tables::AccountId RowOf(uint32_t number) const {
     return tables::AccountId{static_cast<uint32_t>(device_count_) + number + 1};
   }

@@ -44,7 +44,9 @@ uint32_t Blocks::SegmentOf(const trace::Event& event, uint32_t account, bool of_
   if (base_.accounts[account].kind != trace::DeviceKind::kGpu)
     return DefaultSegment(account, of_program);
   const uint32_t found = objects_.SegmentAt(event.process, event.address);
-  const bool known = found != FlatMap::kNone && segments_[found].account == account;
+  const bool known = found != FlatMap::kNone &&
+                     (segments_[found].account == account ||
+                      segments_[found].stands_for == base_.accounts.DeviceRowOf(account));
   // A pool inside of a tensor, or one whose memory stands in no segment.
   if (of_program && (known ? segments_[found].suballocated && !segments_[found].of_program
                            : objects_.HasCalls(account)))

@@ -11,7 +11,7 @@ namespace vramscope::resolve {
 namespace {
 
 format::MemoryKind MemoryKindOf(const trace::Event& event) {
-  return event.subkind <= static_cast<uint8_t>(format::MemoryKind::kExternal)
+  return event.subkind <= static_cast<uint8_t>(format::MemoryKind::kOverflow)
              ? static_cast<format::MemoryKind>(event.subkind)
              : format::MemoryKind::kExternal;
 }
@@ -108,6 +108,7 @@ uint32_t DriverObjects::AddSegment(OfProcess& process, uint32_t index) {
   segment.held = std::min(object.size, object.priced);
   segment.owner = object.owner;
   segment.object = index;
+  segment.stands_for = object.stands_for;
   process.pages.Add(object.address, object.size, object.segment);
   return object.segment;
 }
@@ -242,8 +243,14 @@ void DriverObjects::OnAlloc(const trace::Event& event) {
     return;
   OfProcess& process = ProcessOf(event);
   const uint32_t account = base_.accounts.FindOrAdd(event.process, device, event.time_ns);
-  if (!IsHostMemory(kind))
-    accounts_[account].has_calls = true;
+  // Of the device whose memory it is, or stands in for.
+  const bool overflow = kind == format::MemoryKind::kOverflow;
+  if (overflow && !base_.accounts.HasDevice(event.device))
+    return;
+  const uint32_t asked =
+      overflow ? base_.accounts.FindOrAdd(event.process, event.device, event.time_ns) : account;
+  if (!IsHostMemory(kind) || overflow)
+    accounts_[asked].has_calls = true;
   base_.prices.NoteCall(device);
   FlatMap& numbers = process.numbers[NumberSpaceOf(kind)];
   if (const uint32_t old = numbers.Find(event.address); old != FlatMap::kNone) {
@@ -257,18 +264,20 @@ void DriverObjects::OnAlloc(const trace::Event& event) {
   object.memory = kind;
   object.priced = PriceOf(kind, event.size, event.value);
   object.small = SharesSlab(kind, std::max(event.size, event.value));
+  if (overflow)
+    object.stands_for = base_.accounts.DeviceRowOf(asked);
   if (kind == format::MemoryKind::kAsync) {
     object.segment = pools_.SegmentOf(event, account, object.owner);
     pools_.Allocate(object.segment, object.priced);
-  } else if (IsDeviceMemory(kind) && std::max(event.size, event.value) > kLargestUncutBytes) {
+  } else if (IsLinear(kind) && std::max(event.size, event.value) > kLargestUncutBytes) {
     AddSegment(process, index);
   }
   if (kind == format::MemoryKind::kArray && object.priced != 0 && base_.prices.IsGpu(device))
     object.array = base_.prices.NewArray(device);
   Count(object, true);
   // Once blocks were seen, more of its memory is cached from the start.
-  if (object.segment != kNoIndex && object.owner == kPyTorch && IsDeviceMemory(kind) &&
-      accounts_[account].has_blocks)
+  if (object.segment != kNoIndex && object.owner == kPyTorch && IsLinear(kind) &&
+      accounts_[asked].has_blocks)
     Suballocate(object.segment, false);
 }
 

@@ -17,7 +17,7 @@ namespace {
 using trace::Event;
 using trace::EventKind;
 
-constexpr size_t kKinds = static_cast<size_t>(ImmovableKind::kMulticast) + 1;
+constexpr size_t kKinds = static_cast<size_t>(ImmovableKind::kOverflow) + 1;
 // PoolCreate of a pool that another process made.
 constexpr uint8_t kImportedPool = 2;
 
@@ -145,6 +145,8 @@ class Search {
         return ImmovableKind::kOpened;
       case format::MemoryKind::kExternal:
         return ImmovableKind::kExternal;
+      case format::MemoryKind::kOverflow:
+        return ImmovableKind::kOverflow;
       default:
         return std::nullopt;
     }

@@ -19,6 +19,7 @@ enum class ImmovableKind : uint8_t {
   kExported,   // this process's, and another may have it open
   kExternal,   // of Vulkan and its kin
   kMulticast,  // NCCL's NVLS
+  kOverflow,   // the host's, mapped in place of the device's by `run --overflow`
 };
 
 struct Immovable {

@@ -8,12 +8,6 @@
 
 namespace vramscope::resolve {
 
-int64_t ProcessIterations::NumberAt(int64_t time_ns) const {
-  if (time_ns <= begin_ns)
-    return -1;
-  return std::lower_bound(ends_ns.begin(), ends_ns.end(), time_ns) - ends_ns.begin();
-}
-
 void IterationTable::OnFirstEvent(trace::ProcessId process, int64_t time_ns) {
   std::optional<int64_t>& first = processes_[process.value].first_event_ns;
   if (!first)
@@ -47,6 +41,15 @@ bool IterationTable::OnMark(const trace::Event& event) {
     return false;
   processes_[event.process.value].marks_ns.push_back(event.time_ns);
   return true;
+}
+
+void IterationTable::OnPast(const trace::Event& event) {
+  ProcessSteps& process = processes_[event.process.value];
+  constexpr uint64_t kMost = uint64_t{1} << 40;
+  process.result.first = static_cast<int64_t>(std::min(event.size, kMost));
+  process.result.by_marks = event.value != 0;
+  if (event.size != 0)
+    process.past_ns = event.time_ns;
 }
 
 // The leader is the first optimizer to step: a round is over before it steps again. Where it is
@@ -85,10 +88,14 @@ void IterationTable::Finish() {
     ProcessIterations& result = process.result;
     // A step whose end is not there did not come to its end.
     std::erase_if(process.steps, [](const Step& step) { return step.end_ns == 0; });
-    result.by_marks = !process.marks_ns.empty();
+    result.by_marks = result.by_marks || !process.marks_ns.empty();
     result.ends_ns = result.by_marks ? process.marks_ns : EndsOf(process.steps);
     if (result.ends_ns.empty())
       continue;
+    if (process.past_ns) {
+      result.begin_ns = std::min(*process.past_ns, result.ends_ns.front());
+      continue;
+    }
     // Just before that event: an iteration does not hold the instant at which it begins.
     result.begin_ns = process.first_event_ns.value_or(result.ends_ns.front()) - 1;
     if (process.first_forward_ns && *process.first_forward_ns < result.ends_ns.front())

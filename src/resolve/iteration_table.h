@@ -16,17 +16,16 @@ namespace vramscope::resolve {
 struct ProcessIterations {
   int64_t begin_ns = 0;
   std::vector<int64_t> ends_ns;  // ascending
+  int64_t first = 0;             // the number of the first one that is kept: ends_ns begins with it
   bool by_marks = false;         // marks named `iteration`, not optimizer steps
 
   bool empty() const { return ends_ns.empty(); }
-  int64_t count() const { return static_cast<int64_t>(ends_ns.size()); }
+  // Behind the last one's number.
+  int64_t count() const { return first + static_cast<int64_t>(ends_ns.size()); }
   int64_t BeginOf(int64_t number) const {
-    return number == 0 ? begin_ns : ends_ns[static_cast<size_t>(number - 1)];
+    return number == first ? begin_ns : ends_ns[static_cast<size_t>(number - first - 1)];
   }
-  int64_t EndOf(int64_t number) const { return ends_ns[static_cast<size_t>(number)]; }
-  // The iteration that an instant is in: -1 before the first, count() after the last. Only where
-  // there are some.
-  int64_t NumberAt(int64_t time_ns) const;
+  int64_t EndOf(int64_t number) const { return ends_ns[static_cast<size_t>(number - first)]; }
 };
 
 // Finds the iterations of all processes. An iteration ends with the last optimizer step before the
@@ -41,6 +40,8 @@ class IterationTable {
   void OnStep(const trace::Event& event);
   // True if the mark ends an iteration.
   bool OnMark(const trace::Event& event);
+  // Up to now there is of the process what a ring keeps; the event says how many had ended.
+  void OnPast(const trace::Event& event);
   // After all events, before what follows.
   void Finish();
 
@@ -60,6 +61,7 @@ class IterationTable {
     std::vector<Step> steps;  // in order of their begin
     std::map<uint64_t, size_t> under_way;
     std::vector<int64_t> marks_ns;
+    std::optional<int64_t> past_ns;  // the end of the last one that a ring does not keep
     ProcessIterations result;
   };
   static std::vector<int64_t> EndsOf(const std::vector<Step>& steps);

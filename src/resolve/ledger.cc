@@ -153,6 +153,9 @@ void Ledger::ApplyOne(const trace::Event& event) {
     case EventKind::kOutOfMemory:
     case EventKind::kFailure:
       return OnOutOfMemory(event);
+    case EventKind::kPast:
+      base_.phases.OnPast(event);
+      return base_.iterations.OnPast(event);
   }
 }
 

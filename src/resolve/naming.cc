@@ -183,7 +183,38 @@ uint32_t Naming::Tag(const Named& named) {
     const MemoryName& pool = names.name(names.set(named.key.pool_names).tag);
     return Intern(std::string(trace_.string(pool.name)));
   }
-  return Intern(std::string(trace_.string(named.key.scope)));
+  std::string asked;
+  if (CategoryOfOwner(ledger_.base().owners.name(named.key.owner)) == Category::kCommunication)
+    asked = AskedOfNccl(named.key.native);
+  return Intern(asked.empty() ? std::string(trace_.string(named.key.scope)) : std::move(asked));
+}
+
+// The outermost of NCCL's frames: what is below serves it. Threads that NCCL began itself, for its
+// proxies, have no function of its interface.
+std::string Naming::AskedOfNccl(trace::StackId native) const {
+  std::string_view function, caller;  // the image that called it
+  bool found = false, is_next = false;
+  // A damaged trace may hold a cycle: no chain is longer than the table.
+  size_t left = trace_.stack_count();
+  for (trace::StackId at = native; at.value != 0 && left > 0; --left) {
+    const trace::Stack& stack = trace_.stack(at);
+    const trace::Frame& frame = trace_.frame(stack.frame);
+    const std::string_view image = trace_.string(frame.image);
+    if (is_next)
+      caller = image.substr(image.rfind('/') + 1);
+    is_next = OwnerOfImage(image) == "NCCL";
+    if (is_next) {
+      function = trace_.string(frame.function);
+      found = true;
+    }
+    at = stack.parent;
+  }
+  // Names of its own functions have arguments: they are C++.
+  if (found && function.starts_with("nccl") && function.find('(') == std::string_view::npos)
+    return std::string(function);
+  const bool is_own_thread = caller.starts_with("libc.so") || caller.starts_with("libc-") ||
+                             caller.starts_with("libpthread") || caller.starts_with("libstdc++");
+  return found && is_own_thread ? "a thread of NCCL's own" : "";
 }
 
 }  // namespace vramscope::resolve

@@ -34,7 +34,8 @@ class Naming {
   uint32_t ModuleType(const Named& named);
   // The parameter that it is, or whose gradient or state; a buffer's name.
   uint32_t Parameter(const Named& named);
-  // The optimizer's name for its state, the program's own name, or the scope's path.
+  // The optimizer's name for its state, the program's own name, what of NCCL asked for it, or the
+  // scope's path.
   uint32_t Tag(const Named& named);
   const std::string& text(uint32_t id) const { return texts_[id]; }
   const std::vector<std::string>& texts() const { return texts_; }
@@ -49,6 +50,8 @@ class Naming {
   };
 
   uint32_t Intern(std::string text);
+  // "ncclAllReduce", the function that the program called; "" where the memory is none of NCCL's.
+  std::string AskedOfNccl(trace::StackId native) const;
   ModuleText ModuleOf(const Named& named);
   ModuleText ModuleOfStack(trace::ProcessId process, trace::StackId stack, int64_t time_ns);
   ModuleText ModuleOfName(const Named& named);

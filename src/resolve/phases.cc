@@ -32,14 +32,14 @@ void Phases::EndBackward(ProcessState& process) {
   if (!process.in_backward)
     return;
   process.in_backward = false;
-  ++process.backwards_over;
+  ++process.ends.backwards_over;
 }
 
 void Phases::EndOptimizer(ProcessState& process) {
   if (!process.in_optimizer)
     return;
   process.in_optimizer = false;
-  ++process.steps_over;
+  ++process.ends.steps_over;
 }
 
 Phase Phases::PhaseOf(const trace::Event& event,
@@ -119,8 +119,8 @@ void Phases::Join(const trace::Event& event,
                   const ProcessState& process,
                   ThreadState& thread,
                   Origin* origin) {
-  if (thread.backward != process.backwards_begun) {
-    thread.backward = process.backwards_begun;
+  if (thread.backward != process.ends.backwards_begun) {
+    thread.backward = process.ends.backwards_begun;
     thread.evaluated = {};
     thread.recomputed = {};
   }
@@ -161,6 +161,8 @@ void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
     origin->purpose = Purpose::kCommunication;
   else if (event.native_stack.value != 0 && facts_.Of(event.native_stack).workspace)
     origin->purpose = Purpose::kWorkspace;
+  if (trace::HasOrigin(event.sequence)) [[unlikely]]
+    return TakeOrigin(event, origin);
 
   const Phase phase = PhaseOf(event, autograd, facts, process, thread);
   origin->phase = phase;
@@ -171,9 +173,9 @@ void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
       EndOptimizer(process);
     if (!process.in_backward) {
       process.in_backward = true;
-      ++process.backwards_begun;
+      ++process.ends.backwards_begun;
     }
-    origin->epoch = process.backwards_over;
+    origin->epoch = process.ends.backwards_over;
     Join(event, autograd, facts, process, thread, origin);
     return;
   }
@@ -184,12 +186,12 @@ void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
     EndBackward(process);
   if (phase == Phase::kOptimizer) {
     process.in_optimizer = true;
-    origin->epoch = process.steps_over;
+    origin->epoch = process.ends.steps_over;
     return;
   }
   if (thread.is_program && process.steps == 0)
     EndOptimizer(process);
-  origin->epoch = process.backwards_begun;
+  origin->epoch = process.ends.backwards_begun;
   if (autograd == trace::Autograd::kForward)
     Record(event, process);
 }
@@ -215,24 +217,69 @@ void Phases::OnStep(const trace::Event& event) {
   EndOptimizer(process);
 }
 
+uint32_t Phases::CountOf(const Ends& ends, Phase phase) {
+  switch (phase) {
+    case Phase::kBackward:
+      return ends.backwards_over;
+    case Phase::kOptimizer:
+      return ends.steps_over;
+    default:
+      return ends.backwards_begun;
+  }
+}
+
+bool Phases::Outlived(const ProcessState& process, const Origin& origin) const {
+  if (origin.epoch == kLivedOn || origin.epoch == kEndedWithin)
+    return origin.epoch == kLivedOn;
+  const uint32_t since =
+      origin.epoch == kOfPast ? CountOf(process.past, origin.phase) : origin.epoch;
+  return CountOf(process.ends, origin.phase) != since;
+}
+
 Category Phases::ByPhase(const ProcessState& process, bool freed, const Origin& origin) const {
-  const auto outlives = [&](uint32_t over, Category category) {
-    return !freed || over != origin.epoch ? category : Category::kTemporary;
+  const auto outlives = [&](Category category) {
+    return !freed || Outlived(process, origin) ? category : Category::kTemporary;
   };
   switch (origin.phase) {
     case Phase::kLoad:
       return Category::kInput;
     case Phase::kForward:
-      return outlives(process.backwards_begun, Category::kActivation);
+      return outlives(Category::kActivation);
     case Phase::kBackward:
-      return outlives(process.backwards_over, Category::kGradient);
+      return outlives(Category::kGradient);
     case Phase::kOptimizer:
-      return outlives(process.steps_over, Category::kOptimizerState);
+      return outlives(Category::kOptimizerState);
     case Phase::kOther:
     case Phase::kNone:
       break;
   }
-  return outlives(process.backwards_begun, Category::kInput);
+  return outlives(Category::kInput);
+}
+
+// What was around it is gone, and it says nothing of where its process and thread are.
+void Phases::TakeOrigin(const trace::Event& event, Origin* origin) {
+  const auto phase = static_cast<Phase>(trace::OriginPhase(event.sequence));
+  origin->phase = phase <= Phase::kOptimizer ? phase : Phase::kOther;
+  origin->forward = trace::StackId{static_cast<uint32_t>(event.sequence)};
+  switch (static_cast<format::OriginEnd>(trace::OriginEnd(event.sequence))) {
+    case format::OriginEnd::kOutlived:
+      origin->epoch = kLivedOn;
+      break;
+    case format::OriginEnd::kWithin:
+      origin->epoch = kEndedWithin;
+      break;
+    case format::OriginEnd::kOpen:
+    default:
+      origin->epoch = kOfPast;
+      break;
+  }
+}
+
+void Phases::OnPast(const trace::Event& event) {
+  ProcessState& process = processes_[event.process.value];
+  process.past = process.ends;
+  process.knows = process.knows || (event.detail & 1) != 0;
+  process.has_python = process.has_python || (event.detail & 2) != 0;
 }
 
 // A tag or a scope that is called like a category, "halo/workspace", says so.

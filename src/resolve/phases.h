@@ -26,6 +26,8 @@ class Phases {
   // Fills the origin of what the event allocated, names and category apart.
   void OnAllocated(const trace::Event& event, Origin* origin);
   void OnStep(const trace::Event& event);
+  // Up to now there is of the process what a ring keeps.
+  void OnPast(const trace::Event& event);
   // A mark that ends an iteration: so does its forward.
   void OnIteration(const trace::Event& event) { ThreadOf(event).in_forward = false; }
 
@@ -36,14 +38,29 @@ class Phases {
               bool freed,
               bool by_phase,
               Origin* origin);
+  // Whether memory that lives outlived the time that its phase is about.
+  bool Outlived(trace::ProcessId process, const Origin& origin) const {
+    return Outlived(processes_[process.value], origin);
+  }
   // Whether anything told the phases of that process. If not, nothing is an input or temporary.
   bool Knows(trace::ProcessId process) const { return processes_[process.value].knows; }
+  bool HasPython(trace::ProcessId process) const { return processes_[process.value].has_python; }
   // The category that holds once the whole recording was seen.
   Category Final(trace::ProcessId process, const Origin& origin) const {
     return Knows(process) ? origin.category : origin.without_phases;
   }
 
  private:
+  // What ended so far of what memory can outlive.
+  struct Ends {
+    uint32_t backwards_begun = 0;
+    uint32_t backwards_over = 0;
+    uint32_t steps_over = 0;
+  };
+  // Origin::epoch of what the past of a ring keeps. Nothing counts so far.
+  static constexpr uint32_t kLivedOn = UINT32_MAX;  // it outlived them
+  static constexpr uint32_t kEndedWithin = UINT32_MAX - 1;
+  static constexpr uint32_t kOfPast = UINT32_MAX - 2;  // not by then
   // The forward allocation after which autograd's next node number was `number`.
   struct Recorded {
     uint64_t number = UINT64_MAX;
@@ -73,9 +90,8 @@ class Phases {
     bool in_backward = false;
     bool in_optimizer = false;
     uint32_t steps = 0;  // under way
-    uint32_t backwards_begun = 0;
-    uint32_t backwards_over = 0;
-    uint32_t steps_over = 0;
+    Ends ends;
+    Ends past;                       // as they were where a ring's history begins
     uint64_t last_number = 0;        // the highest that a forward recorded
     ThreadState no_thread;           // events that name none
     std::vector<Recorded> recorded;  // by number, the latest of them
@@ -95,6 +111,9 @@ class Phases {
             ThreadState& thread,
             Origin* origin);
   const Recorded* Find(const ProcessState& process, uint64_t number) const;
+  static uint32_t CountOf(const Ends& ends, Phase phase);
+  bool Outlived(const ProcessState& process, const Origin& origin) const;
+  static void TakeOrigin(const trace::Event& event, Origin* origin);
   Category ByPhase(const ProcessState& process, bool freed, const Origin& origin) const;
   Category SaidBy(trace::StringId text);
   void EndBackward(ProcessState& process);

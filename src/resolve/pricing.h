@@ -26,7 +26,13 @@ inline bool IsDeviceMemory(format::MemoryKind kind) {
 }
 
 inline bool IsHostMemory(format::MemoryKind kind) {
-  return kind == format::MemoryKind::kHostPinned || kind == format::MemoryKind::kHostRegistered;
+  return kind == format::MemoryKind::kHostPinned || kind == format::MemoryKind::kHostRegistered ||
+         kind == format::MemoryKind::kOverflow;
+}
+
+// Allocators may cut blocks out of it.
+inline bool IsLinear(format::MemoryKind kind) {
+  return IsDeviceMemory(kind) || kind == format::MemoryKind::kOverflow;
 }
 
 inline bool SharesSlab(format::MemoryKind kind, uint64_t bytes) {
@@ -49,6 +55,7 @@ inline uint64_t PriceOf(format::MemoryKind kind, uint64_t asked, uint64_t actual
     case format::MemoryKind::kArray:
     case format::MemoryKind::kHostPinned:
     case format::MemoryKind::kHostRegistered:
+    case format::MemoryKind::kOverflow:
       break;
   }
   return bytes;
@@ -70,6 +77,7 @@ inline Part PartOfMemory(format::MemoryKind kind) {
     case format::MemoryKind::kDevice:
     case format::MemoryKind::kPitched:
     case format::MemoryKind::kAsync:
+    case format::MemoryKind::kOverflow:
       break;
   }
   return Part::kAllocated;
@@ -78,7 +86,7 @@ inline Part PartOfMemory(format::MemoryKind kind) {
 // What PyTorch takes from the driver it cuts into blocks; until the first one it is in nobody's
 // use.
 inline Part PartOfObject(const DriverObject& object) {
-  const bool to_be_cut = object.owner == kPyTorch && !object.small && IsDeviceMemory(object.memory);
+  const bool to_be_cut = object.owner == kPyTorch && !object.small && IsLinear(object.memory);
   return to_be_cut ? Part::kUncut : PartOfMemory(object.memory);
 }
 

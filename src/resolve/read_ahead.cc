@@ -91,8 +91,8 @@ class Reader {
 
   void Run() noexcept {
     try {
-      status_ = trace_.ForEachEvent([this](std::span<const trace::Event> events) { Add(events); });
-      Hand();
+      status_ = trace_.ForEachEvent([this](Batch& events) { Add(events); });
+      Hand(&batch_);
     } catch (...) {
       thrown_ = std::current_exception();
     }
@@ -106,18 +106,23 @@ class Reader {
   }
 
  private:
-  void Add(std::span<const trace::Event> events) {
+  void Add(Batch& events) {
     if (is_cancelled_)
       return;
+    if (batch_.empty() && events.size() >= kBatchEvents) {
+      Hand(&events);
+      return;
+    }
     batch_.insert(batch_.end(), events.begin(), events.end());
     if (batch_.size() >= kBatchEvents)
-      Hand();
+      Hand(&batch_);
   }
-  void Hand() {
-    if (batch_.empty())
+  // Leaves an empty one there.
+  void Hand(Batch* batch) {
+    if (batch->empty())
       return;
-    is_cancelled_ = !queue_.Put(std::move(batch_));
-    batch_ = queue_.TakeEmpty();
+    is_cancelled_ = !queue_.Put(std::move(*batch));
+    *batch = queue_.TakeEmpty();
   }
 
   trace::Trace& trace_;

@@ -89,6 +89,7 @@ struct DriverObject {
   ObjectKind kind = ObjectKind::kMemory;
   format::MemoryKind memory = format::MemoryKind::kDevice;
   uint32_t share = kNoIndex;  // the memory that several processes hold, of which it is one's part
+  uint32_t stands_for = 0;  // the host's memory in place of this device's, by its row; 0: it is not
   uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
   bool small = false;         // shares a 2 MiB slab
   bool backing = false;       // its segment is suballocated
@@ -114,6 +115,7 @@ struct Segment {
   uint32_t account = kNoIndex;
   uint32_t object = kNoIndex;        // of kAllocation
   uint32_t held_counter = kNoIndex;  // of pools: what says what they hold
+  uint32_t stands_for = 0;           // as of DriverObject
   uint32_t names = 0;                // of a pool, or of the private pool it is in: a set of Names
   SegmentKind kind = SegmentKind::kNone;
   OwnerId owner;

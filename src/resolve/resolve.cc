@@ -118,6 +118,7 @@ void TablesOf::AddSession() {
   out.begin_ns = ledger_.first_ns();
   out.end_ns = std::max(session.end_ns, ledger_.last_ns());
   out.begin_wall_ns = session.start_wall_ns;
+  out.history_ns = session.history_ns.value_or(INT64_MIN);
   out.event_count = ledger_.event_count();
   out.file_bytes = session.file_bytes;
   for (const auto& [key, value] : session.notes)
@@ -180,7 +181,7 @@ void TablesOf::AddProcesses() {
     row.began_late = state.began_late ? 1 : 0;
     row.iterations_by_marks = iterations.by_marks ? 1 : 0;
     out_.processes.push_back(row);
-    for (int64_t number = 0; number < iterations.count(); ++number) {
+    for (int64_t number = iterations.first; number < iterations.count(); ++number) {
       out_.iterations.push_back(
           {Same(id), number, iterations.BeginOf(number), iterations.EndOf(number)});
     }
@@ -280,6 +281,7 @@ void TablesOf::AddSites() {
     row.stack = Same(key.stack);
     row.native_stack = Same(key.native);
     row.forward_stack = Same(key.forward);
+    row.stands_for = tables::DeviceId{key.stands_for};
     row.place = Same(naming_.Place(key));
     row.scope = Same(key.scope);
     if (process != trace::kNoProcess) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -25,10 +24,7 @@ enum class Holding : uint8_t {
 
 // Everything that allocations have in common, by the numbers of the recording that is read. What
 // only the whole of it tells (names of modules, whether phases are known) becomes text at the end.
-//
-// Every row looks its site up: keys are hashed and compared as words, so there is nothing between
-// the fields.
-struct alignas(8) SiteKey {
+struct SiteKey {
   uint32_t account = 0;
   OwnerId owner;
   Part part = Part::kAllocated;
@@ -46,9 +42,12 @@ struct alignas(8) SiteKey {
   trace::StackId stack;
   trace::StackId native;
   trace::StackId forward;
+  uint32_t stands_for =
+      0;  // row of the device that the host's memory stands in for; 0: it does not
+  uint32_t reserved = 0;
   uint64_t stream = 0;  // handle + 1; 0: none
+  friend bool operator==(const SiteKey&, const SiteKey&) = default;
 };
-static_assert(std::has_unique_object_representations_v<SiteKey>);
 
 // A site as it is collected.
 struct Site {

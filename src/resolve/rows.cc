@@ -44,6 +44,12 @@ void RowMaker::End(Block* block, uint32_t account, bool freed) {
   key.thread = block->thread;
   key.stack = block->stack;
   key.native = block->native;
+  const Segment& segment = segments_[block->segment];
+  // Its allocator knows it as the device's.
+  if (segment.stands_for != 0) {
+    key.account = base_.accounts.RowOf(segment.account).value;
+    key.stands_for = segment.stands_for;
+  }
   const uint64_t requested = origin.names == 0 ? 0 : base_.names.set(origin.names).requested;
   tables::AllocationRow row;
   row.begin_ns = row.alloc_ns = block->alloc_ns;
@@ -52,7 +58,7 @@ void RowMaker::End(Block* block, uint32_t account, bool freed) {
   row.bytes = block->size;
   row.rounding_bytes = requested == 0 ? 0 : block->size - std::min(block->size, requested);
   row.site = base_.writer.SiteOf(key, block->alloc_ns);
-  row.segment = segments_.RowOf(block->segment);
+  row.segment = segment.row;
   base_.writer.Add(row);
 }
 
@@ -73,6 +79,7 @@ SiteKey RowMaker::KeyOf(const DriverObject& object) const {
   key.stack = object.stack;
   key.native = object.native;
   key.forward = origin.forward;
+  key.stands_for = object.stands_for;
   key.stream = object.memory == format::MemoryKind::kAsync ? object.stream + 1 : 0;
   return key;
 }

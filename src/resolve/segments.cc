@@ -44,6 +44,7 @@ void Segments::Describe(Segment& segment, SiteKey key) {
   key.part = segment.is_private ? Part::kGraphPool : Part::kCached;
   key.category = key.without_phases = PartCategory(key.part);
   key.pool_names = segment.names;
+  key.stands_for = segment.stands_for;
   const bool fragments =
       segment.kind == SegmentKind::kAllocation || segment.kind == SegmentKind::kReservation;
   tables::SegmentRow& row = base_.writer.segment(segment.row);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace vramscope::resolve {
@@ -23,7 +24,9 @@ class Slab {
     return static_cast<uint32_t>(records_.size() - 1);
   }
   void Remove(uint32_t index) {
-    records_[index] = T();
+    // In its place: a copy of one made elsewhere waits for that to be stored.
+    std::destroy_at(&records_[index]);
+    std::construct_at(&records_[index]);
     free_.push_back(index);
   }
   T& operator[](uint32_t index) { return records_[index]; }

@@ -32,26 +32,26 @@ struct Range {
   uint64_t range = 0;
 };
 
-Range RangeOf(std::span<const uint64_t> values) {
+// Of signed numbers.
+struct Extremes {
+  int64_t min = INT64_MAX;
+  int64_t max = INT64_MIN;
+  void See(uint64_t value) {
+    min = std::min(min, static_cast<int64_t>(value));
+    max = std::max(max, static_cast<int64_t>(value));
+  }
+};
+
+Range RangeOf(std::span<const uint64_t> values, const Extremes& extremes) {
   if (values.empty())
     return {};
-  uint64_t min = UINT64_MAX, max = 0;
-  for (const uint64_t value : values) {
-    min = std::min(min, value);
-    max = std::max(max, value);
-  }
-  if (static_cast<int64_t>(max) >= 0 || static_cast<int64_t>(min) < 0)
-    return {min, max - min};
-  // Some are negative, if they are signed: from the least of those to the largest of the others.
-  int64_t signed_min = INT64_MAX, signed_max = INT64_MIN;
-  for (const uint64_t value : values) {
-    signed_min = std::min(signed_min, static_cast<int64_t>(value));
-    signed_max = std::max(signed_max, static_cast<int64_t>(value));
-  }
-  const uint64_t range = static_cast<uint64_t>(signed_max) - static_cast<uint64_t>(signed_min);
-  if (range < max - min)
-    return {static_cast<uint64_t>(signed_min), range};
-  return {min, max - min};
+  const Range range{static_cast<uint64_t>(extremes.min),
+                    static_cast<uint64_t>(extremes.max) - static_cast<uint64_t>(extremes.min)};
+  if (range.range >> 63 == 0)
+    return range;
+  // It can be less of unsigned ones.
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  return *max - *min < range.range ? Range{*min, *max - *min} : range;
 }
 
 size_t StreamCount(const ColumnHeader& header) {
@@ -318,13 +318,20 @@ void BlockEncoder::AddColumn(uint16_t number, std::span<const uint64_t> values) 
   ColumnHeader header{};
   header.number = number;
   header.values = static_cast<uint32_t>(values.size());
-  const Range plain = RangeOf(values);
+  Extremes of_values;
+  Extremes of_differences;
+  differences_.resize(values.size());
+  if (!values.empty())
+    of_values.See(values[0]);
+  for (size_t i = 1; i < values.size(); ++i) {
+    differences_[i] = values[i] - values[i - 1];
+    of_values.See(values[i]);
+    of_differences.See(differences_[i]);
+  }
+  const Range plain = RangeOf(values, of_values);
   // The order of values of one byte is zstd's to find.
   if (BytesOf(plain.range) > 1) {
-    differences_.resize(values.size());
-    for (size_t i = 1; i < values.size(); ++i)
-      differences_[i] = values[i] - values[i - 1];
-    const Range delta = RangeOf(std::span(differences_).subspan(1));
+    const Range delta = RangeOf(std::span(differences_).subspan(1), of_differences);
     if (BitsOf(delta.range) < BitsOf(plain.range)) {
       header.encoding = static_cast<uint8_t>(Encoding::kDelta);
       header.width = static_cast<uint8_t>(BytesOf(delta.range));

@@ -14,7 +14,6 @@
 #include <random>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,12 +31,6 @@ using testing::MemoryFile;
 using testing::RandomAllocations;
 using testing::RandomTables;
 using Random = std::mt19937_64;
-
-template <class Row>
-auto Fields(const Row& row) {
-  return std::apply([&](const auto&... columns) { return std::make_tuple(row.*columns.field...); },
-                    TableOf<Row>::Columns());
-}
 
 void ExpectEqual(const Tables& a, const Tables& b) {
   EXPECT_EQ(a.session.name, b.session.name);
@@ -57,7 +50,7 @@ void ExpectEqual(const Tables& a, const Tables& b) {
     const auto& other = *static_cast<const std::vector<Row>*>(others[next++]);
     ASSERT_EQ(rows.size(), other.size()) << TableOf<Row>::kName;
     for (size_t i = 0; i < rows.size(); ++i)
-      ASSERT_TRUE(Fields(rows[i]) == Fields(other[i])) << TableOf<Row>::kName << " " << i;
+      ASSERT_TRUE(rows[i] == other[i]) << TableOf<Row>::kName << " " << i;
   });
 }
 
@@ -90,12 +83,11 @@ std::vector<AllocationRow> ReadAll(const Recording& recording) {
 }
 
 void ExpectSameRows(std::vector<AllocationRow> a, std::vector<AllocationRow> b) {
-  const auto less = [](const auto& x, const auto& y) { return Fields(x) < Fields(y); };
-  std::sort(a.begin(), a.end(), less);
-  std::sort(b.begin(), b.end(), less);
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
-    ASSERT_TRUE(Fields(a[i]) == Fields(b[i])) << i;
+    ASSERT_TRUE(a[i] == b[i]) << i;
 }
 
 // Two iterations of a training, as its allocations end: activations, and temporaries between them.
@@ -397,10 +389,7 @@ class DamageTest : public ::testing::Test {
                                   frame.alloc_ns[row],     frame.address[row],
                                   frame.bytes[row],        frame.rounding_bytes[row],
                                   SiteId{frame.site[row]}, SegmentId{frame.segment[row]}};
-        const bool known =
-            std::any_of(allocations_.begin(), allocations_.end(),
-                        [&](const AllocationRow& a) { return Fields(a) == Fields(found); });
-        EXPECT_TRUE(known);
+        EXPECT_NE(std::count(allocations_.begin(), allocations_.end(), found), 0);
       }
     }
     EXPECT_EQ(rows + missing, allocations_.size());

@@ -89,12 +89,13 @@ uint32_t FrameEncoder::NumberOf(const Shape& shape) {
   }
 }
 
-template <class Rows, class Value>
-void FrameEncoder::AddColumn(FrameColumn number, const Rows& rows, const Value& value) {
-  words_.resize(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i)
-    words_[i] = static_cast<uint64_t>(value(rows[i]));
-  encoder_.AddColumn(number, words_);
+template <class Value>
+void FrameEncoder::AddShapeColumn(FrameColumn number, const Value& value) {
+  std::vector<uint64_t>& words = columns_[0];
+  words.resize(shapes_.size());
+  for (size_t i = 0; i < shapes_.size(); ++i)
+    words[i] = value(shapes_[i]);
+  encoder_.AddColumn(number, words);
 }
 
 std::span<const uint8_t> FrameEncoder::Encode(std::span<AllocationRow> rows, IndexEntry* entry) {
@@ -103,31 +104,40 @@ std::span<const uint8_t> FrameEncoder::Encode(std::span<AllocationRow> rows, Ind
   };
   if (!std::is_sorted(rows.begin(), rows.end(), by_end))
     std::sort(rows.begin(), rows.end(), by_end);
-  encoder_.Begin(TableOf<AllocationRow>::kNumber, static_cast<uint32_t>(rows.size()));
-  AddColumn(kFrameBegin, rows, [](const AllocationRow& row) { return row.begin_ns; });
-  AddColumn(kFrameEnd, rows, [](const AllocationRow& row) { return row.end_ns; });
-  AddColumn(kFrameBeginLessAlloc, rows, [](const AllocationRow& row) {
-    return static_cast<uint64_t>(row.begin_ns) - static_cast<uint64_t>(row.alloc_ns);
-  });
-  AddColumn(kFrameAddress, rows, [](const AllocationRow& row) { return row.address; });
   shapes_.clear();
   std::fill(slots_.begin(), slots_.end(), 0);
-  AddColumn(kFrameShape, rows, [this](const AllocationRow& row) {
-    return NumberOf({row.bytes, row.rounding_bytes, row.site.value, row.segment.value});
-  });
-  AddColumn(kShapeBytes, shapes_, [](const Shape& shape) { return shape.bytes; });
-  AddColumn(kShapeRounding, shapes_, [](const Shape& shape) { return shape.rounding_bytes; });
-  AddColumn(kShapeSite, shapes_, [](const Shape& shape) { return shape.site; });
-  AddColumn(kShapeSegment, shapes_, [](const Shape& shape) { return shape.segment; });
+  for (std::vector<uint64_t>& column : columns_)
+    column.resize(rows.size());
+  auto& [begins, ends, begins_less_alloc, addresses, shapes] = columns_;
+  int64_t first_ns = INT64_MAX;
+  int64_t last_ns = INT64_MIN;
+  // Once for all columns: the rows of a frame are more than the nearest caches hold.
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const AllocationRow& row = rows[i];
+    first_ns = std::min(first_ns, row.begin_ns);
+    last_ns = std::max(last_ns, row.begin_ns);
+    begins[i] = static_cast<uint64_t>(row.begin_ns);
+    ends[i] = static_cast<uint64_t>(row.end_ns);
+    begins_less_alloc[i] = begins[i] - static_cast<uint64_t>(row.alloc_ns);
+    addresses[i] = row.address;
+    shapes[i] = NumberOf({row.bytes, row.rounding_bytes, row.site.value, row.segment.value});
+  }
+  encoder_.Begin(TableOf<AllocationRow>::kNumber, static_cast<uint32_t>(rows.size()));
+  encoder_.AddColumn(kFrameBegin, begins);
+  encoder_.AddColumn(kFrameEnd, ends);
+  encoder_.AddColumn(kFrameBeginLessAlloc, begins_less_alloc);
+  encoder_.AddColumn(kFrameAddress, addresses);
+  encoder_.AddColumn(kFrameShape, shapes);
+  AddShapeColumn(kShapeBytes, [](const Shape& shape) { return shape.bytes; });
+  AddShapeColumn(kShapeRounding, [](const Shape& shape) { return shape.rounding_bytes; });
+  AddShapeColumn(kShapeSite, [](const Shape& shape) { return uint64_t{shape.site}; });
+  AddShapeColumn(kShapeSegment, [](const Shape& shape) { return uint64_t{shape.segment}; });
 
   *entry = {};
   entry->table = TableOf<AllocationRow>::kNumber;
   entry->rows = static_cast<uint32_t>(rows.size());
-  const auto [first, last] =
-      std::minmax_element(rows.begin(), rows.end(),
-                          [](const auto& a, const auto& b) { return a.begin_ns < b.begin_ns; });
-  entry->min_begin_ns = first->begin_ns;
-  entry->max_begin_ns = last->begin_ns;
+  entry->min_begin_ns = first_ns;
+  entry->max_begin_ns = last_ns;
   entry->min_end_ns = rows.front().end_ns;
   entry->max_end_ns = rows.back().end_ns;
   const std::span<const uint8_t> block = encoder_.Finish(&entry->crc);

@@ -50,11 +50,11 @@ class FrameEncoder {
   static constexpr unsigned kSlotBits = 17;
 
   uint32_t NumberOf(const Shape& shape);
-  template <class Rows, class Value>
-  void AddColumn(FrameColumn number, const Rows& rows, const Value& value);
+  template <class Value>
+  void AddShapeColumn(FrameColumn number, const Value& value);
 
   BlockEncoder encoder_;
-  std::vector<uint64_t> words_;
+  std::array<std::vector<uint64_t>, 5> columns_;
   std::vector<Shape> shapes_;
   std::vector<uint32_t> slots_;  // hash table: a shape's number + 1
 };

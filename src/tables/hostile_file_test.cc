@@ -32,7 +32,7 @@ using Random = std::mt19937_64;
 constexpr uint16_t kAllocations = TableOf<AllocationRow>::kNumber;
 
 std::string SmallFile() {
-  Random random(5);
+  Random random(6);
   const Tables tables = testing::RandomTables(&random, 6);
   return testing::WriteFile(tables, testing::RandomAllocations(&random, 60, 6), 20);
 }

@@ -9,10 +9,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <exception>
-#include <system_error>
-#include <thread>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -25,6 +21,7 @@
 #include "tables/table_codec.h"
 #include "util/budget.h"
 #include "util/file.h"
+#include "util/on_threads.h"
 
 namespace vramscope::tables {
 namespace {
@@ -225,36 +222,14 @@ Status FileRecording::IsWhole(const IndexEntry& frame, bool* whole) const {
 Status FileRecording::LeaveOutDamagedFrames() {
   const size_t threads = frames_.size() >= kFramesWorthAThread ? 2 : 1;
   std::vector<uint8_t> whole(frames_.size());
-  std::vector<Status> results(threads);
-  std::vector<std::exception_ptr> thrown(threads);
-  const auto check = [&](size_t first) noexcept {
-    try {
-      for (size_t i = first; i < frames_.size() && results[first].ok(); i += threads) {
-        bool is_whole = false;
-        results[first] = IsWhole(frames_[i], &is_whole);
-        whole[i] = is_whole ? 1 : 0;
-      }
-    } catch (...) {
-      thrown[first] = std::current_exception();
+  VRAMSCOPE_RETURN_IF_ERROR(util::OnThreads(threads, [&](size_t first) {
+    for (size_t i = first; i < frames_.size(); i += threads) {
+      bool is_whole = false;
+      VRAMSCOPE_RETURN_IF_ERROR(IsWhole(frames_[i], &is_whole));
+      whole[i] = is_whole ? 1 : 0;
     }
-  };
-  std::thread other;
-  if (threads == 2) {
-    try {
-      other = std::thread(check, 1);
-    } catch (const std::system_error&) {
-      check(1);
-    }
-  }
-  check(0);
-  if (other.joinable())
-    other.join();
-  for (const std::exception_ptr& exception : thrown) {
-    if (exception)
-      std::rethrow_exception(exception);
-  }
-  for (const Status& result : results)
-    VRAMSCOPE_RETURN_IF_ERROR(result);
+    return Status();
+  }));
   size_t kept = 0;
   uint64_t lost = 0;
   for (size_t i = 0; i < frames_.size(); ++i) {
@@ -364,7 +339,7 @@ uint64_t FileRecording::TextBytesOf(const Row& row) const {
     if constexpr (std::is_same_v<Type, StringId>)
       bytes += tables_.strings[row.*column.field].size();
   };
-  std::apply([&](const auto&... columns) { (add(columns), ...); }, TableOf<Row>::Columns());
+  TableOf<Row>::VisitColumns(add);
   return bytes;
 }
 
@@ -398,6 +373,8 @@ void FileRecording::TakeSession(const std::vector<std::string>& texts) {
       session.begin_ns = number(value);
     else if (key == "end_ns")
       session.end_ns = number(value);
+    else if (key == "history_ns")
+      session.history_ns = number(value);
     else if (key == "begin_wall_ns")
       session.begin_wall_ns = number(value);
     else if (key == "event_count")

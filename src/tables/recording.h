@@ -18,6 +18,9 @@ struct Session {
   std::string version;   // of the vramscope that recorded
   int64_t begin_ns = 0;  // CLOCK_MONOTONIC, when the first process began
   int64_t end_ns = 0;
+  // From when on all is there; before it, what lived at the peaks and since then (run --ring).
+  int64_t history_ns = INT64_MIN;
+  bool HasPast() const { return history_ns > begin_ns; }
   int64_t begin_wall_ns = 0;  // CLOCK_REALTIME at begin_ns
   bool finished = false;      // a single .vram; false: resolved from the live directory
   uint64_t event_count = 0;

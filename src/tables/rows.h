@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <tuple>
 
 #include "tables/ids.h"
 
@@ -13,8 +13,9 @@ inline constexpr int64_t kNever = INT64_MAX;
 
 #define VRAMSCOPE_TABLE(number, Row, name, text) struct Row {
 #define VRAMSCOPE_COLUMN(number, Row, Type, field, unit, text) Type field{};
-#define VRAMSCOPE_TABLE_END(Row) \
-  }                              \
+#define VRAMSCOPE_TABLE_END(Row)                             \
+  friend auto operator<=>(const Row&, const Row&) = default; \
+  }                                                          \
   ;
 #include "tables/tables.def"
 
@@ -32,7 +33,9 @@ struct Column {
   const char* text;
 };
 
-// TableOf<Row>::kNumber, kName, kText and Columns(), a tuple of Column<Row, Type>.
+// TableOf<Row>::kNumber, kName, kText and VisitColumns(), which calls visit(Column<Row, Type>) for
+// each in their order. A tuple of them would say the same, and make every file that knows a row a
+// second slower to compile.
 template <class Row>
 struct TableOf;
 
@@ -42,12 +45,11 @@ struct TableOf;
     static constexpr uint32_t kNumber = (number); \
     static constexpr const char* kName = name;    \
     static constexpr const char* kText = text;    \
-    static constexpr auto Columns() {             \
-      return std::tuple_cat(std::tuple<>()
+    template <class Visitor>                      \
+    static constexpr void VisitColumns(Visitor&& visit) {
 #define VRAMSCOPE_COLUMN(number, Row, Type, field, unit, text) \
-  , std::make_tuple(Column<Row, Type>{(number), #field, &Row::field, unit, text})
+  visit(Column<Row, Type>{(number), #field, &Row::field, unit, text});
 #define VRAMSCOPE_TABLE_END(Row) \
-  );                             \
   }                              \
   }                              \
   ;

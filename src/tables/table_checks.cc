@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -134,11 +133,11 @@ void BoundColumn(std::vector<Row>* rows, const Column<Row, Type>& column) {
 
 void BoundTimes(Tables* tables) {
   Tables::ForEach(*tables, [&]<class Row>(std::vector<Row>& rows) {
-    std::apply([&](const auto&... columns) { (BoundColumn(&rows, columns), ...); },
-               TableOf<Row>::Columns());
+    TableOf<Row>::VisitColumns([&](const auto& column) { BoundColumn(&rows, column); });
   });
   Session& session = tables->session;
-  for (int64_t* time_ns : {&session.begin_ns, &session.end_ns, &session.begin_wall_ns})
+  for (int64_t* time_ns :
+       {&session.begin_ns, &session.end_ns, &session.history_ns, &session.begin_wall_ns})
     *time_ns = Bounded(*time_ns);
 }
 
@@ -191,9 +190,9 @@ void BoundWords(Tables* tables) {
 const char* FindBadReference(const Tables& tables) {
   const char* bad = nullptr;
   Tables::ForEach(tables, [&]<class Row>(const std::vector<Row>& rows) {
-    const bool exist =
-        std::apply([&](const auto&... columns) { return (IdsExist(tables, rows, columns) && ...); },
-                   TableOf<Row>::Columns());
+    bool exist = true;
+    TableOf<Row>::VisitColumns(
+        [&](const auto& column) { exist = exist && IdsExist(tables, rows, column); });
     if (!exist && bad == nullptr)
       bad = TableOf<Row>::kName;
   });

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -45,7 +44,7 @@ void EncodeRows(std::span<const Row> rows, std::vector<uint64_t>* words, BlockEn
     if (std::any_of(words->begin(), words->end(), [](uint64_t word) { return word != 0; }))
       encoder->AddColumn(static_cast<uint16_t>(column.number), *words);
   };
-  std::apply([&](const auto&... columns) { (add(columns), ...); }, TableOf<Row>::Columns());
+  TableOf<Row>::VisitColumns(add);
 }
 
 // Fills `rows`, as many as the block has. Columns that it does not have stay 0. False where it is
@@ -70,7 +69,7 @@ template <class Row>
     for (size_t i = 0; ok && i < rows.size(); ++i)
       ok = FromWord((*words)[i], &(rows[i].*column.field));
   };
-  std::apply([&](const auto&... columns) { (read(columns), ...); }, TableOf<Row>::Columns());
+  TableOf<Row>::VisitColumns(read);
   return ok;
 }
 

@@ -138,10 +138,13 @@ util::Status Writer::Finish(const Tables& tables) {
   const std::string begin = std::to_string(session.begin_ns), end = std::to_string(session.end_ns);
   const std::string wall = std::to_string(session.begin_wall_ns);
   const std::string events = std::to_string(session.event_count);
-  WriteStrings(kSessionBlock,
-               {"name", session.name, "version", session.version, "begin_ns", begin, "end_ns", end,
-                "begin_wall_ns", wall, "event_count", events},
-               &encoder);
+  const std::string history = std::to_string(session.history_ns);
+  std::vector<std::string_view> facts = {
+      "name", session.name,    "version", session.version, "begin_ns", begin, "end_ns",
+      end,    "begin_wall_ns", wall,      "event_count",   events};
+  if (session.HasPast())
+    facts.insert(facts.end(), {"history_ns", history});
+  WriteStrings(kSessionBlock, facts, &encoder);
   if (encoder.failed())
     Fail(util::Status::Error(path_ + ": cannot be written: out of memory"));
   WriteIndex(tables);

@@ -57,11 +57,28 @@ enum class EventKind : uint8_t {
   kPrior,
   kShare,
   kCheckpoint,
+  kPast,
 };
-inline constexpr EventKind kLastEventKind = EventKind::kCheckpoint;
+inline constexpr EventKind kLastEventKind = EventKind::kPast;
 
 // Flag of a BlockAlloc: the program's own pool cut it (annotate.h), no framework's.
 inline constexpr uint32_t kPoolOfProgram = 1;
+
+// In Event::sequence of what allocates, from the past of a ring: what surrounded it is gone, and
+// what it said of it stands here. The lower half is the forward stack.
+inline constexpr uint64_t kHasOrigin = uint64_t{1} << 63;
+constexpr uint64_t PackOrigin(uint64_t phase, uint64_t end, StackId forward) {
+  return kHasOrigin | (phase & 0xff) << 40 | (end & 0xff) << 32 | forward.value;
+}
+constexpr bool HasOrigin(uint64_t sequence) {
+  return (sequence & kHasOrigin) != 0;
+}
+constexpr uint8_t OriginPhase(uint64_t sequence) {
+  return static_cast<uint8_t>(sequence >> 40);
+}
+constexpr uint8_t OriginEnd(uint64_t sequence) {
+  return static_cast<uint8_t>(sequence >> 32);
+}
 
 // What Event::sequence numbers.
 enum class Autograd : uint8_t {
@@ -108,6 +125,7 @@ enum class Autograd : uint8_t {
 //   Prior            memory    bytes                                              PriorKind; name = whose it is
 //   Share            memory    key        handle                                  ShareKind
 //   Checkpoint                                                       pid          CheckpointKind; process: that of pid where it is recorded
+//   Past                       iterations by_marks       knows
 // clang-format on
 struct Event {
   // Where the event stands in the order: for what gives memory back the begin of the call, for all
@@ -134,6 +152,10 @@ struct Event {
   DeviceId device = kNoDevice;
   EventKind kind = EventKind::kMark;
   uint8_t subkind = 0;
+  // Which record it is made of: the stream, counted through all files, and the record there.
+  uint16_t source = 0;
+  uint32_t record = 0;
 };
+static_assert(sizeof(Event) == 120, "a few million of them a second");
 
 }  // namespace vramscope::trace

@@ -77,6 +77,8 @@ struct SessionInfo {
   int64_t start_wall_ns = 0;  // CLOCK_REALTIME at start_ns
   uint64_t event_count = 0;   // 0 until ForEachEvent has run once
   uint64_t file_bytes = 0;
+  // Of a ring: from when on all is there. Before it only what lived at chosen instants is.
+  std::optional<int64_t> history_ns = {};
   bool sampled = false;  // NVML's figures are all there is: the programs ran without the probe
   std::vector<std::pair<std::string, std::string>> notes;  // key, value; what `info` prints
 };
@@ -104,7 +106,9 @@ class Trace {
   // Text of a source line if it was bundled, else "".
   virtual std::string_view SourceLine(StringId file, uint32_t line) const = 0;
 
-  using EventSink = std::function<void(std::span<const Event>)>;
+  // What it leaves in the batch is not used: whoever looks at it later takes it, and may put
+  // another one's memory in its place.
+  using EventSink = std::function<void(std::vector<Event>& batch)>;
   // Streams every event of all processes in time order, in batches. Can be called again. Damage is
   // skipped and counted in losses(), which is complete after the first full pass.
   virtual util::Status ForEachEvent(const EventSink& sink) = 0;

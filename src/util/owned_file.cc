@@ -192,6 +192,12 @@ void GiveSpaceBack(const UniqueFd& file) {
     (void)!fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, info.st_size);
 }
 
+int PunchHole(const UniqueFd& file, uint64_t offset, uint64_t size_bytes) {
+  const int done = fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                             static_cast<off_t>(offset), static_cast<off_t>(size_bytes));
+  return done == 0 ? 0 : errno;
+}
+
 int ReserveSpace(int fd, uint64_t offset, uint64_t size_bytes) {
   return posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(size_bytes));
 }

@@ -42,6 +42,8 @@ Result<UniqueFd> CreateFile(const std::string& path);
 
 // Frees the blocks of an open file, whose size stays.
 void GiveSpaceBack(const UniqueFd& file);
+// Frees the blocks of a part of an open file. 0 or errno.
+int PunchHole(const UniqueFd& file, uint64_t offset, uint64_t size_bytes);
 // Reserves blocks for an open file, which grows to them. 0 or errno.
 int ReserveSpace(int fd, uint64_t offset, uint64_t size_bytes);
 

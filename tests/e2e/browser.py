@@ -6,11 +6,13 @@ import base64
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -20,6 +22,14 @@ ALT, CTRL, META, SHIFT = 1, 2, 4, 8
 #: What a key's code is where its name does not say so.
 KEY_CODES = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36,
              "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+
+
+def page_data(page: Path) -> dict:
+    """What a page was made of: as JSON, or packed where there is much of it."""
+    text = re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL).group(1)
+    if text.startswith("deflate:"):
+        text = zlib.decompress(base64.b64decode(text.removeprefix("deflate:")), -15).decode()
+    return json.loads(text)
 
 
 class BrowserError(AssertionError):

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not (STAND_IN / "libcuda.so.1").exists(), reason="the stand-in driver is not built"),
 ]
 PROGRAMS = Path(__file__).parent / "programs"
-# Of the twelve, and one that goes on; another process needs no PyTorch, and tests of its own.
+# Of the twelve, and one that goes on; another process has a test of its own.
 CAUSES = [
     "batch", "kept_loss", "fragmentation", "graph_pool", "communicators", "eval_graph", "optimizer_state", "leak",
     "vocabulary", "kv_cache", "workspace", "caught",
@@ -68,17 +68,22 @@ def report(file: Path, *words: str) -> str:
     return done.stdout
 
 
+def environment_of(libraries: Path, total_mib: int) -> dict[str, str]:
+    """Of that size a context takes 518, and what is held back 600."""
+    return {
+        **os.environ,
+        "CAUSES_ALLOCATOR": str(libraries / "liballocator.so"),
+        "LD_LIBRARY_PATH": f"{STAND_IN}:{libraries}",
+        "VRAMSCOPE_FAKE_BOOKS": str(libraries / f"books-{total_mib}"),
+        "VRAMSCOPE_FAKE_TOTAL_MIB": str(total_mib),
+    }
+
+
 @pytest.fixture(scope="module")
 def said(libraries) -> dict[str, str]:
     """What is said of each."""
     file = libraries / "x.vram"
-    environment = {
-        **os.environ,
-        "CAUSES_ALLOCATOR": str(libraries / "liballocator.so"),
-        "LD_LIBRARY_PATH": f"{STAND_IN}:{libraries}",
-        "VRAMSCOPE_FAKE_BOOKS": str(libraries / "books"),
-        "VRAMSCOPE_FAKE_TOTAL_MIB": "1400",  # a context takes 518, what is held back 600
-    }
+    environment = environment_of(libraries, 1400)
     program = [sys.executable, PROGRAMS / "causes.py", ",".join(CAUSES)]
     done = subprocess.run(
         [VRAMSCOPE, "run", "--cpu", "--no-report", "-o", file, "--", *program],
@@ -99,3 +104,38 @@ def test_the_first_three_lines_name_the_cause(said, cause):
     head = "\n".join(said[cause].splitlines()[:3])
     for pattern in expected()[cause]:
         assert re.search(pattern, head), said[cause]
+
+
+HOLDER = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, address = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1000 << 20)) == 0
+print("holds", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_process(libraries):
+    """Nobody records it; it has more of the device than the training that does not fit beside it."""
+    environment, file = environment_of(libraries, 3000), libraries / "beside.vram"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "holds\n"
+        # Of what is left it would take more than all.
+        program = [sys.executable, PROGRAMS / "causes.py", "another_process", "2"]
+        done = subprocess.run(
+            [VRAMSCOPE, "run", "--no-report", "-o", file, "--", *program],
+            env=environment, capture_output=True, text=True, timeout=300,
+        )
+    finally:
+        holder.stdin.close()
+        holder.wait(timeout=60)
+    assert done.returncode == 1 and "out of memory" in done.stderr.lower(), done.stderr
+    text = report(file, "--oom")
+    for pattern in expected()["another_process"]:
+        assert re.search(pattern, "\n".join(text.splitlines()[:3])), text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from fake_books import last_process
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
@@ -25,10 +25,6 @@ CONTEXT = 518 * MIB
 DEVICE, PITCHED, ASYNC, MANAGED, ARRAY, HOST = 0, 1, 2, 3, 4, 5
 # ImplicitKind
 INIT, MODULE, FUNCTION, LAUNCH, LIMIT, STREAM, GRAPH = 0, 2, 3, 4, 5, 6, 7
-
-# The rows of the first device in the books: FAKE_PROCESSES_AT and FakeProcess of books.h, which asserts both.
-FAKE_PROCESSES_AT = 168
-FAKE_PROCESS = struct.Struct("<IIqq")
 
 pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")
 
@@ -52,15 +48,6 @@ class Recording:
         ]
 
 
-def read_books(path: Path) -> tuple[int, int]:
-    """process_bytes and device_bytes of the last process of device 0 (books.h)."""
-    data = path.read_bytes()
-    rows = [FAKE_PROCESS.unpack_from(data, FAKE_PROCESSES_AT + i * FAKE_PROCESS.size) for i in range(64)]
-    _, has_context, process_bytes, device_bytes = [row for row in rows if row[0] != 0][-1]
-    assert has_context in (0, 1)
-    return process_bytes, device_bytes
-
-
 def environment(books: Path, **extra: str) -> dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(books), **extra}
 
@@ -75,10 +62,10 @@ def run(name: str, directory: Path, **extra: str) -> Recording:
     recorded = subprocess.run(command, capture_output=True, timeout=120, env=environment(books, **probe, **extra))
     assert plain.returncode == 0, plain.stderr.decode()
     assert (recorded.returncode, recorded.stdout, recorded.stderr) == (plain.returncode, plain.stdout, plain.stderr)
-    assert read_books(books) == read_books(plain_books), "the probe takes no device memory"
+    assert last_process(books) == last_process(plain_books), "the probe takes no device memory"
 
     recording = Recording()
-    recording.process_bytes, recording.device_bytes = read_books(books)
+    recording.process_bytes, recording.device_bytes = last_process(books)
     for path in sorted(live.glob("*.vrl")):
         dump = subprocess.run([str(DUMP), str(path)], capture_output=True, text=True, check=True)
         recording.processes.append([json.loads(line) for line in dump.stdout.splitlines()])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import package
 import pytest
+from perfetto_engine import Engine
 
 H200 = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
 RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), H200]
@@ -201,6 +202,14 @@ class PerfettoTrace:
         return found
 
 
+def by_category(recording: Path, time_ns: int) -> dict[tuple[str, str], int]:
+    said = defaultdict(int)
+    for row in json.loads(vramscope("report", recording, "--json", "--by", "device,category", "--at", f"@{time_ns}"))["rows"]:
+        device, category = row["path"]
+        said[device.replace("GPU ", "gpu"), category] += row["bytes"]
+    return {path: size for path, size in said.items() if size}
+
+
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.name)
 def test_perfetto_has_the_ledger_at_every_instant_and_each_allocation(recording):
     trace = PerfettoTrace(vramscope("export", recording, "--to", "perfetto"))
@@ -210,12 +219,7 @@ def test_perfetto_has_the_ledger_at_every_instant_and_each_allocation(recording)
     )
     for line in random.Random(7).sample(lines, 3):
         time_ns = line["begin_ns"]
-        rows = json.loads(vramscope("report", recording, "--json", "--by", "device,category", "--at", f"@{time_ns}"))["rows"]
-        said = defaultdict(int)
-        for row in rows:
-            said[row["path"][0], row["path"][1]] += row["bytes"]
-        assert sorted(trace.at(time_ns).values()) == sorted(size for size in said.values() if size)
-        assert {name for _, name in trace.at(time_ns)} == {name for (_, name), size in said.items() if size}
+        assert trace.at(time_ns) == by_category(recording, time_ns)
 
 
 def test_perfettos_own_schema_knows_every_field():
@@ -235,19 +239,34 @@ def test_perfettos_own_schema_knows_every_field():
     assert {event.track_uuid for event in events} <= tracks
 
 
-TRACE_PROCESSOR = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+COUNTERS = """
+SELECT name, sum(bytes) AS bytes FROM (
+  SELECT name, (SELECT value FROM counter WHERE track_id = track.id AND ts <= {at} ORDER BY ts DESC LIMIT 1) AS bytes
+  FROM counter_track track WHERE name != 'NVML used')
+GROUP BY name HAVING sum(bytes) > 0"""
+
+SLICES = """
+SELECT slice.ts AS begin_ns, slice.dur AS duration_ns, extract_arg(slice.arg_set_id, 'debug.bytes') AS bytes,
+  extract_arg(slice.arg_set_id, 'debug.line') AS line
+FROM slice JOIN track ON track.id = slice.track_id"""
 
 
-@pytest.mark.skipif(TRACE_PROCESSOR is None, reason="no trace_processor_shell on this machine")
-def test_perfettos_trace_processor_has_each_allocation(tmp_path):
-    processor = pytest.importorskip("perfetto.trace_processor")
-    (tmp_path / "ours.pftrace").write_bytes(vramscope("export", H200, "--to", "perfetto"))
-    config = processor.TraceProcessorConfig(bin_path=TRACE_PROCESSOR)
-    with processor.TraceProcessor(trace=str(tmp_path / "ours.pftrace"), config=config) as trace:
-        (slices,) = trace.query("SELECT count(*) AS count FROM slice WHERE dur >= 0")
-        assert slices.count == vramscope("export", H200, "--to", "json").count(b"\n")
-        (errors,) = trace.query("SELECT coalesce(sum(value), 0) AS count FROM stats WHERE severity = 'error'")
-        assert errors.count == 0
+def test_perfettos_trace_processor_has_the_ledger_and_each_allocation(tmp_path):
+    lines = [json.loads(line) for line in vramscope("export", H200, "--to", "json").splitlines()]
+    with Engine(tmp_path) as engine:
+        engine.load(vramscope("export", H200, "--to", "perfetto"))
+        assert not [(row.name, row.value) for row in engine.query("SELECT name, value FROM stats WHERE severity = 'error' AND value > 0")]
+        slices = [(row.begin_ns, row.bytes, row.line or "", row.begin_ns + row.duration_ns) for row in engine.query(SLICES)]
+        last_ns = max(slice[-1] for slice in slices)  # of what was never freed
+        assert sorted(slices) == sorted(
+            (line["begin_ns"], line["bytes"], line["line"].replace("(none)", ""), line["free_ns"] or last_ns) for line in lines
+        )
+        for line in random.Random(11).sample(lines, 5):
+            counters = {row.name: row.bytes for row in engine.query(COUNTERS.format(at=line["begin_ns"]))}
+            ledger = defaultdict(int)
+            for (_, category), size in by_category(H200, line["begin_ns"]).items():
+                ledger[category] += size
+            assert counters == ledger
 
 
 def test_perfetto_slices_say_whose_they_are():

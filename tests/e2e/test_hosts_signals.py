@@ -108,3 +108,14 @@ def test_a_jump_out_of_a_driver_call(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(HOSTS / "strange"))
     (only,) = run_both("driver_jump", tmp_path)
     assert (only.counts["Alloc"], only.counts["Free"]) == (3, 3)
+
+
+def test_memory_that_is_refused_inside_a_handler(tmp_path):
+    """Each refusal is recorded and counted, whatever the thread was at, and none of the thread's own events is lost."""
+    session = tmp_path / "session"
+    session.mkdir()
+    (only,) = run_both("refused_in_signal", session, str(tmp_path / "refused"))
+    refused = int((tmp_path / "refused").read_text())
+    assert refused >= 50 and only.counts["OutOfMemory"] == refused
+    assert only.counts["BlockAlloc"] == only.counts["BlockFree"] >= 200000
+    assert losses(session) == {}

@@ -327,7 +327,7 @@ def test_filters_of_the_fragment_narrow_every_view(sample):
     document = browse(page, "mod=h.3&min=1048576&q=3.mlp&cat=activation|parameter")
     for chip in ("activation", "parameter", "module h.3", "text 3.mlp", "size ≥ 1.0 MiB"):
         assert any(chip in re.sub(r"\s+", " ", text) for text in text_of(document, "chip")), chip
-    at = data["report"]["devices"][0]["at"]["time_ns"] - data["start_ns"]
+    at = data["report"]["devices"][0]["at"]["time_ns"] - int(data["start_ns"])
     live = sum(
         size for size, site in live_at(data, at)
         if size >= 1 << 20 and data["names"][site["module"]].startswith("h.3.mlp")
@@ -454,7 +454,7 @@ def test_a_real_recording_makes_a_page(tmp_path):
     assert "[0-6] Linear x7" in [re.sub(r"\s+", " ", label) for label in text_of(document, "label")]
     # The timeline and the allocations tell the same story at the peak.
     device = data["report"]["devices"][0]
-    live = live_at(data, device["at"]["time_ns"] - data["start_ns"])
+    live = live_at(data, device["at"]["time_ns"] - int(data["start_ns"]))
     assert sum(size for size, _ in live) == device["ledger_bytes"]
     timeline = data["timelines"][0]
     peak = max(zip(*timeline["peak"]), key=sum)

@@ -135,6 +135,7 @@ def test_activations_are_what_autograd_keeps_and_the_program_holds(bench, name):
 
 @with_reference("memtracker")
 def test_agrees_with_memtracker(bench, name):
+    pytest.importorskip("torch.distributed._tools.mem_tracker", reason="MemTracker came with PyTorch 2.4")
     comparison, (sums,) = bench.compared(name)
     tracked = bench.reference(name, "memtracker")
     check(comparison, lambda: comparison.with_memtracker(tracked, sums["pid"]))
@@ -181,6 +182,8 @@ def test_the_three_layer_mlp_has_every_parameter_of_mxnets_test(bench):
 def test_weights_and_losses_are_the_same_bits(tmp_path, name):
     command = catalogue.case(name).command(sys.executable, "cpu", "small", None, "--deterministic", "--digest")
     plain, recorded = run(*command), record(tmp_path / "x.vram", command)
+    if plain.startswith("SKIP"):
+        pytest.skip(plain.strip())
     assert plain.startswith("DIGEST ") and len(plain.split()[1]) == 64
     assert recorded == plain
 
@@ -207,4 +210,4 @@ def test_a_compiled_step_has_the_same_graphs(tmp_path):
     assert theirs["stats"]["unique_graphs"] == 2
     # Not "frames", which counts what Dynamo looked at and left alone too.
     for name in ("stats", "aot_autograd", "graph_break", "resumes"):
-        assert ours[name] == theirs[name]
+        assert ours.get(name) == theirs.get(name)  # what never happened is not counted in every version

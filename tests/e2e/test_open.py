@@ -40,6 +40,22 @@ def test_the_page_is_private_and_the_browser_gets_its_address(tmp_path, browser)
     assert (tmp_path / "opened").read_text() == f"{address}\n"
 
 
+def test_a_folder_is_the_page_of_its_ranks(tmp_path, browser):
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    for rank in ("a", "b"):
+        (ranks / f"{rank}.vram").write_bytes(RECORDING.read_bytes())
+    done = vramscope("open", ranks, XDG_CACHE_HOME=str(tmp_path), BROWSER=str(browser))
+    (page,) = (tmp_path / "vramscope").iterdir()
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"Page:  {page}\n", "")
+    assert page.name.startswith("ranks-") and "<title>2 ranks" in page.read_text()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    none = vramscope("open", empty, HOME=str(tmp_path))
+    assert none.returncode == 2 and none.stderr.count("\n") == 1 and "there is no recording" in none.stderr
+    assert not (tmp_path / ".cache").exists()
+
+
 @pytest.mark.parametrize("browser_is", ["", "/no/such", "false"])
 def test_without_a_browser_one_line_says_where_the_page_is(tmp_path, browser_is):
     done = vramscope("open", RECORDING, HOME=str(tmp_path), BROWSER=browser_is)

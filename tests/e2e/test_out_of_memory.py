@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 from hosts import BUILD, HOSTS, VRAMSCOPE
 
 STAND_IN = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", BUILD / "fake_cuda"))
@@ -191,3 +193,43 @@ def test_what_was_not_refused(tmp_path):
         [VRAMSCOPE, "report", tmp_path / "x.vram", "--oom=1"], capture_output=True, text=True, timeout=60
     )
     assert missing.returncode == 2 and "there is no refusal 1: 0 were recorded" in missing.stderr
+
+
+@pytest.mark.parametrize("how, status", [("end", 1), ("caught", 0), ("killed", 137)])
+def test_a_solver_in_cpp(tmp_path, how, status):
+    """Both lines are there: of what was refused, and of what holds the memory; at once, and beside the recording."""
+    environment = {
+        **os.environ, "LD_LIBRARY_PATH": str(STAND_IN), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
+        "VRAMSCOPE_FAKE_TOTAL_MIB": "40000",
+    }
+    done = subprocess.run(
+        [VRAMSCOPE, "run", "--no-report", "-o", tmp_path / "x.vram", "--", HOSTS / "driver_refused", how],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (status, "goes on\n" if how == "caught" else ""), done.stderr
+    text = report(tmp_path, "--oom")
+    assert re.search(r"asked for at driver_refused\.cc:\d+ in .*MakePreconditioner", text.splitlines()[0]), text
+    assert re.search(r"allocations of the program: .* at driver_refused\.cc:\d+ in .*MakeFields", text.splitlines()[1]), text
+    assert "Out of memory on gpu0: " in done.stderr and (tmp_path / "x.oom-1").read_text() == text
+
+
+def test_a_context_that_the_device_has_no_room_for(tmp_path):
+    """How much that would have been the driver does not say, and nobody guesses."""
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    first = "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0"
+    (packages / "allocator.py").write_text(
+        PRELUDE.replace(first, "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 2\nsys.exit(4)")
+    )
+    environment = {
+        **os.environ, "LD_LIBRARY_PATH": str(STAND_IN), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
+        "PYTHONPATH": str(packages), "VRAMSCOPE_FAKE_TOTAL_MIB": "900",
+    }
+    done = subprocess.run(
+        [VRAMSCOPE, "run", "-o", tmp_path / "x.vram", "--", sys.executable, "-c", "import allocator"],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )
+    assert done.returncode == 4, done.stderr
+    text = report(tmp_path, "--oom")
+    assert text.startswith("Out of memory on gpu0: an unknown amount asked for"), text
+    assert "cuDevicePrimaryCtxRetain asked the driver for it once" in text and "limit below" not in text, text

@@ -2,8 +2,10 @@
 """The page for everybody: names on what can be pressed, contrast, the way of the keyboard, paper, a telephone."""
 from __future__ import annotations
 
+import html
 import json
 import sys
+import time
 
 import package
 import pytest
@@ -94,11 +96,26 @@ def test_the_way_of_the_keyboard_is_short(browser, page):
         stops.append(browser.run(where)[1])
         focus = browser.run("""(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.outlineWidth + s.borderColor; })()""")
         assert "none" not in focus.split("px")[0] or "rgb" in focus, "what has the focus shows it"
-    # The link that skips is one of them.
-    assert stops.index("Modules") < 10 and stops.index("Ledger") < 10, stops
+    # The link that skips is one of them, and the two devices are another.
+    assert browser.run("document.querySelectorAll('.device').length") == 2
+    assert stops.index("Modules") < 9 and stops.index("Ledger") < 9, stops
     before = browser.run("document.activeElement.outerHTML")
     browser.key("Tab", SHIFT)
     assert browser.run("document.activeElement.outerHTML") != before, "the keyboard is caught nowhere"
+
+
+def test_the_sizes_are_reached_and_chosen_by_arrows(browser, page):
+    browser.resize(1280, 1000)
+    browser.open(page)
+    browser.run("document.querySelector('.controls .copy').focus()")
+    for _ in range(2):
+        browser.key("ArrowRight")
+    assert browser.run("document.activeElement.className") == "size"
+    browser.key("ArrowDown")
+    browser.settle()
+    assert "min=4096" in browser.run("location.hash")
+    browser.key("ArrowLeft")
+    assert browser.run("document.activeElement.getAttribute('aria-label')").startswith("Help")
 
 
 def test_lists_and_heads_of_tables_are_walked_by_arrows(browser, page):
@@ -131,6 +148,36 @@ def test_the_sheet_of_keys_opens_and_closes(browser, page):
     assert not browser.run("document.querySelector('dialog.help').open")
 
 
+def test_without_scripts_a_line_says_what_is_needed(browser, page):
+    browser.resize(1280, 1000)
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.call("Page.navigate", url=f"file://{page}")
+        deadline = time.monotonic() + 30
+        # What is asked of it is answered; what would be its own does not run.
+        while not (said := browser.run("document.readyState === 'complete' && document.body.innerText")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert said.startswith("This page draws itself with JavaScript, which is switched off here.")
+
+
+def test_it_opens_where_a_mail_shows_it(browser, page, tmp_path):
+    """In a frame that has no address of its own and may do nothing but run scripts."""
+    mail = tmp_path / "mail.html"
+    mail.write_text(f'<iframe sandbox="allow-scripts" width="1200" height="900" srcdoc="{html.escape(page.read_text(encoding="utf-8"))}"></iframe>'
+                    "<script>addEventListener('message', (event) => { window.told = event.data; })</script>", encoding="utf-8")
+    # The frame says what it has drawn, once a colour was chosen in it.
+    inside = mail.read_text(encoding="utf-8").replace("&lt;/body&gt;", html.escape("""<script>setTimeout(() => {
+      document.querySelector('[data-category=activation]').click();
+      setTimeout(() => parent.postMessage([document.querySelector('h1').textContent, document.querySelector('.matching').textContent,
+        document.documentElement.dataset.error ?? ''], '*'), 500); }, 500)</script></body>"""))
+    mail.write_text(inside, encoding="utf-8")
+    browser.open(mail, ready="window.told")
+    title, matching, error = browser.run("window.told")
+    assert title.startswith("train_gpt2") and matching.endswith(" shown") and error == "" and not browser.complaints
+
+
 @pytest.mark.parametrize("tab", TABS)
 def test_a_telephone_shows_all_of_it(browser, page, tab):
     browser.resize(390, 844, mobile=True)
@@ -138,6 +185,15 @@ def test_a_telephone_shows_all_of_it(browser, page, tab):
     told = browser.run("[innerWidth, document.documentElement.scrollWidth]")
     browser.resize(1280, 1000)
     assert told == [390, 390]
+
+
+def test_a_telephone_shows_what_changed(browser, page):
+    browser.resize(390, 844, mobile=True)
+    browser.open(page, "tab=changes&base=0")
+    wide, shown, heads = browser.act("""const area = document.querySelector(".data-scroll");
+      return [area.scrollWidth, area.clientWidth, [...area.querySelectorAll("thead th")].filter((e) => e.checkVisibility()).map((e) => e.textContent)];""")
+    browser.resize(1280, 1000)
+    assert heads == ["Name", "After", "Change"] and wide == shown
 
 
 def test_paper_is_light_and_nothing_is_cut(browser, page):

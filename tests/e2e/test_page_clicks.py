@@ -135,7 +135,7 @@ def test_who_pins_this_segment(reader):
 
 
 def test_what_grew_between_these_instants(reader, page):
-    start_ns = json.loads(re.search(r'"start_ns":(\d+)', page.read_text(encoding="utf-8")).group(1))
+    start_ns = json.loads(re.search(r'"start_ns":"(\d+)"', page.read_text(encoding="utf-8")).group(1))
     reader.drag_timeline(0.80, 0.97)
     reader.tab("changes")
     window = re.search(r"zoom=(\d+)-(\d+)", reader.browser.run("location.hash"))

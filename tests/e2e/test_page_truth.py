@@ -3,22 +3,21 @@
 browser draws."""
 from __future__ import annotations
 
-import base64
 import csv
 import functools
 import io
+import itertools
 import json
 import os
 import random
 import re
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import package
 import pytest
-from browser import EXECUTABLE, Browser
+from browser import EXECUTABLE, Browser, page_data
 
 FAKE = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", package.BUILD / "fake_cuda"))
 RECORDINGS = sorted([*(package.ROOT / "tests" / "golden").glob("v2*/*.vram*"), *(package.ROOT / "examples" / "traces").glob("*.vram")])
@@ -41,13 +40,6 @@ def vramscope(*arguments):
 def make_page(recording: Path, place: Path) -> Path:
     vramscope("report", recording, "--html", place / "page.html")
     return place / "page.html"
-
-
-def data_of(page: Path) -> dict:
-    text = re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1)
-    if text.startswith("deflate:"):
-        text = zlib.decompress(base64.b64decode(text.removeprefix("deflate:")), -15).decode()
-    return json.loads(text)
 
 
 @functools.cache
@@ -91,9 +83,9 @@ READ = """
 
 
 def compare(browser: Browser, recording: Path, page: Path, how_many: int = INSTANTS, instants: list[int] | None = None) -> int:
-    data = data_of(page)
+    data = page_data(page)
     instants = instants or instants_of(data, how_many, seed=7)
-    absolute = tuple(data["start_ns"] + at for at in instants)
+    absolute = tuple(int(data["start_ns"]) + at for at in instants)
     browser.open(page)
     devices = data["devices"]
     visits = [(i % len(devices), at) for i, at in enumerate(instants)]
@@ -195,22 +187,30 @@ def eventful(recording: Path, start_ns: int, how_many: int, seed: int) -> list[i
     return [at - start_ns for at in picked]
 
 
+def around_events(data: dict, how_many: int, seed: int) -> list[int]:
+    """As `eventful`, of the page's own allocations: where there are very many, an export of them takes long."""
+    begins = list(itertools.accumulate(data["allocations"]["begin"]))
+    ends = [begin + duration for begin, duration in zip(begins, data["allocations"]["duration"]) if duration >= 0]
+    picked = random.Random(seed)
+    return [max(0, at - picked.randint(0, 1)) for at in picked.sample(begins, how_many // 2) + picked.sample(ends, how_many // 2)]
+
+
 def test_several_gpus_and_processes_that_ended(several, browser):
     recording, page = several
-    data = data_of(page)
+    data = page_data(page)
     assert len(data["devices"]) == 2 and len(data["processes"]) == 4
     assert compare(browser, recording, page) >= INSTANTS
     # Random instants lie between the bursts for the most part.
-    assert compare(browser, recording, page, instants=eventful(recording, data["start_ns"], INSTANTS, seed=3)) >= INSTANTS
+    assert compare(browser, recording, page, instants=eventful(recording, int(data["start_ns"]), INSTANTS, seed=3)) >= INSTANTS
     assert not browser.complaints
 
 
 def test_devices_and_processes_are_lines_on_one_axis(several, browser):
     recording, page = several
-    at_ns = data_of(page)["duration_ns"] // 2
+    at_ns = page_data(page)["duration_ns"] // 2
     browser.open(page, f"tab=devices&at={at_ns}")
     read = """[...document.querySelectorAll(".tab-panel .legend-chip")].map((chip) => [chip.title, chip.querySelector("b").title])"""
-    report = json.loads(vramscope("report", recording, "--json", "--at", f"@{data_of(page)['start_ns'] + at_ns}"))
+    report = json.loads(vramscope("report", recording, "--json", "--at", f"@{int(page_data(page)['start_ns']) + at_ns}"))
     # What calls under way may have moved is of an instant, no line over time.
     rows = [row for row in report["rows"] if row["path"][0] != "in transit"]
     by_device = {device["index"]: sum(row["bytes"] for row in rows if row["device"] == device["index"]) for device in report["devices"]}
@@ -278,10 +278,10 @@ def test_each_of_very_many_layers_has_its_own_sum(browser, tmp_path):
     (tmp_path / "layers.py").write_text(LAYERS)
     vramscope("run", "--cpu", "--no-report", "-o", recording, "--", sys.executable, tmp_path / "layers.py")
     page = make_page(recording, tmp_path)
-    data = data_of(page)
+    data = page_data(page)
     assert data["left_out"]["count"] > 10_000 and len(data["names"]) > 24_000
     instants = instants_of(data, 6, seed=11)
-    reports = reports_of(recording, "module", tuple(data["start_ns"] + at for at in instants))
+    reports = reports_of(recording, "module", tuple(int(data["start_ns"]) + at for at in instants))
     picked = random.Random(5)
     browser.open(page)
     for at, report in zip(instants, reports):
@@ -294,6 +294,50 @@ def test_each_of_very_many_layers_has_its_own_sum(browser, tmp_path):
               const rows_ = [...document.querySelectorAll('[aria-label="Ledger"] .rows .row[aria-level="1"]')];
               return rows_.reduce((sum, row) => sum + exact(row.title), 0);""")
             assert shown == layers[layer], (at, layer)
+    assert not browser.complaints
+
+
+@pytest.fixture(scope="module")
+def larger(tmp_path_factory) -> tuple[Path, Path]:
+    """A recording of more allocations than a page lists, as another tool logs them, and its page."""
+    place = tmp_path_factory.mktemp("larger")
+    live, count = [], 620_000
+    with (place / "rmm.csv").open("w") as log:
+        log.write("Thread,Time,Action,Pointer,Size,Stream\n")
+        for at in range(count):
+            when = f"{10 + at // 3_600_000_000:02}:00:{at // 100_000:02}.{at % 100_000 * 10:06}"
+            # Most are short; of sizes that repeat, so that sums go up and down.
+            address, size = 0x7F0000000000 + (at % 4096) * 0x100000, 512 * (1 + at * 7919 % 97) * (64 if at % 97 == 0 else 1)
+            log.write(f"7,{when},allocate,{address:#x},{size},0x0\n")
+            live.append((address, size))
+            if len(live) > 40:
+                address, size = live.pop(0 if at % 3 else 20)
+                log.write(f"7,{when},free,{address:#x},{size},0x0\n")
+    vramscope("import", place / "rmm.csv", "-o", place / "larger.vram")
+    return place / "larger.vram", make_page(place / "larger.vram", place)
+
+
+def test_where_allocations_are_left_out_the_page_says_which_instant_it_shows(larger, browser):
+    recording, page = larger
+    data = page_data(page)
+    stated = list(itertools.accumulate(data["left_out"]["instants"]))
+    assert data["left_out"]["count"] > 400_000 and len(stated) > 5000
+    assert page.stat().st_size < 20 << 20
+    assert compare(browser, recording, page, 40) >= 40
+    at = next((a + b) // 2 - 1 for a, b in zip(stated[3000:], stated[3001:]) if b - a > 10)
+    nearest = min(stated, key=lambda one: abs(one - at))
+    browser.open(page, f"at={at}")
+    said = "document.querySelector('.nearest').checkVisibility() && document.querySelector('.nearest').textContent"
+    assert browser.run(said) == (f"Not {at / 1e9:.9f} s, which was asked for: this page is exact at {len(stated):,} instants, "
+                                 f"of which {nearest / 1e9:.9f} s is the nearest.")
+    assert f"@{int(data['start_ns']) + nearest}" in browser.run("document.querySelector('.instant b').title")
+    # The keys go from one to the next, and nothing is to be said.
+    browser.run("document.querySelector('canvas.timeline').focus()")
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
+        browser.key(key)
+        browser.settle()
+        assert int(re.search(r"at=(\d+)", browser.run("location.hash")).group(1)) in stated
+    assert browser.run(said) is False
     assert not browser.complaints
 
 
@@ -346,8 +390,12 @@ def test_a_million_events_are_exact_small_and_follow_the_hand(million, browser):
     recording, page = million
     events = json.loads(vramscope("report", recording, "--json"))
     assert page.stat().st_size < 20 << 20
-    assert data_of(page)["left_out"]["count"] > 100_000 and events["devices"]
+    data = page_data(page)
+    assert data["left_out"]["count"] == 0 and len(data["allocations"]["site"]) > 400_000 and events["devices"]
+    # No instant is another one than that which was asked for.
     assert compare(browser, recording, page) >= INSTANTS
+    assert compare(browser, recording, page, instants=around_events(data, INSTANTS, seed=5)) >= INSTANTS
+    assert browser.run("document.querySelector('.nearest').classList.contains('gone')")
     # The thread's CPU clock: how busy the machine is does not count.
     browser.call("Performance.enable", timeDomain="threadTicks")
     browser.open(page)

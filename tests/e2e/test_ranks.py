@@ -82,6 +82,25 @@ def test_a_file_that_was_cut_off_is_named_and_the_others_reported(folder, tmp_pa
     assert text.startswith("2 ranks, ") and "missing: rank 1-2" in text and f"not read: {tmp_path}/r1.vram" in text
 
 
+LAUNCHERS = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"]
+
+
+def test_each_launchers_own_variable(tmp_path):
+    """The first of them counts: torchrun's, which Slurm or MPI may have started on each node."""
+    program = RANK.replace('os.environ["RANK"]', '"0"')
+    clean = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
+    for number, variable in enumerate(LAUNCHERS):
+        others = dict.fromkeys(LAUNCHERS[number + 1 :], "99")
+        environment = {
+            **clean, **others, variable: str(number), "LD_LIBRARY_PATH": str(STAND_IN),
+            "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
+        }
+        command = [VRAMSCOPE, "run", "--no-report", "-o", tmp_path / f"{number}.vram", "--", sys.executable, "-c", program]
+        subprocess.run(command, env=environment, check=True, timeout=60, stderr=subprocess.DEVNULL)
+    told = json.loads(report(tmp_path, "--json"))
+    assert [rank["rank"] for rank in told["ranks"]] == list(range(len(LAUNCHERS)))
+
+
 # Exact bytes of the rows as the page copies them.
 COPIED = """
   let copied = "";
@@ -98,8 +117,10 @@ def test_the_page_of_all_ranks_has_the_figures_of_the_json(folder, tmp_path):
     told = json.loads(report(folder, "--json"))
     with Browser(1280, 1000) as browser:
         browser.open(page)
-        shown = browser.act(COPIED + """return {head: document.querySelector("h1").textContent, facts: document.querySelector(".facts").textContent,
-          ranks: table("Ranks"), more: table("What rank 3 has more than rank 1"), categories: table("Categories"),
+        # Of ranks 0 and 1 the one is the median of whose context NVML saw more.
+        more = f"What rank 3 has more than {told['median']}"
+        shown = browser.act(COPIED + f"const more = table('{more}');" + """return {head: document.querySelector("h1").textContent,
+          facts: document.querySelector(".facts").textContent, ranks: table("Ranks"), more, categories: table("Categories"),
           wide: document.documentElement.scrollWidth};""")
         assert shown["head"].startswith("Rank 3 holds 1.00 GiB more than the median") and "missing: rank 2" in shown["facts"]
         assert {row[0]: int(row[4]) for row in shown["ranks"]} == {rank["name"]: rank["bytes"] for rank in told["ranks"]}
@@ -172,3 +193,19 @@ def test_ranks_within_one_recording_are_compared_by_their_medians_and_the_outlie
     assert 100 * MIB < odd["peak"]["b_bytes"] < 4196 * MIB
     # Of several such recordings all ranks count.
     assert len(diff(tmp_path, recordings["odd"])["ranks"]["a"]) == 12
+
+
+def test_of_ranks_that_share_a_gpu_the_page_has_the_history_of_the_one_that_is_compared(tmp_path):
+    recording, page = tmp_path / "shared.vram", tmp_path / "diff.html"
+    program = LAUNCHED.replace("int(os.environ['RANK'])", "0")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(STAND_IN), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
+    command = [VRAMSCOPE, "run", "--no-report", "-o", recording, "--", sys.executable, "-c", LAUNCHER, program, "none"]
+    subprocess.run(command, env=environment, check=True, timeout=120, stderr=subprocess.DEVNULL)
+    told = diff(recording, recording, "--html", page)
+    data = json.loads(re.search(r'id="vramscope-data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
+    for side in "ab":
+        (history,) = data["histories"][side]
+        sums = [sum(band) for band in zip(*history["bytes"])]
+        assert max(sums) == told["peak"][f"{side}_bytes"]
+        # One after the other they have the GPU: while the other three have it, this one has nothing.
+        assert sums.count(0) > len(sums) / 2

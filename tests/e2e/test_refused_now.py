@@ -165,6 +165,39 @@ def test_a_full_disk_is_said_with_the_cause(tmp_path):
     assert "x.vram (" in process.stderr.read()
 
 
+@pytest.mark.parametrize("limit_kib", [12000, 40000, 70000])
+def test_a_report_that_has_no_memory_itself(tmp_path, limit_kib):
+    """Whatever it reads stays as it was, and it ends with a line and not with a fault."""
+    record(tmp_path, "alloc(3000 * MIB)", options=("--no-report",))
+    before = (tmp_path / "x.vram").read_bytes()
+    words = shlex.join(map(str, [VRAMSCOPE, "refused", tmp_path / "x.vram", tmp_path / "y.vram", "0"]))
+    done = subprocess.run(["sh", "-c", f"ulimit -v {limit_kib}; exec {words}"], capture_output=True, text=True, timeout=60)
+    # Below what the loader itself needs, it is the loader that says so.
+    assert done.returncode in (0, 2, 127), (done.returncode, done.stderr)
+    assert len(done.stderr.splitlines()) == (0 if done.returncode == 0 else 1), done.stderr
+    assert (tmp_path / "x.vram").read_bytes() == before
+
+
+def test_refusals_while_a_report_is_made(tmp_path):
+    """A program that asks again and again, each time for less: the launcher keeps up, and the last one is told."""
+    done = record(
+        tmp_path,
+        """
+        import time
+        for size in range(3900, 3500, -1):
+            assert alloc(size * MIB) is None
+            give_up(size * MIB, 0, 0, 1)
+            time.sleep(0.005)
+        """,
+        options=("--no-report",),
+    )
+    lines = refused_lines(done.stderr)
+    assert 1 <= len(lines) <= 9 and "3.42 GiB" in lines[-1], lines
+    assert "400 requests were refused for good" in report(tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("x.oom-*")) == ["x.oom-1", "x.oom-2", "x.oom-3"]
+    assert "3.42 GiB" in (tmp_path / "x.oom-3").read_text()
+
+
 def test_a_program_is_not_kept_waiting_by_a_report(tmp_path):
     """It ends right after the refusal: one report, and it comes after the run if not before."""
     done = record(tmp_path, "alloc(5000 * MIB); give_up(5000 * MIB, 0, 0, 1)", options=("--no-report",))

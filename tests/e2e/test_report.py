@@ -177,6 +177,21 @@ def test_text_fits_one_screen(trace):
     assert "BROKEN" not in text
 
 
+def test_repeated_layers_are_one_row_whatever_they_are_grouped_with():
+    recording = ROOT / "examples" / "traces" / "gpt2-h200.vram"
+    rows = [row for row in json.loads(vramscope("report", recording, "--json", "--by", "category,module"))["rows"] if row["device"] == 0]
+    mib = {name: sum(row["bytes"] for row in rows if row["path"][0] == "activation" and re.match(name, row["path"][1])) / 2**20
+           for name in (r"blocks\.\d+", r"blocks\.\d+\.attention(\.|$)")}
+    lines = [line.split() for line in vramscope("report", recording, "--by", "category,module").splitlines()]
+    at = lines.index(next(line for line in lines if line[:2] == ["blocks.[0-11]", "x12"]))
+    assert lines[at - 1][0] == "activation" and lines[at][2] == f"{mib[next(iter(mib))]:,.1f}"
+    attention = next(line for line in lines[at:] if line[0] == "attention")
+    assert attention[1] == f"{list(mib.values())[1]:,.1f}"
+    # A parameter says of its layer what is not said above it.
+    text = vramscope("report", recording, "--by", "module,parameter")
+    assert re.search(r"^ +norm1 .*\n +\(none\) .*\n +(weight|bias) ", text, re.MULTILINE) and ".norm1.weight" not in text
+
+
 def test_text_is_ascii_where_the_locale_is(trace):
     assert vramscope("report", trace, environment={"LC_ALL": "C"}).isascii()
 

@@ -7,13 +7,13 @@ import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import time
 from pathlib import Path
 from typing import Iterator, Sequence
 
 import pytest
+from fake_books import process_lists
 from hosts import HOSTS, STAND_IN, VRAMSCOPE, wait_until_listed
 
 MIB = 1 << 20
@@ -175,11 +175,6 @@ def test_the_program_runs_as_without(machine, tmp_path):
     assert rows(tmp_path / "t.vram")
 
 
-def process_lists(machine: dict[str, str]) -> int:
-    """How often the stand-in NVML was asked for the first device's processes (books.h: before FAKE_PROCESSES_AT)."""
-    return struct.unpack_from("<I", Path(machine["VRAMSCOPE_FAKE_BOOKS"]).read_bytes(), 160)[0]
-
-
 def test_one_command_after_the_other(machine, tmp_path):
     """Each process has its own, though NVML's lists come seldom."""
     file = tmp_path / "two.vram"
@@ -199,8 +194,8 @@ def test_one_command_after_the_other(machine, tmp_path):
                 wait_until_listed(file, pid, CONTEXT + HELD)
                 listed.append((pid, time.monotonic_ns()))
                 # A list before this instant has it, and one behind: what is between two lists is anybody's.
-                begun = process_lists(machine)
-                while process_lists(machine) < begun + 2:
+                begun = process_lists(Path(machine["VRAMSCOPE_FAKE_BOOKS"]))
+                while process_lists(Path(machine["VRAMSCOPE_FAKE_BOOKS"])) < begun + 2:
                     time.sleep(0.01)
                 end.close()
         err = sampler.communicate(timeout=60)[1]

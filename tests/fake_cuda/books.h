@@ -79,16 +79,20 @@ typedef struct FakeBooks {
   FakeCheckpoint checkpoints[FAKE_MAX_PROCESSES];
 } FakeBooks;
 
-/* tests/e2e/test_cuda_fake.py reads the first device's rows from the file. */
+/* tests/e2e/fake_books.py reads these of the first device from the file. */
+#define FAKE_PROCESS_LISTS_AT 160
 #define FAKE_PROCESSES_AT 168
 #ifdef __cplusplus
 #define FAKE_ASSERT static_assert
 #else
 #define FAKE_ASSERT _Static_assert
 #endif
+FAKE_ASSERT(offsetof(FakeBooks, devices) + offsetof(FakeDevice, process_lists) ==
+                FAKE_PROCESS_LISTS_AT,
+            "change FAKE_PROCESS_LISTS_AT in fake_books.py too");
 FAKE_ASSERT(offsetof(FakeBooks, devices) + offsetof(FakeDevice, processes) == FAKE_PROCESSES_AT,
-            "change FAKE_PROCESSES_AT in the test too");
-FAKE_ASSERT(sizeof(FakeProcess) == 24, "change FAKE_PROCESS in the test too");
+            "change FAKE_PROCESSES_AT in fake_books.py too");
+FAKE_ASSERT(sizeof(FakeProcess) == 24, "change FAKE_PROCESS in fake_books.py too");
 
 static inline int FakeProcessIsAlive(uint32_t pid) {
   return pid != 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);

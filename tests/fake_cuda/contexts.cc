@@ -229,7 +229,7 @@ FAKE_HOOK(cuCtxPushCurrent_v2)(CUcontext context) {
   return PushCurrent(context);
 }
 
-FAKE_OTHER(cuCtxPopCurrent_v2, CUcontext* context) {
+FAKE_CALL(cuCtxPopCurrent_v2)(CUcontext* context) {
   FAKE_ENTER(cuCtxPopCurrent_v2);
   auto& stack = ContextStack();
   if (stack.empty())

@@ -242,6 +242,15 @@ FAKE_OTHER(cuDeviceGetCount, int* count) {
   return kSuccess;
 }
 
+// Of the host's NUMA node: a machine that has one only.
+FAKE_CALL(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice device) {
+  FAKE_ENTER(cuDeviceGetAttribute);
+  if (!IsDevice(device))
+    return kInvalidDevice;
+  *value = attribute == kAttributeHostNumaId ? -1 : 0;
+  return kSuccess;
+}
+
 FAKE_OTHER(cuDeviceGet, CUdevice* device, int ordinal) {
   FAKE_ENTER(cuDeviceGet);
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= TheDriver().devices.size())

@@ -21,6 +21,7 @@
 //   VRAMSCOPE_FAKE_FAIL       "cuMemAlloc_v2:3,cuMemCreate:1": the third call, the first call says
 //                             CUDA_ERROR_OUT_OF_MEMORY; ":*" every call
 //   VRAMSCOPE_FAKE_DELAY_US   "cuMemAlloc_v2:200": each call takes so long, outside of every lock
+//   VRAMSCOPE_FAKE_NO_HOST_NUMA  a driver that has no physical memory of the host to map
 //   VRAMSCOPE_FAKE_BREAK      "cuCheckpointProcessCheckpoint", or ...Restore: the process is lost
 //   in it
 //
@@ -37,6 +38,7 @@ inline constexpr CUresult kInvalidContext = 201;
 inline constexpr CUresult kInvalidHandle = 400;
 inline constexpr CUresult kIllegalState = 401;
 inline constexpr CUresult kAlreadyRegistered = 712;
+inline constexpr CUresult kNotSupported = 801;
 inline constexpr CUresult kCaptureUnsupported = 900;
 inline constexpr CUresult kCaptureInvalidated = 901;
 

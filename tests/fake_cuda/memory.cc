@@ -243,6 +243,13 @@ FAKE_CALL(cuPointerGetAttribute)(void* data, CUpointer_attribute attribute, CUde
   return kSuccess;
 }
 
+FAKE_CALL(cuPointerGetAttributes)
+(unsigned int count, CUpointer_attribute* attributes, void** data, CUdeviceptr address) {
+  for (unsigned int i = 0; i < count; ++i)
+    cuPointerGetAttribute(data[i], attributes[i], address);
+  return kSuccess;
+}
+
 FAKE_HOOK(cuMemAllocHost_v2)(void** memory, size_t size) {
   FAKE_ENTER(cuMemAllocHost_v2);
   return AllocateHost(memory, size, HostKind::kPinned);

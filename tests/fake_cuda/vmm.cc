@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
 #include <cstring>
 
 #include "fake.h"
@@ -21,7 +22,11 @@ struct Physical {
 struct Mapping {
   uint64_t size = 0;
   Physical* physical = nullptr;
+  // Page tables of the host's memory, which the device pays for: as an H200 takes them.
+  int tables_device = -1;
+  uint64_t tables_bytes = 0;
 };
+constexpr uint64_t kMappedByATable = 1024 * kMiB;
 
 std::set<Physical*>& Handles() {
   static auto* handles = new std::set<Physical*>;
@@ -69,7 +74,7 @@ KindBytes PhysicalBytes(int device) {
   return sum;
 }
 
-FAKE_OTHER(cuMemGetAllocationGranularity, size_t* bytes, const CUmemAllocationProp*, int) {
+FAKE_CALL(cuMemGetAllocationGranularity)(size_t* bytes, const CUmemAllocationProp*, int) {
   *bytes = kPage;
   return kSuccess;
 }
@@ -84,6 +89,8 @@ FAKE_HOOK(cuMemCreate)
   if (size == 0 || size % kPage != 0 || (on_device && !IsDevice(properties->location.id)))
     return kInvalidValue;
   if (!on_device) {  // memory of the machine: no device pays
+    if (getenv("VRAMSCOPE_FAKE_NO_HOST_NUMA") != nullptr)
+      return kNotSupported;
     auto* const on_host = new Physical{.device = -1, .size = size};
     Handles().insert(on_host);
     *handle = reinterpret_cast<uintptr_t>(on_host);
@@ -218,7 +225,7 @@ FAKE_HOOK(cuMemMap)
   if (physical == nullptr || Mappings().count(address) != 0)
     return kInvalidValue;
   ++physical->mappings;
-  Mappings()[address] = {size, physical};
+  Mappings()[address] = {.size = size, .physical = physical};
   return kSuccess;
 }
 
@@ -235,6 +242,8 @@ FAKE_HOOK(cuMemUnmap)(CUdeviceptr address, size_t size) {
   for (auto mapping = Mappings().find(address);
        mapping != Mappings().end() && mapping->first < end;) {
     Physical* const physical = mapping->second.physical;
+    if (mapping->second.tables_bytes != 0)
+      Refund(mapping->second.tables_device, mapping->second.tables_bytes);
     mapping = Mappings().erase(mapping);
     --physical->mappings;
     DropIfUnused(physical);
@@ -255,8 +264,18 @@ FAKE_HOOK(cuMemAddressFree)(CUdeviceptr address, size_t size) {
   return kSuccess;
 }
 
-FAKE_OTHER(cuMemSetAccess, CUdeviceptr, size_t, const void*, size_t) {
+FAKE_CALL(cuMemSetAccess)
+(CUdeviceptr address, size_t size, const CUmemAccessDesc* access, size_t count) {
   FAKE_ENTER(cuMemSetAccess);
+  const auto mapping = Mappings().find(address);
+  if (mapping == Mappings().end() || mapping->second.physical->device >= 0 || count == 0 ||
+      mapping->second.tables_bytes != 0)
+    return kSuccess;
+  const uint64_t tables = RoundUp(size, kMappedByATable) / kMappedByATable * kPage;
+  if (!Charge(access[0].location.id, tables))
+    return kOutOfMemory;
+  mapping->second.tables_device = access[0].location.id;
+  mapping->second.tables_bytes = tables;
   return kSuccess;
 }
 

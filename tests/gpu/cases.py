@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 
+import causes
 import laboratory
 import names
+import overflow
 import residual
 import vgg19
 import yielding
@@ -116,7 +118,9 @@ def all_cases():
         "overhead": overhead,
         "names": dict(names.all_cases()),
         "laboratory": dict(laboratory.all_cases()),
+        "causes": dict(causes.all_cases()),
         "yield": dict(yielding.all_cases()),
+        "overflow": dict(overflow.all_cases()),
         "vgg19": dict(vgg19.all_cases()),
     }
     for group, entries in groups.items():
@@ -132,8 +136,12 @@ def print_tables(results):
         names.print_table(results["names"])
     if "laboratory" in results:
         laboratory.print_table(results["laboratory"])
+    if "causes" in results:
+        causes.print_table(results["causes"])
     if "yield" in results:
         yielding.print_table(results["yield"])
+    if "overflow" in results:
+        overflow.print_table(results["overflow"])
     if "vgg19" in results:
         vgg19.print_table(results["vgg19"])
     for name, result in results.get("identity", {}).items():

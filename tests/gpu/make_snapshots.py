@@ -24,12 +24,17 @@ parser.add_argument("directory", type=pathlib.Path)
 options = parser.parse_args()
 options.directory.mkdir(parents=True, exist_ok=True)
 environment = {**arms.environment(), "PYTHONPATH": str(HERE.parents[1] / "python") + os.pathsep + os.environ.get("PYTHONPATH", "")}
+failed = 0
 for case in CASES:
     recording = options.directory / f"{case}.vram"
     program = [sys.executable, HERE / "programs" / "snapshots.py", case, options.directory]
     run = [options.build.resolve() / "bin" / "vramscope", "run", "-o", recording, "--", *program]
     status = subprocess.run(run, env=environment, timeout=60).returncode
+    failed += status != 0
     print(f"{case}: exit status {status}, {recording.stat().st_size if recording.exists() else 0} bytes", flush=True)
 for which in ("torch", "jax"):
     program = [sys.executable, HERE / "programs" / "profiles.py", which, options.directory]
-    print(f"{which}: exit status {subprocess.run(program, env=environment, timeout=60).returncode}", flush=True)
+    status = subprocess.run(program, env=environment, timeout=60).returncode
+    failed += status != 0
+    print(f"{which}: exit status {status}", flush=True)
+sys.exit(1 if failed else 0)

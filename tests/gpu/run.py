@@ -11,7 +11,10 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
   * names      the programs of tests/models: categories beside the exact sums of what their models,
                optimizers and autograd hold, and beside PyTorch's MemTracker
   * identity   losses and weights with and without vramscope, bit by bit; nvidia-smi's bytes too
+  * causes     twelve programs that run out of memory, each for another reason, and GPT-2, C++ and
+               JAX that do: the first three lines of what is said name the reason
   * yield      a training gives all its memory back in its middle and ends as it would have ended
+  * overflow   five trainings on a GPU with 60 % of what each needs: bit-identical, their peak to 1 %
   * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under
                compute-sanitizer; only with --only vgg19: it takes 5 minutes by itself. The program
                is that of `make vgg19`, built first where it is not there
@@ -34,7 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory", "yield", "vgg19")
+GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory", "causes", "yield", "overflow", "vgg19")
 
 
 class Bench:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stand-in libc10.so: the two functions through which PyTorch allocates CPU tensors, under their
-// real names, so that programs in C can be recorded like PyTorch. It goes through its own PLT, as
-// the real library does.
+// A stand-in libc10.so: the functions through which PyTorch allocates CPU tensors and gives up,
+// under their real names, so that programs in C can be recorded like PyTorch. It goes through its
+// own PLT, as the real library does.
+#include <stdint.h>
 #include <stdlib.h>
 
 __attribute__((visibility("default"))) void* alloc_cpu(size_t size) __asm__("_ZN3c109alloc_cpuEm");
@@ -15,4 +16,14 @@ void* alloc_cpu(size_t size) {
 
 void free_cpu(void* pointer) {
   free(pointer);
+}
+
+// What the caching allocator says before it raises; it may be said inside of a signal handler here.
+__attribute__((visibility("default"))) void give_up(
+    int64_t wanted,
+    size_t allocated,
+    size_t reserved,
+    uint16_t device) __asm__("_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+void give_up(int64_t wanted, size_t allocated, size_t reserved, uint16_t device) {
+  (void)wanted, (void)allocated, (void)reserved, (void)device;
 }

@@ -8,6 +8,9 @@ from torch.nn import functional as F
 
 
 def main():
+    if not hasattr(torch.amp, "GradScaler"):
+        print("SKIP GradScaler of any device came with PyTorch 2.3")
+        return
     run = oracle.Run(__doc__)
     model, shape = small.build(run.full)
     model.to(run.device)

@@ -151,7 +151,7 @@ class Comparison:
                         difference(by_parameter(rows, category), by_oracle(entries, category)),
                     )
             self.figures.append(figure)
-            for category in ("parameter", "gradient"):
+            for category in ("parameter", "gradient", "optimizer state"):
                 if category not in self._unchecked:
                     entries = [entry for entry in storages if entry["role"] == category]
                     self._check_names(mark, rows, category, entries)
@@ -163,11 +163,14 @@ class Comparison:
             if path["category"] == category
             for name in names_in(path["parameter"])
         }
+        # A state has its parameter's name, and what the optimizer calls it behind that.
+        words = -1 if category == "optimizer state" else None
+        names_of = [[" ".join(name.split(" ")[:words]) for name in entry["names"]] for entry in entries]
         # Where there are several models, their names stand in front.
         missing = [
             (" or ".join(absent), entry["bytes"])
-            for entry in entries
-            if (absent := [name for name in entry["names"] if not is_among(name, found)])
+            for entry, names in zip(entries, names_of)
+            if (absent := [name for name in names if not is_among(name, found)])
             # The gradient of tied weights has the name of the one that it was found by.
             and (category == "parameter" or len(absent) == len(entry["names"]))
         ]

@@ -59,15 +59,23 @@ try:
 except ImportError:
     vramscope = None
 
+# nn.Buffer came with PyTorch 2.5.
+PLAIN = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter))
 MODES = ("sums", "saved", "memtracker")
 ROLES = ("parameter", "gradient", "buffer", "optimizer state", "input")
 
 
+def _pointer(storage):
+    """Where its bytes are; None where PyTorch before 2.3 finds an object whose storage went before it."""
+    try:
+        return storage.data_ptr()
+    except RuntimeError:
+        return None
+
+
 def _storages(tensor):
     """The storages of a tensor; those of its parts where it only wraps others."""
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and hasattr(
-        tensor, "__tensor_flatten__"
-    ):
+    if type(tensor) not in PLAIN and hasattr(tensor, "__tensor_flatten__"):
         for name in tensor.__tensor_flatten__()[0]:
             part = getattr(tensor, name)
             # A DTensor's mesh stands among its parts.
@@ -343,7 +351,7 @@ class Run:
         names = {id(parameter): name for name, parameter in reversed(named)}
         for name, parameter in named:
             books.add("parameter", name, parameter)
-        given = {storage.data_ptr() for _, reference in self._data if (storage := reference()) is not None}
+        given = {_pointer(storage) for _, reference in self._data if (storage := reference()) is not None}
         for name, parameter in named:
             if parameter.grad is not None:
                 for storage in _storages(parameter.grad):

@@ -62,14 +62,14 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
   const left = leftOut ?? { count: 0, instants: [], rows: [] };
   return {
     schema: "vramscope.page/2", title: "t", file: "t.vram", command: "c", recorded_at: "", version: "0",
-    duration_ns: 1000, start_ns: 5000, finished: true,
+    duration_ns: 1000, start_ns: "5000", finished: true, folded_layers: 0,
     report: {
       schema: "vramscope.report/1",
       devices: [{ index: 0, kind: "gpu", uuid: null, name: "G", total_bytes: null, nvml_bytes: null,
         ledger_bytes: 1, residual_bytes: null, at: { kind: "peak", time_ns: 5500, iteration: null } }],
       processes: [], rows: [], residuals: [], top_churn: [], losses: [], invariants: [],
     },
-    devices: [{ index: 0, kind: "gpu", name: "G", total_bytes: null }],
+    devices: [{ index: 0, kind: "gpu", name: "G", total_bytes: null, peak_at: 500 }],
     processes: [{ pid: 0, rank: null, command: "" }, { pid: 7, rank: null, command: "c" }],
     accounts: { device: [-1, 0, 0], process: [0, 1, 0] },
     checkpointed: { account: [], begin: [], end: [] },

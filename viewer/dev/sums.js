@@ -3,6 +3,7 @@
 // each instant (CLOCK_MONOTONIC), the bytes of each device by process and category, module, line and
 // ledger row: "PID TAB TEXT".
 import { readFileSync } from "node:fs";
+import { inflateRawSync } from "node:zlib";
 
 import { Filter } from "../src/filter.js";
 import { Model } from "../src/model.js";
@@ -11,7 +12,8 @@ import { makeView } from "../src/view.js";
 
 const [, , file, ...instants] = process.argv;
 const data = readFileSync(file, "utf8").match(/id="vramscope-data">(.*?)<\/script>/s)[1];
-const model = new Model(JSON.parse(data));
+const PACKED = "deflate:";
+const model = new Model(JSON.parse(data.startsWith(PACKED) ? inflateRawSync(Buffer.from(data.slice(PACKED.length), "base64")).toString() : data));
 const { page, kinds } = model;
 
 /**
@@ -38,4 +40,4 @@ function sumsOf(device, at) {
   return sums;
 }
 
-console.log(JSON.stringify(instants.map((at) => page.devices.map((_, device) => sumsOf(device, Number(at) - page.start_ns)))));
+console.log(JSON.stringify(instants.map((at) => page.devices.map((_, device) => sumsOf(device, Number(BigInt(at) - BigInt(page.start_ns)))))));

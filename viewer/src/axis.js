@@ -1,15 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline's window as the axis of another canvas: what is below a pixel, where a time is, and
-// when the window has come to rest.
-import { formatTick, timeStep } from "./format.js";
-import { MARGIN } from "./timeline_picture.js";
+// Axes of time and bytes: how all canvases that have them draw them, and the timeline's window as the
+// axis of another canvas: what is below a pixel, where a time is, and when the window has come to rest.
+import { bytesStep, formatBytes, formatTick, timeStep } from "./format.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./state.js").Store} Store */
+/** @typedef {import("./dom.js").Colours} Colours */
 
+export const MARGIN = { left: 74, right: 10, top: 22, bottom: 24 };
 // A window that rests for so long is drawn.
 const REST_MS = 120;
 const TICK_PIXELS = 110;
+const BYTE_TICKS = 6;
+
+/**
+ * How far down a canvas of some height an amount stands, where the axis ends at `top`.
+ * @param {number} bytes
+ * @param {number} top
+ * @param {number} height
+ */
+export function bytesToY(bytes, top, height) {
+  return height - MARGIN.bottom - (bytes / top) * (height - MARGIN.top - MARGIN.bottom);
+}
+
+/**
+ * What stands at the ticks of a time axis, and where: those that have room.
+ * @param {[number, number]} window
+ * @param {number} width Of the plot, without margins.
+ * @returns {{x: number, text: string}[]}
+ */
+function ticksOf([from, to], width) {
+  const step = timeStep(to - from, width / TICK_PIXELS);
+  const ticks = [];
+  for (let time = Math.ceil(from / step) * step; time <= to; time += step) {
+    ticks.push({ x: MARGIN.left + ((time - from) / (to - from)) * width, text: formatTick(time, step) });
+  }
+  return ticks;
+}
+
+/**
+ * The lines and labels of bytes, and the ticks of time.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Colours} colours
+ * @param {{width: number, height: number, top: number, window: [number, number]}} picture The whole canvas's size; `top`: bytes.
+ */
+export function paintAxes(context, colours, { width, height, top, window }) {
+  const plot = Math.max(1, width - MARGIN.left - MARGIN.right);
+  context.font = `11px ${colours.font}`;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  const step = bytesStep(top, BYTE_TICKS);
+  for (let bytes = 0; bytes <= top; bytes += step) {
+    const y = Math.round(bytesToY(bytes, top, height));
+    context.fillStyle = colours.line;
+    context.fillRect(MARGIN.left, y, plot, 1);
+    context.fillStyle = colours.soft;
+    context.fillText(bytes === 0 ? "0" : formatBytes(bytes).replace(/\.0+ /, " "), MARGIN.left - 8, y + 0.5);
+  }
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  for (const { x, text } of ticksOf(window, plot)) {
+    context.fillRect(Math.round(x), height - MARGIN.bottom, 1, 4);
+    const half = context.measureText(text).width / 2;
+    if (x + half <= width && x - half >= MARGIN.left - 16) context.fillText(text, x, height - MARGIN.bottom + 8);
+  }
+}
 
 export class WindowAxis {
   /**
@@ -52,11 +107,7 @@ export class WindowAxis {
 
   /** @returns {{x: number, text: string}[]} */
   ticks() {
-    const [from, to] = this.window;
-    const step = timeStep(to - from, this.width / TICK_PIXELS);
-    const ticks = [];
-    for (let time = Math.ceil(from / step) * step; time <= to; time += step) ticks.push({ x: this.xOf(time), text: formatTick(time, step) });
-    return ticks;
+    return ticksOf(this.window, this.width);
   }
 
   /** @param {() => void} draw */

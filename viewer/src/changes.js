@@ -72,15 +72,15 @@ export class ChangesView {
     this.here = h("button", { class: "chip action", type: "button", click: () => store.set({ base: this.view?.at ?? null }) }, "Compare from this instant on");
     this.start = h("button", { class: "chip", type: "button", click: () => store.set({ base: 0 }) }, "From the start");
     this.before = h("button", { class: "chip", type: "button", click: () => store.set({ base: this.previous() }) }, "From the previous iteration's peak");
-    const bytes = (/** @type {string} */ name, /** @type {(change: Change) => number} */ of, signed = false) => ({
-      name, value: of, show: (/** @type {Change} */ change) => (signed ? formatSignedBytes(of(change)) : formatBytes(of(change))),
+    const bytes = (/** @type {string} */ name, /** @type {(change: Change) => number} */ of, signed = false, minor = false) => ({
+      name, minor, value: of, show: (/** @type {Change} */ change) => (signed ? formatSignedBytes(of(change)) : formatBytes(of(change))),
     });
     /** @type {DataTable<Change>} */
     this.table = new DataTable("Changes", [
       { name: "Name", text: true, value: ({ name }) => name },
-      bytes("Before", ({ before }) => before), bytes("After", ({ after }) => after),
+      bytes("Before", ({ before }) => before, false, true), bytes("After", ({ after }) => after),
       bytes("Change", ({ before, after }) => after - before, true),
-      { name: "Allocations", value: ({ count }) => count, show: ({ count }) => (count > 0 ? `+${formatCount(count)}` : formatCount(count)) },
+      { name: "Allocations", minor: true, value: ({ count }) => count, show: ({ count }) => (count > 0 ? `+${formatCount(count)}` : formatCount(count)) },
     ], { sorted: 3, folding: {
       describe: ({ name, before, after }) => ({ name, type: "", bytes: Math.abs(after - before), holds: String(Math.sign(after - before)) }),
       sum: (name, all) => all.reduce((sum, change) => (

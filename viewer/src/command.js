@@ -10,6 +10,15 @@ import { shellQuoted } from "./clipboard.js";
 const DIMENSIONS = { module: "module", stack: "python", category: "category", owner: "" };
 
 /**
+ * An instant as `--at @NS` takes it.
+ * @param {import("./types.js").PageData} page
+ * @param {number} at From the start.
+ */
+export function instantOf(page, at) {
+  return String(BigInt(page.start_ns) + BigInt(Math.round(at)));
+}
+
+/**
  * `vramscope report FILE --at @NS ...` for the instant, the order and the filters on the page. Text and
  * sizes that filter the page have no option there.
  * @param {Model} model
@@ -20,12 +29,13 @@ export function commandOf(model, state, view) {
   const { page } = model;
   const words = ["vramscope", "report", page.file];
   const peak = view.atPeak && page.devices.length === 1;
-  if (!peak) words.push("--at", `@${page.start_ns + Math.round(view.at)}`);
+  if (!peak) words.push("--at", `@${instantOf(page, view.at)}`);
   if (DIMENSIONS[state.by] !== "") words.push("--by", DIMENSIONS[state.by]);
   const device = page.devices[state.device];
   if (page.devices.length > 1) words.push("--where", `device=${device.kind === "gpu" ? device.index : device.kind}`);
   const purposes = state.categories.filter((name) => page.categories.includes(name));
   if (purposes.length === 1) words.push("--where", `category=${purposes[0]}`);
-  if (state.module) words.push("--where", `module=${state.module}`);
+  // Folded layers are none by that name.
+  if (state.module && page.folded_layers === 0) words.push("--where", `module=${state.module}`);
   return words.map(shellQuoted).join(" ");
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The line that stays in sight: which instant is shown, what filters the page, and how to filter it.
-import { formatBytes, formatTime } from "./format.js";
+import { formatBytes, formatCount, formatInstant, formatTime } from "./format.js";
 import { copying } from "./clipboard.js";
-import { commandOf } from "./command.js";
+import { commandOf, instantOf } from "./command.js";
 import { deviceLabel } from "./header.js";
 import { openHelp } from "./help.js";
-import { h, roving, setText, swatch } from "./dom.js";
+import { h, roving, setAttribute, setText, swatch } from "./dom.js";
 import { NO_MODULE } from "./names.js";
 import { UNFILTERED } from "./state.js";
 
@@ -33,6 +33,7 @@ export class Controls {
     this.iteration = h("span", {});
     this.live = h("b", {});
     this.what = h("span", {}, this.where, this.time, this.iteration, ": ", this.live, " live");
+    this.nearest = h("p", { class: "nearest gone", role: "status" });
     this.matching = h("b", {});
     this.matches = h("span", { class: "matching" }, this.matching, " shown");
     this.instant = h("p", { class: "instant", role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), this.what, this.matches);
@@ -62,7 +63,7 @@ export class Controls {
     this.element = h("div", { class: "controls", role: "region", "aria-label": "Instant and filters" },
       h("div", { class: "controls-line" }, this.instant, this.back, this.refused, command, h("span", { class: "grow" }), help, this.size,
         h("label", { class: "search" }, this.input, h("kbd", {}, "/"))),
-      this.chips);
+      this.nearest, this.chips);
     roving(/** @type {HTMLElement} */ (this.element.firstElementChild));
     window.addEventListener("keydown", (event) => {
       const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
@@ -82,6 +83,11 @@ export class Controls {
     this.view = view;
     setText(this.where, view.atPeak ? `${name}at its peak, ` : `${name}at `);
     setText(this.time, formatTime(view.at));
+    setAttribute(this.time, "title", `${formatInstant(view.at)} from the start, --at @${instantOf(this.model.page, view.at)}`);
+    const between = Math.round(view.asked) !== view.at;
+    setText(this.nearest, between ? `Not ${formatInstant(view.asked)}, which was asked for: this page is exact at ` +
+      `${formatCount(this.model.instants?.length ?? 0)} instants, of which ${formatInstant(view.at)} is the nearest.` : "");
+    this.nearest.classList.toggle("gone", !between);
     setText(this.iteration, iteration === null ? "" : `, iteration ${iteration}`);
     setText(this.live, formatBytes(view.total));
     setText(this.matching, formatBytes(view.bytes));

@@ -2,7 +2,7 @@
 // A table of rows that are all alike: sorted by any column, copied as it stands, rows that open.
 import { copyButton } from "./clipboard.js";
 import { formatCount } from "./format.js";
-import { h, roving } from "./dom.js";
+import { h, named, roving } from "./dom.js";
 import { foldRepeated } from "./repeats.js";
 import { NAMES } from "./trie.js";
 
@@ -13,6 +13,7 @@ import { NAMES } from "./trie.js";
  * @property {(item: Item) => number|string} value What it is sorted by, and copied as.
  * @property {(item: Item) => Node|string} [show] Where that is not the value.
  * @property {boolean} [text] To the left, and from A to Z.
+ * @property {boolean} [minor] Left out where there is little room.
  * @property {string} [title]
  */
 
@@ -30,6 +31,15 @@ import { NAMES } from "./trie.js";
  * @template Item
  * @typedef {{item: Item, of: Item[], name: string}} Line
  */
+
+/** @param {{text?: boolean, minor?: boolean}} column */
+const classOf = ({ text, minor }) => (text ? "text" : minor ? "minor" : null);
+
+/**
+ * A name that is cut in its middle where there is no room for it.
+ * @param {Node|string} content
+ */
+const nameOf = (content) => (typeof content === "string" ? h("span", { class: "place" }, named(content, "")) : content);
 
 const LISTED = 100;
 // How many more a click shows.
@@ -62,7 +72,7 @@ export class DataTable {
     this.items = [];
     /** @type {Set<Item>} */
     this.open = new Set();
-    this.heads = columns.map((column, at) => h("th", { scope: "col", class: column.text ? "text" : null },
+    this.heads = columns.map((column, at) => h("th", { scope: "col", class: classOf(column) },
       h("button", { type: "button", title: column.title ?? null, click: () => this.sortBy(at) }, column.name)));
     const head = h("tr", {}, ...this.heads);
     this.body = h("tbody", {});
@@ -137,8 +147,8 @@ export class DataTable {
       const content = column.show ? column.show(item) : String(column.value(item));
       return at === 0 ? h("th", { class: "text", scope: "row" },
         h("button", { type: "button", tabindex: -1, class: "folded", "aria-expanded": String(open), "data-key": name },
-          h("span", { class: open ? "twist open" : "twist", "aria-hidden": "true" }), content))
-        : h("td", { class: column.text ? "text" : null }, content);
+          h("span", { class: open ? "twist open" : "twist", "aria-hidden": "true" }), nameOf(content)))
+        : h("td", { class: classOf(column) }, content);
     });
     const row = h("tr", { class: "acts", click: () => {
       if (!this.unfolded.delete(name)) this.unfolded.add(name);
@@ -156,10 +166,11 @@ export class DataTable {
     const acts = this.choose !== undefined || this.detail !== undefined;
     const open = this.open.has(item);
     const cells = this.columns.map((column, at) => {
-      const content = column.show ? column.show(item) : String(column.value(item));
+      const shown = column.show ? column.show(item) : String(column.value(item));
+      const content = at === 0 && column.text ? nameOf(shown) : shown;
       const cell = at === 0 && acts
         ? h("button", { type: "button", tabindex: -1, "aria-expanded": this.detail ? String(open) : null }, content) : content;
-      return h(at === 0 ? "th" : "td", { class: column.text ? "text" : null, scope: at === 0 ? "row" : null }, cell);
+      return h(at === 0 ? "th" : "td", { class: classOf(column), scope: at === 0 ? "row" : null }, cell);
     });
     const row = h("tr", { class: `${acts ? "acts" : ""}${this.isChosen?.(item) ? " chosen" : ""}${below ? " below" : ""}`, click: () => this.act(item) }, ...cells);
     const inner = open ? this.detail?.(item) : null;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // All devices on one axis, or all processes (ranks) on theirs: a line each, over the timeline's window.
-import { WindowAxis } from "./axis.js";
+import { MARGIN, WindowAxis, bytesToY, paintAxes } from "./axis.js";
 import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, tip } from "./dom.js";
-import { bytesStep, formatBytes, formatCount, formatExact, formatTime } from "./format.js";
+import { formatBytes, formatCount, formatExact, formatTime } from "./format.js";
 import { deviceLabel } from "./header.js";
-import { MARGIN } from "./timeline_picture.js";
 import { processOf } from "./tree_paths.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -88,7 +87,7 @@ export class DevicesView {
 
   /** @param {number} bytes */
   yOf(bytes) {
-    return HEIGHT - MARGIN.bottom - (bytes / this.top) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+    return bytesToY(bytes, this.top, HEIGHT);
   }
 
   /**
@@ -174,18 +173,7 @@ export class DevicesView {
     this.canvas.style.height = `${HEIGHT}px`;
     const colours = styleColours();
     const context = sized(this.canvas, width, HEIGHT);
-    context.font = `11px ${colours.font}`;
-    context.textBaseline = "middle";
-    context.textAlign = "right";
-    const step = bytesStep(this.top, 6);
-    for (let bytes = 0; bytes <= this.top; bytes += step) {
-      context.fillStyle = colours.line;
-      context.fillRect(MARGIN.left, Math.round(this.yOf(bytes)), this.axis.width, 1);
-      context.fillStyle = colours.soft;
-      context.fillText(bytes === 0 ? "0" : formatBytes(bytes).replace(/\.0+ /, " "), MARGIN.left - 8, this.yOf(bytes));
-    }
-    context.textAlign = "center";
-    for (const { x, text } of this.axis.ticks()) context.fillText(text, x, HEIGHT - MARGIN.bottom + 12);
+    paintAxes(context, colours, { width, height: HEIGHT, top: this.top, window: this.axis.window });
     context.lineJoin = "round";
     const hues = this.palette.lines().length;
     this.totals.forEach((totals, at) => {

@@ -139,11 +139,12 @@ export class Rows {
 }
 
 /**
- * Buttons of a group are one stop of the Tab key; arrow keys go from one to the next.
+ * Buttons and lists of choices of a group are one stop of the Tab key; arrow keys go from one to the next. Up
+ * and down choose in a list.
  * @param {HTMLElement} group
  */
 export function roving(group) {
-  const stops = () => /** @type {HTMLElement[]} */ ([...group.querySelectorAll("button:not([disabled]):not(.gone)")]);
+  const stops = () => /** @type {HTMLElement[]} */ ([...group.querySelectorAll("button:not([disabled]):not(.gone), select")]);
   const settle = () => {
     const all = stops();
     const stop = all.find((each) => each.tabIndex === 0) ?? all[0];
@@ -155,8 +156,10 @@ export function roving(group) {
     /** @type {Record<string, number>} */
     const places = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 };
     const next = all[places[event.key]];
-    if (at < 0 || !next) return;
+    const list = event.target instanceof HTMLSelectElement;
+    if (at < 0 || (list ? !/^Arrow(Left|Right)$/.test(event.key) : !next)) return;
     event.preventDefault();
+    if (!next) return;
     all[at].tabIndex = -1;
     next.tabIndex = 0;
     next.focus();

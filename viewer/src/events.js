@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What changes on one device by time, and its sums at and between any instants.
 
+import { SLACK } from "./ledger.js";
+
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./history.js").Columns} Columns */
 /** @typedef {Pick<import("./filter.js").Filter, "min"|"passesKind"|"passes">} Passing */
@@ -37,6 +39,8 @@ export class Events {
     this.time = changes.time;
     this.delta = changes.bytes;
     this.categories = model.categories.length;
+    /** By category: 1 where somebody uses it. */
+    this.use = Uint8Array.from(model.categories, (name) => (SLACK.includes(name) ? 0 : 1));
     const count = this.time.length;
     const { category } = model.kinds;
     this.category = Uint8Array.from(changes.site, (site) => category[site]);
@@ -148,7 +152,8 @@ export class Events {
   }
 
   /**
-   * What was there between two instants, cut into columns of equal length.
+   * What was there between two instants, cut into columns of equal length: each at its highest instant, among equal
+   * ones that with most in use, as query/peaks.h has it.
    * @param {number} from
    * @param {number} to
    * @param {number} count
@@ -162,30 +167,34 @@ export class Events {
     let event = lastNotAbove(this.time, from) + 1;
     const sums = this.sumsAfter(event);
     let sum = sums.reduce((a, b) => a + b, 0);
+    let used = sums.reduce((a, b, category) => a + b * this.use[category], 0);
     for (let column = 0; column < count; ++column) {
       const end = from + ((to - from) * (column + 1)) / count;
       const offset = column * width;
       bytes.set(sums, offset);
       total[column] = sum;
       at[column] = from + ((to - from) * column) / count;
-      let highest = sum;
+      let best = -1;
+      let bestUsed = used;
       while (event < this.time.length && this.time[event] < end) {
-        sums[this.category[event]] += this.delta[event];
-        sum += this.delta[event];
-        if (sum > highest) {
-          // Written late: a burst of allocations raises the sum many times, the last one counts.
-          const following = event + 1;
-          const falls = following >= this.time.length || this.time[following] >= end ||
-            this.delta[following] < 0;
-          if (falls) {
-            highest = sum;
-            bytes.set(sums, offset);
-            total[column] = sum;
-            at[column] = this.time[event];
-          }
+        // No instant is between what happens at one time: a block that begins takes free memory away.
+        const now = this.time[event];
+        for (; event < this.time.length && this.time[event] === now; ++event) {
+          sums[this.category[event]] += this.delta[event];
+          sum += this.delta[event];
+          used += this.delta[event] * this.use[this.category[event]];
         }
-        ++event;
+        if (sum > total[column] || (sum === total[column] && used > bestUsed)) {
+          total[column] = sum;
+          bestUsed = used;
+          at[column] = now;
+          best = event;
+        }
       }
+      if (best < 0) continue;
+      // Back to the highest: once a column, not at each new height of a burst.
+      bytes.set(sums, offset);
+      for (let i = best; i < event; ++i) bytes[offset + this.category[i]] -= this.delta[i];
     }
     return { count, bytes, total, at, detailed: true };
   }

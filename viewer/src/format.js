@@ -106,6 +106,14 @@ export function formatTime(ns) {
 }
 
 /**
+ * An instant from the start, to the nanosecond.
+ * @param {number} ns
+ */
+export function formatInstant(ns) {
+  return `${fixed(ns / 1e9, 9)} s`;
+}
+
+/**
  * Labels of a time axis whose ticks are `step` apart: only as many digits as tell them apart.
  * @param {number} ns
  * @param {number} step

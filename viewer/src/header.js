@@ -77,6 +77,7 @@ export function makeHeader(model, store) {
   facts.push(formatTime(page.duration_ns));
   if (page.report.sampled) facts.push("sampled: no allocations are known");
   if (!page.finished) facts.push("not finished");
+  if (page.folded_layers > 0) facts.push(`${formatCount(page.folded_layers)} layers, folded`);
   if (page.left_out.count > 0) {
     facts.push(`${formatCount(page.left_out.count)} allocations in sums only`);
   }
@@ -150,6 +151,10 @@ export function makeFooter(model) {
     items.push(h("li", {}, `${deviceLabel(device)}: ${formatShare(residual.estimated_bytes, residual.ledger_peak_bytes)} ` +
       "of the peak was estimated from free memory, not by size; " +
       `${residual.samples_in_transit} of ${residual.samples} samples fell into driver calls under way.`));
+  }
+  if (page.folded_layers > 0) {
+    items.push(h("li", {}, `Of ${formatCount(page.folded_layers)} layers those whose names differ in numbers alone are one, with * for the numbers. ` +
+      "`vramscope report --by module --json` has each."));
   }
   if (page.left_out.count > 0) {
     items.push(h("li", {}, `${formatCount(page.left_out.count)} small or short-lived allocations are ` +

@@ -32,7 +32,7 @@ const LEFT_OUT = 3;
 const AWAY = 4; // 5: it is back.
 
 // Where free memory is, for nobody's use.
-const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
+export const SLACK = ["cached", "fragmentation", "graph pool", "rounding"];
 
 /**
  * The places of times in their order, equal ones as they come: by their digits to the base of 2^16, the

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // When each allocation lived: a bar from its begin to its end, by layer or line, over the timeline's
 // window. What has most bytes times time comes first.
-import { WindowAxis } from "./axis.js";
+import { MARGIN, WindowAxis } from "./axis.js";
 import { Choice } from "./choice.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { formatAllocations, formatBytes, formatCount, formatTime } from "./format.js";
 import { NO_MODULE } from "./names.js";
 import { foldRepeated } from "./repeats.js";
-import { MARGIN } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */

@@ -110,13 +110,19 @@ function start(data, page) {
   let resting = 0;
   // What has still to be drawn: tests wait for the end of it, and readers of screens for all of it.
   const parts = new Parts((busy) => setAttribute(page, "aria-busy", busy ? "true" : null));
+  const remember = () => {
+    try {
+      history.replaceState(null, "", `#${formatHash(store.state, usual)}`);
+    } catch {
+      // A page in a mail's frame has no address of its own.
+    }
+  };
   const render = () => {
     clearTimeout(resting);
     resting = 0;
     showTotals();
     const now = view;
-    parts.begin([...cards.map((each) => () => each.render(now)),
-      () => history.replaceState(null, "", `#${formatHash(store.state, usual)}`)]);
+    parts.begin([...cards.map((each) => () => each.render(now)), remember]);
   };
   const skip = h("button", { class: "skip", type: "button", click: () => ledger.table.focus() }, "Skip to the ledger");
   page.append(skip, makeHeader(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
@@ -132,7 +138,7 @@ function start(data, page) {
       clearTimeout(resting);
       resting = setTimeout(render, REST_MS);
     } else {
-      history.replaceState(null, "", `#${formatHash(state, usual)}`);
+      remember();
       if (ICICLE_ONLY.some((key) => changed.has(key))) icicle.render(view);
       if (changed.has("tab") || changed.has("base")) explore.render(view);
     }

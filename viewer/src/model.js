@@ -172,6 +172,18 @@ export class Model {
   }
 
   /**
+   * As nearestExact(), but another instant than the one that is left, where there is one on that side.
+   * @param {number} from
+   * @param {number} to
+   */
+  exactTowards(from, to) {
+    const [here, near] = [this.nearestExact(from), this.nearestExact(to)];
+    if (this.instants === null || near !== here || to === from) return near;
+    const next = lastNotAbove(this.instants, here) + Math.sign(to - from);
+    return this.instants[Math.min(this.instants.length - 1, Math.max(0, next))];
+  }
+
+  /**
    * The number of the iteration that an instant lies in, or null.
    * @param {number} at
    */
@@ -188,7 +200,7 @@ export class Model {
     const report = this.reportDevices[device];
     // A device on which nothing was live has no peak.
     if (!report || report.ledger_bytes === 0) return 0;
-    return Math.min(this.duration, Math.max(0, report.at.time_ns - this.page.start_ns));
+    return Math.min(this.duration, Math.max(0, this.page.devices[device].peak_at));
   }
 
   /**

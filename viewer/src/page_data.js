@@ -10,7 +10,9 @@ async function unpack(text) {
   if (!DecompressionStream) {
     throw new Error("This page is a large one, and its data are packed in a way that this browser cannot read. Browsers since 2023 can.");
   }
-  const bytes = Uint8Array.from(atob(text.slice(PACKED.length)), (letter) => letter.charCodeAt(0));
+  const letters = atob(text.slice(PACKED.length));
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < bytes.length; ++i) bytes[i] = letters.charCodeAt(i);
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).text();
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The histories of all ranks over one axis of time, a line each: the heaviest and the median stand out.
+import { MARGIN, bytesToY, paintAxes } from "./axis.js";
 import { forgetColours, h, perFrame, sized, styleColours, tip } from "./dom.js";
-import { bytesStep, formatBytes, formatTick, formatTime, timeStep } from "./format.js";
+import { formatBytes, formatTime } from "./format.js";
 import { lastNotAbove } from "./events.js";
-import { MARGIN } from "./timeline_picture.js";
 
 /** @typedef {import("./ranks.js").Page} Page */
 
@@ -56,7 +56,7 @@ export class RankHistories {
 
   /** @param {number} bytes */
   yOf(bytes) {
-    return HEIGHT - MARGIN.bottom - (bytes / this.top) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+    return bytesToY(bytes, this.top, HEIGHT);
   }
 
   paint() {
@@ -64,19 +64,7 @@ export class RankHistories {
     this.canvas.style.height = `${HEIGHT}px`;
     const colours = styleColours();
     const context = sized(this.canvas, this.width, HEIGHT);
-    context.font = `11px ${colours.font}`;
-    context.textBaseline = "middle";
-    context.textAlign = "right";
-    const step = bytesStep(this.top, 6);
-    for (let bytes = 0; bytes <= this.top; bytes += step) {
-      context.fillStyle = colours.line;
-      context.fillRect(MARGIN.left, Math.round(this.yOf(bytes)), this.plotWidth, 1);
-      context.fillStyle = colours.soft;
-      context.fillText(bytes === 0 ? "0" : formatBytes(bytes).replace(/\.0+ /, " "), MARGIN.left - 8, this.yOf(bytes));
-    }
-    context.textAlign = "center";
-    const tick = timeStep(this.end, this.plotWidth / 110);
-    for (let time = 0; time <= this.end; time += tick) context.fillText(formatTick(time, tick), this.xOf(time), HEIGHT - MARGIN.bottom + 12);
+    paintAxes(context, colours, { width: this.width, height: HEIGHT, top: this.top, window: [0, this.end] });
     const stands = (/** @type {number} */ rank) => (rank === this.heaviest ? 2 : rank === this.median ? 1 : 0);
     for (const rank of [...this.names.keys()].sort((a, b) => stands(a) - stands(b))) {
       context.strokeStyle = [colours.faint, colours.accent, colours.bad][stands(rank)];

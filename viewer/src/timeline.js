@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes by category over time. Drag cuts out a window or moves the chosen instant, the wheel zooms, a
 // click chooses the instant that the rest of the page shows.
+import { MARGIN, bytesToY } from "./axis.js";
 import { formatBytes, formatTime } from "./format.js";
 import { h, perFrame, sized, styleColours, swatch, tip } from "./dom.js";
 import { lastNotAbove } from "./events.js";
 import { Legend } from "./legend.js";
 import { Pointers } from "./timeline_pointers.js";
-import { CLICK_PIXELS, HEIGHT, MARGIN, OVERVIEW, paintOverview, paintPicture } from "./timeline_picture.js";
+import { CLICK_PIXELS, HEIGHT, OVERVIEW, paintOverview, paintPicture } from "./timeline_picture.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./palette.js").Palette} Palette */
@@ -147,7 +148,7 @@ export class Timeline {
 
   /** @param {number} bytes */
   yOf(bytes) {
-    return HEIGHT - MARGIN.bottom - (bytes / this.top) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+    return bytesToY(bytes, this.top, HEIGHT);
   }
 
   /** @param {number} x */
@@ -301,8 +302,8 @@ export class Timeline {
     const inside = at >= from && at <= to ? at : (from + to) / 2;
     const step = ((to - from) / this.plotWidth) * (event.shiftKey ? 20 : 2);
     const go = (/** @type {number} */ time) => {
-      const next = Math.min(this.model.duration, Math.max(0, time));
-      this.store.set({ at: Math.round(next) });
+      const next = this.model.exactTowards(at, Math.round(Math.min(this.model.duration, Math.max(0, time))));
+      this.store.set({ at: next });
       if (next < from || next > to) this.pan([from, to], next - (from + to) / 2);
     };
     /** @type {Record<string, () => void>} */

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the timeline looks: axes, bands, NVML's line, iterations, marks, the chosen instant.
-import { bytesStep, formatBytes, formatTick, timeStep } from "./format.js";
-import { styleColours } from "./dom.js";
+import { MARGIN, paintAxes } from "./axis.js";
+import { formatBytes } from "./format.js";
 import { lastNotAbove } from "./events.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
 /** @typedef {import("./history.js").Columns} Columns */
-/** @typedef {ReturnType<typeof styleColours>} Colours */
+/** @typedef {import("./dom.js").Colours} Colours */
 
 export const HEIGHT = 288;
 export const OVERVIEW = 30;
-export const MARGIN = { left: 74, right: 10, top: 22, bottom: 24 };
 export const CLICK_PIXELS = 4;
 // Samples that are nearer to each other than this have no dots.
 const DOT_PIXELS = 24;
@@ -25,8 +24,7 @@ const ITERATION_PIXELS = 5;
 export function paintPicture(timeline, context, colours) {
   const columns = timeline.columns;
   if (!columns) return;
-  context.font = `11px ${colours.font}`;
-  paintGrid(timeline, context, colours);
+  paintAxes(context, colours, { width: timeline.width, height: HEIGHT, top: timeline.top, window: timeline.window });
   context.save();
   context.beginPath();
   context.rect(MARGIN.left, 0, timeline.plotWidth, HEIGHT);
@@ -54,43 +52,6 @@ function paintLabel(context, colours, text, x, y) {
   context.lineJoin = "round";
   context.strokeText(text, x, y);
   context.fillText(text, x, y);
-}
-
-/**
- * @param {Timeline} timeline
- * @param {CanvasRenderingContext2D} context
- * @param {Colours} colours
- */
-function paintGrid(timeline, context, colours) {
-  const [from, to] = timeline.window;
-  const right = timeline.width - MARGIN.right;
-  context.strokeStyle = colours.line;
-  context.fillStyle = colours.faint;
-  context.lineWidth = 1;
-  context.textAlign = "right";
-  context.textBaseline = "middle";
-  const step = bytesStep(timeline.top, 6);
-  for (let bytes = 0; bytes <= timeline.top; bytes += step) {
-    const y = Math.round(timeline.yOf(bytes)) + 0.5;
-    context.beginPath();
-    context.moveTo(MARGIN.left, y);
-    context.lineTo(right, y);
-    context.stroke();
-    const label = bytes === 0 ? "0" : formatBytes(bytes).replace(/\.0+ /, " ");
-    context.fillText(label, MARGIN.left - 8, y);
-  }
-  context.textAlign = "center";
-  context.textBaseline = "top";
-  const tick = timeStep(to - from, timeline.plotWidth / 110);
-  for (let time = Math.ceil(from / tick) * tick; time <= to; time += tick) {
-    const x = timeline.xOf(time);
-    context.fillRect(Math.round(x), HEIGHT - MARGIN.bottom, 1, 4);
-    const label = formatTick(time, tick);
-    const half = context.measureText(label).width / 2;
-    if (x + half <= timeline.width && x - half >= MARGIN.left - 16) {
-      context.fillText(label, x, HEIGHT - MARGIN.bottom + 8);
-    }
-  }
 }
 
 /**

@@ -2,7 +2,8 @@
 // What follows the hand over the timeline: the chosen instant, where the pointer is, the stretch that is
 // cut out. Elements over the picture that only move, so that the picture is not drawn anew.
 import { h } from "./dom.js";
-import { CLICK_PIXELS, MARGIN } from "./timeline_picture.js";
+import { MARGIN } from "./axis.js";
+import { CLICK_PIXELS } from "./timeline_picture.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
 

@@ -136,10 +136,11 @@
  * @property {string} recorded_at
  * @property {string} version
  * @property {number} duration_ns
- * @property {number} start_ns
+ * @property {string} start_ns Of CLOCK_MONOTONIC.
+ * @property {number} folded_layers How many there are, where those whose names differ in numbers alone are one, with * for the numbers; else 0.
  * @property {boolean} finished It is the whole recording: not one under way, nor cut off.
  * @property {Report} report
- * @property {{index: number, kind: string, name: string, total_bytes: number|null}[]} devices
+ * @property {{index: number, kind: string, name: string, total_bytes: number|null, peak_at: number}[]} devices
  * @property {{pid: number, rank: number|null, command: string}[]} processes Row 0: none.
  * @property {TimelineData[]} timelines
  * @property {string[]} categories

@@ -10,7 +10,8 @@ import { NAMES } from "./trie.js";
 /**
  * @typedef {object} View
  * @property {number} device
- * @property {number} at
+ * @property {number} at Where all sums are exact.
+ * @property {number} asked The instant that was asked for: another one where allocations are left out.
  * @property {boolean} atPeak
  * @property {number} total Of the device, filtered or not.
  * @property {number|null} nvml Of the sample that shows the device as it stood then.
@@ -34,7 +35,8 @@ export function makeView(model, state, filter) {
   const { device } = state;
   const { kinds, page } = model;
   const atPeak = state.at === null;
-  const at = model.nearestExact(state.at ?? model.peakTime(device));
+  const asked = state.at ?? model.peakTime(device);
+  const at = model.nearestExact(asked);
   const { bytes: kindBytes, count: kindCount } = model.histories[device].events.sitesAt(at);
   const sum = (/** @type {Float64Array} */ values) => values.reduce((a, b) => a + b, 0);
   const sample = model.samples[device].find(at, sum(kindBytes));
@@ -64,7 +66,7 @@ export function makeView(model, state, filter) {
     listed += kindCount[kind] > 0 ? kindBytes[kind] : 0;
     count += kindCount[kind];
   }
-  return { device, at, atPeak, total, filter, kindBytes, kindCount, shown, byCategory, bytes, listed, count, nvml: sample?.used ?? null };
+  return { device, at, asked, atPeak, total, filter, kindBytes, kindCount, shown, byCategory, bytes, listed, count, nvml: sample?.used ?? null };
 }
 
 /**

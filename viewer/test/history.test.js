@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { makePage, randomNumbers } from "../dev/make_page.js";
 import { Filter } from "../src/filter.js";
-import { lastNotAbove } from "../src/events.js";
+import { Events, lastNotAbove } from "../src/events.js";
 import { Model } from "../src/model.js";
 import { UNFILTERED } from "../src/state.js";
 
@@ -77,6 +77,22 @@ test("a column shows its highest instant, and the categories there", () => {
     assert.deepEqual([...columns.bytes.subarray(column * width, (column + 1) * width)],
       bruteForce(model, columns.at[column]));
   }
+});
+
+test("nothing is between what happens at one time", () => {
+  // A block that begins takes what was cached away; a column over all of it is never higher than the segment.
+  const model = /** @type {any} */ ({ categories: ["cached", "activation"], kinds: { category: [0, 1] } });
+  const changes = { time: [10, 20, 20, 30, 30], site: [0, 1, 0, 1, 0], bytes: [100, 80, -80, -80, 80], count: [0, 1, 0, -1, 0] };
+  const events = new Events(model, {
+    time: Float64Array.from(changes.time), site: Uint32Array.from(changes.site),
+    bytes: Float64Array.from(changes.bytes), count: Float64Array.from(changes.count),
+  });
+  const whole = events.sweep(0, 40, 1);
+  // Of equal totals that with most in use.
+  assert.deepEqual([whole.total[0], whole.at[0], ...whole.bytes], [100, 20, 20, 80]);
+  const parts = events.sweep(0, 40, 4);
+  assert.deepEqual([...parts.total], [0, 100, 100, 100]);
+  assert.deepEqual([...parts.bytes], [0, 0, 100, 0, 20, 80, 20, 80]);
 });
 
 test("frees come before allocations of the same instant", () => {

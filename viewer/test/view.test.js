@@ -61,9 +61,9 @@ test("at the peak every byte of the report is shown once, in every order", () =>
 
 test("a device without a peak, or with one outside the recording, is shown within it", () => {
   const page = reportPage();
-  page.report.devices[0].at.time_ns = 0;
+  page.devices[0].peak_at = -5000;
   assert.equal(look(new Model(page)).at, 0);
-  page.report.devices[0].at.time_ns = 1e9;
+  page.devices[0].peak_at = 1e9;
   assert.equal(look(new Model(page)).at, 1000);
   page.report.devices[0].ledger_bytes = 0;
   assert.equal(look(new Model(page)).at, 0);
@@ -91,6 +91,16 @@ test("what is left out has its category and its row, and no line", () => {
   assert.deepEqual([view.total, view.bytes], [262, 262]);
   assert.deepEqual(outline(folded(model, view, "category"))[1], ["activation", 90]);
   assert.equal(look(model, { module: "h.0" }).bytes, 150);
+});
+
+test("where allocations are left out, instants are those of the page, and what was asked for is known", () => {
+  const leftOut = { count: 9, instants: [100, 400, 500], rows: [[{ category: "activation" }, 0, 40]] };
+  const model = new Model(reportPage({ leftOut }));
+  const { at, asked } = look(model, { at: 430 });
+  assert.deepEqual([at, asked], [400, 430]);
+  assert.deepEqual([[400, 401], [400, 399], [500, 600], [100, 480]].map(([from, to]) => model.exactTowards(from, to)), [500, 100, 500, 500]);
+  const whole = new Model(reportPage());
+  assert.deepEqual([look(whole, { at: 430 }).at, whole.exactTowards(400, 401)], [430, 401]);
 });
 
 test("where nobody knows purposes, places have the colours", () => {

@@ -34,6 +34,9 @@ std::string Describe(const resolve::Immovable& entry) {
     case resolve::ImmovableKind::kMulticast:
       return fmt::format("{} multicast object{} (NCCL makes none with NCCL_NVLS_ENABLE=0)",
                          entry.count, s);
+    case resolve::ImmovableKind::kOverflow:
+      return fmt::format("{}host memory in place of the GPU's (--overflow, {} allocation{})", bytes,
+                         entry.count, s);
   }
   return "";
 }

@@ -58,6 +58,11 @@ std::string OptionsText(const RecordingOptions& options) {
   add(options.native, "native");
   add(options.paused, "paused");
   add(options.unpooled, "unpooled");
+  if (options.overflow_bytes) {
+    add(true, *options.overflow_bytes == kNoOverflowBound
+                  ? "overflow"
+                  : fmt::format("overflow={}", *options.overflow_bytes));
+  }
   return text;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +18,10 @@ struct RecordingOptions {
   bool no_python = false;
   bool paused = false;
   bool unpooled = false;
+  // Host memory where device memory is refused, so many bytes of it in each process at most.
+  std::optional<uint64_t> overflow_bytes;
 };
+inline constexpr uint64_t kNoOverflowBound = UINT64_MAX;
 
 // As VRAMSCOPE_OPTIONS carries them: see src/probe/session/config.h.
 std::string OptionsText(const RecordingOptions& options);

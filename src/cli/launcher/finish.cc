@@ -17,6 +17,7 @@
 #include "cli/launcher/session.h"
 #include "cli/open_recording.h"
 #include "output/html.h"
+#include "output/overflow_lines.h"
 #include "output/summary.h"
 #include "output/terminal.h"
 #include "query/report.h"
@@ -102,10 +103,12 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
 }
 
 // In place of a report: what was not told while the program ran.
-void NoteOutOfMemory(const std::string& path, size_t told) {
+void NoteTroubles(const std::string& path, size_t told) {
   const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(path);
   if (!recording)
     return Note(recording.status().message());
+  if (const std::string trouble = output::OverflowTrouble(**recording); !trouble.empty())
+    Note(trouble);
   const OutOfMemoryReports saved =
       SaveOutOfMemoryReports(**recording, ShortPath(path), output::DetectStyle(STDERR_FILENO));
   if (saved.refusals <= told && saved.refusals != 0)
@@ -155,7 +158,7 @@ bool PrintRecording(const std::string& path, const ReportOptions& options) {
     std::error_code error;
     const uintmax_t size_bytes = std::filesystem::file_size(path, error);
     Note(fmt::format("{} ({})", ShortPath(path), util::FormatBytes(error ? 0 : size_bytes)));
-    NoteOutOfMemory(path, options.refusals_told);
+    NoteTroubles(path, options.refusals_told);
     return true;
   }
   const util::Status status = PrintSummary(path, options.html);

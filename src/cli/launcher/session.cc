@@ -76,16 +76,23 @@ constexpr util::Content kSessionContent = {
     "a session file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
       return size_bytes == 0 || BeginsWith(start, kSessionStart);
     }};
+// What was being written when its process was killed: either of them.
+constexpr util::Content kUnfinishedContent = {
+    "of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return kSessionContent.holds(start, size_bytes) || kLiveContent.holds(start, size_bytes);
+    }};
 constexpr util::Content kStopContent = {
     "empty", [](std::span<const uint8_t>, uint64_t size_bytes) { return size_bytes == 0; }};
 
 // What the file of this name in a live directory must hold to be the recording's; nullptr for a
 // name that no recording has.
 const util::Content* ContentOf(const std::string& name) {
-  if (name.ends_with(kLiveExtension))
+  if (name.ends_with(kLiveExtension) || name.ends_with(format::kPastExtension))
     return &kLiveContent;
-  if (name == kSessionFile || util::AtomicFile::IsTemporaryName(name))
+  if (name == kSessionFile)
     return &kSessionContent;
+  if (util::AtomicFile::IsTemporaryName(name))
+    return &kUnfinishedContent;
   return name == kStopFile ? &kStopContent : nullptr;
 }
 
@@ -262,6 +269,21 @@ std::string ForeignEntry(const util::OwnedDirectory& directory) {
       return file.status().message().substr(directory.path().size() + 1);
   }
   return "";
+}
+
+const util::Content* LiveFileContent() {
+  return &kLiveContent;
+}
+
+util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory) {
+  for (const std::string& name : directory.Names()) {
+    if (!util::AtomicFile::IsTemporaryName(name))
+      continue;
+    const auto file = directory.Open(name, &kUnfinishedContent);
+    if (file && !directory.Remove(name, *file))
+      return util::Status::Error(fmt::format("{}/{} cannot be removed", directory.path(), name));
+  }
+  return {};
 }
 
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory,

@@ -47,6 +47,12 @@ std::optional<util::FileIdentity> FindOldRecording(const std::string& path);
 // is a symbolic link". "" where there is none.
 std::string ForeignEntry(const util::OwnedDirectory& directory);
 
+// What a live file, or a past file, of this directory must hold to be the recording's.
+const util::Content* LiveFileContent();
+
+// Deletes what a killed process was just writing for the directory.
+util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory);
+
 // What the recording is of, as NAME.vram.d/session.json keeps it for whoever reads the directory.
 struct SessionRecord {
   std::string name;

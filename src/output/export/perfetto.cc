@@ -144,7 +144,7 @@ class Writer {
 };
 
 // A category of a device, as it changes.
-class Counters : public query::SweepObserver {
+class Counters {
  public:
   Counters(const query::Cells& cells, const std::vector<uint64_t>& devices, Writer* writer)
       : writer_(*writer) {
@@ -159,13 +159,13 @@ class Counters : public query::SweepObserver {
     }
   }
 
-  void OnMove(uint32_t cell, int64_t bytes) override {
+  void OnMove(uint32_t cell, int64_t bytes) {
     const uint32_t index = of_cell_[cell];
     counters_[index].bytes += bytes;
     if (!std::exchange(counters_[index].changed, true))
       changed_.push_back(index);
   }
-  void OnState(int64_t first_ns, int64_t) override {
+  void OnState(int64_t first_ns, int64_t) {
     for (const uint32_t index : changed_) {
       Counter& counter = counters_[index];
       counter.changed = false;
@@ -208,7 +208,7 @@ class PerfettoExporter {
       const tables::DeviceId device{i};
       const std::string_view name = recording_.string(tables_.devices[i].name);
       std::string text = i == 0 ? "no device" : DeviceMark(recording_, device);
-      if (!name.empty())
+      if (!name.empty() && name != text)
         text.append(", ").append(name);
       devices_.push_back(writer_.AddTrack(0, text));
     }

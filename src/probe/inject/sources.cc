@@ -8,6 +8,7 @@
 
 #include "probe/hooks/c10/c10.h"
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/hooks/jax/jax.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/platform/import_plan.h"
@@ -22,7 +23,7 @@ namespace {
 
 // PyTorch's names need Python's frames, so Python is looked at first.
 constexpr const Source* kSources[] = {&kNativeStackSource, &kPythonSource, &kTorchSource,
-                                      &kCudaSource, &kC10Source};
+                                      &kJaxSource,         &kCudaSource,   &kC10Source};
 
 constinit std::atomic<bool> g_loaded{false};
 

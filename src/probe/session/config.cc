@@ -10,6 +10,24 @@ bool Is(const char* word, size_t size, const char* name) {
   return std::strlen(name) == size && std::memcmp(word, name, size) == 0;
 }
 
+// The number behind `name` in "name=NUMBER"; without one there is no bound. 0 for another word.
+uint64_t BoundOf(const char* word, size_t size, const char* name) {
+  const size_t name_size = std::strlen(name);
+  if (size < name_size || std::memcmp(word, name, name_size) != 0)
+    return 0;
+  if (size == name_size)
+    return UINT64_MAX;
+  uint64_t bytes = 0;
+  if (word[name_size] != '=')
+    return 0;
+  for (size_t i = name_size + 1; i < size; ++i) {
+    if (word[i] < '0' || word[i] > '9' || bytes > UINT64_MAX / 16)
+      return 0;
+    bytes = bytes * 10 + static_cast<uint64_t>(word[i] - '0');
+  }
+  return bytes;
+}
+
 }  // namespace
 
 bool ReadConfig(const char* directory, const char* options, Config* config) {
@@ -34,6 +52,8 @@ bool ReadConfig(const char* directory, const char* options, Config* config) {
       config->paused = true;
     if (Is(options, length, "unpooled"))
       config->unpooled = true;
+    if (const uint64_t bound = BoundOf(options, length, "overflow"); bound != 0)
+      config->overflow_bytes = bound;
     options = comma != nullptr ? comma + 1 : nullptr;
   }
   return true;

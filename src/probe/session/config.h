@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 // What the environment says, as `vramscope env` prints it:
 //
@@ -11,6 +12,8 @@
 //                        no-python   no Python stacks
 //                        native      native stacks on tensor events as well as on driver calls
 //                        paused      tensor events begin with vramscope_start()
+//                        overflow    host memory where device memory is refused; overflow=BYTES:
+//                                    so much of it at most
 //                        unpooled    noted in the trace: the frameworks' caches were switched off
 namespace vramscope::probe {
 
@@ -23,6 +26,7 @@ struct Config {
   bool native = false;
   bool paused = false;
   bool unpooled = false;
+  uint64_t overflow_bytes = 0;  // UINT64_MAX: without a bound of its own
 };
 
 // Reads both variables. False when there is no directory to record into.

@@ -28,6 +28,20 @@ TEST(Config, ReadsWholeWordsOnly) {
   EXPECT_FALSE(config.paused);
 }
 
+TEST(Config, OverflowHasABoundOrNone) {
+  const auto bound = [](const char* options) {
+    Config config;
+    EXPECT_TRUE(ReadConfig("/tmp/x", options, &config));
+    return config.overflow_bytes;
+  };
+  EXPECT_EQ(bound("cpu"), 0u);
+  EXPECT_EQ(bound("overflow"), UINT64_MAX);
+  EXPECT_EQ(bound("cpu,overflow=1048576,native"), 1048576u);
+  for (const char* wrong : {"overflow=", "overflow=x", "overflow=12x", "overflowing", "overflow1",
+                            "overflow=99999999999999999999999"})
+    EXPECT_EQ(bound(wrong), 0u) << wrong;
+}
+
 TEST(InternTable, RefusesToFillUpAndForgetsOnClear) {
   static InternTable<16> table{};
   uint32_t stored = 0;

@@ -216,6 +216,7 @@ void ApplyConfig() {
   g_flags.python = g_config.python;
   g_flags.native = g_config.native;
   g_flags.unpooled = g_config.unpooled;
+  g_flags.overflow_bytes = g_config.overflow_bytes;
   g_flags.paused.store(g_config.paused, std::memory_order_relaxed);
   g_flags.was_paused.store(g_config.paused, std::memory_order_relaxed);
 }

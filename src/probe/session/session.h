@@ -57,6 +57,8 @@ struct alignas(64) SessionFlags {
   std::atomic<bool> python{false};    // record Python stacks
   std::atomic<bool> native{false};    // record native stacks on tensor events
   std::atomic<bool> unpooled{false};  // the launcher switched the frameworks' caches off: noted
+  // Host memory that may stand in for the devices', by what `run --overflow` says; 0: none.
+  std::atomic<uint64_t> overflow_bytes{0};
 };
 extern SessionFlags g_flags;
 

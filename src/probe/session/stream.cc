@@ -327,6 +327,9 @@ void Stream::ResetStackTables() {
   nodes_.Clear();
   for (auto& slot : stacks_)
     slot = {0, 0};
+  // Whoever folds the recording counts on it (trace/live/past.cc): ids from before are not written
+  // any more.
+  known_walks_.Clear();
   CountLoss(format::Loss::kTableReset);
 }
 

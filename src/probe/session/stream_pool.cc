@@ -34,9 +34,11 @@ void Note(Stream* stream, const char* key, format::Bytes value) {
   stream->Append(format::Runtime{.key = {key, std::strlen(key)}, .value = value});
 }
 
-// The process's place in a distributed training (torchrun, mpirun), for the report's rows.
+// The process's place in a distributed training, for the report's rows: of torchrun, which may have
+// been started by the others; Open MPI, MPICH and Intel MPI, MVAPICH, PMIx, Slurm.
 void NoteRank(Stream* stream) {
-  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK",
+                               "PMIX_RANK", "SLURM_PROCID"}) {
     const char* rank = getenv(variable);
     if (rank == nullptr || *rank == '\0')
       continue;

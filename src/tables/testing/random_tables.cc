@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -51,8 +50,7 @@ void RandomizeField(std::mt19937_64* random,
 
 template <class Row>
 void RandomizeRow(std::mt19937_64* random, uint32_t ids, Row* row) {
-  std::apply([&](const auto&... columns) { (RandomizeField(random, ids, row, columns), ...); },
-             TableOf<Row>::Columns());
+  TableOf<Row>::VisitColumns([&](const auto& column) { RandomizeField(random, ids, row, column); });
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include "util/intern_table.h"
 
 namespace vramscope::trace {
 
@@ -56,11 +55,13 @@ class AddressSet {
   size_t size() const { return count_; }
 
  private:
-  size_t Slot(uint64_t key) const { return util::Mix64(key) & (slots_.size() - 1); }
+  // Addresses differ in their middle bits; the multiplication moves them to the top.
+  size_t Slot(uint64_t key) const { return (key * 0x9e3779b97f4a7c15u) >> shift_; }
   size_t Next(size_t at) const { return (at + 1) & (slots_.size() - 1); }
   void Grow() {
-    std::vector<uint64_t> old(slots_.empty() ? 64 : slots_.size() * 2, 0);
+    std::vector<uint64_t> old(slots_.empty() ? kFirstCapacity : slots_.size() * 2, 0);
     old.swap(slots_);
+    shift_ = 64 - std::countr_zero(slots_.size());
     for (const uint64_t key : old) {
       if (key == 0)
         continue;
@@ -71,7 +72,10 @@ class AddressSet {
     }
   }
 
+  static constexpr size_t kFirstCapacity = 64;
+
   std::vector<uint64_t> slots_;
+  int shift_ = 0;
   size_t count_ = 0;
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <span>
 
 namespace vramscope::trace {
 namespace {
@@ -56,8 +55,12 @@ void AlternationRepair::Emit(size_t count) {
     return;
   for (size_t i = 0; i < count; ++i)
     Check(i);
-  sink_(std::span<const Event>(out_.data(), count));
-  out_.erase(out_.begin(), out_.begin() + static_cast<ptrdiff_t>(count));
+  const auto rest = out_.begin() + static_cast<ptrdiff_t>(count);
+  look_ahead_.assign(rest, out_.end());
+  out_.erase(rest, out_.end());
+  sink_(out_);
+  out_.reserve(kBatch + kLookAhead);
+  out_.assign(look_ahead_.begin(), look_ahead_.end());
 }
 
 size_t AlternationRepair::FindCounterpart(size_t at) const {

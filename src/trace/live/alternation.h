@@ -38,6 +38,7 @@ class AlternationRepair {
 
   const Trace::EventSink& sink_;
   std::vector<Event> out_;
+  std::vector<Event> look_ahead_;
   std::vector<AddressSet> live_;  // by process
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <type_traits>
 
 #include "format/decoder.h"
 #include "trace/event.h"
@@ -25,6 +27,8 @@ namespace vramscope::trace {
 // the record made an event.
 template <class Pass>
 class Converter {
+  static_assert(std::is_trivially_destructible_v<Event>);
+
  public:
   bool On(const format::BlockAlloc& r, Event* e) {
     At(e, EventKind::kBlockAlloc, r.time);
@@ -287,6 +291,16 @@ class Converter {
     e->subkind = Narrow(r.kind);
     return true;
   }
+  bool On(const format::Past& r, Event* e) {
+    At(e, EventKind::kPast, r.time);
+    e->size = r.iterations;
+    e->value = r.by_marks;
+    e->detail = r.knows;
+    return true;
+  }
+  // For whoever opens the file.
+  bool On(const format::PastStream&, Event*) { return false; }
+  bool On(const format::PastRange&, Event*) { return false; }
   bool On(const format::DeviceSample& r, Event* e) {
     Took(e, EventKind::kDeviceSample, r);
     e->process = kNoProcess;
@@ -311,7 +325,7 @@ class Converter {
   Pass& pass() { return static_cast<Pass&>(*this); }
 
   void Begin(Event* e, EventKind kind) {
-    *e = Event{};
+    std::construct_at(e);  // in its place: a copy would wait for the original to be stored
     e->kind = kind;
     e->process = pass().process();
     e->thread = pass().thread();

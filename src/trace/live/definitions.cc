@@ -30,9 +30,9 @@ void LocalIds::Set(uint64_t local, uint32_t global) {
   dense_[local] = global;
 }
 
-std::optional<uint32_t> LocalIds::FindSparse(uint64_t local) const {
+uint32_t LocalIds::FindSparse(uint64_t local) const {
   const auto it = sparse_.find(local);
-  return it != sparse_.end() ? std::optional(it->second) : std::nullopt;
+  return it != sparse_.end() ? it->second : kUndefined;
 }
 
 void PythonStacks::AddCode(const format::PyCode& code, const LocalIds& strings) {
@@ -41,13 +41,13 @@ void PythonStacks::AddCode(const format::PyCode& code, const LocalIds& strings) 
   const std::span table(reinterpret_cast<const uint8_t*>(code.line_table.data),
                         code.line_table.size);
   code_ids_.Set(code.id, static_cast<uint32_t>(codes_.size()));
-  codes_.push_back({StringId{strings.Find(code.file).value_or(0)},
-                    StringId{strings.Find(code.name).value_or(0)},
+  codes_.push_back({StringId{strings.FindOrNone(code.file)},
+                    StringId{strings.FindOrNone(code.name)},
                     PythonLineTable(kind, first_line, table)});
 }
 
 StackId PythonStacks::AddStack(StackId parent, const format::PyStack& stack) {
-  const uint32_t index = code_ids_.Find(stack.code).value_or(0);
+  const uint32_t index = code_ids_.FindOrNone(stack.code);
   if (index == 0)
     return parent;
   const Code& known = codes_[index];

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,24 +21,27 @@ namespace vramscope::trace {
 // The definitions of one stream, by local id.
 class LocalIds {
  public:
+  // What an id stands for that was never defined.
+  static constexpr uint32_t kUndefined = 0xffffffff;
+
   void Set(uint64_t local, uint32_t global);
-  // The table entry; 0 for local id 0; nothing when the id was never defined.
-  std::optional<uint32_t> Find(uint64_t local) const {
-    if (local == 0)
-      return 0;
-    if (local < dense_.size()) {
-      return dense_[local] != kUndefined ? std::optional(dense_[local]) : std::nullopt;
-    }
-    return FindSparse(local);
+  // The table entry; 0 for local id 0. Each event asks twice: no std::optional, which is stored in
+  // parts and read as a whole, while the processor waits.
+  uint32_t Find(uint64_t local) const {
+    return local < dense_.size() ? dense_[local] : FindSparse(local);
+  }
+  // The same with 0, none, for what was never defined.
+  uint32_t FindOrNone(uint64_t local) const {
+    const uint32_t found = Find(local);
+    return found == kUndefined ? 0 : found;
   }
 
  private:
-  static constexpr uint32_t kUndefined = 0xffffffff;
-  std::optional<uint32_t> FindSparse(uint64_t local) const;
+  uint32_t FindSparse(uint64_t local) const;
 
   // Ids are small and dense, but all kinds may share one counter and the file may lie: a table
   // grows only in proportion to what is in it, and ids beyond go to a map.
-  std::vector<uint32_t> dense_;
+  std::vector<uint32_t> dense_ = std::vector<uint32_t>(1);
   std::unordered_map<uint64_t, uint32_t> sparse_;
   size_t count_ = 0;
 };

@@ -62,7 +62,8 @@ std::string NestedScopes(uint64_t count, const std::string& name) {
 }
 
 TEST(LiveBoundsTest, ScopesBeyondTheDepthThatIsWrittenCountAsTheOneAround) {
-  auto trace = Open(NestedScopes(10'000, "s"));
+  const std::string bytes = NestedScopes(10'000, "s");
+  auto trace = Open(bytes);
   ASSERT_TRUE(trace.ok());
   std::string scope;
   ASSERT_TRUE((*trace)->ForEachEvent([&](std::span<const Event> events) {

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
+#include "format/decoder.h"
 #include "trace/checksum.h"
 
 namespace vramscope::trace {
@@ -63,11 +66,66 @@ util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* loss
   if (!mapped.ok())
     return mapped.status();
   LiveFile file;
+  file.path_ = path;
   file.grows_ = grows;
   file.mapped_ = std::move(*mapped);
   file.bytes_ = file.mapped_.bytes();
   VRAMSCOPE_RETURN_IF_ERROR(file.Read(path, losses));
   return file;
+}
+
+std::string PastPathOf(const std::string& live_path) {
+  return live_path.substr(0, live_path.rfind('.')) + format::kPastExtension;
+}
+
+void LiveFile::OpenPast(LossCounter* losses) {
+  const std::string path = PastPathOf(path_);
+  std::error_code error;
+  if (path_.empty() || is_past_ || !std::filesystem::exists(path, error))
+    return;
+  auto past = std::make_unique<LiveFile>();
+  auto mapped = util::MappedFile::Open(path, util::Links::kRefuse);
+  if (!mapped.ok())
+    return losses->Add(format::Loss::kDamagedBytes, 1);
+  past->is_past_ = true;
+  past->mapped_ = std::move(*mapped);
+  past->bytes_ = past->mapped_.bytes();
+  // Of another run it would be somebody else's.
+  if (!past->Read(path, losses).ok() || past->pid_ != pid_ || past->start_ticks_ != start_ticks_)
+    return losses->Add(format::Loss::kDamagedBytes, 1, past->bytes_.size());
+  past_ = std::move(past);
+  ReadPast(losses);
+}
+
+// What the past file says of itself.
+void LiveFile::ReadPast(LossCounter* losses) {
+  const auto read = [&](const ChunkRef& chunk) {
+    const auto records = past_->Records(chunk);
+    const uint8_t* in = records.data();
+    const uint8_t* const end = in + records.size();
+    format::DeltaState delta{.time = chunk.base_ticks};
+    for (format::RawRecord raw; in != end;) {
+      if (!format::NextRecord(&in, end, &raw))
+        return losses->Add(format::Loss::kDamagedBytes, 1, static_cast<uint64_t>(end - in));
+      format::PastStream stream;
+      format::PastRange range;
+      if (raw.type == format::PastStream::kType && format::Decode(raw, &delta, &stream))
+        folded_chunks_[static_cast<uint32_t>(stream.stream)] = static_cast<uint32_t>(stream.chunks);
+      else if (raw.type == format::PastRange::kType && format::Decode(raw, &delta, &range) &&
+               range.begin < range.end && range.begin >= header_bytes_ &&
+               range.end <= bytes_.size())
+        folded_ranges_[range.begin] = range.end;
+    }
+  };
+  for (const std::vector<ChunkRef>& stream : past_->streams_) {
+    if (stream.front().stream == format::kPastStream)
+      std::for_each(stream.begin(), stream.end(), read);
+  }
+}
+
+bool LiveFile::IsFolded(const ChunkRef& chunk) const {
+  const auto found = folded_chunks_.find(chunk.stream);
+  return found != folded_chunks_.end() && chunk.sequence < found->second;
 }
 
 bool LiveFile::WasBeingMade(const std::string& path) {
@@ -95,6 +153,7 @@ util::Result<LiveFile> LiveFile::FromBytes(std::span<const uint8_t> bytes,
 util::Status LiveFile::Read(const std::string& name, LossCounter* losses) {
   VRAMSCOPE_RETURN_IF_ERROR(ReadHeader(name, losses));
   ReadLosses(losses);
+  OpenPast(losses);
   FindChunks(losses);
   return {};
 }
@@ -245,7 +304,13 @@ bool LiveFile::ReadChunk(uint64_t offset,
   chunk->base_ns = Get<int64_t>(at, offsetof(ChunkHeader, base_ns));
   if (!CredibleTicks(chunk->base_ticks, start_ticks_))
     return false;
+  chunk->size_bytes = static_cast<uint32_t>(*size);
+  chunk->sealed = Get<uint32_t>(at, offsetof(ChunkHeader, sealed)) == 1;
+  if (IsFolded(*chunk))
+    return true;
+  const auto committed = Get<uint32_t>(at, offsetof(ChunkHeader, committed_bytes));
   chunk->bytes = CheckRecords(at, static_cast<uint32_t>(*size - sizeof(ChunkHeader)), losses);
+  chunk->whole = chunk->bytes >= committed;
   return true;
 }
 
@@ -260,11 +325,34 @@ void LiveFile::FindChunks(LossCounter* losses) {
     }
     damaged = 0;
   };
+  file_bytes_ = bytes_.size();
+  for (const auto& [begin, end] : folded_ranges_)
+    file_bytes_ -= std::min(file_bytes_, end - begin);
+  for (const auto& [stream, chunks] : folded_chunks_)
+    found += chunks;
+  if (past_ != nullptr) {
+    file_bytes_ += past_->bytes_.size();
+    for (const std::vector<ChunkRef>& stream : past_->streams_) {
+      for (ChunkRef chunk : stream) {
+        chunk.in_past = true;
+        by_stream[chunk.stream].push_back(chunk);
+      }
+    }
+  }
+  auto range = folded_ranges_.begin();
   for (uint64_t offset = header_bytes_; offset < bytes_.size();) {
+    for (; range != folded_ranges_.end() && range->first <= offset; ++range)
+      offset = std::max(offset, range->second);
+    if (offset >= bytes_.size())
+      break;
     ChunkRef chunk;
     uint64_t size = 0;
     if (ReadChunk(offset, &size, &chunk, losses)) {
       report_damage();
+      if (IsFolded(chunk)) {
+        offset += size;
+        continue;
+      }
       ++found;
       if (chunk.bytes != 0)
         by_stream[chunk.stream].push_back(chunk);
@@ -288,12 +376,16 @@ void LiveFile::FindChunks(LossCounter* losses) {
   if (found < chunk_count_)
     losses->Add(format::Loss::kDamagedBytes, std::min(chunk_count_ - found, kMostMissing));
   for (auto& [stream, chunks] : by_stream) {
+    // Those of the past file first: they have numbers of their own.
+    const auto place = [](const ChunkRef& chunk) {
+      return std::pair(!chunk.in_past, chunk.sequence);
+    };
     std::stable_sort(chunks.begin(), chunks.end(),
-                     [](const ChunkRef& a, const ChunkRef& b) { return a.sequence < b.sequence; });
+                     [&](const ChunkRef& a, const ChunkRef& b) { return place(a) < place(b); });
     // A writer numbers its chunks: the second of one number is a copy.
     const auto copies =
         std::unique(chunks.begin(), chunks.end(),
-                    [](const ChunkRef& a, const ChunkRef& b) { return a.sequence == b.sequence; });
+                    [&](const ChunkRef& a, const ChunkRef& b) { return place(a) == place(b); });
     if (copies != chunks.end()) {
       losses->Add(format::Loss::kDamagedBytes, static_cast<uint64_t>(chunks.end() - copies));
       chunks.erase(copies, chunks.end());

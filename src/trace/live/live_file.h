@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +24,14 @@ struct ChunkRef {
   uint32_t tid = 0;
   uint64_t base_ticks = 0;
   int64_t base_ns = 0;
+  uint32_t size_bytes = 0;  // of the whole chunk, which begins a header before `offset`
+  bool sealed = false;      // nothing more comes
+  bool whole = false;       // nothing of it is damaged
+  bool in_past = false;     // `offset` is one of the past file (docs/RING.md)
 };
+
+// The past file of a live file, in the same directory.
+std::string PastPathOf(const std::string& live_path);
 
 // One file of a live directory as it stood when it was opened: header, and the chunks of every
 // stream in order. The file may still grow; what is committed later is not seen.
@@ -55,20 +64,34 @@ class LiveFile {
   int64_t anchor_ns() const { return anchor_ns_; }  // 0: there is none
   const std::string& command() const { return command_; }
   const std::string& executable() const { return executable_; }
-  uint64_t file_bytes() const { return bytes_.size(); }
+  // That can hold something: a ring's files have holes.
+  uint64_t file_bytes() const { return file_bytes_; }
 
   // Chunks by stream, in the order in which they were written.
   const std::vector<std::vector<ChunkRef>>& streams() const { return streams_; }
   std::span<const uint8_t> Records(const ChunkRef& chunk) const {
-    return bytes_.subspan(chunk.offset, chunk.bytes);
+    return (chunk.in_past ? past_->bytes_ : bytes_).subspan(chunk.offset, chunk.bytes);
   }
+  // What of the file the past file stands for: chunks of each stream, from the first one, and where
+  // in the file nothing is to be read. Ranges are by their begin and do not touch.
+  const std::map<uint32_t, uint32_t>& folded_chunks() const { return folded_chunks_; }
+  const std::map<uint64_t, uint64_t>& folded_ranges() const { return folded_ranges_; }
+  // The header's page as it was read.
+  std::span<const uint8_t> Header() const { return bytes_.first(sizeof(format::FileHeader)); }
+  const std::string& path() const { return path_; }
   // Whether its writer knows no more than we do: then whatever we do not know is damage.
   bool is_known_version() const { return minor_ <= format::kMinorVersion; }
   // Says that a chunk's pages are not needed for now.
-  void Forget(const ChunkRef& chunk) const { mapped_.Forget(chunk.offset, chunk.bytes); }
+  void Forget(const ChunkRef& chunk) const {
+    (chunk.in_past ? past_->mapped_ : mapped_).Forget(chunk.offset, chunk.bytes);
+  }
 
  private:
   util::Status Read(const std::string& name, LossCounter* losses);
+  // The past file beside it, where there is one.
+  void OpenPast(LossCounter* losses);
+  void ReadPast(LossCounter* losses);
+  bool IsFolded(const ChunkRef& chunk) const;
   util::Status ReadHeader(const std::string& name, LossCounter* losses);
   void ReadLosses(LossCounter* losses) const;
   void FindChunks(LossCounter* losses);
@@ -77,8 +100,14 @@ class LiveFile {
   // How many of the committed records can be believed.
   uint32_t CheckRecords(const uint8_t* chunk, uint32_t room, LossCounter* losses) const;
 
+  std::string path_;
   util::MappedFile mapped_;
   std::span<const uint8_t> bytes_;
+  uint64_t file_bytes_ = 0;
+  std::unique_ptr<LiveFile> past_;
+  std::map<uint32_t, uint32_t> folded_chunks_;
+  std::map<uint64_t, uint64_t> folded_ranges_;
+  bool is_past_ = false;
   bool is_launcher_ = false;
   bool has_checksums_ = false;  // the version has them
   bool grows_ = false;

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/live/live_trace.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <optional>
 #include <queue>
 #include <system_error>
+#include <thread>
 
 #include "format/memory_words.h"
 #include "trace/live/alternation.h"
@@ -40,6 +46,20 @@ util::Result<std::vector<std::string>> ListLiveFiles(const std::string& director
   return paths;
 }
 
+// A ring's files get holes where nobody reads them (docs/RING.md), each in a moment: whoever takes
+// longer was stopped. Where the file system knows no locks it knows no holes either.
+util::UniqueFd LockAgainstHoles(const std::string& directory) {
+  constexpr int kTries = 500;
+  constexpr std::chrono::milliseconds kStep{10};
+  util::UniqueFd lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; lock.ok() && i < kTries; ++i) {
+    if (flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      break;
+    std::this_thread::sleep_for(kStep);
+  }
+  return lock;
+}
+
 // Processes that could not make a file in the directory (format::kUnrecordedExtension).
 void AddUnrecorded(const std::string& directory, SessionJson* session, LossCounter* losses) {
   std::error_code error;
@@ -63,6 +83,7 @@ void AddUnrecorded(const std::string& directory, SessionJson* session, LossCount
 util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
                                                      const std::string& directory,
                                                      OpenOptions options) {
+  util::UniqueFd lock = LockAgainstHoles(directory);
   auto paths = ListLiveFiles(directory);
   if (!paths.ok())
     return paths.status();
@@ -105,6 +126,8 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
     session.notes.emplace_back("function names and source lines", "not looked up: " + why);
   }
   auto trace = FromFiles(path, std::move(files), session, std::move(losses), options);
+  if (trace.ok())
+    static_cast<LiveTrace&>(**trace).lock_ = std::move(lock);
   if (trace.ok() && !why.empty())
     static_cast<LiveTrace&>(**trace).source_lines_.Close();
   return trace;
@@ -417,6 +440,12 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
     session_.event_count += scans_[i].event_count;
     session_.file_bytes += files_[i].file_bytes();
   }
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (scans_[i].past_ticks)
+      session_.history_ns =
+          std::max(session_.history_ns.value_or(std::numeric_limits<int64_t>::min()),
+                   clocks_[i].ToNs(*scans_[i].past_ticks));
+  }
   session_.event_count += process_ends_.size();
   for (const Event& event : process_ends_)
     session_.end_ns = std::max(session_.end_ns, event.time_ns);
@@ -449,7 +478,7 @@ util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
   for (size_t i = 0; i < files_.size(); ++i) {
     const auto& streams = files_[i].streams();
     for (size_t stream = 0; stream < streams.size(); ++stream) {
-      sources.emplace_back(contexts_[i], streams[stream], scans_[i].logs[stream]);
+      sources.emplace_back(contexts_[i], streams[stream], scans_[i].logs[stream], sources.size());
     }
   }
   // The k-way merge. Process ends are one source more, and the last at equal times.

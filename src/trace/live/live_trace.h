@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "trace/live/stream_source.h"
 #include "trace/python/source_lines.h"
 #include "trace/trace.h"
+#include "util/file.h"
 
 namespace vramscope::trace {
 
@@ -31,6 +33,16 @@ class LiveTrace : public Trace {
                                                         const SessionJson& session,
                                                         LossCounter losses,
                                                         OpenOptions options = {});
+
+  // Whoever folds the past of a ring looks at the files themselves. Event::source counts the
+  // streams of all of them, in this order.
+  const std::vector<LiveFile>& files() const { return files_; }
+  const FileContext& context(size_t file) const { return contexts_[file]; }
+  // What is later was not looked at.
+  int64_t until_ns() const { return until_ns_; }
+  bool is_running(uint32_t pid) const {
+    return std::find(running_.begin(), running_.end(), pid) != running_.end();
+  }
 
   std::string_view SourceLine(StringId file, uint32_t line) const override;
   util::Status ForEachEvent(const EventSink& sink) override;
@@ -53,6 +65,7 @@ class LiveTrace : public Trace {
   std::vector<Exit> Exits() const;
   void BuildSession(const std::string& path, const SessionJson& session);
 
+  util::UniqueFd lock_;          // shared: the files get no holes while they are read
   std::vector<LiveFile> files_;  // the launcher's first, then the processes in order of their begin
   std::vector<FileScan> scans_;
   std::vector<TickClock> clocks_;

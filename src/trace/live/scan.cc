@@ -50,7 +50,7 @@ class StreamScanner : public Converter<StreamScanner> {
       owner_.scan_.last_ticks = ticks;
     return static_cast<int64_t>(ticks);
   }
-  StringId String(uint64_t local) { return StringId{ids_.strings.Find(local).value_or(0)}; }
+  StringId String(uint64_t local) { return StringId{ids_.strings.FindOrNone(local)}; }
   StringId Text(const format::Bytes& text) {
     const StringId id = tables().AddString({text.data, text.size});
     log_.push_back(id.value);
@@ -95,14 +95,14 @@ class StreamScanner : public Converter<StreamScanner> {
     return false;
   }
   bool On(const format::PyStack& r, Event*) {
-    const StackId parent{ids_.python_stacks.Find(r.parent).value_or(0)};
+    const StackId parent{ids_.python_stacks.FindOrNone(r.parent)};
     const StackId stack = python_.AddStack(parent, r);
     ids_.python_stacks.Set(r.id, stack.value);
     log_.push_back(stack.value);
     return false;
   }
   bool On(const format::NativeStack& r, Event*) {
-    const uint32_t parent = ids_.native_stacks.Find(r.parent).value_or(0);
+    const uint32_t parent = ids_.native_stacks.FindOrNone(r.parent);
     const bool has_room = tables().Charge("native stacks", NativeStacks::kBytesOfStack);
     const uint32_t stack = has_room ? owner_.native_.Add(parent, r.pc, {stream_, log_.size()}) : 0;
     ids_.native_stacks.Set(r.id, stack);
@@ -110,7 +110,7 @@ class StreamScanner : public Converter<StreamScanner> {
     return false;
   }
   bool On(const format::Scope& r, Event*) {
-    const Scope parent = scopes_[ids_.scopes.Find(r.parent).value_or(0)];
+    const Scope parent = scopes_[ids_.scopes.FindOrNone(r.parent)];
     Scope scope{String(r.name), parent.depth + 1};
     if (scope.depth > format::kMaxScopeDepth) {
       losses().Add(format::Loss::kScopeTooDeep, 1);
@@ -149,9 +149,23 @@ class StreamScanner : public Converter<StreamScanner> {
       runtime.emplace_back(trace::Text(r.key), trace::Text(r.value));
     return false;
   }
+  bool On(const format::Alloc& r, Event* event) {
+    // It stands in for the device that it names, and is the host's.
+    if (r.kind == static_cast<uint64_t>(format::MemoryKind::kOverflow))
+      Device(format::kHostDevice);
+    return Converter::On(r, event);
+  }
   bool On(const format::ProcessSample& r, Event* event) {
     if (r.used != 0)
       owner_.scan_.listed[static_cast<uint32_t>(r.pid)] = r.end;
+    return Converter::On(r, event);
+  }
+  bool On(const format::PastOrigin& r, Event*) {
+    Python(r.forward);
+    return false;
+  }
+  bool On(const format::Past& r, Event* event) {
+    owner_.scan_.past_ticks = std::max(owner_.scan_.past_ticks.value_or(r.time), r.time);
     return Converter::On(r, event);
   }
   bool On(const format::ProcessExit& r, Event*) {
@@ -174,10 +188,11 @@ class StreamScanner : public Converter<StreamScanner> {
   TableBuilder& tables() { return *owner_.tables_->tables; }
   LossCounter& losses() { return *owner_.tables_->losses; }
   StackId Stack(const LocalIds& ids, uint64_t local) {
-    const auto known = ids.Find(local);
-    if (!known)
-      losses().Add(format::Loss::kUnknownStack, 1);
-    return StackId{known.value_or(0)};
+    const uint32_t known = ids.Find(local);
+    if (known != LocalIds::kUndefined) [[likely]]
+      return StackId{known};
+    losses().Add(format::Loss::kUnknownStack, 1);
+    return {};
   }
   void EnterThread(uint32_t tid, std::string_view name) {
     tid_ = tid;

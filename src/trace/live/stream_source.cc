@@ -38,10 +38,14 @@ bool StreamSource::Decode() {
   for (;;) {
     switch (cursor_.Next(pass_, &window_[end_])) {
       case ChunkCursor::Step::kEvent:
+        pass_.TakeOrigin(&window_[end_]);
+        window_[end_].source = number_;
+        window_[end_].record = record_++;
         ++end_;
         return true;
       case ChunkCursor::Step::kOther:
       case ChunkCursor::Step::kUnknown:
+        ++record_;
         break;
       case ChunkCursor::Step::kEnd:
       case ChunkCursor::Step::kDamaged:  // counted by the first pass

@@ -30,10 +30,12 @@ struct FileContext {
 // gives memory back counts from the call's begin: a small window puts those right.
 class StreamSource {
  public:
+  // `number` is the stream's, counted through all files.
   StreamSource(const FileContext& context,
                const std::vector<ChunkRef>& chunks,
-               const DefinitionLog& log)
-      : pass_(context, log), chunks_(&chunks) {}
+               const DefinitionLog& log,
+               size_t number)
+      : pass_(context, log), chunks_(&chunks), number_(static_cast<uint16_t>(number)) {}
 
   // The next event, or nullptr at the end; valid until Pop().
   const Event* Peek() {
@@ -61,14 +63,10 @@ class StreamSource {
     void ForgetChunk(const ChunkRef& chunk) const { context_->file->Forget(chunk); }
 
     int64_t Ns(uint64_t ticks) const { return context_->clock->ToNs(ticks); }
-    StringId String(uint64_t local) const { return StringId{ids_.strings.Find(local).value_or(0)}; }
+    StringId String(uint64_t local) const { return StringId{ids_.strings.FindOrNone(local)}; }
     StringId Text(const format::Bytes&) { return StringId{Take()}; }
-    StackId Python(uint64_t local) const {
-      return StackId{ids_.python_stacks.Find(local).value_or(0)};
-    }
-    StackId Native(uint64_t local) const {
-      return StackId{ids_.native_stacks.Find(local).value_or(0)};
-    }
+    StackId Python(uint64_t local) const { return StackId{ids_.python_stacks.FindOrNone(local)}; }
+    StackId Native(uint64_t local) const { return StackId{ids_.native_stacks.FindOrNone(local)}; }
     DeviceId Device(int64_t local);
     ThreadId thread() const { return thread_; }
     StringId scope() const { return scope_; }
@@ -92,7 +90,7 @@ class StreamSource {
       return false;
     }
     bool On(const format::ScopeIs& r, Event*) {
-      scope_ = StringId{ids_.scopes.Find(r.scope).value_or(0)};
+      scope_ = StringId{ids_.scopes.FindOrNone(r.scope)};
       return false;
     }
     bool On(const format::Thread& r, Event*) {
@@ -107,6 +105,22 @@ class StreamSource {
     bool On(const format::Runtime&, Event*) { return false; }
     bool On(const format::ProcessExit&, Event*) { return false; }
     bool On(const format::SampledProcess&, Event*) { return false; }
+    bool On(const format::PastOrigin& r, Event*) {
+      origin_ = PackOrigin(r.phase, r.end, Python(r.forward));
+      origin_scope_ = StringId{ids_.scopes.FindOrNone(r.scope)};
+      return false;
+    }
+
+    // What the record before said of this one.
+    void TakeOrigin(Event* event) {
+      if (origin_ == 0) [[likely]]
+        return;
+      event->sequence = origin_;
+      event->subkind = event->kind == EventKind::kBlockAlloc ? 0 : event->subkind;
+      if (origin_scope_.value != 0)
+        event->scope = origin_scope_;
+      origin_ = 0;
+    }
 
    private:
     uint32_t Take() { return next_ < log_->size() ? (*log_)[next_++] : 0; }
@@ -122,6 +136,8 @@ class StreamSource {
     uint32_t tid_ = 0;
     ThreadId thread_;
     StringId scope_;
+    uint64_t origin_ = 0;  // of the next allocation, where the past says it
+    StringId origin_scope_;
     int64_t last_local_ = INT64_MIN;
     DeviceId last_device_ = kNoDevice;
   };
@@ -133,6 +149,8 @@ class StreamSource {
   Pass pass_;
   const std::vector<ChunkRef>* chunks_;
   size_t next_chunk_ = 0;
+  uint16_t number_ = 0;
+  uint32_t record_ = 0;  // behind those that were decoded
   ChunkCursor cursor_;
   // [head_, ready_) can go out; [ready_, end_) may still be overtaken. Its events stay where they
   // are: to make one anew is to write two cache lines.

@@ -14,6 +14,7 @@
 #include "probe/hooks/cuda/graphs.h"
 #include "probe/hooks/cuda/hook_table.h"
 #include "probe/hooks/cuda/other_tools.h"
+#include "probe/hooks/cuda/overflow.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/runtime.h"
@@ -83,6 +84,12 @@ void RememberWrapper(void* real, void* wrapper) {
   }
 }
 
+// Its usual wrapper, or the one that stands in its place.
+void* WrapperOfHook(size_t hook) {
+  void* const other = OverflowWrapperOf(kHooks[hook].name);
+  return other != nullptr ? other : kHooks[hook].wrapper;
+}
+
 // Without `redirect` the wrappers know the driver and nothing leads to them but their names.
 bool FillTables(const SymbolTable& table, bool redirect) {
   ElfW(Sym) * found[kHookCount] = {};
@@ -101,14 +108,32 @@ bool FillTables(const SymbolTable& table, bool redirect) {
     last = last == nullptr || symbol > last ? symbol : last;
     void* const real = table.AddressOf(*symbol);
     if (redirect)
-      RememberWrapper(real, kHooks[i].wrapper);
+      RememberWrapper(real, WrapperOfHook(i));
     g_real_hooks[i].store(real, std::memory_order_release);
+  }
+  // What has a wrapper with --overflow alone.
+  constexpr size_t kMaxOthers = 16;
+  ElfW(Sym) * others[kMaxOthers] = {};
+  const size_t other_count =
+      OverflowIsOn() && redirect && kOverflowWrapperCount <= kMaxOthers ? kOverflowWrapperCount : 0;
+  for (size_t i = 0; i < other_count; ++i) {
+    ElfW(Sym)* const symbol = table.FindFunction(kOverflowWrappers[i].name);
+    if (symbol == nullptr)
+      continue;
+    others[i] = symbol;
+    first = first == nullptr || symbol < first ? symbol : first;
+    last = last == nullptr || symbol > last ? symbol : last;
+    RememberWrapper(table.AddressOf(*symbol), kOverflowWrappers[i].wrapper);
   }
   if (first == nullptr || !redirect || !table.Unprotect(first, last))
     return false;
   for (size_t i = 0; i < kHookCount; ++i) {
     if (found[i] != nullptr)
-      table.Redirect(found[i], kHooks[i].wrapper);
+      table.Redirect(found[i], WrapperOfHook(i));
+  }
+  for (size_t i = 0; i < other_count; ++i) {
+    if (others[i] != nullptr)
+      table.Redirect(others[i], kOverflowWrappers[i].wrapper);
   }
   table.Protect(first, last);
   return true;
@@ -149,7 +174,7 @@ bool IsSettled() {
 // Another tool's function of that name, which comes after the probe in the program's scope.
 void* NextTool(size_t hook) {
   void* const found = RealDlsym(RTLD_NEXT, kHooks[hook].name);
-  if (found == nullptr || found == kHooks[hook].wrapper ||
+  if (found == nullptr || found == kHooks[hook].wrapper || found == WrapperOfHook(hook) ||
       found == g_real_hooks[hook].load(std::memory_order_relaxed)) {
     return nullptr;
   }
@@ -174,6 +199,14 @@ void LetToolsPass() {
     __atomic_store_n(kHooks[i].next, NextTool(i), __ATOMIC_RELEASE);
 }
 
+// The same for the wrappers that stand in the place of usual ones; tools stay in front.
+void LeadToOverflow() {
+  for (size_t i = 0; OverflowIsOn() && i < kHookCount; ++i) {
+    if (WrapperOfHook(i) != kHooks[i].wrapper && *kHooks[i].next == nullptr)
+      __atomic_store_n(kHooks[i].next, WrapperOfHook(i), __ATOMIC_RELEASE);
+  }
+}
+
 // Takes no lock of the loader between kAttaching and its end, so that a thread that waits here
 // while it holds the loader's lock cannot be waited for.
 void Attach(const LoadedDriver& driver, Route route) {
@@ -188,9 +221,12 @@ void Attach(const LoadedDriver& driver, Route route) {
     g_attachment.route = route;
     g_attachment.tools = tools;
     std::memcpy(g_attachment.path, driver.path, strnlen(driver.path, sizeof g_attachment.path - 1));
+    PrepareOverflow();
     const bool ok = FillTables(table, !tools.must_be_alone);
     g_state.store(ok ? AttachState::kAttached : AttachState::kFailed, std::memory_order_release);
     LetToolsPass();
+    if (ok)
+      LeadToOverflow();
     if (!ok) {
       NoteUnseen(tools.must_be_alone ? "left to another tool: " : "its symbols cannot be changed: ",
                  tools.must_be_alone ? tools.names : driver.path);
@@ -269,8 +305,10 @@ void ForgetBetweenRecordings() {
 }
 
 void ForkedChild() {
-  if (IsSettled())
-    Forget(OtherThreads::kGone);
+  if (!IsSettled())
+    return;
+  Forget(OtherThreads::kGone);
+  ForgetOverflow();
 }
 
 // Drivers that nobody could see are a loss.

@@ -6,6 +6,7 @@
 
 #include "format/records.h"
 #include "probe/hooks/cuda/attach.h"
+#include "probe/hooks/cuda/overflow.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
 #include "probe/session/slot_table.h"
@@ -76,6 +77,7 @@ void WriteContextDestroy(HookId api, const CallTimes& times, ContextSlot* slot, 
   if (!g_contexts.Remove(slot, context))
     return;
   ForgetCapturesOf(context);
+  EndOverflowOf(context);
   RecordScope scope(Want::kAlways);
   if (!scope)
     return;

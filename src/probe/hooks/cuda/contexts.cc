@@ -5,6 +5,7 @@
 #include "probe/hooks/cuda/context.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/launch.h"
+#include "probe/hooks/cuda/overflow.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
@@ -223,9 +224,12 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxSetLimit)(CUlimit limit, size_t value) {
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuCtxEnablePeerAccess)(CUcontext peer, unsigned int flags) {
-  return CallBracketed<HookId::cuCtxEnablePeerAccess>(
+  const CUresult result = CallBracketed<HookId::cuCtxEnablePeerAccess>(
       format::ImplicitKind::kPeer, WriteWhen::kMoved, [=] { return Subject{.detail = Bits(peer)}; },
       peer, flags);
+  if (result == kSuccess && OverflowIsOn())
+    ShareOverflowWith(CurrentPlace().device);
+  return result;
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuCtxDisablePeerAccess)(CUcontext peer) {

@@ -11,9 +11,10 @@ namespace vramscope::probe::cuda {
 
 using CUresult = int;
 inline constexpr CUresult kSuccess = 0;
-inline constexpr CUresult kOutOfMemoryError = 2;  // CUDA_ERROR_OUT_OF_MEMORY
-inline constexpr CUresult kNoDeviceError = 100;   // CUDA_ERROR_NO_DEVICE
-inline constexpr CUresult kNotFoundError = 500;   // CUDA_ERROR_NOT_FOUND
+inline constexpr CUresult kInvalidValueError = 1;  // CUDA_ERROR_INVALID_VALUE
+inline constexpr CUresult kOutOfMemoryError = 2;   // CUDA_ERROR_OUT_OF_MEMORY
+inline constexpr CUresult kNoDeviceError = 100;    // CUDA_ERROR_NO_DEVICE
+inline constexpr CUresult kNotFoundError = 500;    // CUDA_ERROR_NOT_FOUND
 
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;
@@ -63,6 +64,7 @@ using CUmemAllocationHandleType = int;
 inline constexpr CUmemAllocationHandleType kHandleFabric = 8;  // CU_MEM_HANDLE_TYPE_FABRIC
 using CUmemRangeHandleType = int;
 using CUmemAllocationType = int;
+inline constexpr CUmemAllocationType kAllocationPinned = 1;   // CU_MEM_ALLOCATION_TYPE_PINNED
 inline constexpr CUmemAllocationType kAllocationManaged = 2;  // CU_MEM_ALLOCATION_TYPE_MANAGED
 using CUgraphExecUpdateResult = int;
 using CUdriverProcAddressQueryResult = int;
@@ -73,12 +75,23 @@ inline constexpr CUmemPool_attribute kPoolUsedCurrent = 7;
 using CUgraphMem_attribute = int;
 inline constexpr CUgraphMem_attribute kGraphUsedCurrent = 0;
 inline constexpr CUgraphMem_attribute kGraphReservedCurrent = 2;
-inline constexpr int kLocationNone = 0;    // CU_MEM_LOCATION_TYPE_NONE
-inline constexpr int kLocationDevice = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr int kLocationNone = 0;      // CU_MEM_LOCATION_TYPE_NONE
+inline constexpr int kLocationDevice = 1;    // CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr int kLocationHostNuma = 3;  // CU_MEM_LOCATION_TYPE_HOST_NUMA
+inline constexpr int kAccessReadWrite = 3;   // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+using CUdevice_attribute = int;
+inline constexpr CUdevice_attribute kAttributeHostNumaId = 134;  // ..._HOST_NUMA_ID
 using CUgraphNodeType = int;
 inline constexpr CUgraphNodeType kNodeMemAlloc = 10;  // CU_GRAPH_NODE_TYPE_MEM_ALLOC
 using CUpointer_attribute = int;
-inline constexpr CUpointer_attribute kPointerDevice = 9;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+inline constexpr CUpointer_attribute kPointerContext = 1;  // CU_POINTER_ATTRIBUTE_CONTEXT
+inline constexpr CUpointer_attribute kPointerMemoryType = 2;
+inline constexpr CUpointer_attribute kPointerOnDevice = 3;  // ..._DEVICE_POINTER
+inline constexpr CUpointer_attribute kPointerOnHost = 4;    // ..._HOST_POINTER
+inline constexpr CUpointer_attribute kPointerDevice = 9;    // ..._DEVICE_ORDINAL
+inline constexpr CUpointer_attribute kPointerRangeStart = 11;
+inline constexpr CUpointer_attribute kPointerRangeSize = 12;
+inline constexpr unsigned int kMemoryTypeDevice = 2;  // CU_MEMORYTYPE_DEVICE
 
 struct CUuuid {
   unsigned char bytes[16];
@@ -99,6 +112,11 @@ struct CUmemAllocationProp {
   CUmemLocation location;
   void* win32HandleMetaData;
   unsigned char allocFlags[8];
+};
+
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags;
 };
 
 struct CUmemPoolProps {

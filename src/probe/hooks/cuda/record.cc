@@ -62,7 +62,8 @@ void RecordFailure(HookId api,
                    const CallTimes& times,
                    const Place& place,
                    CUresult result,
-                   uint64_t size) {
+                   uint64_t size,
+                   Alarm alarm) {
   if (size == 0 && result != kOutOfMemoryError)
     return;
   RecordScope scope(Want::kAlways);
@@ -76,7 +77,7 @@ void RecordFailure(HookId api,
                                 .size = size,
                                 .stack = CapturePythonStack(*scope),
                                 .native = CaptureNativeStack(*scope)});
-  if (result == kOutOfMemoryError)
+  if (result == kOutOfMemoryError && alarm == Alarm::kYes)
     CountRefusal(Refusal::kByDriver);
 }
 

@@ -32,12 +32,15 @@ void RecordFree(HookId api,
                 format::MemoryKind kind,
                 uint64_t address,
                 CUstream stream = nullptr);
+// Whether the launcher is to look at it while the program runs.
+enum class Alarm : uint8_t { kYes, kNot };
 // An allocating call that was refused. Nothing for size 0 without reason to want memory.
 void RecordFailure(HookId api,
                    const CallTimes& times,
                    const Place& place,
                    CUresult result,
-                   uint64_t size);
+                   uint64_t size,
+                   Alarm alarm = Alarm::kYes);
 
 // Counts what this thread recorded of allocations and frees.
 extern constinit VRAMSCOPE_TLS uint32_t t_recorded;

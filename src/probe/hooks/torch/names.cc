@@ -240,11 +240,15 @@ uint32_t InternText(Stream& stream, Object text) {
   return stream.InternString(bytes, size < kMaxNameBytes ? size : kMaxNameBytes);
 }
 
-uint32_t InternTypeName(Stream& stream, Object object) {
+const char* TypeNameOf(Object object) {
   constexpr uint32_t kTypeName = 24;  // PyTypeObject.tp_name
-  const auto* name = ReadAt<const char*>(PythonApi::TypeOf(object), kTypeName);
-  if (const char* const dot = std::strrchr(name, '.'))
-    name = dot + 1;
+  const auto* const name = ReadAt<const char*>(PythonApi::TypeOf(object), kTypeName);
+  const char* const dot = std::strrchr(name, '.');
+  return dot != nullptr ? dot + 1 : name;
+}
+
+uint32_t InternTypeName(Stream& stream, Object object) {
+  const char* const name = TypeNameOf(object);
   return stream.InternString(name, strnlen(name, kMaxNameBytes));
 }
 

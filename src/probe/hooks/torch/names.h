@@ -72,7 +72,8 @@ void WriteGradient(Stream& stream, uint64_t now, uintptr_t impl, Parameter* para
 uint32_t ParameterNameId(Stream& stream, Parameter* parameter);
 // Id in `stream` of a Python text, 0 where it is none.
 uint32_t InternText(Stream& stream, Object text);
-// A class's name without its module.
+// A class's name without its module, and its id in `stream`.
+const char* TypeNameOf(Object object);
 uint32_t InternTypeName(Stream& stream, Object object);
 
 }  // namespace vramscope::probe

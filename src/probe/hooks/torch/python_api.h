@@ -34,6 +34,9 @@ using Object = void*;
   X(Object, PyObject_GetAttr, (Object, Object))                    \
   X(Object, PyObject_GenericGetAttr, (Object, Object))             \
   X(Object, PyObject_CallFunctionObjArgs, (Object, ...))           \
+  X(Object, PyObject_Call, (Object, Object, Object))               \
+  X(int, PyObject_SetAttrString, (Object, const char*, Object))    \
+  X(Object, PyInstanceMethod_New, (Object))                        \
   X(Object, PyCFunction_NewEx, (PyMethodDef*, Object, Object))     \
   X(Object, PyWeakref_NewRef, (Object, Object))                    \
   X(int, PyType_IsSubtype, (Object, Object))                       \

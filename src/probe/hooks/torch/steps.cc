@@ -29,6 +29,7 @@ constinit Optimizer g_optimizers[kMaxOptimizers]{};
 constinit uint64_t g_births = 0;
 constinit bool g_search_again = false;  // the agent could not be asked for all unknown parameters
 constinit Object g_param_groups = nullptr, g_params = nullptr, g_state = nullptr;
+constinit Object g_local_tensor = nullptr;
 
 Object OptimizerGone(Object address, Object) {
   const auto object = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(address));
@@ -154,14 +155,26 @@ void NameParameters(Stream& stream, Object groups) {
   });
 }
 
+// The tensor that has a distributed one's part of the memory (local() of agent.py); null of others.
+Object LocalTensorOf(Object tensor) {
+  if (std::strcmp(TypeNameOf(tensor), "DTensor") != 0)
+    return nullptr;
+  Object const local = g_api.PyObject_GenericGetAttr(tensor, g_local_tensor);
+  if (local == nullptr)
+    g_api.PyErr_Clear();
+  return local;
+}
+
 // Names what one entry of an optimizer's state holds; whether anything of it was new.
 class StateNamer {
  public:
   StateNamer(Stream& stream, const Optimizer& optimizer) : stream_(stream), optimizer_(optimizer) {}
 
   bool Name(Object key, Object value) {
-    const uintptr_t impl = TensorImplOf(key);
-    const Parameter* const parameter = impl != 0 ? FindParameter(key, impl) : nullptr;
+    const Owned local(LocalTensorOf(key));
+    Object const tensor = local ? local.get() : key;
+    const uintptr_t impl = TensorImplOf(tensor);
+    const Parameter* const parameter = impl != 0 ? FindParameter(tensor, impl) : nullptr;
     name_ = parameter != nullptr ? parameter->name : nullptr;
     owner_ = parameter != nullptr ? parameter->owner : 0;
     return Walk(value, nullptr, 0, 0);
@@ -169,9 +182,11 @@ class StateNamer {
 
  private:
   bool Walk(Object value, Object detail, uint64_t index, int depth) {
-    if (const uintptr_t impl = TensorImplOf(value)) {
+    if (TensorImplOf(value) != 0) {
+      const Owned local(LocalTensorOf(value));
+      const uintptr_t impl = TensorImplOf(local ? local.get() : value);
       Storage storage;
-      return StorageOf(impl, &storage) &&
+      return impl != 0 && StorageOf(impl, &storage) &&
              WriteNameIfNew(stream_, format::NameKind::kOptimizerState, owner_,
                             HashMix(optimizer_.birth, index), name_, detail, storage);
     }
@@ -233,7 +248,9 @@ bool StepsPrepare() {
   g_param_groups = g_api.PyUnicode_InternFromString("param_groups");
   g_params = g_api.PyUnicode_InternFromString("params");
   g_state = g_api.PyUnicode_InternFromString("state");
-  return g_param_groups != nullptr && g_params != nullptr && g_state != nullptr;
+  g_local_tensor = g_api.PyUnicode_InternFromString("_local_tensor");
+  return g_param_groups != nullptr && g_params != nullptr && g_state != nullptr &&
+         g_local_tensor != nullptr;
 }
 
 void StepsForget() {

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/launcher/session.h"
+#include "cli/open_recording.h"
+#include "query/peaks.h"
+#include "resolve/keeper.h"
+#include "tables/reader.h"
+#include "trace/live/live_trace.h"
+#include "trace/live/past.h"
+#include "util/owned_file.h"
+
+// What `vramscope run --ring` has done now and then in a process of its own (docs/RING.md): old
+// chunks of the live files become past files, and their space is given back.
+namespace vramscope::cli {
+namespace {
+
+constexpr int kNice = 10;
+// What is so young may still be under way in a thread.
+constexpr int64_t kTooYoungNs = 50'000'000;
+// Faults of the recorded program wait while a hole is made.
+constexpr uint64_t kHoleBytes = 1 << 20;
+constexpr std::chrono::milliseconds kLockStep{20};
+constexpr std::chrono::seconds kLockFor{60};
+constexpr uint32_t kMostProcesses = 64;
+
+struct FoldOptions {
+  std::string directory;
+  uint64_t to_bytes = 0;
+};
+
+uint64_t SpaceOf(const util::UniqueFd& file) {
+  struct stat info {};
+  return fstat(file.get(), &info) == 0 ? static_cast<uint64_t>(info.st_blocks) * 512 : 0;
+}
+
+std::string NameIn(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+class Fold {
+ public:
+  explicit Fold(FoldOptions options) : options_(std::move(options)) {}
+  util::Status Run();
+
+ private:
+  struct Made {
+    std::string name;  // of the live file
+    trace::PastFile past;
+  };
+
+  uint64_t LiveSpace() const;
+  // False where nothing can become past now.
+  bool Plan(const trace::LiveTrace& trace, const tables::Recording& recording);
+  util::Status FindInstants(const trace::LiveTrace& trace, const tables::Recording& recording);
+  util::Status Make();
+  util::Status GiveBack();
+
+  FoldOptions options_;
+  util::OwnedDirectory live_;
+  std::vector<trace::PastPlan> plans_;
+  std::vector<std::vector<int64_t>> instants_;
+  std::vector<Made> made_;
+};
+
+uint64_t Fold::LiveSpace() const {
+  uint64_t bytes = 0;
+  for (const std::string& name : live_.Names()) {
+    if (!name.ends_with(".vrl"))
+      continue;
+    if (const auto file = live_.Open(name, nullptr); file)
+      bytes += SpaceOf(*file);
+  }
+  return bytes;
+}
+
+bool Fold::Plan(const trace::LiveTrace& trace, const tables::Recording& recording) {
+  const uint64_t live = LiveSpace();
+  if (live <= options_.to_bytes)
+    return false;
+  uint64_t left = live - options_.to_bytes;
+  int64_t until_ns = INT64_MIN;
+  const int64_t youngest_ns = trace.until_ns() - kTooYoungNs;
+  for (const trace::OldChunk& chunk : trace::FindOldChunks(trace)) {
+    if (left == 0 || chunk.end_ns > youngest_ns)
+      break;
+    left -= std::min<uint64_t>(left, chunk.size_bytes);
+    until_ns = chunk.end_ns;
+  }
+  if (until_ns == INT64_MIN)
+    return false;
+  const int64_t before_ns = trace.session().history_ns.value_or(INT64_MIN);
+  until_ns = std::max(until_ns, before_ns);
+
+  // Processes are cut where an iteration ends: nothing is then under way.
+  const tables::Tables& tables = recording.tables();
+  struct Iterations {
+    int64_t count = 0;
+    int64_t cut_ns = INT64_MIN;
+    int64_t last_ns = INT64_MIN;
+  };
+  std::vector<Iterations> of_process(trace.processes().size());
+  for (const tables::IterationRow& row : tables.iterations) {
+    if (row.process.value == 0 || row.process.value > of_process.size())
+      continue;
+    Iterations& of = of_process[row.process.value - 1];
+    // The last one may go on.
+    if (of.last_ns != INT64_MIN && of.last_ns <= until_ns) {
+      of.count = row.number;
+      of.cut_ns = of.last_ns;
+    }
+    of.last_ns = row.end_ns;
+  }
+  int64_t first_cut_ns = until_ns;
+  plans_.resize(trace.files().size());
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    const trace::ProcessId process = trace.context(i).process;
+    trace::PastPlan& plan = plans_[i];
+    plan.file = i;
+    plan.cut_ns = until_ns;
+    if (process == trace::kNoProcess)
+      continue;
+    const Iterations& of = of_process[process.value];
+    if (of.cut_ns > before_ns)
+      plan.cut_ns = of.cut_ns;
+    plan.iterations = static_cast<uint64_t>(std::max<int64_t>(of.count, 0));
+    plan.by_marks = tables.processes[process.value + size_t{1}].iterations_by_marks != 0;
+    first_cut_ns = std::min(first_cut_ns, plan.cut_ns);
+  }
+  bool folds = false;
+  for (trace::PastPlan& plan : plans_) {
+    if (trace.files()[plan.file].is_launcher())
+      plan.cut_ns = first_cut_ns;
+    trace::ChooseChunks(trace, &plan);
+    folds = folds || plan.folds();
+  }
+  return folds;
+}
+
+// The highest of each device, and of each process on it where there are several.
+util::Status Fold::FindInstants(const trace::LiveTrace& trace, const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  instants_.resize(trace.devices().size());
+  const auto add = [&](const std::vector<tables::PeakRow>& peaks) {
+    for (const tables::PeakRow& peak : peaks) {
+      if (peak.device.value != 0 && peak.device.value <= instants_.size())
+        instants_[peak.device.value - 1].push_back(peak.time_ns);
+    }
+  };
+  add(tables.peaks);
+  const std::vector<query::TimeSpan> all(tables.devices.size());
+  const auto processes = static_cast<uint32_t>(tables.processes.size());
+  for (uint32_t i = 1; processes > 2 && i < std::min(processes, kMostProcesses); ++i) {
+    auto peaks = query::FindPeaks(recording, all,
+                                  [i](tables::ProcessId process) { return process.value == i; });
+    if (!peaks)
+      return peaks.status();
+    add(*peaks);
+  }
+  return {};
+}
+
+util::Status Fold::Make() {
+  auto opened = trace::LiveTrace::Open(options_.directory, options_.directory,
+                                       UpToNow(options_.directory, {.native_names = false}));
+  if (!opened)
+    return opened.status();
+  auto& trace = static_cast<trace::LiveTrace&>(**opened);
+  const util::UniqueFd memory(memfd_create("vramscope", MFD_CLOEXEC));
+  VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(trace, memory.get(), options_.directory, {}));
+  const auto recording = tables::OpenDescriptor(memory.get(), options_.directory);
+  if (!recording)
+    return recording.status();
+  if (!Plan(trace, **recording))
+    return {};
+  VRAMSCOPE_RETURN_IF_ERROR(FindInstants(trace, **recording));
+  resolve::Keeper keeper(trace, std::move(instants_), &plans_);
+  VRAMSCOPE_RETURN_IF_ERROR(
+      trace.ForEachEvent([&](std::span<const trace::Event> events) { keeper.Apply(events); }));
+  keeper.Finish();
+  for (const trace::PastPlan& plan : plans_) {
+    if (plan.folds())
+      made_.push_back({NameIn(trace.files()[plan.file].path()), trace::MakePast(trace, plan)});
+  }
+  return {};
+}
+
+// Nothing is read by now. Whoever still reads what the past files stand for has a lock.
+util::Status Fold::GiveBack() {
+  const auto deadline = std::chrono::steady_clock::now() + kLockFor;
+  while (flock(live_.fd(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK)
+      break;
+    if (std::chrono::steady_clock::now() >= deadline)
+      return {};  // the next one gives that back too
+    std::this_thread::sleep_for(kLockStep);
+  }
+  for (const Made& made : made_) {
+    const auto file = live_.Open(made.name, nullptr);
+    if (!file)
+      return file.status();
+    for (const auto& [begin, end] : made.past.ranges) {
+      for (uint64_t at = begin; at < end; at += kHoleBytes) {
+        if (const int error = util::PunchHole(*file, at, std::min(kHoleBytes, end - at)))
+          return util::Status::Error(
+              fmt::format("{}: cannot give space back: {}", made.name, util::ErrnoText(error)));
+      }
+    }
+  }
+  return {};
+}
+
+util::Status Fold::Run() {
+  auto live = util::OwnedDirectory::Open(options_.directory);
+  if (!live)
+    return live.status();
+  live_ = std::move(*live);
+  VRAMSCOPE_RETURN_IF_ERROR(RemoveUnfinishedFiles(live_));
+  VRAMSCOPE_RETURN_IF_ERROR(Make());
+  for (const Made& made : made_) {
+    const util::Content* content = LiveFileContent();
+    auto past = util::AtomicFile::Create(live_, NameIn(trace::PastPathOf(made.name)), content);
+    if (!past)
+      return past.status();
+    VRAMSCOPE_RETURN_IF_ERROR(past->Write(made.past.bytes));
+    VRAMSCOPE_RETURN_IF_ERROR(past->Commit());
+  }
+  return made_.empty() ? util::Status() : GiveBack();
+}
+
+}  // namespace
+
+void RegisterFold(CLI::App& app, int* exit_code) {
+  // For the launcher.
+  CLI::App* const fold = app.add_subcommand("fold", "")->group("");
+  auto options = std::make_shared<FoldOptions>();
+  fold->add_option("--to", options->to_bytes)->required();
+  fold->add_option("DIR", options->directory)->required();
+  fold->callback([options, exit_code] {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // the directory is the launcher's
+    [[maybe_unused]] const int niceness = nice(kNice);
+    if (const util::Status status = Fold(*options).Run(); !status.ok())
+      *exit_code = Fail(status.message());
+  });
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sheet for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "output/keyword_sheet.h"
+#include "util/size_text.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+using query::KeywordTable;
+
+// What is lost or listed beneath a table.
+struct Named {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  std::set<size_t> columns;
+};
+
+class SheetText {
+ public:
+  SheetText(const std::vector<NamedKeywords>& reports, uint64_t top, const Style& style)
+      : reports_(reports),
+        sheet_(MakeKeywordSheet(reports)),
+        top_(top),
+        style_(style),
+        blocks_of_(
+            std::max<size_t>(1, (columns() - std::min(columns(), kNameColumns)) / kCellColumns)) {}
+
+  std::string Format();
+
+ private:
+  static constexpr size_t kNameColumns = 26;
+  static constexpr size_t kBytesColumns = 10;
+  static constexpr size_t kShareColumns = 8;
+  static constexpr size_t kCellColumns = kBytesColumns + kShareColumns;
+  static constexpr size_t kColumnsSaid = 8;  // that a name is in
+
+  // What stands in a column of a line; without bytes nothing.
+  struct Cell {
+    std::optional<int64_t> bytes;
+    double whole = 0;
+  };
+
+  void AddColumns();
+  void AddTable(const SheetTable& table);
+  // The lines of a table for the columns from `first` on; one behind the last is that of all.
+  void AddBlock(const SheetTable& table, size_t first, size_t end);
+  template <class CellOf>
+  void AddLine(const std::string& name, size_t first, size_t end, Ink ink, const CellOf& cell_of);
+  void AddNamed(const std::string& title, const std::map<std::string, Named>& named);
+  void AddOthers(const SheetTable& table);
+  void AddOverlaps(const SheetTable& table);
+  void AddLosses();
+  double WholeOf(const SheetTable& table, size_t column) const;
+  const query::KeywordDictionary& DictionaryOf(const SheetTable& table) const {
+    return reports_[0].report.dictionaries[table.dictionary];
+  }
+  std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
+  size_t columns() const { return static_cast<size_t>(style_.columns); }
+  void Add(std::string line) { out_.push_back(std::move(line)); }
+
+  const std::vector<NamedKeywords>& reports_;
+  KeywordSheet sheet_;
+  uint64_t top_;
+  const Style& style_;
+  size_t blocks_of_;  // columns that stand side by side
+  Unit unit_{1, "B"};
+  std::vector<std::string> out_;
+};
+
+void SheetText::AddColumns() {
+  Add(Paint(fmt::format("{} recordings side by side", util::FormatCount(reports_.size())),
+            Ink::kBold, style_));
+  for (size_t i = 0; i < sheet_.columns.size(); ++i) {
+    const SheetColumn& column = sheet_.columns[i];
+    const query::DeviceReport& device = *column.device;
+    std::string when =
+        fmt::format("{} {}", Clean(device.at_kind), util::FormatBytes(device.ledger_bytes));
+    const size_t room = columns() - std::min(columns(), util::DisplayWidth(when) + 8);
+    Add(PadLeft(std::to_string(i + 1), 4) + "  " +
+        PadRight(CutStart(Clean(column.name), room, style_), room) + "  " + when);
+  }
+  Add("");
+}
+
+double SheetText::WholeOf(const SheetTable& table, size_t column) const {
+  if (column < table.columns.size()) {
+    const KeywordTable& of = *table.columns[column];
+    return static_cast<double>(of.expected_bytes.value_or(of.row_bytes));
+  }
+  double whole = 0;
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    whole += WholeOf(table, i);
+  return whole;
+}
+
+template <class CellOf>
+void SheetText::AddLine(const std::string& name,
+                        size_t first,
+                        size_t end,
+                        Ink ink,
+                        const CellOf& cell_of) {
+  std::string line =
+      "  " +
+      Paint(PadRight(CutEnd(Clean(name), kNameColumns - 3, style_), kNameColumns - 2), ink, style_);
+  for (size_t column = first; column < end; ++column) {
+    const Cell cell = cell_of(column);
+    if (!cell.bytes) {
+      line += std::string(kCellColumns, ' ');
+      continue;
+    }
+    const uint64_t bytes = *cell.bytes < 0 ? 0 - static_cast<uint64_t>(*cell.bytes)
+                                           : static_cast<uint64_t>(*cell.bytes);
+    const char* const sign = *cell.bytes < 0 ? "-" : "";
+    const double share = cell.whole > 0 ? static_cast<double>(bytes) / cell.whole : 0;
+    line += PadLeft(sign + InUnit(bytes, unit_.bytes), kBytesColumns);
+    line += PadLeft(sign + Percent(share), kShareColumns);
+  }
+  Add(std::move(line));
+}
+
+void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
+  double largest_bytes = 0;
+  for (size_t column = first; column < end; ++column)
+    largest_bytes = std::max(largest_bytes, WholeOf(table, column));
+  unit_ = TableUnit(static_cast<uint64_t>(std::min(largest_bytes, 1e18)));
+  std::string head =
+      "  " + Paint(PadRight(CutEnd(Clean(DictionaryOf(table).title) + ", " + unit_.name,
+                                   kNameColumns - 3, style_),
+                            kNameColumns - 2),
+                   Ink::kBold, style_);
+  for (size_t column = first; column < end; ++column) {
+    const std::string name =
+        column == sheet_.columns.size()
+            ? "All"
+            : fmt::format("{} {}", column + 1, Clean(sheet_.columns[column].name));
+    head += PadLeft(Paint(CutEnd(name, kCellColumns - 2, style_), Ink::kDim, style_), kCellColumns);
+  }
+  Add(std::move(head));
+  const auto add = [&](const SheetLine& line, Ink ink) {
+    AddLine(line.name, first, end, ink, [&](size_t column) {
+      const SheetFigure& figure = column < line.columns.size() ? line.columns[column] : line.all;
+      return Cell{static_cast<int64_t>(figure.bytes), WholeOf(table, column)};
+    });
+  };
+  for (const SheetLine& line : table.categories) {
+    if (line.all.count > 0 || line.all.bytes > 0)
+      add(line, Ink::kBar);
+  }
+  add(table.others, Ink::kDim);
+  if (table.untrackable_bytes) {
+    AddLine(query::kUntrackable, first, end, Ink::kDim, [&](size_t column) {
+      return Cell{column < table.columns.size() ? table.columns[column]->untrackable_bytes
+                                                : table.untrackable_bytes,
+                  WholeOf(table, column)};
+    });
+  }
+  const bool all_expected =
+      std::all_of(table.columns.begin(), table.columns.end(),
+                  [](const KeywordTable* of) { return of->expected_bytes.has_value(); });
+  const char* const total = !table.expected_bytes ? "All rows"
+                            : all_expected        ? "Expected sum"
+                                                  : "Expected, else all rows";
+  AddLine(total, first, end, Ink::kBold, [&](size_t column) {
+    const double whole = WholeOf(table, column);
+    return Cell{static_cast<int64_t>(whole), whole};
+  });
+  for (const SheetLine& line : table.groups)
+    add(line, Ink::kBar);
+}
+
+void SheetText::AddTable(const SheetTable& table) {
+  const size_t all = sheet_.columns.size() + (sheet_.columns.size() > 1 ? 1 : 0);
+  for (size_t first = 0; first < all; first += blocks_of_) {
+    AddBlock(table, first, std::min(all, first + blocks_of_));
+    Add("");
+  }
+  std::string without;
+  for (const SheetLine& line : table.categories) {
+    if (line.all.count == 0 && line.all.bytes == 0)
+      without += (without.empty() ? "" : ", ") + Clean(line.name);
+  }
+  if (!without.empty()) {
+    Add(Paint(CutEnd("  Nothing in: " + without, columns(), style_), Ink::kDim, style_));
+    Add("");
+  }
+  AddOverlaps(table);
+  AddOthers(table);
+}
+
+// Largest first, each with the columns that it is of. Names are never cut.
+void SheetText::AddNamed(const std::string& title, const std::map<std::string, Named>& named) {
+  if (named.empty())
+    return;
+  std::vector<std::pair<std::string, const Named*>> items;
+  for (const auto& [name, item] : named)
+    items.emplace_back(name, &item);
+  std::stable_sort(items.begin(), items.end(),
+                   [](const auto& a, const auto& b) { return a.second->bytes > b.second->bytes; });
+  const Unit unit = TableUnit(items[0].second->bytes);
+  Add(Paint(PadLeft(unit.name, 12) + PadLeft("count", 9), Ink::kDim, style_) + "  " +
+      Paint(title, Ink::kBold, style_));
+  for (size_t i = 0; i < items.size() && (top_ == 0 || i < top_); ++i) {
+    const auto& [name, item] = items[i];
+    std::string of;
+    size_t said = 0;
+    for (const size_t column : item->columns) {
+      if (said++ < kColumnsSaid)
+        of += (of.empty() ? "" : ", ") + std::to_string(column + 1);
+    }
+    if (said == sheet_.columns.size())
+      of = "all";
+    else if (said > kColumnsSaid)
+      of += fmt::format(" and {} more", said - kColumnsSaid);
+    Add(PadLeft(InUnit(item->bytes, unit.bytes), 12) + PadLeft(util::FormatCount(item->count), 9) +
+        "  " + Clean(name) + "  " + Paint("in " + of, Ink::kDim, style_));
+  }
+  if (top_ != 0 && items.size() > top_)
+    Add(Paint(fmt::format("{}({} more)", std::string(23, ' '), items.size() - top_), Ink::kDim,
+              style_));
+  Add("");
+}
+
+void SheetText::AddOthers(const SheetTable& table) {
+  std::map<std::string, Named> named;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    for (const query::KeywordEntry& entry : table.columns[column]->others.entries) {
+      Named& item = named[entry.name];
+      item.bytes += entry.bytes;
+      item.count += entry.count;
+      item.columns.insert(column);
+    }
+  }
+  AddNamed(fmt::format("{}: matched by no keyword of {}", query::kOthers,
+                       Clean(DictionaryOf(table).name)),
+           named);
+}
+
+void SheetText::AddOverlaps(const SheetTable& table) {
+  std::map<std::string, Named> named;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    for (const query::KeywordOverlap& overlap : table.columns[column]->overlaps) {
+      std::string name;
+      for (const std::string& part : overlap.names)
+        name += (name.empty() ? "" : " / ") + part;
+      for (size_t i = 0; i < overlap.categories.size(); ++i)
+        name += (i == 0 ? ": " : i == 1 ? ", not " : ", ") + overlap.categories[i];
+      Named& item = named[name];
+      item.bytes += overlap.bytes;
+      item.count += overlap.count;
+      item.columns.insert(column);
+    }
+  }
+  AddNamed("Matched by several categories, counted in the first", named);
+}
+
+void SheetText::AddLosses() {
+  size_t shown = 0;
+  for (const NamedKeywords& named : reports_) {
+    std::string of;
+    for (size_t i = 0; i < sheet_.columns.size(); ++i) {
+      if (sheet_.columns[i].of == &named)
+        of += (of.empty() ? "" : ", ") + std::to_string(i + 1);
+    }
+    for (const query::Loss& loss : named.report.report.losses) {
+      if (loss.count == 0 && loss.bytes == 0)
+        continue;
+      ++shown;
+      Add(Paint(CutEnd(fmt::format("Lost in {}: {}: {}", of.empty() ? Clean(named.file) : of,
+                                   Clean(loss.name), util::FormatCount(loss.count)),
+                       columns(), style_),
+                Ink::kWarning, style_));
+    }
+  }
+  if (shown == 0)
+    Add("Nothing was lost.");
+}
+
+std::string SheetText::Format() {
+  AddColumns();
+  for (const SheetTable& table : sheet_.tables)
+    AddTable(table);
+  AddLosses();
+  std::string text;
+  for (const std::string& line : out_)
+    AppendLine(line, &text);
+  return text;
+}
+
+}  // namespace
+
+std::string KeywordSheetText(const std::vector<NamedKeywords>& reports,
+                             uint64_t top,
+                             const Style& style) {
+  return SheetText(reports, top, style).Format();
+}
+
+}  // namespace vramscope::output

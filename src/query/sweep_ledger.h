@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "query/cells.h"
+#include "query/change_stream.h"
+#include "query/live_set.h"
+#include "tables/recording.h"
+#include "util/status.h"
+
+namespace vramscope::query {
+
+// Follows the ledger through time. No base class: every change of a recording comes here.
+//   OnMove   the bytes of a cell (of the Cells given) change; those of one instant come together
+//   OnState  so it stands now, from the instant of the last changes to the one before the next;
+//            these stretches cover the span without a gap, from the first change in it where it has
+//            no begin
+template <class T>
+concept SweepObserver = requires(T& observer, uint32_t cell, int64_t number) {
+  observer.OnMove(cell, number);
+  observer.OnState(number, number);
+};
+
+// A change that is no row of `allocations`.
+struct SlowChange {
+  enum class Kind : uint8_t { kStep, kCheckpointed, kRestored };
+  int64_t time_ns = 0;
+  Kind kind = Kind::kStep;
+  uint32_t index = 0;  // of the counter or the account
+  int64_t bytes = 0;
+};
+
+// In order of time.
+std::vector<SlowChange> SlowChangesIn(const tables::Tables& tables, TimeSpan span);
+
+// The ledger at the instant that a sweep has come to.
+template <SweepObserver Observer>
+class SweepLedger {
+ public:
+  SweepLedger(const tables::Recording& recording, const Cells& cells, Observer* observer)
+      : tables_(recording.tables()),
+        cells_(cells),
+        observer_(observer),
+        bytes_(cells.all().size()),
+        checkpointed_(tables_.accounts.size()),
+        segments_(tables_.segments.size()),
+        counters_(tables_.counters.size()) {
+    for (const Cell& cell : cells.all())
+      account_of_.push_back(cell.account.value);
+    for (const tables::SiteRow& site : tables_.sites)
+      backing_.push_back(site.backing != 0 ? 1 : 0);
+  }
+
+  // What stands at an instant, of all accounts.
+  util::Status Load(const tables::Recording& recording, int64_t time_ns) {
+    for (const tables::CheckpointRow& row : tables_.checkpointed) {
+      if (row.account.value < checkpointed_.size() && row.begin_ns <= time_ns &&
+          time_ns < row.end_ns) {
+        ++checkpointed_[row.account.value];
+        ++away_;
+      }
+    }
+    const auto live = ReadLiveSetWithCheckpointed(recording, AllAt(tables_, time_ns));
+    if (!live.ok())
+      return live.status();
+    for (uint32_t i = 0; i < live->sites.size(); ++i) {
+      Move(cells_.OfSite(i), static_cast<int64_t>(live->sites[i].bytes));
+      Move(cells_.OfRounding(i), static_cast<int64_t>(live->sites[i].rounding_bytes));
+    }
+    for (uint32_t i = 1; i < live->segments.size(); ++i) {
+      segments_[i].held_bytes = live->segments[i].held_bytes;
+      segments_[i].used_bytes = static_cast<int64_t>(live->segments[i].used_bytes);
+      segments_[i].used_count = static_cast<int64_t>(live->segments[i].used_count);
+      Touch(i);
+    }
+    for (uint32_t i = 1; i < live->counters.size(); ++i) {
+      if (tables_.counters[i].segment.value == 0)
+        Step(i, live->counters[i]);
+    }
+    Settle();
+    return {};
+  }
+
+  void Apply(const Change& change) {
+    const int64_t sign = change.what.ends != 0 ? -1 : 1;
+    const int64_t bytes = sign * static_cast<int64_t>(change.bytes);
+    const bool backing = backing_[change.what.site] != 0;
+    // Out of what the row itself has.
+    const int64_t own = change.what.is_rounding != 0 ? -bytes : bytes;
+    if (change.what.is_rounding != 0)
+      Move(cells_.OfRounding(change.what.site), bytes);
+    if (backing) {
+      segments_[change.what.segment].held_bytes += own;
+      Touch(change.what.segment);
+      return;
+    }
+    Move(cells_.OfSite(change.what.site), own);
+    if (change.what.segment == 0 || change.what.is_rounding != 0)
+      return;
+    segments_[change.what.segment].used_bytes += bytes;
+    segments_[change.what.segment].used_count += sign;
+    Touch(change.what.segment);
+  }
+
+  void Apply(const SlowChange& change) {
+    if (change.kind == SlowChange::Kind::kStep) {
+      const uint32_t segment = tables_.counters[change.index].segment.value;
+      if (segment == 0 || segment >= segments_.size()) {
+        Step(change.index, change.bytes);
+      } else {
+        segments_[segment].held_bytes += change.bytes;
+        Touch(segment);
+      }
+      return;
+    }
+    // Times of one account may overlap.
+    const bool away = change.kind == SlowChange::Kind::kCheckpointed;
+    uint32_t& times = checkpointed_[change.index];
+    const uint32_t before = times;
+    times = away ? times + 1 : times - std::min<uint32_t>(times, 1);
+    if ((before == 0) == (times == 0))
+      return;
+    away_ += away ? 1 : 0;
+    for (uint32_t cell = 0; cell < bytes_.size(); ++cell) {
+      if (account_of_[cell] == change.index && bytes_[cell] != 0)
+        observer_->OnMove(cell, away ? -bytes_[cell] : bytes_[cell]);
+    }
+  }
+
+  // Behind the last change of an instant: free bytes follow from what happened to their segments.
+  void Settle() {
+    for (const uint32_t index : touched_) {
+      Segment& segment = segments_[index];
+      segment.touched = false;
+      const int64_t free = std::max<int64_t>(0, segment.held_bytes - segment.used_bytes);
+      const uint32_t cell = cells_.OfFree(index, segment.used_count > 0);
+      if (free == segment.free_bytes && cell == segment.cell)
+        continue;
+      if (cell == segment.cell) {
+        Move(cell, free - segment.free_bytes);
+      } else {
+        Move(segment.cell, -segment.free_bytes);
+        Move(cell, free);
+      }
+      segment.free_bytes = free;
+      segment.cell = cell;
+    }
+    touched_.clear();
+  }
+
+ private:
+  struct Segment {
+    int64_t held_bytes = 0;
+    int64_t used_bytes = 0;
+    int64_t used_count = 0;
+    int64_t free_bytes = 0;  // as moved
+    uint32_t cell = 0;       // that has them
+    bool touched = false;
+  };
+
+  void Move(uint32_t cell, int64_t bytes) {
+    if (bytes == 0)
+      return;
+    bytes_[cell] += bytes;
+    if (away_ == 0 || checkpointed_[account_of_[cell]] == 0)
+      observer_->OnMove(cell, bytes);
+  }
+  void Touch(uint32_t segment) {
+    if (segment == 0 || segments_[segment].touched)
+      return;
+    segments_[segment].touched = true;
+    touched_.push_back(segment);
+  }
+  void Step(uint32_t counter, int64_t bytes) {
+    const uint32_t site = tables_.counters[counter].site.value;
+    const int64_t before = counters_[counter];
+    counters_[counter] += bytes;
+    Move(cells_.OfSite(site < tables_.sites.size() ? site : 0),
+         std::max<int64_t>(counters_[counter], 0) - std::max<int64_t>(before, 0));
+  }
+
+  const tables::Tables& tables_;
+  const Cells& cells_;
+  Observer* observer_;
+  std::vector<int64_t> bytes_;  // by cell, checkpointed or not
+  std::vector<uint32_t> account_of_;
+  std::vector<uint32_t> checkpointed_;  // by account: how many times it is
+  uint32_t away_ = 0;                   // accounts that are, at most
+  std::vector<Segment> segments_;
+  std::vector<int64_t> counters_;
+  std::vector<uint32_t> touched_;
+  std::vector<uint8_t> backing_;
+};
+
+}  // namespace vramscope::query

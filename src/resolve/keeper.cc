@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/keeper.h"
+
+#include <algorithm>
+
+#include "util/intern_table.h"
+
+namespace vramscope::resolve {
+namespace {
+
+using trace::EventKind;
+
+// As the ledger has it (resolve/ledger.cc).
+constexpr int64_t kLatestNs = int64_t{1} << 61;
+
+bool HasOne(const std::set<int64_t>& instants, int64_t begin_ns, int64_t end_ns) {
+  const auto found = instants.lower_bound(begin_ns);
+  return found != instants.end() && *found < end_ns;
+}
+
+}  // namespace
+
+Keeper::Keeper(const trace::LiveTrace& trace,
+               std::vector<std::vector<int64_t>> instants,
+               std::vector<trace::PastPlan>* plans)
+    : trace_(trace),
+      plans_(*plans),
+      file_of_(trace.processes().size()),
+      is_cut_(plans->size()),
+      instants_(trace.devices().size()),
+      phases_(trace),
+      iterations_(trace) {
+  for (size_t file = 0; file < trace.files().size(); ++file) {
+    for (size_t stream = 0; stream < trace.files()[file].streams().size(); ++stream)
+      streams_.emplace_back(file, stream);
+    const trace::ProcessId process = trace.context(file).process;
+    if (process != trace::kNoProcess)
+      file_of_[process.value] = file;
+  }
+  for (size_t i = 0; i < std::min(instants.size(), instants_.size()); ++i)
+    instants_[i].insert(instants[i].begin(), instants[i].end());
+}
+
+void Keeper::Keep(const Place& place) {
+  if (!place.folds)
+    return;
+  const auto& [file, stream] = streams_[place.source];
+  plans_[file].streams[stream].keep[place.record] = true;
+}
+
+Keeper::OpenOf& Keeper::Of(trace::ProcessId process, trace::DeviceId device) {
+  const std::pair<uint16_t, int16_t> key{process.value, device.value};
+  if (last_ == nullptr || key != last_key_) {
+    last_key_ = key;
+    last_ = &open_[key];
+    last_->process = process;
+    last_->device = device;
+  }
+  return *last_;
+}
+
+bool Keeper::HasInstant(const OpenOf& of, int64_t begin_ns, int64_t end_ns) const {
+  if (of.device.value < 0)
+    return true;
+  const auto device = static_cast<size_t>(of.device.value);
+  return HasOne(instants_[device], begin_ns, end_ns);
+}
+
+void Keeper::Apply(std::span<const trace::Event> events) {
+  for (const trace::Event& said : events) {
+    if (said.time_ns > kLatestNs || said.time_ns < -kLatestNs)
+      continue;
+    // The ledger's time: each event has its own.
+    now_ns_ = any_ && said.time_ns <= now_ns_ ? now_ns_ + 1 : said.time_ns;
+    any_ = true;
+    if (said.kind == EventKind::kProcessEnd) {
+      EndProcess(said.process);
+      continue;
+    }
+    const auto& [file, stream] = streams_[said.source];
+    const trace::PastPlan& plan = plans_[file];
+    Place place{said.source, said.record, said.record < plan.streams[stream].records};
+    if (said.time_ns > plan.cut_ns) {
+      if (!is_cut_[file])
+        Cut(file);
+      Keep(place);
+      continue;
+    }
+    ApplyOne(said, place);
+  }
+}
+
+void Keeper::Finish() {
+  for (size_t file = 0; file < plans_.size(); ++file) {
+    if (!is_cut_[file])
+      Cut(file);
+  }
+}
+
+void Keeper::ApplyOne(const trace::Event& event, const Place& place) {
+  const bool has_process = event.process != trace::kNoProcess;
+  switch (event.kind) {
+    case EventKind::kBlockAlloc:
+      return OnAlloc(event, place);
+    case EventKind::kBlockFree:
+      return OnFree(event, place);
+    case EventKind::kAlloc:
+    case EventKind::kHandleCreate:
+    case EventKind::kMap:
+      return OnOther(event, place);
+    case EventKind::kFree:
+    case EventKind::kUnmap:
+      ranges_.erase({event.process.value, event.address});
+      return Keep(place);
+    case EventKind::kName:
+      return OnName(event, place);
+    case EventKind::kStep:
+      return OnStep(event, place);
+    case EventKind::kMark:
+      if (has_process && iterations_.OnMark(event))
+        phases_.OnIteration(event);
+      return;
+    case EventKind::kAllocatorTotals:
+    case EventKind::kDeviceSample:
+      return OnFigure(event, place, 0);
+    case EventKind::kProcessSample:
+      return OnFigure(event, place, event.detail);
+    case EventKind::kPast:
+      if (has_process)
+        phases_.OnPast(event);
+      return;
+    default:
+      return Keep(place);
+  }
+}
+
+void Keeper::OnOther(const trace::Event& event, const Place& place) {
+  Keep(place);
+  if (event.process == trace::kNoProcess)
+    return;
+  // Names of what stood there were not its own.
+  for (const format::NameKind kind :
+       {format::NameKind::kTag, format::NameKind::kParameter, format::NameKind::kGradient,
+        format::NameKind::kBuffer, format::NameKind::kOptimizerState})
+    other_names_.erase({event.process.value, event.address, static_cast<uint8_t>(kind)});
+  if (event.kind != EventKind::kHandleCreate && event.address <= UINT64_MAX - event.size)
+    ranges_[{event.process.value, event.address}] = {event.address + event.size};
+  Origin origin;
+  phases_.OnAllocated(event, &origin);
+  if (place.folds)
+    others_.emplace_back(place, event.process, event.scope, origin);
+}
+
+void Keeper::OnAlloc(const trace::Event& event, const Place& place) {
+  if (event.process == trace::kNoProcess || event.device.value < 0 || event.address == 0)
+    return Keep(place);
+  OpenOf& of = Of(event.process, event.device);
+  bool must_keep = false;
+  if (const uint32_t old = of.numbers.Erase(event.address); old != FlatMap::kNone) {
+    must_keep = !of.slab[old].place.folds || HasInstant(of, of.slab[old].time_ns, now_ns_);
+    Close(of, old, nullptr);
+  }
+  const uint32_t index = of.slab.Add();
+  of.numbers.FindOrAdd(event.address) = index;
+  Open& open = of.slab[index];
+  open.used = true;
+  open.must_keep = IsWitness(event) || must_keep;
+  open.has_origin = true;
+  open.place = place;
+  open.time_ns = now_ns_;
+  open.address = event.address;
+  open.bytes = event.size;
+  open.scope = event.scope;
+  phases_.OnAllocated(event, &open.origin);
+}
+
+bool Keeper::IsWitness(const trace::Event& event) {
+  auto range = ranges_.upper_bound({event.process.value, event.address});
+  if (range == ranges_.begin())
+    return false;
+  --range;
+  if (range->first.first != event.process.value || event.address >= range->second.end)
+    return false;
+  return !std::exchange(range->second.has_witness, true);
+}
+
+void Keeper::OnFree(const trace::Event& event, const Place& place) {
+  if (event.process == trace::kNoProcess || event.device.value < 0 || event.address == 0)
+    return Keep(place);
+  OpenOf& of = Of(event.process, event.device);
+  const uint32_t index = of.numbers.Erase(event.address);
+  return index != FlatMap::kNone ? Close(of, index, &place) : Keep(place);
+}
+
+bool Keeper::HasSplitName(const Open& open) {
+  return std::any_of(open.names.begin(), open.names.end(),
+                     [](const NamePlace& name) { return !name.place.folds; });
+}
+
+void Keeper::Leave(const OpenOf& of, const Open& open) {
+  trace::PastPlan& plan = plans_[file_of_[of.process.value]];
+  ++plan.folded_count;
+  plan.folded_bytes += open.bytes;
+}
+
+void Keeper::Close(OpenOf& of, uint32_t index, const Place* end) {
+  Open& open = of.slab[index];
+  const bool is_seen = HasInstant(of, open.time_ns, now_ns_);
+  const bool is_split =
+      !open.place.folds || (end != nullptr && !end->folds) || open.must_keep || HasSplitName(open);
+  if (is_seen || is_split) {
+    KeepOpen(open, phases_.Outlived(of.process, open.origin) ? format::OriginEnd::kOutlived
+                                                             : format::OriginEnd::kWithin);
+    if (end != nullptr)
+      Keep(*end);
+  } else {
+    Leave(of, open);
+  }
+  of.slab.Remove(index);
+}
+
+void Keeper::KeepOpen(const Open& open, format::OriginEnd end) {
+  Keep(open.place);
+  for (const NamePlace& name : open.names)
+    Keep(name.place);
+  if (!open.place.folds || !open.has_origin)
+    return;
+  const auto& [file, stream] = streams_[open.place.source];
+  plans_[file].streams[stream].origins[open.place.record] = {
+      .phase = static_cast<uint8_t>(open.origin.phase),
+      .end = static_cast<uint8_t>(end),
+      .forward = open.origin.forward,
+      .scope = open.origin.scope == open.scope ? trace::StringId{} : open.origin.scope};
+}
+
+void Keeper::EndProcess(trace::ProcessId process) {
+  if (is_cut_[file_of_[process.value]])
+    return;
+  for (auto& [key, of] : open_) {
+    if (key.first != process.value)
+      continue;
+    of.slab.ForEach([&](uint32_t index, const Open& open) {
+      of.numbers.Erase(open.address);
+      Close(of, index, nullptr);
+    });
+  }
+}
+
+// A name belongs to what stands at its address.
+void Keeper::OnName(const trace::Event& event, const Place& place) {
+  using format::NameKind;
+  if (event.process == trace::kNoProcess)
+    return Keep(place);
+  const auto kind = static_cast<NameKind>(event.subkind);
+  uint64_t hash = util::Mix64((uint64_t{event.name.value} << 32) | event.api.value);
+  hash = util::Mix64(hash ^ event.value) ^ util::Mix64(event.size + event.subkind);
+  const auto keep_if_new = [&] {
+    uint64_t& known = other_names_[{event.process.value, event.address, event.subkind}];
+    if (std::exchange(known, hash) != hash)
+      Keep(place);
+  };
+  if (kind == NameKind::kPool || kind == NameKind::kPrivatePool)
+    return keep_if_new();
+  const auto give = [&](OpenOf& of) {
+    const uint32_t index = of.numbers.Find(event.address);
+    if (index == FlatMap::kNone)
+      return false;
+    Open& open = of.slab[index];
+    const bool is_tag = kind == NameKind::kTag;
+    if (!is_tag && std::any_of(open.names.begin(), open.names.end(),
+                               [&](const NamePlace& name) { return name.hash == hash; }))
+      return true;
+    // A tag takes the place of the tag before it.
+    if (is_tag && !open.names.empty() && open.names.back().is_tag &&
+        !HasInstant(of, open.names.back().time_ns, now_ns_))
+      open.names.pop_back();
+    open.names.push_back({place, hash, now_ns_, is_tag});
+    return true;
+  };
+  if (event.device.value >= 0) {
+    if (!give(Of(event.process, event.device)))
+      keep_if_new();
+    return;
+  }
+  for (auto& [key, of] : open_) {
+    if (key.first == event.process.value && give(of))
+      return;
+  }
+  keep_if_new();
+}
+
+void Keeper::OnStep(const trace::Event& event, const Place& place) {
+  if (event.process == trace::kNoProcess)
+    return;
+  phases_.OnStep(event);
+  const std::pair<uint16_t, uint64_t> key{event.process.value, event.address};
+  if (event.subkind == static_cast<uint8_t>(format::StepKind::kBegin))
+    steps_[key] = place;
+  else
+    steps_.erase(key);
+}
+
+// A figure stands until the next one: of those between two instants that are kept none is needed
+// but the last. Samples are compared with the ledger just then: on both sides of such an instant.
+void Keeper::OnFigure(const trace::Event& event, const Place& place, uint64_t key) {
+  const bool is_sample =
+      event.kind == EventKind::kDeviceSample || event.kind == EventKind::kProcessSample;
+  const uint16_t process = is_sample ? 0 : event.process.value;
+  Series& series = series_[{process, event.device.value, static_cast<uint8_t>(event.kind), key}];
+  if (event.device.value >= 0) {
+    const auto device = static_cast<size_t>(event.device.value);
+    if (!series.seen && event.kind == EventKind::kAllocatorTotals)
+      instants_[device].insert(now_ns_);
+    if (series.waits && HasOne(instants_[device], series.time_ns, now_ns_ + 1)) {
+      Keep(series.last);
+      if (is_sample)
+        Keep(place);
+    }
+  }
+  if (!series.seen)
+    Keep(place);
+  series = {true, true, place, now_ns_};
+}
+
+void Keeper::Cut(size_t file) {
+  is_cut_[file] = true;
+  const trace::ProcessId process = trace_.context(file).process;
+  for (const auto& [key, series] : series_) {
+    if (series.waits && streams_[series.last.source].first == file)
+      Keep(series.last);
+  }
+  if (process == trace::kNoProcess)
+    return;
+  const auto end_of = [&](const Origin& origin) {
+    return phases_.Outlived(process, origin) ? format::OriginEnd::kOutlived
+                                             : format::OriginEnd::kOpen;
+  };
+  for (auto& [key, of] : open_) {
+    if (key.first == process.value)
+      of.slab.ForEach([&](uint32_t, const Open& open) { KeepOpen(open, end_of(open.origin)); });
+  }
+  for (const auto& [place, of, scope, origin] : others_) {
+    if (of != process)
+      continue;
+    const auto& [in_file, stream] = streams_[place.source];
+    plans_[in_file].streams[stream].origins[place.record] = {
+        .phase = static_cast<uint8_t>(origin.phase),
+        .end = static_cast<uint8_t>(end_of(origin)),
+        .forward = origin.forward,
+        .scope = origin.scope == scope ? trace::StringId{} : origin.scope};
+  }
+  for (const auto& [key, place] : steps_) {
+    if (key.first == process.value)
+      Keep(place);
+  }
+  trace::PastPlan& plan = plans_[file];
+  plan.knows_phases = phases_.Knows(process);
+  plan.has_python = phases_.HasPython(process);
+}
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "resolve/flat_map.h"
+#include "resolve/iteration_table.h"
+#include "resolve/phases.h"
+#include "resolve/records.h"
+#include "resolve/slab.h"
+#include "trace/live/past.h"
+#include "trace/trace.h"
+
+namespace vramscope::resolve {
+
+// Decides what a ring keeps of the events that become past (docs/RING.md): so much that what lives
+// at the cut, and what lived at chosen instants, resolves as it would with all events. What came
+// and went between two such instants is left out as a pair, so that at any other instant there is
+// less than there was and never more: a highest instant stays the highest.
+//
+// Feed it all events of the trace, then Finish().
+class Keeper {
+ public:
+  // `instants`: by device, in the ledger's time. `plans`: by file of the trace, their chunks
+  // chosen; what is kept is entered in them.
+  Keeper(const trace::LiveTrace& trace,
+         std::vector<std::vector<int64_t>> instants,
+         std::vector<trace::PastPlan>* plans);
+
+  void Apply(std::span<const trace::Event> events);
+  void Finish();
+
+ private:
+  // Where an event stands.
+  struct Place {
+    uint16_t source = 0;
+    uint32_t record = 0;
+    bool folds = false;  // it becomes past
+  };
+  struct NamePlace {
+    Place place;
+    uint64_t hash = 0;
+    int64_t time_ns = 0;
+    bool is_tag = false;
+  };
+  // A block of a caching allocator or a pool, or a CPU tensor.
+  struct Open {
+    bool used = false;
+    bool must_keep = false;  // what stood at its address before ends with it, or it is a witness
+    bool has_origin = false;
+    Place place;
+    int64_t time_ns = 0;
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+    trace::StringId scope;
+    Origin origin;
+    std::vector<NamePlace> names;
+    bool live() const { return used; }
+  };
+  // What the driver gave or mapped at an address, and whether a block of it is kept: that shows
+  // that it is a segment, whose free bytes are cached.
+  struct Range {
+    uint64_t end = 0;
+    bool has_witness = false;
+  };
+  struct OpenOf {
+    trace::ProcessId process;
+    trace::DeviceId device;
+    FlatMap numbers;
+    Slab<Open> slab;
+  };
+  // Of a series of figures: each holds until the next.
+  struct Series {
+    bool seen = false;
+    bool waits = false;  // `last` is not decided
+    Place last;
+    int64_t time_ns = 0;
+  };
+
+  void ApplyOne(const trace::Event& event, const Place& place);
+  void ApplyPast(const trace::Event& event);
+  void OnAlloc(const trace::Event& event, const Place& place);
+  // Whether it is the first block of that memory.
+  bool IsWitness(const trace::Event& event);
+  void OnFree(const trace::Event& event, const Place& place);
+  void OnName(const trace::Event& event, const Place& place);
+  void OnStep(const trace::Event& event, const Place& place);
+  // What no pair is made of: it is kept, with what surrounded it.
+  void OnOther(const trace::Event& event, const Place& place);
+  void OnFigure(const trace::Event& event, const Place& place, uint64_t key);
+  // It ended at now_ns, by a record at that place (or none).
+  void Close(OpenOf& of, uint32_t index, const Place* end);
+  void Leave(const OpenOf& of, const Open& open);
+  void KeepOpen(const Open& open, format::OriginEnd end);
+  void EndProcess(trace::ProcessId process);
+  // All events of the file up to its cut were seen.
+  void Cut(size_t file);
+  void Keep(const Place& place);
+  static bool HasSplitName(const Open& open);
+  bool HasInstant(const OpenOf& of, int64_t begin_ns, int64_t end_ns) const;
+  OpenOf& Of(trace::ProcessId process, trace::DeviceId device);
+
+  const trace::LiveTrace& trace_;
+  std::vector<trace::PastPlan>& plans_;
+  std::vector<std::pair<size_t, size_t>> streams_;  // by source: file, stream
+  std::vector<size_t> file_of_;                     // by process
+  std::vector<bool> is_cut_;                        // by file
+  std::vector<std::set<int64_t>> instants_;         // by device
+  std::map<std::pair<uint16_t, int16_t>, OpenOf> open_;
+  OpenOf* last_ = nullptr;  // of open_
+  std::pair<uint16_t, int16_t> last_key_;
+  std::vector<std::tuple<Place, trace::ProcessId, trace::StringId, Origin>> others_;
+  std::map<std::tuple<uint16_t, int16_t, uint8_t, uint64_t>, Series> series_;
+  // Names of what is no block and no driver allocation, by process, address and kind: the latest.
+  std::map<std::tuple<uint16_t, uint64_t, uint8_t>, uint64_t> other_names_;
+  std::map<std::pair<uint16_t, uint64_t>, Range> ranges_;  // by process and begin
+  std::map<std::pair<uint16_t, uint64_t>, Place> steps_;   // under way
+  Phases phases_;
+  IterationTable iterations_;
+  int64_t now_ns_ = 0;
+  bool any_ = false;
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/live/live_trace.h"
+
+// The past of a ring (docs/RING.md): old chunks of a live file become a file of their own that has
+// of them what is still to be known. It has the live file's format and its streams, whose chunks go
+// on where it ends, so that reading it is reading the file.
+namespace vramscope::trace {
+
+// What was around an allocation and is not kept: PastOrigin.
+struct PastOrigin {
+  uint8_t phase = 0;
+  uint8_t end = 0;  // a format::OriginEnd
+  StackId forward;
+  StringId scope;  // 0: the event's own
+};
+
+// Of one stream of a file.
+struct PastStreamPlan {
+  size_t chunks = 0;                       // of its chunks, the first so many become past
+  uint32_t records = 0;                    // in them
+  std::vector<bool> keep;                  // by record; of definitions it says nothing
+  std::map<uint32_t, PastOrigin> origins;  // by record
+};
+
+// Of one file.
+struct PastPlan {
+  size_t file = 0;
+  int64_t cut_ns = 0;  // up to then only what is to be kept is
+  uint64_t iterations = 0;
+  bool by_marks = false;
+  bool knows_phases = false;
+  bool has_python = false;
+  uint64_t folded_count = 0;  // allocations that are not kept, with those of earlier pasts
+  uint64_t folded_bytes = 0;
+  std::vector<PastStreamPlan> streams;
+  bool folds() const {
+    for (const PastStreamPlan& stream : streams) {
+      if (stream.chunks != 0)
+        return true;
+    }
+    return false;
+  }
+};
+
+// A chunk that could become past, and when its last record can have been written.
+struct OldChunk {
+  int64_t end_ns = 0;
+  uint32_t size_bytes = 0;
+};
+
+// Chunks of live files that nobody writes any more, all of which was read, by their end.
+std::vector<OldChunk> FindOldChunks(const LiveTrace& trace);
+
+// How much of each stream of a file becomes past: whole chunks, from the first one, up to the one
+// that the cut is in.
+void ChooseChunks(const LiveTrace& trace, PastPlan* plan);
+
+struct PastFile {
+  std::vector<uint8_t> bytes;
+  // What of the live file is not needed any more, by its begin.
+  std::map<uint64_t, uint64_t> ranges;
+};
+PastFile MakePast(const LiveTrace& trace, const PastPlan& plan);
+
+}  // namespace vramscope::trace

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "trace/live/past.h"
+
+namespace vramscope::trace {
+
+// Counts and bytes by loss.
+using LossSums = std::map<uint64_t, std::pair<uint64_t, uint64_t>>;
+
+// Writes what is kept of a stream's first chunks behind a past file's bytes, with the definitions
+// that this and later chunks refer to. What the stream lost is added to `lost`.
+void RewriteStream(const LiveTrace& trace,
+                   size_t file,
+                   const std::vector<ChunkRef>& chunks,
+                   const PastStreamPlan& plan,
+                   std::vector<uint8_t>* out,
+                   LossSums* lost);
+
+}  // namespace vramscope::trace

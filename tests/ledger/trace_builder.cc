@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/trace_builder.h"
+
+#include <algorithm>
+#include <span>
+
+namespace vramscope::query {
+
+trace::DeviceId TraceBuilder::AddDevice(trace::DeviceKind kind,
+                                        int32_t index,
+                                        uint64_t total_bytes) {
+  trace::Device device;
+  device.kind = kind;
+  device.index = index;
+  device.total_bytes = total_bytes;
+  devices_.push_back(device);
+  return trace::DeviceId{static_cast<int16_t>(devices_.size() - 1)};
+}
+
+trace::DeviceId TraceBuilder::AddGpu(int32_t index) {
+  return AddDevice(trace::DeviceKind::kGpu, index, 100'000 * kMiB);
+}
+
+trace::ProcessId TraceBuilder::AddProcess(uint32_t pid) {
+  trace::Process process;
+  process.pid = pid;
+  process.command = "python train.py";
+  process.executable = "/usr/bin/python3";
+  process.start_ns = kStartNs;
+  processes_.push_back(process);
+  return trace::ProcessId{static_cast<uint16_t>(processes_.size() - 1)};
+}
+
+trace::ThreadId TraceBuilder::AddThread(uint32_t tid, const std::string& name) {
+  threads_.push_back({trace::ProcessId{0}, tid, name});
+  return trace::ThreadId{static_cast<uint32_t>(threads_.size() - 1)};
+}
+
+trace::StringId TraceBuilder::Text(const std::string& text) {
+  const auto [found, added] = texts_.try_emplace(text, strings_.size());
+  if (added)
+    strings_.push_back(text);
+  return trace::StringId{static_cast<uint32_t>(found->second)};
+}
+
+trace::StackId TraceBuilder::Python(
+    const std::vector<std::tuple<std::string, uint32_t, std::string>>& frames) {
+  trace::StackId stack;
+  for (const auto& [file, line, function] : frames) {
+    trace::Frame frame;
+    frame.file = Text(file);
+    frame.line = line;
+    frame.function = Text(function);
+    stack = Push(stack, frame);
+  }
+  return stack;
+}
+
+trace::StackId TraceBuilder::PythonIn(
+    const std::vector<std::tuple<std::string, uint32_t, std::string, uint64_t>>& frames) {
+  trace::StackId stack;
+  for (const auto& [file, line, function, object] : frames) {
+    trace::Frame frame;
+    frame.file = Text(file);
+    frame.line = line;
+    frame.function = Text(function);
+    stack = Push(stack, frame, object);
+  }
+  return stack;
+}
+
+trace::StackId TraceBuilder::Native(const std::vector<std::string>& images) {
+  trace::StackId stack;
+  for (const std::string& image : images) {
+    trace::Frame frame;
+    frame.kind = trace::FrameKind::kNative;
+    frame.image = Text(image);
+    frame.function = Text("f");
+    stack = Push(stack, frame);
+  }
+  return stack;
+}
+
+void TraceBuilder::SetSource(const std::string& file, uint32_t line, std::string text) {
+  sources_[{Text(file).value, line}] = std::move(text);
+}
+
+void TraceBuilder::AddTraceLoss(const std::string& name, uint64_t count) {
+  losses_.push_back({name, count, 0});
+}
+
+trace::Event& TraceBuilder::Event(trace::EventKind kind) {
+  trace::Event event;
+  event.kind = kind;
+  event.process = process_;
+  event.device = device_;
+  event.thread = thread_;
+  event.scope = scope_;
+  event.time_ns = event.begin_ns = event.end_ns = now_ns_;
+  now_ns_ += step_ns_;
+  events_.push_back(event);
+  return events_.back();
+}
+
+void TraceBuilder::StackIs(trace::StackId stack, trace::StackId native) {
+  stack_ = stack;
+  native_ = native;
+}
+
+void TraceBuilder::NextNode(uint64_t number) {
+  autograd_ = trace::Autograd::kForward;
+  node_ = number;
+}
+
+void TraceBuilder::InNode(uint64_t number) {
+  autograd_ = trace::Autograd::kBackward;
+  node_ = number;
+}
+
+trace::Event& TraceBuilder::Alloc(uint64_t address, uint64_t size) {
+  trace::Event& event = Stacked(Fill(trace::EventKind::kBlockAlloc, address, size));
+  event.subkind = static_cast<uint8_t>(autograd_);
+  event.sequence = autograd_ == trace::Autograd::kNone ? 0 : node_;
+  return event;
+}
+
+trace::Event& TraceBuilder::PoolAlloc(uint64_t address,
+                                      uint64_t size,
+                                      uint64_t requested,
+                                      const std::string& name) {
+  trace::Event& event = Stacked(Fill(trace::EventKind::kBlockAlloc, address, size, requested));
+  event.flags = trace::kPoolOfProgram;
+  event.name = Text(name);
+  return event;
+}
+
+trace::Event& TraceBuilder::Free(uint64_t address, uint64_t size) {
+  return Fill(trace::EventKind::kBlockFree, address, size);
+}
+
+trace::Event& TraceBuilder::DriverAlloc(uint64_t address, uint64_t size, format::MemoryKind kind) {
+  trace::Event& event = Stacked(Fill(trace::EventKind::kAlloc, address, size));
+  event.subkind = static_cast<uint8_t>(kind);
+  event.api = Text("cuMemAlloc_v2");
+  return event;
+}
+
+trace::Event& TraceBuilder::DriverFree(uint64_t address, format::MemoryKind kind) {
+  trace::Event& event = Fill(trace::EventKind::kFree, address, 0);
+  event.subkind = static_cast<uint8_t>(kind);
+  return event;
+}
+
+trace::Event& TraceBuilder::Fill(trace::EventKind kind,
+                                 uint64_t address,
+                                 uint64_t size,
+                                 uint64_t value) {
+  trace::Event& event = Event(kind);
+  event.address = address;
+  event.size = size;
+  event.value = value;
+  return event;
+}
+
+trace::Event& TraceBuilder::Implicit(format::ImplicitKind kind,
+                                     const std::string& api,
+                                     const std::string& name) {
+  trace::Event& event = Stacked(Event(trace::EventKind::kImplicit));
+  event.subkind = static_cast<uint8_t>(kind);
+  event.api = Text(api);
+  event.name = Text(name);
+  return event;
+}
+
+trace::Event& TraceBuilder::ContextCreate(uint64_t context) {
+  trace::Event& event = Event(trace::EventKind::kContextCreate);
+  event.context = context;
+  event.api = Text("cuCtxCreate_v4");
+  return event;
+}
+
+trace::Event& TraceBuilder::Reading(uint64_t used) {
+  const uint64_t total = 100'000 * kMiB;
+  return Fill(trace::EventKind::kReading, 0, total - used, total);
+}
+
+trace::Event& TraceBuilder::Sample(uint64_t used) {
+  trace::Event& event = Fill(trace::EventKind::kDeviceSample, 0, used);
+  event.process = trace::kNoProcess;
+  return event;
+}
+
+trace::Event& TraceBuilder::ProcessSample(uint64_t used) {
+  return Fill(trace::EventKind::kProcessSample, 0, used);
+}
+
+trace::Event& TraceBuilder::Mark(const std::string& name) {
+  trace::Event& event = Event(trace::EventKind::kMark);
+  event.name = Text(name);
+  return event;
+}
+
+trace::Event& TraceBuilder::Name(format::NameKind kind,
+                                 uint64_t address,
+                                 const std::string& name,
+                                 uint64_t requested,
+                                 uint64_t owner,
+                                 const std::string& detail) {
+  trace::Event& event = Fill(trace::EventKind::kName, address, requested, owner);
+  event.device = trace::kNoDevice;
+  event.subkind = static_cast<uint8_t>(kind);
+  event.name = Text(name);
+  event.api = Text(detail);
+  return event;
+}
+
+trace::Event& TraceBuilder::Module(uint64_t object,
+                                   uint64_t root,
+                                   const std::string& path,
+                                   const std::string& type) {
+  trace::Event& event = Fill(trace::EventKind::kModule, object, 0, root);
+  event.name = Text(path);
+  event.api = Text(type);
+  return event;
+}
+
+trace::Event& TraceBuilder::ModuleGone(uint64_t object) {
+  return Fill(trace::EventKind::kModuleGone, object, 0);
+}
+
+trace::Event& TraceBuilder::Step(format::StepKind kind, uint64_t optimizer) {
+  trace::Event& event = Fill(trace::EventKind::kStep, optimizer, 0);
+  event.subkind = static_cast<uint8_t>(kind);
+  event.name = Text("SGD");
+  return event;
+}
+
+std::string_view TraceBuilder::SourceLine(trace::StringId file, uint32_t line) const {
+  const auto found = sources_.find({file.value, line});
+  return found == sources_.end() ? std::string_view() : std::string_view(found->second);
+}
+
+util::Status TraceBuilder::ForEachEvent(const EventSink& sink) {
+  ++passes_;
+  for (size_t first = 0; first < events_.size(); first += kBatch) {
+    const auto events = std::span(events_).subspan(first, std::min(kBatch, events_.size() - first));
+    std::vector<trace::Event> batch(events.begin(), events.end());
+    sink(batch);
+  }
+  return {};
+}
+
+std::unique_ptr<trace::Trace> TraceBuilder::Build() {
+  session_.end_ns = events_.empty() ? kStartNs : events_.back().time_ns;
+  return std::make_unique<TraceBuilder>(*this);
+}
+
+trace::StackId TraceBuilder::Push(trace::StackId parent,
+                                  const trace::Frame& frame,
+                                  uint64_t object) {
+  for (size_t i = 1; i < stacks_.size(); ++i) {
+    const trace::Frame& other = frames_[stacks_[i].frame.value];
+    if (stacks_[i].parent == parent && stacks_[i].object == object && other.kind == frame.kind &&
+        other.file == frame.file && other.line == frame.line && other.function == frame.function &&
+        other.image == frame.image)
+      return trace::StackId{static_cast<uint32_t>(i)};
+  }
+  frames_.push_back(frame);
+  stacks_.push_back({parent, trace::FrameId{static_cast<uint32_t>(frames_.size() - 1)}, object});
+  return trace::StackId{static_cast<uint32_t>(stacks_.size() - 1)};
+}
+
+trace::Event& TraceBuilder::Stacked(trace::Event& event) {
+  event.stack = stack_;
+  event.native_stack = native_;
+  return event;
+}
+
+}  // namespace vramscope::query
