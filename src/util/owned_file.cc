@@ -398,7 +398,8 @@ Status OwnedDirectory::RemoveSelf() {
   return {};
 }
 
-// Files that are not whole yet, for the handler of a signal.
+// Files that are not whole yet, for the handler of a signal. A file is here before it is made and
+// until it is gone: at no moment can a signal leave it behind.
 struct AtomicFile::Slot {
   std::atomic<int> directory{-1};  // stored last, and first taken back
   std::atomic<bool> is_used{false};
@@ -455,10 +456,10 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       slot_(std::exchange(other.slot_, nullptr)) {}
 
 AtomicFile::~AtomicFile() {
-  if (slot_ != nullptr)
-    slot_->GiveBack();
   if (!temporary_.empty())
     unlinkat(directory_.get(), temporary_.c_str(), 0);
+  if (slot_ != nullptr)
+    slot_->GiveBack();
 }
 
 Result<AtomicFile> AtomicFile::Create(const std::string& path, const Content* content) {
@@ -490,13 +491,19 @@ Result<AtomicFile> AtomicFile::CreateAt(UniqueFd directory,
   }
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     std::string temporary = RandomName();
+    Slot* const slot = Slot::Take(directory.get(), temporary);
     UniqueFd fd = CreateIn(directory.get(), temporary);
-    if (!fd.ok() && errno == EEXIST)
-      continue;
-    if (!fd.ok())
+    if (!fd.ok()) {
+      const int error = errno;
+      if (slot != nullptr)
+        slot->GiveBack();
+      errno = error;
+      if (error == EEXIST)
+        continue;
       break;
+    }
     AtomicFile file(path, std::move(name), std::move(directory), std::move(fd));
-    file.slot_ = Slot::Take(file.directory_.get(), temporary);
+    file.slot_ = slot;
     file.temporary_ = std::move(temporary);
     file.replaces_ = !old.is_missing;
     file.replaced_ = old.identity;

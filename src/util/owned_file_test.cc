@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -230,6 +232,26 @@ TEST_F(OwnedFileTest, ADirectoryIsNoLinkAndNotAnothers) {
     Put("a", "ours");
     ASSERT_EQ(chown(Path("a").c_str(), 65534, 65534), 0);
     EXPECT_EQ(WhyNotReplaceable(Path("a"), nullptr), "belongs to another user");
+  }
+}
+
+// A child that begins files and drops them all the time, and is interrupted wherever it is then.
+TEST_F(OwnedFileTest, ASignalAtAnyMomentLeavesNothing) {
+  for (useconds_t round = 0; round < 100; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(SIGINT, [](int) {
+        AtomicFile::DiscardAll();
+        _exit(0);
+      });
+      for (;;)
+        (void)AtomicFile::Create(Path("a"));
+    }
+    usleep(1000 + round * 7);
+    ASSERT_EQ(kill(child, SIGINT), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(Count(), 0U) << "round " << round;
   }
 }
 
