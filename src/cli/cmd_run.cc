@@ -276,7 +276,9 @@ int Run::Execute() {
   if (const util::Status status = place_.Open(session, child_->pid()); !status.ok())
     return Fail(status.message());
   StartSampling();
-  Variables variables = RecordingVariables(probe_, place_.live_directory(), options_.recording);
+  RecordingOptions recording = options_.recording;
+  recording.await_report = true;
+  Variables variables = RecordingVariables(probe_, place_.live_directory(), recording);
   if (program_.refuses_preload)
     variables = WithoutProbe(std::move(variables));
   // What appears from here on is the program's.

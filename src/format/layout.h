@@ -67,6 +67,10 @@ constexpr uint32_t CheckedFlags(uint32_t flags) {
 
 inline constexpr size_t kLossSlots = 32;
 
+// Whether a process waits for what is said of the first lack of memory that it is to learn of. The
+// launcher, which says it, puts kReported in the place of kAwaited.
+enum ReportWait : uint32_t { kNotAwaited = 0, kAwaited = 1, kReported = 2 };
+
 struct FileHeader {
   char magic[8];
   uint16_t major;
@@ -94,6 +98,7 @@ struct FileHeader {
   // Requests for device memory that the driver refused, and that a caching allocator gave up: for
   // whoever looks on. Records say more.
   std::atomic<uint64_t> refused, gave_up;
+  std::atomic<uint32_t> report;  // ReportWait
 };
 static_assert(sizeof(FileHeader) <= kPageBytes);
 static_assert(offsetof(FileHeader, lost) == 80);

@@ -186,6 +186,44 @@ def test_a_cpp_program_has_its_line(tmp_path):
     assert "cuMemAlloc_v2 asked the driver for 5.00 MiB once" in text, text
 
 
+def test_it_is_told_before_the_traceback_and_waits_once(tmp_path):
+    """The second one finds a report that took its time, and rests: nobody waits for it."""
+    done = record(
+        tmp_path,
+        """
+        import threading, time
+        def want():
+            assert alloc(5000 * MIB) is None and alloc(5000 * MIB) is None
+            began = time.monotonic()
+            give_up(5000 * MIB, 0, 0, 1)
+            return time.monotonic() - began
+        first, second = want(), want()
+        assert 0.001 < first < 1.5 and second < 0.05, (first, second)
+        raise MemoryError(f"waited for {first:.3f} s")
+        """,
+        status=1, options=("--no-report",),
+    )
+    lines = done.stderr.splitlines()
+    told = next(i for i, line in enumerate(lines) if "Out of memory on gpu0: 4.88 GiB asked for at program.py" in line)
+    assert told < lines.index("Traceback (most recent call last):"), done.stderr
+
+
+def test_nobody_waits_for_a_launcher_that_is_not_there(tmp_path):
+    done = record(
+        tmp_path,
+        """
+        import time
+        os.kill(os.getppid(), signal.SIGSTOP)
+        began = time.monotonic()
+        give_up(5000 * MIB, 0, 0, 1)
+        first = time.monotonic() - began
+        os.kill(os.getppid(), signal.SIGCONT)
+        print(f"{first:.1f}")
+        """,
+    )
+    assert done.stdout == "1.0\n"
+
+
 def test_what_was_not_refused(tmp_path):
     record(tmp_path, "alloc(MIB)")
     assert "no request for memory was refused" in report(tmp_path, "--oom")

@@ -58,6 +58,7 @@ std::string OptionsText(const RecordingOptions& options) {
   add(options.native, "native");
   add(options.paused, "paused");
   add(options.unpooled, "unpooled");
+  add(options.await_report, "await-report");
   if (options.overflow_bytes) {
     add(true, *options.overflow_bytes == kNoOverflowBound
                   ? "overflow"

@@ -10,10 +10,14 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
+#include "cli/launcher/session.h"
 #include "cli/launcher/subprocess.h"
 #include "format/layout.h"
 #include "util/file.h"
+#include "util/owned_file.h"
 
 namespace vramscope::cli {
 namespace {
@@ -29,15 +33,19 @@ constexpr int kMostReports = 8;
 // After a report that took a second there is none for ten.
 constexpr int kRestFactor = 10;
 
-// What the headers of a recording's live files count.
-struct RefusalCounts {
-  uint64_t refused = 0;  // by the driver
-  uint64_t gave_up = 0;  // caching allocators, of which each asks the driver twice
-  friend bool operator==(const RefusalCounts&, const RefusalCounts&) = default;
+// What the headers of a recording's live files say.
+struct Refusals {
+  uint64_t refused = 0;              // by the driver
+  uint64_t gave_up = 0;              // caching allocators, of which each asks the driver twice
+  std::vector<std::string> waiting;  // files of processes that wait until they were told of
+
+  bool CountsAre(const Refusals& other) const {
+    return refused == other.refused && gave_up == other.gave_up;
+  }
 };
 
-RefusalCounts CountRefusals(const std::string& live_directory) {
-  RefusalCounts counts;
+Refusals LookForRefusals(const std::string& live_directory) {
+  Refusals found;
   std::error_code error;
   for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
        it.increment(error)) {
@@ -48,10 +56,24 @@ RefusalCounts CountRefusals(const std::string& live_directory) {
     if (!file || pread(file->get(), static_cast<void*>(&header), sizeof header, 0) !=
                      static_cast<ssize_t>(sizeof header))
       continue;
-    counts.refused += header.refused.load(std::memory_order_relaxed);
-    counts.gave_up += header.gave_up.load(std::memory_order_relaxed);
+    found.refused += header.refused.load(std::memory_order_relaxed);
+    found.gave_up += header.gave_up.load(std::memory_order_relaxed);
+    if (header.report.load(std::memory_order_relaxed) == format::kAwaited)
+      found.waiting.push_back(it->path().filename());
   }
-  return counts;
+  return found;
+}
+
+// Lets those processes go on. One whose file this user cannot write goes on by itself.
+void Release(const std::string& live_directory, const std::vector<std::string>& waiting) {
+  if (waiting.empty())
+    return;
+  const auto directory = util::OwnedDirectory::Open(live_directory);
+  for (const std::string& name : waiting) {
+    constexpr uint32_t kWord = format::kReported;
+    if (const auto file = directory ? directory->Open(name, LiveFileContent()) : directory.status())
+      (void)!pwrite(file->get(), &kWord, sizeof kWord, offsetof(format::FileHeader, report));
+  }
 }
 
 }  // namespace
@@ -82,26 +104,28 @@ bool RefusalWatch::Rest(std::chrono::nanoseconds pause) {
 }
 
 void RefusalWatch::Loop() {
-  RefusalCounts told, last;
+  Refusals told, last;
   Clock::time_point changed = Clock::now(), next_report = changed;
   LookPace pace(kPeriod);
-  for (int reports = 0; reports < kMostReports && Rest(pace.Pause());) {
+  for (int reports = 0; Rest(pace.Pause());) {
     pace.Begin();
-    const RefusalCounts counts = CountRefusals(live_directory_);
+    Refusals found = LookForRefusals(live_directory_);
     pace.End();
     const Clock::time_point now = Clock::now();
-    if (counts != last)
+    if (!found.CountsAre(last))
       changed = now;
-    // Names of what the program has built come a moment after the refusal.
-    const bool is_news = counts != told && counts == last;
-    const bool is_settled = counts.gave_up != told.gave_up || now - changed >= kSettled;
-    last = counts;
-    if (!is_news || !is_settled || now < next_report)
-      continue;
-    told = counts;
-    ++reports;
-    Tell();
-    next_report = Clock::now() + (Clock::now() - now) * kRestFactor;
+    // Names of what the program has built come a moment after the refusal, unless it waits.
+    const bool is_whole = found.CountsAre(last) || !found.waiting.empty();
+    const bool is_settled = found.gave_up != told.gave_up || now - changed >= kSettled;
+    last = std::move(found);
+    if (!last.CountsAre(told) && is_whole && is_settled && now >= next_report &&
+        reports < kMostReports) {
+      told = last;
+      ++reports;
+      Tell();
+      next_report = Clock::now() + (Clock::now() - now) * kRestFactor;
+    }
+    Release(live_directory_, last.waiting);
   }
 }
 

@@ -15,7 +15,8 @@ namespace vramscope::cli {
 // Says while the program runs why memory was refused to it, and saves that. It looks at the headers
 // of the live files; another process reads the recording, and no more than a few times. A driver's
 // refusal that an allocator may still be answering, by giving back what it has cached, is left
-// until nothing more has come for a second.
+// until nothing more has come for a second. The first one of a process that its framework raises
+// waits for that, and is told of at once.
 class RefusalWatch {
  public:
   RefusalWatch(std::string live_directory, std::string output);

@@ -52,6 +52,8 @@ bool ReadConfig(const char* directory, const char* options, Config* config) {
       config->paused = true;
     if (Is(options, length, "unpooled"))
       config->unpooled = true;
+    if (Is(options, length, "await-report"))
+      config->await_report = true;
     if (const uint64_t bound = BoundOf(options, length, "overflow"); bound != 0)
       config->overflow_bytes = bound;
     options = comma != nullptr ? comma + 1 : nullptr;

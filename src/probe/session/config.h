@@ -12,6 +12,9 @@
 //                        no-python   no Python stacks
 //                        native      native stacks on tensor events as well as on driver calls
 //                        paused      tensor events begin with vramscope_start()
+//                        await-report
+//                                    a lack of memory that a framework raises waits for the
+//                                    launcher to tell of it (AwaitReport())
 //                        overflow    host memory where device memory is refused; overflow=BYTES:
 //                                    so much of it at most
 //                        unpooled    noted in the trace: the frameworks' caches were switched off
@@ -26,6 +29,7 @@ struct Config {
   bool native = false;
   bool paused = false;
   bool unpooled = false;
+  bool await_report = false;
   uint64_t overflow_bytes = 0;  // UINT64_MAX: without a bound of its own
 };
 

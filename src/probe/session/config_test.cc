@@ -26,6 +26,8 @@ TEST(Config, ReadsWholeWordsOnly) {
   EXPECT_FALSE(config.python);
   EXPECT_TRUE(config.native);
   EXPECT_FALSE(config.paused);
+  EXPECT_FALSE(config.await_report);
+  EXPECT_TRUE(ReadConfig("/tmp/x", "cpu,await-report", &config) && config.await_report);
 }
 
 TEST(Config, OverflowHasABoundOrNone) {

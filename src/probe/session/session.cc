@@ -51,6 +51,8 @@ constexpr int64_t kTryEveryNs = 100'000'000;
 // How long a thread waits for another one that is making the file: 0.1 ms mostly, some 10 ms where
 // many programs start at once on a busy disk. Bounded, since this is the program's time.
 constexpr int64_t kMaxWaitNs = 500'000'000;
+constexpr int64_t kMaxReportNs = 1'000'000'000;
+constexpr timespec kReportStep = {.tv_sec = 0, .tv_nsec = 1'000'000};
 constexpr int kTurnsBeforeSleep = 100;
 constexpr timespec kSleep = {.tv_sec = 0, .tv_nsec = 50'000};
 
@@ -421,6 +423,23 @@ void CountRefusal(Refusal refusal) {
   format::FileHeader* const header = g_file.load(std::memory_order_relaxed)->live.header();
   (refusal == Refusal::kByDriver ? header->refused : header->gave_up)
       .fetch_add(1, std::memory_order_release);
+}
+
+void AwaitReport() {
+  if (!g_config.await_report || State(std::memory_order_acquire) != SessionState::kOn)
+    return;
+  std::atomic<uint32_t>& report = g_file.load(std::memory_order_relaxed)->live.header()->report;
+  uint32_t expected = format::kNotAwaited;
+  if (!report.compare_exchange_strong(expected, format::kAwaited, std::memory_order_acq_rel))
+    return;
+  const int saved = errno;
+  const int64_t give_up_ns = base::MonotonicNs() + kMaxReportNs;
+  while (report.load(std::memory_order_acquire) == format::kAwaited &&
+         base::MonotonicNs() < give_up_ns) {
+    syscall(SYS_nanosleep, &kReportStep, nullptr);
+  }
+  report.store(format::kReported, std::memory_order_release);
+  errno = saved;
 }
 
 uint8_t* MapSpace(uint32_t session, uint32_t size_bytes) {

@@ -101,6 +101,10 @@ void CountLoss(format::Loss loss, uint64_t count = 1);
 // The same of requests for memory that the driver refused, or that an allocator gave up.
 enum class Refusal { kByDriver, kGivenUp };
 void CountRefusal(Refusal refusal);
+// The first time in a process: waits, a second at most, until the launcher has told of what was
+// counted, so that the report stands before the traceback of a program that ends by it, and what it
+// does next can be its last. Only where the launcher asked for that. Not within a RecordScope.
+void AwaitReport();
 
 // Maps `size_bytes` of new space of that session's file, zeroed and allocated on disk. nullptr when
 // there is no room now: the loss is counted by the caller. A few system calls and no lock; the

@@ -198,10 +198,12 @@ void vramscope_hook_report_oom(int64_t size, size_t allocated, size_t reserved, 
                                       .stack = CapturePythonStack(*scope)});
     CountRefusal(Refusal::kGivenUp);
   }
-  TorchObserveRefusal();
+  const bool has_names = TorchObserveRefusal();
   if (auto* real = Real(&g_report_oom, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")) {
     real(size, allocated, reserved, device);
   }
+  if (has_names)
+    AwaitReport();
 }
 
 // c10::alloc_cpu(size_t). libc10 itself calls it through its PLT.

@@ -9,11 +9,11 @@
 #include "format/records.h"
 #include "probe/hooks/jax/jax.h"
 #include "probe/hooks/jax/refusal_text.h"
-#include "probe/hooks/torch/python_api.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"
+#include "probe/stack/python_api.h"
 #include "probe/stack/python_walk.h"
 #include "probe/stack/stacks.h"
 
@@ -101,6 +101,12 @@ void NotePool(Stream& stream, const char* pool, size_t size_bytes) {
       format::Runtime{.key = {"xla pool", 8}, .value = {text, static_cast<size_t>(head) + cut}});
 }
 
+void AwaitReportWithoutGil() {
+  Object const thread = g_api.PyEval_SaveThread();
+  AwaitReport();
+  g_api.PyEval_RestoreThread(thread);
+}
+
 // False where an error is set.
 bool Observe(Object message) {
   size_t size = 0;
@@ -120,16 +126,16 @@ bool Observe(Object message) {
   }
   if (device < 0)
     return true;  // of the host's memory
-  RecordScope scope(Want::kAlways);
-  if (!scope)
-    return true;
-  if (pool_size != 0)
-    NotePool(*scope, pool, pool_size);
-  scope->Append(format::OutOfMemory{.time = Now(),
-                                    .device = static_cast<int8_t>(device),
-                                    .requested = requested,
-                                    .stack = CapturePythonStack(*scope)});
-  CountRefusal(Refusal::kGivenUp);
+  if (RecordScope scope(Want::kAlways); scope) {
+    if (pool_size != 0)
+      NotePool(*scope, pool, pool_size);
+    scope->Append(format::OutOfMemory{.time = Now(),
+                                      .device = static_cast<int8_t>(device),
+                                      .requested = requested,
+                                      .stack = CapturePythonStack(*scope)});
+    CountRefusal(Refusal::kGivenUp);
+  }
+  AwaitReportWithoutGil();
   return true;
 }
 

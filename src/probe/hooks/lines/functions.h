@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "probe/hooks/torch/python_api.h"
+#include "probe/stack/python_api.h"
 
 // The functions whose lines are profiled, and what is known of each line. All of it is used with
 // the GIL, which is its lock.

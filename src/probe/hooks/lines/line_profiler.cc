@@ -9,8 +9,8 @@
 #include "probe/hooks/c10/watch.h"
 #include "probe/hooks/lines/frames.h"
 #include "probe/hooks/lines/functions.h"
-#include "probe/hooks/torch/python_api.h"
 #include "probe/platform/dynamic.h"
+#include "probe/stack/python_api.h"
 
 namespace vramscope::probe {
 namespace {

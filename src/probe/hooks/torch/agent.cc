@@ -697,15 +697,18 @@ VRAMSCOPE_NOINLINE void TorchAskBuilding() {
     AskForRun();
 }
 
-void TorchObserveRefusal() {
+bool TorchObserveRefusal() {
   if (g_torch.names.load(std::memory_order_relaxed) < TorchNames::kOn)
-    return;
+    return true;
   g_agent.refused.store(true, std::memory_order_relaxed);
   BeginBuilding();
   // A program that is refused memory again and again: the scan rests, and so do these looks then.
   if (IsPast(g_agent.next_scan))
     g_agent.next_building.store(0, std::memory_order_relaxed);
   TorchAskBuilding();
+  uintptr_t module = 0;
+  const void* const thread_state = g_python.this_thread_state();
+  return thread_state == nullptr || ModulesInSetUp(thread_state, &module, 1) == 0;
 }
 
 }  // namespace vramscope::probe

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "probe/hooks/torch/python_api.h"
+#include "probe/stack/python_api.h"
 
 // What agent.cc and steps.cc share. All of it is called with the GIL.
 namespace vramscope::probe {

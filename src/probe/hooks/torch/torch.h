@@ -45,8 +45,8 @@ void TorchAsk();
 void TorchAskBuilding();
 
 // PyTorch gives a request up: what a program that dies of it has built has names then. Any thread;
-// needs no GIL.
-void TorchObserveRefusal();
+// needs no GIL. False where it was building or moving a model, which has its names only later.
+bool TorchObserveRefusal();
 
 // Runs the agent at once, unless it is at work. The caller holds the GIL and returns to Python,
 // which sees to an exception that a signal handler of the program's may have raised meanwhile.

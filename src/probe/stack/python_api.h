@@ -6,8 +6,8 @@
 
 #include "probe/stack/python_layout.h"
 
-// The part of CPython's C API that is needed here, found by name in the process: the probe is built
-// without Python. All of it has been there, unchanged, from 3.9 on.
+// The part of CPython's C API that the probe needs, found by name in the process: the probe is
+// built without Python. All of it has been there, unchanged, from 3.9 on.
 namespace vramscope::probe {
 
 using Object = void*;
@@ -20,6 +20,8 @@ using Object = void*;
   X(Object, Py_CompileString, (const char*, const char*, int))     \
   X(Object, PyEval_EvalCode, (Object, Object, Object))             \
   X(Object, PyEval_GetBuiltins, ())                                \
+  X(Object, PyEval_SaveThread, ())                                 \
+  X(void, PyEval_RestoreThread, (Object))                          \
   X(Object, PyErr_Occurred, ())                                    \
   X(void, PyErr_Clear, ())                                         \
   X(void, PyErr_Fetch, (Object*, Object*, Object*))                \
