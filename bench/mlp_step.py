@@ -5,6 +5,7 @@ The step is bound by Python and the allocator, so it shows what recording every 
 
     .venv/bin/python bench/mlp_step.py                     48 layers of width 64, batch 8, one CPU thread
     .venv/bin/python bench/mlp_step.py --device cuda       on a GPU, beside _record_memory_history too
+    .venv/bin/python bench/mlp_step.py --parts             what of vramscope costs how much, instead of the peers
 
 vramscope records names and Python stacks; torch.profiler memory and Python stacks. Two processes of the same
 program differ by more than the cost that is looked for, so one process also records and pauses in turn.
@@ -78,6 +79,7 @@ def main():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", action="store_true", help="the probe off, paused and without Python stacks")
     parser.add_argument("--program", type=pathlib.Path, default=arms.DEFAULT_PROGRAM)
     parser.add_argument("--json", type=pathlib.Path, help="write the result there")
     args = parser.parse_args()
@@ -95,9 +97,18 @@ def main():
             lambda trace: arms.vramscope_command(args.program, trace, *options),
         ),
     }
-    if args.device == "cuda":
+    if args.parts:
+        probe = ["env", f"LD_PRELOAD={args.program.parent.parent / 'lib' / 'libvramscope_probe.so'}"]
+        plan["the probe, off"] = (common, lambda trace: probe)
+        for name, option in {"paused": "--start-paused", "without Python stacks": "--no-python"}.items():
+            plan[f"vramscope, {name}"] = (
+                common,
+                lambda trace, option=option: arms.vramscope_command(args.program, trace, *options, option),
+            )
+    elif args.device == "cuda":
         plan["recorder, stacks=python"] = ([*common, "--recorder", "python"], lambda trace: [])
-    plan["torch.profiler, memory"] = ([*common, "--recorder", "profiler"], lambda trace: [])
+    if not args.parts:
+        plan["torch.profiler, memory"] = ([*common, "--recorder", "profiler"], lambda trace: [])
     results = arms.measure(__file__, plan, args.rounds)
 
     plain = [result["us"] for result in results["plain"]]
