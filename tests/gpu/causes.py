@@ -115,10 +115,12 @@ def gpt2(bench):
     file, done = under(bench, "oom gpt2", command, statuses=(1,))
     result = judged(oom(bench, file, "--oom"), [r"blocks\.\d+", r"train_gpt2\.py:\d+ in \w+\.forward", "cause: "])
     problems = said_before(done, file, "Out of memory on gpu")
-    # How long the report came after the traceback's last line, if it did: what a person waits for.
+    # Who reads the traceback has been told why.
     ends = done.stderr.find("OutOfMemoryError")
     order = "before" if 0 <= done.stderr.find("Out of memory on gpu") < ends else "after"
-    return {**result, "told": f"{order} the traceback's end", "problems": result["problems"] + problems}
+    told = f"{order} the traceback's end"
+    problems += [] if order == "before" else [f"told {told}"]
+    return {**result, "told": told, "problems": result["problems"] + problems}
 
 
 def cpp(how, statuses):
