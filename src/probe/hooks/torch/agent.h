@@ -3,7 +3,7 @@
 
 #include "probe/stack/python_api.h"
 
-// What agent.cc and steps.cc share. All of it is called with the GIL.
+// What agent.cc, agent_builtins.cc and steps.cc share. All of it is called with the GIL.
 namespace vramscope::probe {
 
 // Tells the agent of tensors that no known module has, a list; it looks for their modules. False

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "probe/session/session.h"
+#include "probe/stack/python_api.h"
+
+// What agent.cc, which runs the agent, and agent_builtins.cc, which serves it, share.
+namespace vramscope::probe {
+
+inline constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
+
+// What is not atomic is used under the GIL alone.
+struct Agent {
+  std::atomic<bool> asked{false};
+  // Searches can be long: they rest by themselves, so that they keep nothing else waiting.
+  // In ticks: an event may look again and again, and asking the system takes as long as an event.
+  std::atomic<uint64_t> next_look{0}, next_search{0};
+  // Looks for models that are being built have a share of their own, so that the first forward
+  // never waits for them; so have scans of all that lives.
+  std::atomic<uint64_t> next_building{0}, next_scan{0};
+  std::atomic<bool> look_asked{false};  // not only for a model that is being built
+  std::atomic<int64_t> building_since_ns{0};
+  uint64_t scan_began = 0;
+  std::atomic<bool> refused{false};  // memory, since the last look
+  bool built = false;
+  bool running = false;  // under the GIL, but a run may let go of it
+  std::atomic<bool> gradients_wanted{false};
+  std::atomic<bool> survey_wanted{false};
+  std::atomic<bool> pools_wanted{false};  // a graph was captured since private pools were looked at
+  int runs = 0;
+  int failures = 0;
+  Object look = nullptr, search = nullptr;
+  Object known = nullptr;  // the agent's dict: address -> (weakref, root, path)
+};
+extern constinit Agent g_agent;
+
+inline bool IsPast(const std::atomic<uint64_t>& ticks) {
+  return Now() >= ticks.load(std::memory_order_relaxed);
+}
+
+// Writes a line about the recording itself.
+void NoteRuntime(const char* key, const char* value, size_t size_bytes);
+
+// A stack that is new builds or moves a module, or memory was refused.
+void BeginBuilding();
+
+// Puts the functions that the agent calls into its globals, under their names.
+bool PutBuiltins(Object globals);
+
+}  // namespace vramscope::probe
