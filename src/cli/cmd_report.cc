@@ -271,6 +271,11 @@ std::string TextOf(const ReportArguments& arguments,
     if (!line.empty())
       options.closing.push_back(line);
   }
+  if (const auto ranks = query::RanksWithin(recording); ranks.ok()) {
+    const std::string line = output::RanksLine(*ranks, output::Printable(file, style.utf8));
+    if (!line.empty())
+      options.closing.push_back(line);
+  }
   if (!arguments.html.empty())
     options.closing.push_back("Page:  " + output::Printable(arguments.html, style.utf8));
   else if (isatty(STDOUT_FILENO) != 0)

@@ -48,8 +48,11 @@ std::string Numbers(const std::vector<int32_t>& numbers) {
 
 std::string Imbalance(const query::RankReport& report) {
   const query::RankMemory& heaviest = report.ranks[report.heaviest];
+  if (!report.IsUneven() && report.excess_bytes() == 0)
+    return "evenly: no rank holds more than the median";
   if (!report.IsUneven())
-    return "evenly: no rank has a hundredth more than the median";
+    return fmt::format("evenly: the heaviest, {}, holds {} more than the median", heaviest.name,
+                       FormatBytes(report.excess_bytes()));
   std::string text =
       fmt::format("{} holds {} more than the median, {}", heaviest.name,
                   FormatBytes(report.excess_bytes()), report.ranks[report.median].name);
@@ -71,17 +74,19 @@ std::string FormatRanks(const query::RankReport& report,
   if (report.ranks.empty()) {
     line("no process had memory in these recordings");
   } else {
-    line(fmt::format("{} ranks, {} together, each at its device's peak", report.ranks.size(),
+    line(fmt::format("{} ranks, {} together, each at its peak", report.ranks.size(),
                      FormatBytes(report.bytes)));
     line("  " + Imbalance(report));
     if (!report.missing.empty())
       line("  missing: rank " + Numbers(report.missing) + ", of which there is no recording");
-    line(
-        fmt::format("  {} processes without device memory are not listed; the first and the last "
-                    "recording began {} apart by their hosts' clocks",
-                    report.processes_without_memory, util::FormatDuration(report.starts_apart_ns)));
+    if (report.processes_without_memory > 0)
+      line(fmt::format("  {} processes without device memory are not listed",
+                       report.processes_without_memory));
+    if (report.recordings > 1)
+      line(fmt::format("  the first and the last recording began {} apart by their hosts' clocks",
+                       util::FormatDuration(report.starts_apart_ns)));
     line("");
-    line(fmt::format("  {:<16} {:<16} {:>8} {:>4} {:>10} {:>10}  {}", "rank", "host", "pid", "GPU",
+    line(fmt::format("  {:<16} {:<16} {:>8} {:>4} {:>10} {:>10}  {}", "rank", "host", "pid", "on",
                      "peak", "after", "most of it"));
     std::vector<size_t> shown(report.ranks.size());
     for (size_t i = 0; i < shown.size(); ++i)
@@ -96,7 +101,7 @@ std::string FormatRanks(const query::RankReport& report,
       const query::RankMemory& rank = report.ranks[i];
       const auto largest = Largest(rank.categories);
       line(fmt::format("  {:<16} {:<16} {:>8} {:>4} {:>10} {:>10}  {} {}", rank.name, rank.host,
-                       rank.pid, rank.device, FormatBytes(rank.bytes),
+                       rank.pid, rank.on, FormatBytes(rank.bytes),
                        util::FormatDuration(rank.peak_wall_ns - report.first_wall_ns),
                        largest[0].first, FormatBytes(largest[0].second)));
     }
@@ -110,6 +115,13 @@ std::string FormatRanks(const query::RankReport& report,
   for (const std::string& why : unread)
     line("not read: " + why);
   return text;
+}
+
+std::string RanksLine(const query::RankReport& report, const std::string& file) {
+  if (report.ranks.size() < 2)
+    return {};
+  return fmt::format("Ranks: {}; {}\n       vramscope report --ranks {}", report.ranks.size(),
+                     Imbalance(report), file);
 }
 
 void WriteRanksJson(const query::RankReport& report,
@@ -149,6 +161,7 @@ void WriteRanksJson(const query::RankReport& report,
     out.Field("host", rank.host);
     out.Field("pid", uint64_t{rank.pid});
     out.Field("device", int64_t{rank.device});
+    out.Field("on", rank.on);
     out.Field("bytes", rank.bytes);
     out.Field("total_bytes", rank.total_bytes);
     out.Field("peak_wall_ns", rank.peak_wall_ns);

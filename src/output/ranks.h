@@ -18,6 +18,10 @@ std::string FormatRanks(const query::RankReport& report,
                         const std::vector<std::string>& unread,
                         const Style& style);
 
+// For the end of a recording's own report: how many ranks it has, and which of them holds more than
+// the others; empty where it has fewer than two. `file`: a word of the shell.
+std::string RanksLine(const query::RankReport& report, const std::string& file);
+
 // One object of the schema vramscope.ranks/1 (docs/REPORT_SCHEMA.md).
 std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread);
 

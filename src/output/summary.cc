@@ -35,6 +35,8 @@ std::string FormatRunSummary(const query::Report& report,
   text.closing.push_back(TraceLine(recording, options.trace_path, text.style));
   for (const std::string& line : options.out_of_memory)
     text.closing.push_back(clean(line));
+  if (!options.ranks.empty())
+    text.closing.push_back(options.ranks);
   if (!options.html_path.empty())
     text.closing.push_back("Page:  " + clean(options.html_path));
   const std::string word = clean(ShellWord(options.trace_path));

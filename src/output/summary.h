@@ -17,6 +17,7 @@ struct SummaryOptions {
   bool utf8 = LocaleIsUtf8();
   std::string trace_path;                  // shown as the way to more: "vramscope report PATH"
   std::vector<std::string> out_of_memory;  // lines on refused requests
+  std::string ranks;                       // RanksLine(); empty: none
   std::string html_path;                   // where the page was written; empty: nowhere
 };
 

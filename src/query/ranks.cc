@@ -6,8 +6,10 @@
 #include <set>
 #include <tuple>
 
+#include "query/device_names.h"
 #include "query/instant.h"
 #include "query/live_set.h"
+#include "query/peaks.h"
 #include "query/timelines.h"
 
 namespace vramscope::query {
@@ -17,11 +19,62 @@ using format::Part;
 using tables::DeviceKind;
 
 constexpr uint64_t kShareOfMedian = 100;
-constexpr uint64_t kLeastExcess = uint64_t{4} << 20;
+constexpr uint64_t kLeastExcessOfGpu = uint64_t{4} << 20;  // what the driver has differs, too
+
+int64_t TimeOf(const std::vector<tables::PeakRow>& peaks, uint32_t device) {
+  int64_t time_ns = 0;
+  for (const tables::PeakRow& row : peaks)
+    time_ns = row.device.value == device ? row.time_ns : time_ns;
+  return time_ns;
+}
+
+using Found = std::map<std::pair<uint32_t, uint32_t>, RankMemory>;  // by process and device
+
+// What each process has on each device.
+util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants& at) {
+  const auto live = ReadLiveSet(recording, at);
+  if (!live.ok())
+    return live.status();
+  Found found;
+  ForEachLeaf(recording, *live, [&](const Leaf& leaf) {
+    if (leaf.process.value == 0 || leaf.bytes == 0)
+      return;
+    RankMemory& rank = found[{leaf.process.value, leaf.device.value}];
+    const std::string category = format::CategoryName(static_cast<format::Category>(
+        std::min<size_t>(leaf.site.category, format::kCategoryCount - 1)));
+    rank.bytes += leaf.bytes;
+    rank.categories[category] += leaf.bytes;
+    rank.layers[{std::string(recording.string(leaf.site.module)), category}] += leaf.bytes;
+  });
+  return found;
+}
+
+// The instant at which a device was fullest says nothing of ranks that share it: each of those at
+// its own.
+util::Status AtPeaksOfTheirOwn(const tables::Recording& recording, Found* found) {
+  const tables::Tables& tables = recording.tables();
+  std::vector<size_t> ranks_on(tables.devices.size());
+  for (const auto& [key, rank] : *found)
+    ranks_on[key.second] += tables.processes[key.first].rank >= 0 ? 1u : 0u;
+  for (auto& [key, rank] : *found) {
+    const auto [process, device] = key;
+    if (ranks_on[device] < 2 || tables.processes[process].rank < 0)
+      continue;
+    const auto peaks = FindPeaks(recording, std::vector<TimeSpan>(tables.devices.size()),
+                                 [process](tables::ProcessId id) { return id.value == process; });
+    if (!peaks.ok())
+      return peaks.status();
+    auto then = MemoryAt(recording, AtPeaks(tables, *peaks));
+    if (!then.ok())
+      return then.status();
+    rank = std::move((*then)[key]);
+    rank.peak_ns = TimeOf(*peaks, device);
+  }
+  return {};
+}
 
 // GPUs, else the CPU's tensors.
-DeviceKind MainKind(const std::map<std::pair<uint32_t, uint32_t>, RankMemory>& found,
-                    const tables::Tables& tables) {
+DeviceKind MainKind(const Found& found, const tables::Tables& tables) {
   for (const auto& [key, rank] : found) {
     if (static_cast<DeviceKind>(tables.devices[key.second].kind) == DeviceKind::kGpu)
       return DeviceKind::kGpu;
@@ -52,8 +105,8 @@ void TellHistory(const tables::Tables& tables,
 }  // namespace
 
 bool RankReport::IsUneven() const {
-  return !ranks.empty() &&
-         excess_bytes() > std::max(kLeastExcess, ranks[median].bytes / kShareOfMedian);
+  return !ranks.empty() && excess_bytes() > std::max(of_gpus ? kLeastExcessOfGpu : 0,
+                                                     ranks[median].bytes / kShareOfMedian);
 }
 
 util::Status RankFold::Add(const std::string& file, const tables::Recording& recording) {
@@ -61,26 +114,21 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
   const auto peak = ResolveInstant(recording, Instant{});
   if (!peak.ok())
     return peak.status();
-  const auto live = ReadLiveSet(recording, *peak);
-  if (!live.ok())
-    return live.status();
-  std::map<std::pair<uint32_t, uint32_t>, RankMemory> found;  // by process and device
-  ForEachLeaf(recording, *live, [&](const Leaf& leaf) {
-    if (leaf.process.value == 0 || leaf.bytes == 0)
-      return;
-    RankMemory& rank = found[{leaf.process.value, leaf.device.value}];
-    const std::string category = format::CategoryName(static_cast<format::Category>(
-        std::min<size_t>(leaf.site.category, format::kCategoryCount - 1)));
-    rank.bytes += leaf.bytes;
-    rank.categories[category] += leaf.bytes;
-    rank.layers[{std::string(recording.string(leaf.site.module)), category}] += leaf.bytes;
-  });
+  auto found = MemoryAt(recording, *peak);
+  if (!found.ok())
+    return found.status();
+  for (auto& [key, rank] : *found)
+    rank.peak_ns = TimeOf(tables.peaks, key.second);
+  if (const util::Status own = AtPeaksOfTheirOwn(recording, &*found); !own.ok())
+    return own;
   const tables::Session& session = tables.session;
   const bool first = report_.first_wall_ns == 0;
   report_.first_wall_ns =
       first ? session.begin_wall_ns : std::min(report_.first_wall_ns, session.begin_wall_ns);
   last_wall_ns_ = first ? session.begin_wall_ns : std::max(last_wall_ns_, session.begin_wall_ns);
-  const DeviceKind main = MainKind(found, tables);
+  ++report_.recordings;
+  const DeviceKind main = MainKind(*found, tables);
+  report_.of_gpus = report_.of_gpus || main == DeviceKind::kGpu;
   std::vector<Timeline> timelines;
   if (stretches_ > 0) {
     auto made = MakeTimelinesBy(recording, stretches_, Dimension::kProcess);
@@ -89,7 +137,7 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
     timelines = std::move(*made);
   }
   std::set<uint32_t> with_memory;
-  for (auto& [key, rank] : found) {
+  for (auto& [key, rank] : *found) {
     const tables::DeviceRow& device = tables.devices[key.second];
     if (static_cast<DeviceKind>(device.kind) != main)
       continue;
@@ -103,11 +151,9 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
       rank.host = recording.string(tables.hosts[process.host.value].name);
     rank.pid = process.pid;
     rank.device = device.index;
+    rank.on = DeviceMark(main, device.index);
     rank.total_bytes = device.total_bytes;
-    for (const tables::PeakRow& row : tables.peaks) {
-      if (row.device.value == key.second)
-        rank.peak_wall_ns = session.begin_wall_ns + (row.time_ns - session.begin_ns);
-    }
+    rank.peak_wall_ns = session.begin_wall_ns + (rank.peak_ns - session.begin_ns);
     TellHistory(tables, tables::DeviceId{key.second}, timelines, &rank);
     report_.bytes += rank.bytes;
     for (const auto& [category, bytes] : rank.categories)
@@ -152,6 +198,19 @@ RankReport RankFold::Finish() && {
   std::stable_sort(report_.excess.begin(), report_.excess.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return std::move(report_);
+}
+
+util::Result<RankReport> RanksWithin(const tables::Recording& recording) {
+  std::set<int32_t> numbers;
+  for (size_t i = 1; i < recording.tables().processes.size(); ++i)  // row 0 is no process
+    numbers.insert(recording.tables().processes[i].rank);
+  numbers.erase(-1);
+  if (numbers.size() < 2)
+    return RankReport{};
+  RankFold fold;
+  if (util::Status added = fold.Add("", recording); !added.ok())
+    return added;
+  return std::move(fold).Finish();
 }
 
 }  // namespace vramscope::query

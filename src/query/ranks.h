@@ -13,7 +13,7 @@
 #include "util/status.h"
 
 // Many processes of one program, from one recording or a thousand, as one answer: each at the
-// highest instant of its device.
+// highest instant of its device; ranks that share one, each at its own.
 namespace vramscope::query {
 
 struct RankMemory {
@@ -22,9 +22,11 @@ struct RankMemory {
   std::string file, host;
   uint32_t pid = 0;
   int32_t device = 0;  // NVML's number
+  std::string on;      // "gpu0", "cpu"
   uint64_t bytes = 0;
   uint64_t total_bytes = 0;  // of the device; 0: not known
-  int64_t peak_wall_ns = 0;  // CLOCK_REALTIME of its host
+  int64_t peak_ns = 0;       // when that was, by the recording's clock
+  int64_t peak_wall_ns = 0;  // and CLOCK_REALTIME of its host
   std::map<std::string, uint64_t> categories;
   std::map<std::pair<std::string, std::string>, uint64_t> layers;  // by layer and category
   // Where it was asked for: its bytes at the highest instant of its device in each stretch of time,
@@ -42,6 +44,8 @@ struct RankReport {
   std::vector<int32_t> missing;   // numbers below the highest that no recording has
   uint64_t bytes = 0;             // of all
   std::map<std::string, uint64_t> categories;
+  size_t recordings = 0;
+  bool of_gpus = false;
   uint64_t processes_without_memory = 0;  // data loaders and the like
   int64_t first_wall_ns = 0;              // when the first recording began
   int64_t starts_apart_ns = 0;            // and the last after it
@@ -57,7 +61,7 @@ struct RankReport {
   uint64_t excess_bytes() const {
     return ranks.empty() ? 0 : ranks[heaviest].bytes - ranks[median].bytes;
   }
-  // Whether that is more than noise: a hundredth of the median, and 4 MiB.
+  // Whether that is more than noise: a hundredth of the median, and of a GPU 4 MiB.
   bool IsUneven() const;
 };
 
@@ -74,5 +78,8 @@ class RankFold {
   int64_t last_wall_ns_ = 0;
   size_t stretches_;
 };
+
+// The ranks within one recording; none where its processes have fewer than two numbers.
+util::Result<RankReport> RanksWithin(const tables::Recording& recording);
 
 }  // namespace vramscope::query

@@ -265,6 +265,16 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
   return true;
 }
 
+bool Blocks::Has(trace::ProcessId process, uint64_t address) const {
+  for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
+    const uint32_t account = base_.accounts.Find(process, trace::DeviceId{static_cast<int16_t>(i)});
+    const OfAccount* const of = account == kNoIndex ? nullptr : accounts_.Find(account);
+    if (of != nullptr && of->numbers.Find(address) != FlatMap::kNone)
+      return true;
+  }
+  return false;
+}
+
 void Blocks::End(uint32_t account) {
   accounts_[account].blocks.ForEach(
       [&](uint32_t block, const Block&) { End(account, block, false); });

@@ -30,6 +30,8 @@ class Blocks {
   void OnPrior(const trace::Event& event);
   // False where there is no block at its address.
   bool Name(const trace::Event& event, trace::DeviceId device, const MemoryName& name);
+  // Whether the process has a block there, on any device.
+  bool Has(trace::ProcessId process, uint64_t address) const;
   // The process is gone.
   void End(uint32_t account);
   // All is read: what is live was never freed.

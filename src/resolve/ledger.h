@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "resolve/ancestors.h"
 #include "resolve/base.h"
 #include "resolve/blocks.h"
 #include "resolve/driver_objects.h"
@@ -62,6 +63,7 @@ class Ledger {
   void OnProcessSample(const trace::Event& event);
   void OnPrior(const trace::Event& event);
   void OnName(const trace::Event& event);
+  bool IsOfAncestor(const trace::Event& event) const;
   void OnOutOfMemory(const trace::Event& event);
   void OnTeardown(const trace::Event& event);
   void OnProcessEnd(const trace::Event& event);
@@ -74,6 +76,7 @@ class Ledger {
   DriverObjects objects_;
   Blocks blocks_;
   ModuleNames modules_;
+  Ancestors ancestors_;
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;
   std::vector<tables::OutOfMemoryRow> out_of_memory_;

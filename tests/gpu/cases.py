@@ -12,6 +12,7 @@ import causes
 import laboratory
 import names
 import overflow
+import ranks
 import residual
 import vgg19
 import yielding
@@ -114,6 +115,7 @@ def all_cases():
     groups = {
         "residual": dict(residual.all_cases()),
         "two": dict(residual.cases_of_two_gpus()),
+        "ranks": dict(ranks.all_cases()),
         "identity": identity,
         "overhead": overhead,
         "names": dict(names.all_cases()),
@@ -132,6 +134,8 @@ def print_tables(results):
     for group in ("residual", "two"):
         if group in results:
             residual.print_table(results[group])
+    if "ranks" in results:
+        ranks.print_table(results["ranks"])
     if "names" in results:
         names.print_table(results["names"])
     if "laboratory" in results:

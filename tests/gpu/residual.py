@@ -15,10 +15,10 @@ RESIDUAL_BYTES = 4 * MIB
 TRANSIT_SHARE = 0.01
 
 
-def case(name, command, *, marks=False, needs=None, gpus_needed=1, owner=None, environment=None, by_itself=False):
+def case(name, command, *, marks=False, needs=None, gpus_needed=1, owner=None, environment=None, by_itself=False, said=False):
     """A case; `needs`: a Python module it cannot do without, `owner`: who must have memory at the peak.
 
-    `by_itself`: the program records itself, into the file that --trace names.
+    `by_itself`: the program records itself, into the file that --trace names. `said`: its lines are part of the result.
     """
 
     def run(bench):
@@ -41,6 +41,7 @@ def case(name, command, *, marks=False, needs=None, gpus_needed=1, owner=None, e
             "owners": ledger.owners(rows),
             "losses": report["losses"],
             "trace_bytes": recording.trace.stat().st_size,
+            **({"said": output.splitlines()} if said else {}),
         }
         problems = [
             f"invariant {entry['name']} is broken: {entry['detail']}"

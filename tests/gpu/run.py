@@ -7,6 +7,7 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
   * residual   every program under `vramscope run`: the ledger beside NVML at every sample
                (every allocator and framework, compiled programs, graphs, two processes at once)
   * two        the same on two GPUs: data-parallel training with NCCL
+  * ranks      DDP and FSDP2 under torchrun on two GPUs, one rank heavier: one report that names it
   * marks      live blocks and segments beside torch.cuda.memory_allocated() and memory_reserved()
   * names      the programs of tests/models: categories beside the exact sums of what their models,
                optimizers and autograd hold, and beside PyTorch's MemTracker
@@ -37,7 +38,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "identity", "overhead", "names", "laboratory", "causes", "yield", "overflow", "vgg19")
+GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "overflow", "vgg19")
 
 
 class Bench:

@@ -267,6 +267,19 @@ TEST_F(NamesTest, NamesOfUnknownMemoryAreALoss) {
   EXPECT_EQ(report.losses[0].bytes, 110u);
 }
 
+TEST_F(NamesTest, NamesOfAParentsMemoryAreNone) {
+  trace_.Alloc(0x1000, 100);
+  const trace::ProcessId worker = trace_.AddProcess(8);
+  trace_.ParentIs(worker, trace::ProcessId{0});
+  trace_.In(worker);
+  trace_.Name(NameKind::kParameter, 0x1000, "w", 100);  // of the model that the fork copied
+  EXPECT_TRUE(ReportOf(trace_).losses.empty());
+  EXPECT_THAT(By("category"), ElementsAre(Pair("unknown", 100)));
+  trace_.Name(NameKind::kParameter, 0x2000, "x", 10);
+  ASSERT_EQ(ReportOf(trace_).losses.size(), 1u);
+  EXPECT_EQ(ReportOf(trace_).losses[0].count, 1u);
+}
+
 TEST_F(NamesTest, TimelinesAndListsOfLivesHaveCategories) {
   AddNet();
   InMain(10);

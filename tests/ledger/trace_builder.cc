@@ -31,6 +31,10 @@ trace::ProcessId TraceBuilder::AddProcess(uint32_t pid) {
   return trace::ProcessId{static_cast<uint16_t>(processes_.size() - 1)};
 }
 
+void TraceBuilder::ParentIs(trace::ProcessId child, trace::ProcessId parent) {
+  processes_[child.value].parent_pid = processes_[parent.value].pid;
+}
+
 trace::ThreadId TraceBuilder::AddThread(uint32_t tid, const std::string& name) {
   threads_.push_back({trace::ProcessId{0}, tid, name});
   return trace::ThreadId{static_cast<uint32_t>(threads_.size() - 1)};

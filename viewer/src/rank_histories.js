@@ -28,7 +28,7 @@ export class RankHistories {
       h("span", { class: "line-swatch", style: `border-color:var(--${colour})` }), name);
     this.element = h("section", { class: "card", "aria-label": "Over time" },
       h("div", { class: "card-head" }, h("h2", {}, "Over time"),
-        h("span", { class: "hint" }, "each rank's bytes at the highest instant of its device, by the hosts' clocks")),
+        h("span", { class: "hint" }, "each rank's bytes at the highest instant of its device in each stretch of time, by the hosts' clocks")),
       h("div", { class: "legend-line" }, key(`heaviest: ${report.heaviest}`, "bad"), key(`median: ${report.median}`, "accent"), key("the others", "ink-faint")),
       this.canvas);
     this.width = 0;

@@ -15,6 +15,7 @@ import { RankHistories } from "./rank_histories.js";
  * @property {string} host
  * @property {number} pid
  * @property {number} device NVML's number.
+ * @property {string} on The device's name, "gpu0" or "cpu".
  * @property {number} bytes
  * @property {number} total_bytes Of the device; 0: not known.
  * @property {number} peak_wall_ns
@@ -50,7 +51,7 @@ import { RankHistories } from "./rank_histories.js";
  * @param {Page} page
  */
 function makeHead({ report, imbalance, missing }) {
-  const facts = [`${formatCount(report.ranks.length)} ranks, ${formatBytes(report.bytes)} together, each at its device's peak`];
+  const facts = [`${formatCount(report.ranks.length)} ranks, ${formatBytes(report.bytes)} together, each at its peak`];
   if (missing) facts.push(`missing: rank ${missing}, of which there is no recording`);
   const figure = (/** @type {string} */ label, /** @type {Rank|undefined} */ rank) => h("div", { class: "figure" },
     h("span", { class: "figure-label" }, label), h("span", { class: "figure-value" }, rank ? formatBytes(rank.bytes) : "–"),
@@ -72,7 +73,7 @@ function makeRanks(report) {
     { name: "Rank", text: true, value: ({ name }) => name },
     { name: "Host", text: true, value: ({ host }) => host },
     { name: "Process", value: ({ pid }) => pid },
-    { name: "GPU", value: ({ device }) => device },
+    { name: "On", text: true, value: ({ on }) => on },
     { name: "Peak", value: ({ bytes }) => bytes, show: ({ bytes }) => formatBytes(bytes) },
     { name: "Of its device", value: ({ bytes, total_bytes: total }) => bytes / Math.max(1, total), show: ({ bytes, total_bytes: total }) => formatShare(bytes, total) },
     { name: "Than the median", title: "How much more it has than the median rank", value: ({ bytes }) => bytes - median, show: ({ bytes }) => formatSignedBytes(bytes - median) },
@@ -81,7 +82,7 @@ function makeRanks(report) {
     { name: "Most of it", text: true, value: (rank) => most(rank)[0], show: (rank) => `${most(rank)[0]} ${formatBytes(most(rank)[1])}` },
   ], { sorted: 4 });
   table.render(report.ranks, "");
-  return card("Ranks", "each at the peak of its device", table);
+  return card("Ranks", "each at its peak: its device's, or its own where ranks share one", table);
 }
 
 /** @param {RankReport} report */

@@ -18,8 +18,10 @@
 #include "cli/open_recording.h"
 #include "output/html.h"
 #include "output/overflow_lines.h"
+#include "output/ranks.h"
 #include "output/summary.h"
 #include "output/terminal.h"
+#include "query/ranks.h"
 #include "query/report.h"
 #include "trace/finished_content.h"
 #include "trace/trace.h"
@@ -97,6 +99,9 @@ util::Status PrintSummary(const std::string& path, const std::string& html) {
   if (page.ok())
     options.html_path = html;
   options.out_of_memory = SaveOutOfMemoryReports(**recording, options.trace_path, style).lines;
+  // What cannot be told is no reason to leave out the report.
+  if (const auto ranks = query::RanksWithin(**recording); ranks.ok())
+    options.ranks = output::RanksLine(*ranks, output::Printable(options.trace_path, style.utf8));
   const std::string summary = output::FormatRunSummary(*report, **recording, options);
   std::fwrite(summary.data(), 1, summary.size(), stderr);
   return page;
