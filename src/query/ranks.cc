@@ -49,30 +49,6 @@ util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants&
   return found;
 }
 
-// The instant at which a device was fullest says nothing of ranks that share it: each of those at
-// its own.
-util::Status AtPeaksOfTheirOwn(const tables::Recording& recording, Found* found) {
-  const tables::Tables& tables = recording.tables();
-  std::vector<size_t> ranks_on(tables.devices.size());
-  for (const auto& [key, rank] : *found)
-    ranks_on[key.second] += tables.processes[key.first].rank >= 0 ? 1u : 0u;
-  for (auto& [key, rank] : *found) {
-    const auto [process, device] = key;
-    if (ranks_on[device] < 2 || tables.processes[process].rank < 0)
-      continue;
-    const auto peaks = FindPeaks(recording, std::vector<TimeSpan>(tables.devices.size()),
-                                 [process](tables::ProcessId id) { return id.value == process; });
-    if (!peaks.ok())
-      return peaks.status();
-    auto then = MemoryAt(recording, AtPeaks(tables, *peaks));
-    if (!then.ok())
-      return then.status();
-    rank = std::move((*then)[key]);
-    rank.peak_ns = TimeOf(*peaks, device);
-  }
-  return {};
-}
-
 // GPUs, else the CPU's tensors.
 DeviceKind MainKind(const Found& found, const tables::Tables& tables) {
   for (const auto& [key, rank] : found) {
@@ -80,6 +56,88 @@ DeviceKind MainKind(const Found& found, const tables::Tables& tables) {
       return DeviceKind::kGpu;
   }
   return DeviceKind::kCpu;
+}
+
+// Adds what a process has on another device to its row.
+void Merge(const RankMemory& from, RankMemory* into) {
+  into->bytes += from.bytes;
+  for (const auto& [category, bytes] : from.categories)
+    into->categories[category] += bytes;
+  for (const auto& [key, bytes] : from.layers)
+    into->layers[key] += bytes;
+}
+
+// "gpu0": where it has more than a hundredth of its memory.
+std::string DevicesOf(const tables::Tables& tables,
+                      const std::map<uint32_t, uint64_t>& bytes_on,
+                      uint64_t bytes) {
+  std::string devices;
+  for (const auto& [device, of] : bytes_on) {
+    const tables::DeviceRow& row = tables.devices[device];
+    if (of > bytes / kShareOfMedian)
+      devices +=
+          (devices.empty() ? "" : ",") + DeviceMark(static_cast<DeviceKind>(row.kind), row.index);
+  }
+  return devices;
+}
+
+// Of a rank one row, at the device where it has most, with what it has on others' (NCCL maps its
+// peers' memory); of a process without a number one for each device.
+Found RowsOf(const tables::Tables& tables, Found all, DeviceKind kind) {
+  Found rows;
+  for (auto it = all.begin(); it != all.end();) {
+    const uint32_t process = it->first.first;
+    const bool is_rank = tables.processes[process].rank >= 0;
+    RankMemory whole;
+    std::map<uint32_t, uint64_t> bytes_on;
+    uint32_t most = 0;
+    for (; it != all.end() && it->first.first == process; ++it) {
+      const uint32_t device = it->first.second;
+      if (static_cast<DeviceKind>(tables.devices[device].kind) != kind)
+        continue;
+      const uint64_t bytes = it->second.bytes;
+      if (!is_rank) {
+        it->second.on = DevicesOf(tables, {{device, bytes}}, bytes);
+        rows[it->first] = std::move(it->second);
+        continue;
+      }
+      bytes_on[device] = bytes;
+      most = bytes_on.contains(most) && bytes_on[most] >= bytes ? most : device;
+      Merge(it->second, &whole);
+    }
+    if (bytes_on.empty())
+      continue;
+    whole.on = DevicesOf(tables, bytes_on, whole.bytes);
+    rows[{process, most}] = std::move(whole);
+  }
+  return rows;
+}
+
+// The instant at which a device was fullest says nothing of ranks that share it: each of those at
+// its own.
+util::Status AtPeaksOfTheirOwn(const tables::Recording& recording, DeviceKind kind, Found* rows) {
+  const tables::Tables& tables = recording.tables();
+  std::vector<size_t> ranks_on(tables.devices.size());
+  for (const auto& [key, rank] : *rows)
+    ranks_on[key.second] += tables.processes[key.first].rank >= 0 ? 1u : 0u;
+  for (auto& [key, rank] : *rows) {
+    const auto [process, device] = key;
+    if (ranks_on[device] < 2 || tables.processes[process].rank < 0)
+      continue;
+    const auto peaks = FindPeaks(recording, std::vector<TimeSpan>(tables.devices.size()),
+                                 [of = process](tables::ProcessId id) { return id.value == of; });
+    if (!peaks.ok())
+      return peaks.status();
+    auto then = MemoryAt(recording, AtPeaks(tables, *peaks));
+    if (!then.ok())
+      return then.status();
+    for (auto& [of, own] : RowsOf(tables, std::move(*then), kind)) {
+      if (of.first == process)
+        rank = std::move(own);
+    }
+    rank.peak_ns = TimeOf(*peaks, device);
+  }
+  return {};
 }
 
 // The device's timelines have a band for each process.
@@ -117,9 +175,11 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
   auto found = MemoryAt(recording, *peak);
   if (!found.ok())
     return found.status();
-  for (auto& [key, rank] : *found)
+  const DeviceKind main = MainKind(*found, tables);
+  Found rows = RowsOf(tables, std::move(*found), main);
+  for (auto& [key, rank] : rows)
     rank.peak_ns = TimeOf(tables.peaks, key.second);
-  if (const util::Status own = AtPeaksOfTheirOwn(recording, &*found); !own.ok())
+  if (const util::Status own = AtPeaksOfTheirOwn(recording, main, &rows); !own.ok())
     return own;
   const tables::Session& session = tables.session;
   const bool first = report_.first_wall_ns == 0;
@@ -127,7 +187,6 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
       first ? session.begin_wall_ns : std::min(report_.first_wall_ns, session.begin_wall_ns);
   last_wall_ns_ = first ? session.begin_wall_ns : std::max(last_wall_ns_, session.begin_wall_ns);
   ++report_.recordings;
-  const DeviceKind main = MainKind(*found, tables);
   report_.of_gpus = report_.of_gpus || main == DeviceKind::kGpu;
   std::vector<Timeline> timelines;
   if (stretches_ > 0) {
@@ -137,10 +196,8 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
     timelines = std::move(*made);
   }
   std::set<uint32_t> with_memory;
-  for (auto& [key, rank] : *found) {
+  for (auto& [key, rank] : rows) {
     const tables::DeviceRow& device = tables.devices[key.second];
-    if (static_cast<DeviceKind>(device.kind) != main)
-      continue;
     const tables::ProcessRow& process = tables.processes[key.first];
     with_memory.insert(key.first);
     rank.number = process.rank;
@@ -151,7 +208,6 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
       rank.host = recording.string(tables.hosts[process.host.value].name);
     rank.pid = process.pid;
     rank.device = device.index;
-    rank.on = DeviceMark(main, device.index);
     rank.total_bytes = device.total_bytes;
     rank.peak_wall_ns = session.begin_wall_ns + (rank.peak_ns - session.begin_ns);
     TellHistory(tables, tables::DeviceId{key.second}, timelines, &rank);

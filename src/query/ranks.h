@@ -21,8 +21,8 @@ struct RankMemory {
   int32_t number = -1;
   std::string file, host;
   uint32_t pid = 0;
-  int32_t device = 0;  // NVML's number
-  std::string on;      // "gpu0", "cpu"
+  int32_t device = 0;  // NVML's number of the one where it has most
+  std::string on;      // "gpu0", "cpu": where it has more than a hundredth of it
   uint64_t bytes = 0;
   uint64_t total_bytes = 0;  // of the device; 0: not known
   int64_t peak_ns = 0;       // when that was, by the recording's clock

@@ -81,6 +81,64 @@ TEST(RanksTest, AHostileNumberMakesNoLongList) {
   EXPECT_LT(std::move(fold).Finish().missing.size(), 100u);
 }
 
+// Two ranks on one device, the first with 30 MiB at 10 and the second with 20 MiB at 50: at the
+// device's peak, 40 MiB at 30, each has another 20.
+TEST(RanksTest, RanksThatShareADeviceAreToldAtTheirOwnPeaks) {
+  RecordingBuilder builder;
+  tables::Tables& tables = builder.tables;
+  const auto cpu = builder.Device(tables::DeviceKind::kCpu, -1);
+  for (int32_t number = 0; number < 2; ++number) {
+    const auto process = builder.Process(100 + static_cast<uint32_t>(number), 100);
+    tables.processes[process.value].rank = number;
+    const auto account = builder.Account(process, cpu);
+    tables::SiteRow site = builder.SiteOf(account, Part::kAllocated, Category::kActivation);
+    builder.Row(builder.Site(site), 20, 40, 20 * kMiB);
+    site.module = builder.Text("h.1");
+    builder.Row(builder.Site(site), number == 0 ? 10 : 50, number == 0 ? 15 : 60,
+                (number == 0 ? 30 : 25) * kMiB);
+  }
+  tables.peaks.push_back({cpu, 20, 40 * kMiB, 0});
+  const auto recording = builder.Make();
+  const auto report = RanksWithin(*recording);
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->ranks.size(), 2u);
+  EXPECT_EQ(report->ranks[0].bytes, 30 * kMiB);
+  EXPECT_EQ(report->ranks[0].peak_ns, 10);
+  EXPECT_EQ(report->ranks[1].bytes, 25 * kMiB);
+  EXPECT_EQ(report->ranks[1].peak_ns, 50);
+  EXPECT_EQ(report->ranks[report->heaviest].name, "rank 0");
+  EXPECT_EQ(report->ranks[0].on, "cpu");
+}
+
+// NCCL has its peers' memory mapped: a rank is one row, at the device where it has most.
+TEST(RanksTest, ARankWithMemoryOnTwoDevicesIsOneRow) {
+  RecordingBuilder builder;
+  tables::Tables& tables = builder.tables;
+  const tables::DeviceId gpus[] = {builder.Device(tables::DeviceKind::kGpu, 0),
+                                   builder.Device(tables::DeviceKind::kGpu, 1)};
+  for (uint32_t number = 0; number < 2; ++number) {
+    const auto process = builder.Process(100 + number, 100);
+    tables.processes[process.value].rank = static_cast<int32_t>(number);
+    const auto own = builder.Account(process, gpus[number]);
+    builder.Row(builder.Site(builder.SiteOf(own)), 10, tables::kNever, 100 * kMiB);
+    const auto of_peer = builder.Account(process, gpus[1 - number]);
+    builder.Row(builder.Site(builder.SiteOf(of_peer)), 10, tables::kNever,
+                (number == 0 ? 1 : 20) * kMiB);
+  }
+  for (const tables::DeviceId gpu : gpus)
+    tables.peaks.push_back({gpu, 10, 0, 0});
+  const auto recording = builder.Make();
+  const auto report = RanksWithin(*recording);
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->ranks.size(), 2u);
+  EXPECT_EQ(report->ranks[0].bytes, 101 * kMiB);
+  EXPECT_EQ(report->ranks[0].on, "gpu0");
+  EXPECT_EQ(report->ranks[1].bytes, 120 * kMiB);
+  EXPECT_EQ(report->ranks[1].on, "gpu0,gpu1");
+  EXPECT_EQ(report->ranks[1].device, 1);
+  EXPECT_EQ(report->bytes, 221 * kMiB);
+}
+
 TEST(RanksTest, NothingToTell) {
   EXPECT_TRUE(RankFold().Finish().ranks.empty());
 }

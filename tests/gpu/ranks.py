@@ -23,7 +23,7 @@ def trained(how):
 
     def command(bench):
         torchrun = [bench.python, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-        return [*torchrun, PROGRAM, how, "--heavy", str(HEAVY), "--size", "large", "--steps", "40", "--hold", "24"]
+        return [*torchrun, PROGRAM, how, "--heavy", str(HEAVY), "--size", "large", "--steps", "40", "--hold", "30"]
 
     _, record = residual.case(name, command, gpus_needed=2, owner="NCCL", environment=QUIET_NCCL, said=True)
 
