@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, List
 
+from . import _cells
 from ._annotate import mark, scope, tag
 from ._page import show
 from ._reader import ReadError, Trace, read
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ._line_profiler import LineProfiler, profile, profile_every, set_target_gpu
     from ._mem_reporter import MemReporter
     from ._yield import yield_gpu
+
+# In a notebook that ``vramscope run`` started, the recording is under way already.
+_cells.watch()
 
 # Without IterationProfiler: where torch is not imported yet, importing that begins a recording if there is none,
 # which a star import should not.

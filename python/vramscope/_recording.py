@@ -12,7 +12,7 @@ import warnings
 from types import TracebackType
 from typing import Optional, Type, Union
 
-from . import _before, _files, _probe, _session
+from . import _before, _cells, _files, _probe, _session
 from ._page import Page
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -65,6 +65,7 @@ def start(
         if probe is not None and probe.session_path() is not None:
             probe.start()
             probe.look_at_python()
+            _cells.watch()
             return _state.session.target if _state.session is not None else None
         if not _state.exit_registered:
             _state.exit_registered = True
@@ -222,6 +223,7 @@ def _begin(target: pathlib.Path, options: str, overwrite: bool) -> _session.Sess
         raise
     _before.note(probe)
     probe.look_at_python()
+    _cells.watch()
     return session
 
 

@@ -51,6 +51,9 @@ inline constexpr char kLauncherFile[] = "launcher.vrl";
 
 // What a ring keeps of the past of PID.T.vrl, in the same directory and the same format.
 inline constexpr char kPastExtension[] = ".past";
+// The cells of a notebook, written by the Python package (docs/FORMAT.md).
+inline constexpr char kCellsExtension[] = ".cells";
+inline constexpr char kCellsStart[] = "vramscope cells 1\n";
 // The stream of a past file that says what it stands for; all others are the live file's.
 inline constexpr uint32_t kPastStream = UINT32_MAX;
 

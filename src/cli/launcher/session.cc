@@ -76,6 +76,10 @@ constexpr util::Content kSessionContent = {
     "a session file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
       return size_bytes == 0 || BeginsWith(start, kSessionStart);
     }};
+constexpr util::Content kCellsContent = {
+    "cells of a notebook", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return size_bytes == 0 || BeginsWith(start, format::kCellsStart);
+    }};
 // What was being written when its process was killed: either of them.
 constexpr util::Content kUnfinishedContent = {
     "of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
@@ -89,6 +93,8 @@ constexpr util::Content kStopContent = {
 const util::Content* ContentOf(const std::string& name) {
   if (name.ends_with(kLiveExtension) || name.ends_with(format::kPastExtension))
     return &kLiveContent;
+  if (name.ends_with(format::kCellsExtension))
+    return &kCellsContent;
   if (name == kSessionFile)
     return &kSessionContent;
   if (util::AtomicFile::IsTemporaryName(name))

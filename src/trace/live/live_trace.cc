@@ -130,6 +130,8 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
     static_cast<LiveTrace&>(**trace).lock_ = std::move(lock);
   if (trace.ok() && !why.empty())
     static_cast<LiveTrace&>(**trace).source_lines_.Close();
+  if (trace.ok())
+    static_cast<LiveTrace&>(**trace).NameCells(Cells::Read(directory));
   return trace;
 }
 
@@ -189,6 +191,26 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
   losses->Add(format::Loss::kDamagedBytes, tables.cut_frames());
   session_.sampled = processes_.empty() && !scans_.empty() && !scans_[0].sampled.empty();
   return {};
+}
+
+// A cell's code is known by its number, and its text is here: no file has it.
+void LiveTrace::NameCells(const Cells& cells) {
+  if (cells.empty())
+    return;
+  std::map<uint32_t, StringId> names;  // by that of the file; 0: it is no cell
+  for (Frame& frame : frames_) {
+    if (frame.kind != FrameKind::kPython || frame.file.value == 0)
+      continue;
+    const auto [name, is_new] = names.try_emplace(frame.file.value);
+    const Cells::Cell* const cell = is_new ? cells.Find(strings_[frame.file.value]) : nullptr;
+    if (cell != nullptr) {
+      name->second = StringId{static_cast<uint32_t>(strings_.size())};
+      strings_.push_back(cell->name());
+      source_lines_.Add(strings_.back(), cell->text);
+    }
+    if (name->second.value != 0)
+      frame.file = name->second;
+  }
 }
 
 void LiveTrace::BuildClocks() {

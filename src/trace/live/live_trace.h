@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "trace/live/cells.h"
 #include "trace/live/live_file.h"
 #include "trace/live/scan.h"
 #include "trace/live/session_json.h"
@@ -56,6 +57,7 @@ class LiveTrace : public Trace {
 
   LiveTrace() = default;
   util::Status ScanFiles(const std::string& path, LossCounter* losses, OpenOptions options);
+  void NameCells(const Cells& cells);
   void BuildClocks();
   void BuildDevices();
   DeviceId AddDevice(int64_t local, const LocalDevice& described, bool from_launcher);

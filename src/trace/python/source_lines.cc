@@ -12,23 +12,31 @@ constexpr size_t kMaxSourceBytes = 32u << 20;
 
 }  // namespace
 
+void SourceLines::File::Fill(std::string with) {
+  text = std::move(with);
+  line_starts.clear();
+  for (size_t at = 0; at < text.size();) {
+    line_starts.push_back(at);
+    const size_t end = text.find('\n', at);
+    at = end == std::string::npos ? text.size() : end + 1;
+  }
+}
+
+void SourceLines::Add(const std::string& path, std::string text) {
+  const std::lock_guard lock(mutex_);
+  files_[path].Fill(std::move(text));
+}
+
 std::string_view SourceLines::Line(const std::string& path, uint32_t line) const {
-  // "<string>", "<frozen importlib._bootstrap>": code that no file has.
-  if (!is_open_ || path.empty() || path[0] == '<' || line == 0)
+  if (path.empty() || line == 0)
     return {};
   const std::lock_guard lock(mutex_);
   const auto [entry, is_new] = files_.try_emplace(path);
   File& file = entry->second;
-  if (is_new) {
-    auto text = util::ReadFile(path, kMaxSourceBytes);
-    if (text.ok()) {
-      file.text = std::move(*text);
-      for (size_t at = 0; at < file.text.size();) {
-        file.line_starts.push_back(at);
-        const size_t end = file.text.find('\n', at);
-        at = end == std::string::npos ? file.text.size() : end + 1;
-      }
-    }
+  // "<string>", "<frozen importlib._bootstrap>": code that no file has.
+  if (is_new && is_open_ && path[0] != '<') {
+    if (auto text = util::ReadFile(path, kMaxSourceBytes); text.ok())
+      file.Fill(std::move(*text));
   }
   if (line > file.line_starts.size())
     return {};

@@ -15,6 +15,8 @@ class SourceLines {
  public:
   // Without its line end; "" when there is no such file or line. Valid as long as this object.
   std::string_view Line(const std::string& path, uint32_t line) const;
+  // The text of what no file has.
+  void Add(const std::string& path, std::string text);
   // From now on no file is read.
   void Close() { is_open_ = false; }
 
@@ -22,6 +24,7 @@ class SourceLines {
   struct File {
     std::string text;
     std::vector<size_t> line_starts;
+    void Fill(std::string with);
   };
   bool is_open_ = true;
   mutable std::mutex mutex_;
