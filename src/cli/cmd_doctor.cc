@@ -23,6 +23,7 @@
 #include "cli/launcher/session.h"
 #include "cli/launcher/subprocess.h"
 #include "cli/open_recording.h"
+#include "format/memory_words.h"
 #include "util/file.h"
 #include "util/owned_file.h"
 #include "util/proc.h"
@@ -267,10 +268,9 @@ std::string PythonOfKernel() {
 
 // A remark where a version is known to be too old for something.
 void CheckTorch(std::string_view line) {
-  int major = 0, minor = 0;
-  if (std::sscanf(std::string(line).c_str(), "torch %d.%d", &major, &minor) == 2 &&
-      (major < 2 || (major == 2 && minor < 2)))
-    Remark("before torch 2.2 parameters can be taken for inputs: categories are not to be trusted");
+  constexpr std::string_view kName = "torch ";
+  if (line.starts_with(kName) && format::IsTorchTooOld(line.substr(kName.size())))
+    Remark("before torch 2.2 parameters have no names: they and inputs will be `unknown`");
 }
 
 struct Python {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 // The words that a finished recording says memory with: what it is for, which leaf of the ledger it
 // is, and what the program was at when it was allocated.
@@ -42,6 +43,24 @@ enum class Phase : uint8_t {
 // is; programs that recorded themselves have none.
 inline constexpr char kModeNote[] = "mode";
 inline constexpr char kSampledMode[] = "sampled";
+
+// Notes of a process that has PyTorch: its version, and whether the probe can name its modules and
+// tensors ("off: why" where it cannot).
+inline constexpr char kTorchNote[] = "PyTorch";
+inline constexpr char kModuleNamesNote[] = "module names";
+inline constexpr char kTensorNamesNote[] = "tensor names";
+
+// Parameters have names from 2.2 on.
+constexpr bool IsTorchTooOld(std::string_view version) {
+  return version.starts_with("0.") || version.starts_with("1.") || version.starts_with("2.0") ||
+         version.starts_with("2.1.");
+}
+
+constexpr bool SaysNamesAreOff(std::string_view key, std::string_view value) {
+  return key == kTorchNote
+             ? IsTorchTooOld(value)
+             : (key == kModuleNamesNote || key == kTensorNamesNote) && value.starts_with("off");
+}
 
 constexpr const char* CategoryName(Category category) {
   switch (category) {

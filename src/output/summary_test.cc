@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "format/memory_words.h"
 #include "output/info.h"
 #include "output/report_fixture.h"
 
@@ -39,6 +40,24 @@ TEST(SummaryTest, SaysNothingToTypeWhereNothingWasAllocated) {
   const std::string text = FormatRunSummary(report, recording, options);
   EXPECT_EQ(text.find("Next:"), std::string::npos) << text;
   EXPECT_EQ(text.find("vramscope open"), std::string::npos) << text;
+}
+
+TEST(SummaryTest, SaysWherePyTorchIsTooOldForNames) {
+  FakeRecording recording;
+  const query::Report report = TrainingReport(recording);
+  tables::Tables& tables = recording.edit();
+  const auto text = [&](const char* version, const char* names) {
+    tables.notes = {{recording.Intern(format::kTorchNote), recording.Intern(version)},
+                    {recording.Intern(format::kTensorNamesNote), recording.Intern(names)}};
+    return FormatRunSummary(report, recording, {});
+  };
+  EXPECT_EQ(text("2.2.0", "verified against PyTorch").find("Names:"), std::string::npos);
+  EXPECT_EQ(text("2.10.0", "verified against PyTorch").find("Names:"), std::string::npos);
+  EXPECT_NE(text("2.1.2+cu121", "verified against PyTorch")
+                .find("Names: off for PyTorch 2.1.2+cu121: parameters and inputs are `unknown`\n"),
+            std::string::npos);
+  EXPECT_NE(text("9.0.0", "off: tensors are not as expected").find("Names: off for PyTorch 9.0.0"),
+            std::string::npos);
 }
 
 TEST(InfoTest, Training) {

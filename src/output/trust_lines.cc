@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "format/memory_words.h"
 #include "output/devices.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
@@ -124,6 +125,27 @@ void AddBroken(const query::Report& report, const Style& style, std::vector<std:
   }
 }
 
+// Why parameters are not told from inputs, where they are not: a PyTorch that is too old, or not as
+// the probe knows it.
+void AddUnnamed(const tables::Recording& recording,
+                const Style& style,
+                std::vector<std::string>* out) {
+  bool off = false;
+  for (const tables::NoteRow& note : recording.tables().notes) {
+    const std::string_view key = recording.string(note.key);
+    off = off ||
+          format::SaysNamesAreOff(key.substr(0, key.find(" (pid ")), recording.string(note.value));
+  }
+  if (!off)
+    return;
+  const std::string_view version = tables::NoteOf(recording, format::kTorchNote);
+  const std::string line =
+      fmt::format("Names: off for {}: parameters and inputs are `unknown`",
+                  version.empty() ? "this PyTorch" : "PyTorch " + Printable(version, style.utf8));
+  out->push_back(
+      Paint(CutEnd(line, static_cast<size_t>(style.columns), style), Ink::kWarning, style));
+}
+
 }  // namespace
 
 bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes) {
@@ -135,6 +157,7 @@ std::vector<std::string> TrustLines(const query::Report& report,
                                     const Style& style) {
   std::vector<std::string> out;
   AddNames(report, style, &out);
+  AddUnnamed(recording, style, &out);
   AddResidual(report, recording, style, &out);
   const size_t before = out.size();
   AddLosses(report, style, &out);

@@ -18,7 +18,10 @@ constexpr uint64_t kFurthest = 32;
 }  // namespace
 
 Phases::Phases(const trace::Trace& trace)
-    : trace_(trace), facts_(trace), processes_(trace.processes().size()) {}
+    : trace_(trace), facts_(trace), processes_(trace.processes().size()) {
+  for (size_t i = 0; i < processes_.size(); ++i)
+    processes_[i].unnamed = trace.processes()[i].unnamed;
+}
 
 Phases::ThreadState& Phases::ThreadOf(const trace::Event& event) {
   if (event.thread.value == 0)
@@ -253,7 +256,7 @@ Category Phases::ByPhase(const ProcessState& process, bool freed, const Origin& 
     case Phase::kNone:
       break;
   }
-  return outlives(Category::kInput);
+  return outlives(process.unnamed ? Category::kUnknown : Category::kInput);
 }
 
 // What was around it is gone, and it says nothing of where its process and thread are.

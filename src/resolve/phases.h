@@ -86,6 +86,7 @@ class Phases {
   };
   struct ProcessState {
     bool knows = false;
+    bool unnamed = false;  // what is not of a phase can be a parameter as well as an input
     bool has_python = false;
     bool in_backward = false;
     bool in_optimizer = false;

@@ -29,6 +29,7 @@ struct Process {
   uint32_t pid = 0;
   uint32_t parent_pid = 0;
   std::optional<int32_t> rank;  // RANK of the environment, where there is one
+  bool unnamed = false;         // it has a PyTorch whose tensors the probe cannot name
   std::string command;          // argv joined by spaces
   std::string executable;
   int64_t start_ns = 0;

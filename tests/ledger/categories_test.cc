@@ -58,6 +58,12 @@ TEST_F(CategoriesTest, OneIterationHasAllCategories) {
   EXPECT_THAT(By("phase", "mark:peak"),
               UnorderedElementsAre(Pair("other", 5), Pair("load", 2), Pair("forward", 104),
                                    Pair("backward", 384)));
+  // Without names what is of no phase can be a parameter as well.
+  trace_.NamesAreOff();
+  EXPECT_THAT(
+      By("category", "mark:peak"),
+      UnorderedElementsAre(Pair("parameter", 1), Pair("input", 2), Pair("unknown", 4),
+                           Pair("activation", 104), Pair("gradient", 128), Pair("temporary", 256)));
   EXPECT_THAT(By("module", "mark:peak"),
               UnorderedElementsAre(Pair("first", 9), Pair("second", 32), Pair("(none)", 454)));
   ReportQuery query = At("mark:peak");

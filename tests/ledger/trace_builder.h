@@ -27,6 +27,7 @@ class TraceBuilder : public trace::Trace {
   trace::DeviceId AddHost() { return AddDevice(trace::DeviceKind::kHost, -2); }
   trace::DeviceId AddGpu(int32_t index = 0);
   trace::ProcessId AddProcess(uint32_t pid);
+  void NamesAreOff() { processes_[0].unnamed = true; }
   void ParentIs(trace::ProcessId child, trace::ProcessId parent);
   trace::ThreadId AddThread(uint32_t tid, const std::string& name);
   trace::StringId Text(const std::string& text);

@@ -363,6 +363,7 @@ void LiveTrace::BuildProcesses() {
     process.end_ns = std::max(process.start_ns, last_ns);
     processes_by_pid_[process.pid].emplace_back(process.start_ns, contexts_[i].process);
     for (const auto& [key, value] : scans_[i].runtime) {
+      process.unnamed = process.unnamed || format::SaysNamesAreOff(key, value);
       if (key != "RANK" && key != "rank")
         continue;
       int32_t rank = 0;

@@ -17,7 +17,7 @@ META = 14  # c10::DeviceType
 SEE_THROUGH = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 PARALLEL = ("DistributedDataParallel", "DataParallel")
 
-state = {"calibrated": False, "hooked": False, "whole": True}
+state = {"version": False, "calibrated": False, "hooked": False, "whole": True}
 said = []  # what is noted in each recording: function, arguments
 
 
@@ -60,6 +60,9 @@ def look():
     if getattr(spec, "_initializing", False):
         await_import(spec)
         return LATER
+    if not state["version"]:
+        state["version"] = True
+        say(note, "PyTorch", str(torch.__dict__.get("__version__", "")))
     if not is_quiet(torch):
         return LATER
     anew = begins()
