@@ -46,22 +46,31 @@ std::string Numbers(const std::vector<int32_t>& numbers) {
   return text;
 }
 
-std::string Imbalance(const query::RankReport& report) {
-  const query::RankMemory& heaviest = report.ranks[report.heaviest];
-  if (!report.IsUneven() && report.excess_bytes() == 0)
-    return "evenly: no rank holds more than the median";
-  if (!report.IsUneven())
-    return fmt::format("evenly: the heaviest, {}, holds {} more than the median", heaviest.name,
-                       FormatBytes(report.excess_bytes()));
-  std::string text =
-      fmt::format("{} holds {} more than the median, {}", heaviest.name,
-                  FormatBytes(report.excess_bytes()), report.ranks[report.median].name);
-  for (size_t i = 0; i < std::min<size_t>(report.excess.size(), 3); ++i) {
+// "768 MiB of activation in blocks.2": what the heaviest has more, the first `most` of it.
+std::string Excess(const query::RankReport& report, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < std::min(report.excess.size(), most); ++i) {
     const auto& excess = report.excess[i];
-    text += fmt::format("{} {} of {}{}", i == 0 ? ":" : ",", FormatBytes(excess.bytes),
+    text += fmt::format("{}{} of {}{}", i == 0 ? "" : ", ", FormatBytes(excess.bytes),
                         excess.category, excess.layer.empty() ? "" : " in " + excess.layer);
   }
   return text;
+}
+
+std::string Heaviest(const query::RankReport& report) {
+  const std::string name = report.ranks[report.heaviest].name;
+  const std::string bytes = FormatBytes(report.excess_bytes());
+  if (report.IsUneven())
+    return fmt::format("{} holds {} more than the median, {}", name, bytes,
+                       report.ranks[report.median].name);
+  if (report.excess_bytes() == 0)
+    return "evenly: no rank holds more than the median";
+  return fmt::format("evenly: the heaviest, {}, holds {} more than the median", name, bytes);
+}
+
+std::string Imbalance(const query::RankReport& report) {
+  const std::string excess = report.IsUneven() ? Excess(report, 3) : "";
+  return Heaviest(report) + (excess.empty() ? "" : ": " + excess);
 }
 
 }  // namespace
@@ -80,8 +89,9 @@ std::string FormatRanks(const query::RankReport& report,
     if (!report.missing.empty())
       line("  missing: rank " + Numbers(report.missing) + ", of which there is no recording");
     if (report.processes_without_memory > 0)
-      line(fmt::format("  {} processes without device memory are not listed",
-                       report.processes_without_memory));
+      line(fmt::format("  without device memory, and not listed: {} {}",
+                       util::FormatCount(report.processes_without_memory),
+                       report.processes_without_memory == 1 ? "process" : "processes"));
     if (report.recordings > 1)
       line(fmt::format("  the first and the last recording began {} apart by their hosts' clocks",
                        util::FormatDuration(report.starts_apart_ns)));
@@ -120,8 +130,10 @@ std::string FormatRanks(const query::RankReport& report,
 std::string RanksLine(const query::RankReport& report, const std::string& file) {
   if (report.ranks.size() < 2)
     return {};
-  return fmt::format("Ranks: {}; {}\n       vramscope report --ranks {}", report.ranks.size(),
-                     Imbalance(report), file);
+  std::string line = fmt::format("Ranks: {}; {}\n", report.ranks.size(), Heaviest(report));
+  if (report.IsUneven() && !report.excess.empty())
+    line += "       " + Excess(report, 1) + "\n";
+  return line + "       vramscope report --ranks " + file;
 }
 
 void WriteRanksJson(const query::RankReport& report,
