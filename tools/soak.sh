@@ -13,8 +13,10 @@ tools/fuzz.sh "$seconds" || status=1
 echo "== fuzzing each importer for $seconds s"
 tools/fuzz.sh "$seconds" import || status=1
 
-echo "== unit tests under the thread sanitizer"
-tools/sanitized.sh tsan || status=1
+for preset in asan tsan; do
+  echo "== unit tests and what the fuzzers keep under sanitizers: $preset"
+  tools/sanitized.sh "$preset" || status=1
+done
 
 echo "== 200,000 changed recordings, live and finished"
 (cd "$build" && fuzz/mutate_live 100000 && fuzz/mutate_finished 100000) || status=1
