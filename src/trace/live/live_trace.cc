@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxProcesses = 0xfff0;
 constexpr size_t kMaxDevices = 512;
+constexpr unsigned kMostScanners = 8;
 constexpr size_t kMaxSessionJsonBytes = 1u << 20;
 
 std::string Basename(const std::string& path) {
@@ -168,6 +169,7 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
   util::Budget budget(bytes);
   TableBuilder tables(&strings_, &frames_, &stacks_, &budget);
   NativeSymbols symbols;
+  const size_t workers = std::clamp(std::thread::hardware_concurrency(), 1U, kMostScanners);
   ScanTables scan_tables{&tables, &threads_, {}, losses, options.native_names ? &symbols : nullptr};
   for (const LiveFile& file : files_) {
     FileContext context{.file = &file};
@@ -184,7 +186,7 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
                             .wait_status = {}});
     }
     contexts_.push_back(context);
-    scans_.push_back(ScanFile(file, context.process, &scan_tables));
+    scans_.push_back(ScanFile(file, context.process, &scan_tables, workers));
     if (budget.IsOver())
       return budget.Refusal(path);
   }

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/live/scan.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "trace/live/converter.h"
 #include "trace/live/native_stacks.h"
+#include "trace/live/skim.h"
 
 namespace vramscope::trace {
 namespace {
 
 // With the node of the map that it is in, and its row in the end.
 constexpr uint64_t kBytesOfDevice = 2 * sizeof(LocalDevice) + 128;
+// Chunks that are looked through side by side, and so few that it is not worth while.
+constexpr size_t kSkimAtOnce = 64;
+constexpr size_t kFewestToSkim = 8;
 constexpr uint64_t kBytesOfThread = sizeof(Thread) + 64;
 
 std::string Text(const format::Bytes& bytes) {
@@ -20,8 +26,8 @@ std::string Text(const format::Bytes& bytes) {
 
 class FileScanner {
  public:
-  FileScanner(const LiveFile& file, ProcessId process, ScanTables* tables)
-      : file_(file), process_(process), tables_(tables) {}
+  FileScanner(const LiveFile& file, ProcessId process, ScanTables* tables, size_t workers)
+      : file_(file), process_(process), tables_(tables), workers_(workers) {}
 
   FileScan Run();
 
@@ -30,6 +36,7 @@ class FileScanner {
   const LiveFile& file_;
   ProcessId process_;
   ScanTables* tables_;
+  size_t workers_;
   FileScan scan_;
   NativeStacks native_;
 };
@@ -42,7 +49,7 @@ class StreamScanner : public Converter<StreamScanner> {
   StreamScanner(FileScanner* owner, size_t stream, DefinitionLog* log)
       : owner_(*owner), stream_(stream), log_(*log), python_(owner->tables_->tables) {}
 
-  void Walk(const std::vector<ChunkRef>& chunks);
+  void Walk(std::span<const ChunkRef> chunks);
 
   int64_t Ns(uint64_t ticks) {
     const auto distance = static_cast<int64_t>(ticks - owner_.scan_.last_ticks);
@@ -185,6 +192,9 @@ class StreamScanner : public Converter<StreamScanner> {
   }
 
  private:
+  void Walk(const ChunkRef& chunk);
+  void Take(const ChunkSkim& skim);
+  void TakeUses(const LocalIds& ids, const std::vector<ChunkSkim::Used>& uses);
   TableBuilder& tables() { return *owner_.tables_->tables; }
   LossCounter& losses() { return *owner_.tables_->losses; }
   StackId Stack(const LocalIds& ids, uint64_t local) {
@@ -225,30 +235,66 @@ class StreamScanner : public Converter<StreamScanner> {
   uint32_t tid_ = 0;
 };
 
-void StreamScanner::Walk(const std::vector<ChunkRef>& chunks) {
-  for (const ChunkRef& chunk : chunks) {
-    if (chunk.base_ns != 0)
-      owner_.scan_.anchors.push_back({chunk.base_ticks, chunk.base_ns});
-    if (chunk.tid != 0 && chunk.tid != tid_)
-      EnterThread(chunk.tid, {});
-    ChunkCursor cursor(owner_.file_, chunk);
-    Event event;
-    for (;;) {
-      const size_t left = cursor.bytes_left();
-      const auto step = cursor.Next(*this, &event);
-      if (step == ChunkCursor::Step::kEnd)
-        break;
-      if (step == ChunkCursor::Step::kDamaged) {
-        losses().Add(format::Loss::kDamagedBytes, 1, left);
-        break;
-      }
-      if (step == ChunkCursor::Step::kEvent)
-        ++owner_.scan_.event_count;
-      if (step == ChunkCursor::Step::kUnknown) {
-        losses().Add(format::Loss::kUnknownRecord, 1, left - cursor.bytes_left());
-      }
+void StreamScanner::Walk(const ChunkRef& chunk) {
+  ChunkCursor cursor(owner_.file_, chunk);
+  Event event;
+  for (;;) {
+    const size_t left = cursor.bytes_left();
+    const auto step = cursor.Next(*this, &event);
+    if (step == ChunkCursor::Step::kEnd)
+      break;
+    if (step == ChunkCursor::Step::kDamaged) {
+      losses().Add(format::Loss::kDamagedBytes, 1, left);
+      break;
     }
-    owner_.file_.Forget(chunk);
+    if (step == ChunkCursor::Step::kEvent)
+      ++owner_.scan_.event_count;
+    if (step == ChunkCursor::Step::kUnknown)
+      losses().Add(format::Loss::kUnknownRecord, 1, left - cursor.bytes_left());
+  }
+}
+
+void StreamScanner::TakeUses(const LocalIds& ids, const std::vector<ChunkSkim::Used>& uses) {
+  for (const ChunkSkim::Used& used : uses) {
+    if (ids.Find(used.id) == LocalIds::kUndefined)
+      losses().Add(format::Loss::kUnknownStack, used.count);
+  }
+}
+
+// As a walk leaves things.
+void StreamScanner::Take(const ChunkSkim& skim) {
+  FileScan& scan = owner_.scan_;
+  scan.event_count += skim.event_count;
+  if (skim.last_ticks)
+    Ns(*skim.last_ticks);
+  scan.anchors.insert(scan.anchors.end(), skim.anchors.begin(), skim.anchors.end());
+  for (const format::Bytes& text : skim.texts)
+    Text(text);
+  for (const int64_t device : skim.devices)
+    AddDevice(device);
+  TakeUses(ids_.python_stacks, skim.python_stacks);
+  TakeUses(ids_.native_stacks, skim.native_stacks);
+}
+
+void StreamScanner::Walk(std::span<const ChunkRef> chunks) {
+  while (!chunks.empty()) {
+    const auto batch = chunks.first(std::min(chunks.size(), kSkimAtOnce));
+    chunks = chunks.subspan(batch.size());
+    std::vector<ChunkSkim> skims;
+    if (owner_.workers_ > 1 && batch.size() >= kFewestToSkim)
+      skims = SkimChunks(owner_.file_, batch, owner_.workers_);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const ChunkRef& chunk = batch[i];
+      if (chunk.base_ns != 0)
+        owner_.scan_.anchors.push_back({chunk.base_ticks, chunk.base_ns});
+      if (chunk.tid != 0 && chunk.tid != tid_)
+        EnterThread(chunk.tid, {});
+      if (!skims.empty() && skims[i].is_told)
+        Take(skims[i]);
+      else
+        Walk(chunk);
+      owner_.file_.Forget(chunk);
+    }
   }
 }
 
@@ -283,8 +329,8 @@ ThreadId ScanTables::AddThread(ProcessId process, uint32_t tid, std::string_view
   return ThreadId{known->second};
 }
 
-FileScan ScanFile(const LiveFile& file, ProcessId process, ScanTables* tables) {
-  return FileScanner(file, process, tables).Run();
+FileScan ScanFile(const LiveFile& file, ProcessId process, ScanTables* tables, size_t workers) {
+  return FileScanner(file, process, tables, workers).Run();
 }
 
 }  // namespace vramscope::trace

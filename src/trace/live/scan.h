@@ -67,6 +67,7 @@ struct ScanTables {
   ThreadId AddThread(ProcessId process, uint32_t tid, std::string_view name);
 };
 
-FileScan ScanFile(const LiveFile& file, ProcessId process, ScanTables* tables);
+// By so many threads; what comes out is the same.
+FileScan ScanFile(const LiveFile& file, ProcessId process, ScanTables* tables, size_t workers);
 
 }  // namespace vramscope::trace
