@@ -51,6 +51,7 @@ enum class NameKind : uint8_t {
   kOptimizerState = 4,  // name: the parameter's, detail: which state of it
   kPool = 5,            // the address is a memory pool's handle
   kPrivatePool = 6,     // of PyTorch's: the address is in one of its segments, name: its id
+  kCommunicator = 7,    // no record has it: a Communicator record says whose memory it is
 };
 
 // What a Prior record describes.

@@ -130,6 +130,8 @@ uint64_t DimensionTexts::Number(Dimension dimension,
       return site.native_stack.value;
     case Dimension::kTag:
       return site.tag.value;
+    case Dimension::kCommunicator:
+      return site.communicator.value;
     case Dimension::kIteration: {
       const ProcessIterations& iterations = iterations_.Of(AccountOf(site).process);
       if (row == nullptr || row->end_ns == 0 || iterations.empty())
@@ -219,6 +221,8 @@ std::string DimensionTexts::Of(Dimension dimension,
       return number == 0 ? "(no stack)" : StackText(tables::StackId{static_cast<uint32_t>(number)});
     case Dimension::kTag:
       return text_of(site.tag);
+    case Dimension::kCommunicator:
+      return text_of(site.communicator);
     case Dimension::kSizeClass:
       return kSizeClasses[number];
     case Dimension::kLifetime:

@@ -10,6 +10,9 @@
 namespace vramscope::resolve {
 namespace {
 
+// A communicator takes some hundreds of allocations; what a damaged trace says costs no more.
+constexpr size_t kRecent = 4096;
+
 format::MemoryKind MemoryKindOf(const trace::Event& event) {
   return event.subkind <= static_cast<uint8_t>(format::MemoryKind::kOverflow)
              ? static_cast<format::MemoryKind>(event.subkind)
@@ -61,6 +64,9 @@ uint32_t DriverObjects::Start(OfProcess& process, const trace::Event& event, uin
   object.size = event.size;
   object.alloc_ns = object.row_ns = event.time_ns;
   object.number = ++last_number_;
+  if (process.recent.size() < kRecent)
+    process.recent.emplace_back();
+  process.recent[process.recent_count++ % kRecent] = {index, object.number, object.alloc_ns};
   object.stream = event.detail;
   object.context = event.context;
   object.stack = event.stack;
@@ -215,6 +221,35 @@ bool DriverObjects::Name(const trace::Event& event, const MemoryName& name) {
   }
   object.origin.names = set;
   return true;
+}
+
+void DriverObjects::OnCommunicator(const trace::Event& event) {
+  OfProcess& process = ProcessOf(event);
+  for (size_t i = process.recent_count; i > 0 && process.recent_count - i < kRecent; --i) {
+    const Recent& recent = process.recent[(i - 1) % kRecent];
+    if (recent.alloc_ns < event.begin_ns)
+      break;
+    if (process.objects[recent.object].number == recent.number)
+      GiveTo(event, &process.objects[recent.object]);
+  }
+}
+
+// Ranges end innermost first, and the inner one knows best.
+void DriverObjects::GiveTo(const trace::Event& communicator, DriverObject* object) {
+  const bool is_own = object->thread == communicator.thread;
+  if (object->kind == ObjectKind::kMapping || object->communicator == Claim::kOfOwn)
+    return;
+  const trace::DeviceId device = DeviceOf(*object);
+  const bool may_be = !base_.accounts.HasDevice(communicator.device) ||
+                      device == communicator.device || device == base_.accounts.host();
+  if (!is_own && (!may_be || base_.owners.name(object->owner) != "NCCL"))
+    return;
+  MemoryName name{format::NameKind::kCommunicator, {}, {}, communicator.address, 0};
+  uint32_t& names = object->origin.names;
+  if (!is_own && object->communicator == Claim::kOfOther && base_.names.Add(names, name) != names)
+    name.owner = 0;
+  names = base_.names.Add(names, name);
+  object->communicator = is_own ? Claim::kOfOwn : Claim::kOfOther;
 }
 
 void DriverObjects::OnPrivatePool(const trace::Event& event) {

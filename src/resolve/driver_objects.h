@@ -37,6 +37,8 @@ class DriverObjects {
   // PyTorch says that the segment at its address is in a private pool: so it was from its first
   // byte on, as PyTorch never moves one to another pool.
   void OnPrivatePool(const trace::Event& event);
+  // What NCCL took while it was at a communicator belongs to that.
+  void OnCommunicator(const trace::Event& event);
   // False where there is nothing at its address.
   bool Name(const trace::Event& event, const MemoryName& name);
   void EndContext(trace::ProcessId process, uint64_t context);
@@ -87,12 +89,19 @@ class DriverObjects {
     std::vector<uint32_t> segments;  // one for each device whose memory was mapped into it
     bool implicit = false;           // made of mappings whose reservation was not seen
   };
+  struct Recent {
+    uint32_t object = 0;
+    uint64_t number = 0;
+    int64_t alloc_ns = 0;
+  };
   struct OfProcess {
     Slab<DriverObject> objects;
     std::array<FlatMap, kNumberSpaces> numbers;
     FlatMap mappings;  // by address
     PageIndex pages;
     std::map<uint64_t, Reservation> reservations;
+    std::vector<Recent> recent;  // a ring: the last so many allocations and handles
+    size_t recent_count = 0;
   };
   struct OfAccount {
     bool has_calls = false;
@@ -104,6 +113,7 @@ class DriverObjects {
   trace::DeviceId DeviceOf(const DriverObject& object) const {
     return base_.accounts[object.account].device;
   }
+  void GiveTo(const trace::Event& communicator, DriverObject* object);
   uint32_t FindShared(const trace::Event& share) const;
   uint32_t Start(OfProcess& process, const trace::Event& event, uint32_t account);
   uint32_t AddSegment(OfProcess& process, uint32_t object);

@@ -134,6 +134,8 @@ void Ledger::ApplyOne(const trace::Event& event) {
       return OnPrior(event);
     case EventKind::kName:
       return OnName(event);
+    case EventKind::kCommunicator:
+      return OnCommunicator(event);
     case EventKind::kModule:
       return modules_.OnModule(event);
     case EventKind::kModuleGone:
@@ -243,6 +245,14 @@ bool Ledger::IsOfAncestor(const trace::Event& event) const {
       return true;
   }
   return false;
+}
+
+void Ledger::OnCommunicator(const trace::Event& event) {
+  if (event.process == trace::kNoProcess || event.address == 0)
+    return;
+  if (event.value != 0)
+    communicator_ranks_[event.address] = event.value;
+  objects_.OnCommunicator(event);
 }
 
 void Ledger::OnOutOfMemory(const trace::Event& event) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,11 @@ class Ledger {
   RowWriter& writer() { return base_.writer; }
   const DriverObjects& objects() const { return objects_; }
   const ModuleNames& modules() const { return modules_; }
+  // 0: NCCL did not say.
+  uint64_t CommunicatorRanks(uint64_t communicator) const {
+    const auto found = communicator_ranks_.find(communicator);
+    return found == communicator_ranks_.end() ? 0 : found->second;
+  }
   // By device.
   const std::vector<price::DevicePrices>& prices() const { return prices_; }
   const std::vector<MarkRecord>& marks() const { return marks_; }
@@ -63,6 +69,7 @@ class Ledger {
   void OnProcessSample(const trace::Event& event);
   void OnPrior(const trace::Event& event);
   void OnName(const trace::Event& event);
+  void OnCommunicator(const trace::Event& event);
   bool IsOfAncestor(const trace::Event& event) const;
   void OnOutOfMemory(const trace::Event& event);
   void OnTeardown(const trace::Event& event);
@@ -79,6 +86,7 @@ class Ledger {
   Ancestors ancestors_;
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;
+  std::map<uint64_t, uint64_t> communicator_ranks_;  // by id
   std::vector<tables::OutOfMemoryRow> out_of_memory_;
   uint64_t event_count_ = 0;
   int64_t first_ns_ = 0;

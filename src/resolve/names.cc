@@ -22,6 +22,7 @@ int Rank(NameKind kind) {
     case NameKind::kTag:
     case NameKind::kPool:
     case NameKind::kPrivatePool:
+    case NameKind::kCommunicator:
       break;
   }
   return 4;
@@ -42,6 +43,7 @@ std::optional<Category> CategoryOfName(NameKind kind) {
     case NameKind::kTag:
     case NameKind::kPool:
     case NameKind::kPrivatePool:
+    case NameKind::kCommunicator:
       break;
   }
   return std::nullopt;
@@ -71,6 +73,7 @@ uint32_t Names::Add(uint32_t set, const MemoryName& name) {
     if (other.kind != name.kind)
       return false;
     return name.kind == NameKind::kTag || name.kind == NameKind::kPool ||
+           name.kind == NameKind::kCommunicator ||
            (other.name == name.name && other.detail == name.detail && other.owner == name.owner);
   };
   NameSet next;

@@ -19,7 +19,9 @@ struct MemoryName {
   format::NameKind kind = format::NameKind::kTag;
   trace::StringId name;
   trace::StringId detail;  // the optimizer's name for its state
-  uint64_t owner = 0;      // the root module or optimizer that `name` is a path in
+  // The root module or optimizer that `name` is a path in; of a communicator its id, 0: one of
+  // several
+  uint64_t owner = 0;
   uint64_t requested = 0;  // bytes that the storage asked for; 0: not said
   friend auto operator<=>(const MemoryName&, const MemoryName&) = default;
 };

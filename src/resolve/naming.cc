@@ -2,6 +2,8 @@
 #include "resolve/naming.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 
 namespace vramscope::resolve {
 namespace {
@@ -187,6 +189,23 @@ uint32_t Naming::Tag(const Named& named) {
   if (CategoryOfOwner(ledger_.base().owners.name(named.key.owner)) == Category::kCommunication)
     asked = AskedOfNccl(named.key.native);
   return Intern(asked.empty() ? std::string(trace_.string(named.key.scope)) : std::move(asked));
+}
+
+uint32_t Naming::Communicator(const Named& named) {
+  const Names& names = ledger_.base().names;
+  for (const uint32_t entry : names.set(named.key.names).entries) {
+    const MemoryName& name = names.name(entry);
+    if (name.kind != NameKind::kCommunicator)
+      continue;
+    if (name.owner == 0)
+      return Intern("one of several");
+    const uint64_t ranks = ledger_.CommunicatorRanks(name.owner);
+    std::array<char, 16> digits;
+    const auto end = std::to_chars(digits.begin(), digits.end(), name.owner, 16).ptr;
+    const std::string id = "0x" + std::string(digits.begin(), end);
+    return Intern(ranks == 0 ? id : id + " of " + std::to_string(ranks) + " ranks");
+  }
+  return 0;
 }
 
 // The outermost of NCCL's frames: what is below serves it. Threads that NCCL began itself, for its

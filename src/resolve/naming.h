@@ -37,6 +37,8 @@ class Naming {
   // The optimizer's name for its state, the program's own name, what of NCCL asked for it, or the
   // scope's path.
   uint32_t Tag(const Named& named);
+  // "0x1f2e3d4c5b6a7988 of 8 ranks", whose memory of NCCL it is.
+  uint32_t Communicator(const Named& named);
   const std::string& text(uint32_t id) const { return texts_[id]; }
   const std::vector<std::string>& texts() const { return texts_; }
   // The stack that people mean by "where it comes from": of memory that autograd allocated for an

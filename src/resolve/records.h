@@ -62,6 +62,10 @@ enum class ObjectKind : uint8_t {
   kMapping,  // a handle at an address: no bytes of its own
 };
 
+// Who said which communicator memory belongs to: a range of the thread that allocated it, or, of a
+// thread of NCCL's own, what another thread was at.
+enum class Claim : uint8_t { kNone, kOfOther, kOfOwn };
+
 // Anything that the driver gave, and a mapping.
 struct DriverObject {
   uint64_t address = 0;  // or the handle
@@ -93,6 +97,7 @@ struct DriverObject {
   uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
   bool small = false;         // shares a 2 MiB slab
   bool backing = false;       // its segment is suballocated
+  Claim communicator = Claim::kNone;
   bool live() const { return number != 0; }
 };
 

@@ -290,6 +290,7 @@ void TablesOf::AddSites() {
       row.module_class = texts_.Of(naming_.text(naming_.ModuleType(named)));
       row.parameter = texts_.Of(naming_.text(naming_.Parameter(named)));
       row.tag = texts_.Of(naming_.text(naming_.Tag(named)));
+      row.communicator = texts_.Of(naming_.text(naming_.Communicator(named)));
     }
     row.allocated_bytes = site.allocated_bytes;
     row.allocated_count = site.allocated_count;

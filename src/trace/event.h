@@ -58,8 +58,9 @@ enum class EventKind : uint8_t {
   kShare,
   kCheckpoint,
   kPast,
+  kCommunicator,
 };
-inline constexpr EventKind kLastEventKind = EventKind::kPast;
+inline constexpr EventKind kLastEventKind = EventKind::kCommunicator;
 
 // Flag of a BlockAlloc: the program's own pool cut it (annotate.h), no framework's.
 inline constexpr uint32_t kPoolOfProgram = 1;
@@ -126,6 +127,7 @@ enum class Autograd : uint8_t {
 //   Share            memory    key        handle                                  ShareKind
 //   Checkpoint                                                       pid          CheckpointKind; process: that of pid where it is recorded
 //   Past                       iterations by_marks       knows
+//   Communicator     id                   ranks          rank                     begin_ns: of the range (device: what the range said)
 // clang-format on
 struct Event {
   // Where the event stands in the order: for what gives memory back the begin of the call, for all

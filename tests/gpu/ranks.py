@@ -59,6 +59,15 @@ def trained(how):
             problems.append(f"{len(said)} ranks said what they hold")
         purposes = report("--at", "mark:trained", "--where", "owner=NCCL", "--by", "rank,tag")["rows"]
         result["nccl"] = {" ".join(row["path"]): row["bytes"] for row in purposes}
+        # That of the trained model and that of the averages, under the same ids on both ranks.
+        by_communicator = report("--at", "mark:trained", "--where", "owner=NCCL", "--by", "rank,communicator")["rows"]
+        named = {}
+        for row in by_communicator:
+            result["nccl"][" ".join(row["path"])] = row["bytes"]
+            if row["path"][1].endswith(" of 2 ranks"):
+                named.setdefault(row["path"][0], set()).add(row["path"][1])
+        if len(named) != 2 or len(set(map(frozenset, named.values()))) != 1 or len(named["0"]) < 2:
+            problems.append(f"communicators by rank: {named}")
         result["imbalance"] = f"{ranks['heaviest']}: {first}"
         return result
 

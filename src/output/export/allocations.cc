@@ -26,10 +26,10 @@ constexpr uint64_t kMaxSorted = 4'000'000;
 
 // What a line has besides what only it can know: every dimension that has no field of its own.
 constexpr Dimension kOfSite[] = {
-    Dimension::kHost,  Dimension::kRank,      Dimension::kThread,   Dimension::kStream,
-    Dimension::kOwner, Dimension::kAllocator, Dimension::kCategory, Dimension::kModule,
-    Dimension::kClass, Dimension::kParameter, Dimension::kPhase,    Dimension::kLine,
-    Dimension::kTag,   Dimension::kNative,
+    Dimension::kHost,  Dimension::kRank,         Dimension::kThread,   Dimension::kStream,
+    Dimension::kOwner, Dimension::kAllocator,    Dimension::kCategory, Dimension::kModule,
+    Dimension::kClass, Dimension::kParameter,    Dimension::kPhase,    Dimension::kLine,
+    Dimension::kTag,   Dimension::kCommunicator, Dimension::kNative,
 };
 constexpr Dimension kOfRow[] = {Dimension::kIteration, Dimension::kSizeClass, Dimension::kLifetime};
 

@@ -291,6 +291,15 @@ class Converter {
     e->subkind = Narrow(r.kind);
     return true;
   }
+  bool On(const format::Communicator& r, Event* e) {
+    At(e, EventKind::kCommunicator, r.time);
+    e->begin_ns = pass().Ns(r.time - std::min(r.since, r.time));
+    e->address = r.communicator;
+    e->value = r.ranks;
+    e->value2 = static_cast<uint64_t>(r.rank);
+    e->device = pass().Device(r.device);
+    return true;
+  }
   bool On(const format::Past& r, Event* e) {
     At(e, EventKind::kPast, r.time);
     e->size = r.iterations;

@@ -10,6 +10,7 @@
 
 #include "format/records.h"
 #include "probe/hooks/cuda/record.h"
+#include "probe/session/driver_memory.h"
 #include "probe/session/slot_table.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
@@ -175,6 +176,7 @@ void CatchUpReading(const Place& place) {
 
 // Looked at before it is written: the line stays shared between threads that allocate.
 void NoteExplicitAlloc(int32_t device) {
+  CountDriverMemory();
   CountInBrackets();
   if (device < 0 || device >= kMaxDevices)
     return;

@@ -50,11 +50,41 @@ static_assert(sizeof(EventAttributes) == sizeof(nvtxEventAttributes_t));
 SAME_FIELD(version, version);
 SAME_FIELD(size, size);
 SAME_FIELD(category, category);
+SAME_FIELD(payload_type, payloadType);
+SAME_FIELD(payload_count, reserved0);
 SAME_FIELD(payload, payload);
 SAME_FIELD(message_type, messageType);
 SAME_FIELD(message, message);
 
 static_assert(kPayloadExtension == NVTX_EXT_PAYLOAD_MODULEID);
+static_assert(static_cast<int>(PayloadId::kSchemaRegister) ==
+              NVTX3EXT_CBID_nvtxPayloadSchemaRegister);
+static_assert(kExtendedPayload == NVTX_PAYLOAD_TYPE_EXT);
+// Older headers have other names for the same.
+#ifdef NVTX_PAYLOAD_SCHEMA_ATTR_ENTRIES
+static_assert(kFirstStaticSchema == NVTX_PAYLOAD_ENTRY_TYPE_SCHEMA_ID_STATIC_START);
+static_assert(kSchemaNeeds ==
+              (NVTX_PAYLOAD_SCHEMA_ATTR_ENTRIES | NVTX_PAYLOAD_SCHEMA_ATTR_NUM_ENTRIES |
+               NVTX_PAYLOAD_SCHEMA_ATTR_SCHEMA_ID));
+#else
+static_assert(kFirstStaticSchema == NVTX_PAYLOAD_SCHEMA_ID_STATIC_START);
+static_assert(kSchemaNeeds ==
+              (NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES |
+               NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_SCHEMA_ID));
+#endif
+static_assert(kEntryInt == NVTX_PAYLOAD_ENTRY_TYPE_INT);
+static_assert(kEntryUint64 == NVTX_PAYLOAD_ENTRY_TYPE_UINT64);
+static_assert(sizeof(PayloadData) == sizeof(nvtxPayloadData_t));
+static_assert(offsetof(PayloadData, size) == offsetof(nvtxPayloadData_t, size));
+static_assert(offsetof(PayloadData, data) == offsetof(nvtxPayloadData_t, payload));
+static_assert(sizeof(SchemaEntry) == sizeof(nvtxPayloadSchemaEntry_t));
+static_assert(offsetof(SchemaEntry, type) == offsetof(nvtxPayloadSchemaEntry_t, type));
+static_assert(offsetof(SchemaEntry, name) == offsetof(nvtxPayloadSchemaEntry_t, name));
+static_assert(offsetof(SchemaEntry, offset) == offsetof(nvtxPayloadSchemaEntry_t, offset));
+static_assert(offsetof(SchemaAttributes, entries) == offsetof(nvtxPayloadSchemaAttr_t, entries));
+static_assert(offsetof(SchemaAttributes, entry_count) ==
+              offsetof(nvtxPayloadSchemaAttr_t, numEntries));
+static_assert(offsetof(SchemaAttributes, schema_id) == offsetof(nvtxPayloadSchemaAttr_t, schemaId));
 SAME_ID(PayloadId, NVTX3EXT_CBID_nvtx, MarkPayload);
 SAME_ID(PayloadId, NVTX3EXT_CBID_nvtx, RangePushPayload);
 SAME_ID(PayloadId, NVTX3EXT_CBID_nvtx, RangePopPayload);

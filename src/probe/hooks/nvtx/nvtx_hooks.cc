@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/utf8.h"
 #include "format/records.h"
+#include "probe/hooks/nvtx/communicators.h"
 #include "probe/hooks/nvtx/library_domains.h"
 #include "probe/hooks/nvtx/nvtx.h"
 #include "probe/hooks/nvtx/registered.h"
@@ -19,7 +20,8 @@
 // Ranges of a thread (push and pop) become scopes, marks become marks. Ranges of the process
 // (start and end, which any thread may end) say nothing of where an allocation was made, so those
 // functions stay as they are without a tool. Nor do ranges and marks in a domain that a library
-// made for itself: NCCL's are NCCL's steps, and no layer of the program.
+// made for itself: NCCL's are NCCL's steps, and no layer of the program. They say which
+// communicator its memory belongs to.
 namespace vramscope::probe::nvtx {
 namespace {
 
@@ -140,10 +142,20 @@ void DomainMarkEx(const void* domain, const EventAttributes* attributes) {
     WriteMark(Text(attributes));
 }
 int DomainRangePushEx(const void* domain, const EventAttributes* attributes) {
-  return IsLibrarys(domain) ? kNoPushPopTracking : Push(DomainOf(domain), Text(attributes));
+  if (!IsLibrarys(domain))
+    return Push(DomainOf(domain), Text(attributes));
+  if (IsNccl(domain)) {
+    const Text name(attributes);
+    BeginRange(attributes, name.data(), name.size());
+  }
+  return kNoPushPopTracking;
 }
 int DomainRangePop(const void* domain) {
-  return IsLibrarys(domain) ? kNoPushPopTracking : Pop(DomainOf(domain));
+  if (!IsLibrarys(domain))
+    return Pop(DomainOf(domain));
+  if (IsNccl(domain))
+    EndRange(nullptr, 0);
+  return kNoPushPopTracking;
 }
 const void* DomainRegisterStringA(const void*, const char* text) {
   return Intern(Text(text));
@@ -155,8 +167,10 @@ const void* DomainRegisterStringW(const void*, const wchar_t* text) {
 // one, whose handle is null.
 const void* CreateDomain(const Text& name, const void* caller) {
   const auto* const handle = static_cast<const char*>(Intern(name));
-  return handle != nullptr && IsLibraryDomain(name.data(), name.size(), caller) ? handle + 1
-                                                                                : handle;
+  if (handle == nullptr || !IsLibraryDomain(name.data(), name.size(), caller))
+    return handle;
+  NoteDomain(handle + 1, name.data(), name.size());
+  return handle + 1;
 }
 const void* DomainCreateA(const char* name) {
   return CreateDomain(Text(name), __builtin_return_address(0));
@@ -174,8 +188,17 @@ void MarkPayload(const void* domain, const void*, size_t) {
 int RangePushPayload(const void* domain, const void*, size_t) {
   return DomainRangePushEx(domain, nullptr);
 }
-int RangePopPayload(const void* domain, const void*, size_t) {
-  return DomainRangePop(domain);
+int RangePopPayload(const void* domain, const PayloadData* payloads, size_t count) {
+  if (!IsNccl(domain))
+    return DomainRangePop(domain);
+  EndRange(payloads, count);
+  return kNoPushPopTracking;
+}
+// Says what it says without a tool.
+uint64_t SchemaRegister(const void* domain, const SchemaAttributes* schema) {
+  if (IsNccl(domain))
+    NoteSchema(schema);
+  return kNoSchema;
 }
 
 struct Entry {
@@ -246,6 +269,7 @@ bool FillExtension(const ExtensionModule* module) {
     if (static_cast<size_t>(id) < segment.slot_count)
       segment.slots[static_cast<size_t>(id)] = reinterpret_cast<intptr_t>(function);
   };
+  fill(PayloadId::kSchemaRegister, SchemaRegister);
   fill(PayloadId::kMarkPayload, MarkPayload);
   fill(PayloadId::kRangePushPayload, RangePushPayload);
   fill(PayloadId::kRangePopPayload, RangePopPayload);

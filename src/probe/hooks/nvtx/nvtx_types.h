@@ -58,7 +58,7 @@ struct EventAttributes {
   int32_t color_type;
   uint32_t color;
   int32_t payload_type;
-  int32_t reserved;
+  int32_t payload_count;  // where payload_type is kExtendedPayload
   uint64_t payload;
   MessageType message_type;
   const void* message;  // const char*, const wchar_t* or a handle, by message_type
@@ -83,7 +83,48 @@ struct ExtensionModule {
   const void* type_info;
 };
 
+// EventAttributes::payload points at PayloadData.
+inline constexpr auto kExtendedPayload = static_cast<int32_t>(0xDFBD0009);
+struct PayloadData {
+  uint64_t schema_id;
+  size_t size;
+  const void* data;
+};
+
+// What a payload is made of, as the program registers it.
+inline constexpr uint64_t kFirstStaticSchema = 1 << 24;
+inline constexpr uint64_t kEntryInt = 5;
+inline constexpr uint64_t kEntryUint64 = 18;
+struct SchemaEntry {
+  uint64_t flags;
+  uint64_t type;
+  const char* name;
+  const char* description;
+  uint64_t detail;
+  uint64_t offset;
+  const void* semantics;
+  const void* reserved;
+};
+struct SchemaAttributes {
+  uint64_t field_mask;  // which of the fields are said
+  const char* name;
+  uint64_t type;
+  uint64_t flags;
+  const SchemaEntry* entries;
+  size_t entry_count;
+  size_t static_size;
+  size_t alignment;
+  uint64_t schema_id;
+  void* extension;
+};
+// Its entries, their number and its id.
+inline constexpr uint64_t kSchemaNeeds = 1 << 4 | 1 << 5 | 1 << 8;
+
+// What the registration of a schema returns where there is no tool.
+inline constexpr uint64_t kNoSchema = ~uint64_t{0};
+
 enum class PayloadId : uint32_t {
+  kSchemaRegister = 0,
   kMarkPayload = 2,
   kRangePushPayload = 3,
   kRangePopPayload = 4,
