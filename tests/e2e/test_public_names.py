@@ -2,6 +2,7 @@
 """What editors, type checkers and notebooks know of the package."""
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -94,20 +95,25 @@ def names(environment, directory):
     return done.stdout.split()
 
 
+def write_program(directory, public):
+    """The program, a question for the type of each public name, and what is wrong; its lines."""
+    of_module = "\n".join(f"reveal_type(vramscope.{name})" for name in public)
+    wrong = "\n".join(f"def wrong_{i}() -> None:\n    {code}" for i, code in enumerate(WRONG))
+    (directory / "program.py").write_text(f"{PROGRAM}\n{of_module}\n{wrong}\n")
+    return (directory / "program.py").read_text().splitlines()
+
+
 def test_a_users_program_is_checked_strictly(tmp_path):
     pytest.importorskip("mypy")
     environment = package.make(tmp_path)
     public = names(environment, tmp_path)
-    of_module = "\n".join(f"reveal_type(vramscope.{name})" for name in public)
-    wrong = "\n".join(f"def wrong_{i}() -> None:\n    {code}" for i, code in enumerate(WRONG))
-    (tmp_path / "program.py").write_text(f"{PROGRAM}\n{of_module}\n{wrong}\n")
+    lines = write_program(tmp_path, public)
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent",
          f"--cache-dir={package.BUILD / 'mypy-of-programs'}", "program.py"],
         env={**environment, "MYPYPATH": str(tmp_path), "MYPY_FORCE_COLOR": "0"},
         cwd=tmp_path, capture_output=True, text=True, timeout=300,
     )
-    lines = (tmp_path / "program.py").read_text().splitlines()
     revealed, errors = [], []
     for number, kind, text in re.findall(r"^program\.py:(\d+): (\w+): (.*)$", done.stdout, re.M):
         if kind == "error":
@@ -117,6 +123,33 @@ def test_a_users_program_is_checked_strictly(tmp_path):
     assert sorted(errors) == sorted(WRONG), done.stdout + done.stderr
     assert len(revealed) == len(public)
     assert not [text for text in revealed if re.search(r'is "(Any|object|builtins\.object)"', text)]
+
+
+def pyright(directory, environment, *options):
+    # Its first run fetches the checker itself, for which there may be no way.
+    return subprocess.run(
+        [sys.executable, "-m", "pyright", *options], env={**environment, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        cwd=directory, capture_output=True, text=True, timeout=300,
+    )
+
+
+def test_pyright_is_as_strict(tmp_path):
+    pytest.importorskip("pyright")
+    environment = package.make(tmp_path)
+    if pyright(tmp_path, environment, "--version").returncode != 0:
+        pytest.skip("pyright's checker cannot be had here")
+    public = names(environment, tmp_path)
+    lines = write_program(tmp_path, public)
+    (tmp_path / "pyrightconfig.json").write_text(
+        '{"include": ["program.py"], "typeCheckingMode": "strict", "pythonVersion": "3.9"}'
+    )
+    done = pyright(tmp_path, environment, "--outputjson")
+    said = json.loads(done.stdout)["generalDiagnostics"]
+    errors = {lines[each["range"]["start"]["line"]].strip() for each in said if each["severity"] == "error"}
+    assert errors == set(WRONG), done.stdout + done.stderr
+    revealed = [each["message"] for each in said if each["message"].startswith("Type of ") and "rule" not in each]
+    assert len(revealed) == len(public), done.stdout
+    assert not [text for text in revealed if re.search(r'\bUnknown\b|is "(Any|object)"', text)], revealed
 
 
 def test_the_names_are_listed_and_asking_for_them_records_nothing(tmp_path):
