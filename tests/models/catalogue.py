@@ -45,8 +45,7 @@ CASES = (
     Case("tensordot", "tensordot.py"),
     Case("mlp3", "mlp3.py"),
     Case("ddp", "distributed.py", references=(), ranks=2),
-    # Gradients of shards have no names, and are told from what communication holds by how long they live.
-    Case("fsdp", "distributed.py", ("--shard",), references=(), ranks=2, unchecked=("gradient",)),
+    Case("fsdp", "distributed.py", ("--shard",), references=(), ranks=2),
 )
 
 

@@ -386,7 +386,7 @@ def walk(top, root, prefix):
         for kind, key in ((PARAMETER, "_parameters"), (BUFFER, "_buffers")):
             for name, tensor in items(module, key):
                 if tensor is not None:
-                    note_tensor(kind, root, join(path, name), local(tensor), state["whole"])
+                    note_tensor(kind, root, join(path, name), local(tensor), state["whole"], tensor)
         children = [(child, step(module, name, path)) for name, child in items(module, "_modules") if child is not None]
         todo.extend(reversed(children))
 

@@ -239,8 +239,8 @@ Object BeginWalk(Object, Object) {
   return g_api.None();
 }
 
-// note_tensor(kind, root's address, name, tensor, whether the module is whole): its parameter or
-// buffer. Gradients and state take no name of a half-built one.
+// note_tensor(kind, root's address, name, tensor, whether the module is whole, the tensor that has
+// the gradient): its parameter or buffer. Gradients and state take no name of a half-built one.
 Object NoteTensor(Object, Object arguments) {
   const auto kind = static_cast<format::NameKind>(g_api.PyLong_AsLong(Argument(arguments, 0)));
   const auto owner = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(Argument(arguments, 1)));
@@ -260,7 +260,7 @@ Object NoteTensor(Object, Object arguments) {
   WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
   const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
   if (parameter != nullptr && with_gradient)
-    WriteGradient(*scope, Now(), impl, parameter);
+    WriteGradient(*scope, Now(), TensorImplOf(Argument(arguments, 5)), parameter);
   return g_api.None();
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <cstring>
 
 #include "probe/hooks/torch/agent.h"
 #include "probe/hooks/torch/names.h"
@@ -29,7 +28,6 @@ constinit Optimizer g_optimizers[kMaxOptimizers]{};
 constinit uint64_t g_births = 0;
 constinit bool g_search_again = false;  // the agent could not be asked for all unknown parameters
 constinit Object g_param_groups = nullptr, g_params = nullptr, g_state = nullptr;
-constinit Object g_local_tensor = nullptr;
 
 Object OptimizerGone(Object address, Object) {
   const auto object = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(address));
@@ -131,13 +129,25 @@ Parameter* NameByPosition(Object tensor,
   return name ? AddParameter(tensor, impl, 0, name.get(), storage, false) : nullptr;
 }
 
+// A distributed parameter has its gradient itself, and its name by its part.
+void NameShardsGradient(Stream& stream, uint64_t now, Object tensor, uintptr_t impl) {
+  const Owned local(LocalTensorOf(tensor));
+  const uintptr_t part = local ? TensorImplOf(local.get()) : 0;
+  if (Parameter* const parameter = part != 0 ? FindParameter(local.get(), part) : nullptr)
+    WriteGradient(stream, now, impl, parameter);
+}
+
 void NameParameters(Stream& stream, Object groups) {
   const uint64_t now = Now();
   ForEachParameter(groups, [&](Object tensor, ptrdiff_t group, ptrdiff_t index) {
     const uintptr_t impl = TensorImplOf(tensor);
     Storage storage;
-    if (impl == 0 || !StorageOf(impl, &storage))
+    if (impl == 0)
       return true;
+    if (!StorageOf(impl, &storage)) {
+      NameShardsGradient(stream, now, tensor, impl);
+      return true;
+    }
     Parameter* parameter = FindParameter(tensor, impl);
     const bool is_new = parameter == nullptr;
     if (is_new)
@@ -153,16 +163,6 @@ void NameParameters(Stream& stream, Object groups) {
     WriteGradient(stream, now, impl, parameter);
     return true;
   });
-}
-
-// The tensor that has a distributed one's part of the memory (local() of agent.py); null of others.
-Object LocalTensorOf(Object tensor) {
-  if (std::strcmp(TypeNameOf(tensor), "DTensor") != 0)
-    return nullptr;
-  Object const local = g_api.PyObject_GenericGetAttr(tensor, g_local_tensor);
-  if (local == nullptr)
-    g_api.PyErr_Clear();
-  return local;
 }
 
 // Names what one entry of an optimizer's state holds; whether anything of it was new.
@@ -248,9 +248,7 @@ bool StepsPrepare() {
   g_param_groups = g_api.PyUnicode_InternFromString("param_groups");
   g_params = g_api.PyUnicode_InternFromString("params");
   g_state = g_api.PyUnicode_InternFromString("state");
-  g_local_tensor = g_api.PyUnicode_InternFromString("_local_tensor");
-  return g_param_groups != nullptr && g_params != nullptr && g_state != nullptr &&
-         g_local_tensor != nullptr;
+  return g_param_groups != nullptr && g_params != nullptr && g_state != nullptr;
 }
 
 void StepsForget() {

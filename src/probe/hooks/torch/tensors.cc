@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstring>
 
 #include "format/enums.h"
+#include "probe/hooks/torch/names.h"
 #include "probe/platform/safe_reader.h"
 
 namespace vramscope::probe {
@@ -17,6 +19,7 @@ struct TensorLayout {
   uint32_t python_impl;      // THPVariable: its TensorImpl
   uint32_t impl_storage;     // TensorImpl: its StorageImpl
   uint32_t impl_autograd;    // TensorImpl: its AutogradMeta, null where it needs none
+  uint32_t impl_python;      // TensorImpl: its Python object, bit 0 a flag; 0: not known
   uint32_t meta_gradient;    // AutogradMeta: the gradient's TensorImpl
   uint64_t sparse_class;     // the first word of every SparseTensorImpl; 0: not known
   uint32_t sparse_parts[2];  // SparseTensorImpl: the TensorImpls of its indices, of its values
@@ -32,6 +35,7 @@ struct TensorLayout {
 constinit TensorLayout g_layout{};
 constinit Object g_base = nullptr;  // torch._C.TensorBase
 constinit Object g_usual[2] = {};   // torch.Tensor, torch.nn.Parameter
+constinit Object g_local_tensor = nullptr;
 constinit std::atomic<bool> g_known{false};
 
 // struct Device { int8_t type; int8_t index; }: the types of c10/core/DeviceType.h.
@@ -124,6 +128,9 @@ bool FindLayout(const Samples& samples, TensorLayout* layout) {
       samples.Find<uint16_t>(96, storage, device, &layout->storage_device);
   if (!ok)
     return false;
+  // Without it gradients of distributed tensors have no names.
+  if (!samples.Find<uint64_t>(128, impl, object, &layout->impl_python))
+    layout->impl_python = 0;
   // The gradient lies behind a pointer that only tensors with one have: both steps are looked for.
   Samples with_gradient;
   for (int i = 0; i < samples.count; ++i) {
@@ -154,6 +161,21 @@ bool FindLayout(const Samples& samples, TensorLayout* layout) {
 template <class T>
 T At(uintptr_t address, uint32_t offset) {
   return ReadAt<T>(reinterpret_cast<const void*>(address), offset);
+}
+
+// Of the tensor that a distributed one's TensorImpl, which has no memory, is around.
+bool StorageOfPart(uintptr_t impl, Storage* storage) {
+  constexpr uintptr_t kFlags = 1;
+  if (g_layout.impl_python == 0)
+    return false;
+  auto* const object =
+      reinterpret_cast<Object>(At<uintptr_t>(impl, g_layout.impl_python) & ~kFlags);
+  // One that C++ alone has touched has no Python object.
+  if (object == nullptr || TensorImplOf(object) != impl)
+    return false;
+  const Owned local(LocalTensorOf(object));
+  const uintptr_t part = local ? TensorImplOf(local.get()) : 0;
+  return part != 0 && StorageOf(part, storage);
 }
 
 struct SparseSample {
@@ -189,6 +211,11 @@ bool CalibrateTensors(Object list, Object classes) {
   Object const base = Argument(classes, 0);
   Object const usual[2] = {Argument(classes, 1), Argument(classes, 2)};
   if (usual[1] == nullptr || !samples.Read(list) || !FindLayout(samples, &layout)) {
+    g_api.PyErr_Clear();
+    return false;
+  }
+  g_local_tensor = g_api.PyUnicode_InternFromString("_local_tensor");
+  if (g_local_tensor == nullptr) {
     g_api.PyErr_Clear();
     return false;
   }
@@ -266,6 +293,15 @@ bool StorageOf(uintptr_t impl, Storage* storage) {
   return storage->address != 0 && storage->size_bytes != 0;
 }
 
+Object LocalTensorOf(Object tensor) {
+  if (std::strcmp(TypeNameOf(tensor), "DTensor") != 0)
+    return nullptr;
+  Object const local = g_api.PyObject_GenericGetAttr(tensor, g_local_tensor);
+  if (local == nullptr)
+    g_api.PyErr_Clear();
+  return local;
+}
+
 Gradient GradientOf(uintptr_t impl) {
   Gradient found;
   const auto meta = At<uintptr_t>(impl, g_layout.impl_autograd);
@@ -273,8 +309,10 @@ Gradient GradientOf(uintptr_t impl) {
   if (gradient == 0)
     return found;
   found.has_values = StorageOf(gradient, &found.values);
-  if (found.has_values || g_layout.sparse_class == 0 ||
-      At<uint64_t>(gradient, 0) != g_layout.sparse_class) {
+  if (found.has_values)
+    return found;
+  if (g_layout.sparse_class == 0 || At<uint64_t>(gradient, 0) != g_layout.sparse_class) {
+    found.has_values = StorageOfPart(gradient, &found.values);
     return found;
   }
   const auto indices = At<uintptr_t>(gradient, g_layout.sparse_parts[0]);

@@ -34,7 +34,12 @@ bool IsOfAllocator(const Storage& storage);
 // Of a TensorImpl. False where it has no storage, or the storage no memory.
 bool StorageOf(uintptr_t impl, Storage* storage);
 
-// The memory of a tensor's gradient; a sparse one has its indices beside its values.
+// The tensor that has a distributed one's part of the memory (local() of agent.py), as a reference
+// of the caller's; null of others.
+Object LocalTensorOf(Object tensor);
+
+// The memory of a tensor's gradient; a sparse one has its indices beside its values, a distributed
+// one's values are those of its part.
 struct Gradient {
   bool has_values = false, has_indices = false;
   Storage values, indices;
