@@ -15,14 +15,14 @@ uint64_t HashOf(const SiteKey& key) {
   const uint64_t kinds = byte(key.part) | byte(key.category) << 8 | byte(key.without_phases) << 16 |
                          byte(key.phase) << 24 | byte(key.estimated) << 32 |
                          byte(key.holding) << 40;
-  const uint64_t sum = kinds * 0x9e3779b97f4a7c15 + key.account * 0xbf58476d1ce4e5b9 +
-                       key.owner.value * 0x94d049bb133111eb + key.names * 0xff51afd7ed558ccd +
-                       key.pool_names * 0xc4ceb9fe1a85ec53 + key.module_epoch * 0x87c37b91114253d5 +
-                       key.api.value * 0x4cf5ad432745937f + key.scope.value * 0x52dce729da3ed7f5 +
-                       key.thread.value * 0x38495ab5a5c9e2bb +
-                       key.stack.value * 0xd6e8feb86659fd93 +
-                       key.native.value * 0xa0761d6478bd642f +
-                       key.forward.value * 0xe7037ed1a0b428db + key.stream * 0x8ebc6af09c88c6e3;
+  const uint64_t sum =
+      kinds * 0x9e3779b97f4a7c15u + key.account * 0xbf58476d1ce4e5b9u +
+      key.owner.value * 0x94d049bb133111ebu + key.names * 0xff51afd7ed558ccdu +
+      key.pool_names * 0xc4ceb9fe1a85ec53u + key.module_epoch * 0x87c37b91114253d5u +
+      key.api.value * 0x4cf5ad432745937fu + key.scope.value * 0x52dce729da3ed7f5u +
+      key.thread.value * 0x38495ab5a5c9e2bbu + key.stack.value * 0xd6e8feb86659fd93u +
+      key.native.value * 0xa0761d6478bd642fu + key.forward.value * 0xe7037ed1a0b428dbu +
+      key.stream * 0x8ebc6af09c88c6e3u;
   return std::rotl(sum, 32);
 }
 
