@@ -117,7 +117,7 @@ def is_quiet(torch):
     if getattr(modules.get("torch.autograd"), "_profiler_enabled", none)():
         return False
     transforms = getattr(getattr(c, "_functorch", None), "peek_interpreter_stack", none)
-    if transforms() is not None:
+    if may_transform() and transforms() is not None:
         return False
     guards = modules.get("torch._guards")
     if guards is not None and guards.TracingContext.try_get() is not None:

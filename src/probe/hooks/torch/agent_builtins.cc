@@ -8,6 +8,7 @@
 #include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
+#include "probe/platform/dynamic.h"
 #include "probe/platform/safe_reader.h"
 #include "probe/stack/python_walk.h"
 
@@ -304,12 +305,24 @@ Object HasName(Object, Object tensor) {
   return g_api.Truth(parameter != nullptr && parameter->owner != 0);
 }
 
+// Whether this thread has what functorch's transforms keep. Its own look-up
+// (peek_interpreter_stack) makes one where there is none, and then each node of the graph copies
+// it: 250,000 instructions a step of a small model. at::functorch::functorchTLSAccessor() makes
+// nothing; it returns a reference to a pointer (unique_ptr or shared_ptr, by version).
+Object MayTransform(Object, Object) {
+  using Accessor = void* const& (*)();
+  static const auto accessor = reinterpret_cast<Accessor>(
+      FindInLoadedLibrary("libtorch_cpu.so", "_ZN2at9functorch20functorchTLSAccessorEv"));
+  return g_api.Truth(accessor == nullptr || accessor() != nullptr);
+}
+
 constinit PyMethodDef g_builtins[] = {
     {"suppress", Suppress, kMethO, nullptr},
     {"note", NoteText, kMethVarArgs, nullptr},
     {"lost", Lost, kMethO, nullptr},
     {"ask", Ask, kMethNoArgs, nullptr},
     {"is_first_argument", IsFirstArgument, kMethO, nullptr},
+    {"may_transform", MayTransform, kMethNoArgs, nullptr},
     {"use_frames", UseFrames, kMethVarArgs, nullptr},
     {"use_tensors", UseTensors, kMethVarArgs, nullptr},
     {"use_sparse", UseSparse, kMethO, nullptr},
