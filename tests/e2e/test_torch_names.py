@@ -529,10 +529,10 @@ def test_a_thread_gets_no_state_for_transforms(tmp_path):
     """Where a thread has one (peek_interpreter_stack makes it), each node of its graph copies it from then on."""
     out, process = same_with_and_without(
         """
-        import ctypes, glob, os, torch
+        import collections, ctypes, os, torch
         from torch import nn
-        library = glob.glob(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))[0]
-        accessor = ctypes.CDLL(library)._ZN2at9functorch20functorchTLSAccessorEv
+        library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+        accessor = library._ZN2at9functorch20functorchTLSAccessorEv
         accessor.restype = ctypes.c_void_p
         has_state = lambda: ctypes.c_void_p.from_address(accessor()).value is not None
         model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
@@ -544,13 +544,13 @@ def test_a_thread_gets_no_state_for_transforms(tmp_path):
         print(has_state())
         torch._C._functorch.peek_interpreter_stack()
         print(has_state())
-        later = nn.Sequential(nn.Linear(16, 8))
+        later = nn.Sequential(collections.OrderedDict(late=nn.Linear(16, 8)))
         later(torch.vmap(lambda row: row * 2)(torch.ones(2, 16)))
         """,
         tmp_path,
     )
     assert out.split() == ["False", "True"]
-    assert {"", "0", "1", "2"} <= {path for path, _, _ in process.modules.values()}
+    assert {"", "0", "1", "2", "late"} <= {path for path, _, _ in process.modules.values()}
 
 
 def test_a_default_device_does_not_keep_names_away(tmp_path):

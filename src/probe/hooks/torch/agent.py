@@ -2,7 +2,7 @@
 """Finds PyTorch's names for memory, inside the recorded program.
 
 agent.cc puts this into the process as text and calls run_look() and run_search(), with the GIL. Its
-globals are the builtin functions of agent.cc's table, `modules` (sys.modules) and `known`, where
+globals are the functions of agent_builtins.cc's table, `modules` (sys.modules) and `known`, where
 agent.cc takes out what has died. What it may not do: import anything, call a method of a tensor,
 touch the program's modules other than through their dictionaries, keep anything of the program
 alive, write, or let an exception of its own out.

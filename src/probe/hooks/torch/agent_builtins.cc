@@ -305,14 +305,17 @@ Object HasName(Object, Object tensor) {
   return g_api.Truth(parameter != nullptr && parameter->owner != 0);
 }
 
-// Whether this thread has what functorch's transforms keep. Its own look-up
-// (peek_interpreter_stack) makes one where there is none, and then each node of the graph copies
-// it: 250,000 instructions a step of a small model. at::functorch::functorchTLSAccessor() makes
-// nothing; it returns a reference to a pointer (unique_ptr or shared_ptr, by version).
+// Whether this thread has functorch's state, without which no transform (vmap, grad) is under way.
+// peek_interpreter_stack makes one where there is none, and from then on each node of the graph
+// copies it: 250,000 instructions a step of a 48-layer MLP. at::functorch::functorchTLSAccessor()
+// makes nothing; what it refers to is a smart pointer, whose first word is the state's address.
 Object MayTransform(Object, Object) {
-  using Accessor = void* const& (*)();
-  static const auto accessor = reinterpret_cast<Accessor>(
-      FindInLoadedLibrary("libtorch_cpu.so", "_ZN2at9functorch20functorchTLSAccessorEv"));
+  using Accessor = const void* const& (*)();
+  static Accessor accessor = nullptr;
+  if (accessor == nullptr) {
+    accessor = reinterpret_cast<Accessor>(
+        FindInLoadedLibrary("libtorch_cpu.so", "_ZN2at9functorch20functorchTLSAccessorEv"));
+  }
   return g_api.Truth(accessor == nullptr || accessor() != nullptr);
 }
 
