@@ -314,7 +314,7 @@ Object MayTransform(Object, Object) {
   static Accessor accessor = nullptr;
   if (accessor == nullptr) {
     accessor = reinterpret_cast<Accessor>(
-        FindInLoadedLibrary("libtorch_cpu.so", "_ZN2at9functorch20functorchTLSAccessorEv"));
+        FindInLoadedLibrary(kTorchLibrary, "_ZN2at9functorch20functorchTLSAccessorEv"));
   }
   return g_api.Truth(accessor == nullptr || accessor() != nullptr);
 }

@@ -23,7 +23,6 @@ constinit VRAMSCOPE_TLS AutogradThread t_autograd{};
 
 namespace {
 
-constexpr char kLibrary[] = "libtorch_cpu.so";
 constexpr int kMaxSamples = 4;
 
 // What get_current_node() gives: its result comes through a hidden pointer.
@@ -120,7 +119,7 @@ struct TlsBlock {
 
 int FindTlsBlock(dl_phdr_info* info, size_t size, void* data) {
   if (size < offsetof(dl_phdr_info, dlpi_tls_data) || info->dlpi_name == nullptr ||
-      std::strstr(info->dlpi_name, kLibrary) == nullptr) {
+      std::strstr(info->dlpi_name, kTorchLibrary) == nullptr) {
     return 0;
   }
   auto* block = static_cast<TlsBlock*>(data);
@@ -136,7 +135,7 @@ int FindTlsBlock(dl_phdr_info* info, size_t size, void* data) {
 // thread-local variables is the one word that counts along when numbers are used up.
 void FindNext(uint64_t (*peek)()) {
   auto* const increment = reinterpret_cast<uint64_t (*)()>(
-      FindInLoadedLibrary(kLibrary, "_ZN2at15sequence_number17get_and_incrementEv"));
+      FindInLoadedLibrary(kTorchLibrary, "_ZN2at15sequence_number17get_and_incrementEv"));
   TlsBlock block;
   dl_iterate_phdr(FindTlsBlock, &block);
   if (increment == nullptr || block.module == 0)
@@ -173,14 +172,15 @@ int CalibrateAutograd(Object samples) {
     numbers[count] = reinterpret_cast<uint64_t>(g_api.PyLong_AsVoidPtr(Argument(tuple, 1)));
   }
   auto* const peek = reinterpret_cast<uint64_t (*)()>(
-      FindInLoadedLibrary(kLibrary, "_ZN2at15sequence_number4peekEv"));
+      FindInLoadedLibrary(kTorchLibrary, "_ZN2at15sequence_number4peekEv"));
   if (g_api.PyErr_Occurred() != nullptr || count < 3 || peek == nullptr ||
       peek() != numbers[count - 1] + 1) {
     g_api.PyErr_Clear();
     return 0;
   }
   NodeLayout layout{};
-  auto* const get_current = FindInLoadedLibrary(kLibrary, "_ZN5torch8autograd16get_current_nodeEv");
+  auto* const get_current =
+      FindInLoadedLibrary(kTorchLibrary, "_ZN5torch8autograd16get_current_nodeEv");
   bool found = get_current != nullptr && FindLayout(objects, numbers, count, &layout);
   if (found) {
     auto* const accessor = FindAccessor(static_cast<const char*>(get_current));

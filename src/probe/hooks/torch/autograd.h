@@ -12,6 +12,9 @@
 // backward allocates, join the two without a hook on any tensor.
 namespace vramscope::probe {
 
+// Where PyTorch has its C++ functions.
+inline constexpr char kTorchLibrary[] = "libtorch_cpu.so";
+
 struct AutogradState {
   std::atomic<uint64_t (*)()> peek{nullptr};          // at::sequence_number::peek
   std::atomic<const char** (*)()> current{nullptr};   // where this thread keeps its node under way
