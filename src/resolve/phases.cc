@@ -161,7 +161,7 @@ void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
                   facts.phase != Phase::kOther || facts.module.value != 0;
   origin->scope = event.scope;
   if (facts.communication)
-    origin->purpose = Purpose::kCommunication;
+    origin->purpose = facts.collective ? Purpose::kCollective : Purpose::kCommunication;
   else if (event.native_stack.value != 0 && facts_.Of(event.native_stack).workspace)
     origin->purpose = Purpose::kWorkspace;
   if (trace::HasOrigin(event.sequence)) [[unlikely]]
@@ -315,6 +315,8 @@ void Phases::Decide(trace::ProcessId process,
   }
   if (origin->purpose == Purpose::kWorkspace)
     return decide(Category::kWorkspace);
+  if (origin->purpose == Purpose::kCollective)
+    return decide(Category::kCommunication);
   if (origin->purpose == Purpose::kCommunication) {
     // What communication leaves behind when the backward is over are gradients, summed up.
     const bool gradient = by_phase && origin->phase == Phase::kBackward &&

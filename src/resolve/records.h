@@ -20,6 +20,7 @@ inline constexpr int64_t kNever = INT64_MAX;
 enum class Purpose : uint8_t {
   kNone,
   kCommunication,
+  kCollective,  // a collective operation's own copies, which are no parameter's gradient
   kWorkspace,
   kPrior,  // it was made before the recording: only names can say
 };

@@ -86,6 +86,8 @@ StackFactsTable::FrameSays StackFactsTable::Ask(const trace::Frame& frame) const
     return FrameSays::kBackward;
   if (below == "utils/checkpoint.py" && name == "backward")
     return FrameSays::kCheckpoint;
+  if (below == "distributed/distributed_c10d.py")
+    return FrameSays::kCollective;
   if (IsCommunication(below))
     return FrameSays::kCommunication;
   // torch.nn.Module has many methods; only these are its call.
@@ -113,7 +115,7 @@ void StackFactsTable::Extend(StackFacts& facts, trace::StackId stack) {
     facts.phase = phase;
     facts.module_inside = false;
     facts.user_inside = false;
-    facts.communication = false;
+    facts.communication = facts.collective = false;
   };
   switch (says) {
     case FrameSays::kBackward:
@@ -131,14 +133,16 @@ void StackFactsTable::Extend(StackFacts& facts, trace::StackId stack) {
       decide(Phase::kLoad);
       break;
     case FrameSays::kCommunication:
+    case FrameSays::kCollective:
       facts.communication = true;
+      facts.collective = says == FrameSays::kCollective;
       break;
     case FrameSays::kWorkspace:
       facts.workspace = true;
       break;
     case FrameSays::kUser:
       facts.user_inside = true;
-      facts.communication = false;
+      facts.communication = facts.collective = false;
       break;
     case FrameSays::kSetUp:
     case FrameSays::kNothing:
@@ -154,8 +158,8 @@ void StackFactsTable::Extend(StackFacts& facts, trace::StackId stack) {
       facts.phase = Phase::kOther;
     return;
   }
-  if (says != FrameSays::kCommunication)
-    facts.communication = false;
+  if (says != FrameSays::kCommunication && says != FrameSays::kCollective)
+    facts.communication = facts.collective = false;
   // An optimizer's closure calls the model; a backward that does computes again what a checkpoint
   // left out.
   if (facts.phase == Phase::kOther || facts.phase == Phase::kOptimizer)

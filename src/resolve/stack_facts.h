@@ -22,6 +22,7 @@ struct StackFacts {
   bool in_step : 1 = false;        // an optimizer's frame is
   bool checkpoint : 1 = false;     // a checkpoint's own backward is, which runs a graph of its own
   bool communication : 1 = false;  // torch.distributed's own code runs, not what it calls
+  bool collective : 1 = false;     // and it is a collective operation's
   bool workspace : 1 = false;      // native: a library's scratch memory
 };
 
@@ -49,6 +50,7 @@ class StackFactsTable {
     kLoad,
     kSetUp,  // a module's method that only builds or moves it
     kCommunication,
+    kCollective,
     kWorkspace,
   };
 
