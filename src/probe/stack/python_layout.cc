@@ -60,10 +60,11 @@ bool FindPythonLayout(uint32_t version_hex, const void* runtime, PythonLayout* l
       return FromDebugOffsets(runtime, version_hex, 19, 6, layout);
     case 0x030e:
       // Two words more for the interpreter state and for the frame; strings keep `interned` in
-      // sixteen bits.
+      // sixteen bits, references two bits of their own (Include/internal/pycore_stackref.h).
       if (!FromDebugOffsets(runtime, version_hex, 21, 8, layout))
         return false;
       layout->unicode_state_shift = 16;
+      layout->reference_tags = 3;
       return true;
     default:
       return false;

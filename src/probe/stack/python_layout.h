@@ -15,11 +15,12 @@ struct PythonLayout {
   uint32_t tstate_frame;    // PyThreadState: the current frame, or the _PyCFrame that holds it
   int32_t cframe_frame;     // _PyCFrame.current_frame (3.11, 3.12); -1: tstate_frame is the frame
   uint32_t frame_previous;  // frame: its caller
-  uint32_t frame_code;      // frame: code object (3.14: a tagged reference)
+  uint32_t frame_code;      // frame: code object
   uint32_t frame_instruction;   // frame: pointer to the instruction, or f_lasti (int) up to 3.10
   int32_t frame_owner;          // frame: one byte; -1: there is none
   uint32_t frame_locals;        // frame: its local variables, the arguments first
   uint8_t first_foreign_owner;  // owners from this value on are no Python frames
+  uint8_t reference_tags;       // bits of a frame's references that are no part of the address
   bool instruction_is_index;    // f_lasti; else a pointer into the code object
   uint8_t index_scale;          // bytes per unit of f_lasti
   uint32_t code_filename, code_name, code_qualname, code_firstlineno, code_argcount,
@@ -46,6 +47,7 @@ constexpr PythonLayout PythonFrameObjects(uint32_t lasti,
           .frame_owner = -1,
           .frame_locals = locals,
           .first_foreign_owner = 0xff,
+          .reference_tags = 0,
           .instruction_is_index = true,
           .index_scale = scale,
           .code_filename = 104,
@@ -71,9 +73,10 @@ inline constexpr PythonLayout kPython311 = {.tstate_frame = 56,
                                             .frame_previous = 48,
                                             .frame_code = 32,
                                             .frame_instruction = 56,
-                                            .frame_owner = 69,
+                                            .frame_owner = -1,  // a byte, but all are Python frames
                                             .frame_locals = 72,
-                                            .first_foreign_owner = 3,
+                                            .first_foreign_owner = 0xff,
+                                            .reference_tags = 0,
                                             .instruction_is_index = false,
                                             .index_scale = 1,
                                             .code_filename = 112,
@@ -95,6 +98,7 @@ inline constexpr PythonLayout kPython312 = {.tstate_frame = 56,
                                             .frame_owner = 70,
                                             .frame_locals = 72,
                                             .first_foreign_owner = 3,
+                                            .reference_tags = 0,
                                             .instruction_is_index = false,
                                             .index_scale = 1,
                                             .code_filename = 112,

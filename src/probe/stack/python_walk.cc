@@ -36,7 +36,7 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t FirstArgument(const PythonLayout& layout,
                                                const char* code) {
   if (VRAMSCOPE_UNLIKELY(ReadAt<int32_t>(code, layout.code_argcount) == 0))
     return 0;
-  return Untagged(ReadAt<uint64_t>(frame, layout.frame_locals));
+  return Untagged(layout, ReadAt<uint64_t>(frame, layout.frame_locals));
 }
 
 // The names that tell a module's frames, loaded once a walk.
@@ -213,7 +213,7 @@ PythonStack Capture(Stream& stream, const void* thread_state) {
   const char* const innermost = InnermostPythonFrame(layout, reader, thread_state);
   const char* cursor = innermost;
   const ModuleNames names;
-  uint32_t depth = 0;
+  uint32_t room = kMaxPythonDepth;
   uint64_t hash = 1;
   uintptr_t module = 0;
   while (cursor != nullptr) {
@@ -225,13 +225,13 @@ PythonStack Capture(Stream& stream, const void* thread_state) {
     if (VRAMSCOPE_UNLIKELY(frame.object != 0) && module == 0)
       module = frame.object;
     hash = AddToHash(hash, HashFrame(layout, frame));
-    if (++depth == kMaxPythonDepth) {
+    if (--room == 0) {
       if (cursor != nullptr)
         CountLoss(format::Loss::kStackTooDeep);
       break;
     }
   }
-  if (depth == 0)
+  if (room == kMaxPythonDepth)
     return {};
   hash ^= hash >> 32;  // the best bits of a product are its upper ones
   if (const uint32_t known = stream.FindStack(hash); VRAMSCOPE_LIKELY(known != 0))

@@ -63,9 +63,8 @@ inline uint64_t InstructionOffset(const PythonLayout& layout, const RawPythonFra
   return offset < (uint64_t{1} << 31) ? offset : 0;  // before the first instruction
 }
 
-// 3.14 keeps two tag bits in references; elsewhere they are zero.
-inline uint64_t Untagged(uint64_t reference) {
-  return reference & ~uint64_t{3};
+inline uint64_t Untagged(const PythonLayout& layout, uint64_t reference) {
+  return reference & ~uint64_t{layout.reference_tags};
 }
 
 // One step of the walk: reads `*cursor` through Reader, moves it to the caller and says whether the
@@ -90,7 +89,7 @@ inline bool StepPythonFrame(const PythonLayout& layout,
   if (layout.frame_owner >= 0)
     ok = ok && reader.Get(at + layout.frame_owner, &owner);
   *cursor = ok ? reinterpret_cast<const char*>(previous) : nullptr;
-  *frame = {reinterpret_cast<const char*>(Untagged(code)), instruction, 0};
+  *frame = {reinterpret_cast<const char*>(Untagged(layout, code)), instruction, 0};
   return ok && owner < layout.first_foreign_owner && frame->code != nullptr;
 }
 

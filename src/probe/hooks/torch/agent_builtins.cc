@@ -65,7 +65,7 @@ Object IsFirstArgument(Object, Object self) {
   const bool same = is_python && reader.Get(frame.code + layout.code_name, &code_name) &&
                     reader.Get(at + layout.frame_locals, &first) &&
                     reinterpret_cast<Object>(code_name) == name &&
-                    reinterpret_cast<Object>(Untagged(first)) == self;
+                    reinterpret_cast<Object>(Untagged(layout, first)) == self;
   g_api.Py_DecRef(name);
   return g_api.Truth(same);
 }
