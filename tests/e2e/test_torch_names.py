@@ -1,113 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names out of PyTorch programs that know nothing of vramscope: whether they are true, and whether
-the program can tell that they were taken. Programs run on the CPU, plain and with the probe."""
+"""Names out of PyTorch programs that know nothing of vramscope: whether they are true. Programs run on the CPU;
+whether they can tell that names were taken is in test_torch_unnoticed.py."""
 from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
 import sys
 import textwrap
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from recorded_program import (
+    BUFFER,
+    DUMP,
+    GRADIENT,
+    PARAMETER,
+    PROBE,
+    STATE,
+    Process,
+    plain,
+    program,
+    record,
+    recorded,
+    tuples,
+)
 
 pytest.importorskip("torch")
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
-PROBE = BUILD / "lib" / "libvramscope_probe.so"
-DUMP = BUILD / "bin" / "vramscope_dump"
-
 pytestmark = pytest.mark.skipif(not (PROBE.exists() and DUMP.exists()), reason="the probe is not built")
-
-PARAMETER, GRADIENT, BUFFER, STATE = 1, 2, 3, 4
-
-
-class Process:
-    """What one process recorded."""
-
-    def __init__(self, records: list[dict]) -> None:
-        self.records = records
-        self.notes = {r["key"]: r["value"] for r in self.of("Runtime")}
-        self.gone = [r["object"] for r in self.of("ModuleGone")]
-        # address of a module -> (path, class, address of its root), the last word counting
-        self.modules = {r["object"]: (r["path"] or "", r["type"], r["root"]) for r in self.of("Module")}
-        self._stacks = {(r["stream"], r["id"]): r for r in self.of("PyStack")}
-
-    def of(self, *kinds: str) -> list[dict]:
-        return [r for r in self.records if r["record"] in kinds]
-
-    def names(self, kind: int) -> set[tuple]:
-        """(name, address, bytes) or, of optimizer state, (name, state, address, bytes)."""
-        found = [r for r in self.of("Name") if r["kind"] == kind]
-        if kind == STATE:
-            return {(r["name"], r["detail"], r["address"], r["size"]) for r in found}
-        return {(self._in_whole(r), r["address"], r["size"]) for r in found}
-
-    def _in_whole(self, name: dict) -> str:
-        """While a model is built, slowly, its parts can have names as roots of their own."""
-        path, _, root = self.modules.get(name["owner"], ("", "", name["owner"]))
-        return name["name"] if root == name["owner"] else ".".join(filter(None, (path, name["name"])))
-
-    def objects(self, event: dict) -> list[int]:
-        """Addresses of the modules that ran, the outermost first."""
-        found, stack = [], self._stacks.get((event["stream"], event["stack"]))
-        while stack is not None:
-            if stack["object"]:
-                found.insert(0, stack["object"])
-            stack = self._stacks.get((event["stream"], stack["parent"]))
-        return found
-
-    def paths(self, event: dict) -> list[str]:
-        return [self.modules[address][0] for address in self.objects(event)]
-
-    def allocs(self, size: int) -> list[dict]:
-        return [r for r in self.of("BlockAlloc") if r["size"] == size]
-
-
-def program(text: str) -> list[str]:
-    return [sys.executable, "-c", textwrap.dedent(text)]
-
-
-def plain(command: list[str], **more) -> subprocess.CompletedProcess:
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
-
-
-def recorded(command: list[str], directory: Path, options: str = "cpu") -> tuple[subprocess.CompletedProcess, list[Process]]:
-    """The program's outcome with the probe, and its processes, the one that recorded most first."""
-    environment = {**os.environ, "LD_PRELOAD": str(PROBE), "VRAMSCOPE_DIR": str(directory), "VRAMSCOPE_OPTIONS": options}
-    done = plain(command, env=environment)
-    processes = []
-    for path in directory.glob("*.vrl"):
-        dump = subprocess.run([str(DUMP), str(path)], capture_output=True, text=True, check=True)
-        processes.append(Process([json.loads(line) for line in dump.stdout.splitlines()]))
-    return done, sorted(processes, key=lambda process: -len(process.records))
-
-
-def record(text: str, directory: Path, options: str = "cpu") -> tuple[dict, Process]:
-    """Of a program that prints one JSON object and nothing else: the object, and what was recorded."""
-    done, processes = recorded(program(text), directory, options)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return json.loads(done.stdout), processes[0]
-
-
-def same_with_and_without(text: str, directory: Path) -> tuple[str, Process]:
-    command = program(text)
-    without = plain(command)
-    done, processes = recorded(command, directory)
-    assert without.returncode == 0, without.stderr
-    assert (done.returncode, done.stdout) == (without.returncode, without.stdout)
-    assert without_stamps(done.stderr) == without_stamps(without.stderr)
-    return done.stdout, processes[0]
-
-
-def without_stamps(log: str) -> str:
-    """PyTorch's own warnings, without the time and the process that they begin with."""
-    return re.sub(r"^([A-Z])\d{4} [\d:.]+ \d+ ", r"\1 ", log, flags=re.MULTILINE)
 
 
 # ---- the names are true -----------------------------------------------------------------------------
@@ -201,10 +121,6 @@ MANY = """
 @pytest.fixture(scope="module")
 def many(tmp_path_factory) -> tuple[dict, Process]:
     return record(MANY, tmp_path_factory.mktemp("many"))
-
-
-def tuples(rows: list[list]) -> set[tuple]:
-    return {tuple(row) for row in rows}
 
 
 def test_the_layouts_are_verified(many):
@@ -427,132 +343,6 @@ def test_a_program_without_torch_has_no_agent(tmp_path):
     assert [p for p in processes if "module names" in p.notes] == []
 
 
-# ---- the program cannot tell ------------------------------------------------------------------------
-
-
-def test_weights_and_random_numbers_are_bit_identical(tmp_path):
-    _, process = same_with_and_without(
-        """
-        import hashlib, torch
-        from torch import nn
-        torch.use_deterministic_algorithms(True)
-        torch.manual_seed(3)
-        torch.set_num_threads(1)
-        model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 8))
-        optimizer = torch.optim.AdamW(model.parameters())
-        for i in range(50):
-            optimizer.zero_grad()
-            model(torch.randn(16, 64)).square().mean().backward()
-            optimizer.step()
-        digest = hashlib.sha256()
-        for value in [*model.state_dict().values(), torch.get_rng_state()]:
-            digest.update(value.numpy().tobytes())
-        print(digest.hexdigest())
-        """,
-        tmp_path,
-    )
-    assert process.names(STATE)
-
-
-def test_torch_compile_sees_nothing(tmp_path):
-    out, process = same_with_and_without(
-        """
-        import torch
-        from torch import nn
-        from torch._dynamo.utils import counters
-        model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
-        plain = torch.optim.SGD(model.parameters(), lr=0.1)
-        compiled = torch.compile(model, backend="eager", fullgraph=True)
-        for i in range(5):
-            plain.zero_grad()
-            compiled(torch.ones(2, 16)).sum().backward()
-            plain.step()
-        adam = torch.optim.Adam(model.parameters())
-        step = torch.compile(lambda: adam.step(), backend="eager")
-        for i in range(5):
-            adam.zero_grad()
-            model(torch.ones(2, 16)).sum().backward()
-            step()
-        whole = torch.compile(adam.step, backend="eager")
-        for i in range(3):
-            whole()
-        def train(x):
-            plain.zero_grad()
-            model(x).sum().backward()
-            plain.step()
-        broken = torch.compile(train, backend="eager")
-        for i in range(3):
-            broken(torch.ones(2, 16))
-        print(dict(counters["stats"]), dict(counters["graph_break"]), dict(counters["frames"]),
-              dict(counters["recompiles"]), dict(counters["unimplemented"]))
-        """,
-        tmp_path,
-    )
-    assert "'unique_graphs'" in out
-    assert {"0", "2"} <= {path for path, _, _ in process.modules.values()}
-    assert {name for name, _, _ in process.names(PARAMETER)} == {"0.weight", "0.bias", "2.weight", "2.bias"}
-
-
-def test_a_mode_sees_only_what_the_program_does(tmp_path):
-    _, process = same_with_and_without(
-        """
-        import torch
-        from torch import nn
-        from torch.overrides import TorchFunctionMode
-        from torch.utils._python_dispatch import TorchDispatchMode
-        log = []
-        class Functions(TorchFunctionMode):
-            def __torch_function__(self, func, types, args=(), kwargs=None):
-                log.append(str(getattr(func, "__name__", func)))
-                return func(*args, **(kwargs or {}))
-        class Operators(TorchDispatchMode):
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                log.append(str(func))
-                return func(*args, **(kwargs or {}))
-        for mode in (Functions(), Operators()):
-            with mode:
-                model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
-                optimizer = torch.optim.Adam(model.parameters(), foreach=False)
-                for i in range(3):
-                    optimizer.zero_grad()
-                    model(torch.ones(2, 16)).sum().backward()
-                    optimizer.step()
-        model(torch.ones(2, 16))
-        print(len(log), *log)
-        """,
-        tmp_path,
-    )
-    assert {"", "0", "1", "2"} <= {path for path, _, _ in process.modules.values()}
-
-
-def test_a_thread_gets_no_state_for_transforms(tmp_path):
-    """Where a thread has one (peek_interpreter_stack makes it), each node of its graph copies it from then on."""
-    out, process = same_with_and_without(
-        """
-        import collections, ctypes, os, torch
-        from torch import nn
-        library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
-        accessor = library._ZN2at9functorch20functorchTLSAccessorEv
-        accessor.restype = ctypes.c_void_p
-        has_state = lambda: ctypes.c_void_p.from_address(accessor()).value is not None
-        model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for i in range(3):
-            optimizer.zero_grad()
-            model(torch.ones(2, 16)).sum().backward()
-            optimizer.step()
-        print(has_state())
-        torch._C._functorch.peek_interpreter_stack()
-        print(has_state())
-        later = nn.Sequential(collections.OrderedDict(late=nn.Linear(16, 8)))
-        later(torch.vmap(lambda row: row * 2)(torch.ones(2, 16)))
-        """,
-        tmp_path,
-    )
-    assert out.split() == ["False", "True"]
-    assert {"", "0", "1", "2", "late"} <= {path for path, _, _ in process.modules.values()}
-
-
 def test_a_default_device_does_not_keep_names_away(tmp_path):
     said, process = record(
         """
@@ -566,119 +356,6 @@ def test_a_default_device_does_not_keep_names_away(tmp_path):
         tmp_path,
     )
     assert tuples(said) <= process.names(PARAMETER)
-
-
-def test_nothing_is_kept_alive_or_marked(tmp_path):
-    out, process = same_with_and_without(
-        """
-        import gc, sys, weakref, torch
-        from torch import nn
-        gc.collect()
-        gc.disable()
-        model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 4))
-        optimizer = torch.optim.Adam(model.parameters())
-        for i in range(4):
-            optimizer.zero_grad()
-            model(torch.ones(2, 16)).sum().backward()
-            optimizer.step()
-        weight = model[0].weight
-        print(weakref.getweakrefcount(weight), sys.getrefcount(weight), sys.getrefcount(optimizer.param_groups))
-        torch.utils.swap_tensors(weight, nn.Parameter(torch.zeros(16, 16)))
-        print([len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()], sorted(vars(model[0])))
-        dead = [weakref.ref(thing) for thing in (*model.modules(), model[0].weight)]
-        gone = weakref.ref(optimizer)
-        del weight, model, optimizer
-        gc.collect()
-        print([ref() for ref in dead], gone())
-        """,
-        tmp_path,
-    )
-    assert out.startswith("0 ")
-    assert {path for path, _, _ in process.modules.values()} == {"", "0", "1"}
-    assert set(process.modules) == set(process.gone)
-
-
-def test_tracers_do_not_see_the_agent(tmp_path):
-    out, process = same_with_and_without(
-        """
-        import sys
-        files = set()
-        def trace(frame, event, arg):
-            files.add(frame.f_code.co_filename)
-            return trace
-        import torch
-        from torch import nn
-        sys.settrace(trace)
-        sys.setprofile(lambda frame, event, arg: files.add(frame.f_code.co_filename))
-        model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 4))
-        for i in range(3):
-            model(torch.ones(2, 16))
-        sys.settrace(None)
-        sys.setprofile(None)
-        print(sorted(file for file in files if "vramscope" in file))
-        """,
-        tmp_path,
-    )
-    assert out == "[]\n"
-    assert process.modules
-
-
-def test_exceptions_of_signal_handlers_reach_the_program(tmp_path):
-    out, process = same_with_and_without(
-        """
-        import signal, torch
-        from torch import nn
-        class Tick(Exception):
-            pass
-        raised = caught = 0
-        def handler(number, frame):
-            global raised, armed
-            if armed:
-                armed = False  # one for each try: another could come on the way to `except`
-                raised += 1
-                raise Tick
-        armed = False
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
-        while raised < 100:
-            model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(20)])
-            try:
-                armed = True
-                model(torch.ones(2, 4))
-                armed = False
-            except Tick:
-                caught += 1
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        print(raised - caught)
-        """,
-        tmp_path,
-    )
-    assert out == "0\n"
-    assert process.modules
-
-
-def test_data_loader_workers_and_their_parent(tmp_path):
-    out, process = same_with_and_without(
-        """
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-        if __name__ == "__main__":
-            torch.manual_seed(0)
-            model = nn.Sequential(nn.Linear(16, 4))
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            loader = DataLoader(TensorDataset(torch.randn(32, 16)), batch_size=8, num_workers=2)
-            for epoch in range(2):
-                for (batch,) in loader:
-                    optimizer.zero_grad()
-                    model(batch).sum().backward()
-                    optimizer.step()
-            print(float(model[0].weight.sum()))
-        """,
-        tmp_path,
-    )
-    assert {path for path, _, _ in process.modules.values()} == {"", "0"}
-    assert len([r for r in process.of("Step") if r["kind"] == 0]) == 8
 
 
 # ---- frames, in every Python that is at hand, with something that only looks like PyTorch ----------
