@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two pairs of threads: one allocates and hands over, the other frees, until the standard input
-// ends. At no instant more than kQueued + 2 tensors of a pair are live. It rests now and then, so
-// that its recording stays small.
+// ends. When it says that it runs, both have handed something over. At no instant more than
+// kQueued + 2 tensors of a pair are live. It rests now and then, so that its recording stays small.
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ static void* Allocate(void* argument) {
       pthread_cond_wait(&pair->changed, &pair->mutex);
     const bool ended = pair->ended;
     if (!ended) pair->queue[pair->put++ % kQueued] = tensor;
-    pthread_cond_signal(&pair->changed);
+    pthread_cond_broadcast(&pair->changed);
     pthread_mutex_unlock(&pair->mutex);
     if (ended) {
       free_cpu(tensor);
@@ -64,6 +64,11 @@ int main(void) {
     pthread_cond_init(&g_pairs[i].changed, NULL);
     pthread_create(&threads[2 * i], NULL, Allocate, &g_pairs[i]);
     pthread_create(&threads[2 * i + 1], NULL, Free, &g_pairs[i]);
+  }
+  for (int i = 0; i < kPairs; ++i) {
+    pthread_mutex_lock(&g_pairs[i].mutex);
+    while (g_pairs[i].put == 0) pthread_cond_wait(&g_pairs[i].changed, &g_pairs[i].mutex);
+    pthread_mutex_unlock(&g_pairs[i].mutex);
   }
   puts("running");
   fflush(stdout);
