@@ -59,10 +59,10 @@ def main():
         step()
         names_are_known()
     events.instrumentation_begins()
-    for _ in range(4):
-        step()
-    events.counting_begins()
-    for _ in range(STEPS):
+    # In one line: another one's stacks would all be new in the first step that is counted.
+    for number in range(4 + STEPS):
+        if number == 4:
+            events.counting_begins()
         step()
     events.counting_ends(b"CPU tensors of a training step, with names")
 
