@@ -38,29 +38,12 @@ bool IsInMemory(int fd) {
          (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
 }
 
-// Allocates [offset, offset + size) on disk. Where the file system has no fallocate the bytes are
-// written, which allocates them too.
-bool Allocate(int fd, uint64_t offset, uint64_t size) {
-  // Growing beyond the limit would send SIGXFSZ to the program.
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      offset + size > limit.rlim_cur) {
-    errno = EFBIG;
-    return false;
-  }
-  for (;;) {
-    if (syscall(SYS_fallocate, fd, 0, static_cast<long>(offset), static_cast<long>(size)) == 0)
-      return true;
-    if (errno == EINTR)
-      continue;
-    if (errno != EOPNOTSUPP && errno != ENOSYS)
-      return false;
-    break;
-  }
-  static constexpr char kZeros[format::kPageBytes] = {};
+bool WriteZeros(int fd, uint64_t offset, uint64_t size) {
+  // Never written to, so that no memory is behind it. Much at once: the kernel takes large pages.
+  static uint8_t zeros[1 << 20];
   while (size != 0) {
-    const size_t part = size < sizeof kZeros ? size : sizeof kZeros;
-    const ssize_t written = base::WriteFileAt(fd, kZeros, part, offset);
+    const size_t part = size < sizeof zeros ? size : sizeof zeros;
+    const ssize_t written = base::WriteFileAt(fd, zeros, part, offset);
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
@@ -71,10 +54,31 @@ bool Allocate(int fd, uint64_t offset, uint64_t size) {
   return true;
 }
 
+// Allocates [offset, offset + size) on disk. Zeros are written there too: that allocates them where
+// the file system has no fallocate, and elsewhere the kernel then maps pages that it has in its
+// cache, in a fraction of the time that it takes to make each in a fault (ext4: 0.8 us for 3.7).
+bool Allocate(int fd, uint64_t offset, uint64_t size, bool in_memory) {
+  // Growing beyond the limit would send SIGXFSZ to the program.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      offset + size > limit.rlim_cur) {
+    errno = EFBIG;
+    return false;
+  }
+  bool allocated = false;
+  do {
+    allocated =
+        syscall(SYS_fallocate, fd, 0, static_cast<long>(offset), static_cast<long>(size)) == 0;
+  } while (!allocated && errno == EINTR);
+  if (!allocated && errno != EOPNOTSUPP && errno != ENOSYS)
+    return false;
+  return (allocated && in_memory) || WriteZeros(fd, offset, size);
+}
+
 }  // namespace
 
 uint8_t* LiveFile::Map(int fd, uint64_t offset, uint64_t size_bytes) {
-  if (!Allocate(fd, offset, size_bytes))
+  if (!Allocate(fd, offset, size_bytes, is_in_memory_))
     return nullptr;
   void* memory =
       mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
@@ -100,12 +104,12 @@ int LiveFile::Create(const char* path) {
     return errno;
   uint8_t* page = nullptr;
   int error = 0;
+  is_in_memory_ = IsInMemory(fd);
   if (!Identify(fd, &inode_, &device_)) {
     error = errno != 0 ? errno : EIO;
   } else if ((page = Map(fd, 0, format::kPageBytes)) == nullptr) {
     error = errno != 0 ? errno : ENOSPC;
   }
-  is_in_memory_ = IsInMemory(fd);
   base::CloseFile(fd);
   if (error != 0) {
     unlink(path);
