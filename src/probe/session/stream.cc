@@ -325,30 +325,22 @@ void Stream::AppendAnchor() {
 void Stream::ResetStackTables() {
   codes_.Clear();
   nodes_.Clear();
-  for (auto& slot : stacks_)
-    slot = {0, 0};
+  stacks_.Clear();
   // Whoever folds the recording counts on it (trace/live/past.cc): ids from before are not written
   // any more.
   known_walks_.Clear();
   CountLoss(format::Loss::kTableReset);
 }
 
-uint32_t Stream::FindMovedStack(uint64_t hash) const {
-  for (uint32_t place = 0; place < kStackPlaces; ++place) {
-    const StackSlot& slot = stacks_[(hash ^ place) & (kStackSlots - 1)];
-    if (slot.hash == hash)
-      return slot.id;
+KnownStack* Stream::KeepStack(uint64_t hash, uint32_t id, uintptr_t module) {
+  KnownStack* stack = stacks_.Add(hash);
+  if (stack == nullptr) {
+    stacks_.Clear();
+    stack = stacks_.Add(hash);
   }
-  return 0;
-}
-
-void Stream::KeepStack(uint64_t hash, uint32_t id) {
-  StackSlot* slot = &stacks_[hash & (kStackSlots - 1)];
-  for (uint32_t place = 1; place < kStackPlaces && slot->id != 0; ++place)
-    slot = &stacks_[(hash ^ place) & (kStackSlots - 1)];
-  if (slot->id != 0)
-    slot = &stacks_[(hash ^ (id & (kStackPlaces - 1))) & (kStackSlots - 1)];
-  *slot = {hash, id};
+  stack->id = id;
+  stack->module = module;
+  return stack;
 }
 
 uint32_t Stream::InternString(const char* text, size_t size_bytes) {

@@ -9,10 +9,19 @@
 #include "format/layout.h"
 #include "probe/session/intern_table.h"
 #include "probe/session/known_walks.h"
+#include "probe/session/ordered_table.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
 
 namespace vramscope::probe {
+
+// A whole stack that the reader knows.
+struct KnownStack {
+  uint64_t hash;
+  uintptr_t module;  // address of the innermost torch.nn.Module that runs, 0 where none does
+  uint32_t id;
+  uint32_t modules_seen;  // ModuleSet::taken_out() + 1 when that module had its name
+};
 
 // One thread's writer: a chunk of the live file that only this thread writes, and the tables that
 // say which strings, codes and stacks the reader already knows. When a thread ends its stream waits
@@ -55,12 +64,9 @@ class Stream {
   // Known codes and stack nodes; reset (and counted) when full.
   InternTable<4096>& codes() { return codes_; }
   InternTable<32768>& nodes() { return nodes_; }
-  // Whole stacks by their hash; 0 where it is not known. Entries replace one another.
-  VRAMSCOPE_ALWAYS_INLINE uint32_t FindStack(uint64_t hash) const {
-    const StackSlot& slot = stacks_[hash & (kStackSlots - 1)];
-    return VRAMSCOPE_LIKELY(slot.hash == hash) ? slot.id : FindMovedStack(hash);
-  }
-  void KeepStack(uint64_t hash, uint32_t id);
+  // Whole stacks by their hash, which is not 0; null where it is not known.
+  VRAMSCOPE_ALWAYS_INLINE KnownStack* FindStack(uint64_t hash) { return stacks_.Find(hash); }
+  KnownStack* KeepStack(uint64_t hash, uint32_t id, uintptr_t module);
   KnownWalks& known_walks() { return known_walks_; }
   uint32_t NewId() { return ++last_id_; }
   // Whether hardly any event of that kind was seen in this stream before. Bounded: in a program
@@ -100,15 +106,6 @@ class Stream {
   uint64_t totals_reserved[16] = {};
 
  private:
-  struct StackSlot {
-    uint64_t hash;
-    uint32_t id;
-  };
-  static constexpr uint32_t kStackSlots = 8192;
-  // Stacks whose first places are the same may lie in the other three of a cache line.
-  static constexpr uint32_t kStackPlaces = 4;
-  VRAMSCOPE_NOINLINE uint32_t FindMovedStack(uint64_t hash) const;
-
   friend class StreamPool;
   VRAMSCOPE_ALWAYS_INLINE void Commit() {
     header_->committed_bytes.store(static_cast<uint32_t>(cursor_ - begin_),
@@ -144,7 +141,7 @@ class Stream {
   uint32_t tid_ = 0;
   uint32_t last_id_ = 0;
   uint32_t retry_in_ = 0;  // events until room is looked for again; 0 while there is room
-  alignas(64) StackSlot stacks_[kStackSlots];
+  alignas(64) OrderedTable<KnownStack, &KnownStack::hash, 32768> stacks_;
   InternTable<4096> strings_;
   InternTable<4096> scopes_;  // ids by path
   InternTable<4096> codes_;

@@ -165,14 +165,14 @@ VRAMSCOPE_NOINLINE uint32_t Capture(Stream& stream, const WalkStart& start) {
   }
   if (VRAMSCOPE_UNLIKELY(depth == 0))
     return 0;
-  hash ^= hash >> 32;  // the best bits of a product are its upper ones
-  if (const uint32_t known = stream.FindStack(hash); VRAMSCOPE_LIKELY(known != 0)) {
-    KeepWalk(&stream.known_walks(), start, known);
-    return known;
+  hash |= 1;  // not 0
+  if (const KnownStack* const known = stream.FindStack(hash); VRAMSCOPE_LIKELY(known != nullptr)) {
+    KeepWalk(&stream.known_walks(), start, known->id);
+    return known->id;
   }
   const uint32_t id = DefineStack(stream, pcs, depth, walk.end);
   if (id != 0)
-    stream.KeepStack(hash, id);
+    stream.KeepStack(hash, id, 0);
   return id;
 }
 

@@ -166,8 +166,11 @@ uint32_t CollectFrames(const PythonLayout& layout,
   return depth;
 }
 
-// Defines what is new of a stack, outermost frame first, and returns its id.
-VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream, const char* innermost) {
+// Defines what is new of a stack, outermost frame first; its entry in the stream, null where it
+// could not be written.
+VRAMSCOPE_NOINLINE KnownStack* DefineStack(Stream& stream,
+                                           const char* innermost,
+                                           uint64_t stack_hash) {
   const PythonLayout& layout = g_python.layout;
   RawPythonFrame frames[kMaxPythonDepth];
   bool in_set_up = false;
@@ -190,7 +193,7 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream, const char* innermost) {
                               .code = code,
                               .instruction = InstructionOffset(layout, frames[i]),
                               .object = frames[i].object != object ? frames[i].object : 0})) {
-        return 0;
+        return nullptr;
       }
       if (!stream.nodes().Insert(hash, id)) {
         stream.ResetStackTables();
@@ -201,7 +204,7 @@ VRAMSCOPE_NOINLINE uint32_t DefineStack(Stream& stream, const char* innermost) {
     if (frames[i].object != 0)
       object = frames[i].object;
   }
-  return parent;
+  return stream.KeepStack(stack_hash, parent, object);
 }
 
 // Reads each frame once and keeps none of them: that a stack is known is told by its hash. `kKnown`
@@ -215,15 +218,12 @@ PythonStack Capture(Stream& stream, const void* thread_state) {
   const ModuleNames names;
   uint32_t room = kMaxPythonDepth;
   uint64_t hash = 1;
-  uintptr_t module = 0;
   while (cursor != nullptr) {
     const char* const at = cursor;
     RawPythonFrame frame;
     if (!StepPythonFrame(layout, reader, &cursor, &frame))
       continue;
     frame.object = names.Object(layout, at, frame.code);
-    if (VRAMSCOPE_UNLIKELY(frame.object != 0) && module == 0)
-      module = frame.object;
     hash = AddToHash(hash, HashFrame(layout, frame));
     if (--room == 0) {
       if (cursor != nullptr)
@@ -233,13 +233,11 @@ PythonStack Capture(Stream& stream, const void* thread_state) {
   }
   if (room == kMaxPythonDepth)
     return {};
-  hash ^= hash >> 32;  // the best bits of a product are its upper ones
-  if (const uint32_t known = stream.FindStack(hash); VRAMSCOPE_LIKELY(known != 0))
-    return {known, module};
-  const uint32_t id = DefineStack(stream, innermost);
-  if (id != 0)
-    stream.KeepStack(hash, id);
-  return {id, module};
+  hash |= 1;  // not 0
+  KnownStack* stack = stream.FindStack(hash);
+  if (VRAMSCOPE_UNLIKELY(stack == nullptr))
+    stack = DefineStack(stream, innermost, hash);
+  return {stack != nullptr ? stack->id : 0, stack};
 }
 
 char* PutUtf8(char* out, uint32_t c) {

@@ -8,10 +8,11 @@
 namespace vramscope::probe {
 
 class Stream;
+struct KnownStack;
 
 struct PythonStack {
-  uint32_t id;       // in the stream, 0 where the thread runs no Python
-  uintptr_t module;  // address of the innermost torch.nn.Module that runs, 0 where none does
+  uint32_t id;        // in the stream, 0 where the thread runs no Python
+  KnownStack* known;  // the stream's entry; null where it has none
 };
 
 // The calling thread's Python stack. Takes no GIL and no lock, allocates nothing; about 15 ns and

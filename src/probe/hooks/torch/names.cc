@@ -17,52 +17,35 @@ struct Said {
   uint64_t size_bytes;
 };
 
-// Open addressing by a hash or an address that is never 0, in pages that cost nothing until they
-// are touched. Nothing is ever taken out; when it is three quarters full it begins anew.
-template <class Entry, uint64_t (*kKey)(const Entry&)>
+// In pages of its own, which cost nothing until they are touched.
+template <class Entry, auto kKey>
 class Table {
  public:
-  static constexpr uint32_t kCapacity = 65536;
-
   bool Prepare() {
     if (entries_ != nullptr)
       return true;
-    void* const memory = mmap(nullptr, sizeof(Entry) * kCapacity, PROT_READ | PROT_WRITE,
+    void* const memory = mmap(nullptr, sizeof(Entries), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    entries_ = memory != MAP_FAILED ? static_cast<Entry*>(memory) : nullptr;
+    entries_ = memory != MAP_FAILED ? static_cast<Entries*>(memory) : nullptr;
     return entries_ != nullptr;
   }
-  // Where the entry is, or would be.
-  Entry* Find(uint64_t key) {
-    uint32_t i = static_cast<uint32_t>((key * 0x9e3779b97f4a7c15u) >> 32) & (kCapacity - 1);
-    while (kKey(entries_[i]) != 0 && kKey(entries_[i]) != key)
-      i = (i + 1) & (kCapacity - 1);
-    return &entries_[i];
-  }
-  bool IsFull() const { return used_ >= kCapacity / 4 * 3; }
-  void CountNew() { ++used_; }
+  Entry* Find(uint64_t key) { return entries_->Find(key); }
+  // Null where it is full: the caller clears it.
+  Entry* Add(uint64_t key) { return entries_->Add(key); }
   void Clear() {
     if (entries_ != nullptr)
-      madvise(entries_, sizeof(Entry) * kCapacity, MADV_DONTNEED);  // zeros again
-    used_ = 0;
+      madvise(entries_, sizeof(Entries), MADV_DONTNEED);  // zeros again
   }
-  Entry* begin() { return entries_; }
-  Entry* end() { return entries_ + kCapacity; }
+  Entry* begin() { return entries_->begin(); }
+  Entry* end() { return entries_->end(); }
 
  private:
-  Entry* entries_ = nullptr;
-  uint32_t used_ = 0;
+  using Entries = OrderedTable<Entry, kKey, 65536>;
+  Entries* entries_ = nullptr;
 };
 
-uint64_t KeyOf(const Parameter& parameter) {
-  return parameter.impl;
-}
-uint64_t KeyOf(const Said& said) {
-  return said.key;
-}
-
-constinit Table<Parameter, KeyOf> g_parameters;
-constinit Table<Said, KeyOf> g_said;
+constinit Table<Parameter, &Parameter::impl> g_parameters;
+constinit Table<Said, &Said::key> g_said;
 constinit uint32_t g_walk = 0;
 constinit bool g_in_survey = false;
 
@@ -121,8 +104,7 @@ void NamesBeginWalk() {
 
 Parameter* FindParameter(Object tensor, uintptr_t impl) {
   Parameter* const found = g_parameters.Find(impl);
-  return found->impl == impl && found->object == reinterpret_cast<uintptr_t>(tensor) ? found
-                                                                                     : nullptr;
+  return found != nullptr && found->object == reinterpret_cast<uintptr_t>(tensor) ? found : nullptr;
 }
 
 Parameter* AddParameter(Object tensor,
@@ -131,19 +113,18 @@ Parameter* AddParameter(Object tensor,
                         Object name,
                         const Storage& storage,
                         bool walk) {
-  if (g_parameters.IsFull()) {
-    for (Parameter& parameter : g_parameters) {
-      if (parameter.name != nullptr)
-        g_api.Py_DecRef(parameter.name);
-    }
-    g_parameters.Clear();
-  }
-  Parameter* const found = g_parameters.Find(impl);
+  Parameter* found = g_parameters.Find(impl);
   const auto object = reinterpret_cast<uintptr_t>(tensor);
-  if (found->impl == impl && found->object == object && walk && found->walk == g_walk)
+  if (found != nullptr && found->object == object && walk && found->walk == g_walk)
     return found;
-  if (found->impl == 0)
-    g_parameters.CountNew();
+  if (found == nullptr)
+    found = g_parameters.Add(impl);
+  if (found == nullptr) {
+    for (Parameter& parameter : g_parameters)
+      g_api.Py_DecRef(parameter.name);
+    g_parameters.Clear();
+    found = g_parameters.Add(impl);
+  }
   Object const old = found->name;
   g_api.Py_IncRef(name);
   *found = {.impl = impl,
@@ -171,15 +152,17 @@ bool WriteNameIfNew(Stream& stream,
     return false;
   uint64_t key = HashMix(HashMix(static_cast<uint64_t>(kind), owner), scope);
   key = HashText(HashText(key, name), detail) | 1;
-  if (g_said.IsFull())
-    g_said.Clear();
-  Said* const said = g_said.Find(key);
-  if (said->key == key && said->address == storage.address &&
+  Said* said = g_said.Find(key);
+  if (said != nullptr && said->address == storage.address &&
       said->size_bytes == storage.size_bytes) {
     return false;
   }
-  if (said->key == 0)
-    g_said.CountNew();
+  if (said == nullptr)
+    said = g_said.Add(key);
+  if (said == nullptr) {
+    g_said.Clear();
+    said = g_said.Add(key);
+  }
   *said = {key, storage.address, storage.size_bytes};
   const uint32_t name_id = InternText(stream, name);
   const uint32_t detail_id = InternText(stream, detail);

@@ -8,6 +8,7 @@
 #include "probe/hooks/torch/address_set.h"
 #include "probe/hooks/torch/autograd.h"
 #include "probe/session/source.h"
+#include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
 // PyTorch's own names for memory: modules, parameters, buffers, gradients, optimizer state. A small
@@ -61,6 +62,21 @@ void TorchBackwardEnded();
 
 extern const Source kTorchSource;
 
+// Whether no module runs below that stack, or one that has a name. What was found is noted beside
+// the stack, which is at hand, so that the set is asked again only after something was taken out of
+// it.
+VRAMSCOPE_ALWAYS_INLINE bool TorchKnowsModule(const PythonStack& stack) {
+  KnownStack& known = *stack.known;
+  const uint32_t seen = g_torch.modules->taken_out() + 1;
+  // The entry is another's where the stream has forgotten its stacks meanwhile.
+  if (known.module == 0 || known.modules_seen == seen || known.id != stack.id)
+    return true;
+  if (!g_torch.modules->Contains(known.module))
+    return false;
+  known.modules_seen = seen;
+  return true;
+}
+
 // Called with the stack of each event, and the node that autograd evaluates.
 VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const AutogradNode& node) {
   const TorchNames names = g_torch.names.load(std::memory_order_acquire);
@@ -73,14 +89,10 @@ VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const A
   }
   if (names == TorchNames::kOff || stack.id == 0)
     return;
-  if (VRAMSCOPE_LIKELY(names == TorchNames::kOn) &&
-      (stack.module == 0 || g_torch.modules->Contains(stack.module))) {
+  const bool knows = names != TorchNames::kWaiting && TorchKnowsModule(stack);
+  if (VRAMSCOPE_LIKELY(knows && names == TorchNames::kOn))
     return;
-  }
-  if (names == TorchNames::kBuilding &&
-      (stack.module == 0 || g_torch.modules->Contains(stack.module)))
-    return TorchAskBuilding();
-  TorchAsk();
+  return knows ? TorchAskBuilding() : TorchAsk();
 }
 
 }  // namespace vramscope::probe
