@@ -70,7 +70,7 @@ class Pricer {
     DevicePrices out;
     out.arrays = std::move(arrays_);
     out.reading_offset = series_.offset;
-    out.contexts_not_measured = series_.contexts_not_measured;
+    out.contexts_not_measured = series_.contexts_not_measured + CountUnknownContexts();
     out.checkpointed = checkpoints_.found();
     out.unsettled = std::move(unsettled_);
     out.has_others = figures_.HasOthers(INT64_MIN);
@@ -84,6 +84,7 @@ class Pricer {
   std::vector<Entry> InOrder() const;
   void Apply(const Entry& entry);
   void NoteUnsettled();
+  uint64_t CountUnknownContexts() const;
   void NoteCheckpoints();
   void OnMove(size_t number);
   void OnCall(uint32_t number);
@@ -163,6 +164,20 @@ std::vector<Entry> Pricer::InOrder() const {
     return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.what < b.what;
   });
   return entries;
+}
+
+// Contexts that neither a reading nor a figure of NVML's has a price for.
+uint64_t Pricer::CountUnknownContexts() const {
+  const auto has_row = [&](uint32_t process) {
+    return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
+      return row.account == process && row.counter.part == Part::kContext;
+    });
+  };
+  return static_cast<uint64_t>(
+      std::count_if(series_.unpriced.begin(), series_.unpriced.end(), [&](uint32_t number) {
+        const ImplicitCall& call = input_.calls[number];
+        return call.kind == Kind::kContextCreate && !has_row(call.process);
+      }));
 }
 
 void Pricer::Apply(const Entry& entry) {

@@ -224,6 +224,25 @@ TEST_F(PriceTest, WhatComesAndGoesWhileNobodyCallsIsOthers) {
   EXPECT_EQ(device_.Prices().samples.back().ledger_bytes, 592 * kMiB);
 }
 
+// The thread that read what a context took was held up, while another one moved memory.
+TEST_F(PriceTest, WhereNoReadingIsClearASampleInAQuietMomentSaysWhatAContextTook) {
+  device_.Sample(10);
+  device_.Context(0xc0).until_reading = false;
+  const When reading = device_.Reading(510).when;
+  device_.Moved(64).when.begin_ns = reading.begin_ns;
+  device_.Sample(574);
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kContext, 500)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_EQ(device_.Prices().contexts_not_measured, 0u);
+}
+
+TEST_F(PriceTest, AContextThatNothingIsBehindIsNotMeasured) {
+  device_.Sample(10);
+  device_.Context(0xc0).until_reading = false;
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10)));
+  EXPECT_EQ(device_.Prices().contexts_not_measured, 1u);
+}
+
 TEST_F(PriceTest, WhatIsTooLargeToBeKeptStaysResidual) {
   Context();
   device_.Destroy(0xc0);

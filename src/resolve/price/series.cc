@@ -37,6 +37,7 @@ class SeriesMaker {
     FindOffset();
     MakeIntervals();
     PlaceCalls();
+    CloseBySamples();
     CloseEarlier();
     return std::move(out_);
   }
@@ -55,6 +56,7 @@ class SeriesMaker {
   void FindOffset();
   void MakeIntervals();
   void PlaceCalls();
+  void CloseBySamples();
   void CloseEarlier();
   // Nothing says what was used before: what these calls took cannot be told.
   void CountUnmeasured(int64_t before_ns) {
@@ -101,6 +103,7 @@ class SeriesMaker {
   Spans moving_;                 // explicit ones that moved memory, and ends
   Spans unpriced_;               // implicit calls, ends, checkpoints
   Spans uncertain_;              // these, and what made or freed arrays
+  std::optional<Base> last_;     // what the last interval ends at, or would begin at
   std::vector<int64_t> moved_;   // by explicit calls, before each of them
   std::vector<bool> tails_;      // of the intervals, those whose reading is not clear
 };
@@ -383,6 +386,7 @@ void SeriesMaker::MakeIntervals() {
   }
   if (tail != input_.readings.size() && base)
     close(tail, false);
+  last_ = base;
 }
 
 // A clear reading overlaps no call: each call is in one interval. The last reading before a new
@@ -402,6 +406,54 @@ void SeriesMaker::PlaceCalls() {
     else if (call.end_ns > found->from_begin_ns)
       found->calls.push_back(i);
   }
+}
+
+// Calls whose readings were all taken while other threads moved memory: a sample in a quiet moment
+// behind them says what they took, where figures of NVML and of the driver can be compared. What
+// the end of a context leaves is not theirs.
+void SeriesMaker::CloseBySamples() {
+  std::vector<uint32_t> left;
+  for (const uint32_t call : std::exchange(out_.unpriced, {})) {
+    const bool ends = input_.calls[call].kind == ImplicitCall::Kind::kContextDestroy;
+    (ends ? out_.unpriced : left).push_back(call);
+  }
+  std::sort(left.begin(), left.end(),
+            [&](uint32_t a, uint32_t b) { return out_.calls[a].end_ns < out_.calls[b].end_ns; });
+  std::optional<Base> base = last_;
+  const auto from = std::partition_point(
+      input_.samples.begin(), input_.samples.end(),
+      [&](const DeviceSample& sample) { return base && sample.when.time_ns <= base->time_ns; });
+  auto call = left.begin();
+  for (auto sample = from; sample != input_.samples.end() && call != left.end(); ++sample) {
+    const auto number = static_cast<size_t>(sample - input_.samples.begin());
+    const bool is_baseline = out_.baseline[number];
+    if (!is_baseline && (!out_.counted[number] || !IsQuiet(*sample)))
+      continue;
+    const Base next{sample->when.time_ns, sample->when.begin_ns,
+                    sample->used_bytes + out_.offset.value_or(0), true};
+    const auto behind = std::partition_point(call, left.end(), [&](uint32_t earlier) {
+      return out_.calls[earlier].end_ns + kClockErrorNs < sample->when.begin_ns;
+    });
+    const bool comparable = base && (out_.offset || base->is_sample);
+    if (call != behind && !is_baseline && comparable) {
+      Interval interval;
+      interval.until = sample->when;
+      interval.from_ns = base->time_ns;
+      interval.from_begin_ns = base->begin_ns;
+      interval.used_bytes = next.used_bytes;
+      interval.growth_bytes = next.used_bytes - base->used_bytes;
+      interval.is_plain = false;
+      interval.calls.assign(call, behind);
+      std::sort(interval.calls.begin(), interval.calls.end());
+      out_.intervals.push_back(std::move(interval));
+    } else {
+      out_.unpriced.insert(out_.unpriced.end(), call, behind);
+    }
+    call = behind;
+    if (is_baseline || comparable)
+      base = next;
+  }
+  out_.unpriced.insert(out_.unpriced.end(), call, left.end());
 }
 
 // A reading long after the calls that it prices shows what everybody did meanwhile: NVML's sample
