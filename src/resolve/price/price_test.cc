@@ -229,7 +229,7 @@ TEST_F(PriceTest, WhereNoReadingIsClearASampleInAQuietMomentSaysWhatAContextTook
   device_.Sample(10);
   device_.Context(0xc0).until_reading = false;
   const When reading = device_.Reading(510).when;
-  device_.Moved(64).when.begin_ns = reading.begin_ns;
+  device_.Moved(64).when.begin_ns = reading.begin_ns - 1;
   device_.Sample(574);
   EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kContext, 500)));
   EXPECT_EQ(device_.WorstResidual(), 0);
