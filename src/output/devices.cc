@@ -46,16 +46,6 @@ int32_t DeviceIndex(const query::Report& report, tables::DeviceId device) {
   return found == nullptr ? format::kNoDevice : found->index;
 }
 
-int32_t DeviceIndex(const tables::Recording& recording, tables::DeviceId device) {
-  const tables::DeviceRow* const found = Find(recording, device);
-  return found == nullptr ? format::kNoDevice : found->index;
-}
-
-uint32_t PidOf(const tables::Recording& recording, tables::ProcessId process) {
-  const tables::ProcessRow* const found = Find(recording, process);
-  return found == nullptr ? 0 : found->pid;
-}
-
 std::string ProcessLabel(const std::string& command, uint32_t pid, std::optional<int32_t> rank) {
   // The first two words say which program: "python train.py", "torchrun --nproc 2".
   std::string label;

@@ -7,6 +7,7 @@
 
 #include "output/devices.h"
 #include "output/json_parts.h"
+#include "tables/row_of.h"
 #include "util/json_writer.h"
 #include "util/size_text.h"
 
@@ -33,8 +34,7 @@ const char* Verdict(const query::Refusal& refusal) {
 }
 
 tables::DeviceId DeviceOf(const tables::Recording& recording, const query::Refusal& refusal) {
-  const auto& accounts = recording.tables().accounts;
-  return accounts[refusal.account.value < accounts.size() ? refusal.account.value : 0].device;
+  return RowOf(recording.tables().accounts, refusal.account).device;
 }
 
 std::string Since(const tables::Recording& recording, int64_t time_ns) {

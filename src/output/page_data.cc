@@ -22,6 +22,7 @@
 #include "output/page_left_out.h"
 #include "output/page_tables.h"
 #include "query/frames.h"
+#include "tables/row_of.h"
 
 namespace vramscope::output {
 namespace {
@@ -459,9 +460,8 @@ void PageData::WriteMarks() {
   // A process leaves all its devices at one time.
   std::set<std::pair<int64_t, std::string>> moves;
   for (const tables::CheckpointRow& row : tables_.checkpointed) {
-    const tables::AccountRow& account =
-        tables_.accounts[row.account.value < tables_.accounts.size() ? row.account.value : 0];
-    const std::string process = fmt::format("pid {}", PidOf(recording_, account.process));
+    const tables::ProcessId of = RowOf(tables_.accounts, row.account).process;
+    const std::string process = fmt::format("pid {}", PidOf(recording_, of));
     moves.emplace(row.begin_ns, process + " was checkpointed");
     if (row.end_ns != tables::kNever)
       moves.emplace(row.end_ns, process + " was restored");

@@ -9,6 +9,7 @@
 #include "output/json_parts.h"
 #include "query/fold_names.h"
 #include "query/frames.h"
+#include "tables/row_of.h"
 
 namespace vramscope::output {
 namespace {
@@ -141,8 +142,7 @@ std::string PageSites::LayerName(tables::StringId layer) {
 }
 
 const tables::SiteRow& PageSites::Row(tables::SiteId site) const {
-  const std::vector<tables::SiteRow>& rows = recording_.tables().sites;
-  return rows[site.value < rows.size() ? site.value : 0];
+  return RowOf(recording_.tables().sites, site);
 }
 
 PageSites::Site PageSites::Describe(const tables::SiteRow& row) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "query/texts.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 
@@ -22,8 +23,7 @@ tables::SiteRow RoundingSite(const tables::SiteRow& site) {
 tables::SiteRow FreeSite(const tables::Recording& recording,
                          const tables::SegmentRow& segment,
                          bool in_use) {
-  const std::vector<tables::SiteRow>& sites = recording.tables().sites;
-  tables::SiteRow site = sites[segment.site.value < sites.size() ? segment.site.value : 0];
+  tables::SiteRow site = RowOf(recording.tables().sites, segment.site);
   site.backing = 0;
   if (in_use)
     site.part = segment.part_in_use;

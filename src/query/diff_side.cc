@@ -10,6 +10,7 @@
 #include "query/instant.h"
 #include "query/iteration_times.h"
 #include "query/peaks.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 namespace {
@@ -221,9 +222,9 @@ void AddAllocated(DiffWords* words, DiffSide* side) {
   KeyMaker keys(*side->recording, words, side);
   for (size_t i = 1; i < tables.sites.size(); ++i) {
     const tables::SiteRow& site = tables.sites[i];
-    const uint32_t account = site.account.value < tables.accounts.size() ? site.account.value : 0;
-    const uint32_t device = tables.accounts[account].device.value;
-    if (!side->subject.Has(tables.accounts[account].process))
+    const tables::AccountRow& account = RowOf(tables.accounts, site.account);
+    const uint32_t device = account.device.value;
+    if (!side->subject.Has(account.process))
       continue;
     if (site.backing != 0 || site.allocated_count == 0 || device >= places.size() ||
         !places[device] || format::IsSlack(static_cast<Part>(site.part)))

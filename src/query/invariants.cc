@@ -10,6 +10,7 @@
 #include "query/instant.h"
 #include "query/live_set.h"
 #include "query/residual.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 namespace {
@@ -33,8 +34,7 @@ Invariant OfViolations(const tables::Recording& recording,
 }
 
 std::string DeviceText(const tables::Recording& recording, tables::DeviceId device) {
-  const auto& devices = recording.tables().devices;
-  const tables::DeviceRow& row = devices[device.value < devices.size() ? device.value : 0];
+  const tables::DeviceRow& row = RowOf(recording.tables().devices, device);
   return row.index < 0 ? "the host's memory" : "GPU " + std::to_string(row.index);
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "query/parallel.h"
-#include "tables/frame_rows.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 namespace {
@@ -106,8 +106,7 @@ void AddCounters(const tables::Tables& tables, const Instants& at, LiveSet* live
   live->counters.assign(tables.counters.size(), 0);
   std::vector<int64_t> time_ns;
   for (const tables::CounterRow& counter : tables.counters) {
-    const uint32_t site = counter.site.value < tables.sites.size() ? counter.site.value : 0;
-    const uint32_t account = tables.sites[site].account.value;
+    const uint32_t account = RowOf(tables.sites, counter.site).account.value;
     time_ns.push_back(account < at.of_account.size() ? at.of_account[account] : kNoTime);
   }
   for (const tables::StepRow& step : tables.steps) {
@@ -195,8 +194,7 @@ void ForEachLeaf(const tables::Recording& recording,
   const tables::Tables& tables = recording.tables();
   const auto leaf_of = [&](const tables::SiteRow& site, uint64_t bytes, uint64_t count) {
     Leaf leaf;
-    const uint32_t account = site.account.value;
-    const tables::AccountRow& of = tables.accounts[account < tables.accounts.size() ? account : 0];
+    const tables::AccountRow& of = RowOf(tables.accounts, site.account);
     leaf.device = of.device.value < tables.devices.size() ? of.device : tables::DeviceId{};
     leaf.process = of.process.value < tables.processes.size() ? of.process : tables::ProcessId{};
     leaf.site = site;
@@ -230,8 +228,7 @@ void ForEachLeaf(const tables::Recording& recording,
   for (size_t i = 1; i < live.counters.size(); ++i) {
     if (live.counters[i] <= 0)
       continue;
-    const uint32_t site = tables.counters[i].site.value;
-    Leaf leaf = leaf_of(tables.sites[site < tables.sites.size() ? site : 0],
+    Leaf leaf = leaf_of(RowOf(tables.sites, tables.counters[i].site),
                         static_cast<uint64_t>(live.counters[i]), 1);
     tables::AllocationRow row;
     row.bytes = leaf.bytes;

@@ -14,6 +14,7 @@
 #include "query/parallel.h"
 #include "query/residual.h"
 #include "query/texts.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 namespace {
@@ -61,9 +62,7 @@ class Explainer {
   Explainer(const tables::Recording& recording, const Refusal& refusal)
       : recording_(recording), tables_(recording.tables()), texts_(recording), times_(tables_) {
     out_.refusal = refusal;
-    const tables::AccountRow& account =
-        tables_
-            .accounts[refusal.account.value < tables_.accounts.size() ? refusal.account.value : 0];
+    const tables::AccountRow& account = RowOf(tables_.accounts, refusal.account);
     out_.device = account.device;
     out_.process = account.process;
   }

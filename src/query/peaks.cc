@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "query/sweep.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 namespace {
@@ -125,8 +126,7 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(
     const std::function<bool(tables::ProcessId)>& counts) {
   const Cells cells(recording);
   const auto account_counts = [&](tables::AccountId account) {
-    const std::vector<tables::AccountRow>& accounts = recording.tables().accounts;
-    return counts(accounts[account.value < accounts.size() ? account.value : 0].process);
+    return counts(RowOf(recording.tables().accounts, account).process);
   };
   TimeSpan all{INT64_MAX, INT64_MIN};
   for (size_t i = 1; i < spans.size(); ++i) {

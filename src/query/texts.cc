@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "query/device_names.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 namespace {
@@ -60,12 +61,6 @@ std::string DeviceText(const tables::DeviceRow& device) {
   const auto kind = static_cast<tables::DeviceKind>(device.kind);
   return kind == tables::DeviceKind::kGpu ? "GPU " + std::to_string(device.index)
                                           : DeviceKindName(kind);
-}
-
-// The row `id` of a dictionary, or its row "none".
-template <class Row, class Id>
-const Row& RowOf(const std::vector<Row>& rows, Id id) {
-  return rows[id.value < rows.size() ? id.value : 0];
 }
 
 }  // namespace
@@ -171,7 +166,7 @@ std::string DimensionTexts::Of(Dimension dimension,
   };
   switch (dimension) {
     case Dimension::kHost:
-      return text_of(RowOf(tables.hosts, tables::HostId{static_cast<uint32_t>(number)}).name);
+      return text_of(RowOf(tables.hosts, number).name);
     case Dimension::kDevice:
       return number == 0 ? kNone : DeviceText(RowOf(tables.devices, AccountOf(site).device));
     case Dimension::kProcess:

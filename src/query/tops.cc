@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "query/fold_modules.h"
+#include "tables/row_of.h"
 
 namespace vramscope::query {
 namespace {
@@ -165,8 +166,7 @@ void Tops::AppendChurn(Report* report) const {
     const bool segment = site.backing != 0 || static_cast<Part>(site.part) == Part::kUncut;
     if (site.allocated_count == 0 || site.place.value == 0 || segment)
       continue;
-    const uint32_t account = site.account.value;
-    const auto device = tables.accounts[account < tables.accounts.size() ? account : 0].device;
+    const tables::DeviceId device = RowOf(tables.accounts, site.account).device;
     AddTo(&devices[device], site.place, {site.allocated_bytes, site.allocated_count});
   }
   for (const auto& [device, lines] : devices)

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "query/device_names.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {
@@ -68,9 +69,7 @@ XlaPool FindXlaPool(const tables::Recording& recording, const Refusal& refusal) 
   XlaPool found;
   if (!refusal.by_allocator || refusal.account.value >= tables.accounts.size())
     return found;
-  const tables::ProcessId process = tables.accounts[refusal.account.value].process;
-  const uint32_t wanted =
-      process.value < tables.processes.size() ? tables.processes[process.value].pid : 0;
+  const uint32_t wanted = PidOf(recording, tables.accounts[refusal.account.value].process);
   int64_t nearest_ns = kApartNs;
   for (const tables::NoteRow& note : tables.notes) {
     if (recording.string(note.key) != kKey)

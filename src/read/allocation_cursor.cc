@@ -4,17 +4,9 @@
 #include <unordered_map>
 
 #include "read/answers.h"
-#include "tables/frame_rows.h"
+#include "tables/row_of.h"
 
 namespace vramscope::read {
-namespace {
-
-template <class Row>
-const Row& RowOf(const std::vector<Row>& rows, uint32_t id) {
-  return rows[id < rows.size() ? id : 0];
-}
-
-}  // namespace
 
 AnswerResult AllocationCursor::Next() {
   tables::AllocationFrame frame;
@@ -46,10 +38,10 @@ std::unique_ptr<Answer> AllocationCursor::AnswerOf(const tables::AllocationFrame
   Column& backing = table.Uint("backing");
   for (const size_t at : rows) {
     const tables::SiteRow& site = RowOf(tables.sites, frame.site[at]);
-    const tables::AccountRow& account = RowOf(tables.accounts, site.account.value);
-    index.Number(int64_t{RowOf(tables.devices, account.device.value).index});
+    const tables::AccountRow& account = RowOf(tables.accounts, site.account);
+    index.Number(int64_t{RowOf(tables.devices, account.device).index});
     if (account.process.value != 0)
-      pid.Number(uint64_t{RowOf(tables.processes, account.process.value).pid});
+      pid.Number(uint64_t{RowOf(tables.processes, account.process).pid});
     else
       pid.Null();
     backing.Number(uint64_t{site.backing});
@@ -70,7 +62,7 @@ std::unique_ptr<Answer> AllocationCursor::AnswerOf(const tables::AllocationFrame
   Column& segment = table.Int("segment", "segments");
   for (const size_t at : rows) {
     const tables::AllocationRow row = tables::RowOf(frame, at);
-    if (texts_.IsNeverFreed(RowOf(tables.sites, row.site.value), row))
+    if (texts_.IsNeverFreed(RowOf(tables.sites, row.site), row))
       free.Null();
     else
       free.Number(row.end_ns);
@@ -90,7 +82,7 @@ void AllocationCursor::AddTexts(query::Dimension dimension,
   std::unordered_map<uint64_t, uint32_t> codes;
   for (const size_t at : rows) {
     const tables::AllocationRow row = tables::RowOf(frame, at);
-    const tables::SiteRow& site = RowOf(recording_.tables().sites, row.site.value);
+    const tables::SiteRow& site = RowOf(recording_.tables().sites, row.site);
     const uint64_t value = texts_.Number(dimension, site, &row);
     auto found = codes.find(value);
     if (found == codes.end())

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "format/enums.h"
 #include "format/memory_words.h"
 #include "query/device_names.h"
 #include "read/answers.h"
@@ -12,16 +11,8 @@
 namespace vramscope::read {
 namespace {
 
-int64_t IndexOf(const tables::Recording& recording, tables::DeviceId device) {
-  const std::vector<tables::DeviceRow>& devices = recording.tables().devices;
-  return device.value != 0 && device.value < devices.size() ? devices[device.value].index
-                                                            : format::kNoDevice;
-}
-
-uint64_t PidOf(const tables::Recording& recording, tables::ProcessId process) {
-  const std::vector<tables::ProcessRow>& processes = recording.tables().processes;
-  return process.value < processes.size() ? processes[process.value].pid : 0;
-}
+using query::DeviceIndex;
+using query::PidOf;
 
 // One column of a table of results: calls put(column, row) for each.
 template <class Rows, class Put>
@@ -49,7 +40,8 @@ void Ints(Table* table, const char* name, const char* unit, const Rows& rows, co
 
 template <class Rows>
 void Index(Table* table, const tables::Recording& recording, const Rows& rows) {
-  Ints(table, "index", "", rows, [&](const auto& row) { return IndexOf(recording, row.device); });
+  Ints(table, "index", "", rows,
+       [&](const auto& row) { return DeviceIndex(recording, row.device); });
 }
 template <class Rows>
 void Sums(Table* table, const Rows& rows) {
@@ -242,7 +234,7 @@ AnswerResult TimelineAnswer(const tables::Recording& recording, size_t buckets) 
   for (const query::Timeline& timeline : *timelines) {
     for (size_t bucket = 0; bucket < timeline.time_ns.size(); ++bucket) {
       for (size_t group = 0; group < timeline.groups.size(); ++group) {
-        index.Number(IndexOf(recording, timeline.device));
+        index.Number(int64_t{DeviceIndex(recording, timeline.device)});
         begin.Number(timeline.time_ns[bucket]);
         peak.Number(timeline.peak_ns[bucket]);
         band.Text(timeline.groups[group]);
@@ -250,7 +242,7 @@ AnswerResult TimelineAnswer(const tables::Recording& recording, size_t buckets) 
       }
     }
     for (const auto& [time_ns, used_bytes] : timeline.nvml) {
-      sample_index.Number(IndexOf(recording, timeline.device));
+      sample_index.Number(int64_t{DeviceIndex(recording, timeline.device)});
       sample_time.Number(time_ns);
       sample_bytes.Number(used_bytes);
     }

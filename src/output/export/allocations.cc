@@ -13,7 +13,7 @@
 #include "output/frames.h"
 #include "output/json_parts.h"
 #include "query/texts.h"
-#include "tables/frame_rows.h"
+#include "tables/row_of.h"
 #include "util/json_writer.h"
 
 namespace vramscope::output {
@@ -147,10 +147,8 @@ class Exporter {
 
   void AddRow(const tables::AllocationRow& row) {
     const tables::Tables& tables = recording_.tables();
-    const tables::SiteRow& site =
-        tables.sites[row.site.value < tables.sites.size() ? row.site.value : 0];
-    const tables::AccountRow& account =
-        tables.accounts[site.account.value < tables.accounts.size() ? site.account.value : 0];
+    const tables::SiteRow& site = RowOf(tables.sites, row.site);
+    const tables::AccountRow& account = RowOf(tables.accounts, site.account);
     const std::string device = DeviceMark(recording_, account.device);
     const uint32_t pid = PidOf(recording_, account.process);
     const std::string pid_text = pid == 0 ? "" : std::to_string(pid);

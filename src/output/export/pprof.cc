@@ -15,6 +15,7 @@
 #include "output/export/live_stacks.h"
 #include "output/export/proto.h"
 #include "query/frames.h"
+#include "tables/row_of.h"
 #include "util/utf8.h"
 
 namespace vramscope::output {
@@ -143,9 +144,7 @@ class PprofWriter {
   }
 
   void AddAllocated(const tables::SiteRow& site) {
-    const tables::Tables& tables = recording_.tables();
-    const tables::AccountRow& account =
-        tables.accounts[site.account.value < tables.accounts.size() ? site.account.value : 0];
+    const tables::AccountRow& account = RowOf(recording_.tables().accounts, site.account);
     const LiveStack stack = LiveStackOf(account.device, account.process, site);
     AddSample(stack, {site.allocated_count, site.allocated_bytes, 0, 0});
   }

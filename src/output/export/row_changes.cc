@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "tables/frame_rows.h"
+#include "tables/row_of.h"
 
 namespace vramscope::output {
 namespace {

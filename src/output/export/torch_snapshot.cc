@@ -23,6 +23,7 @@
 #include "query/frames.h"
 #include "query/instant.h"
 #include "query/report.h"
+#include "tables/row_of.h"
 
 namespace vramscope::output {
 namespace {
@@ -84,8 +85,7 @@ std::vector<NumberedDevice> NumberDevices(const tables::Tables& tables) {
   std::vector<NumberedDevice*> without_number;
   for (NumberedDevice& known : found) {
     known.has_rest = with_rest.insert(known.device.value).second;
-    const tables::DeviceRow& row =
-        tables.devices[known.device.value < tables.devices.size() ? known.device.value : 0];
+    const tables::DeviceRow& row = RowOf(tables.devices, known.device);
     const bool is_gpu = static_cast<tables::DeviceKind>(row.kind) == tables::DeviceKind::kGpu;
     known.number = static_cast<uint32_t>(row.index);
     if (!is_gpu || row.index < 0 || row.index > kMaxDeviceIndex ||
@@ -324,9 +324,7 @@ class Exporter {
 
   // By NVML's last figure before it; 0 where it has none.
   uint64_t FreeAt(const tables::OutOfMemoryRow& refusal) const {
-    const uint32_t account = refusal.account.value;
-    const tables::DeviceId device =
-        tables_.accounts[account < tables_.accounts.size() ? account : 0].device;
+    const tables::DeviceId device = RowOf(tables_.accounts, refusal.account).device;
     uint64_t free_bytes = 0;
     for (const tables::SampleRow& sample : tables_.samples) {
       if (sample.time_ns > refusal.time_ns)
@@ -380,7 +378,7 @@ class Exporter {
         pickle_.Again(frame->second);
         continue;
       }
-      const tables::FrameRow& row = tables_.frames[id.value < tables_.frames.size() ? id.value : 0];
+      const tables::FrameRow& row = RowOf(tables_.frames, id);
       const std::string_view file = recording_.string(row.file);
       WriteFrame(file.empty() ? recording_.string(row.image) : file,
                  recording_.string(row.function), row.line);
@@ -541,8 +539,7 @@ class Exporter {
     pickle_.Key("devices");
     pickle_.BeginList();
     for (const NumberedDevice& known : devices) {
-      const tables::DeviceRow& row =
-          tables_.devices[known.device.value < tables_.devices.size() ? known.device.value : 0];
+      const tables::DeviceRow& row = RowOf(tables_.devices, known.device);
       pickle_.BeginDict();
       pickle_.Key("device");
       pickle_.Uint(known.number);

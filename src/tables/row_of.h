@@ -2,10 +2,21 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "tables/recording.h"
 
 namespace vramscope::tables {
+
+// The row of a dictionary that has this number, or its row "none".
+template <class Row>
+const Row& RowOf(const std::vector<Row>& rows, size_t number) {
+  return rows[number < rows.size() ? number : 0];
+}
+template <class Row, class Tag>
+const Row& RowOf(const std::vector<Row>& rows, util::StrongId<Tag> id) {
+  return RowOf(rows, id.value);
+}
 
 // A row of a frame; columns that were not asked for are 0.
 inline AllocationRow RowOf(const AllocationFrame& frame, size_t i) {
