@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "format/memory_words.h"
 #include "output/devices.h"
 #include "output/iterations.h"
 #include "output/json_parts.h"
+#include "query/by_category.h"
 #include "util/json_writer.h"
 
 namespace vramscope::output {
@@ -16,16 +15,11 @@ namespace {
 
 using util::JsonWriter;
 
-uint64_t Of(const std::vector<uint64_t>& by_category, format::Category category) {
-  const auto at = static_cast<size_t>(category);
-  return at < by_category.size() ? by_category[at] : 0;
-}
-
 void WriteCategories(const char* key, const std::vector<uint64_t>& bytes, JsonWriter& json) {
   json.Key(key);
   json.BeginObject();
   for (const format::Category category : format::kAllCategories)
-    json.Field(format::CategoryName(category), Of(bytes, category));
+    json.Field(format::CategoryName(category), query::BytesOf(bytes, category));
   json.EndObject();
 }
 
@@ -48,13 +42,6 @@ void WriteIteration(const tables::Recording& recording,
   json.Field("before_recording_peak", iteration.before_recording_peak);
   WriteCategories("categories_peak", iteration.category_peak, json);
   WriteCategories("categories_end", iteration.category_end, json);
-}
-
-// "optimizer state" -> "optimizer_state": a name that needs no quotes anywhere.
-std::string ColumnName(format::Category category, const char* suffix) {
-  std::string name = format::CategoryName(category);
-  std::replace(name.begin(), name.end(), ' ', '_');
-  return name + suffix;
 }
 
 }  // namespace
@@ -88,7 +75,7 @@ std::string IterationsCsv(const query::Iterations& iterations, const tables::Rec
       "peak_reserved,end_reserved,backward_temporary_peak,before_recording_peak";
   for (const char* suffix : {"_peak", "_end"}) {
     for (const format::Category category : format::kAllCategories)
-      csv += "," + ColumnName(category, suffix);
+      csv += "," + query::CategoryColumn(category, suffix);
   }
   csv += "\r\n";
   for (const query::Iteration& row : iterations.iterations) {
@@ -99,7 +86,7 @@ std::string IterationsCsv(const query::Iterations& iterations, const tables::Rec
                        row.backward_temporary_peak, row.before_recording_peak);
     for (const auto* bytes : {&row.category_peak, &row.category_end}) {
       for (const format::Category category : format::kAllCategories)
-        csv += fmt::format(",{}", Of(*bytes, category));
+        csv += fmt::format(",{}", query::BytesOf(*bytes, category));
     }
     csv += "\r\n";
   }

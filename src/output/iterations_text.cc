@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "format/memory_words.h"
 #include "output/devices.h"
 #include "output/iterations.h"
+#include "query/by_category.h"
 #include "query/fold_modules.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
@@ -24,11 +24,6 @@ using Key = std::pair<tables::ProcessId, tables::DeviceId>;
 
 constexpr size_t kNumberColumns = 10;
 constexpr size_t kTimeColumns = 9;
-
-uint64_t Peak(const query::Iteration& iteration, Category category) {
-  const auto at = static_cast<size_t>(category);
-  return at < iteration.category_peak.size() ? iteration.category_peak[at] : 0;
-}
 
 // A unit in which no figure of the table takes more than six characters, digits after the point
 // included.
@@ -71,7 +66,7 @@ struct FigureColumn {
 };
 template <Category kCategory>
 uint64_t PeakOf(const query::Iteration& row) {
-  return Peak(row, kCategory);
+  return query::BytesOf(row.category_peak, kCategory);
 }
 constexpr std::array<FigureColumn, 12> kFigures = {{
     {"", "peak", [](const query::Iteration& row) { return row.peak_bytes; }, 0},

@@ -6,6 +6,7 @@
 
 #include "format/memory_words.h"
 #include "output/json_parts.h"
+#include "query/by_category.h"
 
 namespace vramscope::output {
 namespace {
@@ -43,9 +44,8 @@ void WriteIterationTable(const tables::Recording& recording,
   json.Key("categories");
   json.BeginObject();
   for (const format::Category category : format::kAllCategories) {
-    const auto of = [&](const query::Iteration& row) -> uint64_t {
-      const auto at = static_cast<size_t>(category);
-      return at < row.category_peak.size() ? row.category_peak[at] : 0;
+    const auto of = [&](const query::Iteration& row) {
+      return query::BytesOf(row.category_peak, category);
     };
     bool any = false;
     for (const query::Iteration& row : rows)

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "format/memory_words.h"
+#include "query/by_category.h"
 #include "query/device_names.h"
 #include "read/answers.h"
 
@@ -142,13 +142,6 @@ void AddTrust(const tables::Recording& recording, const query::Report& report, A
   Texts(table, "detail", report.invariants, [](const auto& row) { return row.detail; });
 }
 
-// "optimizer state" -> "optimizer_state_peak", as in `iterations --csv`.
-std::string ColumnName(format::Category category, const char* suffix) {
-  std::string name = format::CategoryName(category);
-  std::replace(name.begin(), name.end(), ' ', '_');
-  return name + suffix;
-}
-
 }  // namespace
 
 AnswerResult ReportAnswer(const tables::Recording& recording, const query::ReportQuery& query) {
@@ -194,10 +187,8 @@ AnswerResult IterationsAnswer(const tables::Recording& recording) {
   bytes("before_recording_peak", &query::Iteration::before_recording_peak);
   const auto by_category = [&](const char* suffix, std::vector<uint64_t> query::Iteration::*field) {
     for (const format::Category category : format::kAllCategories) {
-      Uints(table, ColumnName(category, suffix).c_str(), "bytes", rows, [&](const auto& row) {
-        const auto at = static_cast<size_t>(category);
-        return at < (row.*field).size() ? (row.*field)[at] : 0;
-      });
+      Uints(table, query::CategoryColumn(category, suffix).c_str(), "bytes", rows,
+            [&](const auto& row) { return query::BytesOf(row.*field, category); });
     }
   };
   by_category("_peak", &query::Iteration::category_peak);
