@@ -8,6 +8,7 @@
 #include "output/diff.h"
 #include "output/html.h"
 #include "output/json_parts.h"
+#include "output/page_columns.h"
 #include "output/viewer_assets.h"
 #include "util/json_writer.h"
 
@@ -51,28 +52,13 @@ void WriteHistory(const DiffHistory& side, const query::Timeline& timeline, Json
   const int64_t last_ns = timeline.time_ns.empty() ? begin_ns : timeline.time_ns.back();
   json.Field("duration_ns", std::max(tables.session.end_ns, last_ns) - begin_ns);
   TextList(json, "groups", timeline.groups);
-  json.Key("time_ns");
-  json.BeginArray();
-  for (const int64_t time_ns : timeline.time_ns)
-    json.Int(time_ns - begin_ns);
-  json.EndArray();
-  json.Key("bytes");
-  json.BeginArray();
-  for (const std::vector<uint64_t>& band : timeline.peak) {
-    json.BeginArray();
-    for (const uint64_t bytes : band)
-      json.Uint(bytes);
-    json.EndArray();
-  }
-  json.EndArray();
+  WriteColumn(json, "time_ns", timeline.time_ns,
+              [&](int64_t time_ns) { return time_ns - begin_ns; });
+  NumberLists(json, "bytes", timeline.peak);
   json.Key("iterations");
   json.BeginArray();
-  for (const tables::IterationRow* iteration : IterationsOf(tables)) {
-    json.BeginArray();
-    json.Int(iteration->begin_ns - begin_ns);
-    json.Int(iteration->end_ns - begin_ns);
-    json.EndArray();
-  }
+  for (const tables::IterationRow* iteration : IterationsOf(tables))
+    WriteTuple(json, iteration->begin_ns - begin_ns, iteration->end_ns - begin_ns);
   json.EndArray();
 }
 

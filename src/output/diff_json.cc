@@ -101,11 +101,7 @@ void WriteDiffJson(const query::Diff& diff,
 }
 
 std::string DiffJson(const query::Diff& diff, const DiffSource& a, const DiffSource& b) {
-  std::string text;
-  JsonWriter json(&text, 1);
-  WriteDiffJson(diff, a, b, json);
-  json.Finish();
-  return text;
+  return JsonText([&](JsonWriter& json) { WriteDiffJson(diff, a, b, json); });
 }
 
 }  // namespace vramscope::output

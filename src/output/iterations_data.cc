@@ -48,25 +48,24 @@ void WriteIteration(const tables::Recording& recording,
 
 std::string IterationsJson(const query::Iterations& iterations,
                            const tables::Recording& recording) {
-  std::string text;
-  JsonWriter json(&text, 1);
-  json.BeginObject();
-  json.Field("schema", kIterationsSchema);
-  json.Field("source", iterations.source);
-  WriteList(json, "iterations", iterations.iterations, [&](const auto& iteration, JsonWriter& out) {
-    WriteIteration(recording, iteration, out);
+  return JsonText([&](JsonWriter& json) {
+    json.BeginObject();
+    json.Field("schema", kIterationsSchema);
+    json.Field("source", iterations.source);
+    WriteList(
+        json, "iterations", iterations.iterations,
+        [&](const auto& iteration, JsonWriter& out) { WriteIteration(recording, iteration, out); });
+    WriteList(json, "parameters", iterations.parameters,
+              [&](const auto& parameter, JsonWriter& out) {
+                out.Field("name", parameter.name);
+                out.Field("pid", PidOf(recording, parameter.process));
+                out.Field("device", DeviceIndex(recording, parameter.device));
+                out.Field("parameter", parameter.parameter);
+                out.Field("gradient", parameter.gradient);
+                out.Field("optimizer_state", parameter.optimizer_state);
+              });
+    json.EndObject();
   });
-  WriteList(json, "parameters", iterations.parameters, [&](const auto& parameter, JsonWriter& out) {
-    out.Field("name", parameter.name);
-    out.Field("pid", PidOf(recording, parameter.process));
-    out.Field("device", DeviceIndex(recording, parameter.device));
-    out.Field("parameter", parameter.parameter);
-    out.Field("gradient", parameter.gradient);
-    out.Field("optimizer_state", parameter.optimizer_state);
-  });
-  json.EndObject();
-  json.Finish();
-  return text;
 }
 
 std::string IterationsCsv(const query::Iterations& iterations, const tables::Recording& recording) {

@@ -23,6 +23,10 @@ std::string ReportJson(const query::Report& report,
                        const tables::Recording& recording,
                        const std::vector<query::Timeline>& timelines = {});
 
+// Of a device, as several schemas have them: what it is, and the instant that its figures are of.
+void WriteDeviceName(const query::DeviceReport& device, util::JsonWriter& json);
+void WriteInstant(const query::DeviceReport& device, util::JsonWriter& json);
+
 // Of objects as text: one as itself, several as an array in the order given.
 std::string JsonOfFiles(const std::vector<std::string>& objects);
 

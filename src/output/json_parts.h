@@ -31,15 +31,61 @@ void WriteList(util::JsonWriter& json,
   json.EndArray();
 }
 
-template <class T>
-void NumberOrNull(util::JsonWriter& json, const char* key, const std::optional<T>& value) {
-  json.Key(key);
-  if (!value)
-    json.Null();
-  else if constexpr (std::is_signed_v<T>)
-    json.Int(*value);
+template <class Number>
+void WriteNumber(util::JsonWriter& json, Number value) {
+  if constexpr (std::is_signed_v<Number>)
+    json.Int(value);
   else
-    json.Uint(*value);
+    json.Uint(value);
+}
+
+template <class Number>
+void NumberOrNull(util::JsonWriter& json, const char* key, const std::optional<Number>& value) {
+  json.Key(key);
+  value ? WriteNumber(json, *value) : json.Null();
+}
+
+// An array of a few numbers that differ in what they say.
+template <class... Numbers>
+void WriteTuple(util::JsonWriter& json, Numbers... values) {
+  json.BeginArray();
+  (WriteNumber(json, values), ...);
+  json.EndArray();
+}
+
+template <class Number>
+void WriteNumbers(util::JsonWriter& json, const std::vector<Number>& values) {
+  json.BeginArray();
+  for (const Number value : values)
+    WriteNumber(json, value);
+  json.EndArray();
+}
+
+template <class Number>
+void NumberList(util::JsonWriter& json, const char* key, const std::vector<Number>& values) {
+  json.Key(key);
+  WriteNumbers(json, values);
+}
+
+template <class Number>
+void NumberLists(util::JsonWriter& json,
+                 const char* key,
+                 const std::vector<std::vector<Number>>& lists) {
+  json.Key(key);
+  json.BeginArray();
+  for (const std::vector<Number>& values : lists)
+    WriteNumbers(json, values);
+  json.EndArray();
+}
+
+// An object of bytes by their names.
+template <class Named>
+void BytesByName(util::JsonWriter& json, const char* key, const Named& named) {
+  json.Key(key);
+  json.BeginObject();
+  for (const auto& [name, bytes] : named)
+    json.Field(name, bytes);
+  json.EndObject();
 }
 
 inline void TextOrNull(util::JsonWriter& json, const char* key, std::string_view text) {
@@ -59,6 +105,16 @@ template <class Texts>
 void TextList(util::JsonWriter& json, const char* key, const Texts& texts) {
   json.Key(key);
   WriteTexts(json, texts);
+}
+
+// The text of what `write` writes: indented, one line an item, ended by a newline.
+template <class Write>
+std::string JsonText(const Write& write) {
+  std::string text;
+  util::JsonWriter json(&text, 1);
+  write(json);
+  json.Finish();
+  return text;
 }
 
 }  // namespace vramscope::output

@@ -82,12 +82,7 @@ class Writer {
     out.BeginArray();
     for (const query::KeywordTable* const of : table.columns) {
       const auto figure = figure_of(*of);
-      if (!figure)
-        out.Null();
-      else if constexpr (std::is_signed_v<typename decltype(figure)::value_type>)
-        out.Int(*figure);
-      else
-        out.Uint(*figure);
+      figure ? WriteNumber(out, *figure) : out.Null();
     }
     out.EndArray();
   }
@@ -119,11 +114,7 @@ class Writer {
 }  // namespace
 
 std::string KeywordSheetJson(const std::vector<NamedKeywords>& reports) {
-  std::string text;
-  JsonWriter json(&text, 1);
-  Writer(reports, json).Write();
-  json.Finish();
-  return text;
+  return JsonText([&](JsonWriter& json) { Writer(reports, json).Write(); });
 }
 
 std::string KeywordSheetCsv(const std::vector<NamedKeywords>& reports) {

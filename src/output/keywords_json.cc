@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "output/devices.h"
+#include "output/json.h"
 #include "output/json_parts.h"
 #include "output/keywords.h"
 #include "util/json_writer.h"
@@ -47,18 +48,10 @@ class Writer {
 
  private:
   static void WriteDevice(const query::DeviceReport& device, JsonWriter& json) {
-    json.Field("index", device.index);
-    json.Field("kind", DeviceKindName(device.kind));
-    TextOrNull(json, "uuid", device.uuid);
-    json.Field("name", device.name);
+    WriteDeviceName(device, json);
     NumberOrNull(json, "nvml_bytes", device.nvml_bytes);
     json.Field("ledger_bytes", device.ledger_bytes);
-    json.Key("at");
-    json.BeginObject();
-    json.Field("kind", device.at_kind);
-    json.Field("time_ns", device.at_ns);
-    NumberOrNull(json, "iteration", device.at_iteration);
-    json.EndObject();
+    WriteInstant(device, json);
   }
 
   static void WriteDictionary(const query::KeywordDictionary& dictionary, JsonWriter& json) {
@@ -163,11 +156,7 @@ void WriteKeywords(const KeywordReport& report, JsonWriter& json) {
 }
 
 std::string KeywordsJson(const KeywordReport& report) {
-  std::string text;
-  JsonWriter json(&text, 1);
-  WriteKeywords(report, json);
-  json.Finish();
-  return text;
+  return JsonText([&](JsonWriter& json) { WriteKeywords(report, json); });
 }
 
 }  // namespace vramscope::output

@@ -56,27 +56,25 @@ void AddCsvLine(const char* list,
 }  // namespace
 
 std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& recording) {
-  std::string text;
-  JsonWriter json(&text, 1);
-  const query::ShownStacks stacks(recording);
-  json.BeginObject();
-  json.Field("schema", kLeaksSchema);
-  json.Field("iterations", leaks.iterations);
-  json.Field("warm_up", leaks.warm_up);
-  WriteList(json, "growing", leaks.growing, [&](const auto& growth, JsonWriter& out) {
-    WriteGrowth(recording, stacks, growth, true, out);
+  return JsonText([&](JsonWriter& json) {
+    const query::ShownStacks stacks(recording);
+    json.BeginObject();
+    json.Field("schema", kLeaksSchema);
+    json.Field("iterations", leaks.iterations);
+    json.Field("warm_up", leaks.warm_up);
+    WriteList(json, "growing", leaks.growing, [&](const auto& growth, JsonWriter& out) {
+      WriteGrowth(recording, stacks, growth, true, out);
+    });
+    WriteList(json, "never_freed", leaks.never_freed, [&](const auto& growth, JsonWriter& out) {
+      WriteGrowth(recording, stacks, growth, false, out);
+    });
+    json.Key("suppressed");
+    json.BeginObject();
+    json.Field("bytes", leaks.suppressed_bytes);
+    json.Field("count", leaks.suppressed_count);
+    json.EndObject();
+    json.EndObject();
   });
-  WriteList(json, "never_freed", leaks.never_freed, [&](const auto& growth, JsonWriter& out) {
-    WriteGrowth(recording, stacks, growth, false, out);
-  });
-  json.Key("suppressed");
-  json.BeginObject();
-  json.Field("bytes", leaks.suppressed_bytes);
-  json.Field("count", leaks.suppressed_count);
-  json.EndObject();
-  json.EndObject();
-  json.Finish();
-  return text;
 }
 
 std::string LeaksCsv(const query::Leaks& leaks, const tables::Recording& recording) {

@@ -234,27 +234,25 @@ std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
 std::string OutOfMemoryJson(const std::vector<query::Refusal>& refusals,
                             const std::vector<query::OutOfMemory>& explained,
                             const tables::Recording& recording) {
-  std::string text;
-  JsonWriter json(&text, 1);
-  json.BeginObject();
-  json.Field("schema", kOutOfMemorySchema);
-  WriteList(json, "refusals", refusals, [&](const query::Refusal& refusal, JsonWriter& out) {
-    out.Field("time_ns", refusal.time_ns);
-    out.Field("device", DeviceIndex(recording, DeviceOf(recording, refusal)));
-    out.Field("requested_bytes", refusal.requested_bytes);
-    out.Field("asked_driver_bytes", refusal.asked_driver_bytes);
-    out.Field("attempts", uint64_t{refusal.attempts});
-    TextOrNull(out, "api", recording.string(refusal.api));
-    out.Field("served", refusal.served);
+  return JsonText([&](JsonWriter& json) {
+    json.BeginObject();
+    json.Field("schema", kOutOfMemorySchema);
+    WriteList(json, "refusals", refusals, [&](const query::Refusal& refusal, JsonWriter& out) {
+      out.Field("time_ns", refusal.time_ns);
+      out.Field("device", DeviceIndex(recording, DeviceOf(recording, refusal)));
+      out.Field("requested_bytes", refusal.requested_bytes);
+      out.Field("asked_driver_bytes", refusal.asked_driver_bytes);
+      out.Field("attempts", uint64_t{refusal.attempts});
+      TextOrNull(out, "api", recording.string(refusal.api));
+      out.Field("served", refusal.served);
+    });
+    json.Key("explained");
+    json.BeginArray();
+    for (const query::OutOfMemory& what : explained)
+      WriteExplained(what, recording, json);
+    json.EndArray();
+    json.EndObject();
   });
-  json.Key("explained");
-  json.BeginArray();
-  for (const query::OutOfMemory& what : explained)
-    WriteExplained(what, recording, json);
-  json.EndArray();
-  json.EndObject();
-  json.Finish();
-  return text;
 }
 
 std::string RefusalsLine(const std::vector<query::Refusal>& refusals, const std::string& file) {

@@ -297,15 +297,7 @@ void PageData::WriteTimelines() {
     json_.Field("device", device);
     TextList(json_, "groups", timeline.groups);
     WriteColumn(json_, "t", timeline.time_ns, [&](int64_t time_ns) { return Since(time_ns); });
-    json_.Key("peak");
-    json_.BeginArray();
-    for (const std::vector<uint64_t>& row : timeline.peak) {
-      json_.BeginArray();
-      for (const uint64_t bytes : row)
-        json_.Uint(bytes);
-      json_.EndArray();
-    }
-    json_.EndArray();
+    NumberLists(json_, "peak", timeline.peak);
     // Where there are more samples than fit, the highest of each stretch.
     const auto& samples = timeline.nvml;
     const size_t limit = std::max<size_t>(limits_.nvml_samples, 1);
@@ -317,10 +309,7 @@ void PageData::WriteTimelines() {
       const auto end = begin + static_cast<ptrdiff_t>(std::min(step, samples.size() - first));
       const auto highest = std::max_element(
           begin, end, [](const auto& a, const auto& b) { return a.second < b.second; });
-      json_.BeginArray();
-      json_.Int(Since(highest->first));
-      json_.Uint(highest->second);
-      json_.EndArray();
+      WriteTuple(json_, Since(highest->first), highest->second);
     }
     json_.EndArray();
     json_.EndObject();
@@ -435,14 +424,9 @@ void PageData::WriteModuleTypes() {
 void PageData::WriteIterations() {
   json_.Key("iterations");
   json_.BeginArray();
-  for (const tables::IterationRow& iteration : tables_.iterations) {
-    json_.BeginArray();
-    json_.Uint(iteration.process.value);
-    json_.Int(iteration.number);
-    json_.Int(Since(iteration.begin_ns));
-    json_.Int(Since(iteration.end_ns));
-    json_.EndArray();
-  }
+  for (const tables::IterationRow& iteration : tables_.iterations)
+    WriteTuple(json_, iteration.process.value, iteration.number, Since(iteration.begin_ns),
+               Since(iteration.end_ns));
   json_.EndArray();
 }
 

@@ -6,6 +6,7 @@
 
 #include "format/memory_words.h"
 #include "output/json_parts.h"
+#include "output/page_columns.h"
 #include "query/by_category.h"
 
 namespace vramscope::output {
@@ -21,11 +22,7 @@ void WriteIterationTable(const tables::Recording& recording,
   const int64_t start_ns = recording.tables().session.begin_ns;
   const std::vector<query::Iteration>& rows = iterations.iterations;
   const auto column = [&](const char* key, const auto& value) {
-    json.Key(key);
-    json.BeginArray();
-    for (const query::Iteration& row : rows)
-      json.Int(static_cast<int64_t>(value(row)));
-    json.EndArray();
+    WriteColumn(json, key, rows, value);
   };
   json.Key("iteration_table");
   json.BeginObject();

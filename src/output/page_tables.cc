@@ -20,13 +20,6 @@ constexpr uint32_t kNativeFrame = 1;
 constexpr uint32_t kLibraryFrame = 2;
 constexpr size_t kNamesPerLayer = 4;  // a layer has a few parameters
 
-void WriteTuple(JsonWriter& json, std::initializer_list<uint32_t> values) {
-  json.BeginArray();
-  for (const uint32_t value : values)
-    json.Uint(value);
-  json.EndArray();
-}
-
 }  // namespace
 
 uint32_t PageTexts::Of(std::string_view text) {
@@ -87,15 +80,15 @@ uint32_t PageStacks::FrameOf(tables::FrameId id) {
 void PageStacks::Write(JsonWriter& json) const {
   json.Key("frames");
   json.BeginArray();
-  WriteTuple(json, {0, 0, 0, 0});
+  WriteTuple(json, 0, 0, 0, 0);
   for (const Frame& frame : frames_)
-    WriteTuple(json, {frame.function, frame.file, frame.line, frame.kind});
+    WriteTuple(json, frame.function, frame.file, frame.line, frame.kind);
   json.EndArray();
   json.Key("stacks");
   json.BeginArray();
-  WriteTuple(json, {0, 0});
+  WriteTuple(json, 0, 0);
   for (const auto& [parent, frame] : stacks_)
-    WriteTuple(json, {parent, frame});
+    WriteTuple(json, parent, frame);
   json.EndArray();
   json.Key("sources");
   json.BeginObject();

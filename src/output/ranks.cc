@@ -139,25 +139,14 @@ std::string RanksLine(const query::RankReport& report, const std::string& file) 
 void WriteRanksJson(const query::RankReport& report,
                     const std::vector<std::string>& unread,
                     JsonWriter& json) {
-  const auto categories = [](const std::map<std::string, uint64_t>& of, JsonWriter& out) {
-    out.Key("categories");
-    out.BeginObject();
-    for (const auto& [name, bytes] : of)
-      out.Field(name.c_str(), bytes);
-    out.EndObject();
-  };
   json.BeginObject();
   json.Field("schema", kRanksSchema);
   json.Field("bytes", report.bytes);
-  categories(report.categories, json);
+  BytesByName(json, "categories", report.categories);
   json.Field("processes_without_memory", report.processes_without_memory);
   json.Field("first_wall_ns", report.first_wall_ns);
   json.Field("starts_apart_ns", report.starts_apart_ns);
-  json.Key("missing");
-  json.BeginArray();
-  for (const int32_t number : report.missing)
-    json.Int(number);
-  json.EndArray();
+  NumberList(json, "missing", report.missing);
   json.Field("uneven", report.IsUneven());
   TextOrNull(json, "median", report.ranks.empty() ? "" : report.ranks[report.median].name);
   TextOrNull(json, "heaviest", report.ranks.empty() ? "" : report.ranks[report.heaviest].name);
@@ -177,18 +166,14 @@ void WriteRanksJson(const query::RankReport& report,
     out.Field("bytes", rank.bytes);
     out.Field("total_bytes", rank.total_bytes);
     out.Field("peak_wall_ns", rank.peak_wall_ns);
-    categories(rank.categories, out);
+    BytesByName(out, "categories", rank.categories);
   });
   TextList(json, "unread", unread);
   json.EndObject();
 }
 
 std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread) {
-  std::string text;
-  JsonWriter json(&text, 1);
-  WriteRanksJson(report, unread, json);
-  json.Finish();
-  return text;
+  return JsonText([&](JsonWriter& json) { WriteRanksJson(report, unread, json); });
 }
 
 util::Status WriteRanksHtml(const query::RankReport& report,
