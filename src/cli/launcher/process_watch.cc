@@ -163,17 +163,6 @@ void ProcessWatch::Start() {
   worker_.Start([this] { Loop(); });
 }
 
-void ProcessWatch::Stop() {
-  if (!worker_.IsStarted())
-    return;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
-  }
-  stop_changed_.notify_one();
-  worker_.Join();
-}
-
 void ProcessWatch::SawOnGpu(size_t gpu, std::vector<pid_t> pids) {
   const std::lock_guard<std::mutex> lock(mutex_);
   on_gpu_[gpu] = std::move(pids);
@@ -187,14 +176,11 @@ std::vector<UnrecordedProcess> ProcessWatch::Found() const {
 }
 
 void ProcessWatch::Loop() {
-  std::unique_lock<std::mutex> lock(mutex_);
   LookPace pace(kPeriod);
-  while (!stop_changed_.wait_for(lock, pace.Pause(), [this] { return stop_; })) {
-    lock.unlock();
+  while (worker_.Rest(pace.Pause())) {
     pace.Begin();
     Look();
     pace.End();
-    lock.lock();
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -39,7 +38,7 @@ class ProcessWatch {
 
   void Start();
   // No looks any more. Idempotent.
-  void Stop();
+  void Stop() { worker_.Stop(); }
   // NVML lists these processes on its `gpu`-th device. From any thread.
   void SawOnGpu(size_t gpu, std::vector<pid_t> pids);
   // After Stop().
@@ -58,10 +57,8 @@ class ProcessWatch {
   const bool root_is_recorded_;
   const std::string live_directory_;
   Worker worker_;
-  mutable std::mutex mutex_;
-  std::condition_variable stop_changed_;
-  bool stop_ = false;
-  std::map<size_t, std::vector<pid_t>> on_gpu_;  // as they were last listed
+  std::mutex mutex_;
+  std::map<size_t, std::vector<pid_t>> on_gpu_;  // as they were last listed, under the mutex
   // The thread's own until Stop().
   std::map<Key, int> suspects_;  // how many looks running found it without the probe
   std::map<Key, int> former_suspects_;

@@ -89,25 +89,11 @@ void RefusalWatch::Start() {
   worker_.Start([this] { Loop(); });
 }
 
-void RefusalWatch::Stop() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
-  }
-  stop_changed_.notify_one();
-  worker_.Join();
-}
-
-bool RefusalWatch::Rest(std::chrono::nanoseconds pause) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  return !stop_changed_.wait_for(lock, pause, [this] { return stop_.load(); });
-}
-
 void RefusalWatch::Loop() {
   Refusals told, last;
   Clock::time_point changed = Clock::now(), next_report = changed;
   LookPace pace(kPeriod);
-  for (int reports = 0; Rest(pace.Pause());) {
+  for (int reports = 0; worker_.Rest(pace.Pause());) {
     pace.Begin();
     Refusals found = LookForRefusals(live_directory_);
     pace.End();
@@ -134,7 +120,7 @@ void RefusalWatch::Tell() {
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const Captured report =
       RunCaptured({self.string(), "refused", live_directory_, output_, std::to_string(told_)}, {},
-                  kLongest, &stop_);
+                  kLongest, &worker_.stop());
   if (!report.ok())
     return;
   // "3": of how many it knows; the lines that say so of the last one, where any is news.

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <string>
 
 #include "cli/launcher/worker.h"
@@ -26,7 +22,7 @@ class RefusalWatch {
 
   void Start();
   // A report that is not finished is given up: there is one after the run. Idempotent.
-  void Stop();
+  void Stop() { worker_.Stop(); }
   // Refusals for good that were told. After Stop().
   size_t told() const { return told_; }
   // "" or why it ended early. After Stop().
@@ -34,16 +30,11 @@ class RefusalWatch {
 
  private:
   void Loop();
-  // False where it is to end.
-  bool Rest(std::chrono::nanoseconds pause);
   void Tell();
 
   const std::string live_directory_;
   const std::string output_;
   Worker worker_;
-  std::mutex mutex_;
-  std::condition_variable stop_changed_;
-  std::atomic<bool> stop_{false};  // set under the mutex; a report under way looks at it
   size_t told_ = 0;
 };
 

@@ -71,24 +71,8 @@ void RingKeeper::Start() {
   worker_.Start([this] { Loop(); });
 }
 
-void RingKeeper::Stop() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_one();
-  worker_.Join();
-}
-
 void RingKeeper::Loop() {
-  for (;;) {
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      if (changed_.wait_for(lock, kPeriod, [this] { return stop_.load(); }))
-        return;
-    }
-    if (!Look())
-      return;
+  while (worker_.Rest(kPeriod) && Look()) {
   }
 }
 
@@ -109,8 +93,9 @@ bool RingKeeper::Look() {
   const uint64_t to = std::max(kLeastLiveBytes / 2, (high - std::min(high, space.past)) / 2);
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const Captured fold = RunCaptured(
-      {self.string(), "fold", "--to", std::to_string(to), live_directory_}, {}, kLongest, &stop_);
+  const Captured fold =
+      RunCaptured({self.string(), "fold", "--to", std::to_string(to), live_directory_}, {},
+                  kLongest, &worker_.stop());
   if (fold.ok() || !fold.ended)
     return true;
   std::string_view why = fold.output;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "cli/launcher/worker.h"
@@ -24,7 +21,7 @@ class RingKeeper {
 
   void Start();
   // One that is under way is given up. Idempotent.
-  void Stop();
+  void Stop() { worker_.Stop(); }
   // What the user should know, "" where there is nothing. After Stop().
   const std::string& note() const { return note_; }
   // "" or why it ended early. After Stop().
@@ -39,9 +36,6 @@ class RingKeeper {
   const uint64_t size_bytes_;
   std::string note_;
   Worker worker_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::atomic<bool> stop_{false};  // set under the mutex; a fold under way looks at it
 };
 
 // What --ring says, or why it cannot be.

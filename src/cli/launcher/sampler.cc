@@ -102,12 +102,7 @@ void Sampler::Start() {
 void Sampler::Stop() {
   if (!worker_.IsStarted())
     return;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
-  }
-  stop_changed_.notify_one();
-  worker_.Join();
+  worker_.Stop();
   SampleDevices();
   for (SampleFilter& filter : filters_) {
     filter.Flush([this](const format::DeviceSample& sample) { file_.Write(sample); });
@@ -121,15 +116,12 @@ void Sampler::Loop() {
   const std::chrono::nanoseconds period(options_.period_ns);
   auto next = std::chrono::steady_clock::now();
   const auto behind_ns = [&next] { return (std::chrono::steady_clock::now() - next).count(); };
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!stop_) {
-    lock.unlock();
+  while (!worker_.stop()) {
     const int64_t late_ns = behind_ns();
     pace_.Add(late_ns, options_.period_ns);
     SampleDevices(late_ns >= options_.period_ns);
-    lock.lock();
     next += period * pace_.Next(behind_ns(), options_.period_ns);
-    stop_changed_.wait_until(lock, next, [this] { return stop_; });
+    worker_.RestUntil(next);
   }
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "cli/launcher/live_file_writer.h"
@@ -148,9 +146,6 @@ class Sampler {
   std::vector<std::vector<pid_t>> listed_;  // by GPU: as the last list had them
   SamplingPace pace_;
   Worker worker_;
-  std::mutex mutex_;
-  std::condition_variable stop_changed_;
-  bool stop_ = false;
 };
 
 }  // namespace vramscope::cli

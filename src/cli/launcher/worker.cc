@@ -45,9 +45,30 @@ void Worker::Start(std::function<void()> work) noexcept {
   }
 }
 
+void Worker::Stop() {
+  if (!IsStarted())
+    return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  stop_changed_.notify_one();
+  Join();
+}
+
 void Worker::Join() noexcept {
   if (thread_.joinable())
     thread_.join();
+}
+
+bool Worker::Rest(std::chrono::nanoseconds pause) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return !stop_changed_.wait_for(lock, pause, [this] { return stop_.load(); });
+}
+
+bool Worker::RestUntil(std::chrono::steady_clock::time_point time) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return !stop_changed_.wait_until(lock, time, [this] { return stop_.load(); });
 }
 
 void LookPace::Begin() {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -19,15 +22,26 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void Start(std::function<void()> work) noexcept;
-  // The work must have been told to end.
+  // Tells the work to end, and waits until it has. Idempotent.
+  void Stop();
+  // The same where the work has been told otherwise.
   void Join() noexcept;
   bool IsStarted() const { return thread_.joinable(); }
   // Why it could not begin or ended early; "" where neither is so. After Join().
   const std::string& failure() const { return failure_; }
 
+  // By the work: waits that long, or until it is to end. False where it is.
+  bool Rest(std::chrono::nanoseconds pause);
+  bool RestUntil(std::chrono::steady_clock::time_point time);
+  // True where the work is to end: for what it is in the middle of.
+  const std::atomic<bool>& stop() const { return stop_; }
+
  private:
   std::thread thread_;
   std::string failure_;
+  std::mutex mutex_;
+  std::condition_variable stop_changed_;
+  std::atomic<bool> stop_{false};  // set under the mutex
 };
 
 // When such a thread looks again: after `period`, and so late that its looks take a four-hundredth

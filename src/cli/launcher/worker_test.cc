@@ -24,6 +24,25 @@ TEST(Worker, Works) {
   EXPECT_FALSE(worker.IsStarted());
 }
 
+TEST(Worker, IsWokenToEnd) {
+  std::atomic<int> rests = 0;
+  Worker worker;
+  worker.Stop();
+  worker.Start([&] {
+    while (worker.Rest(rests == 0 ? std::chrono::nanoseconds(1) : std::chrono::hours(1)))
+      ++rests;
+  });
+  while (rests == 0)
+    std::this_thread::yield();
+  EXPECT_FALSE(worker.stop()) << "what was stopped before it began is not";
+  worker.Stop();
+  EXPECT_TRUE(worker.stop());
+  EXPECT_EQ(rests, 1);
+  EXPECT_FALSE(worker.IsStarted());
+  EXPECT_FALSE(worker.RestUntil(std::chrono::steady_clock::now() + std::chrono::hours(1)));
+  worker.Stop();
+}
+
 TEST(Worker, WhatItThrowsEndsItAlone) {
   Worker worker;
   worker.Start([] { throw std::runtime_error("error reading the file: No such process"); });
