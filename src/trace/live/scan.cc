@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "trace/live/converter.h"
+#include "trace/live/first_look.h"
 #include "trace/live/native_stacks.h"
 #include "trace/live/skim.h"
 
@@ -42,9 +42,9 @@ class FileScanner {
 };
 
 // The Pass of a first walk over one stream. Times stay ticks: the clock needs all anchors first.
-class StreamScanner : public Converter<StreamScanner> {
+class StreamScanner : public FirstLook<StreamScanner> {
  public:
-  using Converter::On;
+  using FirstLook::On;
 
   StreamScanner(FileScanner* owner, size_t stream, DefinitionLog* log)
       : owner_(*owner), stream_(stream), log_(*log), python_(owner->tables_->tables) {}
@@ -65,30 +65,18 @@ class StreamScanner : public Converter<StreamScanner> {
   }
   StackId Python(uint64_t local) { return Stack(ids_.python_stacks, local); }
   StackId Native(uint64_t local) { return Stack(ids_.native_stacks, local); }
-  DeviceId Device(int64_t local) {
-    if (local != last_device_)
-      AddDevice(local);
-    last_device_ = local;
-    return kNoDevice;
+  // Null where no device can have that number.
+  LocalDevice* AddDevice(int64_t local) {
+    auto& devices = owner_.scan_.devices;
+    if (const auto known = devices.find(local); known != devices.end())
+      return &known->second;
+    if (local < format::kHostDevice || local > std::numeric_limits<int16_t>::max() ||
+        !tables().Charge("devices", kBytesOfDevice)) {
+      return nullptr;
+    }
+    return &devices[local];
   }
-  ThreadId thread() const { return {}; }
-  StringId scope() const { return {}; }
-  ProcessId process() const { return kNoProcess; }
-  ProcessId ProcessOf(uint64_t, int64_t) const { return kNoProcess; }
 
-  // Nearly all records are one of these two. Nobody looks at what event they make.
-  bool On(const format::BlockAlloc& r, Event*) {
-    Ns(r.time);
-    Device(r.device);
-    Python(r.stack);
-    Native(r.native);
-    return true;
-  }
-  bool On(const format::BlockFree& r, Event*) {
-    Ns(r.time);
-    Device(r.device);
-    return true;
-  }
   bool On(const format::Anchor& r, Event*) {
     owner_.scan_.anchors.push_back({r.time, static_cast<int64_t>(r.monotonic_ns)});
     return false;
@@ -131,7 +119,6 @@ class StreamScanner : public Converter<StreamScanner> {
     log_.push_back(scope.path.value);
     return false;
   }
-  bool On(const format::ScopeIs&, Event*) { return false; }
   bool On(const format::Image& r, Event*) {
     if (tables().Charge("binaries", NativeStacks::BytesOf(r)))
       owner_.native_.AddImage(stream_, r);
@@ -156,20 +143,10 @@ class StreamScanner : public Converter<StreamScanner> {
       runtime.emplace_back(trace::Text(r.key), trace::Text(r.value));
     return false;
   }
-  bool On(const format::Alloc& r, Event* event) {
-    // It stands in for the device that it names, and is the host's.
-    if (r.kind == static_cast<uint64_t>(format::MemoryKind::kOverflow))
-      Device(format::kHostDevice);
-    return Converter::On(r, event);
-  }
   bool On(const format::ProcessSample& r, Event* event) {
     if (r.used != 0)
       owner_.scan_.listed[static_cast<uint32_t>(r.pid)] = r.end;
     return Converter::On(r, event);
-  }
-  bool On(const format::PastOrigin& r, Event*) {
-    Python(r.forward);
-    return false;
   }
   bool On(const format::Past& r, Event* event) {
     owner_.scan_.past_ticks = std::max(owner_.scan_.past_ticks.value_or(r.time), r.time);
@@ -213,17 +190,6 @@ class StreamScanner : public Converter<StreamScanner> {
     StringId path;
     uint32_t depth = 0;
   };
-  // Null where no device can have that number.
-  LocalDevice* AddDevice(int64_t local) {
-    auto& devices = owner_.scan_.devices;
-    if (const auto known = devices.find(local); known != devices.end())
-      return &known->second;
-    if (local < format::kHostDevice || local > std::numeric_limits<int16_t>::max() ||
-        !tables().Charge("devices", kBytesOfDevice)) {
-      return nullptr;
-    }
-    return &devices[local];
-  }
 
   FileScanner& owner_;
   size_t stream_;
@@ -231,7 +197,6 @@ class StreamScanner : public Converter<StreamScanner> {
   StreamIds ids_;
   std::vector<Scope> scopes_ = std::vector<Scope>(1);  // what the ids of scopes lead to
   PythonStacks python_;
-  int64_t last_device_ = format::kNoDevice;
   uint32_t tid_ = 0;
 };
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <utility>
 
-#include "trace/live/converter.h"
+#include "trace/live/first_look.h"
 #include "util/on_threads.h"
 
 namespace vramscope::trace {
@@ -46,9 +46,9 @@ class UseCounter {
 };
 
 // The Pass of one chunk after the other.
-class Skimmer : public Converter<Skimmer> {
+class Skimmer : public FirstLook<Skimmer> {
  public:
-  using Converter::On;
+  using FirstLook::On;
 
   ChunkSkim Skim(const LiveFile& file, const ChunkRef& chunk);
 
@@ -75,42 +75,17 @@ class Skimmer : public Converter<Skimmer> {
       Leave();
     return {};
   }
-  DeviceId Device(int64_t local) {
-    if (local != last_device_)
-      AddDevice(local);
-    last_device_ = local;
-    return kNoDevice;
+  void AddDevice(int64_t local) {
+    if (std::find(skim_.devices.begin(), skim_.devices.end(), local) != skim_.devices.end())
+      return;
+    if (skim_.devices.size() == kMaxDevices)
+      Leave();
+    else
+      skim_.devices.push_back(local);
   }
-  ThreadId thread() const { return {}; }
-  StringId scope() const { return {}; }
-  ProcessId process() const { return kNoProcess; }
-  ProcessId ProcessOf(uint64_t, int64_t) const { return kNoProcess; }
 
-  // Nearly all records are one of these two. Nobody looks at what event they make.
-  bool On(const format::BlockAlloc& r, Event*) {
-    Ns(r.time);
-    Device(r.device);
-    Python(r.stack);
-    Native(r.native);
-    return true;
-  }
-  bool On(const format::BlockFree& r, Event*) {
-    Ns(r.time);
-    Device(r.device);
-    return true;
-  }
   bool On(const format::Anchor& r, Event*) {
     skim_.anchors.push_back({r.time, static_cast<int64_t>(r.monotonic_ns)});
-    return false;
-  }
-  bool On(const format::ScopeIs&, Event*) { return false; }
-  bool On(const format::Alloc& r, Event* event) {
-    if (r.kind == static_cast<uint64_t>(format::MemoryKind::kOverflow))
-      Device(format::kHostDevice);
-    return Converter::On(r, event);
-  }
-  bool On(const format::PastOrigin& r, Event*) {
-    Python(r.forward);
     return false;
   }
   bool On(const format::String&, Event*) { return Leave(); }
@@ -133,25 +108,16 @@ class Skimmer : public Converter<Skimmer> {
     has_more_ = true;
     return false;
   }
-  void AddDevice(int64_t local) {
-    if (std::find(skim_.devices.begin(), skim_.devices.end(), local) != skim_.devices.end())
-      return;
-    if (skim_.devices.size() == kMaxDevices)
-      Leave();
-    else
-      skim_.devices.push_back(local);
-  }
 
   ChunkSkim skim_;
   bool has_more_ = false;
-  int64_t last_device_ = format::kNoDevice;
   UseCounter python_, native_;
 };
 
 ChunkSkim Skimmer::Skim(const LiveFile& file, const ChunkRef& chunk) {
   skim_ = {};
   has_more_ = false;
-  last_device_ = format::kNoDevice;
+  ForgetDevice();
   ChunkCursor cursor(file, chunk);
   Event event;
   ChunkCursor::Step step = ChunkCursor::Step::kOther;
