@@ -240,10 +240,7 @@ void RegisterDiff(CLI::App& app, int* exit_code) {
   command->add_flag("--json", arguments->json, "The schema vramscope.diff/1, exact bytes");
   command->add_flag("--no-native-names", arguments->no_native_names,
                     "Do not look up native functions in a live recording: faster");
-  command->callback([arguments, exit_code] {
-    const util::Result<int> status = ShowDiff(*arguments);
-    *exit_code = status.ok() ? *status : Fail(status.status().message());
-  });
+  command->callback([arguments, exit_code] { *exit_code = ExitOf(ShowDiff(*arguments)); });
 }
 
 }  // namespace vramscope::cli

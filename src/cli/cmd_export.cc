@@ -83,11 +83,7 @@ void RegisterExport(CLI::App& app, int* exit_code) {
   command
       ->add_option("-o", arguments->output, "The file to write (default, and -: standard output)")
       ->option_text("FILE");
-  command->callback([arguments, exit_code] {
-    const util::Status status = Export(*arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  command->callback([arguments, exit_code] { *exit_code = ExitOf(Export(*arguments)); });
 }
 
 }  // namespace vramscope::cli

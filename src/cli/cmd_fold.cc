@@ -258,8 +258,7 @@ void RegisterFold(CLI::App& app, int* exit_code) {
   fold->callback([options, exit_code] {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // the directory is the launcher's
     [[maybe_unused]] const int niceness = nice(kNice);
-    if (const util::Status status = Fold(*options).Run(); !status.ok())
-      *exit_code = Fail(status.message());
+    *exit_code = ExitOf(Fold(*options).Run());
   });
 }
 

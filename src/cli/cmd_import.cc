@@ -243,8 +243,7 @@ void RegisterImport(CLI::App& app, int* exit_code) {
       status = util::Status::Error(
           fmt::format("{}: cannot be imported: {}", arguments->path, failure.what()));
     }
-    if (!status.ok())
-      *exit_code = Fail(status.message());
+    *exit_code = ExitOf(status);
   });
 }
 

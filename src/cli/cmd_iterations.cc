@@ -123,11 +123,7 @@ void RegisterIterations(CLI::App& app, int* exit_code) {
       ->option_text("N");
   command->add_flag("--no-native-names", arguments->no_native_names,
                     "Do not look up native functions in a live recording: faster");
-  command->callback([arguments, exit_code] {
-    const util::Status status = ShowIterations(*arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  command->callback([arguments, exit_code] { *exit_code = ExitOf(ShowIterations(*arguments)); });
 }
 
 }  // namespace vramscope::cli

@@ -51,11 +51,7 @@ void RegisterKeywords(CLI::App& app, int* exit_code) {
       "Start one of your own from one of them:\n"
       "  vramscope keywords show layers > mine.toml\n"
       "  vramscope report FILE --keywords mine.toml");
-  command->callback([arguments, exit_code] {
-    const util::Status status = Keywords(*arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  command->callback([arguments, exit_code] { *exit_code = ExitOf(Keywords(*arguments)); });
 }
 
 }  // namespace vramscope::cli

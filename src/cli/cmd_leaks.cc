@@ -128,10 +128,7 @@ void RegisterLeaks(CLI::App& app, int* exit_code) {
   CLI::Option* const json =
       command->add_flag("--json", arguments->json, "The schema vramscope.leaks/1, exact bytes");
   command->add_flag("--csv", arguments->csv, "Both lists as a table, exact bytes")->excludes(json);
-  command->callback([arguments, exit_code] {
-    const util::Result<int> status = ShowLeaks(*arguments);
-    *exit_code = status.ok() ? *status : Fail(status.status().message());
-  });
+  command->callback([arguments, exit_code] { *exit_code = ExitOf(ShowLeaks(*arguments)); });
 }
 
 }  // namespace vramscope::cli

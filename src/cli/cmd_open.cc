@@ -209,11 +209,7 @@ void RegisterOpen(CLI::App& app, int* exit_code) {
       "The page is made in $XDG_CACHE_HOME/vramscope, else in ~/.cache/vramscope, and\n"
       "works offline. $BROWSER says which browser: commands separated by colons, %s\n"
       "for the address.");
-  open->callback([file, exit_code] {
-    const util::Status status = OpenPage(*file);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  open->callback([file, exit_code] { *exit_code = ExitOf(OpenPage(*file)); });
 }
 
 }  // namespace vramscope::cli

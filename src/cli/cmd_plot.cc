@@ -348,9 +348,7 @@ void RegisterPlot(CLI::App& app, int* exit_code) {
       ->option_text("TEXT");
   command->callback([arguments, at, exit_code] {
     arguments->at_given = at->count() > 0;
-    const util::Status status = Plot(*arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
+    *exit_code = ExitOf(Plot(*arguments));
   });
 }
 

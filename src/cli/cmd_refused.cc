@@ -46,11 +46,7 @@ void RegisterRefused(CLI::App& app, int* exit_code) {
   refused->add_option("DIR", arguments->live_directory)->required();
   refused->add_option("FILE", arguments->output)->required();
   refused->add_option("TOLD", arguments->told)->required();
-  refused->callback([arguments, exit_code] {
-    const util::Status status = TellOfRefusals(*arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  refused->callback([arguments, exit_code] { *exit_code = ExitOf(TellOfRefusals(*arguments)); });
 }
 
 }  // namespace vramscope::cli

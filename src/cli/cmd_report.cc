@@ -417,11 +417,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   report->add_flag("--csv", arguments->csv, "The rows as a table, exact bytes")->excludes(json);
   report->add_option("--html", arguments->html, "Write a page that works offline, too")
       ->option_text("FILE");
-  report->callback([arguments, exit_code] {
-    const util::Status status = ShowReports(*arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  report->callback([arguments, exit_code] { *exit_code = ExitOf(ShowReports(*arguments)); });
 }
 
 }  // namespace vramscope::cli

@@ -57,11 +57,8 @@ void RegisterResolve(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<ResolveArguments>();
   resolve->add_flag("--no-native-names", arguments->no_native_names);
   resolve->add_option("DIR", arguments->path)->required();
-  resolve->callback([arguments, exit_code] {
-    const util::Status status = ResolveTo(STDOUT_FILENO, *arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  resolve->callback(
+      [arguments, exit_code] { *exit_code = ExitOf(ResolveTo(STDOUT_FILENO, *arguments)); });
 }
 
 }  // namespace vramscope::cli

@@ -129,11 +129,7 @@ void RegisterSnapshot(CLI::App& app, int* exit_code) {
   snapshot->footer(
       "The program goes on undisturbed, and so does its recording. `vramscope run\n"
       "--snapshot-on SIGUSR1` takes one at each such signal to `run`.");
-  snapshot->callback([arguments, exit_code] {
-    const util::Status status = TakeSnapshot(*arguments);
-    if (!status.ok())
-      *exit_code = Fail(status.message());
-  });
+  snapshot->callback([arguments, exit_code] { *exit_code = ExitOf(TakeSnapshot(*arguments)); });
 }
 
 }  // namespace vramscope::cli

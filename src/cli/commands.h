@@ -50,6 +50,10 @@ inline constexpr int kExitError = 2;
 // kExitError.
 int Fail(std::string_view message);
 
+// The exit status of work that ended so; an error is told as by Fail().
+int ExitOf(const util::Status& status);
+int ExitOf(const util::Result<int>& status);
+
 // For CLI11, which takes -3 for a very large number: "" where `text` is a whole number from 0 on,
 // else what is wrong with it.
 std::string CheckCount(const std::string& text);

@@ -32,6 +32,14 @@ int Fail(std::string_view message) {
   return kExitError;
 }
 
+int ExitOf(const util::Status& status) {
+  return status.ok() ? kExitOk : Fail(status.message());
+}
+
+int ExitOf(const util::Result<int>& status) {
+  return status.ok() ? *status : Fail(status.status().message());
+}
+
 std::string CheckCount(const std::string& text) {
   uint64_t count = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
