@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -25,6 +24,7 @@
 #include "query/diff_ranks.h"
 #include "query/report.h"
 #include "query/timelines.h"
+#include "util/number_text.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -69,11 +69,8 @@ util::Result<GrowthLimit> ParseLimit(const std::string& text) {
     return limit;
   }
   const std::string number = text.substr(0, text.find_last_not_of("% ") + 1);
-  double percent = 0;
-  const char* const end = number.data() + number.size();
-  const auto [stop, error] = std::from_chars(number.data(), end, percent);
-  if (number.empty() || error != std::errc() || stop != end || !std::isfinite(percent) ||
-      percent < 0)
+  const double percent = util::WholeNumber<double>(number).value_or(-1);
+  if (!std::isfinite(percent) || percent < 0)
     return util::Status::Error(fmt::format("--fail-above {}: '{}' is no percentage", text, number));
   limit.percent = percent;
   return limit;

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/launcher/finish.h"
 #include "cli/launcher/session.h"
+#include "util/number_text.h"
 #include "util/size_text.h"
 
 // A finished recording of a program that goes on. Its live log is read as every command reads it:
@@ -39,9 +39,8 @@ bool IsPid(const std::string& text) {
 
 util::Result<std::string> FindDirectory(const std::string& what) {
   if (IsPid(what)) {
-    pid_t pid = 0;
-    const auto [end, failed] = std::from_chars(what.data(), what.data() + what.size(), pid);
-    if (failed != std::errc() || pid == 0)
+    const pid_t pid = util::WholeNumber<pid_t>(what).value_or(0);
+    if (pid == 0)
       return util::Status::Error(fmt::format("there is no process {}", what));
     return LiveDirectoryOfProcess(pid);
   }

@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "cli/checkpoint/state_file.h"
 #include "cli/checkpoint/target.h"
 #include "cli/commands.h"
+#include "util/number_text.h"
 
 // Everything that can be known is asked before the driver touches the process: what it cannot move
 // it notices in the middle, and the process is lost then.
@@ -236,12 +236,9 @@ class Yield {
 
 // For CLI11, which takes "nan" for a number in any range.
 std::string CheckTimeout(const std::string& text) {
-  double seconds = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (failed == std::errc() && end == text.data() + text.size() && seconds >= 0.001 &&
-      seconds <= 86400) {
+  const double seconds = util::WholeNumber<double>(text).value_or(0);
+  if (seconds >= 0.001 && seconds <= 86400)
     return "";
-  }
   return fmt::format("'{}' is no number of seconds from 0.001 to 86400", text);
 }
 

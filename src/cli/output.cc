@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "util/number_text.h"
 
 namespace vramscope::cli {
 namespace {
@@ -41,11 +42,7 @@ int ExitOf(const util::Result<int>& status) {
 }
 
 std::string CheckCount(const std::string& text) {
-  uint64_t count = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (failed == std::errc() && end == text.data() + text.size())
-    return "";
-  return fmt::format("'{}' is no whole number", text);
+  return util::WholeNumber<uint64_t>(text) ? "" : fmt::format("'{}' is no whole number", text);
 }
 
 util::Result<int64_t> ParsePeriod(const std::string& option,

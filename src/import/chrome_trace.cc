@@ -12,7 +12,6 @@
 // Bytes below zero are a free. The totals are PyTorch's own, after the event, and know of what was
 // allocated before the trace began. What an event lies within, on its thread, is its stack.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -26,6 +25,7 @@
 #include "import/formats.h"
 #include "import/json_reader.h"
 #include "import/live_blocks.h"
+#include "util/number_text.h"
 
 namespace vramscope::imports {
 namespace {
@@ -45,14 +45,6 @@ struct Event {
   std::optional<int64_t> bytes, device, device_type;
   std::optional<uint64_t> address, allocated_bytes, reserved_bytes;
 };
-
-template <class Number>
-std::optional<Number> NumberOf(std::string_view text) {
-  Number value{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
 
 // A change of memory.
 struct Change {
@@ -146,7 +138,7 @@ tables::FrameId Trace::FrameOf(const Event& event) {
   const std::string_view file = name.substr(0, open);
   row.kind = static_cast<uint8_t>(tables::FrameKind::kPython);
   row.file = builder_.Text(file);
-  row.line = NumberOf<uint32_t>(name.substr(open + 1, close - open - 1)).value_or(0);
+  row.line = util::WholeNumber<uint32_t>(name.substr(open + 1, close - open - 1)).value_or(0);
   row.function = builder_.Text(name.substr(close + 3));
   row.library = file.starts_with("torch/") || file.starts_with("<") ||
                         file.find("site-packages/") != std::string_view::npos ||
@@ -344,17 +336,17 @@ void ReadEvent(JsonReader* json, size_t depth, Event* event) {
     const std::string_view text = json->text();
     if (in_args) {
       if (key == "Bytes")
-        event->bytes = NumberOf<int64_t>(text);
+        event->bytes = util::WholeNumber<int64_t>(text);
       else if (key == "Addr")
-        event->address = NumberOf<uint64_t>(text);
+        event->address = util::WholeNumber<uint64_t>(text);
       else if (key == "Device Id")
-        event->device = NumberOf<int64_t>(text);
+        event->device = util::WholeNumber<int64_t>(text);
       else if (key == "Device Type")
-        event->device_type = NumberOf<int64_t>(text);
+        event->device_type = util::WholeNumber<int64_t>(text);
       else if (key == "Total Allocated")
-        event->allocated_bytes = NumberOf<uint64_t>(text);
+        event->allocated_bytes = util::WholeNumber<uint64_t>(text);
       else if (key == "Total Reserved")
-        event->reserved_bytes = NumberOf<uint64_t>(text);
+        event->reserved_bytes = util::WholeNumber<uint64_t>(text);
     } else if (key == "name") {
       event->name = text;
     } else if (key == "ph") {
@@ -362,13 +354,13 @@ void ReadEvent(JsonReader* json, size_t depth, Event* event) {
     } else if (key == "cat") {
       event->category = text;
     } else if (key == "ts") {
-      event->time_us = NumberOf<double>(text).value_or(NAN);
+      event->time_us = util::WholeNumber<double>(text).value_or(NAN);
     } else if (key == "dur") {
-      event->duration_us = NumberOf<double>(text).value_or(NAN);
+      event->duration_us = util::WholeNumber<double>(text).value_or(NAN);
     } else if (key == "pid") {
-      event->pid = NumberOf<uint32_t>(text).value_or(0);
+      event->pid = util::WholeNumber<uint32_t>(text).value_or(0);
     } else if (key == "tid") {
-      event->tid = NumberOf<uint32_t>(text).value_or(0);
+      event->tid = util::WholeNumber<uint32_t>(text).value_or(0);
     }
   }
 }
@@ -403,9 +395,9 @@ void ReadDevices(JsonReader* json, Trace* trace) {
     else if (token == Token::kString && key == "name")
       name = json->text();
     else if (token == Token::kNumber && key == "id")
-      index = NumberOf<int32_t>(json->text()).value_or(-1);
+      index = util::WholeNumber<int32_t>(json->text()).value_or(-1);
     else if (token == Token::kNumber && key == "totalGlobalMem")
-      total_bytes = NumberOf<uint64_t>(json->text()).value_or(0);
+      total_bytes = util::WholeNumber<uint64_t>(json->text()).value_or(0);
     else if (token == Token::kObjectEnd && index >= 0 && index < kMostDevices)
       trace->NameDevice(index, name, std::min(total_bytes, kMostBytes));
   }
@@ -434,7 +426,7 @@ util::Status ReadChromeTrace(const Input& input, const Options&, Builder* builde
     } else if (token == Token::kArray && key == "deviceProperties") {
       ReadDevices(&json, &trace);
     } else if (token == Token::kNumber && key == "rank" && json.depth() == 2) {
-      trace.SetRank(std::clamp(NumberOf<int32_t>(json.text()).value_or(-1), -1, 1 << 24));
+      trace.SetRank(std::clamp(util::WholeNumber<int32_t>(json.text()).value_or(-1), -1, 1 << 24));
     } else if (token == Token::kArray ||
                (token == Token::kObject && json.depth() > 1 && key != "distributedInfo")) {
       json.Skip(token);

@@ -4,7 +4,6 @@
 //
 //   in_arg:encoder_rnn_i2h_weight,512
 //   workspace:dot-inl.h+362:dot-inl.h+400:DotForwardEx,0.00390625
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "import/csv.h"
 #include "import/formats.h"
 #include "import/mxnet_tags.h"
+#include "util/number_text.h"
 
 namespace vramscope::imports {
 namespace {
@@ -31,11 +31,8 @@ std::optional<Row> RowOf(std::string_view line) {
   const size_t comma = line.rfind(',');
   if (comma == std::string_view::npos)
     return std::nullopt;
-  const std::string_view figure = Trimmed(line.substr(comma + 1));
-  double mib = 0;
-  const char* const end = figure.data() + figure.size();
-  const auto [stop, error] = std::from_chars(figure.data(), end, mib);
-  if (error != std::errc() || stop != end || !(mib >= 0 && mib * kMiB <= double{kMostBytes}))
+  const double mib = util::WholeNumber<double>(Trimmed(line.substr(comma + 1))).value_or(-1);
+  if (!(mib >= 0 && mib * kMiB <= double{kMostBytes}))
     return std::nullopt;
   return Row{Trimmed(line.substr(0, comma)), static_cast<uint64_t>(std::llround(mib * kMiB))};
 }

@@ -10,7 +10,6 @@
 // that is negative it is written as 2^64 less.
 #include <fmt/core.h>
 
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +20,7 @@
 #include "import/csv.h"
 #include "import/formats.h"
 #include "import/mxnet_tags.h"
+#include "util/number_text.h"
 
 namespace vramscope::imports {
 namespace {
@@ -43,12 +43,7 @@ bool IsHeader(std::string_view line) {
 
 template <class Number>
 std::optional<Number> NumberOf(std::string_view text) {
-  text = Trimmed(text);
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    return std::nullopt;
-  return value;
+  return util::WholeNumber<Number>(Trimmed(text));
 }
 
 // Of "gpu_memory_profile-pid_4711.csv"; 0 where the name has none.

@@ -21,6 +21,7 @@
 #include "format/memory_words.h"
 #include "import/csv.h"
 #include "import/formats.h"
+#include "util/number_text.h"
 #include "util/size_text.h"
 
 namespace vramscope::imports {
@@ -151,16 +152,6 @@ struct Reading {
   bool no_answer = false;
 };
 
-template <class Number>
-std::optional<Number> NumberOf(std::string_view text) {
-  text = Trimmed(text);
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    return std::nullopt;
-  return value;
-}
-
 class Log {
  public:
   Log(const Options& options, Builder* builder) : options_(options), builder_(*builder) {}
@@ -205,7 +196,7 @@ std::optional<Reading> Log::Parse(const std::vector<Column>& columns, std::strin
           return std::nullopt;
         break;
       case Column::kIndex:
-        reading.index = NumberOf<int32_t>(cell);
+        reading.index = util::WholeNumber<int32_t>(Trimmed(cell));
         if (!reading.index || *reading.index < 0)
           return std::nullopt;
         break;
@@ -223,7 +214,7 @@ std::optional<Reading> Log::Parse(const std::vector<Column>& columns, std::strin
         reading.process = cell;
         break;
       case Column::kPid:
-        reading.pid = NumberOf<uint32_t>(cell);
+        reading.pid = util::WholeNumber<uint32_t>(Trimmed(cell));
         if (!reading.pid)
           return std::nullopt;
         break;

@@ -2,20 +2,19 @@
 #include "query/instant.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <string_view>
 
 #include "query/peaks.h"
+#include "util/number_text.h"
 
 namespace vramscope::query {
 namespace {
 
 bool ParseWhole(std::string_view text, int64_t* value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *value);
-  return !text.empty() && error == std::errc() && stop == end && *value >= 0;
+  *value = util::WholeNumber<int64_t>(text).value_or(-1);
+  return *value >= 0;
 }
 
 // Of a damaged recording the end can lie before its begin.
@@ -173,10 +172,8 @@ util::Result<Instant> ParseInstant(const std::string& text) {
     instant.kind = Instant::Kind::kMonotonic;
     return instant;
   }
-  double seconds = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
-  if (!text.empty() && error == std::errc() && stop == end && seconds >= 0 && seconds < 1e9) {
+  const double seconds = util::WholeNumber<double>(text).value_or(-1);
+  if (seconds >= 0 && seconds < 1e9) {
     instant.kind = Instant::Kind::kSeconds;
     instant.time_ns = std::llround(seconds * 1e9);
     return instant;

@@ -7,6 +7,7 @@
 
 #include "query/device_names.h"
 #include "tables/row_of.h"
+#include "util/number_text.h"
 
 namespace vramscope::query {
 namespace {
@@ -46,16 +47,6 @@ uint64_t LifetimeClass(int64_t alloc_ns, int64_t end_ns) {
 
 // Of iterations: 0 none, 1 before the first, 2 after the last, then their numbers.
 constexpr uint64_t kFirstIteration = 3;
-
-std::string HexText(uint64_t value) {
-  static const char kDigits[] = "0123456789abcdef";
-  std::string text;
-  do {
-    text.insert(text.begin(), kDigits[value & 15]);
-    value >>= 4;
-  } while (value != 0);
-  return "0x" + text;
-}
 
 std::string DeviceText(const tables::DeviceRow& device) {
   const auto kind = static_cast<tables::DeviceKind>(device.kind);
@@ -185,7 +176,7 @@ std::string DimensionTexts::Of(Dimension dimension,
       return name.empty() ? tid : name + " (" + tid + ")";
     }
     case Dimension::kStream:
-      return number == 0 ? kNone : HexText(number - 1);
+      return number == 0 ? kNone : util::HexText(number - 1);
     case Dimension::kOwner:
       return site.owner.value != 0 ? text_of(site.owner)
                                    : format::PartName(static_cast<Part>(site.part));

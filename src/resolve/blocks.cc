@@ -6,22 +6,13 @@
 #include <utility>
 
 #include "resolve/pricing.h"
+#include "util/number_text.h"
 
 namespace vramscope::resolve {
 namespace {
 
 int64_t Signed(uint64_t bytes) {
   return static_cast<int64_t>(bytes);
-}
-
-std::string Hex(uint64_t value) {
-  static const char kDigits[] = "0123456789abcdef";
-  std::string text;
-  do {
-    text.insert(text.begin(), kDigits[value & 15]);
-    value >>= 4;
-  } while (value != 0);
-  return "0x" + text;
 }
 
 }  // namespace
@@ -61,7 +52,7 @@ uint32_t Blocks::SegmentOf(const trace::Event& event, uint32_t account, bool of_
   if (objects_.HasCalls(account) && !process.torn_down && !process.began_late &&
       progress.violations.outside_segment++ == 0)
     progress.violations.first_outside_segment =
-        "block " + Hex(event.address) + " of " + std::to_string(event.size) + " bytes";
+        "block " + util::HexText(event.address) + " of " + std::to_string(event.size) + " bytes";
   return DefaultSegment(account, of_program);
 }
 
@@ -117,7 +108,7 @@ void Blocks::OnAlloc(const trace::Event& event) {
   Move(of, segment, block, 1);
   if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
       !segment.zombie && progress.violations.overfull_segments++ == 0)
-    progress.violations.first_overfull = "segment at " + Hex(segment.begin);
+    progress.violations.first_overfull = "segment at " + util::HexText(segment.begin);
 }
 
 void Blocks::End(uint32_t account, uint32_t index, bool freed) {
@@ -153,7 +144,7 @@ void Blocks::OnUnknownFree(const trace::Event& event, uint32_t account) {
   Progress& progress = base_.progress;
   if (progress.frees.Has(event.address)) {
     if (progress.violations.freed_twice++ == 0)
-      progress.violations.first_freed_twice = "block " + Hex(event.address);
+      progress.violations.first_freed_twice = "block " + util::HexText(event.address);
     return;
   }
   ++progress.unknown_frees.count;

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <future>
 #include <string_view>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "cli/open_recording.h"
 #include "format/records.h"
 #include "util/json_writer.h"
+#include "util/number_text.h"
 #include "util/owned_file.h"
 #include "util/size_text.h"
 
@@ -137,9 +137,7 @@ void NoteUnstoppable(const Target& target) {
 }
 
 std::string CheckPid(const std::string& text) {
-  int pid = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), pid);
-  if (failed == std::errc() && end == text.data() + text.size() && pid > 0)
+  if (util::WholeNumber<int>(text).value_or(0) > 0)
     return "";
   return fmt::format("'{}' is no number of a process", text);
 }

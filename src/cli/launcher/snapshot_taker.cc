@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 #include <signal.h>
 
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 #include "cli/launcher/subprocess.h"
+#include "util/number_text.h"
 
 namespace vramscope::cli {
 namespace {
@@ -82,12 +82,10 @@ util::Result<int> SnapshotSignal(const std::string& name) {
   if (text == "USR2")
     return SIGUSR2;
   constexpr std::string_view kRealTime = "RTMIN+";
-  int number = 0;
   if (text.starts_with(kRealTime)) {
     text.remove_prefix(kRealTime.size());
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (failed == std::errc() && end == text.data() + text.size() && number >= 0 &&
-        SIGRTMIN + number <= SIGRTMAX)
+    const int number = util::WholeNumber<int>(text).value_or(-1);
+    if (number >= 0 && number <= SIGRTMAX - SIGRTMIN)
       return SIGRTMIN + number;
   }
   return util::Status::Error(fmt::format(
