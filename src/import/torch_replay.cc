@@ -429,6 +429,20 @@ tables::SiteRow TorchReplay::SiteOf(uint32_t stack, uint64_t stream) const {
   return site;
 }
 
+TorchReplay::Row TorchReplay::NewRow(uint64_t from,
+                                     uint64_t to,
+                                     const tables::SiteRow& site,
+                                     int64_t now_ns) {
+  Row live;
+  live.end = to;
+  live.row.begin_ns = live.row.alloc_ns = now_ns;
+  live.row.end_ns = kNever;
+  live.row.address = from;
+  live.row.bytes = to - from;
+  live.row.site = builder_.Site(site);
+  return live;
+}
+
 void TorchReplay::BeginBlock(const FinalBlock& block,
                              uint64_t address,
                              int64_t now_ns,
@@ -440,14 +454,8 @@ void TorchReplay::BeginBlock(const FinalBlock& block,
     site.tag = stacks_.Text(block.metadata);
   else if (is_before)
     site.tag = before_;
-  Row live;
-  live.end = address + block.bytes;
-  live.row.begin_ns = live.row.alloc_ns = now_ns;
-  live.row.end_ns = kNever;
-  live.row.address = address;
-  live.row.bytes = block.bytes;
+  Row live = NewRow(address, address + block.bytes, site, now_ns);
   live.row.rounding_bytes = block.bytes - block.requested_bytes;
-  live.row.site = builder_.Site(site);
   live.row.segment = SegmentAt(address, block.bytes);
   if (live.row.segment.value == 0)
     builder_.Violate(tables::InvariantKind::kOutsideSegment, fmt::format("{:#x}", address));
@@ -488,13 +496,7 @@ void TorchReplay::BeginSegment(const FinalSegment& segment, uint64_t address, in
   tables::SiteRow site = SiteOf(segment.stack, segment.stream);
   site.backing = 1;
   site.api = builder_.Text("cudaMalloc");
-  Row live;
-  live.end = address + segment.bytes;
-  live.row.begin_ns = live.row.alloc_ns = now_ns;
-  live.row.end_ns = kNever;
-  live.row.address = address;
-  live.row.bytes = segment.bytes;
-  live.row.site = builder_.Site(site);
+  Row live = NewRow(address, address + segment.bytes, site, now_ns);
   live.row.segment = MakeSegment(segment, address, now_ns);
   segments_[address] = live;
 }
@@ -520,13 +522,7 @@ void TorchReplay::Map(uint64_t from, uint64_t to, const FinalSegment& segment, i
   tables::SiteRow site = SiteOf(segment.stack, segment.stream);
   site.backing = 1;
   site.api = builder_.Text("cuMemMap");
-  Row live;
-  live.end = to;
-  live.row.begin_ns = live.row.alloc_ns = now_ns;
-  live.row.end_ns = kNever;
-  live.row.address = from;
-  live.row.bytes = to - from;
-  live.row.site = builder_.Site(site);
+  Row live = NewRow(from, to, site, now_ns);
   live.row.segment = expandable_;
   mapped_[from] = live;
 }

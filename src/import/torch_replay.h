@@ -124,6 +124,8 @@ class TorchReplay {
   void EndSegment(uint64_t address, int64_t now_ns);
   void Map(uint64_t from, uint64_t to, const FinalSegment& segment, int64_t now_ns);
   void Unmap(uint64_t from, uint64_t to, int64_t now_ns);
+  // A row that begins.
+  Row NewRow(uint64_t from, uint64_t to, const tables::SiteRow& site, int64_t now_ns);
   tables::SegmentId SegmentAt(uint64_t address, uint64_t bytes) const;
   tables::SiteRow SiteOf(uint32_t stack, uint64_t stream) const;
   tables::SegmentId MakeSegment(const FinalSegment& segment, uint64_t address, int64_t now_ns);
