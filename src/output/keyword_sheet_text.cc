@@ -64,7 +64,7 @@ class SheetText {
   }
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
   size_t columns() const { return static_cast<size_t>(style_.columns); }
-  void Add(std::string line) { out_.push_back(std::move(line)); }
+  void Add(std::string_view line) { AppendLine(line, &out_); }
 
   const std::vector<NamedKeywords>& reports_;
   KeywordSheet sheet_;
@@ -72,7 +72,7 @@ class SheetText {
   const Style& style_;
   size_t blocks_of_;  // columns that stand side by side
   Unit unit_{1, "B"};
-  std::vector<std::string> out_;
+  std::string out_;
 };
 
 void SheetText::AddColumns() {
@@ -123,7 +123,7 @@ void SheetText::AddLine(const std::string& name,
     line += PadLeft(sign + InUnit(bytes, unit_.bytes), kBytesColumns);
     line += PadLeft(sign + Percent(share), kShareColumns);
   }
-  Add(std::move(line));
+  Add(line);
 }
 
 void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
@@ -143,7 +143,7 @@ void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
             : fmt::format("{} {}", column + 1, Clean(sheet_.columns[column].name));
     head += PadLeft(Paint(CutEnd(name, kCellColumns - 2, style_), Ink::kDim, style_), kCellColumns);
   }
-  Add(std::move(head));
+  Add(head);
   const auto add = [&](const SheetLine& line, Ink ink) {
     AddLine(line.name, first, end, ink, [&](size_t column) {
       const SheetFigure& figure = column < line.columns.size() ? line.columns[column] : line.all;
@@ -288,10 +288,7 @@ std::string SheetText::Format() {
   for (const SheetTable& table : sheet_.tables)
     AddTable(table);
   AddLosses();
-  std::string text;
-  for (const std::string& line : out_)
-    AppendLine(line, &text);
-  return text;
+  return out_;
 }
 
 }  // namespace

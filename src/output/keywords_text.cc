@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
-#include <utility>
 
 #include "output/devices.h"
 #include "output/keywords.h"
@@ -59,14 +58,14 @@ class KeywordText {
   }
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
   size_t columns() const { return static_cast<size_t>(style_.columns); }
-  void Add(std::string line) { out_.push_back(std::move(line)); }
+  void Add(std::string_view line) { AppendLine(line, &out_); }
 
   const query::KeywordReport& report_;
   const tables::Recording& recording_;
   const KeywordsTextOptions& options_;
   const Style& style_;
   Unit unit_{1, "B"};
-  std::vector<std::string> out_;
+  std::string out_;
 };
 
 void KeywordText::AddHeadline(const query::DeviceReport& device) {
@@ -104,7 +103,7 @@ void KeywordText::AddLine(const std::string& name,
   text += PadLeft(bytes < 0 ? "-" + percent : percent, kShareColumns);
   text += "  " + Paint(Bar(std::clamp(share, 0.0, 1.0), kBarColumns, style_), Ink::kBar, style_);
   text += PadLeft(count == 0 ? "" : util::FormatCount(count), kCountColumns);
-  Add(std::move(text));
+  Add(text);
 }
 
 void KeywordText::AddTable(const KeywordTable& table) {
@@ -237,10 +236,7 @@ std::string KeywordText::Format() {
     Add(line);
   for (const std::string& line : options_.closing)
     Add(line);
-  std::string text;
-  for (const std::string& line : out_)
-    AppendLine(line, &text);
-  return text;
+  return out_;
 }
 
 }  // namespace
