@@ -126,10 +126,7 @@ class StackedPanel {
       canvas_.Line({{left_ - 4, Y(tick.value)}, {left_, Y(tick.value)}}, kAxisStroke);
       canvas_.Text({left_ - 7, Y(tick.value) + 3}, tick.label, kTickLabel);
     }
-    Lettering unit = kTickLabel;
-    unit.align = Align::kCentre;
-    unit.upwards = true;
-    canvas_.Text({left_ - 40, (top_ + bottom_) / 2}, axis_.unit, unit);
+    canvas_.Text({left_ - 40, (top_ + bottom_) / 2}, axis_.unit, kUpwardsLabel);
   }
 
   void DrawBar(const StackedBar& bar, double x) {
@@ -252,9 +249,7 @@ void DrawCategories(Canvas& canvas,
   for (const Axis::Tick& tick : axis.ticks) {
     const double x = left + tick.value / axis.end * kLengthWidth;
     canvas.Line({{x, top}, {x, bottom}}, kGridStroke);
-    Lettering label = kTickLabel;
-    label.align = Align::kCentre;
-    canvas.Text({x, bottom + 12}, tick.label, label);
+    canvas.Text({x, bottom + 12}, tick.label, kCentredLabel);
   }
   Lettering unit = kTickLabel;
   unit.align = Align::kLeft;

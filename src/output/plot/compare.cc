@@ -83,10 +83,7 @@ class ComparePlot {
       canvas_.Line({{left_, Y(tick.value)}, {right_, Y(tick.value)}}, kGridStroke);
       canvas_.Text({left_ - 7, Y(tick.value) + 3}, tick.label, kTickLabel);
     }
-    Lettering unit = kTickLabel;
-    unit.align = Align::kCentre;
-    unit.upwards = true;
-    canvas_.Text({left_ - 40, (top_ + bottom_) / 2}, axis_.unit, unit);
+    canvas_.Text({left_ - 40, (top_ + bottom_) / 2}, axis_.unit, kUpwardsLabel);
   }
 
   void DrawBar(const StackedBar& bar, size_t number) {

@@ -53,22 +53,17 @@ class Plot {
       canvas_.Line({{left_, Y(tick.value)}, {left_ + kPlotWidth, Y(tick.value)}}, kGridStroke);
       canvas_.Text({left_ - 7, Y(tick.value) + 3}, tick.label, kTickLabel);
     }
-    Lettering unit = kTickLabel;
-    unit.align = Align::kCentre;
-    unit.upwards = true;
-    canvas_.Text({left_ - 38, top_ + kPlotHeight / 2}, bytes_.unit, unit);
+    canvas_.Text({left_ - 38, top_ + kPlotHeight / 2}, bytes_.unit, kUpwardsLabel);
   }
   void Axes() {
     canvas_.Line({{left_, top_}, {left_, bottom()}, {left_ + kPlotWidth, bottom()}}, kAxisStroke);
-    Lettering label = kTickLabel;
-    label.align = Align::kCentre;
     for (const Axis::Tick& tick : time_.ticks) {
       canvas_.Line({{X(tick.value), bottom()}, {X(tick.value), bottom() + 4}}, kAxisStroke);
-      canvas_.Text({X(tick.value), bottom() + 14}, tick.label, label);
+      canvas_.Text({X(tick.value), bottom() + 14}, tick.label, kCentredLabel);
     }
     canvas_.Text({left_ + kPlotWidth / 2, bottom() + 27},
                  time_.counts ? time_.unit : fmt::format("time from the start ({})", time_.unit),
-                 label);
+                 kCentredLabel);
   }
   // The text of a key at row `row`; its mark is the caller's.
   void KeyText(size_t row, const std::string& name, const std::string& size) {

@@ -14,6 +14,11 @@ inline constexpr double kKeySwatch = 8;  // side of a key's square
 
 inline constexpr Lettering kPanelTitle{.size = 11, .bold = true};
 inline constexpr Lettering kTickLabel{.size = 9, .colour = kGrey, .align = Align::kRight};
+inline constexpr Lettering kCentredLabel{.size = 9, .colour = kGrey, .align = Align::kCentre};
+inline constexpr Lettering kUpwardsLabel{.size = 9,
+                                         .colour = kGrey,
+                                         .align = Align::kCentre,
+                                         .upwards = true};
 inline constexpr Lettering kKeyName{.size = 9.5};
 inline constexpr Lettering kKeyFigure{.size = 9.5, .colour = kGrey};
 inline constexpr Stroke kAxisStroke{.colour = kGrey, .width = 0.8};
