@@ -35,13 +35,13 @@ Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns) {
   std::vector<int64_t> held(tables.segments.size());
   std::vector<int64_t> used(tables.segments.size());
   std::vector<int64_t> children(tables.segments.size());
-  std::set<uint32_t> away;
+  std::set<uint32_t> checkpointed;
   for (const tables::CheckpointRow& row : tables.checkpointed) {
     if (row.begin_ns <= time_ns && time_ns < row.end_ns)
-      away.insert(row.account.value);
+      checkpointed.insert(row.account.value);
   }
   const auto add = [&](const tables::SiteRow& site, uint8_t part, uint8_t category, int64_t bytes) {
-    if (!away.contains(site.account.value))
+    if (!checkpointed.contains(site.account.value))
       sums[{site.account.value, part, category}] += bytes;
   };
   for (const tables::AllocationRow& row : builder.rows) {

@@ -61,7 +61,7 @@ class SweepLedger {
       if (row.account.value < checkpointed_.size() && row.begin_ns <= time_ns &&
           time_ns < row.end_ns) {
         ++checkpointed_[row.account.value];
-        ++away_;
+        ++checkpoints_;
       }
     }
     const auto live = ReadLiveSetWithCheckpointed(recording, AllAt(tables_, time_ns));
@@ -118,16 +118,16 @@ class SweepLedger {
       return;
     }
     // Times of one account may overlap.
-    const bool away = change.kind == SlowChange::Kind::kCheckpointed;
+    const bool begins = change.kind == SlowChange::Kind::kCheckpointed;
     uint32_t& times = checkpointed_[change.index];
     const uint32_t before = times;
-    times = away ? times + 1 : times - std::min<uint32_t>(times, 1);
+    times = begins ? times + 1 : times - std::min<uint32_t>(times, 1);
     if ((before == 0) == (times == 0))
       return;
-    away_ += away ? 1 : 0;
+    checkpoints_ += begins ? 1 : 0;
     for (uint32_t cell = 0; cell < bytes_.size(); ++cell) {
       if (account_of_[cell] == change.index && bytes_[cell] != 0)
-        observer_->OnMove(cell, away ? -bytes_[cell] : bytes_[cell]);
+        observer_->OnMove(cell, begins ? -bytes_[cell] : bytes_[cell]);
     }
   }
 
@@ -166,7 +166,7 @@ class SweepLedger {
     if (bytes == 0)
       return;
     bytes_[cell] += bytes;
-    if (away_ == 0 || checkpointed_[account_of_[cell]] == 0)
+    if (checkpoints_ == 0 || checkpointed_[account_of_[cell]] == 0)
       observer_->OnMove(cell, bytes);
   }
   void Touch(uint32_t segment) {
@@ -189,7 +189,7 @@ class SweepLedger {
   std::vector<int64_t> bytes_;  // by cell, checkpointed or not
   std::vector<uint32_t> account_of_;
   std::vector<uint32_t> checkpointed_;  // by account: how many times it is
-  uint32_t away_ = 0;                   // accounts that are, at most
+  uint32_t checkpoints_ = 0;            // accounts that are, at most
   std::vector<Segment> segments_;
   std::vector<int64_t> counters_;
   std::vector<uint32_t> touched_;

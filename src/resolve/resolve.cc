@@ -152,10 +152,10 @@ void TablesOf::AddDevices() {
     out_.accounts.push_back(
         {Same(account.process), Same(account.device), account.begin_ns, account.end_ns});
   for (size_t i = 0; i < ledger_.prices().size(); ++i) {
-    for (const price::Checkpointed& away : ledger_.prices()[i].checkpointed) {
-      const uint32_t account = AccountOf(away.process, trace::DeviceId{static_cast<int16_t>(i)});
+    for (const price::Checkpointed& span : ledger_.prices()[i].checkpointed) {
+      const uint32_t account = AccountOf(span.process, trace::DeviceId{static_cast<int16_t>(i)});
       if (account != kNoIndex)
-        out_.checkpointed.push_back({base_.accounts.RowOf(account), away.begin_ns, away.end_ns});
+        out_.checkpointed.push_back({base_.accounts.RowOf(account), span.begin_ns, span.end_ns});
     }
   }
 }
@@ -353,10 +353,10 @@ void TablesOf::AddChanges() {
     for (; step != prices.steps.end(); ++step)
       note(step->when.time_ns, step->bytes);
     note(INT64_MAX, 0);
-    for (const price::Checkpointed& away : prices.checkpointed) {
-      out_.changes.push_back({device, away.begin_ns});
-      if (away.end_ns != price::kNever)
-        out_.changes.push_back({device, away.end_ns});
+    for (const price::Checkpointed& span : prices.checkpointed) {
+      out_.changes.push_back({device, span.begin_ns});
+      if (span.end_ns != price::kNever)
+        out_.changes.push_back({device, span.end_ns});
     }
   }
   const auto place = [](const tables::ChangeRow& row) {

@@ -38,7 +38,7 @@ int OpenPidfds() {
 TEST(ExitWatchTest, SeesTheEndOfARecordedProcessAndNoOther) {
   const std::string folder = testing::TempDir() + "exit_watch." + std::to_string(getpid());
   std::filesystem::create_directory(folder);
-  const pid_t recorded = StartSleeper(), command = StartSleeper(), stranger = StartSleeper();
+  const pid_t recorded = StartSleeper(), command = StartSleeper(), unrecorded = StartSleeper();
   std::ofstream(folder + "/" + std::to_string(recorded) + ".1.vrl");
   std::ofstream(folder + "/" + std::to_string(command) + ".1.vrl");
   std::ofstream(folder + "/launcher.vrl");
@@ -48,9 +48,9 @@ TEST(ExitWatchTest, SeesTheEndOfARecordedProcessAndNoOther) {
   for (int i = 0; i < 10'000 && OpenPidfds() == 0; ++i)
     usleep(1000);
   const int64_t before_ns = base::MonotonicNs();
-  for (const pid_t pid : {stranger, command, recorded})
+  for (const pid_t pid : {unrecorded, command, recorded})
     kill(pid, SIGKILL);
-  for (const pid_t pid : {stranger, command, recorded})
+  for (const pid_t pid : {unrecorded, command, recorded})
     waitpid(pid, nullptr, 0);
   watch.Stop();
   ASSERT_EQ(watch.seen().size(), 1u);

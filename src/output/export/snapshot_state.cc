@@ -65,7 +65,7 @@ SnapshotState::SnapshotState(const tables::Recording& recording, SnapshotLabels*
       segments_(tables_.segments.size()),
       counters_(tables_.counters.size()),
       next_address_(kFirstMadeAddress),
-      away_(tables_.accounts.size()) {}
+      checkpointed_(tables_.accounts.size()) {}
 
 void SnapshotState::BeginBlock(const tables::AllocationRow& row) {
   SnapshotBlock block;
@@ -361,34 +361,34 @@ void SnapshotState::Tell(const char* action,
                          uint64_t bytes,
                          uint32_t label,
                          bool frees) {
-  if (sink_ && !IsAway(label))
+  if (sink_ && !IsCheckpointed(label))
     sink_({action, address, bytes, label, frees});
 }
 
-bool SnapshotState::IsAway(uint32_t label) const {
+bool SnapshotState::IsCheckpointed(uint32_t label) const {
   const uint32_t account = labels_[label].account.value;
-  return account < away_.size() && away_[account];
+  return account < checkpointed_.size() && checkpointed_[account];
 }
 
-void SnapshotState::SetAway(tables::AccountId account, bool away) {
-  if (account.value >= away_.size() || away_[account.value] == away)
+void SnapshotState::SetCheckpointed(tables::AccountId account, bool checkpointed) {
+  if (account.value >= checkpointed_.size() || checkpointed_[account.value] == checkpointed)
     return;
-  away_[account.value] = false;
+  checkpointed_[account.value] = false;
   const auto blocks = [&] {
     for (const auto& [address, block] : blocks_) {
       if (labels_[block.label].account == account)
-        TellBlock(address, block, !away);
+        TellBlock(address, block, !checkpointed);
     }
   };
-  if (away)
+  if (checkpointed)
     blocks();
   for (const auto& [address, range] : ranges_) {
     if (labels_[range.label].account == account)
-      TellRange(address, range, !away);
+      TellRange(address, range, !checkpointed);
   }
-  if (!away)
+  if (!checkpointed)
     blocks();
-  away_[account.value] = away;
+  checkpointed_[account.value] = checkpointed;
 }
 
 }  // namespace vramscope::output

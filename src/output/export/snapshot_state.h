@@ -86,11 +86,11 @@ class SnapshotState {
   void AddStep(tables::CounterId counter, int64_t bytes);
   void AddInUse(uint32_t label, uint64_t bytes);
   // Its memory leaves the device, and comes back.
-  void SetAway(tables::AccountId account, bool away);
+  void SetCheckpointed(tables::AccountId account, bool checkpointed);
 
   const std::map<uint64_t, SnapshotRange>& ranges() const { return ranges_; }
   const std::map<uint64_t, SnapshotBlock>& blocks() const { return blocks_; }
-  bool IsAway(uint32_t label) const;
+  bool IsCheckpointed(uint32_t label) const;
   // Forgets how it came to be what it is.
   void Finish() { sink_ = {}; }
 
@@ -144,7 +144,7 @@ class SnapshotState {
   std::map<std::tuple<uint64_t, int64_t, uint64_t>, uint64_t> moved_;
   std::multimap<uint64_t, uint64_t> spare_addresses_;  // by size
   uint64_t next_address_;
-  std::vector<bool> away_;  // by AccountId
+  std::vector<bool> checkpointed_;  // by AccountId
 };
 
 }  // namespace vramscope::output

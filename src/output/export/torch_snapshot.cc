@@ -238,8 +238,8 @@ class Exporter {
       }
       case Occurrence::Kind::kLeaves:
       case Occurrence::Kind::kComesBack:
-        state->SetAway(tables_.checkpointed[occurrence.number].account,
-                       occurrence.kind == Occurrence::Kind::kLeaves);
+        state->SetCheckpointed(tables_.checkpointed[occurrence.number].account,
+                               occurrence.kind == Occurrence::Kind::kLeaves);
         break;
       case Occurrence::Kind::kRefusal:
         WriteRefusal(tables_.out_of_memory[occurrence.number]);
@@ -410,7 +410,7 @@ class Exporter {
         end = EndOf(end, next->second.bytes);
         ++next;
       }
-      if (!state.IsAway(first->second.label))
+      if (!state.IsCheckpointed(first->second.label))
         WriteSegment(device, state, first->first, end, first->second);
       first = next;
     }

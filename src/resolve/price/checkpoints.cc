@@ -29,7 +29,7 @@ constexpr int64_t kWorthMissing = 32 << 20;
 int64_t Checkpoints::DeviceTotal() const {
   int64_t total = book_.of_nobody_bytes();
   for (uint32_t process = 0; process < states_.size(); ++process)
-    total += states_[process].is_away ? 0 : book_.WithRm(process);
+    total += states_[process].is_checkpointed ? 0 : book_.WithRm(process);
   return total;
 }
 
@@ -37,7 +37,7 @@ void Checkpoints::OnCheckpoint(const CheckpointCall& call) {
   if (call.process >= states_.size())
     return;
   // NVML may have said so while the call was under way.
-  if (states_[call.process].is_away == call.leaves)
+  if (states_[call.process].is_checkpointed == call.leaves)
     changes_.push_back({call.process, call.when, call.leaves, true});
   else if (call.leaves)
     Leave(call.process, call.when);
@@ -47,7 +47,7 @@ void Checkpoints::OnCheckpoint(const CheckpointCall& call) {
 
 void Checkpoints::Leave(uint32_t process, const When& when) {
   State& state = states_[process];
-  state.is_away = true;
+  state.is_checkpointed = true;
   state.latest = found_.size();
   found_.push_back({process, when.time_ns, kNever});
   changes_.push_back({process, when, true, false});
@@ -55,20 +55,20 @@ void Checkpoints::Leave(uint32_t process, const When& when) {
 
 void Checkpoints::Return(uint32_t process, const When& when) {
   State& state = states_[process];
-  state.is_away = false;
+  state.is_checkpointed = false;
   state.back_ns = when.time_ns;
   found_[state.latest].end_ns = when.time_ns;
   changes_.push_back({process, when, false, false});
 }
 
 void Checkpoints::OnEnd(uint32_t process, int64_t time_ns) {
-  if (IsAway(process))
+  if (IsCheckpointed(process))
     Return(process, {time_ns, time_ns, time_ns});
 }
 
 // Calls that take memory or ask for it have ended at their time.
 void Checkpoints::OnCall(uint32_t process, int64_t time_ns) {
-  if (IsAway(process) && time_ns > LeftAt(process))
+  if (IsCheckpointed(process) && time_ns > LeftAt(process))
     Return(process, {time_ns, LastAgreeing(LeftAt(process)), time_ns});
 }
 
@@ -82,19 +82,21 @@ int64_t Checkpoints::LastAgreeing(int64_t not_before_ns) const {
 }
 
 // Processes are listed seldom: sooner, the device has just what it would have with the one that is
-// away.
+// checkpointed.
 void Checkpoints::OnSample(const DeviceSample& sample) {
-  uint32_t away = kNone;
+  uint32_t checkpointed = kNone;
   size_t count = 0;
   for (uint32_t process = 0; process < states_.size(); ++process) {
-    if (states_[process].is_away) {
-      away = process;
+    if (states_[process].is_checkpointed) {
+      checkpointed = process;
       ++count;
     }
   }
-  if (count == 1 && book_.TotalOf(away) >= kWorthMissing && sample.when.begin_ns > LeftAt(away) &&
-      std::abs(sample.used_bytes - DeviceTotal() - book_.WithRm(away)) <= kNearlyNothing)
-    Return(away, {sample.when.time_ns, LastAgreeing(LeftAt(away)), sample.when.end_ns});
+  if (count == 1 && book_.TotalOf(checkpointed) >= kWorthMissing &&
+      sample.when.begin_ns > LeftAt(checkpointed) &&
+      std::abs(sample.used_bytes - DeviceTotal() - book_.WithRm(checkpointed)) <= kNearlyNothing)
+    Return(checkpointed,
+           {sample.when.time_ns, LastAgreeing(LeftAt(checkpointed)), sample.when.end_ns});
   samples_.push_back({sample.when.begin_ns, sample.used_bytes, DeviceTotal()});
   for (uint32_t process = 0; process < states_.size(); ++process)
     LookFor(process, sample.when);
@@ -105,7 +107,7 @@ void Checkpoints::OnFigure(const ProcessSample& figure) {
     return;
   State& state = states_[figure.process];
   // All of it is back, or what there is does not grow any more.
-  if (state.is_away && figure.when.begin_ns > LeftAt(figure.process) &&
+  if (state.is_checkpointed && figure.when.begin_ns > LeftAt(figure.process) &&
       figure.used_bytes > kNearlyNothing) {
     const ProcessSample* last =
         state.figures.empty() ? nullptr : &input_.figures[state.figures.back()];
@@ -127,7 +129,7 @@ void Checkpoints::LookFor(uint32_t process, const When& when) {
     return input_.figures[number].used_bytes > kNearlyNothing;
   };
   const int64_t total = book_.TotalOf(process);
-  if (state.is_away || when.time_ns > what.teardown_ns ||
+  if (state.is_checkpointed || when.time_ns > what.teardown_ns ||
       (what.end && when.time_ns > what.end->time_ns) || state.figures.empty() ||
       has_figure(state.figures.back()) || total < kWorthMissing ||
       input_.figures[state.figures.back()].when.begin_ns <= state.back_ns)

@@ -31,8 +31,8 @@ class Checkpoints {
   void OnSample(const DeviceSample& sample);
   void OnFigure(const ProcessSample& figure);
 
-  bool IsAway(uint32_t process) const {
-    return process < states_.size() && states_[process].is_away;
+  bool IsCheckpointed(uint32_t process) const {
+    return process < states_.size() && states_[process].is_checkpointed;
   }
   // Of all that is there.
   int64_t DeviceTotal() const;
@@ -41,7 +41,7 @@ class Checkpoints {
 
  private:
   struct State {
-    bool is_away = false;
+    bool is_checkpointed = false;
     size_t latest = 0;            // in found_
     int64_t back_ns = INT64_MIN;  // when it last came back
     std::vector<size_t> figures;  // so far

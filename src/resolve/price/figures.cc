@@ -29,7 +29,7 @@
 namespace vramscope::resolve::price {
 namespace {
 
-constexpr size_t kMaxBrackets = 128;
+constexpr size_t kMaxEstimates = 128;
 // Figures may be rounded to the driver's pages, and others' memory comes in these too.
 constexpr int64_t kFigureStep = 2 << 20;
 
@@ -80,19 +80,19 @@ void Figures::OnGone(uint32_t process) {
   states_[process].waiting = SIZE_MAX;
 }
 
-void Figures::OnPriced(uint32_t process, Bracket bracket) {
+void Figures::OnPriced(uint32_t process, Estimate estimate) {
   State& state = states_[process];
-  if (bracket.is_context)
-    state.context = bracket.own;
-  if (state.brackets.size() == kMaxBrackets)
-    state.brackets.erase(state.brackets.begin());
-  state.brackets.push_back(std::move(bracket));
+  if (estimate.is_context)
+    state.context = estimate.own;
+  if (state.estimates.size() == kMaxEstimates)
+    state.estimates.erase(state.estimates.begin());
+  state.estimates.push_back(std::move(estimate));
 }
 
-void Figures::OnPricedTogether(uint32_t process, Bracket bracket, StepRef holder) {
+void Figures::OnPricedTogether(uint32_t process, Estimate estimate, StepRef holder) {
   states_[process].holder = holder;
-  states_[process].share = bracket.own;
-  OnPriced(process, std::move(bracket));
+  states_[process].share = estimate.own;
+  OnPriced(process, std::move(estimate));
 }
 
 // Processes of other containers and those that only draw are not listed: they are known by what
@@ -116,7 +116,7 @@ void Figures::OnFigure(size_t number, bool checkpointed) {
     return;
   if (state.busy.Overlap(figure.when.begin_ns, figure.when.end_ns))
     return NotePassing(number);
-  if (!state.rm_wanted && !state.holder && state.brackets.empty())
+  if (!state.rm_wanted && !state.holder && state.estimates.empty())
     return;
   const std::optional<StepRef> holder = state.holder;
   Settle(number);
@@ -220,37 +220,37 @@ bool Figures::Agree(size_t number) {
 int64_t Figures::MakeGood(uint32_t process, int64_t growth) {
   const State& state = states_[process];
   int64_t moved = 0;
-  const auto move = [&](const Bracket& bracket, int64_t bytes) {
-    const int64_t there = MoveFromOthers(bracket, bytes);
+  const auto move = [&](const Estimate& estimate, int64_t bytes) {
+    const int64_t there = MoveFromOthers(estimate, bytes);
     // It may have been another one's: earlier or later than it stands in the rows now.
     if (there != 0) {
-      loose_.push_back({process, state.brackets.front().begin_ns, bracket.end_ns, there});
-      loose_.push_back({process, bracket.begin_ns, state.brackets.back().end_ns, -there});
+      loose_.push_back({process, state.estimates.front().begin_ns, estimate.end_ns, there});
+      loose_.push_back({process, estimate.begin_ns, state.estimates.back().end_ns, -there});
     }
     return there;
   };
   // What was taken back from rows for calls that never give any back was others' doing.
-  for (const Bracket& bracket : state.brackets) {
-    for (size_t i = 0; bracket.sank && i < bracket.taken.size(); ++i)
-      moved += move(bracket, std::max<int64_t>(-book_.step(bracket.taken[i]).bytes, 0));
+  for (const Estimate& estimate : state.estimates) {
+    for (size_t i = 0; estimate.sank && i < estimate.taken.size(); ++i)
+      moved += move(estimate, std::max<int64_t>(-book_.step(estimate.taken[i]).bytes, 0));
   }
   int64_t left = growth - moved;
   // With the kernel module's part the rows of a new context have more than the figure, never less.
   if (state.rm_wanted ? left == 0 || (left < 0 && left > -kLargestRm) : IsNothing(left))
     return moved;
-  std::vector<const Bracket*> order;
-  for (const Bracket& bracket : state.brackets)
-    order.push_back(&bracket);
-  std::stable_sort(order.begin(), order.end(), [&](const Bracket* a, const Bracket* b) {
-    const auto fits = [&](const Bracket* bracket) {
-      return left > 0 ? bracket->sank : book_.step(bracket->own).bytes >= -left;
+  std::vector<const Estimate*> order;
+  for (const Estimate& estimate : state.estimates)
+    order.push_back(&estimate);
+  std::stable_sort(order.begin(), order.end(), [&](const Estimate* a, const Estimate* b) {
+    const auto fits = [&](const Estimate* estimate) {
+      return left > 0 ? estimate->sank : book_.step(estimate->own).bytes >= -left;
     };
     if (fits(a) != fits(b))
       return fits(a);
     return a->end_ns - a->begin_ns > b->end_ns - b->begin_ns;
   });
-  for (const Bracket* bracket : order)
-    left -= left == 0 ? 0 : move(*bracket, left);
+  for (const Estimate* estimate : order)
+    left -= left == 0 ? 0 : move(*estimate, left);
   return growth - left;
 }
 
@@ -259,7 +259,7 @@ void Figures::NotePassing(size_t number) {
   State& state = states_[figure.process];
   if (!IsTelling(figure, 0) || state.moving.Overlap(figure.when.begin_ns, figure.when.end_ns))
     return;
-  if (state.passing.size() == kMaxBrackets)
+  if (state.passing.size() == kMaxEstimates)
     state.passing.erase(state.passing.begin());
   state.passing.push_back({number, book_.ExplicitOf(figure.process)});
 }
@@ -270,82 +270,83 @@ void Figures::NotePassing(size_t number) {
 // nearest: so what a later one said stays so.
 void Figures::HoldToPassing(const ProcessSample& figure) {
   State& state = states_[figure.process];
-  const auto taken_by = [&](const Bracket& bracket) {
+  const auto taken_by = [&](const Estimate& estimate) {
     int64_t bytes = 0;
-    for (const StepRef& taken : bracket.taken)
+    for (const StepRef& taken : estimate.taken)
       bytes -= book_.step(taken).bytes;
     return bytes;
   };
   int64_t until_ns = INT64_MAX;
   for (auto passing = state.passing.rbegin(); passing != state.passing.rend(); ++passing) {
     const ProcessSample& then = input_.figures[passing->figure];
-    std::vector<const Bracket*> before;  // the nearest first
-    std::vector<const Bracket*> after;
-    const Bracket* nearest = nullptr;  // under way then, else next to it
+    std::vector<const Estimate*> before;  // the nearest first
+    std::vector<const Estimate*> after;
+    const Estimate* nearest = nullptr;  // under way then, else next to it
     int64_t least = 0;
     int64_t most = 0;
-    for (const Bracket& bracket : state.brackets) {
-      const Step& own = book_.step(bracket.own);
+    for (const Estimate& estimate : state.estimates) {
+      const Step& own = book_.step(estimate.own);
       if (own.when.end_ns <= then.when.begin_ns - kClockErrorNs) {
-        before.insert(before.begin(), &bracket);
+        before.insert(before.begin(), &estimate);
         continue;
       }
-      const int64_t bytes = own.bytes - taken_by(bracket);
+      const int64_t bytes = own.bytes - taken_by(estimate);
       const bool is_after = own.when.begin_ns >= then.when.end_ns + kClockErrorNs;
       least += is_after ? bytes : std::min<int64_t>(bytes, 0);
       most += is_after ? bytes : std::max<int64_t>(bytes, 0);
       if (is_after)
-        after.push_back(&bracket);
+        after.push_back(&estimate);
       else
-        nearest = &bracket;
+        nearest = &estimate;
     }
     const int64_t grew = figure.used_bytes - then.used_bytes -
                          (book_.ExplicitOf(figure.process) - passing->explicit_bytes);
     const int64_t wrong_bytes = grew < least ? least - grew : std::max<int64_t>(grew - most, 0);
-    const std::vector<const Bracket*>& too_much = grew < least ? after : before;
-    const std::vector<const Bracket*>& too_little = grew < least ? before : after;
+    const std::vector<const Estimate*>& too_much = grew < least ? after : before;
+    const std::vector<const Estimate*>& too_little = grew < least ? before : after;
     if (nearest == nullptr && !too_little.empty())
       nearest = too_little.front();
     if (nearest == nullptr || IsNothing(wrong_bytes))
       continue;
     int64_t left = 0;
-    for (const Bracket* bracket : too_much)
-      left += book_.step(bracket->own).bytes;
+    for (const Estimate* estimate : too_much)
+      left += book_.step(estimate->own).bytes;
     left = std::min(left, wrong_bytes);
     int64_t given = 0;
     // To where it seemed to have gone back, else to the nearest.
-    for (const Bracket* bracket : too_little) {
-      if (bracket->sank && bracket->begin_ns < until_ns)
-        given += MoveFromOthers(*bracket, std::min(left - given, taken_by(*bracket)));
+    for (const Estimate* estimate : too_little) {
+      if (estimate->sank && estimate->begin_ns < until_ns)
+        given += MoveFromOthers(*estimate, std::min(left - given, taken_by(*estimate)));
     }
     MoveFromOthers(*nearest, left - given);
-    for (const Bracket* bracket : too_much)
-      left += MoveFromOthers(*bracket, -std::min(left, book_.step(bracket->own).bytes));
+    for (const Estimate* estimate : too_much)
+      left += MoveFromOthers(*estimate, -std::min(left, book_.step(estimate->own).bytes));
     until_ns = then.when.end_ns;
   }
 }
 
-// The row of a bracket gets bytes of other processes', or they get some of it. Returns what it got.
-int64_t Figures::MoveFromOthers(const Bracket& bracket, int64_t bytes) {
-  const When when = book_.step(bracket.own).when;
+// The row of a estimate gets bytes of other processes', or they get some of it. Returns what it
+// got.
+int64_t Figures::MoveFromOthers(const Estimate& estimate, int64_t bytes) {
+  const When when = book_.step(estimate.own).when;
   int64_t moved = 0;
   if (bytes < 0) {
-    const int64_t has = std::min(book_.step(bracket.own).bytes,
-                                 book_.LowestFrom(bracket.own.counter, when.time_ns));
+    const int64_t has = std::min(book_.step(estimate.own).bytes,
+                                 book_.LowestFrom(estimate.own.counter, when.time_ns));
     moved = -std::min(-bytes, std::max<int64_t>(has, 0));
-    book_.Correct(bracket.own, moved);
-    for (const StepRef& taken : bracket.taken) {
+    book_.Correct(estimate.own, moved);
+    for (const StepRef& taken : estimate.taken) {
       const int64_t more = std::min(moved - bytes, book_.LowestFrom(taken.counter, when.time_ns));
       book_.Correct(taken, -more);
       moved -= more;
     }
   } else {
-    for (auto taken = bracket.taken.rbegin(); taken != bracket.taken.rend(); ++taken) {
+    for (auto taken = estimate.taken.rbegin(); taken != estimate.taken.rend(); ++taken) {
       const int64_t back = std::min(bytes - moved, std::max<int64_t>(-book_.step(*taken).bytes, 0));
       book_.Correct(*taken, back);
       moved += back;
     }
-    book_.Correct(bracket.own, bytes - moved);
+    book_.Correct(estimate.own, bytes - moved);
     moved = bytes;
   }
   if (others_ != kNone)

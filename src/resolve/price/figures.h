@@ -14,7 +14,7 @@ namespace vramscope::resolve::price {
 
 // What readings priced of a process's calls, until NVML's figure of the process agrees: somebody
 // else's memory may be in it, or somebody's free.
-struct Bracket {
+struct Estimate {
   int64_t begin_ns = 0;        // of the first call
   int64_t end_ns = 0;          // of the reading behind them
   StepRef own;                 // the process's row, of no bytes where it got none
@@ -52,9 +52,9 @@ class Figures {
     states_[process].waiting = SIZE_MAX;
   }
   void OnLateStartSettled(uint32_t process) { states_[process].late = false; }
-  void OnPriced(uint32_t process, Bracket bracket);
+  void OnPriced(uint32_t process, Estimate estimate);
   // A row of no bytes, for a process whose calls were priced together with the holder's.
-  void OnPricedTogether(uint32_t process, Bracket bracket, StepRef holder);
+  void OnPricedTogether(uint32_t process, Estimate estimate, StepRef holder);
   void OnFigure(size_t number, bool checkpointed);
 
   bool HasContext(uint32_t process) const { return states_[process].context.has_value(); }
@@ -76,9 +76,9 @@ class Figures {
   };
   struct State {
     Spans busy;
-    Spans moving;                   // of these, explicit calls
-    std::vector<Bracket> brackets;  // since a figure last agreed with the rows, but for this gap
-    std::vector<Passing> passing;   // since then, too
+    Spans moving;                     // of these, explicit calls
+    std::vector<Estimate> estimates;  // since a figure last agreed with the rows, but for this gap
+    std::vector<Passing> passing;     // since then, too
     int64_t gap = 0;
     int64_t agreed_ns = INT64_MIN;
     bool rm_wanted = false;  // of the kernel module's memory for the last context
@@ -91,7 +91,7 @@ class Figures {
     int64_t last_call_ns = INT64_MIN;
 
     void Forget() {
-      brackets.clear();
+      estimates.clear();
       passing.clear();
     }
   };
@@ -105,7 +105,7 @@ class Figures {
   int64_t MakeGood(uint32_t process, int64_t growth);
   void NotePassing(size_t number);
   void HoldToPassing(const ProcessSample& figure);
-  int64_t MoveFromOthers(const Bracket& bracket, int64_t bytes);
+  int64_t MoveFromOthers(const Estimate& estimate, int64_t bytes);
   void FindRmInternal(const ProcessSample& figure);
 
   const DeviceInput& input_;

@@ -93,7 +93,7 @@ class Pricer {
   void OnEnd(uint32_t process);
   void OnInterval(const Interval& interval);
   void Assign(const Interval& interval, const Calls& calls, int64_t bytes);
-  void ShareOut(const Calls& calls, uint32_t holder, const Bracket& bracket);
+  void ShareOut(const Calls& calls, uint32_t holder, const Estimate& estimate);
   std::vector<StepRef> TakeBack(const Calls& calls, const When& when, int64_t bytes);
   void AddCandidates(const Calls& calls, const When& when, std::vector<StepRef>* taken);
   bool IsOfCalls(const Calls& calls, Part part) const {
@@ -200,7 +200,8 @@ void Pricer::Apply(const Entry& entry) {
     case What::kFigure:
       checkpoints_.OnFigure(input_.figures[entry.number]);
       NoteCheckpoints();
-      figures_.OnFigure(entry.number, checkpoints_.IsAway(input_.figures[entry.number].process));
+      figures_.OnFigure(entry.number,
+                        checkpoints_.IsCheckpointed(input_.figures[entry.number].process));
       break;
     case What::kReading:
       checkpoints_.OnCall(input_.readings[entry.number].process, entry.time_ns);
@@ -259,7 +260,7 @@ void Pricer::OnMove(size_t number) {
     NoteCheckpoints();
   }
   book_.Move(move.process, bytes);
-  if (checkpoints_.IsAway(move.process))
+  if (checkpoints_.IsCheckpointed(move.process))
     NoteHidden(move.when.time_ns, -bytes);
   const uint32_t before = move.process < before_.size() ? before_[move.process] : kNone;
   if (!move.from_before || before == kNone)
@@ -316,7 +317,7 @@ void Pricer::EndRow(uint32_t row, const When& when) {
   if (bytes == 0)
     return;
   book_.Change(row, when, -bytes);
-  if (!checkpoints_.IsAway(book_.row(row).account))
+  if (!checkpoints_.IsCheckpointed(book_.row(row).account))
     NoteHidden(when.time_ns, -bytes);
 }
 
@@ -398,33 +399,33 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
     when.end_ns = std::max(when.end_ns, series_.calls[call].end_ns);
     only_take = only_take && input_.calls[call].only_takes;
   }
-  Bracket bracket;
-  bracket.begin_ns = when.begin_ns;
-  bracket.end_ns = interval.until.time_ns;
+  Estimate estimate;
+  estimate.begin_ns = when.begin_ns;
+  estimate.end_ns = interval.until.time_ns;
   int64_t taken = 0;
   if (bytes < 0) {
-    bracket.taken = TakeBack(calls, when, -bytes);
-    for (const StepRef& ref : bracket.taken)
+    estimate.taken = TakeBack(calls, when, -bytes);
+    for (const StepRef& ref : estimate.taken)
       taken -= book_.step(ref).bytes;
   }
-  bracket.sank = bytes <= 0 && (only_take || taken < -bytes);
+  estimate.sank = bytes <= 0 && (only_take || taken < -bytes);
   if (!only_take && others_.are_listed())
-    AddCandidates(calls, when, &bracket.taken);
+    AddCandidates(calls, when, &estimate.taken);
   // What shrinks by itself is as large as its rows say.
-  if (bytes <= 0 && !bracket.sank && !figures_.IsShared(INT64_MIN))
+  if (bytes <= 0 && !estimate.sank && !figures_.IsShared(INT64_MIN))
     return;
   const Part part = JointPart(calls);
   const uint32_t row = book_.Add(CounterOf(calls, part), process);
-  bracket.own = book_.Change(row, when, std::max<int64_t>(bytes, 0));
-  bracket.is_context = part == Part::kContext &&
-                       (bytes > 0 || (MakeContext(calls) && !figures_.HasContext(process)));
-  figures_.OnPriced(process, bracket);
+  estimate.own = book_.Change(row, when, std::max<int64_t>(bytes, 0));
+  estimate.is_context = part == Part::kContext &&
+                        (bytes > 0 || (MakeContext(calls) && !figures_.HasContext(process)));
+  figures_.OnPriced(process, estimate);
   if (bytes > 0)
-    ShareOut(calls, row, bracket);
+    ShareOut(calls, row, estimate);
 }
 
 // Rows of no bytes for the other processes whose calls these are: their figures may say more.
-void Pricer::ShareOut(const Calls& calls, uint32_t holder, const Bracket& bracket) {
+void Pricer::ShareOut(const Calls& calls, uint32_t holder, const Estimate& estimate) {
   std::vector<uint32_t> processes{book_.row(holder).account};
   for (const uint32_t first : calls) {
     const uint32_t process = input_.calls[first].process;
@@ -434,12 +435,12 @@ void Pricer::ShareOut(const Calls& calls, uint32_t holder, const Bracket& bracke
     Calls own;
     std::copy_if(calls.begin(), calls.end(), std::back_inserter(own),
                  [&](uint32_t call) { return input_.calls[call].process == process; });
-    Bracket share = bracket;
+    Estimate share = estimate;
     share.taken.clear();
     share.is_context = false;
     const uint32_t row = book_.Add(CounterOf(own, book_.row(holder).counter.part), process);
-    share.own = book_.Change(row, book_.step(bracket.own).when, 0);
-    figures_.OnPricedTogether(process, std::move(share), bracket.own);
+    share.own = book_.Change(row, book_.step(estimate.own).when, 0);
+    figures_.OnPricedTogether(process, std::move(share), estimate.own);
   }
 }
 

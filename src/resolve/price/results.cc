@@ -47,7 +47,7 @@ void Results::Replay() {
     int64_t bytes = 0;
     int64_t rm_bytes = 0;
     int64_t driver_bytes = 0;
-    bool is_away = false;
+    bool is_checkpointed = false;
     int64_t whole() const { return bytes + rm_bytes; }
   };
   enum class What : uint8_t { kMove, kCall, kStep, kChange, kSample, kFigure };
@@ -85,7 +85,7 @@ void Results::Replay() {
       transits_.push_back({when, bytes, false, kNone, of_others});
   };
   const auto change = [&](uint32_t process, const When& when, int64_t bytes) {
-    if (process < accounts.size() && accounts[process].is_away) {
+    if (process < accounts.size() && accounts[process].is_checkpointed) {
       // A call that waits until the memory is back moves it then.
       return move(when, bytes);
     }
@@ -126,7 +126,7 @@ void Results::Replay() {
         move(gone.when, bytes);
         if (gone.is_known)
           break;
-        account.is_away = gone.leaves;
+        account.is_checkpointed = gone.leaves;
         device += bytes;
         for (uint32_t i = 0; i < out_->counters.size(); ++i) {
           if (accounts_[i] == gone.process && out_->counters[i].part == Part::kRmInternal &&
@@ -148,7 +148,7 @@ void Results::Replay() {
         break;
       case What::kFigure: {
         const uint32_t process = input_.figures[entry.number].process;
-        if (process < accounts.size() && !accounts[process].is_away)
+        if (process < accounts.size() && !accounts[process].is_checkpointed)
           out_->figures[entry.number].ledger_bytes = accounts[process].bytes;
         break;
       }
