@@ -23,8 +23,7 @@ std::string_view PackageOf(std::string_view file) {
 }  // namespace
 
 std::string_view Basename(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+  return path.substr(path.rfind('/') + 1);  // all of it where there is none
 }
 
 std::vector<tables::FrameId> StackFrames(const tables::Recording& recording,

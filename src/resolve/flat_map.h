@@ -72,8 +72,6 @@ class FlatMap {
     return found;
   }
 
-  void Clear() { *this = FlatMap(); }
-
  private:
   static constexpr size_t kFirstCapacity = 64;
 

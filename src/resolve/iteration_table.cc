@@ -109,9 +109,4 @@ const ProcessIterations& IterationTable::of(trace::ProcessId process) const {
   return process.value < processes_.size() ? processes_[process.value].result : kNone;
 }
 
-bool IterationTable::any() const {
-  return std::any_of(processes_.begin(), processes_.end(),
-                     [](const ProcessSteps& process) { return !process.result.empty(); });
-}
-
 }  // namespace vramscope::resolve

@@ -46,8 +46,6 @@ class IterationTable {
   void Finish();
 
   const ProcessIterations& of(trace::ProcessId process) const;
-  // Of any process.
-  bool any() const;
 
  private:
   struct Step {

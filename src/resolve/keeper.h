@@ -84,7 +84,6 @@ class Keeper {
   };
 
   void ApplyOne(const trace::Event& event, const Place& place);
-  void ApplyPast(const trace::Event& event);
   void OnAlloc(const trace::Event& event, const Place& place);
   // Whether it is the first block of that memory.
   bool IsWitness(const trace::Event& event);

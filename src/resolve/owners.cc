@@ -4,11 +4,6 @@
 namespace vramscope::resolve {
 namespace {
 
-std::string_view Basename(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
-}
-
 // The Python package that an installed file belongs to, or "".
 std::string_view PackageOf(std::string_view file) {
   for (const std::string_view marker : {"/site-packages/", "/dist-packages/"}) {
@@ -24,7 +19,7 @@ std::string_view PackageOf(std::string_view file) {
 }  // namespace
 
 std::string_view OwnerOfImage(std::string_view path) {
-  const std::string_view base = Basename(path);
+  const std::string_view base = path.substr(path.rfind('/') + 1);
   for (const std::string_view plumbing : {"libcuda.", "libcudart", "libvramscope"}) {
     if (base.starts_with(plumbing))
       return {};

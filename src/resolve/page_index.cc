@@ -56,10 +56,4 @@ uint32_t PageIndex::Find(uint64_t address) const {
   return FlatMap::kNone;
 }
 
-void PageIndex::Clear() {
-  pages_.Clear();
-  nodes_.clear();
-  free_.clear();
-}
-
 }  // namespace vramscope::resolve

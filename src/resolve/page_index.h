@@ -25,7 +25,6 @@ class PageIndex {
   void Remove(uint64_t begin, uint64_t size);
   // The segment whose range holds the address, or FlatMap::kNone.
   uint32_t Find(uint64_t address) const;
-  void Clear();
 
  private:
   struct Node {

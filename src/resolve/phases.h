@@ -45,10 +45,6 @@ class Phases {
   // Whether anything told the phases of that process. If not, nothing is an input or temporary.
   bool Knows(trace::ProcessId process) const { return processes_[process.value].knows; }
   bool HasPython(trace::ProcessId process) const { return processes_[process.value].has_python; }
-  // The category that holds once the whole recording was seen.
-  Category Final(trace::ProcessId process, const Origin& origin) const {
-    return Knows(process) ? origin.category : origin.without_phases;
-  }
 
  private:
   // What ended so far of what memory can outlive.

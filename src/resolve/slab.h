@@ -49,10 +49,6 @@ class Slab {
         visit(i, records_[i]);
     }
   }
-  void Clear() {
-    records_.clear();
-    free_.clear();
-  }
 
  private:
   std::vector<T> records_;

@@ -60,7 +60,6 @@ enum class EventKind : uint8_t {
   kPast,
   kCommunicator,
 };
-inline constexpr EventKind kLastEventKind = EventKind::kCommunicator;
 
 // Flag of a BlockAlloc: the program's own pool cut it (annotate.h), no framework's.
 inline constexpr uint32_t kPoolOfProgram = 1;
