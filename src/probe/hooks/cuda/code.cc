@@ -22,14 +22,14 @@ constinit HandleSet<16384> g_touched{};
 
 template <HookId kId, class Module, class... Args>
 CUresult LoadCode(const char* name, Module* module, Args... args) {
-  return CallBracketed<kId>(
+  return CallEstimated<kId>(
       ImplicitKind::kModule, WriteWhen::kAlways,
       [=] { return Subject{.name = name, .detail = Bits(*module)}; }, module, args...);
 }
 
 template <HookId kId, class Module>
 CUresult UnloadCode(Module module) {
-  const CUresult result = CallBracketed<kId>(
+  const CUresult result = CallEstimated<kId>(
       ImplicitKind::kModule, WriteWhen::kAlways, [=] { return Subject{.detail = Bits(module)}; },
       module);
   if (result == kSuccess)
@@ -56,7 +56,7 @@ void NoteUnloadElsewhere(uint64_t begin, uint64_t end) {
 // Looks something up by name, each time between readings: programs keep what they get.
 template <HookId kId, class Out, class Module, class... Extra>
 CUresult LookUp(Out* out, Module module, const char* name, Extra... extra) {
-  return CallBracketed<kId>(
+  return CallEstimated<kId>(
       ImplicitKind::kFunction, WriteWhen::kMoved,
       [=] { return Subject{.name = name, .detail = Bits(module)}; }, out, extra..., module, name);
 }
@@ -71,12 +71,12 @@ CUresult Touch(Handle handle, Args... args) {
   const uint64_t key = HashMix(Bits(place.context), Bits(handle));
   if (!g_touched.Insert(key))
     return call(args...);
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   const CUresult result = call(args...);
   if (result != kSuccess)
     g_touched.Erase(key);
-  FinishBracket(kId, call.times(), result, ImplicitKind::kFunction, WriteWhen::kMoved, place,
-                before, {.detail = Bits(handle)});
+  FinishEstimate(kId, call.times(), result, ImplicitKind::kFunction, WriteWhen::kMoved, place,
+                 before, {.detail = Bits(handle)});
   return result;
 }
 
@@ -169,7 +169,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuLibraryGetKernel)
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuLibraryGetModule)(CUmodule* module, CUlibrary library) {
-  return CallBracketed<HookId::cuLibraryGetModule>(
+  return CallEstimated<HookId::cuLibraryGetModule>(
       ImplicitKind::kFunction, WriteWhen::kMoved, [=] { return Subject{.detail = Bits(library)}; },
       module, library);
 }

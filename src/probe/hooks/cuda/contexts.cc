@@ -214,7 +214,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxPushCurrent_v2)(CUcontext context) {
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuCtxSetLimit)(CUlimit limit, size_t value) {
-  const CUresult result = CallBracketed<HookId::cuCtxSetLimit>(
+  const CUresult result = CallEstimated<HookId::cuCtxSetLimit>(
       format::ImplicitKind::kLimit, WriteWhen::kAlways,
       [=] { return Subject{.name = LimitName(limit), .detail = value}; }, limit, value);
   // What a launch needs and the limit took away comes back with the next launch.
@@ -224,7 +224,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxSetLimit)(CUlimit limit, size_t value) {
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuCtxEnablePeerAccess)(CUcontext peer, unsigned int flags) {
-  const CUresult result = CallBracketed<HookId::cuCtxEnablePeerAccess>(
+  const CUresult result = CallEstimated<HookId::cuCtxEnablePeerAccess>(
       format::ImplicitKind::kPeer, WriteWhen::kMoved, [=] { return Subject{.detail = Bits(peer)}; },
       peer, flags);
   if (result == kSuccess && OverflowIsOn())
@@ -233,7 +233,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxEnablePeerAccess)(CUcontext peer, unsigned int flags
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuCtxDisablePeerAccess)(CUcontext peer) {
-  return CallBracketed<HookId::cuCtxDisablePeerAccess>(
+  return CallEstimated<HookId::cuCtxDisablePeerAccess>(
       format::ImplicitKind::kPeer, WriteWhen::kMoved, [=] { return Subject{.detail = Bits(peer)}; },
       peer);
 }
@@ -241,14 +241,14 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxDisablePeerAccess)(CUcontext peer) {
 // Retains the primary context: what that takes is the device's, not this object's alone.
 VRAMSCOPE_CUDA_WRAPPER(cuGreenCtxCreate)
 (CUgreenCtx* context, CUdevResourceDesc resources, CUdevice device, unsigned int flags) {
-  return CallBracketed<HookId::cuGreenCtxCreate>(
+  return CallEstimated<HookId::cuGreenCtxCreate>(
       format::ImplicitKind::kContext, WriteWhen::kAlways,
       [=] { return Subject{.name = "green context", .detail = Bits(*context)}; }, context,
       resources, device, flags);
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuGreenCtxDestroy)(CUgreenCtx context) {
-  return CallBracketed<HookId::cuGreenCtxDestroy>(format::ImplicitKind::kContext,
+  return CallEstimated<HookId::cuGreenCtxDestroy>(format::ImplicitKind::kContext,
                                                   WriteWhen::kAlways, kNoSubject, context);
 }
 

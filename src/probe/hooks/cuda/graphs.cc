@@ -75,7 +75,7 @@ void AskGraphPool(int32_t device, uint64_t since, GraphFigure* figure) {
 
 template <HookId kId, class... Args>
 CUresult Instantiate(CUgraphExec* graph, Args... args) {
-  const CUresult result = CallBracketed<kId>(
+  const CUresult result = CallEstimated<kId>(
       format::ImplicitKind::kGraph, WriteWhen::kMoved,
       [=] { return Subject{.name = "instantiate", .detail = Bits(*graph)}; }, graph, args...);
   return result;
@@ -88,11 +88,11 @@ CUresult ChangeGraph(const char* what, uint64_t detail, Args... args) {
   if (!call.watching())
     return call(args...);
   const Place place = CurrentPlace();
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   const CUresult result = call(args...);
   ReadGraphPool(place.device);
-  FinishBracket(kId, call.times(), result, format::ImplicitKind::kGraph, WriteWhen::kMoved, place,
-                before, {.name = what, .detail = detail});
+  FinishEstimate(kId, call.times(), result, format::ImplicitKind::kGraph, WriteWhen::kMoved, place,
+                 before, {.name = what, .detail = detail});
   return result;
 }
 
@@ -313,11 +313,11 @@ VRAMSCOPE_CUDA_WRAPPER(cuDeviceGraphMemTrim)(CUdevice device) {
   if (!call.watching())
     return call(device);
   const Place place = CurrentPlace();
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   const CUresult result = call(device);
   ReadGraphPool(device);
-  FinishBracket(HookId::cuDeviceGraphMemTrim, call.times(), result, format::ImplicitKind::kGraph,
-                WriteWhen::kMoved, place, before, {.name = "trim"});
+  FinishEstimate(HookId::cuDeviceGraphMemTrim, call.times(), result, format::ImplicitKind::kGraph,
+                 WriteWhen::kMoved, place, before, {.name = "trim"});
   // Graphs that were launched already will take the memory anew.
   g_launched_graphs.Clear();
   return result;

@@ -95,13 +95,13 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemGetHandleForAddressRange)
 // The memory stays its maker's; what importing takes besides shows in the readings.
 VRAMSCOPE_CUDA_WRAPPER(cuImportExternalMemory)
 (CUexternalMemory* memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* description) {
-  return CallBracketed<HookId::cuImportExternalMemory>(
+  return CallEstimated<HookId::cuImportExternalMemory>(
       format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{}; }, memory,
       description);
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuDestroyExternalMemory)(CUexternalMemory memory) {
-  return CallBracketed<HookId::cuDestroyExternalMemory>(
+  return CallEstimated<HookId::cuDestroyExternalMemory>(
       format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{}; }, memory);
 }
 

@@ -37,12 +37,12 @@ VRAMSCOPE_NOINLINE CUresult LaunchFirst(CUfunction function, Args... args) {
       !(IsAnyStreamCapturing() ? g_captured.Insert(key) : g_launched.Insert(key)))
     return call(args...);
   const Place place = CurrentPlace();
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   const CUresult result = call(args...);
   if (result != kSuccess)
     g_launched.Erase(key);  // the next one is the first that may take memory
-  FinishBracket(kId, call.times(), result, format::ImplicitKind::kLaunch, WriteWhen::kMoved, place,
-                before, {.function = function});
+  FinishEstimate(kId, call.times(), result, format::ImplicitKind::kLaunch, WriteWhen::kMoved, place,
+                 before, {.function = function});
   return result;
 }
 

@@ -175,7 +175,7 @@ class AsCurrent {
 // Nothing uses it any more.
 CUresult Unmap(CUdeviceptr address, uint64_t bytes) {
   const Place place = CurrentPlace();
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   CallTimes times{.begin = Now(), .end = 0};
   const CUresult result = Real<HookId::cuMemUnmap>()(address, bytes);
   if (result == kSuccess) {
@@ -183,8 +183,8 @@ CUresult Unmap(CUdeviceptr address, uint64_t bytes) {
     g_held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   }
   times.end = Now();
-  FinishBracket(HookId::cuMemUnmap, times, result, format::ImplicitKind::kOther, WriteWhen::kMoved,
-                place, before, {});
+  FinishEstimate(HookId::cuMemUnmap, times, result, format::ImplicitKind::kOther, WriteWhen::kMoved,
+                 place, before, {});
   return result;
 }
 
@@ -245,13 +245,13 @@ CUdeviceptr TakeHostMemory(const Place& place, size_t size, uint64_t* taken_byte
   const uint64_t bytes = RoundUp(size, GranularityOf(properties));
   if (bytes < size || !Claim(bytes))
     return 0;
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   CallTimes times{.begin = Now(), .end = 0};
   Mapping mapping(bytes);
   const bool made = mapping.Make(place.device, properties);
   times.end = Now();
-  FinishBracket(HookId::cuMemMap, times, made ? kSuccess : kNotFoundError,
-                format::ImplicitKind::kOther, WriteWhen::kMoved, place, before, {});
+  FinishEstimate(HookId::cuMemMap, times, made ? kSuccess : kNotFoundError,
+                 format::ImplicitKind::kOther, WriteWhen::kMoved, place, before, {});
   if (made) {
     const auto inserted = g_held.Insert(mapping.address(), [&](Held& held) {
       Fill(held, size, bytes, Bits(place.context), place.device);

@@ -34,7 +34,7 @@ void PrepareOverflow();
 
 // Memory of the host, of `size` bytes at least, at an address of the device's; 0 where there is
 // none: the bound is reached, or the driver cannot, which is noted. The calls that it makes are
-// bracketed by readings: their page tables are the device's.
+// estimated by readings: their page tables are the device's.
 CUdeviceptr TakeHostMemory(const Place& place, size_t size, uint64_t* taken_bytes);
 
 struct HeldRange {

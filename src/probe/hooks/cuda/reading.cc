@@ -23,10 +23,10 @@ constexpr int32_t kMaxDevices = 64;
 constinit std::atomic<uint64_t> g_last_free[kMaxDevices]{};
 constinit std::atomic<uint64_t> g_explicit_changes{0};
 
-// Brackets that are open, and explicit changes that any thread, and this one, made meanwhile. One
+// Estimates under way, and explicit changes that any thread, and this one, made meanwhile. One
 // that is never finished costs no more than the counting.
-constinit std::atomic<int32_t> g_brackets{0};
-constinit std::atomic<uint32_t> g_changes_in_brackets{0};
+constinit std::atomic<int32_t> g_estimates{0};
+constinit std::atomic<uint32_t> g_changes_in_estimates{0};
 constinit VRAMSCOPE_TLS uint32_t t_own_changes = 0;
 
 constinit std::atomic<uint64_t> g_readings_wanted{0};  // a bit for each device
@@ -70,15 +70,15 @@ bool RemoveCapture(CaptureTable::Slot* slot, uint64_t key) {
   return true;
 }
 
-void CountInBrackets() {
-  if (g_brackets.load(std::memory_order_relaxed) <= 0)
+void CountInEstimates() {
+  if (g_estimates.load(std::memory_order_relaxed) <= 0)
     return;
-  g_changes_in_brackets.fetch_add(1, std::memory_order_relaxed);
+  g_changes_in_estimates.fetch_add(1, std::memory_order_relaxed);
   ++t_own_changes;
 }
 
 uint32_t OthersChanges() {
-  return g_changes_in_brackets.load(std::memory_order_relaxed) - t_own_changes;
+  return g_changes_in_estimates.load(std::memory_order_relaxed) - t_own_changes;
 }
 
 // Whether the figure says anything that the last one written did not.
@@ -177,7 +177,7 @@ void CatchUpReading(const Place& place) {
 // Looked at before it is written: the line stays shared between threads that allocate.
 void NoteExplicitAlloc(int32_t device) {
   CountDriverMemory();
-  CountInBrackets();
+  CountInEstimates();
   if (device < 0 || device >= kMaxDevices)
     return;
   const uint64_t bit = uint64_t{1} << device;
@@ -186,7 +186,7 @@ void NoteExplicitAlloc(int32_t device) {
 }
 
 void NoteExplicitFree() {
-  CountInBrackets();
+  CountInEstimates();
   if (g_explicit_changes.load(std::memory_order_relaxed) != ~uint64_t{0})
     g_explicit_changes.store(~uint64_t{0}, std::memory_order_relaxed);
 }
@@ -246,28 +246,28 @@ bool IsCapturing(CUstream stream, bool per_thread) {
   return result == kSuccess && status == kCaptureStatusActive;
 }
 
-FreeMemory OpenBracket(const Place& place) {
-  g_brackets.fetch_add(1, std::memory_order_seq_cst);
+FreeMemory BeginEstimate(const Place& place) {
+  g_estimates.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t others_changes = OthersChanges();
   FreeMemory before = ReadFreeMemory(place);
   before.others_changes = others_changes;
   return before;
 }
 
-void FinishBracket(HookId api,
-                   const CallTimes& times,
-                   CUresult result,
-                   format::ImplicitKind kind,
-                   WriteWhen when,
-                   const Place& place,
-                   const FreeMemory& before,
-                   const Subject& subject) {
+void FinishEstimate(HookId api,
+                    const CallTimes& times,
+                    CUresult result,
+                    format::ImplicitKind kind,
+                    WriteWhen when,
+                    const Place& place,
+                    const FreeMemory& before,
+                    const Subject& subject) {
   // The call may have made, changed or ended the context.
   const Place after_place = CurrentPlace();
   const FreeMemory after = ReadFreeMemory(after_place);
   // What one thread gives back may hide what the call took meanwhile.
   const bool hidden = OthersChanges() != before.others_changes;
-  g_brackets.fetch_sub(1, std::memory_order_seq_cst);
+  g_estimates.fetch_sub(1, std::memory_order_seq_cst);
   const bool both = before.known && after.known && place.device == after_place.device;
   if (!after.known)
     RequestReading(after_place.device);
@@ -305,7 +305,7 @@ void ForgetReadings(OtherThreads others) {
   g_readings_wanted.store(0, std::memory_order_relaxed);
   if (others == OtherThreads::kGone) {
     g_readers.store(0, std::memory_order_relaxed);
-    g_brackets.store(0, std::memory_order_relaxed);
+    g_estimates.store(0, std::memory_order_relaxed);
   }
   g_last_read.store(0, std::memory_order_relaxed);
   g_captures.Clear(others);

@@ -23,7 +23,8 @@ struct FreeMemory {
   uint64_t end = 0;
   uint64_t free = 0;
   uint64_t total = 0;
-  uint32_t others_changes = 0;  // explicit ones of other threads, counted while brackets are open
+  uint32_t others_changes =
+      0;  // explicit ones of other threads, counted while estimates are under way
 };
 
 FreeMemory ReadFreeMemory(const Place& place);
@@ -54,7 +55,7 @@ bool IsAnyStreamCapturing();
 // Whether what is put into this stream now becomes a graph instead of happening.
 bool IsCapturing(CUstream stream, bool per_thread);
 
-// ---- brackets
+// ---- estimates: what a call took by the free memory before it and behind it
 // What an Implicit record says besides its kind. The name need only live until it is written.
 struct Subject {
   const char* name = nullptr;
@@ -67,20 +68,20 @@ enum class WriteWhen {
   kAlways,  // rare calls whose being there says something
 };
 
-// The figure before a call; FinishBracket() follows behind it.
-FreeMemory OpenBracket(const Place& place);
-void FinishBracket(HookId api,
-                   const CallTimes& times,
-                   CUresult result,
-                   format::ImplicitKind kind,
-                   WriteWhen when,
-                   const Place& place,
-                   const FreeMemory& before,
-                   const Subject& subject);
+// The figure before a call; FinishEstimate() follows behind it.
+FreeMemory BeginEstimate(const Place& place);
+void FinishEstimate(HookId api,
+                    const CallTimes& times,
+                    CUresult result,
+                    format::ImplicitKind kind,
+                    WriteWhen when,
+                    const Place& place,
+                    const FreeMemory& before,
+                    const Subject& subject);
 
 // Calls the real entry between two readings. `subject` is called after it has succeeded.
 template <HookId kId, class GetSubject, class... Args>
-CUresult CallBracketed(format::ImplicitKind kind,
+CUresult CallEstimated(format::ImplicitKind kind,
                        WriteWhen when,
                        GetSubject subject,
                        Args... args) {
@@ -88,10 +89,10 @@ CUresult CallBracketed(format::ImplicitKind kind,
   if (!call.watching())
     return call(args...);
   const Place place = CurrentPlace();
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   const CUresult result = call(args...);
-  FinishBracket(kId, call.times(), result, kind, when, place, before,
-                result == kSuccess ? subject() : Subject{});
+  FinishEstimate(kId, call.times(), result, kind, when, place, before,
+                 result == kSuccess ? subject() : Subject{});
   return result;
 }
 

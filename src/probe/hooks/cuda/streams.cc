@@ -11,14 +11,14 @@ namespace {
 
 template <HookId kId, class... Args>
 CUresult CreateStream(CUstream* stream, Args... args) {
-  return CallBracketed<kId>(
+  return CallEstimated<kId>(
       format::ImplicitKind::kStream, WriteWhen::kMoved,
       [=] { return Subject{.detail = Bits(*stream)}; }, stream, args...);
 }
 
 template <HookId kId>
 CUresult DestroyStream(CUstream stream) {
-  const CUresult result = CallBracketed<kId>(
+  const CUresult result = CallEstimated<kId>(
       format::ImplicitKind::kStream, WriteWhen::kMoved,
       [=] { return Subject{.detail = Bits(stream)}; }, stream);
   // What was being captured in it ends with it.

@@ -210,19 +210,19 @@ VRAMSCOPE_CUDA_WRAPPER(cuMulticastCreate)
   if (!call.watching())
     return call(handle, properties);
   const Place place = CurrentPlace();
-  const FreeMemory before = OpenBracket(place);
+  const FreeMemory before = BeginEstimate(place);
   const CUresult result = call(handle, properties);
   if (result == kSuccess)
     RecordHandle(HookId::cuMulticastCreate, call.times(), place.device, *handle, 0, false);
-  FinishBracket(HookId::cuMulticastCreate, call.times(), result, format::ImplicitKind::kOther,
-                WriteWhen::kMoved, place, before,
-                {.detail = result == kSuccess ? *handle : uint64_t{0}});
+  FinishEstimate(HookId::cuMulticastCreate, call.times(), result, format::ImplicitKind::kOther,
+                 WriteWhen::kMoved, place, before,
+                 {.detail = result == kSuccess ? *handle : uint64_t{0}});
   return result;
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuMulticastAddDevice)
 (CUmemGenericAllocationHandle handle, CUdevice device) {
-  return CallBracketed<HookId::cuMulticastAddDevice>(format::ImplicitKind::kOther,
+  return CallEstimated<HookId::cuMulticastAddDevice>(format::ImplicitKind::kOther,
                                                      WriteWhen::kMoved, kNoSubject, handle, device);
 }
 
@@ -233,7 +233,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuMulticastBindMem)
  size_t memory_offset,
  size_t size,
  unsigned long long flags) {
-  return CallBracketed<HookId::cuMulticastBindMem>(format::ImplicitKind::kOther, WriteWhen::kMoved,
+  return CallEstimated<HookId::cuMulticastBindMem>(format::ImplicitKind::kOther, WriteWhen::kMoved,
                                                    kNoSubject, handle, offset, memory,
                                                    memory_offset, size, flags);
 }
@@ -244,14 +244,14 @@ VRAMSCOPE_CUDA_WRAPPER(cuMulticastBindAddr)
  CUdeviceptr address,
  size_t size,
  unsigned long long flags) {
-  return CallBracketed<HookId::cuMulticastBindAddr>(format::ImplicitKind::kOther, WriteWhen::kMoved,
+  return CallEstimated<HookId::cuMulticastBindAddr>(format::ImplicitKind::kOther, WriteWhen::kMoved,
                                                     kNoSubject, handle, offset, address, size,
                                                     flags);
 }
 
 VRAMSCOPE_CUDA_WRAPPER(cuMulticastUnbind)
 (CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t size) {
-  return CallBracketed<HookId::cuMulticastUnbind>(format::ImplicitKind::kOther, WriteWhen::kMoved,
+  return CallEstimated<HookId::cuMulticastUnbind>(format::ImplicitKind::kOther, WriteWhen::kMoved,
                                                   kNoSubject, handle, device, offset, size);
 }
 
