@@ -302,12 +302,14 @@ uint32_t Stream::DefineScopes(const ScopeStack& scopes) {
   return 0;
 }
 
-bool Stream::CountSight(uint64_t kind) {
-  uint64_t sight = 1;
-  while (sight < kEarlySights && sights_.Find(kind + sight) != 0)
-    ++sight;
-  sights_are_full_ = !sights_.Insert(kind + sight, 1);
-  return !sights_are_full_;
+bool Stream::CountSight(uint64_t kind, Sight* sight) {
+  if (sight == nullptr)
+    sight = sights_.Add(kind);
+  sights_are_full_ = sight == nullptr;
+  if (sights_are_full_)
+    return false;
+  ++sight->count;
+  return true;
 }
 
 void Stream::AppendAnchor() {

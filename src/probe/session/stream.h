@@ -69,12 +69,15 @@ class Stream {
   KnownStack* KeepStack(uint64_t hash, uint32_t id, uintptr_t module);
   KnownWalks& known_walks() { return known_walks_; }
   uint32_t NewId() { return ++last_id_; }
-  // Whether hardly any event of that kind was seen in this stream before. Bounded: in a program
-  // that never repeats itself it says no after some thousands.
+  // Whether hardly any event of that kind, which is not 0, was seen in this stream before. Bounded:
+  // in a program that never repeats itself it says no after some thousands.
   VRAMSCOPE_ALWAYS_INLINE bool IsEarlySight(uint64_t kind) {
     // A full table is not searched: what it does not have takes longest to look for.
-    return !sights_are_full_ && VRAMSCOPE_UNLIKELY(sights_.Find(kind + kEarlySights) == 0) &&
-           CountSight(kind);
+    if (sights_are_full_)
+      return false;
+    Sight* const sight = sights_.Find(kind);
+    return VRAMSCOPE_UNLIKELY(sight == nullptr || sight->count < kEarlySights) &&
+           CountSight(kind, sight);
   }
   // Forgets every known code and stack. Ids go on counting, so what was written stays valid.
   void ResetStackTables();
@@ -126,8 +129,12 @@ class Stream {
   // Ticks become nanoseconds between pairs of both clocks: the pairs must be close to the events,
   // also to the first one after a long pause.
   VRAMSCOPE_NOINLINE void AppendAnchor();
-  static constexpr uint64_t kEarlySights = 3;
-  VRAMSCOPE_NOINLINE bool CountSight(uint64_t kind);
+  static constexpr uint32_t kEarlySights = 3;
+  struct Sight {
+    uint64_t kind;
+    uint32_t count;
+  };
+  VRAMSCOPE_NOINLINE bool CountSight(uint64_t kind, Sight* sight);
   uint32_t DefineScopes(const ScopeStack& scopes);
 
   uint8_t* end_ = nullptr;  // the chunk's
@@ -145,7 +152,7 @@ class Stream {
   InternTable<4096> strings_;
   InternTable<4096> scopes_;  // ids by path
   InternTable<4096> codes_;
-  InternTable<4096> sights_;
+  OrderedTable<Sight, &Sight::kind, 4096> sights_;
   InternTable<32768> nodes_;
   KnownWalks known_walks_;
 };

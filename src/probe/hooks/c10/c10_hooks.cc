@@ -62,7 +62,7 @@ VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackAtEarlySight(Stream& stream,
                                                          const AutogradNode& node,
                                                          uint64_t size_bytes) {
   const uint64_t place = HashMix(stack.id, reinterpret_cast<uintptr_t>(node.type));
-  const bool early = stream.IsEarlySight(HashMix(place, size_bytes) & ~uint64_t{7});
+  const bool early = stream.IsEarlySight(HashMix(place, size_bytes) | 1);
   return VRAMSCOPE_UNLIKELY(early || g_flags.native) ? CaptureNativeStack(stream) : 0;
 }
 
