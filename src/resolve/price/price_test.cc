@@ -236,6 +236,17 @@ TEST_F(PriceTest, WhereNoReadingIsClearASampleInAQuietMomentSaysWhatAContextTook
   EXPECT_EQ(device_.Prices().contexts_not_measured, 0u);
 }
 
+TEST_F(PriceTest, WhereNoSampleIsQuietEitherOneIsOffByWhatIsBeingMoved) {
+  device_.Sample(10);
+  device_.Context(0xc0).until_reading = false;
+  const When reading = device_.Reading(510).when;
+  device_.Moved(64).when.begin_ns = reading.begin_ns - 1;
+  const When sample = device_.Sample(576).when;
+  device_.Moved(2).when.begin_ns = sample.begin_ns - 1;
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kContext, 502)));
+  EXPECT_EQ(device_.Prices().contexts_not_measured, 0u);
+}
+
 TEST_F(PriceTest, AContextThatNothingIsBehindIsNotMeasured) {
   device_.Sample(10);
   device_.Context(0xc0).until_reading = false;

@@ -37,7 +37,8 @@ class SeriesMaker {
     FindOffset();
     MakeIntervals();
     PlaceCalls();
-    CloseBySamples();
+    CloseBySamples(busy_);
+    CloseBySamples(uncertain_);
     CloseEarlier();
     return std::move(out_);
   }
@@ -56,7 +57,7 @@ class SeriesMaker {
   void FindOffset();
   void MakeIntervals();
   void PlaceCalls();
-  void CloseBySamples();
+  void CloseBySamples(const Spans& not_during);
   void CloseEarlier();
   // Nothing says what was used before: what these calls took cannot be told.
   void CountUnmeasured(int64_t before_ns) {
@@ -69,9 +70,10 @@ class SeriesMaker {
   bool IsClear(const Reading& reading) const {
     return !busy_.Overlap(reading.when.begin_ns, reading.when.end_ns);
   }
-  bool IsQuiet(const DeviceSample& sample) const {
-    return !busy_.Overlap(sample.when.begin_ns - kClockErrorNs, sample.when.end_ns + kClockErrorNs);
+  static bool IsOutside(const Spans& spans, const DeviceSample& sample) {
+    return !spans.Overlap(sample.when.begin_ns - kClockErrorNs, sample.when.end_ns + kClockErrorNs);
   }
+  bool IsQuiet(const DeviceSample& sample) const { return IsOutside(busy_, sample); }
   int64_t MovedUntil(int64_t time_ns) const {
     const auto after =
         std::upper_bound(input_.moves.begin(), input_.moves.end(), time_ns,
@@ -409,9 +411,10 @@ void SeriesMaker::PlaceCalls() {
 }
 
 // Calls whose readings were all taken while other threads moved memory: a sample in a quiet moment
-// behind them says what they took, where figures of NVML and of the driver can be compared. What
-// the end of a context leaves is not theirs.
-void SeriesMaker::CloseBySamples() {
+// behind them says what they took, where figures of NVML and of the driver can be compared; where
+// there is none, one that is off by what is being moved. What the end of a context leaves is not
+// theirs.
+void SeriesMaker::CloseBySamples(const Spans& not_during) {
   std::vector<uint32_t> left;
   for (const uint32_t call : std::exchange(out_.unpriced, {})) {
     const bool ends = input_.calls[call].kind == ImplicitCall::Kind::kContextDestroy;
@@ -427,7 +430,7 @@ void SeriesMaker::CloseBySamples() {
   for (auto sample = from; sample != input_.samples.end() && call != left.end(); ++sample) {
     const auto number = static_cast<size_t>(sample - input_.samples.begin());
     const bool is_baseline = out_.baseline[number];
-    if (!is_baseline && (!out_.counted[number] || !IsQuiet(*sample)))
+    if (!is_baseline && (!out_.counted[number] || !IsOutside(not_during, *sample)))
       continue;
     const Base next{sample->when.time_ns, sample->when.begin_ns,
                     sample->used_bytes + out_.offset.value_or(0), true};
