@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import os
 import weakref
 from types import TracebackType
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _Path = Union[str, "os.PathLike[str]"]
-#: What `--at` takes, or an instant of time.monotonic_ns().
-Instant = Union[str, int]
+#: What `--at` takes, seconds from the start as a float, or an instant of time.monotonic_ns() as an integer.
+Instant = Union[str, int, float]
 
 _VERSION = 1
 _INT64, _UINT64, _TEXT = 1, 2, 3
@@ -324,7 +325,22 @@ def _names(names: Sequence[str]) -> Tuple[Any, int]:
 
 
 def _instant(at: Instant) -> str:
-    return f"@{at}" if isinstance(at, int) else at
+    if isinstance(at, str):
+        return at
+    if isinstance(at, float):
+        return f"{at:.9f}"
+    try:
+        return f"@{operator.index(at)}"
+    except TypeError:
+        raise TypeError(f"at={at!r}: a text, seconds as a float or time.monotonic_ns() is wanted") from None
+
+
+def _within(name: str, number: int, lowest: int, highest: int) -> int:
+    # ctypes cuts off what a field of C has no room for.
+    number = operator.index(number)
+    if not lowest <= number <= highest:
+        raise ValueError(f"{name}={number}: it can be from {lowest} to {highest}")
+    return number
 
 
 class Trace:
@@ -386,7 +402,7 @@ class Trace:
         query.by, query.by_count = _names(by)
         query.where, query.where_count = _names([f"{name}={value}" for name, value in (where or {}).items()])
         query.own, query.own_count = _names(own)
-        query.top = top
+        query.top = _within("top", top, 0, (1 << 64) - 1)
         found = _tables(_library().report(self._opened(), ctypes.byref(query)))
         return Report(**{name: found[name] for name in Report._fields})
 
@@ -417,8 +433,8 @@ class Trace:
         return Iterations(found["iterations"], found["parameters"])
 
     def timeline(self, buckets: int = 600) -> Timeline:
-        """The highest instant of each of so many stretches of time."""
-        found = _tables(_library().timeline(self._opened(), buckets))
+        """The highest instant of each of so many stretches of time, 1 to 1,000,000."""
+        found = _tables(_library().timeline(self._opened(), _within("buckets", buckets, 1, 1_000_000)))
         return Timeline(found["timeline"], found["nvml"])
 
     def _table_names(self) -> List[str]:
@@ -475,7 +491,10 @@ class Trace:
         They come in no order. `by` names dimensions that they have a column of text for.
         """
         window = _Window(ctypes.sizeof(_Window))
-        window.from_ns, window.to_ns = between or (-(1 << 63), (1 << 63) - 1)
+        earliest, latest = -(1 << 63), (1 << 63) - 1
+        window.from_ns, window.to_ns = (
+            _within("between", time_ns, earliest, latest) for time_ns in between or (earliest, latest)
+        )
         window.by, window.by_count = _names(by)
         window.own, window.own_count = _names(own)
         library = _library()

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -30,6 +31,7 @@
 #include "output/trust_lines.h"
 #include "query/out_of_memory.h"
 #include "query/ranks.h"
+#include "query/timelines.h"
 
 namespace vramscope::cli {
 namespace {
@@ -41,7 +43,7 @@ struct ReportArguments {
   std::vector<std::string> where;
   std::vector<std::string> own;
   uint64_t top = 0;
-  uint64_t timeline = 0;
+  std::optional<uint64_t> timeline;  // buckets
   std::string oom;  // which refusal, "0": the last one that was for good; empty: not asked for
   bool ranks = false;
   bool json = false;
@@ -300,8 +302,8 @@ util::Status ShowReport(const ReportArguments& arguments,
     return report.status();
   if (arguments.json) {
     util::Result<std::vector<query::Timeline>> timelines = std::vector<query::Timeline>{};
-    if (arguments.timeline > 0)
-      timelines = query::MakeTimelines(recording, arguments.timeline);
+    if (arguments.timeline)
+      timelines = query::MakeTimelines(recording, *arguments.timeline);
     if (!timelines.ok())
       return timelines.status();
     shown->objects.push_back(output::ReportJson(*report, recording, *timelines));
@@ -317,6 +319,9 @@ util::Status ShowReport(const ReportArguments& arguments,
 }
 
 util::Status ShowReports(const ReportArguments& arguments) {
+  if (const util::Status buckets = query::CheckBuckets(arguments.timeline.value_or(1));
+      !buckets.ok())
+    return util::Status::Error("--timeline: " + buckets.message());
   const bool has_folder = std::any_of(arguments.files.begin(), arguments.files.end(), IsFolder);
   if (arguments.ranks || (has_folder && arguments.keywords.dictionaries.empty()))
     return ShowRanks(arguments);
@@ -410,7 +415,9 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   CLI::Option* const json = report->add_flag(
       "--json", arguments->json,
       "The schema vramscope.report/1 (with --keywords vramscope.keywords/1), exact bytes");
-  report->add_option("--timeline", arguments->timeline, "With --json: also the history, N buckets")
+  report
+      ->add_option("--timeline", arguments->timeline,
+                   "With --json: also the history, N buckets (up to 1,000,000)")
       ->check(CheckCount)
       ->option_text("N")
       ->needs(json);

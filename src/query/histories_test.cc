@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "query/sweep.h"
 #include "query/testing/random_recording.h"
 #include "query/timelines.h"
+#include "util/size_text.h"
 
 namespace vramscope::query {
 namespace {
@@ -91,6 +93,16 @@ TEST_P(HistoriesTest, BucketsShowTheirHighestInstant) {
                 tops[static_cast<size_t>(bucket)]);
     }
   }
+}
+
+TEST_P(HistoriesTest, BucketsAreBounded) {
+  for (const size_t buckets : {size_t{0}, kMaxBuckets + 1, SIZE_MAX}) {
+    const auto timelines = MakeTimelines(*recording_, buckets);
+    ASSERT_FALSE(timelines.ok()) << buckets;
+    EXPECT_EQ(timelines.status().message(), "a timeline has 1 to 1,000,000 buckets, and not " +
+                                                util::FormatCount(uint64_t{buckets}));
+  }
+  EXPECT_TRUE(MakeTimelines(*recording_, 1).ok());
 }
 
 TEST_P(HistoriesTest, OfOneProcessBucketsShowItsOwnHighestInstant) {

@@ -261,7 +261,8 @@ inline constexpr uint64_t kTextBytesPerFileByte = 256;
 // The questions. Each is a pure function of the tables, reads the frames of `allocations` that it
 // needs, and may be asked from several threads at once.
 util::Result<Report> MakeReport(const tables::Recording& recording, const ReportQuery& query);
-// `buckets` is the level of detail; bands are categories, with the driver-owned parts by name.
+// `buckets` is the level of detail, which CheckBuckets() bounds; bands are categories, with the
+// driver-owned parts by name.
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
                                                   size_t buckets);
 // An error where the recording has no iterations.

@@ -14,6 +14,7 @@
 #include "query/residual.h"
 #include "query/sweep.h"
 #include "query/texts.h"
+#include "util/size_text.h"
 
 namespace vramscope::query {
 namespace {
@@ -64,8 +65,7 @@ class BucketFiller {
                size_t buckets,
                bool by_group,
                const HasProcess& has)
-      : begin_ns_(FirstInstant(recording.tables().session)),
-        buckets_(std::max<size_t>(buckets, 1)) {
+      : begin_ns_(FirstInstant(recording.tables().session)), buckets_(buckets) {
     const int64_t end_ns = std::max(LastInstant(recording), begin_ns_);
     width_ns_ = (end_ns - begin_ns_) / static_cast<int64_t>(buckets_) + 1;
     buckets_ = static_cast<size_t>((end_ns - begin_ns_) / width_ns_) + 1;
@@ -239,7 +239,7 @@ void ThinSamples(const tables::Tables& tables, size_t buckets, Timeline* timelin
     if (sample.device == timeline->device)
       samples.push_back(&sample);
   }
-  const size_t step = std::max<size_t>(1, samples.size() / std::max<size_t>(1, 2 * buckets));
+  const size_t step = std::max<size_t>(1, samples.size() / (2 * buckets));
   for (size_t first = 0; first < samples.size(); first += step) {
     const auto begin = samples.begin() + static_cast<ptrdiff_t>(first);
     const auto end =
@@ -259,6 +259,7 @@ util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
                                          size_t buckets,
                                          bool by_group,
                                          const HasProcess& has = {}) {
+  VRAMSCOPE_RETURN_IF_ERROR(CheckBuckets(buckets));
   TimeSpan span;
   if (recording.tables().session.HasPast())
     span.from_ns = recording.tables().session.history_ns;
@@ -283,6 +284,13 @@ util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
 }
 
 }  // namespace
+
+util::Status CheckBuckets(uint64_t buckets) {
+  if (buckets >= 1 && buckets <= kMaxBuckets)
+    return {};
+  return util::Status::Error("a timeline has 1 to " + util::FormatCount(kMaxBuckets) +
+                             " buckets, and not " + util::FormatCount(buckets));
+}
 
 util::Result<std::vector<Timeline>> MakeTimelines(const tables::Recording& recording,
                                                   size_t buckets) {

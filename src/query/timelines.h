@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -10,6 +11,11 @@
 #include "util/status.h"
 
 namespace vramscope::query {
+
+// Of so many each band takes 8 MB, in each thread that fills them.
+inline constexpr size_t kMaxBuckets = 1'000'000;
+// An error for more buckets than that, and for none: the one that all the functions give.
+util::Status CheckBuckets(uint64_t buckets);
 
 // As MakeTimelines(), with a band for each value of a dimension. An error for one that says
 // something of single allocations, such as their lifetimes.

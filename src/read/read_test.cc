@@ -272,6 +272,15 @@ TEST(ReadTest, ALiveDirectoryNeedsTheProgram) {
   EXPECT_NE(Error(), "") << "it wrote nothing";
 }
 
+TEST(ReadTest, BucketsAreBounded) {
+  const MemoryFile file(TheSample().bytes);
+  const RecordingPtr recording = OpenFile(file);
+  for (const size_t buckets : {size_t{0}, size_t{1'000'001}, SIZE_MAX}) {
+    EXPECT_EQ(vramscope_read_timeline(recording.get(), buckets), nullptr);
+    EXPECT_THAT(Error(), StartsWith("a timeline has 1 to 1,000,000 buckets"));
+  }
+}
+
 TEST(ReadTest, AnswersOutliveTheRecordingAndThreadsMayAskAtOnce) {
   const MemoryFile file(TheSample().bytes);
   RecordingPtr recording = OpenFile(file);

@@ -216,6 +216,39 @@ say([
     assert "mark" in said[5][1] and said[6][1].startswith("unknown dimension 'x y'")
 
 
+def test_numbers_out_of_range_are_refused(python):
+    said = python("""
+def error(do):
+    try:
+        do()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+say([
+    *(error(lambda: trace.timeline(buckets)) for buckets in (-1, 0, 1_000_001, 2**64, 2**70)),
+    *(error(lambda: trace.report(top=top)) for top in (-1, 2**64, 2**70)), error(lambda: trace.live(top=-1)),
+    *(error(lambda: list(trace.allocations(between=span))) for span in ((2**70, 2**71), (0, 2**63), (-(2**63) - 1, 0))),
+    error(lambda: trace.timeline(1.5)), error(lambda: trace.report(top=1.5)), error(lambda: trace.report(at=None)),
+    error(lambda: trace.report(at=float("nan"))), error(lambda: trace.report(at=2**70)),
+])
+""")[0]
+    assert [kind for kind, _ in said] == ["ValueError"] * 12 + ["TypeError"] * 3 + ["ReadError"] * 2
+    assert said[0][1] == "buckets=-1: it can be from 1 to 1000000"
+    assert said[5][1] == f"top=-1: it can be from 0 to {2**64 - 1}"
+    assert said[9][1] == f"between={2**70}: it can be from {-(2**63)} to {2**63 - 1}"
+    assert "at=None" in said[14][1] and "nan" in said[15][1]
+
+
+def test_an_instant_is_seconds_as_the_command_line_has_them(python):
+    for at in (1.5, 0.25, 1e-05):
+        said, rows = python(f"""
+report = trace.report(at={at})
+say(report.devices["at_ns"]); say(list(report.rows))
+""")
+        expected = json.loads(vramscope("report", H200, "--json", "--at", f"{at:f}"))
+        assert said == [device["at"]["time_ns"] for device in expected["devices"]]
+        assert [row["bytes"] for row in rows] == [row["bytes"] for row in expected["rows"]]
+
+
 RECORDED = """
 import json, os, signal, torch, vramscope
 kept = [torch.zeros(1000 + i, dtype=torch.uint8) for i in range(50)]
