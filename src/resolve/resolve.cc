@@ -124,6 +124,7 @@ void TablesOf::AddSession() {
   for (const auto& [key, value] : session.notes)
     out_.notes.push_back({texts_.Of(key), texts_.Of(value)});
   tables::HostRow host;
+  host.name = texts_.Of(session.host);
   host.realtime_offset_ns = session.start_wall_ns - session.start_ns;
   out_.hosts.push_back(host);
 }

@@ -73,6 +73,7 @@ struct SessionInfo {
   std::string path;
   std::string name;      // --name, else the command's basename
   std::string version;   // of the vramscope that recorded
+  std::string host;      // its name; "": not known
   int64_t start_ns = 0;  // CLOCK_MONOTONIC, when the first process began
   int64_t end_ns = 0;
   int64_t start_wall_ns = 0;  // CLOCK_REALTIME at start_ns

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,16 @@ def test_where_keeps_only_its_rows(trace):
     line = load(trace, "--by", "line")["rows"][0]["path"][0]
     report = load(trace, "--by", "line", "--where", f"line={line}")
     assert {row["path"][0] for row in report["rows"]} == {line}
+
+
+def test_the_host_is_named(trace):
+    host = socket.gethostname()
+    assert [row["path"] for row in load(trace, "--by", "host")["rows"]] == [[host]]
+    assert {row["path"][0] for row in load(trace, "--by", "line", "--where", f"host={host}")["rows"]}
+    lives = map(json.loads, vramscope("export", trace, "--to", "json").splitlines())
+    assert {life["host"] for life in lives} == {host}
+    (rank,) = json.loads(vramscope("report", "--ranks", trace, "--json"))["ranks"]
+    assert rank["host"] == host
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=" ".join)

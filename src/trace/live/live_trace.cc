@@ -17,6 +17,7 @@
 
 #include "format/memory_words.h"
 #include "trace/live/alternation.h"
+#include "util/utf8.h"
 
 namespace vramscope::trace {
 namespace {
@@ -475,6 +476,7 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
   for (const Event& event : process_ends_)
     session_.end_ns = std::max(session_.end_ns, event.time_ns);
 
+  session_.host = util::ValidUtf8(session.host);
   session_.notes = session.notes;
   if (session_.sampled)
     session_.notes.emplace_back(format::kModeNote, format::kSampledMode);

@@ -693,18 +693,20 @@ TEST_F(LiveTraceTest, StandsInForAMissingVram) {
   WriteBytes("a.vram.d/session.json",
              R"({"name": "first light", "version": "1.2.3", "command": ["python", "a b.py"],
                  "options": {"cpu": true, "ring": null}, "python": null, "start_wall_ns": 17,
-                 "odd": "\u00fc\ud83d\ude00\n")");
+                 "host": "node7", "odd": "\u00fc\ud83d\ude00\n")");
   auto trace = OpenTrace(Path("a.vram"));
   ASSERT_TRUE(trace.ok()) << trace.status().message();
   EXPECT_EQ((*trace)->session().path, Path("a.vram"));
   EXPECT_EQ((*trace)->session().name, "first light");
   EXPECT_EQ((*trace)->session().version, "1.2.3");
-  EXPECT_THAT((*trace)->session().notes,
-              ::testing::ElementsAre(std::pair("options", "cpu=true ring=null"),
-                                     std::pair("odd", "\xc3\xbc\xf0\x9f\x98\x80\n"),
-                                     std::pair("function names and source lines",
-                                               "not looked up: it was copied, or not recorded by "
-                                               "vramscope run")));
+  EXPECT_EQ((*trace)->session().host, "node7");
+  EXPECT_THAT(
+      (*trace)->session().notes,
+      ::testing::ElementsAre(std::pair("options", "cpu=true ring=null"), std::pair("host", "node7"),
+                             std::pair("odd", "\xc3\xbc\xf0\x9f\x98\x80\n"),
+                             std::pair("function names and source lines",
+                                       "not looked up: it was copied, or not recorded by "
+                                       "vramscope run")));
 }
 
 }  // namespace
