@@ -46,8 +46,8 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitLimitExceeded = 1;
 inline constexpr int kExitError = 2;
 
-// Prints "vramscope: MESSAGE" on stderr, in one line whatever the message holds, and returns
-// kExitError.
+// Prints "vramscope: MESSAGE" on stderr, in one line that drives no terminal, whatever the message
+// holds, and returns kExitError.
 int Fail(std::string_view message);
 
 // The exit status of work that ended so; an error is told as by Fail().
@@ -73,7 +73,7 @@ void Note(std::string_view message);
 class Progress {
  public:
   // `what` as in "reading train.vram".
-  explicit Progress(std::string what);
+  explicit Progress(const std::string& what);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

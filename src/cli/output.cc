@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "output/terminal.h"
 #include "util/number_text.h"
 
 namespace vramscope::cli {
@@ -19,10 +20,14 @@ constexpr int64_t kShownEveryNs = 100'000'000;
 
 // One write for the whole line, so that lines of several processes do not mix.
 void PrintLine(std::string_view message) {
-  std::string line = "vramscope: ";
-  for (const char c : message)
-    line += c == '\n' || c == '\r' ? ' ' : c;
-  line += '\n';
+  constexpr std::string_view kName = "vramscope: ";
+  const output::Style style = output::DetectStyle(STDERR_FILENO);
+  std::string text(message);
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  // Whoever reads a pipe gets a file's name as it is, whatever the locale.
+  text = output::Printable(text, style.utf8 || isatty(STDERR_FILENO) == 0);
+  const std::string line = fmt::format("{}{}\n", kName, text);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -70,8 +75,8 @@ void Note(std::string_view message) {
   PrintLine(message);
 }
 
-Progress::Progress(std::string what)
-    : what_(std::move(what)),
+Progress::Progress(const std::string& what)
+    : what_(output::Printable(what, output::LocaleIsUtf8())),
       start_ns_(base::MonotonicNs()),
       on_terminal_(isatty(STDERR_FILENO) == 1) {}
 

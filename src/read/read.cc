@@ -20,6 +20,7 @@
 #include "read/arrow_stream.h"
 #include "read/open.h"
 #include "read/uncancelled.h"
+#include "util/text_cell.h"
 
 using vramscope::read::AllocationCursor;
 using vramscope::read::Answer;
@@ -40,13 +41,13 @@ namespace {
 // Longer than any path: an error names one.
 thread_local char t_error[8192];
 
+// Takes no memory: there may be none.
 void SetError(std::string_view text) {
   const size_t size = std::min(text.size(), sizeof t_error - 1);
   std::memcpy(t_error, text.data(), size);
   t_error[size] = 0;
-  // One line, whatever a recording's names hold.
-  std::replace_if(
-      t_error, t_error + size, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  const auto is_control = [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; };
+  std::replace_if(t_error, t_error + size, is_control, ' ');
 }
 
 // What `work` returns; null where it throws.
@@ -66,17 +67,16 @@ auto Guarded(const Work& work) noexcept -> decltype(work()) {
   return nullptr;
 }
 
-const vramscope_answer* Give(AnswerResult answer) {
-  if (!answer) {
-    SetError(answer.status().message());
-    return nullptr;
-  }
-  return *answer == nullptr ? nullptr : Answer::Release(std::move(*answer));
+// One line that drives no terminal, whatever a recording's names hold.
+std::nullptr_t Refuse(std::string_view why) {
+  SetError(util::OneLine(why.substr(0, sizeof t_error)));
+  return nullptr;
 }
 
-std::nullptr_t Refuse(std::string_view why) {
-  SetError(why);
-  return nullptr;
+const vramscope_answer* Give(AnswerResult answer) {
+  if (!answer)
+    return Refuse(answer.status().message());
+  return *answer == nullptr ? nullptr : Answer::Release(std::move(*answer));
 }
 
 // A struct of a caller who may know fewer fields, or more.

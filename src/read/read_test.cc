@@ -281,6 +281,14 @@ TEST(ReadTest, BucketsAreBounded) {
   }
 }
 
+TEST(ReadTest, AnErrorIsOneLineThatDrivesNoTerminal) {
+  EXPECT_EQ(vramscope_read_open("/a\x1b[2J\n\xc2\x9b.vram", nullptr), nullptr);
+  EXPECT_THAT(Error(), StartsWith("/a\xef\xbf\xbd[2J \xef\xbf\xbd.vram: "));
+  const std::string longest = "/" + std::string(9000, 'x');
+  EXPECT_EQ(vramscope_read_open(longest.c_str(), nullptr), nullptr);
+  EXPECT_THAT(Error(), StartsWith(longest.substr(0, 8191)));
+}
+
 TEST(ReadTest, AnswersOutliveTheRecordingAndThreadsMayAskAtOnce) {
   const MemoryFile file(TheSample().bytes);
   RecordingPtr recording = OpenFile(file);

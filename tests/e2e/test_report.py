@@ -298,6 +298,14 @@ def test_bad_input_is_one_line(trace, tmp_path, arguments, says):
     assert trace.stat().st_size > 0
 
 
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+def test_an_error_drives_no_terminal(trace, tmp_path, locale):
+    harm = "mark:n\x1b[2J\x07\x7f\u009b31m\r\nope \u00fc"
+    error = vramscope("report", trace, "--at", harm, status=2, environment={"LC_ALL": locale})
+    # Whoever reads a pipe gets a name as it is, in any locale.
+    assert "n?[2J???31m  ope \u00fc" in error and not set(error) & set("\x1b\x07\x7f\u009b\r")
+
+
 def test_a_full_disk_is_an_error(trace):
     with open("/dev/full", "w", encoding="utf-8") as full:
         for command in (["report", trace], ["report", trace, "--json"], ["info", trace], ["export", trace, "--to", "csv"]):
