@@ -8,6 +8,13 @@
 
 namespace vramscope::query {
 
+namespace {
+
+// What people call modules; the dimension's own name is in the contract.
+constexpr char kLayer[] = "layer";
+
+}  // namespace
+
 const char* DimensionName(Dimension dimension) {
   switch (dimension) {
 #define VRAMSCOPE_DIMENSION(name, text) \
@@ -23,13 +30,15 @@ util::Result<Dimension> ParseDimension(const std::string& name) {
   if (name == text)                          \
     return Dimension::k##dimension;
 #include "query/dimensions.def"
-  if (name == "layer")
+  if (name == kLayer)
     return Dimension::kModule;
   std::vector<std::string> names = {
 #define VRAMSCOPE_DIMENSION(dimension, text) text,
 #include "query/dimensions.def"
   };
-  if (const std::string closest = util::ClosestName(name, names); !closest.empty()) {
+  std::vector<std::string> candidates = names;
+  candidates.emplace_back(kLayer);
+  if (const std::string closest = util::ClosestName(name, candidates); !closest.empty()) {
     return util::Status::Error("unknown dimension '" + name + "'; did you mean '" + closest + "'?");
   }
   std::string all;

@@ -42,6 +42,10 @@ TEST(ParseDimensionTest, KnowsNamesAndNearlyNames) {
   EXPECT_STREQ(DimensionName(Dimension::kLine), "line");
   EXPECT_EQ(ParseDimension("modul").status().message(),
             "unknown dimension 'modul'; did you mean 'module'?");
+  for (const char* name : {"layers", "lyer"}) {
+    EXPECT_EQ(ParseDimension(name).status().message(),
+              "unknown dimension '" + std::string(name) + "'; did you mean 'layer'?");
+  }
   EXPECT_THAT(ParseDimension("colour").status().message(), HasSubstr("device, process, rank"));
 }
 

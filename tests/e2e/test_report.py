@@ -272,6 +272,7 @@ def test_several_instants_are_several_reports(trace):
         (["report", "{trace}", "{trace}", "--html", "{tmp}/page.html"], ["--html"]),
         (["report", "{trace}", "--html", "{trace}"], ["{trace}"]),
         (["report", "{trace}", "--html", "{tmp}/missing/page.html"], ["missing/page.html"]),
+        (["report", "{trace}", "--by", "layers"], ["layers", "did you mean 'layer'"]),
         (["report", "{trace}", "--json", "--timeline", "0"], ["--timeline", "1 to 1,000,000", "not 0"]),
         (["report", "{trace}", "--json", "--timeline", "1000001"], ["--timeline", "1 to 1,000,000", "not 1,000,001"]),
         (["report", "{trace}", "--json", "--timeline", "18446744073709551615"], ["--timeline", "1 to 1,000,000"]),
