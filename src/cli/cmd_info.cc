@@ -19,8 +19,8 @@ int ShowInfo(const std::string& path) {
   util::Result<query::Report> report = query::MakeReport(**recording, {});
   if (!report.ok())
     return Fail(report.status().message());
-  return ExitOf(PrintOut(output::FormatInfo(
-      *report, **recording, output::DetectStyle(STDOUT_FILENO), isatty(STDOUT_FILENO) != 0)));
+  return ExitOf(
+      PrintOut(output::FormatInfo(*report, **recording, output::DetectStyle(STDOUT_FILENO))));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ inline constexpr int kExitLimitExceeded = 1;
 inline constexpr int kExitError = 2;
 
 // Prints "vramscope: MESSAGE" on stderr, in one line that drives no terminal, whatever the message
-// holds, and returns kExitError.
+// holds, and returns kExitError. On a terminal what has no room goes on below.
 int Fail(std::string_view message);
 
 // The exit status of work that ended so; an error is told as by Fail().

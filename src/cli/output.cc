@@ -27,7 +27,8 @@ void PrintLine(std::string_view message) {
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   // Whoever reads a pipe gets a file's name as it is, whatever the locale.
   text = output::Printable(text, style.utf8 || isatty(STDERR_FILENO) == 0);
-  const std::string line = fmt::format("{}{}\n", kName, text);
+  const std::string line =
+      fmt::format("{}{}\n", kName, output::Wrapped(text, kName.size(), kName.size(), style));
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

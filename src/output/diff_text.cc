@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@ namespace {
 constexpr size_t kBytesColumns = 11;
 constexpr size_t kChangeColumns = 12;
 constexpr size_t kPercentColumns = 10;
+constexpr size_t kSentenceIndent = 2;  // of what has no room in its first line
 constexpr size_t kCausesShown = 3;
 constexpr double kFactor = 100;  // from which on it says more than percents
 
@@ -89,6 +91,7 @@ class DiffText {
 
  private:
   void Add(const std::string& line) { AppendLine(line, &out_); }
+  void AddSentence(const std::string& clean) { Add(Wrapped(clean, 0, kSentenceIndent, style_)); }
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
 
   void AddCauses();
@@ -133,15 +136,16 @@ void DiffText::AddCauses() {
   }
   const size_t shown =
       options_.top == 0 ? diff_.causes.size() : std::min(diff_.causes.size(), kCausesShown);
-  // However long: who greps for a cause finds all of it.
+  // However long: nothing of a cause is cut.
   for (size_t i = 0; i < shown; ++i)
-    Add(Clean(diff_.causes[i]));
+    AddSentence(Clean(diff_.causes[i]));
   if (shown < diff_.causes.size()) {
     Add(Paint(fmt::format("({} smaller: --top 0 shows them)", diff_.causes.size() - shown),
               Ink::kDim, style_));
   }
   for (const std::string& note : diff_.notes)
-    Add(Paint("note: ", Ink::kWarning, style_) + Clean(note));
+    Add(Paint("note: ", Ink::kWarning, style_) +
+        Wrapped(Clean(note), std::strlen("note: "), kSentenceIndent, style_));
   Add("");
 }
 
@@ -193,8 +197,8 @@ void DiffText::AddRows() {
     return static_cast<uint64_t>(std::abs(row.row.delta_bytes())) <= diff_.threshold_bytes;
   });
   for (const query::DiffMove& move : diff_.moves) {
-    Add(fmt::format("{} moved from {} to {}: {}", util::FormatBytes(move.bytes), move.from,
-                    move.path[1], Clean(move.path[3] + " " + move.path[5])));
+    AddSentence(fmt::format("{} moved from {} to {}: {}", util::FormatBytes(move.bytes), move.from,
+                            move.path[1], Clean(move.path[3] + " " + move.path[5])));
   }
   if (rows.empty()) {
     Add("");
@@ -256,20 +260,20 @@ void DiffText::AddRanks() {
                                           : "");
       line += &rank == &ranks->back() ? "" : ",";
     }
-    Add(line);
+    AddSentence(line);
   }
 }
 
 void DiffText::AddSources() {
   for (const auto& [name, source] : {std::pair{"A", &a_}, std::pair{"B", &b_}})
-    Add(fmt::format("{}: {}  {}", name, Clean(source->file), Clean(source->command)));
+    AddSentence(fmt::format("{}: {}  {}", name, Clean(source->file), Clean(source->command)));
   std::string limits = util::FormatBytes(diff_.threshold_bytes);
   if (diff_.driver_threshold_bytes != diff_.threshold_bytes) {
     limits += fmt::format(", of the driver's memory and of free bytes up to {},",
                           util::FormatBytes(diff_.driver_threshold_bytes));
   }
-  Add(Paint(fmt::format("Differences of up to {} are taken for noise.", limits), Ink::kDim,
-            style_));
+  const std::string noise = fmt::format("Differences of up to {} are taken for noise.", limits);
+  Add(Paint(Wrapped(noise, 0, kSentenceIndent, style_), Ink::kDim, style_));
 }
 
 }  // namespace

@@ -22,11 +22,8 @@ constexpr size_t kMaxProcesses = 32;
 
 class InfoText {
  public:
-  InfoText(const query::Report& report,
-           const tables::Recording& recording,
-           const Style& style,
-           bool wrap)
-      : report_(report), recording_(recording), style_(style), wrap_(wrap) {}
+  InfoText(const query::Report& report, const tables::Recording& recording, const Style& style)
+      : report_(report), recording_(recording), style_(style) {}
 
   std::string Format() {
     AddSession();
@@ -58,7 +55,6 @@ class InfoText {
   const query::Report& report_;
   const tables::Recording& recording_;
   const Style& style_;
-  const bool wrap_;
   std::string text_;
 };
 
@@ -67,19 +63,7 @@ void InfoText::Line(std::string_view key, std::string_view value, Ink ink) {
   // What a screen has no room for goes on below, indented a little more.
   const size_t first = value.find_first_not_of(' ');
   const size_t indent = kKeyColumns + (first == std::string_view::npos ? 0 : first) + 2;
-  const size_t columns = wrap_ ? static_cast<size_t>(style_.columns) : value.size() + kKeyColumns;
-  for (size_t room = columns - kKeyColumns; util::DisplayWidth(value) > room && room > 0;) {
-    size_t end = value.rfind(' ', room);
-    if (end == std::string_view::npos || end <= value.find_first_not_of(' '))
-      end = value.find(' ', room);
-    if (end == std::string_view::npos)
-      break;
-    text_ += value.substr(0, end);
-    text_ += '\n' + std::string(indent, ' ');
-    value.remove_prefix(end + 1);
-    room = columns - indent;
-  }
-  text_ += value;
+  text_ += Wrapped(value, kKeyColumns, indent, style_);
   text_ += '\n';
 }
 
@@ -282,9 +266,8 @@ void InfoText::AddInvariants() {
 
 std::string FormatInfo(const query::Report& report,
                        const tables::Recording& recording,
-                       const Style& style,
-                       bool wrap) {
-  return InfoText(report, recording, style, wrap).Format();
+                       const Style& style) {
+  return InfoText(report, recording, style).Format();
 }
 
 }  // namespace vramscope::output

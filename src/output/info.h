@@ -11,11 +11,10 @@
 namespace vramscope::output {
 
 // What was recorded and how far it can be trusted, for people: one fact a line, each ended by a
-// newline; with `wrap` what has no room goes on below. `report` gives the losses, invariants and
+// newline; on a terminal what has no room goes on below. `report` gives the losses, invariants and
 // residuals of the whole run.
 std::string FormatInfo(const query::Report& report,
                        const tables::Recording& recording,
-                       const Style& style,
-                       bool wrap = false);
+                       const Style& style);
 
 }  // namespace vramscope::output

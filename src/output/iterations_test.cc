@@ -147,6 +147,7 @@ TEST_F(IterationsTest, NoLeaks) {
             "Nothing grows over 1 iteration.\n\n"
             "Never freed: nothing but parameters, buffers and optimizer state.\n");
   leaks.iterations = 0;
+  ExpectWidth(FormatLeaks(leaks, recording_, {}), 80);
   EXPECT_NE(FormatLeaks(leaks, recording_, {}).find("vramscope.mark(\"iteration\")"),
             std::string::npos);
   EXPECT_NE(FormatLeaks(SomeLeaks(recording_), recording_, {.top = 1}).find("(1 more: --top 0"),

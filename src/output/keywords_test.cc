@@ -102,6 +102,23 @@ TEST(KeywordsText, OnlyNamesMayBeWiderThanTheTerminal) {
   }
 }
 
+TEST(KeywordsText, OnATerminalNamesGoOnBelow) {
+  FakeRecording recording;
+  query::KeywordReport report = LayersReport(recording);
+  ASSERT_FALSE(report.tables[0].overlaps.empty());
+  report.tables[0].overlaps[0].names = {"transformer.h.0.attention.projection",
+                                        "residual_of_the_stream", "a;train.py:42 in step"};
+  const std::string line =
+      "transformer.h.0.attention.projection / residual_of_the_stream / "
+      "train.py:42 in step";
+  EXPECT_THAT(KeywordsText(report, recording, {}), HasSubstr(line));
+  KeywordsTextOptions options;
+  options.style.wraps = true;
+  const std::string text = KeywordsText(report, recording, options);
+  EXPECT_THAT(text, HasSubstr(" transformer.h.0.attention.projection /\n" + std::string(23, ' ') +
+                              "residual_of_the_stream / train.py:42 in step\n"));
+}
+
 TEST(KeywordsText, WithoutAnExpectedSumThereIsNoUntrackable) {
   FakeRecording recording;
   query::KeywordReport report = LayersReport(recording);

@@ -21,6 +21,7 @@ constexpr size_t kBytesColumns = 11;
 constexpr size_t kShareColumns = 9;  // "-100.0 %" and a space before it
 constexpr size_t kBarColumns = 10;
 constexpr size_t kCountColumns = 9;
+constexpr size_t kFigureColumns = kBytesColumns + 1 + kCountColumns + 2;
 
 std::string SignedInUnit(int64_t bytes, const Unit& unit) {
   const std::string size = InUnit(static_cast<uint64_t>(std::abs(bytes)), unit.bytes);
@@ -57,6 +58,11 @@ class KeywordText {
            report_.report.devices.size() == 1;
   }
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
+  // What stands behind Figures(): names, which are never cut, as what is cut off cannot be looked
+  // for.
+  std::string Beside(const std::string& names) const {
+    return Wrapped(names, kFigureColumns, kFigureColumns, style_);
+  }
   size_t columns() const { return static_cast<size_t>(style_.columns); }
   void Add(std::string_view line) { AppendLine(line, &out_); }
 
@@ -169,14 +175,15 @@ void KeywordText::AddOverlaps(const KeywordTable& table) {
       const size_t innermost = name.rfind(';') + 1;  // 0 where there is none
       names += (names.empty() ? "" : " / ") + Clean(std::string_view(name).substr(innermost));
     }
-    Add(Figures(overlap.bytes, overlap.count, unit) + names);
+    Add(Figures(overlap.bytes, overlap.count, unit) + Beside(names));
     if (overlap.categories.empty())
       continue;
     std::string also;
     for (size_t i = 1; i < overlap.categories.size(); ++i)
       also += (also.empty() ? "" : ", ") + Clean(overlap.categories[i]);
-    Add(std::string(kBytesColumns + 1 + kCountColumns + 2, ' ') +
-        Paint(fmt::format("{}, not {}", Clean(overlap.categories[0]), also), Ink::kDim, style_));
+    Add(std::string(kFigureColumns, ' ') +
+        Paint(Beside(fmt::format("{}, not {}", Clean(overlap.categories[0]), also)), Ink::kDim,
+              style_));
   }
   Add("");
 }
@@ -189,9 +196,8 @@ void KeywordText::AddEntries(const KeywordCategory& category, const std::string&
   if (category.name == query::kOthers)
     title = fmt::format("{}: matched by no keyword of {}", query::kOthers, Clean(of));
   AddFigureHead(title, unit);
-  // Names are never cut: what is cut off cannot be looked for.
   for (const query::KeywordEntry& entry : category.entries)
-    Add(Figures(entry.bytes, entry.count, unit) + Clean(entry.name));
+    Add(Figures(entry.bytes, entry.count, unit) + Beside(Clean(entry.name)));
   Add("");
 }
 
@@ -202,17 +208,17 @@ void KeywordText::AddUnnamed(const query::DeviceReport& device) {
     return;
   const Unit unit = TableUnit(first->bytes);
   AddFigureHead("Without module, parameter, tag or category", unit);
-  const size_t left = kBytesColumns + 1 + kCountColumns + 2;
   for (auto stack = first; stack != report_.unnamed.end() && stack->device == device.device;
        ++stack) {
     Add(Figures(stack->bytes, stack->count, unit) +
-        (stack->frames.empty() ? "(no stack)" : Clean(stack->frames[0])));
+        (stack->frames.empty() ? "(no stack)" : Beside(Clean(stack->frames[0]))));
     std::string callers;
     for (size_t i = 1; i < stack->frames.size(); ++i)
       callers += (i == 1 ? "< " : " < ") + Clean(stack->frames[i]);
     if (!callers.empty()) {
-      Add(std::string(left, ' ') +
-          Paint(CutEnd(callers, columns() - std::min(columns(), left), style_), Ink::kDim, style_));
+      Add(std::string(kFigureColumns, ' ') +
+          Paint(CutEnd(callers, columns() - std::min(columns(), kFigureColumns), style_), Ink::kDim,
+                style_));
     }
   }
   Add("");

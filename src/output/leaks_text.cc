@@ -95,9 +95,9 @@ void LeaksText::AddEntry(const std::string& figures, const query::Growth& growth
 
 void LeaksText::AddGrowing() {
   if (leaks_.iterations == 0) {
-    Add("No iterations in this recording, so growth cannot be told from use. Iterations are made "
-        "by");
-    Add("the steps of a torch optimizer, or by marks: vramscope.mark(\"iteration\").");
+    Add("No iterations in this recording, so growth cannot be told from use. Iterations");
+    Add("are made by the steps of a torch optimizer, or by marks:");
+    Add("vramscope.mark(\"iteration\").");
     Add("");
     return;
   }

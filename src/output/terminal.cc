@@ -56,6 +56,7 @@ Style DetectStyle(int fd) {
   style.utf8 = LocaleIsUtf8();
   if (isatty(fd) == 0)
     return style;
+  style.wraps = true;
   winsize size{};
   if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     style.columns = std::max(static_cast<int>(size.ws_col), kNarrowest);
@@ -86,6 +87,28 @@ std::string Printable(std::string_view text, bool utf8) {
       out += text.substr(0, length);
     }
     text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+std::string Wrapped(std::string_view text, size_t first, size_t indent, const Style& style) {
+  if (!style.wraps)
+    return std::string(text);
+  std::string out;
+  size_t column = first;
+  for (size_t at = 0; at < text.size();) {
+    const size_t word = std::min(text.find_first_not_of(' ', at), text.size());
+    const size_t end = std::min(text.find(' ', word), text.size());
+    std::string_view piece = text.substr(at, end - at);  // with the blanks before it
+    if (at != 0 && word != end &&
+        column + util::DisplayWidth(piece) > static_cast<size_t>(style.columns)) {
+      out.append("\n").append(indent, ' ');
+      column = indent;
+      piece.remove_prefix(word - at);
+    }
+    out += piece;
+    column += util::DisplayWidth(piece);
+    at = end;
   }
   return out;
 }

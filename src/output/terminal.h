@@ -16,10 +16,12 @@ struct Style {
   int columns = 80;
   bool colour = false;
   bool utf8 = false;
+  bool wraps = false;  // a terminal: Wrapped() breaks lines
 };
 
 // What the terminal behind `fd` can show: its width, colours unless NO_COLOR or TERM=dumb forbid
-// them. Not a terminal: 80 columns and no colours. UTF-8 by the locale's variables either way.
+// them. Not a terminal: 80 columns, no colours, and sentences of one line each. UTF-8 by the
+// locale's variables either way.
 Style DetectStyle(int fd);
 // True if the locale of the environment (LC_ALL, LC_CTYPE, LANG) is a UTF-8 one.
 bool LocaleIsUtf8();
@@ -34,6 +36,11 @@ std::string CutEnd(std::string_view text, size_t columns, const Style& style);
 std::string CutStart(std::string_view text, size_t columns, const Style& style);
 // The same with both ends kept, a third of the columns for the last one.
 std::string CutMiddle(std::string_view text, size_t columns, const Style& style);
+
+// Printable text that must not be cut: on a terminal in lines that are broken at blanks, `first`
+// columns standing before the first one and `indent` blanks before the others. A word that no line
+// has room for stays whole, so that a path can be copied. Elsewhere it stays a line, for who greps.
+std::string Wrapped(std::string_view text, size_t first, size_t indent, const Style& style);
 
 std::string PadRight(std::string text, size_t columns);
 std::string PadLeft(std::string text, size_t columns);

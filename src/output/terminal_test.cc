@@ -41,6 +41,7 @@ TEST_F(TerminalTest, AFileIsNoTerminal) {
   close(fd);
   EXPECT_EQ(style.columns, 80);
   EXPECT_FALSE(style.colour);
+  EXPECT_FALSE(style.wraps);
 }
 
 TEST_F(TerminalTest, ATerminalHasAWidthAndColours) {
@@ -50,6 +51,7 @@ TEST_F(TerminalTest, ATerminalHasAWidthAndColours) {
   size.ws_col = 101;
   ASSERT_EQ(openpty(&master, &slave, nullptr, nullptr, &size), 0);
   EXPECT_EQ(DetectStyle(slave).columns, 101);
+  EXPECT_TRUE(DetectStyle(slave).wraps);
   size.ws_col = 200;
   ASSERT_EQ(ioctl(slave, TIOCSWINSZ, &size), 0);
   EXPECT_EQ(DetectStyle(slave).columns, 200);
@@ -105,6 +107,20 @@ TEST_F(TerminalTest, CutsAtColumns) {
   const std::string endless(size_t{1} << 22, 'x');
   EXPECT_EQ(CutStart(endless + "yz", 3, utf8), "…yz");
   EXPECT_EQ(CutEnd("yz" + endless, endless.size(), utf8), "yz" + endless.substr(3) + "…");
+}
+
+TEST_F(TerminalTest, SentencesGoOnBelowOnATerminalAlone) {
+  const std::string text = "who greps for a cause finds all of it";
+  EXPECT_EQ(Wrapped(text, 0, 2, {.columns = 12}), text);
+  const Style narrow{.columns = 12, .utf8 = true, .wraps = true};
+  EXPECT_EQ(Wrapped(text, 0, 2, narrow), "who greps\n  for a\n  cause\n  finds all\n  of it");
+  EXPECT_EQ(Wrapped(text, 4, 0, narrow), "who\ngreps for a\ncause finds\nall of it");
+  EXPECT_EQ(Wrapped("ää öö üü ßß éé", 0, 0, narrow), "ää öö üü ßß\néé");
+  // Blanks at the start are an indent; a word without room stays whole.
+  EXPECT_EQ(Wrapped("  a/long/path/of/it and more", 0, 4, narrow),
+            "  a/long/path/of/it\n    and more");
+  EXPECT_EQ(Wrapped("", 0, 4, narrow), "");
+  EXPECT_EQ(Wrapped("a ", 12, 40, narrow), "a ");
 }
 
 TEST_F(TerminalTest, Bars) {

@@ -21,8 +21,8 @@ constexpr size_t kMaxBroken = 5;
 constexpr size_t kMaxCheckpoints = 8;
 
 constexpr char kSampledTrust[] =
-    "Sampled: NVML's figures and nothing to compare them with; what came and went between two\n"
-    "readings is not in them. `vramscope run` records the allocations.";
+    "Sampled: NVML's figures and nothing to compare them with; what came and went\n"
+    "between two readings is not in them. `vramscope run` records the allocations.";
 
 uint64_t Magnitude(int64_t bytes) {
   return bytes < 0 ? 0 - static_cast<uint64_t>(bytes) : static_cast<uint64_t>(bytes);

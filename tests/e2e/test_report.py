@@ -2,14 +2,19 @@
 """The answers of report, info and export on a real recording of CPU tensors: they parse, they add up, they agree."""
 from __future__ import annotations
 
+import contextlib
 import csv
+import fcntl
 import io
 import json
 import os
+import pty
 import re
 import socket
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -305,6 +310,45 @@ def test_an_error_drives_no_terminal(trace, tmp_path, locale):
     error = vramscope("report", trace, "--at", harm, status=2, environment={"LC_ALL": locale})
     # Whoever reads a pipe gets a name as it is, in any locale.
     assert "n?[2J???31m  ope \u00fc" in error and not set(error) & set("\x1b\x07\x7f\u009b\r")
+
+
+def on_a_terminal(*arguments: str | Path, folder: Path, columns: int = 80) -> list[str]:
+    """The lines that a terminal of so many columns gets."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.execve(VRAMSCOPE, [str(VRAMSCOPE), *map(str, arguments)], {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "dumb"})
+    said = b""
+    with contextlib.suppress(OSError):  # it ends with one
+        while piece := os.read(terminal, 1 << 16):
+            said += piece
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return said.decode().replace("\r", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "gpt2-h200.vram", "--by", "colour"],
+        ["report", "gpt2-h200.vram", "--keywords", "layers"],
+        ["diff", "gpt2-h200.vram", "{trace}"],
+        ["info", "gpt2-h200.vram"],
+    ],
+    ids=" ".join,
+)
+def test_sentences_go_on_below_on_a_terminal(trace, arguments):
+    folder = ROOT / "examples" / "traces"
+    arguments = [argument.format(trace=trace) for argument in arguments]
+    lines = on_a_terminal(*arguments, folder=folder)
+    # A word that no line has room for stays whole.
+    assert [line for line in lines if len(line) > 80 and " " in line[30:].strip()] == []
+    done = subprocess.run(
+        [VRAMSCOPE, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, env={**os.environ, "LC_ALL": "C.UTF-8"}
+    )
+    # Elsewhere each is one line, for who greps.
+    assert len((done.stdout + done.stderr).splitlines()) < len(lines)
 
 
 def test_a_full_disk_is_an_error(trace):
