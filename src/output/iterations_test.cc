@@ -154,5 +154,15 @@ TEST_F(IterationsTest, NoLeaks) {
             std::string::npos);
 }
 
+TEST_F(IterationsTest, OfASampledRecordingNothingIsSaidOfFrees) {
+  recording_.edit().notes.push_back(
+      {recording_.Intern(format::kModeNote), recording_.Intern(format::kSampledMode)});
+  const std::string text = FormatLeaks({}, recording_, {});
+  ExpectWidth(text, 80);
+  EXPECT_EQ(text,
+            "Sampled: no allocations are known, so neither what grows nor what was never\n"
+            "freed. `vramscope run` records them.\n");
+}
+
 }  // namespace
 }  // namespace vramscope::output

@@ -34,6 +34,11 @@ class LeaksText {
   }
 
   std::string Format() {
+    if (tables::IsSampled(recording_)) {
+      Add("Sampled: no allocations are known, so neither what grows nor what was never");
+      Add("freed. `vramscope run` records them.");
+      return out_;
+    }
     AddGrowing();
     AddNeverFreed();
     if (leaks_.suppressed_count > 0) {

@@ -11,6 +11,7 @@
 #include "query/iteration_times.h"
 #include "query/peaks.h"
 #include "tables/row_of.h"
+#include "util/size_text.h"
 
 namespace vramscope::query {
 namespace {
@@ -178,15 +179,19 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
     return live.status();
   std::vector<uint64_t> bytes(tables.devices.size());
   std::vector<bool> recorded(tables.devices.size());
+  uint64_t unrecorded_bytes = 0;
   ForEachLeaf(*side->recording, *live, [&](const Leaf& leaf) {
     if (IsOfOthers(leaf)) {
       side->others_bytes += leaf.bytes;
+      unrecorded_bytes += leaf.bytes;
       return;
     }
     if (!side->subject.Has(leaf.process))
       return;
     bytes[leaf.device.value] += leaf.bytes;
-    if (leaf.process.value != 0 && leaf.bytes > 0)
+    if (leaf.process.value == 0)
+      unrecorded_bytes += leaf.bytes;
+    else if (leaf.bytes > 0)
       recorded[leaf.device.value] = true;
   });
   std::vector<DiffSide::Device> found;
@@ -196,9 +201,16 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
     if (recorded[i])
       found.push_back({DeviceMark(kind, row.index), kind, tables::DeviceId{i}, bytes[i]});
   }
+  const bool sampled = tables::IsSampled(*side->recording);
+  if (found.empty() && sampled && unrecorded_bytes > 0) {
+    return util::Status::Error(
+        side->path + ": the " + util::FormatBytes(unrecorded_bytes) +
+        " at its peak are of no recorded process, so there is nothing to compare: `vramscope "
+        "sample` says what a program has, `vramscope run` of what it is");
+  }
   if (found.empty()) {
     return util::Status::Error(
-        side->path + (tables::IsSampled(*side->recording)
+        side->path + (sampled
                           ? ": no memory of a GPU was in use while this was sampled, so there is "
                             "nothing to compare"
                           : ": nothing was allocated in this recording, so there is nothing to "

@@ -52,6 +52,16 @@ def test_readings_of_nvidia_smi_are_a_sampled_recording(tmp_path):
     assert report(timed)["devices"][0]["at"]["time_ns"] == 30_000_000
 
 
+def test_of_readings_alone_nothing_is_said_of_allocations(tmp_path):
+    file = imported(DATA / "nvidia_smi_used.txt", tmp_path)
+    assert call("diff", file, file, status=2).stderr == (
+        f"vramscope: {file}: the 4.30 GiB at its peak are of no recorded process, so there is nothing to compare: "
+        "`vramscope sample` says what a program has, `vramscope run` of what it is\n"
+    )
+    said = call("leaks", file).stdout
+    assert said.startswith("Sampled: no allocations are known") and "Never freed" not in said
+
+
 def test_what_is_no_log_is_refused_in_a_line(tmp_path):
     (tmp_path / "empty.csv").touch()
     (tmp_path / "poem.txt").write_text("Roses are red\n")
