@@ -227,15 +227,27 @@ def test_export_lists_every_tensor(trace):
     assert all(life["alloc_ns"] <= life["free_ns"] for life in passing)
     assert all("program.py:7 in churn" in life["stack"] for life in passing)
     assert [life["alloc_ns"] for life in lives] == sorted(life["alloc_ns"] for life in lives)
+    assert all(life["end_ns"] == life["free_ns"] for life in passing)
 
     rows = list(csv.DictReader(io.StringIO(vramscope("export", trace, "--to", "csv"), newline="")))
     assert len(rows) == len(lives)
     for row, life in zip(rows, lives):
-        assert (row["address"], int(row["bytes"]), row["stack"]) == (
+        assert (row["address"], int(row["bytes"]), row["stack"], row["end_ns"]) == (
             life["address"],
             life["bytes"],
             ";".join(life["stack"]),
+            str(life["end_ns"] or ""),
         )
+    assert list(lives[0])[-1] == list(rows[0])[-1] == "end_ns"
+
+
+def test_an_export_says_when_memory_went_with_its_process():
+    h200 = ROOT / "examples" / "traces" / "gpt2-h200.vram"
+    lives = [json.loads(line) for line in vramscope("export", h200, "--to", "json").splitlines()]
+    went = [life for life in lives if life["free_ns"] is None and life["pid"] is not None]
+    last_ns = max(life["free_ns"] or 0 for life in lives)
+    (exit_ns,) = {life["end_ns"] for life in went}
+    assert len(went) > 10 and exit_ns > last_ns
 
 
 def test_collapsed_stacks_sum_to_the_peak(trace, tmp_path):

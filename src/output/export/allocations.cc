@@ -91,10 +91,10 @@ class Exporter {
         "lifetime,api,path,stack";
     for (const Dimension dimension : kOfSite)
       text.append(",").append(query::DimensionName(dimension));
-    text += "\r\n";
+    text += ",end_ns\r\n";
   }
 
-  // What all rows of a site end with.
+  // What all rows of a site have, behind what is their own but for the last field.
   const std::string& OfSite(tables::SiteId id) {
     const size_t at = id.value < of_site_.size() ? id.value : 0;
     std::string& known = of_site_[at];
@@ -128,7 +128,7 @@ class Exporter {
                     CsvField(Joined(Path(site), " / ")), CsvField(Joined(Stack(site), ";")));
     for (const Dimension dimension : kOfSite)
       text += "," + CsvField(texts_.Of(dimension, site, nullptr));
-    return text + "\r\n";
+    return text;
   }
 
   std::string JsonOfSite(const tables::SiteRow& site) const {
@@ -142,7 +142,7 @@ class Exporter {
       json.Field(query::DimensionName(dimension), texts_.Of(dimension, site, nullptr));
     json.EndObject();
     // Of this object only what stands between the braces.
-    return "," + text.substr(1) + "\n";
+    return "," + text.substr(1, text.size() - 2);
   }
 
   void AddRow(const tables::AllocationRow& row) {
@@ -174,6 +174,11 @@ class Exporter {
       }
     }
     pieces_.text() += OfSite(row.site);
+    const std::string end_text = row.end_ns == tables::kNever ? "" : std::to_string(row.end_ns);
+    if (json_)
+      fmt::format_to(out, ",\"end_ns\":{}}}\n", end_text.empty() ? "null" : end_text);
+    else
+      fmt::format_to(out, ",{}\r\n", end_text);
     pieces_.LineDone();
   }
 

@@ -52,6 +52,12 @@ class ExportTest : public testing::Test {
          .address = ~uint64_t{0},
          .bytes = ~uint64_t{0},
          .site = tables::SiteId{2}});
+    Add({.begin_ns = 160,
+         .end_ns = 1000,
+         .alloc_ns = 160,
+         .address = 0x7f0000001000,
+         .bytes = 1024,
+         .site = tables::SiteId{1}});
   }
 
   void Add(const tables::AllocationRow& row) { EXPECT_TRUE(recording_.Add(row).ok()); }
@@ -88,6 +94,11 @@ TEST_F(ExportTest, CsvHasEveryDimensionAndNoFormula) {
     EXPECT_THAT("," + csv.substr(0, csv.find('\r')) + ",", HasSubstr("," + column + ","));
   }
   EXPECT_THAT(csv, HasSubstr(",'=h.0,"));
+  EXPECT_THAT(csv, HasSubstr(",end_ns\r\n"));
+  // Freed; gone with its process; at the end of the recording still there.
+  EXPECT_THAT(csv, HasSubstr(",200\r\n"));
+  EXPECT_THAT(csv, HasSubstr(",1000\r\n"));
+  EXPECT_THAT(csv, HasSubstr(",\r\n"));
 }
 
 TEST_F(ExportTest, Json) {
