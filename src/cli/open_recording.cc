@@ -90,6 +90,16 @@ util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string
   if (!exists && !error && fs::is_directory(path + ".d", error))
     return ResolveInPlace(path, path + ".d", options);
   if (!exists && (!error || error == std::errc::no_such_file_or_directory)) {
+    constexpr std::string_view kLive = ".d";
+    const std::string live = path.substr(0, path.find_last_not_of('/') + 1);
+    if (live.ends_with(kLive)) {
+      const std::string finished = live.substr(0, live.size() - kLive.size());
+      return util::Status::Error(
+          fs::exists(finished, error)
+              ? fmt::format("{}: no such live recording: it is finished, as {}", path, finished)
+              : fmt::format("{}: no such live recording, and no finished one {} beside it", path,
+                            finished));
+    }
     return util::Status::Error(
         fmt::format("{}: no such file, and no live recording {}.d beside it", path, path));
   }
