@@ -18,10 +18,17 @@ namespace vramscope::probe {
 // A whole stack that the reader knows.
 struct KnownStack {
   uint64_t hash;
-  uintptr_t module;  // address of the innermost torch.nn.Module that runs, 0 where none does
+  // Address of the innermost torch.nn.Module that runs, 0 where none does; kSetUp bits beside it.
+  uintptr_t module;
   uint32_t id;
-  uint32_t modules_seen;  // ModuleSet::taken_out() + 1 when that module had its name
+  // ModuleSet::taken_out() + 1 when that module had its name; stays 0 where a module is moved, so
+  // that each event says so.
+  uint32_t modules_seen;
 };
+
+// The stack builds a module or moves one. Objects' addresses leave these bits free.
+inline constexpr uintptr_t kSetUpBuilds = 1, kSetUpMoves = 2;
+inline constexpr uintptr_t kSetUp = kSetUpBuilds | kSetUpMoves;
 
 // One thread's writer: a chunk of the live file that only this thread writes, and the tables that
 // say which strings, codes and stacks the reader already knows. When a thread ends its stream waits

@@ -68,7 +68,10 @@ struct PlainReader {
 
 // The module that a frame builds or moves, 0 where it does neither. Too dear for every event: asked
 // of new stacks, and by whoever holds the GIL.
-uintptr_t ModuleInSetUp(const PythonLayout& layout, const char* frame, const char* code) {
+uintptr_t ModuleInSetUp(const PythonLayout& layout,
+                        const char* frame,
+                        const char* code,
+                        uintptr_t* how) {
   const PythonModules& known = g_python_modules;
   if (known.call.load(std::memory_order_acquire) == nullptr ||
       (code != known.move && ReadAt<const char*>(code, layout.code_name) != known.constructor))
@@ -77,7 +80,10 @@ uintptr_t ModuleInSetUp(const PythonLayout& layout, const char* frame, const cha
   if (self != 0 && known.cell_type != nullptr &&
       ReadAt<const char*>(reinterpret_cast<const char*>(self), kObjectType) == known.cell_type)
     self = ReadAt<uint64_t>(reinterpret_cast<const char*>(self), kCellContent);
-  return self != 0 && IsModule(reinterpret_cast<const char*>(self)) ? self : 0;
+  if (self == 0 || !IsModule(reinterpret_cast<const char*>(self)))
+    return 0;
+  *how |= code == known.move ? kSetUpMoves : kSetUpBuilds;
+  return self;
 }
 
 // Code objects are freed and their memory used again, so the address alone does not name one. What
@@ -151,7 +157,7 @@ uint32_t InternCode(Stream& stream, const PythonLayout& layout, const char* code
 uint32_t CollectFrames(const PythonLayout& layout,
                        const char* cursor,
                        RawPythonFrame* frames,
-                       bool* in_set_up) {
+                       uintptr_t* set_up) {
   const PlainReader reader;
   const ModuleNames names;
   uint32_t depth = 0;
@@ -160,7 +166,7 @@ uint32_t CollectFrames(const PythonLayout& layout,
     if (!StepPythonFrame(layout, reader, &cursor, &frames[depth]))
       continue;
     frames[depth].object = names.Object(layout, at, frames[depth].code);
-    *in_set_up = *in_set_up || ModuleInSetUp(layout, at, frames[depth].code) != 0;
+    ModuleInSetUp(layout, at, frames[depth].code, set_up);
     ++depth;
   }
   return depth;
@@ -173,10 +179,8 @@ VRAMSCOPE_NOINLINE KnownStack* DefineStack(Stream& stream,
                                            uint64_t stack_hash) {
   const PythonLayout& layout = g_python.layout;
   RawPythonFrame frames[kMaxPythonDepth];
-  bool in_set_up = false;
-  const uint32_t depth = CollectFrames(layout, innermost, frames, &in_set_up);
-  if (in_set_up)
-    g_python_modules.on_set_up();
+  uintptr_t set_up = 0;
+  const uint32_t depth = CollectFrames(layout, innermost, frames, &set_up);
   uint32_t parent = 0;
   uint64_t hash = 1;
   uintptr_t object = 0;  // of the frame around: a call and the forward that it leads to are one
@@ -204,7 +208,7 @@ VRAMSCOPE_NOINLINE KnownStack* DefineStack(Stream& stream,
     if (frames[i].object != 0)
       object = frames[i].object;
   }
-  return stream.KeepStack(stack_hash, parent, object);
+  return stream.KeepStack(stack_hash, parent, object | set_up);
 }
 
 // Reads each frame once and keeps none of them: that a stack is known is told by its hash. `kKnown`
@@ -324,7 +328,8 @@ size_t RunningModules(const void* thread_state, uintptr_t* modules, size_t capac
 
 size_t ModulesInSetUp(const void* thread_state, uintptr_t* modules, size_t capacity) {
   return ModulesOf(thread_state, modules, capacity, [](const char* frame, const char* code) {
-    return ModuleInSetUp(g_python.layout, frame, code);
+    uintptr_t how = 0;
+    return ModuleInSetUp(g_python.layout, frame, code, &how);
   });
 }
 

@@ -44,7 +44,6 @@ struct PythonModules {
   const char* constructor = nullptr;          // the name __init__
   const char* move = nullptr;                 // Module._apply's code: `self` is what moves
   const char* cell_type = nullptr;            // of variables that a closure shares; null: not known
-  void (*on_set_up)() = nullptr;              // a new stack builds or moves a module
   uint32_t type_mro = 0;                      // PyTypeObject: the tuple of its bases
   uint32_t tuple_items = 0;                   // PyTupleObject: the first item
 };

@@ -27,7 +27,11 @@ void NoteRuntime(const char* key, const char* value, size_t size_bytes) {
     scope->Append(format::Runtime{.key = {key, std::strlen(key)}, .value = {value, size_bytes}});
 }
 
-void BeginBuilding() {
+void BeginBuilding(bool moves) {
+  if (moves && !g_agent.moved.load(std::memory_order_relaxed))
+    g_agent.moved.store(true, std::memory_order_relaxed);
+  if (g_torch.names.load(std::memory_order_relaxed) != TorchNames::kOn)
+    return;
   TorchNames on = TorchNames::kOn;
   if (g_torch.names.compare_exchange_strong(on, TorchNames::kBuilding, std::memory_order_acq_rel))
     g_agent.building_since_ns.store(base::MonotonicNs(), std::memory_order_relaxed);
@@ -35,8 +39,9 @@ void BeginBuilding() {
 
 namespace {
 
-constexpr int kFreeRuns = 8;                       // a model is often found in several steps
-constexpr int64_t kBuildingAfterNs = 100'000'000;  // what is built sooner runs soon
+constexpr int kFreeRuns = 8;                        // a model is often found in several steps
+constexpr int64_t kBuildingAfterNs = 100'000'000;   // what is built sooner runs soon
+constexpr uint64_t kSavedRest = uint64_t{1} << 32;  // ticks: 1.5 s, or 4 of a slow clock
 constexpr int kMaxFailures = 3;
 constexpr int kPyFileInput = 257;  // Py_file_input
 
@@ -146,10 +151,16 @@ enum class Run { kLook, kBuilding, kSearch };
 
 // Each kind rests for itself.
 void Rest(Run run, uint64_t began, uint64_t ended) {
-  const bool is_free = run != Run::kBuilding && ++g_agent.runs <= kFreeRuns;
-  std::atomic<uint64_t>& next = run == Run::kBuilding ? g_agent.next_building
-                                : run == Run::kSearch ? g_agent.next_search
-                                                      : g_agent.next_look;
+  if (run == Run::kBuilding) {
+    // A model that is moved now and then has its names at once: rest that was not needed is saved.
+    const uint64_t saved = ended > kSavedRest ? ended - kSavedRest : 0;
+    const uint64_t next = g_agent.next_building.load(std::memory_order_relaxed);
+    g_agent.next_building.store((next > saved ? next : saved) + kRestFactor * (ended - began),
+                                std::memory_order_relaxed);
+    return;
+  }
+  const bool is_free = ++g_agent.runs <= kFreeRuns;
+  std::atomic<uint64_t>& next = run == Run::kSearch ? g_agent.next_search : g_agent.next_look;
   next.store(ended + (is_free ? 0 : kRestFactor * (ended - began)), std::memory_order_relaxed);
 }
 
@@ -186,6 +197,7 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
     g_api.PyThreadState_LeaveTracing(thread);
   t_thread.busy = 0;  // whatever happened while it was set
   NamesSurvey(false);
+  NamesSayAgain(false);
   if (*outcome == Outcome::kFailed && ok && ++g_agent.failures == kMaxFailures)
     SwitchOff("off: the agent failed");
   if (*outcome == Outcome::kDone)
@@ -329,11 +341,24 @@ VRAMSCOPE_NOINLINE void TorchAsk() {
   AskForRun();
 }
 
-VRAMSCOPE_NOINLINE void TorchAskBuilding() {
+VRAMSCOPE_NOINLINE bool TorchKnowsModuleOf(KnownStack* known, uint32_t seen) {
+  const uintptr_t module = known->module & ~kSetUp;
+  const bool moves = (known->module & kSetUpMoves) != 0;
+  const bool builds_first = (known->module & kSetUpBuilds) != 0 && known->modules_seen == 0;
+  if (moves || builds_first)
+    BeginBuilding(moves);
+  if (module != 0 && !g_torch.modules->Contains(module))
+    return false;
+  if (!moves)
+    known->modules_seen = seen;
+  return true;
+}
+
+VRAMSCOPE_NOINLINE void TorchAskBuilding(bool in_set_up) {
   if (g_agent.asked.load(std::memory_order_relaxed) || !IsPast(g_agent.next_building))
     return;
   const int64_t since_ns = g_agent.building_since_ns.load(std::memory_order_relaxed);
-  if (g_agent.refused.load(std::memory_order_relaxed) ||
+  if (!in_set_up || g_agent.refused.load(std::memory_order_relaxed) ||
       base::MonotonicNs() - since_ns >= kBuildingAfterNs)
     AskForRun();
 }
@@ -342,11 +367,11 @@ bool TorchObserveRefusal() {
   if (g_torch.names.load(std::memory_order_relaxed) < TorchNames::kOn)
     return true;
   g_agent.refused.store(true, std::memory_order_relaxed);
-  BeginBuilding();
+  BeginBuilding(false);
   // A program that is refused memory again and again: the scan rests, and so do these looks then.
   if (IsPast(g_agent.next_scan))
     g_agent.next_building.store(0, std::memory_order_relaxed);
-  TorchAskBuilding();
+  TorchAskBuilding(true);
   uintptr_t module = 0;
   const void* const thread_state = g_python.this_thread_state();
   return thread_state == nullptr || ModulesInSetUp(thread_state, &module, 1) == 0;

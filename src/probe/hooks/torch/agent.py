@@ -317,13 +317,13 @@ def discover():
 
 
 def half_built(threads):
-    """Names what is there of modules that constructors make or _apply moves, before any of them has run."""
+    """Names what constructors made and _apply moved, also where none of it has run yet."""
     if threads is None:
         return
+    walk_again()
     # They get the paths that they end up with when they run: nothing of this is final.
     state["whole"] = False
     try:
-        walk_again()
         for modules_of_thread in threads:
             for module in modules_of_thread:
                 if known.get(id(module)) is None and not is_of_compiler(module):
@@ -396,7 +396,12 @@ def walk_again():
         module = live(root)  # of what is ignored: None
         # It may have become a part of a model since, or just now.
         if module is not None and known[root][1] == root:
-            walk(module, root, "")
+            # What is half built is so until it runs.
+            state["whole"] = is_known(module)
+            try:
+                walk(module, root, "")
+            finally:
+                state["whole"] = True
 
 
 def name_module(module, root, path):

@@ -102,7 +102,6 @@ Object UseFrames(Object, Object arguments) {
   const void* content = nullptr;
   if (reader.Get(cell + kCellContent, &content) && content == Argument(arguments, 5))
     modules.cell_type = ReadAt<const char*>(cell, kObjectType);
-  modules.on_set_up = BeginBuilding;
   const auto intern = [](const char* text) {
     return static_cast<const char*>(g_api.PyUnicode_InternFromString(text));
   };
@@ -154,10 +153,14 @@ Object Running(Object, Object) {
 Object InSetUp(Object, Object) {
   if (g_torch.names.load(std::memory_order_relaxed) != TorchNames::kBuilding)
     return g_api.None();
+  const bool moved = g_agent.moved.exchange(false);
+  NamesSayAgain(moved);
   Object const threads = ModulesByThread<ModulesInSetUp>();
   if (threads != nullptr && g_api.PyList_Size(threads) == 0) {
     TorchNames building = TorchNames::kBuilding;
     g_torch.names.compare_exchange_strong(building, TorchNames::kOn);
+  } else if (moved) {
+    g_agent.moved.store(true);  // not all of it yet
   }
   return threads;
 }

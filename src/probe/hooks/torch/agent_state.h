@@ -25,6 +25,7 @@ struct Agent {
   std::atomic<int64_t> building_since_ns{0};
   uint64_t scan_began = 0;
   std::atomic<bool> refused{false};  // memory, since the last look
+  std::atomic<bool> moved{false};    // a module, since the last look that found none moving
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
   std::atomic<bool> gradients_wanted{false};
@@ -44,8 +45,8 @@ inline bool IsPast(const std::atomic<uint64_t>& ticks) {
 // Writes a line about the recording itself.
 void NoteRuntime(const char* key, const char* value, size_t size_bytes);
 
-// A stack that is new builds or moves a module, or memory was refused.
-void BeginBuilding();
+// A module is built or moved, or memory was refused.
+void BeginBuilding(bool moves);
 
 // Puts the functions that the agent calls into its globals, under their names.
 bool PutBuiltins(Object globals);

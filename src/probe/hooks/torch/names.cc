@@ -48,6 +48,7 @@ constinit Table<Parameter, &Parameter::impl> g_parameters;
 constinit Table<Said, &Said::key> g_said;
 constinit uint32_t g_walk = 0;
 constinit bool g_in_survey = false;
+constinit bool g_says_again = false;
 
 uint64_t HashText(uint64_t hash, Object text) {
   size_t size = 0;
@@ -92,6 +93,10 @@ void NamesForget() {
 
 void NamesSurvey(bool is_survey) {
   g_in_survey = is_survey;
+}
+
+void NamesSayAgain(bool again) {
+  g_says_again = again;
 }
 
 bool NamesInSurvey() {
@@ -153,7 +158,7 @@ bool WriteNameIfNew(Stream& stream,
   uint64_t key = HashMix(HashMix(static_cast<uint64_t>(kind), owner), scope);
   key = HashText(HashText(key, name), detail) | 1;
   Said* said = g_said.Find(key);
-  if (said != nullptr && said->address == storage.address &&
+  if (!g_says_again && said != nullptr && said->address == storage.address &&
       said->size_bytes == storage.size_bytes) {
     return false;
   }

@@ -34,6 +34,8 @@ void NamesForget();
 // In a survey each name is of memory that may have stood when recording began: a Prior comes first.
 void NamesSurvey(bool is_survey);
 bool NamesInSurvey();
+// Memory may have been given out again at an address that had the same name: it has that anew.
+void NamesSayAgain(bool again);
 // A walk over a model begins.
 void NamesBeginWalk();
 

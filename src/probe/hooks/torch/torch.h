@@ -42,8 +42,9 @@ void TorchObserveOpening(const char* file);
 // last run that it would cost the program more than 2 %. Needs no GIL.
 void TorchAsk();
 
-// The same for models that are being built or moved; it rests by itself.
-void TorchAskBuilding();
+// The same while models are built or moved; it rests by itself. `in_set_up`: by the event's own
+// stack.
+void TorchAskBuilding(bool in_set_up);
 
 // PyTorch gives a request up: what a program that dies of it has built has names then. Any thread;
 // needs no GIL. False where it was building or moving a model, which has its names only later.
@@ -65,16 +66,14 @@ extern const Source kTorchSource;
 // Whether no module runs below that stack, or one that has a name. What was found is noted beside
 // the stack, which is at hand, so that the set is asked again only after something was taken out of
 // it.
+VRAMSCOPE_NOINLINE bool TorchKnowsModuleOf(KnownStack* known, uint32_t seen);
 VRAMSCOPE_ALWAYS_INLINE bool TorchKnowsModule(const PythonStack& stack) {
-  KnownStack& known = *stack.known;
+  const KnownStack& known = *stack.known;
   const uint32_t seen = g_torch.modules->taken_out() + 1;
   // The entry is another's where the stream has forgotten its stacks meanwhile.
   if (known.module == 0 || known.modules_seen == seen || known.id != stack.id)
     return true;
-  if (!g_torch.modules->Contains(known.module))
-    return false;
-  known.modules_seen = seen;
-  return true;
+  return TorchKnowsModuleOf(stack.known, seen);
 }
 
 // Called with the stack of each event, and the node that autograd evaluates.
@@ -92,7 +91,7 @@ VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const A
   const bool knows = names != TorchNames::kWaiting && TorchKnowsModule(stack);
   if (VRAMSCOPE_LIKELY(knows && names == TorchNames::kOn))
     return;
-  return knows ? TorchAskBuilding() : TorchAsk();
+  return knows ? TorchAskBuilding((stack.known->module & kSetUp) != 0) : TorchAsk();
 }
 
 }  // namespace vramscope::probe

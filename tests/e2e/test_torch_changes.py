@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models whose tensors change without a word to anybody: what the program holds at each mark is what the report says."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hosts import VRAMSCOPE
+
+pytest.importorskip("torch")
+
+PRELUDE = """
+import copy, json, sys, threading, time, torch, vramscope
+from torch import nn
+
+def size(tensors):
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+def mark(name, *models):
+    said = {
+        "parameter": size([p for model in models for p in model.parameters()]),
+        "buffer": size([b for model in models for b in model.buffers()]),
+    }
+    print(json.dumps([name, said]), flush=True)
+    vramscope.mark(name)
+"""
+
+
+def wrong(tmp_path: Path, text: str) -> dict[str, tuple]:
+    """The marks of a program at which the report says something else: there (the truth, the report)."""
+    program, trace = tmp_path / "program.py", tmp_path / "x.vram"
+    program.write_text(PRELUDE + textwrap.dedent(text))
+    command = [VRAMSCOPE, "run", "--cpu", "--no-report", "-o", trace, "--", sys.executable, program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    marks = dict(json.loads(line) for line in done.stdout.splitlines())
+    words = [VRAMSCOPE, "report", trace, "--json", *(word for mark in marks for word in ("--at", f"mark:{mark}"))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    reports = json.loads(done.stdout)
+    assert len(marks) > 1
+    found = {}
+    for (mark, truth), report in zip(marks.items(), reports, strict=True):
+        sums = {row["category"]: row["bytes"] for row in report["categories"]}
+        said = {category: sums.get(category, 0) for category in truth}
+        if said != truth:
+            found[mark] = (truth, said)
+    return found
+
+
+def test_a_model_that_is_converted_again_and_again(tmp_path):
+    """From the same lines, sooner than any look waits for, and to addresses that it had before."""
+    found = wrong(
+        tmp_path,
+        """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(256, 256), nn.Linear(256, 256)
+                self.register_buffer("scale", torch.ones(256))
+            def forward(self, x):
+                return self.second(self.first(x) * self.scale)
+        model = Model().eval()
+        with torch.no_grad():
+            model(torch.ones(8, 256))
+            mark("first", model)
+            for i in range(4):
+                model.bfloat16()
+                for _ in range(3):
+                    model(torch.ones(8, 256, dtype=torch.bfloat16))
+                mark(f"half {i}", model)
+                model.float()
+                for _ in range(3):
+                    model(torch.ones(8, 256))
+                mark(f"whole {i}", model)
+        """,
+    )
+    assert found == {}
