@@ -80,3 +80,55 @@ def test_a_model_that_is_converted_again_and_again(tmp_path):
         """,
     )
     assert found == {}
+
+
+def test_buffers_that_become_other_tensors(tmp_path):
+    """In each forward, twice a step, so that every other one may lie where one did before; and between two steps."""
+    found = wrong(
+        tmp_path,
+        """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc, self.norm = nn.Linear(64, 64), nn.BatchNorm1d(64)
+                self.register_buffer("load", torch.zeros(5000))
+                self.register_buffer("total", torch.zeros(3000))
+            def forward(self, x):
+                self.load = self.load + 1
+                return self.norm(self.fc(x))
+        model = Model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for i in range(12):
+            for _ in range(2):
+                model(torch.ones(8, 64)).sum().backward()
+            optimizer.step()
+            mark(f"step {i}", model)
+            optimizer.zero_grad()
+            if i == 4:
+                model.total = torch.zeros(7000)
+        """,
+    )
+    assert found == {}
+
+
+def test_tensors_that_become_others_in_inference(tmp_path):
+    found = wrong(
+        tmp_path,
+        """
+        model = nn.Sequential(nn.Linear(256, 256), nn.BatchNorm1d(256)).eval()
+        def serve():
+            until = time.monotonic() + 0.6
+            with torch.no_grad():
+                while time.monotonic() < until:
+                    model(torch.ones(8, 256))
+        serve()
+        mark("first", model)
+        model.load_state_dict({name: value * 2 for name, value in model.state_dict().items()}, assign=True)
+        serve()
+        mark("second", model)
+        model[0].weight.data = torch.ones(256, 256)
+        serve()
+        mark("third", model)
+        """,
+    )
+    assert found == {}

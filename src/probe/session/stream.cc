@@ -312,6 +312,8 @@ bool Stream::CountSight(uint64_t kind, Sight* sight) {
   return true;
 }
 
+constinit std::atomic<void (*)()> g_on_anchor{nullptr};
+
 void Stream::AppendAnchor() {
   // 12 ms, 25, 50, and from then on 0.1 s of a time stamp counter; 2.7 times as much of a clock in
   // nanoseconds. The first come soon: how well a short program's stamps are known depends on how
@@ -322,6 +324,8 @@ void Stream::AppendAnchor() {
   anchor_due_ = clocks.ticks + (kFirstAnchorTicks << anchors_);
   anchors_ += anchors_ < kMostSteps ? 1 : 0;
   Append(format::Anchor{.time = clocks.ticks, .monotonic_ns = static_cast<uint64_t>(clocks.ns)});
+  if (auto* const on_anchor = g_on_anchor.load(std::memory_order_relaxed))
+    on_anchor();
 }
 
 void Stream::ResetStackTables() {

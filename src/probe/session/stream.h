@@ -30,6 +30,9 @@ struct KnownStack {
 inline constexpr uintptr_t kSetUpBuilds = 1, kSetUpMoves = 2;
 inline constexpr uintptr_t kSetUp = kSetUpBuilds | kSetUpMoves;
 
+// Called ten times a second, at most, by each thread that records: from inside of an event.
+extern constinit std::atomic<void (*)()> g_on_anchor;
+
 // One thread's writer: a chunk of the live file that only this thread writes, and the tables that
 // say which strings, codes and stacks the reader already knows. When a thread ends its stream waits
 // for the next new thread, so that a storm of short threads costs neither memory nor file.

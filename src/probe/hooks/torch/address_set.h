@@ -23,7 +23,8 @@ class AddressSet {
     }
   }
   // Changes when something is taken out: what is found after it was read is there until it has
-  // changed.
+  // changed. Also when any thread wants all to be looked for anew.
+  void LookAnew() { taken_out_.fetch_add(1, std::memory_order_release); }
   uint32_t taken_out() const { return taken_out_.load(std::memory_order_acquire); }
   void Insert(uintptr_t address) {
     if (Contains(address))
@@ -46,7 +47,7 @@ class AddressSet {
       if (found != address)
         continue;
       slots_[i].store(kErased, std::memory_order_relaxed);
-      CountTakenOut();
+      LookAnew();
       return;
     }
   }
@@ -54,12 +55,11 @@ class AddressSet {
     for (auto& slot : slots_)
       slot.store(0, std::memory_order_relaxed);
     used_ = 0;
-    CountTakenOut();
+    LookAnew();
   }
 
  private:
   static constexpr uintptr_t kErased = 1;
-  void CountTakenOut() { taken_out_.store(taken_out() + 1, std::memory_order_release); }
   static uint32_t Slot(uintptr_t address) {
     return static_cast<uint32_t>((address * 0x9e3779b97f4a7c15u) >> 32) & (kCapacity - 1);
   }

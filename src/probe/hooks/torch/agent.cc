@@ -42,6 +42,7 @@ namespace {
 constexpr int kFreeRuns = 8;                        // a model is often found in several steps
 constexpr int64_t kBuildingAfterNs = 100'000'000;   // what is built sooner runs soon
 constexpr uint64_t kSavedRest = uint64_t{1} << 32;  // ticks: 1.5 s, or 4 of a slow clock
+constexpr long kStepsToCheck = 8;
 constexpr int kMaxFailures = 3;
 constexpr int kPyFileInput = 257;  // Py_file_input
 
@@ -106,8 +107,10 @@ bool Build() {
     return false;
   g_agent.look = g_api.PyDict_GetItemString(globals.get(), "run_look");
   g_agent.search = g_api.PyDict_GetItemString(globals.get(), "run_search");
-  if (g_agent.look == nullptr || g_agent.search == nullptr)
+  g_agent.check = g_api.PyDict_GetItemString(globals.get(), "run_check");
+  if (g_agent.look == nullptr || g_agent.search == nullptr || g_agent.check == nullptr)
     return false;
+  g_api.Py_IncRef(g_agent.check);
   g_api.Py_IncRef(g_agent.look);
   g_api.Py_IncRef(g_agent.search);
   return true;
@@ -147,16 +150,17 @@ bool CallAgent(Object function, Object argument, Outcome* outcome) {
   return true;
 }
 
-enum class Run { kLook, kBuilding, kSearch };
+enum class Run { kLook, kBuilding, kSearch, kCheck };
 
 // Each kind rests for itself.
 void Rest(Run run, uint64_t began, uint64_t ended) {
-  if (run == Run::kBuilding) {
+  if (run == Run::kBuilding || run == Run::kCheck) {
+    std::atomic<uint64_t>& due = run == Run::kBuilding ? g_agent.next_building : g_agent.next_check;
     // A model that is moved now and then has its names at once: rest that was not needed is saved.
     const uint64_t saved = ended > kSavedRest ? ended - kSavedRest : 0;
-    const uint64_t next = g_agent.next_building.load(std::memory_order_relaxed);
-    g_agent.next_building.store((next > saved ? next : saved) + kRestFactor * (ended - began),
-                                std::memory_order_relaxed);
+    const uint64_t next = due.load(std::memory_order_relaxed);
+    due.store((next > saved ? next : saved) + kRestFactor * (ended - began),
+              std::memory_order_relaxed);
     return;
   }
   const bool is_free = ++g_agent.runs <= kFreeRuns;
@@ -189,7 +193,9 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
           g_api.PyErr_Clear();
       }
     }
-    Object const function = run == Run::kSearch ? g_agent.search : g_agent.look;
+    Object const function = run == Run::kSearch  ? g_agent.search
+                            : run == Run::kCheck ? g_agent.check
+                                                 : g_agent.look;
     if (ok && function != nullptr)
       ok = CallAgent(function, argument, outcome);
   }
@@ -200,7 +206,7 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
   NamesSayAgain(false);
   if (*outcome == Outcome::kFailed && ok && ++g_agent.failures == kMaxFailures)
     SwitchOff("off: the agent failed");
-  if (*outcome == Outcome::kDone)
+  if (*outcome == Outcome::kDone && run != Run::kCheck)
     g_agent.gradients_wanted.store(false, std::memory_order_relaxed);
   if (*outcome == Outcome::kDone && g_torch.names.load() == TorchNames::kWaiting) {
     g_torch.names.store(TorchNames::kOn, std::memory_order_release);
@@ -230,6 +236,10 @@ void Forget() {
   g_agent.next_search.store(0, std::memory_order_relaxed);
   g_agent.next_building.store(0, std::memory_order_relaxed);
   g_agent.next_scan.store(0, std::memory_order_relaxed);
+  g_agent.next_check.store(0, std::memory_order_relaxed);
+  g_agent.next_walk.store(0, std::memory_order_relaxed);
+  g_agent.walk_gap = 1;
+  g_agent.steps_to_check = 0;
   g_agent.runs = 0;
   if (g_torch.modules != nullptr)
     madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
@@ -255,6 +265,14 @@ void ObserveOpening(const Opening& opening) {
     TorchObserveOpening(opening.file);
 }
 
+// Has the next event below a module ask for a walk, if one is due.
+void OnAnchor() {
+  if (g_torch.names.load(std::memory_order_relaxed) < TorchNames::kOn || !IsPast(g_agent.next_walk))
+    return;
+  g_agent.walk_due.store(true, std::memory_order_relaxed);
+  g_torch.modules->LookAnew();
+}
+
 bool Prepare() {
   if (!g_api.Load() || !NamesPrepare())
     return false;
@@ -263,6 +281,7 @@ bool Prepare() {
   if (memory == MAP_FAILED)
     return false;
   g_torch.modules = static_cast<ModuleSet*>(memory);
+  g_on_anchor.store(OnAnchor, std::memory_order_relaxed);
   return true;
 }
 
@@ -301,6 +320,15 @@ bool AgentSearch(Object tensors, bool* interrupted) {
   Outcome outcome = Outcome::kLater;
   *interrupted = !RunAgent(Run::kSearch, tensors, &outcome);
   return outcome != Outcome::kLater;
+}
+
+void AgentBeforeStep(bool* interrupted) {
+  if (--g_agent.steps_to_check > 0 || g_agent.check == nullptr || g_agent.running ||
+      !IsPast(g_agent.next_check))
+    return;
+  g_agent.steps_to_check = kStepsToCheck;  // where PyTorch is busy now
+  Outcome outcome = Outcome::kLater;
+  *interrupted = !RunAgent(Run::kCheck, nullptr, &outcome);
 }
 
 void TorchObserveOpening(const char* file) {
@@ -351,6 +379,8 @@ VRAMSCOPE_NOINLINE bool TorchKnowsModuleOf(KnownStack* known, uint32_t seen) {
     return false;
   if (!moves)
     known->modules_seen = seen;
+  if (g_agent.walk_due.load(std::memory_order_relaxed))
+    AskForRun();
   return true;
 }
 

@@ -11,6 +11,10 @@ namespace vramscope::probe {
 // where an exception of the program's (a signal handler's) is left to be passed on.
 bool AgentSearch(Object tensors, bool* interrupted);
 
+// Before a step, which may be one of those at which the agent looks at the buffers of all models.
+// `*interrupted` as above.
+void AgentBeforeStep(bool* interrupted);
+
 // Whether anything is to be written now.
 bool AgentMayRecord();
 

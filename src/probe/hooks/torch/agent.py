@@ -17,7 +17,13 @@ META = 14  # c10::DeviceType
 SEE_THROUGH = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 PARALLEL = ("DistributedDataParallel", "DataParallel")
 
-state = {"version": False, "calibrated": False, "hooked": False, "whole": True}
+FIRST_STEPS = 8  # buffers are looked at before each of these
+MOST_STEPS = 64  # then at most so many lie between two looks, while they stay as they are
+MOST_LOOKS = 256  # at one that stays as it is
+
+state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0}
+buffered = {}  # addresses of modules that have buffers -> None
+restless = {}  # of those, the ones whose buffers become other tensors -> looks since one did
 said = []  # what is noted in each recording: function, arguments
 
 
@@ -27,6 +33,10 @@ def run_look():
 
 def run_search(tensors):
     return guarded(search, tensors)
+
+
+def run_check():
+    return guarded(check)
 
 
 def guarded(function, *arguments):
@@ -77,6 +87,8 @@ def look():
         survey()
     half_built(in_set_up())
     discover()
+    if walk_is_due():
+        walk_ended(has_other_tensors())
     if gradients_wanted():
         walk_again()
     if pools_wanted():
@@ -375,7 +387,7 @@ def walk_root(top):
 def walk(top, root, prefix):
     """Names a module, what is below it, and their tensors; the first of several paths counts."""
     begin_walk()
-    seen = set()
+    seen, new = set(), []
     todo = [(top, prefix)]
     while todo:
         module, path = todo.pop()
@@ -383,15 +395,26 @@ def walk(top, root, prefix):
             continue
         seen.add(id(module))
         name_module(module, root, path)
-        for kind, key in ((PARAMETER, "_parameters"), (BUFFER, "_buffers")):
-            for name, tensor in items(module, key):
-                if tensor is not None:
-                    note_tensor(kind, root, join(path, name), local(tensor), state["whole"], tensor)
+        new.extend((kind, module) for kind in (PARAMETER, BUFFER) if note_tensors(kind, module, root, path))
         children = [(child, step(module, name, path)) for name, child in items(module, "_modules") if child is not None]
         todo.extend(reversed(children))
+    return new
+
+
+def note_tensors(kind, module, root, path):
+    """Names the parameters or the buffers of one module; whether any was not known at that place."""
+    table = items(module, "_parameters" if kind == PARAMETER else "_buffers")
+    if kind == BUFFER and table:
+        buffered[id(module)] = None
+    new = False
+    for name, tensor in table:
+        if tensor is not None:
+            new |= note_tensor(kind, root, join(path, name), local(tensor), state["whole"], tensor)
+    return new
 
 
 def walk_again():
+    new = []
     for root in {root for _, root, _ in list(known.values())}:
         module = live(root)  # of what is ignored: None
         # It may have become a part of a model since, or just now.
@@ -399,9 +422,58 @@ def walk_again():
             # What is half built is so until it runs.
             state["whole"] = is_known(module)
             try:
-                walk(module, root, "")
+                new += walk(module, root, "")
             finally:
                 state["whole"] = True
+    return new
+
+
+# ---- tensors that took another's place ---------------------------------------------------------------
+
+
+def check():
+    """Names buffers that are other tensors now, before an optimizer's step."""
+    if not is_quiet(modules["torch"]):
+        return LATER
+    state["left"] -= 1
+    state["checks"] += 1
+    if state["left"] <= 0:
+        new = [address for address in list(buffered) if name_buffers(address)]
+        restless.update(dict.fromkeys(new, 0))
+        state["gap"] = state["left"] = 1 if new or state["checks"] < FIRST_STEPS else min(2 * state["gap"], MOST_STEPS)
+    name_restless()
+    check_in(1 if restless else state["left"])
+    if not restless:
+        state["left"] = 0
+    return DONE
+
+
+def has_other_tensors():
+    """Walks the known models; whether any of their tensors is another one now."""
+    new = walk_again()
+    restless.update({id(module): 0 for kind, module in new if kind == BUFFER})
+    name_restless()
+    return bool(new)
+
+
+def name_restless():
+    for address, looks in list(restless.items()):
+        restless[address] = 0 if name_buffers(address) else looks + 1
+        if address not in buffered or looks == MOST_LOOKS:
+            del restless[address]
+            continue
+        # A tensor that took another's place may have its address, too.
+        say_again(1)
+        name_buffers(address)
+        say_again(0)
+
+
+def name_buffers(address):
+    module = live(address)
+    if module is None or known[address][1] is None:
+        buffered.pop(address, None)
+        return False
+    return note_tensors(BUFFER, module, *known[address][1:])
 
 
 def name_module(module, root, path):

@@ -183,6 +183,35 @@ Object ScanEnded(Object, Object) {
   return g_api.None();
 }
 
+// check_in(steps): that many steps from now the agent looks at buffers again.
+Object CheckIn(Object, Object steps) {
+  g_agent.steps_to_check = g_api.PyLong_AsLong(steps);
+  return g_api.None();
+}
+
+// walk_is_due(): whether known models are to be walked for tensors that are others now.
+Object WalkIsDue(Object, Object) {
+  g_agent.walk_began = Now();
+  return g_api.Truth(g_agent.walk_due.load(std::memory_order_relaxed));
+}
+
+// walk_ended(whether any was)
+Object WalkEnded(Object, Object has_new) {
+  constexpr uint64_t kMostGap = 64;
+  uint64_t& gap = g_agent.walk_gap;
+  gap = g_api.PyLong_AsLong(has_new) != 0 ? 1 : gap < kMostGap ? 2 * gap : gap;
+  const uint64_t now = Now();
+  g_agent.next_walk.store(now + gap * kRestFactor * (now - g_agent.walk_began),
+                          std::memory_order_relaxed);
+  g_agent.walk_due.store(false, std::memory_order_relaxed);
+  return g_api.None();
+}
+
+Object SayAgain(Object, Object flag) {
+  NamesSayAgain(g_api.PyLong_AsLong(flag) != 0);
+  return g_api.None();
+}
+
 Object IsModuleObject(Object, Object object) {
   return g_api.Truth(g_python_modules.type != nullptr && IsModule(static_cast<char*>(object)));
 }
@@ -244,7 +273,8 @@ Object BeginWalk(Object, Object) {
 }
 
 // note_tensor(kind, root's address, name, tensor, whether the module is whole, the tensor that has
-// the gradient): its parameter or buffer. Gradients and state take no name of a half-built one.
+// the gradient): its parameter or buffer; whether that was new. Gradients and state take no name of
+// a half-built one.
 Object NoteTensor(Object, Object arguments) {
   const auto kind = static_cast<format::NameKind>(g_api.PyLong_AsLong(Argument(arguments, 0)));
   const auto owner = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(Argument(arguments, 1)));
@@ -253,19 +283,19 @@ Object NoteTensor(Object, Object arguments) {
   const uintptr_t impl = tensor != nullptr ? TensorImplOf(tensor) : 0;
   Storage storage;
   if (impl == 0 || !StorageOf(impl, &storage))
-    return g_api.None();
+    return g_api.Truth(false);
   const bool whole = g_api.PyLong_AsLong(Argument(arguments, 4)) != 0;
   Parameter* const parameter = kind == format::NameKind::kParameter && whole
                                    ? AddParameter(tensor, impl, owner, name, storage, true)
                                    : nullptr;
   RecordScope scope(Want::kAlways);
   if (!scope)
-    return g_api.None();
-  WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
+    return g_api.Truth(false);
+  const bool is_new = WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
   const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
   if (parameter != nullptr && with_gradient)
     WriteGradient(*scope, Now(), TensorImplOf(Argument(arguments, 5)), parameter);
-  return g_api.None();
+  return g_api.Truth(is_new);
 }
 
 Object GradientsWanted(Object, Object) {
@@ -337,6 +367,10 @@ constinit PyMethodDef g_builtins[] = {
     {"in_set_up", InSetUp, kMethNoArgs, nullptr},
     {"scan_is_due", ScanIsDue, kMethO, nullptr},
     {"scan_ended", ScanEnded, kMethNoArgs, nullptr},
+    {"check_in", CheckIn, kMethO, nullptr},
+    {"walk_is_due", WalkIsDue, kMethNoArgs, nullptr},
+    {"walk_ended", WalkEnded, kMethO, nullptr},
+    {"say_again", SayAgain, kMethO, nullptr},
     {"is_module", IsModuleObject, kMethO, nullptr},
     {"is_known", IsKnown, kMethO, nullptr},
     {"watch_module", WatchModule, kMethO, nullptr},

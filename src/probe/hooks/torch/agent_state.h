@@ -21,6 +21,13 @@ struct Agent {
   // Looks for models that are being built have a share of their own, so that the first forward
   // never waits for them; so have scans of all that lives.
   std::atomic<uint64_t> next_building{0}, next_scan{0};
+  // Whether known models have other tensors now is looked at before an optimizer's step, when so
+  // many have passed, and now and then in a forward.
+  std::atomic<uint64_t> next_check{0}, next_walk{0};
+  std::atomic<bool> walk_due{false};
+  uint64_t walk_began = 0;
+  uint64_t walk_gap = 1;  // grows while nothing is new
+  long steps_to_check = 0;
   std::atomic<bool> look_asked{false};  // not only for a model that is being built
   std::atomic<int64_t> building_since_ns{0};
   uint64_t scan_began = 0;
@@ -33,7 +40,7 @@ struct Agent {
   std::atomic<bool> pools_wanted{false};  // a graph was captured since private pools were looked at
   int runs = 0;
   int failures = 0;
-  Object look = nullptr, search = nullptr;
+  Object look = nullptr, search = nullptr, check = nullptr;
   Object known = nullptr;  // the agent's dict: address -> (weakref, root, path)
 };
 extern constinit Agent g_agent;

@@ -274,6 +274,10 @@ Object StepBegin(Object, Object optimizer) {
       if (interrupted)
         return nullptr;
     }
+    bool interrupted = false;
+    AgentBeforeStep(&interrupted);
+    if (interrupted)
+      return nullptr;
   }
   if (RecordScope scope(Want::kTensor); scope) {
     WriteStep(*scope, format::StepKind::kBegin, optimizer);
