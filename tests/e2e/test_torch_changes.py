@@ -132,3 +132,44 @@ def test_tensors_that_become_others_in_inference(tmp_path):
         """,
     )
     assert found == {}
+
+
+def test_models_that_never_run(tmp_path):
+    """An average, a target, one that is called as a function: they have names from the first steps on."""
+    found = wrong(
+        tmp_path,
+        """
+        model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 10))
+        average, target = torch.optim.swa_utils.AveragedModel(model), copy.deepcopy(model)
+        called = nn.Sequential(nn.Linear(64, 50), nn.Linear(50, 1))
+        optimizer = torch.optim.Adam(model.parameters())
+        for i in range(3):
+            model(torch.ones(8, 64)).sum().backward()
+            torch.func.functional_call(called, dict(called.named_parameters()), (torch.ones(8, 64),))
+            optimizer.step()
+            optimizer.zero_grad()
+            average.update_parameters(model)
+            mark(f"step {i}", model, average, target, called)
+        """,
+    )
+    assert found == {}
+
+
+def test_inference_in_a_thread_while_the_main_thread_waits(tmp_path):
+    found = wrong(
+        tmp_path,
+        """
+        first, second = nn.Linear(128, 128), nn.Linear(256, 256)
+        def serve():
+            with torch.no_grad():
+                for i in range(20):
+                    first(torch.ones(8, 128))
+                    second(torch.ones(8, 256))
+            mark("in the thread", first, second)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        thread.join()
+        mark("afterwards", first, second)
+        """,
+    )
+    assert found == {}

@@ -175,6 +175,7 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
   g_agent.running = true;
   Object error[3];
   g_api.PyErr_Fetch(&error[0], &error[1], &error[2]);
+  g_agent.scanned = 0;
   const uint64_t began = Now();
   Object const thread = g_api.PyThreadState_Get();
   const bool can_hide =
@@ -212,7 +213,7 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
     g_torch.names.store(TorchNames::kOn, std::memory_order_release);
     g_agent.runs = 0;  // those that found `import torch` under way do not delay the first names
   }
-  Rest(run, began, Now());
+  Rest(run, began + g_agent.scanned, Now());
   if (ok) {
     g_api.PyErr_Restore(error[0], error[1], error[2]);
   } else {
@@ -238,7 +239,7 @@ void Forget() {
   g_agent.next_scan.store(0, std::memory_order_relaxed);
   g_agent.next_check.store(0, std::memory_order_relaxed);
   g_agent.next_walk.store(0, std::memory_order_relaxed);
-  g_agent.walk_gap = 1;
+  g_agent.walk_gap = g_agent.scan_gap = 1;
   g_agent.steps_to_check = 0;
   g_agent.runs = 0;
   if (g_torch.modules != nullptr)
@@ -367,6 +368,12 @@ VRAMSCOPE_NOINLINE void TorchAsk() {
     return;
   g_agent.look_asked.store(true, std::memory_order_relaxed);
   AskForRun();
+}
+
+VRAMSCOPE_NOINLINE void TorchAskForModule() {
+  if (g_torch.names.load(std::memory_order_relaxed) >= TorchNames::kOn)
+    g_agent.module_wanted.store(true, std::memory_order_relaxed);
+  TorchAsk();
 }
 
 VRAMSCOPE_NOINLINE bool TorchKnowsModuleOf(KnownStack* known, uint32_t seen) {

@@ -17,11 +17,12 @@ META = 14  # c10::DeviceType
 SEE_THROUGH = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 PARALLEL = ("DistributedDataParallel", "DataParallel")
 
+FIRST_SCANS = 2  # of a process that trains
 FIRST_STEPS = 8  # buffers are looked at before each of these
 MOST_STEPS = 64  # then at most so many lie between two looks, while they stay as they are
 MOST_LOOKS = 256  # at one that stays as it is
 
-state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0}
+state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0}
 buffered = {}  # addresses of modules that have buffers -> None
 restless = {}  # of those, the ones whose buffers become other tensors -> looks since one did
 said = []  # what is noted in each recording: function, arguments
@@ -85,8 +86,12 @@ def look():
     hook_optimizers()
     if anew:
         survey()
-    half_built(in_set_up())
-    discover()
+    threads = in_set_up()
+    half_built(threads)
+    found = discover()
+    # One that ran where nobody sees it now: in another thread, say, while this one waited.
+    if module_is_wanted() and not found and not threads and scan_is_due(2):
+        scan_ended(scan())
     if walk_is_due():
         walk_ended(has_other_tensors())
     if gradients_wanted():
@@ -305,9 +310,12 @@ def survey():
 
 
 def discover():
+    """Names the modules that run; whether any had no name."""
+    found = False
     for modules_of_thread in running():
         chain = []
         for module in modules_of_thread:
+            found = found or not is_known(module)
             if is_of_compiler(module):
                 ignore(module)
             else:
@@ -326,6 +334,7 @@ def discover():
                 # In no module's tables, such as one in a plain list.
                 _, root, path = known[id(caller)]
                 walk(module, root, join(path, type(module).__name__))
+    return found
 
 
 def half_built(threads):
@@ -340,23 +349,52 @@ def half_built(threads):
             for module in modules_of_thread:
                 if known.get(id(module)) is None and not is_of_compiler(module):
                     walk_root(module)
-        if scan_is_due(bool(threads)):
+        if scan_is_due(1 if threads else 0):
             scan()
-            scan_ended()
+            scan_ended(True)
     finally:
         state["whole"] = True
 
 
-def scan():
-    """Names modules that nothing leads to yet: the layers of a list that is being made."""
+def scan(is_wanted=lambda module: True):
+    """Names modules that nothing leads to yet: the layers of a list that is being made. Whether there are any."""
     collector = modules.get("gc")
     if collector is None:
-        return
+        return False
     found = [thing for thing in collector.get_objects() if is_module(thing)]
+    new = False
     inner = {id(child) for module in found for _, child in items(module, "_modules")}
     for module in found:
-        if id(module) not in inner and id(module) not in known and not is_of_compiler(module):
-            walk_root(module)
+        if id(module) in inner or id(module) in known or is_of_compiler(module) or not is_wanted(module):
+            continue
+        walk_root(module)
+        new = True
+    return new
+
+
+def scan_for_copies():
+    """Names models that train without running, or do not run at all: averages, targets, what is called as a function."""
+    # They get another path where they turn out to be a part of what runs.
+    state["whole"] = False
+    try:
+        scan_ended(scan(has_nameless))
+    finally:
+        state["whole"] = True
+
+
+def has_nameless(top):
+    """Whether any parameter below it belongs to no known module."""
+    seen, todo = set(), [top]
+    while todo:
+        module = todo.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        for _, tensor in items(module, "_parameters"):
+            if tensor is not None and not has_name(local(tensor)):
+                return True
+        todo.extend(child for _, child in items(module, "_modules") if child is not None)
+    return False
 
 
 def is_of_compiler(module):
@@ -435,6 +473,9 @@ def check():
     """Names buffers that are other tensors now, before an optimizer's step."""
     if not is_quiet(modules["torch"]):
         return LATER
+    if state["scans"] < FIRST_SCANS and scan_is_due(2):
+        state["scans"] += 1
+        scan_for_copies()
     state["left"] -= 1
     state["checks"] += 1
     if state["left"] <= 0:

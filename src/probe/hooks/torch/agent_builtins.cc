@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kScanAfterNs = 1'000'000'000;  // a model that takes longer to build
 constexpr size_t kMaxRunning = 256;
+constexpr uint64_t kMostGap = 64;
 
 Object Suppress(Object, Object flag) {
   // The agent's own tensors are no part of the program.
@@ -165,22 +166,32 @@ Object InSetUp(Object, Object) {
   return threads;
 }
 
-// scan_is_due(whether any is built): whether all that lives is to be looked through for modules
-// that nothing leads to yet, such as the layers in a list that is being made.
-Object ScanIsDue(Object, Object builds) {
+// scan_is_due(why: 0 for a refusal alone, 1 where a model is built, 2 in any case): whether all
+// that lives is to be looked through for modules that nothing leads to yet, such as the layers in a
+// list that is being made.
+Object ScanIsDue(Object, Object argument) {
+  const long why = g_api.PyLong_AsLong(argument);
   const int64_t since_ns = g_agent.building_since_ns.load(std::memory_order_relaxed);
-  const bool wanted =
-      g_agent.refused.exchange(false) ||
-      (g_api.PyLong_AsLong(builds) != 0 && base::MonotonicNs() - since_ns >= kScanAfterNs);
+  const bool wanted = g_agent.refused.exchange(false) || why == 2 ||
+                      (why == 1 && base::MonotonicNs() - since_ns >= kScanAfterNs);
   g_agent.scan_began = Now();
   return g_api.Truth(wanted && IsPast(g_agent.next_scan));
 }
 
-Object ScanEnded(Object, Object) {
+// scan_ended(whether it found any)
+Object ScanEnded(Object, Object has_found) {
+  uint64_t& gap = g_agent.scan_gap;
+  gap = g_api.PyLong_AsLong(has_found) != 0 ? 1 : gap < kMostGap ? 2 * gap : gap;
   const uint64_t now = Now();
-  g_agent.next_scan.store(now + kRestFactor * (now - g_agent.scan_began),
+  g_agent.scanned += now - g_agent.scan_began;
+  g_agent.next_scan.store(now + gap * kRestFactor * (now - g_agent.scan_began),
                           std::memory_order_relaxed);
   return g_api.None();
+}
+
+// module_is_wanted(): whether one without a name ran since this was asked last.
+Object ModuleIsWanted(Object, Object) {
+  return g_api.Truth(g_agent.module_wanted.exchange(false));
 }
 
 // check_in(steps): that many steps from now the agent looks at buffers again.
@@ -197,7 +208,6 @@ Object WalkIsDue(Object, Object) {
 
 // walk_ended(whether any was)
 Object WalkEnded(Object, Object has_new) {
-  constexpr uint64_t kMostGap = 64;
   uint64_t& gap = g_agent.walk_gap;
   gap = g_api.PyLong_AsLong(has_new) != 0 ? 1 : gap < kMostGap ? 2 * gap : gap;
   const uint64_t now = Now();
@@ -366,7 +376,8 @@ constinit PyMethodDef g_builtins[] = {
     {"running", Running, kMethNoArgs, nullptr},
     {"in_set_up", InSetUp, kMethNoArgs, nullptr},
     {"scan_is_due", ScanIsDue, kMethO, nullptr},
-    {"scan_ended", ScanEnded, kMethNoArgs, nullptr},
+    {"scan_ended", ScanEnded, kMethO, nullptr},
+    {"module_is_wanted", ModuleIsWanted, kMethNoArgs, nullptr},
     {"check_in", CheckIn, kMethO, nullptr},
     {"walk_is_due", WalkIsDue, kMethNoArgs, nullptr},
     {"walk_ended", WalkEnded, kMethO, nullptr},

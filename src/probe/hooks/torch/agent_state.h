@@ -31,8 +31,11 @@ struct Agent {
   std::atomic<bool> look_asked{false};  // not only for a model that is being built
   std::atomic<int64_t> building_since_ns{0};
   uint64_t scan_began = 0;
-  std::atomic<bool> refused{false};  // memory, since the last look
-  std::atomic<bool> moved{false};    // a module, since the last look that found none moving
+  uint64_t scanned = 0;                    // ticks of this run, which do not count in its own rest
+  uint64_t scan_gap = 1;                   // grows while scans find nothing
+  std::atomic<bool> module_wanted{false};  // a look was asked for because of one without a name
+  std::atomic<bool> refused{false};        // memory, since the last look
+  std::atomic<bool> moved{false};          // a module, since the last look that found none moving
   bool built = false;
   bool running = false;  // under the GIL, but a run may let go of it
   std::atomic<bool> gradients_wanted{false};

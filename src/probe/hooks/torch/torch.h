@@ -42,6 +42,9 @@ void TorchObserveOpening(const char* file);
 // last run that it would cost the program more than 2 %. Needs no GIL.
 void TorchAsk();
 
+// The same because of a module that has no name.
+void TorchAskForModule();
+
 // The same while models are built or moved; it rests by itself. `in_set_up`: by the event's own
 // stack.
 void TorchAskBuilding(bool in_set_up);
@@ -91,7 +94,7 @@ VRAMSCOPE_ALWAYS_INLINE void TorchObserveStack(const PythonStack& stack, const A
   const bool knows = names != TorchNames::kWaiting && TorchKnowsModule(stack);
   if (VRAMSCOPE_LIKELY(knows && names == TorchNames::kOn))
     return;
-  return knows ? TorchAskBuilding((stack.known->module & kSetUp) != 0) : TorchAsk();
+  return knows ? TorchAskBuilding((stack.known->module & kSetUp) != 0) : TorchAskForModule();
 }
 
 }  // namespace vramscope::probe
