@@ -361,7 +361,7 @@ def scan(is_wanted=lambda module: True):
     collector = modules.get("gc")
     if collector is None:
         return False
-    found = [thing for thing in collector.get_objects() if is_module(thing)]
+    found = modules_among(collector.get_objects())
     new = False
     inner = {id(child) for module in found for _, child in items(module, "_modules")}
     for module in found:
@@ -608,7 +608,7 @@ def search(tensors):
     if not wanted or collector is None:
         return DONE
     # A model that never ran where the agent could see it: its main thread waits for another one.
-    found = [thing for thing in collector.get_objects() if is_module(thing)]
+    found = modules_among(collector.get_objects())
     parents = {id(child): module for module in found for _, child in items(module, "_modules")}
     for module in found:
         if not any(id(tensor) in wanted for _, tensor in items(module, "_parameters")):

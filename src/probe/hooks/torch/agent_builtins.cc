@@ -226,6 +226,22 @@ Object IsModuleObject(Object, Object object) {
   return g_api.Truth(g_python_modules.type != nullptr && IsModule(static_cast<char*>(object)));
 }
 
+// modules_among(list): those of its objects that are modules. A process has millions of objects.
+Object ModulesAmong(Object, Object objects) {
+  Object const found = g_api.PyList_New(0);
+  if (found == nullptr || g_python_modules.type == nullptr)
+    return found;
+  const ptrdiff_t size = g_api.PyList_Size(objects);
+  for (ptrdiff_t i = 0; i < size; ++i) {
+    Object const object = g_api.PyList_GetItem(objects, i);
+    if (IsModule(static_cast<char*>(object)) && g_api.PyList_Append(found, object) != 0) {
+      g_api.Py_DecRef(found);
+      return nullptr;
+    }
+  }
+  return found;
+}
+
 Object IsKnown(Object, Object module) {
   return g_api.Truth(g_torch.modules->Contains(reinterpret_cast<uintptr_t>(module)));
 }
@@ -383,6 +399,7 @@ constinit PyMethodDef g_builtins[] = {
     {"walk_ended", WalkEnded, kMethO, nullptr},
     {"say_again", SayAgain, kMethO, nullptr},
     {"is_module", IsModuleObject, kMethO, nullptr},
+    {"modules_among", ModulesAmong, kMethO, nullptr},
     {"is_known", IsKnown, kMethO, nullptr},
     {"watch_module", WatchModule, kMethO, nullptr},
     {"note_module", NoteModule, kMethVarArgs, nullptr},
