@@ -288,12 +288,8 @@ def survey():
     if collector is None:
         return
     base = getattr(modules.get("torch.optim.optimizer"), "Optimizer", None)
-    found, optimizers = [], []
-    for thing in collector.get_objects():
-        if is_module(thing):
-            found.append(thing)
-        elif base is not None and base in type(thing).__mro__:
-            optimizers.append(thing)
+    found = collected(collector.get_objects, None)
+    optimizers = collected(collector.get_objects, base) if base is not None else []
     inner = {id(child) for module in found for _, child in items(module, "_modules")}
     surveys(1)
     try:
@@ -361,7 +357,7 @@ def scan(is_wanted=lambda module: True):
     collector = modules.get("gc")
     if collector is None:
         return False
-    found = modules_among(collector.get_objects())
+    found = collected(collector.get_objects, None)
     new = False
     inner = {id(child) for module in found for _, child in items(module, "_modules")}
     for module in found:
@@ -608,7 +604,7 @@ def search(tensors):
     if not wanted or collector is None:
         return DONE
     # A model that never ran where the agent could see it: its main thread waits for another one.
-    found = modules_among(collector.get_objects())
+    found = collected(collector.get_objects, None)
     parents = {id(child): module for module in found for _, child in items(module, "_modules")}
     for module in found:
         if not any(id(tensor) in wanted for _, tensor in items(module, "_parameters")):

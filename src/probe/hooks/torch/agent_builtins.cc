@@ -226,20 +226,30 @@ Object IsModuleObject(Object, Object object) {
   return g_api.Truth(g_python_modules.type != nullptr && IsModule(static_cast<char*>(object)));
 }
 
-// modules_among(list): those of its objects that are modules. A process has millions of objects.
-Object ModulesAmong(Object, Object objects) {
+// collected(gc.get_objects, a class or None): of all objects those of that class, or the modules. A
+// process has millions of objects. The list of them lives in here alone, where no other thread
+// runs: while it does each object has a reference more, and a tuple that a thread is making
+// (PySequence_Tuple) may have but one when it gets its size.
+Object Collected(Object, Object arguments) {
+  Object const get_objects = Argument(arguments, 0);
+  Object const wanted = Argument(arguments, 1);
   Object const found = g_api.PyList_New(0);
-  if (found == nullptr || g_python_modules.type == nullptr)
+  if (found == nullptr || wanted == nullptr || g_python_modules.type == nullptr)
     return found;
-  const ptrdiff_t size = g_api.PyList_Size(objects);
-  for (ptrdiff_t i = 0; i < size; ++i) {
-    Object const object = g_api.PyList_GetItem(objects, i);
-    if (IsModule(static_cast<char*>(object)) && g_api.PyList_Append(found, object) != 0) {
-      g_api.Py_DecRef(found);
-      return nullptr;
-    }
+  const Owned objects(g_api.PyObject_CallFunctionObjArgs(get_objects, nullptr));
+  const ptrdiff_t size = objects ? g_api.PyList_Size(objects.get()) : -1;
+  bool ok = size >= 0;
+  for (ptrdiff_t i = 0; i < size && ok; ++i) {
+    Object const object = g_api.PyList_GetItem(objects.get(), i);
+    const bool is_wanted = wanted == g_api.none
+                               ? IsModule(static_cast<char*>(object))
+                               : g_api.PyType_IsSubtype(PythonApi::TypeOf(object), wanted) != 0;
+    ok = !is_wanted || g_api.PyList_Append(found, object) == 0;
   }
-  return found;
+  if (ok)
+    return found;
+  g_api.Py_DecRef(found);
+  return nullptr;
 }
 
 Object IsKnown(Object, Object module) {
@@ -399,7 +409,7 @@ constinit PyMethodDef g_builtins[] = {
     {"walk_ended", WalkEnded, kMethO, nullptr},
     {"say_again", SayAgain, kMethO, nullptr},
     {"is_module", IsModuleObject, kMethO, nullptr},
-    {"modules_among", ModulesAmong, kMethO, nullptr},
+    {"collected", Collected, kMethVarArgs, nullptr},
     {"is_known", IsKnown, kMethO, nullptr},
     {"watch_module", WatchModule, kMethO, nullptr},
     {"note_module", NoteModule, kMethVarArgs, nullptr},
