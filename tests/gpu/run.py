@@ -119,6 +119,9 @@ def main():
     if not os.access(build / "bin" / "vramscope", os.X_OK):
         print(f"gpu: {build}/bin/vramscope is missing; run 'make build' or give --build", file=sys.stderr)
         return 2
+    if not (ROOT / "build" / "lib" / "libvramscope_probe.so").exists():
+        print(f"gpu: the Python package looks for the probe in {ROOT / 'build'}: link {build} there", file=sys.stderr)
+        return 2
     facts = gpu_facts()
     if facts is None:
         print("gpu: nvidia-smi finds no GPU on this machine; these tests need one", file=sys.stderr)
