@@ -66,10 +66,12 @@ void TorchBackwardEnded();
 
 extern const Source kTorchSource;
 
+// What TorchKnowsModule() asks where nothing is noted, or a module is built or moved.
+VRAMSCOPE_NOINLINE bool TorchKnowsModuleOf(KnownStack* known, uint32_t seen);
+
 // Whether no module runs below that stack, or one that has a name. What was found is noted beside
 // the stack, which is at hand, so that the set is asked again only after something was taken out of
 // it.
-VRAMSCOPE_NOINLINE bool TorchKnowsModuleOf(KnownStack* known, uint32_t seen);
 VRAMSCOPE_ALWAYS_INLINE bool TorchKnowsModule(const PythonStack& stack) {
   const KnownStack& known = *stack.known;
   const uint32_t seen = g_torch.modules->taken_out() + 1;
