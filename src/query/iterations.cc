@@ -72,19 +72,20 @@ struct Extent {
   Height highest;
   int64_t peak_ns = 0;
 
-  // A state within it; times only go on. `changed`: the figures that differ from the one before.
-  void See(const Figures& now, uint32_t changed, int64_t time_ns) {
-    See(now, changed, {now[kTotalFigure], now[kUsedFigure]}, time_ns);
+  // A state within it; times only go on. `risen`: the figures that may be higher than in the one
+  // before.
+  void See(const Figures& now, uint32_t risen, int64_t time_ns) {
+    See(now, risen, {now[kTotalFigure], now[kUsedFigure]}, time_ns);
   }
-  void See(const Figures& now, uint32_t changed, const Height& height, int64_t time_ns) {
+  void See(const Figures& now, uint32_t risen, const Height& height, int64_t time_ns) {
     if (!open || height > highest) {
       highest = height;
       peak_ns = time_ns;
     }
     if (!open)
       peak = now;
-    for (; changed != 0; changed &= changed - 1) {
-      const auto figure = static_cast<size_t>(std::countr_zero(changed));
+    for (; risen != 0; risen &= risen - 1) {
+      const auto figure = static_cast<size_t>(std::countr_zero(risen));
       peak[figure] = std::max(peak[figure], now[figure]);
     }
     open = true;
@@ -124,13 +125,13 @@ class IterationTracker {
       return;
     for (uint32_t figures = facts.figures; figures != 0; figures &= figures - 1)
       account.now[static_cast<size_t>(std::countr_zero(figures))] += bytes;
-    account.changed |= facts.figures;
+    account.risen |= bytes > 0 ? facts.figures : 0;
     account.used = true;
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) {
     for (Account& account : accounts_) {
-      if (account.times != nullptr && (account.changed != 0 || last_ns >= account.until_ns))
+      if (account.times != nullptr && (account.risen != 0 || last_ns >= account.until_ns))
         Look(&account, first_ns, last_ns);
     }
     last_ns_ = last_ns;
@@ -180,7 +181,7 @@ class IterationTracker {
   struct Account {
     const ProcessIterations* times = nullptr;  // null: none
     Figures now{};
-    uint32_t changed = kAllFigures;  // since the last look
+    uint32_t risen = kAllFigures;  // since the last look
     bool used = false;
     std::vector<Extent> over;      // by number, from the first that is known
     Extent under_way;              // the one behind them, or the next
@@ -190,10 +191,10 @@ class IterationTracker {
   // The state stood from first_ns to last_ns: in the iteration under way, or several.
   static void Look(Account* account, int64_t first_ns, int64_t last_ns) {
     const ProcessIterations& times = *account->times;
-    const uint32_t changed = std::exchange(account->changed, 0);
+    const uint32_t risen = std::exchange(account->risen, 0);
     // Within the iteration under way, as most are.
     if (account->under_way.open && last_ns < account->until_ns) {
-      account->under_way.See(account->now, changed, first_ns);
+      account->under_way.See(account->now, risen, first_ns);
       return;
     }
     account->until_ns = INT64_MAX;
@@ -206,7 +207,7 @@ class IterationTracker {
         return;
       // Else it was over before anything was there.
       if (end_ns >= first_ns || account->under_way.open) {
-        account->under_way.See(account->now, changed,
+        account->under_way.See(account->now, risen,
                                std::max(first_ns, std::min(begin_ns + 1, end_ns)));
         account->until_ns = end_ns;
         if (last_ns < end_ns)
@@ -389,13 +390,13 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   }
   const Cells cells(recording);
   const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
-  std::vector<IterationTracker> trackers(pieces.size(), IterationTracker(tables, cells, times));
-  if (const util::Status status = SweepPieces(recording, cells, pieces, &trackers); !status.ok())
-    return status;
-  for (size_t i = 1; i < trackers.size(); ++i)
-    trackers[i].Prepend(trackers[i - 1]);
+  auto trackers = SweepPieces(recording, cells, pieces, IterationTracker(tables, cells, times));
+  if (!trackers.ok())
+    return trackers.status();
+  for (size_t i = 1; i < trackers->size(); ++i)
+    (*trackers)[i].Prepend((*trackers)[i - 1]);
   Iterations out;
-  out.iterations = trackers.back().Take(tables);
+  out.iterations = trackers->back().Take(tables);
   auto parameters = FindParameters(recording, times);
   if (!parameters.ok())
     return parameters.status();

@@ -134,12 +134,14 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(
     all.to_ns = std::max(all.to_ns, spans[i].to_ns);
   }
   const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
-  std::vector<PeakFinder> finders(pieces.size(), PeakFinder(cells, spans, account_counts));
-  if (const util::Status status = SweepPieces(recording, cells, pieces, &finders); !status.ok())
-    return status;
-  for (size_t i = 1; i < finders.size(); ++i)
-    finders[0].Append(finders[i]);
-  return finders[0].Take();
+  auto finders =
+      SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, account_counts));
+  if (!finders.ok())
+    return finders.status();
+  PeakFinder& whole = finders->front();
+  for (size_t i = 1; i < finders->size(); ++i)
+    whole.Append((*finders)[i]);
+  return whole.Take();
 }
 
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording) {

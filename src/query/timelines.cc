@@ -264,15 +264,16 @@ util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
   if (recording.tables().session.HasPast())
     span.from_ns = recording.tables().session.history_ns;
   const std::vector<TimeSpan> pieces = PiecesOf(recording, span);
-  std::vector<BucketFiller> fillers(pieces.size(),
-                                    BucketFiller(recording, cells, buckets, by_group, has));
-  if (const util::Status status = SweepPieces(recording, cells, pieces, &fillers); !status.ok())
-    return status;
-  for (size_t i = 1; i < fillers.size(); ++i)
-    fillers[0].Append(fillers[i]);
+  auto fillers = SweepPieces(recording, cells, pieces,
+                             BucketFiller(recording, cells, buckets, by_group, has));
+  if (!fillers.ok())
+    return fillers.status();
+  BucketFiller& filler = fillers->front();
+  for (size_t i = 1; i < fillers->size(); ++i)
+    filler.Append((*fillers)[i]);
   std::vector<Timeline> timelines;
   for (const tables::DeviceId device : ShownDevices(recording.tables())) {
-    Timeline timeline = fillers[0].TimelineOf(device);
+    Timeline timeline = filler.TimelineOf(device);
     if (has && timeline.groups.empty())
       continue;
     // NVML's figures are of the whole device.
