@@ -134,8 +134,7 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(
     all.to_ns = std::max(all.to_ns, spans[i].to_ns);
   }
   const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
-  auto finders =
-      SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, account_counts));
+  auto finders = SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, account_counts));
   if (!finders.ok())
     return finders.status();
   PeakFinder& whole = finders->front();

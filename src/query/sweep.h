@@ -76,8 +76,8 @@ util::Status Sweep(const tables::Recording& recording,
 // Pieces of a span, in order, one for each thread that looking at its changes is worth.
 std::vector<TimeSpan> PiecesOf(const tables::Recording& recording, TimeSpan span);
 
-// The same on a thread for each piece: a copy of `observer` for each is told what changes in it, and
-// therefore knows nothing of what came before but what stands when its piece begins.
+// The same on a thread for each piece: a copy of `observer` for each is told what changes in it,
+// and therefore knows nothing of what came before but what stands when its piece begins.
 template <SweepObserver Observer>
 util::Result<std::vector<Observer>> SweepPieces(const tables::Recording& recording,
                                                 const Cells& cells,

@@ -264,8 +264,8 @@ util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
   if (recording.tables().session.HasPast())
     span.from_ns = recording.tables().session.history_ns;
   const std::vector<TimeSpan> pieces = PiecesOf(recording, span);
-  auto fillers = SweepPieces(recording, cells, pieces,
-                             BucketFiller(recording, cells, buckets, by_group, has));
+  auto fillers =
+      SweepPieces(recording, cells, pieces, BucketFiller(recording, cells, buckets, by_group, has));
   if (!fillers.ok())
     return fillers.status();
   BucketFiller& filler = fillers->front();

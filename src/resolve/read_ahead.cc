@@ -16,9 +16,11 @@ namespace {
 
 using Batch = std::vector<trace::Event>;
 
-// Larger ones do not stay in the cache until they are looked at.
 constexpr size_t kBatchEvents = 2048;
-constexpr size_t kBatchesWaiting = 4;
+// 8 MB: enough to go on while the thread that packs frames has a core of two for itself. Who reads
+// goes on when half of them were looked at, so that he does not wake for each.
+constexpr size_t kBatchesWaiting = 32;
+constexpr size_t kBatchesToGoOn = kBatchesWaiting / 2;
 
 // Batches from the thread that reads to the one that asked.
 class BatchQueue {
@@ -35,12 +37,15 @@ class BatchQueue {
   // Waits for room. Nobody looks at any more: false.
   bool Put(Batch batch) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return waiting_.size() < kBatchesWaiting || is_cancelled_; });
+    if (waiting_.size() >= kBatchesWaiting)
+      changed_.wait(lock, [this] { return waiting_.size() <= kBatchesToGoOn || is_cancelled_; });
     if (is_cancelled_)
       return false;
     waiting_.push_back(std::move(batch));
+    const bool first = waiting_.size() == 1;
     lock.unlock();
-    changed_.notify_one();
+    if (first)
+      changed_.notify_one();
     return true;
   }
   // All are put.
@@ -63,8 +68,10 @@ class BatchQueue {
       return false;
     *batch = std::move(waiting_.front());
     waiting_.pop_front();
+    const bool goes_on = waiting_.size() == kBatchesToGoOn;
     lock.unlock();
-    changed_.notify_one();
+    if (goes_on)
+      changed_.notify_one();
     return true;
   }
   void Cancel() {
