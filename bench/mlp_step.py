@@ -8,13 +8,15 @@ The step is bound by Python and the allocator, so it shows what recording every 
     .venv/bin/python bench/mlp_step.py --parts             what of vramscope costs how much, instead of the peers
 
 vramscope records names and Python stacks; torch.profiler memory and Python stacks. Two processes of the same
-program differ by more than the cost that is looked for, so one process also records and pauses in turn.
+program differ by more than the cost that is looked for, so one process also records and pauses in turn, and
+in another (--parts) the launcher, which asks NVML every 10 ms, stops and goes on in turn.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import signal
 import sys
 
 import arms
@@ -56,7 +58,20 @@ def child(device, steps, recorder, in_turn):
         profiler.start()
 
     result = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if device == "cuda" else None}
-    if in_turn:
+    if in_turn == "launcher":
+        launcher = os.getppid()
+        os.kill(launcher, signal.SIGSTOP)
+        try:
+            result |= arms.in_turns(
+                step,
+                wait,
+                lambda: os.kill(launcher, signal.SIGCONT),
+                lambda: os.kill(launcher, signal.SIGSTOP),
+                steps // 2,
+            )
+        finally:
+            os.kill(launcher, signal.SIGCONT)
+    elif in_turn == "recording":
         sys.path.insert(0, os.fspath(arms.ROOT / "python"))
         import vramscope
 
@@ -75,7 +90,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--recorder", choices=("python", "all", "profiler"), help=argparse.SUPPRESS)
-    parser.add_argument("--in-turn", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--in-turn", choices=("recording", "launcher"), help=argparse.SUPPRESS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--rounds", type=int, default=5)
@@ -93,11 +108,15 @@ def main():
         "plain": (common, lambda trace: []),
         "vramscope": (common, lambda trace: arms.vramscope_command(args.program, trace, *options)),
         "vramscope, in turn": (
-            [*common, "--in-turn"],
+            [*common, "--in-turn", "recording"],
             lambda trace: arms.vramscope_command(args.program, trace, *options),
         ),
     }
     if args.parts:
+        plan["its launcher, in turn"] = (
+            [*common, "--in-turn", "launcher"],
+            lambda trace: arms.vramscope_command(args.program, trace, *options),
+        )
         probe = ["env", f"LD_PRELOAD={args.program.parent.parent / 'lib' / 'libvramscope_probe.so'}"]
         plan["the probe, off"] = (common, lambda trace: probe)
         for name, option in {"paused": "--start-paused", "without Python stacks": "--no-python"}.items():
