@@ -51,9 +51,9 @@ inline const uint8_t* GetVarint(const uint8_t* in, const uint8_t* end, uint64_t*
 // The same, for whoever reads many: bytes behind `end` may be looked at, up to `readable`, so that
 // eight are taken at once.
 [[gnu::always_inline]] inline const uint8_t* GetVarint(const uint8_t* in,
-                                const uint8_t* end,
-                                const uint8_t* readable,
-                                uint64_t* value) {
+                                                       const uint8_t* end,
+                                                       const uint8_t* readable,
+                                                       uint64_t* value) {
   if (in < end && *in < 0x80) {
     *value = *in;
     return in + 1;
