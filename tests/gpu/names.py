@@ -34,7 +34,7 @@ class References:
         command = [sys.executable, MODELS / "references.py", "--out", self._folder]
         subprocess.run(
             [*map(str, command), "--device", "cuda", "--size", "full", "--steps", str(STEPS), "--jobs", "5"],
-            env=bench.environment,
+            env=on_one_gpu(bench.environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -51,6 +51,13 @@ class References:
 
 
 REFERENCES = References()
+
+
+def on_one_gpu(environment):
+    """Of several GPUs the first: Transformers' Trainer spreads a model over all that it sees (DataParallel), in
+    threads whose graphs no oracle sees."""
+    first = environment.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    return {**environment, "CUDA_VISIBLE_DEVICES": first}
 
 
 def gpu_count(bench):
@@ -71,7 +78,8 @@ def names_case(case):
         trace, sums_path = bench.folder / f"{case.name}.vram", bench.folder / f"{case.name}.sums.json"
         command = case.command(sys.executable, "cuda", "full", STEPS, "--oracle", sums_path)
         under = [bench.program, "run", "--no-report", "-o", trace, "--", *command]
-        output = cases.run(under, bench.environment, bench.limit(120))
+        environment = bench.environment if case.ranks > 1 else on_one_gpu(bench.environment)
+        output = cases.run(under, environment, bench.limit(120))
         if output.startswith("SKIP"):
             return {"skipped": output.strip()[5:], "problems": []}
         paths = [sums_path]
