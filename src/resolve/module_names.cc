@@ -98,9 +98,13 @@ std::string ModuleNames::Prefix(uint32_t root) const {
 std::string ModuleNames::Path(uint32_t number) const {
   const Lifetime& lifetime = lifetimes_[number];
   const std::string_view path = trace_.string(lifetime.path);
-  if (path.empty())
-    return RootName(lifetime);
-  return Prefix(Find(lifetime.process, lifetime.root, lifetime.last_ns)) + std::string(path);
+  const uint32_t root =
+      lifetime.is_root ? number : Find(lifetime.process, lifetime.root, lifetime.last_ns);
+  if (!path.empty())
+    return Prefix(root) + std::string(path);
+  // Around its root or that root itself, or a copy of it (DataParallel's).
+  const bool is_copy = root != kNone && lifetimes_[root].type == lifetime.type;
+  return RootName(is_copy ? lifetimes_[root] : lifetime);
 }
 
 ModuleNames::Below ModuleNames::InWhole(uint32_t root, std::string_view name) const {

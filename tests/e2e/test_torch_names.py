@@ -284,6 +284,46 @@ def test_modules_replaced_during_training(tmp_path):
     assert tuples(said["parameters"]) <= process.names(PARAMETER)
 
 
+def test_copies_that_dataparallel_makes_have_the_places_of_their_originals(tmp_path):
+    """As torch.nn.parallel.replicate makes them, which wants GPUs."""
+    said, process = record(
+        """
+        import json, torch
+        from torch import nn
+
+        class DataParallel(nn.Module):
+            def __init__(self, module):
+                super().__init__()
+                self.module = module
+            def forward(self, x):
+                originals = list(self.module.modules())
+                copies = [m._replicate_for_data_parallel() for m in originals]
+                for original, copy in zip(originals, copies):
+                    for name, child in original._modules.items():
+                        setattr(copy, name, copies[originals.index(child)])
+                    for name, parameter in original._parameters.items():
+                        setattr(copy, name, parameter.clone())
+                made.append(copies)
+                return copies[0](x)
+
+        made = []
+        model = nn.Sequential(nn.Sequential(nn.Linear(16, 16), nn.ReLU()), nn.Linear(16, 4))
+        parallel = DataParallel(model)
+        for i in range(20):
+            parallel(torch.randn(2, 16)).sum().backward()
+        paths = [n for n, _ in model.named_modules()]
+        print(json.dumps({"root": id(model), "copies": {id(m): n for copies in made for m, n in zip(copies, paths)}}))
+        """,
+        tmp_path,
+    )
+    copies = {int(address): path for address, path in said["copies"].items()}
+    found = {address: process.modules[address] for address in copies if address in process.modules}
+    assert len(found) > 4
+    assert {address: (path, root) for address, (path, _, root) in found.items()} == {
+        address: (copies[address], said["root"]) for address in found
+    }
+
+
 def test_a_thread_that_trains_while_the_main_thread_waits(tmp_path):
     said, process = record(
         """

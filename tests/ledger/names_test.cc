@@ -222,6 +222,24 @@ TEST_F(NamesTest, SeveralModelsHaveTheirClassBeforeThePath) {
                                                     Pair("Linear.weight", 6), Pair("(none)", 56)));
 }
 
+TEST_F(NamesTest, ACopyOfARootIsCalledAsItAndAWrapperByItsClass) {
+  for (const uint64_t root : {0x100, 0x200}) {
+    trace_.Module(root, root, "", "Net");
+    trace_.Module(root + 0x10, root, "fc", "Linear");
+  }
+  trace_.Module(0x300, 0x200, "", "Net");
+  trace_.Module(0x310, 0x200, "fc", "Linear");
+  trace_.Module(0x400, 0x200, "", "DataParallel");
+  uint64_t bytes = 1;
+  for (const uint64_t object : {0x200, 0x300, 0x310, 0x400}) {
+    InLayer(object, 20);
+    trace_.Alloc(0x1000 * bytes, bytes);
+    bytes *= 2;
+  }
+  EXPECT_THAT(By("module"),
+              UnorderedElementsAre(Pair("Net#2", 3), Pair("Net#2.fc", 4), Pair("DataParallel", 8)));
+}
+
 TEST_F(NamesTest, ARootThatTurnsOutToBeAPartIsNone) {
   AddNet();
   trace_.Module(0x800, 0x800, "", "Trainer");

@@ -326,7 +326,12 @@ def discover():
             if root is not None:
                 walk(root, id(root), "")
         for caller, module in zip(chain, chain[1:]):
-            if not is_known(module):
+            if is_known(module):
+                continue
+            original = original_of(module)
+            if original is not None:
+                walk(module, *known[original][1:])
+            else:
                 # In no module's tables, such as one in a plain list.
                 _, root, path = known[id(caller)]
                 walk(module, root, join(path, type(module).__name__))
@@ -413,9 +418,29 @@ def walk_root(top):
             break
         wrappers.append(root)
         root = inner
-    walk(root, id(root), "")
+    original = original_of(root)
+    if original is None:
+        walk(root, id(root), "")
+    else:
+        walk(root, *known[original][1:])
     for wrapper in wrappers:
         name_module(wrapper, id(root), "")
+
+
+def original_of(module):
+    """What DataParallel copied to another GPU for one forward, None where the module is no copy. Both have one table of
+    hooks: Module._replicate_for_data_parallel()."""
+    content = object.__getattribute__(module, "__dict__")
+    if not content.get("_is_replica"):
+        return None
+    for address, (reference, root, _) in list(known.items()):
+        other = reference()
+        if other is None or root is None or other is module:
+            continue
+        attributes = object.__getattribute__(other, "__dict__")
+        if attributes.get("_forward_hooks") is content.get("_forward_hooks") and not attributes.get("_is_replica"):
+            return address
+    return None
 
 
 def walk(top, root, prefix):
