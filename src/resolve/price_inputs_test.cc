@@ -131,5 +131,22 @@ TEST_F(PriceInputsTest, WhatBelongsToNoDeviceIsACallOnEach) {
   EXPECT_FALSE(inputs_.input(0).calls[0].reallocates);
 }
 
+// Local memory goes before more of it comes: a moment in which NVML shows less is no residual.
+TEST_F(PriceInputsTest, CodeThatComesMayTakeLocalMemoryAnew) {
+  using format::ImplicitKind;
+  const auto reallocates = [&](ImplicitKind kind) {
+    trace::Event event = Event(EventKind::kImplicit, 10, 20);
+    event.subkind = static_cast<uint8_t>(kind);
+    inputs_.OnImplicit(event);
+    return inputs_.input(0).calls.back().reallocates;
+  };
+  for (const ImplicitKind kind : {ImplicitKind::kModule, ImplicitKind::kFunction,
+                                  ImplicitKind::kLaunch, ImplicitKind::kLimit})
+    EXPECT_TRUE(reallocates(kind));
+  for (const ImplicitKind kind :
+       {ImplicitKind::kContext, ImplicitKind::kStream, ImplicitKind::kGraph, ImplicitKind::kOther})
+    EXPECT_FALSE(reallocates(kind));
+}
+
 }  // namespace
 }  // namespace vramscope::resolve
