@@ -28,6 +28,7 @@ class PeakFinder {
       devices_[i].changed = true;
       changed_.push_back(static_cast<uint32_t>(i));
     }
+    changed_count_ = changed_.size();
   }
 
   void OnMove(uint32_t cell, int64_t bytes) {
@@ -39,16 +40,16 @@ class PeakFinder {
     device.used = true;
     if (!device.changed) {
       device.changed = true;
-      changed_.push_back(facts.device);
+      changed_[changed_count_++] = facts.device;
     }
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) {
     size_t kept = 0;
-    for (const uint32_t index : changed_) {
+    for (size_t i = 0; i < changed_count_; ++i) {
+      const uint32_t index = changed_[i];
       Device& device = devices_[index];
-      const int64_t time_ns =
-          device.span.from_ns == INT64_MIN ? first_ns : std::max(first_ns, device.span.from_ns + 1);
+      const int64_t time_ns = std::max(first_ns, device.span.from_ns + 1);
       // Its span begins later.
       if (time_ns > last_ns) {
         changed_[kept++] = index;
@@ -63,7 +64,7 @@ class PeakFinder {
       device.peak.bytes = static_cast<uint64_t>(std::max<int64_t>(device.now.total, 0));
       device.peak.estimated_bytes = static_cast<uint64_t>(std::max<int64_t>(device.estimated, 0));
     }
-    changed_.resize(kept);
+    changed_count_ = kept;
   }
 
   // What a later piece of time had: of equally high instants the first counts.
@@ -110,7 +111,8 @@ class PeakFinder {
 
   std::vector<CellFacts> cells_;
   std::vector<Device> devices_;
-  std::vector<uint32_t> changed_;
+  std::vector<uint32_t> changed_;  // the first of them: devices, since they were last looked at
+  size_t changed_count_ = 0;
 };
 
 }  // namespace

@@ -34,41 +34,47 @@ util::Status Sweep(const tables::Recording& recording,
   const bool has_begin = span.from_ns != INT64_MIN;
   if (has_begin)
     VRAMSCOPE_RETURN_IF_ERROR(ledger.Load(recording, span.from_ns));
-  const std::vector<SlowChange> slow = SlowChangesIn(recording.tables(), span);
+  std::vector<SlowChange> slow = SlowChangesIn(recording.tables(), span);
+  slow.push_back({INT64_MAX});
+  auto next_slow = slow.begin();
   ChangeStream stream(recording, span);
-  std::span<const Change> window;
-  size_t at = 0;
-  size_t slow_at = 0;
-  bool any = has_begin;
-  int64_t stands_since_ns = has_begin ? span.from_ns + 1 : 0;
-  for (;;) {
-    if (at == window.size()) {
-      const auto next = stream.Next();
-      if (!next.ok())
-        return next.status();
-      window = *next;
-      at = 0;
-    }
-    int64_t time_ns = INT64_MAX;
-    if (at < window.size())
-      time_ns = window[at].time_ns;
-    if (slow_at < slow.size())
-      time_ns = std::min(time_ns, slow[slow_at].time_ns);
-    if (time_ns == INT64_MAX)
-      break;
-    if (any && stands_since_ns < time_ns)
+  // Before the first change nothing stands but at the span's begin.
+  int64_t stands_since_ns = has_begin ? span.from_ns + 1 : INT64_MAX;
+  const auto come_to = [&](int64_t time_ns) {
+    if (stands_since_ns < time_ns)
       observer->OnState(stands_since_ns, time_ns - 1);
-    // No instant is cut by windows.
-    for (; at < window.size() && window[at].time_ns <= time_ns; ++at)
-      ledger.Apply(window[at]);
-    for (; slow_at < slow.size() && slow[slow_at].time_ns <= time_ns; ++slow_at)
-      ledger.Apply(slow[slow_at]);
+    else if (stands_since_ns != INT64_MAX)
+      return;  // out of a damaged frame, too late
+    stands_since_ns = time_ns;
+  };
+  const auto apply_slow = [&](int64_t time_ns) {
+    for (; next_slow->time_ns <= time_ns && next_slow->time_ns != INT64_MAX; ++next_slow)
+      ledger.Apply(*next_slow);
+  };
+  // No instant is cut by windows.
+  for (;;) {
+    const auto window = stream.Next();
+    if (!window.ok())
+      return window.status();
+    for (auto change = window->begin(); change != window->end();) {
+      const int64_t time_ns = std::min(change->time_ns, next_slow->time_ns);
+      come_to(time_ns);
+      for (; change != window->end() && change->time_ns <= time_ns; ++change)
+        ledger.Apply(*change);
+      apply_slow(time_ns);
+      ledger.Settle();
+    }
+    if (window->empty())
+      break;
+  }
+  while (next_slow->time_ns != INT64_MAX) {
+    const int64_t time_ns = next_slow->time_ns;
+    come_to(time_ns);
+    apply_slow(time_ns);
     ledger.Settle();
-    any = true;
-    stands_since_ns = std::max(stands_since_ns, time_ns);
   }
   const int64_t last_ns = span.to_ns != INT64_MAX ? span.to_ns : LastInstant(recording);
-  if (any)
+  if (stands_since_ns != INT64_MAX)
     observer->OnState(stands_since_ns, std::max(stands_since_ns, last_ns));
   return {};
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/compiler.h"
 #include "query/cells.h"
 #include "query/change_stream.h"
 #include "query/live_set.h"
@@ -43,16 +44,20 @@ class SweepLedger {
  public:
   SweepLedger(const tables::Recording& recording, const Cells& cells, Observer* observer)
       : tables_(recording.tables()),
-        cells_(cells),
         observer_(observer),
         bytes_(cells.all().size()),
         checkpointed_(tables_.accounts.size()),
         segments_(tables_.segments.size()),
-        counters_(tables_.counters.size()) {
+        counters_(tables_.counters.size()),
+        touched_(tables_.segments.size()) {
     for (const Cell& cell : cells.all())
       account_of_.push_back(cell.account.value);
-    for (const tables::SiteRow& site : tables_.sites)
-      backing_.push_back(site.backing != 0 ? 1 : 0);
+    for (uint32_t i = 0; i < tables_.sites.size(); ++i)
+      sites_.push_back({cells.OfSite(i), cells.OfRounding(i), tables_.sites[i].backing != 0});
+    for (uint32_t i = 0; i < segments_.size(); ++i) {
+      segments_[i].cell_idle = cells.OfFree(i, false);
+      segments_[i].cell_in_use = cells.OfFree(i, true);
+    }
   }
 
   // What stands at an instant, of all accounts.
@@ -68,8 +73,8 @@ class SweepLedger {
     if (!live.ok())
       return live.status();
     for (uint32_t i = 0; i < live->sites.size(); ++i) {
-      Move(cells_.OfSite(i), static_cast<int64_t>(live->sites[i].bytes));
-      Move(cells_.OfRounding(i), static_cast<int64_t>(live->sites[i].rounding_bytes));
+      Move(sites_[i].own, static_cast<int64_t>(live->sites[i].bytes));
+      Move(sites_[i].rounding, static_cast<int64_t>(live->sites[i].rounding_bytes));
     }
     for (uint32_t i = 1; i < live->segments.size(); ++i) {
       segments_[i].held_bytes = live->segments[i].held_bytes;
@@ -85,24 +90,26 @@ class SweepLedger {
     return {};
   }
 
-  void Apply(const Change& change) {
+  VRAMSCOPE_ALWAYS_INLINE void Apply(const Change& change) {
+    const Site& site = sites_[change.what.site];
     const int64_t sign = change.what.ends != 0 ? -1 : 1;
     const int64_t bytes = sign * static_cast<int64_t>(change.bytes);
-    const bool backing = backing_[change.what.site] != 0;
     // Out of what the row itself has.
-    const int64_t own = change.what.is_rounding != 0 ? -bytes : bytes;
-    if (change.what.is_rounding != 0)
-      Move(cells_.OfRounding(change.what.site), bytes);
-    if (backing) {
-      segments_[change.what.segment].held_bytes += own;
-      Touch(change.what.segment);
-      return;
+    const bool is_rounding = change.what.is_rounding != 0;
+    const int64_t own = is_rounding ? -bytes : bytes;
+    if (is_rounding)
+      Move(site.rounding, bytes);
+    Segment& segment = segments_[change.what.segment];
+    if (site.is_backing) {
+      segment.held_bytes += own;
+    } else {
+      Move(site.own, own);
+      if (is_rounding)
+        return;
+      segment.used_bytes += bytes;
+      segment.used_count += sign;
     }
-    Move(cells_.OfSite(change.what.site), own);
-    if (change.what.segment == 0 || change.what.is_rounding != 0)
-      return;
-    segments_[change.what.segment].used_bytes += bytes;
-    segments_[change.what.segment].used_count += sign;
+    // Row 0 is none, and nothing is said of it.
     Touch(change.what.segment);
   }
 
@@ -132,14 +139,12 @@ class SweepLedger {
   }
 
   // Behind the last change of an instant: free bytes follow from what happened to their segments.
-  void Settle() {
-    for (const uint32_t index : touched_) {
-      Segment& segment = segments_[index];
+  VRAMSCOPE_ALWAYS_INLINE void Settle() {
+    for (size_t i = 0; i < touched_count_; ++i) {
+      Segment& segment = segments_[touched_[i]];
       segment.touched = false;
       const int64_t free = std::max<int64_t>(0, segment.held_bytes - segment.used_bytes);
-      const uint32_t cell = cells_.OfFree(index, segment.used_count > 0);
-      if (free == segment.free_bytes && cell == segment.cell)
-        continue;
+      const uint32_t cell = segment.used_count > 0 ? segment.cell_in_use : segment.cell_idle;
       if (cell == segment.cell) {
         Move(cell, free - segment.free_bytes);
       } else {
@@ -149,42 +154,48 @@ class SweepLedger {
       segment.free_bytes = free;
       segment.cell = cell;
     }
-    touched_.clear();
+    touched_count_ = 0;
   }
 
  private:
+  struct Site {
+    uint32_t own = 0;
+    uint32_t rounding = 0;
+    bool is_backing = false;
+  };
   struct Segment {
     int64_t held_bytes = 0;
     int64_t used_bytes = 0;
     int64_t used_count = 0;
     int64_t free_bytes = 0;  // as moved
     uint32_t cell = 0;       // that has them
+    uint32_t cell_idle = 0;
+    uint32_t cell_in_use = 0;
     bool touched = false;
   };
 
-  void Move(uint32_t cell, int64_t bytes) {
+  VRAMSCOPE_ALWAYS_INLINE void Move(uint32_t cell, int64_t bytes) {
     if (bytes == 0)
       return;
     bytes_[cell] += bytes;
     if (checkpoints_ == 0 || checkpointed_[account_of_[cell]] == 0)
       observer_->OnMove(cell, bytes);
   }
-  void Touch(uint32_t segment) {
+  VRAMSCOPE_ALWAYS_INLINE void Touch(uint32_t segment) {
     if (segment == 0 || segments_[segment].touched)
       return;
     segments_[segment].touched = true;
-    touched_.push_back(segment);
+    touched_[touched_count_++] = segment;
   }
   void Step(uint32_t counter, int64_t bytes) {
     const uint32_t site = tables_.counters[counter].site.value;
     const int64_t before = counters_[counter];
     counters_[counter] += bytes;
-    Move(cells_.OfSite(site < tables_.sites.size() ? site : 0),
+    Move(sites_[site < sites_.size() ? site : 0].own,
          std::max<int64_t>(counters_[counter], 0) - std::max<int64_t>(before, 0));
   }
 
   const tables::Tables& tables_;
-  const Cells& cells_;
   Observer* observer_;
   std::vector<int64_t> bytes_;  // by cell, checkpointed or not
   std::vector<uint32_t> account_of_;
@@ -192,8 +203,9 @@ class SweepLedger {
   uint32_t checkpoints_ = 0;            // accounts that are, at most
   std::vector<Segment> segments_;
   std::vector<int64_t> counters_;
-  std::vector<uint32_t> touched_;
-  std::vector<uint8_t> backing_;
+  std::vector<uint32_t> touched_;  // the first of them: segments, since the last Settle()
+  size_t touched_count_ = 0;
+  std::vector<Site> sites_;
 };
 
 }  // namespace vramscope::query

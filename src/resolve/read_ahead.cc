@@ -17,8 +17,8 @@ namespace {
 using Batch = std::vector<trace::Event>;
 
 constexpr size_t kBatchEvents = 2048;
-// 8 MB: enough to go on while the thread that packs frames has a core of two for itself. Who reads
-// goes on when half of them were looked at, so that he does not wake for each.
+// 8 MB: enough to go on while the thread that packs frames has a core of two for itself. The reader
+// goes on when half of them were looked at: it does not wake for each.
 constexpr size_t kBatchesWaiting = 32;
 constexpr size_t kBatchesToGoOn = kBatchesWaiting / 2;
 
