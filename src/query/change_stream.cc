@@ -108,34 +108,38 @@ ChangeStream::Block* ChangeStream::NewBlock(Block* next) {
 }
 
 util::Status ChangeStream::ReadFrame(size_t frame) {
-  VRAMSCOPE_RETURN_IF_ERROR(recording_.Read(frame,
-                                            tables::kBeginNs | tables::kEndNs | tables::kBytes |
-                                                tables::kRoundingBytes | tables::kSite |
-                                                tables::kSegment,
-                                            &frame_));
+  VRAMSCOPE_RETURN_IF_ERROR(
+      recording_.Read(frame, tables::kBeginNs | tables::kEndNs | tables::kShape, &frame_));
   const auto sites =
       static_cast<uint32_t>(std::min<uint64_t>(recording_.tables().sites.size(), kSitesLimit));
   const size_t segments = recording_.tables().segments.size();
-  const auto push = [&](const std::vector<int64_t>& times, bool ends) {
+  kinds_.clear();
+  for (const tables::AllocationShape& shape : frame_.shapes) {
+    Kind& kind = kinds_.emplace_back();
+    kind.bytes = shape.bytes;
+    kind.rounding_bytes = std::min(shape.rounding_bytes, shape.bytes);
+    kind.what.site = shape.site < sites ? shape.site & (kSitesLimit - 1) : 0;
+    kind.what.segment = shape.segment < segments ? shape.segment : 0;
+  }
+  const auto push = [&](const std::vector<int64_t>& times) {
     Place place;
     for (size_t i = 0; i < frame_.rows; ++i) {
       // Not live at any instant.
       if (frame_.begin_ns[i] >= frame_.end_ns[i])
         continue;
-      const uint32_t segment = frame_.segment[i];
-      Change::What what;
-      what.site = frame_.site[i] < sites ? frame_.site[i] & (kSitesLimit - 1) : 0;
-      what.ends = ends ? 1 : 0;
-      what.segment = segment < segments ? segment : 0;
-      Push(times[i], frame_.bytes[i], what, &place);
-      if (frame_.rounding_bytes[i] == 0)
+      const Kind& kind = kinds_[frame_.shape[i]];
+      Push(times[i], kind.bytes, kind.what, &place);
+      if (kind.rounding_bytes == 0)
         continue;
-      what.is_rounding = 1;
-      Push(times[i], std::min(frame_.rounding_bytes[i], frame_.bytes[i]), what, &place);
+      Change::What rounding = kind.what;
+      rounding.is_rounding = 1;
+      Push(times[i], kind.rounding_bytes, rounding, &place);
     }
   };
-  push(frame_.begin_ns, false);
-  push(frame_.end_ns, true);
+  push(frame_.begin_ns);
+  for (Kind& kind : kinds_)
+    kind.what.ends = 1;
+  push(frame_.end_ns);
   return {};
 }
 

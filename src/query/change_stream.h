@@ -61,6 +61,13 @@ class ChangeStream {
     std::array<Change, kChanges> changes;
   };
 
+  // What a row of a shape changes.
+  struct Kind {
+    uint64_t bytes = 0;
+    uint64_t rounding_bytes = 0;
+    Change::What what;
+  };
+
   void PlanWindows();
   util::Status ReadFrame(size_t frame);
   void Push(int64_t time_ns, uint64_t bytes, Change::What what, Place* place);
@@ -83,6 +90,7 @@ class ChangeStream {
   std::vector<uint32_t> bucket_ends_;
   size_t made_ = 0;  // windows before this one are over
   tables::AllocationFrame frame_;
+  std::vector<Kind> kinds_;  // by shape of the frame
   std::vector<Change> current_;
   size_t current_count_ = 0;  // it only grows
 };

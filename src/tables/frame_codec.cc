@@ -66,6 +66,21 @@ bool LookUp(const FrameReader& reader,
   return true;
 }
 
+bool ReadShapes(const FrameReader& reader, Scratch* scratch, std::vector<AllocationShape>* shapes) {
+  const auto read = [&](FrameColumn column, auto* values, auto AllocationShape::*field) {
+    values->resize(shapes->size());
+    if (!reader.Read(column, values->size(), values->data()))
+      return false;
+    for (size_t i = 0; i < values->size(); ++i)
+      (*shapes)[i].*field = (*values)[i];
+    return true;
+  };
+  return read(kShapeBytes, &scratch->wide, &AllocationShape::bytes) &&
+         read(kShapeRounding, &scratch->wide, &AllocationShape::rounding_bytes) &&
+         read(kShapeSite, &scratch->narrow, &AllocationShape::site) &&
+         read(kShapeSegment, &scratch->narrow, &AllocationShape::segment);
+}
+
 uint64_t* Words(std::vector<int64_t>* values) {
   return reinterpret_cast<uint64_t*>(values->data());
 }
@@ -188,9 +203,9 @@ bool DecodeFrame(const BlockHeaders& headers,
   if (prepare(kAddress, &out->address))
     ok = ok && reader.Read(kFrameAddress, rows, out->address.data());
 
-  const bool wants_shapes = (wanted & (kBytes | kRoundingBytes | kSite | kSegment)) != 0;
+  const bool wants_shapes = (wanted & (kBytes | kRoundingBytes | kSite | kSegment | kShape)) != 0;
   const size_t shapes = wants_shapes ? reader.shapes() : 0;
-  std::vector<uint32_t>& numbers = scratch.numbers;
+  std::vector<uint32_t>& numbers = (wanted & kShape) != 0 ? out->shape : scratch.numbers;
   if (wants_shapes) {
     numbers.resize(rows);
     ok = ok && reader.Read(kFrameShape, rows, numbers.data());
@@ -198,6 +213,13 @@ bool DecodeFrame(const BlockHeaders& headers,
     for (const uint32_t number : numbers)
       beyond |= shapes - 1 - uint64_t{number};  // its top bit: not below `shapes`
     ok = ok && shapes != 0 && beyond >> 63 == 0;
+  }
+  if ((wanted & kShape) != 0) {
+    out->shapes.resize(shapes);
+    ok = ok && ReadShapes(reader, &scratch, &out->shapes);
+  } else {
+    out->shape.clear();
+    out->shapes.clear();
   }
   const auto look_up = [&](uint32_t bit, FrameColumn column, auto* values, auto* target) {
     if ((wanted & bit) != 0)

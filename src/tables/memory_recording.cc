@@ -54,6 +54,13 @@ util::Status MemoryRecording::Read(size_t frame, uint32_t wanted, AllocationFram
   copy(kRoundingBytes, from.rounding_bytes, out->rounding_bytes);
   copy(kSite, from.site, out->site);
   copy(kSegment, from.segment, out->segment);
+  // Each row is its own.
+  out->shape.clear();
+  out->shapes.clear();
+  for (uint32_t i = 0; (wanted & kShape) != 0 && i < from.rows; ++i) {
+    out->shape.push_back(i);
+    out->shapes.push_back({from.bytes[i], from.rounding_bytes[i], from.site[i], from.segment[i]});
+  }
   return {};
 }
 

@@ -87,12 +87,23 @@ struct Tables {
   }
 };
 
-// Some rows of `allocations`, by column: all vectors that were asked for have `rows` entries.
+// What many allocations of a frame have in common.
+struct AllocationShape {
+  uint64_t bytes = 0;
+  uint64_t rounding_bytes = 0;
+  uint32_t site = 0;
+  uint32_t segment = 0;
+};
+
+// Some rows of `allocations`, by column: all vectors that were asked for have `rows` entries, but
+// for `shapes`.
 struct AllocationFrame {
   size_t rows = 0;
   std::vector<int64_t> begin_ns, end_ns, alloc_ns;
   std::vector<uint64_t> address, bytes, rounding_bytes;
   std::vector<uint32_t> site, segment;
+  std::vector<uint32_t> shape;  // index in `shapes`
+  std::vector<AllocationShape> shapes;
 };
 
 // Columns of an AllocationFrame, as bits.
@@ -106,6 +117,8 @@ enum AllocationColumns : uint32_t {
   kSite = 1 << 6,
   kSegment = 1 << 7,
   kAllColumns = 0xff,
+  // The four before this one as a shape: for whoever does the same for all rows of one.
+  kShape = 1 << 8,
 };
 
 // What is known of a frame without reading it. Allocations are in frames by how long they lived, so

@@ -99,6 +99,12 @@ bool AllBelow(const std::vector<uint32_t>& ids, size_t count) {
   return !TopBit(outside);
 }
 
+bool AllBelow(const std::vector<AllocationShape>& shapes, size_t sites, size_t segments) {
+  return std::all_of(shapes.begin(), shapes.end(), [&](const AllocationShape& shape) {
+    return shape.site < sites && shape.segment < segments;
+  });
+}
+
 bool NoneEndsBeforeItBegins(const AllocationFrame& frame) {
   constexpr uint64_t kSign = uint64_t{1} << 63;
   uint64_t before = 0;
@@ -210,6 +216,7 @@ bool FrameMakesSense(const AllocationFrame& frame,
          AllWithin(frame.end_ns, zone.min_end_ns, zone.max_end_ns) &&
          AllBelow(frame.site, tables.sites.size()) &&
          AllBelow(frame.segment, tables.segments.size()) &&
+         AllBelow(frame.shapes, tables.sites.size(), tables.segments.size()) &&
          (!both || NoneEndsBeforeItBegins(frame));
 }
 
