@@ -123,9 +123,22 @@ class IterationTracker {
     Account& account = accounts_[facts.account];
     if (account.times == nullptr)
       return;
-    for (uint32_t figures = facts.figures; figures != 0; figures &= figures - 1)
-      account.now[static_cast<size_t>(std::countr_zero(figures))] += bytes;
-    account.risen |= bytes > 0 ? facts.figures : 0;
+    account.Add(facts.figures, bytes);
+    account.used = true;
+  }
+
+  void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
+    const CellFacts& gives = cells_[from];
+    const CellFacts& takes = cells_[to];
+    if (gives.account != takes.account) {
+      OnMove(from, -bytes);
+      return OnMove(to, bytes);
+    }
+    Account& account = accounts_[gives.account];
+    if (account.times == nullptr)
+      return;
+    account.Add(gives.figures & ~takes.figures, -bytes);
+    account.Add(takes.figures & ~gives.figures, bytes);
     account.used = true;
   }
 
@@ -186,6 +199,12 @@ class IterationTracker {
     std::vector<Extent> over;      // by number, from the first that is known
     Extent under_way;              // the one behind them, or the next
     int64_t until_ns = INT64_MIN;  // no iteration begins or ends before
+
+    void Add(uint32_t figures, int64_t bytes) {
+      risen |= bytes > 0 ? figures : 0;
+      for (; figures != 0; figures &= figures - 1)
+        now[static_cast<size_t>(std::countr_zero(figures))] += bytes;
+    }
   };
 
   // The state stood from first_ns to last_ns: in the iteration under way, or several.

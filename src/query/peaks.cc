@@ -37,11 +37,20 @@ class PeakFinder {
     device.now.total += bytes;
     device.now.used += bytes & facts.use;
     device.estimated += bytes & facts.estimated;
-    device.used = true;
-    if (!device.changed) {
-      device.changed = true;
-      changed_[changed_count_++] = facts.device;
+    Changed(&device, facts.device);
+  }
+
+  void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
+    const CellFacts& gives = cells_[from];
+    const CellFacts& takes = cells_[to];
+    if (gives.device != takes.device) {
+      OnMove(from, -bytes);
+      return OnMove(to, bytes);
     }
+    Device& device = devices_[gives.device];
+    device.now.used += (bytes & takes.use) - (bytes & gives.use);
+    device.estimated += (bytes & takes.estimated) - (bytes & gives.estimated);
+    Changed(&device, gives.device);
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) {
@@ -108,6 +117,14 @@ class PeakFinder {
     Height highest;
     tables::PeakRow peak;
   };
+
+  void Changed(Device* device, uint32_t index) {
+    device->used = true;
+    if (device->changed)
+      return;
+    device->changed = true;
+    changed_[changed_count_++] = index;
+  }
 
   std::vector<CellFacts> cells_;
   std::vector<Device> devices_;

@@ -62,7 +62,6 @@ util::Status Sweep(const tables::Recording& recording,
       for (; change != window->end() && change->time_ns <= time_ns; ++change)
         ledger.Apply(*change);
       apply_slow(time_ns);
-      ledger.Settle();
     }
     if (window->empty())
       break;
@@ -71,7 +70,6 @@ util::Status Sweep(const tables::Recording& recording,
     const int64_t time_ns = next_slow->time_ns;
     come_to(time_ns);
     apply_slow(time_ns);
-    ledger.Settle();
   }
   const int64_t last_ns = span.to_ns != INT64_MAX ? span.to_ns : LastInstant(recording);
   if (stands_since_ns != INT64_MAX)

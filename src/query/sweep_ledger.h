@@ -16,10 +16,12 @@
 namespace vramscope::query {
 
 // Follows the ledger through time. No base class: every change of a recording comes here.
-//   OnMove   the bytes of a cell (of the Cells given) change; those of one instant come together
-//   OnState  so it stands now, from the instant of the last changes to the one before the next;
-//            these stretches cover the span without a gap, from the first change in it where it has
-//            no begin
+//   OnMove      the bytes of a cell (of the Cells given) change; those of one instant come together
+//   OnTransfer  they go from one cell to another, or, if negative, back; an observer that has no
+//               such function is told of two moves
+//   OnState     so it stands now, from the instant of the last changes to the one before the next;
+//               these stretches cover the span without a gap, from the first change in it where it
+//               has no begin
 template <class T>
 concept SweepObserver = requires(T& observer, uint32_t cell, int64_t number) {
   observer.OnMove(cell, number);
@@ -48,8 +50,7 @@ class SweepLedger {
         bytes_(cells.all().size()),
         checkpointed_(tables_.accounts.size()),
         segments_(tables_.segments.size()),
-        counters_(tables_.counters.size()),
-        touched_(tables_.segments.size()) {
+        counters_(tables_.counters.size()) {
     for (const Cell& cell : cells.all())
       account_of_.push_back(cell.account.value);
     for (uint32_t i = 0; i < tables_.sites.size(); ++i)
@@ -80,13 +81,12 @@ class SweepLedger {
       segments_[i].held_bytes = live->segments[i].held_bytes;
       segments_[i].used_bytes = static_cast<int64_t>(live->segments[i].used_bytes);
       segments_[i].used_count = static_cast<int64_t>(live->segments[i].used_count);
-      Touch(i);
+      MoveFree(&segments_[i]);
     }
     for (uint32_t i = 1; i < live->counters.size(); ++i) {
       if (tables_.counters[i].segment.value == 0)
         Step(i, live->counters[i]);
     }
-    Settle();
     return {};
   }
 
@@ -94,23 +94,31 @@ class SweepLedger {
     const Site& site = sites_[change.what.site];
     const int64_t sign = change.what.ends != 0 ? -1 : 1;
     const int64_t bytes = sign * static_cast<int64_t>(change.bytes);
-    // Out of what the row itself has.
-    const bool is_rounding = change.what.is_rounding != 0;
-    const int64_t own = is_rounding ? -bytes : bytes;
-    if (is_rounding)
-      Move(site.rounding, bytes);
     Segment& segment = segments_[change.what.segment];
-    if (site.is_backing) {
-      segment.held_bytes += own;
-    } else {
-      Move(site.own, own);
-      if (is_rounding)
-        return;
-      segment.used_bytes += bytes;
-      segment.used_count += sign;
+    if (change.what.is_rounding != 0) {
+      // Out of what the row itself has.
+      if (!site.is_backing)
+        return Transfer(site.own, site.rounding, bytes);
+      Move(site.rounding, bytes);
+      segment.held_bytes -= bytes;
+      return MoveFree(&segment);
     }
-    // Row 0 is none, and nothing is said of it.
-    Touch(change.what.segment);
+    if (site.is_backing) {
+      segment.held_bytes += bytes;
+      return MoveFree(&segment);
+    }
+    if (change.what.segment == 0)
+      return Move(site.own, bytes);
+    segment.used_bytes += bytes;
+    segment.used_count += sign;
+    const uint32_t cell = segment.FreeCell();
+    const int64_t free = segment.Free();
+    if (cell != segment.cell || segment.free_bytes - free != bytes) {
+      Move(site.own, bytes);
+      return MoveFree(&segment);
+    }
+    Transfer(cell, site.own, bytes);
+    segment.free_bytes = free;
   }
 
   void Apply(const SlowChange& change) {
@@ -120,7 +128,7 @@ class SweepLedger {
         Step(change.index, change.bytes);
       } else {
         segments_[segment].held_bytes += change.bytes;
-        Touch(segment);
+        MoveFree(&segments_[segment]);
       }
       return;
     }
@@ -138,25 +146,6 @@ class SweepLedger {
     }
   }
 
-  // Behind the last change of an instant: free bytes follow from what happened to their segments.
-  VRAMSCOPE_ALWAYS_INLINE void Settle() {
-    for (size_t i = 0; i < touched_count_; ++i) {
-      Segment& segment = segments_[touched_[i]];
-      segment.touched = false;
-      const int64_t free = std::max<int64_t>(0, segment.held_bytes - segment.used_bytes);
-      const uint32_t cell = segment.used_count > 0 ? segment.cell_in_use : segment.cell_idle;
-      if (cell == segment.cell) {
-        Move(cell, free - segment.free_bytes);
-      } else {
-        Move(segment.cell, -segment.free_bytes);
-        Move(cell, free);
-      }
-      segment.free_bytes = free;
-      segment.cell = cell;
-    }
-    touched_count_ = 0;
-  }
-
  private:
   struct Site {
     uint32_t own = 0;
@@ -171,7 +160,9 @@ class SweepLedger {
     uint32_t cell = 0;       // that has them
     uint32_t cell_idle = 0;
     uint32_t cell_in_use = 0;
-    bool touched = false;
+
+    int64_t Free() const { return std::max<int64_t>(0, held_bytes - used_bytes); }
+    uint32_t FreeCell() const { return used_count > 0 ? cell_in_use : cell_idle; }
   };
 
   VRAMSCOPE_ALWAYS_INLINE void Move(uint32_t cell, int64_t bytes) {
@@ -181,11 +172,29 @@ class SweepLedger {
     if (checkpoints_ == 0 || checkpointed_[account_of_[cell]] == 0)
       observer_->OnMove(cell, bytes);
   }
-  VRAMSCOPE_ALWAYS_INLINE void Touch(uint32_t segment) {
-    if (segment == 0 || segments_[segment].touched)
+  // Of a segment's free bytes into a block, and back.
+  VRAMSCOPE_ALWAYS_INLINE void Transfer(uint32_t from, uint32_t to, int64_t bytes) {
+    if constexpr (requires { observer_->OnTransfer(from, to, bytes); }) {
+      if (checkpoints_ == 0) [[likely]] {
+        bytes_[from] -= bytes;
+        bytes_[to] += bytes;
+        return observer_->OnTransfer(from, to, bytes);
+      }
+    }
+    Move(from, -bytes);
+    Move(to, bytes);
+  }
+  // Free bytes follow from what happened to their segment. Of row 0, which is none, nothing is
+  // said.
+  void MoveFree(Segment* segment) {
+    if (segment == segments_.data())
       return;
-    segments_[segment].touched = true;
-    touched_[touched_count_++] = segment;
+    const uint32_t cell = segment->FreeCell();
+    const int64_t free = segment->Free();
+    Move(segment->cell, -segment->free_bytes);
+    Move(cell, free);
+    segment->free_bytes = free;
+    segment->cell = cell;
   }
   void Step(uint32_t counter, int64_t bytes) {
     const uint32_t site = tables_.counters[counter].site.value;
@@ -203,8 +212,6 @@ class SweepLedger {
   uint32_t checkpoints_ = 0;            // accounts that are, at most
   std::vector<Segment> segments_;
   std::vector<int64_t> counters_;
-  std::vector<uint32_t> touched_;  // the first of them: segments, since the last Settle()
-  size_t touched_count_ = 0;
   std::vector<Site> sites_;
 };
 

@@ -96,10 +96,21 @@ class BucketFiller {
     device.now[facts.band] += bytes;
     device.height.total += bytes;
     device.height.used += bytes & facts.use;
-    if (!device.changed) {
-      device.changed = true;
-      changed_[changed_count_++] = facts.device;
+    Changed(&device, facts.device);
+  }
+
+  void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
+    const CellFacts& gives = cells_[from];
+    const CellFacts& takes = cells_[to];
+    if (gives.device != takes.device) {
+      OnMove(from, -bytes);
+      return OnMove(to, bytes);
     }
+    Device& device = devices_[gives.device];
+    device.now[gives.band] -= bytes;
+    device.now[takes.band] += bytes;
+    device.height.used += (bytes & takes.use) - (bytes & gives.use);
+    Changed(&device, gives.device);
   }
 
   void OnState(int64_t first_ns, int64_t last_ns) {
@@ -195,6 +206,12 @@ class BucketFiller {
     int64_t use;  // a mask: all bits of what counts, none of what does not
   };
 
+  void Changed(Device* device, uint32_t index) {
+    if (device->changed)
+      return;
+    device->changed = true;
+    changed_[changed_count_++] = index;
+  }
   int64_t BeginOf(size_t bucket) const {
     return begin_ns_ + static_cast<int64_t>(bucket) * width_ns_;
   }
