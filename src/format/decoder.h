@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "base/varint.h"
 #include "format/encoder.h"
@@ -53,21 +55,26 @@ struct DecodeVisitor {
   DeltaState* delta;
   bool ok = true;
 
+  // A number of so many bytes, unless the last of them says that there are more.
+  template <size_t kBytes>
+  [[gnu::always_inline]] bool GetOf(uint64_t* value) {
+    if (static_cast<size_t>(end - in) < kBytes || in[kBytes - 1] >= 0x80)
+      return false;
+    *value = [this]<size_t... kAt>(std::index_sequence<kAt...>) {
+      return (((uint64_t{in[kAt]} & 0x7f) << (7 * kAt)) | ...);
+    }
+    (std::make_index_sequence<kBytes>());
+    in += kBytes;
+    return true;
+  }
   // A field that an older writer did not have is absent at the end of the payload: its default
   // stays. Half a field is damage, and nothing behind it is read.
   [[gnu::always_inline]] bool Get(uint64_t* value) {
     if (in == end)
       return false;
-    // As most are: one or two bytes.
-    if (*in < 0x80) {
-      *value = *in++;
+    // As nearly all are.
+    if (GetOf<1>(value) || GetOf<2>(value) || GetOf<3>(value) || GetOf<4>(value))
       return true;
-    }
-    if (end - in >= 2 && in[1] < 0x80) {
-      *value = (uint64_t{in[0]} & 0x7f) | uint64_t{in[1]} << 7;
-      in += 2;
-      return true;
-    }
     in = base::GetVarint(in, end, readable_end, value);
     if (in != nullptr) [[likely]]
       return true;
