@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolve/row_writer.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -29,12 +30,18 @@ uint64_t HashOf(const SiteKey& key) {
 }  // namespace
 
 tables::SiteId RowWriter::SiteOf(const SiteKey& key, int64_t alloc_ns) {
+  if (key.stack.value >= latest_.size()) [[unlikely]]
+    latest_.resize(std::max<size_t>(key.stack.value + size_t{1}, 2 * latest_.size()));
+  uint32_t& latest = latest_[key.stack.value];
+  if (latest != 0 && sites_[latest].key == key) [[likely]]
+    return tables::SiteId{latest};
   const auto next = static_cast<uint32_t>(sites_.size());
   const uint32_t id = ids_.Intern(
       HashOf(key), next, [&](uint32_t known) { return sites_[known].key == key; },
       [&](uint32_t known) { return HashOf(sites_[known].key); });
   if (id == next)
     sites_.push_back({key, alloc_ns, 0, 0});
+  latest = id;
   return tables::SiteId{id};
 }
 

@@ -95,6 +95,7 @@ class RowWriter {
   std::vector<Site> sites_;
   std::vector<tables::SegmentRow> segments_;
   util::InternTable ids_;                               // of sites that are looked up
+  std::vector<uint32_t> latest_;                        // of them, by stack: mostly the next one's
   std::unordered_map<uint32_t, std::string> triggers_;  // by site, of those that have one
 };
 
