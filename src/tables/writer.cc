@@ -21,6 +21,7 @@ namespace {
 // Level 1 takes half the time of level 3, and frames become a hundredth larger.
 constexpr int kFrameLevel = 1;
 constexpr int kTableLevel = 3;
+constexpr int kPackingNice = 8;
 // Of a frame with more sites than this, it is not known whose it is.
 constexpr size_t kMaxSitesOfFrame = 4096;
 
@@ -79,6 +80,10 @@ void Writer::Hand(std::vector<AllocationRow>* rows) {
 }
 
 void Writer::PackFrames() {
+  // Of this thread alone. Whoever adds rows is the one that all the others wait for: where there
+  // are fewer cores than threads, packing fills the gaps. What waits is bounded, so it gets its
+  // turn.
+  nice(kPackingNice);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return no_more_ || !waiting_.empty(); });
