@@ -129,6 +129,18 @@ class SumsAt {
   std::vector<int64_t> bytes_;
 };
 
+// Told of what goes from one cell to another at once, as the observers of reports are.
+class SumsByTransfers : public SumsAt {
+ public:
+  using SumsAt::SumsAt;
+  void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
+    ++transfers;
+    OnMove(from, -bytes);
+    OnMove(to, bytes);
+  }
+  size_t transfers = 0;
+};
+
 int64_t DeviceTotal(const tables::Tables& tables, const Sums& sums, tables::DeviceId device) {
   int64_t total = 0;
   for (const auto& [key, bytes] : sums) {
@@ -163,9 +175,14 @@ TEST_P(RandomRecordingTest, LiveSetIsWhatTheRowsSay) {
 
 TEST_P(RandomRecordingTest, SweepComesToTheSameSums) {
   const Cells cells(*recording_);
+  size_t transfers = 0;
   for (const TimeSpan span : {TimeSpan{}, TimeSpan{kLastNs / 3 - 5, kLastNs * 2 / 3}}) {
     SumsAt observer(cells, times_);
     ASSERT_TRUE(Sweep(*recording_, cells, span, &observer).ok());
+    SumsByTransfers transferring(cells, times_);
+    ASSERT_TRUE(Sweep(*recording_, cells, span, &transferring).ok());
+    transfers += transferring.transfers;
+    EXPECT_EQ(transferring.found, observer.found);
     size_t checked = 0;
     for (const int64_t time_ns : times_) {
       if (time_ns <= span.from_ns || time_ns > span.to_ns)
@@ -175,6 +192,8 @@ TEST_P(RandomRecordingTest, SweepComesToTheSameSums) {
     }
     EXPECT_GT(checked, 5u);
   }
+  // While no account is checkpointed.
+  EXPECT_GT(transfers, 1000u);
 }
 
 // More changes than a window holds.

@@ -66,8 +66,7 @@ class SweepLedger {
     for (const tables::CheckpointRow& row : tables_.checkpointed) {
       if (row.account.value < checkpointed_.size() && row.begin_ns <= time_ns &&
           time_ns < row.end_ns) {
-        ++checkpointed_[row.account.value];
-        ++checkpoints_;
+        checkpoints_ += checkpointed_[row.account.value]++ == 0 ? 1u : 0u;
       }
     }
     const auto live = ReadLiveSetWithCheckpointed(recording, AllAt(tables_, time_ns));
@@ -139,7 +138,7 @@ class SweepLedger {
     times = begins ? times + 1 : times - std::min<uint32_t>(times, 1);
     if ((before == 0) == (times == 0))
       return;
-    checkpoints_ += begins ? 1 : 0;
+    begins ? ++checkpoints_ : --checkpoints_;
     for (uint32_t cell = 0; cell < bytes_.size(); ++cell) {
       if (account_of_[cell] == change.index && bytes_[cell] != 0)
         observer_->OnMove(cell, begins ? -bytes_[cell] : bytes_[cell]);
@@ -209,7 +208,7 @@ class SweepLedger {
   std::vector<int64_t> bytes_;  // by cell, checkpointed or not
   std::vector<uint32_t> account_of_;
   std::vector<uint32_t> checkpointed_;  // by account: how many times it is
-  uint32_t checkpoints_ = 0;            // accounts that are, at most
+  uint32_t checkpoints_ = 0;            // accounts that are
   std::vector<Segment> segments_;
   std::vector<int64_t> counters_;
   std::vector<Site> sites_;

@@ -225,14 +225,22 @@ TEST(FileTest, ColumnsThatNobodyWantsAreNotRead) {
   const std::unique_ptr<Recording> recording = Reopen(file);
   ASSERT_NE(recording, nullptr);
   AllocationFrame all, frame;
-  ASSERT_TRUE(recording->Read(0, kAllColumns, &all).ok());
+  ASSERT_TRUE(recording->Read(0, kAllColumns | kShape, &all).ok());
+  ASSERT_LT(all.shapes.size(), all.rows);
+  for (size_t i = 0; i < all.rows; ++i) {
+    const AllocationShape& shape = all.shapes.at(all.shape[i]);
+    EXPECT_EQ(shape.bytes, all.bytes[i]);
+    EXPECT_EQ(shape.rounding_bytes, all.rounding_bytes[i]);
+    EXPECT_EQ(shape.site, all.site[i]);
+    EXPECT_EQ(shape.segment, all.segment[i]);
+  }
   const auto expect = [&](uint32_t wanted, uint32_t bit, const auto& column, const auto& full) {
     if ((wanted & bit) != 0)
       EXPECT_EQ(column, full) << wanted;
     else
       EXPECT_TRUE(column.empty()) << wanted;
   };
-  for (uint32_t wanted = 0; wanted <= kAllColumns; ++wanted) {
+  for (uint32_t wanted = 0; wanted <= (kAllColumns | kShape); ++wanted) {
     ASSERT_TRUE(recording->Read(0, wanted, &frame).ok());
     EXPECT_EQ(frame.rows, all.rows);
     expect(wanted, kBeginNs, frame.begin_ns, all.begin_ns);
@@ -243,6 +251,8 @@ TEST(FileTest, ColumnsThatNobodyWantsAreNotRead) {
     expect(wanted, kRoundingBytes, frame.rounding_bytes, all.rounding_bytes);
     expect(wanted, kSite, frame.site, all.site);
     expect(wanted, kSegment, frame.segment, all.segment);
+    expect(wanted, kShape, frame.shape, all.shape);
+    EXPECT_EQ(frame.shapes.empty(), (wanted & kShape) == 0) << wanted;
   }
 }
 

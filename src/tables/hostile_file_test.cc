@@ -38,7 +38,7 @@ std::string SmallFile() {
 }
 
 // Reads all that there is of it; the first error, or "".
-std::string ReadEverything(const std::string& bytes) {
+std::string ReadEverything(const std::string& bytes, uint32_t wanted = kAllColumns) {
   const MemoryFile file(bytes);
   auto recording = OpenDescriptor(file.fd(), "x.vram");
   if (!recording.ok())
@@ -46,15 +46,15 @@ std::string ReadEverything(const std::string& bytes) {
   std::string error;
   AllocationFrame frame;
   for (size_t i = 0; i < (*recording)->frame_count(); ++i) {
-    const util::Status status = (*recording)->Read(i, kAllColumns, &frame);
+    const util::Status status = (*recording)->Read(i, wanted, &frame);
     if (!status.ok() && error.empty())
       error = status.message();
   }
   return error;
 }
 
-std::string ReadEverything(const FileModel& model) {
-  return ReadEverything(testing::PutTogether(model));
+std::string ReadEverything(const FileModel& model, uint32_t wanted = kAllColumns) {
+  return ReadEverything(testing::PutTogether(model), wanted);
 }
 
 FileModel::Block* Find(FileModel* model, uint16_t table) {
@@ -150,11 +150,15 @@ TEST_F(HostileFileTest, IdsThatLeadNowhereAreRefused) {
   EXPECT_THAT(ReadEverything(model_), HasSubstr("is damaged (marks)"));
 }
 
-TEST_F(HostileFileTest, SitesThatDoNotExistAreADamagedFrame) {
-  FileModel::Column* site = Find(Find(&model_, kAllocations), kShapeSite);
-  *site = Zeros(kShapeSite, site->header.values);
-  site->header.base = 6;
-  EXPECT_THAT(ReadEverything(model_), HasSubstr("of its allocations cannot be read"));
+TEST_F(HostileFileTest, SitesAndSegmentsThatDoNotExistAreADamagedFrame) {
+  for (const uint16_t column : {uint16_t{kShapeSite}, uint16_t{kShapeSegment}}) {
+    FileModel model = model_;
+    FileModel::Column* ids = Find(Find(&model, kAllocations), column);
+    *ids = Zeros(column, ids->header.values);
+    ids->header.base = 6;
+    for (const uint32_t wanted : {uint32_t{kAllColumns}, uint32_t{kShape}})
+      EXPECT_THAT(ReadEverything(model, wanted), HasSubstr("of its allocations cannot be read"));
+  }
 }
 
 TEST_F(HostileFileTest, TimesOutsideOfTheZoneAreADamagedFrame) {
