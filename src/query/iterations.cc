@@ -130,10 +130,6 @@ class IterationTracker {
   void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
     const CellFacts& gives = cells_[from];
     const CellFacts& takes = cells_[to];
-    if (gives.account != takes.account) {
-      OnMove(from, -bytes);
-      return OnMove(to, bytes);
-    }
     Account& account = accounts_[gives.account];
     if (account.times == nullptr)
       return;

@@ -43,10 +43,6 @@ class PeakFinder {
   void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
     const CellFacts& gives = cells_[from];
     const CellFacts& takes = cells_[to];
-    if (gives.device != takes.device) {
-      OnMove(from, -bytes);
-      return OnMove(to, bytes);
-    }
     Device& device = devices_[gives.device];
     device.now.used += (bytes & takes.use) - (bytes & gives.use);
     device.estimated += (bytes & takes.estimated) - (bytes & gives.estimated);

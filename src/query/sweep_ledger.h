@@ -17,8 +17,8 @@ namespace vramscope::query {
 
 // Follows the ledger through time. No base class: every change of a recording comes here.
 //   OnMove      the bytes of a cell (of the Cells given) change; those of one instant come together
-//   OnTransfer  they go from one cell to another, or, if negative, back; an observer that has no
-//               such function is told of two moves
+//   OnTransfer  they go from one cell to another of its account, or, if negative, back; an observer
+//               that has no such function is told of two moves
 //   OnState     so it stands now, from the instant of the last changes to the one before the next;
 //               these stretches cover the span without a gap, from the first change in it where it
 //               has no begin
@@ -174,7 +174,7 @@ class SweepLedger {
   // Of a segment's free bytes into a block, and back.
   VRAMSCOPE_ALWAYS_INLINE void Transfer(uint32_t from, uint32_t to, int64_t bytes) {
     if constexpr (requires { observer_->OnTransfer(from, to, bytes); }) {
-      if (checkpoints_ == 0) [[likely]] {
+      if (checkpoints_ == 0 && account_of_[from] == account_of_[to]) [[likely]] {
         bytes_[from] -= bytes;
         bytes_[to] += bytes;
         return observer_->OnTransfer(from, to, bytes);

@@ -26,12 +26,24 @@ def environment(tmp_path_factory) -> dict[str, str]:
     return package.make(tmp_path_factory.mktemp("package"))
 
 
+PREAMBLE = """
+import json, vramscope
+trace = vramscope.read(FILE)
+say = lambda x: print(json.dumps(x))
+def error(do):
+    try:
+        do()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+"""
+
+
 @pytest.fixture
 def python(environment):
     """Runs code with `vramscope` imported and FILE, `trace` open of it; what it printed as JSON."""
 
     def run(code: str, file: Path = H200, under: tuple = ()):
-        head = f"import json, vramscope\nFILE = {str(file)!r}\ntrace = vramscope.read(FILE)\nsay = lambda x: print(json.dumps(x))\n"
+        head = f"FILE = {str(file)!r}\n{PREAMBLE}"
         done = subprocess.run([*under, sys.executable, "-c", head + code], capture_output=True, text=True, env=environment,
                               timeout=120)
         assert done.returncode == 0, done.stderr
@@ -188,11 +200,6 @@ for at in (trace.table("peaks")["time_ns"][0], trace.table("session")["end_ns"][
 
 def test_errors(python):
     said = python("""
-def error(do):
-    try:
-        do()
-    except Exception as error:
-        return [type(error).__name__, str(error)]
 say([
     error(lambda: vramscope.read("/none.vram")), error(lambda: vramscope.read("/tmp")), error(lambda: trace.table("none")),
     error(lambda: trace.report(by=["moduel"])), error(lambda: trace.report(by="module")), error(lambda: trace.report(at="mark:x")),
@@ -218,11 +225,6 @@ say([
 
 def test_numbers_out_of_range_are_refused(python):
     said = python("""
-def error(do):
-    try:
-        do()
-    except Exception as error:
-        return [type(error).__name__, str(error)]
 say([
     *(error(lambda: trace.timeline(buckets)) for buckets in (-1, 0, 1_000_001, 2**64, 2**70)),
     *(error(lambda: trace.report(top=top)) for top in (-1, 2**64, 2**70)), error(lambda: trace.live(top=-1)),

@@ -13,7 +13,7 @@
 #include "probe/session/exit.h"
 #include "probe/stack/python_walk.h"
 
-// agent.py, ending with a 0.
+// agent.py and agent_layouts.py, ending with a 0.
 extern "C" const char vramscope_agent_source[] __attribute__((visibility("hidden")));
 
 namespace vramscope::probe {
