@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds PyTorch's names for memory, inside the recorded program.
 
-agent.cc puts this into the process as text, with agent_layouts.py behind it in the same module, and calls
-run_look(), run_search() and run_check(), with the GIL. Its globals are the functions of agent_builtins.cc's table, `modules` (sys.modules) and `known`, where
-agent.cc takes out what has died. What it may not do: import anything, call a method of a tensor,
-touch the program's modules other than through their dictionaries, keep anything of the program
-alive, write, or let an exception of its own out.
+agent.cc puts this into the process as text, with agent_layouts.py behind it in the same module, and
+calls run_look(), run_search() and run_check(), with the GIL. Its globals are the functions of
+agent_builtins.cc's table, `modules` (sys.modules) and `known`, where agent.cc takes out what has
+died. What it may not do: import anything, call a method of a tensor, touch the program's modules
+other than through their dictionaries, keep anything of the program alive, write, or let an exception
+of its own out.
 """
 
 FAILED, LATER, DONE = -1, 0, 1
@@ -319,14 +320,15 @@ def original_of(module):
     """What DataParallel copied to another GPU for one forward, None where the module is no copy. Both have one table of
     hooks: Module._replicate_for_data_parallel()."""
     content = object.__getattribute__(module, "__dict__")
-    if not content.get("_is_replica"):
+    hooks = content.get("_forward_hooks")
+    if not content.get("_is_replica") or hooks is None:
         return None
     for address, (reference, root, _) in list(known.items()):
         other = reference()
         if other is None or root is None or other is module:
             continue
         attributes = object.__getattribute__(other, "__dict__")
-        if attributes.get("_forward_hooks") is content.get("_forward_hooks") and not attributes.get("_is_replica"):
+        if attributes.get("_forward_hooks") is hooks and not attributes.get("_is_replica"):
             return address
     return None
 
