@@ -48,6 +48,11 @@ inline constexpr size_t kSealEveryBytes = 1024;
 inline constexpr char kUnrecordedExtension[] = ".unrecorded";
 // The launcher's own file, in the same directory.
 inline constexpr char kLauncherFile[] = "launcher.vrl";
+inline constexpr char kSessionFile[] = "session.json";
+// The names of the live files of the directory, a line each. A process adds its file's name once
+// the header is whole, so that a reader can tell which files are missing.
+inline constexpr char kManifestFile[] = "manifest";
+inline constexpr char kManifestStart[] = "vramscope manifest 1\n";
 
 // What a ring keeps of the past of PID.T.vrl, in the same directory and the same format.
 inline constexpr char kPastExtension[] = ".past";

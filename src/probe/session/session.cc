@@ -56,6 +56,9 @@ constexpr timespec kReportStep = {.tv_sec = 0, .tv_nsec = 1'000'000};
 constexpr int kTurnsBeforeSleep = 100;
 constexpr timespec kSleep = {.tv_sec = 0, .tv_nsec = 50'000};
 
+// Of a file of ours in the directory: two numbers of 64 bits and an ending.
+constexpr size_t kMaxNameBytes = 48;
+
 char* AppendNumber(char* out, uint64_t value) {
   char digits[24];
   size_t n = 0;
@@ -111,14 +114,20 @@ void NameFile(const char* ending, char* path) {
   std::memcpy(out, ending, std::strlen(ending) + 1);
 }
 
+// The path of a file of the directory that is no process's.
+template <size_t kNameBytes>
+void NameCommonFile(const char (&name)[kNameBytes], char* path) {
+  const size_t length = std::strlen(g_config.directory);
+  std::memcpy(path, g_config.directory, length);
+  path[length] = '/';
+  std::memcpy(path + length + 1, name, kNameBytes);
+}
+
 // What was lost without a file goes to the launcher's, where there is one. False where there is
 // none.
 bool TellLauncher(format::Loss loss, uint64_t count) {
   char path[kMaxPathBytes];
-  const size_t length = std::strlen(g_config.directory);
-  std::memcpy(path, g_config.directory, length);
-  path[length] = '/';
-  std::memcpy(path + length + 1, format::kLauncherFile, sizeof format::kLauncherFile);
+  NameCommonFile(format::kLauncherFile, path);
   return CountLossOfAnother(path, loss, count);
 }
 
@@ -196,6 +205,10 @@ int BeginFile() {
   // Last: a file without the whole of it is one whose header was not finished.
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(header->magic, format::kFileMagic, sizeof header->magic);
+  char name[kMaxNameBytes];
+  std::memcpy(name, path + std::strlen(g_config.directory) + 1, sizeof name);
+  NameCommonFile(format::kManifestFile, path);
+  AddToManifest(path, name);
   Unmark();
   return 0;
 }

@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include "base/rank_variables.h"
 #include "probe/session/stream.h"
 
 namespace vramscope::probe {
@@ -34,11 +35,9 @@ void Note(Stream* stream, const char* key, format::Bytes value) {
   stream->Append(format::Runtime{.key = {key, std::strlen(key)}, .value = value});
 }
 
-// The process's place in a distributed training, for the report's rows: of torchrun, which may have
-// been started by the others; Open MPI, MPICH and Intel MPI, MVAPICH, PMIx, Slurm.
+// The process's place in a distributed training, for the report's rows.
 void NoteRank(Stream* stream) {
-  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK",
-                               "PMIX_RANK", "SLURM_PROCID"}) {
+  for (const char* variable : base::kRankVariables) {
     const char* rank = getenv(variable);
     if (rank == nullptr || *rank == '\0')
       continue;

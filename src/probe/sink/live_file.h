@@ -44,4 +44,9 @@ class LiveFile {
 // It needs no room: the page is there.
 bool CountLossOfAnother(const char* path, format::Loss loss, uint64_t count);
 
+// Adds `name` as a line to the manifest at `path` (format::kManifestFile), where there is one of
+// this user's. A line that does not get in costs a reader nothing but the check whether the file is
+// there.
+void AddToManifest(const char* path, const char* name);
+
 }  // namespace vramscope::probe

@@ -133,7 +133,7 @@ bool LiveFile::WasBeingMade(const std::string& path) {
   if (!mapped.ok())
     return false;
   const auto bytes = mapped->bytes();
-  if (bytes.size() < format::kPageBytes || !AllZero(bytes.subspan(format::kPageBytes)))
+  if (bytes.size() != format::kPageBytes)
     return false;
   const auto magic = bytes.first(sizeof format::kFileMagic);
   return AllZero(magic) ||  // of before anything was written, or of an older vramscope

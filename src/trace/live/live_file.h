@@ -48,8 +48,8 @@ class LiveFile {
                                           const std::string& name,
                                           LossCounter* losses);
 
-  // Whether the file at `path` was just being made: the last of its
-  // magic comes after the rest of the header, and nothing is recorded before.
+  // Whether the file at `path` was just being made: it has one page, without the last of the magic,
+  // which comes after the rest of the header.
   static bool WasBeingMade(const std::string& path);
 
   bool is_launcher() const { return is_launcher_; }

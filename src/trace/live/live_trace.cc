@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/live/live_trace.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <chrono>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <queue>
+#include <set>
 #include <system_error>
 #include <thread>
 
 #include "format/memory_words.h"
 #include "trace/live/alternation.h"
+#include "trace/live/live_directory.h"
 #include "util/utf8.h"
 
 namespace vramscope::trace {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kMaxProcesses = 0xfff0;
 constexpr size_t kMaxDevices = 512;
@@ -33,62 +27,23 @@ std::string Basename(const std::string& path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
-// The files of a live directory in a stable order.
-util::Result<std::vector<std::string>> ListLiveFiles(const std::string& directory) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".vrl")
-      paths.push_back(it->path());
-  }
-  if (error) {
-    return util::Status::Error(directory + ": cannot be read: " + error.message());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-// A ring's files get holes where nobody reads them (docs/RING.md), each in a moment: whoever takes
-// longer was stopped. Where the file system knows no locks it knows no holes either.
-util::UniqueFd LockAgainstHoles(const std::string& directory) {
-  constexpr int kTries = 500;
-  constexpr std::chrono::milliseconds kStep{10};
-  util::UniqueFd lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  for (int i = 0; lock.ok() && i < kTries; ++i) {
-    if (flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-      break;
-    std::this_thread::sleep_for(kStep);
-  }
-  return lock;
-}
-
-// Processes that could not make a file in the directory (format::kUnrecordedExtension).
-void AddUnrecorded(const std::string& directory, SessionJson* session, LossCounter* losses) {
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() != format::kUnrecordedExtension)
-      continue;
-    std::error_code unreadable;
-    const std::string reason = fs::read_symlink(it->path(), unreadable).string();
-    const std::string name = it->path().filename().string();
-    int number = 0;
-    std::from_chars(reason.data(), reason.data() + reason.size(), number);
-    losses->Add(format::Loss::kNotRecorded, 1);
-    session->notes.emplace_back(
-        "process " + name.substr(0, name.find('.')),
-        "not recorded: its file could not be made: " + util::ErrnoText(number));
-  }
-}
-
 }  // namespace
 
 util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
                                                      const std::string& directory,
                                                      OpenOptions options) {
-  util::UniqueFd lock = LockAgainstHoles(directory);
+  LiveDirectory reading(directory);
+  const auto finished = [&] {
+    return util::Status::Error(directory +
+                               ": was finished or replaced while it was read: read it again");
+  };
+  // First: what is in it was there before the files are listed.
+  std::set<std::string> missing = ReadManifest(directory);
   auto paths = ListLiveFiles(directory);
   if (!paths.ok())
-    return paths.status();
+    return reading.IsAtItsPath() ? paths.status() : finished();
+  for (const std::string& file_path : *paths)
+    missing.erase(Basename(file_path));
   LossCounter losses;
   std::vector<LiveFile> files;
   util::Status first_error;
@@ -102,38 +57,50 @@ util::Result<std::unique_ptr<Trace>> LiveTrace::Open(const std::string& path,
       first_error = file.status();
     if (LiveFile::WasBeingMade(file_path))
       continue;  // nothing can have been recorded in it
-    std::error_code error;
-    const uintmax_t size_bytes = fs::file_size(file_path, error);
+    const std::optional<uint64_t> size_bytes = SizeOf(file_path);
+    if (!size_bytes) {
+      missing.insert(Basename(file_path));
+      continue;
+    }
     // An empty one is of a process that was killed just then, or was cut: nobody can tell.
-    losses.Add(size_bytes == 0 ? format::Loss::kUnfinishedRecord : format::Loss::kDamagedBytes, 1,
-               size_bytes);
+    losses.Add(*size_bytes == 0 ? format::Loss::kUnfinishedRecord : format::Loss::kDamagedBytes, 1,
+               *size_bytes);
   }
   if (files.empty()) {
+    if (!reading.IsAtItsPath())
+      return finished();
     if (!first_error.ok())
       return first_error;
+    if (!missing.empty())
+      return util::Status::Error(directory + ": its files are missing: it had " +
+                                 std::to_string(missing.size()));
     return util::Status::Error(directory +
                                ": holds no recording (no *.vrl file): the program was not started "
                                "or never loaded the probe; `vramscope doctor` says more");
   }
   SessionJson session;
-  if (auto text =
-          util::ReadFile(directory + "/session.json", kMaxSessionJsonBytes, util::Links::kRefuse);
+  if (auto text = util::ReadFile(directory + "/" + format::kSessionFile, kMaxSessionJsonBytes,
+                                 util::Links::kRefuse);
       text.ok()) {
     session = ParseSessionJson(*text);
   }
   AddUnrecorded(directory, &session, &losses);
+  AddMissing(missing, &session, &losses);
   const std::string why = WhyNamedFilesAreNotRead(directory, session, *paths);
   if (!why.empty()) {
     options.native_names = false;
     session.notes.emplace_back("function names and source lines", "not looked up: " + why);
   }
   auto trace = FromFiles(path, std::move(files), session, std::move(losses), options);
-  if (trace.ok())
-    static_cast<LiveTrace&>(**trace).lock_ = std::move(lock);
-  if (trace.ok() && !why.empty())
-    static_cast<LiveTrace&>(**trace).source_lines_.Close();
-  if (trace.ok())
-    static_cast<LiveTrace&>(**trace).NameCells(Cells::Read(directory));
+  if (!trace.ok())
+    return trace;
+  auto& live = static_cast<LiveTrace&>(**trace);
+  if (!why.empty())
+    live.source_lines_.Close();
+  live.NameCells(Cells::Read(directory));
+  if (!reading.IsAtItsPath())
+    return finished();
+  live.lock_ = reading.TakeLock();
   return trace;
 }
 

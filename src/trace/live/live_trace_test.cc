@@ -611,6 +611,35 @@ TEST_F(LiveTraceTest, AFileThatWasJustBeingMadeIsNoLoss) {
   EXPECT_EQ(LossCount(*Open(), format::Loss::kUnfinishedRecord), 1u);
 }
 
+TEST_F(LiveTraceTest, AFileOfMoreThanAPageThatIsZeroIsALoss) {
+  LiveFileBuilder file;
+  file.Stream(1).Add(CpuAlloc(1, 0x1000, 1));
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  WriteBytes("2.vrl", std::string(format::kPageBytes, '\0'));
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kDamagedBytes), 0u);
+  WriteBytes("2.vrl", std::string(81 * format::kPageBytes, '\0'));
+  const auto trace = Open();
+  EXPECT_EQ(LossCount(*trace, format::Loss::kDamagedBytes), 1u);
+  EXPECT_EQ(trace->losses()[0].bytes, 81 * format::kPageBytes);
+}
+
+TEST_F(LiveTraceTest, FilesThatTheManifestHasAndTheDirectoryHasNotAreALoss) {
+  LiveFileBuilder file;
+  file.Stream(1).Add(CpuAlloc(1, 0x1000, 1));
+  ASSERT_TRUE(file.Write(Path("1.vrl")));
+  const std::string start = format::kManifestStart;
+  WriteBytes("manifest", start + "1.vrl\n");
+  EXPECT_EQ(LossCount(*Open(), format::Loss::kMissingFiles), 0u);
+  // The last line was cut off, and one is no name of a live file.
+  WriteBytes("manifest", start + "1.vrl\n2.vrl\n3.vrl\n../4.vrl\nnotes\n5.vr");
+  const auto trace = Open();
+  EXPECT_EQ(LossCount(*trace, format::Loss::kMissingFiles), 2u);
+  EXPECT_THAT(trace->session().notes,
+              ::testing::Contains(std::pair<std::string, std::string>("missing file", "3.vrl")));
+  fs::remove(Path("1.vrl"));
+  EXPECT_THAT(OpenTrace(directory_).status().message(), HasSubstr("its files are missing"));
+}
+
 TEST_F(LiveTraceTest, CarriesTheWritersOwnLosses) {
   LiveFileBuilder file;
   file.AddLoss(format::Loss::kFileFull, 12);
