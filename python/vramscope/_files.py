@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import secrets
 import shutil
 import stat
 import tempfile
@@ -74,8 +75,15 @@ def remove_directory(path: pathlib.Path, made: Optional[Tuple[int, int]] = None)
         return
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
         return
-    if made is None or made == (info.st_dev, info.st_ino):
-        shutil.rmtree(path, ignore_errors=True)  # by descriptors: it follows no link
+    if made is not None and made != (info.st_dev, info.st_ino):
+        return
+    # In one step it is no recording any more: nobody reads a part of it.
+    aside = path.with_name(f".vramscope-gone-{secrets.token_hex(8)}")
+    try:
+        path.rename(aside)
+    except OSError:
+        aside = path
+    shutil.rmtree(aside, ignore_errors=True)  # by descriptors: it follows no link
 
 
 def refuse_existing(path: pathlib.Path, overwrite: bool) -> None:

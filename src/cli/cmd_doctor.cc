@@ -18,6 +18,7 @@
 
 #include "cli/commands.h"
 #include "cli/launcher/environment.h"
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/program.h"
 #include "cli/launcher/session.h"

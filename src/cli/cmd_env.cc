@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/launcher/environment.h"
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/session.h"
 #include "util/owned_file.h"
@@ -51,10 +52,11 @@ util::Result<util::OwnedDirectory> PrepareDirectory(const std::string& wanted) {
   const std::string directory = fs::absolute(wanted, error).lexically_normal().string();
   if (directory.ends_with("/"))
     return PrepareDirectory(directory.substr(0, directory.size() - 1));
+  // Several ranks may call this at once.
+  util::Result<util::OwnedDirectory> live = util::OwnedDirectory::Create(directory);
   struct stat info {};
-  const bool exists = lstat(directory.c_str(), &info) == 0;
-  util::Result<util::OwnedDirectory> live =
-      exists ? util::OwnedDirectory::Open(directory) : util::OwnedDirectory::Create(directory);
+  if (!live && lstat(directory.c_str(), &info) == 0)
+    live = util::OwnedDirectory::Open(directory);
   if (!live) {
     return util::Status::Error(
         fmt::format("{}: choose another place with -o", live.status().message()));
@@ -94,9 +96,12 @@ int PrintEnvironment(EnvOptions options) {
   SessionRecord record;
   record.name = fs::path(OutputOf(directory)).stem().string();
   record.options = OptionsText(options.recording);
-  if (const util::Status status = WriteSessionRecord(*live, record); !status.ok()) {
+  util::Status status = WriteSessionRecord(*live, record);
+  // Another rank may write the same at this moment.
+  if (status.ok() || live->Has(format::kSessionFile))
+    status = WriteManifest(*live);
+  if (!status.ok())
     return Fail(status.message());
-  }
   Variables variables = RecordingVariables(*probe, directory, options.recording);
   if (options.injection) {
     // The driver opens the probe itself; nothing may bring it in before.

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/launcher/finish.h"
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/session.h"
 
 namespace vramscope::cli {
@@ -23,15 +24,41 @@ struct FinishOptions {
   ReportOptions report;
 };
 
+// Waits until no other process finishes the recording.
+FinishLock AwaitFinishLock(const std::string& directory) {
+  FinishLock lock = TryFinishLock(directory);
+  if (lock.is_busy)
+    Note(fmt::format("another process is finishing {}: waiting for it", ShortPath(directory)));
+  while (lock.is_busy)
+    lock = TryFinishLock(directory);
+  return lock;
+}
+
 int FinishDirectory(const FinishOptions& options) {
   std::error_code error;
   std::string directory = fs::absolute(options.directory, error).lexically_normal().string();
   if (directory.ends_with("/"))
     directory.pop_back();
   // NAME.vram stands for NAME.vram.d, as everywhere.
-  if (!fs::exists(directory, error) && fs::is_directory(LiveDirectoryOf(directory), error)) {
+  if (!fs::is_directory(directory, error) && fs::is_directory(LiveDirectoryOf(directory), error))
     directory = LiveDirectoryOf(directory);
-  }
+  const std::string output = options.output.empty()
+                                 ? OutputOf(directory)
+                                 : fs::absolute(options.output, error).lexically_normal().string();
+  // Another may have finished it, just now or long ago.
+  const std::string other_output = OutputOf(directory);
+  const auto is_finished = [&] {
+    return !fs::exists(directory, error) && fs::is_regular_file(other_output, error);
+  };
+  const auto finished = [&] {
+    Note(fmt::format("{} is finished", ShortPath(directory)));
+    // Its process may have been killed before it had removed all.
+    (void)RemoveOlder(directory);
+    RemoveLeftAside(directory);
+    return PrintRecording(other_output, options.report) ? kExitOk : kExitError;
+  };
+  if (is_finished())
+    return finished();
   if (!fs::exists(directory, error)) {
     return Fail(fmt::format("{} does not exist: name the NAME.vram.d that a recording left behind",
                             options.directory));
@@ -53,6 +80,9 @@ int FinishDirectory(const FinishOptions& options) {
     return Fail(fmt::format("`vramscope run` is still recording into {}: it will finish it",
                             options.directory));
   }
+  const FinishLock lock = AwaitFinishLock(directory);
+  if (is_finished())
+    return finished();
   const std::vector<Recorder> recorders = RecordersThatStay(directory, options.stopped_pid);
   if (!recorders.empty()) {
     return Fail(
@@ -60,17 +90,16 @@ int FinishDirectory(const FinishOptions& options) {
                     "(`vramscope report` reads the directory meanwhile)",
                     recorders[0].pid, recorders[0].command, options.directory));
   }
-  const std::string output = options.output.empty()
-                                 ? OutputOf(directory)
-                                 : fs::absolute(options.output, error).lexically_normal().string();
   if (const util::Status status = CheckOutput(output, directory); !status.ok()) {
     return Fail(status.message());
   }
   if (const util::Status status = FinishRecording(directory, output, kExitError); !status.ok()) {
-    return Fail(status.message());
+    return is_finished() ? finished() : Fail(status.message());
   }
   // The recording is whole without it.
-  const util::Status removed = own ? RemoveLiveDirectory(*own) : own.status();
+  util::Status removed = own ? RemoveLiveDirectory(*own) : own.status();
+  if (removed.ok() && output == other_output)
+    removed = RemoveOlder(directory);
   if (!removed.ok())
     Note(removed.message());
   return PrintRecording(output, options.report) ? kExitOk : kExitError;

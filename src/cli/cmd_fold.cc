@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/session.h"
 #include "cli/open_recording.h"
 #include "query/peaks.h"

@@ -6,14 +6,14 @@
 
 #include <CLI/CLI.hpp>
 #include <climits>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/launcher/session.h"
 #include "cli/open_recording.h"
+#include "tables/reader.h"
+#include "trace/live/live_trace.h"
 
 // What libvramscope_read.so opens a live directory with: its events become tables in this process
 // and not in whoever's that is.
@@ -39,12 +39,11 @@ util::Status ResolveTo(int fd, const ResolveArguments& arguments) {
   }
   // What whoever started us has open is nothing of ours to keep open.
   (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, 0);
-  std::error_code error;
-  const std::string live = LiveDirectoryOf(arguments.path);
-  const bool is_beside = std::filesystem::is_directory(live, error);
-  util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(
-      arguments.path,
-      UpToNow(is_beside ? live : arguments.path, {.native_names = !arguments.no_native_names}));
+  const std::string live = tables::LiveFormOf(arguments.path);
+  if (live.empty())
+    return util::Status::Error(arguments.path + ": no such live recording");
+  util::Result<std::unique_ptr<trace::Trace>> trace = trace::LiveTrace::Open(
+      arguments.path, live, UpToNow(live, {.native_names = !arguments.no_native_names}));
   if (!trace)
     return trace.status();
   return WriteResolved(**trace, fd, arguments.path, {});

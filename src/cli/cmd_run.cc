@@ -281,8 +281,6 @@ int Run::Execute() {
   Variables variables = RecordingVariables(probe_, place_.live_directory(), recording);
   if (program_.refuses_preload)
     variables = WithoutProbe(std::move(variables));
-  // What appears from here on is the program's.
-  const std::optional<util::FileIdentity> old = FindOldRecording(place_.output());
   const int error = child_->Start(variables);
   if (error != 0) {
     sampler_.reset();
@@ -295,10 +293,6 @@ int Run::Execute() {
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;
   }
-  // From here on the name stands for this recording: until it is finished readers must find the
-  // live directory, not an older file.
-  if (old)
-    (void)util::RemoveFile(place_.output(), *old);
   return Finish(child_->Wait([this] { snapshots_->Request(); }));
 }
 

@@ -207,16 +207,12 @@ int Sampling::SampleCommand() {
   const pid_t pid = (*child)->pid();
   if (const util::Status status = Begin(pid); !status.ok())
     return Fail(status.message());
-  const std::optional<util::FileIdentity> old = FindOldRecording(place_.output());
   if (const int error = (*child)->Start({}); error != 0) {
     sampler_.reset();
     place_.Abandon();
     Fail(fmt::format("cannot start {}: {}", program_.path, std::strerror(error)));
     return error == ENOENT ? kExitNotFound : kExitNotExecutable;
   }
-  // From here on the name stands for this recording.
-  if (old)
-    (void)util::RemoveFile(place_.output(), *old);
   const int wait_status = (*child)->Wait();
   End(pid, static_cast<uint64_t>(wait_status));
   (*child)->ReleaseSignals();
@@ -234,8 +230,6 @@ int Sampling::SampleProcess() {
   program_.path = util::ReadProcLink(pid, "exe");
   if (const util::Status status = Begin(pid); !status.ok())
     return Fail(status.message());
-  if (const auto old = FindOldRecording(place_.output()))
-    (void)util::RemoveFile(place_.output(), *old);
   const bool has_ended = (*onlooker)->Wait();
   End(pid, format::kStatusNotKnown);
   onlooker->reset();

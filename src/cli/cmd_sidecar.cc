@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/sampled_processes.h"
@@ -72,10 +73,10 @@ int Accompany(const SidecarOptions& options) {
   [[maybe_unused]] const int changed = chdir("/");
   util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
   if (!nvml || (*nvml)->gpus().empty())
-    return kExitOk;
+    return ExitOf(WriteManifest(*live));
   util::Result<std::unique_ptr<LiveFileWriter>> file =
       LiveFileWriter::Create(live->CreateFile(kLauncherFile), record.command);
-  if (!file)
+  if (!file || !WriteManifest(*live).ok())
     return kExitError;
   Sampler sampler(**nvml, **file, {});
   sampler.Start();

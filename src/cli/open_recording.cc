@@ -19,6 +19,7 @@
 #include "resolve/resolve.h"
 #include "tables/reader.h"
 #include "tables/writer.h"
+#include "trace/live/live_trace.h"
 #include "util/file.h"
 #include "util/owned_file.h"
 
@@ -32,7 +33,7 @@ util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::strin
                                                                 const std::string& directory,
                                                                 trace::OpenOptions options) {
   util::Result<std::unique_ptr<trace::Trace>> trace =
-      trace::OpenTrace(path, UpToNow(directory, std::move(options)));
+      trace::LiveTrace::Open(path, directory, UpToNow(directory, std::move(options)));
   if (!trace)
     return trace.status();
   const int fd = memfd_create("vramscope", MFD_CLOEXEC);
@@ -83,17 +84,20 @@ util::Status WriteResolved(trace::Trace& trace,
 
 util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string& path,
                                                                trace::OpenOptions options) {
+  const std::string live = tables::LiveFormOf(path);
+  if (!live.empty()) {
+    auto recording = ResolveInPlace(path, live, options);
+    // Where it was finished meanwhile, the file is whole.
+    const bool is_finished = !recording && tables::LiveFormOf(path) != live;
+    return is_finished ? tables::Open(OutputOf(live)) : std::move(recording);
+  }
   std::error_code error;
-  if (fs::is_directory(path, error))
-    return ResolveInPlace(path, path, options);
   const bool exists = fs::exists(path, error);
-  if (!exists && !error && fs::is_directory(path + ".d", error))
-    return ResolveInPlace(path, path + ".d", options);
   if (!exists && (!error || error == std::errc::no_such_file_or_directory)) {
     constexpr std::string_view kLive = ".d";
-    const std::string live = path.substr(0, path.find_last_not_of('/') + 1);
-    if (live.ends_with(kLive)) {
-      const std::string finished = live.substr(0, live.size() - kLive.size());
+    const std::string name = path.substr(0, path.find_last_not_of('/') + 1);
+    if (name.ends_with(kLive)) {
+      const std::string finished = name.substr(0, name.size() - kLive.size());
       return util::Status::Error(
           fs::exists(finished, error)
               ? fmt::format("{}: no such live recording: it is finished, as {}", path, finished)

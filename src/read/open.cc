@@ -16,7 +16,6 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -208,10 +207,14 @@ util::Result<std::unique_ptr<tables::Recording>> OpenLive(const std::string& pat
 
 util::Result<std::unique_ptr<tables::Recording>> Open(const std::string& path,
                                                       const OpenOptions& options) {
-  std::error_code error;
-  const bool live = fs::is_directory(path, error) ||
-                    (!fs::exists(path, error) && fs::is_directory(path + ".d", error));
-  return live ? OpenLive(path, options) : tables::Open(path);
+  const std::string live = tables::LiveFormOf(path);
+  if (live.empty())
+    return tables::Open(path);
+  auto recording = OpenLive(path, options);
+  if (recording || tables::LiveFormOf(path) == live)
+    return recording;
+  // It was finished meanwhile: the file is whole.
+  return tables::Open(live.substr(0, live.rfind(".d")));
 }
 
 }  // namespace vramscope::read

@@ -15,6 +15,7 @@
 
 #include "base/crc32c.h"
 #include "format/enums.h"
+#include "format/layout.h"
 #include "tables/file_layout.h"
 #include "tables/frame_codec.h"
 #include "tables/table_checks.h"
@@ -445,6 +446,26 @@ util::Result<std::unique_ptr<Recording>> OpenDescriptor(int fd, const std::strin
   if (own < 0)
     return Status::Error(path + ": cannot be opened: " + util::ErrnoText(errno));
   return Load(own, path);
+}
+
+std::string LiveFormOf(const std::string& path) {
+  struct stat form {
+  }, live{}, session{};
+  const bool exists = stat(path.c_str(), &form) == 0;
+  if (exists && S_ISDIR(form.st_mode))
+    return path;
+  const std::string directory = path + ".d";
+  if ((!exists && errno != ENOENT) || stat(directory.c_str(), &live) != 0 || !S_ISDIR(live.st_mode))
+    return "";
+  if (!exists)
+    return directory;
+  // The session file is written when a recording begins, the finished file when it ends.
+  if (lstat((directory + "/" + format::kSessionFile).c_str(), &session) != 0)
+    return "";
+  const auto is_later = [](const timespec& a, const timespec& b) {
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+  };
+  return is_later(session.st_mtim, form.st_mtim) ? directory : "";
 }
 
 }  // namespace vramscope::tables

@@ -24,6 +24,7 @@ constexpr mode_t kFileMode = 0600;
 constexpr mode_t kDirectoryMode = 0700;
 constexpr char kTemporaryPrefix[] = ".vramscope-";
 constexpr size_t kTemporaryBytes = sizeof kTemporaryPrefix + 16;
+constexpr char kAsidePrefix[] = ".vramscope-gone-";
 constexpr int kAttempts = 16;
 
 Status FileError(const std::string& path, const char* what, int error) {
@@ -46,15 +47,14 @@ UniqueFd OpenParent(const std::string& path, std::string* name) {
   return UniqueFd(open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
-std::string RandomName() {
+std::string RandomName(const char* prefix = kTemporaryPrefix) {
   uint64_t number = 0;
   // Only a kernel at boot has not enough; then the address space's randomness must do, and O_EXCL.
   if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
     number = reinterpret_cast<uintptr_t>(&number) ^ (static_cast<uint64_t>(getpid()) << 48);
-  char name[kTemporaryBytes];
-  std::snprintf(name, sizeof name, "%s%016llx", kTemporaryPrefix,
-                static_cast<unsigned long long>(number));
-  return name;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
+  return std::string(prefix) + digits;
 }
 
 UniqueFd CreateIn(int directory, const std::string& name) {
@@ -188,8 +188,10 @@ Result<UniqueFd> CreateFile(const std::string& path) {
 
 void GiveSpaceBack(const UniqueFd& file) {
   struct stat info {};
-  if (fstat(file.get(), &info) == 0)
-    (void)!fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, info.st_size);
+  constexpr off_t kFrom = kContentBytes;
+  if (fstat(file.get(), &info) == 0 && info.st_size > kFrom)
+    (void)!fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kFrom,
+                     info.st_size - kFrom);
 }
 
 int PunchHole(const UniqueFd& file, uint64_t offset, uint64_t size_bytes) {
@@ -293,6 +295,14 @@ Result<OwnedDirectory> OwnedDirectory::CreateTemporary(const std::string& prefix
   return Open(path);
 }
 
+Result<OwnedDirectory> OwnedDirectory::CreateBeside(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  Result<OwnedDirectory> made =
+      Create((slash == std::string::npos ? "" : path.substr(0, slash + 1)) + RandomName());
+  const int error = errno;
+  return made ? std::move(made) : FileError(path, "cannot be made", error);
+}
+
 bool OwnedDirectory::IsPrivate() const {
   struct stat info {};
   return fstat(fd_.get(), &info) == 0 && (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
@@ -384,6 +394,39 @@ bool OwnedDirectory::RemoveLink(const std::string& name) const {
   struct stat info {};
   return HasLink(name) && fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
          RemoveExactly(fd_.get(), name, IdentityOf(info));
+}
+
+int OwnedDirectory::MoveTo(const std::string& path) {
+  std::string from;
+  std::string to;
+  const UniqueFd parent = OpenParent(path_, &from);
+  if (!parent.ok() || !OpenParent(path, &to).ok())
+    return errno;
+  struct stat info {};
+  if (fstat(fd_.get(), &info) != 0)
+    return errno;
+  const FileIdentity identity = IdentityOf(info);
+  if (!IsAt(parent.get(), from, identity))
+    return ENOENT;
+  // A file system that cannot keep a name reserves it all the same where a directory with something
+  // in it stands there.
+  if (const int error = RenameToFree(parent.get(), from, to); error != 0)
+    return error == ENOTEMPTY ? EEXIST : error;
+  if (!IsAt(parent.get(), to, identity)) {
+    // Another's, which took the place at this moment.
+    (void)RenameToFree(parent.get(), to, from);
+    return ENOENT;
+  }
+  path_ = path;
+  return 0;
+}
+
+int OwnedDirectory::MoveAside() {
+  return MoveTo(path_.substr(0, path_.rfind('/') + 1) + RandomName(kAsidePrefix));
+}
+
+bool OwnedDirectory::IsAsideName(std::string_view name) {
+  return name.starts_with(kAsidePrefix) && name.size() == sizeof kAsidePrefix - 1 + 16;
 }
 
 Status OwnedDirectory::RemoveSelf() {
@@ -577,6 +620,11 @@ Status AtomicFile::Commit() {
     return FileError(path_, "cannot be written", errno);
   VRAMSCOPE_RETURN_IF_ERROR(Appear());
   fd_ = UniqueFd();
+  // The name too is on disk before what the file was made of may go. Where others may not read the
+  // directory, the file system does that in its own time.
+  if (const UniqueFd directory(openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      directory.ok())
+    (void)fsync(directory.get());
   return {};
 }
 

@@ -40,7 +40,7 @@ inline constexpr size_t kContentBytes = 4096;
 // Makes a file that was not there, open for reading and writing.
 Result<UniqueFd> CreateFile(const std::string& path);
 
-// Frees the blocks of an open file, whose size stays.
+// Frees the blocks of an open file, whose size stays, but for what Content looks at.
 void GiveSpaceBack(const UniqueFd& file);
 // Frees the blocks of a part of an open file. 0 or errno.
 int PunchHole(const UniqueFd& file, uint64_t offset, uint64_t size_bytes);
@@ -72,6 +72,8 @@ class OwnedDirectory {
   static Result<OwnedDirectory> OpenOrCreatePrivate(const std::string& path);
   // One of a random name that begins with `prefix`, a path.
   static Result<OwnedDirectory> CreateTemporary(const std::string& prefix);
+  // One of a random hidden name in the directory that `path` names something in.
+  static Result<OwnedDirectory> CreateBeside(const std::string& path);
 
   const std::string& path() const { return path_; }
   int fd() const { return fd_.get(); }
@@ -98,6 +100,12 @@ class OwnedDirectory {
   bool CreateLink(const std::string& name, const std::string& target) const;
   bool HasLink(const std::string& name) const;  // a symbolic link of this user's
   bool RemoveLink(const std::string& name) const;
+  // Renames the directory to `path`, another name in the same parent where nothing stands. 0 or
+  // errno; ENOENT where it is not at its path any more.
+  int MoveTo(const std::string& path);
+  // Renames the directory to a random name that IsAsideName(): it is to be deleted. 0 or errno.
+  int MoveAside();
+  static bool IsAsideName(std::string_view name);
   // Deletes the directory itself. Fails where it is not empty, or not at its path any more.
   Status RemoveSelf();
 

@@ -236,6 +236,31 @@ TEST_F(OwnedFileTest, ADirectoryIsNoLinkAndNotAnothers) {
 }
 
 // A child that begins files and drops them all the time, and is interrupted wherever it is then.
+TEST_F(OwnedFileTest, ADirectoryIsRenamedWhereNothingStands) {
+  auto first = OwnedDirectory::CreateBeside(Path("x"));
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  ASSERT_TRUE(first->CreateFile("file").ok());
+  EXPECT_EQ(first->MoveTo(Path("x")), 0);
+  EXPECT_EQ(first->path(), Path("x"));
+  EXPECT_TRUE(fs::exists(Path("x") + "/file"));
+
+  auto second = OwnedDirectory::CreateBeside(Path("x"));
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->MoveTo(Path("x")), EEXIST);
+  EXPECT_TRUE(second->IsAtItsPath());
+
+  // One that another took the place of is left.
+  fs::rename(Path("x"), Path("y"));
+  EXPECT_EQ(second->MoveTo(Path("x")), 0);
+  EXPECT_EQ(first->MoveAside(), ENOENT);
+  EXPECT_TRUE(fs::is_directory(Path("x")));
+
+  EXPECT_EQ(second->MoveAside(), 0);
+  EXPECT_TRUE(OwnedDirectory::IsAsideName(fs::path(second->path()).filename().string()));
+  EXPECT_FALSE(AtomicFile::IsTemporaryName(fs::path(second->path()).filename().string()));
+  EXPECT_FALSE(fs::exists(Path("x")));
+}
+
 TEST_F(OwnedFileTest, ASignalAtAnyMomentLeavesNothing) {
   // Before there is a child: it may be interrupted at its first instruction, and the signal be one
   // that this program was started to ignore.

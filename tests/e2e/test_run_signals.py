@@ -203,11 +203,20 @@ def test_an_older_trace_does_not_stand_in_for_a_killed_run(tmp_path):
     process = start("sleep", "60", cwd=tmp_path, options=("-o", "x.vram"))
     live_directory(process, tmp_path)
     child = until(lambda: child_of(process.pid))
-    until(lambda: not (tmp_path / "x.vram").exists())
     process.kill()
     os.kill(child, signal.SIGKILL)
     process.communicate(timeout=60)
-    assert (tmp_path / "x.vram.d").is_dir()
+    # Both are there: the name stands for the newer one, and the older goes when that is whole.
+    assert (tmp_path / "x.vram.d").is_dir() and (tmp_path / "x.vram").exists()
+    until(lambda: not Path(f"/proc/{child}").exists())
+    for words in (["info", "x.vram"], ["finish", "--no-report", "x.vram"], ["info", "x.vram"]):
+        result = subprocess.run([VRAMSCOPE, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stderr
+        assert words[0] == "finish" or "session     sleep, " in result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
+    # A second one has nothing to do.
+    result = subprocess.run([VRAMSCOPE, "finish", "--no-report", "x.vram.d"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and "x.vram.d is finished" in result.stderr
 
 
 HOST = BUILD / "hosts" / "steady_threads"

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -23,6 +24,7 @@
 #include "output/terminal.h"
 #include "query/ranks.h"
 #include "query/report.h"
+#include "tables/reader.h"
 #include "trace/finished_content.h"
 #include "trace/trace.h"
 #include "util/owned_file.h"
@@ -126,8 +128,33 @@ void NoteTroubles(const std::string& path, size_t told) {
 
 namespace {
 
+// Whether the recording at `path` is of the same run as the one of `fd`, and has all of its
+// processes and events: it was made when its directory was whole.
+bool HasAllOf(int fd, const std::string& path) {
+  if (!util::FindFile(path, trace::kFinishedContent))
+    return false;
+  const auto there = tables::Open(path);
+  const auto made = tables::OpenDescriptor(fd, path);
+  if (!there || !made)
+    return false;
+  const tables::Tables& a = (*there)->tables();
+  const tables::Tables& b = (*made)->tables();
+  const auto has = [&](const tables::ProcessRow& process) {
+    return std::any_of(a.processes.begin(), a.processes.end(), [&](const tables::ProcessRow& row) {
+      return row.pid == process.pid && row.begin_ns == process.begin_ns;
+    });
+  };
+  const bool same_run =
+      b.processes.size() > 1 || a.session.begin_wall_ns == b.session.begin_wall_ns;
+  return same_run && std::all_of(b.processes.begin() + 1, b.processes.end(), has) &&
+         a.session.event_count >= b.session.event_count;
+}
+
+enum class Kept { kAll, kLatest };
+
 util::Status WriteFinishedFile(const std::string& live_directory,
                                const std::string& output,
+                               Kept kept,
                                const trace::OpenOptions& options) {
   util::Result<std::unique_ptr<trace::Trace>> trace = trace::OpenTrace(live_directory, options);
   if (!trace)
@@ -138,7 +165,7 @@ util::Status WriteFinishedFile(const std::string& live_directory,
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(**trace, file->fd(), output,
                                           [&progress](double share) { progress.Update(share); }));
-  return file->Commit();
+  return kept == Kept::kAll && HasAllOf(file->fd(), output) ? util::Status() : file->Commit();
 }
 
 }  // namespace
@@ -150,12 +177,12 @@ util::Status FinishRecording(const std::string& live_directory,
       fmt::format("\nvramscope: interrupted: `vramscope finish {}` completes the recording\n",
                   ShortPath(live_directory)),
       interrupted_status);
-  return WriteFinishedFile(live_directory, output, {});
+  return WriteFinishedFile(live_directory, output, Kept::kAll, {});
 }
 
 util::Status WriteSnapshot(const std::string& live_directory, const std::string& output) {
   const Interruptible interruptible("\nvramscope: interrupted: there is no snapshot\n", kExitError);
-  return WriteFinishedFile(live_directory, output, UpToNow(live_directory, {}));
+  return WriteFinishedFile(live_directory, output, Kept::kLatest, UpToNow(live_directory, {}));
 }
 
 bool PrintRecording(const std::string& path, const ReportOptions& options) {

@@ -8,8 +8,9 @@
 
 namespace vramscope::cli {
 
-// Makes the finished file `output` of a live directory, showing progress on a terminal. On an error
-// the directory stays as it was. When it is interrupted by a signal, this process exits with
+// Makes the finished file `output` of a live directory, showing progress on a terminal. Where a
+// file of the same recording that has as much stands there, it stays. On an error the directory
+// stays as it was. When it is interrupted by a signal, this process exits with
 // `interrupted_status`.
 util::Status FinishRecording(const std::string& live_directory,
                              const std::string& output,

@@ -17,8 +17,10 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/live_file_writer.h"
 #include "cli/launcher/session.h"
 #include "format/layout.h"
@@ -36,7 +38,8 @@ constexpr uid_t kVictim = 12345;
 constexpr uid_t kAttacker = 65534;
 constexpr int kDefaultTries = 300;
 constexpr std::array kNames = {"o.vram", "p.html"};
-constexpr std::array kInside = {"launcher.vrl", "session.json", "x.vrl", "stop", "1.unrecorded"};
+constexpr std::array kInside = {"launcher.vrl", "session.json", "manifest",
+                                "x.vrl",        "stop",         "1.unrecorded"};
 
 size_t Below(size_t limit, unsigned* seed) {
   return static_cast<size_t>(rand_r(seed)) % limit;
@@ -134,15 +137,19 @@ std::string Random(unsigned* seed) {
 void Record(const fs::path& shared) {
   const std::string output = shared / kNames[0];
   if (CheckOutput(output).ok()) {
-    if (util::Result<util::OwnedDirectory> live = CreateLiveDirectory(output)) {
+    if (util::Result<util::OwnedDirectory> live =
+            util::OwnedDirectory::CreateBeside(LiveDirectoryOf(output))) {
       (void)WriteSessionRecord(*live, {.name = "secret", .command = {"secret"}, .options = ""});
       if (auto file = LiveFileWriter::Create(live->CreateFile(kLauncherFile), {"secret"}))
         (*file)->Write(format::Device{});
-      if (const auto old = FindOldRecording(output))
-        (void)util::RemoveFile(output, *old);
+      (void)WriteManifest(*live);
+      std::optional<util::OwnedDirectory> older;
+      (void)PlaceLiveDirectory(&*live, LiveDirectoryOf(output), &older);
       (void)LauncherIsAlive(live->path());
       (void)LiveRecorders(live->path());
+      (void)TryFinishLock(live->path());
       (void)RemoveLiveDirectory(*live);
+      (void)RemoveOlder(LiveDirectoryOf(output));
     }
   }
   for (const char* name : kNames) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/session.h"
 #include "cli/launcher/subprocess.h"
 #include "format/layout.h"

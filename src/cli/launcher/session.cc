@@ -18,11 +18,10 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/launcher/live_file_writer.h"
+#include "cli/launcher/live_directory.h"
 #include "format/layout.h"
 #include "trace/finished_content.h"
 #include "util/file.h"
-#include "util/json_writer.h"
 #include "util/proc.h"
 
 namespace vramscope::cli {
@@ -35,9 +34,7 @@ constexpr std::chrono::milliseconds kGraceStep{20};
 constexpr std::chrono::milliseconds kStopGrace{5000};
 constexpr std::chrono::milliseconds kStopStep{2};
 constexpr std::chrono::milliseconds kSettles{2};
-constexpr char kSessionFile[] = "session.json";
 constexpr char kLiveExtension[] = ".vrl";
-constexpr char kSessionStart[] = "{\n  \"version\"";
 
 util::Status CheckFolder(const fs::path& folder, const std::string& path, const char* option) {
   std::error_code error;
@@ -52,54 +49,6 @@ util::Status CheckFolder(const fs::path& folder, const std::string& path, const 
                                            path, util::ErrnoText(errno), option));
   }
   return {};
-}
-
-bool BeginsWith(std::span<const uint8_t> start, std::string_view text) {
-  return start.size() >= text.size() && std::memcmp(start.data(), text.data(), text.size()) == 0;
-}
-
-// One that was cut off before its first page was written holds nothing: a full disk, or a kill. Of
-// one that was killed while it wrote that page, the beginning of the magic stands there.
-bool HoldsNothing(std::span<const uint8_t> start, uint64_t size_bytes) {
-  return size_bytes <= format::kPageBytes && size_bytes == start.size() &&
-         std::all_of(start.begin(), start.end(), [](uint8_t byte) { return byte == 0; });
-}
-
-constexpr util::Content kLiveContent = {
-    "a live file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
-      return BeginsWith(start, {format::kFileMagic, sizeof format::kFileMagic}) ||
-             (size_bytes == format::kPageBytes &&
-              BeginsWith(start, {format::kFileMagic, format::kEarlyMagicBytes})) ||
-             HoldsNothing(start, size_bytes);
-    }};
-constexpr util::Content kSessionContent = {
-    "a session file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
-      return size_bytes == 0 || BeginsWith(start, kSessionStart);
-    }};
-constexpr util::Content kCellsContent = {
-    "cells of a notebook", [](std::span<const uint8_t> start, uint64_t size_bytes) {
-      return size_bytes == 0 || BeginsWith(start, format::kCellsStart);
-    }};
-// What was being written when its process was killed: either of them.
-constexpr util::Content kUnfinishedContent = {
-    "of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
-      return kSessionContent.holds(start, size_bytes) || kLiveContent.holds(start, size_bytes);
-    }};
-constexpr util::Content kStopContent = {
-    "empty", [](std::span<const uint8_t>, uint64_t size_bytes) { return size_bytes == 0; }};
-
-// What the file of this name in a live directory must hold to be the recording's; nullptr for a
-// name that no recording has.
-const util::Content* ContentOf(const std::string& name) {
-  if (name.ends_with(kLiveExtension) || name.ends_with(format::kPastExtension))
-    return &kLiveContent;
-  if (name.ends_with(format::kCellsExtension))
-    return &kCellsContent;
-  if (name == kSessionFile)
-    return &kSessionContent;
-  if (util::AtomicFile::IsTemporaryName(name))
-    return &kUnfinishedContent;
-  return name == kStopFile ? &kStopContent : nullptr;
 }
 
 bool IsFinishedTrace(const std::string& path) {
@@ -179,9 +128,11 @@ std::string OutputOf(const std::string& live_directory) {
 
 bool IsLiveDirectory(const std::string& path) {
   std::error_code error;
+  if (util::OwnedDirectory::IsAsideName(fs::path(path).filename().string()))
+    return false;
   return fs::is_directory(path, error) &&
-         (fs::is_regular_file(fs::path(path) / kSessionFile, error) || !LiveFiles(path).empty() ||
-          fs::is_empty(path, error));
+         (fs::is_regular_file(fs::path(path) / format::kSessionFile, error) ||
+          !LiveFiles(path).empty() || fs::is_empty(path, error));
 }
 
 util::Status CheckOutput(const std::string& path, const std::string& being_finished) {
@@ -199,7 +150,12 @@ util::Status CheckOutput(const std::string& path, const std::string& being_finis
         fmt::format("{} exists and {}: remove it, or choose another name with -o", path, why));
   }
   const std::string live = LiveDirectoryOf(path);
-  if (live == being_finished || lstat(live.c_str(), &info) != 0)
+  return live == being_finished ? util::Status() : CheckLiveDirectory(live);
+}
+
+util::Status CheckLiveDirectory(const std::string& live) {
+  struct stat info {};
+  if (lstat(live.c_str(), &info) != 0)
     return {};
   const auto foreign = [&live](const std::string& why) {
     return util::Status::Error(
@@ -207,15 +163,16 @@ util::Status CheckOutput(const std::string& path, const std::string& being_finis
                     "name with -o",
                     live, why));
   };
-  const util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Open(live);
-  if (!directory)
-    return foreign(directory.status().message());
-  if (const std::string why = ForeignEntry(*directory); !why.empty())
-    return foreign(why);
   if (LauncherIsAlive(live)) {
     return util::Status::Error(fmt::format(
         "another `vramscope run` is recording into {}: choose another name with -o", live));
   }
+  // Whoever finishes it may take it away meanwhile.
+  const util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Open(live);
+  if (!directory)
+    return lstat(live.c_str(), &info) == 0 ? foreign(directory.status().message()) : util::Status();
+  if (const std::string why = ForeignEntry(*directory); !why.empty())
+    return directory->IsAtItsPath() ? foreign(why) : util::Status();
   if (const std::vector<Recorder> recorders = LiveRecorders(live); !recorders.empty()) {
     return util::Status::Error(
         fmt::format("process {} ({}) is still recording into {}: choose another name with -o",
@@ -243,88 +200,8 @@ util::Status CheckReportOutput(const std::string& path, const std::string& outpu
   return {};
 }
 
-util::Result<util::OwnedDirectory> CreateLiveDirectory(const std::string& path) {
-  const std::string live = LiveDirectoryOf(path);
-  struct stat info {};
-  if (lstat(live.c_str(), &info) == 0) {
-    util::Result<util::OwnedDirectory> old = util::OwnedDirectory::Open(live);
-    if (!old)
-      return old.status();
-    VRAMSCOPE_RETURN_IF_ERROR(RemoveLiveDirectory(*old));
-  }
-  util::Result<util::OwnedDirectory> directory = util::OwnedDirectory::Create(live);
-  if (!directory) {
-    return util::Status::Error(
-        fmt::format("{}: choose another place with -o", directory.status().message()));
-  }
-  return directory;
-}
-
 std::optional<util::FileIdentity> FindOldRecording(const std::string& path) {
   return util::FindFile(path, trace::kFinishedContent);
-}
-
-std::string ForeignEntry(const util::OwnedDirectory& directory) {
-  for (const std::string& name : directory.Names()) {
-    if (name.ends_with(format::kUnrecordedExtension) && directory.HasLink(name))
-      continue;
-    const util::Content* const content = ContentOf(name);
-    if (content == nullptr)
-      return name + " is no part of one";
-    if (const auto file = directory.Open(name, content); !file)
-      return file.status().message().substr(directory.path().size() + 1);
-  }
-  return "";
-}
-
-const util::Content* LiveFileContent() {
-  return &kLiveContent;
-}
-
-util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory) {
-  for (const std::string& name : directory.Names()) {
-    if (!util::AtomicFile::IsTemporaryName(name))
-      continue;
-    const auto file = directory.Open(name, &kUnfinishedContent);
-    if (file && !directory.Remove(name, *file))
-      return util::Status::Error(fmt::format("{}/{} cannot be removed", directory.path(), name));
-  }
-  return {};
-}
-
-util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
-                                const SessionRecord& record) {
-  timespec wall{};
-  clock_gettime(CLOCK_REALTIME, &wall);
-  std::error_code error;
-  std::string text;
-  util::JsonWriter json(&text, 2);
-  json.BeginObject();
-  json.Field("version", VRAMSCOPE_VERSION);
-  json.Field("name", record.name);
-  if (!record.command.empty()) {
-    json.Key("command");
-    json.BeginArray();
-    for (const std::string& word : record.command)
-      json.String(word);
-    json.EndArray();
-  }
-  json.Field("start_wall_ns", int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec);
-  json.Field("working_directory", fs::current_path(error).string());
-  char host[256] = {};
-  if (gethostname(host, sizeof host - 1) == 0)
-    json.Field("host", host);
-  if (!record.options.empty())
-    json.Field("options", record.options);
-  json.Field("directory", directory.Identity());
-  json.EndObject();
-  json.Finish();
-  util::Result<util::AtomicFile> file =
-      util::AtomicFile::Create(directory, kSessionFile, &kSessionContent);
-  if (!file)
-    return file.status();
-  VRAMSCOPE_RETURN_IF_ERROR(file->Write(text));
-  return file->Commit();
 }
 
 std::vector<Recorder> LiveRecorders(const std::string& live_directory) {
@@ -395,39 +272,6 @@ void StopSidecar(const util::OwnedDirectory& directory) {
     std::this_thread::sleep_for(kStopStep);
   if (stop)
     (void)directory.Remove(kStopFile, *stop);
-}
-
-util::Status RemoveLiveDirectory(util::OwnedDirectory& directory) {
-  // The session file goes last: until then the directory is recognisably ours.
-  std::vector<std::string> names = directory.Names();
-  std::stable_partition(names.begin(), names.end(), [](const std::string& name) {
-    return ContentOf(name) != &kSessionContent;
-  });
-  std::string left;
-  for (const std::string& name : names) {
-    if (name.ends_with(format::kUnrecordedExtension) && directory.RemoveLink(name))
-      continue;
-    const util::Content* const content = ContentOf(name);
-    if (content != nullptr && !(content == &kSessionContent && !left.empty())) {
-      if (const auto file = directory.Open(name, content); file) {
-        // A process that goes on after its recording may have parts of the file mapped for as long
-        // as it lives. Unlike a file cut short, one with a hole can still be written there.
-        if (content == &kLiveContent)
-          util::GiveSpaceBack(*file);
-        if (directory.Remove(name, *file))
-          continue;
-      }
-    }
-    if (left.empty())
-      left = name;
-  }
-  if (!left.empty()) {
-    return util::Status::Error(
-        fmt::format("{} was not removed: {} in it is no part of the recording: look at it, and "
-                    "remove the directory by hand",
-                    directory.path(), left));
-  }
-  return directory.RemoveSelf();
 }
 
 }  // namespace vramscope::cli

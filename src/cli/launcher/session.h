@@ -31,35 +31,18 @@ std::string OutputOf(const std::string& live_directory);
 // is the live directory that is about to become it, if any.
 util::Status CheckOutput(const std::string& path, const std::string& being_finished = "");
 
+// An error where a recording is made or finished in the directory `live`, or where what stands
+// there is none of this user's.
+util::Status CheckLiveDirectory(const std::string& live);
+
 // Whether the directory is a recording's: it has our session file or live files, or nothing at all.
 bool IsLiveDirectory(const std::string& path);
 
 // Whether `path` can be written as a page beside the recording `output`.
 util::Status CheckReportOutput(const std::string& path, const std::string& output);
 
-// Makes the live directory of `path`, in place of an older recording's that nobody writes any more.
-util::Result<util::OwnedDirectory> CreateLiveDirectory(const std::string& path);
-
 // Which older recording stands at `path`.
 std::optional<util::FileIdentity> FindOldRecording(const std::string& path);
-
-// The first entry of a live directory that is no part of a recording of this user, and why: "x.vrl
-// is a symbolic link". "" where there is none.
-std::string ForeignEntry(const util::OwnedDirectory& directory);
-
-// What a live file, or a past file, of this directory must hold to be the recording's.
-const util::Content* LiveFileContent();
-
-// Deletes what a killed process was just writing for the directory.
-util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory);
-
-// What the recording is of, as NAME.vram.d/session.json keeps it for whoever reads the directory.
-struct SessionRecord {
-  std::string name;
-  std::vector<std::string> command;
-  std::string options;  // VRAMSCOPE_OPTIONS
-};
-util::Status WriteSessionRecord(const util::OwnedDirectory& directory, const SessionRecord& record);
 
 struct Recorder {
   uint32_t pid = 0;
@@ -89,9 +72,5 @@ bool IsReadOnlyPlace(const std::string& path);
 
 // Has whatever samples for a recording without a launcher end, and waits for that.
 void StopSidecar(const util::OwnedDirectory& directory);
-
-// Removes a live directory whose recording has been finished, or will never be. What is no part of
-// it is left, and the directory then too; the error says so.
-util::Status RemoveLiveDirectory(util::OwnedDirectory& directory);
 
 }  // namespace vramscope::cli
