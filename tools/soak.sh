@@ -25,6 +25,10 @@ echo "== 500 rounds of kills"
 VRAMSCOPE_KILL_ROUNDS=500 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e/test_kills.py -q -x ||
   status=1
 
+echo "== a kill at each call that changes the file system; 500 rounds of runs, finishes and readers at once"
+VRAMSCOPE_CRASH_POINTS=all VRAMSCOPE_CRASH_ROUNDS=250 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest \
+  tests/e2e/test_crash_consistency.py -q >"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
+
 echo "== random driver programs for $seconds s"
 .venv/bin/python tests/differential/run.py --build "$build" --seconds "$seconds" || status=1
 
