@@ -69,7 +69,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
         ledger_bytes: 1, residual_bytes: null, at: { kind: "peak", time_ns: 5500, iteration: null } }],
       processes: [], rows: [], residuals: [], top_churn: [], losses: [], invariants: [],
     },
-    devices: [{ index: 0, kind: "gpu", name: "G", total_bytes: null, peak_at: 500 }],
+    devices: [{ index: 0, kind: "gpu", name: "G", total_bytes: null, peak_at: 500, allocated_peak_at: null }],
     processes: [{ pid: 0, rank: null, command: "" }, { pid: 7, rank: null, command: "c" }],
     accounts: { device: [-1, 0, 0], process: [0, 1, 0] },
     checkpointed: { account: [], begin: [], end: [] },
@@ -90,7 +90,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
       segment: left.rows.map(([more]) => more.segment ?? 0), at: left.rows.map(([, at]) => at),
       bytes: left.rows.map(([, , bytes]) => bytes), counts: left.rows.map(([, , bytes]) => Math.sign(bytes)),
     },
-    iteration_table: { source: "", device: [], process: [], number: [], begin: [], end: [], peak: [], peak_at: [], end_bytes: [], allocated: [], reserved: [], categories: {} },
+    iteration_table: { source: "", device: [], process: [], number: [], begin: [], end: [], peak: [], peak_at: [], end_allocated: [], allocated: [], reserved: [], categories: {} },
     leaks: { iterations: 0, warm_up: 0, growing: [], never_freed: [] },
     out_of_memory: [],
     segments: {

@@ -457,9 +457,9 @@ def make(wanted, seed=7):
         "start_ns": str(start_ns), "finished": True, "folded_layers": 0, "report": report, **ledger,
         "leaks": {"iterations": 0, "warm_up": 0, "growing": [], "never_freed": []}, "out_of_memory": [],
         "iteration_table": {"source": "", "categories": {}, **{key: [] for key in (
-            "device", "process", "number", "begin", "end", "peak", "peak_at", "end_bytes", "allocated", "reserved")}},
+            "device", "process", "number", "begin", "end", "peak", "peak_at", "end_allocated", "allocated", "reserved")}},
         "samples": sample_of(peak["at"]["time_ns"] - start_ns, peak["ledger_bytes"], peak["nvml_bytes"]),
-        "devices": [{**device.record, "peak_at": told["at"]["time_ns"] - start_ns} for device, told in zip(devices, report["devices"])], "processes": processes,
+        "devices": [{**device.record, "peak_at": told["at"]["time_ns"] - start_ns, "allocated_peak_at": None} for device, told in zip(devices, report["devices"])], "processes": processes,
         "timelines": timelines, "strings": tables.strings, "frames": tables.frames,
         "stacks": tables.stacks, "sources": tables.sources, "paths": tables.paths,
         "marks": training.marks,

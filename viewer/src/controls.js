@@ -32,7 +32,8 @@ export class Controls {
     this.time = h("b", {});
     this.iteration = h("span", {});
     this.live = h("b", {});
-    this.what = h("span", {}, this.where, this.time, this.iteration, ": ", this.live, " live");
+    this.free = h("span", {});
+    this.what = h("span", {}, this.where, this.time, this.iteration, ": ", this.live, this.free);
     this.nearest = h("p", { class: "nearest gone", role: "status" });
     this.matching = h("b", {});
     this.matches = h("span", { class: "matching" }, this.matching, " shown");
@@ -40,6 +41,10 @@ export class Controls {
     this.back = h("button", {
       class: "chip action", type: "button", click: () => store.set({ at: null }),
     }, "Back to peak");
+    this.allocated = h("button", {
+      class: "chip action", type: "button", title: "The instant at which most is allocated, without cache and driver: --at allocated-peak",
+      click: () => store.set({ at: model.allocatedPeak(store.state.device), zoom: null }),
+    }, "Allocated peak");
     this.refused = h("button", {
       class: "chip bad", type: "button", title: "The instant at which a request for memory was refused",
       click: () => store.set({ at: model.outOfMemory[store.state.device][0].t, zoom: null }),
@@ -61,7 +66,7 @@ export class Controls {
       () => (this.view ? commandOf(model, store.state, this.view) : ""));
     const help = h("button", { class: "chip round", type: "button", title: "Keys and words (?)", "aria-label": "Help: keys and words", click: openHelp }, "?");
     this.element = h("div", { class: "controls", role: "region", "aria-label": "Instant and filters" },
-      h("div", { class: "controls-line" }, this.instant, this.back, this.refused, command, h("span", { class: "grow" }), help, this.size,
+      h("div", { class: "controls-line" }, this.instant, this.back, this.allocated, this.refused, command, h("span", { class: "grow" }), help, this.size,
         h("label", { class: "search" }, this.input, h("kbd", {}, "/"))),
       this.nearest, this.chips);
     roving(/** @type {HTMLElement} */ (this.element.firstElementChild));
@@ -90,9 +95,12 @@ export class Controls {
     this.nearest.classList.toggle("gone", !between);
     setText(this.iteration, iteration === null ? "" : `, iteration ${iteration}`);
     setText(this.live, formatBytes(view.total));
+    setText(this.free, view.free > 0 ? ` in use, ${formatBytes(view.free)} of it free in segments` : " in use");
     setText(this.matching, formatBytes(view.bytes));
     this.matches.classList.toggle("gone", !view.filter.on);
     this.back.classList.toggle("gone", view.atPeak);
+    const allocated = this.model.allocatedPeak(view.device);
+    this.allocated.classList.toggle("gone", allocated === null || allocated === view.at);
     this.refused.classList.toggle("gone", this.model.outOfMemory[view.device].length === 0);
     if (this.input.value !== state.search) this.input.value = state.search;
     if (this.size.value !== String(state.min)) this.renderSizes(state.min);

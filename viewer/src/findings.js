@@ -36,10 +36,10 @@ export class IterationsView {
       ...(several ? [{ name: "Process", text: true, value: (/** @type {Iteration} */ { row }) => processOf(model, table.process[row]) }] : []),
       time("Begins", (row) => table.begin[row], "From the start of the recording"),
       time("Lasts", (row) => table.end[row] - table.begin[row], "How long it lasts"),
-      bytes("Peak", table.peak, "Highest total of the ledger within it; a click goes there"),
-      bytes("End", table.end_bytes, "Total at its end"),
-      bytes("Allocated", table.allocated, "Highest sum of what the program holds"),
-      bytes("Reserved", table.reserved, "Highest sum with what allocators keep"),
+      bytes("Peak", table.peak, "Highest total of the ledger within it, cache and driver included; a click goes there"),
+      bytes("Allocated", table.allocated, "Highest sum of what the program holds, without cache and driver"),
+      bytes("Reserved", table.reserved, "Highest sum of the segments of caching allocators, allocated or free"),
+      bytes("End", table.end_allocated, "Allocated at its end"),
       { name: "Categories", title: "The highest of each within it", value: ({ byCategory }) => byCategory.reduce((a, b) => a + b, 0),
         show: ({ row, byCategory }) => {
           const bar = shareBar();
@@ -53,7 +53,8 @@ export class IterationsView {
     });
     this.table.falling = false;
     // What no process has, and what others have, is the device's.
-    this.hint = table.source ? `by ${table.source} · bytes of its process alone · click: the instant of its peak` : "";
+    this.hint = table.source ? `by ${table.source} · bytes of its process alone, each column's own highest · times of the host's calls · ` +
+      "click: the instant of its peak" : "";
     this.element = this.table.element;
     this.copy = this.table.copy;
   }

@@ -122,7 +122,7 @@ export function makeHeader(model, store) {
 }
 
 /**
- * What a reader must know to trust the figures: losses, invariants, how much was estimated.
+ * What a reader must know to trust the figures: losses, checks, how the bytes are known.
  * @param {Model} model
  */
 export function makeFooter(model) {
@@ -135,8 +135,8 @@ export function makeFooter(model) {
       "is not in them; what needs allocations was not checked."));
   } else if (page.report.invariants.length > 0) {
     items.push(h("li", {}, broken.length === 0
-      ? `All ${page.report.invariants.length} invariants hold.`
-      : `${broken.length} of ${page.report.invariants.length} invariants are broken:`));
+      ? `Checks of the ledger: ${page.report.invariants.length} of ${page.report.invariants.length} hold.`
+      : `Checks of the ledger: ${broken.length} of ${page.report.invariants.length} are broken:`));
   }
   for (const { name, detail } of broken) {
     items.push(h("li", { class: "broken" }, detail ? `${name}: ${detail}` : name));
@@ -148,9 +148,12 @@ export function makeFooter(model) {
   for (const residual of page.report.residuals) {
     const device = page.devices.find((other) => other.index === residual.device);
     if (page.report.sampled || residual.ledger_peak_bytes === 0 || !device) continue;
-    items.push(h("li", {}, `${deviceLabel(device)}: ${formatShare(residual.estimated_bytes, residual.ledger_peak_bytes)} ` +
-      "of the peak was estimated from free memory, not by size; " +
-      `${residual.samples_in_transit} of ${residual.samples} samples fell into driver calls under way.`));
+    const peak = residual.ledger_peak_bytes;
+    const estimated = Math.min(residual.estimated_bytes, peak);
+    items.push(h("li", {}, `${deviceLabel(device)}, peak: ${formatShare(peak - estimated, peak)} by the calls' sizes, ` +
+      `${formatShare(estimated, peak)} by difference of free memory. ` + (residual.samples === 0 ? "NVML was not read."
+        : `Unexplained: at most ${formatSignedBytes(residual.worst_bytes)} in ${formatCount(residual.samples)} readings` +
+          (residual.samples_in_transit > 0 ? `, ${formatCount(residual.samples_in_transit)} within calls.` : "."))));
   }
   if (page.folded_layers > 0) {
     items.push(h("li", {}, `Of ${formatCount(page.folded_layers)} layers those whose names differ in numbers alone are one, with * for the numbers. ` +

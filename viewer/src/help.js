@@ -13,6 +13,10 @@ const KEYS = [
 const WORDS = [
   ["ledger", "every byte of a device in exactly one row"],
   ["residual", "NVML's figure less the ledger: what the rows do not explain"],
+  ["allocated", "what the program holds: blocks with their rounding; without cache and driver"],
+  ["reserved", "what the segments of caching allocators hold, allocated or free"],
+  ["peak", "the highest instant of a device, cache and driver included"],
+  ["times", "of the host's calls: a GPU's kernels run later"],
   ["cached", "free in segments that nothing lives in: empty_cache() gives it back"],
   ["fragmentation", "free in segments that something still lives in"],
   ["rounding", "what an allocator gave beyond what was asked for"],

@@ -23,12 +23,17 @@ import { choosePlaces, isMostlyUnknown, placeNameOf } from "./places.js";
 // Bit of a frame's kind: code that the user did not write.
 const LIBRARY = 2;
 
+// Free memory that allocators keep.
+const FREE = ["cached", "fragmentation", "graph pool"];
+
 export class Model {
   /** @param {PageData} page */
   constructor(page) {
     this.page = page;
     this.duration = Math.max(1, page.duration_ns);
     this.ledger = new Ledger(page);
+    /** By category of a site: whether its bytes are free in an allocator's segments. */
+    this.free = page.categories.map((name) => FREE.includes(name));
     /** Allocations that are listed one by one. */
     this.allocationCount = this.ledger.count;
     this.begin = this.ledger.begin;
@@ -201,6 +206,15 @@ export class Model {
     // A device on which nothing was live has no peak.
     if (!report || report.ledger_bytes === 0) return 0;
     return Math.min(this.duration, Math.max(0, this.page.devices[device].peak_at));
+  }
+
+  /**
+   * When most was allocated, where a cache makes that another question than the peak.
+   * @param {number} device
+   */
+  allocatedPeak(device) {
+    const at = this.page.devices[device].allocated_peak_at;
+    return at === null ? null : Math.min(this.duration, Math.max(0, at));
   }
 
   /**

@@ -107,7 +107,7 @@
  * @property {number[]} end
  * @property {number[]} peak
  * @property {number[]} peak_at
- * @property {number[]} end_bytes
+ * @property {number[]} end_allocated
  * @property {number[]} allocated
  * @property {number[]} reserved
  * @property {Record<string, number[]>} categories The highest of each within it.
@@ -140,7 +140,7 @@
  * @property {number} folded_layers How many there are, where those whose names differ in numbers alone are one, with * for the numbers; else 0.
  * @property {boolean} finished It is the whole recording: not one under way, nor cut off.
  * @property {Report} report
- * @property {{index: number, kind: string, name: string, total_bytes: number|null, peak_at: number}[]} devices
+ * @property {{index: number, kind: string, name: string, total_bytes: number|null, peak_at: number, allocated_peak_at: number|null}[]} devices
  * @property {{pid: number, rank: number|null, command: string}[]} processes Row 0: none.
  * @property {TimelineData[]} timelines
  * @property {string[]} categories

@@ -14,6 +14,7 @@ import { NAMES } from "./trie.js";
  * @property {number} asked The instant that was asked for: another one where allocations are left out.
  * @property {boolean} atPeak
  * @property {number} total Of the device, filtered or not.
+ * @property {number} free Of the total: free bytes of allocators' segments.
  * @property {number|null} nvml Of the sample that shows the device as it stood then.
  * @property {Filter} filter
  * @property {Float64Array} kindBytes Of what passes the filter.
@@ -42,6 +43,8 @@ export function makeView(model, state, filter) {
   const sample = model.samples[device].find(at, sum(kindBytes));
   if (sample && sample.transit > 0) kindBytes[page.in_transit_site] = sample.transit;
   const total = sum(kindBytes);
+  let free = 0;
+  for (let kind = 0; kind < kinds.count; ++kind) if (model.free[page.sites.category[kind]]) free += kindBytes[kind];
   if (filter.min > 0) {
     kindBytes.fill(0);
     kindCount.fill(0);
@@ -66,7 +69,7 @@ export function makeView(model, state, filter) {
     listed += kindCount[kind] > 0 ? kindBytes[kind] : 0;
     count += kindCount[kind];
   }
-  return { device, at, asked, atPeak, total, filter, kindBytes, kindCount, shown, byCategory, bytes, listed, count, nvml: sample?.used ?? null };
+  return { device, at, asked, atPeak, total, free, filter, kindBytes, kindCount, shown, byCategory, bytes, listed, count, nvml: sample?.used ?? null };
 }
 
 /**
