@@ -7,6 +7,7 @@
 
 #include "format/enums.h"
 #include "query/frames.h"
+#include "tables/imported.h"
 
 namespace vramscope::output {
 namespace {
@@ -69,6 +70,47 @@ std::string ProcessLabel(const tables::Recording& recording, tables::ProcessId p
     return "no recorded process";
   return ProcessLabel(std::string(recording.string(found->command)), found->pid,
                       found->rank < 0 ? std::nullopt : std::optional(found->rank));
+}
+
+// As wait(2) reports it.
+std::string WaitText(const tables::ProcessRow& process) {
+  if (process.wait_status < 0)
+    return process.closed_cleanly != 0 ? "ended" : "end not seen";
+  const int status = process.wait_status;
+  const int signal = status & 0x7f;
+  if (signal == 0)
+    return fmt::format("exit status {}", (status >> 8) & 0xff);
+  return fmt::format("killed by signal {}", signal);
+}
+
+std::vector<std::string> EndLines(const tables::Recording& recording) {
+  constexpr size_t kMostLines = 4;
+  const std::vector<tables::ProcessRow>& processes = recording.tables().processes;
+  std::vector<std::string> lines;
+  size_t left_out = 0;
+  for (size_t i = 1; i < processes.size(); ++i) {
+    const tables::ProcessRow& process = processes[i];
+    if (process.wait_status <= 0)
+      continue;
+    if (lines.size() == kMostLines) {
+      ++left_out;
+      continue;
+    }
+    std::string who = "The program";
+    if (i > 1) {
+      who = process.rank < 0 ? fmt::format("Process {}", process.pid)
+                             : fmt::format("Process {}, rank {},", process.pid, process.rank);
+    }
+    const bool killed = (process.wait_status & 0x7f) != 0;
+    lines.push_back(fmt::format("{} {} {}", who, killed ? "was" : "ended with", WaitText(process)));
+  }
+  if (left_out > 0)
+    lines.push_back(fmt::format("({} more processes did not end with exit status 0)", left_out));
+  return lines;
+}
+
+bool WasPaused(const tables::Recording& recording) {
+  return !tables::NoteOf(recording, tables::kPausedNote).empty();
 }
 
 std::string RecordedCommand(const tables::Recording& recording) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "query/device_names.h"
 #include "query/report.h"
@@ -23,5 +25,11 @@ std::string ProcessLabel(const std::string& command, uint32_t pid, std::optional
 std::string ProcessLabel(const tables::Recording& recording, tables::ProcessId process);
 // What was recorded: the first process's command line, else the session's name.
 std::string RecordedCommand(const tables::Recording& recording);
+// How a process ended: "exit status 1", "killed by signal 9", "end not seen".
+std::string WaitText(const tables::ProcessRow& process);
+// A line for each process that did not end with exit status 0.
+std::vector<std::string> EndLines(const tables::Recording& recording);
+// It never recorded: it began paused (--start-paused), and nothing started it.
+bool WasPaused(const tables::Recording& recording);
 
 }  // namespace vramscope::output

@@ -158,6 +158,8 @@ void Blocks::OnUnknownFree(const trace::Event& event, uint32_t account) {
 }
 
 void Blocks::OnState(const trace::Event& event) {
+  if (event.subkind == static_cast<uint8_t>(format::RecordingState::kRecording))
+    base_.progress.processes[event.process.value].resumed = true;
   // What happened while it did not record cannot be told from a second free.
   base_.progress.frees.Forget();
   const auto live = static_cast<int64_t>(event.size);

@@ -24,6 +24,7 @@ struct Violations {
 struct ProcessProgress {
   bool seen = false;
   bool began_late = false;  // it was under way when its recording began
+  bool resumed = false;     // it recorded after a pause
   bool torn_down = false;
   bool ended = false;
   uint32_t modules_gone = 0;

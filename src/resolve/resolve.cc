@@ -12,6 +12,7 @@
 #include "resolve/ledger.h"
 #include "resolve/naming.h"
 #include "resolve/read_ahead.h"
+#include "tables/imported.h"
 
 namespace vramscope::resolve {
 namespace {
@@ -121,8 +122,18 @@ void TablesOf::AddSession() {
   out.history_ns = session.history_ns.value_or(INT64_MIN);
   out.event_count = ledger_.event_count();
   out.file_bytes = session.file_bytes;
-  for (const auto& [key, value] : session.notes)
+  bool paused = false;
+  for (const auto& [key, value] : session.notes) {
     out_.notes.push_back({texts_.Of(key), texts_.Of(value)});
+    const std::string options = "," + value + ",";
+    paused = paused ||
+             (key == tables::kOptionsNote &&
+              options.find("," + std::string(tables::kPausedOption) + ",") != std::string::npos);
+  }
+  const std::vector<ProcessProgress>& processes = base_.progress.processes;
+  if (paused && std::none_of(processes.begin(), processes.end(),
+                             [](const ProcessProgress& process) { return process.resumed; }))
+    out_.notes.push_back({texts_.Of(tables::kPausedNote), texts_.Of("yes")});
   tables::HostRow host;
   host.name = texts_.Of(session.host);
   host.realtime_offset_ns = session.start_wall_ns - session.start_ns;

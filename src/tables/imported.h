@@ -5,13 +5,19 @@
 
 #include "tables/recording.h"
 
-// What the notes of a recording say that was made of another tool's data.
+// What the notes of a recording say to this program; people read them in `info`.
 namespace vramscope::tables {
 
 // The file and its format.
 inline constexpr char kImportedNote[] = "imported from";
 // Of data without a clock: what the seconds count, "readings".
 inline constexpr char kCountedNote[] = "seconds count";
+
+// The launcher's options, as it hands them to the probe, and the note of a recording that was
+// paused from its start to its end.
+inline constexpr char kOptionsNote[] = "options";
+inline constexpr char kPausedOption[] = "paused";
+inline constexpr char kPausedNote[] = "paused all the time";
 
 // The value of the first note of that key; "" where there is none.
 std::string_view NoteOf(const Recording& recording, std::string_view key);

@@ -42,6 +42,18 @@ def test_exits_with_128_and_the_signal(tmp_path, number):
     assert run("sh", "-c", f"kill -{int(number)} $$", cwd=tmp_path).returncode == 128 + number
 
 
+@pytest.mark.parametrize("script, options, said", [
+    ("exit 3", (), "The program ended with exit status 3"),
+    ("kill -9 $$", (), "The program was killed by signal 9"),
+    ("exit 0", ("--start-paused",), "The recording was paused all the time"),
+])
+def test_the_report_says_how_the_program_ended(tmp_path, script, options, said):
+    run("sh", "-c", script, cwd=tmp_path, options=("--cpu", "-o", "x.vram", *options))
+    text = subprocess.run([VRAMSCOPE, "report", "x.vram"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert f"\n{said}" in text
+    assert ("No device was used" in text) == (not options) and ("The program" in text) == (not options)
+
+
 def test_an_unknown_command_is_127(tmp_path):
     result = run("no-such-command-here", cwd=tmp_path)
     assert result.returncode == 127

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tables/imported.h"
 #include "util/file.h"
 #include "util/owned_file.h"
 
@@ -56,7 +57,7 @@ std::string OptionsText(const RecordingOptions& options) {
   add(options.cpu, "cpu");
   add(options.no_python, "no-python");
   add(options.native, "native");
-  add(options.paused, "paused");
+  add(options.paused, tables::kPausedOption);
   add(options.unpooled, "unpooled");
   add(options.await_report, "await-report");
   if (options.overflow_bytes) {
