@@ -42,7 +42,7 @@ echo "== misbehaving programs and random kills for $seconds s"
 end=$((SECONDS + seconds))
 rounds=0
 while ((SECONDS < end)); do
-  if ! VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e -q -x >"$build/soak.log" 2>&1; then
+  if ! VRAMSCOPE_VIEWS_AT=50 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e -q -x >"$build/soak.log" 2>&1; then
     tail -n 40 "$build/soak.log"
     echo "soak: round $((rounds + 1)) failed; the log is $build/soak.log"
     status=1

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One truth: the page, `report --json`, `report --csv` and the Python package say the same of an instant, to the byte."""
+"""One truth: the page, `report --json`, `report --csv` and the Python package say the same of an instant, to the byte.
+
+So do the text, cut or not, the data of plots, `iterations`, `info`, and the named instants. `make soak` asks at
+50 instants of each recording (VRAMSCOPE_VIEWS_AT), `make test` at a few.
+"""
 
 import collections
 import csv
 import json
+import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +25,7 @@ BINARY = package.VRAMSCOPE
 SUMS = REPOSITORY / "viewer" / "dev" / "sums.js"
 RECORDINGS = sorted([*(REPOSITORY / "tests" / "golden").glob("v[2-9]*/*.vram*"), *(REPOSITORY / "examples" / "traces").glob("*.vram")])
 INSTANTS = 200
+VIEWS_AT = int(os.environ.get("VRAMSCOPE_VIEWS_AT", "3"))
 #: "" is the ledger's levels, which a page calls `row`.
 DIMENSIONS = ("category", "module", "line", "")
 FIGURES = ("ledger_bytes", "nvml_bytes", "residual_bytes")
@@ -174,11 +181,126 @@ def compare(recording, page, environment, how_many=INSTANTS, seed=1):
     return len(instants)
 
 
+# ---- text, plots, iterations, info ----
+
+
+def in_unit(size, whole):
+    """As a table of the text report prints it, whose largest figure is `whole`."""
+    unit = next(unit for unit in (1 << 20, 1 << 10, 1) if unit == 1 or whole >= (4 << 20 if unit == 1 << 20 else 1 << 10))
+    return f"{size:,}" if unit == 1 else f"{(size * 10 + unit // 2) // unit / 10:,.1f}"
+
+
+def report_of(recording, *options):
+    return json.loads(vramscope("report", recording, "--json", *options))
+
+
+def sums_of(rows, key):
+    sums = collections.Counter()
+    for row in rows:
+        sums[row["device"], key(row)] += row["bytes"]
+    return +sums
+
+
+def lines_of_text(recording, *options):
+    """The outermost names of each device's table: [(name, figure)]."""
+    tables, now = [], None
+    for line in vramscope("report", recording, *options).splitlines():
+        if re.match(r"  by category +(MiB|KiB|B) +share +count$", line):
+            tables.append(now := [])
+        elif now is not None and (found := re.match(r"  (\S.*?)  +([\d,.]+) +<?[\d.]+ %", line)):
+            now.append((found[1], found[2]))
+        else:
+            now = None
+    return tables
+
+
+def check_categories(recording, at):
+    """One quantity, bytes by category at an instant, in all that prints it."""
+    tree, by = report_of(recording, "--at", at), report_of(recording, "--at", at, "--by", "category")
+    sums = sums_of(by["rows"], lambda row: row["path"][0])
+    totals = {device["index"]: device["ledger_bytes"] for device in by["devices"]}
+    assert sums == sums_of(by["categories"], lambda row: row["category"])
+    assert [device["ledger_bytes"] for device in tree["devices"]] == list(totals.values())
+    free = sum(size for (_, name), size in sums.items() if name in ("cached", "fragmentation", "graph pool"))
+    lines = report_of(recording, "--at", at, "--by", "line")
+    assert sum(row["bytes"] for row in lines["rows"] if row["path"][0].startswith("(free in ")) == free
+    assert sum(line["bytes"] for line in by["free_lines"]) <= free
+    for top in by["top_lines"]:
+        assert sums_of(lines["rows"], lambda row: row["path"][0])[top["device"], top["line"]] == top["bytes"], top["line"]
+    for device in by["devices"]:
+        assert device["reserved_bytes"] == 0 or device["allocated_bytes"] <= device["reserved_bytes"] <= device["ledger_bytes"] or \
+            device["allocated_bytes"] <= device["allocated_peak_bytes"]
+    shown = lines_of_text(recording, "--at", at, "--by", "category")
+    used = [index for index, total in totals.items() if total > 0]
+    assert len(shown) == len(used)
+    for index, table in zip(used, shown):
+        assert dict(table) == {name: in_unit(size, totals[index]) for (device, name), size in sums.items() if device == index}
+    # A cut changes no sum: what is left is whole, and the rest is one row.
+    cut = report_of(recording, "--at", at, "--by", "category", "--top", "2")
+    kept = sums_of(cut["rows"], lambda row: row["path"][0])
+    assert {key: size for key, size in kept.items() if key[1] != "(rest)"}.items() <= sums.items()
+    assert sums_of(cut["rows"], lambda _: 0) == sums_of(by["rows"], lambda _: 0)
+    for index, table in zip(used, lines_of_text(recording, "--at", at, "--by", "category", "--top", "2")):
+        largest = sorted((size for (device, _), size in sums.items() if device == index), reverse=True)
+        named = [line for line in table if not re.match(r"\(\d+ more\)", line[0])]
+        assert [figure for _, figure in named] == [in_unit(size, totals[index]) for size in largest[:2]]
+        assert len(table) == min(3, len(largest))
+
+
+def check_peaks(recording):
+    """Named instants, plots' data, iterations and info say what the report says there."""
+    peak = report_of(recording, "--timeline", "50")
+    categories = {(entry["device"], entry["category"]): entry["bytes"] for entry in peak["categories"]}
+    for timeline in peak["timelines"]:
+        device = next(device for device in peak["devices"] if device["index"] == timeline["device"])
+        if device["ledger_bytes"] == 0 or device["at"]["time_ns"] < timeline["time_ns"][0]:
+            continue
+        bucket = max(i for i, begin in enumerate(timeline["time_ns"]) if begin <= device["at"]["time_ns"])
+        then = {name: of[bucket] for name, of in zip(timeline["groups"], timeline["peak_bytes"]) if of[bucket] > 0}
+        assert sum(then.values()) == device["ledger_bytes"] - device["in_transit_bytes"]
+        if device["in_transit_bytes"] == 0:
+            assert {name: size for name, size in then.items() if (timeline["device"], name) in categories} == {
+                name: size for (index, name), size in categories.items() if index == timeline["device"] and name in then}
+    allocated = report_of(recording, "--at", "allocated-peak")
+    for device, other in zip(peak["devices"], allocated["devices"]):
+        assert other["allocated_bytes"] == other["allocated_peak_bytes"] == device["allocated_peak_bytes"]
+        assert other["at"]["time_ns"] == device["allocated_peak_ns"]
+        assert device["allocated_bytes"] <= device["allocated_peak_bytes"]
+    told = vramscope("info", recording)
+    said = re.findall(r"; peak (.+) at ([\d.]+) s$", told, re.MULTILINE)
+    begin = min((timeline["time_ns"][0] for timeline in peak["timelines"]), default=None)
+    assert begin is None or len(said) == len(peak["devices"])
+    for category in {name for _, name in categories}:
+        here = report_of(recording, "--where", f"category={category}")
+        own = report_of(recording, "--where", f"category={category}", "--at", "own-peak")
+        assert sums_of(here["rows"], lambda _: 0) == {
+            (index, 0): size for (index, name), size in categories.items() if name == category and size > 0}
+        for device, other in zip(here["devices"], own["devices"]):
+            assert other["ledger_bytes"] == (device["own_peak_bytes"] or 0) or device["in_transit_bytes"] > 0
+            assert device["ledger_bytes"] <= other["ledger_bytes"] or device["in_transit_bytes"] > 0
+    done = subprocess.run([BINARY, "iterations", recording, "--json"], capture_output=True, text=True, check=False)
+    for row in json.loads(done.stdout)["iterations"][:VIEWS_AT] if done.returncode == 0 else []:
+        then = report_of(recording, "--at", f"@{row['peak_ns']}")
+        assert row["peak_bytes"] == sum(line["bytes"] for line in then["rows"]
+                                        if (line["device"], line["pid"]) == (row["device"], row["pid"]))
+        assert row["peak_allocated"] <= row["peak_bytes"]
+        if row["peak_reserved"] > 0 and len(then["processes"]) == 1:
+            assert next(device for device in then["devices"] if device["index"] == row["device"])["reserved_bytes"] <= row["peak_reserved"]
+
+
+def check_views(recording, data):
+    picked = random.Random(2).sample(instants_of(data, 60, 2), min(VIEWS_AT, 50))
+    for at in ["peak", "end", *(f"@{instant}" for instant in picked)]:
+        check_categories(recording, at)
+    check_peaks(recording)
+
+
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
 def test_all_agree_at_every_instant(recording, environment, tmp_path):
     page = tmp_path / "page.html"
     vramscope("report", recording, "--html", page)
     assert compare(recording, page, environment) >= INSTANTS
+    check_views(recording, page_data(page))
 
 
 # Memory that several processes hold, that goes to host memory and comes back, that pools keep.
@@ -193,6 +315,7 @@ def test_all_agree_on_what_the_driver_gives(program, environment, tmp_path):
     page = tmp_path / "page.html"
     vramscope("report", recording.file, "--html", page)
     assert compare(recording.file, page, environment, 16) > 3
+    check_views(recording.file, page_data(page))
 
 
 PASSING = """
