@@ -134,7 +134,8 @@ const vramscope_answer* vramscope_read_table(const vramscope_recording* recordin
 
 typedef struct vramscope_query {
   size_t size;
-  /* As `report --at` takes it: peak, end, SECONDS, @NS, iter:N, mark:NAME; NULL: peak. */
+  /* As `report --at` takes it: peak, allocated-peak, own-peak, end, SECONDS, @NS, iter:N,
+     mark:NAME; NULL: peak. */
   const char* at;
   /* Dimensions, outermost first; none: the ledger's levels. */
   const char* const* by;

@@ -161,8 +161,9 @@ class IterationProfiler:
             weights[name] = row.get("parameter") or _storage_of(parameter)[1]
             gradients[name] = row.get("gradient") or (0 if gradient is None else _storage_of(gradient)[1])
         return Figures(
-            peak_cached=iteration["peak_reserved"],
-            current_cached=iteration["end_reserved"],
+            # Without a caching allocator what is allocated is all there is.
+            peak_cached=iteration["peak_reserved"] or iteration["peak_allocated"],
+            current_cached=iteration["end_reserved"] or iteration["end_allocated"],
             feature_maps=iteration["activation_peak"],
             intermediate_gradients=iteration["backward_temporary_peak"],
             extra={

@@ -77,8 +77,9 @@ void RegisterExport(CLI::App& app, int* exit_code) {
   }
   command->add_option("--to", arguments->format, help)->option_text("FORMAT")->required();
   command
-      ->add_option("--at", arguments->at,
-                   "The instant: peak (default), end, SECONDS, @NS, iter:N, mark:NAME")
+      ->add_option(
+          "--at", arguments->at,
+          "The instant: peak (default), allocated-peak, end, SECONDS, @NS, iter:N, mark:NAME")
       ->option_text("WHEN");
   command
       ->add_option("-o", arguments->output, "The file to write (default, and -: standard output)")

@@ -168,6 +168,10 @@ util::Status Fold::FindInstants(const trace::LiveTrace& trace, const tables::Rec
     }
   };
   add(tables.peaks);
+  const auto allocated = query::AllocatedPeaks(recording);
+  if (!allocated)
+    return allocated.status();
+  add(*allocated);
   const std::vector<query::TimeSpan> all(tables.devices.size());
   const auto processes = static_cast<uint32_t>(tables.processes.size());
   for (uint32_t i = 1; processes > 2 && i < std::min(processes, kMostProcesses); ++i) {

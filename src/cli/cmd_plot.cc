@@ -319,8 +319,9 @@ void RegisterPlot(CLI::App& app, int* exit_code) {
       ->required();
   CLI::Option* const at =
       command
-          ->add_option("--at", arguments->at,
-                       "Of bars: peak, end, SECONDS from the start, @NS, iter:N, mark:NAME")
+          ->add_option(
+              "--at", arguments->at,
+              "Of bars: peak, allocated-peak, end, SECONDS from the start, @NS, iter:N, mark:NAME")
           ->option_text("WHEN");
   command
       ->add_option("--by", arguments->by,

@@ -300,6 +300,9 @@ util::Status ShowReport(const ReportArguments& arguments,
   util::Result<query::Report> report = query::MakeReport(recording, query);
   if (!report.ok())
     return report.status();
+  // Text cuts the tree that it makes of the rows.
+  if (arguments.json || arguments.csv)
+    query::CutRows(query.top, &report->rows);
   if (arguments.json) {
     util::Result<std::vector<query::Timeline>> timelines = std::vector<query::Timeline>{};
     if (arguments.timeline)
@@ -381,8 +384,9 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   report
       ->add_option(
           "--at", arguments->at,
-          "peak, end, SECONDS from the start, @NS (CLOCK_MONOTONIC), iter:N, mark:NAME; can be "
-          "repeated, for a report of each")
+          "peak, allocated-peak (without cache), own-peak (of what --where selects), end, SECONDS "
+          "from the start, @NS (CLOCK_MONOTONIC), iter:N, mark:NAME; can be repeated, for a report "
+          "of each")
       ->option_text("WHEN")
       ->allow_extra_args(false);
   std::string dimensions;
@@ -396,7 +400,8 @@ void RegisterReport(CLI::App& app, int* exit_code) {
   report->add_option("--where", arguments->where, "Only rows of that value; can be repeated")
       ->option_text("DIM=VALUE")
       ->allow_extra_args(false);
-  report->add_option("--top", arguments->top, "Only the N largest rows; the rest as one")
+  report
+      ->add_option("--top", arguments->top, "Only the N largest rows, each whole; the rest as one")
       ->check(CheckCount)
       ->option_text("N");
   report

@@ -66,10 +66,11 @@ util::Status WriteFinished(int fd, const std::string& path, const TablesMaker& m
       tables::OpenDescriptor(fd, path);
   if (!recording)
     return recording.status();
-  util::Result<std::vector<tables::PeakRow>> peaks = query::FindPeaks(**recording);
+  util::Result<query::Peaks> peaks = query::FindBothPeaks(**recording);
   if (!peaks)
     return peaks.status();
-  tables->peaks = std::move(*peaks);
+  tables->peaks = std::move(peaks->highest);
+  query::NoteAllocatedPeaks(peaks->allocated, &*tables);
   return writer.Finish(*tables);
 }
 

@@ -94,17 +94,6 @@ std::string_view LossHelp(std::string_view name) {
   return {};
 }
 
-// As wait(2) reports it.
-std::string WaitText(const tables::ProcessRow& process) {
-  if (process.wait_status < 0)
-    return process.closed_cleanly != 0 ? "ended" : "end not seen";
-  const int status = process.wait_status;
-  const int signal = status & 0x7f;
-  if (signal == 0)
-    return fmt::format("exit status {}", (status >> 8) & 0xff);
-  return fmt::format("killed by signal {}", signal);
-}
-
 void InfoText::AddSession() {
   const tables::Session& session = recording_.tables().session;
   if (recording_.tables().processes.size() > 1)
@@ -152,19 +141,16 @@ void InfoText::AddResidual(const query::DeviceReport& device) {
     if (summary.device != device.device)
       continue;
     if (summary.samples > 0) {
-      More(fmt::format(
-          "  residual at most {} ({}) at {}, p99 {}; {} samples, {} in transit",
-          util::FormatSignedBytes(summary.worst_bytes),
-          ExactPercent(summary.worst_bytes, summary.ledger_peak_bytes),
-          util::FormatDuration(summary.worst_at_ns - recording_.tables().session.begin_ns),
-          util::FormatBytes(summary.p99_bytes), util::FormatCount(summary.samples),
-          util::FormatCount(summary.samples_in_transit)));
+      constexpr std::string_view kHead = "  unexplained: ";
+      std::string more;
+      // After the names of lines.
+      More(std::string(kHead) +
+           Unexplained(summary, recording_, kHead.size() + kKeyColumns, style_, &more));
+      if (!more.empty())
+        More("    " + more);
     }
     if (device.kind == tables::DeviceKind::kGpu && !report_.sampled) {
-      More(fmt::format(
-          "  estimated from free memory: {} of the peak ({})",
-          util::FormatBytes(summary.estimated_bytes),
-          ExactPercent(static_cast<int64_t>(summary.estimated_bytes), summary.ledger_peak_bytes)));
+      More("  peak: " + KnownBy(summary));
     }
   }
 }

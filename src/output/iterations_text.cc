@@ -68,10 +68,11 @@ template <Category kCategory>
 uint64_t PeakOf(const query::Iteration& row) {
   return query::BytesOf(row.category_peak, kCategory);
 }
-constexpr std::array<FigureColumn, 12> kFigures = {{
+constexpr std::array<FigureColumn, 13> kFigures = {{
     {"", "peak", [](const query::Iteration& row) { return row.peak_bytes; }, 0},
-    {"", "end", [](const query::Iteration& row) { return row.end_bytes; }, 0},
+    {"", "allocated", [](const query::Iteration& row) { return row.peak_allocated; }, 0},
     {"", "reserved", [](const query::Iteration& row) { return row.peak_reserved; }, 0},
+    {"", "end", [](const query::Iteration& row) { return row.end_allocated; }, 0},
     {"", "activation", PeakOf<Category::kActivation>, 0},
     {"", "gradient", PeakOf<Category::kGradient>, 1},
     {"backward", "temporary",
@@ -90,6 +91,16 @@ std::string LayerOf(const std::string& parameter) {
   const std::string first = parameter.substr(0, parameter.find(" = "));
   const size_t dot = first.rfind('.');
   return dot == std::string::npos ? first : first.substr(0, dot);
+}
+
+// Without a caching allocator nothing is reserved, and all is allocated.
+bool SaysNothing(const FigureColumn& column, const Rows& rows) {
+  const std::string_view name = column.name;
+  return std::all_of(rows.begin(), rows.end(), [&](const query::Iteration* row) {
+    if (name == "allocated")
+      return row->peak_allocated == row->peak_bytes;
+    return column.bytes(*row) == 0 && (column.rank > 0 || name == "reserved");
+  });
 }
 
 class IterationsText {
@@ -113,6 +124,7 @@ class IterationsText {
       if (const auto found = parameters.find(key); found != parameters.end())
         AddParameters(found->second);
     }
+    AddMeaning(groups);
     return out_;
   }
 
@@ -125,7 +137,36 @@ class IterationsText {
       return peak.device == row.device && peak.time_ns == row.peak_ns;
     });
   }
+  // Null where the device has its peak within one of them.
+  const tables::PeakRow* PeakOutside(const Rows& rows) const {
+    for (const tables::PeakRow& peak : recording_.tables().peaks) {
+      const bool within = std::any_of(rows.begin(), rows.end(), [&](const auto* row) {
+        return row->begin_ns < peak.time_ns && peak.time_ns <= row->end_ns;
+      });
+      if (peak.device == rows[0]->device && !within)
+        return &peak;
+    }
+    return nullptr;
+  }
+  std::string Seconds(int64_t time_ns) const {
+    return ExactSeconds(time_ns - recording_.tables().session.begin_ns);
+  }
   void Add(const std::string& line) { AppendLine(line, &out_); }
+  // What the figures are of, once for all tables.
+  void AddMeaning(const std::map<Key, Rows>& groups) {
+    const bool gpu = std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+      return recording_.tables().devices[group.first.second.value].index >= 0;
+    });
+    Add("");
+    const auto say = [&](const char* text) {
+      Add(Paint(CutEnd(text, columns(), style_), Ink::kDim, style_));
+    };
+    say("Each column is its own highest within the iteration; end: allocated at its end.");
+    if (!gpu)
+      return;
+    say("All are of the process; `report` adds what belongs to no process to its device.");
+    say("Times are those of the host's calls: kernels run later.");
+  }
   void AddGroup(const Rows& rows, bool several);
   // What has bytes in any row and fits on the screen; `left_out` has those that do not fit.
   std::vector<const FigureColumn*> ChooseColumns(const Rows& rows, std::string* left_out) const;
@@ -148,9 +189,7 @@ std::vector<const FigureColumn*> IterationsText::ChooseColumns(const Rows& rows,
   std::vector<const FigureColumn*> chosen;
   size_t width = kNumberColumns + kTimeColumns;
   for (const FigureColumn& column : kFigures) {
-    const bool any = std::any_of(rows.begin(), rows.end(),
-                                 [&](const auto* row) { return column.bytes(*row) > 0; });
-    if (!any && column.rank > 0)
+    if (SaysNothing(column, rows))
       continue;
     chosen.push_back(&column);
     width += column.columns();
@@ -226,8 +265,9 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
   }
   std::string legend;
   if (rows.size() > 1) {
-    legend = fmt::format("* the highest peak, at {} s",
-                         ExactSeconds(rows[worst]->peak_ns - recording_.tables().session.begin_ns));
+    legend = fmt::format("* the highest of these, at {} s", Seconds(rows[worst]->peak_ns));
+    if (const tables::PeakRow* peak = PeakOutside(rows); peak != nullptr)
+      legend += fmt::format("; the device's peak is at {} s", Seconds(peak->time_ns));
   }
   if (!left_out_columns.empty())
     legend += fmt::format("{}no room for {}", legend.empty() ? "" : "; ", left_out_columns);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output/json.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,19 @@ namespace {
 
 using util::JsonWriter;
 
+void WritePeak(const std::string& name,
+               const std::optional<query::PeakFigure>& peak,
+               JsonWriter& json) {
+  std::optional<uint64_t> bytes;
+  std::optional<int64_t> time_ns;
+  if (peak) {
+    bytes = peak->bytes;
+    time_ns = peak->time_ns;
+  }
+  NumberOrNull(json, (name + "_bytes").c_str(), bytes);
+  NumberOrNull(json, (name + "_ns").c_str(), time_ns);
+}
+
 void WriteDevice(const query::DeviceReport& device, JsonWriter& json) {
   WriteDeviceName(device, json);
   NumberOrNull(json, "total_bytes", device.total_bytes);
@@ -20,6 +35,10 @@ void WriteDevice(const query::DeviceReport& device, JsonWriter& json) {
   json.Field("ledger_bytes", device.ledger_bytes);
   NumberOrNull(json, "residual_bytes", device.residual_bytes);
   json.Field("in_transit_bytes", device.in_transit_bytes);
+  json.Field("allocated_bytes", device.allocated_bytes);
+  json.Field("reserved_bytes", device.reserved_bytes);
+  WritePeak("allocated_peak", device.allocated_peak, json);
+  WritePeak("own_peak", device.own_peak, json);
   WriteInstant(device, json);
 }
 
@@ -158,6 +177,7 @@ void WriteReportJson(const query::Report& report,
   list("top_stacks", report.top_stacks,
        [&](const auto& entry, JsonWriter& out) { WriteStack(stacks, entry, out); });
   list("top_churn", report.top_churn, WriteLine);
+  list("free_lines", report.free_lines, WriteLine);
   json.Key("blocks");
   json.BeginObject();
   json.Field("bytes", report.block_bytes);

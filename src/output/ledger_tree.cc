@@ -12,9 +12,6 @@
 namespace vramscope::output {
 namespace {
 
-// What a query's limit left out (`--top`): behind the rows, however much it is.
-constexpr std::string_view kRest = "(rest)";
-
 // Children come by size, so those of a size are near each other.
 constexpr size_t kMaxLooks = 8;
 
@@ -238,22 +235,22 @@ void LedgerTree::Sort() {
       node.depth = node.parent == 0 ? 0 : nodes_[node.parent].depth + 1;
       order_.push_back(i);
     }
-    std::stable_sort(node.children.begin(), node.children.end(), [&](size_t a, size_t b) {
-      const bool rest = nodes_[a].name.starts_with(kRest);
-      const bool other_rest = nodes_[b].name.starts_with(kRest);
-      return rest != other_rest ? other_rest : nodes_[a].bytes > nodes_[b].bytes;
-    });
+    std::stable_sort(node.children.begin(), node.children.end(),
+                     [&](size_t a, size_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
   }
   // A parent has at least the bytes of each child and a smaller index: it comes first.
   std::stable_sort(order_.begin(), order_.end(),
                    [&](size_t a, size_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
 }
 
-std::vector<TreeLine> LedgerTree::Lines(size_t max_lines, uint64_t smallest_bytes) const {
+std::vector<TreeLine> LedgerTree::Lines(const TreeLimits& limits) const {
   std::vector<bool> picked(nodes_.size(), false);
   std::vector<size_t> picked_children(nodes_.size(), 0);
   size_t lines = 0;
+  size_t nodes = 0;
   for (const size_t i : order_) {
+    if (nodes == limits.most_nodes)
+      break;
     const size_t parent = nodes_[i].parent;
     if (parent != 0 && !picked[parent])
       continue;
@@ -263,11 +260,12 @@ std::vector<TreeLine> LedgerTree::Lines(size_t max_lines, uint64_t smallest_byte
     const bool opens = already == 0 && siblings > 1;
     const bool closes = already > 0 && already + 1 == siblings;
     const size_t after = lines + 1 + (opens ? 1 : 0) - (closes ? 1 : 0);
-    if (!closes && nodes_[i].bytes < smallest_bytes)
+    if (!closes && nodes_[i].bytes < limits.smallest_bytes)
       continue;
-    if (after > std::max<size_t>(max_lines, 1))
+    if (after > std::max<size_t>(limits.max_lines, 1))
       continue;
     picked[i] = true;
+    ++nodes;
     ++picked_children[parent];
     lines = after;
   }

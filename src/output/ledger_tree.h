@@ -40,6 +40,12 @@ struct TreeLine {
   size_t repeats = 1;  // how many layers alike it stands for
 };
 
+struct TreeLimits {
+  size_t max_lines = SIZE_MAX;
+  uint64_t smallest_bytes = 0;
+  size_t most_nodes = SIZE_MAX;  // lines but those of what had no room
+};
+
 class LedgerTree {
  public:
   // Leaves of the same path are added up; leaves of no bytes are left out. Repeated layers are one
@@ -51,13 +57,13 @@ class LedgerTree {
   // Lines when nothing is left out.
   size_t full_lines() const { return order_.size(); }
 
-  // The largest nodes, parents before children, largest first among siblings (but "(rest)" last),
-  // in at most `max_lines` lines (at least one where there is anything). Siblings without a line of
-  // their own share one,
+  // The largest nodes, parents before children, largest first among siblings, in at most
+  // `max_lines` lines (at least one where there is anything). Siblings without a line of their own
+  // share one,
   // "(n more)", so the shown children of a shown parent always add up to it. A chain of only
   // children is one line, its names joined by " / " where none goes on. Nodes below
   // `smallest_bytes` are not shown by themselves unless they would stand alone in a "(1 more)".
-  std::vector<TreeLine> Lines(size_t max_lines, uint64_t smallest_bytes) const;
+  std::vector<TreeLine> Lines(const TreeLimits& limits) const;
 
  private:
   struct Node {

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<std::string> Text(const LedgerTree& tree, size_t max_lines, uint64_t smallest = 0) {
   std::vector<std::string> out;
-  for (const TreeLine& line : tree.Lines(max_lines, smallest)) {
+  for (const TreeLine& line : tree.Lines({max_lines, smallest})) {
     out.push_back(std::string(line.depth, '.') + line.name + " " + std::to_string(line.bytes) +
                   " " + std::to_string(line.count));
   }
@@ -55,7 +55,7 @@ TEST(LedgerTreeTest, RepeatedLayersAreOneNodeWithTheSumsOfEachLevel) {
   }
   const LedgerTree tree(leaves);
   std::vector<std::string> told;
-  for (const TreeLine& line : tree.Lines(100, 0)) {
+  for (const TreeLine& line : tree.Lines({})) {
     told.push_back(std::string(line.depth, ' ') + line.name + " x" + std::to_string(line.repeats) +
                    " " + std::to_string(line.bytes) + " " + std::to_string(line.count));
   }
@@ -78,15 +78,23 @@ TEST(LedgerTreeTest, WhatIsNotAlikeOrNoLayerStaysApart) {
   EXPECT_EQ(other.full_lines(), 3u);
 }
 
-TEST(LedgerTreeTest, WhatAQueryLeftOutComesLast) {
-  const LedgerTree tree({{{"(rest)"}, 50, 9}, {{"a"}, 30, 1}, {{"b"}, 1, 1}});
-  EXPECT_THAT(Text(tree, 10), testing::ElementsAre("a 30 1", "b 1 1", "(rest) 50 9"));
+// A parent has all its bytes, however little of what is below it has a line.
+TEST(LedgerTreeTest, ALimitOfNodesLeavesSumsWhole) {
+  const LedgerTree tree({{{"a", "x"}, 30, 1},
+                         {{"a", "y"}, 29, 1},
+                         {{"b", "x"}, 28, 1},
+                         {{"a", "z"}, 27, 1},
+                         {{"c"}, 5, 1}});
+  std::vector<std::string> out;
+  for (const TreeLine& line : tree.Lines({.most_nodes = 3}))
+    out.push_back(std::string(line.depth, '.') + line.name + " " + std::to_string(line.bytes));
+  EXPECT_THAT(out, testing::ElementsAre("a 86", ".x 30", ".y 29", ".(1 more) 27", "(2 more) 33"));
 }
 
 TEST(LedgerTreeTest, OfOneNameWithDifferentCallers) {
   TreeLeaf one{{"f"}, 5, 1, {}, {"< a"}};
   TreeLeaf other{{"f"}, 3, 1, {}, {"< b"}};
-  const std::vector<TreeLine> lines = LedgerTree({one, other, one}).Lines(10, 0);
+  const std::vector<TreeLine> lines = LedgerTree({one, other, one}).Lines({});
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0].below, "< a");
   EXPECT_EQ(lines[0].bytes, 10u);
@@ -129,8 +137,8 @@ TEST(LedgerTreeTest, NamesFoldAtTheirSeparators) {
 }
 
 TEST(LedgerTreeTest, EmptyAndTiny) {
-  EXPECT_TRUE(LedgerTree({}).Lines(10, 0).empty());
-  EXPECT_TRUE(LedgerTree({{{"slack"}, 0, 0}}).Lines(10, 0).empty());
+  EXPECT_TRUE(LedgerTree({}).Lines({}).empty());
+  EXPECT_TRUE(LedgerTree({{{"slack"}, 0, 0}}).Lines({}).empty());
   EXPECT_THAT(Text(LedgerTree({{{"a"}, 1, 1}, {{"b"}, 1, 1}}), 1),
               testing::ElementsAre("(2 more) 2 2"));
 }
@@ -153,7 +161,7 @@ TEST(LedgerTreeTest, ShownLinesAddUp) {
     }
     const LedgerTree tree(leaves);
     const size_t max_lines = 1 + random() % 20;
-    const std::vector<TreeLine> lines = tree.Lines(max_lines, random() % 100);
+    const std::vector<TreeLine> lines = tree.Lines({max_lines, random() % 100});
     EXPECT_LE(lines.size(), max_lines);
     uint64_t top = 0;
     for (size_t i = 0; i < lines.size(); ++i) {

@@ -128,12 +128,16 @@ int64_t PageData::EndNs() const {
   return end_ns;
 }
 
-// Where a click on the page leads: the peaks of devices and of iterations, marks, refusals, and the
-// ends of the recording.
+// Where a click on the page leads: the peaks of devices, also of what is allocated, and of
+// iterations, marks, refusals, and the ends of the recording.
 std::set<int64_t> PageData::Places() const {
   std::set<int64_t> instants_ns = {start_ns_, EndNs()};
   for (const query::DeviceReport& device : report_.devices)
     instants_ns.insert(device.at_ns);
+  for (const query::DeviceReport& device : report_.devices) {
+    if (device.allocated_peak)
+      instants_ns.insert(device.allocated_peak->time_ns);
+  }
   const auto add = [&](const auto& rows, const auto& time_of) {
     for (size_t i = 0; i < std::min(rows.size(), limits_.places); ++i)
       instants_ns.insert(time_of(rows[i]));
@@ -253,6 +257,10 @@ void PageData::WriteDevices() {
     json_.Field("name", device.name);
     NumberOrNull(json_, "total_bytes", device.total_bytes);
     json_.Field("peak_at", Since(device.at_ns));
+    std::optional<int64_t> allocated_peak_at;
+    if (device.allocated_peak && device.reserved_bytes > 0)
+      allocated_peak_at = Since(device.allocated_peak->time_ns);
+    NumberOrNull(json_, "allocated_peak_at", allocated_peak_at);
     json_.EndObject();
   }
   json_.EndArray();

@@ -34,7 +34,7 @@ void WriteIterationTable(const tables::Recording& recording,
   column("end", [&](const auto& row) { return row.end_ns - start_ns; });
   column("peak", [](const auto& row) { return row.peak_bytes; });
   column("peak_at", [&](const auto& row) { return row.peak_ns - start_ns; });
-  column("end_bytes", [](const auto& row) { return row.end_bytes; });
+  column("end_allocated", [](const auto& row) { return row.end_allocated; });
   column("allocated", [](const auto& row) { return row.peak_allocated; });
   column("reserved", [](const auto& row) { return row.peak_reserved; });
   // By category, of those that have any: the highest within the iteration.

@@ -145,8 +145,7 @@ PageSites::Site PageSites::Describe(const tables::SiteRow& row) {
   site.category = row.category;
   site.backing = row.backing;
   // As the lines of the report count (query/tops.cc).
-  site.held = row.place.value != 0 &&
-              (query::IsBlock(row) || !format::IsSlack(static_cast<format::Part>(row.part)));
+  site.held = row.place.value != 0 && !query::IsFree(static_cast<format::Part>(row.part));
   const auto [path, added] =
       path_ids_.try_emplace(texts_.TreePath(row), static_cast<uint32_t>(paths_.size()));
   if (added)

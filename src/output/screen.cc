@@ -7,7 +7,7 @@ namespace vramscope::output {
 namespace {
 
 size_t LinesFor(const Section& section, size_t entries) {
-  return entries * section.lines_per_entry + kSectionHeadLines;
+  return entries * section.lines_per_entry + kSectionHeadLines + (entries < section.all ? 1 : 0);
 }
 
 size_t FewestLines(const Section& section) {
@@ -58,7 +58,12 @@ std::vector<size_t> ShareLines(size_t lines, const std::vector<Section>& section
     size_t left = lines;
     for (const size_t i : open) {
       const auto share_lines = static_cast<size_t>(share(i));
-      shown[i] = (share_lines - kSectionHeadLines) / sections[i].lines_per_entry;
+      const size_t beside = LinesFor(sections[i], 0);
+      shown[i] = std::max(share_lines, beside) - beside;
+      shown[i] /= sections[i].lines_per_entry;
+      // The last entry may take the place of the line that says "(1 more)".
+      if (shown[i] < sections[i].entries && LinesFor(sections[i], shown[i] + 1) <= share_lines)
+        ++shown[i];
       left -= LinesFor(sections[i], shown[i]);
     }
     std::stable_sort(open.begin(), open.end(), [&](size_t a, size_t b) { return lighter(b, a); });

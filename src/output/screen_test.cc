@@ -47,6 +47,7 @@ TEST(Screen, NeverMoreThanTheScreen) {
       section.entries = random() % 30;
       section.fewest = 1 + random() % 4;
       section.lines_per_entry = 1 + random() % 2;
+      section.all = random() % 2 * random() % 40;
     }
     const size_t lines = 1 + random() % 60;
     const Shown shown = ShareLines(lines, sections);
@@ -57,6 +58,7 @@ TEST(Screen, NeverMoreThanTheScreen) {
         continue;
       ASSERT_GE(shown[i], std::min(sections[i].fewest, sections[i].entries));
       taken += shown[i] * sections[i].lines_per_entry + kSectionHeadLines;
+      taken += shown[i] < sections[i].all ? 1 : 0;
     }
     ASSERT_LE(taken, lines);
   }

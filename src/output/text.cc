@@ -27,6 +27,7 @@ constexpr size_t kMaxClosedGroups = 60;     // with --by but no --top: two scree
 constexpr size_t kFewestClosedGroups = 15;  // of each of many devices
 
 using Lines = std::vector<std::string>;
+using query::LeftOut;
 
 // The layout of a screen. Title, headlines, NVML's lines, what can be trusted and the closing lines
 // are always there; the rest of the screen is shared out by these weights (screen.h has the rule).
@@ -38,12 +39,14 @@ struct SectionRule {
   size_t lines_per_entry;  // 1, but for stacks
 };
 constexpr SectionRule kCategories = {4, 3, 14, 1};
-constexpr SectionRule kOwners = {2, 3, 8, 1};   // the ledger beside categories
+constexpr SectionRule kOwners = {3, 3, 8, 1};   // the ledger beside categories
 constexpr SectionRule kLedger = {5, 3, 18, 1};  // the ledger alone
 constexpr SectionRule kLayers = {3, 3, 10, 1};
 constexpr SectionRule kPlaces = {3, 2, 10, 1};
 constexpr SectionRule kStacks = {1, 1, 3, 2};
 constexpr SectionRule kChurn = {2, 2, 6, 1};
+constexpr SectionRule kFree = {1, 1, 4, 1};
+constexpr uint64_t kFreeShare = 10;  // free bytes below a tenth of all are no question
 constexpr double kSmallestDevice = 1.0 / 64;
 constexpr size_t kMostStacks = 10;
 
@@ -55,6 +58,7 @@ struct Plan {
   size_t lines = 0;
   size_t stacks = 0;
   size_t churn = 0;
+  size_t free = 0;
 };
 
 // Where these have no bytes nobody said what memory is for, and the ledger tells more than
@@ -80,10 +84,12 @@ class TextReport {
         options_(options),
         style_(options.style) {
     ChooseDevices();
-    Show(report.layers, &layers_);
-    Show(report.top_lines, &lines_);
-    Show(report.top_stacks, &stacks_);
-    Show(report.top_churn, &churn_);
+    Show(report.layers, LeftOut::List::kLayers, &layers_);
+    Show(report.top_lines, LeftOut::List::kLines, &lines_);
+    Show(report.top_stacks, LeftOut::List::kStacks, &stacks_);
+    Show(report.top_churn, LeftOut::List::kChurn, &churn_);
+    Show(report.free_lines, LeftOut::List::kFree, &free_);
+    stacks_.MergeAlike(recording);
     for (const query::DeviceReport* device : devices_) {
       categories_.push_back(MakeCategories(*device));
       trees_.push_back(MakeTree(*device, HasCategories(categories_.size() - 1)));
@@ -99,15 +105,23 @@ class TextReport {
   class Shown {
    public:
     const std::vector<Entry>& operator*() const { return all_ != nullptr ? *all_ : some_; }
+    // What it has beyond what the report lists.
+    const LeftOut& left_out() const { return left_out_; }
+    size_t size() const { return (**this).size() + left_out_.entries; }
+    void MergeAlike(const tables::Recording& recording) {
+      some_ = MergeAlikeStacks(recording, **this);
+      all_ = nullptr;
+    }
 
    private:
     friend class TextReport;
     const std::vector<Entry>* all_ = nullptr;
     std::vector<Entry> some_;
+    LeftOut left_out_;
   };
   // Of what several GPUs have, the fullest one's where it stands for all.
   template <class Entry>
-  void Show(const std::vector<Entry>& entries, Shown<Entry>* shown) const;
+  void Show(const std::vector<Entry>& entries, LeftOut::List list, Shown<Entry>* shown) const;
   LedgerTree MakeCategories(const query::DeviceReport& device) const;
   LedgerTree MakeTree(const query::DeviceReport& device, bool only_owners) const;
   TreeLeaf LeafOf(const query::ReportRow& row,
@@ -116,6 +130,7 @@ class TextReport {
   bool HasCategories(size_t device) const { return categories_[device].full_lines() > 0; }
 
   bool IsOneRow(size_t device) const;
+  bool HasMuchFree() const;
   double DeviceWeight(size_t device) const;
   Plan MakePlan(size_t fixed) const;
 
@@ -123,9 +138,18 @@ class TextReport {
   void AddDevice(size_t index, const Plan& plan);
   void AddAbsence();
   void AddHeadline(const query::DeviceReport& device);
+  void AddSelected(const query::DeviceReport& device, const Unit& unit);
+  bool HasAllocated(const query::DeviceReport& device) const {
+    return query_.where.empty() && device.reserved_bytes > 0 && device.allocated_peak;
+  }
+  void AddAllocated(const query::DeviceReport& device, const Unit& unit);
+  std::string PeakText(const query::PeakFigure& peak, const Unit& unit) const;
+  std::string Asked() const;
   std::string TreeHead() const;
-  // Nothing is left out: nobody looks at a screen.
-  bool IsWhole() const { return options_.rows == 0; }
+  // No screen limits it: nobody looks at one, or --top says how much is shown.
+  bool IsWhole() const { return options_.rows == 0 || query_.top > 0; }
+  // Of each table and list.
+  size_t MostEntries() const { return query_.top > 0 ? query_.top : SIZE_MAX; }
 
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
   // As --at takes it: the same state again.
@@ -145,7 +169,7 @@ class TextReport {
   const query::DeviceReport* fullest_ = nullptr;     // of several GPUs
   bool only_fullest_ = false;                        // it stands for all GPUs
   Shown<query::ModuleEntry> layers_;
-  Shown<query::TopEntry> lines_, stacks_, churn_;
+  Shown<query::TopEntry> lines_, stacks_, churn_, free_;
   std::vector<LedgerTree> categories_;  // by device; empty where the ledger tells more
   std::vector<LedgerTree> trees_;       // by device
   Lines out_;
@@ -167,7 +191,7 @@ void TextReport::ChooseDevices() {
       return a->ledger_bytes < b->ledger_bytes;
     });
     // The table has a row for each; a screen has room for the rest of one.
-    if (query_.by.empty() && query_.top == 0 && !IsWhole()) {
+    if (query_.by.empty() && !IsWhole()) {
       std::erase_if(devices_, [&](const auto* device) {
         return device->kind == tables::DeviceKind::kGpu && device != fullest_;
       });
@@ -182,17 +206,22 @@ void TextReport::ChooseDevices() {
 }
 
 template <class Entry>
-void TextReport::Show(const std::vector<Entry>& entries, Shown<Entry>* shown) const {
-  if (!only_fullest_) {
-    shown->all_ = &entries;
-    return;
+void TextReport::Show(const std::vector<Entry>& entries,
+                      LeftOut::List list,
+                      Shown<Entry>* shown) const {
+  const auto is_shown = [&](const auto& entry) {
+    return !only_fullest_ || std::none_of(gpus_.begin(), gpus_.end(), [&](const auto* gpu) {
+      return gpu != fullest_ && gpu->device == entry.device;
+    });
+  };
+  for (const LeftOut& left_out : report_.left_out) {
+    if (left_out.list == list && is_shown(left_out))
+      AddTo(left_out, &shown->left_out_);
   }
-  std::copy_if(entries.begin(), entries.end(), std::back_inserter(shown->some_),
-               [&](const Entry& entry) {
-                 return std::none_of(gpus_.begin(), gpus_.end(), [&](const auto* gpu) {
-                   return gpu != fullest_ && gpu->device == entry.device;
-                 });
-               });
+  if (only_fullest_)
+    std::copy_if(entries.begin(), entries.end(), std::back_inserter(shown->some_), is_shown);
+  else
+    shown->all_ = &entries;
 }
 
 LedgerTree TextReport::MakeCategories(const query::DeviceReport& device) const {
@@ -293,6 +322,16 @@ bool TextReport::IsOneRow(size_t device) const {
   return query_.by.empty() && trees_[device].full_lines() == 1;
 }
 
+bool TextReport::HasMuchFree() const {
+  uint64_t all = 0;
+  for (const query::DeviceReport* device : devices_)
+    all += device->ledger_bytes;
+  LeftOut free = free_.left_out();
+  for (const query::TopEntry& entry : *free_)
+    AddTo(entry, &free);
+  return free.bytes > all / kFreeShare;
+}
+
 double TextReport::DeviceWeight(size_t device) const {
   uint64_t largest = 1;
   for (const query::DeviceReport* other : devices_)
@@ -304,45 +343,48 @@ double TextReport::DeviceWeight(size_t device) const {
 // `fixed`: the lines that are there in any case.
 Plan TextReport::MakePlan(size_t fixed) const {
   Plan plan;
-  if (!query_.by.empty() || query_.top > 0) {
-    plan.categories.resize(devices_.size());
+  plan.categories.resize(devices_.size());
+  plan.ledger.resize(devices_.size());
+  if (!query_.by.empty()) {
     const size_t most =
         std::max(kMaxClosedGroups / std::max<size_t>(devices_.size(), 1), kFewestClosedGroups);
     for (size_t i = 0; i < devices_.size(); ++i) {
       const size_t full = trees_[i].full_lines();
-      plan.ledger.push_back(query_.top > 0 || options_.rows == 0 ? full : std::min(full, most));
+      plan.ledger[i] = IsWhole() ? full : std::min(full, most);
     }
-    if (!query_.by.empty())
-      return plan;
+    return plan;
   }
   std::vector<Section> sections;
   std::vector<size_t*> targets;
   const auto add = [&](const SectionRule& rule, size_t entries, double share, size_t* target) {
-    const size_t wanted = options_.rows == 0 ? entries : std::min(entries, rule.most);
+    const size_t wanted = IsWhole() ? entries : std::min(entries, rule.most);
     sections.push_back({rule.weight * share, wanted, rule.fewest, rule.lines_per_entry});
     targets.push_back(target);
   };
-  plan.categories.resize(devices_.size());
-  plan.ledger.resize(devices_.size());
+  const auto add_list = [&](const SectionRule& rule, const auto& list, size_t most,
+                            size_t* target) {
+    add(rule, std::min({WorthALine(*list), most, MostEntries()}), 1, target);
+    sections.back().all = list.size();
+  };
   for (size_t i = 0; i < devices_.size(); ++i) {
     const double weight = DeviceWeight(i);
     add(kCategories, categories_[i].full_lines(), weight, &plan.categories[i]);
-    fixed += query_.top > 0 ? plan.ledger[i] + kSectionHeadLines : 0;
-    // A ledger of one line stands in the headline.
-    if (query_.top == 0 && !IsOneRow(i))
+    if (IsOneRow(i))
+      ++fixed;
+    else
       add(HasCategories(i) ? kOwners : kLedger, trees_[i].full_lines(), weight, &plan.ledger[i]);
-    else if (IsOneRow(i))
-      plan.ledger[i] = 1;
   }
-  add(kLayers, WorthALine(*layers_), 1, &plan.layers);
+  add_list(kLayers, layers_, SIZE_MAX, &plan.layers);
   // The lists of places are of all there was.
   if (query_.where.empty()) {
-    add(kPlaces, WorthALine(*lines_), 1, &plan.lines);
+    add_list(kPlaces, lines_, SIZE_MAX, &plan.lines);
     // All of them are what `export --to collapsed` is for.
-    add(kStacks, std::min(WorthALine(*stacks_), kMostStacks), 1, &plan.stacks);
-    add(kChurn, WorthALine(*churn_), 1, &plan.churn);
+    add_list(kStacks, stacks_, kMostStacks, &plan.stacks);
+    add_list(kChurn, churn_, SIZE_MAX, &plan.churn);
+    if (HasMuchFree())
+      add_list(kFree, free_, SIZE_MAX, &plan.free);
   }
-  const size_t lines = options_.rows == 0 ? 0 : options_.rows - std::min(options_.rows - 1, fixed);
+  const size_t lines = IsWhole() ? 0 : options_.rows - std::min(options_.rows - 1, fixed);
   const std::vector<size_t> shown = ShareLines(lines, sections);
   for (size_t i = 0; i < shown.size(); ++i)
     *targets[i] = shown[i];
@@ -363,7 +405,11 @@ void TextReport::AddTitle() {
     facts += ", sampled: no allocations are known";
   if (!session.finished)
     facts += ", read from the live session";
+  if (WasPaused(recording_))
+    facts += ", paused all the time";
   Add(Paint(CutEnd(facts, columns(), style_), Ink::kDim, style_));
+  for (const std::string& line : EndLines(recording_))
+    Add(Paint(CutEnd(line, columns(), style_), Ink::kWarning, style_));
   Add("");
 }
 
@@ -385,17 +431,24 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
                                       : "Host memory, pinned or in place of a GPU's";
       break;
   }
+  // One figure has one unit on a screen.
+  const Unit unit = TableUnit(std::max(device.ledger_bytes, device.nvml_bytes.value_or(0)));
+  const std::string ledger = InUnit(device.ledger_bytes, unit.bytes);
   std::string when = Clean(device.at_kind) + " ";
   if (query_.at.kind == query::Instant::Kind::kMark)
     when += Clean(query_.at.mark) + " ";
   if (device.at_kind == "time")
     when.clear();
+  const bool at_peak_of_all =
+      query_.at.kind == query::Instant::Kind::kPeak && !query_.where.empty();
   const bool nothing =
       device.ledger_bytes == 0 && device.at_ns < recording_.tables().session.begin_ns;
   if (nothing)
     when = "nothing allocated";
+  else if (at_peak_of_all)
+    when = "when the device peaked, at " + Seconds(device.at_ns);
   else
-    when += util::FormatBytes(device.ledger_bytes) + " at " + Seconds(device.at_ns);
+    when += fmt::format("{} {} at {}", ledger, unit.name, Seconds(device.at_ns));
   if (device.at_iteration)
     when += fmt::format(", iteration {}", *device.at_iteration);
   name = CutEnd(name, columns() - std::min(columns(), util::DisplayWidth(when) + 2), style_);
@@ -404,8 +457,6 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
   const size_t gap = std::max<size_t>(std::min(columns(), kPlainColumns), used + 2) - used;
   Add(Paint(name, Ink::kBold, style_) + std::string(gap, ' ') + when);
 
-  const Unit unit = TableUnit(std::max(device.ledger_bytes, device.nvml_bytes.value_or(0)));
-  const std::string ledger = InUnit(device.ledger_bytes, unit.bytes);
   if (report_.sampled && query_.where.empty()) {
     Add(fmt::format("  {} {}, as NVML said", ledger, unit.name));
   } else if (device.nvml_bytes && device.residual_bytes) {
@@ -418,7 +469,7 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
                   explained ? Ink::kGood : Ink::kWarning, style_);
     Add(line);
   } else if (!query_.where.empty()) {
-    Add(fmt::format("  ledger {} {} of what was asked for", ledger, unit.name));
+    AddSelected(device, unit);
   } else if (device.kind == tables::DeviceKind::kGpu) {
     Add(fmt::format("  ledger {} {}; no NVML sample of this state, so no residual", ledger,
                     unit.name));
@@ -426,6 +477,49 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
     Add(fmt::format("  ledger {} {}{}", ledger, unit.name,
                     device.kind == tables::DeviceKind::kCpu ? " of live tensors" : ""));
   }
+  if (HasAllocated(device))
+    AddAllocated(device, unit);
+}
+
+// What the conditions select of the device, and of their own peak.
+void TextReport::AddSelected(const query::DeviceReport& device, const Unit& unit) {
+  const std::string line =
+      fmt::format("  {} {} of {}", InUnit(device.ledger_bytes, unit.bytes), unit.name, Asked());
+  std::string own;
+  if (device.own_peak && device.own_peak->bytes == device.ledger_bytes)
+    own = "its own peak is the same";
+  else if (device.own_peak)
+    own = "its own peak: " + PeakText(*device.own_peak, unit) + " (--at own-peak)";
+  const bool fits = util::DisplayWidth(line) + 2 + own.size() <= columns();
+  Add(CutEnd(own.empty() || !fits ? line : line + "; " + own, columns(), style_));
+  if (!own.empty() && !fits)
+    Add("  " + own);
+}
+
+// The allocator's figures, where free memory in its segments makes them differ from the ledger's.
+void TextReport::AddAllocated(const query::DeviceReport& device, const Unit& unit) {
+  std::string line =
+      fmt::format("  allocated {} of {} {} reserved", InUnit(device.allocated_bytes, unit.bytes),
+                  InUnit(device.reserved_bytes, unit.bytes), unit.name);
+  if (device.allocated_peak->bytes == device.allocated_bytes)
+    line += ", the most at any time";
+  else
+    line += "; its own peak: " + PeakText(*device.allocated_peak, unit);
+  Add(CutEnd(line, columns(), style_));
+}
+
+std::string TextReport::PeakText(const query::PeakFigure& peak, const Unit& unit) const {
+  return fmt::format("{} {} at {}", InUnit(peak.bytes, unit.bytes), unit.name,
+                     Seconds(peak.time_ns));
+}
+
+// "rank=1 and category=activation".
+std::string TextReport::Asked() const {
+  std::string asked;
+  for (const query::ReportQuery::Where& where : query_.where)
+    asked += fmt::format("{}{}={}", asked.empty() ? "" : " and ",
+                         query::DimensionName(where.dimension), Clean(where.value));
+  return asked;
 }
 
 std::string TextReport::TreeHead() const {
@@ -441,33 +535,44 @@ void TextReport::AddDevice(size_t index, const Plan& plan) {
   AddHeadline(*devices_[index]);
   // A line for less than a thousandth of the device tells nobody anything, unless it was asked for.
   const uint64_t smallest = query_.by.empty() && query_.top == 0 ? tree.total_bytes() / 1000 : 0;
-  if (max_lines > 0 && IsOneRow(index)) {
-    const TreeLine line = tree.Lines(1, 0)[0];
-    out_.back() = CutEnd(out_.back() + ": " + line.name, columns(), style_);
-  }
+  const bool whole = options_.rows == 0;
+  if (IsOneRow(index))
+    Add(CutEnd("  all of it: " + tree.Lines({})[0].name, columns(), style_));
   if (plan.categories[index] > 0) {
-    AddFigureTable("category", categories_[index], plan.categories[index], smallest, false,
-                   IsWhole(), style_, &out_);
+    const TreeLimits limits{plan.categories[index], smallest, MostEntries()};
+    AddFigureTable("category", categories_[index], limits, false, whole, style_, &out_);
   }
-  if (max_lines > 0 && !IsOneRow(index)) {
-    AddFigureTable(HasCategories(index) ? "ledger, by owner" : TreeHead(), tree, max_lines,
-                   smallest, true, IsWhole(), style_, &out_);
+  if (max_lines > 0) {
+    const TreeLimits limits{max_lines, smallest, MostEntries()};
+    AddFigureTable(HasCategories(index) ? "ledger, by owner" : TreeHead(), tree, limits, true,
+                   whole, style_, &out_);
   }
   if (max_lines > 0 || plan.categories[index] > 0 || index + 1 == devices_.size())
     Add("");
 }
 
 void TextReport::AddAbsence() {
-  std::string asked;
   std::string dimensions;
-  for (const query::ReportQuery::Where& where : query_.where) {
-    const char* const name = query::DimensionName(where.dimension);
-    asked += fmt::format("{}{}={}", asked.empty() ? "" : " and ", name, Clean(where.value));
-    dimensions += fmt::format("{}{}", dimensions.empty() ? "" : ",", name);
+  for (const query::ReportQuery::Where& where : query_.where)
+    dimensions +=
+        fmt::format("{}{}", dimensions.empty() ? "" : ",", query::DimensionName(where.dimension));
+  const query::DeviceReport* most = nullptr;
+  for (const query::DeviceReport& device : report_.devices) {
+    if (device.own_peak && (most == nullptr || device.own_peak->bytes > most->own_peak->bytes))
+      most = &device;
   }
-  Add(asked.empty()
-          ? "No device was used: nothing was allocated while this was recorded."
-          : fmt::format("Nothing there has {}: `--by {}` shows what there is.", asked, dimensions));
+  if (query_.where.empty() && WasPaused(recording_)) {
+    Add("The recording was paused all the time: nothing is known of the program's memory.");
+  } else if (query_.where.empty()) {
+    Add("No device was used: nothing was allocated while this was recorded.");
+  } else if (most != nullptr) {
+    const Unit unit = TableUnit(most->own_peak->bytes);
+    Add(fmt::format("Nothing had {} when the device peaked, at {}.", Asked(),
+                    Seconds(most->at_ns)));
+    Add("The most there was: " + PeakText(*most->own_peak, unit) + " (--at own-peak)");
+  } else {
+    Add(fmt::format("Nothing there has {}: `--by {}` shows what there is.", Asked(), dimensions));
+  }
   Add("");
 }
 
@@ -486,24 +591,29 @@ std::string TextReport::Format() {
       Add("");
     }
   }
-  // Of each device the headline and NVML's line, and an empty one behind the last.
-  const Plan plan =
-      MakePlan(out_.size() + 2 * devices_.size() + 1 + trust.size() + options_.closing.size());
+  // Of each device the headline, NVML's line and the allocator's, and an empty one behind the last.
+  const auto with_allocated = static_cast<size_t>(std::count_if(
+      devices_.begin(), devices_.end(), [&](const auto* device) { return HasAllocated(*device); }));
+  const Plan plan = MakePlan(out_.size() + 2 * devices_.size() + with_allocated + 1 + trust.size() +
+                             options_.closing.size());
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);
   if (devices_.empty())
     AddAbsence();
   const std::string whose = only_fullest_ ? fmt::format(" of GPU {}", fullest_->index) : "";
-  AddLayerTable("Layers" + whose + ", own bytes", *layers_, report_, plan.layers, style_, &out_);
-  const auto add_places = [&](const std::string& title, const std::vector<query::TopEntry>& entries,
+  AddLayerTable("Layers" + whose + ", own bytes", *layers_, layers_.left_out(), report_,
+                plan.layers, style_, &out_);
+  const auto add_places = [&](const std::string& title, const Shown<query::TopEntry>& list,
                               size_t count, bool with_callers) {
-    AddPlaceTable(title, entries, count, with_callers, report_, recording_, style_, &out_);
+    AddPlaceTable(title, *list, list.left_out(), count, with_callers, report_, recording_, style_,
+                  &out_);
   };
-  add_places("Top lines" + whose + ", live allocations", *lines_, plan.lines, false);
-  add_places("Top stacks" + whose, *stacks_, plan.stacks, true);
+  add_places("Top lines" + whose + ", live allocations", lines_, plan.lines, false);
+  add_places("Top stacks" + whose, stacks_, plan.stacks, true);
+  add_places("Free in segments" + whose + ", by the line that made them", free_, plan.free, false);
   add_places("Allocated most" + (only_fullest_ ? fmt::format(" on GPU {}", fullest_->index) : "") +
                  ", whole run",
-             *churn_, plan.churn, false);
+             churn_, plan.churn, false);
   for (const std::string& line : trust)
     Add(line);
   for (const std::string& line : options_.closing)

@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "output/devices.h"
 #include "output/frames.h"
@@ -99,6 +103,26 @@ std::string ListStart(const Entry& entry, const ListLayout& layout, const query:
   return text;
 }
 
+// What the first `count` entries and the list itself leave out.
+template <class Entry>
+void AddRest(const std::vector<Entry>& entries,
+             size_t count,
+             query::LeftOut left_out,
+             const ListLayout& layout,
+             const Style& style,
+             std::vector<std::string>* out) {
+  for (size_t i = count; i < entries.size(); ++i)
+    AddTo(entries[i], &left_out);
+  if (left_out.bytes != 0) {
+    const std::string line = fmt::format(
+        "{}{}  {}({} more)", PadLeft(InUnit(left_out.bytes, layout.unit.bytes), kBytesColumns + 1),
+        PadLeft(CountText(left_out.count), kCountColumns), std::string(layout.mark_columns, ' '),
+        util::FormatCount(left_out.entries));
+    out->push_back(Paint(line, Ink::kDim, style));
+  }
+  out->emplace_back();
+}
+
 // "blocks.[0-11].attn x12".
 std::string LayerName(const query::ModuleEntry& entry, const Style& style) {
   std::string name = Printable(entry.module, style.utf8);
@@ -142,19 +166,48 @@ std::string Innermost(const tables::Recording& recording, const query::TopEntry&
   return ", through " + ShortFrame(recording, frames[0]);
 }
 
+// How many entries have what is shown of a stack but for its innermost frame.
+std::map<std::string, size_t> CountAlike(const tables::Recording& recording,
+                                         const std::vector<query::TopEntry>& entries) {
+  std::map<std::string, size_t> alike;
+  for (const query::TopEntry& entry : entries)
+    ++alike[ShownStack(recording, entry)];
+  return alike;
+}
+
 }  // namespace
+
+std::vector<query::TopEntry> MergeAlikeStacks(const tables::Recording& recording,
+                                              const std::vector<query::TopEntry>& entries) {
+  std::vector<query::TopEntry> merged;
+  std::map<std::tuple<tables::DeviceId, std::string, std::string>, size_t> known;
+  for (const query::TopEntry& entry : entries) {
+    const auto [found, added] = known.try_emplace(
+        {entry.device, ShownStack(recording, entry), Innermost(recording, entry)}, merged.size());
+    if (added) {
+      merged.push_back(entry);
+      continue;
+    }
+    query::TopEntry& all = merged[found->second];
+    all.bytes += entry.bytes;
+    all.count += entry.count;
+    all.alike += entry.alike;
+  }
+  std::stable_sort(merged.begin(), merged.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return merged;
+}
 
 void AddFigureTable(const std::string& head,
                     const LedgerTree& tree,
-                    size_t max_lines,
-                    uint64_t smallest_bytes,
+                    const TreeLimits& limits,
                     bool bold_roots,
                     bool whole,
                     const Style& style,
                     std::vector<std::string>* out) {
   const Unit unit = TableUnit(tree.total_bytes());
   const size_t figures = kBytesColumns + kShareColumns + 2 + kBarColumns + kCountColumns;
-  const std::vector<TreeLine> lines = tree.Lines(max_lines, smallest_bytes);
+  const std::vector<TreeLine> lines = tree.Lines(limits);
   const auto indent_of = [](const TreeLine& line) { return 2 * std::min<size_t>(line.depth, 8); };
   size_t widest = kPlainColumns - figures - 2;
   const auto times = [](const TreeLine& line) {
@@ -248,6 +301,7 @@ void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
 
 void AddLayerTable(const std::string& title,
                    const std::vector<query::ModuleEntry>& entries,
+                   const query::LeftOut& left_out,
                    const query::Report& report,
                    size_t count,
                    const Style& style,
@@ -277,11 +331,12 @@ void AddLayerTable(const std::string& title,
     }
     out->push_back(text);
   }
-  out->emplace_back();
+  AddRest(entries, count, left_out, layout, style, out);
 }
 
 void AddPlaceTable(const std::string& title,
                    const std::vector<query::TopEntry>& entries,
+                   const query::LeftOut& left_out,
                    size_t count,
                    bool with_callers,
                    const query::Report& report,
@@ -291,9 +346,8 @@ void AddPlaceTable(const std::string& title,
   if (count == 0)
     return;
   const ListLayout layout = LayOut(entries, count, style);
-  std::map<std::string, size_t> alike;
-  for (size_t i = 0; with_callers && i < count; ++i)
-    ++alike[ShownStack(recording, entries[i])];
+  const std::map<std::string, size_t> alike =
+      with_callers ? CountAlike(recording, entries) : std::map<std::string, size_t>();
   size_t place_columns = with_callers ? layout.right : 0;
   for (size_t i = 0; !with_callers && i < count; ++i) {
     place_columns =
@@ -307,8 +361,10 @@ void AddPlaceTable(const std::string& title,
     const query::TopEntry& entry = entries[i];
     std::string text = ListStart(entry, layout, report);
     std::string place = entry.place.empty() ? "(no stack)" : Printable(entry.place, style.utf8);
-    if (with_callers && alike[ShownStack(recording, entry)] > 1)
+    if (with_callers && alike.at(ShownStack(recording, entry)) > 1)
       place += Printable(Innermost(recording, entry), style.utf8);
+    if (entry.alike > 1)
+      place += fmt::format(" x{}", entry.alike);
     const std::string cut = CutEnd(place, place_columns, style);
     text += cut;
     if (!with_callers) {
@@ -333,7 +389,7 @@ void AddPlaceTable(const std::string& title,
                      Paint(CutEnd(callers, layout.right, style), Ink::kDim, style));
     }
   }
-  out->emplace_back();
+  AddRest(entries, count, left_out, layout, style, out);
 }
 
 }  // namespace vramscope::output

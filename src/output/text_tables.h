@@ -25,14 +25,27 @@ size_t WorthALine(const std::vector<Entry>& entries) {
   return count;
 }
 
-// Names with their bytes, shares, bars and counts. What is smaller than `smallest_bytes` shares a
-// line; with `bold_roots` the outermost names stand out. Names take what width they need, no less
-// than a screen of 80 columns leaves them. What stands below a name is cut to a line, or, with
-// `whole`, goes on over as many as it needs.
+// Adds an entry that the list does not show.
+template <class Entry>
+void AddTo(const Entry& entry, query::LeftOut* left_out) {
+  if constexpr (requires { entry.entries; })
+    left_out->entries += entry.entries;
+  else
+    ++left_out->entries;
+  left_out->bytes += entry.bytes;
+  left_out->count += entry.count;
+}
+
+// Stacks that print alike (they differ in what is not printed, as the layer) become one entry.
+std::vector<query::TopEntry> MergeAlikeStacks(const tables::Recording& recording,
+                                              const std::vector<query::TopEntry>& entries);
+
+// Names with their bytes, shares, bars and counts; with `bold_roots` the outermost names stand out.
+// Names take what width they need, no less than a screen of 80 columns leaves them. What stands
+// below a name is cut to a line, or, with `whole`, goes on over as many as it needs.
 void AddFigureTable(const std::string& head,
                     const LedgerTree& tree,
-                    size_t max_lines,
-                    uint64_t smallest_bytes,
+                    const TreeLimits& limits,
                     bool bold_roots,
                     bool whole,
                     const Style& style,
@@ -46,17 +59,21 @@ void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
                     const Style& style,
                     std::vector<std::string>* out);
 
-// The first `count` layers, repeated ones on one line: own bytes, name, and what they are.
+// The first `count` layers, repeated ones on one line: own bytes, name, and what they are. The
+// others, and what was left out before, share a line "(n more)".
 void AddLayerTable(const std::string& title,
                    const std::vector<query::ModuleEntry>& entries,
+                   const query::LeftOut& left_out,
                    const query::Report& report,
                    size_t count,
                    const Style& style,
                    std::vector<std::string>* out);
 
-// The first `count` places with their source lines, or, `with_callers`, with who called them.
+// The first `count` places with their source lines, or, `with_callers`, with their callers; then
+// the same line.
 void AddPlaceTable(const std::string& title,
                    const std::vector<query::TopEntry>& entries,
+                   const query::LeftOut& left_out,
                    size_t count,
                    bool with_callers,
                    const query::Report& report,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "format/memory_words.h"
@@ -45,23 +46,15 @@ void AddResidual(const query::Report& report,
   }
   if (worst == nullptr)
     return;
-  std::string line = "Residual";
-  if (sampled > 1)
-    line += fmt::format(", {} of {}", DeviceMark(report, worst->device), sampled);
-  const bool good = IsWithinTarget(worst->worst_bytes, worst->ledger_peak_bytes);
-  line +=
-      ": at most " + Paint(fmt::format("{} ({})", util::FormatSignedBytes(worst->worst_bytes),
-                                       ExactPercent(worst->worst_bytes, worst->ledger_peak_bytes)),
-                           good ? Ink::kGood : Ink::kWarning, style);
-  line +=
-      fmt::format(" at {}, p99 {}",
-                  util::FormatDuration(worst->worst_at_ns - recording.tables().session.begin_ns),
-                  util::FormatBytes(worst->p99_bytes));
-  out->push_back(line);
-  out->push_back(fmt::format(
-      "  {} samples, {} in transit; {} of the peak estimated", util::FormatCount(worst->samples),
-      util::FormatCount(worst->samples_in_transit),
-      ExactPercent(static_cast<int64_t>(worst->estimated_bytes), worst->ledger_peak_bytes)));
+  const std::string of =
+      sampled > 1 ? fmt::format(", {} of {}", DeviceMark(report, worst->device), sampled) : "";
+  out->push_back(CutEnd(fmt::format("Peak{}: {}", of, KnownBy(*worst)),
+                        static_cast<size_t>(style.columns), style));
+  const std::string head = fmt::format("Unexplained{}: ", of);
+  std::string more;
+  out->push_back(head + Unexplained(*worst, recording, head.size(), style, &more));
+  if (!more.empty())
+    out->push_back("  " + more);
 }
 
 // What part of the blocks people can be told something about.
@@ -148,6 +141,41 @@ void AddUnnamed(const tables::Recording& recording,
 
 }  // namespace
 
+std::string KnownBy(const query::ResidualSummary& summary) {
+  const uint64_t peak = summary.ledger_peak_bytes;
+  const uint64_t estimated = std::min(summary.estimated_bytes, peak);
+  return fmt::format("{} by the calls' sizes, {} by difference of free memory",
+                     ExactPercent(static_cast<int64_t>(peak - estimated), peak),
+                     ExactPercent(static_cast<int64_t>(estimated), peak));
+}
+
+std::string Unexplained(const query::ResidualSummary& summary,
+                        const tables::Recording& recording,
+                        size_t columns_before,
+                        const Style& style,
+                        std::string* more) {
+  const bool good = IsWithinTarget(summary.worst_bytes, summary.ledger_peak_bytes);
+  const std::string figure =
+      fmt::format("{} ({})", util::FormatSignedBytes(summary.worst_bytes),
+                  ExactPercent(summary.worst_bytes, summary.ledger_peak_bytes));
+  std::string when;
+  std::string rest;
+  if (summary.worst_bytes != 0) {
+    when = " at " + util::FormatDuration(summary.worst_at_ns - recording.tables().session.begin_ns);
+    rest = fmt::format("p99 {} ", util::FormatBytes(summary.p99_bytes));
+  }
+  rest += fmt::format("in {} readings", util::FormatCount(summary.samples));
+  if (summary.samples_in_transit > 0)
+    rest += fmt::format(", {} within calls", util::FormatCount(summary.samples_in_transit));
+  std::string text = "at most " + Paint(figure, good ? Ink::kGood : Ink::kWarning, style) + when;
+  const size_t columns =
+      columns_before + std::string_view("at most ").size() + figure.size() + when.size();
+  if (columns + 1 + rest.size() <= static_cast<size_t>(style.columns))
+    return text + (rest.starts_with("p99") ? ", " : " ") + rest;
+  *more = rest;
+  return text;
+}
+
 bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes) {
   return Magnitude(residual_bytes) <= std::max<uint64_t>(4ull << 20, nvml_bytes / 1000);
 }
@@ -173,13 +201,14 @@ std::vector<std::string> TrustLines(const query::Report& report,
   }
   if (report.sampled) {
     out.push_back(kSampledTrust);
-  } else if (!broken && !report.invariants.empty()) {
-    const std::string all = report.invariants.size() == 1
-                                ? std::string("the invariant holds")
-                                : fmt::format("all {} invariants hold", report.invariants.size());
-    out.push_back(lost ? "Still, " + all + "." : "Nothing was lost; " + all + ".");
-  } else if (!broken && !lost) {
-    out.push_back("Nothing was lost.");
+  } else if (!broken) {
+    // What a foreign file lacks is no loss of ours, and no completeness either.
+    std::string line = lost || !imported.empty() ? "" : "Nothing was lost. ";
+    if (!report.invariants.empty())
+      line += fmt::format("Checks of the ledger: {} of {} hold.", report.invariants.size(),
+                          report.invariants.size());
+    if (!line.empty())
+      out.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
   }
   return out;
 }

@@ -13,6 +13,17 @@ namespace vramscope::output {
 
 // A residual that the project promises: at most 0.1 % of NVML's figure or 4 MiB, whichever is
 // larger.
+// "94.94 % by the calls' sizes, 5.06 % by difference of free memory": how the rows of a device's
+// peak know their bytes. Against the latter NVML's figure proves little.
+std::string KnownBy(const query::ResidualSummary& summary);
+// "at most 0 B (0.00 %) in 598 readings, 16 within calls": the last words go into `*more` where
+// they have no room behind `columns_before` columns.
+std::string Unexplained(const query::ResidualSummary& summary,
+                        const tables::Recording& recording,
+                        size_t columns_before,
+                        const Style& style,
+                        std::string* more);
+
 bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes);
 
 // How far a report can be trusted: the residual over the whole run, what was lost, which invariants

@@ -74,6 +74,27 @@ TEST(WritersTest, StacksThatDifferInLibraryCodeAreToldApart) {
                     HasSubstr("train.py:90 in main\n")));
 }
 
+// They differ in what is not printed, as the layer.
+TEST(WritersTest, StacksThatPrintAlikeAreOneRowAndListsSayWhatTheyLeaveOut) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  const tables::StackId main = recording.PythonStack({}, "main", "/home/u/gpt/train.py", 90);
+  const tables::DeviceId gpu = report.top_stacks[0].device;
+  const query::TopEntry entry{gpu, main, "train.py:90 in main", "", 2ull << 30, 3};
+  report.top_stacks = {entry, entry, entry};
+  report.left_out = {{query::LeftOut::List::kStacks, gpu, 7, 1ull << 30, 9}};
+  TextOptions options = Options(true);
+  options.rows = 100;
+  EXPECT_THAT(FormatText(report, recording, {}, options),
+              HasSubstr("     6,144.0        9  train.py:90 in main x3\n"
+                        "     1,024.0        9  (7 more)\n"));
+  query::ReportQuery query;
+  query.top = 1;
+  const std::string cut = FormatText(report, recording, query, options);
+  EXPECT_THAT(cut,
+              testing::ContainsRegex("Top lines, live allocations\n.*\n.*\\([0-9] more\\)\n\n"));
+}
+
 TEST(WritersTest, PlacesAreMarkedWhereSeveralDevicesHaveSome) {
   FakeRecording recording;
   query::Report report = TrainingReport(recording);
@@ -143,7 +164,7 @@ TEST(WritersTest, StacksBeginWithWhatTellsThemApart) {
   const std::string outer = "train.py:90 in main;train.py:52 in step;module.py:1501 in call;";
   report.rows = {{tables::DeviceId{1}, 4711, {outer + "model.py:112 in attend"}, 6000, 3},
                  {tables::DeviceId{1}, 4711, {outer + "model.py:130 in forward"}, 3000, 2},
-                 {tables::DeviceId{1}, 4711, {"(rest)"}, 9000, 1}};
+                 {tables::DeviceId{1}, 4711, {outer + "model.py:7 in embed"}, 900, 1}};
   report.devices.resize(1);
   query::ReportQuery query;
   query.by = {query::Dimension::kPython};
@@ -154,8 +175,7 @@ TEST(WritersTest, StacksBeginWithWhatTellsThemApart) {
   ASSERT_NE(attend, std::string::npos) << text;
   ASSERT_NE(forward, std::string::npos) << text;
   EXPECT_LT(attend, forward);
-  // However much the rest is, it comes last.
-  EXPECT_LT(forward, text.find("\n  (rest) "));
+  EXPECT_LT(forward, text.find("\n  (1 more) "));
   EXPECT_THAT(text, HasSubstr("\n    < module.py:1501 in call < train.py:52 in step"));
 }
 
@@ -372,11 +392,11 @@ TEST(WritersTest, InstantsInTheHeadline) {
   query.at.mark = "epoch\n2";
   report.devices[0].at_kind = "mark";
   EXPECT_NE(FormatText(report, recording, query, Options(true))
-                .find(" mark epoch?2 14.2 GiB at 4.213 s\n"),
+                .find(" mark epoch?2 14,521.8 MiB at 4.213 s\n"),
             std::string::npos);
   query.at.kind = query::Instant::Kind::kSeconds;
   report.devices[0].at_kind = "time";
-  EXPECT_NE(FormatText(report, recording, query, Options(true)).find("  14.2 GiB at 4.213 s\n"),
+  EXPECT_NE(FormatText(report, recording, query, Options(true)).find("  14,521.8 MiB at 4.213 s\n"),
             std::string::npos);
 }
 

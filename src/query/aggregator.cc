@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "query/device_names.h"
 
@@ -17,33 +20,6 @@ constexpr char kBudgetWord[] = "bytes of names and stacks";
 bool IsBelow(const std::string& text, const std::string& prefix) {
   return !prefix.empty() && text.size() > prefix.size() && text.starts_with(prefix) &&
          (text[prefix.size()] == '.' || text[prefix.size()] == '/');
-}
-
-void CutTo(uint64_t top, std::vector<ReportRow>* rows) {
-  std::vector<ReportRow> cut;
-  uint64_t shown = 0;
-  bool rest = false;
-  for (ReportRow& row : *rows) {
-    if (cut.empty() || cut.back().device != row.device) {
-      shown = 0;
-      rest = false;
-    }
-    if (shown < top) {
-      ++shown;
-      cut.push_back(std::move(row));
-      continue;
-    }
-    if (!rest) {
-      rest = true;
-      ReportRow others;
-      others.device = row.device;
-      others.path = {"(rest)"};
-      cut.push_back(std::move(others));
-    }
-    cut.back().bytes += row.bytes;
-    cut.back().count += row.count;
-  }
-  *rows = std::move(cut);
 }
 
 }  // namespace
@@ -112,7 +88,7 @@ bool Aggregator::Matches(const ReportQuery::Where& where,
   }
 }
 
-bool Aggregator::Add(const Leaf& leaf) {
+bool Aggregator::Selects(const Leaf& leaf) {
   verdicts_.resize(query_.where.size());
   for (size_t i = 0; i < query_.where.size(); ++i) {
     const ReportQuery::Where& where = query_.where[i];
@@ -126,6 +102,12 @@ bool Aggregator::Add(const Leaf& leaf) {
     if (!verdict->second)
       return false;
   }
+  return true;
+}
+
+bool Aggregator::Add(const Leaf& leaf) {
+  if (!Selects(leaf))
+    return false;
   std::vector<uint64_t> key{leaf.device.value, leaf.process.value};
   if (query_.by.empty()) {
     key.push_back(uint64_t{leaf.site.owner.value} << 32 | leaf.site.trigger.value);
@@ -177,9 +159,54 @@ std::vector<ReportRow> Aggregator::Take() {
   std::stable_sort(rows.begin(), rows.end(), [](const ReportRow& a, const ReportRow& b) {
     return a.device != b.device ? a.device < b.device : a.bytes > b.bytes;
   });
-  if (query_.top != 0)
-    CutTo(query_.top, &rows);
   return rows;
+}
+
+void CutRows(uint64_t top, std::vector<ReportRow>* rows) {
+  if (top == 0)
+    return;
+  // A path is whole: what several processes have of it is one entry, a row for each of them.
+  using Path = std::pair<tables::DeviceId, std::vector<std::string>>;
+  std::map<Path, uint64_t> bytes_of;
+  for (const ReportRow& row : *rows)
+    bytes_of[{row.device, row.path}] += row.bytes;
+  std::map<tables::DeviceId, std::vector<std::pair<uint64_t, const Path*>>> devices;
+  for (const auto& [path, bytes] : bytes_of)
+    devices[path.first].emplace_back(bytes, &path);
+  std::set<const Path*> kept;
+  for (auto& [device, paths] : devices) {
+    std::stable_sort(paths.begin(), paths.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (size_t i = 0; i < std::min<size_t>(top, paths.size()); ++i)
+      kept.insert(paths[i].second);
+  }
+  std::vector<ReportRow> cut;
+  std::optional<ReportRow> rest;
+  const auto end_device = [&] {
+    if (rest)
+      cut.push_back(std::move(*rest));
+    rest.reset();
+  };
+  for (size_t i = 0; i < rows->size(); ++i) {
+    ReportRow& row = (*rows)[i];
+    if (i > 0 && (*rows)[i - 1].device != row.device)
+      end_device();
+    const auto found = bytes_of.find({row.device, row.path});
+    if (kept.contains(&found->first)) {
+      // A copy: the next row's device is compared with this one's.
+      cut.push_back(row);
+      continue;
+    }
+    if (!rest) {
+      rest.emplace();
+      rest->device = row.device;
+      rest->path = {kRestRow};
+    }
+    rest->bytes += row.bytes;
+    rest->count += row.count;
+  }
+  end_device();
+  *rows = std::move(cut);
 }
 
 }  // namespace vramscope::query

@@ -32,9 +32,11 @@ class Aggregator {
                           const DimensionTexts& texts,
                           const ReportQuery& query);
 
-  // False if the conditions exclude the leaf.
+  // What the query's conditions let through.
+  bool Selects(const Leaf& leaf);
+  // Does nothing with what they do not, and returns false.
   bool Add(const Leaf& leaf);
-  // Largest first within a device; the rest in one row where the query limits their number.
+  // Largest first within a device.
   std::vector<ReportRow> Take();
 
  private:

@@ -30,11 +30,61 @@ tables::SiteRow FreeSite(const tables::Recording& recording,
   const Category category = format::PartCategory(static_cast<Part>(site.part));
   if (category != Category::kUnknown)
     site.category = static_cast<uint8_t>(category);
+  if (!IsFree(static_cast<Part>(site.part)))
+    return site;
+  site.module = site.module_class = site.parameter = site.tag = {};
+  site.thread = {};
+  site.phase = static_cast<uint8_t>(format::Phase::kNone);
   return site;
+}
+
+AllocatedRule::AllocatedRule(const tables::Tables& tables) : accounts_(tables.accounts.size()) {
+  for (size_t i = 0; i < accounts_.size(); ++i)
+    accounts_[i].is_process = tables.accounts[i].process.value != 0;
+  for (const tables::SiteRow& site : tables.sites) {
+    if (site.account.value >= accounts_.size())
+      continue;
+    Account& account = accounts_[site.account.value];
+    account.has_blocks = account.has_blocks || IsBlock(site);
+    account.has_segments = account.has_segments || site.backing != 0;
+  }
+  // Of pools the driver says what they hold.
+  for (const tables::CounterRow& counter : tables.counters) {
+    const uint32_t account = RowOf(tables.sites, counter.site).account.value;
+    if (counter.segment.value != 0 && account < accounts_.size())
+      accounts_[account].has_segments = true;
+  }
+}
+
+bool AllocatedRule::IsAllocated(const tables::SiteRow& site) const {
+  if (IsBlock(site))
+    return true;
+  const auto part = static_cast<Part>(site.part);
+  const uint32_t account = site.account.value;
+  if (site.backing != 0 || account >= accounts_.size() || accounts_[account].has_blocks ||
+      !accounts_[account].is_process || !IsUse(part) ||
+      format::PartCategory(part) == Category::kDriver)
+    return false;
+  // What NVML knows of beyond the allocations.
+  return part != Part::kBeforeRecording ||
+         static_cast<tables::Estimated>(site.estimated) == tables::Estimated::kExact;
+}
+
+bool AllocatedRule::IsReserved(const tables::SiteRow& site) const {
+  const uint32_t account = site.account.value;
+  if (site.backing != 0 || account >= accounts_.size() || !accounts_[account].has_segments)
+    return false;
+  const auto part = static_cast<Part>(site.part);
+  return IsFree(part) || part == Part::kUncut || site.allocator.value != 0;
 }
 
 Cells::Cells(const tables::Recording& recording) {
   Fill(recording, [](const tables::SiteRow&) { return 0; });
+}
+
+Cells::Cells(const tables::Recording& recording,
+             const std::function<bool(const tables::SiteRow& site)>& selects) {
+  Fill(recording, [&](const tables::SiteRow& site) { return selects(site) ? 1u : 0u; });
 }
 
 Cells::Cells(const tables::Recording& recording, Dimension by) {
@@ -56,6 +106,7 @@ Cells::Cells(const tables::Recording& recording, Dimension by) {
 
 void Cells::Fill(const tables::Recording& recording, const GroupOf& group_of) {
   const tables::Tables& tables = recording.tables();
+  const AllocatedRule rule(tables);
   std::map<Cell, uint32_t> ids;
   const auto intern = [&](const tables::SiteRow& site) {
     Cell cell;
@@ -66,6 +117,8 @@ void Cells::Fill(const tables::Recording& recording, const GroupOf& group_of) {
     cell.category = static_cast<Category>(site.category);
     cell.block = IsBlock(site);
     cell.backward = site.phase == static_cast<uint8_t>(format::Phase::kBackward);
+    cell.allocated = rule.IsAllocated(site);
+    cell.reserved = rule.IsReserved(site);
     cell.estimated = static_cast<tables::Estimated>(site.estimated);
     cell.stands_for = site.stands_for;
     cell.group = group_of(site);

@@ -21,6 +21,32 @@ constexpr bool IsUse(format::Part part) {
   return part != format::Part::kUncut && !format::IsSlack(part);
 }
 
+// Free bytes of somebody's segments: no line, layer or thread has them.
+constexpr bool IsFree(format::Part part) {
+  return part == format::Part::kCached || part == format::Part::kFragmentation ||
+         part == format::Part::kGraphPool || part == format::Part::kGraphCached;
+}
+
+// "allocated" and "reserved" as PyTorch means them (torch.cuda.memory_allocated, memory_reserved).
+class AllocatedRule {
+ public:
+  explicit AllocatedRule(const tables::Tables& tables);
+
+  // In the program's hands, and none of the driver's own: blocks with their rounding; where no
+  // caching allocator has any, the allocations themselves.
+  bool IsAllocated(const tables::SiteRow& site) const;
+  // In the segments of a caching allocator, allocated or free.
+  bool IsReserved(const tables::SiteRow& site) const;
+
+ private:
+  struct Account {
+    bool is_process = false;
+    bool has_blocks = false;
+    bool has_segments = false;
+  };
+  std::vector<Account> accounts_;
+};
+
 // What bytes stand under that no row of `sites` says: `site` for the rounding of its allocations,
 // and a segment's site for its free bytes.
 tables::SiteRow RoundingSite(const tables::SiteRow& site);
@@ -37,6 +63,8 @@ struct Cell {
   format::Category category = format::Category::kUnknown;
   bool block = false;
   bool backward = false;  // allocated by a backward
+  bool allocated = false;
+  bool reserved = false;
   tables::Estimated estimated = tables::Estimated::kExact;
   tables::DeviceId stands_for;  // the GPU in whose place the host's memory is; 0: it is not
   uint32_t group = 0;           // of Cells::groups()
@@ -48,6 +76,9 @@ class Cells {
   explicit Cells(const tables::Recording& recording);
   // Tells them apart by a dimension of sites too, whose texts are the groups.
   Cells(const tables::Recording& recording, Dimension by);
+  // Group 1 is what `selects` lets through, group 0 the rest.
+  Cells(const tables::Recording& recording,
+        const std::function<bool(const tables::SiteRow& site)>& selects);
 
   const std::vector<Cell>& all() const { return cells_; }
   const std::vector<std::string>& groups() const { return groups_; }

@@ -35,6 +35,22 @@ util::Result<Instants> AtPeak(const tables::Recording& recording) {
   return AtPeaks(tables, *peaks);
 }
 
+util::Result<Instants> AtAllocatedPeak(const tables::Recording& recording) {
+  const auto peaks = AllocatedPeaks(recording);
+  if (!peaks.ok())
+    return peaks.status();
+  return AtPeaks(recording.tables(), *peaks);
+}
+
+util::Result<Instants> AtOwnPeak(const tables::Recording& recording, const ReportQuery& query) {
+  if (query.where.empty())
+    return AtPeak(recording);
+  const auto peaks = FindOwnPeaks(recording, query);
+  if (!peaks.ok())
+    return peaks.status();
+  return AtPeaks(recording.tables(), *peaks);
+}
+
 // Per process its own end; what is of no process stands as it stood at the last of them.
 Instants AtEnd(const tables::Tables& tables) {
   const auto end_of = [](const tables::ProcessRow& process) {
@@ -55,13 +71,18 @@ Instants AtEnd(const tables::Tables& tables) {
 }
 
 // Before a ring's history only what lived at the peaks is there.
-bool IsFolded(const tables::Tables& tables, int64_t time_ns) {
+bool IsFolded(const tables::Recording& recording, int64_t time_ns) {
+  const tables::Tables& tables = recording.tables();
+  if (!tables.session.HasPast() || time_ns >= tables.session.history_ns)
+    return false;
   const auto is_there = [&](const tables::PeakRow& peak) { return peak.time_ns == time_ns; };
-  return tables.session.HasPast() && time_ns < tables.session.history_ns &&
-         std::none_of(tables.peaks.begin(), tables.peaks.end(), is_there);
+  const auto allocated = AllocatedPeaks(recording);
+  return std::none_of(tables.peaks.begin(), tables.peaks.end(), is_there) &&
+         (!allocated.ok() || std::none_of(allocated->begin(), allocated->end(), is_there));
 }
 
-util::Result<Instants> AtTime(const tables::Tables& tables, const Instant& instant) {
+util::Result<Instants> AtTime(const tables::Recording& recording, const Instant& instant) {
+  const tables::Tables& tables = recording.tables();
   const int64_t start_ns = tables.session.begin_ns;
   int64_t end_ns = tables.session.end_ns;
   for (const tables::ProcessRow& process : tables.processes)
@@ -77,7 +98,7 @@ util::Result<Instants> AtTime(const tables::Tables& tables, const Instant& insta
                  : "runs from @" + std::to_string(start_ns) + " to @" + std::to_string(end_ns);
     return util::Status::Error("--at " + text + " is outside the recording, which " + range);
   }
-  if (IsFolded(tables, time_ns)) {
+  if (IsFolded(recording, time_ns)) {
     const int64_t history_ns = tables.session.history_ns;
     return util::Status::Error(
         "--at " + (relative ? SecondsText(instant.time_ns) : "@" + std::to_string(time_ns)) +
@@ -155,9 +176,12 @@ util::Result<Instant> ParseInstant(const std::string& text) {
   const std::string_view view = text;
   if (text == "peak")
     return instant;
-  if (text == "end") {
-    instant.kind = Instant::Kind::kEnd;
-    return instant;
+  for (const Instant::Kind kind :
+       {Instant::Kind::kAllocatedPeak, Instant::Kind::kOwnPeak, Instant::Kind::kEnd}) {
+    if (text == InstantKindName(kind)) {
+      instant.kind = kind;
+      return instant;
+    }
   }
   if (view.starts_with("mark:") && view.size() > 5) {
     instant.kind = Instant::Kind::kMark;
@@ -172,20 +196,31 @@ util::Result<Instant> ParseInstant(const std::string& text) {
     instant.kind = Instant::Kind::kMonotonic;
     return instant;
   }
-  const double seconds = util::WholeNumber<double>(text).value_or(-1);
+  // As headers print it.
+  std::string_view number = view;
+  if (number.ends_with('s'))
+    number.remove_suffix(1);
+  if (number.ends_with(' '))
+    number.remove_suffix(1);
+  const double seconds = util::WholeNumber<double>(std::string(number)).value_or(-1);
   if (seconds >= 0 && seconds < 1e9) {
     instant.kind = Instant::Kind::kSeconds;
     instant.time_ns = std::llround(seconds * 1e9);
     return instant;
   }
   return util::Status::Error("unknown instant '" + text +
-                             "'; use peak, end, SECONDS, @NANOSECONDS, iter:N or mark:NAME");
+                             "'; use peak, allocated-peak, own-peak, end, SECONDS, @NANOSECONDS, "
+                             "iter:N or mark:NAME");
 }
 
 const char* InstantKindName(Instant::Kind kind) {
   switch (kind) {
     case Instant::Kind::kPeak:
       return "peak";
+    case Instant::Kind::kAllocatedPeak:
+      return "allocated-peak";
+    case Instant::Kind::kOwnPeak:
+      return "own-peak";
     case Instant::Kind::kEnd:
       return "end";
     case Instant::Kind::kSeconds:
@@ -239,14 +274,26 @@ Instants WithoutCheckpointed(const tables::Tables& tables, Instants instants) {
 }
 
 util::Result<Instants> ResolveInstant(const tables::Recording& recording, const Instant& instant) {
+  ReportQuery query;
+  query.at = instant;
+  return ResolveInstant(recording, query);
+}
+
+util::Result<Instants> ResolveInstant(const tables::Recording& recording,
+                                      const ReportQuery& query) {
+  const Instant& instant = query.at;
   switch (instant.kind) {
     case Instant::Kind::kPeak:
       return AtPeak(recording);
+    case Instant::Kind::kAllocatedPeak:
+      return AtAllocatedPeak(recording);
+    case Instant::Kind::kOwnPeak:
+      return AtOwnPeak(recording, query);
     case Instant::Kind::kEnd:
       return AtEnd(recording.tables());
     case Instant::Kind::kSeconds:
     case Instant::Kind::kMonotonic:
-      return AtTime(recording.tables(), instant);
+      return AtTime(recording, instant);
     case Instant::Kind::kIteration:
       return AtIteration(recording, instant.iteration);
     case Instant::Kind::kMark:

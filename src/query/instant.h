@@ -28,10 +28,12 @@ Instants AtPeaks(const tables::Tables& tables, const std::vector<tables::PeakRow
 // Without accounts that are checkpointed then: they have nothing on their devices.
 Instants WithoutCheckpointed(const tables::Tables& tables, Instants instants);
 
-// An error says what the recording has.
+// The instant of a query, whose conditions say what `own-peak` is of. An error says what the
+// recording has.
+util::Result<Instants> ResolveInstant(const tables::Recording& recording, const ReportQuery& query);
 util::Result<Instants> ResolveInstant(const tables::Recording& recording, const Instant& instant);
 
-// "peak", "end", "time", "iteration" or "mark".
+// "peak", "allocated-peak", "own-peak", "end", "time", "iteration" or "mark".
 const char* InstantKindName(Instant::Kind kind);
 
 // The iteration that an instant is in for those who use the device; nothing where they have none,

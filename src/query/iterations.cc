@@ -38,26 +38,18 @@ uint64_t Positive(int64_t bytes) {
   return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
 }
 
-// Rows that are bytes in somebody's hands; what blocks hold is counted by block.
-bool IsAllocated(Part part) {
-  return IsUse(part) && format::PartCategory(part) != Category::kDriver;
-}
-
 // The figures that the bytes of a cell count in, as bits.
 uint32_t FiguresOf(const Cell& cell) {
   const auto bit = [](size_t figure) { return uint32_t{1} << figure; };
   static_assert(kFigures <= 32);
   uint32_t figures = bit(kTotalFigure) | bit(static_cast<size_t>(cell.category));
-  const bool before = cell.part == Part::kBeforeRecording;
-  // What NVML knows of beyond the allocators' memory.
-  const bool outside = before && !cell.block && cell.estimated != tables::Estimated::kExact;
-  if (cell.block || (IsAllocated(cell.part) && !outside))
+  if (cell.allocated)
     figures |= bit(kAllocatedFigure);
-  if (format::PartCategory(cell.part) != Category::kDriver && !outside)
+  if (cell.reserved)
     figures |= bit(kReservedFigure);
   if (IsUse(cell.part))
     figures |= bit(kUsedFigure);
-  if (before)
+  if (cell.part == Part::kBeforeRecording)
     figures |= bit(kBeforeFigure);
   if (cell.block && cell.category == Category::kTemporary && cell.backward)
     figures |= bit(kBackwardFigure);

@@ -353,7 +353,7 @@ util::Result<std::vector<Growth>> FindGrowing(const tables::Recording& recording
 // What is alive at the end of its process and is no parameter, gradient, buffer or optimizer state.
 // Workspaces of libraries are kept by design and are left out, too.
 util::Status FindNeverFreed(const tables::Recording& recording, Grouping* grouping, Leaks* out) {
-  const auto at = ResolveInstant(recording, {Instant::Kind::kEnd, 0, 0, ""});
+  const auto at = ResolveInstant(recording, Instant{Instant::Kind::kEnd, 0, 0, ""});
   if (!at.ok())
     return at.status();
   const auto live = ReadLiveSet(recording, *at);

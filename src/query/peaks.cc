@@ -3,9 +3,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
 
+#include "query/aggregator.h"
+#include "query/device_names.h"
 #include "query/sweep.h"
+#include "query/texts.h"
+#include "tables/imported.h"
 #include "tables/row_of.h"
+#include "util/budget.h"
+#include "util/number_text.h"
 
 namespace vramscope::query {
 namespace {
@@ -15,12 +24,14 @@ class PeakFinder {
   // Device 0 is none: what is on it, or put there, makes no peak.
   PeakFinder(const Cells& cells,
              std::vector<TimeSpan> spans,
-             const std::function<bool(tables::AccountId)>& counts)
+             const std::function<bool(const Cell&)>& counts)
       : devices_(spans.size()) {
+    const auto mask = [](bool counted) { return counted ? int64_t{-1} : 0; };
     for (const Cell& cell : cells.all()) {
-      const bool known = cell.device.value < spans.size() && counts(cell.account);
-      cells_.push_back({known ? cell.device.value : 0, IsUse(cell.part) ? int64_t{-1} : 0,
-                        cell.estimated == tables::Estimated::kByFreeMemory ? int64_t{-1} : 0});
+      const bool known = cell.device.value < spans.size() && counts(cell);
+      cells_.push_back({known ? cell.device.value : 0, mask(IsUse(cell.part)),
+                        mask(cell.estimated == tables::Estimated::kByFreeMemory),
+                        mask(cell.allocated)});
     }
     for (size_t i = 0; i < spans.size(); ++i) {
       devices_[i].span = spans[i];
@@ -37,15 +48,22 @@ class PeakFinder {
     device.now.total += bytes;
     device.now.used += bytes & facts.use;
     device.estimated += bytes & facts.estimated;
+    device.allocated += bytes & facts.allocated;
     Changed(&device, facts.device);
   }
 
   void OnTransfer(uint32_t from, uint32_t to, int64_t bytes) {
     const CellFacts& gives = cells_[from];
     const CellFacts& takes = cells_[to];
+    // One of them may not count.
+    if (gives.device != takes.device) {
+      OnMove(from, -bytes);
+      return OnMove(to, bytes);
+    }
     Device& device = devices_[gives.device];
     device.now.used += (bytes & takes.use) - (bytes & gives.use);
     device.estimated += (bytes & takes.estimated) - (bytes & gives.estimated);
+    device.allocated += (bytes & takes.allocated) - (bytes & gives.allocated);
     Changed(&device, gives.device);
   }
 
@@ -61,7 +79,14 @@ class PeakFinder {
         continue;
       }
       device.changed = false;
-      if (time_ns > device.span.to_ns || (device.has_peak && !(device.now > device.highest)))
+      if (time_ns > device.span.to_ns)
+        continue;
+      if (!device.has_peak || device.allocated > device.most_allocated) {
+        device.most_allocated = device.allocated;
+        device.allocated_peak.time_ns = time_ns;
+        device.allocated_peak.bytes = static_cast<uint64_t>(std::max<int64_t>(device.allocated, 0));
+      }
+      if (device.has_peak && !(device.now > device.highest))
         continue;
       device.has_peak = true;
       device.highest = device.now;
@@ -78,21 +103,28 @@ class PeakFinder {
       Device& device = devices_[i];
       const Device& other = later.devices_[i];
       device.used = device.used || other.used;
-      if (!other.has_peak || (device.has_peak && !(other.highest > device.highest)))
+      if (!other.has_peak)
         continue;
-      device.has_peak = true;
-      device.highest = other.highest;
-      device.peak = other.peak;
+      const bool had_peak = std::exchange(device.has_peak, true);
+      if (!had_peak || other.highest > device.highest) {
+        device.highest = other.highest;
+        device.peak = other.peak;
+      }
+      if (!had_peak || other.most_allocated > device.most_allocated) {
+        device.most_allocated = other.most_allocated;
+        device.allocated_peak = other.allocated_peak;
+      }
     }
   }
 
-  std::vector<tables::PeakRow> Take() {
-    std::vector<tables::PeakRow> peaks;
+  Peaks Take() {
+    Peaks peaks;
     for (uint32_t i = 1; i < devices_.size(); ++i) {
       if (!devices_[i].has_peak || (!devices_[i].used && devices_[i].span == TimeSpan{}))
         continue;
-      devices_[i].peak.device = tables::DeviceId{i};
-      peaks.push_back(devices_[i].peak);
+      devices_[i].peak.device = devices_[i].allocated_peak.device = tables::DeviceId{i};
+      peaks.highest.push_back(devices_[i].peak);
+      peaks.allocated.push_back(devices_[i].allocated_peak);
     }
     return peaks;
   }
@@ -102,16 +134,20 @@ class PeakFinder {
     uint32_t device = 0;
     int64_t use = 0;  // masks: all bits of what counts, none of what does not
     int64_t estimated = 0;
+    int64_t allocated = 0;
   };
   struct Device {
     TimeSpan span;
     Height now;
     int64_t estimated = 0;
+    int64_t allocated = 0;
+    int64_t most_allocated = 0;
     bool used = false;
     bool changed = false;
     bool has_peak = false;
     Height highest;
     tables::PeakRow peak;
+    tables::PeakRow allocated_peak;
   };
 
   void Changed(Device* device, uint32_t index) {
@@ -128,6 +164,38 @@ class PeakFinder {
   size_t changed_count_ = 0;
 };
 
+util::Result<Peaks> FindPeaksOf(const tables::Recording& recording,
+                                const Cells& cells,
+                                const std::vector<TimeSpan>& spans,
+                                const std::function<bool(const Cell&)>& counts) {
+  TimeSpan all{INT64_MAX, INT64_MIN};
+  for (size_t i = 1; i < spans.size(); ++i) {
+    all.from_ns = std::min(all.from_ns, spans[i].from_ns);
+    all.to_ns = std::max(all.to_ns, spans[i].to_ns);
+  }
+  const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
+  auto finders = SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, counts));
+  if (!finders.ok())
+    return finders.status();
+  PeakFinder& whole = finders->front();
+  for (size_t i = 1; i < finders->size(); ++i)
+    whole.Append((*finders)[i]);
+  return whole.Take();
+}
+
+std::string NoteKey(const tables::Tables& tables, tables::DeviceId device) {
+  const tables::DeviceRow& row = RowOf(tables.devices, device);
+  return "allocated peak of " + DeviceMark(static_cast<tables::DeviceKind>(row.kind), row.index);
+}
+
+// All that is known in full: of a ring its history.
+std::vector<TimeSpan> WholeSpans(const tables::Tables& tables) {
+  TimeSpan span;
+  if (tables.session.HasPast())
+    span.from_ns = tables.session.history_ns;
+  return std::vector<TimeSpan>(tables.devices.size(), span);
+}
+
 }  // namespace
 
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording,
@@ -139,27 +207,87 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(
     const tables::Recording& recording,
     const std::vector<TimeSpan>& spans,
     const std::function<bool(tables::ProcessId)>& counts) {
-  const Cells cells(recording);
-  const auto account_counts = [&](tables::AccountId account) {
-    return counts(RowOf(recording.tables().accounts, account).process);
-  };
-  TimeSpan all{INT64_MAX, INT64_MIN};
-  for (size_t i = 1; i < spans.size(); ++i) {
-    all.from_ns = std::min(all.from_ns, spans[i].from_ns);
-    all.to_ns = std::max(all.to_ns, spans[i].to_ns);
-  }
-  const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
-  auto finders = SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, account_counts));
-  if (!finders.ok())
-    return finders.status();
-  PeakFinder& whole = finders->front();
-  for (size_t i = 1; i < finders->size(); ++i)
-    whole.Append((*finders)[i]);
-  return whole.Take();
+  auto peaks = FindPeaksOf(recording, Cells(recording), spans, [&](const Cell& cell) {
+    return counts(RowOf(recording.tables().accounts, cell.account).process);
+  });
+  if (!peaks.ok())
+    return peaks.status();
+  return std::move(peaks->highest);
 }
 
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording) {
   return FindPeaks(recording, std::vector<TimeSpan>(recording.tables().devices.size()));
+}
+
+util::Result<Peaks> FindBothPeaks(const tables::Recording& recording) {
+  return FindPeaksOf(recording, Cells(recording),
+                     std::vector<TimeSpan>(recording.tables().devices.size()),
+                     [](const Cell&) { return true; });
+}
+
+void NoteAllocatedPeaks(const std::vector<tables::PeakRow>& peaks, tables::Tables* tables) {
+  for (const tables::PeakRow& peak : peaks) {
+    const std::string value =
+        std::to_string(peak.bytes) + " bytes at @" + std::to_string(peak.time_ns);
+    tables->notes.push_back(
+        {tables->strings.Add(NoteKey(*tables, peak.device)), tables->strings.Add(value)});
+  }
+}
+
+util::Result<std::vector<tables::PeakRow>> AllocatedPeaks(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  std::vector<tables::PeakRow> peaks;
+  for (const tables::PeakRow& highest : tables.peaks) {
+    // "1234 bytes at @5678".
+    const std::string_view note = tables::NoteOf(recording, NoteKey(tables, highest.device));
+    const size_t word = note.find(' ');
+    const size_t at = note.rfind('@');
+    if (word == std::string_view::npos || at == std::string_view::npos)
+      break;
+    const auto bytes = util::WholeNumber<uint64_t>(note.substr(0, word));
+    const auto time_ns = util::WholeNumber<int64_t>(note.substr(at + 1));
+    if (!bytes || !time_ns)
+      break;
+    peaks.push_back({highest.device, *time_ns, *bytes, 0});
+  }
+  if (peaks.size() == tables.peaks.size() && (!peaks.empty() || tables.accounts.size() <= 1))
+    return peaks;
+  auto found = FindPeaksOf(recording, Cells(recording), WholeSpans(tables),
+                           [](const Cell&) { return true; });
+  if (!found.ok())
+    return found.status();
+  return std::move(found->allocated);
+}
+
+util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording& recording,
+                                                        const ReportQuery& query) {
+  for (const ReportQuery::Where& where : query.where) {
+    if (DimensionTexts::IsOfRows(where.dimension)) {
+      return util::Status::Error(std::string("--at own-peak does not go with --where ") +
+                                 DimensionName(where.dimension) +
+                                 ": use a dimension that does not change with time");
+    }
+  }
+  const tables::Tables& tables = recording.tables();
+  const DimensionTexts texts(recording, query.own);
+  util::Budget budget(tables.session.file_bytes, kTextBaseBytes, kTextBytesPerFileByte);
+  Aggregator aggregator(recording, texts, query, &budget);
+  const Cells cells(recording, [&](const tables::SiteRow& site) {
+    Leaf leaf;
+    const tables::AccountRow& of = RowOf(tables.accounts, site.account);
+    leaf.device = of.device.value < tables.devices.size() ? of.device : tables::DeviceId{};
+    leaf.process = of.process;
+    leaf.site = site;
+    return aggregator.Selects(leaf);
+  });
+  if (budget.IsOver())
+    return budget.Refusal(tables.session.path);
+  auto peaks = FindPeaksOf(recording, cells, WholeSpans(tables),
+                           [](const Cell& cell) { return cell.group != 0; });
+  if (!peaks.ok())
+    return peaks.status();
+  std::erase_if(peaks->highest, [](const tables::PeakRow& peak) { return peak.bytes == 0; });
+  return std::move(peaks->highest);
 }
 
 }  // namespace vramscope::query

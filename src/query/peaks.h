@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "query/change_stream.h"
+#include "query/report.h"
 #include "tables/recording.h"
 #include "util/status.h"
 
@@ -27,6 +28,22 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& re
 // The same within a span of each device, by DeviceId; where there is nothing, its first instant.
 util::Result<std::vector<tables::PeakRow>> FindPeaks(const tables::Recording& recording,
                                                      const std::vector<TimeSpan>& spans);
+
+// Both tables of one pass: of all, and of what is allocated (AllocatedRule).
+struct Peaks {
+  std::vector<tables::PeakRow> highest;
+  std::vector<tables::PeakRow> allocated;
+};
+util::Result<Peaks> FindBothPeaks(const tables::Recording& recording);
+// A note has the latter, one a device: they are no table of a file.
+void NoteAllocatedPeaks(const std::vector<tables::PeakRow>& peaks, tables::Tables* tables);
+// Of a recording without such notes they are looked for.
+util::Result<std::vector<tables::PeakRow>> AllocatedPeaks(const tables::Recording& recording);
+
+// The highest instants of what the conditions of a query select, of the devices that have any. Of a
+// ring's recording within its history. An error where a condition is about single allocations.
+util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording& recording,
+                                                        const ReportQuery& query);
 
 // The same of what some processes have, whatever others have beside them.
 util::Result<std::vector<tables::PeakRow>> FindPeaks(

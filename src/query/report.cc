@@ -11,6 +11,7 @@
 #include "query/instant.h"
 #include "query/invariants.h"
 #include "query/live_set.h"
+#include "query/peaks.h"
 #include "query/residual.h"
 #include "query/texts.h"
 #include "query/tops.h"
@@ -22,7 +23,9 @@ using tables::DeviceId;
 
 // What the leaves of a device sum to.
 struct Totals {
-  uint64_t all = 0;      // of every leaf
+  uint64_t all = 0;  // of every leaf
+  uint64_t allocated = 0;
+  uint64_t reserved = 0;
   uint64_t matched = 0;  // of those that the conditions let through
   std::map<tables::ProcessId, uint64_t> by_process;
 };
@@ -34,6 +37,7 @@ class ReportMaker {
         tables_(recording.tables()),
         query_(query),
         texts_(recording, query.own),
+        rule_(recording.tables()),
         iterations_(tables_),
         budget_(tables_.session.file_bytes, kTextBaseBytes, kTextBytesPerFileByte),
         aggregator_(recording, texts_, query, &budget_),
@@ -41,7 +45,7 @@ class ReportMaker {
 
   util::Result<Report> Make() {
     report_.sampled = tables::IsSampled(recording_);
-    const auto at = ResolveInstant(recording_, query_.at);
+    const auto at = ResolveInstant(recording_, query_);
     if (!at.ok())
       return at.status();
     const auto live =
@@ -49,6 +53,7 @@ class ReportMaker {
     if (!live.ok())
       return live.status();
     shown_ = ShownDevices(tables_);
+    VRAMSCOPE_RETURN_IF_ERROR(FindOtherPeaks());
     ForEachLeaf(recording_, *live, [&](const Leaf& leaf) { Add(leaf); });
     for (const DeviceId device : shown_)
       AddDevice(device, *at);
@@ -82,11 +87,33 @@ class ReportMaker {
       return;
     Totals& totals = totals_[leaf.device];
     totals.all += leaf.bytes;
+    totals.allocated += rule_.IsAllocated(leaf.site) ? leaf.bytes : 0;
+    totals.reserved += rule_.IsReserved(leaf.site) ? leaf.bytes : 0;
     if (!aggregator_.Add(leaf))
       return;
     tops_.Add(leaf);
     totals.matched += leaf.bytes;
     totals.by_process[leaf.process] += leaf.bytes;
+  }
+
+  // The peaks beside the query's instant: of what is allocated, and of what the conditions select.
+  util::Status FindOtherPeaks() {
+    const auto allocated = AllocatedPeaks(recording_);
+    if (!allocated.ok())
+      return allocated.status();
+    for (const tables::PeakRow& peak : *allocated)
+      allocated_peaks_[peak.device] = {peak.bytes, peak.time_ns};
+    const bool by_row = std::any_of(
+        query_.where.begin(), query_.where.end(),
+        [](const ReportQuery::Where& where) { return DimensionTexts::IsOfRows(where.dimension); });
+    if (query_.where.empty() || by_row || query_.at.kind != Instant::Kind::kPeak)
+      return {};
+    const auto own = FindOwnPeaks(recording_, query_);
+    if (!own.ok())
+      return own.status();
+    for (const tables::PeakRow& peak : *own)
+      own_peaks_[peak.device] = {peak.bytes, peak.time_ns};
+    return {};
   }
 
   // For `end` of several processes NVML's figure says something only if nothing moved between
@@ -132,6 +159,12 @@ class ReportMaker {
         AddInTransit(device, static_cast<uint64_t>(out.in_transit_bytes), &totals);
     }
     out.ledger_bytes = totals.matched;
+    out.allocated_bytes = totals.allocated;
+    out.reserved_bytes = totals.reserved;
+    if (const auto found = allocated_peaks_.find(device); found != allocated_peaks_.end())
+      out.allocated_peak = found->second;
+    if (const auto found = own_peaks_.find(device); found != own_peaks_.end())
+      out.own_peak = found->second;
     // Rows that are made of the samples leave none.
     if (sample != nullptr && !report_.sampled)
       out.residual_bytes =
@@ -200,12 +233,15 @@ class ReportMaker {
   const tables::Tables& tables_;
   const ReportQuery& query_;
   DimensionTexts texts_;
+  AllocatedRule rule_;
   IterationTimes iterations_;
   util::Budget budget_;  // for the texts of a report, which are in memory
   Aggregator aggregator_;
   Tops tops_;
   std::vector<DeviceId> shown_;
   std::map<DeviceId, Totals> totals_;
+  std::map<DeviceId, PeakFigure> allocated_peaks_;
+  std::map<DeviceId, PeakFigure> own_peaks_;
   Report report_;
 };
 

@@ -29,6 +29,8 @@ util::Status AddDimension(const std::string& name, std::vector<Dimension>* dimen
 struct Instant {
   enum class Kind : uint8_t {
     kPeak,
+    kAllocatedPeak,  // of what is allocated, without cache and driver
+    kOwnPeak,        // of what the query's conditions select
     kEnd,
     kSeconds,
     kMonotonic,
@@ -39,7 +41,8 @@ struct Instant {
   int64_t iteration = 0;
   std::string mark;
 };
-// `peak`, `end`, `SECONDS`, `@NS`, `iter:N`, `mark:NAME`.
+// `peak`, `allocated-peak`, `own-peak`, `end`, `SECONDS` (an `s` may follow), `@NS`, `iter:N`,
+// `mark:NAME`.
 util::Result<Instant> ParseInstant(const std::string& text);
 
 struct ReportQuery {
@@ -51,11 +54,17 @@ struct ReportQuery {
   };
   std::vector<Where> where;
   std::vector<std::string> own;  // packages whose code counts as the user's (--own)
-  uint64_t top = 0;              // 0: all rows
+  uint64_t top = 0;              // entries that a writer shows, 0: all; MakeReport makes all
 };
 
 // `DIM=VALUE`.
 util::Result<ReportQuery::Where> ParseWhere(const std::string& text);
+
+// A highest instant.
+struct PeakFigure {
+  uint64_t bytes = 0;
+  int64_t time_ns = 0;
+};
 
 struct DeviceReport {
   tables::DeviceId device;
@@ -73,6 +82,11 @@ struct DeviceReport {
   std::string at_kind;  // "peak", "end", ...
   int64_t at_ns = 0;    // CLOCK_MONOTONIC
   std::optional<int64_t> at_iteration;
+  // Of all that the device has at the instant, whatever the conditions (AllocatedRule).
+  uint64_t allocated_bytes = 0;
+  uint64_t reserved_bytes = 0;
+  std::optional<PeakFigure> allocated_peak;  // of the whole recording
+  std::optional<PeakFigure> own_peak;        // of what the conditions select; without any, none
 };
 
 struct ProcessReport {
@@ -107,6 +121,16 @@ struct TopEntry {
   tables::StackId stack;  // for stacks
   std::string place;   // for lines: "train.py:42 in forward"; for stacks: the innermost user frame
   std::string source;  // text of the line where it was bundled
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  uint64_t alike = 1;  // how many that print alike share this entry
+};
+
+// What a list of the report has beyond its limit, of one device.
+struct LeftOut {
+  enum class List : uint8_t { kLayers, kLines, kStacks, kChurn, kFree } list;
+  tables::DeviceId device;
+  uint64_t entries = 0;
   uint64_t bytes = 0;
   uint64_t count = 0;
 };
@@ -162,9 +186,12 @@ struct Report {
   std::vector<TopEntry> top_stacks;  // at the instant, by bytes
   std::vector<TopEntry> top_lines;   // at the instant, by bytes
   std::vector<TopEntry> top_churn;   // over the whole recording: bytes and count allocated by line
+  // At the instant: bytes that are free in segments, and the segments, by the line that made them.
+  std::vector<TopEntry> free_lines;
   std::vector<CategoryEntry> categories;  // at the instant, largest first within a device
   std::vector<ModuleEntry> top_modules;   // at the instant, by bytes; with `where`, of what matches
   std::vector<ModuleEntry> layers;        // the same with repeated ones folded (fold_modules.h)
+  std::vector<LeftOut> left_out;          // of the lists above, where they have a limit
   std::vector<Overflow> overflow;         // of a run with --overflow, whatever the instant
   // Of the bytes of blocks at the instant: those with a category other than unknown, and those with
   // a module, a parameter or a line.
@@ -197,16 +224,16 @@ struct Iteration {
   uint64_t peak_bytes = 0;  // highest ledger total
   int64_t peak_ns = 0;
   uint64_t end_bytes = 0;       // ledger total at its end
-  uint64_t peak_allocated = 0;  // of blocks and of allocations that nobody cuts up
+  uint64_t peak_allocated = 0;  // without cache and driver (AllocatedRule)
   uint64_t end_allocated = 0;
-  uint64_t peak_reserved = 0;  // allocated, cached, fragmentation and rounding
+  uint64_t peak_reserved = 0;  // in segments of caching allocators; 0 where there are none
   uint64_t end_reserved = 0;
   std::vector<uint64_t> category_peak;  // by Category: highest within the iteration
   std::vector<uint64_t> category_end;   // by Category: at its end
   // Of the temporaries, those allocated in backward: what older tools called intermediate
   // gradients.
   uint64_t backward_temporary_peak = 0;
-  // What stood before the recording began and has no name. On a GPU what of it is not PyTorch's
+  // Memory from before the recording that has no name. On a GPU what of it is not PyTorch's
   // (contexts, libraries) is part of the total, but neither allocated nor reserved.
   uint64_t before_recording_peak = 0;
 };
@@ -257,6 +284,11 @@ struct Leaks {
 // live at once and 100 frames of 45 bytes deep, have 72 MB, and take 320 KB of a file at the least.
 inline constexpr uint64_t kTextBaseBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kTextBytesPerFileByte = 256;
+
+// The path of the row that has what a limit left out.
+inline constexpr char kRestRow[] = "(rest)";
+// Leaves the `top` largest paths of each device, whole, and one row of the rest; 0: all.
+void CutRows(uint64_t top, std::vector<ReportRow>* rows);
 
 // The questions. Each is a pure function of the tables, reads the frames of `allocations` that it
 // needs, and may be asked from several threads at once.

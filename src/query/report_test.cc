@@ -22,14 +22,19 @@ TEST(ParseInstantTest, KnowsEveryForm) {
   EXPECT_EQ(ParseInstant("end")->kind, Instant::Kind::kEnd);
   EXPECT_EQ(ParseInstant("1.5")->kind, Instant::Kind::kSeconds);
   EXPECT_EQ(ParseInstant("1.5")->time_ns, 1'500'000'000);
+  // As headers print it.
+  EXPECT_EQ(ParseInstant("1.5 s")->time_ns, 1'500'000'000);
+  EXPECT_EQ(ParseInstant("10.009984087s")->time_ns, 10'009'984'087);
+  EXPECT_EQ(ParseInstant("allocated-peak")->kind, Instant::Kind::kAllocatedPeak);
+  EXPECT_EQ(ParseInstant("own-peak")->kind, Instant::Kind::kOwnPeak);
   EXPECT_EQ(ParseInstant("@12345678901234")->time_ns, 12345678901234);
   EXPECT_EQ(ParseInstant("iter:7")->iteration, 7);
   EXPECT_EQ(ParseInstant("mark:after load")->mark, "after load");
 }
 
 TEST(ParseInstantTest, RefusesTheRestWithTheForms) {
-  for (const char* text :
-       {"", "Peak", "1.5s", "@", "@-1", "-3", "iter:", "iter:x", "mark:", "nan", "inf", "1e300"}) {
+  for (const char* text : {"", "Peak", "1.5 m", "s", "@", "@-1", "-3", "iter:", "iter:x",
+                           "mark:", "nan", "inf", "1e300"}) {
     const auto instant = ParseInstant(text);
     ASSERT_FALSE(instant.ok()) << text;
     EXPECT_THAT(instant.status().message(), HasSubstr("mark:NAME"));
@@ -165,7 +170,8 @@ TEST_F(ReportTest, GroupsByAnything) {
       ElementsAre("(none): 900 x 1", "layer.0: 400 x 1", "layer: 200 x 1", "(none): 40 x 0"));
   EXPECT_THAT(Lines(Of("@400", {Dimension::kOwner, Dimension::kApi})),
               ElementsAre("PyTorch / caching allocator: 600 x 2", "driver-owned / (none): 500 x 1",
-                          "PyTorch / (none): 400 x 0", "other processes / (none): 40 x 0"));
+                          "PyTorch / (free in PyTorch's segments): 400 x 0",
+                          "other processes / (none): 40 x 0"));
   EXPECT_THAT(Lines(Of("@400", {Dimension::kSizeClass, Dimension::kLifetime})),
               ElementsAre("(none) / (none): 500 x 0", "below 1 KiB / (none): 500 x 1",
                           "below 1 KiB / below 1 ms: 300 x 1", "below 1 KiB / never freed: 200 x 1",
@@ -193,10 +199,63 @@ TEST_F(ReportTest, ConditionsNarrowRowsAndLists) {
   EXPECT_THAT(Lines(Of("@400")), ElementsAre());
 }
 
-TEST_F(ReportTest, TopKeepsTheRestInOneRow) {
+TEST_F(ReportTest, TheRestIsOneRow) {
   query_.top = 1;
-  EXPECT_THAT(Lines(Of("@400", {Dimension::kModule})),
-              ElementsAre("(none): 900 x 1", "(rest): 640 x 2"));
+  Report report = Of("@400", {Dimension::kCategory});
+  CutRows(1, &report.rows);
+  EXPECT_THAT(Lines(report), ElementsAre("driver: 500 x 1", "(rest): 1040 x 2"));
+  CutRows(0, &report.rows);
+  EXPECT_EQ(report.rows.size(), 2u);
+}
+
+// What is printed without its process is not cut by process.
+TEST(CutRowsTest, APathIsWhole) {
+  const tables::DeviceId gpu{1};
+  const tables::DeviceId other{2};
+  Report report;
+  report.rows = {{gpu, 7, {"input"}, 50, 1},     {gpu, 7, {"parameter"}, 40, 1},
+                 {gpu, 8, {"parameter"}, 30, 1}, {gpu, 8, {"input"}, 10, 1},
+                 {gpu, 8, {"driver"}, 5, 1},     {gpu, std::nullopt, {"driver"}, 2, 0},
+                 {other, 7, {"parameter"}, 1, 1}};
+  CutRows(1, &report.rows);
+  std::vector<std::string> rows;
+  for (const ReportRow& row : report.rows)
+    rows.push_back(std::to_string(row.device.value) + " " + std::to_string(row.pid.value_or(0)) +
+                   " " + row.path[0] + " " + std::to_string(row.bytes));
+  EXPECT_THAT(rows, ElementsAre("1 7 parameter 40", "1 8 parameter 30", "1 0 (rest) 67",
+                                "2 7 parameter 1"));
+}
+
+TEST_F(ReportTest, KnowsThePeaksOfWhatIsAllocatedAndOfWhatIsAskedFor) {
+  // A context that goes: the device peaks before most is allocated.
+  const auto streams =
+      builder_.Counter(builder_.Site(builder_.SiteOf(account_, Part::kStreams, Category::kDriver)));
+  builder_.Step(streams, 250, 700);
+  builder_.Step(streams, 305, -700);
+  Report peak = Of("peak");
+  EXPECT_EQ(peak.devices[0].at_ns, 300);
+  EXPECT_EQ(peak.devices[0].allocated_bytes, 400u);
+  EXPECT_EQ(peak.devices[0].reserved_bytes, 1000u);
+  EXPECT_EQ(peak.devices[0].allocated_peak->bytes, 600u);
+  EXPECT_EQ(peak.devices[0].allocated_peak->time_ns, 310);
+  EXPECT_FALSE(peak.devices[0].own_peak);
+  EXPECT_EQ(Of("allocated-peak").devices[0].at_ns, 310);
+  EXPECT_EQ(Of("allocated-peak").devices[0].at_kind, "allocated-peak");
+  EXPECT_EQ(Of("own-peak").devices[0].at_ns, 300);  // of all there is
+  query_.where = {{Dimension::kCategory, "fragmentation"}};
+  peak = Of("peak");
+  EXPECT_EQ(peak.devices[0].ledger_bytes, 600u);
+  EXPECT_EQ(peak.devices[0].own_peak->bytes, 800u);
+  EXPECT_EQ(peak.devices[0].own_peak->time_ns, 600);
+  EXPECT_EQ(Of("own-peak").devices[0].ledger_bytes, 800u);
+  query_.where = {{Dimension::kCategory, "gradient"}};
+  EXPECT_FALSE(Of("peak").devices[0].own_peak);
+  query_.where = {{Dimension::kLifetime, "never freed"}};
+  EXPECT_FALSE(Of("peak").devices[0].own_peak);
+  query_.at.kind = Instant::Kind::kOwnPeak;
+  EXPECT_EQ(MakeReport(*builder_.Make(), query_).status().message(),
+            "--at own-peak does not go with --where lifetime: use a dimension that does not change "
+            "with time");
 }
 
 TEST_F(ReportTest, KnowsItsInstants) {
@@ -304,14 +363,16 @@ TEST_F(ReportTest, LinesAreTheUsersOwn) {
   builder_.tables.sources = {{builder_.tables.frames[1].file, 3, builder_.Text("train()")}};
   Report report = Of("@400", {Dimension::kLine});
   EXPECT_THAT(Lines(report),
-              ElementsAre("(no stack): 1100 x 2", "train.py:3: 400 x 1", "(no stack): 40 x 0"));
+              ElementsAre("(no stack): 700 x 2", "(free in PyTorch's segments): 400 x 0",
+                          "train.py:3: 400 x 1", "(no stack): 40 x 0"));
   ASSERT_EQ(report.top_lines.size(), 1u);
   EXPECT_EQ(report.top_lines[0].source, "train()");
   EXPECT_EQ(report.top_lines[0].bytes, 400u);  // with its rounding
   EXPECT_EQ(report.top_churn[0].bytes, 400u);
   query_.own = {"transformers"};
   EXPECT_THAT(Lines(Of("@400", {Dimension::kLine})),
-              ElementsAre("(no stack): 1100 x 2", "trainer.py:88: 400 x 1", "(no stack): 40 x 0"));
+              ElementsAre("(no stack): 700 x 2", "(free in PyTorch's segments): 400 x 0",
+                          "trainer.py:88: 400 x 1", "(no stack): 40 x 0"));
 }
 
 TEST_F(ReportTest, TextsBeyondTheBudgetAreRefused) {

@@ -16,6 +16,12 @@ using format::Category;
 using format::Part;
 
 const char kNone[] = "(none)";
+// There is one, and the recording does not say which.
+const char kNotRecorded[] = "(not recorded)";
+// Numbers beside those of tables: rows that are named by their part, and by their owner.
+constexpr uint64_t kByPart = uint64_t{1} << 32;
+constexpr uint64_t kFreeOf = uint64_t{1} << 33;
+constexpr uint64_t kUnknown = uint64_t{1} << 34;
 
 // Sizes in steps of 16, from 1 KiB on; 0 is "no size of its own".
 const char* const kSizeClasses[] = {
@@ -48,6 +54,30 @@ uint64_t LifetimeClass(int64_t alloc_ns, int64_t end_ns) {
 // Of iterations: 0 none, 1 before the first, 2 after the last, then their numbers.
 constexpr uint64_t kFirstIteration = 3;
 
+// What is free in an allocator's segments has no line, stack, thread or call of its own.
+bool IsFreeOf(Dimension dimension, const tables::SiteRow& site) {
+  switch (dimension) {
+    case Dimension::kLine:
+    case Dimension::kPython:
+    case Dimension::kNative:
+    case Dimension::kThread:
+    case Dimension::kApi:
+      return IsFree(static_cast<Part>(site.part));
+    default:
+      return false;
+  }
+}
+
+// Free bytes are those of the allocator that keeps them.
+tables::StringId AllocatorOf(const tables::SiteRow& site) {
+  return IsFree(static_cast<Part>(site.part)) ? site.owner : site.allocator;
+}
+
+// The unused rest of the driver's 2 MiB pages is nobody's use: rounding, as its category says.
+bool IsSlabSlack(const tables::SiteRow& site) {
+  return static_cast<Part>(site.part) == Part::kSlabSlack;
+}
+
 std::string DeviceText(const tables::DeviceRow& device) {
   const auto kind = static_cast<tables::DeviceKind>(device.kind);
   return kind == tables::DeviceKind::kGpu ? "GPU " + std::to_string(device.index)
@@ -79,6 +109,8 @@ bool DimensionTexts::IsOfRows(Dimension dimension) {
 uint64_t DimensionTexts::Number(Dimension dimension,
                                 const tables::SiteRow& site,
                                 const tables::AllocationRow* row) const {
+  if (IsFreeOf(dimension, site))
+    return kFreeOf | site.owner.value;
   switch (dimension) {
     case Dimension::kHost:
       return RowOf(recording_.tables().devices, AccountOf(site).device).host.value;
@@ -90,14 +122,15 @@ uint64_t DimensionTexts::Number(Dimension dimension,
     case Dimension::kThread:
       return site.thread.value;
     case Dimension::kStream:
-      return site.stream;
+      // Of what a caching allocator cuts up only imports have streams.
+      return site.stream != 0 || AllocatorOf(site).value == 0 ? site.stream : kUnknown;
     case Dimension::kOwner:
       // Rows without an owner are named by what they are.
-      return site.owner.value != 0 ? site.owner.value : uint64_t{1} << 32 | site.part;
+      return site.owner.value != 0 && !IsSlabSlack(site) ? site.owner.value : kByPart | site.part;
     case Dimension::kAllocator:
-      return site.allocator.value;
+      return AllocatorOf(site).value;
     case Dimension::kApi:
-      return IsBlock(site) ? uint64_t{1} << 32 : site.api.value;
+      return IsBlock(site) ? kByPart : site.api.value;
     case Dimension::kCategory:
       return site.category;
     case Dimension::kModule:
@@ -155,9 +188,15 @@ std::string DimensionTexts::Of(Dimension dimension,
   const auto text_of = [&](tables::StringId id) {
     return id.value == 0 ? std::string(kNone) : std::string(recording_.string(id));
   };
+  if (IsFreeOf(dimension, site)) {
+    const std::string_view owner = recording_.string(site.owner);
+    return owner.empty() ? "(free in segments)" : "(free in " + std::string(owner) + "'s segments)";
+  }
   switch (dimension) {
-    case Dimension::kHost:
-      return text_of(RowOf(tables.hosts, number).name);
+    case Dimension::kHost: {
+      const tables::StringId name = RowOf(tables.hosts, number).name;
+      return name.value == 0 ? kNotRecorded : std::string(recording_.string(name));
+    }
     case Dimension::kDevice:
       return number == 0 ? kNone : DeviceText(RowOf(tables.devices, AccountOf(site).device));
     case Dimension::kProcess:
@@ -176,12 +215,16 @@ std::string DimensionTexts::Of(Dimension dimension,
       return name.empty() ? tid : name + " (" + tid + ")";
     }
     case Dimension::kStream:
+      if (number == kUnknown)
+        return kNotRecorded;
       return number == 0 ? kNone : util::HexText(number - 1);
     case Dimension::kOwner:
+      if (IsSlabSlack(site))
+        return format::CategoryName(Category::kRounding);
       return site.owner.value != 0 ? text_of(site.owner)
                                    : format::PartName(static_cast<Part>(site.part));
     case Dimension::kAllocator:
-      return text_of(site.allocator);
+      return text_of(AllocatorOf(site));
     case Dimension::kApi:
       return IsBlock(site) ? "caching allocator" : text_of(site.api);
     case Dimension::kCategory:
@@ -220,6 +263,8 @@ std::string DimensionTexts::Of(Dimension dimension,
 // What PyTorch gave to the program stands under its category where that is known.
 std::vector<std::string> DimensionTexts::TreePath(const tables::SiteRow& site) const {
   std::vector<std::string> levels;
+  if (IsSlabSlack(site))
+    return {format::CategoryName(Category::kRounding)};
   const std::string_view owner = recording_.string(site.owner);
   const auto part = static_cast<Part>(site.part);
   const auto category = static_cast<Category>(site.category);

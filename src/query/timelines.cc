@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's history by category, in their order, bottom first; what has none by owner and part;
-// above them the driver's own parts, and what belongs to none of the recorded processes.
+// A device's history by category, in their order, bottom first, the driver's above them; what has
+// no category by owner and part, and on top what belongs to none of the recorded processes.
 #include "query/timelines.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Band {
 };
 
 Band BandOf(const tables::Recording& recording, const Cell& cell) {
-  const bool outside = cell.part == Part::kOtherProcesses || cell.part == Part::kRmInternal ||
-                       cell.part == Part::kBeforeRecording || cell.part == Part::kBeforeStart;
+  const bool outside = cell.part == Part::kOtherProcesses || cell.part == Part::kBeforeRecording ||
+                       cell.part == Part::kBeforeStart;
   // In the order of the list, whatever the numbers are.
   const auto order = std::find(std::begin(format::kAllCategories), std::end(format::kAllCategories),
                                cell.category);
@@ -41,7 +41,7 @@ Band BandOf(const tables::Recording& recording, const Cell& cell) {
     band.layer = static_cast<int>(format::kCategoryCount) + 2;
   else if (cell.category == Category::kDriver)
     band.layer = static_cast<int>(format::kCategoryCount) + 1;
-  if (cell.category != Category::kUnknown && cell.category != Category::kDriver) {
+  if (cell.category != Category::kUnknown) {
     band.name = format::CategoryName(cell.category);
     return band;
   }

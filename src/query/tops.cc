@@ -25,6 +25,29 @@ void SortBySize(std::vector<Entry>* entries, size_t from = 0) {
                    [](const Entry& a, const Entry& b) { return a.bytes > b.bytes; });
 }
 
+template <class Entry>
+const auto& SumOf(const Entry& entry) {
+  if constexpr (requires { entry.sum; })
+    return entry.sum;
+  else if constexpr (requires { entry.second.bytes; })
+    return entry.second;
+  else
+    return entry;
+}
+
+// Notes what of the entries, largest first, is beyond the limit.
+template <class Entry>
+void LeaveOut(const std::vector<Entry>& entries, size_t limit, LeftOut left_out, Report* report) {
+  for (size_t i = limit; i < entries.size(); ++i) {
+    const auto& sum = SumOf(entries[i]);
+    ++left_out.entries;
+    left_out.bytes += sum.bytes;
+    left_out.count += sum.count;
+  }
+  if (left_out.entries != 0)
+    report->left_out.push_back(left_out);
+}
+
 }  // namespace
 
 void Tops::Add(const Leaf& leaf) {
@@ -43,9 +66,13 @@ void Tops::Add(const Leaf& leaf) {
     module.type = std::max(module.type, site.module_class);
   }
   const bool is_block = IsBlock(site);
-  if (site.place.value != 0 && leaf.bytes != 0 &&
-      (is_block || !format::IsSlack(static_cast<Part>(site.part))))
+  if (site.place.value != 0 && leaf.bytes != 0 && !IsFree(static_cast<Part>(site.part)))
     add(&device.stacks[site.place.value]);
+  if (site.place.value != 0 && leaf.bytes != 0 && IsFree(static_cast<Part>(site.part))) {
+    Sum& free = device.free[site.place.value];
+    free.bytes += leaf.bytes;
+    ++free.count;  // a leaf a segment
+  }
   if (!is_block)
     return;
   block_bytes_ += leaf.bytes;
@@ -89,7 +116,12 @@ void Tops::AppendStacks(tables::DeviceId device, const DeviceSums& sums, Report*
   Lines lines;
   for (const auto& [stack, sum] : stacks)
     AddTo(&lines, tables::StackId{stack}, sum);
-  AppendLines(device, lines, &report->top_lines);
+  AppendLines(device, lines, LeftOut::List::kLines, report);
+  Lines free;
+  for (const auto& [stack, sum] : sums.free)
+    AddTo(&free, tables::StackId{stack}, sum);
+  AppendLines(device, free, LeftOut::List::kFree, report);
+  LeaveOut(stacks, kTopLimit, {LeftOut::List::kStacks, device}, report);
   stacks.resize(std::min(stacks.size(), kTopLimit));
   for (const auto& [stack, sum] : stacks) {
     report->top_stacks.push_back(EntryOf(device, tables::StackId{stack}, sum));
@@ -114,16 +146,40 @@ void Tops::AddTo(Lines* lines, tables::StackId stack, Sum sum) const {
 
 void Tops::AppendLines(tables::DeviceId device,
                        const Lines& lines,
-                       std::vector<TopEntry>* out) const {
+                       LeftOut::List list,
+                       Report* report) const {
+  // Different frames may have one text: two code objects of one line.
+  std::map<std::string, LineSum> by_text;
+  for (const auto& [frame, line] : lines) {
+    if (budget_.IsOver())
+      return;
+    const auto [found, added] =
+        by_text.try_emplace(FormatFrame(recording_, tables::FrameId{frame}), line);
+    if (added) {
+      Charge(found->first);
+      continue;
+    }
+    LineSum& all = found->second;
+    all.sum.bytes += line.sum.bytes;
+    all.sum.count += line.sum.count;
+    if (line.largest > all.largest) {
+      all.largest = line.largest;
+      all.stack = line.stack;
+    }
+  }
   std::vector<LineSum> sorted;
-  sorted.reserve(lines.size());
-  for (const auto& [frame, line] : lines)
+  sorted.reserve(by_text.size());
+  for (const auto& [text, line] : by_text)
     sorted.push_back(line);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const LineSum& a, const LineSum& b) { return a.sum.bytes > b.sum.bytes; });
+  LeaveOut(sorted, kTopLimit, {list, device}, report);
   sorted.resize(std::min(sorted.size(), kTopLimit));
+  std::vector<TopEntry>& out = list == LeftOut::List::kChurn  ? report->top_churn
+                               : list == LeftOut::List::kFree ? report->free_lines
+                                                              : report->top_lines;
   for (const LineSum& line : sorted)
-    out->push_back(EntryOf(device, line.stack, line.sum));
+    out.push_back(EntryOf(device, line.stack, line.sum));
 }
 
 void Tops::AppendModules(tables::DeviceId device, const DeviceSums& sums, Report* report) const {
@@ -151,6 +207,7 @@ void Tops::AppendModules(tables::DeviceId device, const DeviceSums& sums, Report
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.module < b.module;
   });
   std::vector<ModuleEntry> folded = FoldModules(entries);
+  LeaveOut(folded, kModuleLimit, {LeftOut::List::kLayers, device}, report);
   folded.resize(std::min(folded.size(), kModuleLimit));
   std::move(folded.begin(), folded.end(), std::back_inserter(report->layers));
   entries.resize(std::min(entries.size(), kModuleLimit));
@@ -170,7 +227,7 @@ void Tops::AppendChurn(Report* report) const {
     AddTo(&devices[device], site.place, {site.allocated_bytes, site.allocated_count});
   }
   for (const auto& [device, lines] : devices)
-    AppendLines(device, lines, &report->top_churn);
+    AppendLines(device, lines, LeftOut::List::kChurn, report);
 }
 
 void Tops::MoveTo(Report* report) {
@@ -191,6 +248,7 @@ void Tops::MoveTo(Report* report) {
   SortBySize(&report->top_stacks);
   SortBySize(&report->top_lines);
   SortBySize(&report->top_churn);
+  SortBySize(&report->free_lines);
   report->block_bytes = block_bytes_;
   report->block_bytes_with_category = with_category_;
   report->block_bytes_with_place = with_place_;

@@ -39,6 +39,7 @@ class Tops {
   struct DeviceSums {
     std::array<Sum, format::kCategoryCount> categories{};
     std::unordered_map<uint32_t, Sum> stacks;
+    std::unordered_map<uint32_t, Sum> free;           // by the stack that made the segment
     std::unordered_map<uint32_t, ModuleSum> modules;  // by StringId
   };
   struct LineSum {
@@ -50,7 +51,10 @@ class Tops {
 
   TopEntry EntryOf(tables::DeviceId device, tables::StackId stack, Sum sum) const;
   void AppendStacks(tables::DeviceId device, const DeviceSums& sums, Report* report) const;
-  void AppendLines(tables::DeviceId device, const Lines& lines, std::vector<TopEntry>* out) const;
+  void AppendLines(tables::DeviceId device,
+                   const Lines& lines,
+                   LeftOut::List list,
+                   Report* report) const;
   void AppendModules(tables::DeviceId device, const DeviceSums& sums, Report* report) const;
   void AppendChurn(Report* report) const;
   void AddTo(Lines* lines, tables::StackId stack, Sum sum) const;

@@ -49,6 +49,18 @@ void Sums(Table* table, const Rows& rows) {
   Uints(table, "count", "", rows, [](const auto& row) { return row.count; });
 }
 
+void AddPeak(const std::string& name,
+             std::optional<query::PeakFigure> query::DeviceReport::*peak,
+             const std::vector<query::DeviceReport>& rows,
+             Table* table) {
+  Uints(table, (name + "_bytes").c_str(), "bytes", rows, [&](const auto& row) {
+    return row.*peak ? std::optional<uint64_t>((row.*peak)->bytes) : std::nullopt;
+  });
+  Ints(table, (name + "_ns").c_str(), "ns", rows, [&](const auto& row) {
+    return row.*peak ? std::optional<int64_t>((row.*peak)->time_ns) : std::nullopt;
+  });
+}
+
 void AddDevices(const std::vector<query::DeviceReport>& rows, Answer* answer) {
   Table* const table = &answer->Add("devices");
   Ints(table, "index", "", rows, [](const auto& row) { return row.index; });
@@ -61,6 +73,11 @@ void AddDevices(const std::vector<query::DeviceReport>& rows, Answer* answer) {
   Ints(table, "residual_bytes", "bytes", rows, [](const auto& row) { return row.residual_bytes; });
   Ints(table, "in_transit_bytes", "bytes", rows,
        [](const auto& row) { return row.in_transit_bytes; });
+  Uints(table, "allocated_bytes", "bytes", rows,
+        [](const auto& row) { return row.allocated_bytes; });
+  Uints(table, "reserved_bytes", "bytes", rows, [](const auto& row) { return row.reserved_bytes; });
+  AddPeak("allocated_peak", &query::DeviceReport::allocated_peak, rows, table);
+  AddPeak("own_peak", &query::DeviceReport::own_peak, rows, table);
   Texts(table, "at_kind", rows, [](const auto& row) { return row.at_kind; });
   Ints(table, "at_ns", "ns", rows, [](const auto& row) { return row.at_ns; });
   Ints(table, "at_iteration", "", rows, [](const auto& row) { return row.at_iteration; });
@@ -145,9 +162,10 @@ void AddTrust(const tables::Recording& recording, const query::Report& report, A
 }  // namespace
 
 AnswerResult ReportAnswer(const tables::Recording& recording, const query::ReportQuery& query) {
-  const util::Result<query::Report> report = query::MakeReport(recording, query);
+  util::Result<query::Report> report = query::MakeReport(recording, query);
   if (!report)
     return report.status();
+  query::CutRows(query.top, &report->rows);
   auto answer = std::make_unique<Answer>();
   AddDevices(report->devices, answer.get());
   AddProcesses(recording, report->processes, answer.get());

@@ -104,7 +104,7 @@ def test_the_page_renders_every_part(sample):
     names = set(text_of(document, "label"))
     assert {"PyTorch", "allocated", "driver-owned", "h", "(no module)"} <= names
     assert {"activation", "optimizer state", "driver"} <= set(text_of(document, "brief-name"))
-    assert "All 4 invariants hold." in document
+    assert "Checks of the ledger: 4 of 4 hold." in document
 
 
 @needs_browser

@@ -16,7 +16,7 @@
 // Reports in a form that tests compare at a glance.
 namespace vramscope::query {
 
-constexpr const char* kBesideNvml = "rows + residual = NVML at every sample";
+constexpr const char* kBesideNvml = "NVML and the rows differ by at most 4 MiB or 0.1 %";
 
 // A trace's recording, resolved.
 std::unique_ptr<tables::Recording> Analyse(TraceBuilder& builder);
