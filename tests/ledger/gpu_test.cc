@@ -57,16 +57,15 @@ TEST_F(GpuTest, AllocationsArePricedByGranularity) {
   trace_.DriverAlloc(kBase + 64 * kMiB + 0x20400, 1605632);  // in the free end of the same slab
   trace_.DriverAlloc(kBase + 128 * kMiB, 2 * kMiB - 1);      // the largest that shares one
   EXPECT_THAT(Rows(),
-              UnorderedElementsAre(
-                  Pair("application / allocated", 5 * kMiB + 3000 + 1605632 - 1),
-                  Pair("application / rounding", kMiB),
-                  Pair("driver-owned / slab slack", 4 * kMiB - 3000 - 1605632 - 2 * kMiB + 1)));
+              UnorderedElementsAre(Pair("application / allocated", 5 * kMiB + 3000 + 1605632 - 1),
+                                   Pair("application / rounding", kMiB),
+                                   Pair("rounding", 4 * kMiB - 3000 - 1605632 - 2 * kMiB + 1)));
   trace_.DriverFree(kBase + 64 * kMiB);
   trace_.DriverFree(kBase + 128 * kMiB);
   EXPECT_THAT(Rows(),
               UnorderedElementsAre(Pair("application / allocated", 3 * kMiB + 2000 + 1605632),
                                    Pair("application / rounding", kMiB),
-                                   Pair("driver-owned / slab slack", 2 * kMiB - 2000 - 1605632)));
+                                   Pair("rounding", 2 * kMiB - 2000 - 1605632)));
 }
 
 TEST_F(GpuTest, OwnersComeFromTheFirstCallerOutsideTheDriver) {

@@ -68,14 +68,13 @@ TEST_F(PoolTest, ItsMemoryMayShareAPage) {
   trace_.DriverAlloc(kBase, 4096);
   trace_.DriverAlloc(kBase + 4096, kHalf);
   trace_.PoolAlloc(kBase + 4096, 8192, 0, "x");
-  EXPECT_THAT(By(""),
-              UnorderedElementsAre(Pair("application / allocated", 4096 + 8192),
-                                   Pair("application / fragmentation", kHalf - 8192),
-                                   Pair("driver-owned / slab slack", 2 * kMiB - kHalf - 4096)));
+  EXPECT_THAT(By(""), UnorderedElementsAre(Pair("application / allocated", 4096 + 8192),
+                                           Pair("application / fragmentation", kHalf - 8192),
+                                           Pair("rounding", 2 * kMiB - kHalf - 4096)));
   trace_.Free(kBase + 4096);
   trace_.DriverFree(kBase);
   EXPECT_THAT(By(""), UnorderedElementsAre(Pair("application / cached", kHalf),
-                                           Pair("driver-owned / slab slack", 2 * kMiB - kHalf)));
+                                           Pair("rounding", 2 * kMiB - kHalf)));
   trace_.DriverFree(kBase + 4096);
   EXPECT_THAT(By(""), ElementsAre());
 }

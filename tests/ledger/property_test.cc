@@ -59,7 +59,7 @@ struct Naive {
       for (uint64_t page = address / kPage; page <= (address + size - 1) / kPage; ++page)
         pages.insert(page);
     }
-    rows["driver-owned / slab slack"] += pages.size() * kPage - small_bytes;
+    rows["rounding"] += pages.size() * kPage - small_bytes;
     uint64_t async_bytes = 0;
     for (const auto& [address, size] : async)
       async_bytes += size;
