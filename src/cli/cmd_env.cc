@@ -96,12 +96,11 @@ int PrintEnvironment(EnvOptions options) {
   SessionRecord record;
   record.name = fs::path(OutputOf(directory)).stem().string();
   record.options = OptionsText(options.recording);
-  util::Status status = WriteSessionRecord(*live, record);
   // Another rank may write the same at this moment.
-  if (status.ok() || live->Has(format::kSessionFile))
-    status = WriteManifest(*live);
-  if (!status.ok())
+  const util::Status status = WriteSessionRecord(*live, record);
+  if (!status.ok() && !live->Has(format::kSessionFile))
     return Fail(status.message());
+  (void)WriteManifest(*live);
   Variables variables = RecordingVariables(*probe, directory, options.recording);
   if (options.injection) {
     // The driver opens the probe itself; nothing may bring it in before.

@@ -72,12 +72,15 @@ int Accompany(const SidecarOptions& options) {
     return kExitError;
   [[maybe_unused]] const int changed = chdir("/");
   util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
-  if (!nvml || (*nvml)->gpus().empty())
-    return ExitOf(WriteManifest(*live));
+  if (!nvml || (*nvml)->gpus().empty()) {
+    (void)WriteManifest(*live);
+    return kExitOk;
+  }
   util::Result<std::unique_ptr<LiveFileWriter>> file =
       LiveFileWriter::Create(live->CreateFile(kLauncherFile), record.command);
-  if (!file || !WriteManifest(*live).ok())
+  if (!file)
     return kExitError;
+  (void)WriteManifest(*live);
   Sampler sampler(**nvml, **file, {});
   sampler.Start();
   SayReady();
