@@ -82,6 +82,30 @@ def test_a_model_that_is_converted_again_and_again(tmp_path):
     assert found == {}
 
 
+def test_models_that_are_converted_and_never_run(tmp_path):
+    """Nothing allocates afterwards, or nothing at all: a state is assigned. And transforms alone run one."""
+    found = wrong(
+        tmp_path,
+        """
+        def make():
+            return nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)])
+        ran = make()
+        state = make().state_dict()
+        mapped = make()
+        for _ in range(3):
+            torch.vmap(mapped)(torch.ones(3, 64))
+            torch.zeros(9)
+        mark("mapped", mapped)
+        copied = copy.deepcopy(ran)
+        assigned = make()
+        assigned.load_state_dict(state, assign=True)
+        double, half, applied = make().double(), make().half(), make()._apply(lambda t: t + 1)
+        mark("all", ran, copied, assigned, double, half, applied, mapped)
+        """,
+    )
+    assert found == {}
+
+
 def test_buffers_that_become_other_tensors(tmp_path):
     """In each forward, twice a step, so that every other one may lie where one did before; and between two steps."""
     found = wrong(

@@ -164,6 +164,37 @@ def test_nothing_is_kept_alive_or_marked(tmp_path):
     assert set(process.modules) == set(process.gone)
 
 
+def test_the_garbage_collector_counts_what_the_program_makes(tmp_path):
+    """Models in reference cycles, each found, named and gone: the counts are the same at each, and so are the times at
+    which the interpreter collects."""
+    same_with_and_without(
+        """
+        import gc, torch
+        from torch import nn
+        counts = []
+        class Cycle(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+                self.body.register_forward_hook(lambda module, arguments, output: self.note(output))
+            def note(self, output):
+                self.last = output
+            def forward(self, x):
+                return self.body(x)
+        for i in range(40):
+            model = Cycle()
+            model(torch.ones(2, 16))
+            counts.append(gc.get_count())
+            if i % 10 == 9:
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                model.last.sum().backward()
+                optimizer.step()
+        print(counts, gc.get_stats())
+        """,
+        tmp_path,
+    )
+
+
 def test_tracers_do_not_see_the_agent(tmp_path):
     out, process = same_with_and_without(
         """

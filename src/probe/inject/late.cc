@@ -37,6 +37,7 @@ VRAMSCOPE_EXPORT int vramscope_attach(const char* live_dir, const char* options)
 // Ends that recording; its directory can be finished then. Where Python runs, the caller holds the
 // GIL, and calls the next one from within it too.
 VRAMSCOPE_EXPORT void vramscope_detach() {
+  TorchLookLast();
   SessionDetach();
   SourcesForget();
 }

@@ -9,6 +9,9 @@
 #include "probe/session/stream.h"
 
 namespace vramscope::probe {
+
+constinit std::atomic<bool (*)()> g_before_python_exit{nullptr};
+
 namespace {
 
 constinit std::atomic<bool> g_noted{false};
@@ -23,10 +26,12 @@ struct PyMethodDef {
 constexpr int kMethNoArgs = 0x0004;
 
 void* AtPythonExit(void*, void*) {
+  auto* const before = g_before_python_exit.load(std::memory_order_acquire);
+  const bool ok = before == nullptr || TeardownBegan() || !SessionIsOurs() || before();
   NoteTeardown(format::TeardownKind::kPythonFinalisation);
   auto* none =
       reinterpret_cast<void* (*)(const char*, ...)>(RealDlsym(RTLD_DEFAULT, "Py_BuildValue"));
-  return none != nullptr ? none("") : nullptr;
+  return ok && none != nullptr ? none("") : nullptr;
 }
 
 constinit PyMethodDef g_method = {"_vramscope_at_exit", AtPythonExit, kMethNoArgs, nullptr};

@@ -40,9 +40,11 @@ using Object = void*;
   X(int, PyObject_SetAttrString, (Object, const char*, Object))    \
   X(Object, PyInstanceMethod_New, (Object))                        \
   X(Object, PyCFunction_NewEx, (PyMethodDef*, Object, Object))     \
+  X(void, PyObject_GC_UnTrack, (Object))                           \
   X(Object, PyWeakref_NewRef, (Object, Object))                    \
   X(int, PyType_IsSubtype, (Object, Object))                       \
   X(Object, PyDict_New, ())                                        \
+  X(int, PyDict_SetItem, (Object, Object, Object))                 \
   X(int, PyDict_SetItemString, (Object, const char*, Object))      \
   X(Object, PyDict_GetItemString, (Object, const char*))           \
   X(Object, PyDict_GetItemWithError, (Object, Object))             \
@@ -66,13 +68,17 @@ using Object = void*;
 // Layout of PyMethodDef, part of CPython's stable ABI.
 struct PyMethodDef {
   const char* name;
-  Object (*function)(Object self, Object arguments);
+  union {
+    Object (*function)(Object self, Object arguments);
+    Object (*fast)(Object self, Object const* arguments, ptrdiff_t count);
+  };
   int flags;
   const char* doc;
 };
 inline constexpr int kMethVarArgs = 0x0001;  // arguments: a tuple
 inline constexpr int kMethNoArgs = 0x0004;   // null
-inline constexpr int kMethO = 0x0008;        // the one argument
+inline constexpr int kMethFastCall = 0x0080;
+inline constexpr int kMethO = 0x0008;  // the one argument
 
 struct PythonApi {
 #define VRAMSCOPE_MEMBER(result, name, arguments) result(*name) arguments;
@@ -120,6 +126,13 @@ class Owned {
 
  private:
   Object object_;
+};
+
+// A fast builtin's arguments, borrowed; null beyond the last. Their call makes no tuple.
+struct Arguments {
+  Object const* values;
+  ptrdiff_t count;
+  Object operator[](ptrdiff_t n) const { return n < count ? values[n] : nullptr; }
 };
 
 // The n-th of a builtin's arguments, borrowed; null where there are fewer.

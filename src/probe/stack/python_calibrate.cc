@@ -7,6 +7,7 @@
 #include "probe/platform/safe_reader.h"
 #include "probe/session/exit.h"
 #include "probe/session/stream.h"
+#include "probe/stack/collector.h"
 #include "probe/stack/python_walk.h"
 #include "probe/stack/stacks.h"
 
@@ -16,10 +17,9 @@
 namespace vramscope::probe {
 namespace {
 
-using Object = void*;
-
-// The part of the C API that is needed, stable since 3.9 or (GetLasti) absent before 3.11.
-struct PythonApi {
+// What is needed before it is known whether this Python can be read: stable since 3.9 or (GetLasti)
+// absent before 3.11.
+struct FirstApi {
   int (*is_initialized)();
   int (*gil_check)();
   const char* (*get_version)();
@@ -72,7 +72,7 @@ uint32_t ParseVersion(const char* text) {
   return (parts[0] << 24) | (parts[1] << 16) | (parts[2] << 8) | 0xf0;
 }
 
-bool SameText(const PythonApi& python,
+bool SameText(const FirstApi& python,
               const PythonLayout& layout,
               Object code,
               const char* attribute,
@@ -93,7 +93,7 @@ bool SameText(const PythonApi& python,
   return same && utf8 != nullptr;
 }
 
-bool SameNumber(const PythonApi& python, Object code, const char* attribute, uint32_t offset) {
+bool SameNumber(const FirstApi& python, Object code, const char* attribute, uint32_t offset) {
   Object number = python.get_attr(code, attribute);
   if (number == nullptr)
     return false;
@@ -102,7 +102,7 @@ bool SameNumber(const PythonApi& python, Object code, const char* attribute, uin
   return same;
 }
 
-bool SameCode(const PythonApi& python, const PythonLayout& layout, Object code) {
+bool SameCode(const FirstApi& python, const PythonLayout& layout, Object code) {
   const bool old = layout.line_table == format::LineTableKind::kLnotab;
   Object table = python.get_attr(code, old ? "co_lnotab" : "co_linetable");
   if (table == nullptr)
@@ -122,8 +122,12 @@ bool SameCode(const PythonApi& python, const PythonLayout& layout, Object code) 
                   layout.code_qualname);
 }
 
-// Compares the walk with the interpreter's own, for the calling thread, which holds the GIL.
-bool Verify(const PythonApi& python, const PythonLayout& layout, const void* thread_state) {
+// Compares the walk with the interpreter's own, for the calling thread, which holds the GIL: the
+// innermost frames, up to so many.
+bool Verify(const FirstApi& python,
+            const PythonLayout& layout,
+            const void* thread_state,
+            int most) {
   const SafeReader reader;
   const char* cursor = InnermostPythonFrame(layout, reader, thread_state);
   Object frame = python.get_frame();
@@ -132,7 +136,7 @@ bool Verify(const PythonApi& python, const PythonLayout& layout, const void* thr
   bool owned = false;
   bool same = true;
   int checked = 0;
-  while (frame != nullptr && same && checked < 32) {
+  while (frame != nullptr && same && checked < most) {
     RawPythonFrame raw{};
     bool is_python = false;
     while (cursor != nullptr && !is_python)
@@ -145,12 +149,12 @@ bool Verify(const PythonApi& python, const PythonLayout& layout, const void* thr
     }
     same = same && SameCode(python, layout, code);
     python.decref(code);
-    Object back = python.frame_back(frame);
+    // Asking makes an object of the frame, which lives as long as that.
+    Object back = ++checked < most ? python.frame_back(frame) : nullptr;
     if (owned)
       python.decref(frame);
     frame = back;
     owned = true;
-    ++checked;
   }
   if (frame != nullptr && owned)
     python.decref(frame);
@@ -159,6 +163,75 @@ bool Verify(const PythonApi& python, const PythonLayout& layout, const void* thr
     same = false;
   }
   return same && checked > 0;
+}
+
+// From 3.11 on the frames that are compared are our own, in two runs of the interpreter, one within
+// the other: objects of the program's frames would count for its garbage collection.
+constexpr uint32_t kFramesAreNoObjects = 0x030b0000;
+constexpr char kFrames[] =
+    "def outer(ask):\n  return inner(ask)\ndef inner(ask):\n  return ask()\nouter(ask)\n";
+constexpr int kFramesOfRun = 3;
+constexpr int kMostFrames = 32;
+
+struct Verification {
+  const FirstApi* python;
+  const PythonLayout* layout;
+  const void* thread_state;
+  Object code, globals;
+  int runs = 0;
+  bool same = false;
+};
+constinit Verification* g_verification = nullptr;
+
+bool RunFrames() {
+  const Owned done(g_api.PyEval_EvalCode(g_verification->code, g_verification->globals,
+                                         g_verification->globals));
+  if (!done)
+    g_api.PyErr_Clear();
+  return static_cast<bool>(done);
+}
+
+Object AskFrames(Object, Object) {
+  Verification& asked = *g_verification;
+  if (++asked.runs == 1)
+    RunFrames();
+  else
+    asked.same = Verify(*asked.python, *asked.layout, asked.thread_state, 2 * kFramesOfRun);
+  return g_api.None();
+}
+
+constinit PyMethodDef g_ask = {"ask", AskFrames, kMethNoArgs, nullptr};
+
+bool VerifyInOwnFrames(const FirstApi& python,
+                       const PythonLayout& layout,
+                       const void* thread_state) {
+  if (!g_api.Load())
+    return false;
+  constexpr int kPyFileInput = 257;  // Py_file_input
+  const Owned globals(g_api.PyDict_New());
+  const Owned code(g_api.Py_CompileString(kFrames, "<vramscope>", kPyFileInput));
+  const Owned ask(g_api.PyCFunction_NewEx(&g_ask, nullptr, nullptr));
+  if (!globals || !code || !ask ||
+      g_api.PyDict_SetItemString(globals.get(), "__builtins__", g_api.PyEval_GetBuiltins()) != 0 ||
+      g_api.PyDict_SetItemString(globals.get(), "ask", ask.get()) != 0) {
+    g_api.PyErr_Clear();
+    return false;
+  }
+  Verification verification{&python, &layout, thread_state, code.get(), globals.get()};
+  g_verification = &verification;
+  Object const thread = g_api.PyThreadState_Get();
+  const bool can_hide =
+      g_api.PyThreadState_EnterTracing != nullptr && g_api.PyThreadState_LeaveTracing != nullptr;
+  if (can_hide)
+    g_api.PyThreadState_EnterTracing(thread);
+  const bool ran = RunFrames();
+  if (can_hide)
+    g_api.PyThreadState_LeaveTracing(thread);
+  g_verification = nullptr;
+  // The functions refer to the dictionary that they are in.
+  for (const char* const name : {"outer", "inner"})
+    g_api.PyDict_SetItemString(globals.get(), name, g_api.none);
+  return ran && verification.same;
 }
 
 void Note(const char* key, const char* value) {
@@ -188,7 +261,7 @@ void PythonObserveOpening(const char* file) {
       g_python.unusable.load(std::memory_order_relaxed) || !IsInteresting(file)) {
     return;
   }
-  PythonApi python{};
+  FirstApi python{};
   if (!python.Load() || python.is_initialized() == 0 || python.gil_check() == 0)
     return;
   // An exception under way belongs to the program, and so does the moment.
@@ -205,7 +278,12 @@ void PythonObserveOpening(const char* file) {
     layout.code_instructions =
         static_cast<uint32_t>(ReadAt<int64_t>(python.code_type, kTypeBasicSize));
   }
-  ok = ok && Verify(python, layout, thread_state());
+  CollectorPrepare();
+  if (ok) {
+    const CollectorPause collector;
+    ok = version < kFramesAreNoObjects ? Verify(python, layout, thread_state(), kMostFrames)
+                                       : VerifyInOwnFrames(python, layout, thread_state());
+  }
   Note("python", python.get_version());
   if (ok) {
     g_python.layout = layout;
@@ -219,6 +297,12 @@ void PythonObserveOpening(const char* file) {
     Note(kStacks, kNotAsExpected);
     CountLoss(format::Loss::kPythonStacks);
   }
+  // Where it imports a module, that counts as it does when the program does so.
+  const bool imports = !g_api.Load() || g_api.PyDict_GetItemString(g_api.PyImport_GetModuleDict(),
+                                                                   "atexit") == nullptr;
+  if (imports)
+    return WatchPythonFinalisation();
+  const CollectorPause collector;
   WatchPythonFinalisation();
 }
 

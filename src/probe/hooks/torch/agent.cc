@@ -11,6 +11,7 @@
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
+#include "probe/stack/collector.h"
 #include "probe/stack/python_walk.h"
 
 // agent.py and agent_layouts.py, ending with a 0.
@@ -86,8 +87,12 @@ class CompilerPause {
 
 bool Build() {
   g_agent.known = g_api.PyDict_New();
+  g_agent.roots = g_api.PyDict_New();
+  g_agent.paths = g_api.PyDict_New();
+  g_agent.watchers = g_api.PyDict_New();
   const Owned globals(g_api.PyDict_New());
-  if (g_agent.known == nullptr || !globals || !StepsPrepare())
+  if (g_agent.known == nullptr || g_agent.roots == nullptr || g_agent.paths == nullptr ||
+      g_agent.watchers == nullptr || !globals || !StepsPrepare())
     return false;
   const auto put = [&](const char* name, Object value) {
     return value != nullptr && g_api.PyDict_SetItemString(globals.get(), name, value) == 0;
@@ -95,7 +100,8 @@ bool Build() {
   const Owned own_name(g_api.PyUnicode_InternFromString("_vramscope_agent"));
   const bool ok = put("__builtins__", g_api.PyEval_GetBuiltins()) &&
                   put("__name__", own_name.get()) &&
-                  put("modules", g_api.PyImport_GetModuleDict()) && put("known", g_agent.known);
+                  put("modules", g_api.PyImport_GetModuleDict()) && put("known", g_agent.known) &&
+                  put("roots", g_agent.roots) && put("paths", g_agent.paths);
   if (!ok || !PutBuiltins(globals.get()))
     return false;
   const Owned code(
@@ -108,11 +114,12 @@ bool Build() {
   g_agent.look = g_api.PyDict_GetItemString(globals.get(), "run_look");
   g_agent.search = g_api.PyDict_GetItemString(globals.get(), "run_search");
   g_agent.check = g_api.PyDict_GetItemString(globals.get(), "run_check");
-  if (g_agent.look == nullptr || g_agent.search == nullptr || g_agent.check == nullptr)
-    return false;
-  g_api.Py_IncRef(g_agent.check);
-  g_api.Py_IncRef(g_agent.look);
-  g_api.Py_IncRef(g_agent.search);
+  g_agent.last = g_api.PyDict_GetItemString(globals.get(), "run_last");
+  for (Object const function : {g_agent.look, g_agent.search, g_agent.check, g_agent.last}) {
+    if (function == nullptr)
+      return false;
+    g_api.Py_IncRef(function);
+  }
   return true;
 }
 
@@ -150,7 +157,7 @@ bool CallAgent(Object function, Object argument, Outcome* outcome) {
   return true;
 }
 
-enum class Run { kLook, kBuilding, kSearch, kCheck };
+enum class Run { kLook, kBuilding, kSearch, kCheck, kLast };
 
 // Each kind rests for itself.
 void Rest(Run run, uint64_t began, uint64_t ended) {
@@ -172,6 +179,7 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
   *outcome = Outcome::kLater;
   if (g_agent.running)
     return true;
+  const CollectorPause collector;
   g_agent.running = true;
   Object error[3];
   g_api.PyErr_Fetch(&error[0], &error[1], &error[2]);
@@ -196,6 +204,7 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
     }
     Object const function = run == Run::kSearch  ? g_agent.search
                             : run == Run::kCheck ? g_agent.check
+                            : run == Run::kLast  ? g_agent.last
                                                  : g_agent.look;
     if (ok && function != nullptr)
       ok = CallAgent(function, argument, outcome);
@@ -205,6 +214,9 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
   t_thread.busy = 0;  // whatever happened while it was set
   NamesSurvey(false);
   NamesSayAgain(false);
+  // A transform, say, is at work: once it is over, the modules that ran in it are looked for.
+  if (*outcome == Outcome::kLater && ok && g_agent.module_wanted.load(std::memory_order_relaxed))
+    BeginBuilding(false);
   if (*outcome == Outcome::kFailed && ok && ++g_agent.failures == kMaxFailures)
     SwitchOff("off: the agent failed");
   if (*outcome == Outcome::kDone && run != Run::kCheck)
@@ -249,6 +261,7 @@ void Forget() {
 }
 
 void ForkedChild() {
+  CollectorForked();
   if (g_torch.modules == nullptr)
     return;
   g_agent.asked.store(false, std::memory_order_relaxed);
@@ -264,6 +277,11 @@ void BeginLate() {
 void ObserveOpening(const Opening& opening) {
   if (!opening.in_namespace)
     TorchObserveOpening(opening.file);
+}
+
+bool BeforePythonExit() {
+  TorchLookLast();
+  return g_api.PyErr_Occurred() == nullptr;
 }
 
 // Has the next event below a module ask for a walk, if one is due.
@@ -283,6 +301,7 @@ bool Prepare() {
     return false;
   g_torch.modules = static_cast<ModuleSet*>(memory);
   g_on_anchor.store(OnAnchor, std::memory_order_relaxed);
+  g_before_python_exit.store(BeforePythonExit, std::memory_order_release);
   return true;
 }
 
@@ -308,6 +327,14 @@ void TorchLook() {
   Outcome outcome = Outcome::kLater;
   if (AgentMayRecord())
     RunAgent(Run::kLook, nullptr, &outcome);
+}
+
+void TorchLookLast() {
+  Outcome outcome = Outcome::kLater;
+  if (g_agent.last == nullptr || !AgentMayRecord())
+    return;
+  g_agent.gradients_wanted.store(true, std::memory_order_relaxed);
+  RunAgent(Run::kLast, nullptr, &outcome);
 }
 
 bool AgentMayRecord() {

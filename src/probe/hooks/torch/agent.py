@@ -3,8 +3,11 @@
 
 agent.cc puts this into the process as text, with agent_layouts.py behind it in the same module, and
 calls run_look(), run_search() and run_check(), with the GIL. Its globals are the functions of
-agent_builtins.cc's table, `modules` (sys.modules) and `known`, where agent.cc takes out what has
-died. What it may not do: import anything, call a method of a tensor, touch the program's modules
+agent_builtins.cc's table, `modules` (sys.modules), and `known`, `roots` and `paths`, where agent.cc takes
+out what has died: by address a weak reference, the address of the root module and the path below it.
+Tuples, lists and dictionaries that end are kept by the interpreter, and given out again without counting for the
+garbage collection: so it makes few at once, keeps none, and makes none by calling list() or dict(), which do not take one
+that was kept. What it may not do: import anything, call a method of a tensor, touch the program's modules
 other than through their dictionaries, keep anything of the program alive, write, or let an exception
 of its own out.
 """
@@ -26,6 +29,8 @@ MOST_LOOKS = 256  # at one that stays as it is
 state = {"version": False, "calibrated": False, "hooked": False, "whole": True, "gap": 1, "left": 0, "checks": 0, "scans": 0}
 buffered = {}  # addresses of modules that have buffers -> None
 restless = {}  # of those, the ones whose buffers become other tensors -> looks since one did
+moved = {}  # those whose buffers were others in the last walk
+nothing = {}
 said = []  # what is noted in each recording: function, arguments
 
 
@@ -39,6 +44,10 @@ def run_search(tensors):
 
 def run_check():
     return guarded(check)
+
+
+def run_last():
+    return guarded(last)
 
 
 def guarded(function, *arguments):
@@ -99,6 +108,22 @@ def look():
         walk_again()
     if pools_wanted():
         private_pools(torch)
+    return DONE
+
+
+def last():
+    """Names what the looks have missed, when the program ends or the recording: models that were converted or made and
+    never ran afterwards."""
+    if not state["calibrated"] or not is_quiet(modules["torch"]):
+        return LATER
+    # Memory may have come back at its old address.
+    say_again(1)
+    walk_again()
+    state["whole"] = False
+    try:
+        scan(has_nameless)
+    finally:
+        state["whole"] = True
     return DONE
 
 
@@ -179,7 +204,7 @@ def survey():
     base = getattr(modules.get("torch.optim.optimizer"), "Optimizer", None)
     found = collected(collector.get_objects, None)
     optimizers = collected(collector.get_objects, base) if base is not None else []
-    inner = {id(child) for module in found for _, child in items(module, "_modules")}
+    inner = {id(child) for module in found for child in children(module)}
     surveys(1)
     try:
         for module in found:
@@ -211,19 +236,19 @@ def discover():
         if not is_known(top):
             walk_root(top)
         elif not all(is_known(module) for module in chain):
-            root = live(known[id(top)][1])
+            root = live(roots[id(top)])
             if root is not None:
                 walk(root, id(root), "")
-        for caller, module in zip(chain, chain[1:]):
-            if is_known(module):
-                continue
-            original = original_of(module)
-            if original is not None:
-                walk(module, *known[original][1:])
-            else:
-                # In no module's tables, such as one in a plain list.
-                _, root, path = known[id(caller)]
-                walk(module, root, join(path, type(module).__name__))
+        caller = top
+        for module in chain:
+            if not is_known(module):
+                original = original_of(module)
+                if original is not None:
+                    walk(module, roots[original], paths[original])
+                else:
+                    # In no module's tables, such as one in a plain list.
+                    walk(module, roots[id(caller)], join(paths[id(caller)], type(module).__name__))
+            caller = module
     return found
 
 
@@ -237,7 +262,7 @@ def half_built(threads):
     try:
         for modules_of_thread in threads:
             for module in modules_of_thread:
-                if known.get(id(module)) is None and not is_of_compiler(module):
+                if id(module) not in known and not is_of_compiler(module):
                     walk_root(module)
         if scan_is_due(1 if threads else 0):
             scan()
@@ -253,7 +278,7 @@ def scan(is_wanted=lambda module: True):
         return False
     found = collected(collector.get_objects, None)
     new = False
-    inner = {id(child) for module in found for _, child in items(module, "_modules")}
+    inner = {id(child) for module in found for child in children(module)}
     for module in found:
         if id(module) in inner or id(module) in known or is_of_compiler(module) or not is_wanted(module):
             continue
@@ -280,10 +305,12 @@ def has_nameless(top):
         if id(module) in seen:
             continue
         seen.add(id(module))
-        for _, tensor in items(module, "_parameters"):
+        table = table_of(module, "_parameters")
+        for name in [*table]:
+            tensor = table.get(name)
             if tensor is not None and not has_name(local(tensor)):
                 return True
-        todo.extend(child for _, child in items(module, "_modules") if child is not None)
+        todo.extend(children(module))
     return False
 
 
@@ -295,7 +322,7 @@ def is_of_compiler(module):
 
 def ignore(module):
     if not is_known(module):
-        known[id(module)] = (watch_module(module), None, None)
+        remember(module, None, None)
         ignore_module(module)
 
 
@@ -311,7 +338,7 @@ def walk_root(top):
     if original is None:
         walk(root, id(root), "")
     else:
-        walk(root, *known[original][1:])
+        walk(root, roots[original], paths[original])
     for wrapper in wrappers:
         name_module(wrapper, id(root), "")
 
@@ -323,9 +350,9 @@ def original_of(module):
     hooks = content.get("_forward_hooks")
     if not content.get("_is_replica") or hooks is None:
         return None
-    for address, (reference, root, _) in list(known.items()):
-        other = reference()
-        if other is None or root is None or other is module:
+    for address in [*known]:
+        other = live(address)
+        if other is None or roots[address] is None or other is module:
             continue
         attributes = object.__getattribute__(other, "__dict__")
         if attributes.get("_forward_hooks") is hooks and not attributes.get("_is_replica"):
@@ -334,44 +361,55 @@ def original_of(module):
 
 
 def walk(top, root, prefix):
-    """Names a module, what is below it, and their tensors; the first of several paths counts."""
+    """Names a module, what is below it, and their tensors; the first of several paths counts. Whether any of these
+    was new at its place."""
     begin_walk()
-    seen, new = set(), []
-    todo = [(top, prefix)]
+    seen, new = set(), False
+    todo = [top]
+    ways = [prefix]
     while todo:
-        module, path = todo.pop()
+        module = todo.pop()
+        path = ways.pop()
         if id(module) in seen:
             continue
         seen.add(id(module))
         name_module(module, root, path)
-        new.extend((kind, module) for kind in (PARAMETER, BUFFER) if note_tensors(kind, module, root, path))
-        children = [(child, step(module, name, path)) for name, child in items(module, "_modules") if child is not None]
-        todo.extend(reversed(children))
+        new |= note_tensors(PARAMETER, module, root, path)
+        if note_tensors(BUFFER, module, root, path):
+            new = True
+            moved[id(module)] = None
+        table = table_of(module, "_modules")
+        for name in reversed([*table]):
+            child = table.get(name)
+            if child is not None:
+                todo.append(child)
+                ways.append(step(module, name, path))
     return new
 
 
 def note_tensors(kind, module, root, path):
     """Names the parameters or the buffers of one module; whether any was not known at that place."""
-    table = items(module, "_parameters" if kind == PARAMETER else "_buffers")
+    table = table_of(module, "_parameters" if kind == PARAMETER else "_buffers")
     if kind == BUFFER and table:
         buffered[id(module)] = None
     new = False
-    for name, tensor in table:
+    for name in [*table]:
+        tensor = table.get(name)
         if tensor is not None:
             new |= note_tensor(kind, root, join(path, name), local(tensor), state["whole"], tensor)
     return new
 
 
 def walk_again():
-    new = []
-    for root in {root for _, root, _ in list(known.values())}:
+    new = False
+    for root in set(roots.values()):
         module = live(root)  # of what is ignored: None
         # It may have become a part of a model since, or just now.
-        if module is not None and known[root][1] == root:
+        if module is not None and roots[root] == root:
             # What is half built is so until it runs.
             state["whole"] = is_known(module)
             try:
-                new += walk(module, root, "")
+                new |= walk(module, root, "")
             finally:
                 state["whole"] = True
     return new
@@ -390,8 +428,9 @@ def check():
     state["left"] -= 1
     state["checks"] += 1
     if state["left"] <= 0:
-        new = [address for address in list(buffered) if name_buffers(address)]
-        restless.update(dict.fromkeys(new, 0))
+        new = [address for address in [*buffered] if name_buffers(address)]
+        for address in new:
+            restless[address] = 0
         state["gap"] = state["left"] = 1 if new or state["checks"] < FIRST_STEPS else min(2 * state["gap"], MOST_STEPS)
     name_restless()
     check_in(1 if restless else state["left"])
@@ -402,14 +441,17 @@ def check():
 
 def has_other_tensors():
     """Walks the known models; whether any of their tensors is another one now."""
+    moved.clear()
     new = walk_again()
-    restless.update({id(module): 0 for kind, module in new if kind == BUFFER})
+    for address in moved:
+        restless[address] = 0
     name_restless()
-    return bool(new)
+    return new
 
 
 def name_restless():
-    for address, looks in list(restless.items()):
+    for address in [*restless]:
+        looks = restless[address]
         restless[address] = 0 if name_buffers(address) else looks + 1
         if address not in buffered or looks == MOST_LOOKS:
             del restless[address]
@@ -422,30 +464,42 @@ def name_restless():
 
 def name_buffers(address):
     module = live(address)
-    if module is None or known[address][1] is None:
+    if module is None or roots[address] is None:
         buffered.pop(address, None)
         return False
-    return note_tensors(BUFFER, module, *known[address][1:])
+    return note_tensors(BUFFER, module, roots[address], paths[address])
 
 
 def name_module(module, root, path):
     address = id(module)
-    entry = known.get(address)
-    if entry is None or entry[0]() is not module:
-        entry = (watch_module(module), None, None)
-    if entry[1:] != (root, path) or (state["whole"] and not is_known(module)):
+    is_new = live(address) is not module
+    if is_new or roots[address] != root or paths[address] != path or (state["whole"] and not is_known(module)):
         note_module(module, root, path, state["whole"])
-    known[address] = (entry[0], root, path)
+    if is_new:
+        remember(module, root, path)
+    roots[address] = root
+    paths[address] = path
+
+
+def remember(module, root, path):
+    known[id(module)] = watch_module(module)
+    roots[id(module)] = root
+    paths[id(module)] = path
 
 
 def live(address):
-    entry = known.get(address)
-    return entry[0]() if entry is not None else None
+    reference = known.get(address)
+    return reference() if reference is not None else None
 
 
-def items(module, key):
+def table_of(module, key):
     table = object.__getattribute__(module, "__dict__").get(key)
-    return list(table.items()) if isinstance(table, dict) else ()
+    return table if isinstance(table, dict) else nothing
+
+
+def children(module):
+    table = table_of(module, "_modules")
+    return [child for child in [*table.values()] if child is not None]
 
 
 def join(path, name):
@@ -460,7 +514,9 @@ def step(module, name, path):
 
 def wrapped(module):
     """The module that a wrapper is around, or None."""
-    for name, child in items(module, "_modules"):
+    table = table_of(module, "_modules")
+    for name in [*table]:
+        child = table.get(name)
         if child is not None and step(module, name, "") == "":
             return child
     return None
@@ -520,9 +576,9 @@ def search(tensors):
         return DONE
     # A model that never ran where the agent could see it: its main thread waits for another one.
     found = collected(collector.get_objects, None)
-    parents = {id(child): module for module in found for _, child in items(module, "_modules")}
+    parents = {id(child): module for module in found for child in children(module)}
     for module in found:
-        if not any(id(tensor) in wanted for _, tensor in items(module, "_parameters")):
+        if not any(id(tensor) in wanted for tensor in [*table_of(module, "_parameters").values()]):
             continue
         seen = set()
         while id(module) in parents and id(module) not in seen:

@@ -10,6 +10,7 @@
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/platform/safe_reader.h"
+#include "probe/stack/collector.h"
 #include "probe/stack/python_walk.h"
 
 namespace vramscope::probe {
@@ -25,10 +26,11 @@ Object Suppress(Object, Object flag) {
   return g_api.None();
 }
 
-Object NoteText(Object, Object arguments) {
+Object NoteText(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
   size_t key_size = 0, size = 0;
-  const char* const key = g_api.Text(Argument(arguments, 0), &key_size);
-  const char* const value = g_api.Text(Argument(arguments, 1), &size);
+  const char* const key = g_api.Text(arguments[0], &key_size);
+  const char* const value = g_api.Text(arguments[1], &size);
   NoteRuntime(key, value, size);
   return g_api.None();
 }
@@ -73,11 +75,12 @@ Object IsFirstArgument(Object, Object self) {
 
 // use_frames(name, module type, its mro, code of Module._apply, a cell, what is in it): from here
 // on the walk tells modules, which the method `name` is called with.
-Object UseFrames(Object, Object arguments) {
+Object UseFrames(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
   size_t size = 0;
-  const char* const call = g_api.Text(Argument(arguments, 0), &size);
-  const auto* const type = static_cast<const char*>(Argument(arguments, 1));
-  const auto* const mro = static_cast<const char*>(Argument(arguments, 2));
+  const char* const call = g_api.Text(arguments[0], &size);
+  const auto* const type = static_cast<const char*>(arguments[1]);
+  const auto* const mro = static_cast<const char*>(arguments[2]);
   const SafeReader reader;
   PythonModules& modules = g_python_modules;
   const auto find = [&](const char* base, const char* value, uint32_t limit, uint32_t* offset) {
@@ -96,12 +99,12 @@ Object UseFrames(Object, Object arguments) {
   }
   g_api.Py_IncRef(const_cast<char*>(type));
   modules.type = type;
-  Object const move = Argument(arguments, 3);
+  Object const move = arguments[3];
   g_api.Py_IncRef(move);
   modules.move = static_cast<const char*>(move);
-  const char* const cell = static_cast<const char*>(Argument(arguments, 4));
+  const char* const cell = static_cast<const char*>(arguments[4]);
   const void* content = nullptr;
-  if (reader.Get(cell + kCellContent, &content) && content == Argument(arguments, 5))
+  if (reader.Get(cell + kCellContent, &content) && content == arguments[5])
     modules.cell_type = ReadAt<const char*>(cell, kObjectType);
   const auto intern = [](const char* text) {
     return static_cast<const char*>(g_api.PyUnicode_InternFromString(text));
@@ -112,8 +115,9 @@ Object UseFrames(Object, Object arguments) {
   return g_api.Truth(true);
 }
 
-Object UseTensors(Object, Object arguments) {
-  return g_api.Truth(CalibrateTensors(Argument(arguments, 0), Argument(arguments, 1)));
+Object UseTensors(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
+  return g_api.Truth(CalibrateTensors(arguments[0], arguments[1]));
 }
 
 Object UseSparse(Object, Object samples) {
@@ -230,9 +234,10 @@ Object IsModuleObject(Object, Object object) {
 // process has millions of objects. The list of them lives in here alone, where no other thread
 // runs: while it does each object has a reference more, and a tuple that a thread is making
 // (PySequence_Tuple) may have but one when it gets its size.
-Object Collected(Object, Object arguments) {
-  Object const get_objects = Argument(arguments, 0);
-  Object const wanted = Argument(arguments, 1);
+Object Collected(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
+  Object const get_objects = arguments[0];
+  Object const wanted = arguments[1];
   Object const found = g_api.PyList_New(0);
   if (found == nullptr || wanted == nullptr || g_python_modules.type == nullptr)
     return found;
@@ -259,8 +264,15 @@ Object IsKnown(Object, Object module) {
 Object ModuleGone(Object address, Object) {
   const auto object = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(address));
   g_torch.modules->Erase(object);
-  if (g_api.PyDict_DelItem(g_agent.known, address) != 0)
-    g_api.PyErr_Clear();
+  for (Object const table : {g_agent.known, g_agent.roots, g_agent.paths, g_agent.watchers}) {
+    Object const entry = g_api.PyDict_GetItemWithError(table, address);
+    if (entry == nullptr)
+      continue;
+    g_api.Py_IncRef(entry);
+    ReleaseLater(entry);
+    if (g_api.PyDict_DelItem(table, address) != 0)
+      g_api.PyErr_Clear();
+  }
   if (!AgentMayRecord())
     return g_api.None();
   if (RecordScope scope(Want::kAlways); scope)
@@ -274,24 +286,30 @@ constinit PyMethodDef g_module_gone = {"module_gone", ModuleGone, kMethO, nullpt
 Object WatchModule(Object, Object module) {
   const Owned address(g_api.PyLong_FromVoidPtr(module));
   const Owned gone(g_api.PyCFunction_NewEx(&g_module_gone, address.get(), nullptr));
-  return gone ? g_api.PyWeakref_NewRef(module, gone.get()) : nullptr;
+  if (!gone || g_api.PyDict_SetItem(g_agent.watchers, address.get(), gone.get()) != 0)
+    return nullptr;
+  // The collector moves the weak reference itself: that must be on its lists.
+  for (Object const kept : {gone.get(), g_agent.watchers})
+    g_api.PyObject_GC_UnTrack(kept);
+  return g_api.PyWeakref_NewRef(module, gone.get());
 }
 
 // note_module(module, root's address, path, whether it is whole): of one that is half built more is
 // to be said once it runs.
-Object NoteModule(Object, Object arguments) {
-  Object const module = Argument(arguments, 0);
+Object NoteModule(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
+  Object const module = arguments[0];
   const auto address = reinterpret_cast<uintptr_t>(module);
-  void* const root = g_api.PyLong_AsVoidPtr(Argument(arguments, 1));
+  void* const root = g_api.PyLong_AsVoidPtr(arguments[1]);
   if (RecordScope scope(Want::kAlways); scope) {
-    const uint32_t path = InternText(*scope, Argument(arguments, 2));
+    const uint32_t path = InternText(*scope, arguments[2]);
     const uint32_t type = InternTypeName(*scope, module);
     scope->Append(format::Module{.time = Now(),
                                  .object = address,
                                  .root = reinterpret_cast<uintptr_t>(root),
                                  .path = path,
                                  .type = type});
-    if (g_api.PyLong_AsLong(Argument(arguments, 3)) != 0)
+    if (g_api.PyLong_AsLong(arguments[3]) != 0)
       g_torch.modules->Insert(address);
   }
   return g_api.None();
@@ -311,16 +329,17 @@ Object BeginWalk(Object, Object) {
 // note_tensor(kind, root's address, name, tensor, whether the module is whole, the tensor that has
 // the gradient): its parameter or buffer; whether that was new. Gradients and state take no name of
 // a half-built one.
-Object NoteTensor(Object, Object arguments) {
-  const auto kind = static_cast<format::NameKind>(g_api.PyLong_AsLong(Argument(arguments, 0)));
-  const auto owner = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(Argument(arguments, 1)));
-  Object const name = Argument(arguments, 2);
-  Object const tensor = Argument(arguments, 3);
+Object NoteTensor(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
+  const auto kind = static_cast<format::NameKind>(g_api.PyLong_AsLong(arguments[0]));
+  const auto owner = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(arguments[1]));
+  Object const name = arguments[2];
+  Object const tensor = arguments[3];
   const uintptr_t impl = tensor != nullptr ? TensorImplOf(tensor) : 0;
   Storage storage;
   if (impl == 0 || !StorageOf(impl, &storage))
     return g_api.Truth(false);
-  const bool whole = g_api.PyLong_AsLong(Argument(arguments, 4)) != 0;
+  const bool whole = g_api.PyLong_AsLong(arguments[4]) != 0;
   Parameter* const parameter = kind == format::NameKind::kParameter && whole
                                    ? AddParameter(tensor, impl, owner, name, storage, true)
                                    : nullptr;
@@ -330,7 +349,7 @@ Object NoteTensor(Object, Object arguments) {
   const bool is_new = WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
   const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
   if (parameter != nullptr && with_gradient)
-    WriteGradient(*scope, Now(), TensorImplOf(Argument(arguments, 5)), parameter);
+    WriteGradient(*scope, Now(), TensorImplOf(arguments[5]), parameter);
   return g_api.Truth(is_new);
 }
 
@@ -343,11 +362,12 @@ Object PoolsWanted(Object, Object) {
 }
 
 // note_private_pool(address of a segment, the pool's id as text)
-Object NotePrivatePool(Object, Object arguments) {
-  const auto address = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(Argument(arguments, 0)));
+Object NotePrivatePool(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
+  const auto address = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(arguments[0]));
   RecordScope scope(Want::kAlways);
   if (scope && address != 0) {
-    const uint32_t name = InternText(*scope, Argument(arguments, 1));
+    const uint32_t name = InternText(*scope, arguments[1]);
     scope->Append(format::Name{.time = Now(),
                                .address = address,
                                .device = format::kNoDevice,
@@ -390,13 +410,13 @@ Object MayTransform(Object, Object) {
 
 constinit PyMethodDef g_builtins[] = {
     {"suppress", Suppress, kMethO, nullptr},
-    {"note", NoteText, kMethVarArgs, nullptr},
+    {"note", {.fast = NoteText}, kMethFastCall, nullptr},
     {"lost", Lost, kMethO, nullptr},
     {"ask", Ask, kMethNoArgs, nullptr},
     {"is_first_argument", IsFirstArgument, kMethO, nullptr},
     {"may_transform", MayTransform, kMethNoArgs, nullptr},
-    {"use_frames", UseFrames, kMethVarArgs, nullptr},
-    {"use_tensors", UseTensors, kMethVarArgs, nullptr},
+    {"use_frames", {.fast = UseFrames}, kMethFastCall, nullptr},
+    {"use_tensors", {.fast = UseTensors}, kMethFastCall, nullptr},
     {"use_sparse", UseSparse, kMethO, nullptr},
     {"use_nodes", UseNodes, kMethO, nullptr},
     {"running", Running, kMethNoArgs, nullptr},
@@ -409,17 +429,17 @@ constinit PyMethodDef g_builtins[] = {
     {"walk_ended", WalkEnded, kMethO, nullptr},
     {"say_again", SayAgain, kMethO, nullptr},
     {"is_module", IsModuleObject, kMethO, nullptr},
-    {"collected", Collected, kMethVarArgs, nullptr},
+    {"collected", {.fast = Collected}, kMethFastCall, nullptr},
     {"is_known", IsKnown, kMethO, nullptr},
     {"watch_module", WatchModule, kMethO, nullptr},
-    {"note_module", NoteModule, kMethVarArgs, nullptr},
+    {"note_module", {.fast = NoteModule}, kMethFastCall, nullptr},
     {"ignore_module", IgnoreModule, kMethO, nullptr},
     {"begin_walk", BeginWalk, kMethNoArgs, nullptr},
-    {"note_tensor", NoteTensor, kMethVarArgs, nullptr},
+    {"note_tensor", {.fast = NoteTensor}, kMethFastCall, nullptr},
     {"has_name", HasName, kMethO, nullptr},
     {"gradients_wanted", GradientsWanted, kMethNoArgs, nullptr},
     {"pools_wanted", PoolsWanted, kMethNoArgs, nullptr},
-    {"note_private_pool", NotePrivatePool, kMethVarArgs, nullptr},
+    {"note_private_pool", {.fast = NotePrivatePool}, kMethFastCall, nullptr},
     {"begins", Begins, kMethNoArgs, nullptr},
     {"surveys", Surveys, kMethO, nullptr},
     {"name_optimizer", NameOptimizer, kMethO, nullptr},

@@ -43,8 +43,10 @@ struct Agent {
   std::atomic<bool> pools_wanted{false};  // a graph was captured since private pools were looked at
   int runs = 0;
   int failures = 0;
-  Object look = nullptr, search = nullptr, check = nullptr;
-  Object known = nullptr;  // the agent's dict: address -> (weakref, root, path)
+  Object look = nullptr, search = nullptr, check = nullptr, last = nullptr;
+  // The agent's dicts, by address: a weak reference, the root's address, the path below that.
+  Object known = nullptr, roots = nullptr, paths = nullptr;
+  Object watchers = nullptr;  // address -> what that weak reference calls
 };
 extern constinit Agent g_agent;
 

@@ -4,6 +4,7 @@
 #include "probe/hooks/torch/agent.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
+#include "probe/stack/collector.h"
 
 // An optimizer's step: the moment at which every parameter has its gradient and its state. It runs
 // once an iteration, over all parameters, so it walks the optimizer's lists through the C API and
@@ -18,6 +19,7 @@ constexpr int kSampledEntries = 8;  // later: looked at in each step, in turn
 struct Optimizer {
   uintptr_t object;  // 0: the slot is free
   Object weakref;    // frees the slot when the optimizer goes
+  Object gone;       // which that calls
   uint64_t birth;
   uint64_t steps;
   ptrdiff_t state_entries;
@@ -34,9 +36,9 @@ Object OptimizerGone(Object address, Object) {
   for (Optimizer& optimizer : g_optimizers) {
     if (optimizer.object != object)
       continue;
-    Object const weakref = optimizer.weakref;
+    ReleaseLater(optimizer.weakref);
+    ReleaseLater(optimizer.gone);
     optimizer = {};
-    g_api.Py_DecRef(weakref);
     break;
   }
   return g_api.None();
@@ -63,7 +65,8 @@ Optimizer* FindOptimizer(Object object) {
     g_api.PyErr_Clear();
     return nullptr;
   }
-  *free = {.object = address, .weakref = weakref, .birth = ++g_births};
+  g_api.Py_IncRef(gone.get());
+  *free = {.object = address, .weakref = weakref, .gone = gone.get(), .birth = ++g_births};
   return free;
 }
 
@@ -265,6 +268,7 @@ Object StepBegin(Object, Object optimizer) {
   g_torch.in_backward.store(false, std::memory_order_relaxed);
   if (!AgentMayRecord())
     return g_api.None();
+  const CollectorPause collector;
   const Owned groups(Attribute(optimizer, g_param_groups));
   if (groups && TensorsKnown()) {
     const Owned unknown(Unknown(groups.get()));
@@ -304,6 +308,7 @@ Object NameOptimizer(Object, Object optimizer) {
 Object StepEnd(Object, Object optimizer) {
   if (!AgentMayRecord())
     return g_api.None();
+  const CollectorPause collector;
   const Owned state(Attribute(optimizer, g_state));
   Optimizer* const known = FindOptimizer(optimizer);
   // A closure ran forward and backward within the step, as under Lightning: its gradients came

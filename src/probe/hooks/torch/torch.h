@@ -57,6 +57,9 @@ bool TorchObserveRefusal();
 // which sees to an exception that a signal handler of the program's may have raised meanwhile.
 void TorchLook();
 
+// Looks for all that has no name yet: the program ends now, or the recording. As TorchLook().
+void TorchLookLast();
+
 // A graph was captured, or is launched: its memory is in a private pool of PyTorch's allocator, and
 // which segments those are the agent asks PyTorch soon afterwards. Any thread; needs no GIL.
 void TorchObserveGraph(bool captured);
