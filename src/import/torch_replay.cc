@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <string_view>
+
+#include "util/generated_code.h"
 
 namespace vramscope::imports {
 namespace {
@@ -42,7 +45,17 @@ bool IsLibrary(std::string_view file) {
     if (file.find(part) != std::string_view::npos)
       return true;
   }
-  return file.starts_with("<");
+  return file.starts_with("<") || util::IsGeneratedCode(file);
+}
+
+// "MulBackward0" of "torch::autograd::generated::MulBackward0::apply(...)" and of
+// "...::MulBackward0_apply_functional(...)"; "" of any other function.
+std::string NodeOf(std::string_view function) {
+  constexpr std::string_view kNodes = "torch::autograd::generated::";
+  if (!function.starts_with(kNodes))
+    return {};
+  const std::string_view node = function.substr(kNodes.size());
+  return std::string(node.substr(0, std::min(node.find("_apply"), node.find("::"))));
 }
 
 }  // namespace
@@ -67,7 +80,8 @@ const TorchStacks::Frame& TorchStacks::FrameOf(uint32_t number) {
   // What the recorder is at when it looks is no caller.
   known.is_recorder =
       !known.is_python && (function.starts_with("torch::unwind::") ||
-                           function.find("CapturedTraceback::gather") != std::string_view::npos);
+                           function.find("CapturedTraceback::gather") != std::string_view::npos ||
+                           function.find("gather_with_cpp") != std::string_view::npos);
   tables::FrameRow row;
   row.kind = static_cast<uint8_t>(known.is_python ? tables::FrameKind::kPython
                                                   : tables::FrameKind::kNative);
@@ -76,6 +90,17 @@ const TorchStacks::Frame& TorchStacks::FrameOf(uint32_t number) {
   row.line = frame.line;
   row.library = !known.is_python || IsLibrary(file) ? 1 : 0;
   known.id = known.is_recorder ? tables::FrameId{} : builder_.Frame(row);
+  if (known.is_python)
+    return known;
+  known.hands_out = function.find("CachingAllocator") != std::string_view::npos ||
+                    function.starts_with("c10::alloc") ||
+                    function.starts_with("at::detail::empty_");
+  if (const std::string node = NodeOf(function); !node.empty()) {
+    tables::FrameRow operation;
+    operation.kind = row.kind;
+    operation.function = builder_.Text(node + " (backward)");
+    known.node = builder_.Frame(operation);
+  }
   return known;
 }
 
@@ -90,7 +115,22 @@ const TorchStacks::Pair& TorchStacks::Of(uint32_t stack) {
       continue;
     tables::StackId& into = frame.is_python ? known.stacks.python : known.stacks.native;
     into = builder_.Stack(into, frame.id);
+    if (!frame.is_python && !frame.hands_out)
+      known.stacks.place = into;
   }
+  if (known.stacks.python.value != 0) {
+    known.stacks.place = known.stacks.python;
+    return known.stacks;
+  }
+  // Autograd's threads run no Python: they are in the operation whose backward runs.
+  for (const uint32_t number : frames) {
+    if (FrameOf(number).node.value == 0)
+      continue;
+    known.stacks.place = builder_.Stack({}, FrameOf(number).node);
+    break;
+  }
+  if (known.stacks.place.value == 0)
+    known.stacks.place = known.stacks.native;
   return known.stacks;
 }
 
@@ -425,7 +465,7 @@ tables::SiteRow TorchReplay::SiteOf(uint32_t stack, uint64_t stream) const {
   const TorchStacks::Pair& stacks = stacks_.Of(stack);
   site.stack = stacks.python;
   site.native_stack = stacks.native;
-  site.place = site.stack.value != 0 ? site.stack : site.native_stack;
+  site.place = stacks.place;
   return site;
 }
 

@@ -26,6 +26,7 @@ class TorchStacks {
         frames_(pickle.frame_count()) {}
   struct Pair {
     tables::StackId python, native;
+    tables::StackId place;  // where people say that it comes from
   };
   const Pair& Of(uint32_t stack);
   // A text of the snapshot, which stands at one place however often it comes.
@@ -36,7 +37,9 @@ class TorchStacks {
     bool is_known = false;
     bool is_python = false;
     bool is_recorder = false;
+    bool hands_out = false;  // part of an allocator: its caller wants the memory
     tables::FrameId id;
+    tables::FrameId node;  // says which operation's backward it runs; 0: none's
   };
   const Frame& FrameOf(uint32_t number);
 

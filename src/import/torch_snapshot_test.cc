@@ -133,5 +133,37 @@ TEST(TorchSnapshotTest, WhatTheRingForgotIsThere) {
   EXPECT_TRUE(imported.tables.violations.empty());
 }
 
+TEST(TorchSnapshotTest, MemoryOfABackwardIsOfItsOperation) {
+  const auto frame = [](const char* file, const char* name) {
+    return Dict({{"filename", Text(file)}, {"line", Int(0)}, {"name", Text(name)}});
+  };
+  const std::string allocator = frame(
+      "CUDACachingAllocator.cpp", "c10::cuda::CUDACachingAllocator::Native::malloc(signed char)");
+  const std::string gather =
+      frame("memory_snapshot.cpp", "torch::cuda::(anonymous namespace)::gather_with_cpp()");
+  const auto block = [](uint64_t size, const std::string& frames) {
+    return Dict({{"size", Int(size)}, {"state", Text("active_allocated")}, {"frames", frames}});
+  };
+  const std::string node = frame("??", "torch::autograd::generated::MulBackward0::apply(x&&)");
+  const std::string segment = Dict(
+      {{"device", Int(0)},
+       {"address", Int(4096)},
+       {"total_size", Int(4096)},
+       {"blocks",
+        List({block(1024, List({gather, allocator, frame("??", "at::_ops::mul::call()"), node})),
+              block(3072, List({gather, allocator, frame("??", "my::op()")}))})}});
+  const testing::Imported imported = testing::ImportText(
+      Pickle(Dict({{"segments", List({segment})}, {"device_traces", List({})}})));
+  ASSERT_EQ(imported.error, "");
+  std::vector<std::string> places;
+  for (const tables::AllocationRow& row : imported.rows) {
+    const tables::StackId place = imported.tables.sites[row.site.value].place;
+    const tables::FrameId top = imported.tables.stacks[place.value].frame;
+    if (top.value != 0)
+      places.push_back(imported.Text(imported.tables.frames[top.value].function));
+  }
+  EXPECT_THAT(places, ::testing::ElementsAre("MulBackward0 (backward)", "my::op()"));
+}
+
 }  // namespace
 }  // namespace vramscope::imports

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "resolve/owners.h"
+#include "util/generated_code.h"
 
 namespace vramscope::resolve {
 namespace {
@@ -23,10 +24,11 @@ bool IsUserFrame(const trace::Trace& trace, const trace::Frame& frame) {
            !image.starts_with("/lib64/") && !image.starts_with("/usr/lib") &&
            !file.ends_with("/vramscope/annotate.h") && trace.string(frame.function) != "_start";
   }
-  // Code without a file of its own ("<string>", a notebook's cell) is the user's.
+  // Code without a file of its own ("<string>", a notebook's cell) is the user's. What PyTorch
+  // generates is not: the call of what the user compiled is further out.
   return !file.empty() && !Contains(file, "/site-packages/") &&
          !Contains(file, "/dist-packages/") && !Contains(file, "/lib/python3") &&
-         !file.starts_with("<frozen");
+         !file.starts_with("<frozen") && !util::IsGeneratedCode(file);
 }
 
 }  // namespace vramscope::resolve

@@ -88,10 +88,35 @@ uint32_t Naming::RootOf(const MemoryName& name, const Named& named) const {
              : ledger_.modules().Find(named.process, other->second, named.alloc_ns);
 }
 
+bool Naming::IsOutOfDate(uint32_t entry, const NameSet& set, const Named& named) const {
+  const Names& names = ledger_.base().names;
+  const auto whole_of = [&](const MemoryName& name) {
+    return ledger_.modules().InWhole(RootOf(name, named), trace_.string(name.name));
+  };
+  const MemoryName& name = names.name(entry);
+  const ModuleNames::Below whole = whole_of(name);
+  if (whole.root == ModuleNames::kNone || whole.path == trace_.string(name.name))
+    return false;
+  return std::any_of(set.entries.begin(), set.entries.end(), [&](uint32_t other) {
+    const MemoryName& said = names.name(other);
+    if (other == entry || said.kind != name.kind)
+      return false;
+    const ModuleNames::Below direct = whole_of(said);
+    return direct.root == whole.root && direct.path == trace_.string(said.name);
+  });
+}
+
 // The module that has the parameter: its name without the last component.
 Naming::ModuleText Naming::ModuleOfName(const Named& named) {
   const Names& names = ledger_.base().names;
-  const uint32_t id = names.set(named.key.names).first;
+  const NameSet& set = names.set(named.key.names);
+  uint32_t id = set.first;
+  for (const uint32_t entry : set.entries) {
+    if (names.name(entry).kind == names.name(set.first).kind && !IsOutOfDate(entry, set, named)) {
+      id = entry;
+      break;
+    }
+  }
   const MemoryName& name = names.name(id);
   if (!IsOfModel(name))
     return {};
@@ -150,7 +175,7 @@ uint32_t Naming::Parameter(const Named& named) {
   size_t left_out = 0;
   for (const uint32_t entry : set.entries) {
     const MemoryName& name = names.name(entry);
-    if (name.kind != first.kind)
+    if (name.kind != first.kind || IsOutOfDate(entry, set, named))
       continue;
     if (shown.size() >= kShownNames) {
       ++left_out;

@@ -57,6 +57,8 @@ class Naming {
   ModuleText ModuleOf(const Named& named);
   ModuleText ModuleOfStack(trace::ProcessId process, trace::StackId stack, int64_t time_ns);
   ModuleText ModuleOfName(const Named& named);
+  // Whether a name was given before its module became a part of a model, which has another one.
+  bool IsOutOfDate(uint32_t entry, const NameSet& set, const Named& named) const;
   ModuleText ModuleOfLifetime(uint32_t lifetime);
   // The lifetime of the root that a name is a path in, or ModuleNames::kNone.
   uint32_t RootOf(const MemoryName& name, const Named& named) const;

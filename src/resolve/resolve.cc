@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -90,6 +91,9 @@ class TablesOf {
   void AddCounters();
   void AddSegments();
   void AddSites();
+  std::string TakenOnce(const SiteKey& key, Category category) const;
+  std::string FirstUse(std::string what, std::string_view module, const SiteKey& key);
+  tables::StackId PlaceOfText(const std::string& text);
   void AddSamples();
   void AddChanges();
   void AddProgram();
@@ -108,6 +112,7 @@ class TablesOf {
   Naming naming_;
   Tables out_;
   Texts texts_;
+  std::unordered_map<std::string, tables::StackId> places_;  // by text
 };
 
 void TablesOf::AddSession() {
@@ -294,9 +299,14 @@ void TablesOf::AddSites() {
     row.native_stack = Same(key.native);
     row.forward_stack = Same(key.forward);
     row.stands_for = tables::DeviceId{key.stands_for};
-    row.place = Same(naming_.Place(key));
     row.scope = Same(key.scope);
-    if (process != trace::kNoProcess) {
+    row.place = Same(naming_.Place(key));
+    std::string once = TakenOnce(key, category);
+    if (process != trace::kNoProcess && !once.empty()) {
+      const Named named{process, site.alloc_ns, key};
+      row.place = PlaceOfText(FirstUse(std::move(once), naming_.text(naming_.Module(named)), key));
+      row.tag = texts_.Of(naming_.text(naming_.Tag(named)));
+    } else if (process != trace::kNoProcess) {
       const Named named{process, site.alloc_ns, key};
       row.module = texts_.Of(naming_.text(naming_.Module(named)));
       row.module_class = texts_.Of(naming_.text(naming_.ModuleType(named)));
@@ -308,6 +318,51 @@ void TablesOf::AddSites() {
     row.allocated_count = site.allocated_count;
     out_.sites.push_back(row);
   }
+}
+
+// What the driver takes by itself, and a library once for all of its calls: no layer's and no
+// line's, and what it is; "" for anything else.
+std::string TablesOf::TakenOnce(const SiteKey& key, Category category) const {
+  if (key.stack.value == 0 && key.native.value == 0 && key.forward.value == 0)
+    return {};
+  if (category == Category::kDriver)
+    return std::string("CUDA ") + format::PartName(key.part);
+  const std::string_view owner = base_.owners.name(key.owner);
+  if (category == Category::kWorkspace && CategoryOfOwner(owner) == Category::kWorkspace)
+    return std::string(owner) + " workspace";
+  return {};
+}
+
+// "cuBLAS workspace (first used by blocks.0.attention)", or "... at train.py:12)".
+std::string TablesOf::FirstUse(std::string what, std::string_view module, const SiteKey& key) {
+  if (!module.empty())
+    return what + " (first used by " + std::string(module) + ")";
+  size_t left = trace_.stack_count();  // a damaged trace may hold a cycle
+  for (trace::StackId at = naming_.Place(key); at.value != 0 && left-- > 0;) {
+    const trace::Stack& entry = trace_.stack(at);
+    const trace::Frame& frame = trace_.frame(entry.frame);
+    const std::string_view file = trace_.string(frame.file);
+    if (frame.line != 0 && IsUserFrame(trace_, frame)) {
+      return what + " (first used at " + std::string(file.substr(file.rfind('/') + 1)) + ":" +
+             std::to_string(frame.line) + ")";
+    }
+    at = entry.parent;
+  }
+  return what;
+}
+
+// A call site that is nothing but its text.
+tables::StackId TablesOf::PlaceOfText(const std::string& text) {
+  const auto [found, added] = places_.try_emplace(text);
+  if (added) {
+    tables::FrameRow frame;
+    frame.kind = static_cast<uint8_t>(tables::FrameKind::kNative);
+    frame.function = texts_.Of(text);
+    out_.frames.push_back(frame);
+    out_.stacks.push_back({{}, tables::FrameId{static_cast<uint32_t>(out_.frames.size() - 1)}});
+    found->second = tables::StackId{static_cast<uint32_t>(out_.stacks.size() - 1)};
+  }
+  return found->second;
 }
 
 void TablesOf::AddSamples() {

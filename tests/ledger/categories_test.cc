@@ -261,5 +261,24 @@ TEST_F(CategoriesTest, CommunicationLeavesGradientsBehind) {
               UnorderedElementsAre(Pair("communication", 9), Pair("gradient", 2)));
 }
 
+TEST_F(CategoriesTest, WhatIsKeptDoesNotDependOnTheEnd) {
+  AddNet();
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x1000, 1);
+  InBackward();
+  trace_.Alloc(0x2000, 2);
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x3000, 4);
+  trace_.Mark("all");
+  const Rows expected{{"activation", 5}, {"gradient", 2}};
+  EXPECT_EQ(By("category", "mark:all"), expected) << "it was killed";
+  // What Python's end frees the program has kept.
+  trace_.Teardown();
+  for (const uint64_t address : {0x1000, 0x2000, 0x3000})
+    trace_.Free(address);
+  trace_.ProcessEnd();
+  EXPECT_EQ(By("category", "mark:all"), expected) << "it ended";
+}
+
 }  // namespace
 }  // namespace vramscope::query

@@ -43,6 +43,11 @@ TEST(UserFramesTest, SkipsLibrariesAndTheStandardLibrary) {
                     {"/usr/lib/python3.11/threading.py", 1, "run"}});
   const auto library = trace.Python({{"/usr/lib/python3/dist-packages/torch/x.py", 3, "f"}});
   const auto cell = trace.Python({{"<stdin>", 1, "<module>"}});
+  const auto traced = trace.Python({{"/home/me/train.py", 43, "main"},
+                                    {"<eval_with_key>.1 from train.py:4 in f", 8, "forward"}});
+  const auto compiled = trace.Python(
+      {{"/home/me/train.py", 44, "main"},
+       {"/tmp/cache/zz/czzdj4hz6uz7mpdqqqaahzu6hxbnhbhbxyqg4dpa5lwxmw2ct3nf.py", 90, "call"}});
   const auto native = trace.Native({"/usr/lib/x86_64-linux-gnu/libc.so.6", "/home/me/solver",
                                     "/usr/lib/libfoo.so", "/x/libcublas.so.13"});
   const std::unique_ptr<tables::Recording> recording = Analyse(trace);
@@ -52,6 +57,8 @@ TEST(UserFramesTest, SkipsLibrariesAndTheStandardLibrary) {
   EXPECT_EQ(place(Same(stack)), "train.py:42 in main");
   EXPECT_EQ(place(Same(library)), "x.py:3 in f");  // there is nothing better
   EXPECT_EQ(place(Same(cell)), "<stdin>:1 in <module>");
+  EXPECT_EQ(place(Same(traced)), "train.py:43 in main");
+  EXPECT_EQ(place(Same(compiled)), "train.py:44 in main");
   EXPECT_EQ(place(Same(native)), "f (solver)");
   EXPECT_EQ(place(tables::StackId{}), "(no stack)");
   EXPECT_EQ(place(tables::StackId{9999}), "(no stack)");

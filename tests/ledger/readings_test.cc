@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "ledger/report_text.h"
 
 namespace vramscope::query {
@@ -43,6 +46,20 @@ class ReadingsTest : public ::testing::Test {
   trace::DeviceId gpu_;
   trace::DeviceId host_;
 };
+
+TEST_F(ReadingsTest, WhatIsTakenOnceIsNoLinesOwn) {
+  trace_.StackIs(trace_.Python({{"/home/me/train.py", 12, "main"}}),
+                 trace_.Native({"/x/libcublas.so.13", "/x/libcuda.so.1"}));
+  trace_.Implicit(ImplicitKind::kModule, "cuModuleLoadData", "a");
+  trace_.Reading(512 * kMiB);
+  trace_.DriverAlloc(kBase, 64 * kMiB);
+  ReportQuery query = At("end");
+  query.by = {Dimension::kLine};
+  std::map<std::string, uint64_t> rows = RowBytes(ReportOf(trace_, query));
+  EXPECT_EQ(rows["CUDA context"], 500 * kMiB);
+  EXPECT_EQ(rows["CUDA module code and globals (first used at train.py:12)"], 2 * kMiB);
+  EXPECT_EQ(rows["cuBLAS workspace (first used at train.py:12)"], 64 * kMiB);
+}
 
 TEST_F(ReadingsTest, AllReadingsDuringALongCallAreTakenBack) {
   trace_.Implicit(ImplicitKind::kModule, "cuModuleLoadData", "a");
