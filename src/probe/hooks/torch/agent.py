@@ -119,11 +119,8 @@ def last():
     # Memory may have come back at its old address.
     say_again(1)
     walk_again()
-    state["whole"] = False
-    try:
-        scan(has_nameless)
-    finally:
-        state["whole"] = True
+    if scan_is_due(3):
+        scan_for_copies()
     return DONE
 
 

@@ -16,7 +16,8 @@
 namespace vramscope::probe {
 namespace {
 
-constexpr int64_t kScanAfterNs = 1'000'000'000;  // a model that takes longer to build
+constexpr int64_t kScanAfterNs = 1'000'000'000;     // a model that takes longer to build
+constexpr uint64_t kShortScan = uint64_t{1} << 27;  // ticks: some 50 ms
 constexpr size_t kMaxRunning = 256;
 constexpr uint64_t kMostGap = 64;
 
@@ -170,16 +171,17 @@ Object InSetUp(Object, Object) {
   return threads;
 }
 
-// scan_is_due(why: 0 for a refusal alone, 1 where a model is built, 2 in any case): whether all
-// that lives is to be looked through for modules that nothing leads to yet, such as the layers in a
-// list that is being made.
+// scan_is_due(why: 0 for a refusal alone, 1 where a model is built, 2 in any case, 3 at the end,
+// where a scan that is known to be short needs no rest): whether all that lives is to be looked
+// through for modules that nothing leads to yet, such as the layers in a list that is being made.
 Object ScanIsDue(Object, Object argument) {
   const long why = g_api.PyLong_AsLong(argument);
   const int64_t since_ns = g_agent.building_since_ns.load(std::memory_order_relaxed);
-  const bool wanted = g_agent.refused.exchange(false) || why == 2 ||
+  const bool wanted = g_agent.refused.exchange(false) || why >= 2 ||
                       (why == 1 && base::MonotonicNs() - since_ns >= kScanAfterNs);
   g_agent.scan_began = Now();
-  return g_api.Truth(wanted && IsPast(g_agent.next_scan));
+  const bool is_short = why == 3 && g_agent.scan_ticks < kShortScan;
+  return g_api.Truth(wanted && (is_short || IsPast(g_agent.next_scan)));
 }
 
 // scan_ended(whether it found any)
@@ -187,7 +189,8 @@ Object ScanEnded(Object, Object has_found) {
   uint64_t& gap = g_agent.scan_gap;
   gap = g_api.PyLong_AsLong(has_found) != 0 ? 1 : gap < kMostGap ? 2 * gap : gap;
   const uint64_t now = Now();
-  g_agent.scanned += now - g_agent.scan_began;
+  g_agent.scan_ticks = now - g_agent.scan_began;
+  g_agent.scanned += g_agent.scan_ticks;
   g_agent.next_scan.store(now + gap * kRestFactor * (now - g_agent.scan_began),
                           std::memory_order_relaxed);
   return g_api.None();
