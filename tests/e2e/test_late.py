@@ -240,6 +240,18 @@ def test_a_program_in_c_opens_the_probe(tmp_path):
     assert unknown["count"] == 1 and unknown["bytes"] >= 1000
 
 
+@has_stand_ins
+def test_what_a_process_holds_does_not_grow_with_its_recordings(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    command = [str(LATE / "program"), str(PROBE), str(tmp_path), "60"]
+    done = subprocess.run(command, check=True, timeout=60, env=environment, capture_output=True, text=True)
+    early, late = ([int(figure) for figure in line.split()] for line in done.stdout.splitlines())
+    # Mappings and descriptors; the other thread is between two mappings of the file, or not.
+    assert late[0] <= early[0] + 1 and late[1] <= early[1] + 1, (early, late)
+    assert late[2] <= early[2] + 50 * 4, "not a page a recording"
+    assert len(list(tmp_path.glob("*/*.vrl"))) == 60
+
+
 GPU = """
 import ctypes, sys, types, json, os
 c10 = ctypes.CDLL(LATE + "/libc10.so")
