@@ -102,6 +102,7 @@ int PrintEnvironment(EnvOptions options) {
     status = WriteManifest(*live);
   if (!status.ok())
     return Fail(status.message());
+  options.recording.session = SessionOf(directory);
   Variables variables = RecordingVariables(*probe, directory, options.recording);
   if (options.injection) {
     // The driver opens the probe itself; nothing may bring it in before.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,6 +89,10 @@ const util::Content* ContentOf(const std::string& name) {
   return name == kStopFile ? &kStopContent : nullptr;
 }
 
+bool IsLinkOfOurs(const std::string& name) {
+  return name == format::kSessionLink || name.ends_with(format::kUnrecordedExtension);
+}
+
 // False where another process keeps it for longer than that, or where there are no locks.
 bool LockWithin(int fd, std::chrono::milliseconds patience, bool* is_busy) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -108,7 +113,7 @@ void RemoveEntries(const util::OwnedDirectory& directory, bool gives_space_back)
     return name != format::kManifestFile && name != format::kSessionFile;
   });
   for (const std::string& name : names) {
-    if (name.ends_with(format::kUnrecordedExtension) && directory.RemoveLink(name))
+    if (IsLinkOfOurs(name) && directory.RemoveLink(name))
       continue;
     const util::Content* const content = ContentOf(name);
     if (content == nullptr)
@@ -154,7 +159,7 @@ util::Status KeepOlder(const std::string& live, std::optional<util::OwnedDirecto
 
 std::string ForeignEntry(const util::OwnedDirectory& directory) {
   for (const std::string& name : directory.Names()) {
-    if (name.ends_with(format::kUnrecordedExtension) && directory.HasLink(name))
+    if (IsLinkOfOurs(name) && directory.HasLink(name))
       continue;
     const util::Content* const content = ContentOf(name);
     if (content == nullptr)
@@ -182,6 +187,10 @@ util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory) {
 
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
                                 const SessionRecord& record) {
+  // Where one stands there it is right: several shells can record into one directory.
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) == sizeof number)
+    (void)directory.CreateLink(format::kSessionLink, fmt::format("{:016x}", number));
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   std::error_code error;
@@ -213,6 +222,11 @@ util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(file->Write(text));
   return file->Commit();
+}
+
+std::string SessionOf(const std::string& live_directory) {
+  std::error_code error;
+  return fs::read_symlink(live_directory + "/" + format::kSessionLink, error).string();
 }
 
 util::Status WriteManifest(const util::OwnedDirectory& directory) {

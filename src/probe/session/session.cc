@@ -151,12 +151,44 @@ void NameCommonFile(const char (&name)[kNameBytes], char* path) {
   std::memcpy(path + length + 1, name, kNameBytes);
 }
 
+// What the directory says of whose it is, "" where it says nothing.
+void ReadSession(char* session) {
+  char path[kMaxPathBytes];
+  NameCommonFile(format::kSessionLink, path);
+  const ssize_t length = readlink(path, session, kMaxSessionBytes);
+  // One that fills the room is none of ours.
+  session[length > 0 && static_cast<size_t>(length) < kMaxSessionBytes ? length : 0] = '\0';
+}
+
+// Another recording can have taken the directory's name, while this process lived on without an
+// event.
+bool DirectoryIsOurs() {
+  char session[kMaxSessionBytes];
+  if (g_config.session[0] == '\0')
+    return true;
+  ReadSession(session);
+  return std::strcmp(session, g_config.session) == 0;
+}
+
+// For a recording without a launcher: says whose the directory is, where nobody has. What takes no
+// links says nothing.
+void ClaimDirectory() {
+  char path[kMaxPathBytes];
+  NameCommonFile(format::kSessionLink, path);
+  char session[kMaxSessionBytes];
+  char* out = AppendNumber(session, static_cast<uint64_t>(g_pid));
+  *out++ = '.';
+  *AppendNumber(out, static_cast<uint64_t>(base::MonotonicNs())) = '\0';
+  (void)!symlink(session, path);
+  ReadSession(g_config.session);
+}
+
 // What was lost without a file goes to the launcher's, where there is one. False where there is
 // none.
 bool TellLauncher(format::Loss loss, uint64_t count) {
   char path[kMaxPathBytes];
   NameCommonFile(format::kLauncherFile, path);
-  return CountLossOfAnother(path, loss, count);
+  return DirectoryIsOurs() && CountLossOfAnother(path, loss, count);
 }
 
 void TellEarlyLosses() {
@@ -169,6 +201,8 @@ void TellEarlyLosses() {
 // error's number: that takes no descriptor and no space, so it can be where no file can. It takes
 // an inode; where there are none left, the launcher's file counts the process.
 void MarkUnrecorded(int error) {
+  if (!DirectoryIsOurs())
+    return;
   if (g_mark[0] == '\0' && !g_told_launcher) {
     char reason[32];
     *AppendNumber(reason, static_cast<uint64_t>(error)) = '\0';
@@ -207,6 +241,8 @@ bool MayPass(int error) {
 }
 
 int BeginFile(LiveFile& file) {
+  if (!DirectoryIsOurs())
+    return ENOENT;  // as where it is gone
   char path[kMaxPathBytes];
   NameFile(".vrl", path);
   if (const int error = file.Create(path); error != 0)
@@ -394,6 +430,8 @@ int SessionAttach(const char* live_dir, const char* options) {
     return error;
   }
   g_config = config;
+  if (g_config.session[0] == '\0')
+    ClaimDirectory();
   ApplyConfig();
   // Tensors from before may be freed: their size is said then.
   g_flags.was_paused.store(true, std::memory_order_relaxed);
