@@ -46,8 +46,6 @@ inline constexpr size_t kSealEveryBytes = 1024;
 // A process that could not make its file leaves a symbolic link with this ending to the number of
 // the error (errno), in the same directory.
 inline constexpr char kUnrecordedExtension[] = ".unrecorded";
-// A symbolic link in the directory, to the number of the recording: its name may come again.
-inline constexpr char kSessionLink[] = "session";
 // The launcher's own file, in the same directory.
 inline constexpr char kLauncherFile[] = "launcher.vrl";
 inline constexpr char kSessionFile[] = "session.json";

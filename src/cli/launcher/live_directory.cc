@@ -19,6 +19,7 @@
 
 #include "cli/launcher/session.h"
 #include "format/layout.h"
+#include "format/session_link.h"
 #include "util/json_writer.h"
 
 namespace vramscope::cli {
