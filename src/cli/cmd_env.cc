@@ -102,7 +102,8 @@ int PrintEnvironment(EnvOptions options) {
     status = WriteManifest(*live);
   if (!status.ok())
     return Fail(status.message());
-  options.recording.session = SessionOf(directory);
+  if (const auto ids = SessionsOf(directory); !ids.empty())
+    options.recording.session = ids[0];
   Variables variables = RecordingVariables(*probe, directory, options.recording);
   if (options.injection) {
     // The driver opens the probe itself; nothing may bring it in before.

@@ -22,6 +22,7 @@
 #include "cli/launcher/environment.h"
 #include "cli/launcher/exit_watch.h"
 #include "cli/launcher/finish.h"
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/process_watch.h"
 #include "cli/launcher/program.h"
@@ -308,7 +309,8 @@ int Run::Execute() {
   StartSampling();
   RecordingOptions recording = options_.recording;
   recording.await_report = true;
-  recording.session = SessionOf(place_.live_directory());
+  if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
+    recording.session = ids[0];
   Variables variables = RecordingVariables(probe_, place_.live_directory(), recording);
   if (program_.refuses_preload)
     variables = WithoutProbe(std::move(variables));

@@ -19,7 +19,7 @@
 
 #include "cli/launcher/session.h"
 #include "format/layout.h"
-#include "format/session_link.h"
+#include "format/session_mark.h"
 #include "util/json_writer.h"
 
 namespace vramscope::cli {
@@ -71,7 +71,7 @@ constexpr util::Content kUnfinishedContent = {
       return kSessionContent.holds(start, size_bytes) || kLiveContent.holds(start, size_bytes) ||
              kManifestContent.holds(start, size_bytes);
     }};
-constexpr util::Content kStopContent = {
+constexpr util::Content kEmptyContent = {
     "empty", [](std::span<const uint8_t>, uint64_t size_bytes) { return size_bytes == 0; }};
 
 // What the file of this name in a live directory must hold to be the recording's; nullptr for a
@@ -87,11 +87,7 @@ const util::Content* ContentOf(const std::string& name) {
     return &kManifestContent;
   if (util::AtomicFile::IsTemporaryName(name))
     return &kUnfinishedContent;
-  return name == kStopFile ? &kStopContent : nullptr;
-}
-
-bool IsLinkOfOurs(const std::string& name) {
-  return name == format::kSessionLink || name.ends_with(format::kUnrecordedExtension);
+  return name == kStopFile || name.ends_with(format::kSessionExtension) ? &kEmptyContent : nullptr;
 }
 
 // False where another process keeps it for longer than that, or where there are no locks.
@@ -114,7 +110,7 @@ void RemoveEntries(const util::OwnedDirectory& directory, bool gives_space_back)
     return name != format::kManifestFile && name != format::kSessionFile;
   });
   for (const std::string& name : names) {
-    if (IsLinkOfOurs(name) && directory.RemoveLink(name))
+    if (name.ends_with(format::kUnrecordedExtension) && directory.RemoveLink(name))
       continue;
     const util::Content* const content = ContentOf(name);
     if (content == nullptr)
@@ -160,7 +156,7 @@ util::Status KeepOlder(const std::string& live, std::optional<util::OwnedDirecto
 
 std::string ForeignEntry(const util::OwnedDirectory& directory) {
   for (const std::string& name : directory.Names()) {
-    if (IsLinkOfOurs(name) && directory.HasLink(name))
+    if (name.ends_with(format::kUnrecordedExtension) && directory.HasLink(name))
       continue;
     const util::Content* const content = ContentOf(name);
     if (content == nullptr)
@@ -188,10 +184,11 @@ util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory) {
 
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
                                 const SessionRecord& record) {
-  // Where one stands there it is right: several shells can record into one directory.
   uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) == sizeof number)
-    (void)directory.CreateLink(format::kSessionLink, fmt::format("{:016x}", number));
+  if (SessionsOf(directory.path()).empty() &&
+      getrandom(&number, sizeof number, 0) == sizeof number) {
+    (void)directory.CreateFile(fmt::format("{:016x}{}", number, format::kSessionExtension));
+  }
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   std::error_code error;
@@ -225,9 +222,15 @@ util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
   return file->Commit();
 }
 
-std::string SessionOf(const std::string& live_directory) {
+std::vector<std::string> SessionsOf(const std::string& live_directory) {
+  std::vector<std::string> ids;
   std::error_code error;
-  return fs::read_symlink(live_directory + "/" + format::kSessionLink, error).string();
+  for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == format::kSessionExtension)
+      ids.push_back(it->path().stem().string());
+  }
+  return ids;
 }
 
 util::Status WriteManifest(const util::OwnedDirectory& directory) {

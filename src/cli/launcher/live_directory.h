@@ -20,9 +20,9 @@ struct SessionRecord {
 };
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory, const SessionRecord& record);
 
-// The id of the recording that the directory is of, "" where it has none: its name may have been
+// The ids of the recording that the directory is of, none where it has none: its name may have been
 // another's before. WriteSessionRecord() gives it one.
-std::string SessionOf(const std::string& live_directory);
+std::vector<std::string> SessionsOf(const std::string& live_directory);
 
 // Makes the manifest (format::kManifestFile) with the names of the live files that are there,
 // unless there is one.

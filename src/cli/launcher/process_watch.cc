@@ -46,7 +46,7 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
 // Why the process is not recorded, "" where it is, nothing where that cannot be said now.
 std::optional<std::string> WhyUnrecorded(pid_t pid,
                                          const std::string& live_directory,
-                                         const std::string& session) {
+                                         const std::vector<std::string>& sessions) {
   int error = 0;
   const std::optional<std::string> environment = util::ReadProc(pid, "environ", &error);
   if (!environment) {
@@ -54,7 +54,7 @@ std::optional<std::string> WhyUnrecorded(pid_t pid,
       return std::nullopt;
     return "belongs to another user or is a setuid program";
   }
-  const Enrolment enrolment = EnrolmentOf(*environment, live_directory, session);
+  const Enrolment enrolment = EnrolmentOf(*environment, live_directory, sessions);
   if (enrolment == Enrolment::kElsewhere || IsThisProgram(pid))
     return "";
   std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
@@ -138,7 +138,7 @@ bool IsBelow(pid_t pid, pid_t root) {
 
 Enrolment EnrolmentOf(std::string_view environment,
                       std::string_view live_directory,
-                      std::string_view session) {
+                      const std::vector<std::string>& sessions) {
   constexpr std::string_view kDirectory = "VRAMSCOPE_DIR=";
   constexpr std::string_view kOptions = "VRAMSCOPE_OPTIONS=";
   constexpr std::string_view kSession = "session=";
@@ -161,7 +161,9 @@ Enrolment EnrolmentOf(std::string_view environment,
   }
   if (directory.empty() || !has_probe)
     return Enrolment::kNone;
-  const bool is_here = directory == live_directory && (wanted.empty() || wanted == session);
+  const bool is_here =
+      directory == live_directory &&
+      (wanted.empty() || std::find(sessions.begin(), sessions.end(), wanted) != sessions.end());
   return is_here ? Enrolment::kHere : Enrolment::kElsewhere;
 }
 
@@ -169,7 +171,7 @@ ProcessWatch::ProcessWatch(pid_t root, bool root_is_recorded, std::string live_d
     : root_(root),
       root_is_recorded_(root_is_recorded),
       live_directory_(std::move(live_directory)),
-      session_(SessionOf(live_directory_)) {}
+      sessions_(SessionsOf(live_directory_)) {}
 
 ProcessWatch::~ProcessWatch() {
   Stop();
@@ -234,7 +236,7 @@ void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
   if (!ReadProcessStat(pid, &stat) || stat.state == 'Z' || stat.state == 'X')
     return;
   const Key key{pid, stat.start_ticks};
-  const std::optional<std::string> reason = WhyUnrecorded(pid, live_directory_, session_);
+  const std::optional<std::string> reason = WhyUnrecorded(pid, live_directory_, sessions_);
   if (const auto known = found_.find(key); known != found_.end()) {
     known->second.uses_gpu |= uses_gpu;
     if (reason && reason->empty())

@@ -56,7 +56,7 @@ class ProcessWatch {
   const pid_t root_;
   const bool root_is_recorded_;
   const std::string live_directory_;
-  const std::string session_;
+  const std::vector<std::string> sessions_;
   Worker worker_;
   std::mutex mutex_;
   std::map<size_t, std::vector<pid_t>> on_gpu_;  // as they were last listed, under the mutex
@@ -66,8 +66,8 @@ class ProcessWatch {
   std::map<Key, UnrecordedProcess> found_;
 };
 
-// What a process's environment says of its recording. Seams for tests. `session` is SessionOf() the
-// directory.
+// What a process's environment says of its recording. Seams for tests. `sessions` is SessionsOf()
+// the directory.
 enum class Enrolment {
   kHere,       // the probe's environment, with this directory
   kElsewhere,  // that of another recording, which may have had this directory's name
@@ -75,7 +75,7 @@ enum class Enrolment {
 };
 Enrolment EnrolmentOf(std::string_view environment,
                       std::string_view live_directory,
-                      std::string_view session);
+                      const std::vector<std::string>& sessions);
 
 // Whether the probe is among the files of /proc/PID/maps.
 bool HasProbe(std::string_view maps);

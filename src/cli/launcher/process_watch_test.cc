@@ -15,15 +15,16 @@ using namespace std::string_view_literals;
 TEST(EnrolmentOf, NeedsBothTheDirectoryAndTheProbe) {
   EXPECT_EQ(
       EnrolmentOf("A=1\0LD_PRELOAD=/x.so:/l/libvramscope_probe.so\0VRAMSCOPE_DIR=/d.vram.d\0"sv,
-                  "/d.vram.d", "1f"),
+                  "/d.vram.d", {"1f", "2e"}),
       Enrolment::kHere);
-  EXPECT_EQ(EnrolmentOf("VRAMSCOPE_DIR=/d.vram.d\0"sv, "/d.vram.d", "1f"), Enrolment::kNone);
-  EXPECT_EQ(EnrolmentOf("LD_PRELOAD=/l/libvramscope_probe.so\0"sv, "/d.vram.d", "1f"),
+  EXPECT_EQ(EnrolmentOf("VRAMSCOPE_DIR=/d.vram.d\0"sv, "/d.vram.d", {"1f", "2e"}),
+            Enrolment::kNone);
+  EXPECT_EQ(EnrolmentOf("LD_PRELOAD=/l/libvramscope_probe.so\0"sv, "/d.vram.d", {"1f", "2e"}),
             Enrolment::kNone);
   EXPECT_EQ(EnrolmentOf("LD_PRELOAD=/l/libvramscope_probe.so\0VRAMSCOPE_DIR=/e.vram.d"sv,
-                        "/d.vram.d", "1f"),
+                        "/d.vram.d", {"1f", "2e"}),
             Enrolment::kElsewhere);
-  EXPECT_EQ(EnrolmentOf("", "/d.vram.d", "1f"), Enrolment::kNone);
+  EXPECT_EQ(EnrolmentOf("", "/d.vram.d", {"1f", "2e"}), Enrolment::kNone);
 }
 
 TEST(EnrolmentOf, TellsRecordingsOfOneName) {
@@ -31,7 +32,7 @@ TEST(EnrolmentOf, TellsRecordingsOfOneName) {
     return EnrolmentOf("LD_PRELOAD=/l/libvramscope_probe.so" + std::string(1, '\0') +
                            "VRAMSCOPE_DIR=/d.vram.d" + std::string(1, '\0') +
                            "VRAMSCOPE_OPTIONS=" + options,
-                       "/d.vram.d", "1f");
+                       "/d.vram.d", {"1f", "2e"});
   };
   EXPECT_EQ(with("cpu"), Enrolment::kHere);
   EXPECT_EQ(with("cpu,session=1f,native"), Enrolment::kHere);

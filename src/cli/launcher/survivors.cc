@@ -37,10 +37,10 @@ bool Has(const std::vector<Recorder>& recorders, pid_t pid) {
 }
 
 void AddWithoutEvents(const std::string& live_directory, Survivors* survivors) {
-  const std::string session = SessionOf(live_directory);
+  const std::vector<std::string> sessions = SessionsOf(live_directory);
   for (const pid_t pid : util::AllProcesses()) {
     const std::optional<std::string> environment = util::ReadProc(pid, "environ");
-    if (!environment || EnrolmentOf(*environment, live_directory, session) != Enrolment::kHere ||
+    if (!environment || EnrolmentOf(*environment, live_directory, sessions) != Enrolment::kHere ||
         IsThisProgram(pid) || Has(survivors->recording, pid) || !IsRunning(pid)) {
       continue;
     }

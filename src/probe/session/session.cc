@@ -15,7 +15,7 @@
 #include <cstring>
 
 #include "base/raw_file.h"
-#include "format/session_link.h"
+#include "format/session_mark.h"
 #include "probe/session/stream.h"
 #include "probe/session/stream_pool.h"
 #include "probe/session/system_calls.h"
@@ -152,36 +152,39 @@ void NameCommonFile(const char (&name)[kNameBytes], char* path) {
   std::memcpy(path + length + 1, name, kNameBytes);
 }
 
-// What the directory says of whose it is, "" where it says nothing.
-void ReadSession(char* session) {
-  char path[kMaxPathBytes];
-  NameCommonFile(format::kSessionLink, path);
-  const ssize_t length = readlink(path, session, kMaxSessionBytes);
-  // One that fills the room is none of ours.
-  session[length > 0 && static_cast<size_t>(length) < kMaxSessionBytes ? length : 0] = '\0';
+// DIRECTORY/ID.session.
+void NameSession(char* path) {
+  const size_t length = std::strlen(g_config.directory);
+  const size_t id_length = std::strlen(g_config.session);
+  std::memcpy(path, g_config.directory, length);
+  path[length] = '/';
+  std::memcpy(path + length + 1, g_config.session, id_length);
+  std::memcpy(path + length + 1 + id_length, format::kSessionExtension,
+              sizeof format::kSessionExtension);
 }
 
 // Another recording can have taken the directory's name, while this process lived on without an
 // event.
 bool DirectoryIsOurs() {
-  char session[kMaxSessionBytes];
+  char path[kMaxPathBytes + kMaxSessionBytes];
   if (g_config.session[0] == '\0')
     return true;
-  ReadSession(session);
-  return std::strcmp(session, g_config.session) == 0;
+  NameSession(path);
+  return access(path, F_OK) == 0;
 }
 
-// For a recording without a launcher: says whose the directory is, where nobody has. What takes no
-// links says nothing.
+// For a recording without a launcher: gives the directory an id.
 void ClaimDirectory() {
-  char path[kMaxPathBytes];
-  NameCommonFile(format::kSessionLink, path);
-  char session[kMaxSessionBytes];
-  char* out = AppendNumber(session, static_cast<uint64_t>(g_pid));
+  char* out = AppendNumber(g_config.session, static_cast<uint64_t>(g_pid));
   *out++ = '.';
   *AppendNumber(out, static_cast<uint64_t>(base::MonotonicNs())) = '\0';
-  (void)!symlink(session, path);
-  ReadSession(g_config.session);
+  char path[kMaxPathBytes + kMaxSessionBytes];
+  NameSession(path);
+  const int fd = base::OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+  if (fd >= 0)
+    base::CloseFile(fd);
+  else
+    g_config.session[0] = '\0';
 }
 
 // What was lost without a file goes to the launcher's, where there is one. False where there is
