@@ -291,9 +291,8 @@ def test_what_a_process_holds_does_not_grow_with_its_recordings(tmp_path):
     command = [str(LATE / "program"), str(PROBE), str(tmp_path), "60"]
     done = subprocess.run(command, check=True, timeout=60, env=environment, capture_output=True, text=True)
     early, late = ([int(figure) for figure in line.split()] for line in done.stdout.splitlines())
-    # Mappings and descriptors; the other thread is between two mappings of the file, or not.
-    assert late[0] <= early[0] + 1 and late[1] <= early[1] + 1, (early, late)
-    assert late[2] <= early[2] + 50 * 4, "not a page a recording"
+    # Mappings, descriptors, anonymous KiB: the other thread has more or fewer at any moment, but not by 50 recordings.
+    assert late[0] <= early[0] + 10 and late[1] <= early[1] + 1 and late[2] <= early[2] + 50 * 4, (early, late)
     assert len(list(tmp_path.glob("*/*.vrl"))) == 60
 
 
