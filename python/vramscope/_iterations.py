@@ -9,10 +9,9 @@ import datetime
 import os
 import pathlib
 import sys
-import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _files, _probe, _recording
+from . import _files, _probe, _recording, _session
 from ._annotate import mark
 from ._reader import ReadError, Trace
 
@@ -107,8 +106,7 @@ class IterationProfiler:
         """Ends an iteration, and prints its table if it is its turn."""
         self.iteration += 1
         due = self.iteration % self.print_period == 0
-        # The one that was read so far may have ended.
-        live = _recording.join_or_begin() if due else None
+        live = self._live() if due else None
         mark("iteration")
         if live is None:
             return
@@ -117,8 +115,11 @@ class IterationProfiler:
             return
         print(self._table(figures))
         if self.csv:
-            with _files.open_text(self.fname, append=True, newline="") as file:
-                csv_module.writer(file, lineterminator="\n").writerow(self._csv_row(figures))
+            try:
+                with _files.open_text(self.fname, append=True, newline="") as file:
+                    csv_module.writer(file, lineterminator="\n").writerow(self._csv_row(figures))
+            except OSError as error:
+                self._warn(f"{self.fname}: {error}")
 
     def epoch_end(self) -> None:
         """Ends an epoch: iterations count from 1 again."""
@@ -127,6 +128,14 @@ class IterationProfiler:
         self.epoch += 1
 
     # ---- what the recording says ----
+
+    def _live(self) -> Optional[pathlib.Path]:
+        # The one that was read so far may have ended.
+        try:
+            return _recording.join_or_begin()
+        except (OSError, RuntimeError) as error:
+            self._warn(str(error))
+            return None
 
     def _figures(self, live: pathlib.Path) -> Optional[Figures]:
         # The names of native functions tell what on a GPU is a library's workspace; nothing else needs them.
@@ -146,7 +155,7 @@ class IterationProfiler:
     def _warn(self, message: str) -> None:
         # A training does not stop for its profiler.
         if not self._warned:
-            warnings.warn(f"vramscope: no table: {message}", RuntimeWarning, stacklevel=4)
+            _session.warn(f"no table: {message}", stacklevel=4)
         self._warned = True
 
     def _read(self, last: Dict[int, Dict[str, Any]], parameters: List[Dict[str, Any]]) -> Figures:

@@ -133,6 +133,8 @@ class Recording:
         self._went_on = False
         #: The finished trace, once the block has ended; None where it is part of another recording.
         self.path: Optional[pathlib.Path] = None
+        #: What is there instead where it could not be finished: a directory that ``vramscope finish`` completes.
+        self.unfinished: Optional[pathlib.Path] = None
 
     def __enter__(self) -> "Recording":
         with _state.lock:
@@ -167,8 +169,10 @@ class Recording:
             return
         with _state.lock:
             session, self._session = self._session, None
-            session.finish()
-        self.path = self._wanted
+            if session.finish(stacklevel=2):
+                self.path = self._wanted
+            else:
+                self.unfinished = session.live
 
     def __repr__(self) -> str:
         if self.path is not None:
@@ -198,6 +202,9 @@ def record(
         with vramscope.record("train.vram"):
             ...
 
+    The end of the block never raises. Where the recording cannot be finished, because the disk is full or a forked
+    child goes on recording, it warns, and the directory stays for ``vramscope finish``.
+
     At any time and as often as you like, one file a block. Under ``vramscope run`` the block is recorded into
     the launcher's trace, with the launcher's options, and `path` can be left out; after `start` it is part of
     that recording. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver. A recording
@@ -218,11 +225,11 @@ def _begin(target: pathlib.Path, options: str, overwrite: bool) -> _session.Sess
     session = _session.Session(target, options, overwrite)
     try:
         probe.attach(os.fspath(session.live), options)
-    except OSError:
-        session.abandon()
+        _before.note(probe)
+        probe.look_at_python()
+    except BaseException:
+        session.drop()
         raise
-    _before.note(probe)
-    probe.look_at_python()
     _cells.watch()
     return session
 
@@ -245,7 +252,4 @@ def _finish_at_exit() -> None:
     session, _state.session = _state.session, None
     if session is None:
         return
-    try:
-        session.finish()
-    except Exception as error:
-        print(error, file=sys.stderr)
+    session.finish(stacklevel=1)

@@ -7,6 +7,8 @@ import os
 import pathlib
 import select
 import subprocess
+import sys
+import warnings
 from typing import Dict
 
 from . import _files, _paths, _probe
@@ -23,12 +25,36 @@ class Session:
         self.target = target.absolute()
         _files.refuse_existing(self.target, overwrite)
         self.live = self.target.with_name(self.target.name + ".d")
-        self._made = _files.make_directory(self.live)
-        self._accompany(options)
+        self._pid = os.getpid()
+        try:
+            self._made = _files.make_directory(self.live)
+        except FileExistsError as error:
+            raise FileExistsError(
+                f"vramscope: {self.live} is a recording that was not finished: choose another path, "
+                f"or complete it by `vramscope finish {self.live}`"
+            ) from error
+        try:
+            self._accompany(options)
+        except BaseException:
+            self.abandon()
+            raise
 
-    def finish(self) -> None:
-        """Ends the recording and leaves the file."""
+    def finish(self, stacklevel: int) -> bool:
+        """Ends the recording and leaves the file. Never raises: where there is no file, it warns and returns False.
+
+        In a child of fork() it does nothing: the parent ends its recording.
+        """
+        if os.getpid() != self._pid:
+            return False
         _end()
+        try:
+            self._finish_directory()
+        except Exception as error:
+            warn(f"{self.live} could not be finished: {error}", stacklevel + 1)
+            return False
+        return True
+
+    def _finish_directory(self) -> None:
         result = subprocess.run(
             [
                 os.fspath(_paths.program()),
@@ -45,7 +71,7 @@ class Session:
         )
         if result.returncode != 0:
             message = result.stderr.decode("utf-8", "replace").strip()
-            raise RuntimeError(f"vramscope: {self.live} could not be finished: {message}")
+            raise RuntimeError(message[len("vramscope: ") :] if message.startswith("vramscope: ") else message)
 
     def drop(self) -> None:
         """Ends the recording and leaves nothing."""
@@ -77,6 +103,18 @@ class Session:
             poll.register(starter.stdout)
             # It closes its output once the first samples are written, or when there are none.
             poll.poll(_FIRST_SAMPLES_SECONDS * 1000)
+
+
+def warn(message: str, stacklevel: int) -> None:
+    """What went wrong at the end of a recording: a warning, also where warnings are errors (``-W error``).
+
+    The program goes on, and an exception under way is the program's own.
+    """
+    try:
+        warnings.warn(f"vramscope: {message}", RuntimeWarning, stacklevel=stacklevel + 1)
+    except RuntimeWarning as warning:
+        if sys.stderr is not None:
+            print(warning, file=sys.stderr)
 
 
 def _end() -> None:

@@ -161,16 +161,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     keep = item.config.getoption("--vram-keep")
     directory = pathlib.Path(keep) if keep else _files.temporary_directory()
     try:
-        _files.make_directories(directory)
-        path = directory / recording_name(item.nodeid)
         try:
-            recording = _recording.record(path)
-            with recording:
-                yield
+            _files.make_directories(directory)
+            recording = _recording.record(directory / recording_name(item.nodeid))
+            recording.__enter__()
         except (OSError, RuntimeError) as error:
             item.stash[_COMPLAINTS] = [f"vramscope: the test could not be recorded: {error}"]
+            yield
             return
-        if recording.path is None:
+        yield
+        recording.__exit__(None, None, None)
+        # Where a process of the test goes on, its directory says as much.
+        path = recording.path or recording.unfinished
+        if path is None:
             item.stash[_COMPLAINTS] = ["vramscope: limit_vram needs a recording of its own, and pytest is recorded"]
             return
         try:

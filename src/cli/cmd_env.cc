@@ -101,6 +101,8 @@ int PrintEnvironment(EnvOptions options) {
   if (!status.ok() && !live->Has(format::kSessionFile))
     return Fail(status.message());
   (void)WriteManifest(*live);
+  if (const auto ids = SessionsOf(directory); !ids.empty())
+    options.recording.session = ids[0];
   Variables variables = RecordingVariables(*probe, directory, options.recording);
   if (options.injection) {
     // The driver opens the probe itself; nothing may bring it in before.

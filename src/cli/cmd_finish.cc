@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "cli/launcher/finish.h"
 #include "cli/launcher/live_directory.h"
 #include "cli/launcher/session.h"
+#include "cli/launcher/survivors.h"
 
 namespace vramscope::cli {
 namespace {
@@ -21,6 +24,7 @@ struct FinishOptions {
   std::string directory;
   std::string output;
   uint32_t stopped_pid = 0;  // this recorder asks itself: it has stopped
+  bool now = false;
   ReportOptions report;
 };
 
@@ -83,12 +87,18 @@ int FinishDirectory(const FinishOptions& options) {
   const FinishLock lock = AwaitFinishLock(directory);
   if (is_finished())
     return finished();
-  const std::vector<Recorder> recorders = RecordersThatStay(directory, options.stopped_pid);
-  if (!recorders.empty()) {
+  Survivors survivors = SurvivorsThatStay(
+      directory, {.stopped_pid = options.stopped_pid, .without_events = !options.now});
+  if (!survivors.recording.empty()) {
     return Fail(
         fmt::format("process {} ({}) is still recording into {}: let it end first "
                     "(`vramscope report` reads the directory meanwhile)",
-                    recorders[0].pid, recorders[0].command, options.directory));
+                    survivors.recording[0].pid, survivors.recording[0].command, options.directory));
+  }
+  if (!survivors.may_record.empty() && !options.now) {
+    return Fail(fmt::format(
+        "process {} ({}) may still record into {}: let it end first, or finish without it: --now",
+        survivors.may_record[0].pid, survivors.may_record[0].command, options.directory));
   }
   if (const util::Status status = CheckOutput(output, directory); !status.ok()) {
     return Fail(status.message());
@@ -102,6 +112,12 @@ int FinishDirectory(const FinishOptions& options) {
     removed = RemoveOlder(directory);
   if (!removed.ok())
     Note(removed.message());
+  std::move(survivors.may_record.begin(), survivors.may_record.end(),
+            std::back_inserter(survivors.idle));
+  for (const Recorder& process : survivors.idle) {
+    Note(fmt::format("process {} ({}) still runs: what it allocates from now on is not recorded",
+                     process.pid, process.command));
+  }
   return PrintRecording(output, options.report) ? kExitOk : kExitError;
 }
 
@@ -117,6 +133,7 @@ void RegisterFinish(CLI::App& app, int* exit_code) {
       ->option_text("FILE");
   // For vramscope.record() of the Python package, whose process goes on after its recording.
   finish->add_option("--stopped-pid", options->stopped_pid)->group("");
+  finish->add_flag("--now", options->now, "Do not wait for processes that have recorded nothing");
   finish->add_flag("--no-report", options->report.no_report, "Print only the file's name");
   finish->callback([options, exit_code] { *exit_code = FinishDirectory(*options); });
 }

@@ -22,6 +22,7 @@
 #include "cli/launcher/environment.h"
 #include "cli/launcher/exit_watch.h"
 #include "cli/launcher/finish.h"
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/nvml.h"
 #include "cli/launcher/process_watch.h"
 #include "cli/launcher/program.h"
@@ -31,6 +32,7 @@
 #include "cli/launcher/sampler.h"
 #include "cli/launcher/session.h"
 #include "cli/launcher/snapshot_taker.h"
+#include "cli/launcher/survivors.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -63,6 +65,7 @@ class Run {
   void StartSampling();
   void EndSampling(int wait_status);
   void NameUnrecorded();
+  void NameSurvivors();
   int Finish(int wait_status);
 
   RunOptions options_;
@@ -71,6 +74,7 @@ class Run {
   RecordingPlace place_;
   std::string probe_link_;
   std::vector<std::string> notes_;
+  Survivors survivors_;
   std::unique_ptr<ChildProcess> child_;
   std::unique_ptr<Nvml> nvml_;
   std::unique_ptr<ProcessWatch> watch_;
@@ -173,6 +177,35 @@ void Run::NameUnrecorded() {
       found.size() == 1 ? "" : fmt::format(" ({} more: `vramscope info`)", found.size() - 1)));
 }
 
+// Those that have recorded nothing yet: nothing else tells of them.
+void Run::NameSurvivors() {
+  const auto note = [this](const Recorder& process, const char* text) {
+    const std::string key = fmt::format("process {}", process.pid);
+    const std::string value =
+        fmt::format("{} was running when the program had ended: {}", process.command, text);
+    place_.file().Write(
+        format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
+  };
+  for (const Recorder& process : survivors_.may_record)
+    note(process, "it had recorded nothing by then");
+  for (const Recorder& process : survivors_.idle)
+    note(process, "what it allocated afterwards is not recorded");
+  const auto others = [](size_t count) {
+    return count < 2 ? "" : fmt::format(" ({} more)", count - 1);
+  };
+  if (const Recorder* const process = survivors_.Reason()) {
+    notes_.push_back(fmt::format(
+        "process {} ({}){} {}: when it has ended, `vramscope finish {}`", process->pid,
+        process->command, others(survivors_.recording.size() + survivors_.may_record.size()),
+        survivors_.recording.empty() ? "still runs and may record" : "goes on recording",
+        place_.live_directory()));
+  } else if (!survivors_.idle.empty()) {
+    notes_.push_back(fmt::format(
+        "process {} ({}){} still runs: what it allocates from now on is not recorded",
+        survivors_.idle[0].pid, survivors_.idle[0].command, others(survivors_.idle.size())));
+  }
+}
+
 void Run::EndSampling(int wait_status) {
   const int64_t ended_ns = base::MonotonicNs();
   if (sampler_ != nullptr)
@@ -199,6 +232,7 @@ void Run::EndSampling(int wait_status) {
       notes_.push_back(fmt::format("the launcher could not watch to the end: {}", failure));
   }
   NameUnrecorded();
+  NameSurvivors();
   for (const ExitSeen& seen : exits_->seen()) {
     place_.file().Write(format::ProcessExit{.time = static_cast<uint64_t>(seen.time_ns),
                                             .pid = static_cast<uint64_t>(seen.pid),
@@ -214,18 +248,15 @@ void Run::EndSampling(int wait_status) {
 
 int Run::Finish(int wait_status) {
   const int exit_status = ExitStatusOf(wait_status);
-  const std::vector<Recorder> recorders = RecordersThatStay(place_.live_directory());
+  survivors_ = SurvivorsThatStay(place_.live_directory(), {});
   EndSampling(wait_status);
   child_->ReleaseSignals();
   for (const std::string& note : place_.notes())
     Note(note);
   for (const std::string& note : notes_)
     Note(note);
-  if (!recorders.empty()) {
-    Note(fmt::format("process {} ({}) goes on recording: when it has ended, `vramscope finish {}`",
-                     recorders[0].pid, recorders[0].command, place_.live_directory()));
+  if (survivors_.Reason() != nullptr)
     return exit_status;
-  }
   RemoveProbeLink(probe_link_);
   place_.Finish(options_.report, exit_status);
   return exit_status;
@@ -278,6 +309,8 @@ int Run::Execute() {
   StartSampling();
   RecordingOptions recording = options_.recording;
   recording.await_report = true;
+  if (const auto ids = SessionsOf(place_.live_directory()); !ids.empty())
+    recording.session = ids[0];
   Variables variables = RecordingVariables(probe_, place_.live_directory(), recording);
   if (program_.refuses_preload)
     variables = WithoutProbe(std::move(variables));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <exception>
 #include <string_view>
 
@@ -64,11 +65,13 @@ std::optional<std::string> ReadProc(pid_t pid, const std::string& name, int* err
   }
 }
 
-std::vector<std::string> ListProc(pid_t pid, const std::string& name) noexcept {
+namespace {
+
+std::vector<std::string> ListFolder(const std::string& path) noexcept {
   DIR* listing = nullptr;
   std::vector<std::string> names;
   try {
-    listing = opendir(PathOf(pid, name).c_str());
+    listing = opendir(path.c_str());
     while (const dirent* const entry = listing == nullptr ? nullptr : readdir(listing)) {
       const std::string_view found = entry->d_name;
       if (found != "." && found != "..")
@@ -80,6 +83,31 @@ std::vector<std::string> ListProc(pid_t pid, const std::string& name) noexcept {
   if (listing != nullptr)
     closedir(listing);
   return names;
+}
+
+}  // namespace
+
+std::vector<pid_t> AllProcesses() noexcept {
+  std::vector<pid_t> pids;
+  try {
+    for (const std::string& name : ListFolder("/proc")) {
+      pid_t pid = 0;
+      const char* const end = name.data() + name.size();
+      if (std::from_chars(name.data(), end, pid).ptr == end)
+        pids.push_back(pid);
+    }
+  } catch (const std::exception&) {
+    pids.clear();
+  }
+  return pids;
+}
+
+std::vector<std::string> ListProc(pid_t pid, const std::string& name) noexcept {
+  try {
+    return ListFolder(PathOf(pid, name));
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 std::string ReadProcLink(pid_t pid, const std::string& name) noexcept {

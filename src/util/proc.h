@@ -19,6 +19,9 @@ std::optional<std::string> ReadProc(pid_t pid,
                                     const std::string& name,
                                     int* error = nullptr) noexcept;
 
+// Every process that can be seen.
+std::vector<pid_t> AllProcesses() noexcept;
+
 // The names in the directory /proc/PID/`name` ("fd", "task").
 std::vector<std::string> ListProc(pid_t pid, const std::string& name) noexcept;
 

@@ -388,9 +388,14 @@ net = torch.nn.Linear(4, 4)
 profiler = IterationProfiler(net)
 for i in range(3):
     profiler.record_stats()
+from vramscope import _recording
+def full():
+    raise OSError(28, "No space left on device")
+profiler._warned, _recording.join_or_begin = False, full
+profiler.record_stats()
 print("trained")
 """
     command = [str(VRAMSCOPE), "run", "--cpu", "--start-paused", "--no-report", "-o", str(tmp_path / "x.vram"), "--"]
     done = run(code, tmp_path, environment, *command)
     assert done.returncode == 0 and done.stdout == "trained\n"
-    assert done.stderr.count("RuntimeWarning: vramscope: no table: ") == 1
+    assert done.stderr.count("RuntimeWarning: vramscope: no table: ") == 2

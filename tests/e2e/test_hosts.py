@@ -67,6 +67,14 @@ def test_an_unwritable_directory_records_nothing_and_harms_nothing(tmp_path):
     assert run_both("quick_exit", missing) == []
 
 
+def test_a_directory_of_another_recording_is_left_alone(tmp_path):
+    (tmp_path / "0123456789abcdef.session").touch()
+    assert run_both("quick_exit", tmp_path, options="cpu,session=fedcba9876543210") == []
+    assert [entry.name for entry in tmp_path.iterdir()] == ["0123456789abcdef.session"]
+    (own,) = run_both("quick_exit", tmp_path, options="cpu,session=0123456789abcdef")
+    assert own.counts["BlockAlloc"] == 50
+
+
 def test_sigkill_of_launcher_and_program_leaves_a_readable_session(tmp_path):
     trace = tmp_path / "killed.vram"
     truth = tmp_path / "pairs"

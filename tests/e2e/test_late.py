@@ -211,6 +211,51 @@ kept = torch.zeros(3 << 20, dtype=torch.uint8)
     assert len(report(tmp_path / "all.vram", "--by", "process")["processes"]) == 2
 
 
+OUTLIVED = """
+import ctypes, os, shutil, sys, vramscope
+c10 = ctypes.CDLL(LATE + "/libc10.so")
+c10.late_cpu_tensor.argtypes, c10.late_cpu_tensor.restype = [ctypes.c_size_t], ctypes.c_void_p
+begun, end = os.pipe(), os.pipe()
+with vramscope.record("x.vram", cpu=True) as outlived:
+    c10.late_cpu_tensor(1000)
+    child = os.fork()
+    if child == 0:
+        c10.late_cpu_tensor(2000)
+        os.write(begun[1], b"x")
+        os.read(end[0], 1)
+        os._exit(0)
+    os.read(begun[0], 1)
+assert outlived.path is None and outlived.unfinished.name == "x.vram.d", outlived
+try:
+    with vramscope.record("y.vram", cpu=True):
+        shutil.rmtree(vramscope.live_directory())
+        raise KeyError("the program's own")
+except KeyError:
+    print("goes on")
+with vramscope.record("z.vram", cpu=True) as block:
+    c10.late_cpu_tensor(3000)
+    if os.fork() == 0:
+        block.__exit__(None, None, None)
+        os._exit(0)
+    os.wait()
+print(block.path)
+os.write(end[1], b"x")
+os.waitpid(child, 0)
+"""
+
+
+@has_stand_ins
+def test_the_end_of_a_recording_never_raises(tmp_path, environment):
+    code = f"LATE = {str(LATE)!r}\n" + OUTLIVED
+    done = run_python(code, environment, tmp_path, "-W", "error", "-c", code)
+    assert done.stdout.splitlines() == ["goes on", "z.vram"]
+    first, second = done.stderr.splitlines()
+    assert "x.vram.d could not be finished" in first and "is still recording" in first
+    assert "y.vram.d could not be finished" in second
+    finished = subprocess.run([str(VRAMSCOPE), "finish", "x.vram.d"], cwd=tmp_path, capture_output=True, text=True)
+    assert (finished.returncode, len(report(tmp_path / "x.vram", "--by", "process")["processes"])) == (0, 2)
+
+
 def test_in_ipython(tmp_path, environment):
     pytest.importorskip("torch")
     pytest.importorskip("IPython")
@@ -238,6 +283,17 @@ def test_a_program_in_c_opens_the_probe(tmp_path):
     assert device["ledger_bytes"] == 5000
     (unknown,) = [loss for loss in found["losses"] if loss["name"] == "frees of unknown allocations"]
     assert unknown["count"] == 1 and unknown["bytes"] >= 1000
+
+
+@has_stand_ins
+def test_what_a_process_holds_does_not_grow_with_its_recordings(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    command = [str(LATE / "program"), str(PROBE), str(tmp_path), "60"]
+    done = subprocess.run(command, check=True, timeout=60, env=environment, capture_output=True, text=True)
+    early, late = ([int(figure) for figure in line.split()] for line in done.stdout.splitlines())
+    # Mappings, descriptors, anonymous KiB: the other thread has more or fewer at any moment, but not by 50 recordings.
+    assert late[0] <= early[0] + 10 and late[1] <= early[1] + 1 and late[2] <= early[2] + 50 * 4, (early, late)
+    assert len(list(tmp_path.glob("*/*.vrl"))) == 60
 
 
 GPU = """

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscop
 pytest.importorskip("torch")
 
 TESTS = """\
-import os, pytest, torch
+import os, pytest, time, torch
 SIZE = int(os.environ.get("SIZE", 4)) << 20
 torch.ones(1)
 
@@ -32,6 +32,16 @@ def test_wrong_mark():
 
 def test_unmarked():
     torch.zeros(64 << 20, dtype=torch.uint8)
+
+@pytest.mark.limit_vram("6 MiB")
+def test_outlived():
+    begun = os.pipe()
+    if os.fork() == 0:
+        x = torch.zeros(7 << 20, dtype=torch.uint8)
+        os.write(begun[1], b"x")
+        time.sleep(5)
+        os._exit(0)
+    os.read(begun[0], 1)
 """
 
 
@@ -61,8 +71,9 @@ def run(tmp_path, environment):
 def test_a_limit_fails_the_test_and_says_who_had_it(run):
     status, text = run("-k", "test_tensor or test_unmarked")
     assert status == 0 and "2 passed" in text, text
-    status, text = run("-k", "test_tensor", size=8)
-    assert status == 1 and "1 failed" in text, text
+    status, text = run("-k", "test_tensor or outlived", size=8)
+    assert status == 1 and "2 failed" in text, text
+    assert "vramscope: the peak of 7 MiB exceeds the limit of 6 MiB" in text, "of a process that goes on"
     assert "vramscope: the peak of 8 MiB exceeds the limit of 6 MiB" in text
     assert "test_it.py:7 in test_tensor" in text
 
@@ -86,5 +97,7 @@ def test_what_is_wrong_is_one_line(run, tmp_path):
     status, text = run("--vram-baseline", tmp_path / "missing")
     assert status == 4 and "no such file or directory" in text
     (tmp_path / "foreign.vram").write_text("mine")
+    status, text = run("-k", "compared", "--vram-keep", tmp_path / "foreign.vram")
+    assert status == 1 and "vramscope: the test could not be recorded: " in text and "Traceback" not in text
     status, text = run("-k", "compared", "--vram-baseline", tmp_path / "foreign.vram")
     assert status == 1 and "foreign.vram" in text and "Traceback" not in text

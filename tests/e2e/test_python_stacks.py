@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hosts import BUILD, probe_environment
+from hosts import BUILD, VRAMSCOPE, losses, probe_environment, run_both
 
 DUMP = BUILD / "bin" / "vramscope_dump"
 _HERE = filter(None, os.environ.get("VRAMSCOPE_TEST_PYTHONS", "").split(os.pathsep))
@@ -130,15 +130,41 @@ print(json.dumps(expected))
 '''
 
 
-def supported(python: str) -> bool:
+def version_of(python: str) -> tuple[int, ...]:
     command = [python, "-c", "import sys; print(*sys.version_info[:2])"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode == 0 and tuple(map(int, done.stdout.split())) >= SUPPORTED
+    return tuple(map(int, subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()))
 
 
-@pytest.fixture(params=filter(supported, PYTHONS), ids=lambda path: path.strip("/").replace("/", "_"))
+def name_of(python: str) -> str:
+    return python.strip("/").replace("/", "_")
+
+
+VERSIONS = {python: version_of(python) for python in PYTHONS}
+
+
+@pytest.fixture(params=[python for python in PYTHONS if VERSIONS[python] >= SUPPORTED], ids=name_of)
 def python(request) -> str:
     return request.param
+
+
+def says_that_there_are_no_stacks(directory: Path) -> bool:
+    info = subprocess.run([str(VRAMSCOPE), "info", str(directory)], capture_output=True, text=True, check=True).stdout
+    return losses(directory)["PythonStacks"] == 1 and "off: this interpreter lacks" in info
+
+
+def test_an_interpreter_without_what_the_walk_is_checked_with_is_a_named_loss(tmp_path):
+    (recording,) = run_both("old_python", tmp_path)
+    assert recording.counts["BlockAlloc"] == 1
+    assert says_that_there_are_no_stacks(tmp_path)
+
+
+@pytest.mark.parametrize("old", [p for p in PYTHONS if (3, 0) <= VERSIONS[p] < SUPPORTED], ids=name_of)
+def test_an_older_python_is_a_named_loss(old, tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    done = subprocess.run([old, str(file)], capture_output=True, text=True, env=probe_environment(tmp_path), check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert says_that_there_are_no_stacks(tmp_path)
 
 
 def test_stacks_are_the_interpreters_own(python, tmp_path):

@@ -402,6 +402,49 @@ def test_a_setuid_program_runs_and_is_named(tmp_path):
     assert "setuid" in result.stderr
 
 
+# ---- programs that outlive it -----------------------------------------------------------------------------
+
+
+QUICK = BUILD / "hosts" / "quick_exit"  # allocates 50 times and exits with 3
+
+
+def finish(directory: Path, *options: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [VRAMSCOPE, "finish", "--no-report", *options, str(directory)], capture_output=True, text=True, timeout=60
+    )
+
+
+def recorded(trace: Path) -> tuple[int, int]:
+    """Processes and events."""
+    info = subprocess.run([VRAMSCOPE, "info", str(trace)], capture_output=True, text=True, timeout=60).stdout
+    return tuple(int(re.search(rf"^{word} +(\d+)$", info, re.M)[1]) for word in ("processes", "events"))
+
+
+def test_a_program_in_the_background_is_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "go")
+    background = f"(read word < go; exec {QUICK}) </dev/null >log 2>&1 &"
+    result = run("sh", "-c", background, cwd=tmp_path, options=("--cpu", "-o", "x.vram"))
+    assert (result.returncode, "still runs and may record" in one_error_line(result)) == (0, True)
+    assert "may still record" in one_error_line(finish(tmp_path / "x.vram.d"))
+    assert "may still record" in one_error_line(run("true", cwd=tmp_path, options=("-o", "x.vram")))
+    (tmp_path / "go").write_text("go\n")
+    until(lambda: finish(tmp_path / "x.vram.d").returncode == 0)
+    assert recorded(tmp_path / "x.vram") == (1, 51)
+
+
+def test_a_process_of_an_earlier_recording_is_not_in_the_next(tmp_path):
+    os.mkfifo(tmp_path / "go")
+    os.mkfifo(tmp_path / "went")
+    background = f"(read word < go; {QUICK}; echo > went) </dev/null >log 2>&1 &"
+    assert run("sh", "-c", background, cwd=tmp_path, options=("--cpu", "-o", "x.vram")).returncode == 0
+    finished = finish(tmp_path / "x.vram.d", "--now")
+    assert (finished.returncode, "from now on is not recorded" in finished.stderr) == (0, True)
+    both = f"echo > go; read word < went; {QUICK}"
+    result = run("sh", "-c", both, cwd=tmp_path, options=("--cpu", "-o", "x.vram"))
+    assert (result.returncode, result.stderr.count("\n")) == (3, 1), result.stderr
+    assert recorded(tmp_path / "x.vram") == (1, 51)
+
+
 # ---- env ------------------------------------------------------------------------------------------------
 
 
@@ -418,6 +461,8 @@ def test_env_prints_exports_that_a_shell_takes(tmp_path):
     assert directory == str(where)
     assert "cpu" in options.split(",")
     assert where.is_dir()
+    again = subprocess.run([VRAMSCOPE, "env", "--cpu", "-o", str(where)], capture_output=True, text=True, timeout=60)
+    assert again.stdout == result.stdout, "several shells record into one directory"
 
 
 def test_env_refuses_a_foreign_directory(tmp_path):

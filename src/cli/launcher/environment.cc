@@ -60,6 +60,7 @@ std::string OptionsText(const RecordingOptions& options) {
   add(options.paused, tables::kPausedOption);
   add(options.unpooled, "unpooled");
   add(options.await_report, "await-report");
+  add(!options.session.empty(), "session=" + options.session);
   if (options.overflow_bytes) {
     add(true, *options.overflow_bytes == kNoOverflowBound
                   ? "overflow"

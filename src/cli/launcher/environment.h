@@ -19,6 +19,7 @@ struct RecordingOptions {
   bool paused = false;
   bool unpooled = false;
   bool await_report = false;  // a RefusalWatch is there, for which the first lack of memory waits
+  std::string session;        // one of SessionsOf() the directory
   // Host memory where device memory is refused, so many bytes of it in each process at most.
   std::optional<uint64_t> overflow_bytes;
 };

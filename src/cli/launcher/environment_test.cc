@@ -34,6 +34,11 @@ TEST(RecordingVariables, KeepsTheAddressSanitizersOptions) {
   EXPECT_EQ(Value(variables, "ASAN_OPTIONS"), "detect_leaks=0:verify_asan_link_order=0");
 }
 
+TEST(RecordingVariables, NamesTheSession) {
+  const Variables variables = RecordingVariables("/p.so", "/d", {.cpu = true, .session = "0a1b"});
+  EXPECT_EQ(Value(variables, "VRAMSCOPE_OPTIONS"), "cpu,session=0a1b");
+}
+
 TEST(RecordingVariables, SwitchesCachesOff) {
   const Variables variables = RecordingVariables("/p.so", "/d", {.unpooled = true});
   EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "1");

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 #include "cli/launcher/session.h"
 #include "format/layout.h"
+#include "format/session_mark.h"
 #include "util/json_writer.h"
 
 namespace vramscope::cli {
@@ -69,7 +71,7 @@ constexpr util::Content kUnfinishedContent = {
       return kSessionContent.holds(start, size_bytes) || kLiveContent.holds(start, size_bytes) ||
              kManifestContent.holds(start, size_bytes);
     }};
-constexpr util::Content kStopContent = {
+constexpr util::Content kEmptyContent = {
     "empty", [](std::span<const uint8_t>, uint64_t size_bytes) { return size_bytes == 0; }};
 
 // What the file of this name in a live directory must hold to be the recording's; nullptr for a
@@ -85,7 +87,7 @@ const util::Content* ContentOf(const std::string& name) {
     return &kManifestContent;
   if (util::AtomicFile::IsTemporaryName(name))
     return &kUnfinishedContent;
-  return name == kStopFile ? &kStopContent : nullptr;
+  return name == kStopFile || name.ends_with(format::kSessionExtension) ? &kEmptyContent : nullptr;
 }
 
 // False where another process keeps it for longer than that, or where there are no locks.
@@ -182,6 +184,11 @@ util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory) {
 
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
                                 const SessionRecord& record) {
+  uint64_t number = 0;
+  if (SessionsOf(directory.path()).empty() &&
+      getrandom(&number, sizeof number, 0) == sizeof number) {
+    (void)directory.CreateFile(fmt::format("{:016x}{}", number, format::kSessionExtension));
+  }
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   std::error_code error;
@@ -213,6 +220,17 @@ util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(file->Write(text));
   return file->Commit();
+}
+
+std::vector<std::string> SessionsOf(const std::string& live_directory) {
+  std::vector<std::string> ids;
+  std::error_code error;
+  for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == format::kSessionExtension)
+      ids.push_back(it->path().stem().string());
+  }
+  return ids;
 }
 
 util::Status WriteManifest(const util::OwnedDirectory& directory) {

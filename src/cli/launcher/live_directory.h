@@ -20,6 +20,10 @@ struct SessionRecord {
 };
 util::Status WriteSessionRecord(const util::OwnedDirectory& directory, const SessionRecord& record);
 
+// The ids of the recording that the directory is of, none where it has none: its name may have been
+// another's before. WriteSessionRecord() gives it one.
+std::vector<std::string> SessionsOf(const std::string& live_directory);
+
 // Makes the manifest (format::kManifestFile) with the names of the live files that are there,
 // unless there is one.
 util::Status WriteManifest(const util::OwnedDirectory& directory);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <optional>
 
+#include "cli/launcher/live_directory.h"
 #include "cli/launcher/program.h"
 #include "cli/launcher/reach.h"
 #include "util/proc.h"
@@ -42,18 +43,10 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   return children;
 }
 
-// It reads the recording for the program, or samples, or records something else: no memory of the
-// program's is in it.
-bool IsThisProgram(pid_t pid) {
-  struct stat own {
-  }, other{};
-  return stat("/proc/self/exe", &own) == 0 &&
-         stat(fmt::format("/proc/{}/exe", pid).c_str(), &other) == 0 &&
-         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
-}
-
 // Why the process is not recorded, "" where it is, nothing where that cannot be said now.
-std::optional<std::string> WhyUnrecorded(pid_t pid, const std::string& live_directory) {
+std::optional<std::string> WhyUnrecorded(pid_t pid,
+                                         const std::string& live_directory,
+                                         const std::vector<std::string>& sessions) {
   int error = 0;
   const std::optional<std::string> environment = util::ReadProc(pid, "environ", &error);
   if (!environment) {
@@ -61,7 +54,7 @@ std::optional<std::string> WhyUnrecorded(pid_t pid, const std::string& live_dire
       return std::nullopt;
     return "belongs to another user or is a setuid program";
   }
-  const Enrolment enrolment = EnrolmentOf(*environment, live_directory);
+  const Enrolment enrolment = EnrolmentOf(*environment, live_directory, sessions);
   if (enrolment == Enrolment::kElsewhere || IsThisProgram(pid))
     return "";
   std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
@@ -72,7 +65,7 @@ std::optional<std::string> WhyUnrecorded(pid_t pid, const std::string& live_dire
     const std::optional<std::string> maps = util::ReadProc(pid, "maps");
     if (!maps || maps->empty())
       return std::nullopt;
-    has_probe = maps->find(kProbeFile) != std::string::npos;
+    has_probe = HasProbe(*maps);
   }
   if (has_probe)
     return WhyOutOfReach(pid, live_directory);
@@ -80,6 +73,18 @@ std::optional<std::string> WhyUnrecorded(pid_t pid, const std::string& live_dire
 }
 
 }  // namespace
+
+bool HasProbe(std::string_view maps) {
+  return maps.find(kProbeFile) != std::string_view::npos;
+}
+
+bool IsThisProgram(pid_t pid) {
+  struct stat own {
+  }, other{};
+  return stat("/proc/self/exe", &own) == 0 &&
+         stat(fmt::format("/proc/{}/exe", pid).c_str(), &other) == 0 &&
+         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
 
 bool ParseProcessStat(std::string_view text, ProcessStat* stat) {
   // "PID (NAME) STATE PARENT ..." with the start time as the 22nd word, and NAME may hold anything.
@@ -131,29 +136,42 @@ bool IsBelow(pid_t pid, pid_t root) {
   return false;
 }
 
-Enrolment EnrolmentOf(std::string_view environment, std::string_view live_directory) {
+Enrolment EnrolmentOf(std::string_view environment,
+                      std::string_view live_directory,
+                      const std::vector<std::string>& sessions) {
   constexpr std::string_view kDirectory = "VRAMSCOPE_DIR=";
+  constexpr std::string_view kOptions = "VRAMSCOPE_OPTIONS=";
+  constexpr std::string_view kSession = "session=";
   constexpr std::string_view kPreload = "LD_PRELOAD=";
-  std::string_view directory;
+  std::string_view directory, wanted;
   bool has_probe = false;
   while (!environment.empty()) {
     const size_t end = environment.find('\0');
     const std::string_view entry = environment.substr(0, end);
     if (entry.starts_with(kDirectory))
       directory = entry.substr(kDirectory.size());
+    if (const size_t at = entry.find(kSession);
+        entry.starts_with(kOptions) && at != std::string_view::npos) {
+      wanted = entry.substr(at + kSession.size());
+      wanted = wanted.substr(0, wanted.find(','));
+    }
     if (entry.starts_with(kPreload))
       has_probe = entry.find(kProbeFile) != std::string_view::npos;
     environment.remove_prefix(end == std::string_view::npos ? environment.size() : end + 1);
   }
   if (directory.empty() || !has_probe)
     return Enrolment::kNone;
-  return directory == live_directory ? Enrolment::kHere : Enrolment::kElsewhere;
+  const bool is_here =
+      directory == live_directory &&
+      (wanted.empty() || std::find(sessions.begin(), sessions.end(), wanted) != sessions.end());
+  return is_here ? Enrolment::kHere : Enrolment::kElsewhere;
 }
 
 ProcessWatch::ProcessWatch(pid_t root, bool root_is_recorded, std::string live_directory)
     : root_(root),
       root_is_recorded_(root_is_recorded),
-      live_directory_(std::move(live_directory)) {}
+      live_directory_(std::move(live_directory)),
+      sessions_(SessionsOf(live_directory_)) {}
 
 ProcessWatch::~ProcessWatch() {
   Stop();
@@ -218,7 +236,7 @@ void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
   if (!ReadProcessStat(pid, &stat) || stat.state == 'Z' || stat.state == 'X')
     return;
   const Key key{pid, stat.start_ticks};
-  const std::optional<std::string> reason = WhyUnrecorded(pid, live_directory_);
+  const std::optional<std::string> reason = WhyUnrecorded(pid, live_directory_, sessions_);
   if (const auto known = found_.find(key); known != found_.end()) {
     known->second.uses_gpu |= uses_gpu;
     if (reason && reason->empty())

@@ -56,6 +56,7 @@ class ProcessWatch {
   const pid_t root_;
   const bool root_is_recorded_;
   const std::string live_directory_;
+  const std::vector<std::string> sessions_;
   Worker worker_;
   std::mutex mutex_;
   std::map<size_t, std::vector<pid_t>> on_gpu_;  // as they were last listed, under the mutex
@@ -65,13 +66,23 @@ class ProcessWatch {
   std::map<Key, UnrecordedProcess> found_;
 };
 
-// What a process's environment says of its recording. Seams for tests.
+// What a process's environment says of its recording. Seams for tests. `sessions` is SessionsOf()
+// the directory.
 enum class Enrolment {
   kHere,       // the probe's environment, with this directory
-  kElsewhere,  // that of another recording
+  kElsewhere,  // that of another recording, which may have had this directory's name
   kNone,
 };
-Enrolment EnrolmentOf(std::string_view environment, std::string_view live_directory);
+Enrolment EnrolmentOf(std::string_view environment,
+                      std::string_view live_directory,
+                      const std::vector<std::string>& sessions);
+
+// Whether the probe is among the files of /proc/PID/maps.
+bool HasProbe(std::string_view maps);
+
+// Whether the process runs our own program: it reads the recording for the program, or samples, or
+// records something else, so no memory of the program's is in it.
+bool IsThisProgram(pid_t pid);
 
 // State, flags and start time of `/proc/PID/stat`'s text; the parent's number. False for anything
 // else.

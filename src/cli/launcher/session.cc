@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "cli/launcher/live_directory.h"
+#include "cli/launcher/survivors.h"
 #include "format/layout.h"
 #include "trace/finished_content.h"
 #include "util/file.h"
@@ -29,8 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kGrace{1000};
-constexpr std::chrono::milliseconds kGraceStep{20};
 constexpr std::chrono::milliseconds kStopGrace{5000};
 constexpr std::chrono::milliseconds kStopStep{2};
 constexpr std::chrono::milliseconds kSettles{2};
@@ -173,10 +172,11 @@ util::Status CheckLiveDirectory(const std::string& live) {
     return lstat(live.c_str(), &info) == 0 ? foreign(directory.status().message()) : util::Status();
   if (const std::string why = ForeignEntry(*directory); !why.empty())
     return directory->IsAtItsPath() ? foreign(why) : util::Status();
-  if (const std::vector<Recorder> recorders = LiveRecorders(live); !recorders.empty()) {
-    return util::Status::Error(
-        fmt::format("process {} ({}) is still recording into {}: choose another name with -o",
-                    recorders[0].pid, recorders[0].command, live));
+  const Survivors survivors = FindSurvivors(live);
+  if (const Recorder* const process = survivors.Reason()) {
+    return util::Status::Error(fmt::format(
+        "process {} ({}) {} into {}: choose another name with -o", process->pid, process->command,
+        survivors.recording.empty() ? "may still record" : "is still recording", live));
   }
   return {};
 }
@@ -238,17 +238,6 @@ trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions
   // is known to be before one of the other.
   std::this_thread::sleep_for(kSettles);
   return options;
-}
-
-std::vector<Recorder> RecordersThatStay(const std::string& live_directory, uint32_t stopped_pid) {
-  const auto deadline = std::chrono::steady_clock::now() + kGrace;
-  for (;;) {
-    std::vector<Recorder> recorders = LiveRecorders(live_directory);
-    std::erase_if(recorders, [&](const Recorder& r) { return r.pid == stopped_pid; });
-    if (recorders.empty() || std::chrono::steady_clock::now() >= deadline)
-      return recorders;
-    std::this_thread::sleep_for(kGraceStep);
-  }
 }
 
 bool LauncherIsAlive(const std::string& live_directory) {

@@ -54,12 +54,6 @@ util::Result<std::string> LiveDirectoryOfProcess(pid_t pid);
 // Processes alive that hold a live file of this directory open.
 std::vector<Recorder> LiveRecorders(const std::string& live_directory);
 
-// The same after a moment's grace: children that notice the end of the program end too, and so does
-// a process that was killed just now. `stopped_pid` has a file open but records no more (0: no
-// such).
-std::vector<Recorder> RecordersThatStay(const std::string& live_directory,
-                                        uint32_t stopped_pid = 0);
-
 // How to open a live directory of which nothing is known: where it is being recorded, up to now.
 trace::OpenOptions UpToNow(const std::string& live_directory, trace::OpenOptions options);
 

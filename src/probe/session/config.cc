@@ -10,6 +10,18 @@ bool Is(const char* word, size_t size, const char* name) {
   return std::strlen(name) == size && std::memcmp(word, name, size) == 0;
 }
 
+// Copies what is behind "session=", which is never half of it.
+void ReadSession(const char* word, size_t size, char* session) {
+  constexpr char kName[] = "session=";
+  constexpr size_t kNameSize = sizeof kName - 1;
+  if (size <= kNameSize || std::memcmp(word, kName, kNameSize) != 0)
+    return;
+  if (size - kNameSize >= kMaxSessionBytes)
+    return;
+  std::memcpy(session, word + kNameSize, size - kNameSize);
+  session[size - kNameSize] = '\0';
+}
+
 // The number behind `name` in "name=NUMBER"; without one there is no bound. 0 for another word.
 uint64_t BoundOf(const char* word, size_t size, const char* name) {
   const size_t name_size = std::strlen(name);
@@ -54,6 +66,7 @@ bool ReadConfig(const char* directory, const char* options, Config* config) {
       config->unpooled = true;
     if (Is(options, length, "await-report"))
       config->await_report = true;
+    ReadSession(options, length, config->session);
     if (const uint64_t bound = BoundOf(options, length, "overflow"); bound != 0)
       config->overflow_bytes = bound;
     options = comma != nullptr ? comma + 1 : nullptr;

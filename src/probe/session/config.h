@@ -17,13 +17,16 @@
 //                                    launcher to tell of it (AwaitReport())
 //                        overflow    host memory where device memory is refused; overflow=BYTES:
 //                                    so much of it at most
+//                        session=ID  the recording that the directory must be of (session_mark.h)
 //                        unpooled    noted in the trace: the frameworks' caches were switched off
 namespace vramscope::probe {
 
 inline constexpr size_t kMaxPathBytes = 4096;
+inline constexpr size_t kMaxSessionBytes = 64;
 
 struct Config {
   char directory[kMaxPathBytes] = {};
+  char session[kMaxSessionBytes] = {};  // "": whatever is there
   bool cpu = false;
   bool python = true;
   bool native = false;

@@ -44,6 +44,20 @@ TEST(Config, OverflowHasABoundOrNone) {
     EXPECT_EQ(bound(wrong), 0u) << wrong;
 }
 
+TEST(Config, SessionIsWholeOrNone) {
+  const auto session = [](const std::string& options) {
+    Config config;
+    EXPECT_TRUE(ReadConfig("/tmp/x", options.c_str(), &config));
+    return std::string(config.session);
+  };
+  EXPECT_EQ(session("cpu,session=0123abcd,native"), "0123abcd");
+  EXPECT_EQ(session("cpu,session="), "");
+  EXPECT_EQ(session("sessions=1"), "");
+  EXPECT_EQ(session("session=" + std::string(kMaxSessionBytes - 1, 'x')),
+            std::string(kMaxSessionBytes - 1, 'x'));
+  EXPECT_EQ(session("session=" + std::string(kMaxSessionBytes, 'x')), "");
+}
+
 TEST(InternTable, RefusesToFillUpAndForgetsOnClear) {
   static InternTable<16> table{};
   uint32_t stored = 0;

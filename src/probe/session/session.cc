@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "base/raw_file.h"
+#include "format/session_mark.h"
 #include "probe/session/stream.h"
 #include "probe/session/stream_pool.h"
 #include "probe/session/system_calls.h"
@@ -29,13 +30,41 @@ namespace {
 
 constinit Config g_config;
 
-// A thread may still write to the file of a recording that was ended, so each has its own.
+// A thread may still write to the file of a recording that was ended, so the next one has another.
+// Two or three take turns: one that nobody uses any more is taken again. Their memory stays, since
+// a late thread may look at `users` at any time.
 struct SessionFile {
   LiveFile live;
   uint32_t session = 0;
+  std::atomic<uint32_t> users{0};
+  SessionFile* next = nullptr;
 };
-constinit SessionFile g_first_file;
+constinit SessionFile g_first_file;  // the list's head
 constinit std::atomic<SessionFile*> g_file{&g_first_file};
+
+// The file of the recording under way, which is not taken for another one meanwhile. Where a signal
+// handler leaves by longjmp, it stays in use: the next recording makes one more.
+class FileUse {
+ public:
+  FileUse() {
+    for (;;) {
+      file_ = g_file.load();
+      file_->users.fetch_add(1);
+      if (file_ == g_file.load())
+        return;
+      file_->users.fetch_sub(1);  // a recording has begun in between
+    }
+  }
+  ~FileUse() { file_->users.fetch_sub(1); }
+  FileUse(const FileUse&) = delete;
+  FileUse& operator=(const FileUse&) = delete;
+
+  SessionFile* operator->() const { return file_; }
+  format::FileHeader* header() const { return file_->live.header(); }
+
+ private:
+  SessionFile* file_;
+};
 constinit std::atomic<uint32_t> g_next_stream{0};
 constinit std::atomic<int64_t> g_paused_bytes{0};
 constinit std::atomic<uint64_t> g_early_losses{0};  // before there is a file to count them in
@@ -123,12 +152,47 @@ void NameCommonFile(const char (&name)[kNameBytes], char* path) {
   std::memcpy(path + length + 1, name, kNameBytes);
 }
 
+// DIRECTORY/ID.session.
+void NameSession(char* path) {
+  const size_t length = std::strlen(g_config.directory);
+  const size_t id_length = std::strlen(g_config.session);
+  std::memcpy(path, g_config.directory, length);
+  path[length] = '/';
+  std::memcpy(path + length + 1, g_config.session, id_length);
+  std::memcpy(path + length + 1 + id_length, format::kSessionExtension,
+              sizeof format::kSessionExtension);
+}
+
+// Another recording can have taken the directory's name, while this process lived on without an
+// event.
+bool DirectoryIsOurs() {
+  char path[kMaxPathBytes + kMaxSessionBytes];
+  if (g_config.session[0] == '\0')
+    return true;
+  NameSession(path);
+  return access(path, F_OK) == 0;
+}
+
+// For a recording without a launcher: gives the directory an id.
+void ClaimDirectory() {
+  char* out = AppendNumber(g_config.session, static_cast<uint64_t>(g_pid));
+  *out++ = '.';
+  *AppendNumber(out, static_cast<uint64_t>(base::MonotonicNs())) = '\0';
+  char path[kMaxPathBytes + kMaxSessionBytes];
+  NameSession(path);
+  const int fd = base::OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+  if (fd >= 0)
+    base::CloseFile(fd);
+  else
+    g_config.session[0] = '\0';
+}
+
 // What was lost without a file goes to the launcher's, where there is one. False where there is
 // none.
 bool TellLauncher(format::Loss loss, uint64_t count) {
   char path[kMaxPathBytes];
   NameCommonFile(format::kLauncherFile, path);
-  return CountLossOfAnother(path, loss, count);
+  return DirectoryIsOurs() && CountLossOfAnother(path, loss, count);
 }
 
 void TellEarlyLosses() {
@@ -141,6 +205,8 @@ void TellEarlyLosses() {
 // error's number: that takes no descriptor and no space, so it can be where no file can. It takes
 // an inode; where there are none left, the launcher's file counts the process.
 void MarkUnrecorded(int error) {
+  if (!DirectoryIsOurs())
+    return;
   if (g_mark[0] == '\0' && !g_told_launcher) {
     char reason[32];
     *AppendNumber(reason, static_cast<uint64_t>(error)) = '\0';
@@ -178,10 +244,11 @@ bool MayPass(int error) {
   }
 }
 
-int BeginFile() {
+int BeginFile(LiveFile& file) {
+  if (!DirectoryIsOurs())
+    return ENOENT;  // as where it is gone
   char path[kMaxPathBytes];
   NameFile(".vrl", path);
-  LiveFile& file = g_file.load(std::memory_order_relaxed)->live;
   if (const int error = file.Create(path); error != 0)
     return error;
 
@@ -259,23 +326,39 @@ void ForgetParent() {
   SetState(g_configured ? SessionState::kIdle : SessionState::kOff);
 }
 
-// Puts an empty file in place of an ended recording's. False when there is no memory.
-bool RenewFile() {
-  const uint32_t session = g_flags.session.load(std::memory_order_relaxed);
-  if (g_first_file.live.header() == nullptr) {
-    g_first_file.session = session;
-    g_file.store(&g_first_file, std::memory_order_release);
-    return true;
+// A file for the next recording, nullptr when there is no memory. Only one thread begins one.
+SessionFile* NextFile() {
+  SessionFile* const current = g_file.load();
+  if (current->live.header() == nullptr)
+    return current;
+  for (SessionFile* file = &g_first_file; file != nullptr; file = file->next) {
+    // Whoever comes now finds that it is not the current one, and leaves it as it is.
+    if (file != current && file->users.load() == 0) {
+      file->live.Close();
+      return file;
+    }
   }
   void* const memory = mmap(nullptr, sizeof(SessionFile), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    return false;
+    return nullptr;
   // Zeroed pages are a valid SessionFile.
   auto* const file = static_cast<SessionFile*>(memory);
+  file->next = g_first_file.next;
+  g_first_file.next = file;
+  return file;
+}
+
+// Begins another recording's file. 0 or an errno.
+int RenewFile(uint32_t session) {
+  SessionFile* const file = NextFile();
+  if (file == nullptr)
+    return ENOMEM;
+  if (const int error = BeginFile(file->live); error != 0)
+    return error;
   file->session = session;
-  g_file.store(file, std::memory_order_release);
-  return true;
+  g_file.store(file);
+  return 0;
 }
 
 }  // namespace
@@ -319,7 +402,7 @@ bool SessionEnsureStarted() {
       return false;
     if (g_wiped.state.compare_exchange_strong(state, SessionState::kStarting,
                                               std::memory_order_acq_rel)) {
-      const int error = BeginFile();
+      const int error = BeginFile(g_file.load(std::memory_order_relaxed)->live);
       if (error != 0) {
         CountEarlyLoss();
         MarkUnrecorded(error);
@@ -351,14 +434,16 @@ int SessionAttach(const char* live_dir, const char* options) {
     return error;
   }
   g_config = config;
+  if (g_config.session[0] == '\0')
+    ClaimDirectory();
   ApplyConfig();
   // Tensors from before may be freed: their size is said then.
   g_flags.was_paused.store(true, std::memory_order_relaxed);
   g_flags.late.store(true, std::memory_order_relaxed);
   g_paused_bytes.store(0, std::memory_order_relaxed);
-  g_flags.session.fetch_add(1, std::memory_order_relaxed);
+  const uint32_t session = g_flags.session.fetch_add(1, std::memory_order_relaxed) + 1;
   g_next_stream.store(0, std::memory_order_relaxed);
-  const int error = RenewFile() ? BeginFile() : ENOMEM;
+  const int error = RenewFile(session);
   g_configured = error == 0;
   SetState(error == 0 ? SessionState::kOn : SessionState::kOff);
   return error;
@@ -385,7 +470,10 @@ bool SessionIsOurs() {
 void SessionMarkClosed() {
   if (!SessionIsOurs())
     return;
-  auto& flags = g_file.load(std::memory_order_relaxed)->live.header()->flags;
+  const FileUse file;
+  if (file.header() == nullptr)
+    return;
+  auto& flags = file.header()->flags;
   flags.store(format::CheckedFlags(flags.load(std::memory_order_relaxed) | format::kClosedCleanly),
               std::memory_order_relaxed);
 }
@@ -422,9 +510,10 @@ void SessionCountPausedBytes(int64_t bytes) {
 void CountLoss(format::Loss loss, uint64_t count) {
   if (State(std::memory_order_acquire) != SessionState::kOn)
     return;
-  format::FileHeader* const header = g_file.load(std::memory_order_relaxed)->live.header();
+  const FileUse file;
+  format::FileHeader* const header = file.header();
   const auto index = static_cast<uint32_t>(loss);
-  if (index >= format::kLossSlots)
+  if (header == nullptr || index >= format::kLossSlots)
     return;
   header->lost[index].fetch_add(count, std::memory_order_relaxed);
   header->lost_again[index].fetch_add(count, std::memory_order_release);
@@ -433,7 +522,10 @@ void CountLoss(format::Loss loss, uint64_t count) {
 void CountRefusal(Refusal refusal) {
   if (State(std::memory_order_acquire) != SessionState::kOn)
     return;
-  format::FileHeader* const header = g_file.load(std::memory_order_relaxed)->live.header();
+  const FileUse file;
+  format::FileHeader* const header = file.header();
+  if (header == nullptr)
+    return;
   (refusal == Refusal::kByDriver ? header->refused : header->gave_up)
       .fetch_add(1, std::memory_order_release);
 }
@@ -441,7 +533,10 @@ void CountRefusal(Refusal refusal) {
 void AwaitReport() {
   if (!g_config.await_report || State(std::memory_order_acquire) != SessionState::kOn)
     return;
-  std::atomic<uint32_t>& report = g_file.load(std::memory_order_relaxed)->live.header()->report;
+  const FileUse file;
+  if (file.header() == nullptr)
+    return;
+  std::atomic<uint32_t>& report = file.header()->report;
   uint32_t expected = format::kNotAwaited;
   if (!report.compare_exchange_strong(expected, format::kAwaited, std::memory_order_acq_rel))
     return;
@@ -456,7 +551,7 @@ void AwaitReport() {
 }
 
 uint8_t* MapSpace(uint32_t session, uint32_t size_bytes) {
-  SessionFile* const file = g_file.load(std::memory_order_acquire);
+  const FileUse file;
   return file->session == session ? file->live.MapSpace(size_bytes) : nullptr;
 }
 
@@ -465,18 +560,16 @@ void UnmapSpace(uint8_t* space, size_t size_bytes) {
 }
 
 bool PrepareChunk(uint32_t session, uint8_t* chunk, size_t size_bytes) {
-  SessionFile* const file = g_file.load(std::memory_order_acquire);
-  if (file->session != session)
+  if (const FileUse file; file->session != session)
     return false;
   LiveFile::PreparePages(chunk, size_bytes);
   return true;
 }
 
 void CountChunk(uint32_t session) {
-  SessionFile* const file = g_file.load(std::memory_order_acquire);
-  format::FileHeader* const header = file->live.header();
-  if (file->session == session && header != nullptr)
-    header->chunk_count.fetch_add(1, std::memory_order_relaxed);
+  const FileUse file;
+  if (file->session == session && file.header() != nullptr)
+    file.header()->chunk_count.fetch_add(1, std::memory_order_relaxed);
 }
 
 uint32_t NewStreamId() {

@@ -166,6 +166,12 @@ uint8_t* LiveFile::MapSpace(uint32_t size_bytes) {
   return space;
 }
 
+void LiveFile::Close() {
+  if (header_ != nullptr)
+    munmap(header_, format::kPageBytes);
+  Forget();
+}
+
 void LiveFile::Forget() {
   header_ = nullptr;
   path_[0] = '\0';

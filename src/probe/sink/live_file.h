@@ -25,6 +25,8 @@ class LiveFile {
 
   format::FileHeader* header() const { return header_; }
   const char* path() const { return path_; }
+  // Unmaps the header. Nobody uses the file any more.
+  void Close();
   // In a forked child: the mapping stays, the file is the parent's.
   void Forget();
 

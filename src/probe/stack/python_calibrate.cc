@@ -37,6 +37,7 @@ struct FirstApi {
   const char* code_type;  // PyCode_Type
   const void* runtime;    // _PyRuntime, may be null
 
+  // False where something is missing.
   bool Load() {
     const auto get = [](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
@@ -45,13 +46,23 @@ struct FirstApi {
     };
     get(frame_lasti, "PyFrame_GetLasti");
     get(runtime, "_PyRuntime");
-    return get(is_initialized, "Py_IsInitialized") && get(gil_check, "PyGILState_Check") &&
-           get(get_version, "Py_GetVersion") && get(get_frame, "PyEval_GetFrame") &&
-           get(frame_code, "PyFrame_GetCode") && get(frame_back, "PyFrame_GetBack") &&
-           get(get_attr, "PyObject_GetAttrString") && get(as_utf8, "PyUnicode_AsUTF8AndSize") &&
-           get(as_long, "PyLong_AsLong") && get(bytes_get, "PyBytes_AsStringAndSize") &&
-           get(decref, "Py_DecRef") && get(error_clear, "PyErr_Clear") &&
-           get(error_occurred, "PyErr_Occurred") && get(code_type, "PyCode_Type");
+    // All of them: the caller uses those that are there.
+    bool has_all = true;
+    has_all &= get(is_initialized, "Py_IsInitialized");
+    has_all &= get(gil_check, "PyGILState_Check");
+    has_all &= get(get_version, "Py_GetVersion");
+    has_all &= get(get_frame, "PyEval_GetFrame");
+    has_all &= get(frame_code, "PyFrame_GetCode");
+    has_all &= get(frame_back, "PyFrame_GetBack");
+    has_all &= get(get_attr, "PyObject_GetAttrString");
+    has_all &= get(as_utf8, "PyUnicode_AsUTF8AndSize");
+    has_all &= get(as_long, "PyLong_AsLong");
+    has_all &= get(bytes_get, "PyBytes_AsStringAndSize");
+    has_all &= get(decref, "Py_DecRef");
+    has_all &= get(error_clear, "PyErr_Clear");
+    has_all &= get(error_occurred, "PyErr_Occurred");
+    has_all &= get(code_type, "PyCode_Type");
+    return has_all;
   }
 };
 
@@ -244,6 +255,20 @@ void Note(const char* key, const char* value) {
 constexpr char kStacks[] = "python stacks";
 constexpr char kVerified[] = "verified against the interpreter";
 constexpr char kNotAsExpected[] = "off: this interpreter's frames are not as expected";
+constexpr char kTooOld[] = "off: this interpreter lacks functions that CPython has since 3.9";
+
+void NotePython(const char* (*get_version)(), const char* stacks) {
+  if (get_version != nullptr)
+    Note("python", get_version());
+  Note(kStacks, stacks);
+}
+
+// There are no Python stacks in this process.
+void GiveUp(const FirstApi& python, const char* why) {
+  g_python.trouble.store(why, std::memory_order_release);
+  NotePython(python.get_version, why);
+  CountLoss(format::Loss::kPythonStacks);
+}
 
 // Libraries that come with what we record: seeing one of them is reason enough to begin.
 bool IsInteresting(const char* file) {
@@ -258,14 +283,26 @@ bool IsInteresting(const char* file) {
 
 void PythonObserveOpening(const char* file) {
   if (!g_flags.python || file == nullptr || g_python.ready.load(std::memory_order_relaxed) ||
-      g_python.unusable.load(std::memory_order_relaxed) || !IsInteresting(file)) {
+      g_python.trouble.load(std::memory_order_relaxed) != nullptr || !IsInteresting(file)) {
     return;
   }
   FirstApi python{};
-  if (!python.Load() || python.is_initialized() == 0 || python.gil_check() == 0)
+  const bool has_all = python.Load();
+  if (python.is_initialized == nullptr || python.is_initialized() == 0)
+    return;
+  // Before Python 3.4 nothing tells whether this thread holds the GIL: no call into it then.
+  if (python.gil_check == nullptr)
+    return GiveUp(python, kTooOld);
+  if (python.gil_check() == 0)
     return;
   // An exception under way belongs to the program, and so does the moment.
-  if (python.error_occurred() != nullptr || python.get_frame() == nullptr)
+  if (python.error_occurred == nullptr || python.error_occurred() != nullptr)
+    return;
+  if (!has_all) {
+    GiveUp(python, kTooOld);
+    return WatchPythonFinalisation();
+  }
+  if (python.get_frame() == nullptr)
     return;
   const uint32_t version = ParseVersion(python.get_version());
   PythonLayout layout{};
@@ -284,18 +321,15 @@ void PythonObserveOpening(const char* file) {
     ok = version < kFramesAreNoObjects ? Verify(python, layout, thread_state(), kMostFrames)
                                        : VerifyInOwnFrames(python, layout, thread_state());
   }
-  Note("python", python.get_version());
   if (ok) {
     g_python.layout = layout;
     g_python.version_hex = version;
     g_python.this_thread_state = thread_state;
     g_python.capture = FindPythonCapture(layout);
     g_python.ready.store(true, std::memory_order_release);
-    Note(kStacks, kVerified);
+    NotePython(python.get_version, kVerified);
   } else {
-    g_python.unusable.store(true, std::memory_order_release);
-    Note(kStacks, kNotAsExpected);
-    CountLoss(format::Loss::kPythonStacks);
+    GiveUp(python, kNotAsExpected);
   }
   // Where it imports a module, that counts as it does when the program does so.
   const bool imports = !g_api.Load() || g_api.PyDict_GetItemString(g_api.PyImport_GetModuleDict(),
@@ -316,13 +350,11 @@ void ObserveOpening(const Opening& opening) {
 // What was found out of the interpreter is noted again.
 void BeginLate() {
   const bool ready = g_python.ready.load(std::memory_order_acquire);
-  if (!g_flags.python || (!ready && !g_python.unusable.load(std::memory_order_relaxed)))
+  const char* const trouble = g_python.trouble.load(std::memory_order_relaxed);
+  if (!g_flags.python || (!ready && trouble == nullptr))
     return;
-  auto* const get_version =
-      reinterpret_cast<const char* (*)()>(RealDlsym(RTLD_DEFAULT, "Py_GetVersion"));
-  if (get_version != nullptr)
-    Note("python", get_version());
-  Note(kStacks, ready ? kVerified : kNotAsExpected);
+  NotePython(reinterpret_cast<const char* (*)()>(RealDlsym(RTLD_DEFAULT, "Py_GetVersion")),
+             ready ? kVerified : trouble);
   if (!ready)
     CountLoss(format::Loss::kPythonStacks);
 }

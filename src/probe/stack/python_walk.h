@@ -27,7 +27,7 @@ PythonCapture FindPythonCapture(const PythonLayout& layout);
 // What is known of the interpreter in this process. Written once, before `ready` is set.
 struct PythonRuntime {
   std::atomic<bool> ready{false};
-  std::atomic<bool> unusable{false};
+  std::atomic<const char*> trouble{nullptr};  // why there are no stacks, for good
   PythonLayout layout{};
   void* (*this_thread_state)() = nullptr;  // PyGILState_GetThisThreadState: no GIL needed
   PythonCapture capture = nullptr;         // FindPythonCapture(layout)
