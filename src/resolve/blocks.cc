@@ -219,8 +219,15 @@ void Blocks::OnFree(const trace::Event& event) {
     return;
   const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
   const uint32_t index = accounts_[account].numbers.Erase(event.address);
-  if (index == FlatMap::kNone)
-    return OnUnknownFree(event, account);
+  if (index == FlatMap::kNone) [[unlikely]] {
+    // Of memory that sleeps nobody can ask the driver whose it is: a pool of the program's own has
+    // named the current device.
+    const uint32_t found = AccountOf(event.process, event.address);
+    if (found == kNoIndex || base_.accounts[found].kind != trace::DeviceKind::kGpu)
+      return OnUnknownFree(event, account);
+    base_.progress.frees.Note(event.address);
+    return End(found, accounts_[found].numbers.Find(event.address), true);
+  }
   base_.progress.frees.Note(event.address);
   EndErased(account, index, true);
 }
@@ -348,14 +355,14 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
   return true;
 }
 
-bool Blocks::Has(trace::ProcessId process, uint64_t address) const {
+uint32_t Blocks::AccountOf(trace::ProcessId process, uint64_t address) const {
   for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
     const uint32_t account = base_.accounts.Find(process, trace::DeviceId{static_cast<int16_t>(i)});
     const OfAccount* const of = account == kNoIndex ? nullptr : accounts_.Find(account);
     if (of != nullptr && of->numbers.Find(address) != FlatMap::kNone)
-      return true;
+      return account;
   }
-  return false;
+  return kNoIndex;
 }
 
 void Blocks::End(uint32_t account) {

@@ -37,7 +37,9 @@ class Blocks {
   // False where there is no block at its address.
   bool Name(const trace::Event& event, trace::DeviceId device, const MemoryName& name);
   // Whether the process has a block there, on any device.
-  bool Has(trace::ProcessId process, uint64_t address) const;
+  bool Has(trace::ProcessId process, uint64_t address) const {
+    return AccountOf(process, address) != kNoIndex;
+  }
   // The process is gone.
   void End(uint32_t account);
   // All is read: what is live was never freed.
@@ -57,6 +59,8 @@ class Blocks {
     bool totals_seen = false;
   };
 
+  // That has a block at the address, on any device.
+  uint32_t AccountOf(trace::ProcessId process, uint64_t address) const;
   void Move(OfAccount& of, Segment& segment, const Block& block, int64_t count) {
     const int64_t bytes = count * static_cast<int64_t>(block.size);
     of.bytes += static_cast<uint64_t>(bytes);

@@ -172,6 +172,23 @@ void DriverObjects::EndMapping(OfProcess& process, uint32_t index, bool freed) {
   EndHandleIfUnused(process, mapping.handle, freed);
 }
 
+// A segment from before the recording was mapped memory: it is a range of addresses from now on,
+// which other memory may come to.
+void DriverObjects::UnmapPrior(OfProcess& process, uint64_t address) {
+  const uint32_t index = process.numbers[kAddresses].Find(address);
+  if (index == FlatMap::kNone || !process.objects[index].is_prior)
+    return;
+  base_.prices.NoteCall(DeviceOf(process.objects[index]));
+  rows_.End(&process.objects[index], true);
+  Count(process.objects[index], false);
+  const DriverObject object = process.objects[index];
+  process.pages.Remove(object.address, object.size);
+  process.numbers[kAddresses].Erase(address);
+  process.objects.Remove(index);
+  process.reservations[address] = {object.size, {object.segment}, false};
+  segments_.BecomeReservation(object.segment);
+}
+
 // One call may take away several mappings.
 void DriverObjects::OnUnmap(const trace::Event& event) {
   OfProcess& process = ProcessOf(event);
@@ -179,8 +196,10 @@ void DriverObjects::OnUnmap(const trace::Event& event) {
   const uint64_t end = event.address + event.size;
   while (address < end) {
     const uint32_t index = process.mappings.Find(address);
-    if (index == FlatMap::kNone)
+    if (index == FlatMap::kNone) {
+      UnmapPrior(process, address);
       break;
+    }
     base_.prices.NoteCall(DeviceOf(process.objects[index]));
     address += std::max<uint64_t>(process.objects[index].size, 1);
     EndMapping(process, index, true);

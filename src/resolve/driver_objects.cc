@@ -329,6 +329,7 @@ uint32_t DriverObjects::OnPriorSegment(const trace::Event& event) {
   DriverObject& object = process.objects[index];
   object.owner = kPyTorch;
   object.origin = {};
+  object.is_prior = true;
   object.priced = PriceOf(format::MemoryKind::kDevice, event.size, 0);
   const uint32_t segment = AddSegment(process, index);
   Count(object, true);

@@ -127,6 +127,7 @@ class DriverObjects {
   void Count(const DriverObject& object, bool add);
   void End(OfProcess& process, uint32_t object, bool freed);
   void EndMapping(OfProcess& process, uint32_t mapping, bool freed);
+  void UnmapPrior(OfProcess& process, uint64_t address);
   void AccountMappings(OfProcess& process, uint32_t handle);
   void AccountMapping(OfProcess& process, uint32_t mapping, uint64_t from, uint64_t end);
   void EndHandleIfUnused(OfProcess& process, uint32_t handle, bool freed);

@@ -112,6 +112,7 @@ struct DriverObject {
   uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
   bool small = false;         // shares a 2 MiB slab
   bool backing = false;       // its segment is suballocated
+  bool is_prior = false;      // made before the recording, by a call that nobody saw
   Claim communicator = Claim::kNone;
   bool live() const { return number != 0; }
 };

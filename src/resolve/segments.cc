@@ -35,6 +35,15 @@ void Segments::Unback(uint32_t index, uint64_t begin, uint64_t end) {
     rebacked_.push_back({index, begin, end});
 }
 
+void Segments::BecomeReservation(uint32_t index) {
+  Segment& segment = segments_[index];
+  Change(segment, -static_cast<int64_t>(segment.held), 0, 0);
+  segment.kind = SegmentKind::kReservation;
+  segment.object = kNoIndex;
+  segment.backed = std::make_unique<RangeSet>();
+  rebacked_.push_back({index, segment.begin, segment.end});
+}
+
 void Segments::CountHeld(Segment& segment) {
   if (segment.held_counter == kNoIndex)
     segment.held_counter = base_.counters.AddOfSegment(segment.account, segment.row);
@@ -86,7 +95,7 @@ uint64_t Segments::PyTorchBytes(uint32_t account) const {
   segments_.ForEach([&](uint32_t, const Segment& segment) {
     if (segment.account == account && segment.kind != SegmentKind::kDefault &&
         segment.kind != SegmentKind::kPool && segment.owner == kPyTorch)
-      bytes += segment.held;
+      bytes += segment.held + segment.unbacked_bytes;
   });
   return bytes;
 }

@@ -39,6 +39,8 @@ class Segments {
   // Device memory is mapped into a reservation, or no longer.
   void Back(uint32_t segment, uint64_t begin, uint64_t end);
   void Unback(uint32_t segment, uint64_t begin, uint64_t end);
+  // It turns out to be mapped memory, which is gone now.
+  void BecomeReservation(uint32_t segment);
   // How many of a block's bytes have device memory below them.
   uint64_t BackedBytes(const Segment& segment, uint64_t begin, uint64_t size) const {
     if (segment.zombie)
@@ -65,7 +67,7 @@ class Segments {
   void Release(uint32_t segment);
   // The last of those blocks is gone too.
   void Forget(uint32_t segment) { segments_.Remove(segment); }
-  // What PyTorch holds of an account in segments that are known.
+  // What PyTorch holds of an account in segments that are known, asleep or not.
   uint64_t PyTorchBytes(uint32_t account) const;
 
  private:

@@ -28,7 +28,7 @@ INSTANTS = 200
 VIEWS_AT = int(os.environ.get("VRAMSCOPE_VIEWS_AT", "3"))
 #: "" is the ledger's levels, which a page calls `row`.
 DIMENSIONS = ("category", "module", "line", "")
-FIGURES = ("ledger_bytes", "nvml_bytes", "residual_bytes")
+FIGURES = ("ledger_bytes", "nvml_bytes", "residual_bytes", "unbacked_bytes")
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 
