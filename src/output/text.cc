@@ -528,17 +528,20 @@ std::string TextReport::Asked() const {
 void TextReport::AddUnbacked(const query::DeviceReport& device) {
   if (device.unbacked_count == 0)
     return;
-  std::string line =
-      fmt::format("  Asleep: {} in {} block{} have no device memory now:",
+  const bool one = device.unbacked_count == 1;
+  Add(fmt::format("  Asleep: {} in {} block{} no device memory now",
                   util::FormatBytes(device.unbacked_bytes),
-                  util::FormatCount(device.unbacked_count), device.unbacked_count == 1 ? "" : "s");
+                  util::FormatCount(device.unbacked_count), one ? " has" : "s have"));
+  std::string largest;
   size_t named = 0;
   for (const query::CategoryEntry& entry : report_.unbacked_categories) {
-    if (entry.device == device.device && entry.bytes != 0 && named++ < kMostAsleep)
-      line += fmt::format("{} {} {}", named == 1 ? "" : ",", Clean(entry.category),
-                          util::FormatBytes(entry.bytes));
+    if (entry.device != device.device || entry.bytes == 0 || named == kMostAsleep)
+      continue;
+    ++named;
+    largest += fmt::format("{}{} {}", largest.empty() ? "" : ", ", Clean(entry.category),
+                           util::FormatBytes(entry.bytes));
   }
-  Add(CutEnd(line, columns(), style_));
+  Add(CutEnd("    " + largest, columns(), style_));
 }
 
 std::string TextReport::TreeHead() const {

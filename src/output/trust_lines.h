@@ -36,7 +36,7 @@ std::vector<std::string> TrustLines(const query::Report& report,
 // device.
 std::vector<std::string> CheckpointLines(const tables::Recording& recording);
 
-// "Asleep: at most 1,341.0 MiB of gpu0 without device memory, at 2.1 s (`--at 2.1`)".
+// "Asleep: at most 316 MiB of gpu0 without device memory, at 2.1 s (`--at @4200508018261`)".
 std::vector<std::string> AsleepLines(const query::Report& report,
                                      const tables::Recording& recording);
 

@@ -202,7 +202,7 @@ void Reserve(Program& p, Hand& hand, Rng& rng) {
   CUdeviceptr address = 0;
   if (p.Do(p.calls.cuMemAddressReserve, &address, size, size_t{0}, CUdeviceptr{0}, 0ull) ==
       kSuccess)
-    hand.reservations.push_back({address, size, -1, {}, false, {}});
+    hand.reservations.push_back({.address = address, .size = size, .device = -1});
 }
 
 uint64_t EndOfMappings(const Reservation& range) {

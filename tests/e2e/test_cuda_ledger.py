@@ -141,9 +141,9 @@ def test_an_engine_that_sleeps_keeps_its_names_and_has_no_memory(tmp_path):
     }
     asleep = next(step for step in recording.steps if step.name == "asleep")
     text = subprocess.run([VRAMSCOPE, "report", str(recording.file), "--at", f"@{asleep.time_ns}"], capture_output=True, text=True, check=True)
-    assert "Asleep: 316.0 MiB in 7 blocks have no device memory now: buffer 256.0 MiB, parameter 60.0 MiB" in text.stdout
+    assert "  Asleep: 316 MiB in 7 blocks have no device memory now\n    buffer 256 MiB, parameter 60.0 MiB\n" in text.stdout
     info = subprocess.run([VRAMSCOPE, "info", str(recording.file)], capture_output=True, text=True, check=True)
-    assert "Asleep: at most 316.0 MiB of gpu0" in info.stdout
+    assert "Asleep: at most 316 MiB of gpu0" in info.stdout
 
 
 def test_an_engine_that_is_killed_asleep_has_no_memory_at_its_end(tmp_path):

@@ -15,42 +15,12 @@ extern "C" __attribute__((weak)) void ReportBlock(void*, int64_t, size_t, size_t
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-void* const driver = LoadDriver();
-DRIVER_HOOK(driver, cuInit);
-DRIVER_HOOK(driver, cuDevicePrimaryCtxRetain);
-DRIVER_HOOK(driver, cuCtxSetCurrent);
-DRIVER_HOOK(driver, cuMemAddressReserve);
-DRIVER_HOOK(driver, cuMemAddressFree);
-DRIVER_HOOK(driver, cuMemCreate);
-DRIVER_HOOK(driver, cuMemMap);
-DRIVER_HOOK(driver, cuMemUnmap);
-DRIVER_HOOK(driver, cuMemRelease);
 
 struct Segment {
   size_t size = 0;
   CUdeviceptr address = 0;
   CUmemGenericAllocationHandle handle = 0;
 };
-
-void Resume(Segment& segment) {
-  CUmemAllocationProp properties{};
-  properties.type = 1;
-  properties.location = {kLocationDevice, 0};
-  CHECK(cuMemCreate(&segment.handle, segment.size, &properties, 0));
-  CHECK(cuMemMap(segment.address, segment.size, 0, segment.handle, 0));
-}
-
-void Pause(Segment& segment) {
-  CHECK(cuMemUnmap(segment.address, segment.size));
-  CHECK(cuMemRelease(segment.handle));
-}
-
-Segment Allocate(size_t size) {
-  Segment segment{size};
-  CHECK(cuMemAddressReserve(&segment.address, size, 0, 0, 0));
-  Resume(segment);
-  return segment;
-}
 
 void Report(CUdeviceptr address, int64_t bytes) {
   constexpr uint16_t kCuda = 1;
@@ -61,12 +31,40 @@ void Report(CUdeviceptr address, int64_t bytes) {
 }  // namespace
 
 int main(int argc, char**) {
+  void* const driver = LoadDriver();
+  DRIVER_HOOK(driver, cuInit);
+  DRIVER_HOOK(driver, cuDevicePrimaryCtxRetain);
+  DRIVER_HOOK(driver, cuCtxSetCurrent);
+  DRIVER_HOOK(driver, cuMemAddressReserve);
+  DRIVER_HOOK(driver, cuMemAddressFree);
+  DRIVER_HOOK(driver, cuMemCreate);
+  DRIVER_HOOK(driver, cuMemMap);
+  DRIVER_HOOK(driver, cuMemUnmap);
+  DRIVER_HOOK(driver, cuMemRelease);
+  const auto resume = [&](Segment& segment) {
+    CUmemAllocationProp properties{};
+    properties.type = 1;
+    properties.location = {kLocationDevice, 0};
+    CHECK(cuMemCreate(&segment.handle, segment.size, &properties, 0));
+    CHECK(cuMemMap(segment.address, segment.size, 0, segment.handle, 0));
+  };
+  const auto pause = [&](Segment& segment) {
+    CHECK(cuMemUnmap(segment.address, segment.size));
+    CHECK(cuMemRelease(segment.handle));
+  };
+  const auto allocate = [&](size_t size) {
+    Segment segment{size};
+    CHECK(cuMemAddressReserve(&segment.address, size, 0, 0, 0));
+    resume(segment);
+    return segment;
+  };
+
   CUcontext context = nullptr;
   CHECK(cuInit(0));
   CHECK(cuDevicePrimaryCtxRetain(&context, 0));
   CHECK(cuCtxSetCurrent(context));
-  Segment weights = Allocate(64 * kMiB);
-  Segment cache = Allocate(256 * kMiB);
+  Segment weights = allocate(64 * kMiB);
+  Segment cache = allocate(256 * kMiB);
   {
     VRAMSCOPE_SCOPE("model/parameter");
     for (size_t i = 0; i < 6; ++i)
@@ -77,25 +75,25 @@ int main(int argc, char**) {
     Report(cache.address, 256 * kMiB);
   }
   Step("awake");
-  Pause(weights);
-  Pause(cache);
+  pause(weights);
+  pause(cache);
   Step("asleep");
-  Resume(weights);
-  Resume(cache);
+  resume(weights);
+  resume(cache);
   Step("awake-again");
-  Pause(cache);
+  pause(cache);
   Step("half");
-  Pause(weights);
-  // Its allocator knows of nothing: a block of it comes, another goes.
+  pause(weights);
+  // Its allocator is not told: a block goes, and another comes.
   Report(weights.address + 50 * kMiB, -10 * static_cast<int64_t>(kMiB));
   Report(weights.address + 50 * kMiB, 4 * kMiB);
   Step("asleep-again");
   if (argc > 1)
     raise(SIGKILL);
-  Resume(weights);
-  Resume(cache);
+  resume(weights);
+  resume(cache);
   Step("at-last");
-  Pause(weights);
+  pause(weights);
   CHECK(cuMemAddressFree(weights.address, weights.size));
   return 0;
 }
