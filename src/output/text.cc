@@ -619,9 +619,9 @@ std::string TextReport::Format() {
   // Of each device the headline, NVML's line and the allocator's, and an empty one behind the last.
   const auto with_allocated = static_cast<size_t>(std::count_if(
       devices_.begin(), devices_.end(), [&](const auto* device) { return HasAllocated(*device); }));
-  const Plan plan = MakePlan(out_.size() + 2 * devices_.size() + with_allocated +
-                             2 * report_.unbacked_peaks.size() + 1 + trust.size() +
-                             options_.closing.size());
+  const Plan plan =
+      MakePlan(out_.size() + 2 * devices_.size() + with_allocated +
+               2 * report_.unbacked_peaks.size() + 1 + trust.size() + options_.closing.size());
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);
   if (devices_.empty())

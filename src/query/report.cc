@@ -26,7 +26,7 @@ struct Totals {
   uint64_t all = 0;  // of every leaf
   uint64_t allocated = 0;
   uint64_t reserved = 0;
-  uint64_t matched = 0;  // of those that the conditions let through
+  uint64_t matched = 0;         // of those that the conditions let through
   uint64_t unbacked_bytes = 0;  // the same of what has no device memory
   uint64_t unbacked_count = 0;
   std::map<tables::ProcessId, uint64_t> by_process;
