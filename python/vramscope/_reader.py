@@ -293,6 +293,7 @@ class Report(NamedTuple):
     devices: Table
     processes: Table
     rows: Table
+    unbacked: Table
     categories: Table
     modules: Table
     lines: Table

@@ -61,6 +61,8 @@ void WriteDiffJson(const query::Diff& diff,
   json.BeginObject();
   WriteBytes(diff.a_bytes, diff.b_bytes, json);
   json.EndObject();
+  json.Field("a_unbacked_bytes", diff.a_unbacked_bytes);
+  json.Field("b_unbacked_bytes", diff.b_unbacked_bytes);
   json.Field("threshold_bytes", diff.threshold_bytes);
   json.Field("driver_threshold_bytes", diff.driver_threshold_bytes);
   TextList(json, "causes", diff.causes);

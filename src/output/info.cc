@@ -133,6 +133,8 @@ void InfoText::AddProcesses() {
     More(fmt::format("({} more)", count - kMaxProcesses));
   for (const std::string& line : CheckpointLines(recording_))
     More(line);
+  for (const std::string& line : AsleepLines(report_, recording_))
+    More(line);
   Line("threads", util::FormatCount(tables.threads.size() - 1));
 }
 

@@ -39,6 +39,7 @@ void WriteDevice(const query::DeviceReport& device, JsonWriter& json) {
   json.Field("reserved_bytes", device.reserved_bytes);
   WritePeak("allocated_peak", device.allocated_peak, json);
   WritePeak("own_peak", device.own_peak, json);
+  json.Field("unbacked_bytes", device.unbacked_bytes);
   WriteInstant(device, json);
 }
 
@@ -134,6 +135,8 @@ void WriteTimeline(const query::Timeline& timeline, JsonWriter& json) {
   for (const auto& [time_ns, bytes] : timeline.nvml)
     WriteTuple(json, time_ns, bytes);
   json.EndArray();
+  if (!timeline.unbacked.empty())
+    NumberList(json, "unbacked_bytes", timeline.unbacked);
 }
 
 }  // namespace
@@ -170,6 +173,7 @@ void WriteReportJson(const query::Report& report,
   WriteList(json, "devices", report.devices, WriteDevice);
   list("processes", report.processes, WriteProcess);
   list("rows", report.rows, WriteRow);
+  list("unbacked", report.unbacked, WriteRow);
   list("categories", report.categories, WriteCategory);
   list("modules", report.top_modules, WriteModule);
   list("top_lines", report.top_lines, WriteLine);

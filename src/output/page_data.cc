@@ -306,6 +306,7 @@ void PageData::WriteTimelines() {
     TextList(json_, "groups", timeline.groups);
     WriteColumn(json_, "t", timeline.time_ns, [&](int64_t time_ns) { return Since(time_ns); });
     NumberLists(json_, "peak", timeline.peak);
+    NumberList(json_, "unbacked", timeline.unbacked);
     // Where there are more samples than fit, the highest of each stretch.
     const auto& samples = timeline.nvml;
     const size_t limit = std::max<size_t>(limits_.nvml_samples, 1);

@@ -144,8 +144,10 @@ PageSites::Site PageSites::Describe(const tables::SiteRow& row) {
   site.account = row.account.value;
   site.category = row.category;
   site.backing = row.backing;
+  site.unbacked = row.unbacked;
   // As the lines of the report count (query/tops.cc).
-  site.held = row.place.value != 0 && !query::IsFree(static_cast<format::Part>(row.part));
+  site.held = row.place.value != 0 && row.unbacked == 0 &&
+              !query::IsFree(static_cast<format::Part>(row.part));
   const auto [path, added] =
       path_ids_.try_emplace(texts_.TreePath(row), static_cast<uint32_t>(paths_.size()));
   if (added)
@@ -196,6 +198,7 @@ void PageSites::Write(JsonWriter& json) const {
   column("path", &Site::path);
   column("category", &Site::category);
   column("backing", &Site::backing);
+  column("unbacked", &Site::unbacked);
   column("held", &Site::held);
   column("line", &Site::line);
   column("module", &Site::module);

@@ -81,7 +81,8 @@ class PageSites {
     uint32_t path = 0;
     uint32_t category = 0;
     uint32_t backing = 0;
-    uint32_t held = 0;  // 1: somebody has it: no slack
+    uint32_t unbacked = 0;  // 1: no device memory is mapped below it
+    uint32_t held = 0;      // 1: somebody has it: no slack
     uint32_t line = 0;
     uint32_t module = 0;
     uint32_t name = 0;   // parameter, else tag

@@ -49,6 +49,7 @@ constexpr SectionRule kFree = {1, 1, 4, 1};
 constexpr uint64_t kFreeShare = 10;  // free bytes below a tenth of all are no question
 constexpr double kSmallestDevice = 1.0 / 64;
 constexpr size_t kMostStacks = 10;
+constexpr size_t kMostAsleep = 3;  // categories of what has no device memory
 
 // The entries that each section shows; 0: it is not there.
 struct Plan {
@@ -145,6 +146,7 @@ class TextReport {
   void AddAllocated(const query::DeviceReport& device, const Unit& unit);
   std::string PeakText(const query::PeakFigure& peak, const Unit& unit) const;
   std::string Asked() const;
+  void AddUnbacked(const query::DeviceReport& device);
   std::string TreeHead() const;
   // No screen limits it: nobody looks at one, or --top says how much is shown.
   bool IsWhole() const { return options_.rows == 0 || query_.top > 0; }
@@ -522,6 +524,26 @@ std::string TextReport::Asked() const {
   return asked;
 }
 
+// What is live for an allocator and has no device memory: the sums above are without it.
+void TextReport::AddUnbacked(const query::DeviceReport& device) {
+  if (device.unbacked_count == 0)
+    return;
+  const bool one = device.unbacked_count == 1;
+  Add(fmt::format("  Asleep: {} in {} block{} no device memory now",
+                  util::FormatBytes(device.unbacked_bytes),
+                  util::FormatCount(device.unbacked_count), one ? " has" : "s have"));
+  std::string largest;
+  size_t named = 0;
+  for (const query::CategoryEntry& entry : report_.unbacked_categories) {
+    if (entry.device != device.device || entry.bytes == 0 || named == kMostAsleep)
+      continue;
+    ++named;
+    largest += fmt::format("{}{} {}", largest.empty() ? "" : ", ", Clean(entry.category),
+                           util::FormatBytes(entry.bytes));
+  }
+  Add(CutEnd("    " + largest, columns(), style_));
+}
+
 std::string TextReport::TreeHead() const {
   std::string head;
   for (const query::Dimension dimension : query_.by)
@@ -538,6 +560,7 @@ void TextReport::AddDevice(size_t index, const Plan& plan) {
   const bool whole = options_.rows == 0;
   if (IsOneRow(index))
     Add(CutEnd("  all of it: " + tree.Lines({})[0].name, columns(), style_));
+  AddUnbacked(*devices_[index]);
   if (plan.categories[index] > 0) {
     const TreeLimits limits{plan.categories[index], smallest, MostEntries()};
     AddFigureTable("category", categories_[index], limits, false, whole, style_, &out_);
@@ -581,6 +604,8 @@ std::string TextReport::Format() {
   Lines trust = OverflowLines(report_, recording_, style_);
   for (std::string& line : CheckpointLines(recording_))
     trust.push_back(std::move(line));
+  for (std::string& line : AsleepLines(report_, recording_))
+    trust.push_back(std::move(line));
   for (std::string& line : TrustLines(report_, recording_, style_))
     trust.push_back(std::move(line));
   if (gpus_.size() > 1) {
@@ -594,8 +619,9 @@ std::string TextReport::Format() {
   // Of each device the headline, NVML's line and the allocator's, and an empty one behind the last.
   const auto with_allocated = static_cast<size_t>(std::count_if(
       devices_.begin(), devices_.end(), [&](const auto* device) { return HasAllocated(*device); }));
-  const Plan plan = MakePlan(out_.size() + 2 * devices_.size() + with_allocated + 1 + trust.size() +
-                             options_.closing.size());
+  const Plan plan =
+      MakePlan(out_.size() + 2 * devices_.size() + with_allocated +
+               2 * report_.unbacked_peaks.size() + 1 + trust.size() + options_.closing.size());
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);
   if (devices_.empty())

@@ -240,6 +240,18 @@ std::vector<std::string> CheckpointLines(const tables::Recording& recording) {
   return lines;
 }
 
+std::vector<std::string> AsleepLines(const query::Report& report,
+                                     const tables::Recording& recording) {
+  std::vector<std::string> lines;
+  for (const tables::PeakRow& peak : report.unbacked_peaks) {
+    const std::string at = ExactSeconds(peak.time_ns - recording.tables().session.begin_ns);
+    lines.push_back(fmt::format(
+        "Asleep: at most {} of {} without device memory, at {} s (`--at @{}`)",
+        util::FormatBytes(peak.bytes), DeviceMark(recording, peak.device), at, peak.time_ns));
+  }
+  return lines;
+}
+
 std::string TraceLine(const tables::Recording& recording,
                       const std::string& path,
                       const Style& style) {

@@ -36,6 +36,10 @@ std::vector<std::string> TrustLines(const query::Report& report,
 // device.
 std::vector<std::string> CheckpointLines(const tables::Recording& recording);
 
+// "Asleep: at most 316 MiB of gpu0 without device memory, at 2.1 s (`--at @4200508018261`)".
+std::vector<std::string> AsleepLines(const query::Report& report,
+                                     const tables::Recording& recording);
+
 // "Trace: train.vram (5.90 MiB, 4.8 bytes an event)".
 std::string TraceLine(const tables::Recording& recording,
                       const std::string& path,

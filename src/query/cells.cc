@@ -111,7 +111,8 @@ void Cells::Fill(const tables::Recording& recording, const GroupOf& group_of) {
   const auto intern = [&](const tables::SiteRow& site) {
     Cell cell;
     cell.account = site.account.value < tables.accounts.size() ? site.account : tables::AccountId{};
-    cell.device = tables.accounts[cell.account.value].device;
+    (site.unbacked != 0 ? cell.unbacked_of : cell.device) =
+        tables.accounts[cell.account.value].device;
     cell.owner = site.owner;
     cell.part = static_cast<Part>(site.part);
     cell.category = static_cast<Category>(site.category);

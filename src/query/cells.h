@@ -57,7 +57,8 @@ tables::SiteRow FreeSite(const tables::Recording& recording,
 // What histories tell bytes apart by: a few hundred of them where sites are many thousands.
 struct Cell {
   tables::AccountId account;
-  tables::DeviceId device;
+  tables::DeviceId device;       // none for what no device memory is mapped below
+  tables::DeviceId unbacked_of;  // the device of its allocator, for that
   tables::StringId owner;
   format::Part part = format::Part::kAllocated;
   format::Category category = format::Category::kUnknown;

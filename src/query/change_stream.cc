@@ -119,7 +119,9 @@ util::Status ChangeStream::ReadFrame(size_t frame) {
     kind.bytes = shape.bytes;
     kind.rounding_bytes = std::min(shape.rounding_bytes, shape.bytes);
     kind.what.site = shape.site < sites ? shape.site & (kSitesLimit - 1) : 0;
-    kind.what.segment = shape.segment < segments ? shape.segment : 0;
+    // What no memory is mapped below takes nothing of its segment's.
+    const bool is_unbacked = recording_.tables().sites[kind.what.site].unbacked != 0;
+    kind.what.segment = shape.segment < segments && !is_unbacked ? shape.segment : 0;
   }
   const auto push = [&](const std::vector<int64_t>& times) {
     Place place;

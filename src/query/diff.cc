@@ -26,6 +26,13 @@ constexpr uint64_t kSmallBytes = uint64_t{64} << 10;
 constexpr uint64_t kShareOfPeak = 1000;
 const char kNone[] = "(none)";
 
+uint64_t BytesOf(const DiffSums& sums) {
+  uint64_t bytes = 0;
+  for (const auto& [key, sum] : sums)
+    bytes += sum.bytes;
+  return bytes;
+}
+
 std::vector<ComparedRow> Merge(const DiffSums& a, const DiffSums& b) {
   std::vector<ComparedRow> rows;
   auto x = a.begin();
@@ -267,6 +274,10 @@ void AddNotes(const DiffSide& a, const DiffSide& b, Diff* diff) {
     note(std::to_string(IterationsOf(a)) + " iterations in A, " + std::to_string(IterationsOf(b)) +
          " in B: those that both have are compared");
   }
+  if (diff->a_unbacked_bytes != 0 || diff->b_unbacked_bytes != 0) {
+    note("asleep at the peak, without device memory: " + util::FormatBytes(diff->a_unbacked_bytes) +
+         " in A, " + util::FormatBytes(diff->b_unbacked_bytes) + " in B");
+  }
   if (a.others_bytes != 0 || b.others_bytes != 0) {
     note("memory of other processes is left out: " + util::FormatBytes(a.others_bytes) + " in A, " +
          util::FormatBytes(b.others_bytes) + " in B");
@@ -315,10 +326,10 @@ util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_s
   VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &*a));
   VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &*b));
   Diff diff;
-  for (const auto& [key, sum] : a->peak)
-    diff.a_bytes += sum.bytes;
-  for (const auto& [key, sum] : b->peak)
-    diff.b_bytes += sum.bytes;
+  diff.a_bytes = BytesOf(a->peak);
+  diff.b_bytes = BytesOf(b->peak);
+  diff.a_unbacked_bytes = BytesOf(a->unbacked);
+  diff.b_unbacked_bytes = BytesOf(b->unbacked);
   const uint64_t larger = std::max(diff.a_bytes, diff.b_bytes);
   Comparison all{words, *a, *b, Merge(a->peak, b->peak), 0, 0};
   diff.threshold_bytes = all.threshold_bytes = std::max(kSmallBytes, larger / kShareOfPeak);

@@ -77,6 +77,9 @@ struct Diff {
   // What other processes had is not in it.
   uint64_t a_bytes = 0;
   uint64_t b_bytes = 0;
+  // Live at those instants without device memory (engines asleep): beside them.
+  uint64_t a_unbacked_bytes = 0;
+  uint64_t b_unbacked_bytes = 0;
   uint64_t threshold_bytes = 0;         // what differs by no more is not told
   uint64_t driver_threshold_bytes = 0;  // the same for the driver's rows and free bytes of pools
   bool same = false;                    // nothing differs by more than that

@@ -108,6 +108,7 @@ class CauseFinder {
   explicit CauseFinder(Comparison* comparison) : all_(*comparison) {}
 
   std::vector<std::string> Find() {
+    AddAsleep();
     AddMoves(true);
     AddLeaks();
     AddKept();
@@ -161,6 +162,8 @@ class CauseFinder {
     return bytes;
   }
 
+  // What sleeps in one is not gone from it.
+  void AddAsleep();
   void AddLeaks();
   void AddKept();
   void AddScale();
@@ -178,6 +181,22 @@ class CauseFinder {
   std::set<DiffKey> leaking_;
   std::set<DiffKey> moved_;  // to another category, or from one
 };
+
+void CauseFinder::AddAsleep() {
+  for (const bool in_b : {false, true}) {
+    const DiffSums& asleep = (in_b ? all_.b : all_.a).unbacked;
+    const auto group = Take([&](const ComparedRow& row) {
+      return (row.delta() < 0) == in_b && asleep.contains(row.key);
+    });
+    if (!group)
+      continue;
+    const Category category = group->MainCategory();
+    Tell(Magnitude(group->delta()), FormatBytes(Magnitude(group->delta())) + " of " +
+                                        CategoryWords(category) + group->OfModules() +
+                                        (IsPlural(category) ? " are" : " is") + " asleep in " +
+                                        (in_b ? "B" : "A") + ": live, without device memory");
+  }
+}
 
 // Bytes that the ends of iterations show, said of the rows of the same keys, whose changes at the
 // peak are thereby told, too.

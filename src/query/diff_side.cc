@@ -141,16 +141,29 @@ bool IsOfOthers(const Leaf& leaf) {
 util::Result<DiffSums> SumsAt(const Instants& at,
                               DiffWords* words,
                               DiffSide* side,
-                              std::map<DiffKey, std::map<DiffChain, uint64_t>>* callers = nullptr) {
+                              std::map<DiffKey, std::map<DiffChain, uint64_t>>* callers = nullptr,
+                              DiffSums* unbacked = nullptr) {
   const auto live = ReadLiveSet(*side->recording, at);
   if (!live.ok())
     return live.status();
   const auto places = Places(*side);
   KeyMaker keys(*side->recording, words, side);
   DiffSums sums;
+  const auto counts = [&](const Leaf& leaf) {
+    return places[leaf.device.value] && !IsOfOthers(leaf) && side->subject.Has(leaf.process) &&
+           leaf.bytes != 0;
+  };
+  if (unbacked != nullptr) {
+    ForEachUnbackedLeaf(*side->recording, *live, [&](const Leaf& leaf) {
+      if (!counts(leaf))
+        return;
+      DiffSum& sum = (*unbacked)[keys.Of(leaf.site, *places[leaf.device.value])];
+      sum.bytes += leaf.bytes;
+      sum.count += leaf.count;
+    });
+  }
   ForEachLeaf(*side->recording, *live, [&](const Leaf& leaf) {
-    if (!places[leaf.device.value] || IsOfOthers(leaf) || !side->subject.Has(leaf.process) ||
-        leaf.bytes == 0)
+    if (!counts(leaf))
       return;
     const DiffKey key = keys.Of(leaf.site, *places[leaf.device.value]);
     DiffSum& sum = sums[key];
@@ -349,7 +362,7 @@ util::Result<DiffSide> ReadSide(const DiffSubject& subject, DiffWords* words) {
   if (!peak.ok())
     return peak.status();
   VRAMSCOPE_RETURN_IF_ERROR(FindDevices(*peak, &side));
-  auto at_peak = SumsAt(*peak, words, &side, &side.callers);
+  auto at_peak = SumsAt(*peak, words, &side, &side.callers, &side.unbacked);
   if (!at_peak.ok())
     return at_peak.status();
   side.peak = std::move(*at_peak);

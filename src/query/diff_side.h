@@ -79,7 +79,8 @@ struct DiffSide {
   std::vector<Device> others;
   DiffSums peak;
   std::map<DiffKey, std::map<DiffChain, uint64_t>> callers;  // of the peak's bytes
-  DiffSums start;                                            // live at the first event
+  DiffSums unbacked;                       // live at the peak without device memory, and not in it
+  DiffSums start;                          // live at the first event
   DiffSums allocated;                      // over the whole run; no rounding, nothing of segments
   std::vector<IterationState> iterations;  // as asked for
   uint64_t others_bytes = 0;               // of other processes, at the peaks

@@ -37,6 +37,7 @@ struct Training {
   uint64_t leak_bytes = 0;      // of each iteration
   bool keeps = false;           // the last iteration's activations
   bool unknown = false;         // activations have no category
+  bool asleep = false;          // parameters have no device memory
   uint32_t first_line = 10;     // of its program
   int64_t shift_ns = 0;         // everything happens later
   int64_t iterations = 6;
@@ -109,8 +110,9 @@ class TrainingMaker {
   void AddLayer(uint64_t layer) {
     const std::string module = "blocks." + std::to_string(layer);
     const uint64_t parameter = layer == 1 ? training_.wide_parameter : training_.parameter;
-    builder_.Row(OfParameter(Category::kParameter, module, ""), Iteration(0) - 500, tables::kNever,
-                 parameter * kMiB);
+    const tables::SiteId of_parameter = OfParameter(Category::kParameter, module, "");
+    builder_.tables.sites[of_parameter.value].unbacked = training_.asleep ? 1 : 0;
+    builder_.Row(of_parameter, Iteration(0) - 500, tables::kNever, parameter * kMiB);
     if (training_.state != 0) {
       builder_.Row(OfParameter(Category::kOptimizerState, module, "exp_avg"), Iteration(0) + 900,
                    tables::kNever, training_.state * kMiB * parameter / training_.parameter);
@@ -160,6 +162,20 @@ TEST(DiffTest, TheSameProgramDoesNotDiffer) {
   EXPECT_EQ(diff.delta_bytes(), 0);
   for (const DiffRow& row : diff.rows)
     EXPECT_EQ(row.a_bytes, row.b_bytes) << row.path[3] << " " << row.path[5];
+}
+
+TEST(DiffTest, ParametersThatSleepAreNotGone) {
+  Training asleep;
+  asleep.asleep = true;
+  const Diff diff = Compare({}, asleep);
+  EXPECT_THAT(diff.causes, ElementsAre("8.00 MiB of parameters of blocks.[0-3] x4 are asleep in B: "
+                                       "live, without device memory"));
+  EXPECT_THAT(diff.notes, ElementsAre("asleep at the peak, without device memory: 0 B in A, "
+                                      "8.00 MiB in B"));
+  EXPECT_EQ(diff.delta_bytes(), -8 * static_cast<int64_t>(kMiB));
+  EXPECT_EQ(diff.b_unbacked_bytes, 8 * kMiB);
+  EXPECT_THAT(Compare(asleep, {}).causes, ElementsAre(HasSubstr("are asleep in A")));
+  EXPECT_TRUE(Compare(asleep, asleep).same);
 }
 
 TEST(DiffTest, SmallDifferencesAreNoise) {

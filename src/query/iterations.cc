@@ -42,6 +42,8 @@ uint64_t Positive(int64_t bytes) {
 uint32_t FiguresOf(const Cell& cell) {
   const auto bit = [](size_t figure) { return uint32_t{1} << figure; };
   static_assert(kFigures <= 32);
+  if (cell.unbacked_of.value != 0)
+    return 0;
   uint32_t figures = bit(kTotalFigure) | bit(static_cast<size_t>(cell.category));
   if (cell.allocated)
     figures |= bit(kAllocatedFigure);

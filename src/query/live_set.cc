@@ -77,7 +77,7 @@ class FrameReader {
           (row_key_ ? GroupSum(frame, i, site, into) : into.sites[site]).rounding_bytes += rounding;
         continue;
       }
-      if (segment != 0) {
+      if (segment != 0 && sites_[site].unbacked == 0) {
         into.segments[segment].used_bytes += bytes;
         ++into.segments[segment].used_count;
       }
@@ -188,24 +188,32 @@ util::Result<LiveSet> ReadLiveSetWithCheckpointed(const tables::Recording& recor
   return ReadRows(recording, at, {});
 }
 
-void ForEachLeaf(const tables::Recording& recording,
-                 const LiveSet& live,
-                 const std::function<void(const Leaf&)>& sink) {
-  const tables::Tables& tables = recording.tables();
-  const auto leaf_of = [&](const tables::SiteRow& site, uint64_t bytes, uint64_t count) {
-    Leaf leaf;
-    const tables::AccountRow& of = RowOf(tables.accounts, site.account);
-    leaf.device = of.device.value < tables.devices.size() ? of.device : tables::DeviceId{};
-    leaf.process = of.process.value < tables.processes.size() ? of.process : tables::ProcessId{};
-    leaf.site = site;
-    leaf.bytes = bytes;
-    leaf.count = count;
-    return leaf;
-  };
+namespace {
+
+Leaf LeafOf(const tables::Tables& tables,
+            const tables::SiteRow& site,
+            uint64_t bytes,
+            uint64_t count) {
+  Leaf leaf;
+  const tables::AccountRow& of = RowOf(tables.accounts, site.account);
+  leaf.device = of.device.value < tables.devices.size() ? of.device : tables::DeviceId{};
+  leaf.process = of.process.value < tables.processes.size() ? of.process : tables::ProcessId{};
+  leaf.site = site;
+  leaf.bytes = bytes;
+  leaf.count = count;
+  return leaf;
+}
+
+// Those of sites, with device memory below them or without.
+void ForEachSiteLeaf(const tables::Tables& tables,
+                     const LiveSet& live,
+                     bool unbacked,
+                     const std::function<void(const Leaf&)>& sink) {
   const auto emit = [&](uint32_t site, const tables::AllocationRow* row, const LiveSum& sum) {
-    if (sum.count == 0 && sum.rounding_bytes == 0)
+    if ((sum.count == 0 && sum.rounding_bytes == 0) ||
+        (tables.sites[site].unbacked != 0) != unbacked)
       return;
-    Leaf leaf = leaf_of(tables.sites[site], sum.bytes, sum.count);
+    Leaf leaf = LeafOf(tables, tables.sites[site], sum.bytes, sum.count);
     leaf.row = row;
     if (sum.count != 0)
       sink(leaf);
@@ -220,16 +228,32 @@ void ForEachLeaf(const tables::Recording& recording,
     emit(i, nullptr, live.sites[i]);
   for (const LiveGroup& group : live.groups)
     emit(group.row.site.value, &group.row, group.sum);
+}
+
+}  // namespace
+
+void ForEachUnbackedLeaf(const tables::Recording& recording,
+                         const LiveSet& live,
+                         const std::function<void(const Leaf&)>& sink) {
+  ForEachSiteLeaf(recording.tables(), live, true, sink);
+}
+
+void ForEachLeaf(const tables::Recording& recording,
+                 const LiveSet& live,
+                 const std::function<void(const Leaf&)>& sink) {
+  const tables::Tables& tables = recording.tables();
+  ForEachSiteLeaf(tables, live, false, sink);
   for (size_t i = 1; i < live.segments.size(); ++i) {
     const LiveSet::Segment& segment = live.segments[i];
     if (const uint64_t bytes = segment.free_bytes(); bytes > 0)
-      sink(leaf_of(FreeSite(recording, tables.segments[i], segment.used_count > 0), bytes, 0));
+      sink(LeafOf(tables, FreeSite(recording, tables.segments[i], segment.used_count > 0), bytes,
+                  0));
   }
   for (size_t i = 1; i < live.counters.size(); ++i) {
     if (live.counters[i] <= 0)
       continue;
-    Leaf leaf = leaf_of(RowOf(tables.sites, tables.counters[i].site),
-                        static_cast<uint64_t>(live.counters[i]), 1);
+    Leaf leaf = LeafOf(tables, RowOf(tables.sites, tables.counters[i].site),
+                       static_cast<uint64_t>(live.counters[i]), 1);
     tables::AllocationRow row;
     row.bytes = leaf.bytes;
     if (leaf.process.value == 0 || format::IsSlack(static_cast<format::Part>(leaf.site.part)))

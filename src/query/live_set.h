@@ -10,7 +10,8 @@
 #include "tables/recording.h"
 #include "util/status.h"
 
-// What is live at an instant: the ledger of recording.h, summed by site.
+// What is live at an instant: the ledger of recording.h, summed by site. Sites without device
+// memory below them (SiteRow::unbacked) have sums, too: these are no part of what a device has.
 namespace vramscope::query {
 
 // What a site has at an instant.
@@ -71,6 +72,10 @@ struct Leaf {
 void ForEachLeaf(const tables::Recording& recording,
                  const LiveSet& live,
                  const std::function<void(const Leaf&)>& sink);
+// Every leaf that no device memory is mapped below.
+void ForEachUnbackedLeaf(const tables::Recording& recording,
+                         const LiveSet& live,
+                         const std::function<void(const Leaf&)>& sink);
 
 // Of each device, by DeviceId.
 util::Result<std::vector<uint64_t>> DeviceTotals(const tables::Recording& recording,

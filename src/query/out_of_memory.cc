@@ -263,7 +263,8 @@ class Explainer {
           for (size_t i = 0; i < frame.rows; ++i) {
             const uint32_t segment = frame.segment[i];
             if (segment < mine.size() && mine[segment] && frame.site[i] < tables_.sites.size() &&
-                tables_.sites[frame.site[i]].backing == 0 && frame.begin_ns[i] <= at_ns &&
+                tables_.sites[frame.site[i]].backing == 0 &&
+                tables_.sites[frame.site[i]].unbacked == 0 && frame.begin_ns[i] <= at_ns &&
                 at_ns < frame.end_ns[i])
               blocks.push_back({segment, frame.site[i], frame.address[i], frame.bytes[i]});
           }

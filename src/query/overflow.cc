@@ -34,7 +34,7 @@ class Highest {
     for (const Cell& cell : cells.all()) {
       Facts& facts = cells_.emplace_back();
       facts.in_host = cell.stands_for.value != 0;
-      if (tables.accounts[cell.account.value].process.value != 0)
+      if (tables.accounts[cell.account.value].process.value != 0 && cell.unbacked_of.value == 0)
         facts.device = facts.in_host ? cell.stands_for.value : cell.device.value;
       facts.in_use = IsUse(cell.part);
     }

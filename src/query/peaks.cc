@@ -21,15 +21,18 @@ namespace {
 
 class PeakFinder {
  public:
-  // Device 0 is none: what is on it, or put there, makes no peak.
+  // Device 0 is none: what is on it, or put there, makes no peak. `device_of`: which one a cell is
+  // on.
   PeakFinder(const Cells& cells,
              std::vector<TimeSpan> spans,
-             const std::function<bool(const Cell&)>& counts)
+             const std::function<bool(const Cell&)>& counts,
+             tables::DeviceId Cell::*device_of)
       : devices_(spans.size()) {
     const auto mask = [](bool counted) { return counted ? int64_t{-1} : 0; };
     for (const Cell& cell : cells.all()) {
-      const bool known = cell.device.value < spans.size() && counts(cell);
-      cells_.push_back({known ? cell.device.value : 0, mask(IsUse(cell.part)),
+      const uint32_t device = (cell.*device_of).value;
+      const bool known = device < spans.size() && counts(cell);
+      cells_.push_back({known ? device : 0, mask(IsUse(cell.part)),
                         mask(cell.estimated == tables::Estimated::kByFreeMemory),
                         mask(cell.allocated)});
     }
@@ -167,14 +170,15 @@ class PeakFinder {
 util::Result<Peaks> FindPeaksOf(const tables::Recording& recording,
                                 const Cells& cells,
                                 const std::vector<TimeSpan>& spans,
-                                const std::function<bool(const Cell&)>& counts) {
+                                const std::function<bool(const Cell&)>& counts,
+                                tables::DeviceId Cell::*device_of = &Cell::device) {
   TimeSpan all{INT64_MAX, INT64_MIN};
   for (size_t i = 1; i < spans.size(); ++i) {
     all.from_ns = std::min(all.from_ns, spans[i].from_ns);
     all.to_ns = std::max(all.to_ns, spans[i].to_ns);
   }
   const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
-  auto finders = SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, counts));
+  auto finders = SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, counts, device_of));
   if (!finders.ok())
     return finders.status();
   PeakFinder& whole = finders->front();
@@ -212,6 +216,19 @@ util::Result<std::vector<tables::PeakRow>> FindPeaks(
   });
   if (!peaks.ok())
     return peaks.status();
+  return std::move(peaks->highest);
+}
+
+util::Result<std::vector<tables::PeakRow>> FindUnbackedPeaks(const tables::Recording& recording) {
+  const std::vector<tables::SiteRow>& sites = recording.tables().sites;
+  if (std::all_of(sites.begin(), sites.end(), [](const auto& site) { return site.unbacked == 0; }))
+    return std::vector<tables::PeakRow>{};
+  auto peaks = FindPeaksOf(
+      recording, Cells(recording), std::vector<TimeSpan>(recording.tables().devices.size()),
+      [](const Cell&) { return true; }, &Cell::unbacked_of);
+  if (!peaks.ok())
+    return peaks.status();
+  std::erase_if(peaks->highest, [](const tables::PeakRow& peak) { return peak.bytes == 0; });
   return std::move(peaks->highest);
 }
 

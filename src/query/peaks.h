@@ -44,6 +44,9 @@ util::Result<std::vector<tables::PeakRow>> AllocatedPeaks(const tables::Recordin
 // ring's recording within its history. An error where a condition is about single allocations.
 util::Result<std::vector<tables::PeakRow>> FindOwnPeaks(const tables::Recording& recording,
                                                         const ReportQuery& query);
+// The same of what has no device memory below it, on the devices of its allocators; none where
+// nothing ever was like that.
+util::Result<std::vector<tables::PeakRow>> FindUnbackedPeaks(const tables::Recording& recording);
 
 // The same of what some processes have, whatever others have beside them.
 util::Result<std::vector<tables::PeakRow>> FindPeaks(

@@ -28,8 +28,9 @@ void DropEmpty(Sums& sums) {
   std::erase_if(sums, [](const auto& entry) { return entry.second == 0; });
 }
 
-// The ledger in the words of recording.h, by account, part and category.
-Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns) {
+// The ledger in the words of recording.h, by account, part and category; `unbacked`: what has no
+// device memory instead.
+Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns, bool unbacked = false) {
   const tables::Tables& tables = builder.tables;
   Sums sums;
   std::vector<int64_t> held(tables.segments.size());
@@ -48,6 +49,8 @@ Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns) {
     if (row.begin_ns > time_ns || time_ns >= row.end_ns)
       continue;
     const tables::SiteRow& site = tables.sites[row.site.value];
+    if ((site.unbacked != 0) != unbacked)
+      continue;
     const auto bytes = static_cast<int64_t>(row.bytes);
     const auto rounding = static_cast<int64_t>(row.rounding_bytes);
     add(site, static_cast<uint8_t>(Part::kRounding),
@@ -59,6 +62,10 @@ Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns) {
     used[row.segment.value] += bytes;
     ++children[row.segment.value];
     add(site, site.part, site.category, bytes - rounding);
+  }
+  if (unbacked) {
+    DropEmpty(sums);
+    return sums;
   }
   std::vector<int64_t> counters(tables.counters.size());
   for (const tables::StepRow& step : tables.steps) {
@@ -83,11 +90,14 @@ Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns) {
   return sums;
 }
 
-Sums FromLiveSet(const tables::Recording& recording, int64_t time_ns, const RowKey& key = {}) {
+Sums FromLiveSet(const tables::Recording& recording,
+                 int64_t time_ns,
+                 const RowKey& key = {},
+                 bool unbacked = false) {
   const auto live = ReadLiveSet(recording, AllAt(recording.tables(), time_ns), key);
   EXPECT_TRUE(live.ok());
   Sums sums;
-  ForEachLeaf(recording, *live, [&](const Leaf& leaf) {
+  (unbacked ? ForEachUnbackedLeaf : ForEachLeaf)(recording, *live, [&](const Leaf& leaf) {
     sums[KeyOf(leaf.site)] += static_cast<int64_t>(leaf.bytes);
   });
   DropEmpty(sums);
@@ -112,6 +122,8 @@ class SumsAt {
         continue;
       for (size_t i = 0; i < bytes_.size(); ++i) {
         const Cell& cell = cells_.all()[i];
+        if (cell.unbacked_of.value != 0)
+          continue;
         sums[{cell.account.value, static_cast<uint8_t>(cell.part),
               static_cast<uint8_t>(cell.category)}] += bytes_[i];
       }
@@ -170,6 +182,9 @@ TEST_P(RandomRecordingTest, LiveSetIsWhatTheRowsSay) {
     EXPECT_EQ(FromLiveSet(*recording_, time_ns), expected) << time_ns;
     const RowKey by_size = [](const tables::AllocationRow& row) { return row.bytes / 100; };
     EXPECT_EQ(FromLiveSet(*recording_, time_ns, by_size), expected) << time_ns;
+    const Sums unbacked = BruteForce(builder_, time_ns, true);
+    EXPECT_EQ(FromLiveSet(*recording_, time_ns, {}, true), unbacked) << time_ns;
+    EXPECT_EQ(FromLiveSet(*recording_, time_ns, by_size, true), unbacked) << time_ns;
   }
 }
 
@@ -224,9 +239,25 @@ TEST_P(RandomRecordingTest, PeaksAreTheHighestInstants) {
   }
 }
 
+TEST_P(RandomRecordingTest, UnbackedPeaksAreTheHighestInstants) {
+  const tables::Tables& tables = builder_.tables;
+  const auto peaks = FindUnbackedPeaks(*recording_);
+  ASSERT_TRUE(peaks.ok());
+  ASSERT_EQ(peaks->size(), 3u);
+  for (const tables::PeakRow& peak : *peaks) {
+    EXPECT_EQ(DeviceTotal(tables, BruteForce(builder_, peak.time_ns, true), peak.device),
+              static_cast<int64_t>(peak.bytes));
+    for (const int64_t time_ns : times_) {
+      EXPECT_LE(DeviceTotal(tables, BruteForce(builder_, time_ns, true), peak.device),
+                static_cast<int64_t>(peak.bytes));
+    }
+  }
+}
+
 TEST_P(RandomRecordingTest, EveryGroupingSumsToTheDevice) {
   for (size_t i = 0; i < 6; ++i) {
     const Sums expected = BruteForce(builder_, times_[i]);
+    const Sums unbacked = BruteForce(builder_, times_[i], true);
     for (size_t d = 0; d <= kDimensionCount; ++d) {
       ReportQuery query;
       query.at.kind = Instant::Kind::kMonotonic;
@@ -241,6 +272,12 @@ TEST_P(RandomRecordingTest, EveryGroupingSumsToTheDevice) {
           sum += row.device == device.device ? row.bytes : 0;
         EXPECT_EQ(sum, device.ledger_bytes);
         EXPECT_EQ(DeviceTotal(builder_.tables, expected, device.device), static_cast<int64_t>(sum));
+        uint64_t asleep = 0;
+        for (const ReportRow& row : report->unbacked)
+          asleep += row.device == device.device ? row.bytes : 0;
+        EXPECT_EQ(asleep, device.unbacked_bytes);
+        EXPECT_EQ(DeviceTotal(builder_.tables, unbacked, device.device),
+                  static_cast<int64_t>(asleep));
       }
     }
   }

@@ -26,7 +26,9 @@ struct Totals {
   uint64_t all = 0;  // of every leaf
   uint64_t allocated = 0;
   uint64_t reserved = 0;
-  uint64_t matched = 0;  // of those that the conditions let through
+  uint64_t matched = 0;         // of those that the conditions let through
+  uint64_t unbacked_bytes = 0;  // the same of what has no device memory
+  uint64_t unbacked_count = 0;
   std::map<tables::ProcessId, uint64_t> by_process;
 };
 
@@ -41,6 +43,7 @@ class ReportMaker {
         iterations_(tables_),
         budget_(tables_.session.file_bytes, kTextBaseBytes, kTextBytesPerFileByte),
         aggregator_(recording, texts_, query, &budget_),
+        unbacked_(recording, texts_, query, &budget_),
         tops_(recording, texts_, &budget_) {}
 
   util::Result<Report> Make() {
@@ -55,14 +58,21 @@ class ReportMaker {
     shown_ = ShownDevices(tables_);
     VRAMSCOPE_RETURN_IF_ERROR(FindOtherPeaks());
     ForEachLeaf(recording_, *live, [&](const Leaf& leaf) { Add(leaf); });
+    ForEachUnbackedLeaf(recording_, *live, [&](const Leaf& leaf) { AddUnbacked(leaf); });
     for (const DeviceId device : shown_)
       AddDevice(device, *at);
     report_.rows = aggregator_.Take();
+    report_.unbacked = unbacked_.Take();
+    TakeUnbackedCategories();
     tops_.MoveTo(&report_);
     auto overflow = FindOverflow(recording_);
     if (!overflow.ok())
       return overflow.status();
     report_.overflow = std::move(*overflow);
+    auto unbacked_peaks = FindUnbackedPeaks(recording_);
+    if (!unbacked_peaks.ok())
+      return unbacked_peaks.status();
+    report_.unbacked_peaks = std::move(*unbacked_peaks);
     for (const tables::LossRow& loss : tables_.losses)
       report_.losses.push_back({Text(loss.name), loss.count, loss.bytes});
     if (budget_.IsOver())
@@ -116,6 +126,29 @@ class ReportMaker {
     return {};
   }
 
+  void AddUnbacked(const Leaf& leaf) {
+    if (std::find(shown_.begin(), shown_.end(), leaf.device) == shown_.end() ||
+        !unbacked_.Add(leaf))
+      return;
+    CategoryEntry& sum = unbacked_sums_[{leaf.device, leaf.site.category}];
+    sum.bytes += leaf.bytes;
+    sum.count += leaf.count;
+    totals_[leaf.device].unbacked_bytes += leaf.bytes;
+    totals_[leaf.device].unbacked_count += leaf.count;
+  }
+
+  void TakeUnbackedCategories() {
+    std::vector<CategoryEntry>& out = report_.unbacked_categories;
+    for (auto& [key, entry] : unbacked_sums_) {
+      entry.device = key.first;
+      entry.category = format::CategoryName(static_cast<format::Category>(key.second));
+      out.push_back(std::move(entry));
+    }
+    std::stable_sort(out.begin(), out.end(), [](const CategoryEntry& a, const CategoryEntry& b) {
+      return a.device != b.device ? a.device < b.device : a.bytes > b.bytes;
+    });
+  }
+
   // For `end` of several processes NVML's figure says something only if nothing moved between
   // their ends.
   std::optional<uint64_t> VersionAt(DeviceId device,
@@ -165,6 +198,8 @@ class ReportMaker {
       out.allocated_peak = found->second;
     if (const auto found = own_peaks_.find(device); found != own_peaks_.end())
       out.own_peak = found->second;
+    out.unbacked_bytes = totals.unbacked_bytes;
+    out.unbacked_count = totals.unbacked_count;
     // Rows that are made of the samples leave none.
     if (sample != nullptr && !report_.sampled)
       out.residual_bytes =
@@ -237,11 +272,13 @@ class ReportMaker {
   IterationTimes iterations_;
   util::Budget budget_;  // for the texts of a report, which are in memory
   Aggregator aggregator_;
+  Aggregator unbacked_;
   Tops tops_;
   std::vector<DeviceId> shown_;
   std::map<DeviceId, Totals> totals_;
   std::map<DeviceId, PeakFigure> allocated_peaks_;
   std::map<DeviceId, PeakFigure> own_peaks_;
+  std::map<std::pair<DeviceId, uint8_t>, CategoryEntry> unbacked_sums_;
   Report report_;
 };
 

@@ -75,7 +75,11 @@ struct DeviceReport {
   // NVML's device figure: the sample nearest to the instant of those taken while the ledger stood
   // as it does here, or at the same total; empty where there is none.
   std::optional<uint64_t> nvml_bytes;
-  uint64_t ledger_bytes = 0;              // sum of this device's rows
+  uint64_t ledger_bytes = 0;  // sum of this device's rows
+  // Live for its allocators while no device memory is mapped below (an engine asleep): not among
+  // the rows.
+  uint64_t unbacked_bytes = 0;
+  uint64_t unbacked_count = 0;            // blocks
   std::optional<int64_t> residual_bytes;  // nvml - ledger
   int64_t in_transit_bytes =
       0;                // of driver calls under way at the sample; part of the ledger's rows
@@ -180,6 +184,8 @@ struct Report {
   std::vector<DeviceReport> devices;
   std::vector<ProcessReport> processes;
   std::vector<ReportRow> rows;  // largest first within a device
+  // Of DeviceReport::unbacked_bytes, by the same dimensions.
+  std::vector<ReportRow> unbacked;
   std::vector<Loss> losses;
   std::vector<Invariant> invariants;
   std::vector<ResidualSummary> residuals;
@@ -193,6 +199,9 @@ struct Report {
   std::vector<ModuleEntry> layers;        // the same with repeated ones folded (fold_modules.h)
   std::vector<LeftOut> left_out;          // of the lists above, where they have a limit
   std::vector<Overflow> overflow;         // of a run with --overflow, whatever the instant
+  std::vector<CategoryEntry> unbacked_categories;  // as `categories`, of what has no device memory
+  // When most had no device memory below it, over the whole recording; none where nothing ever was.
+  std::vector<tables::PeakRow> unbacked_peaks;
   // Of the bytes of blocks at the instant: those with a category other than unknown, and those with
   // a module, a parameter or a line.
   uint64_t block_bytes = 0;
@@ -209,6 +218,9 @@ struct Timeline {
   std::vector<int64_t> peak_ns;     // by bucket: its highest instant
   std::vector<std::vector<uint64_t>>
       peak;  // [group][bucket]: the group's bytes at the bucket's highest instant
+  // By bucket, at that instant: what has no device memory below it. Empty where there never was
+  // any.
+  std::vector<uint64_t> unbacked;
   std::vector<std::pair<int64_t, uint64_t>> nvml;  // samples: time, used bytes
 };
 

@@ -4,6 +4,7 @@
 #include "query/timelines.h"
 
 #include <algorithm>
+#include <climits>
 #include <iterator>
 #include <map>
 #include <string>
@@ -28,6 +29,9 @@ struct Band {
   std::string name;
   friend auto operator<=>(const Band&, const Band&) = default;
 };
+
+// What no device memory is mapped below is no part of the stack.
+const Band kUnbacked{INT_MAX, ""};
 
 Band BandOf(const tables::Recording& recording, const Cell& cell) {
   const bool outside = cell.part == Part::kOtherProcesses || cell.part == Part::kBeforeRecording ||
@@ -71,14 +75,18 @@ class BucketFiller {
     buckets_ = static_cast<size_t>((end_ns - begin_ns_) / width_ns_) + 1;
     devices_.resize(recording.tables().devices.size());
     for (const Cell& cell : cells.all()) {
-      const bool shown = cell.device.value < devices_.size() &&
+      const bool unbacked = cell.unbacked_of.value != 0;
+      const tables::DeviceId of = unbacked ? cell.unbacked_of : cell.device;
+      const bool shown = of.value < devices_.size() &&
                          (!has || has(recording.tables().accounts[cell.account.value].process));
-      const uint32_t index = shown ? cell.device.value : 0;  // row 0 is no device
+      const uint32_t index = shown ? of.value : 0;  // row 0 is no device
       Device& device = devices_[index];
-      const Band band = by_group ? Band{0, cells.groups()[cell.group]} : BandOf(recording, cell);
+      const Band band = unbacked   ? kUnbacked
+                        : by_group ? Band{0, cells.groups()[cell.group]}
+                                   : BandOf(recording, cell);
       const auto [found, added] = device.bands.try_emplace(band, device.bands.size());
-      cells_.push_back(
-          {index, static_cast<uint32_t>(found->second), IsUse(cell.part) ? int64_t{-1} : 0});
+      cells_.push_back({index, static_cast<uint32_t>(found->second), unbacked ? 0 : int64_t{-1},
+                        IsUse(cell.part) && !unbacked ? int64_t{-1} : 0});
     }
     for (uint32_t i = 0; i < devices_.size(); ++i) {
       Device& device = devices_[i];
@@ -94,7 +102,7 @@ class BucketFiller {
     const CellFacts& facts = cells_[cell];
     Device& device = devices_[facts.device];
     device.now[facts.band] += bytes;
-    device.height.total += bytes;
+    device.height.total += bytes & facts.stands;
     device.height.used += bytes & facts.use;
     Changed(&device, facts.device);
   }
@@ -159,7 +167,9 @@ class BucketFiller {
         row.bytes[bucket] = bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
         row.sum += row.bytes[bucket];
       }
-      if (row.sum != 0)
+      if (row.sum != 0 && band == kUnbacked)
+        timeline.unbacked = std::move(row.bytes);
+      else if (row.sum != 0)
         rows.push_back(std::move(row));
     }
     std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
@@ -199,7 +209,8 @@ class BucketFiller {
   struct CellFacts {
     uint32_t device;
     uint32_t band;
-    int64_t use;  // a mask: all bits of what counts, none of what does not
+    int64_t stands;  // masks: all bits of what counts, none of what does not
+    int64_t use;
   };
 
   void Changed(Device* device, uint32_t index) {

@@ -36,6 +36,7 @@ std::unique_ptr<Answer> AllocationCursor::AnswerOf(const tables::AllocationFrame
   Column& index = table.Int("index");
   Column& pid = table.Uint("pid");
   Column& backing = table.Uint("backing");
+  Column& unbacked = table.Uint("unbacked");
   for (const size_t at : rows) {
     const tables::SiteRow& site = RowOf(tables.sites, frame.site[at]);
     const tables::AccountRow& account = RowOf(tables.accounts, site.account);
@@ -45,6 +46,7 @@ std::unique_ptr<Answer> AllocationCursor::AnswerOf(const tables::AllocationFrame
     else
       pid.Null();
     backing.Number(uint64_t{site.backing});
+    unbacked.Number(uint64_t{site.unbacked});
   }
   const auto number = [&](Column& column, const auto& values) {
     for (const size_t at : rows)

@@ -78,6 +78,7 @@ void AddDevices(const std::vector<query::DeviceReport>& rows, Answer* answer) {
   Uints(table, "reserved_bytes", "bytes", rows, [](const auto& row) { return row.reserved_bytes; });
   AddPeak("allocated_peak", &query::DeviceReport::allocated_peak, rows, table);
   AddPeak("own_peak", &query::DeviceReport::own_peak, rows, table);
+  Uints(table, "unbacked_bytes", "bytes", rows, [](const auto& row) { return row.unbacked_bytes; });
   Texts(table, "at_kind", rows, [](const auto& row) { return row.at_kind; });
   Ints(table, "at_ns", "ns", rows, [](const auto& row) { return row.at_ns; });
   Ints(table, "at_iteration", "", rows, [](const auto& row) { return row.at_iteration; });
@@ -99,9 +100,10 @@ void AddProcesses(const tables::Recording& recording,
 // Columns of the path: by the dimensions, or level1, level2, ... where they are the ledger's.
 void AddRows(const tables::Recording& recording,
              const query::ReportQuery& query,
+             const char* name,
              const std::vector<query::ReportRow>& rows,
              Answer* answer) {
-  Table* const table = &answer->Add("rows");
+  Table* const table = &answer->Add(name);
   Index(table, recording, rows);
   Uints(table, "pid", "", rows, [](const auto& row) { return row.pid; });
   size_t levels = query.by.size();
@@ -169,7 +171,8 @@ AnswerResult ReportAnswer(const tables::Recording& recording, const query::Repor
   auto answer = std::make_unique<Answer>();
   AddDevices(report->devices, answer.get());
   AddProcesses(recording, report->processes, answer.get());
-  AddRows(recording, query, report->rows, answer.get());
+  AddRows(recording, query, "rows", report->rows, answer.get());
+  AddRows(recording, query, "unbacked", report->unbacked, answer.get());
   AddPlaces(recording, *report, answer.get());
   AddTrust(recording, *report, answer.get());
   return answer;

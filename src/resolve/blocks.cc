@@ -11,6 +11,9 @@
 namespace vramscope::resolve {
 namespace {
 
+// Parts of a block's life that wait for its end: engines sleep and wake thousands of times.
+constexpr size_t kMostStretches = 64;
+
 int64_t Signed(uint64_t bytes) {
   return static_cast<int64_t>(bytes);
 }
@@ -47,6 +50,9 @@ uint32_t Blocks::SegmentOf(const trace::Event& event, uint32_t account, bool of_
       objects_.Suballocate(found, of_program);
     return found;
   }
+  const uint32_t asleep = objects_.ReservedAt(event.process, event.address, account);
+  if (asleep != kNoIndex && segments_[asleep].suballocated)
+    return asleep;
   Progress& progress = base_.progress;
   const ProcessProgress& process = progress.processes[event.process.value];
   if (objects_.HasCalls(account) && !process.torn_down && !process.began_late &&
@@ -106,6 +112,8 @@ void Blocks::OnAlloc(const trace::Event& event) {
         base_.names.Add(0, {format::NameKind::kTag, event.name, {}, 0, event.value});
   }
   Move(of, segment, block, 1);
+  if (segment.kind == SegmentKind::kReservation)
+    SetUnbacked(account, index);
   if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
       !segment.zombie && progress.violations.overfull_segments++ == 0)
     progress.violations.first_overfull = "segment at " + util::HexText(segment.begin);
@@ -120,13 +128,90 @@ void Blocks::End(uint32_t account, uint32_t index, bool freed) {
 void Blocks::EndErased(uint32_t account, uint32_t index, bool freed) {
   OfAccount& of = accounts_[account];
   Block& block = of.blocks[index];
-  rows_.End(&block, account, freed);
+  EndRow(account, index, freed);
   const uint32_t segment_index = block.segment;
   Segment& segment = segments_[segment_index];
+  if (block.has_stretches) [[unlikely]] {
+    const uint64_t unbacked_bytes = of.stretches[index].back().unbacked_bytes;
+    segment.unbacked_bytes -= unbacked_bytes;
+    segments_.MoveBlock(segment, Signed(unbacked_bytes), 0);
+    of.stretches.erase(index);
+  }
   Move(of, segment, block, -1);
   of.blocks.Remove(index);
   if (segment.zombie && segment.live_count == 0)
     segments_.Forget(segment_index);
+}
+
+// All about it was so until now, and is no longer.
+void Blocks::EndRow(uint32_t account, uint32_t index, bool freed) {
+  OfAccount& of = accounts_[account];
+  Block& block = of.blocks[index];
+  if (!block.has_stretches) [[likely]]
+    return rows_.End(&block, account, freed);
+  rows_.End(&block, account, freed, of.stretches[index]);
+}
+
+void Blocks::SetUnbacked(uint32_t account, uint32_t index) {
+  OfAccount& of = accounts_[account];
+  Block& block = of.blocks[index];
+  Segment& segment = segments_[block.segment];
+  const auto unbacked = [&](uint64_t begin, uint64_t size) {
+    return size - segments_.BackedBytes(segment, begin, size);
+  };
+  Stretch now{base_.progress.now_ns, unbacked(block.address, block.size)};
+  if (now.unbacked_bytes == 0 && !block.has_stretches)
+    return;
+  now.unbacked_tail = unbacked(block.address + block.size - 1, 1) != 0;
+  Stretches& stretches = of.stretches[index];
+  if (!std::exchange(block.has_stretches, true))
+    stretches.push_back({block.alloc_ns});
+  const uint64_t before = stretches.back().unbacked_bytes;
+  if (before == now.unbacked_bytes && stretches.back().unbacked_tail == now.unbacked_tail)
+    return;
+  // Names that come later are of all of its life; of a life in so many parts, of what follows.
+  if (stretches.size() == kMostStretches) {
+    stretches.push_back(now);
+    EndRow(account, index, false);
+    stretches.clear();
+  } else if (stretches.back().begin_ns == now.begin_ns) {
+    stretches.pop_back();
+  }
+  stretches.push_back(now);
+  segment.unbacked_bytes += now.unbacked_bytes - before;
+  segments_.MoveBlock(segment, Signed(before) - Signed(now.unbacked_bytes), 0);
+}
+
+void Blocks::FollowMemory() {
+  for (const Segments::Rebacked& change : segments_.TakeRebacked()) {
+    const trace::ProcessId process = base_.accounts[segments_[change.segment].account].process;
+    // Memory of the host may stand in for a device's: its blocks are the device's.
+    for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
+      if (base_.accounts[account].process == process &&
+          base_.accounts[account].kind == trace::DeviceKind::kGpu)
+        FollowMemory(account, change);
+    }
+  }
+}
+
+void Blocks::FollowMemory(uint32_t account, const Segments::Rebacked& change) {
+  OfAccount& of = accounts_[account];
+  if (!std::exchange(of.is_in_order, true)) {
+    of.in_order.clear();
+    of.blocks.ForEach([&](uint32_t index, const Block& block) {
+      of.in_order.emplace_back(block.address, index);
+    });
+    std::sort(of.in_order.begin(), of.in_order.end());
+  }
+  auto at = std::upper_bound(of.in_order.begin(), of.in_order.end(),
+                             std::pair(change.begin, uint32_t{0}));
+  // One that begins before it may reach into it.
+  if (at != of.in_order.begin())
+    --at;
+  for (; at != of.in_order.end() && at->first < change.end; ++at) {
+    if (of.blocks[at->second].segment == change.segment)
+      SetUnbacked(account, at->second);
+  }
 }
 
 void Blocks::OnFree(const trace::Event& event) {
@@ -134,8 +219,15 @@ void Blocks::OnFree(const trace::Event& event) {
     return;
   const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
   const uint32_t index = accounts_[account].numbers.Erase(event.address);
-  if (index == FlatMap::kNone)
-    return OnUnknownFree(event, account);
+  if (index == FlatMap::kNone) [[unlikely]] {
+    // Of memory that sleeps nobody can ask the driver whose it is: a pool of the program's own has
+    // named the current device.
+    const uint32_t found = AccountOf(event.process, event.address);
+    if (found == kNoIndex || base_.accounts[found].kind != trace::DeviceKind::kGpu)
+      return OnUnknownFree(event, account);
+    base_.progress.frees.Note(event.address);
+    return End(found, accounts_[found].numbers.Find(event.address), true);
+  }
   base_.progress.frees.Note(event.address);
   EndErased(account, index, true);
 }
@@ -251,21 +343,26 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
   const uint32_t set = base_.names.Add(block.origin.names, name);
   // The memory was given out again.
   if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {
-    rows_.End(&block, account, true);
+    EndRow(account, index, true);
     block.alloc_ns = event.time_ns;
+    if (block.has_stretches) {
+      Stretches& stretches = of.stretches[index];
+      stretches = {stretches.back()};
+      stretches.back().begin_ns = event.time_ns;
+    }
   }
   block.origin.names = set;
   return true;
 }
 
-bool Blocks::Has(trace::ProcessId process, uint64_t address) const {
+uint32_t Blocks::AccountOf(trace::ProcessId process, uint64_t address) const {
   for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
     const uint32_t account = base_.accounts.Find(process, trace::DeviceId{static_cast<int16_t>(i)});
     const OfAccount* const of = account == kNoIndex ? nullptr : accounts_.Find(account);
     if (of != nullptr && of->numbers.Find(address) != FlatMap::kNone)
-      return true;
+      return account;
   }
-  return false;
+  return kNoIndex;
 }
 
 void Blocks::End(uint32_t account) {
@@ -276,7 +373,7 @@ void Blocks::End(uint32_t account) {
 void Blocks::Finish() {
   for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
     accounts_[account].blocks.ForEach(
-        [&](uint32_t, Block& block) { rows_.End(&block, account, false); });
+        [&](uint32_t block, const Block&) { EndRow(account, block, false); });
   }
 }
 

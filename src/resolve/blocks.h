@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "resolve/base.h"
 #include "resolve/driver_objects.h"
@@ -28,10 +31,15 @@ class Blocks {
   // What stood before, in a process that was under way when its recording began: a block, or the
   // segment of PyTorch's that blocks are in.
   void OnPrior(const trace::Event& event);
+  // Device memory was mapped below blocks, or taken away: their bytes stand in the ledger or do
+  // not.
+  void FollowMemory();
   // False where there is no block at its address.
   bool Name(const trace::Event& event, trace::DeviceId device, const MemoryName& name);
   // Whether the process has a block there, on any device.
-  bool Has(trace::ProcessId process, uint64_t address) const;
+  bool Has(trace::ProcessId process, uint64_t address) const {
+    return AccountOf(process, address) != kNoIndex;
+  }
   // The process is gone.
   void End(uint32_t account);
   // All is read: what is live was never freed.
@@ -41,17 +49,28 @@ class Blocks {
   struct OfAccount {
     FlatMap numbers;  // by address
     Slab<Block> blocks;
+    std::unordered_map<uint32_t, Stretches> stretches;  // of blocks that have some
+    // Blocks by address, where no block came or went since it was made.
+    std::vector<std::pair<uint64_t, uint32_t>> in_order;
+    bool is_in_order = false;
     uint64_t bytes = 0;
     uint32_t default_segment = kNoIndex;  // of blocks in no segment that is known
     uint32_t program_segment = kNoIndex;  // the same for blocks of the program's own pools
     bool totals_seen = false;
   };
 
+  // That has a block at the address, on any device.
+  uint32_t AccountOf(trace::ProcessId process, uint64_t address) const;
   void Move(OfAccount& of, Segment& segment, const Block& block, int64_t count) {
     const int64_t bytes = count * static_cast<int64_t>(block.size);
     of.bytes += static_cast<uint64_t>(bytes);
+    of.is_in_order = false;
     segments_.MoveBlock(segment, bytes, count);
   }
+  void EndRow(uint32_t account, uint32_t block, bool freed);
+  // So much of it has no memory from now on.
+  void SetUnbacked(uint32_t account, uint32_t block);
+  void FollowMemory(uint32_t account, const Segments::Rebacked& change);
   uint32_t DefaultSegment(uint32_t account, bool of_program);
   // The segment that the block is cut out of; kNoIndex where its bytes stand in the ledger already.
   uint32_t SegmentOf(const trace::Event& event, uint32_t account, bool of_program);

@@ -65,6 +65,63 @@ uint32_t DriverObjects::ReservationFor(OfProcess& process,
   return segment;
 }
 
+uint32_t DriverObjects::ReservedAt(trace::ProcessId process_id,
+                                   uint64_t address,
+                                   uint32_t account) const {
+  const OfProcess& process = processes_[process_id.value];
+  auto at = process.reservations.upper_bound(address);
+  if (at == process.reservations.begin() || address - (--at)->first >= at->second.size)
+    return kNoIndex;
+  for (const uint32_t segment : at->second.segments) {
+    if (segments_[segment].account == account)
+      return segment;
+  }
+  return kNoIndex;
+}
+
+// Each byte of a handle stands where the oldest of its mappings has it: a handle mapped twice is
+// there once, and moves to the next one when the first ends. Mappings begin at the handle's begin.
+void DriverObjects::AccountMappings(OfProcess& process, uint32_t handle_index) {
+  DriverObject& handle = process.objects[handle_index];
+  uint64_t covered = 0;
+  for (auto at = process.mappings_of.lower_bound({handle_index, 0, 0});
+       at != process.mappings_of.end() && std::get<0>(*at) == handle_index &&
+       covered < handle.priced;
+       ++at) {
+    const uint32_t mapping = std::get<2>(*at);
+    const uint64_t end = std::max(covered, std::min(process.objects[mapping].size, handle.priced));
+    AccountMapping(process, mapping, covered, end);
+    covered = end;
+  }
+}
+
+// The bytes [from, end) of its handle stand in the mapping's segment.
+void DriverObjects::AccountMapping(OfProcess& process,
+                                   uint32_t index,
+                                   uint64_t from,
+                                   uint64_t end) {
+  DriverObject& mapping = process.objects[index];
+  DriverObject& handle = process.objects[mapping.handle];
+  const int64_t change = Signed(end - from) - Signed(mapping.accounted);
+  if (change == 0 && (from == mapping.accounted_from || end == from))
+    return;
+  const uint64_t before = mapping.address + mapping.accounted_from;
+  if (mapping.accounted != 0)
+    segments_.Unback(mapping.segment, before, before + mapping.accounted);
+  if (end != from)
+    segments_.Back(mapping.segment, mapping.address + from, mapping.address + end);
+  rows_.End(&mapping, false);
+  if (mapping.backing) {
+    base_.Move(mapping.account, -change);
+    rows_.End(&handle, false);
+    handle.backing_bytes += static_cast<uint64_t>(change);
+  }
+  handle.accounted += static_cast<uint64_t>(change);
+  mapping.accounted_from = from;
+  mapping.accounted = end - from;
+  segments_.Change(segments_[mapping.segment], change, 0, 0);
+}
+
 void DriverObjects::OnMap(const trace::Event& event) {
   OfProcess& process = ProcessOf(event);
   const uint32_t handle_index = process.numbers[kHandles].Find(event.value);
@@ -80,9 +137,8 @@ void DriverObjects::OnMap(const trace::Event& event) {
   mapping.handle = handle_index;
   mapping.owner = handle.owner;
   mapping.segment = ReservationFor(process, account, event.address, event.size);
-  // A handle mapped twice is there once.
-  mapping.accounted = std::min(event.size, handle.priced - handle.accounted);
-  handle.accounted += mapping.accounted;
+  mapping.backing = segments_[mapping.segment].suballocated;
+  process.mappings_of.insert({handle_index, mapping.number, index});
   ++handle.mappings;
   // An imported descriptor: now its size is known.
   if (handle.memory == format::MemoryKind::kIpcImport && handle.share == kNoIndex) {
@@ -94,35 +150,43 @@ void DriverObjects::OnMap(const trace::Event& event) {
     }
   }
   process.pages.Add(event.address, event.size, mapping.segment);
+  AccountMapping(process, index, handle.accounted,
+                 std::max(handle.accounted, std::min(event.size, handle.priced)));
   Segment& segment = segments_[mapping.segment];
-  if (segment.suballocated) {
-    base_.Move(account, -Signed(mapping.accounted));
-    rows_.End(&handle, false);
-    handle.backing_bytes += mapping.accounted;
-    mapping.backing = true;
+  if (mapping.backing)
     segments_.Describe(segment, rows_.KeyOfBacking(mapping));
-  } else {
+  else
     segment.owner = handle.owner;
-  }
-  segments_.Change(segment, Signed(mapping.accounted), 0, 0);
 }
 
 void DriverObjects::EndMapping(OfProcess& process, uint32_t index, bool freed) {
   rows_.End(&process.objects[index], freed);
+  AccountMapping(process, index, 0, 0);
   const DriverObject mapping = process.objects[index];
-  segments_.Change(segments_[mapping.segment], -Signed(mapping.accounted), 0, 0);
-  DriverObject& handle = process.objects[mapping.handle];
-  if (mapping.backing) {
-    base_.Move(mapping.account, Signed(mapping.accounted));
-    rows_.End(&handle, false);
-    handle.backing_bytes -= mapping.accounted;
-  }
-  handle.accounted -= mapping.accounted;
-  --handle.mappings;
   process.pages.Remove(mapping.address, mapping.size);
   process.mappings.Erase(mapping.address);
+  process.mappings_of.erase({mapping.handle, mapping.number, index});
   process.objects.Remove(index);
+  if (--process.objects[mapping.handle].mappings > 0)
+    AccountMappings(process, mapping.handle);
   EndHandleIfUnused(process, mapping.handle, freed);
+}
+
+// A segment from before the recording was mapped memory: it is a range of addresses from now on,
+// which other memory may come to.
+void DriverObjects::UnmapPrior(OfProcess& process, uint64_t address) {
+  const uint32_t index = process.numbers[kAddresses].Find(address);
+  if (index == FlatMap::kNone || !process.objects[index].is_prior)
+    return;
+  base_.prices.NoteCall(DeviceOf(process.objects[index]));
+  rows_.End(&process.objects[index], true);
+  Count(process.objects[index], false);
+  const DriverObject object = process.objects[index];
+  process.pages.Remove(object.address, object.size);
+  process.numbers[kAddresses].Erase(address);
+  process.objects.Remove(index);
+  process.reservations[address] = {object.size, {object.segment}, false};
+  segments_.BecomeReservation(object.segment);
 }
 
 // One call may take away several mappings.
@@ -132,8 +196,10 @@ void DriverObjects::OnUnmap(const trace::Event& event) {
   const uint64_t end = event.address + event.size;
   while (address < end) {
     const uint32_t index = process.mappings.Find(address);
-    if (index == FlatMap::kNone)
+    if (index == FlatMap::kNone) {
+      UnmapPrior(process, address);
       break;
+    }
     base_.prices.NoteCall(DeviceOf(process.objects[index]));
     address += std::max<uint64_t>(process.objects[index].size, 1);
     EndMapping(process, index, true);

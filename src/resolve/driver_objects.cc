@@ -159,10 +159,10 @@ void DriverObjects::Inherit(SharedMemory::Holder heir, trace::DeviceId device, u
   object.account = base_.accounts.FindOrAdd(heir.process, device, base_.progress.now_ns);
   object.priced = bytes;
   object.size = object.size == 0 ? bytes : object.size;
-  if (object.kind == ObjectKind::kHandle)
-    base_.Move(object.account, Signed(bytes));
-  else
-    Count(object, true);
+  if (object.kind != ObjectKind::kHandle)
+    return Count(object, true);
+  base_.Move(object.account, Signed(bytes));
+  AccountMappings(processes_[heir.process.value], heir.object);
 }
 
 void DriverObjects::EndContext(trace::ProcessId process_id, uint64_t context) {
@@ -329,6 +329,7 @@ uint32_t DriverObjects::OnPriorSegment(const trace::Event& event) {
   DriverObject& object = process.objects[index];
   object.owner = kPyTorch;
   object.origin = {};
+  object.is_prior = true;
   object.priced = PriceOf(format::MemoryKind::kDevice, event.size, 0);
   const uint32_t segment = AddSegment(process, index);
   Count(object, true);

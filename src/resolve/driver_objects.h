@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "resolve/base.h"
@@ -71,6 +73,9 @@ class DriverObjects {
   uint32_t SegmentAt(trace::ProcessId process, uint64_t address) const {
     return processes_[process.value].pages.Find(address);
   }
+  // The segment of the account's that the address is reserved for, whether or not memory is mapped
+  // there; kNoIndex where none is known.
+  uint32_t ReservedAt(trace::ProcessId process, uint64_t address, uint32_t account) const;
   // What an export or import is of; null where it is not known.
   const DriverObject* SharedBy(const trace::Event& share) const;
   // Calls visit(const DriverObject&) for each that is live.
@@ -98,6 +103,8 @@ class DriverObjects {
     Slab<DriverObject> objects;
     std::array<FlatMap, kNumberSpaces> numbers;
     FlatMap mappings;  // by address
+    // The mappings of each handle, the oldest first: handle, number, mapping.
+    std::set<std::tuple<uint32_t, uint64_t, uint32_t>> mappings_of;
     PageIndex pages;
     std::map<uint64_t, Reservation> reservations;
     std::vector<Recent> recent;  // a ring: the last so many allocations and handles
@@ -120,6 +127,9 @@ class DriverObjects {
   void Count(const DriverObject& object, bool add);
   void End(OfProcess& process, uint32_t object, bool freed);
   void EndMapping(OfProcess& process, uint32_t mapping, bool freed);
+  void UnmapPrior(OfProcess& process, uint64_t address);
+  void AccountMappings(OfProcess& process, uint32_t handle);
+  void AccountMapping(OfProcess& process, uint32_t mapping, uint64_t from, uint64_t end);
   void EndHandleIfUnused(OfProcess& process, uint32_t handle, bool freed);
   void Release(OfProcess& process, uint32_t segment);
   void Inherit(SharedMemory::Holder heir, trace::DeviceId device, uint64_t bytes);

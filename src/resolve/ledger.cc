@@ -61,6 +61,8 @@ void Ledger::Apply(std::span<const trace::Event> events) {
         base_.iterations.OnFirstEvent(event.process, event.time_ns);
       }
       ApplyOne(event);
+      if (segments_.HasRebacked()) [[unlikely]]
+        blocks_.FollowMemory();
     }
     base_.prices.EndEvent();
     ++event_count_;

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "format/enums.h"
 #include "resolve/owners.h"
 #include "resolve/parts.h"
+#include "resolve/range_set.h"
 #include "resolve/stack_facts.h"
 #include "tables/ids.h"
 #include "trace/event.h"
@@ -54,8 +57,18 @@ struct Block {
   uint32_t segment = 0;  // where it was cut out of
   Origin origin;
   OwnerId owner;
+  bool has_stretches = false;  // memory was missing below it at some time
   bool live() const { return address != 0; }
 };
+
+// A part of a block's life in which the same of its bytes have device memory below them; it ends
+// where the next one begins.
+struct Stretch {
+  int64_t begin_ns = 0;
+  uint64_t unbacked_bytes = 0;
+  bool unbacked_tail = false;  // its last byte is one of them
+};
+using Stretches = std::vector<Stretch>;
 
 enum class ObjectKind : uint8_t {
   kMemory,   // what an Alloc event gave
@@ -79,7 +92,8 @@ struct DriverObject {
   uint64_t context = 0;
   uint64_t accounted =
       0;  // mapping: bytes of the handle that count in its segment; handle: their sum
-  uint64_t backing_bytes = 0;  // handle: of them in segments that are suballocated
+  uint64_t accounted_from = 0;  // mapping: where they begin in it
+  uint64_t backing_bytes = 0;   // handle: of them in segments that are suballocated
   trace::StackId stack;
   trace::StackId native;
   trace::ThreadId thread;
@@ -98,6 +112,7 @@ struct DriverObject {
   uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
   bool small = false;         // shares a 2 MiB slab
   bool backing = false;       // its segment is suballocated
+  bool is_prior = false;      // made before the recording, by a call that nobody saw
   Claim communicator = Claim::kNone;
   bool live() const { return number != 0; }
 };
@@ -115,8 +130,10 @@ struct Segment {
   uint64_t begin = 0;
   uint64_t end = 0;
   uint64_t held = 0;        // bytes backed by memory
-  uint64_t live_bytes = 0;  // of its blocks
+  uint64_t live_bytes = 0;  // of its blocks, that device memory is mapped below
   uint64_t live_count = 0;
+  uint64_t unbacked_bytes = 0;       // of its blocks, without
+  std::unique_ptr<RangeSet> backed;  // of kReservation: its addresses that have device memory
   tables::SegmentId row;
   uint32_t account = kNoIndex;
   uint32_t object = kNoIndex;        // of kAllocation

@@ -281,6 +281,7 @@ void TablesOf::AddSites() {
     row.account = tables::AccountId{key.account};
     row.backing = key.holding == Holding::kBacking ? 1 : 0;
     row.part = static_cast<uint8_t>(key.part);
+    row.unbacked = static_cast<uint8_t>(key.unbacked);
     // Names say more than the part, except of free memory and slack.
     Category category = PartCategory(key.part);
     if (category == Category::kUnknown && process != trace::kNoProcess)

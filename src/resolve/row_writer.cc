@@ -15,7 +15,7 @@ uint64_t HashOf(const SiteKey& key) {
   const auto byte = [](auto value) { return static_cast<uint64_t>(value); };
   const uint64_t kinds = byte(key.part) | byte(key.category) << 8 | byte(key.without_phases) << 16 |
                          byte(key.phase) << 24 | byte(key.estimated) << 32 |
-                         byte(key.holding) << 40;
+                         byte(key.holding) << 40 | byte(key.unbacked) << 48;
   const uint64_t sum =
       kinds * 0x9e3779b97f4a7c15u + key.account * 0xbf58476d1ce4e5b9u +
       key.owner.value * 0x94d049bb133111ebu + key.names * 0xff51afd7ed558ccdu +

@@ -43,9 +43,9 @@ struct SiteKey {
   trace::StackId native;
   trace::StackId forward;
   uint32_t stands_for =
-      0;  // row of the device that the host's memory stands in for; 0: it does not
-  uint32_t reserved = 0;
-  uint64_t stream = 0;  // handle + 1; 0: none
+      0;                  // row of the device that the host's memory stands in for; 0: it does not
+  uint32_t unbacked = 0;  // 1: no device memory is mapped below it
+  uint64_t stream = 0;    // handle + 1; 0: none
   friend bool operator==(const SiteKey&, const SiteKey&) = default;
 };
 

@@ -30,7 +30,7 @@ void RowMaker::FillOrigin(const trace::Event& event, Origin* origin) {
   origin->module_epoch = base_.progress.processes[event.process.value].modules_gone;
 }
 
-void RowMaker::End(Block* block, uint32_t account, bool freed) {
+void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const Stretch> stretches) {
   const trace::ProcessId process = base_.accounts[account].process;
   base_.phases.Decide(process, base_.names, freed && !IsTornDown(base_, process),
                       block->owner == kPyTorch, &block->origin);
@@ -66,7 +66,36 @@ void RowMaker::End(Block* block, uint32_t account, bool freed) {
   row.rounding_bytes = requested == 0 ? 0 : block->size - std::min(block->size, requested);
   row.site = base_.writer.SiteOf(key, block->alloc_ns);
   row.segment = segment.row;
-  base_.writer.Add(row);
+  if (stretches.empty()) [[likely]]
+    return base_.writer.Add(row);
+  AddStretches(row, key, stretches);
+}
+
+// What has memory below it and what has not are rows of their own. Rounding is a block's end.
+void RowMaker::AddStretches(const tables::AllocationRow& whole,
+                            SiteKey key,
+                            std::span<const Stretch> stretches) {
+  key.unbacked = 1;
+  const tables::SiteId unbacked_site = base_.writer.SiteOf(key, whole.alloc_ns);
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    const Stretch& stretch = stretches[i];
+    tables::AllocationRow backed = whole;
+    backed.begin_ns = stretch.begin_ns;
+    if (i + 1 < stretches.size())
+      backed.end_ns = stretches[i + 1].begin_ns;
+    tables::AllocationRow unbacked = backed;
+    unbacked.site = unbacked_site;
+    unbacked.bytes = stretch.unbacked_bytes;
+    backed.bytes -= unbacked.bytes;
+    tables::AllocationRow& tail = stretch.unbacked_tail ? unbacked : backed;
+    tables::AllocationRow& rest = stretch.unbacked_tail ? backed : unbacked;
+    tail.rounding_bytes = std::min(tail.bytes, whole.rounding_bytes);
+    rest.rounding_bytes = whole.rounding_bytes - tail.rounding_bytes;
+    if (backed.bytes != 0 || unbacked.bytes == 0)
+      base_.writer.Add(backed);
+    if (unbacked.bytes != 0)
+      base_.writer.Add(unbacked);
+  }
 }
 
 SiteKey RowMaker::KeyOf(const DriverObject& object) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "resolve/base.h"
@@ -19,7 +20,7 @@ class RowMaker {
   // What is known of who asked for it.
   void FillOrigin(const trace::Event& event, Origin* origin);
   // All about it was so until now, and is no longer. `freed`: its lifetime ends.
-  void End(Block* block, uint32_t account, bool freed);
+  void End(Block* block, uint32_t account, bool freed, std::span<const Stretch> stretches = {});
   void End(DriverObject* object, bool freed);
   // What a segment's free bytes have in common with the memory behind it.
   SiteKey KeyOfBacking(const DriverObject& object) const;
@@ -38,6 +39,9 @@ class RowMaker {
   };
 
   SiteKey KeyOf(const DriverObject& object) const;
+  void AddStretches(const tables::AllocationRow& whole,
+                    SiteKey key,
+                    std::span<const Stretch> stretches);
   int64_t EndNs() const { return base_.progress.finished ? tables::kNever : base_.progress.now_ns; }
 
   LedgerBase& base_;

@@ -10,6 +10,8 @@ uint32_t Segments::Add(SegmentKind kind, uint32_t account, uint64_t begin, uint6
   segment.account = account;
   segment.begin = begin;
   segment.end = begin + size;
+  if (kind == SegmentKind::kReservation)
+    segment.backed = std::make_unique<RangeSet>();
   tables::SegmentRow row;
   row.address = begin;
   row.size_bytes = size;
@@ -17,6 +19,29 @@ uint32_t Segments::Add(SegmentKind kind, uint32_t account, uint64_t begin, uint6
   row.end_ns = tables::kNever;
   segment.row = base_.writer.AddSegment(row);
   return index;
+}
+
+void Segments::Back(uint32_t index, uint64_t begin, uint64_t end) {
+  Segment& segment = segments_[index];
+  segment.backed->Add(begin, end);
+  if (segment.unbacked_bytes != 0)
+    rebacked_.push_back({index, begin, end});
+}
+
+void Segments::Unback(uint32_t index, uint64_t begin, uint64_t end) {
+  Segment& segment = segments_[index];
+  segment.backed->Remove(begin, end);
+  if (segment.live_bytes != 0)
+    rebacked_.push_back({index, begin, end});
+}
+
+void Segments::BecomeReservation(uint32_t index) {
+  Segment& segment = segments_[index];
+  Change(segment, -static_cast<int64_t>(segment.held), 0, 0);
+  segment.kind = SegmentKind::kReservation;
+  segment.object = kNoIndex;
+  segment.backed = std::make_unique<RangeSet>();
+  rebacked_.push_back({index, segment.begin, segment.end});
 }
 
 void Segments::CountHeld(Segment& segment) {
@@ -59,10 +84,10 @@ void Segments::Release(uint32_t index) {
     Change(segment, -static_cast<int64_t>(segment.held), 0, 0);
   segment.object = kNoIndex;
   base_.writer.segment(segment.row).end_ns = base_.progress.now_ns;
-  if (segment.live_count > 0)
-    segment.zombie = true;
-  else
-    segments_.Remove(index);
+  if (segment.live_count == 0)
+    return segments_.Remove(index);
+  segment.zombie = true;
+  rebacked_.push_back({index, 0, UINT64_MAX});
 }
 
 uint64_t Segments::PyTorchBytes(uint32_t account) const {
@@ -70,7 +95,7 @@ uint64_t Segments::PyTorchBytes(uint32_t account) const {
   segments_.ForEach([&](uint32_t, const Segment& segment) {
     if (segment.account == account && segment.kind != SegmentKind::kDefault &&
         segment.kind != SegmentKind::kPool && segment.owner == kPyTorch)
-      bytes += segment.held;
+      bytes += segment.held + segment.unbacked_bytes;
   });
   return bytes;
 }

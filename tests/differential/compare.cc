@@ -83,6 +83,7 @@ struct Figures {
   int64_t total = 0;
   int64_t of_processes = 0;
   uint64_t block_bytes = 0;
+  uint64_t unbacked_bytes = 0;
   uint64_t pool_bytes = 0;
   std::vector<std::pair<uint64_t, uint64_t>> pools;  // reserved bytes, allocations
 };
@@ -246,6 +247,10 @@ std::vector<Figures> Comparison::FiguresOf(const Instant& instant,
   for (uint32_t i = 1; i < live.sites.size(); ++i) {
     const query::LiveSum& sum = live.sites[i];
     Figures& figures = devices[DeviceOf(tables_.sites[i])];
+    if (tables_.sites[i].unbacked != 0) {
+      figures.unbacked_bytes += sum.bytes + sum.rounding_bytes;
+      continue;
+    }
     if (query::IsBlock(tables_.sites[i]))
       figures.block_bytes += sum.bytes + sum.rounding_bytes;
     figures.kinds[kinds_[i]].bytes += sum.bytes + sum.rounding_bytes;
@@ -313,7 +318,8 @@ void Comparison::CompareDevice(const Instant& instant,
   expect("physical memory", truth.physical_bytes, of_kind(Kind::kPhysical).bytes);
   expect("physical handles", truth.physical_count, of_kind(Kind::kPhysical).count);
   expect("imports", truth.imported_count, of_kind(Kind::kImported).count);
-  expect("blocks", static_cast<uint64_t>(truth.block_bytes), figures.block_bytes);
+  expect("blocks", truth.block_bytes, figures.block_bytes);
+  expect("blocks without memory", truth.unbacked_bytes, figures.unbacked_bytes);
   // While a stream is captured nobody can ask what pools and graphs hold.
   if (instant.host.capturing == 0) {
     expect("graph memory", truth.graph_reserved,

@@ -153,7 +153,9 @@ void CutBlock(Program& p, Hand& hand, Rng& rng) {
         break;
       end += size;
     }
-    return p.CutBlock(rng, &range.region, range.address, end, range.device);
+    if (p.CutBlock(rng, &range.region, range.address, end, range.device, true))
+      range.cut_device = range.device;
+    return;
   }
   if (hand.linear.empty())
     return;

@@ -202,12 +202,39 @@ void Reserve(Program& p, Hand& hand, Rng& rng) {
   CUdeviceptr address = 0;
   if (p.Do(p.calls.cuMemAddressReserve, &address, size, size_t{0}, CUdeviceptr{0}, 0ull) ==
       kSuccess)
-    hand.reservations.push_back({address, size, -1, {}, false, {}});
+    hand.reservations.push_back({.address = address, .size = size, .device = -1});
 }
 
 uint64_t EndOfMappings(const Reservation& range) {
   return range.mappings.empty() ? range.address
                                 : range.mappings.rbegin()->first + range.mappings.rbegin()->second;
+}
+
+// What is mapped where is known before the call's truth is written.
+void MapAt(Program& p, Reservation& range, uint64_t at, const Physical& physical) {
+  const CUresult result =
+      p.calls.cuMemMap.function(at, physical.size, size_t{0}, physical.handle, 0ull);
+  if (result == kSuccess) {
+    range.has_alias =
+        p.NoteMapped(physical.handle, at, physical.size, physical.device) || range.has_alias;
+    range.mappings[at] = physical.size;
+    range.device = physical.device;
+  }
+  p.After(p.calls.cuMemMap.name, result);
+}
+
+// Whole mappings, one behind the other.
+bool UnmapAt(Program& p, Reservation& range, uint64_t begin, uint64_t size) {
+  const CUresult result = p.calls.cuMemUnmap.function(begin, size);
+  if (result == kSuccess) {
+    auto mapping = range.mappings.find(begin);
+    while (mapping != range.mappings.end() && mapping->first < begin + size) {
+      p.NoteUnmapped(mapping->first);
+      mapping = range.mappings.erase(mapping);
+    }
+  }
+  p.After(p.calls.cuMemUnmap.name, result);
+  return result == kSuccess;
 }
 
 void Map(Program& p, Hand& hand, Rng& rng) {
@@ -223,11 +250,7 @@ void Map(Program& p, Hand& hand, Rng& rng) {
   if (at + physical.size > range.address + range.size ||
       (next != range.mappings.end() && next->first != at && next->first < at + physical.size))
     return;
-  if (p.Do(p.calls.cuMemMap, at, physical.size, size_t{0}, physical.handle, 0ull) != kSuccess)
-    return;
-  range.mappings[at] = physical.size;
-  range.has_alias = p.NoteMapped(physical.handle) || range.has_alias;
-  range.device = physical.device;
+  MapAt(p, range, at, physical);
 }
 
 void Unmap(Program& p, Hand& hand, Rng& rng) {
@@ -239,18 +262,62 @@ void Unmap(Program& p, Hand& hand, Rng& rng) {
   p.EndBlocks(&range.region, range.device);
   if (rng.OneIn(3)) {  // several at once, without a hole
     const uint64_t begin = range.mappings.begin()->first;
-    auto end = range.mappings.begin();
     uint64_t size = 0;
-    for (; end != range.mappings.end() && end->first == begin + size; ++end)
-      size += end->second;
-    if (p.Do(p.calls.cuMemUnmap, begin, size) == kSuccess)
-      range.mappings.erase(range.mappings.begin(), end);
+    for (const auto& [address, bytes] : range.mappings)
+      size += address == begin + size ? bytes : 0;
+    UnmapAt(p, range, begin, size);
     return;
   }
   auto mapping = range.mappings.begin();
   std::advance(mapping, rng.Below(range.mappings.size()));
-  if (p.Do(p.calls.cuMemUnmap, mapping->first, mapping->second) == kSuccess)
-    range.mappings.erase(mapping);
+  UnmapAt(p, range, mapping->first, mapping->second);
+}
+
+// Below live blocks, as engines do that sleep; not always all of it.
+void Sleep(Program& p, Hand& hand, Rng& rng) {
+  if (hand.reservations.empty())
+    return;
+  Reservation& range = rng.Pick(hand.reservations);
+  while (!range.region.blocks.empty() && !range.mappings.empty()) {
+    const auto [begin, size] = *range.mappings.begin();
+    if (!UnmapAt(p, range, begin, size) || rng.OneIn(3))
+      return;
+  }
+}
+
+// Memory comes to where it is missing first: other memory, or what is mapped elsewhere, too.
+void Wake(Program& p, Hand& hand, Rng& rng) {
+  if (hand.reservations.empty() || hand.physical.empty())
+    return;
+  Reservation& range = rng.Pick(hand.reservations);
+  const Physical& physical = rng.Pick(hand.physical);
+  uint64_t at = range.address;
+  for (const auto& [address, size] : range.mappings) {
+    if (address >= at + physical.size)
+      break;
+    at = address + size;
+  }
+  if (physical.device == range.device && at + physical.size <= range.address + range.size)
+    MapAt(p, range, at, physical);
+}
+
+// Where memory is mapped and where it is not.
+void CutAnywhere(Program& p, Hand& hand, Rng& rng) {
+  if (hand.reservations.empty())
+    return;
+  Reservation& range = rng.Pick(hand.reservations);
+  const auto& blocks = range.region.blocks;
+  const uint64_t at =
+      blocks.empty() ? range.address : blocks.rbegin()->first + blocks.rbegin()->second;
+  const auto next = range.mappings.upper_bound(at);
+  const bool is_mapped =
+      next != range.mappings.begin() && at < std::prev(next)->first + std::prev(next)->second;
+  // The program's own pool asks the driver whose memory it is.
+  const bool knows_device =
+      range.cut_device == range.device && range.region.by == Region::By::kPyTorch;
+  if ((is_mapped || knows_device) &&
+      p.CutBlock(rng, &range.region, range.address, range.address + range.size, range.device, true))
+    range.cut_device = range.device;
 }
 
 void Retain(Program& p, Hand& hand, Rng& rng) {
@@ -271,6 +338,8 @@ void Unreserve(Program& p, Hand& hand, Rng& rng) {
   if (hand.reservations.empty())
     return;
   Reservation range = Take(hand.reservations, rng);
+  if (range.mappings.empty())
+    p.EndBlocks(&range.region, range.device);
   if (!range.mappings.empty() ||
       p.Do(p.calls.cuMemAddressFree, range.address, range.size) != kSuccess)
     hand.reservations.push_back(std::move(range));
@@ -296,6 +365,9 @@ std::vector<Operation> MemoryOperations() {
       {"unmap", 14, true, Unmap},
       {"retain", 6, true, Retain},
       {"unreserve", 5, true, Unreserve},
+      {"sleep", 12, true, Sleep},
+      {"wake", 16, true, Wake},
+      {"cut anywhere", 24, true, CutAnywhere},
   };
 }
 

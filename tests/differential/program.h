@@ -81,8 +81,8 @@ struct Reservation {
   uint64_t size;
   int device;                             // of the first handle mapped into it
   std::map<uint64_t, uint64_t> mappings;  // address -> bytes
-  // Something in it is mapped elsewhere too: whose bytes blocks there would be is undefined.
-  bool has_alias = false;
+  bool has_alias = false;                 // something in it was mapped elsewhere before
+  int cut_device = -1;                    // that blocks were cut out of it for
   Region region;
 };
 struct PoolMemory {
@@ -154,7 +154,13 @@ class Program {
   bool EndPoolsBefore(CUcontext context);
   // The context is gone, with all that belonged to it.
   void Forget(CUcontext context);
-  void CutBlock(Rng& rng, Region* region, uint64_t begin, uint64_t end, int device);
+  // False where there is no room behind the last one.
+  bool CutBlock(Rng& rng,
+                Region* region,
+                uint64_t begin,
+                uint64_t end,
+                int device,
+                bool in_range = false);
   void EndBlock(Region* region, uint64_t address, int device);
 
   Calls calls;
@@ -163,7 +169,8 @@ class Program {
   // The address was given out again, or other threads may do that.
   bool MayBeAllocated(uint64_t address) const;
   // True where the handle was mapped before.
-  bool NoteMapped(CUmemGenericAllocationHandle handle);
+  bool NoteMapped(CUmemGenericAllocationHandle handle, uint64_t address, uint64_t size, int device);
+  void NoteUnmapped(uint64_t address);
 
   // Changed by one thread while the others wait.
   std::vector<Context> contexts;
@@ -185,8 +192,22 @@ class Program {
   bool parallel_ = false;
   uint64_t failing_one_in_ = 0;
   uint64_t instants_ = 0;
-  std::map<int, int64_t> block_bytes_;  // by device
-  std::set<CUmemGenericAllocationHandle> mapped_;
+  struct Block {
+    uint64_t size = 0;
+    int device = 0;
+    bool in_range = false;  // of addresses, so that its memory may be gone
+  };
+  struct Mapping {
+    uint64_t address = 0;
+    uint64_t size = 0;
+    int device = 0;
+  };
+  // Of a block: those whose memory stands there. Each byte of a handle stands at the oldest of its
+  // mappings.
+  uint64_t BackedBytes(uint64_t address, const Block& block) const;
+  std::map<uint64_t, Block> blocks_;                                     // by address
+  std::map<CUmemGenericAllocationHandle, std::vector<Mapping>> mapped_;  // the oldest first
+  std::set<CUmemGenericAllocationHandle> once_mapped_;
 };
 
 // ---- operations

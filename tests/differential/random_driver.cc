@@ -201,18 +201,23 @@ void Program::MakeCurrent(Rng& rng) {
 
 // ---- blocks
 
-void Program::CutBlock(Rng& rng, Region* region, uint64_t begin, uint64_t end, int device) {
+bool Program::CutBlock(Rng& rng,
+                       Region* region,
+                       uint64_t begin,
+                       uint64_t end,
+                       int device,
+                       bool in_range) {
   if (region->by == Region::By::kNobody)
     region->by = rng.OneIn(2) ? Region::By::kPyTorch : Region::By::kProgram;
   const auto last = region->blocks.empty() ? region->blocks.end() : std::prev(region->blocks.end());
   const uint64_t at = last == region->blocks.end() ? begin : last->first + last->second;
   if (at >= end || end - at < 512)
-    return;
+    return false;
   const uint64_t bytes = std::min(end - at, 512 * (1 + rng.Below((end - begin) / 1024 + 1)));
   region->blocks[at] = bytes;
   {
     const std::lock_guard lock(log_mutex_);
-    block_bytes_[device] += static_cast<int64_t>(bytes);
+    blocks_[at] = {bytes, device, in_range};
   }
   if (region->by == Region::By::kPyTorch)
     ReportToPyTorch(at, static_cast<int64_t>(bytes), device);
@@ -220,6 +225,7 @@ void Program::CutBlock(Rng& rng, Region* region, uint64_t begin, uint64_t end, i
     vramscope_annotate_block_alloc(reinterpret_cast<void*>(at), bytes, bytes - rng.Below(100),
                                    "a block");
   After("block_alloc", kSuccess);
+  return true;
 }
 
 void Program::EndBlock(Region* region, uint64_t address, int device) {
@@ -227,7 +233,10 @@ void Program::EndBlock(Region* region, uint64_t address, int device) {
   region->blocks.erase(address);
   {
     const std::lock_guard lock(log_mutex_);
-    block_bytes_[device] -= static_cast<int64_t>(bytes);
+    // Memory of another device may be mapped there by now.
+    const auto block = blocks_.find(address);
+    device = block->second.device;
+    blocks_.erase(block);
   }
   if (region->by == Region::By::kPyTorch)
     ReportToPyTorch(address, -static_cast<int64_t>(bytes), device);
@@ -268,9 +277,36 @@ bool Program::MayBeAllocated(uint64_t address) const {
   });
 }
 
-bool Program::NoteMapped(CUmemGenericAllocationHandle handle) {
+bool Program::NoteMapped(CUmemGenericAllocationHandle handle,
+                         uint64_t address,
+                         uint64_t size,
+                         int device) {
   const std::lock_guard lock(log_mutex_);
-  return !mapped_.insert(handle).second;
+  mapped_[handle].push_back({address, size, device});
+  return !once_mapped_.insert(handle).second;
+}
+
+void Program::NoteUnmapped(uint64_t address) {
+  const std::lock_guard lock(log_mutex_);
+  for (auto& [handle, mappings] : mapped_)
+    std::erase_if(mappings, [&](const Mapping& mapping) { return mapping.address == address; });
+}
+
+uint64_t Program::BackedBytes(uint64_t address, const Block& block) const {
+  if (!block.in_range)
+    return block.size;
+  uint64_t bytes = 0;
+  for (const auto& [handle, mappings] : mapped_) {
+    uint64_t covered = 0;
+    for (const Mapping& mapping : mappings) {
+      const uint64_t begin = std::max(address, mapping.address + covered);
+      const uint64_t end = std::min(address + block.size, mapping.address + mapping.size);
+      if (begin < end && mapping.device == block.device)
+        bytes += end - begin;
+      covered = std::max(covered, mapping.size);
+    }
+  }
+  return bytes;
 }
 
 bool Program::EndPoolsBefore(CUcontext context) {
@@ -338,7 +374,13 @@ void Program::WriteTruth(const char* name, CUresult result) {
   header.number = ++instants_;
   header.call = name;
   header.result = result;
-  WriteInstant(log_, header, truth, block_bytes_);
+  std::map<int, BlockBytes> blocks;
+  for (const auto& [address, block] : blocks_) {
+    const uint64_t backed = BackedBytes(address, block);
+    blocks[block.device].backed += backed;
+    blocks[block.device].unbacked += block.size - backed;
+  }
+  WriteInstant(log_, header, truth, blocks);
   vramscope_annotate_name_pool(reinterpret_cast<void*>(kInstantBase + header.number), "truth");
 }
 

@@ -19,7 +19,7 @@ int64_t MonotonicNs() {
 void WriteInstant(FILE* file,
                   const InstantHeader& header,
                   const fake::Truth& truth,
-                  const std::map<int, int64_t>& block_bytes) {
+                  const std::map<int, BlockBytes>& blocks) {
   std::fprintf(file, "%c %" PRIu64 " %" PRId64 " %s %d\n", kInstantLine, header.number,
                MonotonicNs(), header.call.c_str(), header.result);
   for (uint32_t i = 0; i < truth.device_count; ++i) {
@@ -32,8 +32,9 @@ void WriteInstant(FILE* file,
           device.physical_count, device.imported_count, device.pool_reserved, device.graph_reserved,
           device.graph_used, device.driver_bytes, device.contexts})
       std::fprintf(file, " %" PRIu64, value);
-    const auto blocks = block_bytes.find(static_cast<int>(i));
-    std::fprintf(file, " %" PRId64 "\n", blocks == block_bytes.end() ? 0 : blocks->second);
+    const auto found = blocks.find(static_cast<int>(i));
+    const BlockBytes bytes = found == blocks.end() ? BlockBytes() : found->second;
+    std::fprintf(file, " %" PRIu64 " %" PRIu64 "\n", bytes.backed, bytes.unbacked);
   }
   for (uint32_t i = 0; i < truth.pool_count; ++i) {
     const fake::PoolTruth& pool = truth.pools[i];

@@ -13,7 +13,8 @@
 //   O number name                 an operation of the program begins
 //   C name result                 a call while threads run
 //   T number ns name result       an instant, after this call; the lines behind it are its truth:
-//   D device used process_bytes ... the fields of DeviceTruth, and the bytes of live blocks
+//   D device used process_bytes ... the fields of DeviceTruth, and the bytes of live blocks with
+//                                   memory below them and without
 //   P device handle reserved used allocations
 //   H pinned pinned_count registered registered_count managed managed_count capturing
 namespace differential {
@@ -35,9 +36,15 @@ struct InstantHeader {
   int result = 0;
 };
 
+// Of the live blocks of a device: what has memory below it, and what has not.
+struct BlockBytes {
+  uint64_t backed = 0;
+  uint64_t unbacked = 0;
+};
+
 void WriteInstant(FILE* file,
                   const InstantHeader& header,
                   const fake::Truth& truth,
-                  const std::map<int, int64_t>& block_bytes);
+                  const std::map<int, BlockBytes>& blocks);
 
 }  // namespace differential

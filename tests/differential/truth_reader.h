@@ -20,7 +20,7 @@ struct DeviceLine {
   uint64_t pool_reserved = 0;
   uint64_t graph_reserved = 0, graph_used = 0;
   uint64_t driver_bytes = 0, contexts = 0;
-  int64_t block_bytes = 0;
+  uint64_t block_bytes = 0, unbacked_bytes = 0;
 };
 
 struct PoolLine {

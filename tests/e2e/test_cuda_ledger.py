@@ -120,3 +120,40 @@ def test_handles_of_every_kind(tmp_path):
     check(recording)
     host = [d for d in recording.report("on-the-host")["devices"] if d["kind"] == "host"]
     assert [d["ledger_bytes"] for d in host] == [20 * MIB]
+
+
+def test_an_engine_that_sleeps_keeps_its_names_and_has_no_memory(tmp_path):
+    recording = record("driver_sleep", tmp_path)
+    check(recording)
+    found = {}
+    for step in recording.steps:
+        said = recording.report(step.name, "--by", "category")
+        rows = {key: {row["path"][0]: row["bytes"] // MIB for row in said[key]} for key in ("rows", "unbacked")}
+        assert sum(rows["unbacked"].values()) * MIB == said["devices"][0]["unbacked_bytes"]
+        found[step.name] = (rows["rows"].get("parameter", 0), rows["rows"].get("buffer", 0), rows["unbacked"])
+    assert found == {
+        "awake": (60, 256, {}),
+        "asleep": (0, 0, {"parameter": 60, "buffer": 256}),
+        "awake-again": (60, 256, {}),
+        "half": (60, 0, {"buffer": 256}),
+        "asleep-again": (0, 0, {"parameter": 50, "buffer": 256, "unknown": 4}),
+        "at-last": (50, 256, {}),
+    }
+    asleep = next(step for step in recording.steps if step.name == "asleep")
+    text = subprocess.run([VRAMSCOPE, "report", str(recording.file), "--at", f"@{asleep.time_ns}"], capture_output=True, text=True, check=True)
+    assert "  Asleep: 316 MiB in 7 blocks have no device memory now\n    buffer 256 MiB, parameter 60.0 MiB\n" in text.stdout
+    info = subprocess.run([VRAMSCOPE, "info", str(recording.file)], capture_output=True, text=True, check=True)
+    assert "Asleep: at most 316 MiB of gpu0" in info.stdout
+
+
+def test_an_engine_that_is_killed_asleep_has_no_memory_at_its_end(tmp_path):
+    file = tmp_path / "killed.vram"
+    machine = {**os.environ, "LD_LIBRARY_PATH": str(FAKE), "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books")}
+    done = subprocess.run(
+        [VRAMSCOPE, "run", "--no-report", "-o", str(file), "--", str(HOSTS / "driver_sleep"), "die"],
+        env=machine, capture_output=True, text=True, timeout=120,
+    )
+    assert done.returncode == 128 + 9, done.stderr
+    said = report(file, "end", "--by", "category")
+    assert [row["bytes"] for row in said["rows"] if row["path"][0] in ("parameter", "buffer")] == []
+    assert {row["path"][0]: row["bytes"] // MIB for row in said["unbacked"]} == {"parameter": 50, "buffer": 256, "unknown": 4}

@@ -28,7 +28,7 @@ INSTANTS = 200
 VIEWS_AT = int(os.environ.get("VRAMSCOPE_VIEWS_AT", "3"))
 #: "" is the ledger's levels, which a page calls `row`.
 DIMENSIONS = ("category", "module", "line", "")
-FIGURES = ("ledger_bytes", "nvml_bytes", "residual_bytes")
+FIGURES = ("ledger_bytes", "nvml_bytes", "residual_bytes", "unbacked_bytes")
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 
@@ -153,6 +153,9 @@ def compare_page(shown, report, rows, by, where):
         sums = {key: size for key, size in device[by or "row"].items() if size != 0}
         assert sums == by_device(rows)[index], where
         assert (device["total"], device["nvml"]) == (figures[index]["ledger_bytes"], figures[index]["nvml_bytes"]), where
+        if by == "category":
+            unbacked = {(row["device"], row["pid"] or 0, *row["path"]): (row["bytes"], row["count"]) for row in report["unbacked"]}
+            assert device["unbacked"] == by_device(unbacked)[index], where
         if by == "line":
             lines = {(index, line, size) for line, size in device["top_line"].items()}
             assert {line for line in top if line[0] == index} <= lines, where
@@ -305,7 +308,7 @@ def test_all_agree_at_every_instant(recording, environment, tmp_path):
 
 # Memory that several processes hold, that goes to host memory and comes back, that pools keep.
 PROGRAMS = [("driver_sharing", "ipc", "free"), ("driver_sharing", "descriptor", "die"), ("driver_checkpoint", "self"),
-            ("driver_pool_kinds",), ("driver_handles",)]
+            ("driver_pool_kinds",), ("driver_handles",), ("driver_sleep",)]
 
 
 @pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the stand-in driver is not built")

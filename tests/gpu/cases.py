@@ -14,6 +14,7 @@ import names
 import overflow
 import ranks
 import residual
+import sleeping
 import vgg19
 import yielding
 
@@ -123,6 +124,7 @@ def all_cases():
         "causes": dict(causes.all_cases()),
         "yield": dict(yielding.all_cases()),
         "overflow": dict(overflow.all_cases()),
+        "sleep": dict(sleeping.all_cases()),
         "vgg19": dict(vgg19.all_cases()),
     }
     for group, entries in groups.items():
@@ -144,6 +146,8 @@ def print_tables(results):
         causes.print_table(results["causes"])
     if "yield" in results:
         yielding.print_table(results["yield"])
+    if "sleep" in results:
+        sleeping.print_table(results["sleep"])
     if "overflow" in results:
         overflow.print_table(results["overflow"])
     if "vgg19" in results:

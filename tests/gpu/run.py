@@ -16,6 +16,8 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
                JAX that do: the first three lines of what is said name the reason
   * yield      a training gives all its memory back in its middle and ends as it would have ended
   * overflow   five trainings on a GPU with 60 % of what each needs: bit-identical, their peak to 1 %
+  * sleep      engines that sleep (a pluggable allocator that works as vLLM's, torch_memory_saver): residual 0,
+               `parameter` and `unbacked` to the byte asleep, awake, half awake and killed
   * vgg19      examples/vgg19's five convolutions beside the CPU, PyTorch and NVML, and under
                compute-sanitizer; only with --only vgg19: it takes 5 minutes by itself. The program
                is that of `make vgg19`, built first where it is not there
@@ -38,7 +40,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "overflow", "vgg19")
+GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "overflow", "sleep", "vgg19")
 
 
 class Bench:

@@ -2,7 +2,7 @@
 # Programs on the CUDA driver API, run with the stand-in driver by tests/e2e/test_cuda_fake.py.
 foreach(HOST
     driver_basic driver_beside driver_blocks driver_checkpoint driver_deepbind driver_event_cost driver_fork driver_handles driver_needed driver_neighbour driver_none driver_pool_kinds driver_pools
-    driver_procaddress driver_refused driver_sharing driver_steady driver_route driver_threads driver_versions driver_vmm)
+    driver_procaddress driver_refused driver_sharing driver_sleep driver_steady driver_route driver_threads driver_versions driver_vmm)
   add_executable(host_${HOST} ${HOST}.cc)
   set_target_properties(host_${HOST} PROPERTIES OUTPUT_NAME ${HOST})
   target_include_directories(host_${HOST} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include

@@ -75,6 +75,25 @@ TEST_F(PriorTest, WhatStoodBeforeIsRows) {
   EXPECT_EQ(RowBytes(At("end", "category"))["parameter"], 12 * kMiB - 100);
 }
 
+// An engine that was recorded late, and sleeps then.
+TEST_F(PriorTest, WhatWasMappedBeforeCanSleep) {
+  trace_.Sample(700 * kMiB);
+  trace_.ProcessSample(700 * kMiB);
+  Prior(PriorKind::kProcess);
+  Prior(PriorKind::kSegment, kBase, 20 * kMiB);
+  Prior(PriorKind::kBlock, kBase, 12 * kMiB);
+  trace_.Fill(trace::EventKind::kUnmap, kBase, 20 * kMiB);
+  trace_.Mark("asleep");
+  trace_.Fill(trace::EventKind::kHandleCreate, 7, 20 * kMiB);
+  trace_.Fill(trace::EventKind::kMap, kBase, 20 * kMiB, 7);
+  const Report asleep = At("mark:asleep");
+  EXPECT_EQ(asleep.devices[0].ledger_bytes, 680 * kMiB);
+  EXPECT_EQ(asleep.devices[0].unbacked_bytes, 12 * kMiB);
+  const Report report = At();
+  EXPECT_EQ(report.devices[0].ledger_bytes, 700 * kMiB);
+  EXPECT_EQ(report.devices[0].unbacked_bytes, 0u);
+}
+
 TEST_F(PriorTest, TheFigureMayComeLater) {
   Prior(PriorKind::kProcess);
   Prior(PriorKind::kSegment, kBase, 20 * kMiB);

@@ -28,18 +28,18 @@ const deltas = (values) => values.map((value, i) => value - (i > 0 ? values[i - 
 /** Sites as they are made, each once. */
 class Sites {
   constructor() {
-    this.rows = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]];
+    this.rows = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]];
   }
 
-  of({ account = 1, path = 0, category = PATH_CATEGORIES[path], backing = 0, module = 0, name = 0, stack = 0, place = 0 }) {
+  of({ account = 1, path = 0, category = PATH_CATEGORIES[path], backing = 0, unbacked = 0, module = 0, name = 0, stack = 0, place = 0 }) {
     const row = [account, path, CATEGORIES.indexOf(category), backing, LINES[place || stack] ?? 5, module, name, stack, place,
-      [CACHED, FRAGMENTATION].includes(path) ? 0 : 1];
+      [CACHED, FRAGMENTATION].includes(path) || unbacked === 1 ? 0 : 1, unbacked];
     const known = this.rows.findIndex((other, i) => i > 0 && other.every((value, at) => value === row[at]));
     return known > 0 ? known : this.rows.push(row) - 1;
   }
 
   table() {
-    const keys = ["account", "path", "category", "backing", "line", "module", "name", "stack", "place", "held"];
+    const keys = ["account", "path", "category", "backing", "line", "module", "name", "stack", "place", "held", "unbacked"];
     return Object.fromEntries(keys.map((key, at) => [key, this.rows.map((row) => row[at])]));
   }
 }

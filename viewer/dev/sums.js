@@ -23,7 +23,12 @@ const { page, kinds } = model;
 function sumsOf(device, at) {
   const state = { device, at, ...UNFILTERED };
   const view = makeView(model, state, new Filter(model, state));
-  const sums = { index: page.devices[device].index, nvml: view.nvml, total: view.total, category: {}, module: {}, line: {}, top_line: {}, row: {} };
+  const sums = { index: page.devices[device].index, nvml: view.nvml, total: view.total, category: {}, module: {}, line: {}, top_line: {}, row: {}, unbacked: {} };
+  for (const [kind, bytes] of view.asleep.kindBytes.entries()) {
+    if (bytes === 0) continue;
+    const key = `${page.processes[kinds.process[kind]].pid}\t${page.categories[page.sites.category[kind]]}`;
+    sums.unbacked[key] = (sums.unbacked[key] ?? 0) + bytes;
+  }
   for (const kind of view.shown) {
     const process = page.processes[kinds.process[kind]].pid;
     const line = page.names[page.sites.line[kind]] || "(no stack)";

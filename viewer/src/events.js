@@ -152,6 +152,30 @@ export class Events {
   }
 
   /**
+   * The sum of all of them at instants that only go on.
+   * @param {Float64Array} instants
+   */
+  totalsAt(instants) {
+    const totals = new Float64Array(instants.length);
+    let [next, sum] = [0, 0];
+    for (let i = 0; i < instants.length; ++i) {
+      for (; next < this.time.length && this.time[next] <= instants[i]; ++next) sum += this.delta[next];
+      totals[i] = sum;
+    }
+    return totals;
+  }
+
+  /** The highest sum of all of them, and when. */
+  highest() {
+    let [now, best] = [0, { bytes: 0, at: 0 }];
+    for (let i = 0; i < this.time.length; ++i) {
+      now += this.delta[i];
+      if (now > best.bytes && this.time[i + 1] !== this.time[i]) best = { bytes: now, at: this.time[i] };
+    }
+    return best;
+  }
+
+  /**
    * What was there between two instants, cut into columns of equal length: each at its highest instant, among equal
    * ones that with most in use, as query/peaks.h has it.
    * @param {number} from

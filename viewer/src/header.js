@@ -51,8 +51,12 @@ function deviceFigures(model, device) {
     report.ledger_bytes > 0 ? when : "");
   const count = page.report.rows.reduce((sum, row) => sum + (row.device === report.index ? row.count : 0), 0);
   const live = figure("Live then", formatCount(count), null, count === 1 ? "allocation" : "allocations");
-  if (page.report.devices.every((other) => other.nvml_bytes === null)) return [peak, live];
+  const most = model.histories[device].asleep.highest();
+  const asleep = most.bytes === 0 ? [] : [figure("Asleep", formatBytes(most.bytes),
+    `At most ${formatExact(most.bytes)} of live tensors had no device memory`, `at ${formatTime(most.at)}`)];
+  if (page.report.devices.every((other) => other.nvml_bytes === null)) return [peak, live, ...asleep];
   return [
+    ...asleep,
     peak,
     figure("NVML", report.nvml_bytes === null ? "–" : formatBytes(report.nvml_bytes),
       report.nvml_bytes === null ? "NVML has no figure for this device" : formatExact(report.nvml_bytes)),

@@ -16,6 +16,7 @@ import { Events, lastNotAbove } from "./events.js";
  * @property {Float64Array} total
  * @property {Float64Array} at The instant shown.
  * @property {boolean} detailed Drawn from what changed, not from buckets.
+ * @property {Float64Array} [asleep] What has no device memory then, beside the total.
  */
 
 export class History {
@@ -36,10 +37,13 @@ export class History {
     this.buckets = this.bucketTime.length;
     this.bucketBytes = new Float64Array(this.buckets * this.categories);
     if (timeline) this.fillBuckets(timeline);
+    this.bucketAsleep = timeline?.unbacked ?? [];
     this.events = new Events(model, model.ledger.changes[device]);
+    /** Of what is live and has no device memory below it. */
+    this.asleep = new Events(model, model.ledger.asleep[device]);
     /**
      * The events that passed the last filter.
-     * @type {{filter: Filter, events: Events}|null}
+     * @type {{filter: Filter, events: Events, asleep: Events}|null}
      */
     this.filtered = null;
     /** Categories that ever have bytes here. */
@@ -69,6 +73,7 @@ export class History {
     const bytes = new Float64Array(count * width);
     const total = new Float64Array(count);
     const at = new Float64Array(count);
+    const asleep = new Float64Array(count);
     let bucket = lastNotAbove(this.bucketTime, from);
     for (let column = 0; column < count; ++column) {
       const end = from + ((to - from) * (column + 1)) / count;
@@ -81,13 +86,14 @@ export class History {
           best = sum;
           bytes.set(this.bucketBytes.subarray(bucket * width, (bucket + 1) * width), column * width);
           total[column] = sum;
+          asleep[column] = this.bucketAsleep[bucket] ?? 0;
           at[column] = Math.max(from, this.bucketTime[bucket]);
         }
         if (bucket + 1 >= this.buckets || this.bucketTime[bucket + 1] >= end) break;
         ++bucket;
       }
     }
-    return { count, bytes, total, at, detailed: false };
+    return { count, bytes, total, at, asleep, detailed: false };
   }
 
   /**
@@ -100,17 +106,35 @@ export class History {
    * @returns {Columns}
    */
   columns(from, to, count, filter) {
-    if (filter.on) return this.eventsOf(filter).sweep(from, to, count);
+    if (filter.on) return this.withAsleep(this.eventsOf(filter).sweep(from, to, count), filter);
     const inside = lastNotAbove(this.bucketTime, to) - lastNotAbove(this.bucketTime, from);
     const coarse = this.model.instants !== null && inside * 3 > count && !this.model.byPlace;
-    return coarse ? this.sweepBuckets(from, to, count) : this.events.sweep(from, to, count);
+    return coarse ? this.sweepBuckets(from, to, count) : this.withAsleep(this.events.sweep(from, to, count), filter);
+  }
+
+  /**
+   * @param {Columns} columns
+   * @param {Filter} filter
+   * @returns {Columns}
+   */
+  withAsleep(columns, filter) {
+    const { asleep } = filter.on ? this.thatPass(filter) : this;
+    return asleep.time.length === 0 ? columns : { ...columns, asleep: asleep.totalsAt(columns.at) };
+  }
+
+  /** @param {Filter} filter */
+  thatPass(filter) {
+    if (this.filtered?.filter !== filter) {
+      // Sizes are those of allocations that are listed as live: of sleeping ones all kinds that pass count.
+      const ofKinds = { min: 0, passesKind: filter.passesKind.bind(filter), passes: () => true };
+      this.filtered = { filter, events: this.events.that(filter, this.device), asleep: this.asleep.that(ofKinds, this.device) };
+    }
+    return this.filtered;
   }
 
   /** @param {Filter} filter */
   eventsOf(filter) {
-    if (!filter.on) return this.events;
-    if (this.filtered?.filter !== filter) this.filtered = { filter, events: this.events.that(filter, this.device) };
-    return this.filtered.events;
+    return filter.on ? this.thatPass(filter).events : this.events;
   }
 
   /** Highest total of the recording, NVML's samples included. */

@@ -152,10 +152,13 @@ export class Ledger {
     /** @type {Map<number, {held: number, used: number, children: number}>[]} What each account has of each segment. */
     this.shares = page.checkpointed.account.length > 0 ? Array.from(this.held, () => new Map()) : [];
     this.growing = page.devices.map(() => new Growing());
+    this.growingAsleep = page.devices.map(() => new Growing());
     this.now = 0;
     this.replay();
     /** @type {Changes[]} By device. */
     this.changes = this.growing.map((list) => list.take());
+    /** @type {Changes[]} By device: of what is live for its allocator and has no device memory below it. */
+    this.asleep = this.growingAsleep.map((list) => list.take());
   }
 
   /** Everything that happens, one after the other. */
@@ -198,7 +201,7 @@ export class Ledger {
     } else if (kind === LEFT_OUT) {
       const { site, segment, bytes, counts } = page.left_out;
       this.put(site[i], bytes[i], counts[i]);
-      this.share(segment[i], page.sites.account[site[i]], 0, bytes[i], counts[i]);
+      if (page.sites.unbacked[site[i]] === 0) this.share(segment[i], page.sites.account[site[i]], 0, bytes[i], counts[i]);
     } else {
       this.checkpoint(page.checkpointed.account[i], kind === AWAY ? 1 : -1);
     }
@@ -218,7 +221,7 @@ export class Ledger {
       return;
     }
     this.put(site[i], own, sign);
-    this.share(segment[i], account, 0, own + slack, sign);
+    if (sites.unbacked[site[i]] === 0) this.share(segment[i], account, 0, own + slack, sign);
   }
 
   /**
@@ -297,8 +300,9 @@ export class Ledger {
    */
   tell(site, bytes, count) {
     if (bytes === 0 && count === 0) return;
-    const device = this.deviceOf[this.page.sites.account[site]];
-    if (device >= 0) this.growing[device].push(this.now, site, bytes, count);
+    const { sites } = this.page;
+    const device = this.deviceOf[sites.account[site]];
+    if (device >= 0) (sites.unbacked[site] === 1 ? this.growingAsleep : this.growing)[device].push(this.now, site, bytes, count);
   }
 
   /**

@@ -240,7 +240,7 @@ export class Model {
   }
 
   /**
-   * Listed allocations of the device at an instant. What segments are made of is not among them.
+   * Listed allocations of the device at an instant. What segments are made of is not among them, nor what has no memory.
    * @param {number} device
    * @param {number} at
    */
@@ -262,7 +262,7 @@ export class Model {
     if (!known) {
       const { page: { allocations, sites, accounts } } = this;
       known = this.ofDevice[device] = Uint32Array.from(this.begin.keys()).filter((i) =>
-        sites.backing[allocations.site[i]] === 0 && accounts.device[sites.account[allocations.site[i]]] === device);
+        sites.backing[allocations.site[i]] === 0 && sites.unbacked[allocations.site[i]] === 0 && accounts.device[sites.account[allocations.site[i]]] === device);
     }
     return known;
   }

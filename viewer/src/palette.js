@@ -124,8 +124,16 @@ export class Palette {
   fill(context, category) {
     const { hatch } = this.swatches[category];
     const colour = this.colour(category);
-    if (!hatch) return colour;
-    const key = `${hatch} ${colour}`;
+    return hatch ? this.hatched(context, hatch, colour) : colour;
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {Hatch} hatch
+   * @param {string} colour
+   */
+  hatched(context, hatch, colour) {
+    const key = `${hatch} ${colour} ${this.dark}`;
     const known = this.patterns.get(key);
     if (known) return known;
     const tile = document.createElement("canvas");

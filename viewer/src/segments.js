@@ -52,7 +52,7 @@ export class Segments {
     const isHere = (/** @type {number} */ site) => accounts.device[sites.account[site]] === device;
     for (let i = 0; i < allocations.site.length && this.model.begin[i] <= at; ++i) {
       const site = allocations.site[i];
-      if (allocations.segment[i] === 0 || this.model.end[i] <= at || !isHere(site)) continue;
+      if (allocations.segment[i] === 0 || sites.unbacked[site] === 1 || this.model.end[i] <= at || !isHere(site)) continue;
       const segment = of(allocations.segment[i]);
       if (sites.backing[site] === 1) {
         segment.held += allocations.bytes[i] - allocations.rounding[i];
@@ -67,7 +67,8 @@ export class Segments {
       if (counters.segment[counter] !== 0 && isHere(counters.site[counter])) of(counters.segment[counter]).held += steps.bytes[i];
     }
     for (let i = 0; i < leftOut.site.length; ++i) {
-      if (leftOut.segment[i] === 0 || this.instants[leftOut.at[i]] > at || !isHere(leftOut.site[i])) continue;
+      if (leftOut.segment[i] === 0 || sites.unbacked[leftOut.site[i]] === 1 || this.instants[leftOut.at[i]] > at ||
+        !isHere(leftOut.site[i])) continue;
       of(leftOut.segment[i]).used += leftOut.bytes[i];
       of(leftOut.segment[i]).unlisted += leftOut.bytes[i];
     }

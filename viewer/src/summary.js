@@ -128,6 +128,7 @@ export class Summary {
     /** @type {Set<string>} Repeated layers that are unfolded. */
     this.unfolded = new Set();
     this.title = h("h2", {});
+    this.asleep = h("p", { class: "asleep gone" }, h("span", { class: "swatch asleep", "aria-hidden": "true" }), h("span", {}));
     const layers = model.kinds.module.some((module) => module !== 0);
     const block = (/** @type {string} */ name, /** @type {string} */ more, /** @type {(HTMLElement)[]} */ ...parts) =>
       h("section", { class: `brief${more}`, "aria-label": name }, h("h3", {}, name), ...parts);
@@ -142,7 +143,7 @@ export class Summary {
     this.element = h("section", { class: "card", "aria-label": "Summary" },
       h("div", { class: "card-head" }, this.title,
         h("span", { class: "hint" }, "click a name to see only it, everywhere on the page")),
-      this.bar, briefs);
+      this.bar, this.asleep, briefs);
   }
 
   /**
@@ -153,6 +154,23 @@ export class Summary {
     this.view = view;
     setText(this.title, view.atPeak ? "What holds the peak" : "What was live then");
     this.renderCategories(view);
+    this.renderAsleep(view);
+  }
+
+  /**
+   * What is live and has no device memory: no part of the bar.
+   * @param {View} view
+   */
+  renderAsleep(view) {
+    const { bytes, count, byCategory } = view.asleep;
+    this.asleep.classList.toggle("gone", count === 0);
+    if (count === 0) return;
+    const largest = [...byCategory.keys()].filter((category) => byCategory[category] > 0)
+      .sort((a, b) => byCategory[b] - byCategory[a]).slice(0, 3)
+      .map((category) => `${this.model.categories[category]} ${formatBytes(byCategory[category])}`);
+    setText(/** @type {HTMLElement} */ (this.asleep.lastElementChild),
+      `Asleep: ${formatBytes(bytes)} in ${formatCount(count)} block${count === 1 ? "" : "s"} have no device memory now: ${largest.join(", ")}`);
+    setAttribute(this.asleep, "title", `${formatExact(bytes)}, beside what the device has`);
   }
 
   /** @param {View} view */

@@ -358,6 +358,10 @@ export class Timeline {
       rows.push(h("div", { class: "tip-row" }, h("span", { class: "line-swatch" }), h("span", {}, "NVML"),
         h("b", {}, formatBytes(nvml))));
     }
+    const asleep = columns.asleep?.[this.hover] ?? 0;
+    if (asleep > 0) {
+      rows.push(h("div", { class: "tip-row" }, h("span", { class: "swatch asleep" }), h("span", {}, "asleep, no device memory"), h("b", {}, formatBytes(asleep))));
+    }
     const iteration = this.model.iterationAt(columns.at[this.hover]);
     tip.show(x, y,
       h("div", { class: "tip-head" }, h("span", {}, formatTime(columns.at[this.hover]),
@@ -376,7 +380,9 @@ export class Timeline {
       this.columnsKey = "";
     }
     // What passes a filter has an axis of its own.
-    this.top = Math.max(1, filter.on ? Math.max(...this.whole.total) : this.highest) * 1.04;
+    const { total, asleep } = this.whole;
+    const highest = asleep ? total.reduce((most, bytes, i) => Math.max(most, bytes + asleep[i]), 0) : 0;
+    this.top = Math.max(1, highest, filter.on ? Math.max(...total) : this.highest) * 1.04;
     // How much the device has is shown where it is near.
     const { total_bytes: capacity } = this.model.page.devices[this.store.state.device];
     this.capacity = !filter.on && capacity !== null && this.highest >= NEAR * capacity ? capacity : null;

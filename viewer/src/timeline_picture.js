@@ -30,6 +30,7 @@ export function paintPicture(timeline, context, colours) {
   context.rect(MARGIN.left, 0, timeline.plotWidth, HEIGHT);
   context.clip();
   paintStack(timeline, context, columns, (bytes) => timeline.yOf(bytes));
+  paintAsleep(timeline, context, columns, (bytes) => timeline.yOf(bytes));
   if (!timeline.scene.filter.on) paintNvml(timeline, context, colours);
   paintIterations(timeline, context, colours);
   paintMarks(timeline, context, colours);
@@ -87,6 +88,24 @@ function paintStack(timeline, context, columns, yOf) {
     context.fillStyle = timeline.palette.fill(context, c);
     context.fill(outline);
   }
+}
+
+/**
+ * What has no device memory, hatched, on top of what the device has.
+ * @param {Timeline} timeline
+ * @param {CanvasRenderingContext2D} context
+ * @param {Columns} columns
+ * @param {(bytes: number) => number} yOf
+ */
+function paintAsleep(timeline, context, columns, yOf) {
+  const { asleep, total, count } = columns;
+  if (!asleep) return;
+  const area = new Path2D();
+  for (let i = 0; i < count; ++i) {
+    if (asleep[i] > 0) area.rect(MARGIN.left + i, yOf(total[i] + asleep[i]), 1, yOf(total[i]) - yOf(total[i] + asleep[i]));
+  }
+  context.fillStyle = timeline.palette.hatched(context, "up", "transparent");
+  context.fill(area);
 }
 
 /**
@@ -238,6 +257,7 @@ export function paintOverview(timeline, context, colours) {
   const yOf = (/** @type {number} */ bytes) => OVERVIEW - 1 - (bytes / timeline.top) * (OVERVIEW - 4);
   context.globalAlpha = 1;
   paintStack(timeline, context, whole, yOf);
+  paintAsleep(timeline, context, whole, yOf);
   const [from, to] = timeline.window;
   const left = MARGIN.left + (from / timeline.model.duration) * count;
   const right = MARGIN.left + (to / timeline.model.duration) * count;

@@ -54,6 +54,7 @@
  * @property {string[]} groups
  * @property {number[]} t
  * @property {number[][]} peak
+ * @property {number[]} unbacked Without device memory at those instants; empty: never.
  * @property {[number, number][]} nvml
  */
 
@@ -64,6 +65,7 @@
  * @property {number[]} path Of `paths`: the ledger's levels below process.
  * @property {number[]} category Of `categories`.
  * @property {number[]} backing 1: what segments are made of.
+ * @property {number[]} unbacked 1: live for its allocator, without device memory below it.
  * @property {number[]} held 1: somebody has it, at a line of the program; 0: what allocators keep.
  * @property {number[]} line Of `names`.
  * @property {number[]} module Of `names`; 0: none.

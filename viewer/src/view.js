@@ -24,7 +24,31 @@ import { NAMES } from "./trie.js";
  * @property {number} bytes Of what passes the filter.
  * @property {number} listed Bytes of allocations among it.
  * @property {number} count Of allocations among it.
+ * @property {{bytes: number, count: number, byCategory: Float64Array, kindBytes: Float64Array}} asleep The same of what is live
+ *     for its allocator and has no device memory.
  */
+
+/**
+ * What has no device memory, of kinds that pass the filter.
+ * @param {Model} model
+ * @param {number} device
+ * @param {number} at
+ * @param {Filter} filter
+ */
+function asleepAt(model, device, at, filter) {
+  const { asleep } = model.histories[device];
+  const byCategory = new Float64Array(model.categories.length);
+  if (asleep.time.length === 0) return { bytes: 0, count: 0, byCategory, kindBytes: new Float64Array(0) };
+  const { bytes: kindBytes, count: kindCount } = asleep.sitesAt(at);
+  let [bytes, count] = [0, 0];
+  for (let kind = 0; kind < kindBytes.length; ++kind) {
+    if (!filter.passesKind(kind)) kindBytes[kind] = kindCount[kind] = 0;
+    byCategory[model.kinds.category[kind]] += kindBytes[kind];
+    bytes += kindBytes[kind];
+    count += kindCount[kind];
+  }
+  return { bytes, count, byCategory, kindBytes };
+}
 
 /**
  * @param {Model} model
@@ -69,7 +93,10 @@ export function makeView(model, state, filter) {
     listed += kindCount[kind] > 0 ? kindBytes[kind] : 0;
     count += kindCount[kind];
   }
-  return { device, at, asked, atPeak, total, free, filter, kindBytes, kindCount, shown, byCategory, bytes, listed, count, nvml: sample?.used ?? null };
+  return {
+    device, at, asked, atPeak, total, free, filter, kindBytes, kindCount, shown, byCategory, bytes, listed, count, nvml: sample?.used ?? null,
+    asleep: asleepAt(model, device, at, filter),
+  };
 }
 
 /**

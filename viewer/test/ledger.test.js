@@ -47,6 +47,19 @@ test("free bytes of a segment are cached, and fragmentation once something of it
   assert.deepEqual(at(page, 90), {});
 });
 
+test("a block without device memory is no part of the device's sum, nor of its segment", () => {
+  const unbacked = { segment: 1, unbacked: 1, rounding: 100 };
+  const page = makePage({ segments: 1, allocations: [
+    [1000, 10, 20, SEGMENT], [600, 10, 20, { segment: 1, rounding: 100 }], [600, 20, 30, unbacked], [1000, 30, -1, SEGMENT],
+    [600, 30, -1, { segment: 1, rounding: 100 }]] });
+  assert.deepEqual(at(page, 20), {});
+  assert.deepEqual(at(page, 30), at(page, 10));
+  const { time, bytes, count } = new Ledger(page).asleep[0];
+  assert.deepEqual([...time], [20, 20, 30, 30]);
+  assert.deepEqual([...bytes].sort((a, b) => a - b), [-500, -100, 100, 500]);
+  assert.deepEqual(count.reduce((a, b) => a + b), 0);
+});
+
 test("blocks beyond what their segment holds are not free bytes below nothing", () => {
   const page = makePage({ segments: 1, allocations: [[100, 10, -1, SEGMENT], [300, 20, -1, { segment: 1 }]] });
   assert.deepEqual(at(page, 20), { "PyTorch/allocated": [300, 1] });

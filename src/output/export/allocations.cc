@@ -115,6 +115,8 @@ class Exporter {
     std::vector<std::string> path = texts_.TreePath(site);
     if (site.backing != 0 && !path.empty())
       path.back() = "segment";
+    if (site.unbacked != 0 && !path.empty())
+      path.back() = "unbacked";
     return path;
   }
 

@@ -270,7 +270,7 @@ class PerfettoExporter {
       VRAMSCOPE_RETURN_IF_ERROR(recording_.Read(i, tables::kAllColumns, &frame));
       for (size_t at = 0; at < frame.rows; ++at) {
         const int64_t end_ns = std::min(frame.end_ns[at], std::max(last_ns, frame.begin_ns[at]));
-        if (frame.site[at] < of_site_.size())
+        if (frame.site[at] < of_site_.size() && tables_.sites[frame.site[at]].unbacked == 0)
           slices.push_back(
               {frame.begin_ns[at], end_ns, frame.address[at], frame.bytes[at], frame.site[at]});
       }

@@ -96,9 +96,10 @@ util::Status RowChanges::ReadWindow(int64_t after_ns, int64_t to_ns) {
     VRAMSCOPE_RETURN_IF_ERROR(recording_.Read(i, tables::kAllColumns, &frame));
     for (size_t at = 0; at < frame.rows; ++at) {
       const int64_t until_ns = UntilOf(frame.site[at]);
-      // What has no length and no bytes was never there.
+      // What has no length and no bytes was never there, and what has no memory is not there.
       if (until_ns == query::kNoTime || frame.bytes[at] == 0 ||
-          frame.begin_ns[at] >= frame.end_ns[at] || frame.site[at] >= sites.size())
+          frame.begin_ns[at] >= frame.end_ns[at] || frame.site[at] >= sites.size() ||
+          sites[frame.site[at]].unbacked != 0)
         continue;
       const bool is_segment = sites[frame.site[at]].backing != 0;
       using Kind = RowChange::Kind;

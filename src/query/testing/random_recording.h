@@ -107,7 +107,8 @@ struct RecordingBuilder {
 };
 
 // Two processes on two GPUs and the host, with segments, pools that readings tell, counters that go
-// up and down, rounding, and a process that is checkpointed for a while. Times are 1 to `last_ns`.
+// up and down, rounding, memory asleep, and a process that is checkpointed for a while. Times are 1
+// to `last_ns`.
 inline RecordingBuilder RandomRecording(uint32_t seed, size_t count, int64_t last_ns) {
   using format::Category;
   using format::Part;
@@ -134,6 +135,7 @@ inline RecordingBuilder RandomRecording(uint32_t seed, size_t count, int64_t las
     tables::SegmentId segment;
     tables::SiteId backing;
     std::vector<tables::SiteId> sites;
+    std::vector<tables::SiteId> asleep;  // the same without device memory
   };
   std::vector<Pool> pools;
   std::vector<tables::SiteId> loose;
@@ -162,6 +164,8 @@ inline RecordingBuilder RandomRecording(uint32_t seed, size_t count, int64_t las
         site.phase = static_cast<uint8_t>(1 + below(5));
         site.thread = tables::ThreadId{static_cast<uint32_t>(below(3))};
         pool.sites.push_back(builder.Site(site));
+        site.unbacked = 1;
+        pool.asleep.push_back(builder.Site(site));
       }
       if (i == 3) {  // a pool whose size readings tell
         const auto held = builder.Counter(pool.sites[0], pool.segment);
@@ -185,10 +189,11 @@ inline RecordingBuilder RandomRecording(uint32_t seed, size_t count, int64_t las
       continue;
     }
     const Pool& pool = pools[below(pools.size())];
+    const std::vector<tables::SiteId>& sites = below(6) == 0 ? pool.asleep : pool.sites;
     if (kind == 18)
       builder.Row(pool.backing, begin_ns, end_ns, bytes * 20, pool.segment, below(2) * bytes);
     else
-      builder.Row(pool.sites[below(pool.sites.size())], begin_ns, end_ns, bytes, pool.segment,
+      builder.Row(sites[below(sites.size())], begin_ns, end_ns, bytes, pool.segment,
                   below(3) == 0 ? below(bytes + 1) : 0);
   }
   tables.checkpointed.push_back({accounts[0], last_ns / 3, last_ns / 2});
