@@ -106,9 +106,8 @@ void LeaksText::AddGrowing() {
       std::min(verdict.text.find(leaks_.too_few ? ":" : " over "), verdict.text.size());
   const Ink ink = verdict.good ? Ink::kGood : Ink::kWarning;
   if (leaks_.iterations == 0) {
-    Add(verdict.text + ",");
-    Add("so growth cannot be distinguished from normal use. A step of a torch optimizer ends an");
-    Add("iteration, or vramscope.mark(\"iteration\").");
+    Add(verdict.text + ", so growth cannot be distinguished from normal use.");
+    Add("A step of a torch optimizer ends an iteration, or vramscope.mark(\"iteration\").");
   } else {
     Add(Paint(verdict.text.substr(0, end), ink, style_) + verdict.text.substr(end) + ".");
   }
