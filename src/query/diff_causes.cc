@@ -269,8 +269,10 @@ void CauseFinder::AddScale() {
   const std::optional<Scale> scale = FindScale(all_);
   if (!scale)
     return;
+  // What is at one peak alone is there or not for another reason.
   const auto group = Take([&](const ComparedRow& row) {
-    return IsPassing(row.key.category) && scale->keys.contains(WithoutLifetime(row.key));
+    return IsPassing(row.key.category) && row.a.bytes != 0 && row.b.bytes != 0 &&
+           scale->keys.contains(WithoutLifetime(row.key));
   });
   if (!group)
     return;
