@@ -106,18 +106,18 @@ void LeaksText::AddGrowing() {
       std::min(verdict.text.find(leaks_.too_few ? ":" : " over "), verdict.text.size());
   const Ink ink = verdict.good ? Ink::kGood : Ink::kWarning;
   if (leaks_.iterations == 0) {
-    Add(verdict.text + ", so growth cannot be distinguished from normal use.");
-    Add("A step of a torch optimizer ends an iteration, or vramscope.mark(\"iteration\").");
+    Add(verdict.text + ", so growth cannot be distinguished from");
+    Add("normal use. A step of a torch optimizer ends an iteration, or");
+    Add("vramscope.mark(\"iteration\").");
   } else {
     Add(Paint(verdict.text.substr(0, end), ink, style_) + verdict.text.substr(end) + ".");
   }
   if (leaks_.adopted > 0) {
-    Add(Paint(
-        fmt::format("  {} without enough iterations of {} own: judged by those of the main one",
-                    leaks_.adopted == 1 ? std::string("1 process")
-                                        : util::FormatCount(leaks_.adopted) + " processes",
-                    leaks_.adopted == 1 ? "its" : "their"),
-        Ink::kDim, style_));
+    const std::string which =
+        leaks_.adopted == 1
+            ? "1 process has too few iterations of its own"
+            : util::FormatCount(leaks_.adopted) + " processes have too few iterations of their own";
+    Add(Paint("  " + which + ": judged by the main one's", Ink::kDim, style_));
   }
   if (leaks_.growing.empty()) {
     AddUnexplained();
@@ -178,7 +178,7 @@ void LeaksText::AddNeverFreed() {
   }
   AddMore(leaks_.never_freed.size() - shown);
   if (const std::string unused = UnusedModelsText(leaks_); !unused.empty())
-    Add("  " + Printable(unused, style_.utf8));
+    Add(CutEnd("  " + Printable(unused, style_.utf8), static_cast<size_t>(style_.columns), style_));
 }
 
 }  // namespace
