@@ -9,9 +9,9 @@ import datetime
 import os
 import pathlib
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
-from . import _files, _probe, _recording, _session
+from . import _before, _files, _probe, _recording, _session
 from ._annotate import mark
 from ._reader import ReadError, Trace
 
@@ -29,8 +29,8 @@ _EXTRA_ROWS = (
     ("Before recording", "before_recording"),
 )
 
-# A row of the table: label, bytes, whether it is one of a list. None: an empty line.
-_Row = Optional[Tuple[str, int, bool]]
+# A row of the table: label, bytes or words, whether it is one of a list. None: an empty line.
+_Row = Optional[Tuple[str, Union[int, str], bool]]
 
 
 @dataclasses.dataclass
@@ -42,6 +42,8 @@ class Figures:
     feature_maps: int
     intermediate_gradients: int
     extra: Dict[str, int]  # by the CSV names of _EXTRA_ROWS
+    # The figure from before the recording has only what was freed since, or has a name.
+    before_is_partial: bool
     weights: Dict[str, int]  # by the names of the model's parameters, in its order
     gradients: Dict[str, int]
 
@@ -67,8 +69,8 @@ class IterationProfiler:
     memory are one row.
 
     It reads the recording under way: of ``vramscope run``, `vramscope.start` or `vramscope.record`. Where there is
-    none, this process is recorded from here on into a temporary directory, as long as it runs. What stood before and
-    has no name is the row `Before recording`; import this class before torch and all of it has names. With `csv`
+    none, this process is recorded from here on into a temporary directory, as long as it runs. Memory from before
+    that has no name is the row `Before recording`; of CPU tensors that is known only once they are freed. With `csv`
     there is a row of exact bytes for each table in ``./memory_csv_data/TIME.csv``.
 
     A table costs a reading of the whole recording so far, in a process of its own: 80 ms of processor time at 100,000
@@ -183,6 +185,7 @@ class IterationProfiler:
                 "driver_owned": iteration["driver_peak"],
                 "before_recording": iteration["before_recording_peak"],
             },
+            before_is_partial=device < 0 and _before.cpu_is_partial,
             weights=weights,
             gradients=gradients,
         )
@@ -213,8 +216,15 @@ class IterationProfiler:
         rows += [None, ("Total layer weight gradient usage", sum(figures.gradients.values()), False)]
         rows += [(f"{name} grad", size, True) for name, size in figures.gradients.items()]
         rows += [("Intermediate gradients", figures.intermediate_gradients, False), None]
-        rows += [(label, figures.extra[name], False) for label, name in _EXTRA_ROWS]
+        rows += [(label, self._extra(figures, name), False) for label, name in _EXTRA_ROWS]
         return rows
+
+    @staticmethod
+    def _extra(figures: Figures, name: str) -> Union[int, str]:
+        size = figures.extra[name]
+        if name != "before_recording" or not figures.before_is_partial:
+            return size
+        return f"at least {_readable(size)}" if size else "unknown"
 
     def _table(self, figures: Figures) -> str:
         stars = "*" * 43
@@ -224,9 +234,10 @@ class IterationProfiler:
         return "\n".join(lines)
 
     @staticmethod
-    def _line(label: str, size: int, listed: bool) -> str:
+    def _line(label: str, size: Union[int, str], listed: bool) -> str:
         left = f"  {label:.<43s}" if listed else f"{label:.<45s}"
-        return f"{left}{_readable(size):.>14s}"
+        text = size if isinstance(size, str) else _readable(size)
+        return f"{left}{text:.>14s}"
 
     def _csv_header(self) -> List[str]:
         names = list(self._parameters)
@@ -244,12 +255,12 @@ class IterationProfiler:
             *(self._extra_column(name) for _, name in _EXTRA_ROWS),
         ]
 
-    def _csv_row(self, figures: Figures) -> List[int]:
+    def _csv_row(self, figures: Figures) -> List[Union[int, str]]:
         return [
             self.epoch,
             self.iteration,
             *(self._csv_figure(size) for size in self._old_figures(figures)),
-            *(figures.extra[name] for _, name in _EXTRA_ROWS),
+            *("" if self._extra(figures, name) == "unknown" else figures.extra[name] for _, name in _EXTRA_ROWS),
         ]
 
     @staticmethod

@@ -57,7 +57,8 @@ def start(
     ``NAME-PID.vram`` in the current directory unless `path` says otherwise. `stop` pauses it, `start` goes on;
     it is finished when the interpreter ends. Under ``vramscope run``, and inside of `record`, the arguments mean
     nothing and None is returned: the recording under way goes on. `cpu` records CPU tensors; by default it does
-    so where there is no NVIDIA driver. A recording that stands at `path` is replaced with `overwrite` alone.
+    so where there is no NVIDIA driver. A recording at `path` is replaced only with ``overwrite=True``;
+    ``vramscope run`` replaces one and says so.
     """
     with _state.lock:
         _make_room()
@@ -207,8 +208,9 @@ def record(
 
     At any time and as often as you like, one file a block. Under ``vramscope run`` the block is recorded into
     the launcher's trace, with the launcher's options, and `path` can be left out; after `start` it is part of
-    that recording. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver. A recording
-    that stands at `path` is replaced with `overwrite` alone.
+    that recording. `cpu` records CPU tensors; by default it does so where there is no NVIDIA driver. CPU tensors
+    from before the block are counted only where they have a name, such as parameters. A recording at `path` is
+    replaced only with ``overwrite=True``; ``vramscope run`` replaces one and says so.
     """
     return Recording(path, _options(cpu, python_stacks, native_stacks), overwrite)
 

@@ -12,7 +12,8 @@ there is no NVIDIA driver) exceeds the limit. With ``--vram-keep DIRECTORY`` the
 baseline's by more than ``--vram-fail-above`` (5 %), and every failure says what changed. ``limit_vram()`` without a
 limit only compares.
 
-What the process had before the test began is part of the peak: in a GPU's memory its contexts and libraries, too.
+What the process had before the test began is part of the peak: in a GPU's memory its contexts and libraries, too;
+on the CPU the tensors that Python holds then, as if all of them stayed.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import json
 import pathlib
 import re
 import subprocess
-from typing import Any, Generator, List, Optional, Tuple
+from typing import Any, Dict, Generator, List, Optional, Tuple
 
 import pytest
 
-from . import _files, _paths, _recording, _session
+from . import _before, _files, _paths, _recording, _session
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -91,14 +92,25 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def _peak(recording: str) -> int:
-    """Of its GPUs, each at its own highest instant; else of its CPU tensors."""
-    done = _run("report", recording, "--json", "--top", "1")
+def _held(recording: str, at: str) -> Dict[str, int]:
+    """Bytes at an instant by the kind of the devices; at the peak each device is at its own."""
+    done = _run("report", recording, "--json", "--top", "1", "--at", at)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
-    devices = json.loads(done.stdout)["devices"]
-    of = {kind: [d["ledger_bytes"] for d in devices if d["kind"] == kind] for kind in ("gpu", "cpu")}
-    return sum(of["gpu"] or of["cpu"])
+    held: Dict[str, int] = {}
+    for device in json.loads(done.stdout)["devices"]:
+        held[device["kind"]] = held.get(device["kind"], 0) + device["ledger_bytes"]
+    return held
+
+
+def _peak(recording: str, cpu_before: int) -> Tuple[int, int]:
+    """The peak of the GPUs, else of CPU tensors; and bytes of it that are from before and not in the recording."""
+    held = _held(recording, "peak")
+    if held.get("gpu"):
+        return held["gpu"], 0
+    # Tensors from before that have a name, such as parameters, are in the recording from its first instant on.
+    before = max(0, cpu_before - _held(recording, "0").get("cpu", 0))
+    return held.get("cpu", 0) + before, before
 
 
 def _size_text(size: int) -> str:
@@ -124,12 +136,15 @@ def _baseline(config: pytest.Config, nodeid: str) -> Optional[str]:
     return str(path)
 
 
-def _complaints(item: pytest.Item, recording: str, limit: Optional[int]) -> List[str]:
+def _complaints(item: pytest.Item, recording: str, limit: Optional[int], cpu_before: int) -> List[str]:
     complaints = []
     if limit is not None:
-        peak = _peak(recording)
+        peak, before = _peak(recording, cpu_before)
         if peak > limit:
-            complaints.append(f"vramscope: the peak of {_size_text(peak)} exceeds the limit of {_size_text(limit)}")
+            part = f" ({_size_text(before)} of it in CPU tensors from before the test)" if before else ""
+            complaints.append(
+                f"vramscope: the peak of {_size_text(peak)}{part} exceeds the limit of {_size_text(limit)}"
+            )
     baseline = _baseline(item.config, item.nodeid)
     if baseline is not None:
         fail_above = f"--fail-above={item.config.getoption('--vram-fail-above')}"
@@ -164,6 +179,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         try:
             _files.make_directories(directory)
             recording = _recording.record(directory / recording_name(item.nodeid))
+            cpu_before = _before.cpu_tensor_bytes()
             recording.__enter__()
         except (OSError, RuntimeError) as error:
             item.stash[_COMPLAINTS] = [f"vramscope: the test could not be recorded: {error}"]
@@ -177,7 +193,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             item.stash[_COMPLAINTS] = ["vramscope: limit_vram needs a recording of its own, and pytest is recorded"]
             return
         try:
-            item.stash[_COMPLAINTS] = _complaints(item, str(path), limit)
+            item.stash[_COMPLAINTS] = _complaints(item, str(path), limit, cpu_before)
         except RuntimeError as error:
             item.stash[_COMPLAINTS] = [str(error)]
     finally:

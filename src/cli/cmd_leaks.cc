@@ -86,9 +86,6 @@ util::Result<int> ShowLeaks(const LeaksArguments& arguments) {
   util::Result<query::Leaks> leaks = query::MakeLeaks(**recording, options);
   if (!leaks.ok())
     return util::Status::Error(arguments.file + ": " + leaks.status().message());
-  double growth = 0;
-  for (const query::Growth& entry : leaks->growing)
-    growth += std::max(entry.bytes_per_iteration, 0.0);
   VRAMSCOPE_RETURN_IF_ERROR(Print(arguments, *leaks, **recording));
   if (!limit)
     return kExitOk;
@@ -96,6 +93,13 @@ util::Result<int> ShowLeaks(const LeaksArguments& arguments) {
     return util::Status::Error(arguments.file +
                                ": --fail-above needs iterations, and this recording has none");
   }
+  if (leaks->too_few) {
+    return util::Status::Error(
+        fmt::format("{}: --fail-above needs {} iterations, and this recording "
+                    "has {}",
+                    arguments.file, query::kFewestIterations, leaks->iterations));
+  }
+  const double growth = leaks->bytes_per_iteration;
   if (growth <= static_cast<double>(*limit))
     return kExitOk;
   Note(fmt::format("memory grows by {} an iteration, more than the {} of --fail-above",

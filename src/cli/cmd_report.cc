@@ -179,6 +179,16 @@ const query::Refusal& ChosenRefusal(const std::vector<query::Refusal>& refusals,
   return last == refusals.rend() ? refusals.back() : *last;
 }
 
+// The allocator of CPU tensors fails without a record of it.
+std::string NoRefusal(const tables::Tables& tables) {
+  const bool has_cpu =
+      std::any_of(tables.devices.begin(), tables.devices.end(), [](const tables::DeviceRow& row) {
+        return row.kind == static_cast<uint8_t>(tables::DeviceKind::kCpu);
+      });
+  return has_cpu ? "no request for GPU memory was refused; requests for CPU tensors are not watched"
+                 : "no request for memory was refused";
+}
+
 util::Status ShowOutOfMemory(const ReportArguments& arguments) {
   if (arguments.csv || !arguments.by.empty() || !arguments.where.empty())
     return util::Status::Error("--oom is a report of its own: leave out --csv, --by and --where");
@@ -211,8 +221,8 @@ util::Status ShowOutOfMemory(const ReportArguments& arguments) {
       continue;
     }
     std::string text = explained.empty()
-                           ? fmt::format("{}: no request for memory was refused\n",
-                                         output::Printable(file, style.utf8))
+                           ? fmt::format("{}: {}\n", output::Printable(file, style.utf8),
+                                         NoRefusal((*recording)->tables()))
                            : output::FormatOutOfMemory(explained[0], **recording, style);
     if (refusals->size() > 1)
       text += "\nrefusals, for --oom=N\n" + output::FormatRefusals(*refusals, **recording, style);

@@ -48,7 +48,10 @@ std::vector<FoldedRow> Fold(const std::vector<query::DiffRow>& rows) {
   std::map<std::vector<std::string>, FoldedRow> folded;
   for (const query::DiffRow& row : rows) {
     std::vector<std::string> path = row.path;
-    const query::NumberedName module = query::SplitNumbers(row.path[3]);
+    // A model's own number, "Net#2", is none of a layer.
+    const bool of_model = row.path[3].find('#') != std::string::npos;
+    const query::NumberedName module =
+        of_model ? query::NumberedName{row.path[3], {}} : query::SplitNumbers(row.path[3]);
     path[3] = module.shape;
     path[4] = query::SplitNumbers(row.path[4]).shape;
     FoldedRow& sum = folded[path];
@@ -218,7 +221,7 @@ void DiffText::AddRows() {
   });
   for (size_t i = 0; i < shown; ++i) {
     const query::DiffRow& row = rows[i].row;
-    std::string what = row.a_bytes == 0 ? "new: " : row.b_bytes == 0 ? "gone: " : "";
+    std::string what = row.a_bytes == 0 ? "only in B: " : row.b_bytes == 0 ? "only in A: " : "";
     what += row.path[1];
     if (several_devices)
       what += " on " + row.path[0];

@@ -118,12 +118,16 @@ query::Leaks SomeLeaks(FakeRecording& recording) {
   const tables::StackId step = recording.PythonStack(main, "step", "/home/u/train.py", 42);
   query::Leaks leaks;
   leaks.iterations = 40;
-  leaks.warm_up = 3;
-  leaks.growing = {{tables::DeviceId{1}, step, "train.py:42 in step", "model.h.0", "activation",
-                    1.25 * static_cast<double>(kMiB), 5 * kMiB, 50 * kMiB, 40, true},
-                   {tables::DeviceId{1}, {}, "", "", "unknown", 100.4, 0, 4016, 3, false}};
-  leaks.never_freed = {{tables::DeviceId{2}, main, "train.py:90 in main", "", "temporary", 0, 0,
+  leaks.warm_up = 4;
+  leaks.bytes_per_iteration = 1.5 * static_cast<double>(kMiB);
+  leaks.unexplained_per_iteration = 0.25 * static_cast<double>(kMiB) - 100.4;
+  leaks.adopted = 1;
+  leaks.growing = {{tables::DeviceId{1}, step, "train.py:42 in step", "model.h.[0-3] x4", "Block",
+                    "activation", 1.25 * static_cast<double>(kMiB), 5 * kMiB, 50 * kMiB, 40, true},
+                   {tables::DeviceId{1}, {}, "", "", "", "unknown", 100.4, 0, 4016, 3, false}};
+  leaks.never_freed = {{tables::DeviceId{2}, main, "train.py:90 in main", "", "", "temporary", 0, 0,
                         9 * kMiB, 2, false}};
+  leaks.unused = {2, kMiB, "Net#[1,2] x2"};
   leaks.suppressed_bytes = 3 * kMiB;
   leaks.suppressed_count = 12;
   return leaks;
@@ -142,10 +146,17 @@ TEST_F(IterationsTest, Leaks) {
 
 TEST_F(IterationsTest, NoLeaks) {
   query::Leaks leaks;
-  leaks.iterations = 1;
+  leaks.iterations = 6;
+  leaks.warm_up = 2;
   EXPECT_EQ(FormatLeaks(leaks, recording_, {}),
-            "Nothing grows over 1 iteration.\n\n"
-            "Never freed: nothing but parameters, buffers and optimizer state.\n");
+            "Nothing grows over 6 iterations after 2 of warm-up.\n\n"
+            "Never freed: nothing but what models in use consist of.\n");
+  leaks.iterations = 5;
+  leaks.too_few = true;
+  EXPECT_EQ(FormatLeaks(leaks, recording_, {})
+                .find("Too few iterations to tell: 5 (2 warm-up); 6 are needed.\n\n"),
+            0u);
+  EXPECT_FALSE(VerdictOf(leaks).good);
   leaks.iterations = 0;
   ExpectWidth(FormatLeaks(leaks, recording_, {}), 80);
   EXPECT_NE(FormatLeaks(leaks, recording_, {}).find("vramscope.mark(\"iteration\")"),

@@ -17,6 +17,17 @@ std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& record
 // Both lists as one table, exact bytes.
 std::string LeaksCsv(const query::Leaks& leaks, const tables::Recording& recording);
 
+// One sentence for people: what the ends of the iterations say about growth.
+struct LeaksVerdict {
+  std::string text;  // without a full stop
+  bool good = false;
+};
+LeaksVerdict VerdictOf(const query::Leaks& leaks);
+
+// "Models that have not run since others took their place: 9 (Linear#[1-9] x9), ..."; empty where
+// there are none.
+std::string UnusedModelsText(const query::Leaks& leaks);
+
 struct LeaksTextOptions {
   Style style;
   size_t top = 10;  // entries of each list; 0: all

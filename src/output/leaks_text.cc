@@ -53,6 +53,8 @@ class LeaksText {
  private:
   void Add(const std::string& line) { AppendLine(line, &out_); }
   void AddGrowing();
+  // What the rows leave of the growth of the total.
+  void AddUnexplained();
   void AddNeverFreed();
   // The place with what is known of it, and below it who called.
   void AddEntry(const std::string& figures, const query::Growth& growth);
@@ -99,30 +101,29 @@ void LeaksText::AddEntry(const std::string& figures, const query::Growth& growth
 }
 
 void LeaksText::AddGrowing() {
+  const LeaksVerdict verdict = VerdictOf(leaks_);
+  const size_t end =
+      std::min(verdict.text.find(leaks_.too_few ? ":" : " over "), verdict.text.size());
+  const Ink ink = verdict.good ? Ink::kGood : Ink::kWarning;
   if (leaks_.iterations == 0) {
-    Add("No iterations in this recording, so growth cannot be told from use. Iterations");
-    Add("are made by the steps of a torch optimizer, or by marks:");
+    Add(verdict.text + ", so growth cannot be distinguished from");
+    Add("normal use. A step of a torch optimizer ends an iteration, or");
     Add("vramscope.mark(\"iteration\").");
-    Add("");
-    return;
+  } else {
+    Add(Paint(verdict.text.substr(0, end), ink, style_) + verdict.text.substr(end) + ".");
   }
-  std::string looked_at =
-      fmt::format("{} iteration{}", util::FormatCount(static_cast<uint64_t>(leaks_.iterations)),
-                  leaks_.iterations == 1 ? "" : "s");
-  if (leaks_.warm_up > 0)
-    looked_at += fmt::format(" after {} of warm-up", leaks_.warm_up);
+  if (leaks_.adopted > 0) {
+    const std::string which =
+        leaks_.adopted == 1
+            ? "1 process has too few iterations of its own"
+            : util::FormatCount(leaks_.adopted) + " processes have too few iterations of their own";
+    Add(Paint("  " + which + ": judged by the main one's", Ink::kDim, style_));
+  }
   if (leaks_.growing.empty()) {
-    Add(Paint("Nothing grows", Ink::kGood, style_) + " over " + looked_at + ".");
+    AddUnexplained();
     Add("");
     return;
   }
-  double total = 0;
-  for (const query::Growth& growth : leaks_.growing)
-    total += std::max(growth.bytes_per_iteration, 0.0);
-  Add(Paint(fmt::format("Memory grows by {} an iteration",
-                        util::FormatBytes(static_cast<uint64_t>(std::llround(total)))),
-            Ink::kWarning, style_) +
-      " over " + looked_at + ".");
   Add(Paint(fmt::format("{}{}{}", PadLeft("growth", kBytesColumns), PadLeft("now", kBytesColumns),
                         PadLeft("count", kCountColumns)),
             Ink::kDim, style_) +
@@ -142,14 +143,25 @@ void LeaksText::AddGrowing() {
     AddEntry(figures, growth);
   }
   AddMore(leaks_.growing.size() - shown);
+  AddUnexplained();
   if (any_unsteady)
     Add(Paint("  ~ not in every iteration: perhaps a cache that still fills", Ink::kDim, style_));
   Add("");
 }
 
+void LeaksText::AddUnexplained() {
+  const int64_t rest = std::llround(leaks_.unexplained_per_iteration);
+  // Fractions of a per mille are the line's, which fits no series exactly.
+  if (std::llabs(rest) * 1000 <= std::llround(leaks_.bytes_per_iteration))
+    return;
+  Add(PadLeft(util::FormatSignedBytes(rest), kBytesColumns) +
+      std::string(kBytesColumns + kCountColumns, ' ') + "  " +
+      (rest > 0 ? "(in no line that grows of its own)" : "(other memory shrinks)"));
+}
+
 void LeaksText::AddNeverFreed() {
   if (leaks_.never_freed.empty()) {
-    Add("Never freed: nothing but parameters, buffers and optimizer state.");
+    Add("Never freed: nothing but what models in use consist of.");
     return;
   }
   Add(Paint(fmt::format("{}{}{}", std::string(kBytesColumns, ' '), PadLeft("bytes", kBytesColumns),
@@ -165,9 +177,39 @@ void LeaksText::AddNeverFreed() {
              growth);
   }
   AddMore(leaks_.never_freed.size() - shown);
+  if (const std::string unused = UnusedModelsText(leaks_); !unused.empty())
+    Add(CutEnd("  " + Printable(unused, style_.utf8), static_cast<size_t>(style_.columns), style_));
 }
 
 }  // namespace
+
+LeaksVerdict VerdictOf(const query::Leaks& leaks) {
+  const std::string count = util::FormatCount(static_cast<uint64_t>(leaks.iterations));
+  if (leaks.iterations == 0)
+    return {"No iterations in this recording", false};
+  if (leaks.too_few) {
+    return {fmt::format("Too few iterations to tell: {} ({} warm-up); {} are needed", count,
+                        leaks.warm_up, query::kFewestIterations),
+            false};
+  }
+  const std::string over =
+      fmt::format(" over {} iterations after {} of warm-up", count, leaks.warm_up);
+  if (!leaks.Grows())
+    return {"Nothing grows" + over, true};
+  return {
+      fmt::format("Memory grows by {} an iteration{}",
+                  util::FormatBytes(static_cast<uint64_t>(std::llround(leaks.bytes_per_iteration))),
+                  over),
+      false};
+}
+
+std::string UnusedModelsText(const query::Leaks& leaks) {
+  if (leaks.unused.count == 0)
+    return {};
+  return fmt::format("{} of it in {} model{} not in use: {}", util::FormatBytes(leaks.unused.bytes),
+                     util::FormatCount(leaks.unused.count), leaks.unused.count == 1 ? "" : "s",
+                     leaks.unused.names);
+}
 
 std::string FormatLeaks(const query::Leaks& leaks,
                         const tables::Recording& recording,

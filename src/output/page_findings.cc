@@ -6,6 +6,7 @@
 
 #include "format/memory_words.h"
 #include "output/json_parts.h"
+#include "output/leaks.h"
 #include "output/page_columns.h"
 #include "query/by_category.h"
 
@@ -76,8 +77,10 @@ void WriteLeaks(const tables::Recording& recording,
   };
   json.Key("leaks");
   json.BeginObject();
-  json.Field("iterations", leaks.ok() ? leaks->iterations : 0);
-  json.Field("warm_up", leaks.ok() ? leaks->warm_up : 0);
+  json.Field("verdict", tables::IsSampled(recording) ? "Sampled: no allocations are known"
+                        : leaks.ok()                 ? VerdictOf(*leaks).text
+                                                     : leaks.status().message());
+  json.Field("unused", leaks.ok() ? UnusedModelsText(*leaks) : "");
   write("growing", leaks.ok() ? leaks->growing : std::vector<query::Growth>{});
   write("never_freed", leaks.ok() ? leaks->never_freed : std::vector<query::Growth>{});
   json.EndObject();

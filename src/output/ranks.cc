@@ -46,26 +46,37 @@ std::string Numbers(const std::vector<int32_t>& numbers) {
   return text;
 }
 
-// "768 MiB of activation in blocks.2": what the heaviest has more, the first `most` of it.
+// "768 MiB of activation in blocks.2, -4.00 MiB of input": by how much the heaviest differs, the
+// first `most` of it and the rest in one sum.
 std::string Excess(const query::RankReport& report, size_t most) {
   std::string text;
+  auto rest = static_cast<int64_t>(report.excess_bytes());
   for (size_t i = 0; i < std::min(report.excess.size(), most); ++i) {
     const auto& excess = report.excess[i];
-    text += fmt::format("{}{} of {}{}", i == 0 ? "" : ", ", FormatBytes(excess.bytes),
+    text += fmt::format("{}{} of {}{}", i == 0 ? "" : ", ",
+                        excess.bytes < 0 ? util::FormatSignedBytes(excess.bytes)
+                                         : FormatBytes(static_cast<uint64_t>(excess.bytes)),
                         excess.category, excess.layer.empty() ? "" : " in " + excess.layer);
+    rest -= excess.bytes;
   }
+  if (rest != 0)
+    text += fmt::format(" (others: {})", util::FormatSignedBytes(rest));
   return text;
 }
 
 std::string Heaviest(const query::RankReport& report) {
+  if (!report.not_compared.empty())
+    return "not compared: " + report.not_compared;
   const std::string name = report.ranks[report.heaviest].name;
   const std::string bytes = FormatBytes(report.excess_bytes());
-  if (report.IsUneven())
-    return fmt::format("{} holds {} more than the median, {}", name, bytes,
-                       report.ranks[report.median].name);
+  const std::string median = report.ranks[report.median].name;
+  // Of two the lighter one is the median.
+  const std::string other = report.ranks.size() == 2 ? median : "the median, " + median;
   if (report.excess_bytes() == 0)
     return "evenly: no rank holds more than the median";
-  return fmt::format("evenly: the heaviest, {}, holds {} more than the median", name, bytes);
+  return fmt::format("{}{} holds {} more than {}, each at its own peak",
+                     report.IsUneven() ? "" : "evenly: the heaviest, ",
+                     report.IsUneven() ? name : name + ",", bytes, other);
 }
 
 std::string Imbalance(const query::RankReport& report) {
@@ -148,8 +159,10 @@ void WriteRanksJson(const query::RankReport& report,
   json.Field("starts_apart_ns", report.starts_apart_ns);
   NumberList(json, "missing", report.missing);
   json.Field("uneven", report.IsUneven());
-  TextOrNull(json, "median", report.ranks.empty() ? "" : report.ranks[report.median].name);
-  TextOrNull(json, "heaviest", report.ranks.empty() ? "" : report.ranks[report.heaviest].name);
+  const bool compared = !report.ranks.empty() && report.not_compared.empty();
+  TextOrNull(json, "not_compared", report.not_compared);
+  TextOrNull(json, "median", compared ? report.ranks[report.median].name : "");
+  TextOrNull(json, "heaviest", compared ? report.ranks[report.heaviest].name : "");
   WriteList(json, "excess", report.excess, [](const auto& excess, JsonWriter& out) {
     TextOrNull(out, "layer", excess.layer);
     out.Field("category", excess.category);
@@ -159,6 +172,7 @@ void WriteRanksJson(const query::RankReport& report,
     out.Field("name", rank.name);
     out.Field("rank", int64_t{rank.number});
     out.Field("file", rank.file);
+    out.Field("program", rank.program);
     out.Field("host", rank.host);
     out.Field("pid", uint64_t{rank.pid});
     out.Field("device", int64_t{rank.device});

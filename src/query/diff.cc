@@ -227,17 +227,6 @@ std::string DeviceModels(const DiffSide& side) {
   return names.empty() ? "a device without a name" : Joined(names);
 }
 
-int64_t IterationsOf(const DiffSide& side) {
-  const tables::Tables& tables = side.recording->tables();
-  const IterationTimes times(tables);
-  int64_t most = 0;
-  for (uint32_t i = 1; i < tables.processes.size(); ++i) {
-    if (side.subject.Has(tables::ProcessId{i}))
-      most = std::max(most, times.Of(tables::ProcessId{i}).count());
-  }
-  return most;
-}
-
 void AddNotes(const DiffSide& a, const DiffSide& b, Diff* diff) {
   const auto note = [&](std::string text) { diff->notes.push_back(std::move(text)); };
   if (a.devices[0].kind != b.devices[0].kind) {
@@ -270,9 +259,17 @@ void AddNotes(const DiffSide& a, const DiffSide& b, Diff* diff) {
     };
     note("recorded by " + by(version_a) + " (A) and by " + by(version_b) + " (B)");
   }
-  if (IterationsOf(a) != IterationsOf(b)) {
-    note(std::to_string(IterationsOf(a)) + " iterations in A, " + std::to_string(IterationsOf(b)) +
-         " in B: those that both have are compared");
+  if (a.iteration_count != b.iteration_count) {
+    note(std::to_string(a.iteration_count) + " iterations in A, " +
+         std::to_string(b.iteration_count) +
+         " in B: growth is compared over those that both have; the peaks are of whole runs");
+  }
+  if (!a.PeaksAlike(b) && a.peak_place != 0 && b.peak_place != 0) {
+    const auto where = [](const DiffSide& side) {
+      return std::string(format::PhaseName(side.peak_phase)) + " at " +
+             side.lines.at(side.peak_place);
+    };
+    note("the peaks are at different moments: A's in " + where(a) + ", B's in " + where(b));
   }
   if (diff->a_unbacked_bytes != 0 || diff->b_unbacked_bytes != 0) {
     note("asleep at the peak, without device memory: " + util::FormatBytes(diff->a_unbacked_bytes) +
@@ -315,14 +312,14 @@ std::string ManySmall(const Diff& diff) {
 
 util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_subject) {
   DiffWords words;
-  auto a = ReadSide(a_subject, &words);
+  auto a = ReadSide(a_subject, *b_subject.recording, &words);
   if (!a.ok())
     return a.status();
-  auto b = ReadSide(b_subject, &words);
+  auto b = ReadSide(b_subject, *a_subject.recording, &words);
   if (!b.ok())
     return b.status();
   const std::vector<int64_t> numbers =
-      IterationsToCompare(std::min(IterationsOf(*a), IterationsOf(*b)));
+      IterationsToCompare(std::min(a->iteration_count, b->iteration_count));
   VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &*a));
   VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &*b));
   Diff diff;

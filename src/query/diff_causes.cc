@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-#include "query/diff_callers.h"
+#include "query/diff_group.h"
 #include "query/diff_growth.h"
 #include "query/diff_scale.h"
 #include "query/fold_names.h"
@@ -25,94 +25,20 @@ namespace {
 using format::Category;
 using util::FormatBytes;
 
-uint64_t Magnitude(int64_t bytes) {
-  return static_cast<uint64_t>(std::abs(bytes));
-}
-
-std::string Times(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2fx", ratio);
-  return text;
-}
-
-// "grew by 1.20 GiB", "appeared: 12.0 MiB", "is gone: 12.0 MiB".
-std::string Change(uint64_t a, uint64_t b, bool plural) {
-  if (a == 0)
-    return "appeared: " + FormatBytes(b);
-  if (b == 0)
-    return std::string(plural ? "are" : "is") + " gone: " + FormatBytes(a);
-  return (b > a ? "grew by " : "shrank by ") + FormatBytes(b > a ? b - a : a - b);
-}
-
-bool IsPlural(Category category) {
-  const std::string_view words = CategoryWords(category);
-  return words.ends_with('s');
-}
-
-// Some rows of one cause, and what they have in common.
-struct Group {
-  uint64_t a = 0;
-  uint64_t b = 0;
-  uint64_t moved = 0;  // sum of what changed, whichever way
-  std::map<std::string, uint64_t> modules;
-  std::map<uint32_t, uint64_t> places;
-  std::map<std::string, uint64_t> details;
-  std::map<Category, uint64_t> categories;
-  std::set<uint32_t> parameters;
-  std::set<std::string> tags;
-  std::vector<DiffKey> keys;
-
-  void Add(const Comparison& comparison, const ComparedRow& row) {
-    const uint64_t bytes = Magnitude(row.delta());
-    a += row.a.bytes;
-    b += row.b.bytes;
-    moved += bytes;
-    keys.push_back(row.key);
-    modules[comparison.words[row.key.module]] += bytes;
-    places[row.key.place] += bytes;
-    details[comparison.words[row.key.detail]] += bytes;
-    categories[row.key.category] += bytes;
-    if (row.key.parameter != 0)
-      parameters.insert(row.key.parameter);
-    if (row.key.tag != 0)
-      tags.insert(comparison.words[row.key.tag]);
-  }
-  int64_t delta() const { return static_cast<int64_t>(b) - static_cast<int64_t>(a); }
-  Category MainCategory() const { return Largest(categories); }
-  uint32_t MainPlace() const { return Largest(places); }
-  // Nothing where no line has most of it; who calls it, where that is what changed.
-  std::string Line(const Comparison& comparison) const {
-    const uint32_t place = MainPlace();
-    if (place == 0 || places.at(place) * 5 < moved * 4)
-      return {};
-    std::vector<DiffKey> of_line;
-    std::copy_if(keys.begin(), keys.end(), std::back_inserter(of_line),
-                 [&](const DiffKey& key) { return key.place == place; });
-    return comparison.Line(place) + CallerText(CallersOf(comparison, of_line));
-  }
-  std::string OfModules() const {
-    const std::string text = FoldNames(modules);
-    return text.empty() ? "" : " of " + text;
-  }
-
-  template <class Key>
-  static Key Largest(const std::map<Key, uint64_t>& weights) {
-    return std::max_element(weights.begin(), weights.end(),
-                            [](const auto& x, const auto& y) { return x.second < y.second; })
-        ->first;
-  }
-};
-
 class CauseFinder {
  public:
-  explicit CauseFinder(Comparison* comparison) : all_(*comparison) {}
+  explicit CauseFinder(Comparison* comparison)
+      : all_(*comparison), moves_(FindMoves(*comparison)) {}
 
   std::vector<std::string> Find() {
     AddAsleep();
     AddMoves(true);
     AddLeaks();
+    AddMoreIterations();
     AddKept();
+    AddElementSize();
     AddScale();
+    AddReleased();
     AddLayers();
     AddOptimizer();
     AddMoves(false);
@@ -134,8 +60,8 @@ class CauseFinder {
   void Tell(uint64_t bytes, std::string text) { causes_.push_back({bytes, std::move(text)}); }
 
   // Takes the rows that `wanted` holds for, where they are worth a cause.
-  std::optional<Group> Take(const std::function<bool(const ComparedRow&)>& wanted) {
-    Group group;
+  std::optional<DiffGroup> Take(const std::function<bool(const ComparedRow&)>& wanted) {
+    DiffGroup group;
     std::vector<ComparedRow*> taken;
     for (ComparedRow& row : all_.rows) {
       if (row.told || row.delta() == 0 || !wanted(row))
@@ -150,23 +76,32 @@ class CauseFinder {
     return group;
   }
 
-  // The same for rows that something else than the peak tells of; what they changed at the peak.
-  uint64_t TakeKeys(const std::set<DiffKey>& keys) {
-    uint64_t bytes = 0;
+  // Something else than the peak tells that this many bytes of the row are more (less where they
+  // are negative): they count no more. Returns what of that the peak shows.
+  uint64_t Explain(const DiffKey& key, int64_t bytes) {
+    uint64_t explained = 0;
     for (ComparedRow& row : all_.rows) {
-      if (!keys.contains(row.key))
+      if (!(row.key == key) || row.told || (row.delta() > 0) != (bytes > 0))
         continue;
-      row.told = true;
-      bytes += Magnitude(row.delta());
+      const uint64_t part = std::min(Magnitude(row.delta()), Magnitude(bytes));
+      (bytes > 0 ? row.b : row.a).bytes -= part;
+      row.told = row.delta() == 0;
+      explained += part;
     }
-    return bytes;
+    return explained;
   }
 
   // What sleeps in one is not gone from it.
   void AddAsleep();
   void AddLeaks();
+  // What both keep of each iteration, where one has more iterations.
+  void AddMoreIterations();
   void AddKept();
+  // Parameters and all that follows them have elements of another size.
+  void AddElementSize();
   void AddScale();
+  // What both allocate alike, and one holds for longer.
+  void AddReleased();
   void AddLayers();
   void AddOptimizer();
   // Those of what has a parameter's name in one of the two, or the others.
@@ -177,6 +112,7 @@ class CauseFinder {
   std::string CheckpointText(int64_t delta) const;
 
   Comparison& all_;
+  const std::vector<std::pair<size_t, size_t>> moves_;  // before any sentence took its part
   std::vector<Cause> causes_;
   std::set<DiffKey> leaking_;
   std::set<DiffKey> moved_;  // to another category, or from one
@@ -210,7 +146,7 @@ void CauseFinder::AddLeaks() {
     std::map<std::string, uint64_t> modules;
     std::map<uint32_t, uint64_t> places;
     std::map<Category, uint64_t> categories;
-    std::set<DiffKey> keys;
+    uint64_t at_peak = 0;
     for (const KeyGrowth& growth : growths) {
       rate += growth.bytes_per_iteration;
       last_bytes += growth.last_bytes;
@@ -218,16 +154,18 @@ void CauseFinder::AddLeaks() {
       modules[all_.words[growth.key.module]] += weight;
       places[growth.key.place] += weight;
       categories[growth.key.category] += weight;
-      keys.insert(growth.key);
+      leaking_.insert(growth.key);
+      // Before the first iteration and after the last compared one it grew, too.
+      const auto most = static_cast<int64_t>(
+          std::llround(growth.bytes_per_iteration * static_cast<double>(side.iteration_count + 1)));
+      at_peak += Explain(growth.key, in_b ? most : -most);
     }
-    leaking_.insert(keys.begin(), keys.end());
-    const uint64_t at_peak = TakeKeys(keys);
     std::string text = FormatBytes(static_cast<uint64_t>(std::llround(rate)));
     text += in_b ? " more per iteration are never freed: "
                  : " per iteration are freed now, which A never freed: ";
-    text += all_.Line(Group::Largest(places));
+    text += all_.Line(DiffGroup::Largest(places));
     const std::string fold = FoldNames(modules);
-    text += std::string(" (") + CategoryWords(Group::Largest(categories)) +
+    text += std::string(" (") + CategoryWords(DiffGroup::Largest(categories)) +
             (fold.empty() ? "" : " of " + fold) + ")";
     if (places.size() > 1)
       text += " and " + std::to_string(places.size() - 1) + " more lines";
@@ -239,10 +177,29 @@ void CauseFinder::AddLeaks() {
   tell(all_.a, all_.b, false);
 }
 
+void CauseFinder::AddMoreIterations() {
+  const int64_t more = all_.b.iteration_count - all_.a.iteration_count;
+  if (more == 0)
+    return;
+  for (const KeyGrowth& growth : GrowingInBoth(all_.a, all_.b)) {
+    const auto bytes =
+        static_cast<int64_t>(std::llround(growth.bytes_per_iteration * static_cast<double>(more)));
+    const uint64_t at_peak = Explain(growth.key, bytes);
+    if (at_peak <= all_.threshold_bytes)
+      continue;
+    const std::string& module = all_.words[growth.key.module];
+    Tell(at_peak,
+         FormatBytes(static_cast<uint64_t>(std::llround(growth.bytes_per_iteration))) +
+             " per iteration are never freed in A and in B: " + all_.Line(growth.key.place) + " (" +
+             CategoryWords(growth.key.category) + (module.empty() ? "" : " of " + module) +
+             "); B has " + std::to_string(std::abs(more)) + (more > 0 ? " more" : " fewer") +
+             " iterations, " + util::FormatSignedBytes(bytes));
+  }
+}
+
 void CauseFinder::AddKept() {
   const auto tell = [&](const DiffSide& side, const DiffSide& other, bool in_b) {
-    Group group;
-    std::set<DiffKey> keys;
+    DiffGroup group;
     for (const KeptMore& kept : KeptBeyondIteration(side, other)) {
       if (leaking_.contains(kept.key) || moved_.contains(kept.key))
         continue;
@@ -251,11 +208,15 @@ void CauseFinder::AddKept() {
       row.a = kept.other;
       row.b = kept.here;
       group.Add(all_, row);
-      keys.insert(kept.key);
     }
     if (Magnitude(group.delta()) <= all_.threshold_bytes)
       return;
-    const uint64_t at_peak = TakeKeys(keys);
+    uint64_t at_peak = 0;
+    for (const KeptMore& kept : KeptBeyondIteration(side, other)) {
+      const auto more = static_cast<int64_t>(kept.here.bytes - kept.other.bytes);
+      if (!leaking_.contains(kept.key) && !moved_.contains(kept.key))
+        at_peak += Explain(kept.key, in_b ? more : -more);
+    }
     std::string text = FormatBytes(Magnitude(group.delta()));
     text += std::string(" of ") + CategoryWords(group.MainCategory()) + group.OfModules();
     text += in_b ? " are kept beyond their iteration (A frees them within it)"
@@ -269,15 +230,73 @@ void CauseFinder::AddKept() {
   tell(all_.a, all_.b, false);
 }
 
+void CauseFinder::AddElementSize() {
+  const std::optional<ElementSize> size = FindElementSize(all_);
+  if (!size)
+    return;
+  const auto group = Take([&](const ComparedRow& row) {
+    return row.a.bytes != 0 && row.b.bytes * size->a == row.a.bytes * size->b;
+  });
+  if (!group)
+    return;
+  const std::string ratio = Times(static_cast<double>(size->b) / static_cast<double>(size->a));
+  std::string text = group->Change(all_) + group->OtherCategories() + " (" + ratio +
+                     "): as elements of another size make them, ";
+  if (size->b < size->a)
+    text +=
+        size->a == 2 * size->b ? "bf16 or fp16 instead of float32" : "a quarter of the bytes each";
+  else
+    text +=
+        size->b == 2 * size->a ? "float32 instead of bf16 or fp16" : "four times the bytes each";
+  Tell(Magnitude(group->delta()), text);
+}
+
+void CauseFinder::AddReleased() {
+  // Where the peaks are at different moments, that is the reason.
+  if (!all_.a.PeaksAlike(all_.b))
+    return;
+  DiffGroup group;
+  std::vector<ComparedRow*> taken;
+  for (ComparedRow& row : all_.rows) {
+    if (row.told || row.delta() == 0 || !IsPassing(row.key.category) || row.key.slack)
+      continue;
+    const DiffKey calls = WithoutLifetime(row.key);
+    const auto a = all_.a.calls.find(calls);
+    const auto b = all_.b.calls.find(calls);
+    if (a == all_.a.calls.end() || b == all_.b.calls.end() || a->second.bytes != b->second.bytes ||
+        a->second.count != b->second.count)
+      continue;
+    group.Add(all_, row);
+    taken.push_back(&row);
+  }
+  if (Magnitude(group.delta()) <= all_.threshold_bytes)
+    return;
+  for (ComparedRow* row : taken)
+    row->told = true;
+  const bool less = group.delta() < 0;
+  std::string text = FormatBytes(Magnitude(group.delta())) + " of " +
+                     CategoryWords(group.MainCategory()) + group.OfModules() +
+                     (less ? " are released earlier in B: A holds them at its peak"
+                           : " are held longer in B: A releases them before its peak") +
+                     "; both allocate the same";
+  if (const std::string line = group.Line(all_); !line.empty())
+    text += " at " + line;
+  Tell(Magnitude(group.delta()), text);
+}
+
 void CauseFinder::AddScale() {
   const std::optional<Scale> scale = FindScale(all_);
   if (!scale)
     return;
-  const auto group = Take([&](const ComparedRow& row) { return scale->keys.contains(row.key); });
+  // What is at one peak alone is there or not for another reason.
+  const auto group = Take([&](const ComparedRow& row) {
+    return IsPassing(row.key.category) && row.a.bytes != 0 && row.b.bytes != 0 &&
+           scale->keys.contains(WithoutLifetime(row.key));
+  });
   if (!group)
     return;
-  std::string text = CategoryWords(group->MainCategory()) + group->OfModules();
-  text += " " + Change(group->a, group->b, true) + " (" + Times(scale->ratio) + "): ";
+  std::string text =
+      group->Change(all_) + group->OtherCategories() + " (" + Times(scale->ratio) + "): ";
   const bool more = scale->ratio > 1;
   const char* const batch = more ? "a larger batch" : "a smaller batch";
   const char* const sequence = more ? "a longer sequence" : "a shorter sequence";
@@ -317,7 +336,7 @@ void CauseFinder::AddLayersOnlyIn(const DiffSide& side, const DiffSide& other, c
   std::string parts;
   for (const auto& [category, bytes] : group->categories) {
     parts += parts.empty() ? "" : ", ";
-    parts += FormatBytes(bytes) + " of " + CategoryWords(category);
+    parts += FormatBytes(bytes.moved) + " of " + CategoryWords(category);
   }
   Tell(Magnitude(group->delta()), text + parts);
 }
@@ -368,7 +387,7 @@ void CauseFinder::AddLayers() {
     if (category == Category::kParameter)
       continue;
     rest += (rest.empty() ? ", and with them " : ", ") + std::string(CategoryWords(category)) +
-            " by " + FormatBytes(bytes);
+            " by " + FormatBytes(Magnitude(bytes.delta()));
   }
   Tell(Magnitude(group->delta()), text + rest);
 }
@@ -384,7 +403,12 @@ void CauseFinder::AddOptimizer() {
       text += (text.empty() ? "" : ", ") + name;
     return text;
   };
-  std::string text = "optimizer state " + Change(group->a, group->b, false);
+  const DiffGroup::Bytes& bytes = group->all;
+  std::string text = "optimizer state ";
+  if (bytes.a != 0 && bytes.b != 0)
+    text += (bytes.delta() > 0 ? "grew by " : "shrank by ") + FormatBytes(Magnitude(bytes.delta()));
+  else
+    text += (bytes.a == 0 ? "appeared: " : "is gone: ") + FormatBytes(bytes.moved);
   if (!group->tags.empty() && group->tags.size() <= 6)
     text += ", " + joined(group->tags);
   if (!group->parameters.empty())
@@ -401,15 +425,15 @@ void CauseFinder::AddOptimizer() {
 }
 
 void CauseFinder::AddMoves(bool named) {
-  std::map<std::pair<Category, Category>, Group> groups;
-  for (const auto& [gone, arrived] : FindMoves(all_)) {
+  std::map<std::pair<Category, Category>, DiffGroup> groups;
+  for (const auto& [gone, arrived] : moves_) {
     ComparedRow& from = all_.rows[gone];
     ComparedRow& to = all_.rows[arrived];
     if (from.told || to.told || (from.key.parameter != to.key.parameter) != named)
       continue;
     from.told = to.told = true;
     moved_.insert({from.key, to.key});
-    Group& group = groups[{from.key.category, to.key.category}];
+    DiffGroup& group = groups[{from.key.category, to.key.category}];
     group.Add(all_, to);
     // The line is that of the one that is not known by a name.
     if (const uint32_t line = from.key.place != 0 ? from.key.place : to.key.place;
@@ -419,14 +443,14 @@ void CauseFinder::AddMoves(bool named) {
     }
   }
   for (const auto& [categories, group] : groups) {
-    if (group.b <= all_.threshold_bytes)
+    if (group.all.b <= all_.threshold_bytes)
       continue;
-    std::string text = FormatBytes(group.b) + group.OfModules() + " moved from " +
+    std::string text = FormatBytes(group.all.b) + group.OfModules() + " moved from " +
                        format::CategoryName(categories.first) + " to " +
                        format::CategoryName(categories.second);
     if (const std::string line = group.Line(all_); !line.empty())
       text += ": " + line;
-    Tell(group.b, text);
+    Tell(group.all.b, text);
   }
 }
 
@@ -449,7 +473,7 @@ std::string CauseFinder::CheckpointText(int64_t delta) const {
 
 // The rest, by category.
 void CauseFinder::AddCategories() {
-  std::map<Category, Group> groups;
+  std::map<Category, DiffGroup> groups;
   for (ComparedRow& row : all_.rows) {
     if (row.told || row.delta() == 0)
       continue;
@@ -462,12 +486,22 @@ void CauseFinder::AddCategories() {
     const uint64_t threshold = of_driver ? all_.driver_threshold_bytes : all_.threshold_bytes;
     if (Magnitude(group.delta()) <= threshold)
       continue;
-    std::string text = CategoryWords(category) + group.OfModules() + " " +
-                       Change(group.a, group.b, IsPlural(category));
+    std::string text = group.Change(all_);
+    const bool fixed = category == Category::kParameter || category == Category::kBuffer;
+    const DiffSide& fewer = group.delta() < 0 ? all_.b : all_.a;
+    const DiffSide& other = group.delta() < 0 ? all_.a : all_.b;
+    if (fixed && fewer.outside_bytes > other.outside_bytes) {
+      Tell(Magnitude(group.delta()),
+           FormatBytes(Magnitude(group.delta())) + " of " + CategoryWords(category) +
+               group.OfModules() + " are in no allocation of " + (group.delta() < 0 ? "B" : "A") +
+               ", which maps or shares them (" + FormatBytes(fewer.outside_bytes) +
+               " of named memory)");
+      continue;
+    }
     const std::string checkpoint =
         category == Category::kActivation ? CheckpointText(group.delta()) : "";
     const std::string line = group.Line(all_);
-    const std::string detail = group.details.empty() ? "" : Group::Largest(group.details);
+    const std::string detail = group.details.empty() ? "" : DiffGroup::Largest(group.details);
     if (!checkpoint.empty())
       text += checkpoint;
     else if (!line.empty())
@@ -543,33 +577,6 @@ std::vector<std::pair<size_t, size_t>> FindMoves(const Comparison& all) {
 
 std::vector<std::string> FindCauses(Comparison* comparison) {
   return CauseFinder(comparison).Find();
-}
-
-const char* CategoryWords(Category category) {
-  switch (category) {
-    case Category::kParameter:
-      return "parameters";
-    case Category::kGradient:
-      return "gradients";
-    case Category::kBuffer:
-      return "buffers";
-    case Category::kActivation:
-      return "activations";
-    case Category::kTemporary:
-      return "temporaries";
-    case Category::kInput:
-      return "inputs";
-    case Category::kWorkspace:
-      return "workspaces";
-    case Category::kCached:
-      return "cached memory";
-    case Category::kDriver:
-      return "driver memory";
-    case Category::kUnknown:
-      return "memory of unknown use";
-    default:
-      return format::CategoryName(category);
-  }
 }
 
 }  // namespace vramscope::query

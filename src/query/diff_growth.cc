@@ -7,8 +7,6 @@
 namespace vramscope::query {
 namespace {
 
-using format::Category;
-
 constexpr int64_t kMostPoints = 10;
 // Fewer are no line.
 constexpr size_t kFewestPoints = 3;
@@ -41,11 +39,6 @@ double Slope(const DiffSide& side, const DiffKey& key) {
 
 }  // namespace
 
-bool IsPassing(Category category) {
-  return category == Category::kActivation || category == Category::kTemporary ||
-         category == Category::kInput || category == Category::kUnknown;
-}
-
 std::vector<KeyGrowth> GrowingMore(const DiffSide& side, const DiffSide& other) {
   std::vector<KeyGrowth> growths;
   if (side.iterations.empty())
@@ -57,6 +50,20 @@ std::vector<KeyGrowth> GrowingMore(const DiffSide& side, const DiffSide& other) 
     const double other_slope = slope > 0 ? Slope(other, key) : 0;
     // What both leak, of other sizes, is a matter of sizes.
     if (slope > 0 && other_slope == 0)
+      growths.push_back({key, slope, sum.bytes});
+  }
+  return growths;
+}
+
+std::vector<KeyGrowth> GrowingInBoth(const DiffSide& a, const DiffSide& b) {
+  std::vector<KeyGrowth> growths;
+  if (a.iterations.empty() || b.iterations.empty())
+    return growths;
+  for (const auto& [key, sum] : b.iterations.back().end) {
+    if (!IsPassing(key.category) || key.slack)
+      continue;
+    const double slope = std::min(Slope(a, key), Slope(b, key));
+    if (slope > 0)
       growths.push_back({key, slope, sum.bytes});
   }
   return growths;

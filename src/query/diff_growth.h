@@ -9,9 +9,6 @@
 // What the ends of iterations say of two recordings.
 namespace vramscope::query {
 
-// It is meant to be freed within an iteration, or soon after.
-bool IsPassing(format::Category category);
-
 struct KeyGrowth {
   DiffKey key;
   double bytes_per_iteration = 0;  // beyond those of the other recording
@@ -19,6 +16,9 @@ struct KeyGrowth {
 };
 // What grew between all the iterations looked at, in `side` more than in `other`.
 std::vector<KeyGrowth> GrowingMore(const DiffSide& side, const DiffSide& other);
+
+// What grew between all of them in both alike: by the smaller rate.
+std::vector<KeyGrowth> GrowingInBoth(const DiffSide& a, const DiffSide& b);
 
 struct KeptMore {
   DiffKey key;

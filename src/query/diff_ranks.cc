@@ -51,7 +51,7 @@ util::Result<RankSet> ReadRanks(const std::vector<RankRecording>& recordings) {
   std::vector<Read> all;
   for (size_t i = 0; i < recordings.size(); ++i) {
     DiffWords words;
-    const auto side = ReadSide(recordings[i].subject, &words);
+    const auto side = ReadSide(recordings[i].subject, *recordings[i].subject.recording, &words);
     if (!side.ok())
       return side.status();
     Read read;

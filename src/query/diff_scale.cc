@@ -39,9 +39,9 @@ struct SiteRatio {
 
 std::vector<SiteRatio> RatiosOf(const Comparison& all) {
   std::vector<SiteRatio> ratios;
-  for (const auto& [key, sum] : all.a.allocated) {
-    const auto other = all.b.allocated.find(key);
-    if (other == all.b.allocated.end() || !IsPassing(key.category) || sum.bytes == 0)
+  for (const auto& [key, sum] : all.a.calls) {
+    const auto other = all.b.calls.find(key);
+    if (other == all.b.calls.end() || !IsPassing(key.category) || sum.bytes == 0)
       continue;
     ratios.push_back(
         {key, Average(other->second) / Average(sum), Average(sum), static_cast<double>(sum.bytes)});
@@ -49,17 +49,18 @@ std::vector<SiteRatio> RatiosOf(const Comparison& all) {
   return ratios;
 }
 
+// An input is allocated before the forward.
 bool IsOfForward(const DiffKey& key) {
-  return key.phase == Phase::kForward || key.category == Category::kInput;
+  return key.phase == Phase::kForward;
 }
 
 // The ratio that half of what A's forward allocates has; 1 where there is none.
-double MainRatio(const DiffSums& allocated, std::vector<SiteRatio> ratios) {
+double MainRatio(const DiffSums& calls, std::vector<SiteRatio> ratios) {
   std::erase_if(ratios, [](const SiteRatio& site) { return !IsOfForward(site.key); });
   std::sort(ratios.begin(), ratios.end(),
             [](const SiteRatio& x, const SiteRatio& y) { return x.ratio < y.ratio; });
   double total = 0;
-  for (const auto& [key, sum] : allocated) {
+  for (const auto& [key, sum] : calls) {
     if (IsPassing(key.category) && IsOfForward(key))
       total += static_cast<double>(sum.bytes);
   }
@@ -112,10 +113,35 @@ std::string FactorText(double ratio) {
 
 }  // namespace
 
+std::optional<ElementSize> FindElementSize(const Comparison& all) {
+  std::optional<ElementSize> size;
+  size_t parameters = 0;
+  for (const ComparedRow& row : all.rows) {
+    if (row.key.category != Category::kParameter || row.a.bytes == 0 || row.b.bytes == 0)
+      continue;
+    ++parameters;
+    // What is common to all of them: no layer of another width changes so.
+    if (!size) {
+      for (const ElementSize& known : {ElementSize{2, 1}, {1, 2}, {4, 1}, {1, 4}}) {
+        if (row.b.bytes * known.a == row.a.bytes * known.b)
+          size = known;
+      }
+    }
+    if (!size || row.b.bytes * size->a != row.a.bytes * size->b)
+      return std::nullopt;
+  }
+  if (!size || parameters < 2)
+    return std::nullopt;
+  // What layers compute has elements of their size, but for autocast.
+  const double ratio = MainRatio(all.a.calls, RatiosOf(all));
+  const double expected = static_cast<double>(size->b) / static_cast<double>(size->a);
+  return IsNear(ratio, expected) ? size : std::nullopt;
+}
+
 std::optional<Scale> FindScale(const Comparison& all) {
   const std::vector<SiteRatio> ratios = RatiosOf(all);
   Scale scale;
-  scale.ratio = MainRatio(all.a.allocated, ratios);
+  scale.ratio = MainRatio(all.a.calls, ratios);
   if (scale.ratio == 1)
     return std::nullopt;
   const double square = scale.ratio * scale.ratio;

@@ -20,8 +20,16 @@ struct Scale {
   } kind = Kind::kEither;
   double ratio = 1;
   std::string evidence;
-  std::set<DiffKey> keys;  // of what it explains
+  std::set<DiffKey> keys;  // of what it explains, by WithoutLifetime()
 };
+// All parameters, and what the forward computes, have elements of a / b the size: 2 / 1 where bf16
+// took the place of float32.
+struct ElementSize {
+  uint64_t a = 1;
+  uint64_t b = 1;
+};
+std::optional<ElementSize> FindElementSize(const Comparison& comparison);
+
 std::optional<Scale> FindScale(const Comparison& comparison);
 
 }  // namespace vramscope::query

@@ -5,10 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "format/enums.h"
 #include "query/device_names.h"
+#include "query/fold_names.h"
 #include "query/frames.h"
 #include "query/instant.h"
 #include "query/iteration_times.h"
+#include "query/parallel.h"
 #include "query/peaks.h"
 #include "tables/row_of.h"
 #include "util/size_text.h"
@@ -35,6 +38,34 @@ std::string_view WithoutWrapper(std::string_view module, std::string* buffer) {
   return *buffer;
 }
 
+// Layers that have parameters.
+std::set<std::string_view> Layers(const tables::Recording& recording) {
+  std::set<std::string_view> layers;
+  for (const tables::SiteRow& site : recording.tables().sites) {
+    if (static_cast<Category>(site.category) == Category::kParameter && site.module.value != 0)
+      layers.insert(recording.string(site.module));
+  }
+  return layers;
+}
+
+// Where only this side has several models, its names of one of them begin with the model's, which
+// the other side leaves out: "Net.". Empty where that is not so.
+std::string PrefixOfModel(const tables::Recording& recording, const tables::Recording& other) {
+  const std::set<std::string_view> wanted = Layers(other);
+  std::map<std::string_view, std::set<std::string_view>> layers_of;
+  for (const std::string_view layer : Layers(recording)) {
+    const std::string_view model = ModelOf(layer);
+    if (!model.empty() && layer.size() > model.size())
+      layers_of[model].insert(layer.substr(model.size() + 1));
+  }
+  for (const auto& [model, layers] : layers_of) {
+    if (!wanted.empty() &&
+        std::includes(layers.begin(), layers.end(), wanted.begin(), wanted.end()))
+      return std::string(model) + ".";
+  }
+  return {};
+}
+
 // Turns rows into keys. Remembers what it looked up.
 class KeyMaker {
  public:
@@ -56,9 +87,9 @@ class KeyMaker {
     if (format::IsSlack(part))
       return key;
     key.phase = static_cast<format::Phase>(site.phase);
-    key.module = Word(site.module);
-    key.parameter = Word(site.parameter);
-    key.tag = Word(site.tag);
+    key.module = Name(site.module);
+    key.parameter = Name(site.parameter);
+    key.tag = site.tag.value == 0 ? 0 : words_.Of(recording_.string(site.tag));
     // What the driver has of its own goes with its calls, wherever they were made; what belongs to
     // a parameter, with its name.
     if (!key.slack && key.parameter == 0)
@@ -83,13 +114,17 @@ class KeyMaker {
   }
 
  private:
-  uint32_t Word(tables::StringId id) {
+  // Of a layer or a parameter.
+  uint32_t Name(tables::StringId id) {
     if (id.value == 0 || id.value >= strings_.size())
       return 0;
     uint32_t& known = strings_[id.value];
     if (known == 0) {
       std::string buffer;
-      known = words_.Of(WithoutWrapper(recording_.string(id), &buffer)) + 1;
+      std::string_view name = recording_.string(id);
+      if (!side_.model_prefix.empty() && name.starts_with(side_.model_prefix))
+        name.remove_prefix(side_.model_prefix.size());
+      known = words_.Of(WithoutWrapper(name, &buffer)) + 1;
     }
     return known - 1;
   }
@@ -258,6 +293,9 @@ void AddAllocated(DiffWords* words, DiffSide* side) {
     DiffSum& sum = side->allocated[key];
     sum.bytes += site.allocated_bytes;
     sum.count += site.allocated_count;
+    DiffSum& calls = side->calls[WithoutLifetime(key)];
+    calls.bytes += site.allocated_bytes;
+    calls.count += site.allocated_count;
     if (key.module != 0)
       side->modules.insert((*words)[key.module]);
     if (site.allocator.value != 0)
@@ -290,6 +328,53 @@ void AddFrames(DiffSide* side) {
     if (std::string optimizer = OptimizerOf(*side->recording, frame); !optimizer.empty())
       side->optimizers.insert(std::move(optimizer));
   }
+}
+
+// Memory that is named, and that no allocator gave: a mapped file, shared memory.
+void AddOutside(DiffSide* side) {
+  const std::string name =
+      format::LossName(static_cast<uint64_t>(format::Loss::kNamesWithoutMemory));
+  for (const tables::LossRow& loss : side->recording->tables().losses) {
+    if (side->recording->string(loss.name) == name)
+      side->outside_bytes += loss.bytes;
+  }
+}
+
+// What was allocated at the peak of the first device.
+util::Status AddPeakPlace(const Instants& peak, DiffWords* words, DiffSide* side) {
+  const tables::Recording& recording = *side->recording;
+  const tables::Tables& tables = recording.tables();
+  int64_t time_ns = kNoTime;
+  std::vector<bool> counts(tables.accounts.size());
+  for (size_t i = 1; i < tables.accounts.size(); ++i) {
+    counts[i] = tables.accounts[i].device == side->devices[0].id &&
+                tables.accounts[i].process.value != 0 &&
+                side->subject.Has(tables.accounts[i].process);
+    if (counts[i])
+      time_ns = std::max(time_ns, peak.of_account[i]);
+  }
+  std::vector<size_t> frames;
+  for (size_t i = 0; i < recording.frame_count(); ++i) {
+    const tables::FrameZone& zone = recording.zone(i);
+    if (zone.min_begin_ns <= time_ns && time_ns <= zone.max_begin_ns)
+      frames.push_back(i);
+  }
+  uint32_t found = 0;
+  VRAMSCOPE_RETURN_IF_ERROR(ForEachFrame(
+      recording, frames, tables::kBeginNs | tables::kSite, 1,
+      [&](size_t, const tables::AllocationFrame& frame) {
+        for (size_t i = 0; i < frame.rows; ++i) {
+          const uint32_t site = frame.site[i];
+          if (frame.begin_ns[i] == time_ns && site < tables.sites.size() &&
+              tables.sites[site].account.value < counts.size() &&
+              counts[tables.sites[site].account.value] && tables.sites[site].backing == 0)
+            found = site;
+        }
+      }));
+  const tables::SiteRow& site = tables.sites[found];
+  side->peak_phase = static_cast<format::Phase>(site.phase);
+  side->peak_place = KeyMaker(recording, words, side).Origin(site);
+  return {};
 }
 
 // Ranks that have a device in common: the instant at which it was fullest says nothing of any of
@@ -343,6 +428,17 @@ util::Result<Instants> AtPeakOf(const DiffSubject& subject, std::optional<int64_
 
 }  // namespace
 
+bool IsPassing(Category category) {
+  return category == Category::kActivation || category == Category::kTemporary ||
+         category == Category::kInput || category == Category::kUnknown;
+}
+
+DiffKey WithoutLifetime(DiffKey key) {
+  if (IsPassing(key.category))
+    key.category = Category::kUnknown;
+  return key;
+}
+
 uint32_t DiffWords::Of(std::string_view text) {
   const auto [found, added] =
       numbers_.try_emplace(std::string(text), static_cast<uint32_t>(texts_.size()));
@@ -351,9 +447,12 @@ uint32_t DiffWords::Of(std::string_view text) {
   return found->second;
 }
 
-util::Result<DiffSide> ReadSide(const DiffSubject& subject, DiffWords* words) {
+util::Result<DiffSide> ReadSide(const DiffSubject& subject,
+                                const tables::Recording& other,
+                                DiffWords* words) {
   DiffSide side;
   const tables::Recording& recording = *subject.recording;
+  side.model_prefix = PrefixOfModel(recording, other);
   const tables::Tables& tables = recording.tables();
   side.subject = subject;
   side.recording = &recording;
@@ -379,6 +478,13 @@ util::Result<DiffSide> ReadSide(const DiffSubject& subject, DiffWords* words) {
   side.start = std::move(*at_start);
   AddAllocated(words, &side);
   AddFrames(&side);
+  AddOutside(&side);
+  const IterationTimes times(tables);
+  for (uint32_t i = 1; i < tables.processes.size(); ++i) {
+    if (subject.Has(tables::ProcessId{i}))
+      side.iteration_count = std::max(side.iteration_count, times.Of(tables::ProcessId{i}).count());
+  }
+  VRAMSCOPE_RETURN_IF_ERROR(AddPeakPlace(*peak, words, &side));
   return side;
 }
 

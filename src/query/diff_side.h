@@ -54,6 +54,11 @@ struct DiffSum {
 };
 using DiffSums = std::map<DiffKey, DiffSum>;
 
+// It is meant to be freed within an iteration, or soon after.
+bool IsPassing(format::Category category);
+// Where something is allocated, whatever becomes of it: the same for all that passes.
+DiffKey WithoutLifetime(DiffKey key);
+
 // The user's frames above a line, innermost first, by their places.
 using DiffChain = std::vector<uint32_t>;
 
@@ -75,6 +80,7 @@ struct DiffSide {
   DiffSubject subject;
   const tables::Recording* recording = nullptr;  // the subject's
   std::string path;
+  std::string model_prefix;     // of names, where the other side has one model alone
   std::vector<Device> devices;  // those of the kind that is compared, by their order
   std::vector<Device> others;
   DiffSums peak;
@@ -82,17 +88,31 @@ struct DiffSide {
   DiffSums unbacked;                       // live at the peak without device memory, and not in it
   DiffSums start;                          // live at the first event
   DiffSums allocated;                      // over the whole run; no rounding, nothing of segments
+  DiffSums calls;                          // the same by WithoutLifetime()
   std::vector<IterationState> iterations;  // as asked for
+  int64_t iteration_count = 0;             // the most that one of its processes has
   uint64_t others_bytes = 0;               // of other processes, at the peaks
   std::map<uint32_t, std::string> lines;   // by DiffKey::place: "train.py:42 in step"
   std::set<std::string> functions;         // Python's: "FILE FUNCTION"
   std::set<std::string> modules;
   std::set<std::string> optimizers;  // classes whose step() allocated
   std::set<std::string> allocators;
+  uint64_t outside_bytes = 0;  // of named tensors whose memory no allocator gave: mapped, shared
+  // What was allocated at the peak of the first device: its phase, and its line as DiffKey::place.
+  format::Phase peak_phase = format::Phase::kNone;
+  uint32_t peak_place = 0;
+
+  bool PeaksAlike(const DiffSide& other) const {
+    return peak_phase == other.peak_phase && peak_place == other.peak_place;
+  }
+  bool Allocates(const DiffKey& key) const { return calls.contains(WithoutLifetime(key)); }
 };
 
-// What is known without reading allocations, then the peak. An error where nothing was allocated.
-util::Result<DiffSide> ReadSide(const DiffSubject& subject, DiffWords* words);
+// What is known without reading allocations, then the peak. Names are those that compare with the
+// `other` recording's. An error where nothing was allocated.
+util::Result<DiffSide> ReadSide(const DiffSubject& subject,
+                                const tables::Recording& other,
+                                DiffWords* words);
 // Adds the state of those iterations, which all of its processes with iterations have.
 util::Status ReadIterations(const std::vector<int64_t>& numbers, DiffWords* words, DiffSide* side);
 

@@ -292,8 +292,10 @@ TEST(DiffTest, OtherProgramsAndDevicesAreAllowedAndSaid) {
               ElementsAre("other devices: GPU memory in A, CPU tensors in B"));
   b = {};
   b.iterations = 9;
-  EXPECT_THAT(Compare({}, b).notes,
-              ElementsAre("6 iterations in A, 9 in B: those that both have are compared"));
+  EXPECT_THAT(
+      Compare({}, b).notes,
+      ElementsAre("6 iterations in A, 9 in B: growth is compared over those that both have; "
+                  "the peaks are of whole runs"));
 }
 
 TEST(DiffTest, WithoutAllocationsThereIsNothingToCompare) {

@@ -40,6 +40,25 @@ struct Family {
   }
 };
 
+// "Linear#2.bias": a model's class, its number among those of its class (1: it has none), the rest
+// with its dot.
+struct ModelName {
+  std::string_view type;
+  uint32_t number = 1;
+  std::string_view tail;
+};
+
+ModelName SplitModel(std::string_view name) {
+  const size_t end = std::min(name.find('.'), name.size());
+  const std::string_view root = name.substr(0, end);
+  const size_t mark = std::min(root.find('#'), root.size());
+  ModelName model{root.substr(0, mark), 1, name.substr(end)};
+  if (root.size() - mark <= kMaxDigits)
+    std::from_chars(root.data() + std::min(mark + 1, root.size()), root.data() + root.size(),
+                    model.number);
+  return model;
+}
+
 }  // namespace
 
 NumberedName SplitNumbers(std::string_view name) {
@@ -68,6 +87,13 @@ NumberedName SplitNumbers(std::string_view name) {
   return split;
 }
 
+// Attributes of a model begin with a small letter or are numbers.
+std::string_view ModelOf(std::string_view layer) {
+  const std::string_view root = layer.substr(0, layer.find('.'));
+  const bool is_class = !root.empty() && root[0] >= 'A' && root[0] <= 'Z';
+  return is_class || root.find('#') != std::string_view::npos ? root : std::string_view{};
+}
+
 std::string RangeText(const std::set<uint32_t>& numbers) {
   if (numbers.size() == 1)
     return std::to_string(*numbers.begin());
@@ -92,10 +118,25 @@ std::string RangeText(const std::set<uint32_t>& numbers) {
 
 std::string FoldNames(const std::map<std::string, uint64_t>& weights) {
   std::map<std::string, Family> families;
+  // Classes of which there are several models: "Linear", "Linear#2".
+  std::set<std::string_view> numbered;
+  for (const auto& [name, weight] : weights) {
+    if (const ModelName model = SplitModel(name); model.number > 1)
+      numbered.insert(model.type);
+  }
   uint64_t total = 0;
   for (const auto& [name, weight] : weights) {
     if (name.empty())
       continue;
+    total += weight;
+    if (const ModelName model = SplitModel(name); numbered.contains(model.type)) {
+      Family& family = families[std::string(model.type) + "#"];
+      family.before = std::string(model.type) + "#";
+      family.numbers.insert(model.number);
+      family.tails.insert(std::string(model.tail));
+      family.weight += weight;
+      continue;
+    }
     const NumberedName split = SplitNumbers(name);
     const size_t mark = split.numbers.empty() ? std::string::npos : split.shape.find('#');
     Family& family = families[split.shape.substr(0, mark)];
@@ -105,7 +146,6 @@ std::string FoldNames(const std::map<std::string, uint64_t>& weights) {
       family.tails.insert(split.shape.substr(mark + 1));
     }
     family.weight += weight;
-    total += weight;
   }
   const auto main = std::max_element(families.begin(), families.end(), [](auto& a, auto& b) {
     return a.second.weight < b.second.weight;

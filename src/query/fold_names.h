@@ -20,6 +20,10 @@ struct NumberedName {
 // A number counts layers where it is a whole part of the path, or ends one behind an underline.
 NumberedName SplitNumbers(std::string_view name);
 
+// The model in a layer's name: where a process has several, names begin with the model's class,
+// "Net.head" or "Net#2.head". Empty where a name has none.
+std::string_view ModelOf(std::string_view layer);
+
 // "3", "[0-11]", "[0,2-5]".
 std::string RangeText(const std::set<uint32_t>& numbers);
 

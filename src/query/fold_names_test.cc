@@ -28,6 +28,20 @@ TEST(FoldNamesTest, RepeatedLayersAreOneName) {
   EXPECT_EQ(FoldNames({{"blocks.0", 1}, {"blocks.0.mlp", 1}, {"blocks.1", 1}}), "blocks.[0,1] x2");
 }
 
+TEST(FoldNamesTest, ModelsOfAClassAreOneName) {
+  EXPECT_EQ(FoldNames({{"Linear", 1}, {"Linear#2", 1}, {"Linear#3", 1}}), "Linear#[1-3] x3");
+  EXPECT_EQ(FoldNames({{"Net.proj", 1}, {"Net#2.proj", 1}}), "Net#[1,2].proj x2");
+  EXPECT_EQ(FoldNames({{"Net#4", 1}}), "Net#4");
+  EXPECT_EQ(FoldNames({{"Net", 1}, {"Teacher", 1}}), "Net and 1 more");
+}
+
+TEST(FoldNamesTest, TheModelOfALayer) {
+  EXPECT_EQ(ModelOf("Net#2.head"), "Net#2");
+  EXPECT_EQ(ModelOf("Linear"), "Linear");
+  EXPECT_EQ(ModelOf("blocks.0.mlp"), "");
+  EXPECT_EQ(ModelOf("0"), "");
+}
+
 TEST(FoldNamesTest, TheHeaviestNameStandsForAll) {
   EXPECT_EQ(FoldNames({{"head", 60}, {"norm", 40}}), "head and 1 more");
   EXPECT_EQ(FoldNames({{"head", 990}, {"norm", 10}}), "head");

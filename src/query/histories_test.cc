@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines, iterations and leaks: what they say of an instant is what the live set says of it.
+// Timelines and iterations: what they say of an instant is what the live set says of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -366,38 +366,6 @@ TEST_F(TrainingTest, WhatNvmlKnowsFromBeforeIsInNeitherAllocatedNorReserved) {
   // The same height again is the next one's own, at its first instant.
   EXPECT_EQ(found->iterations[1].peak_bytes, 5000u);
   EXPECT_EQ(found->iterations[1].peak_ns, 101);
-}
-
-TEST_F(TrainingTest, LeaksGrowFromIterationToIteration) {
-  tables::SiteRow leaking = Block(Category::kUnknown);
-  leaking.place = Line("train.py", 42);
-  const auto leak = builder_.Site(leaking);
-  tables::SiteRow steady = Block(Category::kActivation);
-  steady.place = Line("train.py", 7);
-  const auto batch = builder_.Site(steady);
-  for (int64_t k = 0; k < 10; ++k) {
-    builder_.Row(leak, k * 100 + 10, tables::kNever, 1000);
-    builder_.Row(batch, k * 100 + 20, k * 100 + 120, 70'000);
-  }
-  const auto recording = builder_.Make();
-  const auto leaks = MakeLeaks(*recording, {});
-  ASSERT_TRUE(leaks.ok());
-  ASSERT_EQ(leaks->growing.size(), 1u);
-  EXPECT_EQ(leaks->growing[0].place, "train.py:42");
-  EXPECT_DOUBLE_EQ(leaks->growing[0].bytes_per_iteration, 1000);
-  EXPECT_TRUE(leaks->growing[0].steady);
-  EXPECT_EQ(leaks->growing[0].count, 10u);
-  EXPECT_EQ(leaks->warm_up, 2);
-  EXPECT_EQ(leaks->growing[0].first_bytes, 3000u);
-  ASSERT_EQ(leaks->never_freed.size(), 2u);
-  EXPECT_EQ(leaks->never_freed[1].last_bytes, 10'000u);
-  LeakOptions options;
-  options.suppressions = {"train.py:42"};
-  const auto fewer = MakeLeaks(*recording, options);
-  ASSERT_TRUE(fewer.ok());
-  EXPECT_TRUE(fewer->growing.empty());
-  EXPECT_EQ(fewer->suppressed_bytes, 10'000u);
-  EXPECT_EQ(fewer->suppressed_count, 10u);
 }
 
 TEST_F(TrainingTest, WithoutIterationsThatIsSaid) {

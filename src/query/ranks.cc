@@ -2,8 +2,11 @@
 #include "query/ranks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "query/device_names.h"
@@ -160,6 +163,69 @@ void TellHistory(const tables::Tables& tables,
   rank->end_wall_ns = std::max(tables.session.end_ns, timeline->time_ns.back()) + to_wall_ns;
 }
 
+std::vector<RankReport::Excess> ExcessOf(const RankMemory& heaviest, const RankMemory& median) {
+  std::map<std::string, std::map<std::string, int64_t>> layers;  // by category
+  for (const auto& [key, bytes] : heaviest.layers)
+    layers[key.second][key.first] += static_cast<int64_t>(bytes);
+  for (const auto& [key, bytes] : median.layers)
+    layers[key.second][key.first] -= static_cast<int64_t>(bytes);
+  std::vector<RankReport::Excess> excess;
+  for (const auto& [category, of] : layers) {
+    RankReport::Excess sum;
+    sum.category = category;
+    for (const auto& [layer, bytes] : of)
+      sum.bytes += bytes;
+    if (sum.bytes == 0)
+      continue;
+    // A layer is named where it has most of it: what another name has less is not its memory.
+    for (const auto& [layer, bytes] : of) {
+      if (std::abs(bytes - sum.bytes) * 5 <= std::abs(sum.bytes))
+        sum.layer = layer;
+    }
+    excess.push_back(std::move(sum));
+  }
+  std::stable_sort(excess.begin(), excess.end(), [](const auto& a, const auto& b) {
+    return std::abs(a.bytes) > std::abs(b.bytes);
+  });
+  return excess;
+}
+
+// "python train.py" of a command line with arguments.
+std::string ProgramOf(std::string_view command) {
+  std::string program;
+  bool is_module = false;
+  for (size_t begin = 0; begin < command.size();) {
+    const size_t end = std::min(command.find(' ', begin), command.size());
+    const std::string_view word = command.substr(begin, end - begin);
+    begin = end + 1;
+    if (program.empty() && !word.empty())
+      program = word.substr(word.rfind('/') + 1);
+    else if (is_module || word.ends_with(".py"))
+      return program + " " + std::string(word.substr(word.rfind('/') + 1));
+    is_module = word == "-m";
+  }
+  return program;
+}
+
+// Recordings of a folder that are not of one program, or of several runs of it.
+std::string WhyNotCompared(const std::vector<RankMemory>& ranks) {
+  std::set<std::string> programs;
+  std::map<int32_t, std::string> files;
+  std::string twice;
+  for (const RankMemory& rank : ranks) {
+    if (rank.file != ranks[0].file || rank.program != ranks[0].program)
+      programs.insert({rank.program, ranks[0].program});
+    const auto [known, added] = files.try_emplace(rank.number, rank.file);
+    if (!added && rank.number >= 0 && known->second != rank.file)
+      twice = rank.name + " is in several recordings, so they are of several runs";
+  }
+  programs.erase("");
+  if (programs.size() > 1)
+    return std::to_string(programs.size()) + " programs: " + *programs.begin() + ", " +
+           *std::next(programs.begin()) + (programs.size() > 2 ? ", ..." : "");
+  return twice;
+}
+
 }  // namespace
 
 bool RankReport::IsUneven() const {
@@ -207,6 +273,7 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
     if (process.host.value < tables.hosts.size())
       rank.host = recording.string(tables.hosts[process.host.value].name);
     rank.pid = process.pid;
+    rank.program = ProgramOf(recording.string(process.command));
     rank.device = device.index;
     rank.total_bytes = device.total_bytes;
     rank.peak_wall_ns = session.begin_wall_ns + (rank.peak_ns - session.begin_ns);
@@ -244,15 +311,9 @@ RankReport RankFold::Finish() && {
                    [&](size_t a, size_t b) { return ranks[a].bytes < ranks[b].bytes; });
   report_.median = by_bytes[(by_bytes.size() - 1) / 2];
   report_.heaviest = by_bytes.back();
-  const RankMemory& median = ranks[report_.median];
-  for (const auto& [key, bytes] : ranks[report_.heaviest].layers) {
-    const auto usual = median.layers.find(key);
-    const uint64_t of_median = usual == median.layers.end() ? 0 : usual->second;
-    if (bytes > of_median)
-      report_.excess.push_back({key.first, key.second, bytes - of_median});
-  }
-  std::stable_sort(report_.excess.begin(), report_.excess.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  report_.not_compared = WhyNotCompared(ranks);
+  if (report_.not_compared.empty())
+    report_.excess = ExcessOf(ranks[report_.heaviest], ranks[report_.median]);
   return std::move(report_);
 }
 

@@ -20,6 +20,7 @@ struct RankMemory {
   std::string name;  // "rank 3", else that of its file
   int32_t number = -1;
   std::string file, host;
+  std::string program;  // "python train.py", whatever its arguments
   uint32_t pid = 0;
   int32_t device = 0;  // NVML's number of the one where it has most
   std::string on;      // "gpu0", "cpu": where it has more than a hundredth of it
@@ -49,17 +50,19 @@ struct RankReport {
   uint64_t processes_without_memory = 0;  // data loaders and the like
   int64_t first_wall_ns = 0;              // when the first recording began
   int64_t starts_apart_ns = 0;            // and the last after it
-  // Index into `ranks`. What the heaviest has more than the median, by layer and category, largest
-  // first.
+  // Why the ranks are not compared: "of different programs"; else empty.
+  std::string not_compared;
+  // Index into `ranks`. By how much each category of the heaviest differs from the median's,
+  // largest first; they add up to excess_bytes(). The layer where one has most of it.
   size_t median = 0, heaviest = 0;
   struct Excess {
     std::string layer, category;
-    uint64_t bytes = 0;
+    int64_t bytes = 0;
   };
   std::vector<Excess> excess;
 
   uint64_t excess_bytes() const {
-    return ranks.empty() ? 0 : ranks[heaviest].bytes - ranks[median].bytes;
+    return ranks.empty() || !not_compared.empty() ? 0 : ranks[heaviest].bytes - ranks[median].bytes;
   }
   // Whether that is more than noise: a hundredth of the median, and of a GPU 4 MiB.
   bool IsUneven() const;

@@ -60,6 +60,63 @@ TEST(RanksTest, AHeavyRankIsNamedWithItsLayer) {
   EXPECT_EQ(report.excess[0].bytes, 50 * kMiB);
 }
 
+// What a layer of another name has less is no excess: the parts add up to the whole.
+TEST(RanksTest, TheExcessAddsUp) {
+  RankFold fold;
+  for (const int32_t number : {0, 1}) {
+    RecordingBuilder builder;
+    const auto cpu = builder.Device(tables::DeviceKind::kCpu, -1);
+    const auto process = builder.Process(100, 500);
+    builder.tables.processes[process.value].rank = number;
+    builder.tables.processes[process.value].command =
+        builder.Text("/usr/bin/python train.py --rank " + std::to_string(number));
+    const auto account = builder.Account(process, cpu);
+    const auto add = [&](Category category, const std::string& layer, uint64_t bytes) {
+      tables::SiteRow site = builder.SiteOf(account, Part::kAllocated, category);
+      site.module = builder.Text(layer);
+      builder.Row(builder.Site(site), 10, tables::kNever, bytes);
+    };
+    add(Category::kCommunication, number == 0 ? "0" : "DistributedDataParallel", 4 * kMiB);
+    add(Category::kInput, "data", number == 0 ? kMiB : 6 * kMiB);
+    add(Category::kBuffer, "norm", number == 0 ? 2 * kMiB : kMiB);
+    builder.tables.peaks.push_back({cpu, 10, 0, 0});
+    ASSERT_TRUE(fold.Add(std::to_string(number) + ".vram", *builder.Make()).ok());
+  }
+  const RankReport report = std::move(fold).Finish();
+  EXPECT_EQ(report.not_compared, "");
+  EXPECT_EQ(report.ranks[0].program, "python train.py");
+  EXPECT_EQ(report.excess_bytes(), 4 * kMiB);
+  ASSERT_EQ(report.excess.size(), 2u);
+  EXPECT_EQ(report.excess[0].category, "input");
+  EXPECT_EQ(report.excess[0].layer, "data");
+  EXPECT_EQ(report.excess[0].bytes, 5 * static_cast<int64_t>(kMiB));
+  EXPECT_EQ(report.excess[1].bytes, -static_cast<int64_t>(kMiB));
+}
+
+TEST(RanksTest, ProgramsThatHaveNothingToDoWithEachOtherAreNotCompared) {
+  const auto of = [](const std::string& command, int32_t rank) {
+    RecordingBuilder builder;
+    const auto cpu = builder.Device(tables::DeviceKind::kCpu, -1);
+    const auto process = builder.Process(100, 500);
+    builder.tables.processes[process.value].rank = rank;
+    builder.tables.processes[process.value].command = builder.Text(command);
+    builder.Row(builder.Site(builder.SiteOf(builder.Account(process, cpu))), 10, tables::kNever,
+                kMiB);
+    return builder.Make();
+  };
+  RankFold programs;
+  ASSERT_TRUE(programs.Add("a.vram", *of("python train.py 1", -1)).ok());
+  ASSERT_TRUE(programs.Add("b.vram", *of("python serve.py", -1)).ok());
+  RankReport report = std::move(programs).Finish();
+  EXPECT_EQ(report.not_compared, "2 programs: python serve.py, python train.py");
+  EXPECT_FALSE(report.IsUneven());
+  RankFold runs;
+  ASSERT_TRUE(runs.Add("a.vram", *of("python train.py 1", 0)).ok());
+  ASSERT_TRUE(runs.Add("b.vram", *of("python train.py 2", 0)).ok());
+  report = std::move(runs).Finish();
+  EXPECT_EQ(report.not_compared, "rank 0 is in several recordings, so they are of several runs");
+}
+
 TEST(RanksTest, EqualRanksAreEven) {
   RankFold fold;
   for (int32_t number = 0; number < 3; ++number)

@@ -266,13 +266,15 @@ struct Iterations {
   std::string source;                      // what said where they begin: "optimizer steps", "marks"
 };
 
-// Memory that grows from iteration to iteration, or that nobody freed.
+// Memory of one line and class of layers that grows from iteration to iteration, or that nobody
+// freed.
 struct Growth {
   tables::DeviceId device;
-  tables::StackId stack;  // of its largest part
-  std::string place;      // "train.py:42 in step"
-  std::string module;     // or parameter, or tag: the name that most of it has
-  std::string category;
+  tables::StackId stack;           // of its largest part
+  std::string place;               // "train.py:42 in step"
+  std::string module;              // layers, parameters or tags, as one name: "blocks.[0-11] x12"
+  std::string type;                // the layers' class
+  std::string category;            // of its largest part
   double bytes_per_iteration = 0;  // slope of a straight line through the iterations' ends
   uint64_t first_bytes = 0;        // live at the end of the first iteration looked at
   uint64_t last_bytes = 0;         // and of the last
@@ -283,14 +285,32 @@ struct LeakOptions {
   std::vector<std::string> suppressions;  // substrings of places, modules, names or stack frames
   size_t limit = 50;
 };
+// Models that have not run since other models took their place, with all that belongs to them.
+struct UnusedModels {
+  uint64_t count = 0;
+  uint64_t bytes = 0;  // of parameters, buffers, gradients and optimizer state
+  std::string names;   // "Linear#[1-9] x9"
+};
 struct Leaks {
   std::vector<Growth> growing;      // by bytes_per_iteration; empty where there are no iterations
-  std::vector<Growth> never_freed;  // not parameters, buffers, optimizer state; alive at the end
+  std::vector<Growth> never_freed;  // alive at the end; not what models in use consist of
+  UnusedModels unused;              // these are in `never_freed`
   uint64_t suppressed_bytes = 0;
   uint64_t suppressed_count = 0;
   int64_t iterations = 0;
-  int64_t warm_up = 0;  // iterations at the start that were left out
+  int64_t warm_up = 0;   // iterations at the start that were left out
+  bool too_few = false;  // there are iterations, but fewer than `kFewestIterations`
+  uint64_t adopted = 0;  // processes judged by the iterations of another process
+  // Growth of all live bytes of the processes; and the part of it that no row explains, negative
+  // where memory outside the rows shrinks.
+  double bytes_per_iteration = 0;
+  double unexplained_per_iteration = 0;
+
+  bool IsJudged() const { return iterations > 0 && !too_few; }
+  bool Grows() const { return bytes_per_iteration > 0; }
 };
+// What a statement about growth needs.
+inline constexpr int64_t kFewestIterations = 6;
 
 // Bytes of names and stacks in a report, which are in memory. Rows of 16,000 different stacks, all
 // live at once and 100 frames of 45 bytes deep, have 72 MB, and take 320 KB of a file at the least.

@@ -198,7 +198,9 @@ void Ledger::OnProcessSample(const trace::Event& event) {
 void Ledger::OnPrior(const trace::Event& event) {
   if (event.subkind != static_cast<uint8_t>(format::PriorKind::kProcess))
     return blocks_.OnPrior(event);
-  base_.progress.processes[event.process.value].began_late = true;
+  ProcessProgress& process = base_.progress.processes[event.process.value];
+  process.began_late = true;
+  process.had_torch = event.size != 0;  // what python/vramscope/_before.py says of a process
   base_.prices.OnLateStart(event);
   for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
     const trace::DeviceId device{static_cast<int16_t>(i)};

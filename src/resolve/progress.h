@@ -25,6 +25,7 @@ struct ProcessProgress {
   bool seen = false;
   bool began_late = false;  // it was under way when its recording began
   bool resumed = false;     // it recorded after a pause
+  bool had_torch = false;   // and PyTorch imported then
   bool torn_down = false;
   bool ended = false;
   uint32_t modules_gone = 0;

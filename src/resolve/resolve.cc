@@ -468,6 +468,14 @@ void TablesOf::AddTrust() {
   for (const price::DevicePrices& prices : ledger_.prices())
     not_measured.count += prices.contexts_not_measured;
   AddLoss(not_measured);
+  // But for those with a name, such as parameters.
+  trace::Loss before{"CPU tensors from before the start are not counted"};
+  for (const Account& account : base_.accounts.all()) {
+    const bool is_cpu =
+        trace_.devices()[static_cast<size_t>(account.device.value)].kind == trace::DeviceKind::kCpu;
+    before.count += is_cpu && base_.progress.processes[account.process.value].had_torch ? 1 : 0;
+  }
+  AddLoss(before);
   const Violations& found = base_.progress.violations;
   const auto add = [&](tables::InvariantKind kind, uint64_t count, const std::string& first) {
     if (count != 0)

@@ -174,6 +174,7 @@ def test_a_kept_graph_is_found_to_the_byte(recorded):
     graph = BATCH * INPUTS * 4 + 2 * BATCH * WIDTH * 4 + 4
     assert sum(row["bytes_per_iteration"] for row in found["growing"]) == pytest.approx(graph)
     assert all(row["steady"] for row in found["growing"])
+    assert found["bytes_per_iteration"] == pytest.approx(graph) and found["unexplained_bytes_per_iteration"] == pytest.approx(0)
     worst = found["growing"][0]
     assert any("in train" in frame for frame in worst["stack"])
     assert worst["bytes_per_iteration"] >= BATCH * WIDTH * 4
@@ -203,7 +204,8 @@ def test_limits_and_suppressions(recorded, tmp_path):
     vramscope("leaks", trace, "--suppressions", patterns, "--fail-above", "1K")
     assert "no such file" in vramscope("leaks", trace, "--suppressions", tmp_path / "none", status=2).lower()
     table = list(csv.DictReader(io.StringIO(vramscope("leaks", trace, "--csv"))))
-    assert {row["list"] for row in table} == {"growing", "never_freed"}
+    assert {row["list"] for row in table} == {"total", "growing", "never_freed"}
+    assert table[0]["place"].startswith("Memory grows by ")
 
 
 def test_the_headline_and_the_star_are_of_one_instant():

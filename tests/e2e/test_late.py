@@ -124,6 +124,7 @@ wait_for(10)
 
     found = report(tmp_path / "train.vram", "--at", "mark:inside", "--by", "category")
     assert broken(found) == []
+    assert "CPU tensors from before the start are not counted" in {loss["name"] for loss in found["losses"]}
     by_category = rows(found)
     # All of it was made before: parameters, and Adam's two moments and its step of each.
     assert by_category["parameter"] == PARAMETERS

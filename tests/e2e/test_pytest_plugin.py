@@ -22,6 +22,14 @@ def test_tensor():
     x = torch.zeros(SIZE, dtype=torch.uint8)
     assert x.numel() == SIZE
 
+@pytest.fixture
+def before():
+    return torch.zeros(64 << 20, dtype=torch.uint8)
+
+@pytest.mark.limit_vram("6 MiB")
+def test_before(before):
+    torch.zeros(1 << 20, dtype=torch.uint8)
+
 @pytest.mark.limit_vram()
 def test_only_compared():
     torch.zeros(1 << 20, dtype=torch.uint8)
@@ -76,6 +84,12 @@ def test_a_limit_fails_the_test_and_says_who_had_it(run):
     assert "vramscope: the peak of 7 MiB exceeds the limit of 6 MiB" in text, "of a process that goes on"
     assert "vramscope: the peak of 8 MiB exceeds the limit of 6 MiB" in text
     assert "test_it.py:7 in test_tensor" in text
+
+
+def test_what_was_there_before_counts(run):
+    status, text = run("-k", "test_before")
+    assert status == 1, text
+    assert "the peak of 65 MiB (64 MiB of it in CPU tensors from before the test) exceeds the limit of 6 MiB" in text
 
 
 def test_a_baseline_fails_the_test_with_the_diff(run, tmp_path):

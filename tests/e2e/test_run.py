@@ -206,8 +206,9 @@ def test_one_file_is_left(tmp_path):
 
 
 def test_an_older_trace_is_replaced(tmp_path):
-    for _ in range(2):
-        assert run("true", cwd=tmp_path, options=("-o", "x.vram")).returncode == 0
+    for said in (False, True):
+        result = run("true", cwd=tmp_path, options=("-o", "x.vram"))
+        assert result.returncode == 0 and ("an older recording" in result.stderr) == said
     assert [path.name for path in tmp_path.iterdir()] == ["x.vram"]
 
 

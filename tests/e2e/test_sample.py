@@ -216,6 +216,8 @@ def test_what_a_killed_sampler_leaves_is_read(machine, tmp_path):
         sampler.stdin.close()
     assert any(path == ("sampled",) for (_, *path), size in rows(file).items() for path in [tuple(path)])
     assert "sampled" in ask("info", file)
+    export = subprocess.run([VRAMSCOPE, "export", file, "--to", "csv"], capture_output=True, text=True, timeout=60)
+    assert (export.returncode, export.stdout) == (2, "") and "no allocations are known" in export.stderr
 
 
 def test_a_picture_of_both_has_the_peaks_that_the_sampler_missed(machine, tmp_path):

@@ -103,17 +103,17 @@ export class LeaksView {
     this.left = new DataTable("Memory that nobody freed", [place, ...what, bytes, count], { sorted: 3, detail });
     this.hint = "click: the stack, innermost first";
     this.copy = h("span", {}, this.growing.copy);
-    const warm = leaks.warm_up > 0 ? `, ${leaks.warm_up} at the start left out` : "";
     this.element = h("div", {},
-      h("h3", {}, `Grows from iteration to iteration${leaks.iterations > 0 ? ` (${formatCount(leaks.iterations)} looked at${warm})` : ""}`), this.growing.element,
-      h("div", { class: "part-head" }, h("h3", {}, "Never freed, and neither parameter, buffer nor optimizer state"), this.left.copy), this.left.element);
+      h("h3", {}, "Growth from iteration to iteration"), h("p", {}, `${leaks.verdict}.`), this.growing.element,
+      h("div", { class: "part-head" }, h("h3", {}, "Never freed, and no part of a model in use"), this.left.copy),
+      ...(leaks.unused ? [h("p", {}, `${leaks.unused}.`)] : []), this.left.element);
   }
 
   /** @param {View} view */
   render({ device }) {
     const { leaks } = this.model.page;
     const here = (/** @type {Leak} */ leak) => leak.device === device;
-    this.growing.render(leaks.growing.filter(here), leaks.iterations > 0 ? "Nothing grows." : "There are no iterations to compare.");
-    this.left.render(leaks.never_freed.filter(here), "Everything was freed.");
+    this.growing.render(leaks.growing.filter(here), "No line of this device grows.");
+    this.left.render(leaks.never_freed.filter(here), "Nothing but what models in use consist of.");
   }
 }

@@ -76,7 +76,8 @@ function makeRanks(report) {
     { name: "On", text: true, value: ({ on }) => on },
     { name: "Peak", value: ({ bytes }) => bytes, show: ({ bytes }) => formatBytes(bytes) },
     { name: "Of its device", value: ({ bytes, total_bytes: total }) => bytes / Math.max(1, total), show: ({ bytes, total_bytes: total }) => formatShare(bytes, total) },
-    { name: "Than the median", title: "How much more it has than the median rank", value: ({ bytes }) => bytes - median, show: ({ bytes }) => formatSignedBytes(bytes - median) },
+    ...(report.median === null ? [] : [{ name: "Than the median", title: "How much more it has than the median rank",
+      value: (/** @type {Rank} */ { bytes }) => bytes - median, show: (/** @type {Rank} */ { bytes }) => formatSignedBytes(bytes - median) }]),
     { name: "After", title: "When it has its peak, from the first recording's begin", value: ({ peak_wall_ns: at }) => at - report.first_wall_ns,
       show: ({ peak_wall_ns: at }) => formatTime(at - report.first_wall_ns) },
     { name: "Most of it", text: true, value: (rank) => most(rank)[0], show: (rank) => `${most(rank)[0]} ${formatBytes(most(rank)[1])}` },
@@ -97,7 +98,7 @@ function makeExcess(report) {
     sum: (name, all) => ({ layer: name, category: all[0].category, bytes: all.reduce((sum, { bytes }) => sum + bytes, 0) }),
   } });
   table.render(report.excess, "Nothing.");
-  return card(`What ${report.heaviest} has more than ${report.median}`, "by layer and category", table);
+  return card(`What ${report.heaviest} has more than ${report.median}`, "by category; the layer that has most of it", table);
 }
 
 /** @param {RankReport} report */
@@ -109,7 +110,8 @@ function makeCategories(report) {
   /** @type {DataTable<Category>} */
   const table = new DataTable("Categories", [
     { name: "Category", text: true, value: ({ name }) => name },
-    bytes("Together", "all"), bytes(`Median: ${report.median}`, "median"), bytes(`Heaviest: ${report.heaviest}`, "heaviest"),
+    bytes("Together", "all"),
+    ...(report.median === null ? [] : [bytes(`Median: ${report.median}`, "median"), bytes(`Heaviest: ${report.heaviest}`, "heaviest")]),
     bytes("Least of any", "least"), bytes("Most of any", "most"),
   ], { sorted: 1 });
   table.render(Object.entries(report.categories).map(([name, all]) => {

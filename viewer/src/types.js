@@ -172,7 +172,7 @@
  * @property {number} in_transit_site
  * @property {[number, string][]} marks
  * @property {IterationTable} iteration_table
- * @property {{iterations: number, warm_up: number, growing: Leak[], never_freed: Leak[]}} leaks
+ * @property {{verdict: string, unused: string, growing: Leak[], never_freed: Leak[]}} leaks
  * @property {{device: number, t: number, bytes: number, api: string, stack: number}[]} out_of_memory Requests that were refused.
  */
 

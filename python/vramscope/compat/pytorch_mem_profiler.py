@@ -13,7 +13,7 @@ from .._iterations import OUTPUT_DIR, IterationProfiler
 
 import os
 from datetime import datetime
-from typing import Any
+from typing import Any, Union
 
 import torch
 
@@ -55,9 +55,9 @@ class memory_profiler(IterationProfiler):
         super().__init__(model, print_period, csv)
 
     @staticmethod
-    def _line(label: str, size: int, listed: bool) -> str:
+    def _line(label: str, size: Union[int, str], listed: bool) -> str:
         left = f"  {label:.<43s}" if listed else f"{label:.<45s}"
-        return f"{left}{MB(size):.>5d} MB"
+        return f"{left}{size:.>8s}" if isinstance(size, str) else f"{left}{MB(size):.>5d} MB"
 
     @staticmethod
     def _csv_figure(size: int) -> int:

@@ -187,6 +187,8 @@ bool RecordingPlace::Finish(const ReportOptions& report, int interrupted_status)
                      live_.path()));
     return false;
   }
+  if (replaced_)
+    Note(fmt::format("an older recording {} was replaced", output_));
   for (const util::Status& removed : {RemoveLiveDirectory(live_), RemoveOlder(live)}) {
     if (!removed.ok())
       Note(removed.message());

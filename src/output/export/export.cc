@@ -10,8 +10,8 @@ namespace vramscope::output {
 
 const std::vector<ExportFormat>& ExportFormats() {
   static const std::vector<ExportFormat> kFormats = {
-      {"csv", "every allocation, a table", nullptr, ExportAllocationsCsv},
-      {"json", "every allocation, JSON Lines", nullptr, ExportAllocationsJson},
+      {"csv", "every allocation, a table", nullptr, ExportAllocationsCsv, true},
+      {"json", "every allocation, JSON Lines", nullptr, ExportAllocationsJson, true},
       {"collapsed", "folded stacks at an instant, for flame graphs", "peak", ExportCollapsed},
       {"speedscope", "stacks at an instant, for speedscope.app", "peak", ExportSpeedscope},
       {"pprof", "stacks at an instant, and of all that was allocated, for pprof", "peak",
@@ -29,6 +29,12 @@ util::Status WriteExport(const ExportFormat& format,
                          const ExportOptions& options,
                          const ExportSink& sink) {
   const tables::Session& session = recording.tables().session;
+  if (format.of_allocations && tables::IsSampled(recording)) {
+    return util::Status::Error(
+        session.path +
+        ": sampled, so no allocations are known; its readings are in `export --to perfetto` and "
+        "`plot`");
+  }
   util::Budget budget(session.file_bytes, kExportBaseBytes, kExportBytesPerFileByte);
   const uint64_t limit_bytes = budget.left_bytes();
   return format.write(recording, options, [&](std::string_view piece) -> util::Status {

@@ -61,6 +61,7 @@ struct ExportFormat {
   const char* help;
   const char* default_at;  // nullptr: it has no instant, and takes no --at
   util::Status (*write)(const tables::Recording&, const ExportOptions&, const ExportSink&);
+  bool of_allocations = false;  // and of nothing else: a sampled recording has none
 };
 const std::vector<ExportFormat>& ExportFormats();
 
