@@ -12,6 +12,8 @@ from ._reader import Trace
 # Rows of the ledger.
 CONTEXT = "driver-owned: context"
 RM_INTERNAL = "RM-internal"
+# In no process's figure of NVML's.
+MANAGED = "managed"
 
 _NO_STACK = "(no stack)"
 # A recording that takes longer to read is left alone.
@@ -53,7 +55,7 @@ def outside_pytorch(trace: Trace) -> Dict[str, Outside]:
         path = [level for level in (row["level1"], row.get("level2")) if level is not None]
         if path[0] == "PyTorch":
             pytorch += row["bytes"]
-        elif row["bytes"]:
+        elif row["bytes"] and MANAGED not in path:
             name = ": ".join(path)
             rows[name] = rows.get(name, 0) + row["bytes"]
         found[_nvml.bare(uuid)] = Outside(rows, pytorch, row["index"] in apart)

@@ -36,6 +36,7 @@ enum class ImplicitKind : uint8_t {
   kEvent = 8,
   kPeer = 9,
   kOther = 10,
+  kManaged = 11,  // pages of managed memory are moved: prefetch, advise, discard
 };
 
 enum class RecordingState : uint8_t { kPaused = 0, kRecording = 1, kStopped = 2 };

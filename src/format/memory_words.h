@@ -117,4 +117,9 @@ constexpr bool IsSlack(Part part) {
          part == Part::kRounding || part == Part::kGraphCached || part == Part::kSlabSlack;
 }
 
+// Held by the UVM driver: in NVML's figure of the device, and in that of no process.
+constexpr bool IsOfUvm(Part part) {
+  return part == Part::kManaged || part == Part::kUvmDriver;
+}
+
 }  // namespace vramscope::format

@@ -9,6 +9,7 @@
 #include "output/devices.h"
 #include "output/json_parts.h"
 #include "query/frames.h"
+#include "query/unexplained.h"
 
 namespace vramscope::output {
 namespace {
@@ -126,6 +127,12 @@ void WriteResidual(const query::ResidualSummary& residual, JsonWriter& json) {
   json.Field("ledger_peak_bytes", residual.ledger_peak_bytes);
 }
 
+void WriteUnexplained(const query::Unexplained& unexplained, JsonWriter& json) {
+  json.Field("bytes", unexplained.bytes);
+  json.Field("since_ns", unexplained.since_ns);
+  json.Field("near", unexplained.near);
+}
+
 void WriteTimeline(const query::Timeline& timeline, JsonWriter& json) {
   TextList(json, "groups", timeline.groups);
   NumberList(json, "time_ns", timeline.time_ns);
@@ -189,6 +196,8 @@ void WriteReportJson(const query::Report& report,
   json.Field("with_place_bytes", report.block_bytes_with_place);
   json.EndObject();
   list("residuals", report.residuals, WriteResidual);
+  if (const auto unexplained = query::FindUnexplained(recording); !unexplained.empty())
+    list("unexplained", unexplained, WriteUnexplained);
   if (!report.overflow.empty())
     list("overflow", report.overflow, WriteOverflow);
   WriteList(json, "losses", report.losses, WriteLoss);

@@ -11,6 +11,7 @@
 
 #include "format/memory_words.h"
 #include "output/devices.h"
+#include "query/unexplained.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 
@@ -20,6 +21,7 @@ namespace {
 constexpr size_t kMaxLosses = 4;
 constexpr size_t kMaxBroken = 5;
 constexpr size_t kMaxCheckpoints = 8;
+constexpr size_t kMaxUnexplained = 5;
 
 constexpr char kSampledTrust[] =
     "Sampled: NVML's figures and nothing to compare them with; what came and went\n"
@@ -55,6 +57,24 @@ void AddResidual(const query::Report& report,
   out->push_back(head + Unexplained(*worst, recording, head.size(), style, &more));
   if (!more.empty())
     out->push_back("  " + more);
+}
+
+void AddUnexplained(const query::Report& report,
+                    const tables::Recording& recording,
+                    const Style& style,
+                    std::vector<std::string>* out) {
+  const std::vector<query::Unexplained> all = query::FindUnexplained(recording);
+  for (size_t i = 0; i < all.size() && i < kMaxUnexplained; ++i) {
+    const std::string line =
+        fmt::format("Unexplained, {}: {}", DeviceMark(report, all[i].device),
+                    Printable(query::UnexplainedText(recording, all[i]), style.utf8));
+    out->push_back(Paint(Wrapped(line, 0, 2, style), Ink::kError, style));
+  }
+  if (all.size() > kMaxUnexplained) {
+    out->push_back(Paint(fmt::format("Unexplained: ({} more times, see vramscope info)",
+                                     all.size() - kMaxUnexplained),
+                         Ink::kError, style));
+  }
 }
 
 // What part of the blocks people can be told something about.
@@ -187,6 +207,7 @@ std::vector<std::string> TrustLines(const query::Report& report,
   AddNames(report, style, &out);
   AddUnnamed(recording, style, &out);
   AddResidual(report, recording, style, &out);
+  AddUnexplained(report, recording, style, &out);
   const size_t before = out.size();
   AddLosses(report, style, &out);
   const bool lost = out.size() > before;

@@ -11,6 +11,7 @@
 #include "query/instant.h"
 #include "query/live_set.h"
 #include "query/residual.h"
+#include "query/unexplained.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -163,6 +164,13 @@ std::optional<Invariant> OfNvml(const tables::Recording& recording) {
   for (const SampleRow& sample : tables.samples) {
     if (sample.counted != 0 && sample.device.value < compared.size())
       compared[sample.device.value].Add(sample);
+  }
+  // A row of what nobody explains adds up, and explains nothing.
+  for (const Unexplained& unexplained : FindUnexplained(recording)) {
+    invariant.holds = false;
+    AddSentence(
+        DeviceText(recording, unexplained.device) + ": " + UnexplainedText(recording, unexplained),
+        &invariant.detail);
   }
   for (uint32_t i = 0; i < compared.size(); ++i) {
     const tables::DeviceRow& device = tables.devices[i];

@@ -103,7 +103,9 @@ class ReportMaker {
       return;
     tops_.Add(leaf);
     totals.matched += leaf.bytes;
-    totals.by_process[leaf.process] += leaf.bytes;
+    // NVML counts the UVM driver's memory in no process.
+    if (!format::IsOfUvm(static_cast<format::Part>(leaf.site.part)))
+      totals.by_process[leaf.process] += leaf.bytes;
   }
 
   // The peaks beside the query's instant: of what is allocated, and of what the conditions select.

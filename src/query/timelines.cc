@@ -35,7 +35,7 @@ const Band kUnbacked{INT_MAX, ""};
 
 Band BandOf(const tables::Recording& recording, const Cell& cell) {
   const bool outside = cell.part == Part::kOtherProcesses || cell.part == Part::kBeforeRecording ||
-                       cell.part == Part::kBeforeStart;
+                       cell.part == Part::kBeforeStart || cell.part == Part::kUnexplained;
   // In the order of the list, whatever the numbers are.
   const auto order = std::find(std::begin(format::kAllCategories), std::end(format::kAllCategories),
                                cell.category);

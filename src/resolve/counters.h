@@ -116,6 +116,7 @@ class Counters {
     steps_.push_back({counter, time_ns, bytes});
   }
   uint32_t AddPriced(trace::DeviceId device, const price::Counter& priced, int64_t begin_ns);
+  void NameNear(const price::When& came, Counter* counter);
 
   Accounts& accounts_;
   PriceInputs& prices_;

@@ -90,7 +90,9 @@ uint32_t DriverObjects::Start(OfProcess& process, const trace::Event& event, uin
 void DriverObjects::Count(const DriverObject& object, bool add) {
   const int64_t sign = add ? 1 : -1;
   const uint64_t asked = std::min(object.size, object.priced);
-  if (object.array != kNoIndex) {
+  if (object.managed != kNoIndex) {
+    base_.prices.MoveManaged(object.managed, !add);
+  } else if (object.array != kNoIndex) {
     const Account& account = base_.accounts[object.account];
     base_.prices.MoveArray(account.process, account.device, sign * Signed(object.priced),
                            object.array);
@@ -309,6 +311,10 @@ void DriverObjects::OnAlloc(const trace::Event& event) {
   }
   if (kind == format::MemoryKind::kArray && object.priced != 0 && base_.prices.IsGpu(device))
     object.array = base_.prices.NewArray(device);
+  if (kind == format::MemoryKind::kManaged)
+    object.managed = base_.prices.NewManaged(
+        event.process, Signed(std::max(event.size, event.value)),
+        {event.api, event.stack, event.native_stack, event.thread, object.owner});
   Count(object, true);
   // Once blocks were seen, more of its memory is cached from the start.
   if (object.segment != kNoIndex && object.owner == kPyTorch && IsLinear(kind) &&

@@ -27,6 +27,8 @@ Part PartOf(format::ImplicitKind kind) {
       return Part::kStreams;
     case format::ImplicitKind::kGraph:
       return Part::kGraphs;
+    case format::ImplicitKind::kManaged:
+      return Part::kUvmDriver;
     case format::ImplicitKind::kEvent:
     case format::ImplicitKind::kPeer:
     case format::ImplicitKind::kOther:

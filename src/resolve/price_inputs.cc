@@ -18,7 +18,7 @@ using trace::EventKind;
 constexpr int64_t kLatestNs = int64_t{1} << 61;
 
 format::ImplicitKind ImplicitKindOf(const trace::Event& event) {
-  return event.subkind <= static_cast<uint8_t>(format::ImplicitKind::kOther)
+  return event.subkind <= static_cast<uint8_t>(format::ImplicitKind::kManaged)
              ? static_cast<format::ImplicitKind>(event.subkind)
              : format::ImplicitKind::kOther;
 }
@@ -29,6 +29,11 @@ bool OnlyTakes(format::ImplicitKind kind, std::string_view api) {
          kind == ImplicitKind::kLaunch ||
          (kind == ImplicitKind::kStream && api.find("Destroy") == std::string_view::npos) ||
          (kind == ImplicitKind::kModule && api.find("Unload") == std::string_view::npos);
+}
+
+// What was never seen before is the primary context as a rule: the probe says so.
+bool IsOfPrimary(std::string_view api) {
+  return api.starts_with("cuDevicePrimaryCtx") || api == "primary context";
 }
 
 bool IsPriorSegment(const trace::Event& event) {
@@ -61,6 +66,10 @@ bool Reallocates(format::ImplicitKind kind) {
     default:
       return false;
   }
+}
+
+PriceInputs::Caller CallerOf(const trace::Event& event) {
+  return {event.api, event.stack, event.native_stack, event.thread, {}};
 }
 
 }  // namespace
@@ -126,14 +135,20 @@ void PriceInputs::Flush(const Moved& moved) {
   price::When when = WhenOf(*event_);
   if (event_->kind == EventKind::kProcessEnd)
     when = gpu.input.processes[event_->process.value].end.value_or(when);
-  gpu.input.moves.push_back(
-      {when, moved.process, moved.bytes, moved.array, IsPriorSegment(*event_), Asks(*event_)});
+  AddMove(gpu,
+          {when, moved.process, moved.bytes, moved.array, IsPriorSegment(*event_), Asks(*event_)});
+}
+
+void PriceInputs::AddMove(Gpu& gpu, const price::Move& move) {
+  gpu.input.moves.push_back(move);
+  gpu.move_callers.push_back(CallerOf(*event_));
 }
 
 void PriceInputs::FlushBlocks(Gpu& gpu) {
   for (const auto& [process, bytes] : gpu.block_bytes) {
     if (bytes != 0)
-      gpu.input.moves.push_back(
+      AddMove(
+          gpu,
           {{gpu.block_ns, gpu.block_ns, gpu.block_ns}, process, bytes, price::kNone, false, false});
   }
   gpu.block_bytes.clear();
@@ -149,12 +164,34 @@ void PriceInputs::NoteIdle(Gpu& gpu) {
     if (last.process == event_->process.value && (last.asks || !asks)) {
       last.when.begin_ns = std::min(last.when.begin_ns, when.begin_ns);
       last.when.end_ns = std::max(last.when.end_ns, when.end_ns);
+      gpu.move_callers.back() = CallerOf(*event_);
       return;
     }
   }
   FlushBlocks(gpu);
-  gpu.input.moves.push_back({when, event_->process.value, 0, price::kNone, false, asks});
+  AddMove(gpu, {when, event_->process.value, 0, price::kNone, false, asks});
   gpu.idle_last = true;
+}
+
+uint32_t PriceInputs::NewManaged(trace::ProcessId process, int64_t bytes, const Caller& caller) {
+  const auto [site, added] = managed_sites_.try_emplace(
+      std::array<uint32_t, 6>{process.value, caller.api.value, caller.stack.value,
+                              caller.native.value, caller.thread.value, caller.owner.value},
+      static_cast<uint32_t>(managed_callers_.size()));
+  if (added)
+    managed_callers_.push_back(caller);
+  ForEachGpu([&, number = site->second, is_new = added](Gpu& gpu) {
+    if (is_new)
+      gpu.input.managed_sites.push_back(process.value);
+    gpu.input.managed_allocations.push_back({number, bytes});
+  });
+  return managed_count_++;
+}
+
+void PriceInputs::MoveManaged(uint32_t number, bool frees) {
+  ForEachGpu([&](Gpu& gpu) {
+    gpu.input.managed_moves.push_back({WhenOf(*event_), number, frees});
+  });
 }
 
 // ---- calls that say not what they take
@@ -170,7 +207,7 @@ void PriceInputs::AddCall(trace::DeviceId device,
   if (event.kind == EventKind::kImplicit && !name.empty())
     call.text.append(call.text.empty() ? "" : " ").append(name);
   gpu.input.calls.push_back(std::move(call));
-  gpu.callers.push_back({event.api, event.stack, event.native_stack, event.thread});
+  gpu.callers.push_back(CallerOf(event));
 }
 
 // cuInit and the like belong to no device and may take memory of each.
@@ -202,6 +239,7 @@ void PriceInputs::OnContextCreate(const trace::Event& event) {
   // One that the driver made by itself: its begin was seen.
   call.until_reading = event.begin_ns == event.end_ns;
   call.context = event.context != 0 ? event.context : event.address;
+  call.is_primary = IsOfPrimary(trace_.string(event.api));
   AddCall(event.device, event, std::move(call));
 }
 
@@ -212,6 +250,7 @@ void PriceInputs::OnContextDestroy(const trace::Event& event) {
   call.part = Part::kContext;
   call.kind = price::ImplicitCall::Kind::kContextDestroy;
   call.context = event.address != 0 ? event.address : event.context;
+  call.is_primary = IsOfPrimary(trace_.string(event.api));
   AddCall(event.device, event, std::move(call));
 }
 

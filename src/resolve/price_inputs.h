@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "resolve/owners.h"
 #include "resolve/price/price.h"
 #include "trace/trace.h"
 
@@ -20,6 +24,7 @@ class PriceInputs {
     trace::StackId stack;
     trace::StackId native;
     trace::ThreadId thread;
+    OwnerId owner;  // of managed memory
   };
 
   explicit PriceInputs(const trace::Trace& trace);
@@ -32,6 +37,13 @@ class PriceInputs {
   const price::DeviceInput& input(size_t device) const { return gpus_[device].input; }
   // By call of that input.
   const std::vector<Caller>& callers(size_t device) const { return gpus_[device].callers; }
+  // By explicit call of that input; of several that moved nothing the last one.
+  const std::vector<Caller>& move_callers(size_t device) const {
+    return gpus_[device].move_callers;
+  }
+  std::string_view text(trace::StringId id) const { return trace_.string(id); }
+  uint32_t pid(uint32_t process) const { return trace_.processes()[process].pid; }
+  const Caller& managed_caller(uint32_t site) const { return managed_callers_[site]; }
   // By sample of that input: readings just before it with the same figures, which were not written.
   const std::vector<uint32_t>& repeats(size_t device) const { return gpus_[device].repeats; }
   // Whether NVML ever listed it there.
@@ -62,6 +74,10 @@ class PriceInputs {
     array_moves_.push_back({process.value, device, bytes, array});
   }
 
+  // Managed memory may be touched on every GPU. It gets a number.
+  uint32_t NewManaged(trace::ProcessId process, int64_t bytes, const Caller& caller);
+  void MoveManaged(uint32_t number, bool frees);
+
   // ---- what says of itself what it is
   void OnImplicit(const trace::Event& event);
   void OnContextCreate(const trace::Event& event);
@@ -89,6 +105,7 @@ class PriceInputs {
     bool is_gpu = false;
     price::DeviceInput input;
     std::vector<Caller> callers;
+    std::vector<Caller> move_callers;
     std::vector<uint32_t> repeats;
     std::vector<bool> has_figure;  // by process
     uint32_t arrays = 0;
@@ -117,11 +134,15 @@ class PriceInputs {
         visit(Next(trace::DeviceId{static_cast<int16_t>(i)}));
     }
   }
+  void AddMove(Gpu& gpu, const price::Move& move);
   price::When WhenOf(const trace::Event& event) const;
   void AddCall(trace::DeviceId device, const trace::Event& event, price::ImplicitCall call);
 
   const trace::Trace& trace_;
-  std::vector<Gpu> gpus_;  // by device
+  std::vector<Gpu> gpus_;                                      // by device
+  std::map<std::array<uint32_t, 6>, uint32_t> managed_sites_;  // by process and caller
+  std::vector<Caller> managed_callers_;                        // by site
+  uint32_t managed_count_ = 0;
   const trace::Event* event_ = nullptr;
   // By the event under way.
   std::vector<Moved> moves_;

@@ -110,9 +110,10 @@ struct DriverObject {
   uint32_t share = kNoIndex;  // the memory that several processes hold, of which it is one's part
   uint32_t stands_for = 0;  // the host's memory in place of this device's, by its row; 0: it is not
   uint32_t array = kNoIndex;  // its number among the arrays of its device: `priced` is an estimate
-  bool small = false;         // shares a 2 MiB slab
-  bool backing = false;       // its segment is suballocated
-  bool is_prior = false;      // made before the recording, by a call that nobody saw
+  uint32_t managed = kNoIndex;  // its number among managed allocations
+  bool small = false;           // shares a 2 MiB slab
+  bool backing = false;         // its segment is suballocated
+  bool is_prior = false;        // made before the recording, by a call that nobody saw
   Claim communicator = Claim::kNone;
   bool live() const { return number != 0; }
 };

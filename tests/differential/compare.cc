@@ -161,6 +161,7 @@ class Comparison {
   std::vector<Kind> kinds_;           // by SiteId
   std::vector<BackingRow> backing_;
   std::map<uint32_t, uint64_t> highest_;  // by device: of the instants at which it is known
+  bool had_managed_ = false;
   size_t compared_ = 0;
   size_t settled_ = 0;
   size_t unsettled_ = 0;
@@ -310,7 +311,8 @@ void Comparison::CompareDevice(const Instant& instant,
   };
   expect("sum of the processes",
          static_cast<uint64_t>(figures.total - of_part(Part::kOtherProcesses) -
-                               of_part(Part::kRmInternal)),
+                               of_part(Part::kRmInternal) - of_part(Part::kUvmDriver) -
+                               of_part(Part::kUnexplained)),
          figures.of_processes);
   expect("linear memory", truth.linear_charged, of_kind(Kind::kLinear).bytes);
   expect("linear allocations", truth.linear_count, of_kind(Kind::kLinear).count);
@@ -335,18 +337,26 @@ void Comparison::CompareDevice(const Instant& instant,
   int64_t driver = 0;
   for (const auto& [part, bytes] : figures.parts)
     driver += IsDriverPart(part) ? bytes : 0;
+  const int64_t managed = of_part(Part::kManaged);
+  const int64_t uvm = managed + of_part(Part::kUvmDriver);
   const uint64_t arrays = of_kind(Kind::kArray).bytes;
-  // Where threads make arrays beside other things, only the sum is known.
-  if (truth_.has_threads) {
-    expect("arrays and driver-owned memory", truth.array_charged + truth.driver_bytes,
-           static_cast<int64_t>(arrays) + driver);
+  // Where threads make arrays beside other things, only the sum is known. Pages of managed memory
+  // may have come with a launch: NVML's list of processes would tell, and is read seldom.
+  if (truth_.has_threads || had_managed_) {
+    expect("arrays, driver-owned and managed memory",
+           truth.array_charged + truth.driver_bytes + truth.uvm,
+           static_cast<int64_t>(arrays) + driver + uvm);
   } else {
     expect("array memory", truth.array_charged, arrays);
     expect("driver-owned memory", truth.driver_bytes, driver);
   }
-  expect("the process", static_cast<uint64_t>(truth.device_bytes),
-         figures.of_processes + of_part(Part::kRmInternal));
+  if (!had_managed_)
+    expect("the process", static_cast<uint64_t>(truth.device_bytes),
+           figures.of_processes + of_part(Part::kRmInternal));
+  if (managed > static_cast<int64_t>(instant.host.managed_bytes))
+    expect("managed memory on the device, at most", instant.host.managed_bytes, managed);
   expect("the device", truth.used, figures.total);
+  expect("unexplained", 0, of_part(Part::kUnexplained));
 }
 
 // A pool's number is in no table: each must be found by what it holds, and no two the same one.
@@ -400,6 +410,7 @@ void Comparison::CompareHost(const Instant& instant,
 
 Status Comparison::Compare(const Instant& instant, int64_t time_ns) {
   ++compared_;
+  had_managed_ |= instant.host.managed_count != 0;
   const Result<query::LiveSet> live =
       query::ReadLiveSet(recording_, query::AllAt(tables_, time_ns));
   if (!live)

@@ -23,6 +23,7 @@ using namespace vramscope::probe::cuda;
   HOOK(cuMemFreeHost)                                                              \
   HOOK(cuMemHostRegister_v2)                                                       \
   HOOK(cuMemHostUnregister)                                                        \
+  HOOK(cuMemPrefetchAsync_v2)                                                      \
   HOOK(cuArrayCreate_v2)                                                           \
   HOOK(cuArray3DCreate_v2)                                                         \
   HOOK(cuArrayDestroy)                                                             \

@@ -141,6 +141,20 @@ void FreeHost(Program& p, Hand& hand, Rng& rng) {
     hand.host.push_back(memory);
 }
 
+// To the device of its context, or to the host, which leaves the driver what it took for it.
+void Prefetch(Program& p, Hand& hand, Rng& rng) {
+  if (hand.host.empty())
+    return;
+  const HostMemory& memory = rng.Pick(hand.host);
+  // The probe reads the device that is current.
+  if (memory.kind != HostMemory::Kind::kManaged ||
+      p.DeviceOf(p.Current()) != p.DeviceOf(memory.context))
+    return;
+  const CUmemLocation to =
+      rng.OneIn(3) ? CUmemLocation{2, 0} : CUmemLocation{1, p.DeviceOf(memory.context)};
+  p.Do(p.calls.cuMemPrefetchAsync_v2, memory.address, size_t{1}, to, 0u, nullptr);
+}
+
 // ---- arrays
 
 void MakeArray(Program& p, Hand& hand, Rng& rng) {
@@ -356,6 +370,7 @@ std::vector<Operation> MemoryOperations() {
       {"free wrong", 12, true, FreeWrong},
       {"alloc host", 15, true, AllocHost},
       {"free host", 12, true, FreeHost},
+      {"prefetch", 8, false, Prefetch},
       {"make array", 8, false, MakeArray},
       {"end array", 8, false, EndArray},
       {"make physical", 16, true, MakePhysical},

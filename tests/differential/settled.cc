@@ -17,6 +17,11 @@ bool IsArray(const trace::Event& event) {
   return event.subkind == static_cast<uint8_t>(format::MemoryKind::kArray);
 }
 
+bool IsManaged(const trace::Event& event) {
+  return event.kind == EventKind::kAlloc &&
+         event.subkind == static_cast<uint8_t>(format::MemoryKind::kManaged);
+}
+
 // Calls during which the driver may move memory.
 bool MovesMemory(EventKind kind) {
   switch (kind) {
@@ -69,6 +74,15 @@ void SettledTimes::Apply(const trace::Event& event, int64_t time_ns) {
       break;
     case EventKind::kAlloc:
     case EventKind::kFree: {
+      if (IsManaged(event))
+        managed_.insert({event.process.value, event.address});
+      // What the UVM driver keeps of it the next reading says, of each device.
+      if (event.kind == EventKind::kFree &&
+          managed_.erase({event.process.value, event.address}) != 0) {
+        last = devices_.size();
+        first = 0;
+        is_priced_later = true;
+      }
       if (!IsArray(event))
         break;
       entry.array = {event.process.value, event.address};

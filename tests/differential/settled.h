@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,7 @@ class SettledTimes {
   std::vector<bool> is_gpu_;
   std::vector<Device> devices_;
   std::map<std::pair<uint16_t, uint64_t>, size_t> device_of_array_;
+  std::set<std::pair<uint16_t, uint64_t>> managed_;  // by process and address
 };
 
 }  // namespace differential

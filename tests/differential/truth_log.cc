@@ -30,7 +30,7 @@ void WriteInstant(FILE* file,
           static_cast<uint64_t>(device.device_bytes), device.linear_asked, device.linear_charged,
           device.linear_count, device.array_charged, device.array_count, device.physical_bytes,
           device.physical_count, device.imported_count, device.pool_reserved, device.graph_reserved,
-          device.graph_used, device.driver_bytes, device.contexts})
+          device.graph_used, device.driver_bytes, device.contexts, device.uvm})
       std::fprintf(file, " %" PRIu64, value);
     const auto found = blocks.find(static_cast<int>(i));
     const BlockBytes bytes = found == blocks.end() ? BlockBytes() : found->second;

@@ -42,7 +42,7 @@ bool ReadTruth(const char* path, TruthLog* log) {
             device.array_charged >> device.array_count >> device.physical_bytes >>
             device.physical_count >> device.imported_count >> device.pool_reserved >>
             device.graph_reserved >> device.graph_used >> device.driver_bytes >> device.contexts >>
-            device.block_bytes >> device.unbacked_bytes;
+            device.uvm >> device.block_bytes >> device.unbacked_bytes;
         if (last == nullptr)
           return false;
         last->devices.push_back(device);

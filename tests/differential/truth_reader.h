@@ -19,7 +19,7 @@ struct DeviceLine {
   uint64_t imported_count = 0;
   uint64_t pool_reserved = 0;
   uint64_t graph_reserved = 0, graph_used = 0;
-  uint64_t driver_bytes = 0, contexts = 0;
+  uint64_t driver_bytes = 0, contexts = 0, uvm = 0;
   uint64_t block_bytes = 0, unbacked_bytes = 0;
 };
 

@@ -119,6 +119,8 @@ CUresult Launch(CUfunction handle) {
     return kInvalidHandle;
   if (const CUresult result = LoadLazily(function); result != kSuccess)
     return result;
+  if (function->name.starts_with("touch"))
+    LaunchTouching(context->device);
   const uint64_t wanted = RoundUp(function->local_bytes * kThreads, kPage);
   if (wanted <= context->local_bytes)
     return kSuccess;

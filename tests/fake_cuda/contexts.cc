@@ -19,16 +19,24 @@ CUcontext Handle(Context* context) {
 
 CUresult BeginContext(CUdevice device, bool primary, Context** context) {
   Driver& driver = TheDriver();
-  if (!Charge(device, kContextBytes))
+  Device& owner = driver.devices[static_cast<size_t>(device)];
+  const bool is_kept = primary && owner.keeps_primary;
+  if (!is_kept && !Charge(device, kContextBytes))
     return kOutOfMemory;
   if (FailsLate()) {
-    Refund(device, kContextBytes);
+    if (!is_kept)
+      Refund(device, kContextBytes);
     return kOutOfMemory;
   }
-  FakeProcess* const row = driver.devices[static_cast<size_t>(device)].row;
-  __atomic_fetch_add(&row->device_bytes, kContextDeviceBytes, __ATOMIC_RELAXED);
-  __atomic_store_n(&row->has_context, 1u, __ATOMIC_RELAXED);
   *context = new Context{.device = device, .primary = primary, .references = 1};
+  if (is_kept) {
+    owner.keeps_primary = false;
+    (*context)->local_bytes = owner.kept_local_bytes;
+    (*context)->charged = owner.kept_local_bytes - kFreeLocalBytes;
+  } else {
+    __atomic_fetch_add(&owner.row->device_bytes, kContextDeviceBytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&owner.row->has_context, 1u, __ATOMIC_RELAXED);
+  }
   driver.contexts.insert(*context);
   driver.released.erase(*context);  // another one at its address
   return kSuccess;
@@ -131,10 +139,15 @@ void EndContext(Context* context) {
     Refund(context->device, kPage);
     driver.SpaceOf(slab.first).Give(slab.first, kPage);
   }
-  Refund(context->device, context->charged + kContextBytes);
-  __atomic_fetch_sub(&owner.row->device_bytes, kContextDeviceBytes, __ATOMIC_RELAXED);
-  if (owner.primary == context)
+  if (context->primary) {
+    Refund(context->device, context->charged - (context->local_bytes - kFreeLocalBytes));
+    owner.keeps_primary = true;
+    owner.kept_local_bytes = context->local_bytes;
     owner.primary = nullptr;
+  } else {
+    Refund(context->device, context->charged + kContextBytes);
+    __atomic_fetch_sub(&owner.row->device_bytes, kContextDeviceBytes, __ATOMIC_RELAXED);
+  }
   driver.contexts.erase(context);
   delete context;
 }

@@ -53,6 +53,11 @@ std::map<std::string, void*>& Registry() {
   return *registry;
 }
 
+std::vector<Injection>& Secrets() {
+  static auto* injections = new auto(ParseInjections("VRAMSCOPE_FAKE_SECRET"));
+  return *injections;
+}
+
 // What only asks is asked by the probe too, and does not count.
 bool IsProgramsCall(const char* name) {
   static const auto* names = new std::set<std::string>{
@@ -122,6 +127,10 @@ bool EnterCall(const char* name) {
     driver.failing_late = driver.fail_late;
     if (!driver.fail_late)
       return true;
+  }
+  for (Injection& secret : Secrets()) {
+    if (secret.name == name && ++secret.calls == secret.value)
+      Charge(0, kSecretBytes);
   }
   for (Injection& failure : Failures()) {
     if (failure.name == name && (++failure.calls == failure.value || failure.always))

@@ -22,10 +22,12 @@
 //                             CUDA_ERROR_OUT_OF_MEMORY; ":*" every call
 //   VRAMSCOPE_FAKE_DELAY_US   "cuMemAlloc_v2:200": each call takes so long, outside of every lock
 //   VRAMSCOPE_FAKE_NO_HOST_NUMA  a driver that has no physical memory of the host to map
-//   VRAMSCOPE_FAKE_BREAK      "cuCheckpointProcessCheckpoint", or ...Restore: the process is lost
-//   in it
+//   VRAMSCOPE_FAKE_SECRET     "cuMemAlloc_v2:3": the third call takes 7 MiB more, which nobody
+//   knows VRAMSCOPE_FAKE_BREAK      "cuCheckpointProcessCheckpoint", or ...Restore: the process is
+//   lost in it
 //
 // Images of modules are text: "FAKE code=N global=N kernel=NAME:LOCAL_BYTES:LAZY_CODE_BYTES ...".
+// Kernels whose names begin with "touch" touch all managed memory.
 namespace fake {
 
 using namespace vramscope::probe::cuda;
@@ -45,6 +47,8 @@ inline constexpr CUresult kCaptureInvalidated = 901;
 inline constexpr uint64_t kMiB = 1024 * 1024;
 inline constexpr uint64_t kPage = 2 * kMiB;
 inline constexpr uint64_t kPoolStep = 32 * kMiB;
+inline constexpr uint64_t kSecretBytes = 7 * kMiB;
+inline constexpr uint64_t kLargestHostBytes = uint64_t{1} << 36;
 inline constexpr int64_t kInitDeviceBytes = 3 * 1048576 + 262144;     // cuInit: 3.25 MiB
 inline constexpr int64_t kContextBytes = 518 * 1048576;               // in the process's figure
 inline constexpr int64_t kContextDeviceBytes = 5 * 1048576 + 587203;  // and beside it
@@ -114,6 +118,8 @@ struct HostBlock {
   uint64_t size = 0;
   HostKind kind = HostKind::kPinned;
   Context* context = nullptr;
+  int device = 0;         // of managed memory: where it was on a device last
+  uint64_t resident = 0;  // bytes of it there
 };
 
 struct Slab {
@@ -173,14 +179,26 @@ struct Context {
   std::map<uint64_t, Slab> slabs;
 };
 
+// What the UVM driver has of a device: chunks of 2 MiB for the pages of managed memory that kernels
+// touch, taken 64 MiB at a time. It is in no process's figure.
+struct Uvm {
+  uint64_t used = 0;     // of the device
+  uint64_t spare = 0;    // of that
+  bool touches = false;  // kernels were launched that touch all managed memory, and are not done
+};
+
 struct Device {
   FakeDevice* books = nullptr;
   FakeProcess* row = nullptr;
   Context* primary = nullptr;
+  // What the last primary one left: a real driver keeps it for the next, or the process's end.
+  bool keeps_primary = false;
+  uint64_t kept_local_bytes = 0;
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   uint64_t graph_reserved = 0;
   uint64_t graph_used = 0;
+  Uvm uvm;
 };
 
 struct Driver {
@@ -226,6 +244,10 @@ void EndContext(Context* context);
 void FreePoolBlock(uint64_t address);
 // What every pool beyond its threshold gives back when the program synchronises.
 void SynchronisePools();
+// A kernel that touches all managed memory was launched: it does once the program synchronises.
+void LaunchTouching(int device);
+void FinishTouching();
+void EndResidency(HostBlock* block);
 
 // A call of this process under way: it waits while the process is locked (checkpoint.cc), and
 // locking waits for it. Calls within calls do neither.

@@ -11,7 +11,6 @@ namespace {
 constexpr uint64_t kSlabLimit = kPage - 1;  // up to here requests share 2 MiB
 constexpr uint64_t kAlignment = 512;
 constexpr uint64_t kPitch = 512;
-constexpr uint64_t kLargestHostBytes = uint64_t{1} << 36;
 
 uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   const uint64_t element = shape.Format == 0x20 ? 4 : shape.Format == 0x10 ? 2 : 1;
@@ -72,6 +71,7 @@ CUresult FreeHost(uint64_t address, HostKind kind) {
     return kInvalidValue;
   if (kind != HostKind::kRegistered)
     free(reinterpret_cast<void*>(address));
+  EndResidency(&found->second);
   blocks.erase(found);
   return kSuccess;
 }
@@ -173,8 +173,10 @@ FAKE_HOOK(cuMemFree_v2)(CUdeviceptr address) {
     return kSuccess;
   const auto& blocks = TheDriver().blocks;
   const auto found = blocks.find(address);
-  if (found == blocks.end())
+  if (found == blocks.end()) {
+    FinishTouching();
     return FreeHost(address, HostKind::kManaged);
+  }
   if (found->second.kind != BlockKind::kLinear && found->second.kind != BlockKind::kPool)
     return kInvalidValue;
   SynchronisePools();
@@ -198,18 +200,9 @@ void EndHostBlocksOf(const Context* context) {
     }
     if (block->second.kind != HostKind::kRegistered)
       free(reinterpret_cast<void*>(block->first));
+    EndResidency(&block->second);
     block = blocks.erase(block);
   }
-}
-
-// No device memory until a kernel touches it, which the stand-in has none to do.
-FAKE_HOOK(cuMemAllocManaged)(CUdeviceptr* address, size_t size, unsigned int) {
-  FAKE_ENTER(cuMemAllocManaged);
-  void* memory = nullptr;
-  const CUresult result = AllocateHost(&memory, size, HostKind::kManaged);
-  if (result == kSuccess)
-    *address = reinterpret_cast<uintptr_t>(memory);
-  return result;
 }
 
 FAKE_CALL(cuMemGetAddressRange_v2)(CUdeviceptr* base, size_t* size, CUdeviceptr address) {

@@ -141,6 +141,7 @@ void FreePoolBlock(uint64_t address) {
 }
 
 void SynchronisePools() {
+  FinishTouching();
   for (Device& device : TheDriver().devices)
     Shrink(device.default_pool, device.default_pool->threshold);
   for (Pool* pool : CreatedPools()) {

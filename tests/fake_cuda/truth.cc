@@ -75,7 +75,11 @@ FAKE_EXPORT void fakeTakeTruth(Truth* truth) {
     device.device_bytes = known.row->device_bytes;
     device.graph_reserved = known.graph_reserved;
     device.graph_used = known.graph_used;
+    device.uvm = known.uvm.used;
     device.driver_bytes = kInitDeviceBytes;
+    if (known.keeps_primary)
+      device.driver_bytes +=
+          kContextBytes + kContextDeviceBytes + known.kept_local_bytes - kFreeLocalBytes;
     const KindBytes physical = PhysicalBytes(static_cast<int>(i));
     device.physical_bytes = physical.bytes;
     device.physical_count = physical.count;

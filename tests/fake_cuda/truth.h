@@ -36,6 +36,7 @@ struct DeviceTruth {
   uint64_t graph_used;
   uint64_t driver_bytes;  // cuInit, contexts, code, local memory, limits, streams
   uint64_t contexts;
+  uint64_t uvm;  // of the UVM driver, managed memory included
 };
 
 constexpr size_t kMaxTruthPools = 256;

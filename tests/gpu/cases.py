@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import balance
 import causes
 import laboratory
 import names
@@ -123,6 +124,7 @@ def all_cases():
         "laboratory": dict(laboratory.all_cases()),
         "causes": dict(causes.all_cases()),
         "yield": dict(yielding.all_cases()),
+        "balance": dict(balance.all_cases()),
         "overflow": dict(overflow.all_cases()),
         "sleep": dict(sleeping.all_cases()),
         "vgg19": dict(vgg19.all_cases()),
@@ -148,6 +150,8 @@ def print_tables(results):
         yielding.print_table(results["yield"])
     if "sleep" in results:
         sleeping.print_table(results["sleep"])
+    if "balance" in results:
+        balance.print_table(results["balance"])
     if "overflow" in results:
         overflow.print_table(results["overflow"])
     if "vgg19" in results:

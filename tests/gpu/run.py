@@ -15,6 +15,8 @@ It needs the binaries of a build, a Python with a CUDA PyTorch, and nothing from
   * causes     twelve programs that run out of memory, each for another reason, and GPT-2, C++ and
                JAX that do: the first three lines of what is said name the reason
   * yield      a training gives all its memory back in its middle and ends as it would have ended
+  * balance    managed memory by CUDA C++ and CuPy, prefetched and evicted; resets and releases of primary
+               contexts, three times in a row: residual 0 at every sample
   * overflow   five trainings on a GPU with 60 % of what each needs: bit-identical, their peak to 1 %
   * sleep      engines that sleep (a pluggable allocator that works as vLLM's, torch_memory_saver): residual 0,
                `parameter` and `unbacked` to the byte asleep, awake, half awake and killed
@@ -40,7 +42,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import arms  # noqa: E402
 
-GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "overflow", "sleep", "vgg19")
+GROUPS = ("residual", "two", "ranks", "identity", "overhead", "names", "laboratory", "causes", "yield", "balance", "overflow", "sleep", "vgg19")
 
 
 class Bench:

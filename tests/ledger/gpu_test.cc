@@ -400,20 +400,32 @@ TEST_F(GpuTest, WhatElseShrinksIsTakenFromTheContextLast) {
                                    Pair("driver-owned / context / cuCtxCreate_v4", 500 * kMiB)));
 }
 
-TEST_F(GpuTest, ChangesThatNobodyCausedStayInTheResidual) {
+TEST_F(GpuTest, WhatNobodyCausedIsARowThatBreaksTheInvariant) {
   Context();
-  trace_.Reading(517 * kMiB);
-  trace_.Sample(517 * kMiB);
-  trace_.Implicit(ImplicitKind::kModule, "cuModuleLoadData", "m");
-  trace_.Reading(519 * kMiB);
-  trace_.Sample(519 * kMiB);
+  trace_.Sample(510 * kMiB);
+  trace_.StackIs({}, application_);
+  trace_.DriverAlloc(kBase, 64 * kMiB);
+  trace_.Sample(581 * kMiB);
+  trace_.Sample(581 * kMiB);
   const Report report = ReportOf(trace_);
-  EXPECT_EQ(report.devices[0].ledger_bytes, 512 * kMiB);
-  EXPECT_EQ(report.devices[0].nvml_bytes, 519 * kMiB);
-  EXPECT_EQ(report.devices[0].residual_bytes, static_cast<int64_t>(7 * kMiB));
-  EXPECT_EQ(report.residuals[0].worst_bytes, static_cast<int64_t>(7 * kMiB));
-  EXPECT_EQ(report.residuals[0].p99_bytes, 7 * kMiB);
-  EXPECT_EQ(report.residuals[0].samples, 3u);
+  EXPECT_EQ(report.devices[0].ledger_bytes, 581 * kMiB);
+  EXPECT_EQ(report.devices[0].residual_bytes, 0);
+  EXPECT_EQ(report.residuals[0].worst_bytes, 0);
+  EXPECT_THAT(Rows(), ::testing::Contains(Pair("unexplained / at cuMemAlloc_v2", 7 * kMiB)));
+  EXPECT_FALSE(report.invariants.back().holds);
+  EXPECT_THAT(report.invariants.back().detail,
+              ::testing::ContainsRegex("\\+7.00 MiB since .*, at cuMemAlloc_v2.*: no known cause"));
+}
+
+TEST_F(GpuTest, WhatIsMissingIsSaidAndStaysInTheResidual) {
+  Context();
+  trace_.Sample(510 * kMiB);
+  trace_.Sample(470 * kMiB);
+  trace_.Sample(470 * kMiB);
+  const Report report = ReportOf(trace_);
+  EXPECT_EQ(report.devices[0].ledger_bytes, 510 * kMiB);
+  EXPECT_EQ(report.residuals[0].worst_bytes, -40 * static_cast<int64_t>(kMiB));
+  EXPECT_THAT(report.invariants.back().detail, ::testing::HasSubstr("-40.0 MiB since"));
 }
 
 TEST_F(GpuTest, WithoutABaselineTheContextIsNotGuessed) {

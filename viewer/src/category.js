@@ -6,7 +6,7 @@ import { isKnown } from "./palette.js";
 // (src/format/parts.def).
 const ALIASES = new Map([
   ["graph memory, cached", "cached"], ["slab slack", "rounding"], ["in transit", "driver"],
-  ["RM-internal", "driver"], ["before recording", "unknown"], ["other processes", "unknown"],
+  ["RM-internal", "driver"], ["UVM driver", "driver"], ["before recording", "unknown"], ["other processes", "unknown"],
   ["context", "driver"], ["module code and globals", "driver"], ["first launches (code, local memory)", "driver"],
   ["limits (stack, heap, printf FIFO)", "driver"], ["streams", "driver"], ["graphs", "driver"],
   ["several calls at once", "driver"],

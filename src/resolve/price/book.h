@@ -12,6 +12,8 @@
 
 namespace vramscope::resolve::price {
 
+using format::IsOfUvm;
+
 constexpr bool IsDriverPart(format::Part part) {
   return part >= format::Part::kContext && part <= format::Part::kOtherDriver;
 }
@@ -31,19 +33,25 @@ class Book {
     uint32_t account = kNone;  // whose end takes it; RM-internal's too
     std::vector<Step> steps;
     int64_t bytes = 0;
+    bool of_primary = false;  // the context may be another one's handle by now
   };
 
   explicit Book(size_t processes)
       : explicit_bytes_(processes), priced_bytes_(processes), rm_bytes_(processes) {}
 
   uint32_t Add(Counter counter, uint32_t account) {
-    rows_.push_back({std::move(counter), account, {}, 0});
+    rows_.push_back({std::move(counter), account, {}, 0, false});
     return static_cast<uint32_t>(rows_.size() - 1);
   }
   StepRef Change(uint32_t row, const When& when, int64_t bytes) {
     rows_[row].steps.push_back({when, row, bytes});
     Count(row, bytes);
     return {row, rows_[row].steps.size() - 1};
+  }
+  // Its primary context ended: a later one may have the same handle.
+  void KeepRowsOf(uint32_t process, uint64_t context) {
+    for (Row& row : rows_)
+      row.of_primary |= row.account == process && row.counter.context == context;
   }
   // It took, or gave back, so much more.
   void Correct(StepRef ref, int64_t bytes) {
@@ -53,6 +61,8 @@ class Book {
     rows_[ref.counter].counter.corrected = true;
     Count(ref.counter, bytes);
   }
+  // In any order; they add up to what the others did.
+  void SetSteps(uint32_t row, std::vector<Step> steps) { rows_[row].steps = std::move(steps); }
   // For counters whose steps nobody refers to.
   void CorrectAt(uint32_t row, const When& when, int64_t bytes) {
     if (bytes == 0)
@@ -96,7 +106,7 @@ class Book {
   void Count(uint32_t number, int64_t bytes) {
     Row& row = rows_[number];
     row.bytes += bytes;
-    if (row.account == kNone)
+    if (row.account == kNone || IsOfUvm(row.counter.part))
       of_nobody_bytes_ += bytes;
     else if (row.counter.part == format::Part::kRmInternal)
       rm_bytes_[row.account] += bytes;

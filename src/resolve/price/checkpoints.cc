@@ -81,6 +81,13 @@ int64_t Checkpoints::LastAgreeing(int64_t not_before_ns) const {
   return agreeing == samples_.rend() ? not_before_ns : std::max(agreeing->begin_ns, not_before_ns);
 }
 
+// With or without what the kernel module had for it, which goes with the context.
+bool Checkpoints::IsBack(const DeviceSample& sample, uint32_t process) const {
+  const int64_t bytes = sample.used_bytes - DeviceTotal();
+  return bytes >= book_.TotalOf(process) - kNearlyNothing &&
+         bytes <= book_.WithRm(process) + kNearlyNothing;
+}
+
 // Processes are listed seldom: sooner, the device has just what it would have with the one that is
 // checkpointed.
 void Checkpoints::OnSample(const DeviceSample& sample) {
@@ -93,8 +100,7 @@ void Checkpoints::OnSample(const DeviceSample& sample) {
     }
   }
   if (count == 1 && book_.TotalOf(checkpointed) >= kWorthMissing &&
-      sample.when.begin_ns > LeftAt(checkpointed) &&
-      std::abs(sample.used_bytes - DeviceTotal() - book_.WithRm(checkpointed)) <= kNearlyNothing)
+      sample.when.begin_ns > LeftAt(checkpointed) && IsBack(sample, checkpointed))
     Return(checkpointed,
            {sample.when.time_ns, LastAgreeing(LeftAt(checkpointed)), sample.when.end_ns});
   samples_.push_back({sample.when.begin_ns, sample.used_bytes, DeviceTotal()});

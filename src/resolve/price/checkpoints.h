@@ -52,6 +52,7 @@ class Checkpoints {
     int64_t ledger_bytes;
   };
 
+  bool IsBack(const DeviceSample& sample, uint32_t process) const;
   int64_t LeftAt(uint32_t process) const { return found_[states_[process].latest].begin_ns; }
   void Leave(uint32_t process, const When& when);
   void Return(uint32_t process, const When& when);

@@ -59,6 +59,36 @@ TEST_F(CheckpointsTest, AllLeavesAndComesBack) {
   EXPECT_EQ(device_.Rows(back_ns)["RM-internal"], 10);
 }
 
+// Seen on an H200: what it had for the context goes with it.
+TEST_F(CheckpointsTest, WhatTheKernelModuleHadDoesNotComeBack) {
+  device_.Checkpoint(true);
+  device_.Sample(100);
+  device_.Checkpoint(false);
+  device_.Sample(670);
+  device_.Figure(570);
+  device_.Moved(8);
+  device_.Sample(678);
+  device_.Checkpoint(true);
+  device_.Sample(100);
+  device_.Checkpoint(false);
+  device_.Sample(678);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_EQ(device_.Rows()["RM-internal"], 0);
+}
+
+TEST_F(CheckpointsTest, NorWhereSomebodyElseAsksForIt) {
+  device_.Figure(0);
+  device_.Sample(100);
+  device_.Sample(100);
+  device_.Figure(0);
+  device_.Sample(400);
+  device_.Sample(670);
+  device_.Sample(670);
+  device_.Figure(570);
+  device_.Sample(670);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 TEST_F(CheckpointsTest, SamplesWithinTheCallsAreInTransit) {
   device_.Sample(500);
   device_.Sample(100);

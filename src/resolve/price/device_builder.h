@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "resolve/price/price.h"
@@ -40,7 +41,7 @@ class DeviceBuilder {
   void FreeArray(uint32_t array, int64_t estimate) { Moved(-estimate).array = array; }
   ImplicitCall& Implicit(format::Part part, const std::string& text) {
     input_.calls.push_back(
-        {Next(), process_, part, ImplicitCall::Kind::kOther, false, false, false, 0, text});
+        {Next(), process_, part, ImplicitCall::Kind::kOther, false, false, false, false, 0, text});
     return input_.calls.back();
   }
   ImplicitCall& Launch(const std::string& kernel) {
@@ -72,6 +73,28 @@ class DeviceBuilder {
     call.context = context;
     return call;
   }
+  // Managed memory of a place of its own.
+  uint32_t Managed(int64_t mib) {
+    input_.managed_sites.push_back(process_);
+    input_.managed_allocations.push_back(
+        {static_cast<uint32_t>(input_.managed_sites.size() - 1), mib * kMiB});
+    const auto number = static_cast<uint32_t>(input_.managed_allocations.size() - 1);
+    input_.managed_moves.push_back({Next(), number, false});
+    return number;
+  }
+  void FreeManaged(uint32_t number) { input_.managed_moves.push_back({Next(), number, true}); }
+  // The primary context, which is the driver's: its memory outlasts its end.
+  ImplicitCall& Primary() {
+    ImplicitCall& call = Context(1);
+    call.text = "cuDevicePrimaryCtxRetain";
+    call.is_primary = true;
+    return call;
+  }
+  ImplicitCall& Reset() {
+    ImplicitCall& call = Destroy(1);
+    call.is_primary = true;
+    return call;
+  }
   price::Reading& Reading(int64_t used) {
     input_.readings.push_back({Next(), process_, used * kMiB});
     return input_.readings.back();
@@ -100,6 +123,14 @@ class DeviceBuilder {
     int64_t bytes = 0;
     for (const Move& move : input_.moves)
       bytes += move.process == process_ ? move.bytes : 0;
+    std::set<uint32_t> managed;
+    for (const ManagedMove& move : input_.managed_moves) {
+      const uint32_t site = input_.managed_allocations[move.allocation].site;
+      if (input_.managed_sites[site] == process_)
+        move.frees ? (void)managed.erase(move.allocation) : (void)managed.insert(move.allocation);
+    }
+    for (const uint32_t number : managed)
+      input_.managed_moves.push_back({when, number, true});
     input_.processes[process_].end = when;
     input_.moves.push_back({when, process_, -bytes, kNone, false});
   }
@@ -120,6 +151,8 @@ class DeviceBuilder {
       name += PartName(counter.part);
       if (!counter.trigger.empty())
         name += ": " + counter.trigger;
+      if (counter.managed_site != kNone)
+        name += " " + std::to_string(counter.managed_site);
       if (step.when.time_ns <= time_ns)
         rows[name] += step.bytes;
     }

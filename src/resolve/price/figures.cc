@@ -39,8 +39,12 @@ bool IsNothing(int64_t growth) {
 
 }  // namespace
 
-Figures::Figures(const DeviceInput& input, bool has_offset, Book* book)
-    : input_(input), book_(*book), has_offset_(has_offset), states_(input.processes.size()) {
+Figures::Figures(const DeviceInput& input, bool has_offset, Managed& managed, Book* book)
+    : input_(input),
+      managed_(managed),
+      book_(*book),
+      has_offset_(has_offset),
+      states_(input.processes.size()) {
   for (size_t process = 0; process < states_.size(); ++process)
     states_[process].late = input.processes[process].late_ns != kNever;
   const auto note = [&](uint32_t process, const When& when) {
@@ -329,6 +333,9 @@ void Figures::HoldToPassing(const ProcessSample& figure) {
 // got.
 int64_t Figures::MoveFromOthers(const Estimate& estimate, int64_t bytes) {
   const When when = book_.step(estimate.own).when;
+  const bool is_managed = managed_.IsUsed() && !HasOthers(INT64_MIN);
+  if (is_managed)
+    bytes = std::min(bytes, managed_.LowestFrom(when.time_ns));
   int64_t moved = 0;
   if (bytes < 0) {
     const int64_t has = std::min(book_.step(estimate.own).bytes,
@@ -349,7 +356,9 @@ int64_t Figures::MoveFromOthers(const Estimate& estimate, int64_t bytes) {
     book_.Correct(estimate.own, bytes - moved);
     moved = bytes;
   }
-  if (others_ != kNone)
+  if (is_managed)
+    managed_.Correct(when, -moved);
+  else if (others_ != kNone)
     book_.CorrectAt(others_, when, std::max(-moved, -book_.LowestFrom(others_, when.time_ns)));
   return moved;
 }

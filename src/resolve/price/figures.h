@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "resolve/price/book.h"
+#include "resolve/price/managed.h"
 #include "resolve/price/price.h"
 #include "resolve/price/spans.h"
 
@@ -34,7 +35,7 @@ struct Loose {
 // Lets NVML's figures of processes say what is whose (see figures.cc).
 class Figures {
  public:
-  Figures(const DeviceInput& input, bool has_offset, Book* book);
+  Figures(const DeviceInput& input, bool has_offset, Managed& managed, Book* book);
 
   // Spans in which something of a process moves that no reading has priced yet.
   void AddBusy(uint32_t process, int64_t begin_ns, int64_t end_ns) {
@@ -63,8 +64,11 @@ class Figures {
   void NoteOthers(int64_t bytes) { others_since_bytes_ += bytes; }
   // Whether others used the device at that time or later.
   bool HasOthers(int64_t since_ns) const;
-  // And NVML tells recorded ones from them.
-  bool IsShared(int64_t since_ns) const { return tells_apart_ && HasOthers(since_ns); }
+  // Or the UVM driver, whose memory is in no figure of a process; and NVML tells recorded processes
+  // from them.
+  bool IsShared(int64_t since_ns) const {
+    return tells_apart_ && (HasOthers(since_ns) || managed_.IsUsed());
+  }
   const std::vector<Loose>& loose() const { return loose_; }
 
  private:
@@ -109,6 +113,7 @@ class Figures {
   void FindRmInternal(const ProcessSample& figure);
 
   const DeviceInput& input_;
+  Managed& managed_;
   Book& book_;
   bool has_offset_;
   std::vector<State> states_;

@@ -44,17 +44,9 @@ bool Others::IsListedAround(uint32_t process, int64_t time_ns) const {
          (after == figures.end() || has_memory(*after));
 }
 
-int64_t Others::OnQuiet(const DeviceSample& sample, int64_t bytes, const Spans& unsettled) {
+int64_t Others::OnQuiet(const DeviceSample& sample, int64_t bytes) {
   const int64_t change = std::max(bytes, -this->bytes());
-  const int64_t from_ns = sample.when.begin_ns - kClockErrorNs;
-  const int64_t to_ns = sample.when.end_ns + kClockErrorNs;
-  if (change == 0 || unsettled.Overlap(from_ns, to_ns))
-    return 0;
-  // Which of the two came first is not known.
-  const auto reading =
-      std::partition_point(input_.readings.begin(), input_.readings.end(),
-                           [&](const Reading& other) { return other.when.time_ns < from_ns; });
-  if (reading != input_.readings.end() && reading->when.begin_ns <= to_ns)
+  if (change == 0)
     return 0;
   for (uint32_t process = 0; process < input_.processes.size(); ++process) {
     if (book_.WithRm(process) > kNearlyNothing && !IsListedAround(process, sample.when.time_ns))

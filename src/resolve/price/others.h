@@ -8,7 +8,6 @@
 #include "resolve/price/book.h"
 #include "resolve/price/figures.h"
 #include "resolve/price/price.h"
-#include "resolve/price/spans.h"
 
 namespace vramscope::resolve::price {
 
@@ -22,9 +21,9 @@ class Others {
   bool are_listed() const { return are_listed_; }
   int64_t bytes() const { return row_ == kNone ? 0 : book_.row(row_).bytes; }
   void Change(const When& when, int64_t bytes);
-  // No call is under way by the series, and the device has `bytes` more than the rows say. Returns
-  // what of that is theirs: nothing while `unsettled` calls are not priced.
-  int64_t OnQuiet(const DeviceSample& sample, int64_t bytes, const Spans& unsettled);
+  // No call is under way or waits for its price, and the device has `bytes` more than the rows say.
+  // Returns what of that is theirs.
+  int64_t OnQuiet(const DeviceSample& sample, int64_t bytes);
 
  private:
   bool IsListedAround(uint32_t process, int64_t time_ns) const;

@@ -13,9 +13,12 @@
 #include "resolve/price/checkpoints.h"
 #include "resolve/price/figures.h"
 #include "resolve/price/kept.h"
+#include "resolve/price/left_over.h"
+#include "resolve/price/managed.h"
 #include "resolve/price/others.h"
 #include "resolve/price/results.h"
 #include "resolve/price/series.h"
+#include "resolve/price/unexplained.h"
 
 namespace vramscope::resolve::price {
 namespace {
@@ -26,6 +29,7 @@ using Kind = ImplicitCall::Kind;
 // What happens at one time does so in this order.
 enum class What : uint8_t {
   kMove,
+  kManaged,
   kCall,
   kCheckpoint,
   kSample,
@@ -49,11 +53,14 @@ class Pricer {
         series_(MakeSeries(input)),
         arrays_(PriceArrays(input, series_)),
         book_(input.processes.size()),
-        figures_(input, series_.offset.has_value(), &book_),
+        managed_(input, &book_),
+        figures_(input, series_.offset.has_value(), managed_, &book_),
         checkpoints_(input, book_),
         kept_(input, &book_),
         others_(input, &book_, &figures_),
+        unexplained_(&book_),
         live_contexts_(input.processes.size()),
+        left_over_(input.processes.size(), &book_),
         before_(input.processes.size(), kNone) {
     moved_.push_back(0);
     for (const Move& move : input.moves) {
@@ -74,6 +81,8 @@ class Pricer {
     out.checkpointed = checkpoints_.found();
     out.unsettled = std::move(unsettled_);
     out.has_others = figures_.HasOthers(INT64_MIN);
+    out.missing = unexplained_.missing();
+    managed_.Split();
     Results(input_, series_, bytes_, book_, checkpoints_, figures_).Fill(&out);
     return out;
   }
@@ -89,10 +98,12 @@ class Pricer {
   void OnMove(size_t number);
   void OnCall(uint32_t number);
   void OnSample(size_t number);
+  bool IsUnsettled(const When& sample) const;
   void OnLateStart(const LateStart& start);
   void OnEnd(uint32_t process);
   void OnInterval(const Interval& interval);
   void Assign(const Interval& interval, const Calls& calls, int64_t bytes);
+  int64_t TouchedBy(const Calls& calls, const When& when, int64_t bytes);
   void ShareOut(const Calls& calls, uint32_t holder, const Estimate& estimate);
   std::vector<StepRef> TakeBack(const Calls& calls, const When& when, int64_t bytes);
   void AddCandidates(const Calls& calls, const When& when, std::vector<StepRef>* taken);
@@ -112,6 +123,11 @@ class Pricer {
   int64_t KnownIn(int64_t from_ns, int64_t to_ns) const;
   Counter CounterOf(const Calls& calls, Part part) const;
   Part JointPart(const Calls& calls) const;
+  bool HasContext(uint32_t process) const {
+    return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
+      return row.account == process && row.counter.part == Part::kContext && row.bytes > 0;
+    });
+  }
   bool MakeContext(const Calls& calls) const {
     return std::any_of(calls.begin(), calls.end(), [&](uint32_t call) {
       return input_.calls[call].kind == Kind::kContextCreate;
@@ -128,11 +144,14 @@ class Pricer {
   std::vector<int64_t> bytes_;  // of each explicit call, arrays at their prices
   std::vector<int64_t> moved_;  // before each of them
   Book book_;
+  Managed managed_;
   Figures figures_;
   Checkpoints checkpoints_;
   Kept kept_;
   Others others_;
-  std::vector<uint32_t> live_contexts_;              // by process
+  Unexplained unexplained_;
+  std::vector<uint32_t> live_contexts_;  // by process
+  LeftOver left_over_;
   std::vector<uint32_t> before_;                     // by process: the row of what it had before
   std::vector<std::pair<int64_t, int64_t>> hidden_;  // time, bytes
   size_t checkpoints_seen_ = 0;
@@ -148,6 +167,7 @@ std::vector<Entry> Pricer::InOrder() const {
   };
   const auto time_of = [](const auto& entry) { return entry.when.time_ns; };
   add(What::kMove, input_.moves, time_of);
+  add(What::kManaged, input_.managed_moves, time_of);
   add(What::kCall, input_.calls, time_of);
   add(What::kCheckpoint, input_.checkpoints, time_of);
   add(What::kSample, input_.samples, time_of);
@@ -184,6 +204,9 @@ void Pricer::Apply(const Entry& entry) {
   switch (entry.what) {
     case What::kMove:
       OnMove(entry.number);
+      break;
+    case What::kManaged:
+      NoteHidden(entry.time_ns, managed_.OnMove(input_.managed_moves[entry.number]));
       break;
     case What::kCall:
       OnCall(static_cast<uint32_t>(entry.number));
@@ -225,6 +248,8 @@ void Pricer::NoteCheckpoints() {
     NoteHidden(change.when.time_ns, change.leaves ? -total : total);
     if (change.leaves)
       figures_.OnLeft(change.process);  // what comes back may be less
+    else
+      left_over_.OnRestore(change.process, change.when);
   }
 }
 
@@ -280,20 +305,26 @@ void Pricer::OnCall(uint32_t number) {
   }
   uint32_t& live = live_contexts_[call.process];
   if (call.kind == Kind::kContextCreate) {
-    ++live;
-    figures_.OnContextCreate(call.process);
+    const bool is_back = call.is_primary && left_over_.TakeParked(call.process);
+    live += is_back ? 0u : 1u;
+    if (!is_back || !HasContext(call.process))
+      figures_.OnContextCreate(call.process);
     kept_.OnContext(call.process);
   }
   if (call.kind == Kind::kInit && live == 0)
     kept_.OnNoContext(call.process, call.when);
   if (call.kind != Kind::kContextDestroy)
     return;
+  if (call.is_primary) {
+    left_over_.OnPrimaryEnd(call.process, call.context, call.when);
+    return figures_.OnContextDestroy(call.process, false);
+  }
   live -= live > 0 ? 1 : 0;
   for (uint32_t i = 0; i < book_.rows().size(); ++i) {
     const Book::Row& row = book_.row(i);
     const bool is_drivers = IsDriverPart(row.counter.part) || row.counter.part == Part::kRmInternal;
-    if (row.account == call.process && is_drivers && !kept_.Has(i) &&
-        (live == 0 || row.counter.context == call.context))
+    const bool is_of_it = row.counter.context == call.context && !row.of_primary;
+    if (row.account == call.process && is_drivers && !kept_.Has(i) && (live == 0 || is_of_it))
       EndRow(i, call.when);
   }
   figures_.OnContextDestroy(call.process, live == 0);
@@ -306,6 +337,14 @@ void Pricer::OnEnd(uint32_t process) {
   for (uint32_t i = 0; i < book_.rows().size(); ++i) {
     if (book_.row(i).account == process)
       EndRow(i, end);
+  }
+  NoteHidden(end.time_ns, managed_.OnEnd(process, end));
+  const bool is_last = std::all_of(
+      input_.processes.begin(), input_.processes.end(),
+      [&](const Process& other) { return other.end && other.end->time_ns <= end.time_ns; });
+  for (const uint32_t row : unexplained_.rows()) {
+    if (is_last)
+      EndRow(row, end);
   }
   figures_.OnGone(process);
   kept_.OnEnd(process);
@@ -344,13 +383,42 @@ void Pricer::OnSample(size_t number) {
   checkpoints_.OnSample(sample);
   if (!series_.calm[number])
     return;
-  const int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
+  int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
+  const auto take = [&](int64_t bytes) {
+    NoteHidden(sample.when.time_ns, bytes);
+    unknown -= bytes;
+  };
+  const bool is_unsettled = IsUnsettled(sample.when);
+  if (!is_unsettled)
+    take(-left_over_.TakeBackRestored(sample.when, -unknown));
   if (others_.are_listed() || figures_.HasOthers(INT64_MIN)) {
-    const int64_t bytes = others_.OnQuiet(sample, unknown, unsettled_spans_);
+    const int64_t bytes = is_unsettled ? 0 : others_.OnQuiet(sample, unknown);
     return NoteHidden(sample.when.time_ns, bytes);
   }
-  for (const StepRef& ref : kept_.OnQuiet(sample.when, unknown))
+  if (managed_.IsUsed() && !is_unsettled)
+    take(managed_.OnFigure(sample.when, unknown));
+  take(-left_over_.TakeBackParked(sample.when, -unknown));
+  for (const StepRef& ref : kept_.OnQuiet(sample.when, unknown)) {
+    const Step& step = book_.step(ref);
+    NoteHidden(step.when.time_ns, step.bytes);
+    unknown -= step.bytes;
+  }
+  if (is_unsettled)
+    return unexplained_.OnUnsettled(sample, unknown);
+  for (const StepRef& ref : unexplained_.OnQuiet(sample, unknown))
     NoteHidden(book_.step(ref).when.time_ns, book_.step(ref).bytes);
+}
+
+// Calls wait for the reading that says what they took, or which of a reading and the sample came
+// first is not known.
+bool Pricer::IsUnsettled(const When& sample) const {
+  const int64_t from_ns = sample.begin_ns - kClockErrorNs;
+  const int64_t to_ns = sample.end_ns + kClockErrorNs;
+  const auto reading =
+      std::partition_point(input_.readings.begin(), input_.readings.end(),
+                           [&](const Reading& other) { return other.when.time_ns < from_ns; });
+  return unsettled_spans_.Overlap(from_ns, to_ns) ||
+         (reading != input_.readings.end() && reading->when.begin_ns <= to_ns);
 }
 
 // NVML's figure of a process that began late, less what is known of it, is what it had before.
@@ -384,8 +452,41 @@ void Pricer::OnInterval(const Interval& interval) {
       calls.push_back(call);
   }
   const int64_t bytes = interval.growth_bytes - KnownIn(interval.from_ns, to_ns);
-  if (!calls.empty() && (bytes != 0 || MakeContext(calls)))
+  if (calls.empty()) {
+    // Somebody else's move would look the same.
+    if (managed_.IsUsed() && !others_.are_listed() && !figures_.HasOthers(INT64_MIN))
+      NoteHidden(to_ns, managed_.OnFigure(interval.until, bytes));
+    return;
+  }
+  if (bytes != 0 || MakeContext(calls))
     Assign(interval, calls, bytes);
+}
+
+// Kernels that touch managed memory may run while calls load their code: until NVML's figure of the
+// process tells, what looks like the UVM driver's steps is taken to be its own.
+int64_t Pricer::TouchedBy(const Calls& calls, const When& when, int64_t bytes) {
+  const auto all_of = [&](auto matches) {
+    return std::all_of(calls.begin(), calls.end(),
+                       [&](uint32_t call) { return matches(input_.calls[call]); });
+  };
+  const bool moves_pages =
+      all_of([](const ImplicitCall& call) { return call.part == Part::kUvmDriver; });
+  const bool may_load = all_of([](const ImplicitCall& call) {
+    return call.part == Part::kLaunch || call.part == Part::kGraphs || call.part == Part::kCode ||
+           call.part == Part::kUvmDriver;
+  });
+  // Calls that give nothing back, and ends of contexts that take nothing: it is of what was freed.
+  const bool cannot =
+      bytes < 0
+          ? all_of([](const ImplicitCall& call) { return call.only_takes; })
+          : all_of([](const ImplicitCall& call) { return call.kind == Kind::kContextDestroy; });
+  if (!managed_.IsUsed() || !(moves_pages || cannot || (bytes > 0 && may_load)))
+    return 0;
+  const int64_t touched = moves_pages
+                              ? managed_.OnMovedPages(when, bytes)
+                              : managed_.OnCalls(when, cannot ? bytes : managed_.LikelyOf(bytes));
+  NoteHidden(when.time_ns, touched);
+  return touched;
 }
 
 void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes) {
@@ -399,6 +500,7 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
     when.end_ns = std::max(when.end_ns, series_.calls[call].end_ns);
     only_take = only_take && input_.calls[call].only_takes;
   }
+  bytes -= TouchedBy(calls, when, bytes);
   Estimate estimate;
   estimate.begin_ns = when.begin_ns;
   estimate.end_ns = interval.until.time_ns;
@@ -450,6 +552,9 @@ std::vector<StepRef> Pricer::TakeBack(const Calls& calls, const When& when, int6
   const uint32_t process = input_.calls[calls.back()].process;
   std::vector<StepRef> taken;
   int64_t left = bytes;
+  const bool ends_primary = std::any_of(calls.begin(), calls.end(), [&](uint32_t call) {
+    return input_.calls[call].kind == Kind::kContextDestroy && input_.calls[call].is_primary;
+  });
   const auto take = [&](auto matches) {
     for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && left > 0;) {
       const Book::Row& row = book_.row(i);
@@ -461,7 +566,8 @@ std::vector<StepRef> Pricer::TakeBack(const Calls& calls, const When& when, int6
       left -= part;
     }
   };
-  take([&](Part part) { return IsOfCalls(calls, part); });
+  if (!ends_primary)
+    take([&](Part part) { return IsOfCalls(calls, part); });
   take([](Part part) { return part != Part::kContext; });
   take([](Part) { return true; });
   return taken;

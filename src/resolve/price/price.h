@@ -54,6 +54,7 @@ struct ImplicitCall {
   bool only_takes = false;     // never gives memory back
   bool until_reading = false;  // its end was not seen: it ended before its process's next reading
   bool reallocates = false;    // gives what the driver has back before it takes the new
+  bool is_primary = false;     // of contexts: the device's own, whose memory outlasts its end
   uint64_t context = 0;
   std::string text;  // "cuLaunchKernel name"
 };
@@ -82,6 +83,17 @@ struct CheckpointCall {
   bool leaves = false;
 };
 
+// Managed memory, which is on the device where it is touched.
+struct ManagedAllocation {
+  uint32_t site = 0;  // number in DeviceInput::managed_sites
+  int64_t bytes = 0;
+};
+struct ManagedMove {
+  When when;
+  uint32_t allocation = 0;
+  bool frees = false;
+};
+
 struct Process {
   int64_t late_ns = kNever;      // when it turned out that it was under way before its recording
   int64_t shares_ns = kNever;    // from here on it has memory that other processes have too
@@ -98,6 +110,9 @@ struct DeviceInput {
   std::vector<DeviceSample> samples;
   std::vector<ProcessSample> figures;
   std::vector<CheckpointCall> checkpoints;
+  std::vector<uint32_t> managed_sites;  // by place that allocates: the process
+  std::vector<ManagedAllocation> managed_allocations;
+  std::vector<ManagedMove> managed_moves;
 };
 
 struct Counter {
@@ -107,6 +122,8 @@ struct Counter {
   std::string trigger;     // "cuInit + cuCtxCreate_v4"
   uint32_t call = kNone;   // the one of DeviceInput::calls that stands for them
   uint64_t context = 0;
+  uint32_t managed_site = kNone;  // of managed memory: who allocated it
+  std::optional<When> came;       // of what nobody explains: the time in which it came
 };
 
 struct Step {
@@ -139,6 +156,12 @@ struct Checkpointed {
   friend bool operator==(const Checkpointed&, const Checkpointed&) = default;
 };
 
+// The rows have so much more than the device, since that time: nobody knows why.
+struct Missing {
+  When when;
+  int64_t bytes = 0;  // less than nothing
+};
+
 struct Unsettled {
   int64_t begin_ns = 0;
   int64_t end_ns = kNever;
@@ -151,6 +174,7 @@ struct DevicePrices {
   std::vector<SampleResult> samples;  // of DeviceInput::samples
   std::vector<Compared> figures;      // of DeviceInput::figures
   std::vector<Checkpointed> checkpointed;
+  std::vector<Missing> missing;
   bool has_others = false;                // NVML knows of processes that are not recorded
   std::optional<int64_t> reading_offset;  // by how much readings differ from NVML's figure
   uint64_t contexts_not_measured = 0;     // made before anything said what was used before them

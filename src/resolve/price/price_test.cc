@@ -262,15 +262,45 @@ TEST_F(PriceTest, WhatIsTooLargeToBeKeptStaysResidual) {
   EXPECT_EQ(device_.WorstResidual(), 90 * kMiB);
 }
 
-TEST_F(PriceTest, ChangesThatNobodyCausedStayResidual) {
+TEST_F(PriceTest, WhatTwoSamplesHaveAndNobodyCausedIsUnexplained) {
   Context();
+  device_.Sample(510);
+  const int64_t since_ns = device_.Sample(510).when.begin_ns;
   device_.Reading(517);
-  device_.Sample(517);
+  const int64_t first_ns = device_.Sample(517).when.end_ns;
   device_.Module("m");
   device_.Reading(519);
-  device_.Sample(519);
-  EXPECT_EQ(device_.Total(), 512);
   EXPECT_EQ(device_.WorstResidual(), 7 * kMiB);
+  device_.Sample(519);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_EQ(device_.Rows().at("unexplained"), 7);
+  const DevicePrices prices = device_.Prices();
+  EXPECT_EQ(prices.counters.back().came->begin_ns, since_ns);
+  EXPECT_EQ(prices.counters.back().came->end_ns, first_ns);
+  // It goes as it came.
+  device_.Sample(512);
+  device_.Sample(512);
+  EXPECT_EQ(device_.Rows().count("unexplained"), 0u);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(PriceTest, WhatIsMissingStaysResidualAndIsSaidOnce) {
+  Context();
+  device_.Moved(100);
+  device_.Sample(610);
+  device_.Sample(560);
+  device_.Sample(560);
+  device_.Sample(560);
+  EXPECT_EQ(device_.WorstResidual(), -50 * kMiB);
+  ASSERT_EQ(device_.Prices().missing.size(), 1u);
+  EXPECT_EQ(device_.Prices().missing[0].bytes, -50 * kMiB);
+}
+
+TEST_F(PriceTest, ASmallDifferenceStaysResidual) {
+  Context();
+  device_.Sample(513);
+  device_.Sample(513);
+  EXPECT_EQ(device_.WorstResidual(), 3 * kMiB);
 }
 
 TEST_F(PriceTest, WithoutASampleBeforeItAContextIsNotGuessed) {

@@ -109,14 +109,15 @@ void Results::Replay() {
         const uint32_t process = accounts_[step.counter];
         if (process < accounts.size()) {
           Account& account = accounts[process];
-          (part == Part::kRmInternal ? account.rm_bytes : account.bytes) += step.bytes;
+          if (!IsOfUvm(part))
+            (part == Part::kRmInternal ? account.rm_bytes : account.bytes) += step.bytes;
           account.driver_bytes += IsDriverPart(part) ? step.bytes : 0;
         }
         // Samples themselves say what others have.
         if (part == Part::kOtherProcesses && step.when.begin_ns == step.when.end_ns)
           device += step.bytes;
         else
-          change(process, step.when, step.bytes);
+          change(IsOfUvm(part) ? kNone : process, step.when, step.bytes);
         break;
       }
       case What::kChange: {

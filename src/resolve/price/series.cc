@@ -242,9 +242,9 @@ void SeriesMaker::CollectSpans() {
     for (Spans* spans : {&busy_, &calling_, &unpriced_, &uncertain_})
       spans->Add(out_.calls[i].begin_ns, out_.calls[i].end_ns);
     const ImplicitCall& call = input_.calls[i];
+    const bool destroys = call.kind == ImplicitCall::Kind::kContextDestroy && !call.is_primary;
     if (call.process < contexts.size())
-      contexts[call.process] += (call.kind == ImplicitCall::Kind::kContextCreate) -
-                                (call.kind == ImplicitCall::Kind::kContextDestroy);
+      contexts[call.process] += (call.kind == ImplicitCall::Kind::kContextCreate) - destroys;
   }
   for (const CheckpointCall& call : input_.checkpoints) {
     for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_})

@@ -54,6 +54,7 @@ struct CUcheckpointUnlockArgs;
 
 // Enumerations.
 using CUlimit = int;
+using CUmem_advise = int;
 using CUfunction_attribute = int;
 using CUjit_option = int;
 using CUlibraryOption = int;

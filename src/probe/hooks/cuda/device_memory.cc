@@ -3,6 +3,7 @@
 #include "probe/hooks/cuda/context.h"
 #include "probe/hooks/cuda/graphs.h"
 #include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/managed.h"
 #include "probe/hooks/cuda/pools.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
@@ -98,6 +99,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemAllocManaged)(CUdeviceptr* address, size_t size, uns
   CatchUpReading(place);
   const CUresult result = call(address, size, flags);
   if (result == kSuccess) {
+    NoteManagedAlloc();
     RecordAlloc(
         HookId::cuMemAllocManaged, call.times(), place,
         {.kind = format::MemoryKind::kManaged, .address = *address, .size = size, .flags = flags});

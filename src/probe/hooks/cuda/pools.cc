@@ -7,6 +7,7 @@
 
 #include "format/records.h"
 #include "probe/hooks/cuda/graphs.h"
+#include "probe/hooks/cuda/managed.h"
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
 #include "probe/hooks/cuda/share.h"
@@ -314,6 +315,8 @@ CUresult AllocAsync(bool per_thread,
     device = slot->value.device.load(std::memory_order_relaxed);
   const bool managed =
       slot != nullptr && slot->value.cost.load(std::memory_order_relaxed) == PoolCost::kManaged;
+  if (managed)
+    NoteManagedAlloc();
   RecordAlloc(kId, call.times(),
               {place.context, managed && device == format::kNoDevice ? place.device : device},
               {.kind = managed ? format::MemoryKind::kManaged : format::MemoryKind::kAsync,

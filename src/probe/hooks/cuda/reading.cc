@@ -9,6 +9,8 @@
 #include <cstring>
 
 #include "format/records.h"
+#include "probe/hooks/cuda/launch.h"
+#include "probe/hooks/cuda/managed.h"
 #include "probe/hooks/cuda/record.h"
 #include "probe/session/driver_memory.h"
 #include "probe/session/slot_table.h"
@@ -22,6 +24,7 @@ constexpr int32_t kMaxDevices = 64;
 // The figure written last, by device, and a bit for each device with explicit changes since.
 constinit std::atomic<uint64_t> g_last_free[kMaxDevices]{};
 constinit std::atomic<uint64_t> g_explicit_changes{0};
+constinit std::atomic<uint32_t> g_read_again{0};  // how often launches were forgotten
 
 // Estimates under way, and explicit changes that any thread, and this one, made meanwhile. One
 // that is never finished costs no more than the counting.
@@ -91,6 +94,22 @@ bool IsNews(const Place& place, const FreeMemory& value) {
          changes;
 }
 
+// Memory moved since the last figure, by no call that is recorded. A launch may take memory each
+// time: functions that were read before are read once more. A few times, since that costs a launch
+// of each function two readings. Managed memory moves like this all the time.
+void ReadLaunchesAgain(const Place& place, const FreeMemory& value) {
+  constexpr uint32_t kMostTimes = 8;
+  if (!value.known || place.device < 0 || place.device >= kMaxDevices || MayPagesMove())
+    return;
+  const uint64_t last = g_last_free[place.device].load(std::memory_order_relaxed);
+  const uint64_t changes = g_explicit_changes.load(std::memory_order_relaxed);
+  if (last == 0 || last == value.free || ((changes >> place.device) & 1) != 0)
+    return;
+  if (g_read_again.load(std::memory_order_relaxed) < kMostTimes &&
+      g_read_again.fetch_add(1, std::memory_order_relaxed) < kMostTimes)
+    ForgetLaunches();
+}
+
 void WriteReading(Stream& stream, const Place& place, const FreeMemory& value) {
   stream.Append(format::Reading{.begin = value.begin,
                                 .end = value.end,
@@ -152,6 +171,13 @@ void TakeReading(const Place& place) {
   RecordScope scope(Want::kAlways);
   if (scope)
     WriteReading(*scope, place, value);
+}
+
+void TakeNews(const Place& place) {
+  const FreeMemory value = ReadFreeMemory(place);
+  RecordScope scope(Want::kAlways);
+  if (scope)
+    WriteIfNews(*scope, place, value);
 }
 
 void RequestReading(int32_t device) {
@@ -250,6 +276,7 @@ FreeMemory BeginEstimate(const Place& place) {
   g_estimates.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t others_changes = OthersChanges();
   FreeMemory before = ReadFreeMemory(place);
+  ReadLaunchesAgain(place, before);
   before.others_changes = others_changes;
   return before;
 }

@@ -33,6 +33,8 @@ bool WasReadSince(uint64_t begin);
 
 // Reads now, and writes what was read.
 void TakeReading(const Place& place);
+// The same, where it says anything that the last one did not.
+void TakeNews(const Place& place);
 // The next call that finds a context of `device` current is to take a reading: CatchUpReading()
 // does. kNoDevice: on every device that was seen.
 void RequestReading(int32_t device);

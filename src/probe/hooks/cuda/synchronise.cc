@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "probe/hooks/cuda/hook_call.h"
+#include "probe/hooks/cuda/managed.h"
 #include "probe/hooks/cuda/pools.h"
 
-// Calls that wait for the device, or say that it is done: pools give memory back in them. While no
-// pool has anything to give back, a call costs one look.
+// Calls that wait for the device, or say that it is done: pools give memory back in them, and
+// kernels have touched what they touch. While no pool has anything to give back, and the process no
+// managed memory, a call costs two loads.
 namespace vramscope::probe::cuda {
 namespace {
 
@@ -11,15 +13,18 @@ template <HookId kId, class... Args>
 VRAMSCOPE_NOINLINE CUresult CallAndRead(Args... args) {
   HookCall<kId> call;
   const CUresult result = call(args...);
-  if (call.watching() && result == kSuccess)
+  if (call.watching() && result == kSuccess) {
     ReadPoolsAfterSynchronisation();
+    if (MayPagesMove())
+      ReadPagesAfterSynchronisation();
+  }
   return result;
 }
 
 template <HookId kId, class... Args>
 VRAMSCOPE_ALWAYS_INLINE CUresult Synchronise(Args... args) {
   auto* const real = g_real_hooks[static_cast<size_t>(kId)].load(std::memory_order_relaxed);
-  if (VRAMSCOPE_LIKELY(real != nullptr && !MayPoolsShrink()))
+  if (VRAMSCOPE_LIKELY(real != nullptr && !MayPoolsShrink() && !MayPagesMove()))
     return reinterpret_cast<typename HookTraits<kId>::Function*>(real)(args...);
   return CallAndRead<kId>(args...);
 }

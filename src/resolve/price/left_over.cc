@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price/left_over.h"
+
+#include <algorithm>
+
+namespace vramscope::resolve::price {
+
+using format::Part;
+
+int64_t LeftOver::TakeBackRestored(const When& sample, int64_t bytes) {
+  int64_t taken = 0;
+  for (uint32_t i = 0; i < book_.rows().size() && taken < bytes; ++i) {
+    const Book::Row& row = book_.row(i);
+    if (row.counter.part != Part::kRmInternal || row.bytes <= 0 || !restored_[row.account])
+      continue;
+    const int64_t part = std::min(bytes - taken, row.bytes);
+    book_.Change(i, {sample.time_ns, restored_[row.account]->begin_ns, sample.end_ns}, -part);
+    taken += part;
+  }
+  // The first sample tells.
+  std::fill(restored_.begin(), restored_.end(), std::nullopt);
+  return taken;
+}
+
+// The newest rows first, and the context last.
+int64_t LeftOver::TakeBackParked(const When& sample, int64_t bytes) {
+  int64_t taken = 0;
+  for (const bool context : {false, true}) {
+    for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && taken < bytes;) {
+      const Book::Row& row = book_.row(i);
+      if (row.account >= parked_.size() || !parked_[row.account] || row.bytes <= 0 ||
+          !IsDriverPart(row.counter.part) || (row.counter.part == Part::kContext) != context)
+        continue;
+      const int64_t part = std::min(bytes - taken, row.bytes);
+      book_.Change(i, {sample.time_ns, parked_[row.account]->begin_ns, sample.end_ns}, -part);
+      taken += part;
+    }
+  }
+  return taken;
+}
+
+}  // namespace vramscope::resolve::price

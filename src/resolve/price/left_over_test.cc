@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price/left_over.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "resolve/price/device_builder.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+class LeftOverTest : public ::testing::Test {
+ protected:
+  LeftOverTest() { device_.AddProcess(); }
+  DeviceBuilder device_;
+};
+
+TEST_F(LeftOverTest, APrimaryContextKeepsItsMemoryOverItsEnd) {
+  device_.Sample(0);
+  device_.Primary();
+  device_.Reading(520);
+  device_.Launch("k");
+  device_.Reading(612);
+  for (int turn = 0; turn < 3; ++turn) {
+    device_.Moved(40);
+    device_.Sample(652);
+    device_.Moved(-40);  // with the reset
+    device_.Reset();
+    device_.Sample(612);
+    device_.Primary();
+    device_.Reading(612);
+    device_.Sample(612);
+  }
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_THAT(device_.Rows(),
+              ElementsAre(Pair("context: cuDevicePrimaryCtxRetain", 520),
+                          Pair("first launches (code, local memory): cuLaunchKernel k", 92)));
+}
+
+TEST_F(LeftOverTest, WhatAPrimaryContextGivesBackAtItsEndIsSeenByTheNextSample) {
+  device_.Sample(0);
+  device_.Primary();
+  device_.Reading(520);
+  device_.Launch("k");
+  device_.Reading(612);
+  device_.Reset();
+  device_.Sample(580);
+  EXPECT_THAT(device_.Rows(),
+              ElementsAre(Pair("context: cuDevicePrimaryCtxRetain", 520),
+                          Pair("first launches (code, local memory): cuLaunchKernel k", 60)));
+  // A driver that keeps nothing.
+  device_.Sample(3);
+  device_.Primary();
+  device_.Reading(523);
+  device_.Sample(523);
+  device_.End();
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_EQ(device_.Total(), 0);
+}
+
+TEST_F(LeftOverTest, AContextThatHasThePrimaryOnesHandleTakesOnlyItsOwn) {
+  device_.Sample(0);
+  device_.Primary();
+  device_.Reading(520);
+  device_.Reset();
+  device_.Context(1);
+  device_.Reading(1040);
+  device_.Destroy(1);
+  device_.Sample(520);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair("context: cuDevicePrimaryCtxRetain", 520)));
+}
+
+}  // namespace
+}  // namespace vramscope::resolve::price

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price/managed.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "resolve/price/device_builder.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr int64_t kMiB = DeviceBuilder::kMiB;
+constexpr char kUvm[] = "UVM driver";
+constexpr char kContext[] = "context: cuCtxCreate";
+constexpr char kLaunch[] = "first launches (code, local memory): cuLaunchKernel k";
+
+// NVML's figures of the device are `used_`, and those of the process 520 in what follows.
+class ManagedTest : public ::testing::Test {
+ protected:
+  ManagedTest() {
+    device_.AddProcess();
+    device_.Sample(0);
+    device_.Context(1);
+    device_.Reading(520);
+    device_.Sample(520);
+    device_.Figure(520);
+  }
+  DeviceBuilder device_;
+};
+
+TEST_F(ManagedTest, WhatIsTouchedIsResidentAndTheRestTheDriversSpare) {
+  const uint32_t first = device_.Managed(64);
+  device_.Sample(520);
+  device_.Sample(648);
+  EXPECT_THAT(device_.Rows(),
+              ElementsAre(Pair(kUvm, 64), Pair(kContext, 520), Pair("managed 0", 64)));
+  const uint32_t second = device_.Managed(300);
+  device_.Sample(648);
+  device_.Sample(904);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 20), Pair(kContext, 520),
+                                          Pair("managed 0", 64), Pair("managed 1", 300)));
+  device_.FreeManaged(second);
+  device_.Sample(604);
+  device_.FreeManaged(first);
+  device_.Sample(540);
+  device_.Figure(520);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 20), Pair(kContext, 520)));
+  device_.Teardown();
+  device_.End();
+  device_.Sample(0);
+  EXPECT_THAT(device_.Rows(), IsEmpty());
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(ManagedTest, WhatTheDriverKeepsOfAFreeIsItsOwn) {
+  const uint32_t number = device_.Managed(1);
+  device_.Sample(586);
+  device_.FreeManaged(number);
+  device_.Sample(586);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 66), Pair(kContext, 520)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(ManagedTest, ALaunchThatTouchesIsNoCode) {
+  device_.Managed(64);
+  device_.Launch("k");
+  device_.Reading(648);
+  device_.Sample(648);
+  device_.Figure(520);
+  EXPECT_THAT(device_.Rows(),
+              ElementsAre(Pair(kUvm, 64), Pair(kContext, 520), Pair("managed 0", 64)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(ManagedTest, TheFigureOfTheProcessTellsCodeFromPages) {
+  device_.Managed(64);
+  device_.Launch("k");
+  device_.Reading(740);  // 128 and 92
+  device_.Sample(740);
+  device_.Figure(612);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 64), Pair(kContext, 520), Pair(kLaunch, 92),
+                                          Pair("managed 0", 64)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(ManagedTest, AndPagesFromCode) {
+  device_.Managed(64);
+  device_.Sample(584);  // resident, none to spare
+  device_.Launch("k");
+  device_.Reading(648);
+  device_.Sample(648);
+  device_.Figure(520);
+  EXPECT_THAT(device_.Rows(),
+              ElementsAre(Pair(kUvm, 64), Pair(kContext, 520), Pair("managed 0", 64)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(ManagedTest, ASampleDuringACallIsComparedWithWhatMayHaveMoved) {
+  device_.Managed(64);
+  device_.Sample(520);
+  const When during = device_.Sample(590).when;
+  device_.Moved(0).when = {during.time_ns, during.begin_ns - 1000, during.end_ns + 1000};
+  device_.Sample(648);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+TEST_F(ManagedTest, MoreThanCanBeManagedIsNot) {
+  device_.Managed(8);
+  device_.Sample(1520);
+  device_.Sample(1520);
+  const auto rows = device_.Rows();
+  EXPECT_EQ(rows.at("managed 0"), 8);
+  EXPECT_EQ(rows.at(kUvm), 130);
+  EXPECT_EQ(rows.at("unexplained"), 862);
+}
+
+TEST_F(ManagedTest, WithoutManagedMemoryNothingIs) {
+  device_.Sample(648);
+  device_.Sample(648);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kContext, 520), Pair("unexplained", 128)));
+}
+
+}  // namespace
+}  // namespace vramscope::resolve::price

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/price/unexplained.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "resolve/price/series.h"
+
+namespace vramscope::resolve::price {
+namespace {
+
+// Less than this is not worth a row: query/residual.h calls it small.
+int64_t Small(int64_t used_bytes) {
+  return std::max(kNearlyNothing, used_bytes / 1000);
+}
+
+}  // namespace
+
+std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t bytes) {
+  std::vector<StepRef> steps;
+  const When since = agreed_.value_or(sample.when);
+  // What came without a cause may go without one.
+  for (auto row = rows_.rbegin(); row != rows_.rend() && bytes < 0; ++row) {
+    const int64_t back = std::min(-bytes, book_.row(*row).bytes);
+    if (back <= 0)
+      continue;
+    steps.push_back(
+        book_.Change(*row, {sample.when.time_ns, since.begin_ns, sample.when.end_ns}, -back));
+    bytes += back;
+  }
+  bytes -= missing_bytes_;
+  if (std::abs(bytes) <= Small(sample.used_bytes)) {
+    agreed_ = sample.when;
+    seen_.reset();
+    return steps;
+  }
+  if (!seen_ || (seen_->bytes < 0) != (bytes < 0)) {
+    seen_ = Seen{since, sample.when, bytes};
+    return steps;
+  }
+  const Seen seen = *std::exchange(seen_, std::nullopt);
+  agreed_ = sample.when;
+  // What was missing is back.
+  const int64_t found = std::min(std::max<int64_t>(bytes, 0), -missing_bytes_);
+  missing_bytes_ += found;
+  bytes -= found;
+  if (bytes == 0)
+    return steps;
+  const When when{seen.first.time_ns, seen.since.begin_ns, seen.first.end_ns};
+  if (bytes < 0) {
+    missing_.push_back({when, bytes});
+    missing_bytes_ += bytes;
+    return steps;
+  }
+  Counter counter;
+  counter.part = format::Part::kUnexplained;
+  counter.came = when;
+  rows_.push_back(book_.Add(std::move(counter), kNone));
+  steps.push_back(book_.Change(rows_.back(), when, std::min(bytes, seen.bytes)));
+  return steps;
+}
+
+}  // namespace vramscope::resolve::price

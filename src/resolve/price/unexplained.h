@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "resolve/price/book.h"
+#include "resolve/price/price.h"
+
+namespace vramscope::resolve::price {
+
+// What the device has more or less than all rows say, by samples in moments in which nothing is
+// under way: memory whose cause nobody knows. It is reported with the time in which it came, so
+// that the calls of that time can be named. What is there gets a row, and the rows add up again;
+// what is missing cannot, and stays residual.
+class Unexplained {
+ public:
+  explicit Unexplained(Book* book) : book_(*book) {}
+
+  // Returns the steps of rows that the sample made. A difference counts once two samples in a row
+  // have it: one alone may have been stamped at a moment that it is not of.
+  std::vector<StepRef> OnQuiet(const DeviceSample& sample, int64_t bytes);
+  // The same while calls wait for their prices: it only may show that all is well.
+  void OnUnsettled(const DeviceSample& sample, int64_t bytes) {
+    if (bytes == missing_bytes_ && !seen_)
+      agreed_ = sample.when;
+  }
+  const std::vector<uint32_t>& rows() const { return rows_; }
+  const std::vector<Missing>& missing() const { return missing_; }
+
+ private:
+  struct Seen {
+    When since;  // the last sample that agreed
+    When first;  // the first that did not
+    int64_t bytes = 0;
+  };
+
+  Book& book_;
+  std::vector<uint32_t> rows_;
+  std::vector<Missing> missing_;
+  int64_t missing_bytes_ = 0;  // of them all, less than nothing
+  std::optional<When> agreed_;
+  std::optional<Seen> seen_;
+};
+
+}  // namespace vramscope::resolve::price
