@@ -21,6 +21,7 @@ struct RecordingOptions {
   bool await_report = false;  // a RefusalWatch is there, for which the first lack of memory waits
   // Host memory where device memory is refused, so many bytes of it in each process at most.
   std::optional<uint64_t> overflow_bytes;
+  uint64_t ring_bytes = 0;  // 0: there is no ring
 };
 inline constexpr uint64_t kNoOverflowBound = UINT64_MAX;
 
