@@ -200,6 +200,12 @@ void Dropper::Run() {
       heads.push(first);
   }
   open_.ForEach([&](uint32_t, const Open& open) { KeepOpen(open); });
+  for (const auto& [device, sum] : sums_) {
+    for (const auto& [ended, end] : sum.ended) {
+      KeepOpen(ended);
+      Keep(end);
+    }
+  }
   for (const auto& [address, place] : other_names_)
     Keep(place);
   for (const auto& [device, last] : totals_)
@@ -248,8 +254,15 @@ void Dropper::Apply(const Item& item) {
       open.ticks = item.ticks;
       open.bytes = item.bytes;
       open.device = item.device;
-      if (devices_.empty() || item.device != *devices_.begin())
-        devices_.insert(item.device);
+      Sum& sum = sums_[item.device];
+      sum.bytes += item.bytes;
+      if (sum.bytes > sum.most_bytes) {
+        sum.most_bytes = sum.bytes;
+        sum.most_ticks = item.ticks;
+        for (const auto& [ended, end] : sum.ended)
+          Drop(ended.bytes);
+        sum.ended.clear();
+      }
       return;
     }
     case What::kFree:
@@ -266,7 +279,7 @@ void Dropper::Apply(const Item& item) {
 
 // A name belongs to what stands at its address.
 void Dropper::Name(const Item& item) {
-  for (const int64_t device : devices_) {
+  for (const auto& [device, sum] : sums_) {
     const uint32_t index = numbers_.Find(KeyOf(item.address, device));
     if (index == FlatMap::kNone)
       continue;
@@ -295,15 +308,23 @@ void Dropper::Close(uint32_t index, uint64_t end_ticks, const Place* end) {
   const bool is_split = !open.place.folds || (end != nullptr && !end->folds) ||
                         std::any_of(open.names.begin(), open.names.end(),
                                     [](const auto& name) { return !name.second.folds; });
+  Sum& sum = sums_[open.device];
+  sum.bytes -= std::min(sum.bytes, open.bytes);
   if (is_split || HasInstant(open.device, open.ticks, end_ticks)) {
     KeepOpen(open);
     if (end != nullptr)
       Keep(*end);
+  } else if (open.ticks <= sum.most_ticks) {
+    sum.ended.emplace_back(open, end != nullptr ? *end : Place{});
   } else {
-    ++plan_.dropped_count;
-    plan_.dropped_bytes += open.bytes;
+    Drop(open.bytes);
   }
   open_.Remove(index);
+}
+
+void Dropper::Drop(uint64_t bytes) {
+  ++plan_.dropped_count;
+  plan_.dropped_bytes += bytes;
 }
 
 void Dropper::KeepOpen(const Open& open) {

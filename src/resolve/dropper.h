@@ -56,6 +56,14 @@ class Dropper {
     std::vector<std::pair<uint64_t, Place>> names;  // the latest of each kind
     bool live() const { return used; }
   };
+  // The blocks of a device.
+  struct Sum {
+    uint64_t bytes = 0;
+    uint64_t most_bytes = 0;
+    uint64_t most_ticks = 0;
+    // Those that lived then and have ended: dropped after all where more come to live.
+    std::vector<std::pair<Open, Place>> ended;
+  };
   // The last figure or step of a kind, which stands until the next one.
   struct Last {
     uint64_t ticks = 0;
@@ -67,6 +75,7 @@ class Dropper {
   // It ended then, by a record at that place (or none).
   void Close(uint32_t index, uint64_t end_ticks, const Place* end);
   void KeepOpen(const Open& open);
+  void Drop(uint64_t bytes);
   void Keep(const Place& place) {
     if (place.folds)
       plan_.streams[place.stream].keep[place.record] = true;
@@ -84,7 +93,7 @@ class Dropper {
   trace::PastPlan& plan_;
   FlatMap numbers_;
   Slab<Open> open_;
-  std::set<int64_t> devices_;
+  std::map<int64_t, Sum> sums_;                                 // by device
   std::map<std::pair<uint64_t, uint64_t>, Place> other_names_;  // by address and kind: the latest
   std::map<int64_t, Last> totals_;                              // by device
   std::map<uint64_t, Place> steps_;                             // under way, by optimizer

@@ -88,6 +88,29 @@ class DropperTest : public ::testing::Test {
     return live;
   }
 
+  // The most bytes at once, and when.
+  std::pair<uint64_t, int64_t> Peak() {
+    auto opened = trace::LiveTrace::Open(directory_, directory_, {});
+    std::map<uint64_t, uint64_t> live;
+    uint64_t bytes = 0;
+    std::pair<uint64_t, int64_t> most;
+    EXPECT_TRUE((*opened)
+                    ->ForEachEvent([&](std::span<const trace::Event> events) {
+                      for (const trace::Event& event : events) {
+                        if (event.kind == trace::EventKind::kBlockAlloc) {
+                          bytes += live[event.address] = event.size;
+                          if (bytes > most.first)
+                            most = {bytes, event.time_ns + 10};  // and its names
+                        } else if (event.kind == trace::EventKind::kBlockFree) {
+                          bytes -= live[event.address];
+                          live.erase(event.address);
+                        }
+                      }
+                    })
+                    .ok());
+    return most;
+  }
+
   // Drops so much, as cmd_fold does. How many allocations that were.
   uint64_t Drop(uint64_t bytes, const Dropper::Instants& instants) {
     trace::LossCounter losses;
@@ -145,14 +168,19 @@ TEST_F(DropperTest, WhatLivesStaysAndSoDoInstants) {
   }
 }
 
-TEST_F(DropperTest, WithoutInstantsOnlyWhatLivesIsKept) {
+TEST_F(DropperTest, WithoutInstantsItFindsThePeak) {
   WriteProgram(4, 6000);
-  const Live end = LiveAt(INT64_MAX);
+  const Live end = LiveAt(INT64_MAX), peak = LiveAt(Peak().second);
+  const uint64_t most = Peak().first;
   const uint64_t step = fs::file_size(path_) / 5;
   const uint64_t first = Drop(step, {});
   const size_t past_bytes = past_bytes_;
   EXPECT_GT(Drop(step, {}), first / 2);
-  EXPECT_LT(past_bytes_, past_bytes + format::kPageBytes * 3);
+  EXPECT_LT(past_bytes_, past_bytes + format::kPageBytes * 6);
+  const uint64_t step_end = fs::file_size(path_);
+  (void)Drop(step_end, {});  // all but the last chunks
+  EXPECT_EQ(Peak().first, most);
+  EXPECT_EQ(LiveAt(Peak().second), peak);
   EXPECT_EQ(LiveAt(INT64_MAX), end);
 }
 

@@ -175,6 +175,7 @@ bool RingKeeper::Fold(uint64_t to_bytes, uint64_t limit_bytes) {
       return true;
     }
     case Outcome::kTooSlow:
+      folded_each_second_ /= 2;
       drops_only_ = std::min(1U << std::min(too_slow_++, 16U), kMostDropsOnly) - 1;
       return Drop(to_bytes);
     case Outcome::kFailed:
