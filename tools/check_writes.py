@@ -4,7 +4,8 @@
 
 src/util/owned_file.h has the rule: only what this run made or what is provably ours, named relative to an open
 directory, without following links. Whatever else opens for writing would be outside of it. The probe has a module of
-its own, src/probe/sink/live_file.cc, which makes files with O_CREAT | O_EXCL.
+its own, src/probe/sink/live_file.cc, which makes files with O_CREAT | O_EXCL. Nor is there a fixed name in a folder that
+all users share.
 """
 
 import pathlib
@@ -23,7 +24,15 @@ ALLOWED = {
     ("src/cli/cmd_resolve.cc", "O_RDWR"): "whether the descriptor that it was given is open for both",
     ("src/cli/cmd_open.cc", "O_RDWR"): "/dev/null takes the place of the browser's streams",
     ("src/cli/cmd_sidecar.cc", "O_WRONLY"): "/dev/null takes the place of the standard output",
+    ("src/cli/checkpoint/state_file.h", "/tmp"): "the folder of a directory of a random name",
+    ("src/cli/checkpoint/state_file.h", "/dev/shm"): "the folder of a directory of a random name",
+    ("src/cli/cmd_doctor.cc", "temp_directory_path"): "the folder of a directory of a random name",
+    ("src/cli/launcher/environment.cc", "/tmp"): "the folder of a directory of a random name",
+    ("src/cli/launcher/recording_place.cc", "temp_directory_path"): "the folder of a directory of a random name",
 }
+
+# Folders that all users share: another can take any name there that can be foreseen.
+SHARED = re.compile(r"[\"'](/(?:var/)?tmp|/dev/shm)\b|\b(temp_directory_path|gettempdir)\b")
 
 CPP = re.compile(
     r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND|O_TMPFILE|creat|ofstream|fstream(?!>)|freopen"
@@ -55,6 +64,8 @@ def lines_of_cpp(text):
     text = without_comments_and_strings(INCLUDE.sub("", text))
     for found in FOPEN.finditer(text):
         yield text.count("\n", 0, found.start()) + 1, "fopen"
+    for found in SHARED.finditer(text):
+        yield text.count("\n", 0, found.start()) + 1, found.group(1) or found.group(2)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
     for found in CPP.finditer(text):
         word = found.group(1)
@@ -68,9 +79,11 @@ def lines_of_cpp(text):
 
 def lines_of_python(text):
     for number, line in enumerate(text.splitlines(), 1):
-        found = PYTHON.search(line.split("  # ")[0])
-        if found:
+        code = line.split("  # ")[0]
+        if found := PYTHON.search(code):
             yield number, found.group().split("(")[0].strip(" .")
+        if found := SHARED.search(code):
+            yield number, found.group(1) or found.group(2)
 
 
 def check(root):
@@ -95,7 +108,7 @@ def self_test():
         "int fd = open(path, O_WRONLY);", "openat(d, n, O_RDWR | O_CREAT, 0600);", 'FILE* f = fopen(p, "w");',
         'fopen(p.c_str(), "ab")', "std::ofstream out(path);", "rename(a, b);", "::unlink(p);", "fs::remove_all(x, e);",
         "std::filesystem::create_directories(x);", "fallocate(fd, 3, 0, n);", "if (mkdir(p, 0700) != 0)",
-        "ftruncate(fd, 0)",
+        "ftruncate(fd, 0)", 'fmt::format("/tmp/vramscope-{}", geteuid())', "fs::temp_directory_path(error)",
     ]
     good = [
         'fopen(p, "re")', "open(p, O_RDONLY | O_CLOEXEC)", "std::remove_if(a, b, c);", "path.remove_prefix(2);",

@@ -24,11 +24,11 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-malloc_context_size=5:quarantine_size_mb=32}
 fuzz() {
   local name=$1 label=$2 share=$3
   shift 3
-  local log=$build/${label//\//-}.log runs each_second slow=""
+  local log=$build/${label//\//-}.log runs each_second covered slow=""
   mkdir -p "$build/corpus/$label" "$build/findings"
-  # Leaks are looked for at the end; a slow input is a finding too. Weighing inputs by what is rare in them (entropic) takes
-  # longer than what most of these fuzzers test.
-  if ! "$build/fuzz/fuzz_$name" -max_total_time="$share" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -entropic=0 \
+  # Leaks are looked for at the end. More than 1 GiB or 2 s of processor time (TimeLimit) is a finding too; the limit here is for
+  # what hangs. Weighing inputs by what is rare in them (entropic) takes longer than what most of these fuzzers test.
+  if ! "$build/fuzz/fuzz_$name" -max_total_time="$share" -timeout=20 -rss_limit_mb=1024 -max_len=65536 -entropic=0 \
     -print_final_stats=1 -artifact_prefix="$build/findings/${label//\//-}-" \
     "$build/corpus/$label" "$@" >"$log" 2>&1; then
     status=1
@@ -38,8 +38,9 @@ fuzz() {
   fi
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   each_second=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+  covered=$(sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) .*/\1 edges, \2 features/p' "$log" | tail -n 1)
   [[ "$each_second" -ge 1000 ]] || slow=": below 1,000, too slow to find much"
-  echo "fuzz: $label: $runs inputs, $each_second a second$slow; nothing found"
+  echo "fuzz: $label: $runs inputs, $each_second a second$slow; $covered; nothing found"
 }
 
 if [[ "$only" == import ]]; then

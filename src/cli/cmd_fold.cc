@@ -13,40 +13,48 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/launcher/live_directory.h"
+#include "cli/launcher/ring_keeper.h"
 #include "cli/launcher/session.h"
 #include "cli/open_recording.h"
 #include "query/peaks.h"
+#include "resolve/dropper.h"
 #include "resolve/keeper.h"
 #include "tables/reader.h"
 #include "trace/live/live_trace.h"
 #include "trace/live/past.h"
+#include "util/number_text.h"
 #include "util/owned_file.h"
 
 // What `vramscope run --ring` has done now and then in a process of its own (docs/RING.md): old
-// chunks of the live files become past files, and their space is given back.
+// chunks of the live files become past files, and their space is given back. With --drop quickly,
+// without a look for peaks.
 namespace vramscope::cli {
 namespace {
 
-constexpr int kNice = 10;
 // What is so young may still be under way in a thread.
 constexpr int64_t kTooYoungNs = 50'000'000;
 // Faults of the recorded program wait while a hole is made.
 constexpr uint64_t kHoleBytes = 1 << 20;
 constexpr std::chrono::milliseconds kLockStep{20};
-constexpr std::chrono::seconds kLockFor{60};
+constexpr std::chrono::seconds kLockFor{5};
 constexpr uint32_t kMostProcesses = 64;
 
 struct FoldOptions {
   std::string directory;
   uint64_t to_bytes = 0;
+  int niceness = 0;
+  bool drop = false;
+  std::vector<std::string> instants;  // kept by the fold before: FILE:DEVICE:NS
 };
 
 uint64_t SpaceOf(const util::UniqueFd& file) {
@@ -74,7 +82,11 @@ class Fold {
   bool Plan(const trace::LiveTrace& trace, const tables::Recording& recording);
   util::Status FindInstants(const trace::LiveTrace& trace, const tables::Recording& recording);
   util::Status Make();
+  // The same without a look at anything but the oldest chunks.
+  util::Status Drop();
   util::Status GiveBack();
+  // The instants that are kept, for the launcher to hand to a drop.
+  void PrintInstants(const trace::LiveTrace& trace) const;
 
   FoldOptions options_;
   util::OwnedDirectory live_;
@@ -198,6 +210,7 @@ util::Status Fold::Make() {
   if (!Plan(trace, **recording))
     return {};
   VRAMSCOPE_RETURN_IF_ERROR(FindInstants(trace, **recording));
+  PrintInstants(trace);
   resolve::Keeper keeper(trace, std::move(instants_), &plans_);
   VRAMSCOPE_RETURN_IF_ERROR(
       trace.ForEachEvent([&](std::span<const trace::Event> events) { keeper.Apply(events); }));
@@ -209,14 +222,64 @@ util::Status Fold::Make() {
   return {};
 }
 
+void Fold::PrintInstants(const trace::LiveTrace& trace) const {
+  std::string text;
+  for (size_t i = 0; i < trace.files().size(); ++i) {
+    for (const auto& [local, device] : trace.context(i).devices) {
+      if (device.value < 0 || trace.files()[i].is_launcher())
+        continue;
+      for (const int64_t ns : instants_[static_cast<size_t>(device.value)])
+        text += fmt::format("{}:{}:{}\n", NameIn(trace.files()[i].path()), local, ns);
+    }
+  }
+  (void)PrintOut(text);
+}
+
+util::Status Fold::Drop() {
+  const uint64_t live = LiveSpace();
+  if (live <= options_.to_bytes)
+    return {};
+  std::map<std::string, resolve::Dropper::Instants> instants;
+  for (const std::string& text : options_.instants) {
+    const size_t ns = text.rfind(':');
+    const size_t device = text.rfind(':', ns - 1);
+    if (ns == std::string::npos || device == std::string::npos)
+      continue;
+    const auto number = util::WholeNumber<int64_t>(text.substr(device + 1, ns - device - 1));
+    const auto at_ns = util::WholeNumber<int64_t>(text.substr(ns + 1));
+    if (number && at_ns)
+      instants[text.substr(0, device)][*number].insert(*at_ns);
+  }
+  trace::LossCounter losses;
+  std::vector<trace::LiveFile> files;
+  for (const std::string& name : live_.Names()) {
+    if (!name.ends_with(".vrl"))
+      continue;
+    if (auto file = trace::LiveFile::Open(options_.directory + "/" + name, &losses, true); file)
+      files.push_back(std::move(*file));
+  }
+  for (trace::PastPlan& plan :
+       trace::ChooseOldest(files, live - options_.to_bytes, base::MonotonicNs() - kTooYoungNs)) {
+    if (!plan.folds())
+      continue;
+    const trace::LiveFile& file = files[plan.file];
+    const std::string name = NameIn(file.path());
+    const trace::TickClock clock = trace::ClockOfChunks(file);
+    resolve::Dropper(file, clock, instants[name], &plan).Run();
+    made_.push_back({name, trace::MakePast(file, clock, plan)});
+  }
+  return {};
+}
+
 // Nothing is read by now. Whoever still reads what the past files stand for has a lock.
 util::Status Fold::GiveBack() {
   const auto deadline = std::chrono::steady_clock::now() + kLockFor;
   while (flock(live_.fd(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
       break;
+    // The next one gives that back too.
     if (std::chrono::steady_clock::now() >= deadline)
-      return {};  // the next one gives that back too
+      return util::Status::Error(kHeldByReader);
     std::this_thread::sleep_for(kLockStep);
   }
   for (const Made& made : made_) {
@@ -240,7 +303,7 @@ util::Status Fold::Run() {
     return live.status();
   live_ = std::move(*live);
   VRAMSCOPE_RETURN_IF_ERROR(RemoveUnfinishedFiles(live_));
-  VRAMSCOPE_RETURN_IF_ERROR(Make());
+  VRAMSCOPE_RETURN_IF_ERROR(options_.drop ? Drop() : Make());
   for (const Made& made : made_) {
     const util::Content* content = LiveFileContent();
     auto past = util::AtomicFile::Create(live_, NameIn(trace::PastPathOf(made.name)), content);
@@ -259,10 +322,13 @@ void RegisterFold(CLI::App& app, int* exit_code) {
   CLI::App* const fold = app.add_subcommand("fold", "")->group("");
   auto options = std::make_shared<FoldOptions>();
   fold->add_option("--to", options->to_bytes)->required();
+  fold->add_option("--nice", options->niceness);
+  fold->add_flag("--drop", options->drop);
+  fold->add_option("--instant", options->instants);
   fold->add_option("DIR", options->directory)->required();
   fold->callback([options, exit_code] {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // the directory is the launcher's
-    [[maybe_unused]] const int niceness = nice(kNice);
+    [[maybe_unused]] const int niceness = nice(options->niceness);
     *exit_code = ExitOf(Fold(*options).Run());
   });
 }

@@ -33,6 +33,7 @@
 #include "cli/launcher/session.h"
 #include "cli/launcher/snapshot_taker.h"
 #include "cli/launcher/survivors.h"
+#include "format/memory_words.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -83,7 +84,6 @@ class Run {
   std::unique_ptr<Sampler> sampler_;
   int snapshot_signal_ = 0;
   std::unique_ptr<SnapshotTaker> snapshots_;
-  uint64_t ring_bytes_ = 0;  // 0: there is none
   std::unique_ptr<RingKeeper> ring_;
 };
 
@@ -108,7 +108,7 @@ util::Status Run::Check() {
     const util::Result<uint64_t> ring = ParseRing(options_.ring);
     if (!ring)
       return ring.status();
-    ring_bytes_ = *ring;
+    options_.recording.ring_bytes = *ring;
   }
   util::Result<std::string> probe = FindProbe();
   if (!probe)
@@ -140,8 +140,8 @@ void Run::StartSampling() {
     snapshots_ = std::make_unique<SnapshotTaker>(place_.live_directory());
     snapshots_->Start();
   }
-  if (ring_bytes_ != 0) {
-    ring_ = std::make_unique<RingKeeper>(place_.live_directory(), ring_bytes_);
+  if (const uint64_t size = options_.recording.ring_bytes; size != 0) {
+    ring_ = std::make_unique<RingKeeper>(place_.live_directory(), size);
     ring_->Start();
   }
   if (nvml_ == nullptr)
@@ -221,8 +221,12 @@ void Run::EndSampling(int wait_status) {
   }
   if (ring_ != nullptr) {
     ring_->Stop();
-    if (!ring_->note().empty())
-      notes_.push_back(ring_->note());
+    if (const std::string note = ring_->note(); !note.empty()) {
+      notes_.push_back(note);
+      constexpr std::string_view kKey = format::kRingNote;
+      place_.file().Write(
+          format::Runtime{.key = {kKey.data(), kKey.size()}, .value = {note.data(), note.size()}});
+    }
   }
   for (const std::string& failure :
        {sampler_ != nullptr ? sampler_->failure() : std::string(), watch_->failure(),

@@ -44,6 +44,9 @@ enum class Phase : uint8_t {
 inline constexpr char kModeNote[] = "mode";
 inline constexpr char kSampledMode[] = "sampled";
 
+// The note of a ring that took more than its size: by how much, and why.
+inline constexpr char kRingNote[] = "ring";
+
 // Notes of a process that has PyTorch: its version, and whether the probe can name its modules and
 // tensors ("off: why" where it cannot).
 inline constexpr char kTorchNote[] = "PyTorch";

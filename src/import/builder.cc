@@ -231,17 +231,37 @@ void Builder::Change(tables::DeviceId device, int64_t time_ns) {
 
 template <class Row>
 void Builder::AddSample(std::vector<Row>* rows,
+                        Run<Row>* run,
                         Row row,
                         int64_t time_ns,
                         uint64_t used_bytes,
                         int64_t ledger_bytes) {
-  if (!budget_.Charge("samples", 1, sizeof row))
-    return;
   row.time_ns = row.begin_ns = row.end_ns = time_ns;
   row.used_bytes = used_bytes;
   row.ledger_bytes = ledger_bytes;
-  rows->push_back(row);
   Covers(time_ns, time_ns);
+  if (run->any && run->last.used_bytes == used_bytes && run->last.ledger_bytes == ledger_bytes &&
+      run->last.time_ns <= time_ns) {
+    run->skipped += run->held && run->skipped != UINT32_MAX ? 1 : 0;
+    run->held = true;
+    run->last = row;
+    return;
+  }
+  EndRun(rows, run);
+  run->any = run->held = true;
+  run->last = row;
+  EndRun(rows, run);
+}
+
+template <class Row>
+void Builder::EndRun(std::vector<Row>* rows, Run<Row>* run) {
+  if (!run->held || !budget_.Charge("samples", 1, sizeof(Row)))
+    return;
+  if constexpr (requires { run->last.repeats; })
+    run->last.repeats = run->skipped;
+  rows->push_back(run->last);
+  run->held = false;
+  run->skipped = 0;
 }
 
 // They are no measure of these rows, which are another tool's too: not counted.
@@ -251,7 +271,7 @@ void Builder::Sample(tables::DeviceId device,
                      int64_t ledger_bytes) {
   tables::SampleRow row;
   row.device = device;
-  AddSample(&out_.samples, row, time_ns, used_bytes, ledger_bytes);
+  AddSample(&out_.samples, &device_runs_[device.value], row, time_ns, used_bytes, ledger_bytes);
 }
 
 void Builder::ProcessSample(tables::AccountId account,
@@ -260,7 +280,8 @@ void Builder::ProcessSample(tables::AccountId account,
                             int64_t ledger_bytes) {
   tables::ProcessSampleRow row;
   row.account = account;
-  AddSample(&out_.process_samples, row, time_ns, used_bytes, ledger_bytes);
+  AddSample(&out_.process_samples, &process_runs_[account.value], row, time_ns, used_bytes,
+            ledger_bytes);
 }
 
 void Builder::Mark(int64_t time_ns, std::string_view name, tables::ProcessId process) {
@@ -359,6 +380,10 @@ void Builder::FillSpans() {
 }
 
 util::Result<tables::Tables> Builder::Finish(const std::string& path) {
+  for (auto& [device, run] : device_runs_)
+    EndRun(&out_.samples, &run);
+  for (auto& [account, run] : process_runs_)
+    EndRun(&out_.process_samples, &run);
   if (budget_.IsOver())
     return budget_.Refusal(path);
   if (!failed_.ok())

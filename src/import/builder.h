@@ -81,7 +81,8 @@ class Builder {
   // That what the device has in use changed: a sample of before says nothing of after. Counters do
   // it themselves.
   void Change(tables::DeviceId device, int64_t time_ns);
-  // What a tool said of a whole device, or of a process on it, with what the rows say then.
+  // What a tool said of a whole device, or of a process on it, with what the rows say then. Of
+  // equal readings in a row the first and the last are kept: the figure changed between two rows.
   void Sample(tables::DeviceId device, int64_t time_ns, uint64_t used_bytes, int64_t ledger_bytes);
   void ProcessSample(tables::AccountId account,
                      int64_t time_ns,
@@ -122,12 +123,23 @@ class Builder {
   // The number of the row at `key`, which is made where there is none.
   template <class Row, class Key>
   uint32_t Number(std::vector<Row>* rows, std::map<Key, uint32_t>* known, Key key, const Row& row);
+  // The last sample of a device or an account, while it repeats the row before it.
+  template <class Row>
+  struct Run {
+    bool any = false;
+    bool held = false;     // `last` is not among the rows
+    uint32_t skipped = 0;  // samples before `last` that never will be
+    Row last;
+  };
   template <class Row>
   void AddSample(std::vector<Row>* rows,
+                 Run<Row>* run,
                  Row row,
                  int64_t time_ns,
                  uint64_t used_bytes,
                  int64_t ledger_bytes);
+  template <class Row>
+  void EndRun(std::vector<Row>* rows, Run<Row>* run);
   void SeeSite(tables::SiteId site, int64_t time_ns);
   void Sort();
   void SortChanges();
@@ -142,6 +154,8 @@ class Builder {
   std::map<uint32_t, uint32_t> processes_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> threads_, accounts_, counters_;
   std::vector<int64_t> counter_bytes_{0};
+  std::map<uint32_t, Run<tables::SampleRow>> device_runs_;          // by device
+  std::map<uint32_t, Run<tables::ProcessSampleRow>> process_runs_;  // by account
   std::string lacks_;
   uint64_t allocations_ = 0;
   int64_t last_tick_ns_ = INT64_MIN;

@@ -43,6 +43,23 @@ TEST(NvidiaSmi, ThePeriodIsWhatTheUserSays) {
                                ElementsAre(Pair(0, 230 * kMiB), Pair(10 * kMsNs, 231 * kMiB)))));
 }
 
+// A day of an idle GPU is a few rows.
+TEST(NvidiaSmi, OfEqualReadingsTheFirstAndTheLastAreKept) {
+  std::string text = "memory.used [MiB]\n";
+  for (int i = 0; i < 1000; ++i)
+    text += "5 MiB\n";
+  const Imported log = ImportText(text + "6 MiB\n6 MiB\n");
+  ASSERT_EQ(log.error, "");
+  const auto& rows = log.tables.samples;
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[1].time_ns, 999 * kSecondNs);
+  EXPECT_EQ(rows[1].repeats, 998u);
+  EXPECT_EQ(rows[2].used_bytes, uint64_t{6} << 20);
+  EXPECT_EQ(rows[3].time_ns, 1001 * kSecondNs);
+  EXPECT_EQ(rows[0].repeats + rows[2].repeats + rows[3].repeats, 0u);
+  EXPECT_EQ(log.NoteOf("readings"), "1,002");
+}
+
 TEST(NvidiaSmi, DevicesAreToldApartByNumberAndHaveTheirOwnClock) {
   const Imported log = ImportText(
       "timestamp, index, name, memory.total [MiB], memory.used [MiB]\n"

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string_view>
 
+#include "format/enums.h"
 #include "output/devices.h"
 #include "output/trust_lines.h"
 #include "util/size_text.h"
@@ -108,10 +109,13 @@ void InfoText::AddSession() {
   Line("session", recorded);
   Line("duration", util::FormatDuration(session.end_ns - session.begin_ns));
   if (session.HasPast()) {
-    Line("history",
-         fmt::format("the last {} ({} from the start on), and the peaks of the whole run (--ring)",
-                     util::FormatDuration(session.end_ns - session.history_ns),
-                     util::FormatDuration(session.history_ns - session.begin_ns)));
+    const std::string outran = format::LossName(static_cast<uint64_t>(format::Loss::kDropped));
+    const bool all = std::none_of(report_.losses.begin(), report_.losses.end(),
+                                  [&](const query::Loss& loss) { return loss.name == outran; });
+    Line("history", fmt::format("the last {} ({} from the start on), and {} (--ring)",
+                                util::FormatDuration(session.end_ns - session.history_ns),
+                                util::FormatDuration(session.history_ns - session.begin_ns),
+                                all ? "the peaks of the whole run" : "the peaks that were found"));
   }
 }
 

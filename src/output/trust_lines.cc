@@ -208,6 +208,11 @@ std::vector<std::string> TrustLines(const query::Report& report,
   AddUnnamed(recording, style, &out);
   AddResidual(report, recording, style, &out);
   AddUnexplained(report, recording, style, &out);
+  if (const std::string_view ring = tables::NoteOf(recording, format::kRingNote); !ring.empty()) {
+    out.push_back(
+        Paint(CutEnd(Printable(ring, style.utf8), static_cast<size_t>(style.columns), style),
+              Ink::kWarning, style));
+  }
   const size_t before = out.size();
   AddLosses(report, style, &out);
   const bool lost = out.size() > before;

@@ -35,11 +35,19 @@ inline constexpr size_t kTextBytesPerBlock = size_t{1} << 20;
 // Of one text; a longer one is cut, by the writer and by the reader. Names are made of records of
 // at most 32 KiB, command lines and source lines can be longer.
 inline constexpr size_t kMaxTextBytes = kTextBytesPerBlock;
+// Allocations of a file that a reader believes: so many, and so many more a byte of the file. What
+// time a question takes goes by the rows.
+inline constexpr uint64_t kBaseAllocations = uint64_t{8} << 20;
+inline constexpr uint64_t kAllocationsPerFileByte = 64;
 
 // Blocks that are no table of tables.def.
 enum BlockTable : uint16_t {
   kSessionBlock = 0xff00,  // texts: key, value, key, value, ...
   kStringsBlock = 0xff01,  // texts: the string table from its row 1 on
+  // Noise, to be skipped. A reader makes no more out of a file than its size allows
+  // (util/budget.h), and rows that are all alike compress without end: the writer makes such a file
+  // as large as its reader wants it.
+  kPaddingBlock = 0xff02,
 };
 
 // Columns of both.

@@ -22,6 +22,7 @@
 #include "tables/table_checks.h"
 #include "tables/testing/random_tables.h"
 #include "tables/writer.h"
+#include "util/budget.h"
 
 namespace vramscope::tables {
 namespace {
@@ -330,6 +331,37 @@ TEST(FileTest, ARecordingOfATrainingIsSmall) {
   const std::vector<AllocationRow> rows = Training(2000);
   const std::string file = testing::WriteFile(TrainingTables(), rows, 32768);
   EXPECT_LT(file.size(), rows.size());
+}
+
+// Each of these compresses to next to nothing, and is more than a reader makes of so small a file.
+TEST(FileTest, WhatIsWrittenCanBeRead) {
+  Random random(8);
+  Tables tables = RandomTables(&random, 2);
+  const uint64_t rows = util::Budget::kBaseBytes / sizeof(SampleRow) + 200'000;
+  tables.samples.assign(rows, SampleRow{.device = DeviceId{1}, .used_bytes = 1 << 20});
+  const MemoryFile file;
+  {
+    Writer writer(file.fd(), "x.vram");
+    ASSERT_TRUE(writer.Finish(tables).ok());
+  }
+  std::unique_ptr<Recording> recording = Reopen(file);
+  ASSERT_NE(recording, nullptr);
+  EXPECT_EQ(recording->tables().samples.size(), rows);
+  EXPECT_LT(recording->tables().session.file_bytes, rows);
+
+  // A long name that many rows have.
+  tables.samples.clear();
+  const StringId name = tables.strings.Add(std::string(100'000, 'n'));
+  tables.marks.assign(5'000, MarkRow{.time_ns = 1, .name = name});
+  const MemoryFile named;
+  ASSERT_TRUE(Writer(named.fd(), "x.vram").Finish(tables).ok());
+  recording = Reopen(named);
+  ASSERT_NE(recording, nullptr);
+  EXPECT_EQ(recording->tables().marks.size(), 5'000u);
+  // Listed, it would take 200 GB.
+  tables.marks.assign(2'000'000, MarkRow{.time_ns = 1, .name = name});
+  const MemoryFile bomb;
+  EXPECT_THAT(Writer(bomb.fd(), "x.vram").Finish(tables).message(), HasSubstr("x.vram: cannot be"));
 }
 
 TEST(FileTest, WhatCannotBeWrittenIsAnError) {

@@ -29,9 +29,6 @@ namespace {
 
 using util::Status;
 
-// What time a question takes goes by the rows: that is what it costs to claim them.
-constexpr uint64_t kBaseAllocations = uint64_t{8} << 20;
-constexpr uint64_t kAllocationsPerFileByte = 64;
 constexpr size_t kFramesWorthAThread = 16;
 // Of one block: what is read at once.
 constexpr uint32_t kMaxBlockBytes = 256u << 20;
@@ -80,9 +77,6 @@ class FileRecording : public Recording {
                    LoadState* state,
                    const Take& take);
   void TakeSession(const std::vector<std::string>& texts);
-  template <class Row>
-  uint64_t TextBytesOf(const Row& row) const;
-
   Status ReadBytes(uint64_t offset, size_t size, void* out) const;
   Status Damaged(const char* what) const {
     return Status::Error(path_ + ": is damaged (" + what +
@@ -333,26 +327,9 @@ Status FileRecording::LoadTable(const IndexEntry& entry, LoadState* state) {
   return status;
 }
 
-template <class Row>
-uint64_t FileRecording::TextBytesOf(const Row& row) const {
-  uint64_t bytes = 0;
-  const auto add = [&]<class Type>(const Column<Row, Type>& column) {
-    if constexpr (std::is_same_v<Type, StringId>)
-      bytes += tables_.strings[row.*column.field].size();
-  };
-  TableOf<Row>::VisitColumns(add);
-  return bytes;
-}
-
-// Whoever lists a table says a text as often as a row names it: one long text that a million rows
-// name is a claim too. In real recordings a row's texts are some 200 bytes where the row takes 6 or
-// more of the file.
 Status FileRecording::CheckNamedTexts() const {
   util::Budget budget(file_bytes_);
-  Tables::ForEach(tables_, [&](const auto& rows) {
-    for (const auto& row : rows)
-      (void)budget.Charge("bytes of text, as often as its rows name them,", TextBytesOf(row));
-  });
+  (void)budget.Charge("bytes of text, as often as its rows name them,", NamedTextBytes(tables_));
   return budget.IsOver() ? budget.Refusal(path_) : Status();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "format/memory_words.h"
+#include "tables/file_layout.h"
 
 namespace vramscope::tables {
 namespace {
@@ -205,6 +206,19 @@ const char* FindBadReference(const Tables& tables) {
   if (bad == nullptr && !StacksAreTrees(tables.stacks))
     bad = TableOf<StackRow>::kName;
   return bad;
+}
+
+uint64_t NamedTextBytes(const Tables& tables) {
+  uint64_t bytes = 0;
+  Tables::ForEach(tables, [&]<class Row>(const std::vector<Row>& rows) {
+    TableOf<Row>::VisitColumns([&]<class Type>(const Column<Row, Type>& column) {
+      if constexpr (std::is_same_v<Type, StringId>) {
+        for (const Row& row : rows)
+          bytes += std::min(tables.strings[row.*column.field].size(), kMaxTextBytes);
+      }
+    });
+  });
+  return bytes;
 }
 
 bool FrameMakesSense(const AllocationFrame& frame,

@@ -7,13 +7,18 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <random>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/crc32c.h"
+#include "tables/table_checks.h"
 #include "tables/table_codec.h"
+#include "util/budget.h"
 #include "util/file.h"
+#include "util/size_text.h"
 
 namespace vramscope::tables {
 namespace {
@@ -24,6 +29,23 @@ constexpr int kTableLevel = 3;
 constexpr int kPackingNice = 8;
 // Of a frame with more sites than this, it is not known whose it is.
 constexpr size_t kMaxSitesOfFrame = 4096;
+// A file that its reader would want larger than this is not written.
+constexpr uint64_t kMostPaddingBytes = uint64_t{256} << 20;
+
+// How large a file with these tables must be for a reader to believe them.
+uint64_t LeastFileBytes(const Tables& tables, uint64_t allocations) {
+  uint64_t bytes = tables.strings.size() * sizeof(uint64_t);
+  for (uint32_t id = 1; id < tables.strings.size(); ++id)
+    bytes += std::min(tables.strings[StringId{id}].size(), kMaxTextBytes);
+  Tables::ForEach(
+      tables, [&]<class Row>(const std::vector<Row>& rows) { bytes += rows.size() * sizeof(Row); });
+  // The session's own facts are a few lines.
+  constexpr uint64_t kSessionBytes = 64 << 10;
+  return std::max(
+      {util::Budget::FileBytesFor(bytes + kSessionBytes),
+       util::Budget::FileBytesFor(NamedTextBytes(tables)),
+       util::Budget::FileBytesFor(allocations, kBaseAllocations, kAllocationsPerFileByte)});
+}
 
 }  // namespace
 
@@ -150,6 +172,7 @@ util::Status Writer::Finish(const Tables& tables) {
   if (session.HasPast())
     facts.insert(facts.end(), {"history_ns", history});
   WriteStrings(kSessionBlock, facts, &encoder);
+  WritePadding(tables, &encoder);
   if (encoder.failed())
     Fail(util::Status::Error(path_ + ": cannot be written: out of memory"));
   WriteIndex(tables);
@@ -207,6 +230,27 @@ void Writer::WriteStrings(uint16_t table,
   }
   if (!sizes.empty())
     flush();
+}
+
+void Writer::WritePadding(const Tables& tables, BlockEncoder* encoder) {
+  uint64_t allocations = 0;
+  for (const Frame& frame : frames_)
+    allocations += frame.entry.rows;
+  const uint64_t least = LeastFileBytes(tables, allocations);
+  if (least > offset_ + kMostPaddingBytes) {
+    return Fail(util::Status::Error(
+        path_ + ": cannot be written: its names are " + util::FormatBytes(NamedTextBytes(tables)) +
+        " where they are listed, and its rows more than a reader makes of a file: record less"));
+  }
+  std::mt19937_64 random;  // the same noise in each file
+  std::string noise;
+  while (offset_ < least && status().ok()) {
+    noise.resize(std::min<uint64_t>(least - offset_, kTextBytesPerBlock));
+    std::generate(noise.begin(), noise.end(), [&] { return static_cast<char>(random()); });
+    encoder->Begin(kPaddingBlock, 0);
+    encoder->AddText(kTextBytes, noise);
+    WriteBlock(encoder, kPaddingBlock, 0);
+  }
 }
 
 void Writer::WriteIndex(const Tables& tables) {

@@ -70,6 +70,7 @@ class Writer : public AllocationSink {
   template <class Row>
   void WriteTable(const std::vector<Row>& rows, BlockEncoder* encoder);
   void WriteStrings(uint16_t table, const std::vector<std::string_view>& texts, BlockEncoder*);
+  void WritePadding(const Tables& tables, BlockEncoder* encoder);
   void WriteIndex(const Tables& tables);
   void Fail(util::Status status);
   util::Status status();

@@ -28,6 +28,14 @@ class Budget {
                   uint64_t base_bytes = kBaseBytes,
                   uint64_t bytes_per_file_byte = kBytesPerFileByte);
 
+  // The smallest file that has a budget of so much.
+  static constexpr uint64_t FileBytesFor(uint64_t bytes,
+                                         uint64_t base_bytes = kBaseBytes,
+                                         uint64_t bytes_per_file_byte = kBytesPerFileByte) {
+    const uint64_t growing = bytes - (bytes < base_bytes ? bytes : base_bytes);
+    return growing / bytes_per_file_byte + (growing % bytes_per_file_byte != 0 ? 1 : 0);
+  }
+
   // Takes count times bytes_each of what is left for `what`: the plural that the refusal names, a
   // literal. False where that is more than there is.
   [[nodiscard]] bool Charge(const char* what, uint64_t count, uint64_t bytes_each = 1) {

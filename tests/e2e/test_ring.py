@@ -24,6 +24,7 @@ RING = 16 * MIB
 # 36 MB of records; some 4 MB a second, with which a fold on a busy machine keeps up, or four times that.
 STEPS, PAIRS, PAUSE_US, SHORT_PAUSE_US = 4000, 400, 2000, 400
 BY = "tag,size_class"
+OLDER, OUTRAN = "allocations older than the ring", "allocations that outran the ring"
 
 
 def vramscope(*words: object) -> subprocess.CompletedProcess:
@@ -92,7 +93,7 @@ def both(tmp_path_factory) -> tuple[Path, Path, Watch]:
 def test_the_disk_is_bounded(both):
     _, _, watch = both
     assert len(watch.pasts) >= 2, "it was folded more than once"
-    assert watch.most <= 1.5 * RING, watch.most
+    assert watch.most <= RING, watch.most
 
 
 def test_the_peak_is_that_of_the_whole_run(both):
@@ -106,7 +107,7 @@ def test_instants_of_the_history_are_the_same(both):
     all_of_it, ring, _ = both
     marks = [step for step in range(0, STEPS, STEPS // 64)]
     kept = [step for step in marks if vramscope("report", ring, "--at", f"mark:at {step}").returncode == 0]
-    assert kept == marks[-len(kept) :] and 3 <= len(kept) < len(marks) // 2
+    assert kept == marks[-len(kept) :] and 1 <= len(kept) < len(marks) // 2
     for step in random.Random(1).sample(kept, min(len(kept), 6)):
         assert rows(report(ring, f"mark:at {step}")) == rows(report(all_of_it, f"mark:at {step}")), step
     assert rows(report(ring, "end")) == rows(report(all_of_it, "end"))
@@ -127,12 +128,54 @@ def test_what_is_left_out_is_said(both):
     told, whole = report(ring, "peak"), report(all_of_it, "peak")
     assert [found["name"] for found in told["invariants"] if not found["holds"]] == []
     losses = {entry["name"]: entry["count"] for entry in told["losses"]}
-    assert set(losses) == {"allocations older than the ring"}
+    assert losses and set(losses) <= {OLDER, OUTRAN}  # a busy machine's fold may be too slow
     assert whole["losses"] == []
-    assert losses["allocations older than the ring"] > STEPS * PAIRS / 2
+    assert sum(losses.values()) > STEPS * PAIRS / 2
     info = vramscope("info", ring).stdout
     assert "history" in info, info
     assert "history" not in vramscope("info", all_of_it).stdout
+
+
+def test_a_program_that_outruns_the_ring_loses_its_oldest_history(both, tmp_path):
+    """As fast as it can on one processor, with the fold beside it: the size holds, or how much more it was is said."""
+    trace = tmp_path / "fast.vram"
+    watch = Watch(Path(f"{trace}.d"))
+    watch.start()
+    program = (HOSTS / "long_run", STEPS, PAIRS, 0)
+    words = ("taskset", "-c", "0", VRAMSCOPE, "run", "--no-report", "-o", trace, "--ring", "16M", "--", *program)
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, check=True)
+    watch.ended = True
+    watch.join()
+    told = report(trace, "end")
+    losses = {entry["name"]: entry for entry in told["losses"]}
+    assert set(losses) <= {OLDER, OUTRAN}, losses
+    assert sum(entry["count"] for entry in losses.values()) > STEPS * PAIRS / 2
+    assert all(entry["bytes"] > 64 * entry["count"] for entry in losses.values())
+    exceeded = [line for line in done.stderr.splitlines() if "--ring 16.0 MiB was exceeded by " in line]
+    assert watch.most <= RING or exceeded, (watch.most, done.stderr)
+    info = vramscope("info", trace).stdout
+    assert bool(exceeded) == ("--ring 16.0 MiB was exceeded by " in info), info
+    # What is live at the end is what a recording of everything says.
+    assert rows(told) == rows(report(both[0], "end"))
+
+
+def test_a_stopped_reader_is_said(tmp_path):
+    trace = tmp_path / "x.vram"
+    with start(trace, steps=3 * STEPS) as launcher:
+        live = Path(f"{trace}.d")
+        while not live.exists() or space_of(live) < 4 * MIB:
+            time.sleep(0.01)
+        reader = subprocess.Popen([str(VRAMSCOPE), "report", str(live)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Stopped while it reads: it holds the directory's lock.
+        while not any(f":{live.stat().st_ino} " in line and f" {reader.pid} " in line
+                      for line in Path("/proc/locks").read_text().splitlines()):
+            assert reader.poll() is None and launcher.poll() is None
+        reader.send_signal(signal.SIGSTOP)
+        _, said = launcher.communicate(timeout=300)
+        reader.kill()
+        reader.wait()
+    assert "was exceeded by" in said and "somebody reads the recording" in said, said
+    assert "somebody reads the recording" in vramscope("info", trace).stdout
 
 
 def child_named(pid: int, name: str) -> int | None:
@@ -178,7 +221,7 @@ def test_snapshots_and_reports_while_it_folds(both, tmp_path):
                 read += 1
                 told = report(tmp_path / "y.vram", "peak")
                 assert rows(told) == peak
-                assert {entry["name"] for entry in told["losses"]} == {"allocations older than the ring"}
+                assert {entry["name"] for entry in told["losses"]} <= {OLDER, OUTRAN}
             time.sleep(0.05)
         assert launcher.wait() == 0
     assert read >= 3
@@ -225,7 +268,8 @@ def test_kills_lose_no_more_than_without_a_ring(both, tmp_path, victim):
     told = report(trace, "peak")
     assert rows(told) == rows(report(all_of_it, "peak"))
     assert {entry["name"] for entry in told["losses"]} <= {
-        "allocations older than the ring",
+        OLDER,
+        OUTRAN,
         "last record of a thread cut off",
     }
     assert not live.exists()
@@ -250,7 +294,7 @@ def test_names_of_a_training(tmp_path):
         for by in (names, "thread,size_class,owner,api"):
             assert rows(report(folded, at, by)) == rows(report(live, at, by)), (at, by)
     assert report(folded, "iter:390")["devices"][0]["at"]["iteration"] == 390
-    assert {entry["name"] for entry in report(folded, "peak")["losses"]} == {"allocations older than the ring"}
+    assert {entry["name"] for entry in report(folded, "peak")["losses"]} == {OLDER}
 
 
 @pytest.mark.parametrize("seed", [5, 11])
@@ -279,7 +323,7 @@ def test_the_driver_s_memory(tmp_path, seed):
         for by in ("owner,api,category", "native,tag", "stream,size_class,phase"):
             assert rows(report(folded, at, by)) == rows(report(live, at, by)), (at, by)
     told = report(folded, "peak")
-    assert {entry["name"] for entry in told["losses"]} == {"allocations older than the ring"}
+    assert {entry["name"] for entry in told["losses"]} == {OLDER}
     broken = [found["name"] for found in told["invariants"] if not found["holds"]]
     assert broken == [found["name"] for found in report(live, "peak")["invariants"] if not found["holds"]]
 

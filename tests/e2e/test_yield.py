@@ -29,7 +29,7 @@ def test_all_memory_is_given_back_and_comes_again(machine):
     assert LEAST <= said_mib(yielded.stdout) <= MOST
     assert yielded.stderr == f"vramscope: `vramscope resume {program.pid}` continues it\n"
     assert program.stands()
-    assert machine.kept() == [f"yield-{program.pid}"]
+    assert [path.name for path in machine.kept()] == [f"yield-{program.pid}"]
     assert machine.refused("yield", program.pid).startswith(
         f"process {program.pid} (driver_steady) has yielded already: `vramscope resume {program.pid}`"
     )
@@ -95,14 +95,34 @@ def test_the_recording_says_so_and_balances(machine):
     assert re.search(name + r" has back \d+ MiB of device memory, in ", info), info
 
 
-def test_the_state_is_kept_for_this_user_alone(machine):
+NOBODY = 65534
+
+
+@pytest.fixture
+def taken_names():
+    """What another user can put where `resume` looks, under any name that can be foreseen."""
+    made = [Path(f"/tmp/{name}") for name in (f"vramscope-{os.geteuid()}", "vramscope-yield-0", "vramscope-yield-x")]
+    made = [path for path in made if not path.exists()]
+    for path in made:
+        path.mkdir(mode=0o777)
+        (path / "yield-1").write_text("theirs")
+    for path in made if os.geteuid() == 0 else ():
+        os.chown(path, NOBODY, NOBODY)
+    yield
+    for path in made:
+        shutil.rmtree(path)
+
+
+def test_the_state_is_kept_for_this_user_alone(machine, taken_names, tmp_path):
     program = machine.start()
-    assert machine.vramscope("yield", program.pid).returncode == 0
-    folder = machine.state / "vramscope"
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / f"yield-{program.pid}").stat().st_mode & 0o777 == 0o600
+    assert machine.vramscope("yield", program.pid, XDG_RUNTIME_DIR=str(tmp_path)).returncode == 0
+    (state,) = machine.kept()
+    assert state.stat().st_mode & 0o777 == 0o600
+    assert state.parent.stat().st_mode & 0o777 == 0o700
+    # A session with another environment finds it.
+    assert "has yielded already" in machine.refused("yield", program.pid)
     # Without it nothing says how much room is needed.
-    shutil.rmtree(folder)
+    state.unlink()
     assert "was checkpointed by another program" in machine.refused("resume", program.pid)
     assert machine.vramscope("resume", program.pid, "--unverified").returncode == 0
     program.finish()
@@ -390,7 +410,7 @@ def test_a_yield_that_was_killed_is_undone_by_resume(machine):
     command.kill()
     command.wait()
     # Should it have come to the moving, a `resume` knows what it needs.
-    (state,) = (machine.state / "vramscope").glob("*")
+    (state,) = machine.kept()
     assert re.search(r"^device \d{9} GPU-", state.read_text(), re.MULTILINE)
     assert "is locked by a checkpoint that was not finished" in machine.refused("yield", program.pid)
     done = machine.vramscope("resume", program.pid)

@@ -21,21 +21,19 @@ LEAST, MOST = 582, 586
 
 
 class Machine:
-    """One stand-in machine: its books, what `resume` keeps, and programs on it."""
+    """One stand-in machine: its books, and programs on it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.books = directory / "books"
-        self.state = directory / "runtime"
-        self.state.mkdir()
         self.environment = {
             **os.environ,
             "LD_LIBRARY_PATH": str(STAND_IN),
             "VRAMSCOPE_FAKE_BOOKS": str(self.books),
             "VRAMSCOPE_FAKE_TOTAL_MIB": "4096",
-            "XDG_RUNTIME_DIR": str(self.state),
         }
         self.programs: list[subprocess.Popen] = []
+        self.pids: list[int] = []
 
     def start(self, *words: str, record: bool = True) -> "Program":
         program = Program(self, words, record, {})
@@ -70,8 +68,10 @@ class Machine:
         assert line.startswith("vramscope: ")
         return line.removeprefix("vramscope: ")
 
-    def kept(self) -> list[str]:
-        return [path.name for path in (self.state / "vramscope").glob("*")]
+    def kept(self) -> list[Path]:
+        """What `resume` would need: files in a directory of a random name that only this user can have made."""
+        files = [Path("/tmp").glob(f"vramscope-yield-*/yield-{pid}") for pid in self.pids]
+        return [path for found in files for path in found if path.parent.stat().st_uid == os.geteuid()]
 
     def end(self) -> None:
         for process in self.programs:
@@ -108,6 +108,7 @@ class Program:
         self.pid = self.process.pid
         if record:
             (self.pid,) = children(self.process.pid)
+        machine.pids.append(self.pid)
 
     def turns(self) -> int:
         return self.output.read_text().count("turn")

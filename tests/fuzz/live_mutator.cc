@@ -431,6 +431,30 @@ std::string LiveMutator::Forge(const std::string& file) {
   return Assemble(image);
 }
 
+std::string LiveMutator::Cross(const std::string& file, const std::string& other) {
+  Image image = Parse(file);
+  const Image from = Parse(other);
+  if (image.chunks.empty() || from.chunks.empty())
+    return Assemble(image);
+  const Chunk& source = from.chunks[Below(from.chunks.size())];
+  if (Below(4) == 0) {
+    image.chunks.insert(
+        image.chunks.begin() + static_cast<ptrdiff_t>(Below(image.chunks.size() + 1)), source);
+    return Assemble(image);
+  }
+  // Some records in a row, put between or in place of some.
+  auto& records = image.chunks[Below(image.chunks.size())].records;
+  const size_t begin = Below(source.records.size());
+  const size_t count = Below(source.records.size() - begin + 1);
+  const size_t at = Below(records.size() + 1);
+  const size_t gone = Below(2) == 0 ? 0 : Below(records.size() - at + 1);
+  const auto where = records.begin() + static_cast<ptrdiff_t>(at);
+  const auto first = source.records.begin() + static_cast<ptrdiff_t>(begin);
+  records.insert(records.erase(where, where + static_cast<ptrdiff_t>(gone)), first,
+                 first + static_cast<ptrdiff_t>(count));
+  return Assemble(image);
+}
+
 std::string LiveMutator::ForgeJson(std::string text) {
   for (uint64_t left = Below(4); left != 0; --left) {
     static constexpr std::string_view kPieces[] = {

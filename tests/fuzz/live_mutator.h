@@ -24,6 +24,8 @@ class LiveMutator {
 
   std::string Damage(std::string file);
   std::string Forge(const std::string& file);
+  // The same with chunks and records of another file too.
+  std::string Cross(const std::string& file, const std::string& other);
   // Text with anything in it that JSON can be hard to read for.
   std::string ForgeJson(std::string text);
 

@@ -5,12 +5,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "finished.h"
 #include "live_seeds.h"
 #include "probe/stack/testing_tables.h"
+#include "resolve/keeper.h"
 #include "tables/testing/random_tables.h"
+#include "trace/live/live_trace.h"
+#include "trace/live/past.h"
 #include "trace/trace.h"
 
 namespace {
@@ -41,6 +46,34 @@ bool WriteSeed(const fs::path& root, const std::string& name, const std::string&
   return true;
 }
 
+// A recording whose older half became past, and what the launcher saw beside it.
+bool WriteRingSeed(const fs::path& root) {
+  using namespace vramscope;
+  const fs::path session = root / "ring.vram.d";
+  const std::string live = fuzz::ScopedProgram();
+  if (!WriteFile(session / "101.1.vrl", live))
+    return false;
+  const auto opened = trace::LiveTrace::Open(session, session, {});
+  if (!opened)
+    return false;
+  auto& trace = static_cast<trace::LiveTrace&>(**opened);
+  const std::vector<trace::OldChunk> old = trace::FindOldChunks(trace);
+  if (old.empty())
+    return false;
+  std::vector<trace::PastPlan> plans(1);
+  plans[0].cut_ns = old[old.size() / 2].end_ns;
+  trace::ChooseChunks(trace, plans.data());
+  const std::vector<std::vector<int64_t>> instants(trace.devices().size(), {old[0].end_ns});
+  resolve::Keeper keeper(trace, instants, &plans);
+  if (!trace.ForEachEvent([&](std::span<const trace::Event> events) { keeper.Apply(events); }).ok())
+    return false;
+  keeper.Finish();
+  const std::vector<uint8_t> past = trace::MakePast(trace, plans[0]).bytes;
+  fs::remove_all(session);
+  return WriteFile(root / "live_file" / "ring.vrl",
+                   live + std::string(past.begin(), past.end()) + fuzz::Launcher());
+}
+
 bool WriteTablesSeed(const fs::path& path) {
   namespace tables = vramscope::probe::testing_tables;
   const auto bytes = tables::Tables(tables::kFramePointer).bytes();
@@ -64,7 +97,7 @@ int main(int argc, char** argv) {
   }
   const fs::path root = argv[1];
   if (!WriteSeed(root, "tensors", vramscope::fuzz::TensorProgram()) ||
-      !WriteSeed(root, "driver", vramscope::fuzz::DriverProgram()) ||
+      !WriteSeed(root, "driver", vramscope::fuzz::DriverProgram()) || !WriteRingSeed(root) ||
       !WriteTablesFileSeed(root / "tables_file" / "anything.vram") ||
       !WriteTablesSeed(root / "unwind_tables" / "frame_pointer")) {
     std::fprintf(stderr, "make_seeds: cannot write the seeds below %s\n", root.c_str());

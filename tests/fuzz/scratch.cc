@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scratch.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,6 +9,27 @@
 #include <filesystem>
 
 namespace vramscope::fuzz {
+namespace {
+
+constexpr double kMostSeconds = 2;
+
+double ProcessorSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+}  // namespace
+
+TimeLimit::TimeLimit() : began_(ProcessorSeconds()) {}
+
+TimeLimit::~TimeLimit() {
+  const double seconds = ProcessorSeconds() - began_;
+  if (seconds <= kMostSeconds)
+    return;
+  std::fprintf(stderr, "fuzz: the input took %.1f s of processor time\n", seconds);
+  std::abort();
+}
 
 void WriteInput(const std::string& path, const uint8_t* data, size_t size) {
   std::FILE* file = std::fopen(path.c_str(), "wb");

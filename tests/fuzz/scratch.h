@@ -14,4 +14,17 @@ void WriteInput(const std::string& path, const uint8_t* data, size_t size);
 // A directory of this process in memory-backed storage, where there is some.
 std::string ScratchDirectory();
 
+// Ends the process where an input took more than 2 s of processor time, as a finding. libFuzzer's
+// own limit is one of wall time, which a busy machine makes no measure.
+class TimeLimit {
+ public:
+  TimeLimit();
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+  ~TimeLimit();
+
+ private:
+  const double began_;
+};
+
 }  // namespace vramscope::fuzz

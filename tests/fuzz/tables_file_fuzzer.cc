@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ask_everything.h"
+#include "scratch.h"
 #include "tables/reader.h"
 #include "tables/testing/file_model.h"
 #include "tables/testing/random_tables.h"
@@ -37,7 +38,28 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
   return bytes.size();
 }
 
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* data,
+                                            size_t size,
+                                            const uint8_t* other,
+                                            size_t other_size,
+                                            uint8_t* out,
+                                            size_t max_size,
+                                            unsigned seed) {
+  std::mt19937_64 random(seed);
+  auto model = testing::TakeApart({reinterpret_cast<const char*>(data), size});
+  const auto source = testing::TakeApart({reinterpret_cast<const char*>(other), other_size});
+  if (!model || !source)
+    return 0;
+  testing::Cross(&*model, *source, &random);
+  const std::string bytes = testing::PutTogether(*model);
+  if (bytes.size() > max_size)
+    return 0;
+  std::copy(bytes.begin(), bytes.end(), out);
+  return bytes.size();
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const vramscope::fuzz::TimeLimit limit;
   const testing::MemoryFile file(std::string(reinterpret_cast<const char*>(data), size));
   auto recording = OpenDescriptor(file.fd(), "x.vram");
   if (!recording)

@@ -59,7 +59,7 @@ util::Result<Access> OpenAccess(const Target& target) {
   if (!driver)
     return driver.status();
   access.driver = std::move(*driver);
-  util::Result<std::unique_ptr<StateFile>> file = StateFile::Open(target.pid, StateDirectories());
+  util::Result<std::unique_ptr<StateFile>> file = StateFile::Open(target.pid);
   if (!file)
     return file.status();
   access.file = std::move(*file);

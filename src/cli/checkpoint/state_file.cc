@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
+#include <filesystem>
+#include <random>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "util/file.h"
@@ -29,12 +31,44 @@ bool ParseNumber(std::string_view text, T* value) {
   return failed == std::errc() && end == text.data() + text.size();
 }
 
+constexpr std::string_view kDirectoryPrefix = "vramscope-yield-";
+constexpr int kAttempts = 20;
+constexpr int kLongestWaitUs = 20'000;
+
 struct Locked {
   util::UniqueFd file;   // not open where it is not ours to have
   bool is_busy = false;  // another process has it
   bool is_missing = false;
   std::string why;
 };
+
+// Those of this user that nobody else can enter.
+std::vector<util::OwnedDirectory> FindDirectories(const std::vector<std::string>& shared) {
+  std::vector<util::OwnedDirectory> found;
+  for (const std::string& folder : shared) {
+    std::error_code error;
+    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+         it.increment(error)) {
+      if (!it->path().filename().string().starts_with(kDirectoryPrefix))
+        continue;
+      util::Result<util::OwnedDirectory> directory =
+          util::OwnedDirectory::Open(it->path().string());
+      if (directory && directory->IsPrivate())
+        found.push_back(std::move(*directory));
+    }
+  }
+  return found;
+}
+
+util::Result<util::OwnedDirectory> MakeDirectory(const std::vector<std::string>& shared) {
+  util::Result<util::OwnedDirectory> made = util::Status::Error("there is no place for it");
+  for (const std::string& folder : shared) {
+    made = util::OwnedDirectory::CreateTemporary(fmt::format("{}/{}", folder, kDirectoryPrefix));
+    if (made)
+      break;
+  }
+  return made;
+}
 
 Locked OpenLocked(const util::OwnedDirectory& directory, const std::string& name, bool create) {
   for (;;) {
@@ -46,7 +80,7 @@ Locked OpenLocked(const util::OwnedDirectory& directory, const std::string& name
     }
     util::Result<util::UniqueFd> file =
         exists ? directory.Open(name, nullptr) : directory.CreateFile(name);
-    if (!file && !exists && directory.Has(name))
+    if (!file && directory.Has(name) != exists)
       continue;  // another was faster
     if (!file) {
       locked.why = file.status().message();
@@ -125,34 +159,50 @@ std::optional<YieldState> ParseYieldState(const std::string& text) {
   return std::nullopt;  // it was being written when its writer died
 }
 
-util::Result<std::unique_ptr<StateFile>> StateFile::Open(
-    pid_t pid,
-    const std::vector<std::string>& directories) {
+util::Result<std::unique_ptr<StateFile>> StateFile::Open(pid_t pid,
+                                                         const std::vector<std::string>& shared) {
   const std::string name = fmt::format("yield-{}", pid);
-  std::string failure = "there is no place for it";
-  // First where it is, then where it can be.
-  for (const bool create : {false, true}) {
-    for (const std::string& path : directories) {
-      util::Result<util::OwnedDirectory> directory =
-          util::OwnedDirectory::OpenOrCreatePrivate(path);
-      if (!directory) {
-        failure = directory.status().message();
+  const auto kept_nowhere = [](const std::string& why) {
+    return util::Status::Error("what `resume` needs cannot be kept: " + why);
+  };
+  std::minstd_rand random(static_cast<unsigned>(getpid()));
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::vector<util::OwnedDirectory> directories = FindDirectories(shared);
+    // First where it is, then where it can be.
+    for (util::OwnedDirectory& directory : directories) {
+      Locked locked = OpenLocked(directory, name, false);
+      if (locked.is_missing)
         continue;
-      }
-      Locked locked = OpenLocked(*directory, name, create);
-      if (locked.file.ok()) {
-        return std::unique_ptr<StateFile>(
-            new StateFile(std::move(*directory), std::move(locked.file), name));
-      }
       if (locked.is_busy) {
         return util::Status::Error(
             fmt::format("another vramscope is at work on process {} just now", pid));
       }
-      if (!locked.is_missing)
-        failure = locked.why;
+      if (!locked.file.ok())
+        return kept_nowhere(locked.why);
+      return std::unique_ptr<StateFile>(
+          new StateFile(std::move(directory), std::move(locked.file), name));
     }
+    util::Result<util::OwnedDirectory> place =
+        directories.empty() ? MakeDirectory(shared) : std::move(directories.front());
+    if (!place)
+      return kept_nowhere(place.status().message());
+    Locked locked = OpenLocked(*place, name, true);
+    if (!locked.file.ok() && place->IsAtItsPath() && !locked.is_busy)
+      return kept_nowhere(locked.why);
+    if (locked.file.ok()) {
+      std::unique_ptr<StateFile> file(
+          new StateFile(std::move(*place), std::move(locked.file), name));
+      // Another vramscope may have made one too, in a directory of its own. One of the two at
+      // least sees both, and gives way: its file is empty, and goes.
+      size_t count = 0;
+      for (const util::OwnedDirectory& directory : FindDirectories(shared))
+        count += directory.Has(name) ? 1 : 0;
+      if (count == 1)
+        return file;
+    }
+    usleep(static_cast<useconds_t>(random() % kLongestWaitUs));
   }
-  return util::Status::Error("what `resume` needs cannot be kept: " + failure);
+  return kept_nowhere("others keep making and removing it");
 }
 
 StateFile::~StateFile() {
@@ -182,15 +232,8 @@ util::Status StateFile::Save(const YieldState& state) {
 
 void StateFile::Remove() {
   (void)directory_.Remove(name_, file_);
-}
-
-std::vector<std::string> StateDirectories() {
-  std::vector<std::string> directories;
-  const char* const runtime = getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/' && access(runtime, W_OK | X_OK) == 0)
-    directories.push_back(std::string(runtime) + "/vramscope");
-  directories.push_back(fmt::format("/tmp/vramscope-{}", geteuid()));
-  return directories;
+  if (directory_.Names().empty())
+    (void)directory_.RemoveSelf();
 }
 
 }  // namespace vramscope::cli

@@ -13,7 +13,9 @@
 #include "util/status.h"
 
 // What `resume` must know of a process that `yield` took the device memory of. It is in a directory
-// that only this user can enter, and holds without the recording.
+// that only this user can enter, and holds without the recording. The directory has a random name
+// in a folder that all users share, so that nobody can take the name, and is found again by its
+// owner and mode: in every session of the user, whatever its environment.
 namespace vramscope::cli {
 
 struct YieldedDevice {
@@ -37,10 +39,10 @@ std::optional<YieldState> ParseYieldState(const std::string& text);
 // on a process.
 class StateFile {
  public:
-  // Opens it, and makes it where there is none. `directories`: places for it, the best first; a
-  // file that is in one of them already is used.
+  // Opens it, and makes it where there is none. `shared`: the folders to look in, the best first.
   static util::Result<std::unique_ptr<StateFile>> Open(pid_t pid,
-                                                       const std::vector<std::string>& directories);
+                                                       const std::vector<std::string>& shared = {
+                                                           "/tmp", "/dev/shm"});
   // Removes a file in which nothing was saved.
   ~StateFile();
   StateFile(const StateFile&) = delete;
@@ -49,18 +51,16 @@ class StateFile {
   // What is in it; nothing where that is of another process with this number, or damaged.
   std::optional<YieldState> Read(uint64_t start_ticks) const;
   util::Status Save(const YieldState& state);
+  // Removes the directory too where it becomes empty.
   void Remove();
 
  private:
   StateFile(util::OwnedDirectory directory, util::UniqueFd file, std::string name)
       : directory_(std::move(directory)), file_(std::move(file)), name_(std::move(name)) {}
 
-  const util::OwnedDirectory directory_;
+  util::OwnedDirectory directory_;
   const util::UniqueFd file_;
   const std::string name_;
 };
-
-// $XDG_RUNTIME_DIR/vramscope, where there is one, and /tmp/vramscope-UID.
-std::vector<std::string> StateDirectories();
 
 }  // namespace vramscope::cli

@@ -66,6 +66,8 @@ std::string OptionsText(const RecordingOptions& options) {
                   ? "overflow"
                   : fmt::format("overflow={}", *options.overflow_bytes));
   }
+  if (options.ring_bytes != 0)
+    add(true, fmt::format("ring={}", options.ring_bytes));
   return text;
 }
 

@@ -22,6 +22,7 @@ struct RecordingOptions {
   std::string session;        // one of SessionsOf() the directory
   // Host memory where device memory is refused, so many bytes of it in each process at most.
   std::optional<uint64_t> overflow_bytes;
+  uint64_t ring_bytes = 0;  // 0: there is no ring
 };
 inline constexpr uint64_t kNoOverflowBound = UINT64_MAX;
 

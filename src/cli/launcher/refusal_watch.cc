@@ -121,7 +121,7 @@ void RefusalWatch::Tell() {
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const Captured report =
       RunCaptured({self.string(), "refused", live_directory_, output_, std::to_string(told_)}, {},
-                  kLongest, &worker_.stop());
+                  kLongest, [this] { return worker_.stop().load(); });
   if (!report.ok())
     return;
   // "3": of how many it knows; the lines that say so of the last one, where any is news.

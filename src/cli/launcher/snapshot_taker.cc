@@ -66,8 +66,8 @@ void SnapshotTaker::Loop() {
 void SnapshotTaker::Take() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const Captured snapshot =
-      RunCaptured({self.string(), "snapshot", live_directory_}, {}, kLongest, &stop_);
+  const Captured snapshot = RunCaptured({self.string(), "snapshot", live_directory_}, {}, kLongest,
+                                        [this] { return stop_.load(); });
   // Its one line, as it says it: the file's name, or what is wrong.
   if (snapshot.ended)
     SayAtOnce(snapshot.output);

@@ -26,21 +26,20 @@ int MillisecondsUntil(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
 }
 
-bool IsGivenUp(const std::atomic<bool>* give_up) {
-  return give_up != nullptr && give_up->load();
+bool IsGivenUp(const std::function<bool()>& give_up) {
+  return give_up && give_up();
 }
 
 // Reads until the child's end of the pipe is closed. False when the time is over.
 bool Drain(int fd,
            Clock::time_point deadline,
-           const std::atomic<bool>* give_up,
+           const std::function<bool()>& give_up,
            std::string* output) {
   char buffer[4096];
   for (;;) {
     pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
     const int left_ms = MillisecondsUntil(deadline);
-    const int ready =
-        poll(&wait, 1, give_up != nullptr ? std::min(left_ms, kLookEveryMs) : left_ms);
+    const int ready = poll(&wait, 1, give_up ? std::min(left_ms, kLookEveryMs) : left_ms);
     if ((ready < 0 && errno == EINTR) || (ready == 0 && left_ms > 0 && !IsGivenUp(give_up)))
       continue;
     if (ready <= 0)
@@ -58,7 +57,7 @@ bool Drain(int fd,
 Captured Collect(pid_t pid,
                  int fd,
                  std::chrono::milliseconds limit,
-                 const std::atomic<bool>* give_up) {
+                 const std::function<bool()>& give_up) {
   const Clock::time_point deadline = Clock::now() + limit;
   Captured result;
   result.ended = Drain(fd, deadline, give_up, &result.output);
@@ -88,7 +87,7 @@ Captured Collect(pid_t pid,
 
 // In the child `run(output_fd)` must not return.
 template <class Run>
-Captured Fork(std::chrono::milliseconds limit, const std::atomic<bool>* give_up, Run&& run) {
+Captured Fork(std::chrono::milliseconds limit, const std::function<bool()>& give_up, Run&& run) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return {};
@@ -111,7 +110,7 @@ Captured Fork(std::chrono::milliseconds limit, const std::atomic<bool>* give_up,
 Captured RunCaptured(const std::vector<std::string>& command,
                      const Variables& variables,
                      std::chrono::milliseconds limit,
-                     const std::atomic<bool>* give_up) {
+                     const std::function<bool()>& give_up) {
   return Fork(limit, give_up, [&](int output) {
     sigset_t none;
     sigemptyset(&none);
@@ -133,7 +132,7 @@ Captured RunCaptured(const std::vector<std::string>& command,
 }
 
 Captured ForkCaptured(const std::function<std::string()>& work, std::chrono::milliseconds limit) {
-  return Fork(limit, nullptr, [&](int output) {
+  return Fork(limit, {}, [&](int output) {
     const std::string text = work();
     const ssize_t written = write(output, text.data(), text.size());
     _exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);

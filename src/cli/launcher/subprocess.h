@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -20,11 +19,12 @@ struct Captured {
 };
 
 // Runs a command with nothing on its standard input and these variables added, and waits: not
-// longer than `limit`, and not much longer than until `*give_up` is set by another thread.
+// longer than `limit`, and not much longer than until `give_up`, which is asked again and again,
+// says so.
 Captured RunCaptured(const std::vector<std::string>& command,
                      const Variables& variables,
                      std::chrono::milliseconds limit,
-                     const std::atomic<bool>* give_up = nullptr);
+                     const std::function<bool()>& give_up = {});
 
 // Writes what such a command said to the standard error, in one write, so that nothing of the
 // recorded program's comes between two lines.

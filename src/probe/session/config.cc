@@ -69,6 +69,8 @@ bool ReadConfig(const char* directory, const char* options, Config* config) {
     ReadSession(options, length, config->session);
     if (const uint64_t bound = BoundOf(options, length, "overflow"); bound != 0)
       config->overflow_bytes = bound;
+    if (const uint64_t bound = BoundOf(options, length, "ring"); bound != 0)
+      config->ring_bytes = bound;
     options = comma != nullptr ? comma + 1 : nullptr;
   }
   return true;

@@ -18,6 +18,8 @@
 //                        overflow    host memory where device memory is refused; overflow=BYTES:
 //                                    so much of it at most
 //                        session=ID  the recording that the directory must be of (session_mark.h)
+//                        ring=BYTES  the recording is to stay below that size: threads take less
+//                                    space at once
 //                        unpooled    noted in the trace: the frameworks' caches were switched off
 namespace vramscope::probe {
 
@@ -34,9 +36,13 @@ struct Config {
   bool unpooled = false;
   bool await_report = false;
   uint64_t overflow_bytes = 0;  // UINT64_MAX: without a bound of its own
+  uint64_t ring_bytes = 0;      // 0: there is no ring
 };
 
 // Reads both variables. False when there is no directory to record into.
 bool ReadConfig(const char* directory, const char* options, Config* config);
+
+// How much of the file a busy thread takes at once at most, by what the session is configured to.
+uint32_t MostSpaceBytes();
 
 }  // namespace vramscope::probe

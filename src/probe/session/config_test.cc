@@ -42,6 +42,9 @@ TEST(Config, OverflowHasABoundOrNone) {
   for (const char* wrong : {"overflow=", "overflow=x", "overflow=12x", "overflowing", "overflow1",
                             "overflow=99999999999999999999999"})
     EXPECT_EQ(bound(wrong), 0u) << wrong;
+  Config config;
+  EXPECT_TRUE(ReadConfig("/tmp/x", "cpu,ring=67108864", &config));
+  EXPECT_EQ(config.ring_bytes, uint64_t{64} << 20);
 }
 
 TEST(Config, SessionIsWholeOrNone) {

@@ -67,6 +67,7 @@ class FileUse {
 };
 constinit std::atomic<uint32_t> g_next_stream{0};
 constinit std::atomic<int64_t> g_paused_bytes{0};
+constinit std::atomic<uint64_t> g_ring_bytes{0};
 constinit std::atomic<uint64_t> g_early_losses{0};  // before there is a file to count them in
 constinit std::atomic<int64_t> g_next_try_ns{0};
 constinit std::atomic<bool> g_loaded{false};
@@ -299,6 +300,7 @@ void ApplyConfig() {
   g_flags.native = g_config.native;
   g_flags.unpooled = g_config.unpooled;
   g_flags.overflow_bytes = g_config.overflow_bytes;
+  g_ring_bytes.store(g_config.ring_bytes, std::memory_order_relaxed);
   g_flags.paused.store(g_config.paused, std::memory_order_relaxed);
   g_flags.was_paused.store(g_config.paused, std::memory_order_relaxed);
 }
@@ -574,6 +576,15 @@ void CountChunk(uint32_t session) {
 
 uint32_t NewStreamId() {
   return g_next_stream.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// All threads of a ring together are to leave room for history.
+uint32_t MostSpaceBytes() {
+  constexpr uint64_t kMostSpaceBytes = 4 << 20;
+  constexpr uint64_t kThreads = 64;
+  const uint64_t of_ring = g_ring_bytes.load(std::memory_order_relaxed) / kThreads;
+  return static_cast<uint32_t>(of_ring == 0 || of_ring > kMostSpaceBytes ? kMostSpaceBytes
+                                                                         : of_ring);
 }
 
 }  // namespace vramscope::probe

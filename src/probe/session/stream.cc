@@ -9,6 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "probe/session/config.h"
 #include "probe/session/stream_pool.h"
 #include "probe/session/system_calls.h"
 
@@ -155,10 +156,11 @@ bool Stream::NextChunk(size_t need_bytes) {
 // A busy thread maps more and more at once: while one maps or unmaps, no other thread of the
 // program can, nor can pages be prepared.
 bool Stream::NextSpace(size_t chunk_bytes) {
-  constexpr uint32_t kMaxSpaceBytes = 4 << 20;
+  const uint32_t most_bytes = MostSpaceBytes();
   DropSpace();
-  const uint32_t grown = space_bytes_ < kMaxSpaceBytes / 4 ? space_bytes_ * 4 : kMaxSpaceBytes;
-  space_bytes_ = grown > chunk_bytes ? grown : static_cast<uint32_t>(chunk_bytes);
+  const uint32_t grown = space_bytes_ < most_bytes / 4 ? space_bytes_ * 4 : most_bytes;
+  space_bytes_ = static_cast<uint32_t>(
+      grown > chunk_bytes ? grown / format::kPageBytes * format::kPageBytes : chunk_bytes);
   space_ = MapSpace(session_, space_bytes_);
   if (space_ == nullptr && grown > chunk_bytes) {
     space_bytes_ = static_cast<uint32_t>(chunk_bytes);

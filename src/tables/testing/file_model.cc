@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/crc32c.h"
+#include "tables/column_codec.h"
 
 namespace vramscope::tables::testing {
 namespace {
@@ -165,6 +166,71 @@ void MutateColumn(FileModel::Column* column, std::mt19937_64* random) {
     stream[(*random)() % stream.size()] = static_cast<char>((*random)());
 }
 
+// The values of a column; false where it has none, or is damaged.
+bool Values(const FileModel::Column& column, std::vector<uint64_t>* values) {
+  constexpr uint32_t kMostValues = 1 << 16;
+  if (column.header.encoding == static_cast<uint8_t>(Encoding::kBytes) ||
+      column.header.values == 0 || column.header.values > kMostValues) {
+    return false;
+  }
+  const std::string payload = Payload(column);
+  values->resize(column.header.values);
+  return DecodeColumn(column.header,
+                      {reinterpret_cast<const uint8_t*>(payload.data()), payload.size()},
+                      values->data());
+}
+
+void SetValues(const std::vector<uint64_t>& values, FileModel::Column* column) {
+  column->header.encoding = static_cast<uint8_t>(Encoding::kPlain);
+  column->header.width = sizeof(uint64_t);
+  column->header.values = static_cast<uint32_t>(values.size());
+  column->header.base = 0;
+  column->streams.assign(sizeof(uint64_t), std::string(values.size(), '\0'));
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t plane = 0; plane < sizeof(uint64_t); ++plane)
+      column->streams[plane][i] = static_cast<char>(values[i] >> (8 * plane));
+  }
+}
+
+// What a few rows of a block say, in a file that is whole: what stands behind every check of the
+// reader's. Ids stay small, so that most of them exist.
+void MutateRows(FileModel::Block* block, std::mt19937_64* random) {
+  const uint64_t kind = (*random)() % 6;
+  const uint64_t a = (*random)(), b = (*random)();
+  const size_t only = block->columns.empty() ? 0 : (*random)() % block->columns.size();
+  uint32_t rows = block->header.rows;
+  for (size_t i = 0; i < block->columns.size(); ++i) {
+    std::vector<uint64_t> values;
+    if ((kind < 4 && i != only) || !Values(block->columns[i], &values))
+      continue;
+    const auto row = [&](uint64_t at) {
+      return values.begin() + static_cast<ptrdiff_t>(at % values.size());
+    };
+    switch (kind) {
+      case 0:
+        Change(&*row(a), random);
+        break;
+      case 1:
+        *row(a) = b % (values.size() + 2);
+        break;
+      case 2:
+        *row(a) = *row(b);
+        break;
+      case 3:
+        *row(a) += b % 2 == 0 ? uint64_t{1} << (b >> 8) % 64 : -(b >> 8) % 100;
+        break;
+      case 4:
+        values.erase(row(a));
+        break;
+      default:
+        values.insert(row(b), 1 + b % 3, uint64_t{*row(a)});
+    }
+    rows = static_cast<uint32_t>(values.size());
+    SetValues(values, &block->columns[i]);
+  }
+  block->header.rows = block->entry.rows = rows;
+}
+
 void MutateBlock(FileModel::Block* block, std::mt19937_64* random) {
   switch ((*random)() % 12) {
     case 0:
@@ -273,11 +339,30 @@ std::string PutTogether(const FileModel& model) {
   return file;
 }
 
+void Cross(FileModel* model, const FileModel& other, std::mt19937_64* random) {
+  if (other.blocks.empty())
+    return;
+  const FileModel::Block& block = other.blocks[(*random)() % other.blocks.size()];
+  const auto same = std::find_if(model->blocks.begin(), model->blocks.end(), [&](const auto& own) {
+    return own.entry.table == block.entry.table;
+  });
+  if (same != model->blocks.end() && (*random)() % 4 != 0) {
+    *same = block;
+    return;
+  }
+  model->index.push_back(model->blocks.size());
+  model->blocks.push_back(block);
+}
+
 void Mutate(FileModel* model, std::mt19937_64* random) {
   for (size_t i = (*random)() % 3; i < 3; ++i) {
     if (model->blocks.empty())
       return;
     const size_t at = (*random)() % model->blocks.size();
+    if ((*random)() % 2 == 0) {
+      MutateRows(&model->blocks[at], random);
+      continue;
+    }
     switch ((*random)() % 16) {
       case 0:
         Change(&model->header.minor, random);

@@ -33,7 +33,9 @@ struct FileModel {
 std::optional<FileModel> TakeApart(std::string_view file);
 std::string PutTogether(const FileModel& model);
 
-// One to three random changes of anything.
+// One to three random changes of anything: of the file's structure, and of what rows say.
 void Mutate(FileModel* model, std::mt19937_64* random);
+// A block of the other takes the place of one of the same table, or joins the file.
+void Cross(FileModel* model, const FileModel& other, std::mt19937_64* random);
 
 }  // namespace vramscope::tables::testing

@@ -59,6 +59,31 @@ void AddRange(uint64_t begin, uint64_t end, std::map<uint64_t, uint64_t>* ranges
   (*ranges)[begin] = end;
 }
 
+// `any`: chunks of the file were chosen.
+void CountRecords(const LiveFile& file, bool any, PastPlan* plan) {
+  for (size_t i = 0; i < plan->streams.size(); ++i) {
+    PastStreamPlan& of = plan->streams[i];
+    if (!any)
+      of.chunks = 0;
+    for (size_t j = 0; j < of.chunks; ++j) {
+      const auto records = file.Records(file.streams()[i][j]);
+      const uint8_t* in = records.data();
+      const uint8_t* const end = in + records.size();
+      uint32_t count = 0;
+      for (format::RawRecord raw; in != end && format::NextRecord(&in, end, &raw);)
+        ++count;
+      of.chunk_records.push_back(count);
+      of.records += count;
+    }
+    of.keep.resize(of.records);
+  }
+}
+
+PastFile MakePast(const LiveFile& file,
+                  const TickClock& clock,
+                  const PastPlan& plan,
+                  const LiveTrace* trace);
+
 void WriteHeader(const LiveFile& file, uint64_t chunk_count, std::vector<uint8_t>* bytes) {
   const auto original = file.Header();
   std::copy(original.begin(), original.end(), bytes->begin());
@@ -113,24 +138,78 @@ void ChooseChunks(const LiveTrace& trace, PastPlan* plan) {
       ++of.chunks;
     }
   }
-  for (size_t i = 0; i < plan->streams.size(); ++i) {
-    PastStreamPlan& of = plan->streams[i];
-    if (!any)
-      of.chunks = 0;
-    for (size_t j = 0; j < of.chunks; ++j) {
-      const auto records = file.Records(file.streams()[i][j]);
-      const uint8_t* in = records.data();
-      const uint8_t* const end = in + records.size();
-      for (format::RawRecord raw; in != end && format::NextRecord(&in, end, &raw);)
-        ++of.records;
+  CountRecords(file, any, plan);
+}
+
+std::vector<PastPlan> ChooseOldest(const std::vector<LiveFile>& files,
+                                   uint64_t bytes,
+                                   int64_t until_ns) {
+  struct Candidate {
+    int64_t end_ns;
+    uint32_t size_bytes;
+    size_t file, stream;
+    bool operator<(const Candidate& other) const { return end_ns < other.end_ns; }
+  };
+  std::vector<Candidate> candidates;
+  std::vector<PastPlan> plans(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    plans[i].file = i;
+    plans[i].streams.resize(files[i].streams().size());
+    if (files[i].is_launcher())
+      continue;
+    for (size_t j = 0; j < files[i].streams().size(); ++j) {
+      const std::vector<ChunkRef>& stream = files[i].streams()[j];
+      for (size_t k = 0; k < stream.size() && stream[k].stream != format::kPastStream; ++k) {
+        if (stream[k].in_past) {
+          ++plans[i].streams[j].chunks;
+        } else if (!stream[k].whole || !stream[k].sealed || k + 1 == stream.size()) {
+          break;
+        } else {
+          candidates.push_back({stream[k + 1].base_ns, stream[k].size_bytes, i, j});
+        }
+      }
     }
-    of.keep.resize(of.records);
   }
+  std::stable_sort(candidates.begin(), candidates.end());
+  std::vector<bool> any(files.size());
+  for (const Candidate& next : candidates) {
+    if (bytes == 0 || next.end_ns > until_ns)
+      break;
+    bytes -= std::min<uint64_t>(bytes, next.size_bytes);
+    any[next.file] = true;
+    plans[next.file].cut_ns = next.end_ns;
+    ++plans[next.file].streams[next.stream].chunks;
+  }
+  for (PastPlan& plan : plans)
+    CountRecords(files[plan.file], any[plan.file], &plan);
+  return plans;
+}
+
+TickClock ClockOfChunks(const LiveFile& file) {
+  if (!file.ticks_are_tsc())
+    return TickClock();
+  std::vector<TickClock::Anchor> anchors;
+  for (const std::vector<ChunkRef>& stream : file.streams()) {
+    for (const ChunkRef& chunk : stream)
+      anchors.push_back({chunk.base_ticks, chunk.base_ns});
+  }
+  return TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), std::nullopt);
 }
 
 PastFile MakePast(const LiveTrace& trace, const PastPlan& plan) {
-  const LiveFile& file = trace.files()[plan.file];
-  const TickClock& clock = *trace.context(plan.file).clock;
+  return MakePast(trace.files()[plan.file], *trace.context(plan.file).clock, plan, &trace);
+}
+
+PastFile MakePast(const LiveFile& file, const TickClock& clock, const PastPlan& plan) {
+  return MakePast(file, clock, plan, nullptr);
+}
+
+namespace {
+
+PastFile MakePast(const LiveFile& file,
+                  const TickClock& clock,
+                  const PastPlan& plan,
+                  const LiveTrace* trace) {
   PastFile past;
   past.bytes.resize(format::kPageBytes);
   past.ranges = file.folded_ranges();
@@ -141,7 +220,7 @@ PastFile MakePast(const LiveTrace& trace, const PastPlan& plan) {
     const PastStreamPlan& stream = plan.streams[i];
     if (stream.chunks == 0)
       continue;
-    RewriteStream(trace, plan.file, chunks, stream, &past.bytes, &lost);
+    RewriteStream({file, clock, trace, plan.carries_origins}, chunks, stream, &past.bytes, &lost);
     for (size_t j = 0; j < stream.chunks; ++j) {
       if (chunks[j].in_past)
         continue;
@@ -168,9 +247,12 @@ PastFile MakePast(const LiveTrace& trace, const PastPlan& plan) {
       }
     }
   }
-  auto& of_ring = lost[static_cast<uint64_t>(format::Loss::kFolded)];
-  of_ring.first += plan.folded_count;
-  of_ring.second += plan.folded_bytes;
+  const auto lose = [&](format::Loss loss, uint64_t count, uint64_t bytes) {
+    lost[static_cast<uint64_t>(loss)].first += count;
+    lost[static_cast<uint64_t>(loss)].second += bytes;
+  };
+  lose(format::Loss::kFolded, plan.folded_count, plan.folded_bytes);
+  lose(format::Loss::kDropped, plan.dropped_count, plan.dropped_bytes);
 
   PastChunks own(&past.bytes, format::kPastStream);
   const uint64_t cut_ticks = TicksAt(clock, plan.cut_ns, file.start_ticks());
@@ -199,4 +281,5 @@ PastFile MakePast(const LiveTrace& trace, const PastPlan& plan) {
   return past;
 }
 
+}  // namespace
 }  // namespace vramscope::trace

@@ -26,6 +26,7 @@ struct PastOrigin {
 struct PastStreamPlan {
   size_t chunks = 0;                       // of its chunks, the first so many become past
   uint32_t records = 0;                    // in them
+  std::vector<uint32_t> chunk_records;     // in each
   std::vector<bool> keep;                  // by record; of definitions it says nothing
   std::map<uint32_t, PastOrigin> origins;  // by record
 };
@@ -38,8 +39,12 @@ struct PastPlan {
   bool by_marks = false;
   bool knows_phases = false;
   bool has_python = false;
-  uint64_t folded_count = 0;  // allocations that are not kept, with those of earlier pasts
+  bool carries_origins = false;  // kept allocations of an earlier past stay as they are
+  // Allocations that are not kept, and those among which nobody looked for a peak.
+  uint64_t folded_count = 0;
   uint64_t folded_bytes = 0;
+  uint64_t dropped_count = 0;
+  uint64_t dropped_bytes = 0;
   std::vector<PastStreamPlan> streams;
   bool folds() const {
     for (const PastStreamPlan& stream : streams) {
@@ -63,11 +68,22 @@ std::vector<OldChunk> FindOldChunks(const LiveTrace& trace);
 // that the cut is in.
 void ChooseChunks(const LiveTrace& trace, PastPlan* plan);
 
+// Of files that were opened and not read: the oldest chunks that nobody writes any more and that
+// ended before `until_ns`, until they are `bytes`. One plan a file; some of them fold nothing.
+std::vector<PastPlan> ChooseOldest(const std::vector<LiveFile>& files,
+                                   uint64_t bytes,
+                                   int64_t until_ns);
+
+// By the pairs of clocks of a file's chunks, which is as good as one gets without reading it.
+TickClock ClockOfChunks(const LiveFile& file);
+
 struct PastFile {
   std::vector<uint8_t> bytes;
   // What of the live file is not needed any more, by its begin.
   std::map<uint64_t, uint64_t> ranges;
 };
 PastFile MakePast(const LiveTrace& trace, const PastPlan& plan);
+// Of a file that was not read: plan.file is not looked at, and there are no origins.
+PastFile MakePast(const LiveFile& file, const TickClock& clock, const PastPlan& plan);
 
 }  // namespace vramscope::trace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <type_traits>
@@ -118,6 +119,11 @@ constexpr bool kIsRewritten = Is<Record>({format::Anchor::kType, format::Thread:
 template <class Record>
 constexpr bool kIsDescription = Is<Record>({format::Device::kType, format::Runtime::kType,
                                             format::Image::kType});
+// What stands in a chunk whatever stands before it: times and addresses are differences.
+template <class Record>
+constexpr bool kIsTimeless = kIsDefinition<Record> || kIsDescription<Record> ||
+                             Is<Record>({format::Thread::kType, format::ScopeIs::kType,
+                                         format::Lost::kType});
 template <class Record>
 constexpr bool kIsAlwaysKept = Is<Record>({format::ProcessExit::kType,
                                            format::SampledProcess::kType});
@@ -125,17 +131,17 @@ constexpr bool kIsAlwaysKept = Is<Record>({format::ProcessExit::kType,
 // Rewrites one stream, in two walks: what is kept and what that refers to, then the records.
 class StreamRewriter {
  public:
-  StreamRewriter(const LiveTrace& trace,
-                 size_t file,
+  StreamRewriter(const PastSource& source,
                  const std::vector<ChunkRef>& chunks,
                  const PastStreamPlan& plan,
                  std::vector<uint8_t>* out,
                  LossSums* lost)
-      : trace_(trace),
-        file_(trace.files()[file]),
-        clock_(*trace.context(file).clock),
+      : trace_(source.trace),
+        file_(source.file),
+        clock_(source.clock),
         chunks_(chunks),
         plan_(plan),
+        carries_origins_(source.carries_origins),
         out_(out, chunks.front().stream),
         lost_(*lost) {}
 
@@ -160,8 +166,13 @@ class StreamRewriter {
   template <class Record>
   void WriteDescription(const Record& record, const format::RawRecord& raw);
   template <class Record>
-  void WriteEvent(const Record& record);
+  void WriteEvent(const Record& record, std::optional<format::PastOrigin> said);
   bool Keeps() const { return record_ < plan_.keep.size() && plan_.keep[record_]; }
+  // Whether an event may be kept of the next records. Of most chunks none is.
+  bool KeepsAny(uint32_t records) const {
+    const auto begin = plan_.keep.begin() + record_;
+    return file_.is_launcher() || std::find(begin, begin + records, true) != begin + records;
+  }
 
   uint32_t Find(Kind kind, uint64_t id) const {
     const auto found = ids_[kind].find(id);
@@ -188,11 +199,12 @@ class StreamRewriter {
   uint64_t OwnScope(StringId path);
   void EnterThread();
 
-  const LiveTrace& trace_;
+  const LiveTrace* const trace_;
   const LiveFile& file_;
   const TickClock& clock_;
   const std::vector<ChunkRef>& chunks_;
   const PastStreamPlan& plan_;
+  const bool carries_origins_;
   PastChunks out_;
   LossSums& lost_;
 
@@ -202,6 +214,7 @@ class StreamRewriter {
   uint32_t tid_ = 0;
   std::string thread_name_;
   uint64_t scope_ = 0;
+  std::optional<format::PastOrigin> carried_;  // of the next record
 
   std::vector<Definition> definitions_ = std::vector<Definition>(1);
   std::array<std::unordered_map<uint64_t, uint32_t>, kKinds> ids_;
@@ -238,16 +251,19 @@ void StreamRewriter::Walk(Visit visit) {
     const uint8_t* const end = in + records.size();
     format::DeltaState delta{.time = chunk.base_ticks};
     ticks_ = chunk.base_ticks;
+    const bool has_events = KeepsAny(plan_.chunk_records[i]);
     for (format::RawRecord raw; in != end && format::NextRecord(&in, end, &raw); ++record_) {
       switch (raw.type) {
-#define VRAMSCOPE_RECORD(Name, id, doc)         \
-  case id: {                                    \
-    format::Name record;                        \
-    if (format::Decode(raw, &delta, &record)) { \
-      ticks_ = delta.time;                      \
-      visit(record, raw);                       \
-    }                                           \
-    break;                                      \
+#define VRAMSCOPE_RECORD(Name, id, doc)            \
+  case id: {                                       \
+    if (!has_events && !kIsTimeless<format::Name>) \
+      break;                                       \
+    format::Name record;                           \
+    if (format::Decode(raw, &delta, &record)) {    \
+      ticks_ = delta.time;                         \
+      visit(record, raw);                          \
+    }                                              \
+    break;                                         \
   }
 #include "format/records.def"
         default:
@@ -281,7 +297,11 @@ void StreamRewriter::Look(const Record& record, const format::RawRecord& raw) {
     ids_[kind][record.id] = number;
     made_[kind].push_back(number);
     last_own_id_ = std::max(last_own_id_, record.id);
+  } else if constexpr (std::is_same_v<Record, format::PastOrigin>) {
+    if (carries_origins_)
+      carried_ = record;
   } else if constexpr (!kIsRewritten<Record> && !kIsDescription<Record>) {
+    const std::optional<format::PastOrigin> origin = std::exchange(carried_, std::nullopt);
     if (!Keeps())
       return;
     const auto need = [&](Kind of, uint64_t id) {
@@ -290,6 +310,10 @@ void StreamRewriter::Look(const Record& record, const format::RawRecord& raw) {
     };
     ReferenceVisitor<decltype(need)> visitor{need, Record::kType};
     VisitFields(visitor, record);
+    if (origin) {
+      ReferenceVisitor<decltype(need)> of_origin{need, format::PastOrigin::kType};
+      VisitFields(of_origin, *origin);
+    }
     need(kScope, scope_);
   }
 }
@@ -315,7 +339,7 @@ uint64_t StreamRewriter::OwnString(StringId text) {
   uint64_t& id = own_strings_[text.value];
   if (id == 0) {
     id = ++last_own_id_;
-    const std::string_view bytes = trace_.string(text);
+    const std::string_view bytes = trace_->string(text);
     out_.Append(format::String{.id = id, .text = {bytes.data(), bytes.size()}});
   }
   return id;
@@ -335,14 +359,14 @@ uint64_t StreamRewriter::OwnScope(StringId path) {
 uint64_t StreamRewriter::OwnStack(StackId innermost) {
   std::vector<StackId> stacks;
   for (StackId at = innermost; at.value != 0 && !own_stacks_.contains(at.value);
-       at = trace_.stack(at).parent) {
+       at = trace_->stack(at).parent) {
     stacks.push_back(at);
     if (stacks.size() > TableBuilder::kMaxStackDepth)
       return 0;
   }
   for (size_t i = stacks.size(); i-- != 0;) {
-    const Stack& stack = trace_.stack(stacks[i]);
-    const Frame& frame = trace_.frame(stack.frame);
+    const Stack& stack = trace_->stack(stacks[i]);
+    const Frame& frame = trace_->frame(stack.frame);
     const uint64_t file = OwnString(frame.file);
     const uint64_t name = OwnString(frame.function);
     const uint64_t code = ++last_own_id_;
@@ -387,16 +411,15 @@ void StreamRewriter::WriteDescription(const Record& record, const format::RawRec
 }
 
 template <class Record>
-void StreamRewriter::WriteEvent(const Record& record) {
+void StreamRewriter::WriteEvent(const Record& record, std::optional<format::PastOrigin> said) {
   EnterThread();
   const auto origin = plan_.origins.find(record_);
-  format::PastOrigin said;
   if (origin != plan_.origins.end()) {
     said = {.phase = origin->second.phase, .end = origin->second.end};
     if (origin->second.forward.value != 0)
-      said.forward = OwnStack(origin->second.forward);
+      said->forward = OwnStack(origin->second.forward);
     if (origin->second.scope.value != 0)
-      said.scope = OwnScope(origin->second.scope);
+      said->scope = OwnScope(origin->second.scope);
   }
   // All in one chunk: what comes before a record says something of it.
   constexpr size_t kBefore = 128;
@@ -413,8 +436,8 @@ void StreamRewriter::WriteEvent(const Record& record) {
     written_scope_ = scope_;
     out_.Append(format::ScopeIs{.scope = scope_});
   }
-  if (origin != plan_.origins.end())
-    out_.Append(said);
+  if (said)
+    out_.Append(*said);
   out_.Append(record);
 }
 
@@ -434,21 +457,24 @@ void StreamRewriter::Write(const Record& record, const format::RawRecord& raw) {
   } else if constexpr (std::is_same_v<Record, format::Lost>) {
     lost_[record.loss].first += record.count;
     lost_[record.loss].second += record.bytes;
+  } else if constexpr (std::is_same_v<Record, format::PastOrigin>) {
+    if (carries_origins_)
+      carried_ = record;
   } else if constexpr (!kIsRewritten<Record>) {
+    const std::optional<format::PastOrigin> origin = std::exchange(carried_, std::nullopt);
     if (kIsAlwaysKept<Record> || Keeps())
-      WriteEvent(record);
+      WriteEvent(record, origin);
   }
 }
 
 }  // namespace
 
-void RewriteStream(const LiveTrace& trace,
-                   size_t file,
+void RewriteStream(const PastSource& source,
                    const std::vector<ChunkRef>& chunks,
                    const PastStreamPlan& plan,
                    std::vector<uint8_t>* out,
                    LossSums* lost) {
-  StreamRewriter(trace, file, chunks, plan, out, lost).Run();
+  StreamRewriter(source, chunks, plan, out, lost).Run();
 }
 
 }  // namespace vramscope::trace
