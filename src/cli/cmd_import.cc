@@ -49,8 +49,8 @@ std::string ImportedLine(const imports::Input& input,
   uint64_t peak_bytes = 0;
   for (const tables::PeakRow& peak : tables.peaks)
     peak_bytes = std::max(peak_bytes, peak.bytes);
-  std::string line = fmt::format("{}: {}, {} rows, {} at the peak: {}", input.name(), format.title,
-                                 util::FormatCount(tables.session.event_count),
+  std::string line = fmt::format("{}: {}, {}, {} at the peak: {}", input.name(), format.title,
+                                 util::FormatCountOf(tables.session.event_count, "row"),
                                  util::FormatBytes(peak_bytes), output.string());
   uint64_t lost = 0;
   for (const tables::LossRow& loss : tables.losses)
@@ -88,12 +88,6 @@ util::Status ImportFile(const imports::Input& input,
   return {};
 }
 
-util::Status UnknownFormat(const imports::Input& input) {
-  return util::Status::Error(
-      fmt::format("{}: it is no log or trace that vramscope knows: the formats are {}",
-                  input.path(), imports::FormatNames()));
-}
-
 util::Status ImportOne(const ImportArguments& arguments,
                        const imports::Format* wanted,
                        const imports::Options& options) {
@@ -102,7 +96,7 @@ util::Status ImportOne(const ImportArguments& arguments,
     return input.status();
   const imports::Format* const format = wanted != nullptr ? wanted : imports::Recognize(*input);
   if (format == nullptr)
-    return UnknownFormat(*input);
+    return util::Status::Error(input->path() + ": " + imports::WhyUnknown(*input));
   const std::string output = arguments.output.empty()
                                  ? fs::path(arguments.path).stem().string() + ".vram"
                                  : arguments.output;

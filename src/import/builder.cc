@@ -9,6 +9,7 @@
 
 #include "tables/imported.h"
 #include "tables/table_checks.h"
+#include "util/size_text.h"
 #include "util/utf8.h"
 
 namespace vramscope::imports {
@@ -291,6 +292,14 @@ void Builder::Mark(int64_t time_ns, std::string_view name, tables::ProcessId pro
   Covers(time_ns, time_ns);
 }
 
+void Builder::Iteration(tables::ProcessId process,
+                        int64_t number,
+                        int64_t begin_ns,
+                        int64_t end_ns) {
+  if (budget_.Charge("iterations", 1, sizeof(tables::IterationRow)))
+    out_.iterations.push_back({process, number, begin_ns, end_ns});
+}
+
 void Builder::OutOfMemory(const tables::OutOfMemoryRow& row) {
   if (!budget_.Charge("refusals", 1, sizeof row))
     return;
@@ -310,6 +319,26 @@ void Builder::Lose(std::string_view name, uint64_t count, uint64_t bytes) {
     }
   }
   out_.losses.push_back({id, count, bytes});
+}
+
+void Builder::Skip(std::string_view loss, uint64_t line, std::string_view why) {
+  if (first_skipped_.empty())
+    first_skipped_ = fmt::format("line {}: {}", line, why);
+  Lose(loss, 1);
+}
+
+// What the input has instead of memory.
+util::Status Builder::Nothing(const std::string& path) const {
+  std::string why = why_empty_;
+  if (why.empty() && !out_.losses.empty()) {
+    const tables::LossRow& loss = out_.losses.front();
+    why = fmt::format("{} {}", util::FormatCount(loss.count), out_.strings[loss.name]);
+  }
+  if (why.empty())
+    why = "no memory is in it";
+  if (!first_skipped_.empty())
+    why += "; " + first_skipped_;
+  return util::Status::Error(fmt::format("{}: nothing was imported: {}", path, why));
 }
 
 void Builder::Violate(tables::InvariantKind kind, std::string_view first) {
@@ -390,7 +419,7 @@ util::Result<tables::Tables> Builder::Finish(const std::string& path) {
     return failed_;
   if (allocations_ == 0 && out_.steps.empty() && out_.samples.empty() &&
       out_.process_samples.empty()) {
-    return util::Status::Error(path + ": no memory is in it: nothing was imported");
+    return Nothing(path);
   }
   Sort();
   SortChanges();
@@ -398,6 +427,8 @@ util::Result<tables::Tables> Builder::Finish(const std::string& path) {
   out_.hosts.push_back({});
   if (!lacks_.empty())
     Note("not in it", lacks_);
+  if (!first_skipped_.empty())
+    Note("first row that was not read", first_skipped_);
   return std::move(out_);
 }
 

@@ -89,12 +89,19 @@ class Builder {
                      uint64_t used_bytes,
                      int64_t ledger_bytes);
   void Mark(int64_t time_ns, std::string_view name, tables::ProcessId process);
+  // The next iteration of a process: it begins where the one before ends, the first at `begin_ns`.
+  void Iteration(tables::ProcessId process, int64_t number, int64_t begin_ns, int64_t end_ns);
   void OutOfMemory(const tables::OutOfMemoryRow& row);
   void Event() { ++out_.session.event_count; }
 
   // ---- trust
   // Rows of the same name add up.
   void Lose(std::string_view name, uint64_t count, uint64_t bytes = 0);
+  // Loses a row of the input. The first such row and its reason are a note, or, where nothing was
+  // imported, the error.
+  void Skip(std::string_view loss, uint64_t line, std::string_view why);
+  // Why the input holds no memory, for the error where nothing was imported.
+  void WhyEmpty(std::string_view why) { why_empty_ = why; }
   void Violate(tables::InvariantKind kind, std::string_view first);
   void Note(std::string_view key, std::string_view value);
   // The input has no clock: a second stands for one of its `what`, as in "readings". `why` is the
@@ -140,6 +147,7 @@ class Builder {
                  int64_t ledger_bytes);
   template <class Row>
   void EndRun(std::vector<Row>* rows, Run<Row>* run);
+  util::Status Nothing(const std::string& path) const;
   void SeeSite(tables::SiteId site, int64_t time_ns);
   void Sort();
   void SortChanges();
@@ -156,7 +164,7 @@ class Builder {
   std::vector<int64_t> counter_bytes_{0};
   std::map<uint32_t, Run<tables::SampleRow>> device_runs_;          // by device
   std::map<uint32_t, Run<tables::ProcessSampleRow>> process_runs_;  // by account
-  std::string lacks_;
+  std::string lacks_, why_empty_, first_skipped_;
   uint64_t allocations_ = 0;
   int64_t last_tick_ns_ = INT64_MIN;
   int64_t first_ns_ = INT64_MAX;

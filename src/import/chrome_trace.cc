@@ -25,6 +25,7 @@
 #include "import/formats.h"
 #include "import/json_reader.h"
 #include "import/live_blocks.h"
+#include "import/step_ranges.h"
 #include "util/number_text.h"
 
 namespace vramscope::imports {
@@ -63,6 +64,13 @@ struct Span {
   tables::FrameId frame;
 };
 
+// One whose name may be an iteration's.
+struct NamedSpan {
+  std::string name;
+  tables::ProcessId process;
+  size_t span = 0;  // number of it
+};
+
 class Trace {
  public:
   Trace(std::string name, Builder* builder)
@@ -95,6 +103,7 @@ class Trace {
   LiveBlocks blocks_;
   std::vector<Change> changes_;
   std::vector<Span> spans_;
+  std::vector<NamedSpan> step_spans_;
   std::vector<tables::StackId> stacks_;  // by change
   std::map<tables::AccountId, Pool> pools_;
   std::map<int32_t, std::pair<std::string, uint64_t>> names_;
@@ -120,8 +129,11 @@ void Trace::Add(const Event& event) {
       !builder_.budget().Charge("spans", 1, sizeof(Span)))
     return;
   has_python_ = has_python_ || is_python;
-  const tables::ThreadId thread = builder_.Thread(builder_.Process(event.pid), event.tid);
-  spans_.push_back({thread, NsOf(event.time_us), NsOf(end_us), FrameOf(event)});
+  const tables::ProcessId process = builder_.Process(event.pid);
+  spans_.push_back(
+      {builder_.Thread(process, event.tid), NsOf(event.time_us), NsOf(end_us), FrameOf(event)});
+  if (event.category == "user_annotation")
+    step_spans_.push_back({event.name, process, spans_.size() - 1});
 }
 
 // "torch/nn/modules/linear.py(114): forward".
@@ -286,6 +298,10 @@ void Trace::Finish() {
       span.end_ns -= first_ns;
     }
   }
+  StepRanges steps;
+  for (const NamedSpan& named : step_spans_)
+    steps.Add(named.name, named.process, spans_[named.span].begin_ns, spans_[named.span].end_ns);
+  steps.Finish(-1, &builder_);
   FindStacks();
   for (size_t i = 0; i < changes_.size() && !builder_.IsOver(); ++i) {
     changes_[i].time_ns = builder_.Tick(changes_[i].time_ns);
@@ -294,6 +310,8 @@ void Trace::Finish() {
       builder_.process(builder_.account(changes_[i].account).process).rank = *rank_;
   }
   blocks_.Finish();
+  if (changes_.empty() && !spans_.empty())
+    builder_.WhyEmpty("the trace has no memory events: record it with profile_memory=True");
   for (const auto& [index, named] : names_) {
     tables::DeviceRow& device = builder_.device(builder_.Gpu(index));
     device.name = builder_.Text(named.first);

@@ -70,6 +70,33 @@ TEST(ChromeTrace, MemoryEventsBecomeBlocksOfASegment) {
   EXPECT_THAT(trace.Losses(), IsEmpty());
 }
 
+std::string Annotation(const std::string& name, int begin_us, int end_us) {
+  return R"(,{"ph":"X","cat":"user_annotation","name":")" + name + R"(","pid":7,"tid":7,"ts":)" +
+         std::to_string(begin_us) + R"(,"dur":)" + std::to_string(end_us - begin_us) + "}";
+}
+
+TEST(ChromeTrace, StepsOfTheProfilerElseOfOptimizersAreIterations) {
+  const std::string memory = Memory(100, 1024, 4096, 1024, 2048);
+  const std::string optimizer = Annotation("Optimizer.step#SGD.step", 150, 160) +
+                                Annotation("Optimizer.step#SGD.step", 250, 260);
+  const Imported by_optimizer = ImportText(Trace(memory + optimizer));
+  ASSERT_EQ(by_optimizer.tables.iterations.size(), 2u);
+  EXPECT_EQ(by_optimizer.tables.iterations[1].begin_ns, 60'000);
+  EXPECT_EQ(by_optimizer.tables.iterations[1].end_ns, 160'000);
+  const Imported by_profiler =
+      ImportText(Trace(memory + optimizer + Annotation("ProfilerStep#7", 90, 190) +
+                       Annotation("ProfilerStep#8", 190, 300)));
+  ASSERT_EQ(by_profiler.tables.iterations.size(), 2u);
+  EXPECT_EQ(by_profiler.tables.iterations[0].number, 7);
+  EXPECT_EQ(by_profiler.tables.iterations[0].begin_ns, -10'000);
+  EXPECT_EQ(by_profiler.tables.iterations[1].end_ns, 200'000);
+}
+
+TEST(ChromeTrace, ATraceWithoutMemoryEventsNamesTheOptionThatMakesThem) {
+  EXPECT_THAT(ImportText(Trace(Annotation("f", 1, 2).substr(1))).error,
+              HasSubstr("record it with profile_memory=True"));
+}
+
 TEST(ChromeTrace, WhatContradictsIsCounted) {
   const Imported trace = ImportText(
       R"([{"ph":"i","name":"[memory]","ts":1,"args":{"Device Type":0,"Device Id":-1,"Addr":1,"Bytes":8}},

@@ -47,6 +47,24 @@ const Format* Recognize(const Input& input) {
   return found == std::end(kFormats) ? nullptr : found;
 }
 
+std::string WhyUnknown(const Input& input) {
+  struct NearMiss {
+    std::string_view text, why;
+  };
+  constexpr NearMiss kNearMisses[] = {
+#define VRAMSCOPE_IMPORT(Function, name, title, takes_period)
+#define VRAMSCOPE_NOT_IMPORTED(text, why) {text, why},
+#include "import/formats.def"
+  };
+  constexpr size_t kLooked = 1024;
+  const std::string head = input.text_head().substr(0, kLooked);
+  for (const NearMiss& miss : kNearMisses) {
+    if (head.find(miss.text) != std::string::npos)
+      return std::string(miss.why);
+  }
+  return "it is no log or trace that vramscope knows: the formats are " + FormatNames();
+}
+
 util::Result<tables::Tables> Import(const Input& input,
                                     const Format& format,
                                     const Options& options,

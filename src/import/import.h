@@ -41,6 +41,9 @@ util::Result<const Format*> FindFormat(const std::string& name);
 // What the input looks like; nullptr: nothing that is known here.
 const Format* Recognize(const Input& input);
 
+// Why the input is none of the formats: what it is instead, if that is known, or the formats.
+std::string WhyUnknown(const Input& input);
+
 // Allocations go to `sink`, everything else is returned, but for `peaks`, which are a question to
 // the rest.
 util::Result<tables::Tables> Import(const Input& input,

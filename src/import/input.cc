@@ -340,7 +340,7 @@ bool LineReader::Fill() {
 
 bool LineReader::Next(std::string_view* line) {
   line_.clear();
-  was_cut_ = false;
+  was_cut_ = is_ended_ = false;
   bool any = false;
   while (Fill()) {
     any = true;
@@ -358,6 +358,7 @@ bool LineReader::Next(std::string_view* line) {
       continue;
     // A progress bar's carriage return ends a line, too; before a line end it is part of it.
     const bool is_return = rest[end] == '\r';
+    is_ended_ = true;
     ++at_;
     if (is_return && Fill() && buffer_[at_] == '\n')
       ++at_;

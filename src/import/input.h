@@ -77,6 +77,8 @@ class LineReader {
   uint64_t number() const { return number_; }
   // Whether something of that line was left out.
   bool was_cut() const { return was_cut_; }
+  // Whether that line has its end; the last one may have none.
+  bool is_ended() const { return is_ended_; }
   const util::Status& status() const { return status_; }
 
  private:
@@ -87,7 +89,7 @@ class LineReader {
   size_t at_ = 0, end_ = 0;  // what of the buffer is not read yet
   std::string line_;
   uint64_t number_ = 0;
-  bool was_cut_ = false;
+  bool was_cut_ = false, is_ended_ = false;
   util::Status status_;
 };
 

@@ -1,43 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `nvidia-smi --query-gpu=... --format=csv` or `--query-compute-apps=...` says, again and
-// again:
+// What `nvidia-smi` prints again and again, in each of its forms:
 //
-//   timestamp, index, memory.used [MiB]          memory.used [MiB]
-//   2024/05/01 10:00:00.123, 0, 230 MiB          230 MiB
+//   --query-gpu=... --format=csv          --query-gpu=memory.used --format=csv,noheader
+//   timestamp, index, memory.used [MiB]   230 MiB
+//   2024/05/01 10:00:00.123, 0, 230 MiB
 //
-// There may be no clock, no number of the device, no units and no header.
+//   dmon -s m, pmon -s m                  the plain table
+//   # gpu     fb   bar1                   |   0  Tesla T4            Off  | 00000000:00:1E.0 Off |
+//   # Idx     MB     MB                   | N/A   36C    P8     9W /  70W |    450MiB / 15109MiB |
+//       0    450     10
+//
+// CSV may have no clock, no number of the device, no units and no header. Other lines may stand
+// before the first row.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <chrono>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "format/memory_words.h"
+#include "import/clock_text.h"
 #include "import/csv.h"
 #include "import/formats.h"
+#include "import/reading_log.h"
 #include "util/number_text.h"
-#include "util/size_text.h"
 
 namespace vramscope::imports {
 namespace {
 
-using format::Part;
-
-// Readings of one query have stamps that differ a little.
-constexpr int64_t kQueryNs = 100'000'000;
-constexpr int64_t kNoClockStepNs = 1'000'000'000;
 constexpr char kLostRows[] = "rows that are no reading of nvidia-smi";
 constexpr char kNoFigures[] = "readings without a figure";
+constexpr char kNoFigureWhy[] =
+    "nvidia-smi has no figure for memory.used: this GPU shares the system's memory, or the figure "
+    "needs more rights";
+// Lines of a job's script before the first row.
+constexpr uint64_t kMostPreambleLines = 64;
 
 enum class Column : uint8_t {
   kOther,
   kTime,
+  kDate,
+  kTimeOfDay,
   kIndex,
   kUuid,
   kBus,
@@ -55,6 +59,7 @@ struct ColumnName {
 constexpr ColumnName kColumnNames[] = {
     {"timestamp", Column::kTime},
     {"index", Column::kIndex},
+    {"gpu_index", Column::kIndex},
     {"gpu_uuid", Column::kUuid},
     {"uuid", Column::kUuid},
     {"gpu_bus_id", Column::kBus},
@@ -68,27 +73,61 @@ constexpr ColumnName kColumnNames[] = {
     {"pid", Column::kPid},
     {"process_name", Column::kProcess},
 };
+constexpr ColumnName kMonitorColumns[] = {
+    {"gpu", Column::kIndex},       {"fb", Column::kUsed},        {"pid", Column::kPid},
+    {"command", Column::kProcess}, {"Date", Column::kDate},      {"date", Column::kDate},
+    {"Time", Column::kTimeOfDay},  {"time", Column::kTimeOfDay},
+};
 
-Column ColumnOf(std::string_view title) {
-  title = Trimmed(title.substr(0, title.find('[')));
-  for (const ColumnName& known : kColumnNames) {
-    if (known.name == title)
-      return known.column;
-  }
-  return Column::kOther;
+template <size_t kCount>
+Column FindColumn(const ColumnName (&names)[kCount], std::string_view title) {
+  const auto* const found =
+      std::find_if(std::begin(names), std::end(names),
+                   [&](const ColumnName& known) { return known.name == title; });
+  return found == std::end(names) ? Column::kOther : found->column;
 }
 
-// Empty where the line is no header.
+bool Has(const std::vector<Column>& columns, Column column) {
+  return std::find(columns.begin(), columns.end(), column) != columns.end();
+}
+
+// Empty where the line is no header of CSV.
 std::vector<Column> HeaderOf(std::string_view line) {
   std::vector<Column> columns;
   for (const std::string& cell : SplitCsv(line))
-    columns.push_back(ColumnOf(cell));
-  const bool has_figure = std::find(columns.begin(), columns.end(), Column::kUsed) != columns.end();
-  return has_figure ? columns : std::vector<Column>();
+    columns.push_back(
+        FindColumn(kColumnNames, Trimmed(std::string_view(cell).substr(0, cell.find('[')))));
+  return Has(columns, Column::kUsed) ? columns : std::vector<Column>();
 }
 
-// "230 MiB", "230": nvidia-smi leaves MiB out with `nounits`, and old ones say MB for it.
-std::optional<uint64_t> BytesOf(std::string_view text) {
+std::vector<std::string> SplitBlanks(std::string_view line) {
+  std::vector<std::string> words;
+  while (!(line = Trimmed(line)).empty()) {
+    words.emplace_back(line.substr(0, line.find_first_of(" \t")));
+    line.remove_prefix(words.back().size());
+  }
+  return words;
+}
+
+// "# gpu     pid  type    fb   command": empty where the line is no header of dmon or pmon.
+std::vector<Column> MonitorHeaderOf(std::string_view line) {
+  line = Trimmed(line);
+  if (!line.starts_with("#"))
+    return {};
+  std::vector<Column> columns;
+  for (const std::string& word : SplitBlanks(line.substr(1)))
+    columns.push_back(FindColumn(kMonitorColumns, word));
+  return Has(columns, Column::kUsed) && Has(columns, Column::kIndex) ? columns
+                                                                     : std::vector<Column>();
+}
+
+struct Figure {
+  uint64_t bytes = 0;
+  bool has_unit = false;
+};
+
+// "230 MiB", "450MiB", "230": nvidia-smi leaves MiB out with `nounits`, and old ones say MB for it.
+std::optional<Figure> FigureOf(std::string_view text) {
   text = Trimmed(text);
   uint64_t figure = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), figure);
@@ -102,288 +141,354 @@ std::optional<uint64_t> BytesOf(std::string_view text) {
                                                                   : -1;
   if (shift < 0 || figure > kMostBytes >> shift)
     return std::nullopt;
-  return figure << shift;
+  return Figure{figure << shift, !unit.empty()};
 }
 
-// "[N/A]", "[Not Supported]", "[Insufficient Permissions]": it was asked and had no answer.
+bool HasUnit(std::string_view text) {
+  const auto figure = FigureOf(text);
+  return figure && figure->has_unit;
+}
+
+// "[N/A]", "[Not Supported]", "[Insufficient Permissions]", pmon's "-": it was asked and had no
+// answer.
 bool IsNoAnswer(std::string_view text) {
   text = Trimmed(text);
-  return text.starts_with("[") || text == "N/A";
+  return text.starts_with("[") || text == "N/A" || text == "-";
 }
 
-// "2024/05/01 10:00:00.123", as the machine's own clock had it.
-std::optional<int64_t> TimeOf(std::string_view text) {
-  text = Trimmed(text);
-  std::array<int, 7> parts{};
-  const char* at = text.data();
-  const char* const end = text.data() + text.size();
-  constexpr std::string_view kSeparators = "// ::.";
-  size_t read = 0;
-  for (; read < parts.size(); ++read) {
-    const auto [stop, error] = std::from_chars(at, end, parts[read]);
-    if (error != std::errc() || parts[read] < 0)
-      break;
-    at = stop;
-    if (read == kSeparators.size() || at == end || *at != kSeparators[read]) {
-      ++read;
-      break;
-    }
-    ++at;
+bool IsProduct(std::string_view cell) {
+  constexpr std::string_view kBrands[] = {"NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "GRID "};
+  return std::any_of(std::begin(kBrands), std::end(kBrands),
+                     [&](std::string_view brand) { return cell.starts_with(brand); });
+}
+
+// "6 %", "28.27 W", "50": a figure that is no memory.
+bool IsMeasure(std::string_view cell) {
+  return IsNoAnswer(cell) ||
+         (!cell.empty() && cell.find_first_not_of("0123456789. %WC") == std::string_view::npos);
+}
+
+// Columns of a CSV line without a header, by the form of its cells: one or two sizes with units are
+// memory.used and memory.total; without units, a stamp stands first and "index, used, total" or
+// the last of them behind it. Empty for any other line.
+std::vector<Column> GuessColumns(std::string_view line) {
+  const std::vector<std::string> cells = SplitCsv(line);
+  std::vector<Column> columns(cells.size(), Column::kOther);
+  std::vector<size_t> sizes, numbers;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const std::string_view cell = Trimmed(cells[i]);
+    if (i == 0 && cell.find(':') != std::string_view::npos && ParseWallTime(cell))
+      columns[i] = Column::kTime;
+    else if (HasUnit(cell))
+      sizes.push_back(i);
+    else if (util::WholeNumber<uint32_t>(cell))
+      numbers.push_back(i);
+    else if (cell.starts_with("GPU-"))
+      columns[i] = Column::kUuid;
+    else if (IsProduct(cell))
+      columns[i] = Column::kName;
+    else if (!IsMeasure(cell))
+      return {};
   }
-  const auto [year, month, day, hour, minute, second, millisecond] = parts;
-  const std::chrono::year_month_day date(std::chrono::year(year),
-                                         std::chrono::month(static_cast<unsigned>(month)),
-                                         std::chrono::day(static_cast<unsigned>(day)));
-  if (read < 6 || at != end || !date.ok() || year < 1970 || year > 2200 || hour > 23 ||
-      minute > 59 || second > 60 || millisecond > 999)
-    return std::nullopt;
-  const int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
-  return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1'000'000'000 +
-         int64_t{millisecond} * 1'000'000;
+  if (sizes.empty() && columns[0] == Column::kTime && numbers.size() + 1 == cells.size()) {
+    const size_t indices = numbers.size() == 3 ? 1 : 0;
+    sizes.assign(numbers.begin() + static_cast<ptrdiff_t>(indices), numbers.end());
+    numbers.resize(indices);
+  }
+  if (sizes.empty() || sizes.size() > 2)
+    return {};
+  if (sizes.size() == 2 && FigureOf(cells[sizes[0]])->bytes > FigureOf(cells[sizes[1]])->bytes)
+    std::swap(sizes[0], sizes[1]);
+  if (numbers.size() == 1 && numbers[0] < std::min(sizes.front(), sizes.back()))
+    columns[numbers[0]] = Column::kIndex;
+  columns[sizes[0]] = Column::kUsed;
+  if (sizes.size() == 2)
+    columns[sizes[1]] = Column::kTotal;
+  return columns;
 }
 
-struct Reading {
-  std::optional<int64_t> time_ns;
-  std::string device;  // what tells it from others
-  std::optional<int32_t> index;
-  std::string uuid, name, process;
-  std::optional<uint32_t> pid;
-  std::optional<uint64_t> used_bytes, total_bytes;
-  bool no_answer = false;
-};
+bool IsTableHead(std::string_view line) {
+  return Trimmed(line).starts_with("| NVIDIA-SMI ");
+}
 
-class Log {
+class Reader {
  public:
-  Log(const Options& options, Builder* builder) : options_(options), builder_(*builder) {}
+  Reader(const Options& options, Builder* builder) : log_(options, builder), builder_(*builder) {}
 
-  void Add(const std::vector<Column>& columns, std::string_view line);
+  // `is_ended`: the line has its end; the last one of a monitor that was killed may have none.
+  void Add(std::string_view line, uint64_t number, bool is_ended);
+  bool HasRows() const { return form_ != Form::kUnknown; }
+  bool GivesUp() const { return !HasRows() && preamble_lines_ > kMostPreambleLines; }
+  uint64_t first_line() const { return first_line_; }
   void Finish();
 
  private:
-  using Key = std::pair<uint32_t, uint32_t>;  // account, 0: of the device itself
+  enum class Form : uint8_t { kUnknown, kCsv, kMonitor, kTable };
 
-  std::optional<Reading> Parse(const std::vector<Column>& columns, std::string_view line) const;
-  void AddReading(const Reading& reading);
-  // Nothing that belongs to the readings so far follows.
-  void EndQuery();
-  tables::DeviceId DeviceOf(const Reading& reading);
+  bool FindForm(std::string_view line);
+  void AddCells(const std::vector<std::string>& cells, uint64_t number, bool is_ended);
+  void AddTableLine(std::string_view line, uint64_t number);
+  // "" where the cells are a reading.
+  std::string Parse(const std::vector<std::string>& cells, bool is_ended, Reading* reading);
+  bool AddCell(Column column, std::string_view cell, Reading* reading);
+  void Skip(uint64_t line, std::string_view why) { builder_.Skip(kLostRows, line, why); }
+  void Take(Reading reading);
 
-  const Options& options_;
+  ReadingLog log_;
   Builder& builder_;
-  std::map<std::string, tables::DeviceId> devices_;
-  std::map<tables::AccountId, tables::CounterId> counters_;
-  std::map<tables::AccountId, uint64_t> query_;  // what it said so far
-  bool of_processes_ = false;
-  bool has_clock_ = false;
-  std::optional<int64_t> first_wall_ns_;
-  int64_t query_ns_ = 0;
-  uint64_t queries_ = 0;
-  uint64_t lost_ = 0, unanswered_ = 0, backwards_ = 0;
+  Form form_ = Form::kUnknown;
+  std::vector<Column> columns_;
+  bool is_guessed_ = false;
+  std::optional<bool> has_units_;  // the figures since the last header
+  bool is_unanswered_ = false;     // the row that is being read
+  uint64_t unanswered_ = 0;
+  uint64_t preamble_lines_ = 0, first_line_ = 1;
+  // Of the monitor's columns, and of the table.
+  std::optional<int64_t> date_ns_, time_of_day_ns_, table_ns_;
+  Reading table_row_;
 };
 
-std::optional<Reading> Log::Parse(const std::vector<Column>& columns, std::string_view line) const {
-  const std::vector<std::string> cells = SplitCsv(line);
-  if (cells.size() != columns.size())
-    return std::nullopt;
-  const bool of_process = std::find(columns.begin(), columns.end(), Column::kPid) != columns.end();
-  Reading reading;
-  for (size_t i = 0; i < cells.size(); ++i) {
+bool Reader::FindForm(std::string_view line) {
+  if (std::vector<Column> header = HeaderOf(line); !header.empty()) {
+    form_ = Form::kCsv;
+    columns_ = std::move(header);
+    is_guessed_ = false;
+  } else if (header = MonitorHeaderOf(line); !header.empty()) {
+    form_ = Form::kMonitor;
+    columns_ = std::move(header);
+  } else if (IsTableHead(line)) {
+    form_ = Form::kTable;
+  } else {
+    return false;
+  }
+  has_units_.reset();
+  // Logs that were appended to each other have a header each, and so has each query of a loop.
+  log_.EndBlock();
+  return true;
+}
+
+void Reader::Add(std::string_view line, uint64_t number, bool is_ended) {
+  if (Trimmed(line).empty() || FindForm(line))
+    return;
+  if (form_ == Form::kUnknown) {
+    if (preamble_lines_ == 0) {
+      columns_ = GuessColumns(line);
+      first_line_ = number;
+    }
+    // A table's stamp stands above its head.
+    if (const auto time = ParseWallTime(line))
+      table_ns_ = time->ns;
+    is_guessed_ = !columns_.empty();
+    form_ = is_guessed_ ? Form::kCsv : form_;
+    preamble_lines_ += is_guessed_ ? 0 : 1;
+  }
+  if (form_ == Form::kCsv)
+    AddCells(SplitCsv(line), number, is_ended);
+  else if (form_ == Form::kMonitor && !Trimmed(line).starts_with("#"))
+    AddCells(SplitBlanks(line), number, is_ended);
+  else if (form_ == Form::kTable)
+    AddTableLine(line, number);
+}
+
+// False where it is no such cell.
+bool Reader::AddCell(Column column, std::string_view cell, Reading* reading) {
+  switch (column) {
+    case Column::kTime: {
+      const auto time = ParseWallTime(cell);
+      if (time) {
+        reading->time_ns = time->ns;
+        reading->has_fraction = time->has_fraction;
+      }
+      return time.has_value();
+    }
+    case Column::kDate:  // "20241101"
+      date_ns_.reset();
+      if (cell.size() == 8) {
+        const std::string iso =
+            fmt::format("{}-{}-{} 00:00:00", cell.substr(0, 4), cell.substr(4, 2), cell.substr(6));
+        if (const auto time = ParseWallTime(iso))
+          date_ns_ = time->ns;
+      }
+      return date_ns_.has_value();
+    case Column::kTimeOfDay:
+      time_of_day_ns_ = ParseTimeOfDay(cell);
+      return time_of_day_ns_.has_value();
+    case Column::kIndex:
+      reading->index = util::WholeNumber<int32_t>(cell);
+      return reading->index && *reading->index >= 0;
+    case Column::kUuid:
+      reading->uuid = cell;
+      [[fallthrough]];
+    case Column::kBus:
+      if (reading->device.empty())
+        reading->device = cell;
+      return true;
+    case Column::kName:
+      (Has(columns_, Column::kPid) ? reading->process : reading->name) = cell;
+      return true;
+    case Column::kProcess:
+      reading->process = cell;
+      return true;
+    case Column::kPid:
+      is_unanswered_ = is_unanswered_ || IsNoAnswer(cell);
+      reading->pid = util::WholeNumber<uint32_t>(cell);
+      return reading->pid || is_unanswered_;
+    case Column::kTotal:
+      reading->total_bytes = FigureOf(cell).value_or(Figure()).bytes;
+      return true;
+    case Column::kUsed: {
+      const auto figure = FigureOf(cell);
+      if (!figure) {
+        is_unanswered_ = is_unanswered_ || IsNoAnswer(cell);
+        return is_unanswered_;
+      }
+      reading->used_bytes = figure->bytes;
+      return figure->has_unit == has_units_.value_or(figure->has_unit);
+    }
+    case Column::kOther:
+      return true;
+  }
+  return true;
+}
+
+std::string Reader::Parse(const std::vector<std::string>& cells, bool is_ended, Reading* reading) {
+  is_unanswered_ = false;
+  if (form_ == Form::kMonitor ? cells.size() < columns_.size() : cells.size() != columns_.size())
+    return fmt::format("{} cells where {} are expected", cells.size(), columns_.size());
+  for (size_t i = 0; i < columns_.size(); ++i) {
     const std::string_view cell = Trimmed(cells[i]);
-    switch (columns[i]) {
-      case Column::kTime:
-        reading.time_ns = TimeOf(cell);
-        if (!reading.time_ns)
-          return std::nullopt;
-        break;
-      case Column::kIndex:
-        reading.index = util::WholeNumber<int32_t>(Trimmed(cell));
-        if (!reading.index || *reading.index < 0)
-          return std::nullopt;
-        break;
-      case Column::kUuid:
-        reading.uuid = cell;
-        [[fallthrough]];
-      case Column::kBus:
-        if (reading.device.empty())
-          reading.device = cell;
-        break;
-      case Column::kName:
-        (of_process ? reading.process : reading.name) = cell;
-        break;
-      case Column::kProcess:
-        reading.process = cell;
-        break;
-      case Column::kPid:
-        reading.pid = util::WholeNumber<uint32_t>(Trimmed(cell));
-        if (!reading.pid)
-          return std::nullopt;
-        break;
-      case Column::kTotal:
-        reading.total_bytes = BytesOf(cell);
-        break;
-      case Column::kUsed:
-        reading.used_bytes = BytesOf(cell);
-        reading.no_answer = IsNoAnswer(cell);
-        if (!reading.used_bytes && !reading.no_answer)
-          return std::nullopt;
-        break;
-      case Column::kOther:
-        break;
+    if (!AddCell(columns_[i], cell, reading))
+      return columns_[i] == Column::kUsed && FigureOf(cell)
+                 ? fmt::format("'{}' has no unit, unlike the rows before: it is cut off", cell)
+             : columns_[i] == Column::kTime ? fmt::format("'{}' is no time", cell)
+                                            : fmt::format("'{}' is no figure", cell);
+  }
+  // A whole row ends its line, or ends with a unit.
+  if (!is_ended && columns_.back() == Column::kUsed && !is_unanswered_ && !HasUnit(cells.back()))
+    return "the last line has no end: its figure may be cut off";
+  return "";
+}
+
+void Reader::AddCells(const std::vector<std::string>& cells, uint64_t number, bool is_ended) {
+  Reading reading;
+  std::string why = Parse(cells, is_ended, &reading);
+  // Loops add columns that their header does not name. The row is read if it makes sense without
+  // one of its cells, where units say which cell is a size.
+  for (size_t i = 0; !why.empty() && cells.size() == columns_.size() + 1 && i < cells.size(); ++i) {
+    std::vector<std::string> fewer = cells;
+    fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
+    const auto used = std::find(columns_.begin(), columns_.end(), Column::kUsed) - columns_.begin();
+    Reading other;
+    if (HasUnit(fewer[static_cast<size_t>(used)]) && Parse(fewer, is_ended, &other).empty()) {
+      reading = other;
+      why.clear();
     }
   }
+  if (!why.empty()) {
+    Skip(number, why);
+    return;
+  }
+  if (is_unanswered_) {
+    ++unanswered_;
+    return;
+  }
+  const auto used = std::find(columns_.begin(), columns_.end(), Column::kUsed) - columns_.begin();
+  if (form_ == Form::kCsv && !has_units_ && cells.size() == columns_.size())
+    has_units_ = HasUnit(cells[static_cast<size_t>(used)]);
+  if (date_ns_ && time_of_day_ns_)
+    reading.time_ns = *date_ns_ + *time_of_day_ns_;
+  Take(std::move(reading));
+}
+
+void Reader::Take(Reading reading) {
   if (reading.index)
     reading.device = fmt::format("#{}", *reading.index);
-  return reading;
+  log_.Add(std::move(reading));
 }
 
-void Log::Add(const std::vector<Column>& columns, std::string_view line) {
-  if (Trimmed(line).empty())
-    return;
-  const std::optional<Reading> reading = Parse(columns, line);
-  if (!reading) {
-    ++lost_;
-  } else if (reading->no_answer) {
-    ++unanswered_;
-  } else {
-    AddReading(*reading);
-  }
-}
-
-tables::DeviceId Log::DeviceOf(const Reading& reading) {
-  const auto known = devices_.find(reading.device);
-  if (known != devices_.end())
-    return known->second;
-  const auto number = static_cast<int32_t>(devices_.size());
-  const tables::DeviceId id = builder_.Gpu(reading.index.value_or(number));
-  tables::DeviceRow& row = builder_.device(id);
-  row.uuid = builder_.Text(reading.uuid);
-  row.name = builder_.Text(reading.name);
-  row.total_bytes = reading.total_bytes.value_or(0);
-  devices_.emplace(reading.device, id);
-  return id;
-}
-
-void Log::AddReading(const Reading& reading) {
-  const tables::DeviceId device = DeviceOf(reading);
-  tables::ProcessId process;
-  if (reading.pid) {
-    of_processes_ = true;
-    process = builder_.Process(*reading.pid);
-    if (builder_.process(process).command.value == 0)
-      builder_.process(process).command = builder_.Text(reading.process);
-  }
-  const tables::AccountId account = builder_.Account(process, device);
-  int64_t time_ns = 0;
-  if (reading.time_ns) {
-    has_clock_ = true;
-    if (!first_wall_ns_) {
-      first_wall_ns_ = *reading.time_ns;
-      builder_.SetWallTime(*first_wall_ns_);
-    }
-    time_ns = *reading.time_ns - *first_wall_ns_;
-  }
-  if (query_.contains(account) || (!query_.empty() && time_ns - query_ns_ > kQueryNs))
-    EndQuery();
-  if (query_.empty()) {
-    backwards_ += has_clock_ && time_ns < query_ns_ ? 1 : 0;
-    const int64_t step_ns = options_.period_ns.value_or(kNoClockStepNs);
-    query_ns_ =
-        has_clock_ ? std::max(time_ns, query_ns_) : static_cast<int64_t>(queries_) * step_ns;
-  }
-  query_.emplace(account, *reading.used_bytes);
-}
-
-void Log::EndQuery() {
-  if (query_.empty())
-    return;
-  const int64_t time_ns = builder_.Tick(query_ns_);
-  for (const auto& [account, bytes] : query_) {
-    if (!counters_.contains(account))
-      counters_[account] =
-          builder_.Counter(builder_.Site(Builder::SiteOf(account, Part::kSampled)));
-  }
-  for (const auto& [account, counter] : counters_) {
-    const auto said = query_.find(account);
-    // A process that is not listed any more has nothing; a device that was not read stands.
-    if (said == query_.end() && !of_processes_)
-      continue;
-    const uint64_t bytes = said == query_.end() ? 0 : said->second;
-    builder_.Set(counter, time_ns, bytes);
-    if (said == query_.end())
-      continue;
-    if (of_processes_)
-      builder_.ProcessSample(account, time_ns, bytes, static_cast<int64_t>(bytes));
-    else
-      builder_.Sample(builder_.account(account).device, time_ns, bytes,
-                      static_cast<int64_t>(bytes));
-    builder_.Event();
-  }
-  ++queries_;
-  query_.clear();
-}
-
-void Log::Finish() {
-  EndQuery();
-  builder_.Note(format::kModeNote, format::kSampledMode);
-  builder_.Note("readings", util::FormatCount(queries_));
-  if (has_clock_) {
-    builder_.Note("clock", "the log's own");
-  } else if (options_.period_ns) {
-    builder_.Note("clock", fmt::format("none in the log: one reading every {}, as --period says",
-                                       util::FormatDuration(*options_.period_ns)));
-  } else {
-    builder_.CountSeconds(
-        "readings", "none in the log: a second stands for a reading (--period says how long)");
-  }
-  builder_.Lacks("allocations, and what came and went between two readings");
-  builder_.Lacks(of_processes_ ? "memory that is of no listed process" : "whose memory it was");
-  builder_.Lose(kLostRows, lost_);
-  builder_.Lose(kNoFigures, unanswered_);
-  builder_.Lose("readings with an earlier time than the one before", backwards_);
-}
-
-// Without a header: figures with their unit and nothing else.
-bool IsPlainFigure(std::string_view line) {
+// A GPU has two lines: its number and name, then its memory.
+void Reader::AddTableLine(std::string_view line, uint64_t number) {
   line = Trimmed(line);
-  return line.ends_with(" MiB") && BytesOf(line).has_value();
+  if (const auto time = ParseWallTime(line)) {
+    table_ns_ = time->ns;
+    return;
+  }
+  if (!line.starts_with("|") || std::count(line.begin(), line.end(), '|') < 4)
+    return;
+  const size_t slash = line.find("MiB /");
+  if (slash != std::string_view::npos) {
+    if (!table_row_.index)  // of a part of a GPU (MIG)
+      return;
+    const std::string_view before = line.substr(0, slash);
+    const std::string_view after = line.substr(slash + 5);
+    const auto used = FigureOf(before.substr(before.rfind('|') + 1));
+    const auto total = FigureOf(after.substr(0, after.find('|')));
+    if (used && total) {
+      table_row_.used_bytes = used->bytes;
+      table_row_.total_bytes = total->bytes;
+      table_row_.time_ns = table_ns_;
+      Take(table_row_);
+    } else {
+      Skip(number, "no figure of memory");
+    }
+    table_row_ = {};
+    return;
+  }
+  std::string_view cell = Trimmed(line.substr(1, line.find('|', 1) - 1));
+  const size_t end = std::min(cell.find(' '), cell.size());
+  const auto index = util::WholeNumber<int32_t>(cell.substr(0, end));
+  if (!index || *index < 0)
+    return;
+  cell = Trimmed(cell.substr(end));
+  for (const std::string_view persistence : {"Off", "On", "N/A"}) {
+    if (cell.ends_with(persistence))
+      cell = Trimmed(cell.substr(0, cell.size() - persistence.size()));
+  }
+  table_row_ = {};
+  table_row_.index = *index;
+  table_row_.name = cell;
 }
 
-std::string_view FirstLine(std::string_view text) {
-  while (text.starts_with('\n') || text.starts_with('\r'))
-    text.remove_prefix(1);
-  return text.substr(0, text.find_first_of("\r\n"));
+void Reader::Finish() {
+  if (is_guessed_ && columns_.size() > 1)
+    builder_.Note("columns", "by the form of their cells: the log has no header");
+  if (preamble_lines_ > 0)
+    builder_.Note("lines before the first row", std::to_string(preamble_lines_));
+  if (unanswered_ > 0)
+    builder_.WhyEmpty(kNoFigureWhy);
+  builder_.Lose(kNoFigures, unanswered_);
+  log_.Finish();
 }
 
 }  // namespace
 
 bool IsNvidiaSmi(const Input& input) {
-  const std::string_view line = FirstLine(input.text_head());
-  return IsPlainFigure(line) || !HeaderOf(line).empty();
+  std::string_view rest = input.text_head();
+  bool is_first = true;
+  for (uint64_t lines = 0; !rest.empty() && lines <= kMostPreambleLines; ++lines) {
+    const std::string_view line = rest.substr(0, rest.find_first_of("\r\n"));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (!HeaderOf(line).empty() || !MonitorHeaderOf(line).empty() || IsTableHead(line) ||
+        (is_first && !GuessColumns(line).empty()))
+      return true;
+    is_first = is_first && Trimmed(line).empty();
+  }
+  return false;
 }
 
 util::Status ReadNvidiaSmi(const Input& input, const Options& options, Builder* builder) {
   LineReader lines(input.Text());
-  Log log(options, builder);
-  std::vector<Column> columns;
-  for (std::string_view line; lines.Next(&line) && !builder->IsOver();) {
-    // Logs that were appended to each other have a header each.
-    std::vector<Column> header = HeaderOf(line);
-    if (!header.empty()) {
-      columns = std::move(header);
-      continue;
-    }
-    if (columns.empty() && IsPlainFigure(line))
-      columns = {Column::kUsed};
-    if (columns.empty() && !Trimmed(line).empty()) {
-      return util::Status::Error(fmt::format(
-          "{}, line {}: neither a header with memory.used or used_memory nor a figure in MiB: "
-          "nvidia-smi writes one with --format=csv",
-          input.path(), lines.number()));
-    }
-    log.Add(columns, line);
-  }
+  Reader reader(options, builder);
+  for (std::string_view line; lines.Next(&line) && !builder->IsOver() && !reader.GivesUp();)
+    reader.Add(line, lines.number(), lines.is_ended());
   VRAMSCOPE_RETURN_IF_ERROR(lines.status());
-  log.Finish();
+  if (!reader.HasRows()) {
+    return util::Status::Error(fmt::format(
+        "{}, line {}: neither a header with memory.used or used_memory nor a figure in MiB: "
+        "nvidia-smi writes one with --format=csv",
+        input.path(), reader.first_line()));
+  }
+  reader.Finish();
   return {};
 }
 

@@ -2,7 +2,7 @@
 // What jax.profiler.save_device_memory_profile() writes: a profile of pprof
 // (github.com/google/pprof/blob/main/proto/profile.proto), packed by gzip, of what is alive at that
 // instant. Its values are `allocations` and `space`, its labels `kind` (buffer, executable) and
-// `device`. Other heap profiles with a value in bytes are read the same way.
+// `device`. Any other heap profile with a value in bytes (Go's, tcmalloc's) is memory of the host.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -110,6 +110,7 @@ class Profile {
     return index < texts_.size() ? texts_[index] : std::string_view();
   }
   size_t BytesColumn() const;
+  bool IsJax() const;
   tables::StackId StackOf(const std::vector<uint64_t>& locations);
   tables::AccountId AccountOf(const std::string& device);
   util::Status Damaged() const {
@@ -122,6 +123,7 @@ class Profile {
   std::map<uint64_t, std::vector<Line>> locations_;
   std::map<uint64_t, Function> functions_;
   size_t bytes_column_ = 0;
+  bool is_jax_ = false;
   int64_t now_ns_ = 0;
   uint64_t time_ns_ = 0;
 };
@@ -208,6 +210,17 @@ size_t Profile::BytesColumn() const {
   return found;
 }
 
+// Its values are `allocations` and `space`, and no other profiler's are.
+bool Profile::IsJax() const {
+  std::string names;
+  for (const std::string_view bytes : value_types_) {
+    Message message(bytes);
+    for (Field field; message.Next(&field);)
+      names += field.number == 1 ? std::string(TextAt(field.value)) + " " : "";
+  }
+  return names == "allocations space ";
+}
+
 bool Profile::AddLabel(std::string_view bytes, Labels* labels) const {
   Message message(bytes);
   std::string_view key, text;
@@ -230,6 +243,8 @@ tables::AccountId Profile::AccountOf(const std::string& device) {
   const tables::ProcessId process = builder_.Process(0);
   const bool is_cpu =
       device.find("cpu") != std::string::npos || device.find("CPU") != std::string::npos;
+  if (!is_jax_ && device.empty())
+    return builder_.Account(process, builder_.Device(tables::DeviceKind::kHost, -2));
   if (is_cpu)
     return builder_.Account(process, builder_.Device(tables::DeviceKind::kCpu, -1));
   const size_t end = device.find_last_of("0123456789");
@@ -296,7 +311,8 @@ bool Profile::AddSample(std::string_view bytes) {
   if (size == 0)
     return true;
   tables::SiteRow site = Builder::SiteOf(AccountOf(labels.device));
-  site.owner = site.allocator = builder_.Text("JAX");
+  if (is_jax_)
+    site.owner = site.allocator = builder_.Text("JAX");
   site.tag = builder_.Text(labels.kind);
   site.stack = site.place = StackOf(locations);
   tables::AllocationRow row;
@@ -313,6 +329,7 @@ util::Status Profile::Read(std::string_view content) {
   builder_.process(builder_.Process(0)).command = builder_.Text(input_.name());
   if (!Index(content))
     return Damaged();
+  is_jax_ = IsJax();
   bytes_column_ = BytesColumn();
   if (bytes_column_ == value_types_.size()) {
     return util::Status::Error(fmt::format(
@@ -330,7 +347,8 @@ util::Status Profile::Read(std::string_view content) {
   builder_.Note("clock", "none in the file: it is of one instant, that of the profile");
   builder_.Lacks("what was freed before it, and the peak");
   builder_.Lacks("single allocations: those of one stack are one row");
-  builder_.Lacks("free memory of JAX's pool");
+  if (is_jax_)
+    builder_.Lacks("free memory of JAX's pool");
   return {};
 }
 

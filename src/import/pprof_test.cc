@@ -72,5 +72,16 @@ TEST(Pprof, WhatIsDamagedOrNotOfMemoryIsRefused) {
   EXPECT_EQ(huge.Losses().at("samples without a size"), 1u);
 }
 
+TEST(Pprof, AnotherHeapProfileIsMemoryOfTheHost) {
+  std::string go = Bytes(1, Number(1, 1) + Number(2, 2)) + Bytes(2, Bytes(2, Varint(4096))) +
+                   Bytes(6, "") + Bytes(6, "inuse_space") + Bytes(6, "bytes");
+  const Imported profile = ImportText(go);
+  ASSERT_EQ(profile.error, "");
+  ASSERT_EQ(profile.rows.size(), 1u);
+  const tables::SiteRow& site = profile.tables.sites[profile.rows[0].site.value];
+  EXPECT_EQ(profile.DeviceOf(site.account), -2);
+  EXPECT_EQ(profile.Text(site.owner), "");
+}
+
 }  // namespace
 }  // namespace vramscope::imports

@@ -5,16 +5,20 @@
 //   4711,16:00:18.508800,allocate,0x7f8250000000,1024,0x0
 //   4711,16:00:18.509312,free,0x7f8250000000,1024,0x0
 //
-// Times are of the day; where they go back by hours, midnight has passed.
+// Times are of the day (where they go back by hours, midnight has passed) or since 1970. Logs of
+// spark-rapids have no header.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "import/clock_text.h"
 #include "import/csv.h"
 #include "import/formats.h"
 #include "import/live_blocks.h"
@@ -45,26 +49,10 @@ std::optional<uint64_t> NumberOf(std::string_view text) {
   return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
-// "16:00:18.508800", or ":" in place of the point, as old versions write it.
-std::optional<int64_t> TimeOfDay(std::string_view text) {
-  text = Trimmed(text);
-  int64_t parts[4] = {};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (size_t i = 0; i < 3; ++i) {
-    const auto [stop, error] = std::from_chars(at, end, parts[i]);
-    if (error != std::errc() || parts[i] < 0 || (i < 2 && (stop == end || *stop != ':')))
-      return std::nullopt;
-    at = stop + (i < 2 ? 1 : 0);
-  }
-  if (at != end && (*at == '.' || *at == ':')) {
-    int64_t digit_ns = 100'000'000;
-    for (++at; at != end && *at >= '0' && *at <= '9'; ++at, digit_ns /= 10)
-      parts[3] += (*at - '0') * digit_ns;
-  }
-  if (at != end || parts[0] > 23 || parts[1] > 59 || parts[2] > 60)
-    return std::nullopt;
-  return ((parts[0] * 60 + parts[1]) * 60 + parts[2]) * 1'000'000'000 + parts[3];
+constexpr std::string_view kActions[] = {"allocate", "free", "deallocate", "allocate failure"};
+
+bool IsAction(std::string_view text) {
+  return std::find(std::begin(kActions), std::end(kActions), text) != std::end(kActions);
 }
 
 // Of "rmm_log.dev1.csv".
@@ -82,48 +70,72 @@ class Log {
     account_ = builder_.Account(process_, builder_.Gpu(DeviceOf(input.name())));
   }
 
-  void Add(std::string_view line) {
+  void Add(std::string_view line, uint64_t number) {
     const std::vector<std::string> cells = SplitCsv(line);
-    const auto time_ns = cells.size() == kColumns ? TimeOfDay(cells[1]) : std::nullopt;
-    const auto pointer = time_ns ? NumberOf(cells[3]) : std::nullopt;
-    const auto bytes = pointer ? NumberOf(cells[4]) : std::nullopt;
-    if (!bytes || *bytes > kMostBytes) {
-      builder_.Lose(kNoRows, 1);
+    if (cells.size() != kColumns) {
+      Skip(number, fmt::format("{} cells where {} are expected", cells.size(), kColumns));
       return;
     }
+    const std::optional<int64_t> time_ns = TimeOf(cells[1]);
+    const auto pointer = NumberOf(cells[3]);
+    const auto bytes = NumberOf(cells[4]);
     const std::string_view action = Trimmed(cells[2]);
-    const int64_t now_ns = builder_.Tick(Time(*time_ns));
+    if (!time_ns || !pointer || !bytes || *bytes > kMostBytes || !IsAction(action)) {
+      Skip(number, fmt::format("'{}' is no {}",
+                               Trimmed(!time_ns            ? cells[1]
+                                       : !pointer          ? cells[3]
+                                       : !IsAction(action) ? cells[2]
+                                                           : cells[4]),
+                               !time_ns            ? "time"
+                               : !pointer          ? "pointer"
+                               : !IsAction(action) ? "action of RMM"
+                                                   : "size"));
+      return;
+    }
+    const int64_t now_ns = builder_.Tick(*time_ns);
     builder_.Event();
     if (action == "allocate") {
       blocks_.Allocate(0, *pointer, *bytes, SiteOf(cells), now_ns);
     } else if (action == "free" || action == "deallocate") {
       Free(*pointer, *bytes, now_ns);
-    } else if (action == "allocate failure") {
+    } else {
       builder_.OutOfMemory({.account = account_,
                             .time_ns = now_ns,
                             .requested_bytes = *bytes,
                             .thread = ThreadOf(cells[0])});
-    } else {
-      builder_.Lose(kNoRows, 1);
     }
   }
 
   void Finish() {
     blocks_.Finish();
-    builder_.Note("clock", "the log's own, from its first row; the day is not in it");
+    builder_.Note("clock", is_of_day_ ? "the log's own, from its first row; the day is not in it"
+                                      : "the log's own");
     builder_.Lacks("what was allocated before the log began");
     builder_.Lacks("names and stacks");
     builder_.Lacks("what RMM's pool holds and nobody uses");
   }
 
  private:
-  int64_t Time(int64_t of_day_ns) {
-    if (!first_ns_)
-      first_ns_ = last_ns_ = of_day_ns;
-    if (of_day_ns < last_ns_ - kDayNs / 2 && days_ns_ < kMostDays * kDayNs)
+  void Skip(uint64_t line, std::string_view why) { builder_.Skip(kNoRows, line, why); }
+
+  // Nanoseconds from the first row.
+  std::optional<int64_t> TimeOf(std::string_view text) {
+    std::optional<int64_t> time_ns = ParseTimeOfDay(text);
+    const bool is_of_day = time_ns.has_value();
+    if (const auto wall = is_of_day ? std::nullopt : ParseWallTime(text))
+      time_ns = wall->ns;
+    if (!time_ns)
+      return std::nullopt;
+    if (!first_ns_) {
+      is_of_day_ = is_of_day;
+      first_ns_ = last_ns_ = *time_ns;
+      if (!is_of_day)
+        builder_.SetWallTime(*time_ns);
+    }
+    if (is_of_day && *time_ns < last_ns_ - kDayNs / 2 && days_ns_ < kMostDays * kDayNs)
       days_ns_ += kDayNs;
-    last_ns_ = of_day_ns;
-    return days_ns_ + of_day_ns - *first_ns_;
+    last_ns_ = *time_ns;
+    return days_ns_ + *time_ns - *first_ns_;
   }
 
   tables::ThreadId ThreadOf(std::string_view cell) {
@@ -156,13 +168,17 @@ class Log {
   tables::AccountId account_;
   std::optional<int64_t> first_ns_;
   int64_t last_ns_ = 0, days_ns_ = 0;
+  bool is_of_day_ = true;  // times have no date
 };
 
 }  // namespace
 
 bool IsRmmCsv(const Input& input) {
-  const std::string& head = input.text_head();
-  return IsHeader(std::string_view(head).substr(0, head.find_first_of("\r\n")));
+  const std::string_view head = input.text_head();
+  const std::string_view line = head.substr(0, head.find_first_of("\r\n"));
+  const std::vector<std::string> cells = SplitCsv(line);
+  return IsHeader(line) || (cells.size() == kColumns && IsAction(Trimmed(cells[2])) &&
+                            NumberOf(cells[3]) && NumberOf(cells[4]));
 }
 
 util::Status ReadRmmCsv(const Input& input, const Options&, Builder* builder) {
@@ -170,7 +186,7 @@ util::Status ReadRmmCsv(const Input& input, const Options&, Builder* builder) {
   Log log(input, builder);
   for (std::string_view line; lines.Next(&line) && !builder->IsOver();) {
     if (!Trimmed(line).empty() && !IsHeader(line))
-      log.Add(line);
+      log.Add(line, lines.number());
   }
   log.Finish();
   return lines.status();

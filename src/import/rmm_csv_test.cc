@@ -38,6 +38,21 @@ TEST(RmmCsv, AllocationsEndWhereTheyAreFreed) {
   EXPECT_THAT(log.Losses(), IsEmpty());
 }
 
+TEST(RmmCsv, TimesMayCountFrom1970AndTheHeaderMayBeMissing) {
+  const Imported log = ImportText(std::string(kHeader) +
+                                  "7,1634567890.123456,allocate,0x1000,1024,0x0\n"
+                                  "7,1634567890.623456,deallocate,0x1000,1024,0x0\n");
+  ASSERT_EQ(log.error, "");
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.rows[0].end_ns, kSecondNs / 2);
+  EXPECT_EQ(log.tables.session.begin_wall_ns, 1'634'567'890'123'456'000);
+  const Imported spark = ImportText("7,14:21:19.998533,allocate,0x30a000000,256,0x2\n");
+  EXPECT_EQ(spark.format, "rmm");
+  EXPECT_EQ(spark.rows.size(), 1u);
+  EXPECT_THAT(ImportText(std::string(kHeader) + "7,noon,allocate,0x1,1,0x0\n").error,
+              ::testing::HasSubstr("1 rows that are no event of RMM; line 2: 'noon' is no time"));
+}
+
 TEST(RmmCsv, WhatContradictsIsCounted) {
   const Imported log = ImportText(std::string(kHeader) +
                                   "7,10:00:00:000001,allocate,0x1000,1024,0x0\n"

@@ -99,6 +99,9 @@ bool TorchPickle::MakeEvent(std::span<const PickleValue> items, Object* object) 
       case PickleKey::kSize:
         number(&event.bytes);
         break;
+      case PickleKey::kDeviceFree:
+        number(&event.address);
+        break;
       case PickleKey::kStream:
         event.stream = value.kind == Kind::kInt ? value.bits : 0;
         break;

@@ -435,6 +435,8 @@ void TorchReplay::Apply(const PickleEvent& event, uint32_t index, int64_t at_ns)
       row.account = account_;
       row.time_ns = builder_.Tick(at_ns);
       row.requested_bytes = event.bytes;
+      // PyTorch has no address to give there: it is what the device had free.
+      row.reported_free = event.address == 0 ? 0 : event.address + 1;
       row.stack = stacks_.Of(stack).python;
       row.native_stack = stacks_.Of(stack).native;
       builder_.OutOfMemory(row);

@@ -6,11 +6,14 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "import/formats.h"
+#include "import/step_ranges.h"
 #include "import/torch_pickle.h"
 #include "import/torch_replay.h"
 
@@ -157,6 +160,10 @@ class Snapshot {
     if (list == nullptr || !has_times_ || first_us_ < 0 || first_us_ > INT64_MAX / 2 ||
         !builder_.budget().Charge("marks", list->size(), 16))
       return;
+    // Ranges that began, by name, process and device; several devices may have one range.
+    std::map<std::tuple<std::string, tables::ProcessId, uint64_t>, int64_t> begun_ns;
+    std::set<std::tuple<std::string, tables::ProcessId, int64_t>> ended;
+    StepRanges steps;
     for (const PickleValue& entry : *list) {
       const PickleValue time = pickle_.Get(entry, PickleKey::kTimeUs);
       const std::string_view name = pickle_.TextOf(pickle_.Get(entry, PickleKey::kName));
@@ -168,11 +175,22 @@ class Snapshot {
       const bool is_end = pickle_.TextOf(pickle_.Get(entry, PickleKey::kStage)) == "END";
       const uint64_t device = pickle_.Number(pickle_.Get(entry, PickleKey::kDevice)).value_or(0);
       const auto account = accounts_.find(device);
-      builder_.Mark((time_us - first_us_) * 1000 + 1000,
-                    is_end ? "end of " + std::string(name) : std::string(name),
-                    account == accounts_.end() ? builder_.Process(0)
-                                               : builder_.account(account->second).process);
+      const tables::ProcessId process = account == accounts_.end()
+                                            ? builder_.Process(0)
+                                            : builder_.account(account->second).process;
+      const int64_t time_ns = (time_us - first_us_) * 1000 + 1000;
+      builder_.Mark(time_ns, is_end ? "end of " + std::string(name) : std::string(name), process);
+      // Each device has the range.
+      const auto key = std::tuple(std::string(name), process, device);
+      if (const auto begun = begun_ns.find(key); is_end && begun != begun_ns.end()) {
+        if (ended.insert({std::get<0>(key), process, begun->second}).second)
+          steps.Add(name, process, begun->second, time_ns);
+        begun_ns.erase(begun);
+      } else if (!is_end) {
+        begun_ns[key] = time_ns;
+      }
     }
+    steps.Finish(0, &builder_);
   }
 
   void SayWhatItLacks(uint64_t events) {

@@ -165,5 +165,32 @@ TEST(TorchSnapshotTest, MemoryOfABackwardIsOfItsOperation) {
   EXPECT_THAT(places, ::testing::ElementsAre("MulBackward0 (backward)", "my::op()"));
 }
 
+TEST(TorchSnapshotTest, WhatPyTorchSaysOfAnOutOfMemoryAndOfStepsIsKept) {
+  const auto range = [](const char* stage, const char* name, int time_us) {
+    return Dict({{"stage", Text(stage)},
+                 {"name", Text(name)},
+                 {"device", Int(0)},
+                 {"time_us", Int(time_us)}});
+  };
+  const std::string oom = Dict({{"action", Text("oom")},
+                                {"device_free", Int(3072)},
+                                {"size", Int(65536)},
+                                {"time_us", Int(90)}});
+  const testing::Imported imported = testing::ImportText(Pickle(
+      Dict({{"segments",
+             List({Dict({{"device", Int(0)}, {"address", Int(4096)}, {"total_size", Int(4096)}})})},
+            {"device_traces", List({List({Event("alloc", 4096, 1000, 10), oom})})},
+            {"external_annotations",
+             List({range("START", "ProfilerStep#2", 20), range("END", "ProfilerStep#2", 40),
+                   range("START", "ProfilerStep#3", 40), range("END", "ProfilerStep#3", 80)})}})));
+  EXPECT_EQ(imported.error, "");
+  ASSERT_EQ(imported.tables.out_of_memory.size(), 1u);
+  EXPECT_EQ(imported.tables.out_of_memory[0].requested_bytes, 65536u);
+  EXPECT_EQ(imported.tables.out_of_memory[0].reported_free, 3073u);
+  ASSERT_EQ(imported.tables.iterations.size(), 2u);
+  EXPECT_EQ(imported.tables.iterations[0].number, 2);
+  EXPECT_EQ(imported.tables.iterations[1].end_ns - imported.tables.iterations[1].begin_ns, 40'000);
+}
+
 }  // namespace
 }  // namespace vramscope::imports

@@ -62,11 +62,9 @@ class Text {
 
   void AddHead() {
     const query::Refusal& refusal = what_.refusal;
-    std::string line =
-        fmt::format("{}{}: {} asked for{}, at most {} of {} free", kOutOfMemoryBegin,
-                    DeviceMark(recording_, what_.device), Requested(refusal),
-                    At(what_.place, what_.layer), FormatBytes(what_.free_bytes),
-                    what_.total_bytes == 0 ? "an unknown total" : FormatBytes(what_.total_bytes));
+    std::string line = fmt::format("{}{}: {} asked for{}, {}", kOutOfMemoryBegin,
+                                   DeviceMark(recording_, what_.device), Requested(refusal),
+                                   At(what_.place, what_.layer), FreeThen());
     if (refusal.served)
       line += " (refused, then served)";
     Line(line);
@@ -80,7 +78,7 @@ class Text {
     Line("  held:  " + rest);
     const std::string asked =
         refusal.api.value == 0
-            ? "the driver was not asked"
+            ? "no call of the driver is in the recording"
             : fmt::format(
                   "{} asked the driver for {} {}", recording_.string(refusal.api),
                   refusal.asked_driver_bytes == 0 ? "it" : FormatBytes(refusal.asked_driver_bytes),
@@ -90,6 +88,15 @@ class Text {
     Line(fmt::format("  free inside of its allocators' segments: {}, the largest range {}",
                      FormatBytes(what_.free_in_segments_bytes),
                      FormatBytes(what_.largest_free_range_bytes)));
+  }
+
+  std::string FreeThen() const {
+    if (!what_.free_bytes)
+      return "free memory unknown";
+    const std::string bytes = FormatBytes(*what_.free_bytes);
+    if (what_.refusal.reported_free_bytes)
+      return bytes + " free (as the log says)";
+    return fmt::format("at most {} of {} free", bytes, FormatBytes(what_.total_bytes));
   }
 
   void AddNames(const char* title, const std::vector<query::NamedBytes>& names) {
@@ -172,7 +179,11 @@ void WriteExplained(const query::OutOfMemory& what,
   TextOrNull(json, "layer", what.layer);
   json.Field("total_bytes", what.total_bytes);
   json.Field("used_bytes", what.used_bytes);
-  json.Field("free_bytes", what.free_bytes);
+  json.Key("free_bytes");
+  if (what.free_bytes)
+    json.Uint(*what.free_bytes);
+  else
+    json.Null();
   json.Field("free_in_segments_bytes", what.free_in_segments_bytes);
   json.Field("largest_free_range_bytes", what.largest_free_range_bytes);
   json.Field("cause", what.cause);

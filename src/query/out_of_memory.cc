@@ -387,8 +387,10 @@ class Explainer {
     out_.total_bytes = device.total_bytes;
     const uint64_t beside =
         static_cast<uint64_t>(std::max<int64_t>(device.reading_offset_bytes, 0));
-    if (device.total_bytes > out_.used_bytes + beside)
-      out_.free_bytes = device.total_bytes - out_.used_bytes - beside;
+    if (refusal.reported_free_bytes)
+      out_.free_bytes = refusal.reported_free_bytes;
+    else if (device.total_bytes != 0)
+      out_.free_bytes = device.total_bytes - std::min(device.total_bytes, out_.used_bytes + beside);
     out_.unexplained_bytes = Unexplained();
     FindLayer();
     FillHolders();

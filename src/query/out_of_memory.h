@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,8 @@ struct OutOfMemory {
   std::string place, layer;  // of the request
   uint64_t total_bytes = 0;  // of the device; 0: not known
   uint64_t used_bytes = 0;   // the ledger then
-  uint64_t free_bytes = 0;   // total - used, so at most: firmware keeps some. 0: not known
+  // Total - used, so at most: firmware keeps some; or what the allocator reported.
+  std::optional<uint64_t> free_bytes;
   // Of free_bytes: NVML had so many in use shortly before.
   uint64_t unexplained_bytes = 0;
   // The process's own segments, what is free inside of them, and the largest piece at one place.

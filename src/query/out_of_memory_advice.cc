@@ -71,9 +71,9 @@ std::string CauseOf(const OutOfMemory& what) {
     return "the request alone is larger than the device: " + asked + " of " +
            FormatBytes(what.total_bytes) + At(what.place, what.layer);
   // What a context or a module needs the driver does not say.
-  if (what.total_bytes != 0 && wanted != 0 &&
-      what.free_bytes >= wanted + kHeldBack + what.unexplained_bytes)
-    return "a limit below the size of the device: " + FormatBytes(what.free_bytes) +
+  if (what.total_bytes != 0 && wanted != 0 && what.free_bytes &&
+      *what.free_bytes >= wanted + kHeldBack + what.unexplained_bytes)
+    return "a limit below the size of the device: " + FormatBytes(*what.free_bytes) +
            " were free when " + asked + " were refused";
   if (wanted != 0 && what.free_in_segments_bytes >= what.refusal.requested_bytes &&
       what.free_in_segments_bytes >= what.in_segments_bytes / kFragmentedShare &&
@@ -87,6 +87,9 @@ std::string CauseOf(const OutOfMemory& what) {
     return text;
   }
   const MemoryHolder* const blamed = ToBlame(what);
+  // Other processes and the driver have the rest of a device whose size is unknown.
+  if (what.total_bytes == 0 && (blamed == nullptr || blamed->bytes < wanted))
+    return "unknown: the recording has neither the size of the device nor what else was on it";
   if (blamed == nullptr || what.refusal.requested_bytes >= blamed->bytes)
     return "the request itself: its " + FormatBytes(what.refusal.requested_bytes) +
            " are more than anything that is there" + At(what.place, what.layer);
@@ -154,7 +157,7 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
         "PyTorch's free segments, which it gives back by itself only for its own requests");
   }
   if (what.xla_pool.limit_bytes != 0) {
-    add("a larger pool for XLA (XLA_PYTHON_CLIENT_MEM_FRACTION)", what.free_bytes,
+    add("a larger pool for XLA (XLA_PYTHON_CLIENT_MEM_FRACTION)", what.free_bytes.value_or(0),
         "what was free of the device beside the pool; at most");
     for (const XlaPool::Arrays& arrays : what.xla_pool.arrays) {
       add("let go of arrays " + arrays.shape + ", or donate them (donate_argnums)", arrays.bytes,

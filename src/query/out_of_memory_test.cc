@@ -130,7 +130,7 @@ TEST_F(OutOfMemoryTest, TheBatch) {
   const OutOfMemory what = Explain();
   EXPECT_THAT(what.cause, AllOf(HasSubstr("activation: 64.0 GiB (80 % of the device)"),
                                 HasSubstr("model.py:20 in f20 (h.0)")));
-  EXPECT_EQ(what.free_bytes, 6 * kGiB);
+  EXPECT_EQ(what.free_bytes, std::optional(6 * kGiB));
   EXPECT_EQ(Advised(what, "halve the batch"), "32 GiB");
   EXPECT_EQ(Advised(what, "checkpoint activations"), "24 GiB");
   EXPECT_EQ(Advised(what, "end the other processes"), "none");

@@ -108,6 +108,8 @@ util::Result<std::vector<Refusal>> FindRefusals(const tables::Recording& recordi
     known->time_ns = row.time_ns;
     known->requested_bytes = row.requested_bytes;
     known->stack = row.stack;
+    if (row.reported_free != 0)
+      known->reported_free_bytes = row.reported_free - 1;
     if (by_allocator) {
       known->by_allocator = true;
       open.erase(asker);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tables/recording.h"
@@ -21,8 +22,9 @@ struct Refusal {
   uint64_t requested_bytes = 0;  // by whoever wanted memory
   uint64_t asked_driver_bytes = 0;  // for it: an allocator asks for whole segments
   uint32_t attempts = 0;
-  bool by_allocator = false;  // a caching allocator gave up
-  bool served = false;        // what the thread got next from the driver was as large
+  std::optional<uint64_t> reported_free_bytes;  // on the device, as an imported log says
+  bool by_allocator = false;                    // a caching allocator gave up
+  bool served = false;  // what the thread got next from the driver was as large
 };
 
 // In the order of time. Those that were not served were refused for good, whether or not the

@@ -151,4 +151,8 @@ std::string FormatCount(uint64_t count) {
   return digits;
 }
 
+std::string FormatCountOf(uint64_t count, std::string_view noun) {
+  return FormatCount(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 }  // namespace vramscope::util

@@ -24,5 +24,7 @@ std::string FormatDuration(int64_t duration_ns);
 
 // A count with thousands separated: `1,234,567`.
 std::string FormatCount(uint64_t count);
+// A count with its noun: `1 row`, `1,234 rows`.
+std::string FormatCountOf(uint64_t count, std::string_view noun);
 
 }  // namespace vramscope::util
