@@ -59,7 +59,7 @@ class RingKeeper {
   double bytes_each_second_ = 0;  // by which it grew when it was looked at last
   std::chrono::steady_clock::time_point measured_;
   uint64_t high_bytes_ = 0;
-  double folded_each_second_ = 5e6;   // bytes, by the last fold; before it a guess
+  double folded_each_second_ = 5e6;    // bytes, by the last fold; before it a guess
   unsigned too_slow_ = 0;              // folds in a row
   unsigned drops_only_ = 0;            // so many times no fold is tried
   std::vector<std::string> instants_;  // that the last fold kept
