@@ -110,7 +110,7 @@ TEST_F(PageTest, FreeBytesOfASegmentHaveTwoSites) {
 }
 
 TEST_F(PageTest, DictionariesHoldOnlyWhatIsUsedAndStacksOnce) {
-  recording_.PythonStack({}, "unused", "/home/u/unused.py", 1);
+  recording_.PythonStack({}, "spare", "/home/u/spare.py", 1);
   const tables::StackId outer = recording_.PythonStack({}, "outer", "/home/u/a.py", 3);
   const tables::StackId inner =
       recording_.PythonStack(outer, "inner", "/usr/lib/python3/dist-packages/torch/x.py", 4);
@@ -126,7 +126,7 @@ TEST_F(PageTest, DictionariesHoldOnlyWhatIsUsedAndStacksOnce) {
   EXPECT_THAT(data, HasSubstr(R"("frames":[[0,0,0,0],[1,2,3,0],[3,4,4,2]])"));
   EXPECT_THAT(data, HasSubstr(R"("a.py:3 in outer","h.0")"));
   EXPECT_THAT(data, HasSubstr(R"("module_types":{"h.0":"Linear"})"));
-  EXPECT_THAT(data, Not(HasSubstr("unused")));
+  EXPECT_THAT(data, Not(HasSubstr("spare")));
 }
 
 // The lightest are left out, and stand as sums at the instants that people can choose.

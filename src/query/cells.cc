@@ -32,7 +32,8 @@ tables::SiteRow FreeSite(const tables::Recording& recording,
     site.category = static_cast<uint8_t>(category);
   if (!IsFree(static_cast<Part>(site.part)))
     return site;
-  site.module = site.module_class = site.parameter = site.tag = {};
+  // Its tag stays: the name of its pool.
+  site.module = site.module_class = site.parameter = {};
   site.thread = {};
   site.phase = static_cast<uint8_t>(format::Phase::kNone);
   return site;

@@ -233,6 +233,8 @@ void Writer::WriteStrings(uint16_t table,
 }
 
 void Writer::WritePadding(const Tables& tables, BlockEncoder* encoder) {
+  if (!options_.pads_for_readers)
+    return;
   uint64_t allocations = 0;
   for (const Frame& frame : frames_)
     allocations += frame.entry.rows;

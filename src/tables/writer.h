@@ -29,6 +29,8 @@ class Writer : public AllocationSink {
     size_t rows_per_frame = 32768;
     // Frames that wait to be packed; Add() waits where there are more.
     size_t frames_waiting = 4;
+    // Adds blocks without meaning where readers would refuse the file as too small for its rows.
+    bool pads_for_readers = true;
   };
 
   // Writes to `fd`, which is empty, open for writing, and the caller's to close (or to name: see

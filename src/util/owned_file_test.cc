@@ -192,10 +192,15 @@ TEST_F(OwnedFileTest, ADirectoryOpensOnlyItsOwnFiles) {
     EXPECT_FALSE(directory->CreateFile(name).ok()) << name;
   }
   fs::remove(Path("hard"));
+  constexpr uint64_t kLargeBytes = uint64_t{64} << 10;
+  fs::resize_file(Path("victim"), kLargeBytes);
+  std::ofstream(Path("victim"), std::ios::binary | std::ios::app) << "more";
   auto file = directory->Open("victim", &kOurs);
   ASSERT_TRUE(file.ok());
   GiveSpaceBack(*file);
-  EXPECT_EQ(Get("victim"), std::string(14, '\0'));
+  // It stays recognisable, and the rest is gone.
+  EXPECT_EQ(Get("victim").substr(0, 14), "ours: precious");
+  EXPECT_EQ(Get("victim").substr(kLargeBytes), std::string(4, '\0'));
   EXPECT_TRUE(directory->Remove("victim", *file));
   EXPECT_FALSE(fs::exists(Path("victim")));
   EXPECT_FALSE(directory->RemoveLink("fifo"));

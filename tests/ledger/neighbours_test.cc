@@ -100,7 +100,7 @@ TEST_F(NeighboursTest, AContextIsThereThoughTheDeviceSank) {
   const auto timelines = *MakeTimelines(*Analyse(trace_), 100);
   uint64_t most = 0;
   for (size_t band = 0; band < timelines[0].groups.size(); ++band) {
-    if (timelines[0].groups[band] == "driver-owned / context")
+    if (timelines[0].groups[band] == "driver")
       most = *std::max_element(timelines[0].peak[band].begin(), timelines[0].peak[band].end());
   }
   EXPECT_EQ(most, 500 * kMiB);

@@ -117,7 +117,7 @@ std::string WriteFile(const Tables& tables,
                       const std::vector<AllocationRow>& allocations,
                       size_t rows_per_frame) {
   MemoryFile file;
-  Writer writer(file.fd(), "x.vram", {.rows_per_frame = rows_per_frame});
+  Writer writer(file.fd(), "x.vram", {.rows_per_frame = rows_per_frame, .pads_for_readers = false});
   util::Status status;
   for (const AllocationRow& row : allocations) {
     if (status.ok())
