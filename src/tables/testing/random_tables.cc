@@ -115,9 +115,10 @@ std::vector<AllocationRow> RandomAllocations(std::mt19937_64* random, size_t cou
 
 std::string WriteFile(const Tables& tables,
                       const std::vector<AllocationRow>& allocations,
-                      size_t rows_per_frame) {
+                      size_t rows_per_frame,
+                      bool pads_for_readers) {
   MemoryFile file;
-  Writer writer(file.fd(), "x.vram", {.rows_per_frame = rows_per_frame, .pads_for_readers = false});
+  Writer writer(file.fd(), "x.vram", {.rows_per_frame = rows_per_frame, .pads_for_readers = pads_for_readers});
   util::Status status;
   for (const AllocationRow& row : allocations) {
     if (status.ok())

@@ -34,6 +34,7 @@ std::vector<AllocationRow> RandomAllocations(std::mt19937_64* random, size_t cou
 // All of that as a file; in frames of `rows_per_frame`.
 std::string WriteFile(const Tables& tables,
                       const std::vector<AllocationRow>& allocations,
-                      size_t rows_per_frame);
+                      size_t rows_per_frame,
+                      bool pads_for_readers = false);
 
 }  // namespace vramscope::tables::testing
