@@ -87,7 +87,7 @@ def test_a_c_programs_errors_are_one_line(tmp_path):
     for arguments, said in (
         ([tmp_path / "none.vram"], f"{tmp_path}/none.vram: cannot be opened: No such file or directory\n"),
         ([tmp_path / "notes.txt"], f"{tmp_path}/notes.txt: is not a vramscope recording\n"),
-        ([H200, "noon"], "unknown instant 'noon'; use peak, end, SECONDS, @NANOSECONDS, iter:N or mark:NAME\n"),
+        ([H200, "noon"], "unknown instant 'noon'; use peak, allocated-peak, own-peak, end, SECONDS, @NANOSECONDS, iter:N or mark:NAME\n"),
     ):
         done = subprocess.run([PROGRAMS[0], *arguments], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (1, said)

@@ -233,12 +233,12 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "truncated": (whole[:-200], "ends in the middle"),
         "empty": (b"\x80\x04.", "is empty"),
         "no snapshot": (pickle.dumps({"weights": [1, 2]}), "no memory snapshot"),
-        "sizes": (pickle.dumps({"segments": segments}), "no memory is in it"),
-        "wrong types": (pickle.dumps({"segments": [1, "a", None, {"device": "x", "blocks": 5}], "device_traces": [[3], 4]}), "no memory is in it"),
-        "cycle": (pickle.dumps(cycle), "no memory is in it"),
+        "sizes": (pickle.dumps({"segments": segments}), "nothing was imported"),
+        "wrong types": (pickle.dumps({"segments": [1, "a", None, {"device": "x", "blocks": 5}], "device_traces": [[3], 4]}), "nothing was imported"),
+        "cycle": (pickle.dumps(cycle), "nothing was imported"),
         "deep": (b"\x80\x04" + b"](" * 200_000, "ends in the middle"),
         "memo": (b"\x80\x04]r\xff\xff\xff\x7f.", "damaged"),
-        "list of itself": (b"\x80\x04}\x94\x8c\x08segments" + bomb[2:] + b"s.", "no memory is in it"),
+        "list of itself": (b"\x80\x04}\x94\x8c\x08segments" + bomb[2:] + b"s.", "nothing was imported"),
         "text": (b"\x80\x04X\xff\xff\xff\xff.", "ends in the middle"),
     }
 

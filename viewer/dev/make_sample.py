@@ -352,7 +352,7 @@ def report_of(devices, tables, folded, start_ns, processes):
 class Sites:
     """What bytes stand under, each once; 0: nothing."""
 
-    COLUMNS = ("account", "path", "category", "backing", "held", "line", "module", "name", "stack", "place")
+    COLUMNS = ("account", "path", "category", "backing", "unbacked", "held", "line", "module", "name", "stack", "place")
 
     def __init__(self):
         self.rows, self.ids = [(0,) * len(self.COLUMNS)], {}
@@ -442,7 +442,7 @@ def make(wanted, seed=7):
             for bucket in range(0, 600, 3):
                 nvml.append([edges[bucket], sum(row[bucket] for row in peak) + rng.randint(0, 2 * MIB)])
         timelines.append({"device": position, "groups": [BANDS.get(GROUPS[g], GROUPS[g]) for g in used], "t": edges,
-                          "peak": [peak[g] for g in used], "nvml": nvml})
+                          "peak": [peak[g] for g in used], "unbacked": [], "nvml": nvml})
     report = report_of(devices, tables, folded, start_ns, processes)
     peak = report["devices"][0]
     report["residuals"] = [{"device": 0, "samples": 412, "samples_in_transit": 2, "worst_bytes": 2_031_616,
@@ -455,7 +455,7 @@ def make(wanted, seed=7):
         "file": "train_gpt2.vram", "command": processes[1]["command"] + " --data shakespeare.txt --device cuda:0",
         "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
         "start_ns": str(start_ns), "finished": True, "folded_layers": 0, "report": report, **ledger,
-        "leaks": {"iterations": 0, "warm_up": 0, "growing": [], "never_freed": []}, "out_of_memory": [],
+        "leaks": {"verdict": "", "unused": "", "growing": [], "never_freed": []}, "out_of_memory": [],
         "iteration_table": {"source": "", "categories": {}, **{key: [] for key in (
             "device", "process", "number", "begin", "end", "peak", "peak_at", "end_allocated", "allocated", "reserved")}},
         "samples": sample_of(peak["at"]["time_ns"] - start_ns, peak["ledger_bytes"], peak["nvml_bytes"]),
