@@ -88,7 +88,7 @@ def test_the_recording_says_so_and_balances(machine):
     assert LEAST <= back["ledger_bytes"] // MIB <= MOST + 9 and abs(back["residual_bytes"] or 0) < 4 * MIB, back
     # The driver of the commands themselves takes 3.25 MiB while they run.
     info = machine.vramscope("info", program.trace).stdout
-    worst = re.search(r"residual at most (\S+) (\S+) ", info)
+    worst = re.search(r"unexplained: at most (\S+) (\S+) ", info)
     assert worst and (worst.group(2) == "B" or abs(float(worst.group(1))) <= 4), info
     name = rf"process {program.pid} \(driver_steady\)"
     assert re.search(name + r" gave back \d+ MiB of device memory, in ", info), info
