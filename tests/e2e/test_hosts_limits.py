@@ -158,7 +158,7 @@ def test_a_disk_without_inodes_is_a_loss_with_a_name(tmp_path):
     result = in_small_disk(
         f"{VRAMSCOPE} run --cpu --no-report -o disk/x.vram -- {host}; echo status $?; "
         f"{VRAMSCOPE} report disk/x.vram --json > report.json",
-        "100m,nr_inodes=4", tmp_path,
+        "100m,nr_inodes=5", tmp_path,
     )
     assert "status 0\n" in result.stdout, result.stderr
     lost = {entry["name"]: entry["count"] for entry in json.loads((tmp_path / "report.json").read_text())["losses"]}
