@@ -324,8 +324,6 @@ void TablesOf::AddSites() {
 // What the driver takes by itself, and a library once for all of its calls: no layer's and no
 // line's, and what it is; "" for anything else.
 std::string TablesOf::TakenOnce(const SiteKey& key, Category category) const {
-  if (key.stack.value == 0 && key.native.value == 0 && key.forward.value == 0)
-    return {};
   if (category == Category::kDriver)
     return std::string("CUDA ") + format::PartName(key.part);
   const std::string_view owner = base_.owners.name(key.owner);

@@ -89,18 +89,16 @@ def test_models_that_are_converted_and_never_run(tmp_path):
         """
         def make():
             return nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)])
-        ran = make()
-        state = make().state_dict()
-        mapped = make()
+        ran, other, mapped = make(), make(), make()
         for _ in range(3):
             torch.vmap(mapped)(torch.ones(3, 64))
             torch.zeros(9)
-        mark("mapped", mapped)
+        mark("mapped", ran, other, mapped)
         copied = copy.deepcopy(ran)
         assigned = make()
-        assigned.load_state_dict(state, assign=True)
+        assigned.load_state_dict(other.state_dict(), assign=True)
         double, half, applied = make().double(), make().half(), make()._apply(lambda t: t + 1)
-        mark("all", ran, copied, assigned, double, half, applied, mapped)
+        mark("all", ran, other, copied, assigned, double, half, applied, mapped)
         """,
     )
     assert found == {}
