@@ -118,7 +118,8 @@ std::string WriteFile(const Tables& tables,
                       size_t rows_per_frame,
                       bool pads_for_readers) {
   MemoryFile file;
-  Writer writer(file.fd(), "x.vram", {.rows_per_frame = rows_per_frame, .pads_for_readers = pads_for_readers});
+  Writer writer(file.fd(), "x.vram",
+                {.rows_per_frame = rows_per_frame, .pads_for_readers = pads_for_readers});
   util::Status status;
   for (const AllocationRow& row : allocations) {
     if (status.ok())
