@@ -115,9 +115,10 @@ class DeviceBuilder {
   }
   void Late() { input_.processes[process_].late_ns = Next().time_ns; }
   void Teardown() { input_.processes[process_].teardown_ns = Next().time_ns; }
-  // What explicit calls gave it goes with it.
-  void End() {
+  // What explicit calls gave it goes with it. For so long it may still have it.
+  void End(int64_t within_ns = 0) {
     When when = Next();
+    when.end_ns += within_ns;
     const int64_t teardown_ns = input_.processes[process_].teardown_ns;
     when.begin_ns = teardown_ns == kNever ? when.begin_ns : teardown_ns;
     int64_t bytes = 0;

@@ -77,7 +77,7 @@ class Pricer {
     DevicePrices out;
     out.arrays = std::move(arrays_);
     out.reading_offset = series_.offset;
-    out.contexts_not_measured = series_.contexts_not_measured + CountUnknownContexts();
+    out.contexts_not_measured = CountUnknownContexts();
     out.checkpointed = checkpoints_.found();
     out.unsettled = std::move(unsettled_);
     out.has_others = figures_.HasOthers(INT64_MIN);
@@ -266,8 +266,16 @@ void Pricer::NoteUnsettled() {
       unsettled_.push_back({begin_ns, end_ns});
   }
   for (const uint32_t call : series_.unpriced) {
-    figures_.AddBusy(input_.calls[call].process, series_.calls[call].begin_ns, kNever);
-    unsettled_.push_back({series_.calls[call].begin_ns, kNever});
+    const When& when = series_.calls[call];
+    const std::optional<When>& end = input_.processes[input_.calls[call].process].end;
+    // The next figures are counted from one that has it.
+    const auto next = std::partition_point(
+        series_.intervals.begin(), series_.intervals.end(),
+        [&](const Interval& interval) { return interval.from_begin_ns < when.end_ns; });
+    const int64_t until_ns = std::min(next == series_.intervals.end() ? kNever : next->from_ns,
+                                      end ? end->end_ns : kNever);
+    figures_.AddBusy(input_.calls[call].process, when.begin_ns, until_ns);
+    unsettled_.push_back({when.begin_ns, until_ns});
   }
   for (const Unsettled& span : unsettled_)
     unsettled_spans_.Add(span.begin_ns, span.end_ns);

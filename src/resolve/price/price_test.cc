@@ -592,6 +592,30 @@ TEST_F(PriceTest, ReadingsGoOnOverTheEndOfAProcess) {
               UnorderedElementsAre(Pair(kOthers, 10), Pair("1 " + std::string(kContext), 400)));
 }
 
+// A process begins while the one before may still have its memory: none of its readings is clear,
+// nor is one of the next. Samples say what each one's calls took.
+TEST_F(PriceTest, ProcessesInARowAreEachPricedByTheirSamples) {
+  constexpr int64_t kEndsWithinNs = 10 * DeviceBuilder::kStepNs;
+  Context();
+  device_.End(kEndsWithinNs);
+  for (const int64_t size : {400, 300, 200}) {
+    const uint32_t process = device_.AddProcess();
+    device_.Sample(10);
+    device_.Context(0xc0u + process);
+    device_.Reading(10 + size);
+    device_.Moved(20);
+    device_.At(device_.now_ns() + kEndsWithinNs);
+    const int64_t at_ns = device_.Sample(30 + size).when.time_ns;
+    device_.Sample(30 + size);
+    EXPECT_THAT(device_.Rows(at_ns),
+                UnorderedElementsAre(Pair(kOthers, 10),
+                                     Pair(std::to_string(process) + " " + kContext, size)));
+    device_.End(kEndsWithinNs);
+  }
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_EQ(device_.Prices().contexts_not_measured, 0u);
+}
+
 TEST_F(PriceTest, NothingComesOfNothing) {
   EXPECT_THAT(PriceDevice({}).steps, IsEmpty());
   device_.Sample(7);

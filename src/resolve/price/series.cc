@@ -59,14 +59,6 @@ class SeriesMaker {
   void PlaceCalls();
   void CloseBySamples(const Spans& not_during);
   void CloseEarlier();
-  // Nothing says what was used before: what these calls took cannot be told.
-  void CountUnmeasured(int64_t before_ns) {
-    for (size_t i = 0; i < out_.calls.size(); ++i) {
-      if (input_.calls[i].kind == ImplicitCall::Kind::kContextCreate &&
-          out_.calls[i].end_ns <= before_ns)
-        ++out_.contexts_not_measured;
-    }
-  }
   bool IsClear(const Reading& reading) const {
     return !busy_.Overlap(reading.when.begin_ns, reading.when.end_ns);
   }
@@ -105,7 +97,7 @@ class SeriesMaker {
   Spans moving_;                 // explicit ones that moved memory, and ends
   Spans unpriced_;               // implicit calls, ends, checkpoints
   Spans uncertain_;              // these, and what made or freed arrays
-  std::optional<Base> last_;     // what the last interval ends at, or would begin at
+  std::vector<bool> resets_;     // by sample: intervals begin anew at it
   std::vector<int64_t> moved_;   // by explicit calls, before each of them
   std::vector<bool> tails_;      // of the intervals, those whose reading is not clear
 };
@@ -336,8 +328,10 @@ void SeriesMaker::FindOffset() {
 
 void SeriesMaker::MakeIntervals() {
   std::vector<Base> resets;
+  resets_.resize(input_.samples.size());
   const auto add_sample = [&](size_t number) {
     const DeviceSample& sample = input_.samples[number];
+    resets_[number] = true;
     resets.push_back({sample.when.time_ns, sample.when.begin_ns,
                       sample.used_bytes + out_.offset.value_or(0), true});
   };
@@ -367,8 +361,6 @@ void SeriesMaker::MakeIntervals() {
       interval.is_plain = !unpriced_.Overlap(base->begin_ns, reading.when.end_ns);
       tails_.push_back(!clear);
       out_.intervals.push_back(std::move(interval));
-    } else {
-      CountUnmeasured(reading.when.begin_ns);
     }
     base = Base{reading.when.time_ns, reading.when.begin_ns, reading.used_bytes, false};
     tail = input_.readings.size();
@@ -388,7 +380,6 @@ void SeriesMaker::MakeIntervals() {
   }
   if (tail != input_.readings.size() && base)
     close(tail, false);
-  last_ = base;
 }
 
 // A clear reading overlaps no call: each call is in one interval. The last reading before a new
@@ -403,17 +394,17 @@ void SeriesMaker::PlaceCalls() {
       return tails_[number] ? reading.end_ns <= call.begin_ns : reading.begin_ns < call.end_ns;
     };
     const auto found = std::partition_point(intervals.begin(), intervals.end(), closes_behind);
-    if (found == intervals.end())
+    if (found == intervals.end() || call.end_ns <= found->from_begin_ns)
       out_.unpriced.push_back(i);
-    else if (call.end_ns > found->from_begin_ns)
+    else
       found->calls.push_back(i);
   }
 }
 
-// Calls whose readings were all taken while other threads moved memory: a sample in a quiet moment
-// behind them says what they took, where figures of NVML and of the driver can be compared; where
-// there is none, one that is off by what is being moved. What the end of a context leaves is not
-// theirs.
+// Calls without a clear reading, because others moved memory or a process ended meanwhile: a sample
+// in a quiet moment behind them says what they took, where figures of NVML and of the driver can be
+// compared; where there is none, one that is off by what is being moved. What the end of a context
+// leaves is not theirs.
 void SeriesMaker::CloseBySamples(const Spans& not_during) {
   std::vector<uint32_t> left;
   for (const uint32_t call : std::exchange(out_.unpriced, {})) {
@@ -422,41 +413,47 @@ void SeriesMaker::CloseBySamples(const Spans& not_during) {
   }
   std::sort(left.begin(), left.end(),
             [&](uint32_t a, uint32_t b) { return out_.calls[a].end_ns < out_.calls[b].end_ns; });
-  std::optional<Base> base = last_;
-  const auto from = std::partition_point(
-      input_.samples.begin(), input_.samples.end(),
-      [&](const DeviceSample& sample) { return base && sample.when.time_ns <= base->time_ns; });
+  std::vector<Interval> closed;
+  std::optional<Base> base;
+  auto interval = out_.intervals.begin();
   auto call = left.begin();
-  for (auto sample = from; sample != input_.samples.end() && call != left.end(); ++sample) {
-    const auto number = static_cast<size_t>(sample - input_.samples.begin());
-    const bool is_baseline = out_.baseline[number];
-    if (!is_baseline && (!out_.counted[number] || !IsOutside(not_during, *sample)))
+  for (size_t number = 0; number < input_.samples.size() && call != left.end(); ++number) {
+    const DeviceSample& sample = input_.samples[number];
+    for (; interval != out_.intervals.end() && interval->until.time_ns <= sample.when.time_ns;
+         ++interval)
+      base = Base{interval->until.time_ns, interval->until.begin_ns, interval->used_bytes, false};
+    const bool is_quiet = out_.counted[number] && IsOutside(not_during, sample);
+    if (!resets_[number] && !is_quiet)
       continue;
-    const Base next{sample->when.time_ns, sample->when.begin_ns,
-                    sample->used_bytes + out_.offset.value_or(0), true};
+    const Base next{sample.when.time_ns, sample.when.begin_ns,
+                    sample.used_bytes + out_.offset.value_or(0), true};
     const auto behind = std::partition_point(call, left.end(), [&](uint32_t earlier) {
-      return out_.calls[earlier].end_ns + kClockErrorNs < sample->when.begin_ns;
+      return out_.calls[earlier].end_ns + kClockErrorNs < sample.when.begin_ns;
     });
     const bool comparable = base && (out_.offset || base->is_sample);
-    if (call != behind && !is_baseline && comparable) {
-      Interval interval;
-      interval.until = sample->when;
-      interval.from_ns = base->time_ns;
-      interval.from_begin_ns = base->begin_ns;
-      interval.used_bytes = next.used_bytes;
-      interval.growth_bytes = next.used_bytes - base->used_bytes;
-      interval.is_plain = false;
-      interval.calls.assign(call, behind);
-      std::sort(interval.calls.begin(), interval.calls.end());
-      out_.intervals.push_back(std::move(interval));
+    if (call != behind && is_quiet && !out_.baseline[number] && comparable) {
+      Interval own;
+      own.until = sample.when;
+      own.from_ns = base->time_ns;
+      own.from_begin_ns = base->begin_ns;
+      own.used_bytes = next.used_bytes;
+      own.growth_bytes = next.used_bytes - base->used_bytes;
+      own.is_plain = false;
+      own.calls.assign(call, behind);
+      std::sort(own.calls.begin(), own.calls.end());
+      closed.push_back(std::move(own));
     } else {
       out_.unpriced.insert(out_.unpriced.end(), call, behind);
     }
     call = behind;
-    if (is_baseline || comparable)
+    if (resets_[number] || comparable)
       base = next;
   }
   out_.unpriced.insert(out_.unpriced.end(), call, left.end());
+  const auto middle = out_.intervals.insert(out_.intervals.end(), closed.begin(), closed.end());
+  std::inplace_merge(
+      out_.intervals.begin(), middle, out_.intervals.end(),
+      [](const Interval& a, const Interval& b) { return a.until.time_ns < b.until.time_ns; });
 }
 
 // A reading long after the calls that it prices shows what everybody did meanwhile: NVML's sample

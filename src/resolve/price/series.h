@@ -40,7 +40,7 @@ struct LateStart {
 struct Series {
   std::vector<When> calls;  // of DeviceInput::calls, with the ends of those that have none
   std::vector<Interval> intervals;
-  std::vector<uint32_t> unpriced;  // calls that no reading is behind
+  std::vector<uint32_t> unpriced;  // calls that no two figures are around
   std::vector<LateStart> late_starts;
   std::vector<bool> counted;  // the samples taken while a recorded process used the device
   // And while no call of any was under way, nor the end of one that had a context.
@@ -48,7 +48,6 @@ struct Series {
   // Those taken while none did: all of their figure is other processes'.
   std::vector<bool> baseline;
   std::optional<int64_t> offset;  // of readings to samples
-  uint64_t contexts_not_measured = 0;
 };
 
 Series MakeSeries(const DeviceInput& input);
