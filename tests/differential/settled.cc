@@ -68,8 +68,15 @@ void SettledTimes::Apply(const trace::Event& event, int64_t time_ns) {
         last = devices_.size();
       is_priced_later = true;
       break;
-    case EventKind::kContextCreate:
     case EventKind::kContextDestroy:
+      // Managed memory that is made in it goes with it: see below.
+      if (HasManaged(event.process.value)) {
+        first = 0;
+        last = devices_.size();
+      }
+      is_priced_later = true;
+      break;
+    case EventKind::kContextCreate:
       is_priced_later = true;
       break;
     case EventKind::kAlloc:
@@ -110,6 +117,11 @@ void SettledTimes::Apply(const trace::Event& event, int64_t time_ns) {
     if (is_priced_later)
       devices_[i].entries.push_back(entry);
   }
+}
+
+bool SettledTimes::HasManaged(uint16_t process) const {
+  const auto first = managed_.lower_bound({process, 0});
+  return first != managed_.end() && first->first == process;
 }
 
 void SettledTimes::Finish() {

@@ -40,6 +40,7 @@ class SettledTimes {
     std::vector<std::pair<int64_t, int64_t>> calls;  // that spoil a reading during them
     std::vector<std::pair<int64_t, int64_t>> unsettled;
   };
+  bool HasManaged(uint16_t process) const;
   void FinishDevice(Device& device) const;
 
   std::vector<bool> is_gpu_;

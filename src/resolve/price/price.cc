@@ -479,6 +479,8 @@ int64_t Pricer::TouchedBy(const Calls& calls, const When& when, int64_t bytes) {
   };
   const bool moves_pages =
       all_of([](const ImplicitCall& call) { return call.part == Part::kUvmDriver; });
+  const bool may_move =
+      !all_of([](const ImplicitCall& call) { return call.part != Part::kUvmDriver; });
   const bool may_load = all_of([](const ImplicitCall& call) {
     return call.part == Part::kLaunch || call.part == Part::kGraphs || call.part == Part::kCode ||
            call.part == Part::kUvmDriver;
@@ -488,7 +490,7 @@ int64_t Pricer::TouchedBy(const Calls& calls, const When& when, int64_t bytes) {
       bytes < 0
           ? all_of([](const ImplicitCall& call) { return call.only_takes; })
           : all_of([](const ImplicitCall& call) { return call.kind == Kind::kContextDestroy; });
-  if (!managed_.IsUsed() || !(moves_pages || cannot || (bytes > 0 && may_load)))
+  if (!managed_.IsUsed() || !(moves_pages || cannot || (bytes > 0 && (may_load || may_move))))
     return 0;
   const int64_t touched = moves_pages
                               ? managed_.OnMovedPages(when, bytes)
