@@ -215,16 +215,19 @@ void Blocks::FollowMemory(uint32_t account, const Segments::Rebacked& change) {
 }
 
 void Blocks::OnFree(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.address == 0)
+  if (event.address == 0)
     return;
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
-  const uint32_t index = accounts_[account].numbers.Erase(event.address);
+  const bool has_device = base_.accounts.HasDevice(event.device);
+  const uint32_t account =
+      has_device ? base_.accounts.FindOrAdd(event.process, event.device, event.time_ns) : kNoIndex;
+  const uint32_t index =
+      has_device ? accounts_[account].numbers.Erase(event.address) : FlatMap::kNone;
   if (index == FlatMap::kNone) [[unlikely]] {
     // Of memory that sleeps nobody can ask the driver whose it is: a pool of the program's own has
-    // named the current device.
+    // named the current device, or none where no context is current.
     const uint32_t found = AccountOf(event.process, event.address);
     if (found == kNoIndex || base_.accounts[found].kind != trace::DeviceKind::kGpu)
-      return OnUnknownFree(event, account);
+      return has_device ? OnUnknownFree(event, account) : void();
     base_.progress.frees.Note(event.address);
     return End(found, accounts_[found].numbers.Find(event.address), true);
   }

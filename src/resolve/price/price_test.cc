@@ -616,6 +616,23 @@ TEST_F(PriceTest, ProcessesInARowAreEachPricedByTheirSamples) {
   EXPECT_EQ(device_.Prices().contexts_not_measured, 0u);
 }
 
+// One that lives shorter than the memory of the one before may stay: a sample behind that one's end
+// is the only one there is.
+TEST_F(PriceTest, AShortProcessBehindAnotherIsPriced) {
+  constexpr int64_t kEndsWithinNs = 100 * DeviceBuilder::kStepNs;
+  Context();
+  device_.End(kEndsWithinNs);
+  device_.AddProcess();
+  device_.Context(0xc1);
+  device_.Reading(410);
+  const int64_t at_ns = device_.Sample(410).when.time_ns;
+  device_.Moved(20);
+  device_.End(kEndsWithinNs);
+  EXPECT_THAT(device_.Rows(at_ns),
+              UnorderedElementsAre(Pair(kOthers, 10), Pair("1 " + std::string(kContext), 400)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 TEST_F(PriceTest, NothingComesOfNothing) {
   EXPECT_THAT(PriceDevice({}).steps, IsEmpty());
   device_.Sample(7);

@@ -39,6 +39,7 @@ class SeriesMaker {
     PlaceCalls();
     CloseBySamples(busy_);
     CloseBySamples(uncertain_);
+    CloseBySamples(uncertain_but_ends_);
     CloseEarlier();
     return std::move(out_);
   }
@@ -97,6 +98,7 @@ class SeriesMaker {
   Spans moving_;                 // explicit ones that moved memory, and ends
   Spans unpriced_;               // implicit calls, ends, checkpoints
   Spans uncertain_;              // these, and what made or freed arrays
+  Spans uncertain_but_ends_;     // these, with ends that last until they are seen
   std::vector<bool> resets_;     // by sample: intervals begin anew at it
   std::vector<int64_t> moved_;   // by explicit calls, before each of them
   std::vector<bool> tails_;      // of the intervals, those whose reading is not clear
@@ -226,12 +228,14 @@ void SeriesMaker::CollectSpans() {
     calling_.Add(move.when.begin_ns, move.when.end_ns);
     if (move.bytes != 0)
       moving_.Add(move.when.begin_ns, move.when.end_ns);
-    if (move.array != kNone)
-      uncertain_.Add(move.when.begin_ns, move.when.end_ns);
+    if (move.array == kNone)
+      continue;
+    for (Spans* spans : {&uncertain_, &uncertain_but_ends_})
+      spans->Add(move.when.begin_ns, move.when.end_ns);
   }
   std::vector<int> contexts(presences_.size());
   for (size_t i = 0; i < out_.calls.size(); ++i) {
-    for (Spans* spans : {&busy_, &calling_, &unpriced_, &uncertain_})
+    for (Spans* spans : {&busy_, &calling_, &unpriced_, &uncertain_, &uncertain_but_ends_})
       spans->Add(out_.calls[i].begin_ns, out_.calls[i].end_ns);
     const ImplicitCall& call = input_.calls[i];
     const bool destroys = call.kind == ImplicitCall::Kind::kContextDestroy && !call.is_primary;
@@ -239,7 +243,8 @@ void SeriesMaker::CollectSpans() {
       contexts[call.process] += (call.kind == ImplicitCall::Kind::kContextCreate) - destroys;
   }
   for (const CheckpointCall& call : input_.checkpoints) {
-    for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_})
+    for (Spans* spans :
+         {&busy_, &calling_, &moving_, &unpriced_, &uncertain_, &uncertain_but_ends_})
       spans->Add(call.when.begin_ns, call.when.end_ns);
   }
   // The driver takes a process's memory back once it calls no more.
@@ -251,10 +256,11 @@ void SeriesMaker::CollectSpans() {
         std::min(end->end_ns, std::max(end->begin_ns, presences_[process].last_ns));
     for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
       spans->Add(begin_ns, end->end_ns);
+    uncertain_but_ends_.Add(std::min(begin_ns, end->time_ns), end->time_ns);
     if (contexts[process] > 0)
       calling_.Add(begin_ns, end->end_ns);
   }
-  for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_})
+  for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_, &uncertain_but_ends_})
     spans->Sort();
   for (size_t i = 0; i < input_.samples.size(); ++i) {
     const When& when = input_.samples[i].when;
@@ -403,8 +409,8 @@ void SeriesMaker::PlaceCalls() {
 
 // Calls without a clear reading, because others moved memory or a process ended meanwhile: a sample
 // in a quiet moment behind them says what they took, where figures of NVML and of the driver can be
-// compared; where there is none, one that is off by what is being moved. What the end of a context
-// leaves is not theirs.
+// compared; where there is none, one that is off by what is being moved, or one behind the end of a
+// process, whose memory is gone as a rule. What the end of a context leaves is not theirs.
 void SeriesMaker::CloseBySamples(const Spans& not_during) {
   std::vector<uint32_t> left;
   for (const uint32_t call : std::exchange(out_.unpriced, {})) {

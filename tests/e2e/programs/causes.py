@@ -301,7 +301,7 @@ EXPECTED = {
     "leak": ["cause: allocated and never freed.*(GiB|MiB)", r"causes\.py:\d+ in leak"],
     "vocabulary": [r"(GiB|MiB).* at causes\.py:\d+ in vocabulary"],
     "kv_cache": ["(GiB|MiB)", r"causes\.py:\d+ in \w+\.forward", r"layers\.\d"],
-    "workspace": ["cause: workspace.*(GiB|MiB)", r"causes\.py:\d+ in (workspace|played_by)"],
+    "workspace": ["cause: workspace.*(GiB|MiB)", r"first used at causes\.py:\d+\)"],
     "caught": ["(forward passes|activation).*(GiB|MiB)", r"causes\.py:\d+ in \w+\.forward", r"blocks\.\d"],
 }
 
