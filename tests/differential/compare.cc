@@ -161,6 +161,7 @@ class Comparison {
   std::vector<Kind> kinds_;           // by SiteId
   std::vector<BackingRow> backing_;
   std::map<uint32_t, uint64_t> highest_;  // by device: of the instants at which it is known
+  int64_t managed_since_ns_ = INT64_MAX;  // the first managed memory came then
   bool had_managed_ = false;
   size_t compared_ = 0;
   size_t settled_ = 0;
@@ -226,6 +227,8 @@ Status Comparison::ReadBackingRows() {
       return read;
     for (size_t row = 0; row < frame.rows; ++row) {
       const tables::SiteId site{frame.site[row]};
+      if (static_cast<Part>(tables_.sites[site.value].part) == Part::kManaged)
+        managed_since_ns_ = std::min(managed_since_ns_, frame.begin_ns[row]);
       if (tables_.sites[site.value].backing != 0 && frame.bytes[row] != 0)
         backing_.push_back({frame.begin_ns[row], frame.end_ns[row], site});
     }
@@ -410,7 +413,7 @@ void Comparison::CompareHost(const Instant& instant,
 
 Status Comparison::Compare(const Instant& instant, int64_t time_ns) {
   ++compared_;
-  had_managed_ |= instant.host.managed_count != 0;
+  had_managed_ = managed_since_ns_ <= time_ns;
   const Result<query::LiveSet> live =
       query::ReadLiveSet(recording_, query::AllAt(tables_, time_ns));
   if (!live)

@@ -556,30 +556,35 @@ void Pricer::ShareOut(const Calls& calls, uint32_t holder, const Estimate& estim
   }
 }
 
-// Memory that went back: first from rows of the same parts, then from any other driver-owned row,
-// newest first, the context last.
+// Memory that went back: first from rows of the same parts, or of the context that ended, then from
+// any other driver-owned row, newest first, the context last.
 std::vector<StepRef> Pricer::TakeBack(const Calls& calls, const When& when, int64_t bytes) {
   const uint32_t process = input_.calls[calls.back()].process;
   std::vector<StepRef> taken;
   int64_t left = bytes;
-  const bool ends_primary = std::any_of(calls.begin(), calls.end(), [&](uint32_t call) {
+  const auto ended = std::find_if(calls.begin(), calls.end(), [&](uint32_t call) {
     return input_.calls[call].kind == Kind::kContextDestroy && input_.calls[call].is_primary;
   });
   const auto take = [&](auto matches) {
     for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && left > 0;) {
       const Book::Row& row = book_.row(i);
       if (row.account != process || !IsDriverPart(row.counter.part) || row.bytes <= 0 ||
-          !matches(row.counter.part))
+          !matches(row.counter))
         continue;
       const int64_t part = std::min(left, row.bytes);
       taken.push_back(book_.Change(i, when, -part));
       left -= part;
     }
   };
-  if (!ends_primary)
-    take([&](Part part) { return IsOfCalls(calls, part); });
-  take([](Part part) { return part != Part::kContext; });
-  take([](Part) { return true; });
+  const auto is_around = [](const Counter& counter) { return counter.part == Part::kContext; };
+  if (ended == calls.end()) {
+    take([&](const Counter& counter) { return IsOfCalls(calls, counter.part); });
+  } else {
+    const uint64_t context = input_.calls[*ended].context;
+    take([&](const Counter& counter) { return counter.context == context && !is_around(counter); });
+  }
+  take([&](const Counter& counter) { return !is_around(counter); });
+  take([](const Counter&) { return true; });
   return taken;
 }
 
