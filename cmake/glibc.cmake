@@ -7,7 +7,7 @@ set(VRAMSCOPE_WRAPPED
   __pthread_key_create pthread_key_create pthread_key_delete pthread_getspecific pthread_setspecific
   pthread_rwlock_init pthread_rwlock_destroy pthread_rwlock_rdlock pthread_rwlock_tryrdlock
   pthread_rwlock_wrlock pthread_rwlock_unlock
-  stat lstat fstat fstat64 fstatat pow arc4random __libc_start_main)
+  stat lstat fstat fstat64 fstatat pow exp arc4random __libc_start_main)
 
 function(vramscope_old_glibc TARGET)
   if(VRAMSCOPE_SANITIZE OR VRAMSCOPE_FUZZ OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|aarch64)$")

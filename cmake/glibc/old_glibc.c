@@ -75,6 +75,7 @@ FORWARD(int, pthread_rwlock_tryrdlock, (pthread_rwlock_t * lock), (lock))
 FORWARD(int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock), (lock))
 FORWARD(int, pthread_rwlock_unlock, (pthread_rwlock_t * lock), (lock))
 FORWARD(double, pow, (double base, double exponent), (base, exponent))
+FORWARD(double, exp, (double exponent), (exponent))
 
 // ---- functions that were macros around these
 
