@@ -224,7 +224,7 @@ class IterationProfiler:
         size = figures.extra[name]
         if name != "before_recording" or not figures.before_is_partial:
             return size
-        return f"at least {_readable(size)}" if size else "unknown"
+        return f"at least{_readable(size)}" if size else "unknown"
 
     def _table(self, figures: Figures) -> str:
         stars = "*" * 43
