@@ -53,10 +53,15 @@ std::string Excess(const query::RankReport& report, size_t most) {
   auto rest = static_cast<int64_t>(report.excess_bytes());
   for (size_t i = 0; i < std::min(report.excess.size(), most); ++i) {
     const auto& excess = report.excess[i];
-    text += fmt::format("{}{} of {}{}", i == 0 ? "" : ", ",
-                        excess.bytes < 0 ? util::FormatSignedBytes(excess.bytes)
-                                         : FormatBytes(static_cast<uint64_t>(excess.bytes)),
-                        excess.category, excess.layer.empty() ? "" : " in " + excess.layer);
+    const std::string bytes = excess.bytes < 0 ? util::FormatSignedBytes(excess.bytes)
+                                               : FormatBytes(static_cast<uint64_t>(excess.bytes));
+    const bool is_rest =
+        std::any_of(report.excess.begin(), report.excess.begin() + static_cast<std::ptrdiff_t>(i),
+                    [&](const auto& of) { return of.category == excess.category; });
+    text += fmt::format("{}{} of {}{}", i == 0 ? "" : ", ", bytes, excess.category,
+                        !excess.layer.empty() ? " in " + excess.layer
+                        : is_rest             ? " elsewhere"
+                                              : "");
     rest -= excess.bytes;
   }
   if (rest != 0)

@@ -177,12 +177,20 @@ std::vector<RankReport::Excess> ExcessOf(const RankMemory& heaviest, const RankM
       sum.bytes += bytes;
     if (sum.bytes == 0)
       continue;
-    // A layer is named where it has most of it: what another name has less is not its memory.
+    // A layer that has most of it is named with its own bytes; the sum of the others is beside it.
+    RankReport::Excess named;
+    named.category = category;
     for (const auto& [layer, bytes] : of) {
-      if (std::abs(bytes - sum.bytes) * 5 <= std::abs(sum.bytes))
-        sum.layer = layer;
+      if (!layer.empty() && std::abs(bytes - sum.bytes) * 5 <= std::abs(sum.bytes)) {
+        named.layer = layer;
+        named.bytes = bytes;
+      }
     }
-    excess.push_back(std::move(sum));
+    sum.bytes -= named.bytes;
+    for (const RankReport::Excess& part : {named, sum}) {
+      if (part.bytes != 0)
+        excess.push_back(part);
+    }
   }
   std::stable_sort(excess.begin(), excess.end(), [](const auto& a, const auto& b) {
     return std::abs(a.bytes) > std::abs(b.bytes);

@@ -53,7 +53,8 @@ struct RankReport {
   // Why the ranks are not compared: "of different programs"; else empty.
   std::string not_compared;
   // Index into `ranks`. By how much each category of the heaviest differs from the median's,
-  // largest first; they add up to excess_bytes(). The layer where one has most of it.
+  // largest first; they add up to excess_bytes(). A layer that has most of it is by itself, the
+  // rest of its category beside it.
   size_t median = 0, heaviest = 0;
   struct Excess {
     std::string layer, category;

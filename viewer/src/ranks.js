@@ -90,7 +90,7 @@ function makeRanks(report) {
 function makeExcess(report) {
   /** @type {DataTable<Excess>} */
   const table = new DataTable("What the heaviest has more", [
-    { name: "Layer", text: true, value: ({ layer }) => layer || "(no layer)" },
+    { name: "Layer", text: true, value: ({ layer }) => layer || "(other)" },
     { name: "Category", text: true, value: ({ category }) => category },
     { name: "More", value: ({ bytes }) => bytes, show: ({ bytes }) => formatSignedBytes(bytes) },
   ], { sorted: 2, folding: {
@@ -98,7 +98,7 @@ function makeExcess(report) {
     sum: (name, all) => ({ layer: name, category: all[0].category, bytes: all.reduce((sum, { bytes }) => sum + bytes, 0) }),
   } });
   table.render(report.excess, "Nothing.");
-  return card(`What ${report.heaviest} has more than ${report.median}`, "by category; the layer that has most of it", table);
+  return card(`What ${report.heaviest} has more than ${report.median}`, "by category; a layer that has most of it by itself", table);
 }
 
 /** @param {RankReport} report */
