@@ -255,10 +255,16 @@ void CauseFinder::AddReleased() {
   // Where the peaks are at different moments, that is the reason.
   if (!all_.a.PeaksAlike(all_.b))
     return;
+  // Recomputing, too, lets go of what the same calls gave, and is more to say.
+  const bool less_recomputed = !CheckpointText(-1).empty();
+  const bool more_recomputed = !CheckpointText(1).empty();
   DiffGroup group;
   std::vector<ComparedRow*> taken;
   for (ComparedRow& row : all_.rows) {
     if (row.told || row.delta() == 0 || !IsPassing(row.key.category) || row.key.slack)
+      continue;
+    if (row.key.category == Category::kActivation &&
+        (row.delta() < 0 ? less_recomputed : more_recomputed))
       continue;
     const DiffKey calls = WithoutLifetime(row.key);
     const auto a = all_.a.calls.find(calls);

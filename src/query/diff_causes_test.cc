@@ -40,6 +40,7 @@ struct Program {
   std::vector<Piece> pieces;
   int64_t iterations = 0;
   uint64_t mapped_bytes = 0;
+  bool checkpoints = false;  // its stacks go through torch.utils.checkpoint
 
   std::unique_ptr<tables::MemoryRecording> Make() const {
     RecordingBuilder builder;
@@ -74,6 +75,13 @@ struct Program {
     builder.tables.peaks.push_back(peak);
     for (int64_t k = 0; k < iterations; ++k)
       builder.tables.iterations.push_back({process, k, k * 100, k * 100 + 100});
+    if (checkpoints) {
+      tables::FrameRow frame;
+      frame.kind = static_cast<uint8_t>(tables::FrameKind::kPython);
+      frame.file = builder.Text("/site-packages/torch/utils/checkpoint.py");
+      frame.function = builder.Text("checkpoint");
+      builder.Append(builder.tables.frames, frame);
+    }
     if (mapped_bytes != 0)
       builder.tables.losses.push_back({builder.Text("names of unknown memory"), 1, mapped_bytes});
     return builder.Make();
@@ -110,6 +118,20 @@ TEST(DiffCausesTest, AReleasedGraphIsNoSmallerBatch) {
               ElementsAre("36.9 MiB of activations of GRU are released earlier in B: A holds them "
                           "at its peak; both allocate the same at train.py:5 in f"));
   EXPECT_THAT(Compare(b, a).causes, ElementsAre(HasSubstr("are held longer in B")));
+}
+
+// Recomputation lets go of what the same calls gave, too.
+TEST(DiffCausesTest, RecomputationIsNoEarlierRelease) {
+  Program a;
+  Program b;
+  for (int64_t i = 0; i < 10; ++i) {
+    const int64_t at = 100 * i;
+    a.pieces.push_back({.line = 5, .begin_ns = at + 10, .bytes = 4 * kMiB});
+    b.pieces.push_back({.line = 5, .begin_ns = at + 10, .end_ns = at + 50, .bytes = 4 * kMiB});
+  }
+  b.checkpoints = true;
+  EXPECT_THAT(Compare(a, b).causes, ElementsAre(HasSubstr("B recomputes them in backward")));
+  EXPECT_THAT(Compare(b, a).causes, ElementsAre(HasSubstr("A recomputes them in backward")));
 }
 
 // A line that makes something kept and something large.
