@@ -140,15 +140,15 @@ int64_t Managed::OnCalls(const When& calls, int64_t bytes) {
   return Change(calls, std::min(bytes, room));
 }
 
-// All that is not there yet was touched, or whole steps of it.
+// All that is not there yet was touched, or whole steps of it; or the driver keeps what was freed.
 int64_t Managed::LikelyOf(int64_t bytes) const {
-  if (residency_.live_bytes() <= residency_.resident_bytes())
-    return 0;
   const auto live_count = static_cast<int64_t>(residency_.live_count());
-  const int64_t wanted = residency_.live_bytes() + live_count * (kChunkBytes - 1) + kChunkBytes -
-                         residency_.used_bytes();
+  const int64_t wanted = residency_.live_bytes() <= residency_.resident_bytes()
+                             ? 0
+                             : residency_.live_bytes() + live_count * (kChunkBytes - 1) +
+                                   kChunkBytes - residency_.used_bytes();
   const int64_t all = (std::max<int64_t>(wanted, 0) + kStepBytes - 1) / kStepBytes * kStepBytes;
-  return std::min(all, bytes / kStepBytes * kStepBytes);
+  return std::max(std::min(all, bytes / kStepBytes * kStepBytes), std::min(bytes, freed_bytes_));
 }
 
 int64_t Managed::OnEnd(uint32_t process, const When& end) {
