@@ -36,10 +36,16 @@ int64_t Checkpoints::DeviceTotal() const {
 void Checkpoints::OnCheckpoint(const CheckpointCall& call) {
   if (call.process >= states_.size())
     return;
-  // NVML may have said so while the call was under way.
-  if (states_[call.process].is_checkpointed == call.leaves)
-    changes_.push_back({call.process, call.when, call.leaves, true});
-  else if (call.leaves)
+  const State& state = states_[call.process];
+  if (state.is_checkpointed == call.leaves) {
+    // NVML said so while the call was under way: the rows have it since then.
+    When when = call.when;
+    if (state.latest < found_.size())
+      when.time_ns = std::min(when.time_ns, call.leaves ? LeftAt(call.process) : state.back_ns);
+    changes_.push_back({call.process, when, call.leaves, true});
+    return;
+  }
+  if (call.leaves)
     Leave(call.process, call.when);
   else
     Return(call.process, call.when);
@@ -135,7 +141,7 @@ void Checkpoints::LookFor(uint32_t process, const When& when) {
     return input_.figures[number].used_bytes > kNearlyNothing;
   };
   const int64_t total = book_.TotalOf(process);
-  if (state.is_checkpointed || when.time_ns > what.teardown_ns ||
+  if (state.is_checkpointed || !state.has_context || when.time_ns > what.teardown_ns ||
       (what.end && when.time_ns > what.end->time_ns) || state.figures.empty() ||
       has_figure(state.figures.back()) || total < kWorthMissing ||
       input_.figures[state.figures.back()].when.begin_ns <= state.back_ns)

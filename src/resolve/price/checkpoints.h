@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "resolve/price/book.h"
@@ -25,6 +26,11 @@ class Checkpoints {
       : input_(input), book_(book), states_(input.processes.size()) {}
 
   void OnCheckpoint(const CheckpointCall& call);
+  // Its last context ended, or it has one again: NVML lists no process without.
+  void OnContexts(uint32_t process, bool has_some) {
+    if (!std::exchange(states_[process].has_context, has_some))
+      states_[process].figures.clear();
+  }
   // Before the rows change by them.
   void OnCall(uint32_t process, int64_t time_ns);
   void OnEnd(uint32_t process, int64_t time_ns);
@@ -42,6 +48,7 @@ class Checkpoints {
  private:
   struct State {
     bool is_checkpointed = false;
+    bool has_context = true;
     size_t latest = 0;            // in found_
     int64_t back_ns = INT64_MIN;  // when it last came back
     std::vector<size_t> figures;  // so far

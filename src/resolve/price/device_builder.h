@@ -131,7 +131,7 @@ class DeviceBuilder {
         move.frees ? (void)managed.erase(move.allocation) : (void)managed.insert(move.allocation);
     }
     for (const uint32_t number : managed)
-      input_.managed_moves.push_back({when, number, true});
+      input_.managed_moves.push_back({{when.time_ns, when.time_ns, when.time_ns}, number, true});
     input_.processes[process_].end = when;
     input_.moves.push_back({when, process_, -bytes, kNone, false});
   }

@@ -22,20 +22,30 @@ int64_t LeftOver::TakeBackRestored(const When& sample, int64_t bytes) {
   return taken;
 }
 
-// The newest rows first, and the context last.
+bool LeftOver::HasContext(uint32_t process) const {
+  return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
+    return row.account == process && row.counter.part == Part::kContext && row.of_primary &&
+           row.bytes > 0;
+  });
+}
+
+// The newest rows first, then the context, and last what the kernel module has for it.
 int64_t LeftOver::TakeBackParked(const When& sample, int64_t bytes) {
   int64_t taken = 0;
-  for (const bool context : {false, true}) {
+  const auto take = [&](auto matches) {
     for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && taken < bytes;) {
       const Book::Row& row = book_.row(i);
       if (row.account >= parked_.size() || !parked_[row.account] || row.bytes <= 0 ||
-          !IsDriverPart(row.counter.part) || (row.counter.part == Part::kContext) != context)
+          !matches(row.counter.part))
         continue;
       const int64_t part = std::min(bytes - taken, row.bytes);
       book_.Change(i, {sample.time_ns, parked_[row.account]->begin_ns, sample.end_ns}, -part);
       taken += part;
     }
-  }
+  };
+  take([](Part part) { return IsDriverPart(part) && part != Part::kContext; });
+  take([](Part part) { return part == Part::kContext; });
+  take([](Part part) { return part == Part::kRmInternal; });
   return taken;
 }
 

@@ -14,7 +14,8 @@ namespace vramscope::resolve::price {
 
 // Rows that outlast what they are of, until samples say that there is less. Measured on an H200:
 // - A primary context that was reset, or released by its last user, keeps all that it has for the
-//   next one, or for the end of the process. The allocations in it go.
+//   next one, or for the end of the process. The allocations in it go. On an H100 of the same
+//   driver all of it goes, but for what the kernel module has since cuInit.
 // - What the kernel module had for a context goes with a checkpoint, and does not come back.
 class LeftOver {
  public:
@@ -24,9 +25,10 @@ class LeftOver {
     parked_[process] = when;
     book_.KeepRowsOf(process, context);
   }
+  bool IsParked(uint32_t process) const { return parked_[process].has_value(); }
   // A primary context is made. Whether that is the one that ended, with what it still has.
   bool TakeParked(uint32_t process) {
-    return std::exchange(parked_[process], std::nullopt).has_value();
+    return std::exchange(parked_[process], std::nullopt) && HasContext(process);
   }
   void OnRestore(uint32_t process, const When& when) { restored_[process] = when; }
   // No call is under way, and the device has so much less than the rows say. Both return what they
@@ -35,6 +37,8 @@ class LeftOver {
   int64_t TakeBackParked(const When& sample, int64_t bytes);
 
  private:
+  bool HasContext(uint32_t process) const;
+
   Book& book_;
   // By process: when its primary context ended last, until there is one again.
   std::vector<std::optional<When>> parked_;

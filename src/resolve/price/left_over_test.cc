@@ -61,6 +61,34 @@ TEST_F(LeftOverTest, WhatAPrimaryContextGivesBackAtItsEndIsSeenByTheNextSample) 
   EXPECT_EQ(device_.Total(), 0);
 }
 
+// As on an H100: NVML no longer lists the process, which is no checkpoint.
+TEST_F(LeftOverTest, WhereAPrimaryContextKeepsNothingTheKernelModulesPartGoesToo) {
+  device_.Sample(0);
+  for (int turn = 0; turn < 3; ++turn) {
+    device_.Primary();
+    device_.Reading(520);
+    device_.Sample(520);
+    device_.Figure(511);
+    device_.Moved(40);
+    device_.Sample(560);
+    device_.Figure(551);
+    EXPECT_THAT(device_.Rows(), ElementsAre(Pair("RM-internal", 9),
+                                            Pair("context: cuDevicePrimaryCtxRetain", 511)));
+    device_.Moved(-40);
+    device_.Reset().when.end_ns += 3 * DeviceBuilder::kStepNs;
+    device_.Figure(0);
+    device_.Sample(400);
+    device_.Next();
+    device_.Sample(3);
+    device_.Figure(0);
+    device_.Sample(3);
+    EXPECT_THAT(device_.Rows(), ElementsAre(Pair("RM-internal", 3)));
+  }
+  device_.End();
+  EXPECT_TRUE(device_.Prices().checkpointed.empty());
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 TEST_F(LeftOverTest, AContextThatHasThePrimaryOnesHandleTakesOnlyItsOwn) {
   device_.Sample(0);
   device_.Primary();

@@ -106,6 +106,12 @@ int64_t Managed::Change(const When& when, int64_t bytes) {
   return bytes;
 }
 
+const When& Managed::WhenOf(const ManagedMove& move) const {
+  const uint32_t site = input_.managed_allocations[move.allocation].site;
+  const std::optional<When>& end = input_.processes[input_.managed_sites[site]].end;
+  return move.frees && end && end->time_ns == move.when.time_ns ? *end : move.when;
+}
+
 int64_t Managed::OnMove(const ManagedMove& move) {
   const ManagedAllocation& allocation = input_.managed_allocations[move.allocation];
   const uint32_t process = input_.managed_sites[allocation.site];
@@ -122,7 +128,7 @@ int64_t Managed::OnMove(const ManagedMove& move) {
   const int64_t others = residency_.used_bytes() - residency_.resident_bytes();
   bytes = std::min((bytes + kChunkBytes - 1) / kChunkBytes * kChunkBytes, others);
   freed_bytes_ += bytes;
-  return Change(move.when, -bytes);
+  return Change(WhenOf(move), -bytes);
 }
 
 int64_t Managed::OnFigure(const When& figure, int64_t bytes) {
@@ -183,7 +189,7 @@ void Managed::Split() {
       if (!next->frees)
         residency.Add(next->allocation);
       else if (const int64_t bytes = residency.Remove(next->allocation); bytes != 0)
-        move(input_.managed_allocations[next->allocation].site, next->when, -bytes);
+        move(input_.managed_allocations[next->allocation].site, WhenOf(*next), -bytes);
     }
   };
   for (const Step& step : steps) {

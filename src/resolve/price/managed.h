@@ -77,6 +77,8 @@ class Managed {
 
  private:
   int64_t Change(const When& when, int64_t bytes);
+  // What a process has at its end goes in the time in which the process may have ended.
+  const When& WhenOf(const ManagedMove& move) const;
 
   const DeviceInput& input_;
   Book& book_;

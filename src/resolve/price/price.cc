@@ -122,6 +122,7 @@ class Pricer {
   }
   int64_t KnownIn(int64_t from_ns, int64_t to_ns) const;
   Counter CounterOf(const Calls& calls, Part part) const;
+  Calls ThatMayTake(const Calls& calls) const;
   Part JointPart(const Calls& calls) const;
   bool HasContext(uint32_t process) const {
     return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
@@ -313,11 +314,11 @@ void Pricer::OnCall(uint32_t number) {
   }
   uint32_t& live = live_contexts_[call.process];
   if (call.kind == Kind::kContextCreate) {
-    const bool is_back = call.is_primary && left_over_.TakeParked(call.process);
-    live += is_back ? 0u : 1u;
-    if (!is_back || !HasContext(call.process))
+    live += call.is_primary && left_over_.IsParked(call.process) ? 0u : 1u;
+    if (!call.is_primary || !left_over_.TakeParked(call.process))
       figures_.OnContextCreate(call.process);
     kept_.OnContext(call.process);
+    checkpoints_.OnContexts(call.process, true);
   }
   if (call.kind == Kind::kInit && live == 0)
     kept_.OnNoContext(call.process, call.when);
@@ -325,9 +326,11 @@ void Pricer::OnCall(uint32_t number) {
     return;
   if (call.is_primary) {
     left_over_.OnPrimaryEnd(call.process, call.context, call.when);
+    checkpoints_.OnContexts(call.process, live > 1);
     return figures_.OnContextDestroy(call.process, false);
   }
   live -= live > 0 ? 1 : 0;
+  checkpoints_.OnContexts(call.process, live > (left_over_.IsParked(call.process) ? 1u : 0u));
   for (uint32_t i = 0; i < book_.rows().size(); ++i) {
     const Book::Row& row = book_.row(i);
     const bool is_drivers = IsDriverPart(row.counter.part) || row.counter.part == Part::kRmInternal;
@@ -500,7 +503,8 @@ int64_t Pricer::TouchedBy(const Calls& calls, const When& when, int64_t bytes) {
 }
 
 void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes) {
-  const uint32_t process = input_.calls[calls.back()].process;
+  const Calls takers = ThatMayTake(calls);
+  const uint32_t process = input_.calls[takers.back()].process;
   // What sinks may have been too high since the base: samples from there on are not judged by it.
   When when{INT64_MIN, bytes < 0 ? interval.from_begin_ns : INT64_MAX, INT64_MIN};
   bool only_take = true;
@@ -526,8 +530,8 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
   // What shrinks by itself is as large as its rows say.
   if (bytes <= 0 && !estimate.sank && !figures_.IsShared(INT64_MIN))
     return;
-  const Part part = JointPart(calls);
-  const uint32_t row = book_.Add(CounterOf(calls, part), process);
+  const Part part = JointPart(takers);
+  const uint32_t row = book_.Add(CounterOf(takers, part), process);
   estimate.own = book_.Change(row, when, std::max<int64_t>(bytes, 0));
   estimate.is_context = part == Part::kContext &&
                         (bytes > 0 || (MakeContext(calls) && !figures_.HasContext(process)));
@@ -600,6 +604,14 @@ void Pricer::AddCandidates(const Calls& calls, const When& when, std::vector<Ste
         IsOfCalls(calls, row.counter.part))
       taken->push_back(book_.Change(i, when, 0));
   }
+}
+
+// Ends of contexts take nothing.
+Pricer::Calls Pricer::ThatMayTake(const Calls& calls) const {
+  Calls takers;
+  std::copy_if(calls.begin(), calls.end(), std::back_inserter(takers),
+               [&](uint32_t call) { return input_.calls[call].kind != Kind::kContextDestroy; });
+  return takers.empty() ? calls : takers;
 }
 
 // The part that a row for all these calls stands under: initialising the driver is part of making

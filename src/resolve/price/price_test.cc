@@ -153,7 +153,7 @@ TEST_F(PriceTest, WhatTheKernelModuleKeepsBehindTheLastContextGoesWithTheProcess
   device_.Reading(513);
   EXPECT_THAT(device_.Rows(),
               UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3),
-                                   Pair("context: cuCtxDestroy + cuCtxCreate", 500)));
+                                   Pair("context: cuCtxCreate", 500)));
   device_.Destroy(0xc1);
   device_.Sample(13);
   device_.End();
