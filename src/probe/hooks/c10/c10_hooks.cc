@@ -61,7 +61,8 @@ VRAMSCOPE_ALWAYS_INLINE uint32_t NativeStackAtEarlySight(Stream& stream,
                                                          const PythonStack& stack,
                                                          const AutogradNode& node,
                                                          uint64_t size_bytes) {
-  const uint64_t place = HashMix(stack.id, reinterpret_cast<uintptr_t>(node.type));
+  // Apart in the word: two pairs may not cancel each other out.
+  const uint64_t place = HashMix(uint64_t{stack.id} << 32, reinterpret_cast<uintptr_t>(node.type));
   const bool early = stream.IsEarlySight(HashMix(place, size_bytes) | 1);
   return VRAMSCOPE_UNLIKELY(early || g_flags.native) ? CaptureNativeStack(stream) : 0;
 }

@@ -68,7 +68,7 @@ CUresult Touch(Handle handle, Args... args) {
   if (!call.watching())
     return call(args...);
   const Place place = CurrentPlace();
-  const uint64_t key = HashMix(Bits(place.context), Bits(handle));
+  const uint64_t key = HandleIn(Bits(place.context), Bits(handle));
   if (!g_touched.Insert(key))
     return call(args...);
   const FreeMemory before = BeginEstimate(place);

@@ -9,6 +9,12 @@
 
 namespace vramscope::probe::cuda {
 
+// The key of a handle in a context. Both are addresses, a fixed distance apart as a rule: one is
+// mixed before the other comes in, or two pairs with the same distance were one.
+inline uint64_t HandleIn(uint64_t context, uint64_t handle) {
+  return HashMix(HashMix(0, context), handle);
+}
+
 // A set of driver handles: fixed size, no lock, a look-up is one probe as a rule. Safe in any
 // thread. When a neighbourhood is full, everything is forgotten: whoever uses the set does
 // something anew that it had done before, which is correct and rare.

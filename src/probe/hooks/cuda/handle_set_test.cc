@@ -43,6 +43,12 @@ TEST(HandleSet, ErasedNeighboursDoNotHideOthers) {
     EXPECT_TRUE(set->Contains(handle * 64));
 }
 
+TEST(HandleSet, PairsThatAreEquallyFarApartAreNotOne) {
+  constexpr uint64_t kContext = 0x5606566c8c40;
+  constexpr uint64_t kKernel = 0x560656700100;
+  EXPECT_NE(HandleIn(kContext, kKernel), HandleIn(kContext ^ 0x1520, kKernel ^ 0x1520));
+}
+
 TEST(HandleSet, AFullSetForgetsEverythingAndGoesOn) {
   auto set = MakeSet<16>();
   for (uint64_t handle = 0; handle < 1000; ++handle) {

@@ -26,7 +26,7 @@ VRAMSCOPE_ALWAYS_INLINE uint64_t KeyOf(CUfunction function) {
   CUcontext context = nullptr;
   if (current != nullptr)
     current(&context);
-  return HashMix(Bits(context), Bits(function));
+  return HandleIn(Bits(context), Bits(function));
 }
 
 template <HookId kId, class... Args>
