@@ -60,7 +60,7 @@ def case(command, *, needs=None, managed_bytes=0, lines=()):
             problems.append(f"{managed} bytes are managed at the peak, not {managed_bytes}")
         rows = managed_rows(recording, "peak") if lines else {}
         for line, size in lines:
-            found = sum(value for name, value in rows.items() if line in name)
+            found = sum(value for name, value in rows.items() if name.startswith(line))
             if found != size:
                 problems.append(f"{line}: {found} bytes at the peak, not {size}; lines are {rows}")
         return {"residuals": residuals, "managed_bytes": managed, "lines": rows, "problems": problems}
