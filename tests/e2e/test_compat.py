@@ -11,6 +11,7 @@ from pathlib import Path
 
 import package
 import pytest
+import warm_torch
 
 VRAMSCOPE = package.VRAMSCOPE
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
@@ -62,6 +63,13 @@ print(json.dumps({{"names": said, "state": state}}))
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> dict[str, str]:
     return package.make(tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture(scope="module")
+def warm(environment, tmp_path_factory):
+    process = warm_torch.Warm(environment, tmp_path_factory.mktemp("programs"), imports=())
+    yield process
+    process.close()
 
 
 def run(code: str, directory: Path, environment: dict[str, str], *under: str):
@@ -165,17 +173,18 @@ def test_the_new_interface_has_exact_bytes(tmp_path, environment):
     assert "Total layer weight usage" in done.stdout and " KiB\n" in done.stdout
 
 
-def test_bad_periods(tmp_path, environment):
+def test_bad_periods(tmp_path, warm):
     old = "from vramscope.compat.pytorch_mem_profiler import *\nmemory_profiler(torch.nn.Linear(1, 1), print_period=0)"
-    done = run(old, tmp_path, environment)
+    done = warm.run(old, tmp_path)
     assert (done.returncode, done.stdout) == (0, "ERROR: Please use a print period larger than zero!\n")
     new = "from vramscope import IterationProfiler\nimport torch\nIterationProfiler(torch.nn.Linear(1, 1), 0)"
-    done = run(new, tmp_path, environment)
+    done = warm.run(new, tmp_path)
     assert done.returncode == 1 and done.stderr.endswith("ValueError: vramscope: print_period is 1 or more\n")
 
 
 LATE = f"""
 import json, os, sys, tempfile, warnings
+os.environ["TMPDIR"] = tempfile.tempdir = TEMPORARY
 from pathlib import Path
 import torch, torch.nn as nn
 torch.set_num_threads(1)
@@ -201,11 +210,11 @@ CONTINUE
 """
 
 
-def late(code: str, directory: Path, environment: dict[str, str]) -> tuple[dict, list[dict[str, str]], str]:
+def late(code: str, directory: Path, warm: warm_torch.Warm) -> tuple[dict, list[dict[str, str]], str]:
     """What a training says that has long begun when `code` runs: of itself; rows of the CSV; what `code` printed."""
     own = directory / "temporary"
     own.mkdir()
-    done = run(LATE.replace("CONTINUE", code), directory, {**environment, "TMPDIR": str(own)})
+    done = warm.run(LATE.replace("CONTINUE", code).replace("TEMPORARY", repr(str(own))), directory)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
     assert list(own.glob("vramscope-*")) == [], "nothing is left behind"
@@ -226,7 +235,7 @@ def check_late(said: dict, rows: list[dict[str, str]]) -> None:
         assert int(row["peak_allocated"]) >= int(row["current_allocated"]) >= said["parameters"] + said["state"]
 
 
-def test_it_begins_late(tmp_path, environment):
+def test_it_begins_late(tmp_path, warm):
     said, rows, printed = late(
         """
 from vramscope import IterationProfiler
@@ -238,7 +247,7 @@ for i in range(3):
     profiler.record_stats()
 """,
         tmp_path,
-        environment,
+        warm,
     )
     assert [row["iteration"] for row in rows] == ["1", "2", "3"]
     check_late(said, rows)
@@ -247,7 +256,7 @@ for i in range(3):
     assert re.search(r"Before recording\.+unknown\n", printed)
 
 
-def test_what_stood_before_without_a_name_is_a_row(tmp_path, environment):
+def test_what_stood_before_without_a_name_is_a_row(tmp_path, warm):
     said, rows, printed = late(
         """
 from vramscope import IterationProfiler
@@ -259,7 +268,7 @@ train()
 profiler.record_stats()
 """,
         tmp_path,
-        environment,
+        warm,
     )
     check_late(said, rows)
     # Of a free alone, only the C library knows the size: with what it rounded up.
@@ -267,7 +276,7 @@ profiler.record_stats()
     assert re.search(r"Before recording\.+at least 3\.0 MiB\n", printed)
 
 
-def test_a_second_one_shares_the_recording(tmp_path, environment):
+def test_a_second_one_shares_the_recording(tmp_path, warm):
     said, rows, _ = late(
         """
 from vramscope import IterationProfiler, is_recording, live_directory
@@ -283,13 +292,13 @@ loop()
 assert is_recording() and live_directory() == first and temporary() == ["recording.vram.d"]
 """,
         tmp_path,
-        environment,
+        warm,
     )
     assert [row["iteration"] for row in rows] == ["2"]
     check_late(said, rows)
 
 
-def test_a_recording_under_way_is_shared_and_a_later_one_has_room(tmp_path, environment):
+def test_a_recording_under_way_is_shared_and_a_later_one_has_room(tmp_path, warm):
     said, rows, _ = late(
         """
 import vramscope
@@ -311,7 +320,7 @@ with vramscope.record("b.vram", cpu=True):
         profiler.record_stats()
 """,
         tmp_path,
-        environment,
+        warm,
     )
     assert [row["iteration"] for row in rows] == ["1", "2", "3", "4", "5"]
     check_late(said, rows[:2] + rows[3:])
@@ -323,7 +332,7 @@ with vramscope.record("b.vram", cpu=True):
         assert len(json.loads(found)["iterations"]) == 2
 
 
-def test_in_cells(tmp_path, environment):
+def test_in_cells(tmp_path, warm):
     said, rows, _ = late(
         """
 names = globals()
@@ -336,13 +345,13 @@ for number, cell in enumerate([
     exec(compile(cell, f"<ipython-input-{number}>", "exec"), names)
 """,
         tmp_path,
-        environment,
+        warm,
     )
     assert [row["iteration"] for row in rows] == ["1"]
     check_late(said, rows)
 
 
-def test_a_fork_leaves_the_recording_alone(tmp_path, environment):
+def test_a_fork_leaves_the_recording_alone(tmp_path, warm):
     said, rows, _ = late(
         """
 from vramscope import IterationProfiler
@@ -355,12 +364,12 @@ train()
 profiler.record_stats()
 """,
         tmp_path,
-        environment,
+        warm,
     )
     check_late(said, rows)
 
 
-def test_helpers(tmp_path, environment):
+def test_helpers(tmp_path, warm):
     code = """
 from vramscope.compat.pytorch_mem_profiler import *
 import vramscope.compat.pytorch_mem_profiler as module
@@ -372,7 +381,7 @@ assert OUTPUT_DIR == "./memory_csv_data/" and datetime.now() and os.getpid()
 print(sorted(module.__all__))
 getTensorSize(t, "GB")
 """
-    done = run(code, tmp_path, environment)
+    done = warm.run(code, tmp_path)
     assert done.returncode == 0, done.stderr
     names, error = done.stdout.splitlines()
     assert names == str(

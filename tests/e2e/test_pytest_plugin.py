@@ -2,12 +2,11 @@
 """The pytest plugin, in a pytest of its own."""
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import package
 import pytest
+import warm_torch
 
 pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built")
 pytest.importorskip("torch")
@@ -15,8 +14,6 @@ pytest.importorskip("torch")
 TESTS = """\
 import os, pytest, time, torch
 SIZE = int(os.environ.get("SIZE", 4)) << 20
-# A forked child waits for ever for the threads of OpenMP that only its parent has.
-torch.set_num_threads(1)
 torch.ones(1)
 
 @pytest.mark.limit_vram("6 MiB")
@@ -60,18 +57,21 @@ PLUGINS = ("-p", "no:vramscope", "-p", "vramscope.pytest", "-p", "no:cacheprovid
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    return package.make(tmp_path_factory.mktemp("package"))
+def warm(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("package")
+    process = warm_torch.Warm(package.make(directory), directory, imports=("pytest",))
+    yield process
+    process.close()
 
 
 @pytest.fixture
-def run(tmp_path, environment):
+def run(tmp_path, warm):
     (tmp_path / "test_it.py").write_text(TESTS)
 
     def run_tests(*arguments: str | Path, size: int = 4) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *PLUGINS, *arguments],
-            cwd=tmp_path, env={**environment, "SIZE": str(size)}, capture_output=True, text=True, timeout=120,
+        words = ["-q", *PLUGINS, *map(str, arguments)]
+        done = warm.run(
+            f"import os, pytest, sys\nos.environ['SIZE'] = '{size}'\nsys.exit(pytest.main({words!r}))\n", tmp_path
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -85,7 +85,7 @@ def test_a_limit_fails_the_test_and_says_who_had_it(run):
     assert status == 1 and "2 failed" in text, text
     assert "vramscope: the peak of 7 MiB exceeds the limit of 6 MiB" in text, "of a process that goes on"
     assert "vramscope: the peak of 8 MiB exceeds the limit of 6 MiB" in text
-    assert "test_it.py:9 in test_tensor" in text
+    assert "test_it.py:7 in test_tensor" in text
 
 
 def test_what_was_there_before_counts(run):
@@ -103,7 +103,7 @@ def test_a_baseline_fails_the_test_with_the_diff(run, tmp_path):
     status, text = run("-k", "test_tensor or compared", "--vram-baseline", kept, size=5)
     assert status == 1 and "1 failed, 1 passed" in text, text
     assert "the peak of B exceeds that of A by 1.00 MiB, more than the 5 % of --fail-above" in text
-    assert "grew by 1.00 MiB: test_it.py:9 in test_tensor" in text
+    assert "grew by 1.00 MiB: test_it.py:7 in test_tensor" in text
     assert run("-k", "test_tensor", "--vram-baseline", kept, "--vram-fail-above", "2MiB", size=5)[0] == 0
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that use torch and vramscope, without waiting for `import torch` each time: a process that has imported
-both forks for each of them."""
+"""Programs that use torch, without waiting for `import torch` each time: a process that has imported it, with modules
+of vramscope or what else is asked for, forks for each of them."""
 from __future__ import annotations
 
+import atexit
+import importlib
 import json
 import os
 import subprocess
@@ -15,17 +17,25 @@ from pathlib import Path
 class Warm:
     """One process of them; `run` is like `subprocess.run` of a program that is `code`."""
 
-    def __init__(self, environment: dict[str, str], directory: Path) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        directory: Path,
+        imports: tuple[str, ...] = ("vramscope._courtesy", "vramscope._mem_reporter"),
+    ) -> None:
         self._directory = directory
         self._number = 0
         self._process = subprocess.Popen(
-            [sys.executable, __file__], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, *imports],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
 
-    def run(self, code: str) -> subprocess.CompletedProcess:
-        self._number += 1
-        directory = self._directory / str(self._number)
-        directory.mkdir()
+    def run(self, code: str, directory: Path | None = None) -> subprocess.CompletedProcess:
+        """In `directory`, or in a new one."""
+        if directory is None:
+            self._number += 1
+            directory = self._directory / str(self._number)
+            directory.mkdir()
         path = directory / "program.py"
         path.write_text(code)
         self._process.stdin.write(json.dumps(str(path)) + "\n")
@@ -56,6 +66,7 @@ def _child(path: Path) -> None:
     except BaseException:
         traceback.print_exc()
         status = 1
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -66,9 +77,8 @@ def _serve() -> None:
     import torch._subclasses.fake_tensor
     import torch.utils.checkpoint
 
-    import vramscope._courtesy
-    import vramscope._mem_reporter  # noqa: F401
-
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     torch.set_num_threads(1)
     # The first optimizer imports the most.
     torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
