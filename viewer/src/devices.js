@@ -99,13 +99,10 @@ export class DevicesView {
     if (!this.byProcess) {
       return page.devices.map((device, index) => ({ name: deviceLabel(device), device: index, events: histories[index].eventsOf(filter) }));
     }
-    const { accounts, sites, allocations } = page;
+    const { accounts, sites } = page;
     const lines = this.accounts.map((account) => {
       const device = accounts.device[account];
-      const own = (/** @type {number} */ kind) => sites.account[kind] === account;
-      const events = histories[device].eventsOf(filter).that({
-        min: filter.min, passesKind: (kind) => own(kind) && filter.passesKind(kind), passes: (i) => own(allocations.site[i]) && filter.passes(i),
-      }, device);
+      const events = histories[device].eventsOf(filter).that(Uint8Array.from(sites.account, (of) => Number(of === account)));
       const where = page.devices.length > 1 ? ` on ${deviceLabel(page.devices[device])}` : "";
       return { name: processOf(model, accounts.process[account]) + where, device, events, peak: events.sweep(0, model.duration, 1).total[0] };
     });

@@ -5,7 +5,7 @@ import { SLACK } from "./ledger.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./history.js").Columns} Columns */
-/** @typedef {Pick<import("./filter.js").Filter, "min"|"passesKind"|"passes">} Passing */
+/** @typedef {import("./filter.js").Filter} Filter */
 
 // How many events lie between two stored sums. A seek replays at most so many.
 const STRIDE = 1024;
@@ -28,6 +28,25 @@ export function lastNotAbove(sorted, value) {
   return low - 1;
 }
 
+/**
+ * Index of the first element that is not below `value`, at `from` or after it.
+ * @param {Float64Array} sorted
+ * @param {number} value
+ * @param {number} from
+ */
+function firstFrom(sorted, value, from) {
+  let low = from;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** @typedef {{end: number, bytes: Float64Array, count: Float64Array}} SiteSums After so many events. */
+
 export class Events {
   /**
    * @param {Model} model
@@ -41,17 +60,18 @@ export class Events {
     this.categories = model.categories.length;
     /** By category: 1 where somebody uses it. */
     this.use = Uint8Array.from(model.categories, (name) => (SLACK.includes(name) ? 0 : 1));
+    /** By site: 1 where its events count. */
+    this.mask = new Uint8Array(model.kinds.category.length).fill(1);
+    /** Whether all events count. */
+    this.whole = true;
     const count = this.time.length;
-    const { category } = model.kinds;
-    this.category = Uint8Array.from(changes.site, (site) => category[site]);
-    /** @type {{end: number, bytes: Float64Array, count: Float64Array}[]|null} */
-    this.siteSums = null;
-    this.siteStride = 1;
-    /**
-     * The sums by site that were asked for last: after how many events.
-     * @type {{end: number, bytes: Float64Array, count: Float64Array}|null}
-     */
-    this.last = null;
+    /** Whether the next event is at another time. */
+    this.isLast = new Uint8Array(count);
+    for (let i = 0; i < count; ++i) this.isLast[i] = Number(this.time[i] !== this.time[i + 1]);
+    this.category = new Uint8Array(count);
+    for (let i = 0; i < count; ++i) this.category[i] = model.kinds.category[changes.site[i]];
+    /** Sums by site at some events, and the ones that were asked for last; with a mask as without. */
+    this.bySite = { stride: 1, stored: /** @type {SiteSums[]} */ ([]), last: /** @type {SiteSums|null} */ (null) };
     this.sums = new Float64Array((Math.floor(count / STRIDE) + 1) * this.categories);
     const now = new Float64Array(this.categories);
     for (let i = 0; i <= count; ++i) {
@@ -61,33 +81,41 @@ export class Events {
   }
 
   /**
-   * Those that pass a filter.
-   * @param {Passing} filter
-   * @param {number} device
+   * The same events, of which those of some sites count.
+   * @param {Uint8Array} mask By site.
+   * @returns {Events}
    */
-  that(filter, device) {
-    if (filter.min > 0) return new Events(this.model, this.allocationsThat(filter, device));
-    const { time, site, bytes, count } = this.changes;
-    const kept = Uint32Array.from(site.keys()).filter((i) => filter.passesKind(site[i]));
-    const pick = (/** @type {Float64Array} */ from) => Float64Array.from(kept, (i) => from[i]);
-    return new Events(this.model, { time: pick(time), site: Uint32Array.from(kept, (i) => site[i]), bytes: pick(bytes), count: pick(count) });
+  that(mask) {
+    return Object.assign(Object.create(Events.prototype), this, { whole: false, mask: mask.map((one, site) => one & this.mask[site]) });
   }
 
   /**
-   * Only allocations have a size of their own.
-   * @param {Passing} filter
+   * Those of allocations that pass a filter of sizes: only allocations have a size of their own.
+   * @param {Model} model
+   * @param {Filter} filter
    * @param {number} device
    */
-  allocationsThat(filter, device) {
-    const { begin, end, bytes, page: { allocations } } = this.model;
-    const kept = this.model.allocationsOf(device).filter((i) => filter.passes(i));
-    /** @type {[number, number, number][]} Time, allocation, sign. */
-    const events = [...kept].flatMap((i) => (end[i] < Infinity ? [[begin[i], i, 1], [end[i], i, -1]] : [[begin[i], i, 1]]));
-    events.sort((a, b) => a[0] - b[0] || a[2] - b[2]);
-    return {
-      time: Float64Array.from(events, ([at]) => at), site: Uint32Array.from(events, ([, i]) => allocations.site[i]),
-      bytes: Float64Array.from(events, ([, i, sign]) => sign * bytes[i]), count: Float64Array.from(events, ([, , sign]) => sign),
+  static ofAllocations(model, filter, device) {
+    const { begin, end, bytes, page: { allocations: { site } } } = model;
+    const passing = (/** @type {Uint32Array} */ all) => {
+      const kept = new Uint32Array(all.length);
+      let next = 0;
+      for (let at = 0; at < all.length; ++at) if (filter.passes(all[at])) kept[next++] = all[at];
+      return kept.subarray(0, next);
     };
+    const [begins, ends] = [passing(model.allocationsOf(device)), passing(model.endsOf(device))];
+    const count = begins.length + ends.length;
+    const changes = { time: new Float64Array(count), site: new Uint32Array(count), bytes: new Float64Array(count), count: new Float64Array(count) };
+    for (let [at, next, over] = [0, 0, 0]; at < count; ++at) {
+      // What ends comes before what begins at that time.
+      const ended = over < ends.length && (next === begins.length || end[ends[over]] <= begin[begins[next]]);
+      const i = ended ? ends[over++] : begins[next++];
+      changes.time[at] = ended ? end[i] : begin[i];
+      changes.site[at] = site[i];
+      changes.bytes[at] = ended ? -bytes[i] : bytes[i];
+      changes.count[at] = ended ? -1 : 1;
+    }
+    return new Events(model, changes);
   }
 
   /**
@@ -96,14 +124,24 @@ export class Events {
    * @param {number} at
    */
   sitesAt(at) {
+    const last = this.sitesAfter(lastNotAbove(this.time, at) + 1);
+    return { bytes: last.bytes.slice(), count: last.count.slice() };
+  }
+
+  /**
+   * The same after some events, until it is asked for again.
+   * @param {number} end
+   */
+  sitesAfter(end) {
     const { site, bytes, count } = this.changes;
-    const stores = this.siteSums ?? (this.siteSums = this.storeSites());
-    const end = lastNotAbove(this.time, at) + 1;
-    const near = stores[Math.min(stores.length - 1, Math.round(end / this.siteStride))];
-    if (!this.last || Math.abs(near.end - end) < Math.abs(this.last.end - end)) {
-      this.last = { end: near.end, bytes: near.bytes.slice(), count: near.count.slice() };
+    const { bySite } = this;
+    if (bySite.stored.length === 0) this.storeSites();
+    const { stored, stride } = bySite;
+    const near = stored[Math.min(stored.length - 1, Math.round(end / stride))];
+    if (!bySite.last || Math.abs(near.end - end) < Math.abs(bySite.last.end - end)) {
+      bySite.last = { end: near.end, bytes: near.bytes.slice(), count: near.count.slice() };
     }
-    const { last } = this;
+    const { last } = bySite;
     for (; last.end < end; ++last.end) {
       last.bytes[site[last.end]] += bytes[last.end];
       last.count[site[last.end]] += count[last.end];
@@ -113,7 +151,7 @@ export class Events {
       last.bytes[site[last.end]] -= bytes[last.end];
       last.count[site[last.end]] -= count[last.end];
     }
-    return { bytes: last.bytes.slice(), count: last.count.slice() };
+    return last;
   }
 
   /** Sums by site at events that are equally far apart, as many as there is room for. */
@@ -121,12 +159,11 @@ export class Events {
     const { site, bytes, count } = this.changes;
     const kinds = this.model.kinds.count;
     const stores = Math.max(1, Math.min(Math.ceil(site.length / STRIDE), Math.floor(STORED_SUMS / kinds)));
-    this.siteStride = Math.max(1, Math.ceil(site.length / stores));
+    const stride = this.bySite.stride = Math.max(1, Math.ceil(site.length / stores));
     const now = { end: 0, bytes: new Float64Array(kinds), count: new Float64Array(kinds) };
-    const stored = [];
     for (; ; ++now.end) {
-      if (now.end % this.siteStride === 0) stored.push({ end: now.end, bytes: now.bytes.slice(), count: now.count.slice() });
-      if (now.end === site.length) return stored;
+      if (now.end % stride === 0) this.bySite.stored.push({ end: now.end, bytes: now.bytes.slice(), count: now.count.slice() });
+      if (now.end === site.length) return;
       now.bytes[site[now.end]] += bytes[now.end];
       now.count[site[now.end]] += count[now.end];
     }
@@ -137,6 +174,15 @@ export class Events {
    * @param {number} events
    */
   sumsAfter(events) {
+    if (!this.whole) {
+      const { mask } = this;
+      const { category } = this.model.kinds;
+      const chosen = new Float64Array(this.categories);
+      if (events === 0) return chosen;
+      const { bytes } = this.sitesAfter(events);
+      for (let site = 0; site < bytes.length; ++site) chosen[category[site]] += mask[site] * bytes[site];
+      return chosen;
+    }
     const stored = Math.floor(events / STRIDE);
     const sums = this.sums.slice(stored * this.categories, (stored + 1) * this.categories);
     for (let i = stored * STRIDE; i < events; ++i) sums[this.category[i]] += this.delta[i];
@@ -156,10 +202,11 @@ export class Events {
    * @param {Float64Array} instants
    */
   totalsAt(instants) {
+    const { time, delta, mask, changes: { site } } = this;
     const totals = new Float64Array(instants.length);
     let [next, sum] = [0, 0];
     for (let i = 0; i < instants.length; ++i) {
-      for (; next < this.time.length && this.time[next] <= instants[i]; ++next) sum += this.delta[next];
+      for (; next < time.length && time[next] <= instants[i]; ++next) sum += mask[site[next]] * delta[next];
       totals[i] = sum;
     }
     return totals;
@@ -176,50 +223,89 @@ export class Events {
   }
 
   /**
-   * What was there between two instants, cut into columns of equal length: each at its highest instant, among equal
-   * ones that with most in use, as query/peaks.h has it.
+   * What was there between two instants, cut into columns of equal length.
    * @param {number} from
    * @param {number} to
    * @param {number} count
    * @returns {Columns}
    */
   sweep(from, to, count) {
-    const width = this.categories;
-    const bytes = new Float64Array(count * width);
-    const total = new Float64Array(count);
-    const at = new Float64Array(count);
-    let event = lastNotAbove(this.time, from) + 1;
-    const sums = this.sumsAfter(event);
-    let sum = sums.reduce((a, b) => a + b, 0);
-    let used = sums.reduce((a, b, category) => a + b * this.use[category], 0);
-    for (let column = 0; column < count; ++column) {
-      const end = from + ((to - from) * (column + 1)) / count;
-      const offset = column * width;
-      bytes.set(sums, offset);
-      total[column] = sum;
-      at[column] = from + ((to - from) * column) / count;
-      let best = -1;
-      let bestUsed = used;
-      while (event < this.time.length && this.time[event] < end) {
-        // No instant is between what happens at one time: a block that begins takes free memory away.
-        const now = this.time[event];
-        for (; event < this.time.length && this.time[event] === now; ++event) {
-          sums[this.category[event]] += this.delta[event];
-          sum += this.delta[event];
-          used += this.delta[event] * this.use[this.category[event]];
-        }
-        if (sum > total[column] || (sum === total[column] && used > bestUsed)) {
-          total[column] = sum;
-          bestUsed = used;
-          at[column] = now;
-          best = event;
-        }
+    const sweep = new Sweep(this, from, to, count);
+    sweep.go(Infinity);
+    return sweep.columns;
+  }
+}
+
+/**
+ * Columns as they are found: each is shown at its highest instant, among equal ones at that with most in use, as
+ * query/peaks.h has it.
+ */
+export class Sweep {
+  /**
+   * @param {Events} events
+   * @param {number} from
+   * @param {number} to
+   * @param {number} count
+   */
+  constructor(events, from, to, count) {
+    this.events = events;
+    this.from = from;
+    this.to = to;
+    /** @type {Columns} */
+    this.columns = {
+      count, bytes: new Float64Array(count * events.categories), total: new Float64Array(count), at: new Float64Array(count), detailed: true,
+    };
+    this.column = 0;
+    this.event = lastNotAbove(events.time, from) + 1;
+    this.sums = events.sumsAfter(this.event);
+    this.sum = this.sums.reduce((a, b) => a + b, 0);
+    this.used = this.sums.reduce((a, b, category) => a + b * events.use[category], 0);
+  }
+
+  /**
+   * Whole columns, until so many events are seen or all is done.
+   * @param {number} most
+   * @returns {boolean} Whether all is done.
+   */
+  go(most) {
+    const { count } = this.columns;
+    for (const until = this.event + most; this.column < count && this.event < until; ++this.column) this.fill(this.column);
+    return this.column === count;
+  }
+
+  /** @param {number} column */
+  fill(column) {
+    const { from, to, sums, columns: { count, bytes, total, at } } = this;
+    const { time, delta, category, use, mask, isLast, categories: width, changes: { site } } = this.events;
+    const end = from + ((to - from) * (column + 1)) / count;
+    const stop = firstFrom(time, end, this.event);
+    const offset = column * width;
+    let { event, sum, used } = this;
+    bytes.set(sums, offset);
+    at[column] = from + ((to - from) * column) / count;
+    let [best, bestSum, bestUsed] = [-1, sum, used];
+    for (; event < stop; ++event) {
+      // No branch: whether one passes is hard to foresee.
+      const change = mask[site[event]] * delta[event];
+      const of = category[event];
+      sums[of] += change;
+      sum += change;
+      used += change * use[of];
+      // No instant is between what happens at one time: a block that begins takes free memory away.
+      if (sum >= bestSum && isLast[event] === 1 && (sum > bestSum || used > bestUsed)) {
+        bestSum = sum;
+        bestUsed = used;
+        best = event;
       }
-      if (best < 0) continue;
-      // Back to the highest: once a column, not at each new height of a burst.
-      bytes.set(sums, offset);
-      for (let i = best; i < event; ++i) bytes[offset + this.category[i]] -= this.delta[i];
     }
-    return { count, bytes, total, at, detailed: true };
+    this.event = event;
+    this.sum = sum;
+    this.used = used;
+    total[column] = bestSum;
+    if (best < 0) return;
+    at[column] = time[best];
+    // Back to the highest: once a column, not at each new height of a burst.
+    bytes.set(sums, offset);
+    for (let i = best + 1; i < event; ++i) bytes[offset + category[i]] -= mask[site[i]] * delta[i];
   }
 }

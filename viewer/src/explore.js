@@ -13,7 +13,7 @@ import { Lifetimes } from "./lifetimes.js";
 /** @typedef {import("./palette.js").Palette} Palette */
 /** @typedef {import("./state.js").Store} Store */
 /** @typedef {import("./view.js").View} View */
-/** @typedef {{element: HTMLElement, hint: string, copy: HTMLElement, render: (view: View) => void}} Tab */
+/** @typedef {{element: HTMLElement, hint: string, copy: HTMLElement, render: (view: View) => void, choose?: (view: View) => unknown}} Tab `choose`: work to do before. */
 
 /** @type {[import("./state.js").Tab, string][]} */
 const TABS = [["lifetimes", "Lifetimes"], ["space", "Address space"], ["changes", "Changes"], ["iterations", "Iterations"], ["leaks", "Leaks"],
@@ -45,11 +45,25 @@ export class Explore {
       h("div", { class: "card-head" }, this.tabs.element, this.hint, this.copy), this.panel);
   }
 
-  /** @param {View} view */
-  render(view) {
+  shown() {
     const { tab } = this.store.state;
     let shown = this.made.get(tab);
     if (!shown) this.made.set(tab, shown = this.makers[tab]());
+    return shown;
+  }
+
+  /**
+   * What render() needs and takes long.
+   * @param {View} view
+   */
+  prepare(view) {
+    this.shown().choose?.(view);
+  }
+
+  /** @param {View} view */
+  render(view) {
+    const { tab } = this.store.state;
+    const shown = this.shown();
     this.tabs.show(tab);
     this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
     this.hint.textContent = shown.hint;

@@ -41,7 +41,8 @@ export class Filter {
         (!state.path || startsWith(ownerLevels(model, kind, several), state.path));
       this.kind[kind] = passes ? 1 : 0;
     }
-    this.kinds = kinds;
+    /** Which kinds pass, their categories too. */
+    this.mask = this.kind.map((passes, kind) => passes & this.category[kinds.category[kind]]);
     this.bytes = model.bytes;
     this.site = model.page.allocations.site;
   }
@@ -57,7 +58,7 @@ export class Filter {
 
   /** @param {number} kind */
   passesKind(kind) {
-    return this.kind[kind] === 1 && this.category[this.kinds.category[kind]] === 1;
+    return this.mask[kind] === 1;
   }
 
   /** @param {number} i Of the listed allocations. */

@@ -2,11 +2,12 @@
 // One device's bytes by category over time: what changed, exact at every instant where the page
 // lists all allocations, and the timeline's buckets, exact whatever is left out.
 import { categoryOfGroup } from "./category.js";
-import { Events, lastNotAbove } from "./events.js";
+import { Events, Sweep, lastNotAbove } from "./events.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./types.js").TimelineData} TimelineData */
 /** @typedef {import("./filter.js").Filter} Filter */
+/** @typedef {{columns: Columns, go: (most: number) => boolean}} Drawing Columns that `go` fills, by so many events a call, until it returns true. */
 
 /**
  * Columns of a picture: for each, the bytes of every category at the column's highest instant.
@@ -106,35 +107,53 @@ export class History {
    * @returns {Columns}
    */
   columns(from, to, count, filter) {
-    if (filter.on) return this.withAsleep(this.eventsOf(filter).sweep(from, to, count), filter);
-    const inside = lastNotAbove(this.bucketTime, to) - lastNotAbove(this.bucketTime, from);
-    const coarse = this.model.instants !== null && inside * 3 > count && !this.model.byPlace;
-    return coarse ? this.sweepBuckets(from, to, count) : this.withAsleep(this.events.sweep(from, to, count), filter);
+    const drawing = this.drawing(from, to, count, filter);
+    while (!drawing.go(Infinity));
+    return drawing.columns;
   }
 
   /**
-   * @param {Columns} columns
+   * The same in parts.
+   * @param {number} from
+   * @param {number} to
+   * @param {number} count
    * @param {Filter} filter
-   * @returns {Columns}
+   * @returns {Drawing}
    */
-  withAsleep(columns, filter) {
-    const { asleep } = filter.on ? this.thatPass(filter) : this;
-    return asleep.time.length === 0 ? columns : { ...columns, asleep: asleep.totalsAt(columns.at) };
+  drawing(from, to, count, filter) {
+    const inside = lastNotAbove(this.bucketTime, to) - lastNotAbove(this.bucketTime, from);
+    const coarse = !filter.on && this.model.instants !== null && inside * 3 > count && !this.model.byPlace;
+    if (coarse) return { columns: this.sweepBuckets(from, to, count), go: () => true };
+    const { events, asleep } = this.thatPass(filter);
+    const sweep = new Sweep(events, from, to, count);
+    const { columns } = sweep;
+    return {
+      columns,
+      go(most) {
+        if (!sweep.go(most)) return false;
+        if (asleep.time.length > 0) columns.asleep = asleep.totalsAt(columns.at);
+        return true;
+      },
+    };
   }
 
-  /** @param {Filter} filter */
+  /**
+   * @param {Filter} filter
+   * @returns {{events: Events, asleep: Events}}
+   */
   thatPass(filter) {
+    if (!filter.on) return this;
     if (this.filtered?.filter !== filter) {
+      const events = filter.min > 0 ? Events.ofAllocations(this.model, filter, this.device) : this.events.that(filter.mask);
       // Sizes are those of allocations that are listed as live: of sleeping ones all kinds that pass count.
-      const ofKinds = { min: 0, passesKind: filter.passesKind.bind(filter), passes: () => true };
-      this.filtered = { filter, events: this.events.that(filter, this.device), asleep: this.asleep.that(ofKinds, this.device) };
+      this.filtered = { filter, events, asleep: this.asleep.that(filter.mask) };
     }
     return this.filtered;
   }
 
   /** @param {Filter} filter */
   eventsOf(filter) {
-    return filter.on ? this.thatPass(filter).events : this.events;
+    return this.thatPass(filter).events;
   }
 
   /** Highest total of the recording, NVML's samples included. */

@@ -84,10 +84,12 @@ function inOrder(times) {
   return { times: Float64Array.from(index, (i) => times[i]), index };
 }
 
-/** A list of changes that grows. */
+/** A list of changes that grows: one a site and time. */
 class Growing {
-  constructor() {
+  /** @param {number} sites How many there are. */
+  constructor(sites) {
     this.length = 0;
+    this.lastOf = new Int32Array(sites).fill(-1);
     this.time = new Float64Array(1024);
     this.site = new Uint32Array(1024);
     this.bytes = new Float64Array(1024);
@@ -101,7 +103,14 @@ class Growing {
    * @param {number} count
    */
   push(time, site, bytes, count) {
+    const last = this.lastOf[site];
+    if (last >= 0 && this.time[last] === time) {
+      this.bytes[last] += bytes;
+      this.count[last] += count;
+      return;
+    }
     const at = this.length++;
+    this.lastOf[site] = at;
     if (at === this.time.length) {
       for (const key of /** @type {const} */ (["time", "bytes", "count"])) {
         const larger = new Float64Array(2 * at);
@@ -151,9 +160,11 @@ export class Ledger {
     this.away = new Uint8Array(page.accounts.device.length);
     /** @type {Map<number, {held: number, used: number, children: number}>[]} What each account has of each segment. */
     this.shares = page.checkpointed.account.length > 0 ? Array.from(this.held, () => new Map()) : [];
-    this.growing = page.devices.map(() => new Growing());
-    this.growingAsleep = page.devices.map(() => new Growing());
+    this.growing = page.devices.map(() => new Growing(sites.account.length));
+    this.growingAsleep = page.devices.map(() => new Growing(sites.account.length));
     this.now = 0;
+    /** Allocations in order of their end, those last that never end. */
+    this.ends = new Uint32Array(0);
     this.replay();
     /** @type {Changes[]} By device. */
     this.changes = this.growing.map((list) => list.take());
@@ -171,6 +182,7 @@ export class Ledger {
       inOrder(end), inOrder(fromDeltas(steps.t)), inOrder(begin), inOrder(Float64Array.from(leftOut.at, (at) => instants[at])),
       inOrder(Float64Array.from(checkpointed.begin)), inOrder(Float64Array.from(checkpointed.end, (at) => (at < 0 ? Infinity : at))),
     ];
+    this.ends = streams[ENDS].index;
     const next = streams.map(() => 0);
     for (;;) {
       let first = -1;

@@ -42,6 +42,31 @@ const TITLE = 20;
 const AXIS = 22;
 
 /**
+ * The number that would stand at a place if they were sorted, which these are not afterwards.
+ * @param {Float64Array} numbers
+ * @param {number} place
+ */
+function selected(numbers, place) {
+  let [low, high] = [0, numbers.length - 1];
+  while (low < high) {
+    const pivot = numbers[(low + high) >> 1];
+    let [left, right] = [low, high];
+    while (left <= right) {
+      while (numbers[left] < pivot) ++left;
+      while (numbers[right] > pivot) --right;
+      if (left > right) break;
+      const number = numbers[left];
+      numbers[left++] = numbers[right];
+      numbers[right--] = number;
+    }
+    if (place <= right) high = right;
+    else if (place >= left) low = left;
+    else break;
+  }
+  return numbers[place];
+}
+
+/**
  * The `limit` of most weight, in the order they come in; of equal ones the first.
  * @param {number[]} all
  * @param {(i: number) => number} weightOf
@@ -49,11 +74,16 @@ const AXIS = 22;
  */
 export function heaviestOf(all, weightOf, limit) {
   if (all.length <= limit) return all;
-  const weights = Float64Array.from(all, weightOf);
-  // Numbers alone are sorted ten times as fast as what is compared by a function.
-  const least = weights.slice().sort()[all.length - limit];
-  let room = limit - weights.reduce((above, weight) => above + Number(weight > least), 0);
-  return all.filter((_, at) => weights[at] > least || (weights[at] === least && room-- > 0));
+  const weights = new Float64Array(all.length);
+  for (let at = 0; at < all.length; ++at) weights[at] = weightOf(all[at]);
+  const least = selected(weights.slice(), all.length - limit);
+  let room = limit;
+  for (let at = 0; at < all.length; ++at) room -= Number(weights[at] > least);
+  const kept = [];
+  for (let at = 0; at < all.length; ++at) {
+    if (weights[at] > least || (weights[at] === least && room-- > 0)) kept.push(all[at]);
+  }
+  return kept;
 }
 
 /**
@@ -81,17 +111,14 @@ function foldBands({ page, begin }, groups, group, unfolded) {
 }
 
 /**
- * The bands of a window. Of more allocations than can be drawn those with most bytes times time are.
+ * What is drawn of a window, in order of time: of more allocations than can be drawn those with most bytes times time.
  * @param {Model} model
  * @param {Filter} filter
  * @param {number} device
  * @param {[number, number]} window
- * @param {Group} group
- * @param {Set<string>} [unfolded] Repeated layers that the reader opened.
- * @returns {{bands: Band[], height: number, hidden: number}}
  */
-export function layOutLifetimes(model, filter, device, [from, to], group, unfolded = new Set()) {
-  const { page, kinds, begin, end, bytes } = model;
+function chooseDrawn(model, filter, device, [from, to]) {
+  const { begin, end, bytes } = model;
   const of = (/** @type {number} */ i) => bytes[i] * (Math.min(end[i], to) - Math.max(begin[i], from));
   const inside = [];
   for (const i of model.allocationsOf(device)) {
@@ -99,6 +126,33 @@ export function layOutLifetimes(model, filter, device, [from, to], group, unfold
     if (end[i] > from && filter.passes(i)) inside.push(i);
   }
   const drawn = heaviestOf(inside, of, DRAWN).sort((a, b) => begin[a] - begin[b] || of(b) - of(a));
+  return { drawn, hidden: inside.length - drawn.length };
+}
+
+/**
+ * The bands of a window.
+ * @param {Model} model
+ * @param {Filter} filter
+ * @param {number} device
+ * @param {[number, number]} window
+ * @param {Group} group
+ * @param {Set<string>} [unfolded] Repeated layers that the reader opened.
+ */
+export function layOutLifetimes(model, filter, device, window, group, unfolded = new Set()) {
+  return layOutBands(model, chooseDrawn(model, filter, device, window), window, group, unfolded);
+}
+
+/**
+ * @param {Model} model
+ * @param {{drawn: number[], hidden: number}} chosen
+ * @param {[number, number]} window
+ * @param {Group} group
+ * @param {Set<string>} unfolded
+ * @returns {{bands: Band[], height: number, hidden: number}}
+ */
+function layOutBands(model, { drawn, hidden: hiddenBefore }, [from, to], group, unfolded) {
+  const { page, kinds, begin, end, bytes } = model;
+  const of = (/** @type {number} */ i) => bytes[i] * (Math.min(end[i], to) - Math.max(begin[i], from));
   const nameOf = (/** @type {number} */ kind) => (group === "category" ? model.categories[kinds.category[kind]]
     : group === "module" ? page.names[kinds.module[kind]] || NO_MODULE : page.names[kinds.line[kind]] || "(no line)");
   /** @type {Map<string, {weight: number, bytes: number, all: number[]}>} */
@@ -112,7 +166,7 @@ export function layOutLifetimes(model, filter, device, [from, to], group, unfold
     groups.set(name, found);
   }
   let y = AXIS;
-  let hidden = inside.length - drawn.length;
+  let hidden = hiddenBefore;
   /** @type {Band[]} */
   const bands = [];
   for (const { name, all, bytes: sum, open, inner } of foldBands(model, groups, group, unfolded)) {
@@ -167,6 +221,9 @@ export class Lifetimes {
     this.layout = { bands: /** @type {Band[]} */ ([]), height: 0, hidden: 0 };
     /** @type {unknown[]} What the layout was made of: another instant leaves it as it is. */
     this.laidOut = [];
+    /** @type {unknown[]} What was chosen, and for what. */
+    this.chosenFor = [];
+    this.chosen = { drawn: /** @type {number[]} */ ([]), hidden: 0 };
     this.draw = perFrame(() => this.paint());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.describe(event));
@@ -197,6 +254,20 @@ export class Lifetimes {
     if (this.view) this.render(this.view);
   }
 
+  /**
+   * The longer half of the work.
+   * @param {View} view
+   */
+  choose(view) {
+    const { window } = this.axis;
+    const wanted = [view.filter, view.device, ...window];
+    if (wanted.some((each, at) => each !== this.chosenFor[at])) {
+      this.chosenFor = wanted;
+      this.chosen = chooseDrawn(this.model, view.filter, view.device, window);
+    }
+    return this.chosen;
+  }
+
   /** @param {View} view */
   render(view) {
     this.view = view;
@@ -205,7 +276,7 @@ export class Lifetimes {
     const wanted = [view.filter, view.device, ...window, this.group];
     if (wanted.some((each, at) => each !== this.laidOut[at])) {
       this.laidOut = wanted;
-      this.layout = layOutLifetimes(this.model, view.filter, view.device, window, this.group, this.unfolded);
+      this.layout = layOutBands(this.model, this.choose(view), window, this.group, this.unfolded);
     }
     const { bands, hidden } = this.layout;
     const { left_out: leftOut } = this.model.page;

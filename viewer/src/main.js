@@ -13,6 +13,7 @@ import { drawPage } from "./page_data.js";
 import { Palette } from "./palette.js";
 import { Store, formatHash, parseHash } from "./state.js";
 import { Summary } from "./summary.js";
+import { haystacksOf } from "./search.js";
 import { LedgerTable, ModuleTable } from "./tables.js";
 import { Timeline } from "./timeline.js";
 import { TopTable } from "./top.js";
@@ -122,7 +123,7 @@ function start(data, page) {
     resting = 0;
     showTotals();
     const now = view;
-    parts.begin([...cards.map((each) => () => each.render(now)), remember]);
+    parts.begin([timeline.refilter(), () => explore.prepare(now), ...cards.map((each) => () => each.render(now)), remember]);
   };
   const skip = h("button", { class: "skip", type: "button", click: () => ledger.table.focus() }, "Skip to the ledger");
   page.append(skip, makeHeader(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
@@ -167,6 +168,8 @@ function start(data, page) {
   window.addEventListener("hashchange", () => store.set(parseHash(location.hash, limits, usual)));
   render();
   parts.finish();
+  // What the first filter needs.
+  parts.begin([() => void haystacksOf(model)]);
 }
 
 drawPage(start);

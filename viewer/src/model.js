@@ -79,6 +79,8 @@ export class Model {
     this.outOfMemory = page.devices.map((_, device) => page.out_of_memory.filter((row) => row.device === device));
     /** @type {Uint32Array[]} */
     this.ofDevice = [];
+    /** @type {Uint32Array[]} */
+    this.endsOfDevice = [];
   }
 
   /** Names of categories that the page's data can have. */
@@ -263,6 +265,20 @@ export class Model {
       const { page: { allocations, sites, accounts } } = this;
       known = this.ofDevice[device] = Uint32Array.from(this.begin.keys()).filter((i) =>
         sites.backing[allocations.site[i]] === 0 && sites.unbacked[allocations.site[i]] === 0 && accounts.device[sites.account[allocations.site[i]]] === device);
+    }
+    return known;
+  }
+
+  /**
+   * Those of them that end, in order of their end.
+   * @param {number} device
+   */
+  endsOf(device) {
+    let known = this.endsOfDevice[device];
+    if (!known) {
+      const own = new Uint8Array(this.allocationCount);
+      for (const i of this.allocationsOf(device)) own[i] = 1;
+      known = this.endsOfDevice[device] = this.ledger.ends.filter((i) => own[i] === 1 && this.end[i] < Infinity);
     }
     return known;
   }

@@ -5,21 +5,24 @@
 const LATEST_MS = 200;
 // A part is begun where the browser has so much time left; 60 frames a second leave 16.
 const ROOM_MS = 8;
+// After so long an act of the reader has its turn, although an idle browser offers more.
+const TURN_MS = 5;
 
+/** @typedef {() => (boolean|void)} Part Returns true where it has to be called again. */
 /** @typedef {Pick<IdleDeadline, "didTimeout"|"timeRemaining">} Deadline */
 
 export class Parts {
   /** @param {(busy: boolean) => void} tell Called where work begins, and where all is done. */
   constructor(tell) {
     this.tell = tell;
-    /** @type {(() => void)[]} What is still to be done. */
+    /** @type {Part[]} What is still to be done. */
     this.left = [];
     this.asked = false;
   }
 
   /**
    * Takes the place of what is left of the last work.
-   * @param {(() => void)[]} parts
+   * @param {Part[]} parts
    */
   begin(parts) {
     this.left = parts;
@@ -34,7 +37,14 @@ export class Parts {
 
   /** Does at once what is left. */
   finish() {
-    this.go({ didTimeout: false, timeRemaining: () => Infinity });
+    while (this.left.length > 0) this.next();
+    this.tell(false);
+  }
+
+  next() {
+    const [part] = this.left;
+    // It may have begun other work in its place.
+    if (part() !== true && this.left[0] === part) this.left.shift();
   }
 
   ask() {
@@ -50,11 +60,10 @@ export class Parts {
 
   /** @param {Deadline} deadline */
   go(deadline) {
-    let first = true;
-    while (this.left.length > 0 && (first || deadline.timeRemaining() > ROOM_MS)) {
-      this.left.shift()?.();
-      first = false;
-    }
+    const began = performance.now();
+    do {
+      if (this.left.length > 0) this.next();
+    } while (this.left.length > 0 && deadline.timeRemaining() > ROOM_MS && performance.now() - began < TURN_MS);
     if (this.left.length > 0) this.ask();
     else this.tell(false);
   }

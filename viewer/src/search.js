@@ -4,6 +4,31 @@
 
 /** @typedef {import("./model.js").Model} Model */
 
+/**
+ * What is searched in, in lower case.
+ * @typedef {{frames: string[], paths: string[], names: string[]}} Haystacks
+ * @type {WeakMap<Model, Haystacks>}
+ */
+const haystacks = new WeakMap();
+
+/**
+ * Made once: a key in the search looks at all of it.
+ * @param {Model} model
+ */
+export function haystacksOf(model) {
+  let made = haystacks.get(model);
+  if (!made) {
+    made = {
+      frames: model.frames.map(({ name, file, line, source }) => `${name}\n${file}:${line}\n${source}`.toLowerCase()),
+      // No level has this sign, so that no text is found across two of them.
+      paths: model.page.paths.map((path) => path.join("\u0000").toLowerCase()),
+      names: model.page.names.map((name) => name.toLowerCase()),
+    };
+    haystacks.set(model, made);
+  }
+  return made;
+}
+
 export class Search {
   /**
    * @param {Model} model
@@ -20,15 +45,13 @@ export class Search {
 
   find() {
     const { model, needle } = this;
-    const has = (/** @type {string} */ text) => (text.toLowerCase().includes(needle) ? 1 : 0);
-    model.frames.forEach((frame, id) => {
-      if (id > 0) this.frame[id] = has(`${frame.name}\n${frame.file}:${frame.line}\n${frame.source}`);
-    });
+    const { frames, paths, names } = haystacksOf(model);
+    frames.forEach((frame, id) => { this.frame[id] = Number(id > 0 && frame.includes(needle)); });
     for (const id of model.stackOrder) {
       this.stack[id] = this.frame[model.stackFrame[id]] | this.stack[model.stackParent[id]];
     }
-    this.path = Uint8Array.from(model.page.paths, (path) => (path.some((level) => has(level) === 1) ? 1 : 0));
-    this.name = Uint8Array.from(model.page.names, has);
+    this.path = Uint8Array.from(paths, (path) => Number(path.includes(needle)));
+    this.name = Uint8Array.from(names, (name) => Number(name.includes(needle)));
   }
 
   /** @param {number} kind */

@@ -19,6 +19,8 @@ const SHORTEST_NS = 1000;
 const GRIP_PIXELS = 5;
 // A peak of this share of the device's memory is near its capacity.
 const NEAR = 0.6;
+// So many events are looked at in a part of the work for a new filter: a millisecond or two.
+const PART_EVENTS = 150_000;
 
 export class Timeline {
   /**
@@ -60,6 +62,11 @@ export class Timeline {
     this.whole = null;
     /** @type {import("./filter.js").Filter|null} What `whole` was made for. */
     this.wholeFilter = null;
+    /**
+     * The same of all memory: filters come and go.
+     * @type {Columns|null}
+     */
+    this.unfiltered = null;
     this.hover = -1;
     /** @type {{from: number, to: number, act: "zoom"|"pan"|"scrub", window: [number, number]}|null} */
     this.drag = null;
@@ -67,7 +74,7 @@ export class Timeline {
     /** @type {number|null} */
     this.capacity = null;
     this.stillKey = "";
-    this.stillFilter = scene.filter;
+    this.stillFilter = this.wholeFilter;
     this.highest = 1;
     this.lastForeignWheel = -Infinity;
     /** Called when an instant that was dragged stays. */
@@ -89,7 +96,7 @@ export class Timeline {
   chooseDevice() {
     const history = this.history;
     this.highest = history.highest();
-    this.whole = null;
+    this.whole = this.unfiltered = null;
     this.legend.show(history);
   }
 
@@ -354,7 +361,7 @@ export class Timeline {
         h("b", {}, formatBytes(bytes))));
     }
     const nvml = this.history.nvmlAt(columns.at[this.hover]);
-    if (nvml !== null && !this.scene.filter.on) {
+    if (nvml !== null && !this.wholeFilter?.on) {
       rows.push(h("div", { class: "tip-row" }, h("span", { class: "line-swatch" }), h("span", {}, "NVML"),
         h("b", {}, formatBytes(nvml))));
     }
@@ -369,18 +376,49 @@ export class Timeline {
       h("b", {}, formatBytes(columns.total[this.hover]))), ...rows);
   }
 
+  /**
+   * The picture of a new filter, so many events a call; until it is made, the last one stays.
+   * @returns {import("./parts.js").Part}
+   */
+  refilter() {
+    const { filter } = this.scene;
+    /** @type {import("./history.js").Drawing|null} */
+    let drawing = null;
+    return () => {
+      if (this.width === 0 || filter !== this.scene.filter || filter === this.wholeFilter) return false;
+      if (drawing?.columns.count !== this.plotWidth) {
+        const { unfiltered } = this;
+        drawing = !filter.on && unfiltered?.count === this.plotWidth ? { columns: unfiltered, go: () => true }
+          : this.history.drawing(0, this.model.duration, this.plotWidth, filter);
+      }
+      if (!drawing.go(PART_EVENTS)) return true;
+      this.showWhole(drawing.columns, filter);
+      this.draw();
+      return false;
+    };
+  }
+
+  /**
+   * @param {Columns} columns
+   * @param {import("./filter.js").Filter} filter
+   */
+  showWhole(columns, filter) {
+    this.whole = columns;
+    this.wholeFilter = filter;
+    if (!filter.on) this.unfiltered = columns;
+    this.columnsKey = "";
+  }
+
   paint() {
     if (this.width === 0) return;
     const [from, to] = this.window;
-    const { filter } = this.scene;
     const count = this.plotWidth;
-    if (!this.whole || this.whole.count !== count || this.wholeFilter !== filter) {
-      this.whole = this.history.columns(0, this.model.duration, count, filter);
-      this.wholeFilter = filter;
-      this.columnsKey = "";
+    if (!this.whole || !this.wholeFilter || this.whole.count !== count) {
+      this.showWhole(this.history.columns(0, this.model.duration, count, this.scene.filter), this.scene.filter);
     }
+    const filter = /** @type {import("./filter.js").Filter} */ (this.wholeFilter);
     // What passes a filter has an axis of its own.
-    const { total, asleep } = this.whole;
+    const { total, asleep } = /** @type {Columns} */ (this.whole);
     const highest = asleep ? total.reduce((most, bytes, i) => Math.max(most, bytes + asleep[i]), 0) : 0;
     this.top = Math.max(1, highest, filter.on ? Math.max(...total) : this.highest) * 1.04;
     // How much the device has is shown where it is near.
@@ -405,9 +443,9 @@ export class Timeline {
    * @param {ReturnType<typeof styleColours>} colours
    */
   paintStill(key, colours) {
-    if (key === this.stillKey && this.stillFilter === this.scene.filter) return;
+    if (key === this.stillKey && this.stillFilter === this.wholeFilter) return;
     this.stillKey = key;
-    this.stillFilter = this.scene.filter;
+    this.stillFilter = this.wholeFilter;
     paintPicture(this, sized(this.canvas, this.width, HEIGHT), colours);
     paintOverview(this, sized(this.overview, this.width, OVERVIEW), colours);
   }

@@ -31,7 +31,7 @@ export function paintPicture(timeline, context, colours) {
   context.clip();
   paintStack(timeline, context, columns, (bytes) => timeline.yOf(bytes));
   paintAsleep(timeline, context, columns, (bytes) => timeline.yOf(bytes));
-  if (!timeline.scene.filter.on) paintNvml(timeline, context, colours);
+  if (!timeline.wholeFilter?.on) paintNvml(timeline, context, colours);
   paintIterations(timeline, context, colours);
   paintMarks(timeline, context, colours);
   paintCapacity(timeline, context, colours);

@@ -134,3 +134,24 @@ test("the picture of what passes a filter is that of a page without the rest", (
   assert.deepEqual([...shown.at], [...expected.at]);
   assert.ok(Math.max(...shown.total) > 0);
 });
+
+test("the picture of a filter is the same in parts, and from window to window", () => {
+  const model = new Model(makePage({ duration_ns: DURATION, allocations: randomAllocations(3000, 5) }));
+  const [history] = model.histories;
+  for (const more of [{ categories: ["activation"] }, { categories: ["parameter"], min: 10_000 }, {}]) {
+    const filter = filterOf(model, more);
+    for (const [from, to] of [[0, DURATION], [313_000, 640_000]]) {
+      const drawing = history.drawing(from, to, 70, filter);
+      let parts = 1;
+      while (!drawing.go(100)) ++parts;
+      assert.ok(parts > 3, `${parts} parts`);
+      const whole = history.columns(from, to, 70, filter);
+      assert.deepEqual([drawing.columns.total, drawing.columns.bytes, drawing.columns.at], [whole.total, whole.bytes, whole.at]);
+      const at = whole.at[35];
+      const shown = bruteForce(model, at).map((_, category) => sum(model.liveAt(0, at)
+        .filter((i) => filter.passes(i) && model.kinds.category[model.page.allocations.site[i]] === category).map((i) => model.bytes[i])));
+      const width = model.categories.length;
+      assert.deepEqual([...whole.bytes.subarray(35 * width, 36 * width)], shown);
+    }
+  }
+});

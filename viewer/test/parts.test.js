@@ -51,3 +51,35 @@ test("new work takes the place of old, and of none is asked twice", () => {
   parts.finish();
   assert.deepEqual(done, ["old", "new", "at", "once"]);
 });
+
+test("a part that is not done is called again, and others have their turn in between", () => {
+  const idle = makeIdle();
+  /** @type {string[]} */
+  const done = [];
+  const parts = new Parts((busy) => done.push(busy ? "begins" : "ends"));
+  let left = 3;
+  parts.begin([() => { done.push(`long ${left}`); return --left > 0; }, () => done.push("short")]);
+  idle.pass();
+  assert.deepEqual(done, ["begins", "long 3"]);
+  idle.pass();
+  parts.begin([() => { done.push("new"); }]);
+  idle.pass(5);
+  assert.deepEqual(done, ["begins", "long 3", "long 2", "begins", "new", "ends"]);
+  left = 2;
+  parts.begin([() => { done.push(`long ${left}`); return --left > 0; }, () => done.push("short")]);
+  parts.finish();
+  assert.deepEqual(done.slice(-4), ["long 2", "long 1", "short", "ends"]);
+});
+
+test("however long a browser is idle, a reader's act waits for a few milliseconds alone", () => {
+  const idle = makeIdle();
+  const parts = new Parts(() => {});
+  let done = 0;
+  const slow = () => {
+    for (const from = performance.now(); performance.now() - from < 3;);
+    ++done;
+  };
+  parts.begin(Array.from({ length: 20 }, () => slow));
+  idle.pass(100);
+  assert.ok(done >= 1 && done <= 3, `${done} parts at once`);
+});
