@@ -24,8 +24,6 @@
 namespace vramscope::cli {
 namespace {
 
-constexpr size_t kBuckets = 1000;  // about two a point of the picture
-
 struct PlotArguments {
   std::vector<std::string> files;
   std::string kind;
@@ -216,7 +214,11 @@ util::Result<output::Figure> MakeComparison(const PlotArguments& arguments, doub
     return NothingToDraw(arguments);
   if (query.by[0] == query::Dimension::kModule)
     output::FoldLayers(&bars);
-  return output::CompareFigure(arguments.look, bars, omit_below);
+  output::NameNumbers(arguments.by, &bars);
+  output::FigureLook look = arguments.look;
+  if (look.title.empty())
+    look.title = arguments.at_given ? "Bytes at " + arguments.at : "Bytes at each device's peak";
+  return output::CompareFigure(look, bars, omit_below);
 }
 
 bool HasBytes(const output::TimelinePanel& panel) {
@@ -226,6 +228,15 @@ bool HasBytes(const output::TimelinePanel& panel) {
   return sampled || std::any_of(timeline.peak.begin(), timeline.peak.end(), [](const auto& band) {
            return std::any_of(band.begin(), band.end(), [](uint64_t bytes) { return bytes > 0; });
          });
+}
+
+output::Figure MakeOverlay(const PlotArguments& arguments,
+                           const std::vector<output::TimelinePanel>& panels) {
+  output::FigureLook look = arguments.look;
+  if (look.title.empty())
+    look.title = arguments.less_baseline ? "Device totals over time, less what was in use before"
+                                         : "Device totals over time";
+  return output::OverlayFigure(look, panels, arguments.less_baseline);
 }
 
 util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double omit_below) {
@@ -238,8 +249,8 @@ util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double om
     if (!recording.ok())
       return recording.status();
     util::Result<std::vector<query::Timeline>> timelines =
-        by.empty() ? query::MakeTimelines(**recording, kBuckets)
-                   : query::MakeTimelinesBy(**recording, kBuckets, by[0]);
+        by.empty() ? query::MakeTimelines(**recording, output::kTimelinePoints)
+                   : query::MakeTimelinesBy(**recording, output::kTimelinePoints, by[0]);
     if (!timelines.ok())
       return timelines.status();
     const auto of = [&](const query::Timeline& timeline) {
@@ -256,9 +267,10 @@ util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double om
   if (std::none_of(panels.begin(), panels.end(), HasBytes))
     return NothingToDraw(arguments);
   if (arguments.overlay)
-    return output::OverlayFigure(arguments.look, panels, arguments.less_baseline);
+    return MakeOverlay(arguments, panels);
   if (!by.empty() && by[0] == query::Dimension::kModule)
     output::FoldLayers(&panels);
+  output::NameNumbers(arguments.by, &panels);
   if (omit_below > 0)
     output::OmitBelow(omit_below, &panels);
   return output::TimelineFigure(arguments.look, panels);

@@ -81,9 +81,10 @@ struct TimelinePanel {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   query::Timeline timeline;
-  uint64_t baseline_bytes = 0;  // NVML's first figure; 0: there is none
-  bool sampled = false;         // NVML's figures are all that is known
-  std::string counted;          // "readings": what its seconds count; "": time
+  uint64_t baseline_bytes = 0;     // NVML's first figure; 0: there is none
+  bool sampled = false;            // NVML's figures are all that is known
+  std::optional<int64_t> peak_ns;  // of the device, as the report has it
+  std::string counted;             // "readings": what its seconds count; "": time
 };
 std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines,
                                           const tables::Recording& recording,
@@ -91,10 +92,16 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
 
 // Bands of layers that repeat become one.
 void FoldLayers(std::vector<TimelinePanel>* panels);
+// "1" becomes "rank 1": a number says little in a key.
+void NameNumbers(const std::string& dimension, std::vector<TimelinePanel>* panels);
+void NameNumbers(const std::string& dimension, std::vector<StackedBar>* bars);
 // Bands whose highest is below that share of the device's become one, kSmaller.
 void OmitBelow(double share, std::vector<TimelinePanel>* panels);
 
-// Bands and NVML's line, panels below each other with one scale of time.
+// How many buckets a timeline needs: one a point, so that equally short spikes look alike.
+inline constexpr size_t kTimelinePoints = 520;
+// Bands and NVML's line, panels below each other with one scale of time. The key has each band's
+// bytes at the highest instant.
 Figure TimelineFigure(const FigureLook& look, const std::vector<TimelinePanel>& panels);
 // The totals of all panels over one axis of time, each from its own start; `less_baseline`: less
 // what was in use before it.

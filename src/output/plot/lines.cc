@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kHeadHeight = 22;
 constexpr double kAxisWidth = 52;
-constexpr double kPlotWidth = 520;
+constexpr double kPlotWidth = kTimelinePoints;
 constexpr double kPlotHeight = 210;
 constexpr double kFootHeight = 34;
 constexpr double kKeyWidth = 230;
@@ -73,6 +73,10 @@ class Plot {
     const std::string text = FitText(canvas_, name, room, kKeyName);
     canvas_.Text({x, y + 3.3}, text, kKeyName);
     canvas_.Text({x + canvas_.TextWidth(text, kKeyName) + 8, y + 3.3}, size, kKeyFigure);
+  }
+  // A line of the key without a mark: what its figures are.
+  void KeyHead(size_t row, const std::string& text) {
+    canvas_.Text({key_x(), KeyY(row) + 3.3}, text, kKeyFigure);
   }
   double KeyY(size_t row) const { return top_ + 5 + kKeyGap * static_cast<double>(row); }
 
@@ -165,6 +169,19 @@ std::vector<Point> SamplesOf(const Plot& plot, const TimelinePanel& panel) {
   return points;
 }
 
+// The bucket of the device's peak; where none is known, that in which the stack is highest.
+size_t PeakOf(const TimelinePanel& panel, const std::vector<std::vector<double>>& tops) {
+  const std::vector<int64_t>& times = panel.timeline.time_ns;
+  if (panel.peak_ns) {
+    const auto after = std::upper_bound(times.begin(), times.end(), *panel.peak_ns);
+    return after == times.begin() ? 0 : static_cast<size_t>(after - times.begin()) - 1;
+  }
+  if (tops.empty())
+    return 0;
+  return static_cast<size_t>(std::max_element(tops.back().begin(), tops.back().end()) -
+                             tops.back().begin());
+}
+
 void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double largest) {
   const query::Timeline& timeline = panel.timeline;
   const std::vector<std::vector<double>> tops = StackedBands(timeline);
@@ -216,6 +233,14 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
     plot.KeyText(row++, "NVML, device used", "");
   }
   // From the top of the stack down, as they lie.
+  const size_t peak = PeakOf(panel, tops);
+  if (peak < timeline.time_ns.size()) {
+    std::string head = "bytes at the peak";
+    if (panel.counted.empty())
+      head += fmt::format(", {:.3f} s",
+                          SecondsOf(panel.peak_ns.value_or(timeline.time_ns[peak]), panel));
+    plot.KeyHead(row++, head);
+  }
   for (size_t i = timeline.groups.size(); i-- > 0;) {
     const auto found = std::find_if(by_size.begin(), by_size.end(),
                                     [&](const auto& entry) { return entry.second == i; });
@@ -225,7 +250,8 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
     const double y = plot.KeyY(row);
     canvas.Fill({plot.key_x(), y - kKeySwatch / 2, kKeySwatch, kKeySwatch},
                 palette.Of(timeline.groups[i]));
-    plot.KeyText(row++, timeline.groups[i], plot.Bytes(found->first));
+    plot.KeyText(row++, timeline.groups[i],
+                 plot.Bytes(static_cast<double>(timeline.peak[i][peak])));
   }
 }
 
@@ -321,10 +347,10 @@ Figure OverlayFigure(const FigureLook& look,
     longest = std::max(longest, LengthOf(panel));
   }
   Figure figure;
-  figure.size = {
-      2 * kPageMargin + kAxisWidth + kPlotWidth + kKeyWidth,
-      2 * kPageMargin + TitleSpace(look.title) +
-          std::max(kPanelHeight, kHeadHeight + 10 + kKeyGap * static_cast<double>(panels.size()))};
+  figure.size = {2 * kPageMargin + kAxisWidth + kPlotWidth + kKeyWidth,
+                 2 * kPageMargin + TitleSpace(look.title) +
+                     std::max(kPanelHeight,
+                              kHeadHeight + 10 + kKeyGap * static_cast<double>(panels.size() + 1))};
   figure.draw = [=, size = figure.size, bytes = ByteAxis(largest, look.unit),
                  time = TimeAxis(longest, CountedBy(panels))](Canvas& canvas) {
     DrawTitle(canvas, look.title, size.width);
@@ -344,10 +370,11 @@ Figure OverlayFigure(const FigureLook& look,
     for (size_t i = 0; i < lines.size(); ++i)
       canvas.Line(lines[i], StrokeOf(i, 1.3));
     plot.Axes();
+    plot.KeyHead(0, "the highest of each");
     for (size_t i = 0; i < panels.size(); ++i) {
-      const double y = plot.KeyY(i);
+      const double y = plot.KeyY(i + 1);
       canvas.Line({{plot.key_x() - 4, y}, {plot.key_x() + kKeySwatch + 3, y}}, StrokeOf(i, 2));
-      plot.KeyText(i, panels[i].title + (panels[i].sampled ? " (sampled)" : ""),
+      plot.KeyText(i + 1, panels[i].title + (panels[i].sampled ? " (sampled)" : ""),
                    plot.Bytes(courses[i].largest));
     }
   };

@@ -167,6 +167,10 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
         [&](const tables::SampleRow& sample) { return sample.device == timeline.device; });
     if (first != samples.end())
       panel.baseline_bytes = first->used_bytes;
+    for (const tables::PeakRow& peak : recording.tables().peaks) {
+      if (peak.device == timeline.device)
+        panel.peak_ns = peak.time_ns;
+    }
     panel.sampled = tables::IsSampled(recording);
     panel.counted = tables::NoteOf(recording, tables::kCountedNote);
     panel.timeline = std::move(timeline);
@@ -306,6 +310,31 @@ void FoldLayers(std::vector<StackedBar>* bars) {
         known->bytes += slice.bytes;
     }
     bar.slices = std::move(folded);
+  }
+}
+
+namespace {
+
+void NameNumber(const std::string& dimension, std::string* name) {
+  const bool is_number =
+      !name->empty() && name->find_first_not_of("0123456789") == std::string::npos;
+  if (is_number)
+    name->insert(0, dimension + " ");
+}
+
+}  // namespace
+
+void NameNumbers(const std::string& dimension, std::vector<TimelinePanel>* panels) {
+  for (TimelinePanel& panel : *panels) {
+    for (std::string& group : panel.timeline.groups)
+      NameNumber(dimension, &group);
+  }
+}
+
+void NameNumbers(const std::string& dimension, std::vector<StackedBar>* bars) {
+  for (StackedBar& bar : *bars) {
+    for (Slice& slice : bar.slices)
+      NameNumber(dimension, &slice.name);
   }
 }
 

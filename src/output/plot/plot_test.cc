@@ -278,6 +278,45 @@ TEST(TimelinePlot, BandsLieOnEachOtherBelowNvml) {
   EXPECT_THAT(sketch.texts, Contains("NVML, device used"));
 }
 
+TEST(TimelinePlot, TheKeyHasEachBandAtOneStatedInstant) {
+  TimelinePanel panel = Panel();
+  panel.timeline.groups = {"cached", "activation"};
+  panel.timeline.peak = {{9 * kMiB, 2 * kMiB}, {0, 8 * kMiB}};
+  panel.timeline.nvml.clear();
+  const Sketch sketch = Drawn(TimelineFigure({"t"}, {panel}));
+  // The cache was 9 MiB before: figures of a key are of one instant and add up.
+  EXPECT_THAT(sketch.texts, Contains("bytes at the peak, 2.000 s"));
+  EXPECT_THAT(sketch.texts, Contains("8.00 MiB"));
+  EXPECT_THAT(sketch.texts, Contains("2.00 MiB"));
+  EXPECT_THAT(sketch.texts, testing::Not(Contains("9.00 MiB")));
+}
+
+TEST(TimelinePlot, SpikesOfOneBucketAreOnePointWide) {
+  TimelinePanel panel = Panel();
+  panel.timeline.groups = {"activation"};
+  panel.timeline.time_ns.clear();
+  panel.timeline.peak = {std::vector<uint64_t>(kTimelinePoints, kMiB)};
+  constexpr auto kPoints = static_cast<int64_t>(kTimelinePoints);
+  for (int64_t i = 0; i < kPoints; ++i)
+    panel.timeline.time_ns.push_back(panel.begin_ns + i * 4'000'000'000 / kPoints);
+  for (const size_t at : {7u, 131u, 500u})
+    panel.timeline.peak[0][at] = 5 * kMiB;
+  const Sketch sketch = Drawn(TimelineFigure({"t"}, {panel}));
+  const std::vector<Point>& area = sketch.areas[0];
+  for (const size_t at : {7u, 131u, 500u}) {
+    EXPECT_NEAR(area[2 * at + 1].x - area[2 * at].x, 1, 1e-6);
+    EXPECT_NEAR(area[2 * at].x, std::round(area[2 * at].x), 1e-6) << "between two pixels";
+    EXPECT_EQ(area[2 * at].y, area[14].y);
+  }
+}
+
+TEST(Keys, NumbersSayWhatTheyCount) {
+  std::vector<TimelinePanel> panels = {Panel()};
+  panels[0].timeline.groups = {"0", "(none)"};
+  NameNumbers("rank", &panels);
+  EXPECT_THAT(panels[0].timeline.groups, testing::ElementsAre("rank 0", "(none)"));
+}
+
 TEST(OverlayPlot, EachRecordingHasALineFromItsOwnStart) {
   TimelinePanel samples = Panel();
   samples.title = "samples alone";
