@@ -211,6 +211,28 @@ TEST_F(CheckpointsTest, TheEndOfAProcessIsNoCheckpoint) {
   EXPECT_THAT(device_.Prices().checkpointed, IsEmpty());
 }
 
+// As measured: the process that asks has 4 MiB of the kernel module's while it does, what the
+// module had for the other one's context is back only when that one goes on, and NVML tells of its
+// return before the call ends.
+TEST_F(CheckpointsTest, WhoAsksHasMemoryMeanwhileAndTheKernelModulesPartComesLast) {
+  device_.Sample(684);
+  device_.Sample(684);
+  device_.Sample(104);
+  device_.Checkpoint(true, 3 * DeviceBuilder::kStepNs);
+  device_.Figure(0);
+  device_.Sample(103);
+  device_.Sample(100);
+  device_.Sample(103);
+  device_.Sample(680);
+  device_.Sample(674);
+  device_.Checkpoint(false, 4 * DeviceBuilder::kStepNs);
+  device_.Sample(680);
+  device_.At(device_.now_ns() + 2'000'000'000);
+  device_.Sample(680);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_EQ(device_.Rows()["other processes"], 100);
+}
+
 // A record of the call comes when the figures have told already.
 TEST_F(CheckpointsTest, FiguresWithinARecordedCall) {
   device_.Sample(640);

@@ -124,5 +124,17 @@ TEST_F(ManagedTest, WithoutManagedMemoryNothingIs) {
   EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kContext, 520), Pair("unexplained", 128)));
 }
 
+// Kernels run on when their launch has returned: pages come until the reading that shows them.
+TEST_F(ManagedTest, PagesComeWhileTheKernelRuns) {
+  device_.Managed(256);
+  device_.Launch("k");
+  device_.Sample(520 + 32);
+  device_.Sample(520 + 160);
+  device_.At(device_.now_ns() + 20'000'000);
+  device_.Reading(520 + 256);
+  device_.Sample(520 + 256);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 }  // namespace
 }  // namespace vramscope::resolve::price

@@ -392,6 +392,10 @@ void Pricer::OnSample(size_t number) {
   if (series_.baseline[number])
     others_.Change(sample.when, sample.used_bytes - checkpoints_.DeviceTotal());
   checkpoints_.OnSample(sample);
+  const bool is_unsettled = IsUnsettled(sample.when);
+  if (series_.calm_but_for_checkpoints[number] && !is_unsettled)
+    NoteHidden(sample.when.time_ns,
+               others_.OnSample(sample, sample.used_bytes - checkpoints_.DeviceTotal()));
   if (!series_.calm[number])
     return;
   int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
@@ -399,7 +403,6 @@ void Pricer::OnSample(size_t number) {
     NoteHidden(sample.when.time_ns, bytes);
     unknown -= bytes;
   };
-  const bool is_unsettled = IsUnsettled(sample.when);
   if (!is_unsettled)
     take(-left_over_.TakeBackRestored(sample.when, -unknown));
   if (others_.are_listed() || figures_.HasOthers(INT64_MIN)) {
@@ -514,7 +517,9 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
     when.end_ns = std::max(when.end_ns, series_.calls[call].end_ns);
     only_take = only_take && input_.calls[call].only_takes;
   }
-  bytes -= TouchedBy(calls, when, bytes);
+  // A kernel may touch pages until the figure that shows them.
+  const When until{when.time_ns, when.begin_ns, std::max(when.end_ns, interval.until.end_ns)};
+  bytes -= TouchedBy(calls, until, bytes);
   Estimate estimate;
   estimate.begin_ns = when.begin_ns;
   estimate.end_ns = interval.until.time_ns;

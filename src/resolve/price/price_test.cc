@@ -151,9 +151,8 @@ TEST_F(PriceTest, WhatTheKernelModuleKeepsBehindTheLastContextGoesWithTheProcess
   EXPECT_THAT(device_.Rows(kept_ns), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3)));
   device_.Context(0xc1);
   device_.Reading(513);
-  EXPECT_THAT(device_.Rows(),
-              UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3),
-                                   Pair("context: cuCtxCreate", 500)));
+  EXPECT_THAT(device_.Rows(), UnorderedElementsAre(Pair(kOthers, 10), Pair(kKept, 3),
+                                                   Pair("context: cuCtxCreate", 500)));
   device_.Destroy(0xc1);
   device_.Sample(13);
   device_.End();

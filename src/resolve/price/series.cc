@@ -242,6 +242,7 @@ void SeriesMaker::CollectSpans() {
     if (call.process < contexts.size())
       contexts[call.process] += (call.kind == ImplicitCall::Kind::kContextCreate) - destroys;
   }
+  Spans own_calls = calling_;
   for (const CheckpointCall& call : input_.checkpoints) {
     for (Spans* spans :
          {&busy_, &calling_, &moving_, &unpriced_, &uncertain_, &uncertain_but_ends_})
@@ -257,15 +258,18 @@ void SeriesMaker::CollectSpans() {
     for (Spans* spans : {&busy_, &moving_, &unpriced_, &uncertain_})
       spans->Add(begin_ns, end->end_ns);
     uncertain_but_ends_.Add(std::min(begin_ns, end->time_ns), end->time_ns);
-    if (contexts[process] > 0)
+    if (contexts[process] > 0) {
       calling_.Add(begin_ns, end->end_ns);
+      own_calls.Add(begin_ns, end->end_ns);
+    }
   }
   for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_, &uncertain_but_ends_})
     spans->Sort();
+  own_calls.Sort();
   for (size_t i = 0; i < input_.samples.size(); ++i) {
-    const When& when = input_.samples[i].when;
-    out_.calm.push_back(out_.counted[i] && !calling_.Overlap(when.begin_ns - kClockErrorNs,
-                                                             when.end_ns + kClockErrorNs));
+    const DeviceSample& sample = input_.samples[i];
+    out_.calm.push_back(out_.counted[i] && IsOutside(calling_, sample));
+    out_.calm_but_for_checkpoints.push_back(out_.counted[i] && IsOutside(own_calls, sample));
   }
 }
 
