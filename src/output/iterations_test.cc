@@ -2,8 +2,10 @@
 // The writers of iterations and leaks, against files of expected text.
 #include "output/iterations.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <sstream>
 
 #include "format/memory_words.h"
@@ -151,6 +153,12 @@ TEST_F(IterationsTest, NoLeaks) {
   EXPECT_EQ(FormatLeaks(leaks, recording_, {}),
             "Nothing grows over 6 iterations after 2 of warm-up.\n\n"
             "Never freed: nothing but what models in use consist of.\n");
+  leaks.not_listed.assign(std::size(format::kAllCategories), 0);
+  leaks.not_listed[static_cast<size_t>(format::Category::kWorkspace)] = 3 * kMiB;
+  leaks.not_listed[static_cast<size_t>(format::Category::kParameter)] = 5 * kMiB;
+  EXPECT_THAT(FormatLeaks(leaks, recording_, {}),
+              testing::EndsWith("\nAlive at the end too, as expected: parameter 5.00 MiB, "
+                                "workspace 3.00 MiB\n"));
   leaks.iterations = 5;
   leaks.too_few = true;
   EXPECT_EQ(FormatLeaks(leaks, recording_, {})

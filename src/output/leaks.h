@@ -28,6 +28,10 @@ LeaksVerdict VerdictOf(const query::Leaks& leaks);
 // there are none.
 std::string UnusedModelsText(const query::Leaks& leaks);
 
+// "parameter 474.8 MiB, workspace 193.3 MiB": alive at the end and expected to be; empty where
+// nothing is.
+std::string NotListedText(const query::Leaks& leaks);
+
 struct LeaksTextOptions {
   Style style;
   size_t top = 10;  // entries of each list; 0: all

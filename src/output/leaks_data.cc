@@ -11,6 +11,7 @@
 #include "output/frames.h"
 #include "output/json_parts.h"
 #include "output/leaks.h"
+#include "query/by_category.h"
 #include "util/json_writer.h"
 
 namespace vramscope::output {
@@ -78,6 +79,13 @@ std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& record
     WriteList(json, "never_freed", leaks.never_freed, [&](const auto& growth, JsonWriter& out) {
       WriteGrowth(recording, stacks, growth, false, out);
     });
+    json.Key("expected_bytes");
+    json.BeginObject();
+    for (const format::Category category : format::kAllCategories) {
+      if (const uint64_t bytes = query::BytesOf(leaks.not_listed, category); bytes > 0)
+        json.Field(format::CategoryName(category), bytes);
+    }
+    json.EndObject();
     json.Key("unused_models");
     json.BeginObject();
     json.Field("count", leaks.unused.count);

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "output/devices.h"
 #include "output/frames.h"
 #include "output/leaks.h"
+#include "query/by_category.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {
@@ -56,6 +58,7 @@ class LeaksText {
   // What the rows leave of the growth of the total.
   void AddUnexplained();
   void AddNeverFreed();
+  void AddNotListed();
   // The place with what is known of it, and below it who called.
   void AddEntry(const std::string& figures, const query::Growth& growth);
   void AddMore(size_t left_out) {
@@ -162,6 +165,7 @@ void LeaksText::AddUnexplained() {
 void LeaksText::AddNeverFreed() {
   if (leaks_.never_freed.empty()) {
     Add("Never freed: nothing but what models in use consist of.");
+    AddNotListed();
     return;
   }
   Add(Paint(fmt::format("{}{}{}", std::string(kBytesColumns, ' '), PadLeft("bytes", kBytesColumns),
@@ -179,6 +183,13 @@ void LeaksText::AddNeverFreed() {
   AddMore(leaks_.never_freed.size() - shown);
   if (const std::string unused = UnusedModelsText(leaks_); !unused.empty())
     Add(CutEnd("  " + Printable(unused, style_.utf8), static_cast<size_t>(style_.columns), style_));
+  AddNotListed();
+}
+
+// So that nobody looks for it here who saw it in the report.
+void LeaksText::AddNotListed() {
+  if (const std::string kept = NotListedText(leaks_); !kept.empty())
+    Add(Wrapped("Alive at the end too, as expected: " + kept, 0, 2, style_));
 }
 
 }  // namespace
@@ -209,6 +220,20 @@ std::string UnusedModelsText(const query::Leaks& leaks) {
   return fmt::format("{} of it in {} model{} not in use: {}", util::FormatBytes(leaks.unused.bytes),
                      util::FormatCount(leaks.unused.count), leaks.unused.count == 1 ? "" : "s",
                      leaks.unused.names);
+}
+
+std::string NotListedText(const query::Leaks& leaks) {
+  std::vector<std::pair<uint64_t, const char*>> kept;
+  for (const format::Category category : format::kAllCategories) {
+    if (const uint64_t bytes = query::BytesOf(leaks.not_listed, category); bytes > 0)
+      kept.emplace_back(bytes, format::CategoryName(category));
+  }
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [bytes, name] : kept)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, util::FormatBytes(bytes));
+  return text;
 }
 
 std::string FormatLeaks(const query::Leaks& leaks,

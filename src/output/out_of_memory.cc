@@ -41,6 +41,15 @@ std::string Since(const tables::Recording& recording, int64_t time_ns) {
   return ExactSeconds(time_ns - recording.tables().session.begin_ns) + " s";
 }
 
+std::string FreeThen(const query::OutOfMemory& what) {
+  if (!what.free_bytes)
+    return "free memory unknown";
+  const std::string bytes = FormatBytes(*what.free_bytes);
+  if (what.refusal.reported_free_bytes)
+    return bytes + " free (as the log says)";
+  return fmt::format("at most {} of {} free", bytes, FormatBytes(what.total_bytes));
+}
+
 class Text {
  public:
   Text(const query::OutOfMemory& what, const tables::Recording& recording, const Style& style)
@@ -62,12 +71,7 @@ class Text {
 
   void AddHead() {
     const query::Refusal& refusal = what_.refusal;
-    std::string line = fmt::format("{}{}: {} asked for{}, {}", kOutOfMemoryBegin,
-                                   DeviceMark(recording_, what_.device), Requested(refusal),
-                                   At(what_.place, what_.layer), FreeThen());
-    if (refusal.served)
-      line += " (refused, then served)";
-    Line(line);
+    Line(RefusalHead(what_, recording_));
     Line("  cause: " + what_.cause);
     std::string rest;
     for (size_t i = 0; i < std::min<size_t>(what_.holders.size(), 3); ++i) {
@@ -88,15 +92,6 @@ class Text {
     Line(fmt::format("  free inside of its allocators' segments: {}, the largest range {}",
                      FormatBytes(what_.free_in_segments_bytes),
                      FormatBytes(what_.largest_free_range_bytes)));
-  }
-
-  std::string FreeThen() const {
-    if (!what_.free_bytes)
-      return "free memory unknown";
-    const std::string bytes = FormatBytes(*what_.free_bytes);
-    if (what_.refusal.reported_free_bytes)
-      return bytes + " free (as the log says)";
-    return fmt::format("at most {} of {} free", bytes, FormatBytes(what_.total_bytes));
   }
 
   void AddNames(const char* title, const std::vector<query::NamedBytes>& names) {
@@ -220,6 +215,14 @@ void WriteExplained(const query::OutOfMemory& what,
 }
 
 }  // namespace
+
+std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording& recording) {
+  const query::Refusal& refusal = what.refusal;
+  return fmt::format("{}{}: {} asked for{}, {}{}", kOutOfMemoryBegin,
+                     DeviceMark(recording, what.device), Requested(refusal),
+                     At(what.place, what.layer), FreeThen(what),
+                     refusal.served ? " (refused, then served)" : "");
+}
 
 std::string FormatOutOfMemory(const query::OutOfMemory& what,
                               const tables::Recording& recording,

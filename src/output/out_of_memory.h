@@ -21,6 +21,9 @@ std::string FormatOutOfMemory(const query::OutOfMemory& what,
                               const tables::Recording& recording,
                               const Style& style);
 
+// Its first line: "Out of memory on gpu0: 4.00 GiB asked for at train.py:7, at most ... free".
+std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording& recording);
+
 // A line for each refusal, with the number that `report --oom=N` takes.
 std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
                            const tables::Recording& recording,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output/page_findings.h"
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "format/memory_words.h"
 #include "output/json_parts.h"
 #include "output/leaks.h"
+#include "output/out_of_memory.h"
 #include "output/page_columns.h"
 #include "query/by_category.h"
 
@@ -81,6 +84,7 @@ void WriteLeaks(const tables::Recording& recording,
                         : leaks.ok()                 ? VerdictOf(*leaks).text
                                                      : leaks.status().message());
   json.Field("unused", leaks.ok() ? UnusedModelsText(*leaks) : "");
+  json.Field("expected", leaks.ok() ? NotListedText(*leaks) : "");
   write("growing", leaks.ok() ? leaks->growing : std::vector<query::Growth>{});
   write("never_freed", leaks.ok() ? leaks->never_freed : std::vector<query::Growth>{});
   json.EndObject();
@@ -104,6 +108,36 @@ void WriteOutOfMemory(const tables::Recording& recording,
             });
 }
 
+// Why each device's last failed request failed, in the words of `report --oom`.
+void WriteExplained(const tables::Recording& recording,
+                    const std::function<int(tables::DeviceId)>& device_of,
+                    JsonWriter& json) {
+  std::map<int, query::OutOfMemory> last;
+  const auto refusals = query::FindRefusals(recording);
+  for (const query::Refusal& refusal : refusals.ok() ? *refusals : std::vector<query::Refusal>()) {
+    if (refusal.served)
+      continue;
+    if (auto what = query::ExplainRefusal(recording, refusal); what.ok())
+      last.insert_or_assign(device_of(what->device), std::move(*what));
+  }
+  json.Key("explained");
+  json.BeginArray();
+  for (const auto& [device, what] : last) {
+    json.BeginObject();
+    json.Field("device", device);
+    json.Field("t", what.refusal.time_ns - recording.tables().session.begin_ns);
+    json.Field("head", RefusalHead(what, recording));
+    json.Field("cause", what.cause);
+    WriteList(json, "advice", what.advice, [](const query::Advice& advice, JsonWriter& out) {
+      out.Field("bytes", advice.saves_bytes);
+      out.Field("text", advice.text);
+      out.Field("how", advice.how);
+    });
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
 }  // namespace
 
 void WriteFindings(const tables::Recording& recording,
@@ -114,6 +148,7 @@ void WriteFindings(const tables::Recording& recording,
   WriteIterationTable(recording, iterations, device_of, json);
   WriteLeaks(recording, device_of, stacks, json);
   WriteOutOfMemory(recording, device_of, stacks, json);
+  WriteExplained(recording, device_of, json);
 }
 
 }  // namespace vramscope::output

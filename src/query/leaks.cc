@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that grows from iteration to iteration, and memory that nobody freed.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -71,8 +72,13 @@ util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* grou
     const auto account = site.account.value;
     if (sum.count == 0 || account == 0 || account >= tables.accounts.size() ||
         tables.accounts[account].process.value == 0 ||
-        format::IsSlack(static_cast<format::Part>(site.part)) || IsExpectedToStay(site, models))
+        format::IsSlack(static_cast<format::Part>(site.part)))
       continue;
+    if (IsExpectedToStay(site, models)) {
+      out->not_listed.resize(std::size(format::kAllCategories));
+      out->not_listed[site.category] += sum.bytes;
+      continue;
+    }
     if (groups->Suppresses(site)) {
       out->suppressed_bytes += sum.bytes;
       out->suppressed_count += sum.count;

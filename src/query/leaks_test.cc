@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "query/by_category.h"
 #include "query/report.h"
 #include "query/testing/random_recording.h"
 
@@ -84,6 +85,7 @@ TEST_F(LeaksTest, GrowFromIterationToIteration) {
   Iterations(10);
   const auto leak = Site(Category::kUnknown, Line(42));
   const auto batch = Site(Category::kActivation, Line(7));
+  builder_.Row(Site(Category::kWorkspace, Line(9)), 5, tables::kNever, 4096);
   for (int64_t k = 0; k < 10; ++k) {
     builder_.Row(leak, k * 100 + 10, tables::kNever, 1000);
     builder_.Row(batch, k * 100 + 20, k * 100 + 120, 70'000);
@@ -101,6 +103,8 @@ TEST_F(LeaksTest, GrowFromIterationToIteration) {
   EXPECT_EQ(leaks.growing[0].first_bytes, 3000u);
   ASSERT_EQ(leaks.never_freed.size(), 2u);
   EXPECT_EQ(leaks.never_freed[1].last_bytes, 10'000u);
+  // With what is not listed it is all that the report has at the end.
+  EXPECT_EQ(BytesOf(leaks.not_listed, Category::kWorkspace), 4096u);
   LeakOptions options;
   options.suppressions = {"train.py:42"};
   const Leaks fewer = Find(options);

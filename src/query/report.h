@@ -295,6 +295,9 @@ struct Leaks {
   std::vector<Growth> growing;      // by bytes_per_iteration; empty where there are no iterations
   std::vector<Growth> never_freed;  // alive at the end; not what models in use consist of
   UnusedModels unused;              // these are in `never_freed`
+  // Alive at the end and not in `never_freed`, by category: models in use, and what libraries and
+  // the driver keep.
+  std::vector<uint64_t> not_listed;
   uint64_t suppressed_bytes = 0;
   uint64_t suppressed_count = 0;
   int64_t iterations = 0;

@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from browser import EXECUTABLE, Browser, page_data
 from hosts import BUILD, HOSTS, VRAMSCOPE
 
 STAND_IN = Path(os.environ.get("VRAMSCOPE_FAKE_CUDA", BUILD / "fake_cuda"))
@@ -126,6 +127,18 @@ def test_a_refusal_for_good_is_one_with_its_line_and_cause(tmp_path):
     assert "Out of memory: a request was refused for good, of 1000 MiB" in report(tmp_path)
     assert "Out of memory on gpu0: 1000 MiB asked for at program.py" in text.splitlines()[0]
     assert "1.86 GiB" in text.splitlines()[1] and "in build" in text.splitlines()[1], text
+    # The page says the same.
+    page = tmp_path / "x.html"
+    report(tmp_path, "--html", page)
+    (shown,) = page_data(page)["explained"]
+    assert [shown["head"], f"  cause: {shown['cause']}"] == text.splitlines()[:2]
+    assert shown["advice"] and all(each["text"] in text for each in shown["advice"])
+    if EXECUTABLE is not None:
+        with Browser() as browser:
+            browser.open(page)
+            told = browser.run("document.querySelector('.refusal').innerText")
+            assert all(each in told for each in (shown["head"], shown["cause"], shown["advice"][0]["text"]))
+            assert not browser.complaints
 
 
 def test_fragmentation_is_named_with_the_block_that_pins(tmp_path):

@@ -91,8 +91,8 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
       bytes: left.rows.map(([, , bytes]) => bytes), counts: left.rows.map(([, , bytes]) => Math.sign(bytes)),
     },
     iteration_table: { source: "", device: [], process: [], number: [], begin: [], end: [], peak: [], peak_at: [], end_allocated: [], allocated: [], reserved: [], categories: {} },
-    leaks: { iterations: 0, warm_up: 0, growing: [], never_freed: [] },
-    out_of_memory: [],
+    leaks: { verdict: "", unused: "", expected: "", growing: [], never_freed: [] },
+    out_of_memory: [], explained: [],
     segments: {
       address: Array.from({ length: segments + 1 }, () => "0"), size: Array.from({ length: segments + 1 }, () => 0),
       free_site: [0, ...Array.from({ length: segments }, () => sites.of({ path: CACHED }))],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Iterations and leaks as tables: what `vramscope iterations` and `vramscope leaks` print.
 import { DataTable } from "./datatable.js";
-import { formatBytes, formatCount, formatSignedBytes, formatTime } from "./format.js";
+import { formatBytes, formatCount, formatExact, formatSignedBytes, formatTime } from "./format.js";
 import { frameList, innermostFirst } from "./frames.js";
 import { h } from "./dom.js";
 import { patchBar, shareBar } from "./treetable.js";
@@ -53,7 +53,7 @@ export class IterationsView {
     });
     this.table.falling = false;
     // What no process has, and what others have, is the device's.
-    this.hint = table.source ? `by ${table.source} · bytes of its process alone, each column's own highest · times of the host's calls · ` +
+    this.hint = table.source ? `by ${table.source} · bytes of its process alone, each column's own highest, whatever the filters · times of the host's calls · ` +
       "click: the instant of its peak" : "";
     this.element = this.table.element;
     this.copy = this.table.copy;
@@ -75,6 +75,21 @@ export class IterationsView {
     });
     this.table.render(rows, "This recording has no iterations on this device. An optimizer's step() begins one, or vramscope.mark(\"iteration\").");
   }
+}
+
+/**
+ * Why the last request of a device failed, and what would help, as `report --oom` has it.
+ * @param {Model} model
+ * @param {Store} store
+ */
+export function makeRefusals(model, store) {
+  const cards = model.page.explained.map(({ device, t, head, cause, advice }) => h("section", { class: "card refusal", "aria-label": "Out of memory" },
+    h("div", { class: "card-head" }, h("h2", {}, head),
+      h("button", { class: "quiet", type: "button", click: () => store.set({ device, at: t, zoom: null }) }, "Show that instant")),
+    h("p", {}, `Cause: ${cause}`),
+    advice.length === 0 ? null : h("table", { class: "advice" }, h("caption", {}, "What to try, and what it would save"),
+      ...advice.map(({ bytes, text, how }) => h("tr", {}, h("td", { class: "num", title: formatExact(bytes) }, formatBytes(bytes)), h("td", { title: how }, text))))));
+  return cards;
 }
 
 export class LeaksView {
@@ -101,12 +116,13 @@ export class LeaksView {
       { name: "Steady", text: true, value: ({ steady }) => (steady ? "yes" : "no") }], { sorted: 3, detail });
     /** @type {DataTable<Leak>} */
     this.left = new DataTable("Memory that nobody freed", [place, ...what, bytes, count], { sorted: 3, detail });
-    this.hint = "click: the stack, innermost first";
+    this.hint = "of the whole run, whatever the filters · click: the stack, innermost first";
     this.copy = h("span", {}, this.growing.copy);
     this.element = h("div", {},
       h("h3", {}, "Growth from iteration to iteration"), h("p", {}, `${leaks.verdict}.`), this.growing.element,
       h("div", { class: "part-head" }, h("h3", {}, "Never freed, and no part of a model in use"), this.left.copy),
-      ...(leaks.unused ? [h("p", {}, `${leaks.unused}.`)] : []), this.left.element);
+      ...(leaks.unused ? [h("p", {}, `${leaks.unused}.`)] : []), this.left.element,
+      ...(leaks.expected ? [h("p", { class: "soft" }, `Alive at the end too, as expected: ${leaks.expected}.`)] : []));
   }
 
   /** @param {View} view */

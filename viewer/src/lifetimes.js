@@ -317,7 +317,7 @@ export class Lifetimes {
       context.fillText(title, 4, band.y + TITLE / 2);
       const name = context.measureText(title).width;
       context.fillStyle = colours.soft;
-      context.fillText(`${formatBytes(band.bytes)} in ${formatCount(band.count)}${band.hidden > 0 ? `, ${formatCount(band.hidden)} not drawn` : ""}`,
+      context.fillText(`${formatBytes(band.bytes)} over time, in ${formatAllocations(band.count)}${band.hidden > 0 ? `, ${formatCount(band.hidden)} not drawn` : ""}`,
         14 + name, band.y + TITLE / 2);
       for (const { y, allocations } of band.lanes) {
         for (const i of allocations) {

@@ -3,6 +3,7 @@
 import { Controls } from "./controls.js";
 import { forgetColours, h, perFrame, setAttribute } from "./dom.js";
 import { Explore } from "./explore.js";
+import { makeRefusals } from "./findings.js";
 import { Filter } from "./filter.js";
 import { makeFooter, makeHeader } from "./header.js";
 import { listenForHelp } from "./help.js";
@@ -126,7 +127,7 @@ function start(data, page) {
     parts.begin([timeline.refilter(), () => explore.prepare(now), ...cards.map((each) => () => each.render(now)), remember]);
   };
   const skip = h("button", { class: "skip", type: "button", click: () => ledger.table.focus() }, "Skip to the ledger");
-  page.append(skip, makeHeader(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
+  page.append(skip, makeHeader(model, store), ...makeRefusals(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
   store.subscribe((state, changed) => {
     const filtered = FILTERS.some((key) => changed.has(key));
     if (filtered) scene.filter = new Filter(model, state);

@@ -130,15 +130,17 @@ export class Summary {
     this.title = h("h2", {});
     this.asleep = h("p", { class: "asleep gone" }, h("span", { class: "swatch asleep", "aria-hidden": "true" }), h("span", {}));
     const layers = model.kinds.module.some((module) => module !== 0);
-    const block = (/** @type {string} */ name, /** @type {string} */ more, /** @type {(HTMLElement)[]} */ ...parts) =>
-      h("section", { class: `brief${more}`, "aria-label": name }, h("h3", {}, name), ...parts);
+    /** What the percentages of each list are of. */
+    this.bases = { categories: h("small", {}), layers: h("small", {}), lines: h("small", {}), churn: h("small", {}) };
+    const block = (/** @type {string} */ name, /** @type {string} */ more, /** @type {HTMLElement} */ base, /** @type {(HTMLElement)[]} */ ...parts) =>
+      h("section", { class: `brief${more}`, "aria-label": name }, h("h3", {}, name, " ", base), ...parts);
     const of = (/** @type {Brief} */ brief) => [brief.element, brief.empty, brief.rest];
     const briefs = h("div", { class: layers ? "briefs" : "briefs one" },
-        block(model.byPlace ? "Categories, layers and places" : "Categories", "", this.categories),
-        layers ? block("Heaviest layers, own bytes", "", ...of(this.layers)) : null,
-        block("Heaviest lines, live allocations", " wide", ...of(this.lines)),
+        block(model.byPlace ? "Categories, layers and places" : "Categories", "", this.bases.categories, this.categories),
+        layers ? block("Heaviest layers, own bytes", "", this.bases.layers, ...of(this.layers)) : null,
+        block("Heaviest lines, live allocations", " wide", this.bases.lines, ...of(this.lines)),
         model.page.report.top_churn.length > 0
-          ? block("Lines that allocated most, over the whole run, freed or not", " wide", ...of(this.churn)) : null);
+          ? block("Lines that allocated most, over the whole run, freed or not", " wide", this.bases.churn, ...of(this.churn)) : null);
     roving(briefs);
     this.element = h("section", { class: "card", "aria-label": "Summary" },
       h("div", { class: "card-head" }, this.title,
@@ -200,6 +202,7 @@ export class Summary {
     const device = model.page.devices[view.device];
     const rows = model.page.report.top_churn.filter((row) => row.device === device.index);
     const whole = rows.reduce((sum, { bytes }) => sum + bytes, 0);
+    setText(this.bases.churn, `% of the ${formatBytes(whole)} of these lines, whatever the filters`);
     this.churn.render(rows.map(({ line, source, bytes, count }) => ({
       key: line, name: line, more: source.trim(), chosen: store.state.search === line, bytes, byCategory: new Float64Array(0), open: null, inner: false,
       title: `${line}\n${formatExact(bytes)} in ${formatAllocations(count)}, over the whole run`,
@@ -322,6 +325,9 @@ export class Summary {
     this.all = view.byCategory.reduce((sum, bytes) => sum + bytes, 0);
     // The sample belongs to the whole device.
     this.residual = view.nvml === null || view.filter.narrows ? null : view.nvml - view.total;
+    setText(this.bases.categories, `% of ${formatBytes(this.all)}`);
+    setText(this.bases.layers, `% of ${formatBytes(view.bytes)}${view.filter.on ? " that pass the filters" : ""}`);
+    setText(this.bases.lines, this.bases.layers.textContent ?? "");
     this.whole = Math.max(1, this.all + Math.max(0, this.residual ?? 0));
     const held = [...view.byCategory.keys()].filter((category) => view.byCategory[category] > 0);
     const keyed = (/** @type {number[]} */ of) => of.map((category) => /** @type {[string, number]} */ ([String(category), category]));

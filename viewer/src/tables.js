@@ -47,7 +47,7 @@ export class ModuleTable {
     const root = this.treePaths.of("layer", view.device, false).fold(view);
     const none = root.children.find((child) => child.level.name === NO_MODULE)?.bytes ?? 0;
     this.hint.textContent = root.bytes > 0
-      ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, lies in modules` : "";
+      ? `${formatBytes(root.bytes - none)}, ${formatShare(root.bytes - none, root.bytes)}, lies in modules · shares of what is shown` : "";
     this.table.render(foldTree(root), view.filter.search, nothing(view));
   }
 }
@@ -66,7 +66,7 @@ export class LedgerTable {
       is, toggle: (path) => store.set({ path: is(path) ? null : namesOf(path) }),
     });
     this.element = h("section", { class: "card", "aria-label": "Ledger" },
-      h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row"), this.table.copy),
+      h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row · shares of what is shown"), this.table.copy),
       this.table.element);
   }
 

@@ -130,6 +130,16 @@
  */
 
 /**
+ * A request for memory that failed for good.
+ * @typedef {object} Explained
+ * @property {number} device
+ * @property {number} t
+ * @property {string} head
+ * @property {string} cause
+ * @property {{bytes: number, text: string, how: string}[]} advice
+ */
+
+/**
  * @typedef {object} PageData
  * @property {string} schema
  * @property {string} title
@@ -172,8 +182,9 @@
  * @property {number} in_transit_site
  * @property {[number, string][]} marks
  * @property {IterationTable} iteration_table
- * @property {{verdict: string, unused: string, growing: Leak[], never_freed: Leak[]}} leaks
+ * @property {{verdict: string, unused: string, expected: string, growing: Leak[], never_freed: Leak[]}} leaks
  * @property {{device: number, t: number, bytes: number, api: string, stack: number}[]} out_of_memory Requests that were refused.
+ * @property {Explained[]} explained Why the last of each device failed.
  */
 
 export {};
