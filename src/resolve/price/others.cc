@@ -8,12 +8,6 @@
 #include "resolve/price/series.h"
 
 namespace vramscope::resolve::price {
-namespace {
-
-// It initialises the driver before its first call, and ends soon behind its last one.
-constexpr int64_t kAskerLivesNs = 1'000'000'000;
-
-}  // namespace
 
 Others::Others(const DeviceInput& input, Book* book, Figures* figures)
     : input_(input), book_(*book), figures_(*figures), figures_of_(input.processes.size()) {
@@ -23,9 +17,6 @@ Others::Others(const DeviceInput& input, Book* book, Figures* figures)
       figures_of_[figure.process].push_back(i);
     are_listed_ |= figure.process == kNone && figure.used_bytes > kNearlyNothing;
   }
-  for (const CheckpointCall& call : input.checkpoints)
-    asked_.Add(call.when.begin_ns - kAskerLivesNs, call.when.end_ns + kAskerLivesNs);
-  asked_.Sort();
 }
 
 void Others::Change(const When& when, int64_t bytes) {
@@ -61,17 +52,6 @@ int64_t Others::OnQuiet(const DeviceSample& sample, int64_t bytes) {
     if (book_.WithRm(process) > kNearlyNothing && !IsListedAround(process, sample.when.time_ns))
       return 0;
   }
-  Change(sample.when, change);
-  figures_.NoteOthers(change);
-  return change;
-}
-
-int64_t Others::OnSample(const DeviceSample& sample, int64_t bytes) {
-  const bool asked = asked_.Overlap(sample.when.begin_ns, sample.when.end_ns);
-  const int64_t now_bytes = asked ? asker_bytes_ + bytes : 0;
-  if (now_bytes == asker_bytes_ || now_bytes < 0 || now_bytes > kLargestRm)
-    return 0;
-  const int64_t change = now_bytes - std::exchange(asker_bytes_, now_bytes);
   Change(sample.when, change);
   figures_.NoteOthers(change);
   return change;

@@ -8,7 +8,6 @@
 #include "resolve/price/book.h"
 #include "resolve/price/figures.h"
 #include "resolve/price/price.h"
-#include "resolve/price/spans.h"
 
 namespace vramscope::resolve::price {
 
@@ -25,10 +24,6 @@ class Others {
   // No call is under way or waits for its price, and the device has `bytes` more than the rows say.
   // Returns what of that is theirs.
   int64_t OnQuiet(const DeviceSample& sample, int64_t bytes);
-  // A process that has another one's memory moved has some of the kernel module's meanwhile, and
-  // NVML does not list it. The device has `bytes` more than the rows say, also while memory moves.
-  // Returns what of that is its own.
-  int64_t OnSample(const DeviceSample& sample, int64_t bytes);
 
  private:
   bool IsListedAround(uint32_t process, int64_t time_ns) const;
@@ -38,8 +33,6 @@ class Others {
   Figures& figures_;
   std::vector<std::vector<size_t>> figures_of_;  // by process
   bool are_listed_ = false;
-  Spans asked_;              // a process had memory moved, or was about to, or has just done so
-  int64_t asker_bytes_ = 0;  // of its row
   uint32_t row_ = kNone;
 };
 

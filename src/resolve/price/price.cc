@@ -60,7 +60,7 @@ class Pricer {
         others_(input, &book_, &figures_),
         unexplained_(&book_),
         live_contexts_(input.processes.size()),
-        left_over_(input.processes.size(), &book_),
+        left_over_(input, &book_),
         before_(input.processes.size(), kNone) {
     moved_.push_back(0);
     for (const Move& move : input.moves) {
@@ -395,7 +395,8 @@ void Pricer::OnSample(size_t number) {
   const bool is_unsettled = IsUnsettled(sample.when);
   if (series_.calm_but_for_checkpoints[number] && !is_unsettled)
     NoteHidden(sample.when.time_ns,
-               others_.OnSample(sample, sample.used_bytes - checkpoints_.DeviceTotal()));
+               left_over_.OnMoving(sample.when, sample.used_bytes - checkpoints_.DeviceTotal(),
+                                   checkpoints_));
   if (!series_.calm[number])
     return;
   int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
