@@ -343,6 +343,7 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
   if (name.kind == format::NameKind::kGradient && name.detail.value != 0 &&
       block.origin.phase != Phase::kBackward)
     return true;
+  base_.names.NoteSize(event.process, name);
   const uint32_t set = base_.names.Add(block.origin.names, name);
   // The memory was given out again.
   if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {

@@ -63,6 +63,38 @@ uint32_t Names::Intern(NameSet set) {
   return found->second;
 }
 
+void Names::NoteSize(trace::ProcessId process, const MemoryName& name) {
+  const bool is_of_parameter =
+      name.kind == NameKind::kParameter || name.kind == NameKind::kGradient;
+  if (!is_of_parameter || name.requested == 0 || name.detail.value != 0)
+    return;
+  const auto [found, added] =
+      sizes_.try_emplace({process.value, name.owner, name.name}, name.requested);
+  if (!added)
+    found->second = std::min(found->second, name.requested);
+}
+
+std::vector<Names::Share> Names::SharesOf(trace::ProcessId process, uint32_t set, uint64_t bytes) {
+  const NameSet& names = sets_[set];
+  const NameKind kind = names_[names.first].kind;
+  if (names.entries.size() < 2 || (kind != NameKind::kParameter && kind != NameKind::kGradient))
+    return {};
+  std::vector<Share> shares;
+  uint64_t sum = 0;
+  // Add() below moves the sets.
+  for (const uint32_t entry : std::vector<uint32_t>(names.entries)) {
+    const MemoryName name = names_[entry];
+    if (name.kind != kind)
+      continue;
+    const auto size = sizes_.find({process.value, name.owner, name.name});
+    if (size == sizes_.end() || size->second > bytes - sum)
+      return {};
+    sum += size->second;
+    shares.push_back({Add(0, name), size->second});
+  }
+  return shares.size() < 2 ? std::vector<Share>() : shares;
+}
+
 uint32_t Names::Add(uint32_t set, const MemoryName& name) {
   const uint32_t id = Intern(name);
   if (const auto known = added_.find({set, id}); known != added_.end())

@@ -49,6 +49,18 @@ class Names {
     return name.kind == format::NameKind::kTag && sets_[set].tag != 0;
   }
 
+  // Memory of a process got its name: how large a parameter is shows where it, or its gradient, has
+  // a storage of its own.
+  void NoteSize(trace::ProcessId process, const MemoryName& name);
+  // Of memory that several parameters, or their gradients, have together, such as a flat buffer:
+  // a set for each of them and its bytes, in the order of their names. Empty where their sizes are
+  // not known, or are more than `bytes`: then they are names of one thing.
+  struct Share {
+    uint32_t set = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<Share> SharesOf(trace::ProcessId process, uint32_t set, uint64_t bytes);
+
   const NameSet& set(uint32_t set) const { return sets_[set]; }
   const MemoryName& name(uint32_t name) const { return names_[name]; }
   size_t name_count() const { return names_.size(); }
@@ -62,6 +74,8 @@ class Names {
   std::map<MemoryName, uint32_t> name_ids_;
   std::map<std::vector<uint32_t>, uint32_t> set_ids_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> added_;  // set, name -> set
+  // The smallest storage that has a parameter's name, by process, model and name.
+  std::map<std::tuple<int64_t, uint64_t, trace::StringId>, uint64_t> sizes_;
 };
 
 // The category that a name says, if it does: a tag says nothing.

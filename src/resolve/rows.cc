@@ -66,9 +66,35 @@ void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const S
   row.rounding_bytes = requested == 0 ? 0 : block->size - std::min(block->size, requested);
   row.site = base_.writer.SiteOf(key, block->alloc_ns);
   row.segment = segment.row;
-  if (stretches.empty()) [[likely]]
+  if (!stretches.empty()) [[unlikely]]
+    return AddStretches(row, key, stretches);
+  if (origin.names == 0 || requested == 0)
     return base_.writer.Add(row);
-  AddStretches(row, key, stretches);
+  AddShares(row, key, base_.names.SharesOf(process, origin.names, std::min(row.bytes, requested)));
+}
+
+// A flat buffer's parameters have a row each; padding stays with all of them.
+void RowMaker::AddShares(const tables::AllocationRow& whole,
+                         SiteKey key,
+                         const std::vector<Names::Share>& shares) {
+  tables::AllocationRow rest = whole;
+  for (const Names::Share& share : shares) {
+    // The last has the rounding.
+    if (share.bytes == rest.bytes - rest.rounding_bytes) {
+      key.names = share.set;
+      rest.site = base_.writer.SiteOf(key, whole.alloc_ns);
+      break;
+    }
+    tables::AllocationRow part = rest;
+    part.bytes = share.bytes;
+    part.rounding_bytes = 0;
+    key.names = share.set;
+    part.site = base_.writer.SiteOf(key, whole.alloc_ns);
+    base_.writer.Add(part);
+    rest.address += share.bytes;
+    rest.bytes -= share.bytes;
+  }
+  base_.writer.Add(rest);
 }
 
 // What has memory below it and what has not are rows of their own. Rounding is a block's end.

@@ -39,6 +39,9 @@ class RowMaker {
   };
 
   SiteKey KeyOf(const DriverObject& object) const;
+  void AddShares(const tables::AllocationRow& whole,
+                 SiteKey key,
+                 const std::vector<Names::Share>& shares);
   void AddStretches(const tables::AllocationRow& whole,
                     SiteKey key,
                     std::span<const Stretch> stretches);

@@ -158,6 +158,33 @@ TEST_F(NamesTest, TiedWeightsCountOnceWithAllTheirNames) {
                                                                Pair("PyTorch / rounding", 24)));
 }
 
+TEST_F(NamesTest, AFlatBufferIsSharedOutToItsParametersByBytes) {
+  AddNet();
+  trace_.Alloc(0x1000, 1024);
+  trace_.Name(NameKind::kParameter, 0x1000, "first.weight", 1000, kNet);
+  trace_.Alloc(0x2000, 512);
+  trace_.Name(NameKind::kParameter, 0x2000, "second.weight", 500, kNet);
+  trace_.Alloc(0x3000, 512);
+  trace_.Name(NameKind::kParameter, 0x3000, "second.bias", 8, kNet);
+  // One buffer for all gradients, as DDP has it, and 92 bytes that nobody uses.
+  trace_.Alloc(0x4000, 2048);
+  for (const char* name : {"first.weight", "second.weight", "second.bias"})
+    trace_.Name(NameKind::kGradient, 0x4000, name, 1600, kNet);
+  EXPECT_THAT(By("module"), UnorderedElementsAre(Pair("first", 24 + 1000 + 1000 + 92 + 448),
+                                                 Pair("second", 12 + 504 + 508 + 508)));
+  EXPECT_THAT(By("parameter"), Contains(Pair("second.weight", 12 + 500 + 500)));
+  EXPECT_THAT(By("category"), UnorderedElementsAre(Pair("parameter", 1508), Pair("gradient", 1600),
+                                                   Pair("rounding", 24 + 12 + 504 + 448)));
+}
+
+TEST_F(NamesTest, WhereSizesAreNotKnownAFlatBufferHasAllNames) {
+  AddNet();
+  trace_.Alloc(0x1000, 2048);
+  trace_.Name(NameKind::kParameter, 0x1000, "first.weight", 2048, kNet);
+  trace_.Name(NameKind::kParameter, 0x1000, "second.weight", 2048, kNet);
+  EXPECT_THAT(By("parameter"), ElementsAre(Pair("first.weight = second.weight", 2048)));
+}
+
 TEST_F(NamesTest, ALaterNameOfTheSameAddressIsTheNewBlocks) {
   AddNet();
   trace_.Alloc(0x1000, 1);
