@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One truth: the page, `report --json`, `report --csv` and the Python package say the same of an instant, to the byte.
 
-So do the text, cut or not, the data of plots, `iterations`, `info`, and the named instants. `make soak` asks at
+So do the text, cut or not, the data of plots, `iterations`, `info`, ranks, and the named instants. `make soak` asks at
 50 instants of each recording (VRAMSCOPE_VIEWS_AT), `make test` at a few.
 """
 
@@ -193,6 +193,20 @@ def in_unit(size, whole):
     return f"{size:,}" if unit == 1 else f"{(size * 10 + unit // 2) // unit / 10:,.1f}"
 
 
+def human(size):
+    """Three digits, as sentences have it."""
+    unit = next(unit for unit in range(5) if size < 1024 ** (unit + 1) or unit == 4)
+    if unit == 0:
+        return f"{size} B"
+    digits = next((digits for digits in (2, 1) if round(size / 1024**unit, digits) < 10 ** (3 - digits)), 0)
+    return f"{size / 1024**unit:.{digits}f} {' KMGT'[unit]}iB"
+
+
+def seconds(ns):
+    whole, rest = divmod(ns, 10**9)
+    return f"{whole}.{rest:09}".rstrip("0").rstrip(".")
+
+
 def report_of(recording, *options):
     return json.loads(vramscope("report", recording, "--json", *options))
 
@@ -250,7 +264,7 @@ def check_categories(recording, at):
         assert len(table) == min(3, len(largest))
 
 
-def check_peaks(recording):
+def check_peaks(recording, start):
     """Named instants, plots' data, iterations and info say what the report says there."""
     peak = report_of(recording, "--timeline", "50")
     categories = {(entry["device"], entry["category"]): entry["bytes"] for entry in peak["categories"]}
@@ -269,10 +283,16 @@ def check_peaks(recording):
         assert other["allocated_bytes"] == other["allocated_peak_bytes"] == device["allocated_peak_bytes"]
         assert other["at"]["time_ns"] == device["allocated_peak_ns"]
         assert device["allocated_bytes"] <= device["allocated_peak_bytes"]
-    told = vramscope("info", recording)
-    said = re.findall(r"; peak (.+) at ([\d.]+) s$", told, re.MULTILINE)
-    begin = min((timeline["time_ns"][0] for timeline in peak["timelines"]), default=None)
-    assert begin is None or len(said) == len(peak["devices"])
+    said = re.findall(r"; peak (.+) at ([\d.]+) s$", vramscope("info", recording), re.MULTILINE)
+    assert said == [(human(device["ledger_bytes"]), seconds(device["at"]["time_ns"] - start)) for device in peak["devices"]]
+    ranks = json.loads(vramscope("report", recording, "--ranks", "--json"))
+    for rank in ranks["ranks"]:
+        then = report_of(recording, "--at", f"@{start + rank['peak_wall_ns'] - ranks['first_wall_ns']}", "--by", "category")
+        rows = collections.Counter()
+        for row in then["rows"]:
+            if (row["device"], row["pid"]) == (rank["device"], rank["pid"]):
+                rows[row["path"][0]] += row["bytes"]
+        assert (dict(+rows), sum(rows.values())) == (rank["categories"], rank["bytes"]), rank["name"]
     for category in {name for _, name in categories}:
         here = report_of(recording, "--where", f"category={category}")
         own = report_of(recording, "--where", f"category={category}", "--at", "own-peak")
@@ -295,7 +315,7 @@ def check_views(recording, data):
     picked = random.Random(2).sample(instants_of(data, 60, 2), min(VIEWS_AT, 50))
     for at in ["peak", "end", *(f"@{instant}" for instant in picked)]:
         check_categories(recording, at)
-    check_peaks(recording)
+    check_peaks(recording, int(data["start_ns"]))
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
