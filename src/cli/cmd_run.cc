@@ -33,7 +33,9 @@
 #include "cli/launcher/session.h"
 #include "cli/launcher/snapshot_taker.h"
 #include "cli/launcher/survivors.h"
+#include "format/layout.h"
 #include "format/memory_words.h"
+#include "output/devices.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {
@@ -67,6 +69,7 @@ class Run {
   void EndSampling(int wait_status);
   void NameUnrecorded();
   void NameSurvivors();
+  void NameEnd(int wait_status);
   int Finish(int wait_status);
 
   RunOptions options_;
@@ -206,6 +209,20 @@ void Run::NameSurvivors() {
   }
 }
 
+// A program that used no memory has no file of its own, and so no process that could have ended.
+void Run::NameEnd(int wait_status) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(place_.live_directory(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".vrl") && name != format::kLauncherFile)
+      return;
+  }
+  const std::string value = output::WaitText(wait_status);
+  constexpr std::string_view kKey = output::kProgramEndNote;
+  place_.file().Write(
+      format::Runtime{.key = {kKey.data(), kKey.size()}, .value = {value.data(), value.size()}});
+}
+
 void Run::EndSampling(int wait_status) {
   const int64_t ended_ns = base::MonotonicNs();
   if (sampler_ != nullptr)
@@ -247,6 +264,7 @@ void Run::EndSampling(int wait_status) {
   record.pid = static_cast<uint64_t>(child_->pid());
   record.status = static_cast<uint64_t>(wait_status);
   place_.file().Write(record);
+  NameEnd(wait_status);
   place_.CloseFile();
 }
 

@@ -72,14 +72,17 @@ std::string ProcessLabel(const tables::Recording& recording, tables::ProcessId p
                       found->rank < 0 ? std::nullopt : std::optional(found->rank));
 }
 
-// As wait(2) reports it.
 std::string WaitText(const tables::ProcessRow& process) {
   if (process.wait_status < 0)
     return process.closed_cleanly != 0 ? "ended" : "end not seen";
-  const int status = process.wait_status;
-  const int signal = status & 0x7f;
+  return WaitText(process.wait_status);
+}
+
+// As wait(2) reports it.
+std::string WaitText(int wait_status) {
+  const int signal = wait_status & 0x7f;
   if (signal == 0)
-    return fmt::format("exit status {}", (status >> 8) & 0xff);
+    return fmt::format("exit status {}", (wait_status >> 8) & 0xff);
   return fmt::format("killed by signal {}", signal);
 }
 
@@ -104,6 +107,10 @@ std::vector<std::string> EndLines(const tables::Recording& recording) {
     const bool killed = (process.wait_status & 0x7f) != 0;
     lines.push_back(fmt::format("{} {} {}", who, killed ? "was" : "ended with", WaitText(process)));
   }
+  const std::string_view end = tables::NoteOf(recording, kProgramEndNote);
+  if (!end.empty() && end != WaitText(0))
+    lines.push_back(
+        fmt::format("The program {} {}", end.starts_with("killed") ? "was" : "ended with", end));
   if (left_out > 0)
     lines.push_back(fmt::format("({} more processes did not end with exit status 0)", left_out));
   return lines;

@@ -27,6 +27,9 @@ std::string ProcessLabel(const tables::Recording& recording, tables::ProcessId p
 std::string RecordedCommand(const tables::Recording& recording);
 // How a process ended: "exit status 1", "killed by signal 9", "end not seen".
 std::string WaitText(const tables::ProcessRow& process);
+std::string WaitText(int wait_status);
+// The launcher's note of how the program ended, where no process of it was recorded.
+inline constexpr char kProgramEndNote[] = "program end";
 // A line for each process that did not end with exit status 0.
 std::vector<std::string> EndLines(const tables::Recording& recording);
 // It never recorded: it began paused (--start-paused), and nothing started it.

@@ -39,7 +39,10 @@ def test_exits_with_the_status_of_the_command(tmp_path, status):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGINT])
 def test_exits_with_128_and_the_signal(tmp_path, number):
-    assert run("sh", "-c", f"kill -{int(number)} $$", cwd=tmp_path).returncode == 128 + number
+    assert run("sh", "-c", f"kill -{int(number)} $$", cwd=tmp_path, options=("-o", "x.vram")).returncode == 128 + number
+    # It used no memory, so that no process was recorded.
+    text = subprocess.run([VRAMSCOPE, "report", "x.vram"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert f"\nThe program was killed by signal {int(number)}\n" in text
 
 
 @pytest.mark.parametrize("script, options, said", [
