@@ -221,7 +221,48 @@ class Snapshot {
 
 }  // namespace
 
+namespace {
+
+// A page of torch.cuda._memory_viz has the snapshot in its script.
+constexpr std::string_view kVizMark = "MemoryViz.js";
+constexpr std::string_view kVizPickle = "\"base64\": \"";
+
+bool IsVizPage(const Input& input) {
+  return input.head().find(kVizMark) != std::string::npos &&
+         input.head().find(kVizPickle) != std::string::npos;
+}
+
+int SixBits(char letter) {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const size_t at = kLetters.find(letter);
+  return at == std::string_view::npos ? -1 : static_cast<int>(at);
+}
+
+std::string PickleOfPage(std::string_view page) {
+  std::string pickle;
+  const size_t begin = page.find(kVizPickle);
+  uint32_t bits = 0;
+  int count = 0;
+  for (size_t at = begin + kVizPickle.size(); begin != page.npos && at < page.size(); ++at) {
+    const int six = SixBits(page[at]);
+    if (six < 0)
+      break;
+    bits = bits << 6 | static_cast<uint32_t>(six);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      pickle.push_back(static_cast<char>(bits >> count));
+    }
+  }
+  return pickle;
+}
+
+}  // namespace
+
 bool IsTorchSnapshot(const Input& input) {
+  if (IsVizPage(input))
+    return true;
   const std::string& head = input.head();
   return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
 }
@@ -245,6 +286,13 @@ util::Status ReadTorchSnapshot(const Input& input, const Options& options, Build
         break;
     }
     bytes = {reinterpret_cast<const uint8_t*>(content.data()), content.size()};
+  }
+  std::string of_page;
+  if (IsVizPage(input)) {
+    if (!builder->budget().Charge("content", 1, bytes.size()))
+      return {};
+    of_page = PickleOfPage({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    bytes = {reinterpret_cast<const uint8_t*>(of_page.data()), of_page.size()};
   }
   TorchPickle pickle(bytes, input.path(), &builder->budget());
   VRAMSCOPE_RETURN_IF_ERROR(pickle.Read());

@@ -192,5 +192,43 @@ TEST(TorchSnapshotTest, WhatPyTorchSaysOfAnOutOfMemoryAndOfStepsIsKept) {
   EXPECT_EQ(imported.tables.iterations[1].end_ns - imported.tables.iterations[1].begin_ns, 40'000);
 }
 
+std::string Base64(std::string bytes) {
+  constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  // As memory_viz has it: no padding is needed.
+  bytes += std::string(3 - bytes.size() % 3, '\0');
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto at = [&](size_t k) { return static_cast<uint8_t>(bytes[i + k]); };
+    const uint32_t bits = static_cast<uint32_t>(at(0) << 16 | at(1) << 8 | at(2));
+    for (int shift = 18; shift >= 0; shift -= 6)
+      text += kLetters[bits >> shift & 63];
+  }
+  return text;
+}
+
+TEST(TorchSnapshot, APageOfMemoryVizHasTheSnapshotInIt) {
+  const std::string pickle = Pickle(
+      Dict({{"segments", "]"},
+            {"device_traces",
+             List({List({Event("segment_alloc", 0x1000, 4096, 1), Event("alloc", 0x1000, 1024, 2),
+                         Event("free_completed", 0x1000, 1024, 5)})})}}));
+  const testing::Imported plain = testing::ImportText(pickle);
+  ASSERT_EQ(plain.error, "");
+  ASSERT_EQ(plain.rows.size(), 2u);
+  const testing::Imported page = testing::ImportText(
+      "<!DOCTYPE html>\n<script type=\"module\">\nimport {add_local_files} from "
+      "\"https://cdn.example/MemoryViz.js\"\nconst local_files = [{\"name\": "
+      "\"snapshot.pickle\", \"base64\": \"" +
+          Base64(pickle) + "\"}]\nadd_local_files(local_files, \"Active Memory Timeline\")\n",
+      {}, "a.html");
+  ASSERT_EQ(page.error, "");
+  EXPECT_EQ(page.format, "torch-snapshot");
+  ASSERT_EQ(page.rows.size(), plain.rows.size());
+  for (size_t i = 0; i < page.rows.size(); ++i) {
+    EXPECT_EQ(page.rows[i].bytes, plain.rows[i].bytes);
+    EXPECT_EQ(page.rows[i].end_ns, plain.rows[i].end_ns);
+  }
+}
+
 }  // namespace
 }  // namespace vramscope::imports

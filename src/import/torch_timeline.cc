@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What torch.profiler's export_memory_timeline() writes as .json or .json.gz: microseconds, then
+// for each of them a zero and the bytes of every category.
+//
+//   [[1001, 1002, 1007], [[0, 4096, 0, 0, 0, 0, 0, 0, 0], [0, 4096, 0, 512, 0, 0, 0, 0, 0], ...]]
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "import/csv.h"
+#include "import/formats.h"
+#include "import/json_reader.h"
+#include "util/number_text.h"
+
+namespace vramscope::imports {
+namespace {
+
+using format::Category;
+using Token = JsonReader::Token;
+
+// In the order of torch/profiler/_memory_profiler.py; detail of autograd and what it has no
+// category for are last.
+constexpr std::array kCategories = {
+    Category::kParameter,  Category::kOptimizerState, Category::kInput,     Category::kTemporary,
+    Category::kActivation, Category::kGradient,       Category::kTemporary, Category::kUnknown};
+constexpr double kMostUs = 4e15;
+constexpr int64_t kNsPerUs = 1000;
+
+class Timeline {
+ public:
+  Timeline(const Input& input, Builder* builder) : builder_(*builder) {
+    const tables::ProcessId process = builder->Process(0);
+    builder->process(process).command = builder->Text(input.name());
+    // The file does not say which device it is of.
+    const tables::AccountId account = builder->Account(process, builder->Gpu(0));
+    for (size_t i = 0; i < kCategories.size(); ++i) {
+      tables::SiteRow site = Builder::SiteOf(account);
+      site.owner = builder->Text("PyTorch");
+      site.category = static_cast<uint8_t>(kCategories[i]);
+      // Two of the profiler's categories are one of ours.
+      site.tag = builder->Text(i == 6 ? "autograd detail" : "");
+      counters_[i] = builder->Counter(builder->Site(site));
+    }
+  }
+
+  void AddTime(std::string_view text) {
+    const double us = util::WholeNumber<double>(text).value_or(-1);
+    if (builder_.budget().Charge("instants", 1, sizeof(double)))
+      times_us_.push_back(us >= 0 && us <= kMostUs ? us : -1);
+  }
+
+  // A row's numbers, the zero among them.
+  void AddRow(const std::vector<double>& row) {
+    const size_t at = next_++;
+    if (at >= times_us_.size() || times_us_[at] < 0 || row.size() != kCategories.size() + 1) {
+      builder_.Lose("instants without a time or without all categories", 1);
+      return;
+    }
+    const int64_t now_ns = builder_.Tick(std::llround(times_us_[at]) * kNsPerUs);
+    for (size_t i = 0; i < kCategories.size(); ++i) {
+      const double bytes = row[i + 1];
+      // The profiler frees what it did not see allocated.
+      if (bytes < 0)
+        builder_.Lose("bytes below zero, shown as none", 1);
+      builder_.Set(counters_[i], now_ns,
+                   bytes > 0 && bytes <= double{kMostBytes} ? static_cast<uint64_t>(bytes) : 0);
+    }
+    builder_.Event();
+  }
+
+  void Finish() {
+    if (next_ == 0)
+      builder_.WhyEmpty(
+          "no bytes by category: of export_memory_timeline() the .json is read, not the "
+          ".raw.json.gz");
+    if (next_ < times_us_.size())
+      builder_.Lose("instants without bytes", times_us_.size() - next_);
+    builder_.Lacks("which device (all is shown as GPU 0)");
+    builder_.Lacks("allocations, lines and layers");
+    builder_.Lacks("what the cache holds, and memory outside of PyTorch");
+  }
+
+ private:
+  Builder& builder_;
+  std::array<tables::CounterId, kCategories.size()> counters_;
+  std::vector<double> times_us_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+bool IsTorchTimeline(const Input& input) {
+  std::string_view head = Trimmed(input.text_head());
+  if (!head.starts_with("["))
+    return false;
+  head = Trimmed(head.substr(1));
+  if (!head.starts_with("["))
+    return false;
+  head = Trimmed(head.substr(1));
+  return !head.empty() && head[0] >= '0' && head[0] <= '9';
+}
+
+util::Status ReadTorchTimeline(const Input& input, const Options&, Builder* builder) {
+  JsonReader json(input.Text(), input.path());
+  Timeline timeline(input, builder);
+  // Depth 2 of the first list are times, depth 3 of the second are bytes.
+  std::vector<double> row;
+  int lists = 0;
+  for (Token token = json.Next(); token != Token::kEnd && !builder->IsOver(); token = json.Next()) {
+    if (token == Token::kArray && json.depth() == 2) {
+      ++lists;
+    } else if (token == Token::kArray && json.depth() == 3) {
+      row.clear();
+    } else if (token == Token::kNumber && json.depth() == 2 && lists == 1) {
+      timeline.AddTime(json.text());
+    } else if (token == Token::kNumber && json.depth() == 3 && lists == 2) {
+      if (row.size() <= kCategories.size())
+        row.push_back(util::WholeNumber<double>(json.text()).value_or(0));
+    } else if (token == Token::kArrayEnd && json.depth() == 2 && lists == 2) {
+      timeline.AddRow(row);
+    }
+  }
+  if (json.depth() > 0 && json.status().ok())
+    builder->Lose("timelines that are cut off at the end", 1);
+  VRAMSCOPE_RETURN_IF_ERROR(json.status());
+  timeline.Finish();
+  return {};
+}
+
+}  // namespace vramscope::imports
