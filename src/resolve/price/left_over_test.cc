@@ -89,6 +89,20 @@ TEST_F(LeftOverTest, WhereAPrimaryContextKeepsNothingTheKernelModulesPartGoesToo
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+TEST_F(LeftOverTest, AnEndThatTakesTimeIsUnderWay) {
+  device_.Sample(0);
+  device_.Primary();
+  device_.Reading(520);
+  device_.Sample(520);
+  device_.Figure(511);
+  device_.Reset().when.end_ns += 4 * DeviceBuilder::kStepNs;
+  device_.Sample(500);
+  device_.Sample(3);
+  device_.Next();
+  device_.End();
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 TEST_F(LeftOverTest, AContextThatHasThePrimaryOnesHandleTakesOnlyItsOwn) {
   device_.Sample(0);
   device_.Primary();

@@ -65,7 +65,7 @@ void Results::Replay() {
   add(What::kStep, out_->steps);
   add(What::kChange, checkpoints_.changes());
   for (size_t i = 0; i < input_.calls.size(); ++i) {
-    if (input_.calls[i].reallocates)
+    if (input_.calls[i].reallocates || input_.calls[i].kind == ImplicitCall::Kind::kContextDestroy)
       entries.push_back({series_.calls[i].time_ns, What::kCall, i});
   }
   add(What::kSample, input_.samples);
@@ -138,9 +138,12 @@ void Results::Replay() {
       }
       case What::kCall: {
         const ImplicitCall& call = input_.calls[entry.number];
-        if (call.process < accounts.size())
-          transits_.push_back(
-              {series_.calls[entry.number], -accounts[call.process].driver_bytes, true, kNone});
+        if (call.process >= accounts.size())
+          break;
+        // What a context gives back at its end, a sample behind it tells, if there is one.
+        const Account& account = accounts[call.process];
+        const int64_t bytes = account.driver_bytes + (call.reallocates ? 0 : account.rm_bytes);
+        transits_.push_back({series_.calls[entry.number], -bytes, true, kNone});
         break;
       }
       case What::kSample:
