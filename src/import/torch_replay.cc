@@ -323,7 +323,8 @@ void TorchReplay::TakeBack() {
   }
 }
 
-void TorchReplay::Begin(int64_t first_us) {
+void TorchReplay::Begin(int64_t first_us, bool timed) {
+  step_us_ = timed ? 1 : 1'000'000;
   last_us_ = first_us;
   const int64_t now_ns = builder_.Tick(0);
   for (const auto& [address, past] : past_segments_) {
@@ -355,8 +356,8 @@ int64_t TorchReplay::TimeOf(uint32_t index) const {
   const PickleEvent* const event = pickle_.EventOf((*events_)[index]);
   if (event != nullptr && event->has_time)
     return std::max(event->time_us, last_us_);
-  // What has no time of its own is a microsecond after what came before it.
-  return last_us_ == INT64_MIN ? last_us_ : last_us_ + 1;
+  // What has no time of its own is a step after what came before it.
+  return last_us_ == INT64_MIN ? last_us_ : last_us_ + step_us_;
 }
 
 bool TorchReplay::NextTime(int64_t* time_us) const {

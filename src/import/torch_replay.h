@@ -68,7 +68,8 @@ class TorchReplay {
 
   // What stood before the first event; once, after the calls above.
   void TakeBack();
-  void Begin(int64_t first_us);
+  // `timed`: some event of the snapshot has a time; else a second stands for an event.
+  void Begin(int64_t first_us, bool timed);
   // Microseconds of the next event; false behind the last.
   bool NextTime(int64_t* time_us) const;
   void Advance(int64_t first_us);
@@ -145,6 +146,7 @@ class TorchReplay {
   bool completes_ = false;  // frees are seen to complete
   uint32_t next_ = 0;       // event
   int64_t last_us_ = INT64_MIN;
+  int64_t step_us_ = 1;
 
   std::vector<FinalBlock> final_blocks_;
   std::vector<FinalSegment> final_segments_;

@@ -138,7 +138,7 @@ class Snapshot {
     if (has_times_ && first_us_ > 0 && first_us_ < INT64_MAX / 1000)
       builder_.SetWallTime(first_us_ * 1000 - 1000);
     for (const auto& [number, replay] : replays_)
-      replay->Begin(first_us_);
+      replay->Begin(first_us_, has_times_);
     uint64_t done = 0;
     while (!next.empty()) {
       const uint32_t number = next.top().second;
@@ -202,7 +202,8 @@ class Snapshot {
     if (events == 0)
       builder_.Lacks("how it came to be so: the snapshot has no trace");
     else if (!has_times_)
-      builder_.Lacks("times: the order of events is all that is known");
+      builder_.CountSeconds("events",
+                            "none in the snapshot: a second stands for an event, in their order");
     if (events != 0 && !is_ours_)
       builder_.Lacks("the size of freed blocks beyond what was asked for, up to 512 bytes");
   }

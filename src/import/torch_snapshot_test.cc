@@ -12,6 +12,7 @@
 
 #include "import/testing/imported.h"
 #include "import/torch_pickle.h"
+#include "tables/imported.h"
 
 namespace vramscope::imports {
 namespace {
@@ -165,6 +166,24 @@ TEST(TorchSnapshotTest, MemoryOfABackwardIsOfItsOperation) {
   EXPECT_THAT(places, ::testing::ElementsAre("MulBackward0 (backward)", "my::op()"));
 }
 
+TEST(TorchSnapshotTest, WithoutTimesEventsAreCounted) {
+  const auto event = [](std::string_view action, uint32_t bytes) {
+    return Dict({{"action", Text(action)},
+                 {"addr", Int(0x1000)},
+                 {"size", Int(bytes)},
+                 {"stream", Int(0)}});
+  };
+  const testing::Imported imported = testing::ImportText(
+      Pickle(Dict({{"segments", "]"},
+                   {"device_traces", List({List({event("segment_alloc", 4096), event("alloc", 1024),
+                                                 event("free_completed", 1024)})})}})));
+  ASSERT_EQ(imported.error, "");
+  EXPECT_EQ(imported.NoteOf(tables::kCountedNote), "events");
+  ASSERT_EQ(imported.rows.size(), 2u);
+  // The block lives for one event.
+  EXPECT_EQ(imported.rows[0].end_ns - imported.rows[0].begin_ns, 1'000'000'000);
+}
+
 TEST(TorchSnapshotTest, WhatPyTorchSaysOfAnOutOfMemoryAndOfStepsIsKept) {
   const auto range = [](const char* stage, const char* name, int time_us) {
     return Dict({{"stage", Text(stage)},
@@ -206,7 +225,7 @@ std::string Base64(std::string bytes) {
   return text;
 }
 
-TEST(TorchSnapshot, APageOfMemoryVizHasTheSnapshotInIt) {
+TEST(TorchSnapshotTest, APageOfMemoryVizHasTheSnapshotInIt) {
   const std::string pickle = Pickle(
       Dict({{"segments", "]"},
             {"device_traces",

@@ -22,6 +22,7 @@
 #include "output/page_left_out.h"
 #include "output/page_tables.h"
 #include "query/frames.h"
+#include "tables/imported.h"
 #include "tables/row_of.h"
 
 namespace vramscope::output {
@@ -244,6 +245,8 @@ void PageData::WriteHead() {
   // As text: a browser's numbers end at 104 days of uptime.
   json_.Field("start_ns", std::to_string(start_ns_));
   json_.Field("finished", session.finished);
+  // "events": the data has no clock, and its seconds count these.
+  json_.Field("counted", tables::NoteOf(recording_, tables::kCountedNote));
   json_.Field("folded_layers", uint64_t{sites_.folded_layers()});
 }
 

@@ -17,6 +17,7 @@
 #include "output/stack_names.h"
 #include "output/text_tables.h"
 #include "output/trust_lines.h"
+#include "tables/imported.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 
@@ -405,6 +406,9 @@ void TextReport::AddTitle() {
     facts += fmt::format(", {} events", util::FormatCount(session.event_count));
   if (report_.sampled)
     facts += ", sampled: no allocations are known";
+  if (const std::string_view counted = tables::NoteOf(recording_, tables::kCountedNote);
+      !counted.empty())
+    facts += fmt::format(", no times: a second is one of the {}, in their order", counted);
   if (!session.finished)
     facts += ", read from the live session";
   if (WasPaused(recording_))

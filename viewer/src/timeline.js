@@ -45,6 +45,7 @@ export class Timeline {
     this.reset = h("button", { class: "quiet", type: "button", click: () => store.set({ zoom: null }) }, "Show all");
     this.element = h("section", { class: "card", "aria-label": "Timeline" },
       h("div", { class: "card-head" }, h("h2", {}, "Timeline"),
+        model.page.counted ? h("span", { class: "hint" }, `${model.page.counted} in order, no times: a second stands for one`) : null,
         h("span", { class: "hint for-mouse" }, "click: who was live then · drag: zoom, or move the instant by its line · wheel: zoom · shift-drag: pan"),
         h("span", { class: "hint for-touch" }, "tap: who was live then · drag sideways: zoom, or move the instant by its line"),
         this.reset),
