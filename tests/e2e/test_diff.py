@@ -88,7 +88,7 @@ def traces(tmp_path_factory) -> dict[str, Path]:
     (directory / "program.py").write_text(PROGRAM)
 
     done = subprocess.run(
-        [sys.executable, "program.py"], cwd=directory, capture_output=True, text=True, timeout=300,
+        [sys.executable, "program.py"], cwd=directory, capture_output=True, text=True, timeout=1200,
         env={**package.make(directory), "CHANGES": " ".join(CHANGES)},
     )
     assert done.returncode == 0, done.stderr
