@@ -67,6 +67,7 @@ enum class WriterKind : uint16_t { kProbe = 0, kLauncher = 1, kPast = 2 };
 enum FileFlags : uint32_t {
   kTicksAreTsc = 1u << 0,    // else ticks are CLOCK_MONOTONIC nanoseconds
   kClosedCleanly = 1u << 1,  // the writer said goodbye
+  kForked = 1u << 2,         // a copy of its parent, without exec since
 };
 // Flags as they stand in the header: the upper half is the lower one's complement.
 constexpr uint32_t CheckedFlags(uint32_t flags) {

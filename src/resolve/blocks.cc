@@ -228,28 +228,49 @@ void Blocks::OnFree(const trace::Event& event) {
     const uint32_t found = AccountOf(event.process, event.address);
     if (found == kNoIndex || base_.accounts[found].kind != trace::DeviceKind::kGpu)
       return has_device ? OnUnknownFree(event, account) : void();
-    base_.progress.frees.Note(event.address);
+    base_.progress.frees.Note(event.process, event.address);
     return End(found, accounts_[found].numbers.Find(event.address), true);
   }
-  base_.progress.frees.Note(event.address);
+  base_.progress.frees.Note(event.process, event.address);
   EndErased(account, index, true);
 }
 
 void Blocks::OnUnknownFree(const trace::Event& event, uint32_t account) {
   Progress& progress = base_.progress;
-  if (progress.frees.Has(event.address)) {
+  if (progress.frees.Has(event.process, event.address)) {
     if (progress.violations.freed_twice++ == 0)
       progress.violations.first_freed_twice = "block " + util::HexText(event.address);
     return;
   }
-  ++progress.unknown_frees.count;
+  const bool is_forked = base_.accounts.HasProcess(event.process) &&
+                         base_.trace.processes()[event.process.value].is_forked;
+  // A forked child's copy of its parent's memory goes, and the parent's stays.
+  if (is_forked && IsOfAncestor(event))
+    return;
+  trace::Loss& loss = is_forked ? progress.inherited_frees : progress.unknown_frees;
+  ++loss.count;
   if (event.size > kLargestSize)
     return;
-  progress.unknown_frees.bytes += event.size;
-  progress.frees.Note(event.address);
+  loss.bytes += event.size;
+  progress.frees.Note(event.process, event.address);
+  if (is_forked)
+    return;
   // Within a known segment its bytes stand as free already.
   if (!objects_.HasCalls(account))
     base_.counters.StepAndMove(base_.counters.Before(account), -Signed(event.size));
+}
+
+bool Blocks::IsOfAncestor(const trace::Event& event) const {
+  constexpr int kGenerations = 8;  // a damaged file's can go around
+  trace::ProcessId process = event.process;
+  for (int i = 0; i < kGenerations; ++i) {
+    process = ancestors_.ParentOf(process);
+    if (!base_.accounts.HasProcess(process))
+      return false;
+    if (Has(process, event.address))
+      return true;
+  }
+  return false;
 }
 
 void Blocks::OnState(const trace::Event& event) {

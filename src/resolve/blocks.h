@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "resolve/ancestors.h"
 #include "resolve/base.h"
 #include "resolve/driver_objects.h"
 #include "resolve/flat_map.h"
@@ -19,7 +20,7 @@ namespace vramscope::resolve {
 class Blocks {
  public:
   Blocks(LedgerBase& base, Segments& segments, RowMaker& rows, DriverObjects& objects)
-      : base_(base), segments_(segments), rows_(rows), objects_(objects) {}
+      : base_(base), segments_(segments), rows_(rows), objects_(objects), ancestors_(base.trace) {}
 
   void OnAlloc(const trace::Event& event);
   void OnFree(const trace::Event& event);
@@ -40,6 +41,9 @@ class Blocks {
   bool Has(trace::ProcessId process, uint64_t address) const {
     return AccountOf(process, address) != kNoIndex;
   }
+  // Whether a process that this one was forked from has a block there: a forked process has a copy
+  // of its parent's model, and the memory is the parent's.
+  bool IsOfAncestor(const trace::Event& event) const;
   // The process is gone.
   void End(uint32_t account);
   // All is read: what is live was never freed.
@@ -84,6 +88,7 @@ class Blocks {
   Segments& segments_;
   RowMaker& rows_;
   DriverObjects& objects_;
+  const Ancestors ancestors_;
   PerAccount<OfAccount> accounts_;
 };
 

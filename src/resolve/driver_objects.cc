@@ -355,13 +355,13 @@ void DriverObjects::OnFree(const trace::Event& event) {
   if (index == FlatMap::kNone) {
     if (event.address == 0)
       return;
-    if (!progress.frees.Has(event.address))
+    if (!progress.frees.Has(event.process, event.address))
       ++progress.unknown_frees.count;
     else if (progress.violations.freed_twice++ == 0)
       progress.violations.first_freed_twice = "driver allocation";
     return;
   }
-  progress.frees.Note(event.address);
+  progress.frees.Note(event.process, event.address);
   const DriverObject& object = process.objects[index];
   base_.prices.NoteCall(DeviceOf(object));
   const Segment* segment = object.segment == kNoIndex ? nullptr : &segments_[object.segment];

@@ -29,7 +29,6 @@ Ledger::Ledger(const trace::Trace& trace, tables::AllocationSink& sink)
       objects_(base_, segments_, slabs_, pools_, rows_),
       blocks_(base_, segments_, rows_, objects_),
       modules_(trace),
-      ancestors_(trace),
       first_ns_(trace.session().start_ns) {}
 
 void Ledger::Apply(std::span<const trace::Event> events) {
@@ -231,24 +230,10 @@ void Ledger::OnName(const trace::Event& event) {
     for (size_t i = 0; i < base_.trace.devices().size() && !found; ++i)
       found = blocks_.Name(event, trace::DeviceId{static_cast<int16_t>(i)}, name);
   }
-  if (found || objects_.Name(event, name) || IsOfAncestor(event))
+  if (found || objects_.Name(event, name) || blocks_.IsOfAncestor(event))
     return;
   ++base_.progress.unknown_names.count;
   base_.progress.unknown_names.bytes += requested;
-}
-
-// A forked process has its parent's model as a copy, and the memory is the parent's.
-bool Ledger::IsOfAncestor(const trace::Event& event) const {
-  constexpr int kGenerations = 8;  // a damaged file's can go around
-  trace::ProcessId process = event.process;
-  for (int i = 0; i < kGenerations; ++i) {
-    process = ancestors_.ParentOf(process);
-    if (!base_.accounts.HasProcess(process))
-      return false;
-    if (blocks_.Has(process, event.address))
-      return true;
-  }
-  return false;
 }
 
 void Ledger::OnCommunicator(const trace::Event& event) {

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "resolve/ancestors.h"
 #include "resolve/base.h"
 #include "resolve/blocks.h"
 #include "resolve/driver_objects.h"
@@ -70,7 +69,6 @@ class Ledger {
   void OnPrior(const trace::Event& event);
   void OnName(const trace::Event& event);
   void OnCommunicator(const trace::Event& event);
-  bool IsOfAncestor(const trace::Event& event) const;
   void OnOutOfMemory(const trace::Event& event);
   void OnTeardown(const trace::Event& event);
   void OnProcessEnd(const trace::Event& event);
@@ -83,7 +81,6 @@ class Ledger {
   DriverObjects objects_;
   Blocks blocks_;
   ModuleNames modules_;
-  Ancestors ancestors_;
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;
   std::map<uint64_t, uint64_t> communicator_ranks_;  // by id

@@ -39,11 +39,21 @@ struct ProcessProgress {
 class RecentFrees {
  public:
   RecentFrees() : addresses_(size_t{1} << 14) {}
-  void Note(uint64_t address) { addresses_[SlotOf(address)] = address; }
-  bool Has(uint64_t address) const { return addresses_[SlotOf(address)] == address; }
+  void Note(trace::ProcessId process, uint64_t address) {
+    const uint64_t key = KeyOf(process, address);
+    addresses_[SlotOf(key)] = key;
+  }
+  bool Has(trace::ProcessId process, uint64_t address) const {
+    const uint64_t key = KeyOf(process, address);
+    return addresses_[SlotOf(key)] == key;
+  }
   void Forget() { std::fill(addresses_.begin(), addresses_.end(), 0); }
 
  private:
+  // The upper bits of addresses are mostly zero. A forked child's are its parent's.
+  static uint64_t KeyOf(trace::ProcessId process, uint64_t address) {
+    return address ^ uint64_t{process.value} << 48;
+  }
   size_t SlotOf(uint64_t address) const {
     return (address * 0x9e3779b97f4a7c15u >> 40) & (addresses_.size() - 1);
   }
@@ -60,6 +70,7 @@ struct Progress {
   RecentFrees frees;
   Violations violations;
   trace::Loss unknown_frees;
+  trace::Loss inherited_frees;
   trace::Loss double_allocs;
   trace::Loss unknown_names;
 };

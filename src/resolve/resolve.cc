@@ -460,6 +460,7 @@ void TablesOf::AddTrust() {
   for (const trace::Loss& loss : trace_.losses())
     AddLoss(loss);
   AddLoss(base_.progress.unknown_frees);
+  AddLoss(base_.progress.inherited_frees);
   AddLoss(base_.progress.double_allocs);
   AddLoss(base_.progress.unknown_names);
   trace::Loss not_measured{format::LossName(static_cast<uint64_t>(format::Loss::kNoReading))};

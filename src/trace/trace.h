@@ -33,7 +33,8 @@ struct Process {
   std::string command;          // argv joined by spaces
   std::string executable;
   int64_t start_ns = 0;
-  int64_t end_ns = 0;  // last event
+  int64_t end_ns = 0;      // last event
+  bool is_forked = false;  // it began with a copy of its parent's memory
   bool closed_cleanly = false;
   std::optional<int> wait_status;
 };

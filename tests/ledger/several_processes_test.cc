@@ -50,6 +50,36 @@ class SeveralProcessesTest : public ::testing::Test {
   trace::ProcessId second_;
 };
 
+TEST_F(SeveralProcessesTest, WhatAForkedChildFreesIsItsParents) {
+  trace_.On(trace_.AddCpu());
+  const trace::ProcessId third = trace_.AddProcess(300);
+  for (const trace::ProcessId child : {second_, third}) {
+    trace_.ParentIs(child, first_);
+    trace_.IsForked(child);
+  }
+  trace_.In(first_);
+  trace_.Alloc(0x1000, 100);
+  trace_.Alloc(0x2000, 50);
+  trace_.In(second_);
+  trace_.Alloc(0x3000, 7);
+  trace_.Free(0x1000, 100);  // the parent has it still
+  trace_.In(first_);
+  trace_.Free(0x2000, 50);
+  trace_.In(second_);
+  trace_.Free(0x2000, 50);
+  trace_.In(third);
+  trace_.Free(0x2000, 50);
+  trace_.Free(0x9000, 3);  // of a grandparent, say
+  const Report report = ReportOf(trace_, At("end"));
+  EXPECT_EQ(LedgerByPid(report)[100], 100u);
+  EXPECT_EQ(LedgerByPid(report)[200], 7u);
+  EXPECT_EQ(BrokenInvariants(report), "");
+  ASSERT_EQ(report.losses.size(), 1u);
+  EXPECT_EQ(report.losses[0].name, "frees of memory inherited by fork");
+  EXPECT_EQ(report.losses[0].count, 3u);
+  EXPECT_EQ(report.losses[0].bytes, 103u);
+}
+
 TEST_F(SeveralProcessesTest, ContextsMadeAtOnceAreToldApartByTheProcessesFigures) {
   ContextsAtOnce();
   trace_.In(first_);

@@ -29,6 +29,7 @@ class TraceBuilder : public trace::Trace {
   trace::ProcessId AddProcess(uint32_t pid);
   void NamesAreOff() { processes_[0].unnamed = true; }
   void ParentIs(trace::ProcessId child, trace::ProcessId parent);
+  void IsForked(trace::ProcessId child) { processes_[child.value].is_forked = true; }
   trace::ThreadId AddThread(uint32_t tid, const std::string& name);
   trace::StringId Text(const std::string& text);
   // Frames outermost first: {file, line, function}.

@@ -72,6 +72,7 @@ constinit std::atomic<uint64_t> g_early_losses{0};  // before there is a file to
 constinit std::atomic<int64_t> g_next_try_ns{0};
 constinit std::atomic<bool> g_loaded{false};
 constinit bool g_configured = false;
+constinit bool g_is_forked = false;
 constinit pid_t g_pid = 0;                  // whose session this is
 constinit char g_mark[kMaxPathBytes] = {};  // what MarkUnrecorded() made, or ""
 constinit bool g_told_launcher = false;     // that this process is not recorded
@@ -266,8 +267,9 @@ int BeginFile(LiveFile& file) {
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   header->start_wall_ns = static_cast<int64_t>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec;
-  header->flags.store(format::CheckedFlags(g_flags.use_tsc ? format::kTicksAreTsc : 0u),
-                      std::memory_order_relaxed);
+  const uint32_t flags =
+      (g_flags.use_tsc ? format::kTicksAreTsc : 0u) | (g_is_forked ? format::kForked : 0u);
+  header->flags.store(format::CheckedFlags(flags), std::memory_order_relaxed);
   ReadCommand(header);
   header->crc32c = format::HeaderChecksum(reinterpret_cast<const uint8_t*>(header));
   // Last: a file without the whole of it is one whose header was not finished.
@@ -312,6 +314,7 @@ void ForgetParent() {
   if (State() != SessionState::kUnread && getpid() == g_pid)
     return;  // an event in an earlier fork handler has told us
   g_pid = getpid();
+  g_is_forked = true;
   // Where a signal handler forked, the event that it interrupted will be finished all the same.
   if (t_thread.busy > kSuppressed && t_thread.stream != nullptr)
     t_thread.stream->LeaveToParent();

@@ -54,6 +54,7 @@ class LiveFile {
 
   bool is_launcher() const { return is_launcher_; }
   bool ticks_are_tsc() const { return (flags_ & format::kTicksAreTsc) != 0; }
+  bool is_forked() const { return (flags_ & format::kForked) != 0; }
   bool closed_cleanly() const { return (flags_ & format::kClosedCleanly) != 0; }
   uint32_t pid() const { return pid_; }
   uint32_t parent_pid() const { return parent_pid_; }

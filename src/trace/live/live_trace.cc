@@ -150,6 +150,7 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
                             .executable = file.executable(),
                             .start_ns = file.start_ns(),
                             .end_ns = file.start_ns(),
+                            .is_forked = file.is_forked(),
                             .closed_cleanly = file.closed_cleanly(),
                             .wait_status = {}});
     }
