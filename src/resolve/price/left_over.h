@@ -15,8 +15,8 @@ namespace vramscope::resolve::price {
 
 // Rows that only samples tell of. Measured on an H200:
 // - A primary context that was reset, or released by its last user, keeps all that it has for the
-//   next one, or for the end of the process. The allocations in it go. On an H100 of the same
-//   driver all of it goes, but for what the kernel module has since cuInit.
+//   next one, or for the end of the process; or gives all of it back, but for what the kernel
+//   module has since cuInit. Both were seen. The allocations in it go.
 // - What the kernel module had for a context goes with a checkpoint, and does not come back.
 // - While the memory of a process is moved, the driver has 4 MiB more for it, which are in NVML's
 //   figure of the process, and the kernel module up to 3.25 MiB, which are not.
