@@ -119,6 +119,8 @@ const char* CategoryWords(Category category) {
       return "buffers";
     case Category::kActivation:
       return "activations";
+    case Category::kRetained:
+      return "retained tensors";
     case Category::kTemporary:
       return "temporaries";
     case Category::kInput:

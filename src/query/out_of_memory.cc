@@ -34,8 +34,9 @@ constexpr char kKept[] = "kept from earlier iterations";
 constexpr char kNeverFreed[] = "allocated and never freed";
 
 bool IsPassing(Category category) {
-  return category == Category::kActivation || category == Category::kTemporary ||
-         category == Category::kInput || category == Category::kUnknown;
+  return category == Category::kActivation || category == Category::kRetained ||
+         category == Category::kTemporary || category == Category::kInput ||
+         category == Category::kUnknown;
 }
 
 // The driver, its runtime, PyTorch's allocator.

@@ -96,8 +96,8 @@ std::vector<Overflow::Named> Sorted(const Sums& sums, size_t most) {
 }
 
 bool DependsOnBatch(Category category) {
-  return category == Category::kActivation || category == Category::kTemporary ||
-         category == Category::kInput;
+  return category == Category::kActivation || category == Category::kRetained ||
+         category == Category::kTemporary || category == Category::kInput;
 }
 
 class Describer {

@@ -365,6 +365,7 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
       block.origin.phase != Phase::kBackward)
     return true;
   base_.names.NoteSize(event.process, name);
+  base_.phases.OnName(event.process, name.kind, block.origin, block.size);
   const uint32_t set = base_.names.Add(block.origin.names, name);
   // The memory was given out again.
   if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {

@@ -214,6 +214,7 @@ bool DriverObjects::Name(const trace::Event& event, const MemoryName& name) {
   if (index == FlatMap::kNone)
     return false;
   DriverObject& object = process.objects[index];
+  base_.phases.OnName(event.process, name.kind, object.origin, object.size);
   const uint32_t set = base_.names.Add(object.origin.names, name);
   // The memory was given out again.
   if (set != object.origin.names && base_.names.TakesTurn(object.origin.names, name) &&

@@ -264,6 +264,7 @@ void Ledger::OnTeardown(const trace::Event& event) {
   process.torn_down = true;
   process.teardown_ns = event.time_ns;
   process.exit_ns = event.time_ns;
+  base_.phases.OnTeardown(event.process);
   base_.prices.OnTeardown(event);
 }
 

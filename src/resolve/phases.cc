@@ -202,7 +202,7 @@ void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
 void Phases::OnStep(const trace::Event& event) {
   ProcessState& process = processes_[event.process.value];
   ThreadState& thread = ThreadOf(event);
-  process.knows = true;
+  process.knows = process.stepped = true;
   thread.in_forward = false;
   // A step in a hook of the backward does not end it.
   if (!thread.is_autograd) {
@@ -239,24 +239,45 @@ bool Phases::Outlived(const ProcessState& process, const Origin& origin) const {
   return CountOf(process.ends, origin.phase) != since;
 }
 
-Category Phases::ByPhase(const ProcessState& process, bool freed, const Origin& origin) const {
-  const auto outlives = [&](Category category) {
-    return !freed || Outlived(process, origin) ? category : Category::kTemporary;
-  };
-  switch (origin.phase) {
-    case Phase::kLoad:
-      return Category::kInput;
-    case Phase::kForward:
-      return outlives(Category::kActivation);
-    case Phase::kBackward:
-      return outlives(Category::kGradient);
-    case Phase::kOptimizer:
-      return outlives(Category::kOptimizerState);
-    case Phase::kOther:
-    case Phase::kNone:
-      break;
-  }
-  return outlives(process.unnamed ? Category::kUnknown : Category::kInput);
+// Not of a backward's memory.
+Category Phases::ByPhase(const ProcessState& process, bool kept, const Origin& origin) {
+  if (origin.phase == Phase::kLoad)
+    return Category::kInput;
+  if (!kept)
+    return Category::kTemporary;
+  const bool of_phase = origin.phase == Phase::kForward || origin.phase == Phase::kOptimizer;
+  if (!of_phase && process.unnamed)
+    return Category::kUnknown;
+  if (!process.trains())
+    return Category::kRetained;
+  return origin.phase == Phase::kForward     ? Category::kActivation
+         : origin.phase == Phase::kOptimizer ? Category::kOptimizerState
+                                             : Category::kInput;
+}
+
+// What a backward leaves behind is a gradient where the program's are not named. Where they are, it
+// is one if another of the same operator and size is.
+Category Phases::OfBackward(const ProcessState& process,
+                            bool freed,
+                            uint64_t size_bytes,
+                            const Origin& origin) const {
+  const bool outlived = Outlived(process, origin);
+  if (freed && !outlived)
+    return Category::kTemporary;
+  if (!process.has_names || process.gradients.contains({origin.forward, size_bytes}))
+    return Category::kGradient;
+  return outlived ? Category::kRetained : Category::kTemporary;
+}
+
+void Phases::OnName(trace::ProcessId process,
+                    format::NameKind kind,
+                    const Origin& origin,
+                    uint64_t size_bytes) {
+  ProcessState& state = processes_[process.value];
+  if (kind == format::NameKind::kParameter)
+    state.has_names = true;
+  else if (kind == format::NameKind::kGradient && origin.phase == Phase::kBackward)
+    state.gradients.emplace(origin.forward, size_bytes);
 }
 
 // What was around it is gone, and it says nothing of where its process and thread are.
@@ -303,7 +324,9 @@ void Phases::Decide(trace::ProcessId process,
                     const Names& names,
                     bool freed,
                     bool by_phase,
+                    uint64_t size_bytes,
                     Origin* origin) {
+  const ProcessState& state = processes_[process.value];
   const auto decide = [&](Category category) {
     origin->category = origin->without_phases = category;
   };
@@ -320,7 +343,7 @@ void Phases::Decide(trace::ProcessId process,
   if (origin->purpose == Purpose::kCommunication) {
     // What communication leaves behind when the backward is over are gradients, summed up.
     const bool gradient = by_phase && origin->phase == Phase::kBackward &&
-                          ByPhase(processes_[process.value], freed, *origin) == Category::kGradient;
+                          OfBackward(state, freed, size_bytes, *origin) == Category::kGradient;
     return decide(gradient ? Category::kGradient : Category::kCommunication);
   }
   if (set != nullptr) {
@@ -329,8 +352,11 @@ void Phases::Decide(trace::ProcessId process,
       return;
   }
   decide(SaidBy(origin->scope));
-  if (by_phase && origin->purpose != Purpose::kPrior)
-    origin->category = ByPhase(processes_[process.value], freed, *origin);
+  if (!by_phase || origin->purpose == Purpose::kPrior)
+    return;
+  origin->category = origin->phase == Phase::kBackward
+                         ? OfBackward(state, freed, size_bytes, *origin)
+                         : ByPhase(state, !freed || Outlived(state, *origin), *origin);
 }
 
 }  // namespace vramscope::resolve

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "resolve/names.h"
@@ -26,17 +28,25 @@ class Phases {
   // Fills the origin of what the event allocated, names and category apart.
   void OnAllocated(const trace::Event& event, Origin* origin);
   void OnStep(const trace::Event& event);
+  // A name of PyTorch's for memory of that size.
+  void OnName(trace::ProcessId process,
+              format::NameKind kind,
+              const Origin& origin,
+              uint64_t size_bytes);
+  // The main program ended: no backward is under way any more.
+  void OnTeardown(trace::ProcessId process) { EndBackward(processes_[process.value]); }
   // Up to now there is of the process what a ring keeps.
   void OnPast(const trace::Event& event);
   // A mark that ends an iteration: so does its forward.
   void OnIteration(const trace::Event& event) { ThreadOf(event).in_forward = false; }
 
-  // Decides the category of memory whose lifetime ends now (`freed`), or that outlives the
-  // recording. Not `by_phase`, only its names and its stack can say what it is for.
+  // Decides the category of memory that the program frees now (`freed`), or keeps until its end or
+  // that of the recording. Not `by_phase`, only its names and its stack can say what it is for.
   void Decide(trace::ProcessId process,
               const Names& names,
               bool freed,
               bool by_phase,
+              uint64_t size_bytes,
               Origin* origin);
   // Whether memory that lives outlived the time that its phase is about.
   bool Outlived(trace::ProcessId process, const Origin& origin) const {
@@ -86,12 +96,18 @@ class Phases {
     bool has_python = false;
     bool in_backward = false;
     bool in_optimizer = false;
-    uint32_t steps = 0;  // under way
+    bool stepped = false;
+    bool has_names = false;  // of parameters: then gradients have theirs, too
+    uint32_t steps = 0;      // under way
     Ends ends;
     Ends past;                       // as they were where a ring's history begins
     uint64_t last_number = 0;        // the highest that a forward recorded
     ThreadState no_thread;           // events that name none
     std::vector<Recorded> recorded;  // by number, the latest of them
+    // Of named gradients: the operator of the forward, and the size.
+    std::set<std::pair<trace::StackId, uint64_t>> gradients;
+    // If not, nothing is an activation.
+    bool trains() const { return stepped || ends.backwards_begun != 0; }
   };
 
   ThreadState& ThreadOf(const trace::Event& event);
@@ -111,7 +127,11 @@ class Phases {
   static uint32_t CountOf(const Ends& ends, Phase phase);
   bool Outlived(const ProcessState& process, const Origin& origin) const;
   static void TakeOrigin(const trace::Event& event, Origin* origin);
-  Category ByPhase(const ProcessState& process, bool freed, const Origin& origin) const;
+  static Category ByPhase(const ProcessState& process, bool kept, const Origin& origin);
+  Category OfBackward(const ProcessState& process,
+                      bool freed,
+                      uint64_t size_bytes,
+                      const Origin& origin) const;
   Category SaidBy(trace::StringId text);
   void EndBackward(ProcessState& process);
   void EndOptimizer(ProcessState& process);

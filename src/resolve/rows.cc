@@ -17,12 +17,6 @@ void SetBytes(uint64_t priced, uint64_t size, uint64_t requested, tables::Alloca
     row->rounding_bytes += base - std::min(base, requested);
 }
 
-// What the end of the program frees is what the program kept.
-bool IsTornDown(const LedgerBase& base, trace::ProcessId process) {
-  return process.value < base.progress.processes.size() &&
-         base.progress.processes[process.value].torn_down;
-}
-
 }  // namespace
 
 void RowMaker::FillOrigin(const trace::Event& event, Origin* origin) {
@@ -32,8 +26,8 @@ void RowMaker::FillOrigin(const trace::Event& event, Origin* origin) {
 
 void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const Stretch> stretches) {
   const trace::ProcessId process = base_.accounts[account].process;
-  base_.phases.Decide(process, base_.names, freed && !IsTornDown(base_, process),
-                      block->owner == kPyTorch, &block->origin);
+  base_.phases.Decide(process, base_.names, freed && !IsTornDown(process), block->owner == kPyTorch,
+                      block->size, &block->origin);
   const Origin& origin = block->origin;
   SiteKey key;
   key.account = base_.accounts.RowOf(account).value;
@@ -150,8 +144,8 @@ void RowMaker::End(DriverObject* object, bool freed) {
   const Account& account = base_.accounts[object->account];
   // PyTorch's stream-ordered backend gives no blocks: the driver's allocations are the tensors.
   const bool by_phase = object->owner == kPyTorch && object->memory == format::MemoryKind::kAsync;
-  base_.phases.Decide(account.process, base_.names, freed && !IsTornDown(base_, account.process),
-                      by_phase, &object->origin);
+  base_.phases.Decide(account.process, base_.names, freed && !IsTornDown(account.process), by_phase,
+                      object->size, &object->origin);
   SiteKey key = KeyOf(*object);
   tables::AllocationRow row;
   row.begin_ns = object->row_ns;

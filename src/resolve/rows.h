@@ -45,6 +45,11 @@ class RowMaker {
   void AddStretches(const tables::AllocationRow& whole,
                     SiteKey key,
                     std::span<const Stretch> stretches);
+  // What the end of the program frees is what the program kept.
+  bool IsTornDown(trace::ProcessId process) const {
+    return process.value < base_.progress.processes.size() &&
+           base_.progress.processes[process.value].torn_down;
+  }
   int64_t EndNs() const { return base_.progress.finished ? tables::kNever : base_.progress.now_ns; }
 
   LedgerBase& base_;

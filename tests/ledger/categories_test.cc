@@ -42,6 +42,7 @@ TEST_F(CategoriesTest, OneIterationHasAllCategories) {
   trace_.Free(0x6000);
   InStep();
   trace_.StepBegin(kSgd);
+  trace_.Name(NameKind::kGradient, 0x8000, "first.weight", 0, kNet);
   trace_.Alloc(0xa000, 512);
   trace_.Alloc(0xb000, 1024);
   trace_.Free(0xb000);
@@ -65,7 +66,7 @@ TEST_F(CategoriesTest, OneIterationHasAllCategories) {
       UnorderedElementsAre(Pair("parameter", 1), Pair("input", 2), Pair("unknown", 4),
                            Pair("activation", 104), Pair("gradient", 128), Pair("temporary", 256)));
   EXPECT_THAT(By("module", "mark:peak"),
-              UnorderedElementsAre(Pair("first", 9), Pair("second", 32), Pair("(none)", 454)));
+              UnorderedElementsAre(Pair("first", 137), Pair("second", 32), Pair("(none)", 326)));
   ReportQuery query = At("mark:peak");
   EXPECT_EQ(RowBytes(ReportOf(trace_, query))["PyTorch / activation"], 104u);
 }
@@ -190,7 +191,7 @@ TEST_F(CategoriesTest, EvaluationWithoutABackward) {
   trace_.Alloc(0x4000, 8);  // never freed
   EXPECT_THAT(By("category", "mark:round"),
               UnorderedElementsAre(Pair("input", 1), Pair("temporary", 6)));
-  EXPECT_THAT(By("category"), ElementsAre(Pair("activation", 8)));
+  EXPECT_THAT(By("category"), ElementsAre(Pair("retained", 8)));
 }
 
 TEST_F(CategoriesTest, SetUpIsNoForward) {
@@ -238,8 +239,7 @@ TEST_F(CategoriesTest, CommunicationIsWhatDistributedCodeAllocatesItself) {
   frames.push_back({kTorch + "distributed/tensor/_dispatch.py", 1, "dispatch", 0});
   trace_.StackIs(trace_.PythonIn(frames));
   trace_.Alloc(0x4000, 8);
-  EXPECT_THAT(By("category"),
-              UnorderedElementsAre(Pair("communication", 5), Pair("activation", 10)));
+  EXPECT_THAT(By("category"), UnorderedElementsAre(Pair("communication", 5), Pair("retained", 10)));
 }
 
 TEST_F(CategoriesTest, CommunicationLeavesGradientsBehind) {
@@ -261,7 +261,29 @@ TEST_F(CategoriesTest, CommunicationLeavesGradientsBehind) {
               UnorderedElementsAre(Pair("communication", 9), Pair("gradient", 2)));
 }
 
-TEST_F(CategoriesTest, WhatIsKeptDoesNotDependOnTheEnd) {
+TEST_F(CategoriesTest, WithoutTrainingWhatIsKeptIsRetained) {
+  Load();
+  trace_.Alloc(0x1000, 1);
+  InLayer(kFirst, 20);
+  trace_.Alloc(0x2000, 2);
+  trace_.Alloc(0x3000, 4);
+  InMain(45);
+  trace_.Alloc(0x4000, 8);
+  trace_.Alloc(0x5000, 16);
+  trace_.Mark("all");
+  trace_.Free(0x3000);
+  trace_.Free(0x5000);
+  const Rows expected{{"input", 1}, {"retained", 10}, {"temporary", 20}};
+  EXPECT_EQ(By("category", "mark:all"), expected) << "it was killed";
+  // What Python's end frees the program has kept.
+  trace_.Teardown();
+  trace_.Free(0x2000);
+  trace_.Free(0x4000);
+  trace_.ProcessEnd();
+  EXPECT_EQ(By("category", "mark:all"), expected) << "it ended";
+}
+
+TEST_F(CategoriesTest, WhatIsKeptAfterATrainingDoesNotDependOnItsEnd) {
   AddNet();
   InLayer(kFirst, 20);
   trace_.Alloc(0x1000, 1);
@@ -271,13 +293,38 @@ TEST_F(CategoriesTest, WhatIsKeptDoesNotDependOnTheEnd) {
   trace_.Alloc(0x3000, 4);
   trace_.Mark("all");
   const Rows expected{{"activation", 5}, {"gradient", 2}};
-  EXPECT_EQ(By("category", "mark:all"), expected) << "it was killed";
-  // What Python's end frees the program has kept.
+  EXPECT_EQ(By("category", "mark:all"), expected);
   trace_.Teardown();
   for (const uint64_t address : {0x1000, 0x2000, 0x3000})
     trace_.Free(address);
-  trace_.ProcessEnd();
-  EXPECT_EQ(By("category", "mark:all"), expected) << "it ended";
+  EXPECT_EQ(By("category", "mark:all"), expected);
+}
+
+TEST_F(CategoriesTest, AGradientIsWhatAParameterHasOrOneOfItsKind) {
+  AddNet();
+  InMain(10);
+  trace_.Alloc(0x1000, 1);
+  trace_.Name(NameKind::kParameter, 0x1000, "first.weight", 0, kNet);
+  InBackward();
+  trace_.Alloc(0x2000, 2);
+  trace_.Alloc(0x3000, 4);  // a hook keeps it
+  trace_.Alloc(0x4000, 8);
+  InMain(45);
+  trace_.Alloc(0x5000, 16);
+  trace_.Name(NameKind::kGradient, 0x2000, "first.weight", 0, kNet);
+  trace_.Free(0x2000);
+  trace_.Free(0x4000);
+  InBackward();
+  trace_.Alloc(0x6000, 2);  // freed before anybody looked
+  trace_.Alloc(0x7000, 32);
+  trace_.Mark("backward");
+  trace_.Free(0x7000);
+  InMain(46);
+  trace_.Alloc(0x8000, 64);
+  trace_.Free(0x6000);
+  EXPECT_THAT(By("category", "mark:backward"),
+              UnorderedElementsAre(Pair("parameter", 1), Pair("input", 16), Pair("gradient", 2),
+                                   Pair("retained", 4), Pair("temporary", 32)));
 }
 
 }  // namespace

@@ -375,14 +375,14 @@ TEST_F(NamesTest, TablesOfCategoriesAndModules) {
     categories.push_back(entry.category);
     all += entry.bytes;
   }
-  EXPECT_THAT(categories, ElementsAre("parameter", "activation", "rounding"));
+  EXPECT_THAT(categories, ElementsAre("parameter", "retained", "rounding"));
   EXPECT_EQ(all, report.devices[0].ledger_bytes);
   ASSERT_EQ(report.top_modules.size(), 1u);
   EXPECT_EQ(report.top_modules[0].module, "first");
   EXPECT_EQ(report.top_modules[0].type, "Linear");
   EXPECT_EQ(report.top_modules[0].bytes, 1500u);
   EXPECT_THAT(report.top_modules[0].categories,
-              ElementsAre(Pair("parameter", 900), Pair("activation", 500), Pair("rounding", 100)));
+              ElementsAre(Pair("parameter", 900), Pair("retained", 500), Pair("rounding", 100)));
   EXPECT_EQ(report.block_bytes, 1507u);
   EXPECT_EQ(report.block_bytes_with_category, 1507u);
   EXPECT_EQ(report.block_bytes_with_place, 1500u);

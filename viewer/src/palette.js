@@ -26,6 +26,7 @@ export const KNOWN = [
   { name: "optimizer state", light: "#633792", dark: "#b598f2" },
   { name: "gradient", light: "#cf6f19", dark: "#df8c37" },
   { name: "activation", light: "#36a17f", dark: "#56bf96" },
+  { name: "retained", light: "#9c7ef6", dark: "#741a92" },
   { name: "temporary", light: "#edc764", dark: "#f7e785" },
   { name: "input", light: "#df83b8", dark: "#eea5cc" },
   { name: "workspace", light: "#885828", dark: "#a0723e" },
@@ -47,7 +48,7 @@ const OTHERS = [
   { light: "#6b7a2f", dark: "#98a85c" },
 ];
 const SPARE_FIRST = ["activation", "parameter", "gradient", "optimizer state", "temporary", "input",
-  "buffer", "workspace", "communication"];
+  "buffer", "workspace", "communication", "retained"];
 
 // Of those, what tells lines apart best, on light and on dark ground.
 const LINES = ["parameter", "gradient", "activation", "optimizer state", "communication", "input", "workspace"];
