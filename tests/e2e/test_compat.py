@@ -67,7 +67,7 @@ def environment(tmp_path_factory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def warm(environment, tmp_path_factory):
-    process = warm_torch.Warm(environment, tmp_path_factory.mktemp("programs"), imports=())
+    process = warm_torch.Warm(environment, tmp_path_factory.mktemp("programs"), imports=warm_torch.SLOW)
     yield process
     process.close()
 

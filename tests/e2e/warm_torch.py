@@ -14,6 +14,10 @@ import types
 from pathlib import Path
 
 
+# What the first optimizer, fake tensor or checkpoint of a program imports.
+SLOW = ("torch._dynamo", "torch._subclasses.fake_tensor", "torch.utils.checkpoint")
+
+
 class Warm:
     """One process of them; `run` is like `subprocess.run` of a program that is `code`."""
 
@@ -21,7 +25,7 @@ class Warm:
         self,
         environment: dict[str, str],
         directory: Path,
-        imports: tuple[str, ...] = ("vramscope._courtesy", "vramscope._mem_reporter"),
+        imports: tuple[str, ...] = (*SLOW, "vramscope._courtesy", "vramscope._mem_reporter"),
     ) -> None:
         self._directory = directory
         self._number = 0
@@ -74,14 +78,10 @@ def _child(path: Path) -> None:
 
 def _serve() -> None:
     import torch
-    import torch._subclasses.fake_tensor
-    import torch.utils.checkpoint
 
     for name in sys.argv[1:]:
         importlib.import_module(name)
     torch.set_num_threads(1)
-    # The first optimizer imports the most.
-    torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         path = Path(json.loads(line))
