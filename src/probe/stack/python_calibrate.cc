@@ -318,8 +318,15 @@ void PythonObserveOpening(const char* file) {
   CollectorPrepare();
   if (ok) {
     const CollectorPause collector;
-    ok = version < kFramesAreNoObjects ? Verify(python, layout, thread_state(), kMostFrames)
-                                       : VerifyInOwnFrames(python, layout, thread_state());
+    const auto verify = [&] {
+      return version < kFramesAreNoObjects ? Verify(python, layout, thread_state(), kMostFrames)
+                                           : VerifyInOwnFrames(python, layout, thread_state());
+    };
+    ok = verify();
+    if (!ok && layout.unicode_state_shift == kWideInterned) {
+      layout.unicode_state_shift = kPython312.unicode_state_shift;
+      ok = verify();
+    }
   }
   if (ok) {
     g_python.layout = layout;

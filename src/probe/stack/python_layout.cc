@@ -59,11 +59,12 @@ bool FindPythonLayout(uint32_t version_hex, const void* runtime, PythonLayout* l
     case 0x030d:
       return FromDebugOffsets(runtime, version_hex, 19, 6, layout);
     case 0x030e:
-      // Two words more for the interpreter state and for the frame; strings keep `interned` in
-      // sixteen bits, references two bits of their own (Include/internal/pycore_stackref.h).
-      if (!FromDebugOffsets(runtime, version_hex, 21, 8, layout))
+      // Three words more for the interpreter state, two for the frame; strings may keep `interned`
+      // in sixteen bits, and do not in 3.14.10; references have two bits of their own
+      // (Include/internal/pycore_stackref.h).
+      if (!FromDebugOffsets(runtime, version_hex, 22, 8, layout))
         return false;
-      layout->unicode_state_shift = 16;
+      layout->unicode_state_shift = kWideInterned;
       layout->reference_tags = 3;
       return true;
     default:

@@ -27,12 +27,15 @@ struct PythonLayout {
       code_linetable;          // PyCodeObject
   uint32_t code_instructions;  // PyCodeObject: where the instruction pointer counts from
   format::LineTableKind line_table;
-  uint32_t unicode_state_shift;  // PyASCIIObject.state: bits before `kind`
+  uint32_t unicode_state_shift;  // PyASCIIObject.state: bits of `interned`, before `kind`
   uint32_t unicode_ascii;        // first character of a compact ASCII string
   uint32_t unicode_compact;      // first character of another compact string
 
   bool operator==(const PythonLayout&) const = default;
 };
+
+// PyASCIIObject.state of some releases of 3.14.
+inline constexpr uint32_t kWideInterned = 16;
 
 // Include/cpython/frameobject.h and code.h of 3.9 and 3.10.
 constexpr PythonLayout PythonFrameObjects(uint32_t lasti,

@@ -42,6 +42,28 @@ TEST(PythonLayout, TakesNewerOffsetsFromTheInterpreterItself) {
   EXPECT_EQ(layout.code_instructions, 200u);
 }
 
+// As 3.14.10 has them: sixteen words of the interpreter, eight of the frame.
+TEST(PythonLayout, TakesTheOffsetsOf314) {
+  std::array<uint64_t, 64> words{};
+  std::memcpy(words.data(), "xdebugpy", 8);
+  words[1] = 0x030e0af0;
+  const uint64_t thread[] = {832, 0, 8, 16, 72, 152, 160, 232, 32};
+  std::memcpy(&words[22], thread, sizeof thread);
+  const uint64_t frame[] = {88, 8, 0, 56, 80, 74, 64, 0};
+  std::memcpy(&words[31], frame, sizeof frame);
+  const uint64_t code[] = {216, 112, 120, 128, 136, 68, 52, 96, 104, 208};
+  std::memcpy(&words[39], code, sizeof code);
+  PythonLayout layout{};
+  ASSERT_TRUE(FindPythonLayout(0x030e0af0, words.data(), &layout));
+  EXPECT_EQ(layout.tstate_frame, 72u);
+  EXPECT_EQ(layout.frame_previous, 8u);
+  EXPECT_EQ(layout.frame_code, 0u);
+  EXPECT_EQ(layout.frame_instruction, 56u);
+  EXPECT_EQ(layout.frame_owner, 74);
+  EXPECT_EQ(layout.code_qualname, 128u);
+  EXPECT_EQ(layout.code_instructions, 208u);
+}
+
 TEST(PythonLayout, KnownOnesHaveAWalkOfTheirOwn) {
   std::set<PythonCapture> walks;
   for (const uint32_t version : {0x0309u, 0x030au, 0x030bu, 0x030cu, 0x030du}) {
