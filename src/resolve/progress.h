@@ -52,7 +52,7 @@ class RecentFrees {
  private:
   // The upper bits of addresses are mostly zero. A forked child's are its parent's.
   static uint64_t KeyOf(trace::ProcessId process, uint64_t address) {
-    return address ^ uint64_t{process.value} << 48;
+    return address ^ static_cast<uint64_t>(process.value) << 48;
   }
   size_t SlotOf(uint64_t address) const {
     return (address * 0x9e3779b97f4a7c15u >> 40) & (addresses_.size() - 1);
