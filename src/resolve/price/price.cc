@@ -499,9 +499,9 @@ int64_t Pricer::TouchedBy(const Calls& calls, const When& when, int64_t bytes) {
           : all_of([](const ImplicitCall& call) { return call.kind == Kind::kContextDestroy; });
   if (!managed_.IsUsed() || !(moves_pages || cannot || (bytes > 0 && (may_load || may_move))))
     return 0;
-  const int64_t touched = moves_pages
-                              ? managed_.OnMovedPages(when, bytes)
-                              : managed_.OnCalls(when, cannot ? bytes : managed_.LikelyOf(bytes));
+  const int64_t touched =
+      moves_pages ? managed_.OnMovedPages(when, bytes)
+                  : managed_.OnCalls(when, cannot || may_move ? bytes : managed_.LikelyOf(bytes));
   NoteHidden(when.time_ns, touched);
   return touched;
 }
