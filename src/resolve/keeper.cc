@@ -236,9 +236,10 @@ void Keeper::KeepOpen(const Open& open, format::OriginEnd end) {
 void Keeper::EndProcess(trace::ProcessId process) {
   if (is_cut_[file_of_[process.value]])
     return;
-  for (auto& [key, of] : open_) {
+  for (auto& [key, open_of] : open_) {
     if (key.first != process.value)
       continue;
+    auto& of = open_of;  // Clang before 16 captures no structured binding
     of.slab.ForEach([&](uint32_t index, const Open& open) {
       of.numbers.Erase(open.address);
       Close(of, index, nullptr);
