@@ -248,7 +248,8 @@ Category Phases::ByPhase(const ProcessState& process, bool kept, const Origin& o
   const bool of_phase = origin.phase == Phase::kForward || origin.phase == Phase::kOptimizer;
   if (!of_phase && process.unnamed)
     return Category::kUnknown;
-  if (!process.trains())
+  // What a ring kept of its past came before the steps of which it kept nothing.
+  if (!process.trains() && origin.epoch < kOfPast)
     return Category::kRetained;
   return origin.phase == Phase::kForward     ? Category::kActivation
          : origin.phase == Phase::kOptimizer ? Category::kOptimizerState
@@ -264,7 +265,8 @@ Category Phases::OfBackward(const ProcessState& process,
   const bool outlived = Outlived(process, origin);
   if (freed && !outlived)
     return Category::kTemporary;
-  if (!process.has_names || process.gradients.contains({origin.forward, size_bytes}))
+  if (!process.has_names || origin.epoch >= kOfPast ||
+      process.gradients.contains({origin.forward, size_bytes}))
     return Category::kGradient;
   return outlived ? Category::kRetained : Category::kTemporary;
 }
