@@ -223,8 +223,7 @@ def test_devices_and_processes_are_lines_on_one_axis(several, browser):
         if row["pid"]:
             by_process[row["pid"], row["device"]] = by_process.get((row["pid"], row["device"]), 0) + row["bytes"]
     shown = {tuple(map(int, re.search(r"\(pid (\d+)\) on GPU (\d)$", name).groups())): size for name, size in exact(browser.run(read)).items()}
-    # A short process may have had memory on a second device, too.
-    assert len(shown) >= 4 and {key: size for key, size in shown.items() if size} == {key: size for key, size in by_process.items() if size}
+    assert len(shown) == 4 and {key: size for key, size in shown.items() if size} == {key: size for key, size in by_process.items() if size}
 
 
 MANY = """

@@ -121,6 +121,7 @@ class Pricer {
     hidden_.emplace(after, time_ns, bytes);
   }
   int64_t KnownIn(int64_t from_ns, int64_t to_ns) const;
+  int64_t GiveToKept(const When& figure, int64_t bytes);
   Counter CounterOf(const Calls& calls, Part part) const;
   Calls ThatMayTake(const Calls& calls) const;
   Part JointPart(const Calls& calls) const;
@@ -267,6 +268,9 @@ void Pricer::NoteUnsettled() {
       unsettled_.push_back({begin_ns, end_ns});
   }
   for (const uint32_t call : series_.unpriced) {
+    // A sample tells what the kernel module keeps for it: see Kept.
+    if (input_.calls[call].kind == Kind::kInit)
+      continue;
     const When& when = series_.calls[call];
     const std::optional<When>& end = input_.processes[input_.calls[call].process].end;
     // The next figures are counted from one that has it.
@@ -413,15 +417,22 @@ void Pricer::OnSample(size_t number) {
   if (managed_.IsUsed() && !is_unsettled)
     take(managed_.OnFigure(sample.when, unknown));
   take(-left_over_.TakeBackParked(sample.when, -unknown));
-  for (const StepRef& ref : kept_.OnQuiet(sample.when, unknown)) {
-    const Step& step = book_.step(ref);
-    NoteHidden(step.when.time_ns, step.bytes);
-    unknown -= step.bytes;
-  }
+  unknown -= GiveToKept(sample.when, unknown);
   if (is_unsettled)
     return unexplained_.OnUnsettled(sample, unknown);
   for (const StepRef& ref : unexplained_.OnQuiet(sample, unknown))
     NoteHidden(book_.step(ref).when.time_ns, book_.step(ref).bytes);
+}
+
+// Returns what of the bytes, which no row has at that figure, the kernel module keeps.
+int64_t Pricer::GiveToKept(const When& figure, int64_t bytes) {
+  int64_t given = 0;
+  for (const StepRef& ref : kept_.OnQuiet(figure, bytes)) {
+    const Step& step = book_.step(ref);
+    NoteHidden(step.when.time_ns, step.bytes);
+    given += step.bytes;
+  }
+  return given;
 }
 
 // Calls wait for the reading that says what they took, or which of a reading and the sample came
@@ -466,13 +477,19 @@ void Pricer::OnInterval(const Interval& interval) {
     if (!IsGone(input_.calls[call].process, to_ns))
       calls.push_back(call);
   }
-  const int64_t bytes = interval.growth_bytes - KnownIn(interval.from_ns, to_ns);
+  int64_t bytes = interval.growth_bytes - KnownIn(interval.from_ns, to_ns);
   if (calls.empty()) {
     // Somebody else's move would look the same.
     if (managed_.IsUsed() && !others_.are_listed() && !figures_.HasOthers(INT64_MIN))
       NoteHidden(to_ns, managed_.OnFigure(interval.until, bytes));
     return;
   }
+  // On a GPU that a process initialises and does not use, it has no context.
+  const bool only_init = std::all_of(calls.begin(), calls.end(), [&](uint32_t call) {
+    return input_.calls[call].kind == Kind::kInit;
+  });
+  if (only_init)
+    bytes -= GiveToKept(interval.until, bytes);
   if (bytes != 0 || MakeContext(calls))
     Assign(interval, calls, bytes);
 }

@@ -615,6 +615,20 @@ TEST_F(PriceTest, ProcessesInARowAreEachPricedByTheirSamples) {
   EXPECT_EQ(device_.Prices().contexts_not_measured, 0u);
 }
 
+// A process initialises the driver for all GPUs: on one that it does not use it has no context,
+// whoever's reading tells.
+TEST_F(PriceTest, InitAloneIsTheKernelModulesOnAGpuThatOthersUse) {
+  Context();
+  device_.AddProcess();
+  device_.Init();
+  device_.In(0);
+  device_.Reading(513);
+  device_.Sample(513);
+  EXPECT_THAT(device_.Rows(),
+              UnorderedElementsAre(Pair(kOthers, 10), Pair(kContext, 500), Pair(kKept, 3)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 // One that lives shorter than the memory of the one before may stay: a sample behind that one's end
 // is the only one there is.
 TEST_F(PriceTest, AShortProcessBehindAnotherIsPriced) {
