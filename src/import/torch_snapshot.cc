@@ -220,10 +220,6 @@ class Snapshot {
   bool has_times_ = false;
 };
 
-}  // namespace
-
-namespace {
-
 // A page of torch.cuda._memory_viz has the snapshot in its script.
 constexpr std::string_view kVizMark = "MemoryViz.js";
 constexpr std::string_view kVizPickle = "\"base64\": \"";

@@ -212,9 +212,9 @@ TEST_F(CheckpointsTest, TheEndOfAProcessIsNoCheckpoint) {
   EXPECT_THAT(device_.Prices().checkpointed, IsEmpty());
 }
 
-// As measured: 4 MiB more in the process's figure while its memory moves, and up to 3 in none; what
-// the kernel module had for its context is back only when it goes on; and NVML tells of its return
-// before the call ends.
+// As measured. While the memory moves, the process's figure has 4 MiB more, and 3 MiB are in none.
+// What the kernel module had for its context is back when the process goes on. NVML tells of the
+// return before the call ends.
 TEST_F(CheckpointsTest, AMoveTakesMemoryAndTheKernelModulesPartComesBackLast) {
   device_.Sample(680);
   device_.Sample(685);

@@ -3,20 +3,9 @@
 
 #include <algorithm>
 
-#include "resolve/price/series.h"
-
 namespace vramscope::resolve::price {
 
 using format::Part;
-
-namespace {
-
-// Who moves it initialises the driver before its first call, and ends soon behind its last one.
-constexpr int64_t kMoverLivesNs = 1'000'000'000;
-// NVML's figures of processes are in pages of the driver.
-constexpr int64_t kPageBytes = 2 << 20;
-
-}  // namespace
 
 int64_t LeftOver::TakeBackRestored(const When& sample, int64_t bytes) {
   int64_t taken = 0;
@@ -58,54 +47,6 @@ int64_t LeftOver::TakeBackParked(const When& sample, int64_t bytes) {
   take([](Part part) { return part == Part::kContext; });
   take([](Part part) { return part == Part::kRmInternal; });
   return taken;
-}
-
-uint32_t LeftOver::MovedAt(const When& sample) const {
-  uint32_t moved = kNone;
-  for (const CheckpointCall& call : input_.checkpoints) {
-    if (call.when.begin_ns - kMoverLivesNs >= sample.end_ns ||
-        call.when.end_ns + kMoverLivesNs <= sample.begin_ns || call.process == moved)
-      continue;
-    if (moved != kNone)
-      return kNone;
-    moved = call.process;
-  }
-  return moved;
-}
-
-void LeftOver::Set(uint32_t* row, uint32_t process, const When& when, int64_t bytes) {
-  const int64_t change = bytes - (*row == kNone ? 0 : book_.row(*row).bytes);
-  if (change == 0)
-    return;
-  if (*row == kNone) {
-    Counter counter;
-    counter.process = process;
-    counter.part = process == kNone ? Part::kRmInternal : Part::kOtherDriver;
-    counter.trigger = process == kNone ? "" : "checkpoint";
-    *row = book_.Add(std::move(counter), process);
-  }
-  book_.Change(*row, when, change);
-}
-
-int64_t LeftOver::OnMoving(const When& sample, int64_t bytes, const Checkpoints& checkpoints) {
-  const uint32_t moved = MovedAt(sample);
-  if (moved == kNone && moved_ == kNone)
-    return 0;
-  const auto has = [&](uint32_t row) { return row == kNone ? 0 : book_.row(row).bytes; };
-  const bool is_same = moved == moved_;
-  const bool is_away = checkpoints.IsCheckpointed(moved_);  // with its row
-  const int64_t rows_bytes = (is_away ? 0 : has(moving_row_)) + has(moving_rm_row_);
-  const int64_t now_bytes = is_same ? rows_bytes + bytes : 0;
-  if (now_bytes < 0 || now_bytes > kLargestRm)
-    return 0;
-  const int64_t of_process = is_away ? 0 : now_bytes / kPageBytes * kPageBytes;
-  Set(&moving_row_, moved_, sample, of_process);
-  Set(&moving_rm_row_, kNone, sample, now_bytes - of_process);
-  if (!is_same) {
-    moved_ = moved;
-    moving_row_ = kNone;
-  }
-  return now_bytes - rows_bytes;
 }
 
 }  // namespace vramscope::resolve::price

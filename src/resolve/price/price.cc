@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "resolve/price/arrays.h"
 #include "resolve/price/book.h"
+#include "resolve/price/call_set.h"
 #include "resolve/price/checkpoints.h"
 #include "resolve/price/figures.h"
 #include "resolve/price/kept.h"
 #include "resolve/price/left_over.h"
 #include "resolve/price/managed.h"
+#include "resolve/price/moving.h"
 #include "resolve/price/others.h"
 #include "resolve/price/results.h"
 #include "resolve/price/series.h"
@@ -60,7 +60,8 @@ class Pricer {
         others_(input, &book_, &figures_),
         unexplained_(&book_),
         live_contexts_(input.processes.size()),
-        left_over_(input, &book_),
+        left_over_(input.processes.size(), &book_),
+        moving_(input, checkpoints_, &book_),
         before_(input.processes.size(), kNone) {
     moved_.push_back(0);
     for (const Move& move : input.moves) {
@@ -88,8 +89,6 @@ class Pricer {
   }
 
  private:
-  using Calls = std::vector<uint32_t>;
-
   std::vector<Entry> InOrder() const;
   void Apply(const Entry& entry);
   void NoteUnsettled();
@@ -102,15 +101,11 @@ class Pricer {
   void OnLateStart(const LateStart& start);
   void OnEnd(uint32_t process);
   void OnInterval(const Interval& interval);
-  void Assign(const Interval& interval, const Calls& calls, int64_t bytes);
-  int64_t TouchedBy(const Calls& calls, const When& when, int64_t bytes);
-  void ShareOut(const Calls& calls, uint32_t holder, const Estimate& estimate);
-  std::vector<StepRef> TakeBack(const Calls& calls, const When& when, int64_t bytes);
-  void AddCandidates(const Calls& calls, const When& when, std::vector<StepRef>* taken);
-  bool IsOfCalls(const Calls& calls, Part part) const {
-    return std::any_of(calls.begin(), calls.end(),
-                       [&](uint32_t call) { return input_.calls[call].part == part; });
-  }
+  void Assign(const Interval& interval, const CallSet& calls, int64_t bytes);
+  int64_t TouchedBy(const CallSet& calls, const When& when, int64_t bytes);
+  void ShareOut(const CallSet& calls, uint32_t holder, const Estimate& estimate);
+  std::vector<StepRef> TakeBack(const CallSet& calls, const When& when, int64_t bytes);
+  void AddCandidates(const CallSet& calls, const When& when, std::vector<StepRef>* taken);
   void EndRow(uint32_t row, const When& when);
   // What else moved memory than explicit calls, and is known.
   void NoteHidden(int64_t time_ns, int64_t bytes) {
@@ -122,19 +117,6 @@ class Pricer {
   }
   int64_t KnownIn(int64_t from_ns, int64_t to_ns) const;
   int64_t GiveToKept(const When& figure, int64_t bytes);
-  Counter CounterOf(const Calls& calls, Part part) const;
-  Calls ThatMayTake(const Calls& calls) const;
-  Part JointPart(const Calls& calls) const;
-  bool HasContext(uint32_t process) const {
-    return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
-      return row.account == process && row.counter.part == Part::kContext && row.bytes > 0;
-    });
-  }
-  bool MakeContext(const Calls& calls) const {
-    return std::any_of(calls.begin(), calls.end(), [&](uint32_t call) {
-      return input_.calls[call].kind == Kind::kContextCreate;
-    });
-  }
   bool IsGone(uint32_t process, int64_t time_ns) const {
     return process >= input_.processes.size() ||
            (input_.processes[process].end && input_.processes[process].end->time_ns <= time_ns);
@@ -154,6 +136,7 @@ class Pricer {
   Unexplained unexplained_;
   std::vector<uint32_t> live_contexts_;  // by process
   LeftOver left_over_;
+  Moving moving_;
   std::vector<uint32_t> before_;                     // by process: the row of what it had before
   std::vector<std::pair<int64_t, int64_t>> hidden_;  // time, bytes
   size_t checkpoints_seen_ = 0;
@@ -399,8 +382,7 @@ void Pricer::OnSample(size_t number) {
   const bool is_unsettled = IsUnsettled(sample.when);
   if (series_.calm_but_for_checkpoints[number] && !is_unsettled)
     NoteHidden(sample.when.time_ns,
-               left_over_.OnMoving(sample.when, sample.used_bytes - checkpoints_.DeviceTotal(),
-                                   checkpoints_));
+               moving_.OnSample(sample.when, sample.used_bytes - checkpoints_.DeviceTotal()));
   if (!series_.calm[number])
     return;
   int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();
@@ -472,11 +454,9 @@ void Pricer::OnLateStart(const LateStart& start) {
 
 void Pricer::OnInterval(const Interval& interval) {
   const int64_t to_ns = interval.until.time_ns;
-  Calls calls;
-  for (const uint32_t call : interval.calls) {
-    if (!IsGone(input_.calls[call].process, to_ns))
-      calls.push_back(call);
-  }
+  const CallSet calls = CallSet(input_, interval.calls).Only([&](const ImplicitCall& call) {
+    return !IsGone(call.process, to_ns);
+  });
   int64_t bytes = interval.growth_bytes - KnownIn(interval.from_ns, to_ns);
   if (calls.empty()) {
     // Somebody else's move would look the same.
@@ -485,47 +465,37 @@ void Pricer::OnInterval(const Interval& interval) {
     return;
   }
   // On a GPU that a process initialises and does not use, it has no context.
-  const bool only_init = std::all_of(calls.begin(), calls.end(), [&](uint32_t call) {
-    return input_.calls[call].kind == Kind::kInit;
-  });
-  if (only_init)
+  if (calls.All([](const ImplicitCall& call) { return call.kind == Kind::kInit; }))
     bytes -= GiveToKept(interval.until, bytes);
-  if (bytes != 0 || MakeContext(calls))
+  if (bytes != 0 || calls.Has(Kind::kContextCreate))
     Assign(interval, calls, bytes);
 }
 
 // Kernels that touch managed memory may run while calls load their code: until NVML's figure of the
 // process tells, what looks like the UVM driver's steps is taken to be its own.
-int64_t Pricer::TouchedBy(const Calls& calls, const When& when, int64_t bytes) {
-  const auto all_of = [&](auto matches) {
-    return std::all_of(calls.begin(), calls.end(),
-                       [&](uint32_t call) { return matches(input_.calls[call]); });
-  };
-  const bool moves_pages =
-      all_of([](const ImplicitCall& call) { return call.part == Part::kUvmDriver; });
-  const bool may_move =
-      !all_of([](const ImplicitCall& call) { return call.part != Part::kUvmDriver; });
-  const bool may_load = all_of([](const ImplicitCall& call) {
-    return call.part == Part::kLaunch || call.part == Part::kGraphs || call.part == Part::kCode ||
-           call.part == Part::kUvmDriver;
+int64_t Pricer::TouchedBy(const CallSet& calls, const When& when, int64_t bytes) {
+  const bool may_move = calls.Has(Part::kUvmDriver);
+  const bool only_moves =
+      calls.All([](const ImplicitCall& call) { return call.part == Part::kUvmDriver; });
+  const bool may_touch = may_move || calls.All([](const ImplicitCall& call) {
+    return call.part == Part::kLaunch || call.part == Part::kGraphs || call.part == Part::kCode;
   });
   // Calls that give nothing back, and ends of contexts that take nothing: it is of what was freed.
-  const bool cannot =
-      bytes < 0
-          ? all_of([](const ImplicitCall& call) { return call.only_takes; })
-          : all_of([](const ImplicitCall& call) { return call.kind == Kind::kContextDestroy; });
-  if (!managed_.IsUsed() || !(moves_pages || cannot || (bytes > 0 && (may_load || may_move))))
+  const bool cannot = calls.All([&](const ImplicitCall& call) {
+    return bytes < 0 ? call.only_takes : call.kind == Kind::kContextDestroy;
+  });
+  if (!managed_.IsUsed() || !(only_moves || cannot || (bytes > 0 && may_touch)))
     return 0;
   const int64_t touched =
-      moves_pages ? managed_.OnMovedPages(when, bytes)
-                  : managed_.OnCalls(when, cannot || may_move ? bytes : managed_.LikelyOf(bytes));
+      only_moves ? managed_.OnMovedPages(when, bytes)
+                 : managed_.OnCalls(when, cannot || may_move ? bytes : managed_.LikelyOf(bytes));
   NoteHidden(when.time_ns, touched);
   return touched;
 }
 
-void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes) {
-  const Calls takers = ThatMayTake(calls);
-  const uint32_t process = input_.calls[takers.back()].process;
+void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t bytes) {
+  const CallSet takers = calls.ThatMayTake();
+  const uint32_t process = takers.last().process;
   // What sinks may have been too high since the base: samples from there on are not judged by it.
   When when{INT64_MIN, bytes < 0 ? interval.from_begin_ns : INT64_MAX, INT64_MIN};
   bool only_take = true;
@@ -553,31 +523,31 @@ void Pricer::Assign(const Interval& interval, const Calls& calls, int64_t bytes)
   // What shrinks by itself is as large as its rows say.
   if (bytes <= 0 && !estimate.sank && !figures_.IsShared(INT64_MIN))
     return;
-  const Part part = JointPart(takers);
-  const uint32_t row = book_.Add(CounterOf(takers, part), process);
+  const Part part = takers.JointPart();
+  const uint32_t row = book_.Add(takers.AsCounter(part), process);
   estimate.own = book_.Change(row, when, std::max<int64_t>(bytes, 0));
-  estimate.is_context = part == Part::kContext &&
-                        (bytes > 0 || (MakeContext(calls) && !figures_.HasContext(process)));
+  estimate.is_context =
+      part == Part::kContext &&
+      (bytes > 0 || (calls.Has(Kind::kContextCreate) && !figures_.HasContext(process)));
   figures_.OnPriced(process, estimate);
   if (bytes > 0)
     ShareOut(calls, row, estimate);
 }
 
 // Rows of no bytes for the other processes whose calls these are: their figures may say more.
-void Pricer::ShareOut(const Calls& calls, uint32_t holder, const Estimate& estimate) {
+void Pricer::ShareOut(const CallSet& calls, uint32_t holder, const Estimate& estimate) {
   std::vector<uint32_t> processes{book_.row(holder).account};
   for (const uint32_t first : calls) {
     const uint32_t process = input_.calls[first].process;
     if (std::find(processes.begin(), processes.end(), process) != processes.end())
       continue;
     processes.push_back(process);
-    Calls own;
-    std::copy_if(calls.begin(), calls.end(), std::back_inserter(own),
-                 [&](uint32_t call) { return input_.calls[call].process == process; });
+    const CallSet own =
+        calls.Only([&](const ImplicitCall& call) { return call.process == process; });
     Estimate share = estimate;
     share.taken.clear();
     share.is_context = false;
-    const uint32_t row = book_.Add(CounterOf(own, book_.row(holder).counter.part), process);
+    const uint32_t row = book_.Add(own.AsCounter(book_.row(holder).counter.part), process);
     share.own = book_.Change(row, book_.step(estimate.own).when, 0);
     figures_.OnPricedTogether(process, std::move(share), estimate.own);
   }
@@ -585,8 +555,8 @@ void Pricer::ShareOut(const Calls& calls, uint32_t holder, const Estimate& estim
 
 // Memory that went back: first from rows of the same parts, or of the context that ended, then from
 // any other driver-owned row, newest first, the context last.
-std::vector<StepRef> Pricer::TakeBack(const Calls& calls, const When& when, int64_t bytes) {
-  const uint32_t process = input_.calls[calls.back()].process;
+std::vector<StepRef> Pricer::TakeBack(const CallSet& calls, const When& when, int64_t bytes) {
+  const uint32_t process = calls.last().process;
   std::vector<StepRef> taken;
   int64_t left = bytes;
   const auto ended = std::find_if(calls.begin(), calls.end(), [&](uint32_t call) {
@@ -603,74 +573,32 @@ std::vector<StepRef> Pricer::TakeBack(const Calls& calls, const When& when, int6
       left -= part;
     }
   };
-  const auto is_around = [](const Counter& counter) { return counter.part == Part::kContext; };
+  const auto is_in_context = [](const Counter& counter) { return counter.part != Part::kContext; };
   if (ended == calls.end()) {
-    take([&](const Counter& counter) { return IsOfCalls(calls, counter.part); });
+    take([&](const Counter& counter) { return calls.Has(counter.part); });
   } else {
     const uint64_t context = input_.calls[*ended].context;
-    take([&](const Counter& counter) { return counter.context == context && !is_around(counter); });
+    take([&](const Counter& counter) {
+      return counter.context == context && is_in_context(counter);
+    });
   }
-  take([&](const Counter& counter) { return !is_around(counter); });
+  take(is_in_context);
   take([](const Counter&) { return true; });
   return taken;
 }
 
 // What others took meanwhile may hide that calls gave memory back: steps of no bytes in rows that
 // it can have come from, for figures to correct.
-void Pricer::AddCandidates(const Calls& calls, const When& when, std::vector<StepRef>* taken) {
+void Pricer::AddCandidates(const CallSet& calls, const When& when, std::vector<StepRef>* taken) {
   constexpr size_t kMost = 16;
-  const uint32_t process = input_.calls[calls.back()].process;
+  const uint32_t process = calls.last().process;
   const size_t most = taken->size() + kMost;
   for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && taken->size() < most;) {
     const Book::Row& row = book_.row(i);
     if (row.account == process && row.bytes > 0 && IsDriverPart(row.counter.part) &&
-        IsOfCalls(calls, row.counter.part))
+        calls.Has(row.counter.part))
       taken->push_back(book_.Change(i, when, 0));
   }
-}
-
-// Ends of contexts take nothing.
-Pricer::Calls Pricer::ThatMayTake(const Calls& calls) const {
-  Calls takers;
-  std::copy_if(calls.begin(), calls.end(), std::back_inserter(takers),
-               [&](uint32_t call) { return input_.calls[call].kind != Kind::kContextDestroy; });
-  return takers.empty() ? calls : takers;
-}
-
-// The part that a row for all these calls stands under: initialising the driver is part of making
-// a context; other mixtures cannot be told apart.
-Part Pricer::JointPart(const Calls& calls) const {
-  Part joint = input_.calls[calls.front()].part;
-  for (const uint32_t call : calls) {
-    if (input_.calls[call].part == Part::kContext)
-      return Part::kContext;
-    if (input_.calls[call].part != joint)
-      joint = Part::kSeveral;
-  }
-  return joint;
-}
-
-Counter Pricer::CounterOf(const Calls& calls, Part part) const {
-  constexpr size_t kShown = 3;
-  Counter counter;
-  counter.process = input_.calls[calls.back()].process;
-  counter.part = part;
-  counter.call = calls.back();
-  std::unordered_set<std::string_view> texts;
-  for (const uint32_t number : calls) {
-    const ImplicitCall& call = input_.calls[number];
-    if (call.part == part) {
-      counter.call = number;
-      counter.context = call.context;
-    }
-    const std::string_view text =
-        call.text.empty() ? std::string_view(PartName(call.part)) : std::string_view(call.text);
-    if (texts.insert(text).second && texts.size() <= kShown)
-      counter.trigger += (counter.trigger.empty() ? "" : " + ") + std::string(text);
-  }
-  if (texts.size() > kShown)
-    counter.trigger += " + " + std::to_string(texts.size() - kShown) + " more";
-  return counter;
 }
 
 }  // namespace

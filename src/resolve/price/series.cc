@@ -25,6 +25,16 @@ struct Base {
   bool is_sample = false;
 };
 
+Interval Between(const Base& base, const When& until, int64_t used_bytes) {
+  Interval interval;
+  interval.until = until;
+  interval.from_ns = base.time_ns;
+  interval.from_begin_ns = base.begin_ns;
+  interval.used_bytes = used_bytes;
+  interval.growth_bytes = used_bytes - base.used_bytes;
+  return interval;
+}
+
 class SeriesMaker {
  public:
   explicit SeriesMaker(const DeviceInput& input) : input_(input) {}
@@ -362,12 +372,7 @@ void SeriesMaker::MakeIntervals() {
   const auto close = [&](size_t number, bool clear) {
     const Reading& reading = input_.readings[number];
     if (base) {
-      Interval interval;
-      interval.until = reading.when;
-      interval.from_ns = base->time_ns;
-      interval.from_begin_ns = base->begin_ns;
-      interval.used_bytes = reading.used_bytes;
-      interval.growth_bytes = reading.used_bytes - base->used_bytes;
+      Interval interval = Between(*base, reading.when, reading.used_bytes);
       interval.is_plain = !unpriced_.Overlap(base->begin_ns, reading.when.end_ns);
       tails_.push_back(!clear);
       out_.intervals.push_back(std::move(interval));
@@ -411,10 +416,11 @@ void SeriesMaker::PlaceCalls() {
   }
 }
 
-// Calls without a clear reading, because others moved memory or a process ended meanwhile: a sample
-// in a quiet moment behind them says what they took, where figures of NVML and of the driver can be
-// compared; where there is none, one that is off by what is being moved, or one behind the end of a
-// process, whose memory is gone as a rule. What the end of a context leaves is not theirs.
+// Calls have no clear reading where others moved memory, or a process ended, meanwhile. A sample in
+// a quiet moment behind them says what they took, if figures of NVML and of the driver can be
+// compared. Without one, the next best is a sample that is off by what is being moved, or one
+// behind the end of a process, whose memory is gone as a rule. What the end of a context leaves is
+// not theirs.
 void SeriesMaker::CloseBySamples(const Spans& not_during) {
   std::vector<uint32_t> left;
   for (const uint32_t call : std::exchange(out_.unpriced, {})) {
@@ -442,12 +448,7 @@ void SeriesMaker::CloseBySamples(const Spans& not_during) {
     });
     const bool comparable = base && (out_.offset || base->is_sample);
     if (call != behind && is_quiet && !out_.baseline[number] && comparable) {
-      Interval own;
-      own.until = sample.when;
-      own.from_ns = base->time_ns;
-      own.from_begin_ns = base->begin_ns;
-      own.used_bytes = next.used_bytes;
-      own.growth_bytes = next.used_bytes - base->used_bytes;
+      Interval own = Between(*base, sample.when, next.used_bytes);
       own.is_plain = false;
       own.calls.assign(call, behind);
       std::sort(own.calls.begin(), own.calls.end());

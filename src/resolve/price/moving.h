@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "resolve/price/book.h"
+#include "resolve/price/checkpoints.h"
+#include "resolve/price/price.h"
+
+namespace vramscope::resolve::price {
+
+// What it takes to move the memory of a process to the host and back. Measured on an H200: while a
+// call does so the driver has 4 MiB more for the process, which are in NVML's figure of it; and the
+// kernel module up to 3.25 MiB, a little longer, which are in none.
+class Moving {
+ public:
+  Moving(const DeviceInput& input, const Checkpoints& checkpoints, Book* book)
+      : input_(input), checkpoints_(checkpoints), book_(*book) {}
+
+  // No call is under way but those that move memory, and the device has `bytes` more than the rows
+  // say. Returns what of that is due to a move.
+  int64_t OnSample(const When& sample, int64_t bytes);
+
+ private:
+  // The process whose memory moves then; kNone where it is none, or several.
+  uint32_t MovedAt(const When& sample) const;
+  void Set(uint32_t* row, uint32_t process, const When& when, int64_t bytes);
+
+  const DeviceInput& input_;
+  const Checkpoints& checkpoints_;
+  Book& book_;
+  uint32_t moved_ = kNone;  // the process whose memory moves, or did last
+  uint32_t row_ = kNone;    // of its account
+  uint32_t rm_row_ = kNone;
+};
+
+}  // namespace vramscope::resolve::price
