@@ -9,6 +9,7 @@
 namespace vramscope::resolve::price {
 namespace {
 
+using format::Part;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
@@ -133,6 +134,20 @@ TEST_F(ManagedTest, PagesComeWhileTheKernelRuns) {
   device_.At(device_.now_ns() + 20'000'000);
   device_.Reading(520 + 256);
   device_.Sample(520 + 256);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
+// The end of a context takes nothing: what came beside it came with the prefetch.
+TEST_F(ManagedTest, PagesMoveBesideTheEndOfAContext) {
+  device_.Context(2);
+  device_.Reading(1040);
+  const uint32_t memory = device_.Managed(64);
+  device_.Implicit(Part::kUvmDriver, "cuMemPrefetchAsync");
+  device_.FreeManaged(memory);
+  device_.Destroy(2);
+  device_.Reading(520 + 62);
+  device_.Sample(520 + 62);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 62), Pair(kContext, 520)));
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 

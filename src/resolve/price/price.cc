@@ -507,7 +507,7 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
   }
   // A kernel may touch pages until the figure that shows them.
   const When until{when.time_ns, when.begin_ns, std::max(when.end_ns, interval.until.end_ns)};
-  bytes -= TouchedBy(calls, until, bytes);
+  bytes -= TouchedBy(bytes > 0 ? takers : calls, until, bytes);
   Estimate estimate;
   estimate.begin_ns = when.begin_ns;
   estimate.end_ns = interval.until.time_ns;
