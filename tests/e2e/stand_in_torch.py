@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import types
 
 _REPORT = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
@@ -18,6 +19,7 @@ class Books:
 
 
 BOOKS = [Books(), Books()]
+_LOCK = threading.RLock()  # a block may die while its thread makes another
 _next_address = [0x7F0000000000]
 _report = None
 
@@ -40,19 +42,22 @@ class Block:
     """`size` bytes of a device, for as long as the object lives."""
 
     def __init__(self, size: int, device: int = 0) -> None:
-        self.size, self.device, self.address = size, device, _next_address[0]
-        _next_address[0] += size
-        books = BOOKS[device]
-        books.allocated += size
-        books.blocks += 1
-        books.given += size
-        while books.reserved < books.allocated:
-            books.reserved += _SEGMENT
-        _say(self.address, size, device)
+        self.size, self.device = size, device
+        with _LOCK:
+            self.address = _next_address[0]
+            _next_address[0] += size
+            books = BOOKS[device]
+            books.allocated += size
+            books.blocks += 1
+            books.given += size
+            while books.reserved < books.allocated:
+                books.reserved += _SEGMENT
+            _say(self.address, size, device)
 
     def __del__(self) -> None:
-        BOOKS[self.device].allocated -= self.size
-        _say(self.address, -self.size, self.device)
+        with _LOCK:
+            BOOKS[self.device].allocated -= self.size
+            _say(self.address, -self.size, self.device)
 
 
 def _memory_stats(device: int = 0) -> dict[str, int]:

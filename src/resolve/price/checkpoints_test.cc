@@ -239,6 +239,20 @@ TEST_F(CheckpointsTest, AMoveTakesMemoryAndTheKernelModulesPartComesBackLast) {
                           Pair("other processes", 100)));
 }
 
+// No sample tells when it is gone.
+TEST_F(CheckpointsTest, WhatAMoveTookEndsWithIt) {
+  device_.Sample(680);
+  device_.Checkpoint(true);
+  device_.Sample(103);
+  device_.Sample(100);
+  device_.Sample(103);
+  device_.Checkpoint(false, 2 * DeviceBuilder::kStepNs);
+  EXPECT_EQ(device_.WorstResidual(), 0);
+  EXPECT_THAT(device_.Rows(),
+              ElementsAre(Pair("RM-internal", 10), Pair("context: cuCtxCreate", 490),
+                          Pair("other processes", 100)));
+}
+
 // A record of the call comes when the figures have told already.
 TEST_F(CheckpointsTest, FiguresWithinARecordedCall) {
   device_.Sample(640);

@@ -19,20 +19,26 @@ constexpr int64_t kPageBytes = 2 << 20;
 
 }  // namespace
 
-uint32_t Moving::MovedAt(const When& sample) const {
+void Moving::FindMove(const When& sample) {
   const std::vector<CheckpointCall>& calls = input_.checkpoints;
   const auto first =
       std::partition_point(calls.begin(), calls.end(), [&](const CheckpointCall& call) {
         return call.when.time_ns + kMoverLivesNs <= sample.begin_ns;
       });
   uint32_t moved = kNone;
+  goes_on_ = false;
   for (auto call = first;
        call != calls.end() && call->when.begin_ns - kMoverLivesNs < sample.end_ns; ++call) {
-    if (moved != kNone && call->process != moved)
-      return kNone;
+    if (moved != kNone && call->process != moved) {
+      moved = kNone;
+      break;
+    }
     moved = call->process;
+    goes_on_ = call->when.time_ns > sample.time_ns;
   }
-  return moved;
+  if (moved != moved_)
+    row_ = kNone;
+  moved_ = moved;
 }
 
 void Moving::Set(uint32_t* row, uint32_t process, const When& when, int64_t bytes) {
@@ -50,24 +56,25 @@ void Moving::Set(uint32_t* row, uint32_t process, const When& when, int64_t byte
 }
 
 int64_t Moving::OnSample(const When& sample, int64_t bytes) {
-  const uint32_t moved = MovedAt(sample);
-  if (moved == kNone && moved_ == kNone)
-    return 0;
-  const auto has = [&](uint32_t row) { return row == kNone ? 0 : book_.row(row).bytes; };
-  const bool is_same = moved == moved_;
-  const bool is_away = checkpoints_.IsCheckpointed(moved_);  // with its row
-  const int64_t rows_bytes = (is_away ? 0 : has(row_)) + has(rm_row_);
-  const int64_t now_bytes = is_same ? rows_bytes + bytes : 0;
-  if (now_bytes < 0 || now_bytes > kLargestRm)
-    return 0;
-  const int64_t of_process = is_away ? 0 : now_bytes / kPageBytes * kPageBytes;
+  const int64_t ended = moved_ == kNone ? 0 : End(sample);
+  FindMove(sample);
+  bytes -= ended;
+  if (moved_ == kNone || bytes < 0 || bytes > kLargestRm)
+    return ended;
+  const bool is_away = checkpoints_.IsCheckpointed(moved_);
+  const int64_t of_process = is_away ? 0 : bytes / kPageBytes * kPageBytes;
   Set(&row_, moved_, sample, of_process);
-  Set(&rm_row_, kNone, sample, now_bytes - of_process);
-  if (!is_same) {
-    moved_ = moved;
-    row_ = kNone;
-  }
-  return now_bytes - rows_bytes;
+  Set(&rm_row_, kNone, sample, bytes - of_process);
+  return ended + bytes;
+}
+
+int64_t Moving::End(const When& when) {
+  const auto has = [&](uint32_t row) { return row == kNone ? 0 : book_.row(row).bytes; };
+  // Its row is away with the process.
+  const int64_t bytes = (checkpoints_.IsCheckpointed(moved_) ? 0 : has(row_)) + has(rm_row_);
+  Set(&row_, moved_, when, 0);
+  Set(&rm_row_, kNone, when, 0);
+  return -bytes;
 }
 
 }  // namespace vramscope::resolve::price

@@ -20,18 +20,24 @@ class Moving {
   // No call is under way but those that move memory, and the device has `bytes` more than the rows
   // say. Returns what of that is due to a move.
   int64_t OnSample(const When& sample, int64_t bytes);
+  // A call that moves memory ended, or the sample behind the last one is over: what it took may be
+  // gone since then, and only the next sample tells. Returns the change, in bytes.
+  int64_t End(const When& when);
+  // Another such call ends behind the last sample.
+  bool goes_on() const { return goes_on_; }
 
  private:
-  // The process whose memory moves then; kNone where it is none, or several.
-  uint32_t MovedAt(const When& sample) const;
+  // The process whose memory moves then: kNone where it is none, or several.
+  void FindMove(const When& sample);
   void Set(uint32_t* row, uint32_t process, const When& when, int64_t bytes);
 
   const DeviceInput& input_;
   const Checkpoints& checkpoints_;
   Book& book_;
-  uint32_t moved_ = kNone;  // the process whose memory moves, or did last
+  uint32_t moved_ = kNone;  // the process whose memory moves at the last sample
   uint32_t row_ = kNone;    // of its account
   uint32_t rm_row_ = kNone;
+  bool goes_on_ = false;
 };
 
 }  // namespace vramscope::resolve::price

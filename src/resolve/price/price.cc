@@ -198,9 +198,14 @@ void Pricer::Apply(const Entry& entry) {
       break;
     case What::kCheckpoint:
       checkpoints_.OnCheckpoint(input_.checkpoints[entry.number]);
+      NoteHidden(entry.time_ns, moving_.End(input_.checkpoints[entry.number].when));
       break;
     case What::kSample:
       OnSample(entry.number);
+      if (!moving_.goes_on()) {
+        const int64_t next_ns = entry.time_ns + 1;
+        NoteHidden(next_ns, moving_.End({next_ns, next_ns, next_ns}));
+      }
       break;
     case What::kLateStart:
       OnLateStart(series_.late_starts[entry.number]);
