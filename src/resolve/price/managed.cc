@@ -24,13 +24,19 @@ constexpr int64_t kStepBytes = 64 << 20;
 // Twice what the UVM driver was seen to spare.
 constexpr int64_t kMostSpareBytes = 128 << 20;
 
+int64_t InChunks(int64_t bytes) {
+  return (bytes + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
+}
+
 }  // namespace
 
 void Residency::Move(uint32_t allocation, int64_t bytes, std::vector<Change>* changes) {
   if (bytes == 0)
     return;
+  chunk_bytes_ -= InChunks(resident_[allocation]);
   resident_[allocation] += bytes;
   resident_bytes_ += bytes;
+  chunk_bytes_ += InChunks(resident_[allocation]);
   const uint32_t site = Allocations()[allocation].site;
   const auto same = std::find_if(changes->begin(), changes->end(),
                                  [&](const Change& change) { return change.site == site; });
@@ -49,6 +55,7 @@ void Residency::Add(uint32_t allocation) {
 int64_t Residency::Remove(uint32_t allocation) {
   const int64_t bytes = std::exchange(resident_[allocation], 0);
   resident_bytes_ -= bytes;
+  chunk_bytes_ -= InChunks(bytes);
   live_bytes_ -= Allocations()[allocation].bytes;
   live_.erase(allocation);
   partial_.erase(allocation);
@@ -123,10 +130,9 @@ int64_t Managed::OnMove(const ManagedMove& move) {
     residency_.Add(move.allocation);
     return 0;
   }
-  int64_t bytes = residency_.Remove(move.allocation);
-  // Its chunks go whole, unless another allocation is in them.
-  const int64_t others = residency_.used_bytes() - residency_.resident_bytes();
-  bytes = std::min((bytes + kChunkBytes - 1) / kChunkBytes * kChunkBytes, others);
+  // Its chunks go whole, and leave their own to the others.
+  int64_t bytes = InChunks(residency_.Remove(move.allocation));
+  bytes = std::clamp<int64_t>(residency_.used_bytes() - residency_.chunk_bytes(), 0, bytes);
   freed_bytes_ += bytes;
   return Change(WhenOf(move), -bytes);
 }

@@ -32,6 +32,8 @@ class Residency {
   int64_t used_bytes() const { return used_bytes_; }
   int64_t live_bytes() const { return live_bytes_; }
   int64_t resident_bytes() const { return resident_bytes_; }
+  // Of the chunks that they are in: each allocation has its own.
+  int64_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
   const std::vector<ManagedAllocation>& Allocations() const { return input_.managed_allocations; }
@@ -44,6 +46,7 @@ class Residency {
   int64_t used_bytes_ = 0;
   int64_t live_bytes_ = 0;
   int64_t resident_bytes_ = 0;
+  int64_t chunk_bytes_ = 0;
 };
 
 // What the UVM driver has in use on the device, in no figure of a process. Pages move whenever a
@@ -59,6 +62,8 @@ class Managed {
   // Of so many bytes that came while kernels may have touched pages, those that likely are for
   // pages.
   int64_t LikelyOf(int64_t bytes) const;
+  // Since the last figure so many bytes were taken to go with what was freed.
+  int64_t freed_bytes() const { return freed_bytes_; }
   // An allocation was made or freed. Returns by how much the rows grew.
   int64_t OnMove(const ManagedMove& move);
   // The device has `bytes` more than the rows say. Returns what of it is the UVM driver's.

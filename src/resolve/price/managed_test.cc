@@ -137,6 +137,30 @@ TEST_F(ManagedTest, PagesComeWhileTheKernelRuns) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+// It was on the host, or the driver keeps its chunks: the call beside it took nothing.
+TEST_F(ManagedTest, WhatWasFreedIsStillTheDriversBesideAnyCall) {
+  const uint32_t memory = device_.Managed(64);
+  device_.Sample(520);
+  device_.Sample(648);
+  device_.FreeManaged(memory);
+  device_.Implicit(Part::kLimits, "cuCtxSetLimit");
+  device_.Reading(648);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 128), Pair(kContext, 520)));
+}
+
+// Each allocation has chunks of 2 MiB of its own.
+TEST_F(ManagedTest, AFreeLeavesTheOthersTheirChunks) {
+  device_.Managed(1);
+  const uint32_t memory = device_.Managed(64);
+  device_.Sample(520);
+  device_.Sample(520 + 64);
+  device_.FreeManaged(memory);
+  device_.Sample(520 + 2);
+  EXPECT_THAT(device_.Rows(),
+              ElementsAre(Pair(kUvm, 1), Pair(kContext, 520), Pair("managed 0", 1)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 // The end of a context takes nothing: what came beside it came with the prefetch.
 TEST_F(ManagedTest, PagesMoveBesideTheEndOfAContext) {
   device_.Context(2);

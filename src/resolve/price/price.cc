@@ -489,11 +489,15 @@ int64_t Pricer::TouchedBy(const CallSet& calls, const When& when, int64_t bytes)
   const bool cannot = calls.All([&](const ImplicitCall& call) {
     return bytes < 0 ? call.only_takes : call.kind == Kind::kContextDestroy;
   });
-  if (!managed_.IsUsed() || !(only_moves || cannot || (bytes > 0 && may_touch)))
+  // It was on the host, or the driver keeps its chunks: no call takes just as much.
+  const bool is_what_was_freed = bytes > 0 && bytes == managed_.freed_bytes();
+  const bool is_known = cannot || may_move || is_what_was_freed;
+  if (!managed_.IsUsed() ||
+      !(only_moves || cannot || is_what_was_freed || (bytes > 0 && may_touch)))
     return 0;
-  const int64_t touched =
-      only_moves ? managed_.OnMovedPages(when, bytes)
-                 : managed_.OnCalls(when, cannot || may_move ? bytes : managed_.LikelyOf(bytes));
+  const int64_t touched = only_moves
+                              ? managed_.OnMovedPages(when, bytes)
+                              : managed_.OnCalls(when, is_known ? bytes : managed_.LikelyOf(bytes));
   NoteHidden(when.time_ns, touched);
   return touched;
 }
