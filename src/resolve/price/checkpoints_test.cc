@@ -244,13 +244,34 @@ TEST_F(CheckpointsTest, WhatAMoveTookEndsWithIt) {
   device_.Sample(680);
   device_.Checkpoint(true);
   device_.Sample(103);
-  device_.Sample(100);
+  device_.Checkpoint(false);
+  device_.Sample(683);
+  device_.Checkpoint(true);
   device_.Sample(103);
   device_.Checkpoint(false, 2 * DeviceBuilder::kStepNs);
   EXPECT_EQ(device_.WorstResidual(), 0);
   EXPECT_THAT(device_.Rows(),
               ElementsAre(Pair("RM-internal", 10), Pair("context: cuCtxCreate", 490),
                           Pair("other processes", 100)));
+}
+
+// A busy machine lists processes late.
+TEST(CheckpointsAloneTest, SamplesBeforeTheFigureThatTellsAreNotMissing) {
+  DeviceBuilder device;
+  device.AddProcess();
+  device.Sample(0);
+  device.Context(0xc0);
+  device.Reading(500);
+  device.Sample(500);
+  device.Figure(490);
+  device.Sample(0);
+  device.Sample(0);
+  device.Sample(0);
+  device.Figure(0);
+  device.Sample(0);
+  EXPECT_EQ(device.Prices().checkpointed.size(), 1u);
+  EXPECT_THAT(device.Prices().missing, IsEmpty());
+  EXPECT_EQ(device.WorstResidual(), 0);
 }
 
 // A record of the call comes when the figures have told already.

@@ -34,7 +34,7 @@ void Moving::FindMove(const When& sample) {
       break;
     }
     moved = call->process;
-    goes_on_ = call->when.time_ns > sample.time_ns;
+    goes_on_ |= call->when.begin_ns <= sample.time_ns && call->when.time_ns > sample.time_ns;
   }
   if (moved != moved_)
     row_ = kNone;

@@ -20,10 +20,10 @@ class Moving {
   // No call is under way but those that move memory, and the device has `bytes` more than the rows
   // say. Returns what of that is due to a move.
   int64_t OnSample(const When& sample, int64_t bytes);
-  // A call that moves memory ended, or the sample behind the last one is over: what it took may be
-  // gone since then, and only the next sample tells. Returns the change, in bytes.
+  // A call that moves memory ended, or the sample that met none is over: what it took may be gone
+  // since then, and only the next sample tells. Returns the change, in bytes.
   int64_t End(const When& when);
-  // Another such call ends behind the last sample.
+  // Such a call was under way at the last sample.
   bool goes_on() const { return goes_on_; }
 
  private:

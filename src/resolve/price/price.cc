@@ -236,10 +236,12 @@ void Pricer::NoteCheckpoints() {
       continue;
     const int64_t total = book_.WithRm(change.process);
     NoteHidden(change.when.time_ns, change.leaves ? -total : total);
-    if (change.leaves)
+    if (change.leaves) {
       figures_.OnLeft(change.process);  // what comes back may be less
-    else
+      unexplained_.OnReason(change.when);
+    } else {
       left_over_.OnRestore(change.process, change.when);
+    }
   }
 }
 

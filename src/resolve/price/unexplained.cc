@@ -61,4 +61,10 @@ std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t by
   return steps;
 }
 
+void Unexplained::OnReason(const When& when) {
+  for (; !missing_.empty() && missing_.back().when.time_ns >= when.begin_ns; missing_.pop_back())
+    missing_bytes_ -= missing_.back().bytes;
+  seen_.reset();
+}
+
 }  // namespace vramscope::resolve::price

@@ -26,6 +26,8 @@ class Unexplained {
     if (bytes == missing_bytes_ && !seen_)
       agreed_ = sample.when;
   }
+  // What is missing since then went for a reason that is known now.
+  void OnReason(const When& when);
   const std::vector<uint32_t>& rows() const { return rows_; }
   const std::vector<Missing>& missing() const { return missing_; }
 
