@@ -110,6 +110,20 @@ void WriteLine(const query::TopEntry& entry, JsonWriter& json) {
   json.Field("count", entry.count);
 }
 
+void WriteCached(const query::CachedMemory& cached, JsonWriter& json) {
+  json.Field("pid", cached.pid);
+  json.Field("free_bytes", cached.free_bytes);
+  json.Field("segment_ns", cached.segment_ns);
+  json.Field("segment_bytes", cached.segment_bytes);
+  json.Field("request_bytes", cached.request_bytes);
+  json.Field("line", cached.place);
+  json.Field("freed_since_bytes", cached.freed_since_bytes);
+  json.Field("too_small_bytes", cached.too_small_bytes);
+  json.Field("largest_piece_bytes", cached.largest_piece_bytes);
+  json.Field("elsewhere_bytes", cached.elsewhere_bytes);
+  json.Field("graph_bytes", cached.graph_bytes);
+}
+
 void WriteStack(const query::ShownStacks& stacks, const query::TopEntry& entry, JsonWriter& json) {
   json.Field("line", entry.place);
   TextList(json, "stack", stacks.Texts(entry.stack));
@@ -189,6 +203,8 @@ void WriteReportJson(const query::Report& report,
        [&](const auto& entry, JsonWriter& out) { WriteStack(stacks, entry, out); });
   list("top_churn", report.top_churn, WriteLine);
   list("free_lines", report.free_lines, WriteLine);
+  if (!report.cached.empty())
+    list("cached", report.cached, WriteCached);
   json.Key("blocks");
   json.BeginObject();
   json.Field("bytes", report.block_bytes);

@@ -47,6 +47,7 @@ constexpr SectionRule kPlaces = {3, 2, 10, 1};
 constexpr SectionRule kStacks = {1, 1, 3, 2};
 constexpr SectionRule kChurn = {2, 2, 6, 1};
 constexpr SectionRule kFree = {1, 1, 4, 1};
+constexpr size_t kCachedLines = 5;
 constexpr uint64_t kFreeShare = 10;  // free bytes below a tenth of all are no question
 constexpr double kSmallestDevice = 1.0 / 64;
 constexpr size_t kMostStacks = 10;
@@ -133,6 +134,8 @@ class TextReport {
 
   bool IsOneRow(size_t device) const;
   bool HasMuchFree() const;
+  // Of what the list of free lines is of; null: nothing to say.
+  const query::CachedMemory* Cached() const;
   double DeviceWeight(size_t device) const;
   Plan MakePlan(size_t fixed) const;
 
@@ -333,6 +336,14 @@ bool TextReport::HasMuchFree() const {
   for (const query::TopEntry& entry : *free_)
     AddTo(entry, &free);
   return free.bytes > all / kFreeShare;
+}
+
+const query::CachedMemory* TextReport::Cached() const {
+  for (const query::CachedMemory& cached : report_.cached) {
+    if (!only_fullest_ || cached.device == fullest_->device)
+      return &cached;
+  }
+  return nullptr;
 }
 
 double TextReport::DeviceWeight(size_t device) const {
@@ -625,7 +636,8 @@ std::string TextReport::Format() {
       devices_.begin(), devices_.end(), [&](const auto* device) { return HasAllocated(*device); }));
   const Plan plan =
       MakePlan(out_.size() + 2 * devices_.size() + with_allocated +
-               2 * report_.unbacked_peaks.size() + 1 + trust.size() + options_.closing.size());
+               2 * report_.unbacked_peaks.size() + 1 + trust.size() + options_.closing.size() +
+               (HasMuchFree() && Cached() != nullptr ? kCachedLines : 0));
   for (size_t i = 0; i < devices_.size(); ++i)
     AddDevice(i, plan);
   if (devices_.empty())
@@ -641,6 +653,8 @@ std::string TextReport::Format() {
   add_places("Top lines" + whose + ", live allocations", lines_, plan.lines, false);
   add_places("Top stacks" + whose, stacks_, plan.stacks, true);
   add_places("Free in segments" + whose + ", by the line that made them", free_, plan.free, false);
+  if (const query::CachedMemory* cached = Cached(); cached != nullptr && plan.free > 0)
+    AddCachedReason(*cached, recording_.tables().session.begin_ns, style_, &out_);
   add_places("Allocated most" + (only_fullest_ ? fmt::format(" on GPU {}", fullest_->index) : "") +
                  ", whole run",
              churn_, plan.churn, false);

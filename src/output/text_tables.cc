@@ -26,6 +26,7 @@ constexpr size_t kBarColumns = 10;
 constexpr size_t kCountColumns = 9;
 constexpr size_t kMarkColumns = 6;
 constexpr size_t kCallers = 6;
+constexpr size_t kCachedWords = 40;  // columns of the words beside a place
 
 // What has no room by the digit is told in millions.
 std::string CountText(uint64_t count) {
@@ -390,6 +391,34 @@ void AddPlaceTable(const std::string& title,
     }
   }
   AddRest(entries, count, left_out, layout, style, out);
+}
+
+void AddCachedReason(const query::CachedMemory& cached,
+                     int64_t start_ns,
+                     const Style& style,
+                     std::vector<std::string>* out) {
+  const auto add = [&](const std::string& line) {
+    out->push_back(CutEnd("  " + line, Columns(style), style));
+  };
+  const std::string place = Printable(cached.place, style.utf8);
+  const size_t room = Columns(style) - std::min(Columns(style), kCachedWords);
+  add(fmt::format("The newest segment, {} at {}, was made for a request of {}",
+                  util::FormatBytes(cached.segment_bytes),
+                  util::FormatDuration(cached.segment_ns - start_ns),
+                  util::FormatBytes(cached.request_bytes)));
+  add(fmt::format("{}of the {} that are free now:",
+                  place.empty() ? "" : "at " + CutEnd(place, room, style) + "; ",
+                  util::FormatBytes(cached.free_bytes)));
+  const auto add_part = [&](uint64_t bytes, const std::string& what) {
+    if (bytes != 0)
+      add(PadLeft(util::FormatBytes(bytes), kBytesColumns) + " " + what);
+  };
+  add_part(cached.freed_since_bytes, "were in use then, or are in that segment");
+  add_part(cached.too_small_bytes, fmt::format("are in smaller pieces, of {} at most",
+                                               util::FormatBytes(cached.largest_piece_bytes)));
+  add_part(cached.elsewhere_bytes, "are of another stream or pool");
+  add_part(cached.graph_bytes, "are of CUDA graphs");
+  out->emplace_back();
 }
 
 }  // namespace vramscope::output

@@ -81,4 +81,10 @@ void AddPlaceTable(const std::string& title,
                    const Style& style,
                    std::vector<std::string>* out);
 
+// Why PyTorch's allocator made its newest segment while so much was free.
+void AddCachedReason(const query::CachedMemory& cached,
+                     int64_t start_ns,
+                     const Style& style,
+                     std::vector<std::string>* out);
+
 }  // namespace vramscope::output

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "query/aggregator.h"
+#include "query/cached.h"
 #include "query/instant.h"
 #include "query/invariants.h"
 #include "query/live_set.h"
@@ -65,6 +66,12 @@ class ReportMaker {
     report_.unbacked = unbacked_.Take();
     TakeUnbackedCategories();
     tops_.MoveTo(&report_);
+    if (query_.where.empty()) {
+      auto cached = FindCached(recording_, *at, *live);
+      if (!cached.ok())
+        return cached.status();
+      report_.cached = std::move(*cached);
+    }
     auto overflow = FindOverflow(recording_);
     if (!overflow.ok())
       return overflow.status();

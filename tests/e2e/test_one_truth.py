@@ -242,6 +242,9 @@ def check_categories(recording, at):
     lines = report_of(recording, "--at", at, "--by", "line")
     assert sum(row["bytes"] for row in lines["rows"] if row["path"][0].startswith("(free in ")) == free
     assert sum(line["bytes"] for line in by["free_lines"]) <= free
+    for cached in by.get("cached", []):
+        parts = ("freed_since_bytes", "too_small_bytes", "elsewhere_bytes", "graph_bytes")
+        assert sum(cached[part] for part in parts) == cached["free_bytes"] <= free
     for top in by["top_lines"]:
         assert sums_of(lines["rows"], lambda row: row["path"][0])[top["device"], top["line"]] == top["bytes"], top["line"]
     for device in by["devices"]:
