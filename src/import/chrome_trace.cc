@@ -108,7 +108,7 @@ class Trace {
   std::map<tables::AccountId, Pool> pools_;
   std::map<int32_t, std::pair<std::string, uint64_t>> names_;
   std::optional<int32_t> rank_;
-  bool has_python_ = false;
+  bool has_events_ = false, has_python_ = false;
 };
 
 int64_t NsOf(double us) {
@@ -120,6 +120,7 @@ int64_t NsOf(double us) {
 void Trace::Add(const Event& event) {
   if (event.name == "[memory]")
     return AddMemory(event);
+  has_events_ = has_events_ || event.phase == "X";
   const bool is_python = event.category == "python_function";
   if (event.phase != "X" || !(is_python || event.category == "cpu_op" ||
                               event.category == "user_annotation" || event.category == "Operator"))
@@ -310,7 +311,7 @@ void Trace::Finish() {
       builder_.process(builder_.account(changes_[i].account).process).rank = *rank_;
   }
   blocks_.Finish();
-  if (changes_.empty() && !spans_.empty())
+  if (changes_.empty() && has_events_)
     builder_.WhyEmpty("the trace has no memory events: record it with profile_memory=True");
   for (const auto& [index, named] : names_) {
     tables::DeviceRow& device = builder_.device(builder_.Gpu(index));

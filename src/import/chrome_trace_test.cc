@@ -95,6 +95,8 @@ TEST(ChromeTrace, StepsOfTheProfilerElseOfOptimizersAreIterations) {
 TEST(ChromeTrace, ATraceWithoutMemoryEventsNamesTheOptionThatMakesThem) {
   EXPECT_THAT(ImportText(Trace(Annotation("f", 1, 2).substr(1))).error,
               HasSubstr("record it with profile_memory=True"));
+  EXPECT_THAT(ImportText(Trace(R"({"ph":"X","name":"f","pid":1,"tid":1,"ts":1,"dur":2})")).error,
+              HasSubstr("record it with profile_memory=True"));
 }
 
 TEST(ChromeTrace, WhatContradictsIsCounted) {
