@@ -94,6 +94,8 @@ class TablesOf {
   std::string TakenOnce(const SiteKey& key, Category category) const;
   std::string FirstUse(std::string what, std::string_view module, const SiteKey& key);
   tables::StackId PlaceOfText(const std::string& text);
+  tables::StackId PlaceInBackward(trace::StackId forward);
+  tables::FrameId InBackward(trace::FrameId frame);
   void AddSamples();
   void AddChanges();
   void AddProgram();
@@ -112,7 +114,9 @@ class TablesOf {
   Naming naming_;
   Tables out_;
   Texts texts_;
-  std::unordered_map<std::string, tables::StackId> places_;  // by text
+  std::unordered_map<std::string, tables::StackId> places_;           // by text
+  std::unordered_map<uint32_t, tables::StackId> places_in_backward_;  // by stack
+  std::unordered_map<uint32_t, tables::FrameId> frames_in_backward_;  // by frame
 };
 
 void TablesOf::AddSession() {
@@ -301,7 +305,8 @@ void TablesOf::AddSites() {
     row.forward_stack = Same(key.forward);
     row.stands_for = tables::DeviceId{key.stands_for};
     row.scope = Same(key.scope);
-    row.place = Same(naming_.Place(key));
+    const trace::StackId place = naming_.Place(key);
+    row.place = place.value != 0 && place == key.forward ? PlaceInBackward(place) : Same(place);
     std::string once = TakenOnce(key, category);
     if (process != trace::kNoProcess && !once.empty()) {
       const Named named{process, site.alloc_ns, key};
@@ -360,6 +365,49 @@ tables::StackId TablesOf::PlaceOfText(const std::string& text) {
     out_.frames.push_back(frame);
     out_.stacks.push_back({{}, tables::FrameId{static_cast<uint32_t>(out_.frames.size() - 1)}});
     found->second = tables::StackId{static_cast<uint32_t>(out_.stacks.size() - 1)};
+  }
+  return found->second;
+}
+
+// The forward's stack, whose line is marked: it did not allocate the memory, its backward did.
+tables::StackId TablesOf::PlaceInBackward(trace::StackId forward) {
+  std::vector<trace::StackId> inner;   // inside the user's frame
+  size_t left = trace_.stack_count();  // a damaged trace may hold a cycle
+  trace::StackId user = forward;
+  while (user.value != 0 && left-- > 0 &&
+         !IsUserFrame(trace_, trace_.frame(trace_.stack(user).frame))) {
+    inner.push_back(user);
+    user = trace_.stack(user).parent;
+  }
+  if (user.value == 0) {
+    inner.clear();
+    user = forward;
+  }
+  inner.push_back(user);
+  tables::StackId place;
+  for (size_t i = inner.size(); i-- > 0;) {
+    const trace::Stack& stack = trace_.stack(inner[i]);
+    const auto [found, added] = places_in_backward_.try_emplace(inner[i].value);
+    if (added) {
+      if (inner[i] == user)
+        out_.stacks.push_back({Same(stack.parent), InBackward(stack.frame)});
+      else
+        out_.stacks.push_back({place, tables::FrameId{stack.frame.value}});
+      found->second = tables::StackId{static_cast<uint32_t>(out_.stacks.size() - 1)};
+    }
+    place = found->second;
+  }
+  return place;
+}
+
+tables::FrameId TablesOf::InBackward(trace::FrameId frame) {
+  const auto [found, added] = frames_in_backward_.try_emplace(frame.value);
+  if (added) {
+    tables::FrameRow row = out_.frames[frame.value];
+    row.function =
+        texts_.Of(std::string(trace_.string(trace_.frame(frame).function)) + " (backward)");
+    out_.frames.push_back(row);
+    found->second = tables::FrameId{static_cast<uint32_t>(out_.frames.size() - 1)};
   }
   return found->second;
 }

@@ -51,13 +51,18 @@ TEST_F(NamesTest, BackwardBelongsToTheForwardOperatorOfItsNode) {
   EXPECT_THAT(By("phase"), UnorderedElementsAre(Pair("other", 1), Pair("forward", 14),
                                                 Pair("backward", 16 + 32 + 64 + 128 + 256)));
   EXPECT_THAT(By("line"),
-              UnorderedElementsAre(Pair("train.py:40 in main", 1), Pair("train.py:55 in main", 24),
-                                   Pair("train.py:20 in forward", 2 + 64 + 128 + 256),
-                                   Pair("train.py:21 in forward", 4 + 32)));
+              UnorderedElementsAre(Pair("train.py:40 in main", 1), Pair("train.py:55 in main", 8),
+                                   Pair("train.py:55 in main (backward)", 16),
+                                   Pair("train.py:20 in forward", 2),
+                                   Pair("train.py:20 in forward (backward)", 64 + 128 + 256),
+                                   Pair("train.py:21 in forward", 4),
+                                   Pair("train.py:21 in forward (backward)", 32)));
   const Report report = ReportOf(trace_, At("end"));
   ASSERT_FALSE(report.top_lines.empty());
-  EXPECT_EQ(report.top_lines[0].place, "train.py:20 in forward");
-  EXPECT_EQ(report.top_lines[0].bytes, 450u);
+  EXPECT_EQ(report.top_lines[0].place, "train.py:20 in forward (backward)");
+  EXPECT_EQ(report.top_lines[0].bytes, 448u);
+  ASSERT_FALSE(report.top_churn.empty());
+  EXPECT_EQ(report.top_churn[0].place, "train.py:20 in forward (backward)");
 }
 
 // What is free in a segment, too: not an address in the CUDA runtime, which called the driver.
@@ -86,7 +91,8 @@ TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBl
   Rows free;
   for (const TopEntry& entry : ReportOf(trace_, At("end")).free_lines)
     free[entry.place] = entry.bytes;
-  EXPECT_EQ(free["train.py:20 in forward"], 52 * kMiB);  // 12 of them fragmentation
+  EXPECT_EQ(free["train.py:20 in forward"], 12 * kMiB);
+  EXPECT_EQ(free["train.py:20 in forward (backward)"], 40 * kMiB);
   EXPECT_EQ(free["f (libcudart.so.13)"], 2 * kMiB);
 }
 
@@ -104,7 +110,8 @@ TEST_F(NamesTest, BackwardOnTheCallingThreadShowsTheForwardLineAndItsOwnStack) {
   frames.push_back({kTrain, 99, "hook", 0});
   trace_.StackIs(trace_.PythonIn(frames));
   trace_.Alloc(0x3000, 4);
-  EXPECT_THAT(By("line"), UnorderedElementsAre(Pair("train.py:20 in forward", 3),
+  EXPECT_THAT(By("line"), UnorderedElementsAre(Pair("train.py:20 in forward", 1),
+                                               Pair("train.py:20 in forward (backward)", 2),
                                                Pair("train.py:99 in hook", 4)));
   EXPECT_THAT(By("module"), ElementsAre(Pair("first", 7)));
   const Rows python = By("python");
