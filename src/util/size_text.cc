@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "util/size_text.h"
 
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <limits>
@@ -25,7 +26,9 @@ std::string ThreeDigits(double value) {
   char text[32];
   // The limits are where rounding would otherwise add a digit.
   const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  const double scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1;
+  // Half up, as columns of one unit and the page round; printf rounds a half to even.
+  std::snprintf(text, sizeof text, "%.*f", decimals, std::floor(value * scale + 0.5) / scale);
   return text;
 }
 

@@ -40,6 +40,9 @@ TEST(SizeText, FormatsThreeSignificantDigits) {
   EXPECT_EQ(FormatBytes(1023), "1023 B");
   EXPECT_EQ(FormatBytes(1024), "1.00 KiB");
   EXPECT_EQ(FormatBytes(23'400'000), "22.3 MiB");
+  EXPECT_EQ(FormatBytes(97u << 18), "24.3 MiB");  // 24.25, as a column of MiB has it
+  EXPECT_EQ(FormatBytes(9u << 17), "1.13 MiB");   // 1.125
+  EXPECT_EQ(FormatBytes(201u << 19), "101 MiB");  // 100.5
   EXPECT_EQ(FormatBytes(3u << 29), "1.50 GiB");
   EXPECT_EQ(FormatBytes((1u << 20) - 1), "1.00 MiB");
   EXPECT_EQ(FormatBytes(10230), "9.99 KiB");
