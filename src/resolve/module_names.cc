@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolve/module_names.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -25,6 +26,9 @@ void ModuleNames::OnModule(const trace::Event& event) {
   const bool is_root = event.value == event.address || event.value == 0;
   const uint32_t index = LifeOf(event.process, event.address);
   Lifetime& lifetime = lifetimes_[index];
+  const bool moved = lifetime.root != event.value || lifetime.path != event.name;
+  if (!is_root && event.name.value != 0 && (moved || lifetime.type != event.api))
+    path_types_.push_back({event.process, event.value, event.name, event.api, event.time_ns});
   lifetime.root = is_root ? event.address : event.value;
   lifetime.path = is_root ? trace::StringId{} : event.name;
   lifetime.type = event.api;
@@ -61,11 +65,12 @@ void ModuleNames::Finish() {
     ++processes_[lifetime.process.value].models;
     lifetime.number = ++of_class[{lifetime.process, lifetime.type}];
   }
-  for (uint32_t i = 0; i < lifetimes_.size(); ++i) {
-    const Lifetime& lifetime = lifetimes_[i];
-    if (!lifetime.is_root && lifetime.path.value != 0)
-      paths_[{Find(lifetime.process, lifetime.root, lifetime.last_ns),
-              trace_.string(lifetime.path)}] = i;
+  for (uint32_t i = 0; i < path_types_.size(); ++i) {
+    const PathType& said = path_types_[i];
+    const uint32_t root = Find(said.process, said.root, said.time_ns);
+    std::vector<uint32_t>& types = paths_[{root, trace_.string(said.path)}];
+    if (types.empty() || path_types_[types.back()].type != said.type)
+      types.push_back(i);
   }
 }
 
@@ -117,9 +122,17 @@ ModuleNames::Below ModuleNames::InWhole(uint32_t root, std::string_view name) co
   return {Find(part.process, part.root, part.last_ns), path + std::string(name)};
 }
 
-std::string ModuleNames::TypeOfPath(uint32_t root, const std::string& path) const {
+std::string ModuleNames::TypeOfPath(uint32_t root, const std::string& path, int64_t time_ns) const {
   const auto found = paths_.find({root, path});
-  return found == paths_.end() ? std::string() : std::string(Type(found->second));
+  if (found == paths_.end())
+    return {};
+  const std::vector<uint32_t>& types = found->second;
+  auto later = std::upper_bound(
+      types.begin(), types.end(), time_ns,
+      [&](int64_t time, uint32_t said) { return time < path_types_[said].time_ns; });
+  if (later != types.begin())
+    --later;
+  return std::string(trace_.string(path_types_[*later].type));
 }
 
 std::string_view ModuleNames::Type(uint32_t lifetime) const {

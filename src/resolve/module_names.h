@@ -38,8 +38,9 @@ class ModuleNames {
   // process has several models; a root is its class.
   std::string Path(uint32_t number) const;
   std::string_view Type(uint32_t lifetime) const;
-  // The class of what stands at that path below a root, or "".
-  std::string TypeOfPath(uint32_t root, const std::string& path) const;
+  // The class of the module at that path below a root at that instant, or "". Where none was seen
+  // there yet, that of the first one.
+  std::string TypeOfPath(uint32_t root, const std::string& path, int64_t time_ns) const;
   // What a path below that root begins with: "", or "Generator.".
   std::string Prefix(uint32_t root) const;
 
@@ -65,6 +66,14 @@ class ModuleNames {
     bool is_root = false;
     bool has_parts = false;  // submodules, or parameters that it is the root of
   };
+  // A path can have several classes: `net.fc = merged` replaces a module.
+  struct PathType {
+    trace::ProcessId process;
+    uint64_t root = 0;
+    trace::StringId path;
+    trace::StringId type;
+    int64_t time_ns = 0;
+  };
   struct ProcessModules {
     FlatMap latest;       // by address
     uint32_t models = 0;  // roots that have parts
@@ -75,8 +84,9 @@ class ModuleNames {
 
   const trace::Trace& trace_;
   std::vector<Lifetime> lifetimes_;
-  std::map<std::pair<uint32_t, std::string_view>, uint32_t>
-      paths_;  // root's lifetime, path -> lifetime
+  std::vector<PathType> path_types_;  // in order of time
+  std::map<std::pair<uint32_t, std::string_view>, std::vector<uint32_t>>
+      paths_;  // root's lifetime, path -> numbers in path_types_
   std::vector<ProcessModules> processes_;
 };
 

@@ -121,21 +121,16 @@ Naming::ModuleText Naming::ModuleOfName(const Named& named) {
   if (!IsOfModel(name))
     return {};
   const uint32_t root = RootOf(name, named);
-  const auto [found, added] = name_modules_.try_emplace({id, root});
-  if (!added)
-    return found->second;
   const ModuleNames::Below whole = ledger_.modules().InWhole(root, trace_.string(name.name));
   const size_t dot = whole.path.rfind('.');
-  if (dot == std::string::npos) {
-    if (whole.root != ModuleNames::kNone)
-      found->second = ModuleOfLifetime(whole.root);
-    return found->second;
-  }
+  if (dot == std::string::npos)
+    return whole.root != ModuleNames::kNone ? ModuleOfLifetime(whole.root) : ModuleText{};
   const std::string path = whole.path.substr(0, dot);
-  found->second.path = Intern(ledger_.modules().Prefix(whole.root) + path);
+  ModuleText module;
+  module.path = Intern(ledger_.modules().Prefix(whole.root) + path);
   if (whole.root != ModuleNames::kNone)
-    found->second.type = Intern(ledger_.modules().TypeOfPath(whole.root, path));
-  return found->second;
+    module.type = Intern(ledger_.modules().TypeOfPath(whole.root, path, named.alloc_ns));
+  return module;
 }
 
 Naming::ModuleText Naming::ModuleOf(const Named& named) {

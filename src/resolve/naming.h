@@ -68,10 +68,9 @@ class Naming {
   StackFactsTable facts_;
   std::vector<std::string> texts_;
   std::unordered_map<std::string, uint32_t> ids_;
-  std::unordered_map<uint32_t, ModuleText> modules_;                  // by lifetime of a module
-  std::unordered_map<trace::StringId, uint64_t> parameter_roots_;     // by name; 0: several have it
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> parameters_;      // by set and root
-  std::map<std::pair<uint32_t, uint32_t>, ModuleText> name_modules_;  // by name and root
+  std::unordered_map<uint32_t, ModuleText> modules_;               // by lifetime of a module
+  std::unordered_map<trace::StringId, uint64_t> parameter_roots_;  // by name; 0: several have it
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> parameters_;   // by set and root
 };
 
 }  // namespace vramscope::resolve

@@ -229,6 +229,21 @@ TEST_F(NamesTest, AModuleNamesAllOfItsLifeAndNoOther) {
                                                  Pair("Net", 8), Pair("(unnamed module)", 16)));
 }
 
+// `net.first = merged`, as merging an adapter or quantising a layer does it.
+TEST_F(NamesTest, AReplacedModulesPathHasTheClassOfItsTime) {
+  AddNet();
+  trace_.Module(0x111, kNet, "first.base", "Linear");
+  trace_.Alloc(0x1000, 1);
+  trace_.Name(NameKind::kParameter, 0x1000, "first.adapter", 0, kNet);
+  trace_.Alloc(0x2000, 2);
+  trace_.Name(NameKind::kParameter, 0x2000, "first.base.weight", 0, kNet);
+  trace_.ModuleGone(kFirst);
+  trace_.Module(0x111, kNet, "first", "Merged");
+  trace_.Alloc(0x3000, 4);
+  trace_.Name(NameKind::kParameter, 0x3000, "first.weight", 0, kNet);
+  EXPECT_THAT(By("class"), UnorderedElementsAre(Pair("Linear", 3), Pair("Merged", 4)));
+}
+
 TEST_F(NamesTest, SeveralModelsHaveTheirClassBeforeThePath) {
   trace_.Module(0x100, 0x100, "", "Generator");
   trace_.Module(0x110, 0x100, "main.0", "Linear");
