@@ -277,6 +277,36 @@ TEST_F(LeaksTest, WhichModelsAreInUse) {
   EXPECT_EQ(leaks.unused.bytes, 3000u);
 }
 
+// A model that trains, and a copy of it in each step that runs once.
+TEST_F(LeaksTest, AModelThatRunsInTheLastIterationIsInUse) {
+  Iterations(12);
+  const auto line = Line(4);
+  const auto make = [&](const std::string& name, int64_t at_ns) {
+    builder_.Row(Site(Category::kParameter, line, name, "Net", name + ".weight"), at_ns,
+                 tables::kNever, 1000);
+  };
+  make("Net", 1);
+  for (int64_t k = 0; k < 12; ++k) {
+    const std::string copy = "Net#" + std::to_string(k + 2);
+    builder_.Row(Site(Category::kActivation, line, "Net", "Net"), k * 100 + 20, k * 100 + 30, 50);
+    make(copy, k * 100 + 40);
+    builder_.Row(Site(Category::kActivation, line, copy, "Net"), k * 100 + 50, k * 100 + 60, 50);
+  }
+  EXPECT_EQ(Find().unused.names, "Net#[2-12] x11");
+}
+
+// An average and a target, made before the training, that only the program's arithmetic uses.
+TEST_F(LeaksTest, CopiesThatAreMadeAtOnceAreInUse) {
+  Iterations(12);
+  const auto line = Line(4);
+  for (const std::string name : {"Net", "Net#2", "Net#3"})
+    builder_.Row(Site(Category::kParameter, line, name, "Net", name + ".weight"), -20,
+                 tables::kNever, 1000);
+  for (int64_t k = 0; k < 12; ++k)
+    builder_.Row(Site(Category::kActivation, line, "Net", "Net"), k * 100 + 20, k * 100 + 30, 50);
+  EXPECT_EQ(Find().unused.count, 0u);
+}
+
 TEST_F(LeaksTest, AGradientWithoutANameIsListed) {
   const auto line = Line(4);
   builder_.Row(Site(Category::kGradient, line), 10, tables::kNever, 500);

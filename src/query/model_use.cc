@@ -132,12 +132,19 @@ void ModelUse::Judge() {
     if (model.made_ns == INT64_MAX)
       continue;
     const auto& [made_ns, made_and_run_ns] = newest.at({model.process, model.type});
-    model.unused = model.HasRun() ? made_and_run_ns > model.last_run_ns : made_ns > model.made_ns;
     const ProcessIterations& of = times.Of(model.process);
     const int64_t count = of.count() - of.first();
-    if (!model.unused && model.HasRun() && count >= kFewestIterations) {
+    if (!model.HasRun()) {
+      // Two copies that are made at once, an average and a target, are both in use.
+      model.unused = !of.empty() && of.NumberAt(made_ns) > of.NumberAt(model.made_ns);
+    } else if (count < kFewestIterations) {
+      model.unused = made_and_run_ns > model.last_run_ns;
+    } else if (model.last_run_ns <= of.BeginOf(of.count() - 1)) {
+      // In the last iteration it does not run: a newer one has its place, or the training goes on
+      // without it.
       const int64_t last_ns = of.BeginOf(of.count() - std::max(count / kLastShare, int64_t{2}));
-      model.unused = model.last_run_ns < last_ns && last_run.at(model.process) >= last_ns;
+      model.unused = made_and_run_ns > model.last_run_ns ||
+                     (model.last_run_ns < last_ns && last_run.at(model.process) >= last_ns);
     }
     unused_count_ += model.unused ? 1 : 0;
   }
