@@ -151,6 +151,21 @@ TEST(DiffCausesTest, AKeptPieceDoesNotHideALargeOne) {
   EXPECT_THAT(diff.causes[1], HasSubstr("256 KiB of activations are freed within their iteration"));
 }
 
+// `logits = logits.float()`, which only A has: B does not free it earlier, it never makes it.
+TEST(DiffCausesTest, WhatIsNeverAllocatedIsNotFreedEarlier) {
+  Program a;
+  Program b;
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t at = 100 * i;
+    a.pieces.push_back({.line = 5, .begin_ns = at + 10, .end_ns = at + 50, .bytes = 4 * kMiB});
+    b.pieces.push_back({.line = 5, .begin_ns = at + 10, .end_ns = at + 50, .bytes = 4 * kMiB});
+    a.pieces.push_back({.line = 6, .begin_ns = at + 15, .end_ns = at + 112, .bytes = 16 * kMiB});
+  }
+  a.iterations = b.iterations = 4;
+  EXPECT_THAT(Compare(a, b).causes, ElementsAre(HasSubstr("activations are gone: 16.0 MiB")));
+  EXPECT_THAT(Compare(b, a).causes, ElementsAre(HasSubstr("activations appeared: 16.0 MiB")));
+}
+
 // Where a process has several models, their names begin with a class.
 TEST(DiffCausesTest, ASecondModelDoesNotRenameTheFirst) {
   const auto model = [](const std::string& prefix) {

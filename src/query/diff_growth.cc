@@ -74,8 +74,11 @@ std::vector<KeptMore> KeptBeyondIteration(const DiffSide& side, const DiffSide& 
   if (side.iterations.empty() || other.iterations.empty())
     return kept;
   for (const auto& [key, sum] : side.iterations.back().end) {
+    // What the other never allocates there is new or gone, and not kept for longer.
+    if (!IsPassing(key.category) || key.slack || !other.Allocates(key))
+      continue;
     const DiffSum there = At(other.iterations.back(), key);
-    if (IsPassing(key.category) && !key.slack && sum.count > there.count && sum.bytes > there.bytes)
+    if (sum.count > there.count && sum.bytes > there.bytes)
       kept.push_back({key, sum, there});
   }
   return kept;
