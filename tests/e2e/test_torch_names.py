@@ -250,7 +250,7 @@ def test_backward_is_joined_to_forward(tmp_path):
 def test_modules_replaced_during_training(tmp_path):
     said, process = record(
         """
-        import gc, json, torch
+        import gc, json, time, torch
         from torch import nn
 
         class Net(nn.Module):
@@ -278,8 +278,16 @@ def test_modules_replaced_during_training(tmp_path):
         model.body.weight = nn.Parameter(torch.randn(16, 16))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         train()
+        spares = []
+        for i in range(5):
+            spares.append(nn.Linear(4, 4))  # no optimizer has it
+            optimizer.zero_grad()
+            spares[-1](model(torch.randn(2, 16))).sum().backward()
+            optimizer.step()
+            time.sleep(0.05)  # the agent has looked
         print(json.dumps({
             "old": old, "modules": {id(m): n for n, m in model.named_modules()},
+            "spares": [["weight", s.weight.grad.data_ptr(), s.weight.grad.untyped_storage().nbytes()] for s in spares],
             "parameters": [[n, p.data_ptr(), p.untyped_storage().nbytes()] for n, p in model.named_parameters()],
         }))
         """,

@@ -333,10 +333,8 @@ void TorchLookLast() {
   Outcome outcome = Outcome::kLater;
   if (g_agent.last == nullptr || !AgentMayRecord())
     return;
-  // A step has named those before it.
-  if (g_torch.in_backward.load(std::memory_order_relaxed) ||
-      g_torch.backwards_since_step.load(std::memory_order_relaxed) != 0)
-    g_agent.gradients_wanted.store(true, std::memory_order_relaxed);
+  // Steps name the gradients of what an optimizer has, not those of what none has.
+  g_agent.gradients_wanted.store(true, std::memory_order_relaxed);
   RunAgent(Run::kLast, nullptr, &outcome);
 }
 
