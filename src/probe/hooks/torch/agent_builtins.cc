@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What agent.py can call: it finds names, and these functions write them.
 #include <cstring>
+#include <ctime>
 
 #include "base/clock.h"
 #include "probe/hooks/torch/agent.h"
@@ -16,8 +17,8 @@
 namespace vramscope::probe {
 namespace {
 
-constexpr int64_t kScanAfterNs = 1'000'000'000;     // a model that takes longer to build
-constexpr uint64_t kShortScan = uint64_t{1} << 27;  // ticks: some 50 ms
+constexpr int64_t kScanAfterNs = 1'000'000'000;  // a model that takes longer to build
+constexpr int64_t kShortScan = 50'000'000;       // nanoseconds of the thread
 constexpr size_t kMaxRunning = 256;
 constexpr uint64_t kMostGap = 64;
 
@@ -171,6 +172,13 @@ Object InSetUp(Object, Object) {
   return threads;
 }
 
+// This thread's time on a processor: a busy machine makes no scan long.
+int64_t ThreadNs() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
+}
+
 // scan_is_due(why: 0 for a refusal alone, 1 where a model is built, 2 in any case, 3 at the end,
 // where a scan that is known to be short needs no rest): whether all that lives is to be looked
 // through for modules that nothing leads to yet, such as the layers in a list that is being made.
@@ -180,7 +188,8 @@ Object ScanIsDue(Object, Object argument) {
   const bool wanted = g_agent.refused.exchange(false) || why >= 2 ||
                       (why == 1 && base::MonotonicNs() - since_ns >= kScanAfterNs);
   g_agent.scan_began = Now();
-  const bool is_short = why == 3 && g_agent.scan_ticks < kShortScan;
+  g_agent.scan_began_ns = ThreadNs();
+  const bool is_short = why == 3 && g_agent.scan_ns < kShortScan;
   return g_api.Truth(wanted && (is_short || IsPast(g_agent.next_scan)));
 }
 
@@ -189,8 +198,8 @@ Object ScanEnded(Object, Object has_found) {
   uint64_t& gap = g_agent.scan_gap;
   gap = g_api.PyLong_AsLong(has_found) != 0 ? 1 : gap < kMostGap ? 2 * gap : gap;
   const uint64_t now = Now();
-  g_agent.scan_ticks = now - g_agent.scan_began;
-  g_agent.scanned += g_agent.scan_ticks;
+  g_agent.scan_ns = ThreadNs() - g_agent.scan_began_ns;
+  g_agent.scanned += now - g_agent.scan_began;
   g_agent.next_scan.store(now + gap * kRestFactor * (now - g_agent.scan_began),
                           std::memory_order_relaxed);
   return g_api.None();

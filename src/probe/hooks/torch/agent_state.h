@@ -31,7 +31,8 @@ struct Agent {
   std::atomic<bool> look_asked{false};  // not only for a model that is being built
   std::atomic<int64_t> building_since_ns{0};
   uint64_t scan_began = 0;
-  uint64_t scan_ticks = ~uint64_t{0};      // that the last one took
+  int64_t scan_began_ns = 0;               // of its thread's own time
+  int64_t scan_ns = INT64_MAX;             // that the last one took of it
   uint64_t scanned = 0;                    // ticks of this run, which do not count in its own rest
   uint64_t scan_gap = 1;                   // grows while scans find nothing
   std::atomic<bool> module_wanted{false};  // a look was asked for because of one without a name
