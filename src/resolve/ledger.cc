@@ -230,7 +230,8 @@ void Ledger::OnName(const trace::Event& event) {
     for (size_t i = 0; i < base_.trace.devices().size() && !found; ++i)
       found = blocks_.Name(event, trace::DeviceId{static_cast<int16_t>(i)}, name);
   }
-  if (found || objects_.Name(event, name) || blocks_.IsOfAncestor(event))
+  if (found || objects_.Name(event, name) || blocks_.IsOfAncestor(event) ||
+      !lost_names_.emplace(event.process, event.address, event.name).second)
     return;
   ++base_.progress.unknown_names.count;
   base_.progress.unknown_names.bytes += requested;

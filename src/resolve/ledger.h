@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "resolve/base.h"
@@ -84,6 +86,9 @@ class Ledger {
   std::vector<price::DevicePrices> prices_;
   std::vector<MarkRecord> marks_;
   std::map<uint64_t, uint64_t> communicator_ranks_;  // by id
+  // Names of memory that no allocation gave, by process and address: each is one loss, however
+  // often it is said.
+  std::set<std::tuple<trace::ProcessId, uint64_t, trace::StringId>> lost_names_;
   std::vector<tables::OutOfMemoryRow> out_of_memory_;
   uint64_t event_count_ = 0;
   int64_t first_ns_ = 0;

@@ -326,6 +326,7 @@ TEST_F(NamesTest, ScopesNameWhatNoModuleDoes) {
 TEST_F(NamesTest, NamesOfUnknownMemoryAreALoss) {
   trace_.Name(NameKind::kParameter, 0x1000, "w", 100);
   trace_.Name(NameKind::kTag, 0x2000, "x", 10);
+  trace_.Name(NameKind::kParameter, 0x1000, "w", 100);  // said again, at the end
   const Report report = ReportOf(trace_);
   ASSERT_EQ(report.losses.size(), 1u);
   EXPECT_EQ(report.losses[0].name, "names of unknown memory");
