@@ -147,8 +147,12 @@ void LeaksText::AddGrowing() {
   }
   AddMore(leaks_.growing.size() - shown);
   AddUnexplained();
-  if (any_unsteady)
-    Add(Paint("  ~ not in every iteration: perhaps a cache that still fills", Ink::kDim, style_));
+  if (any_unsteady) {
+    std::string why = "  ~ not in every iteration: perhaps a cache that still fills";
+    if (leaks_.adopted > 0)
+      why += ", or a loader ahead";
+    Add(Paint(why, Ink::kDim, style_));
+  }
   Add("");
 }
 
