@@ -405,7 +405,7 @@ tables::FrameId TablesOf::InBackward(trace::FrameId frame) {
   if (added) {
     tables::FrameRow row = out_.frames[frame.value];
     row.function =
-        texts_.Of(std::string(trace_.string(trace_.frame(frame).function)) + " (backward)");
+        texts_.Of("backward of " + std::string(trace_.string(trace_.frame(frame).function)));
     out_.frames.push_back(row);
     found->second = tables::FrameId{static_cast<uint32_t>(out_.frames.size() - 1)};
   }

@@ -52,17 +52,17 @@ TEST_F(NamesTest, BackwardBelongsToTheForwardOperatorOfItsNode) {
                                                 Pair("backward", 16 + 32 + 64 + 128 + 256)));
   EXPECT_THAT(By("line"),
               UnorderedElementsAre(Pair("train.py:40 in main", 1), Pair("train.py:55 in main", 8),
-                                   Pair("train.py:55 in main (backward)", 16),
+                                   Pair("train.py:55 in backward of main", 16),
                                    Pair("train.py:20 in forward", 2),
-                                   Pair("train.py:20 in forward (backward)", 64 + 128 + 256),
+                                   Pair("train.py:20 in backward of forward", 64 + 128 + 256),
                                    Pair("train.py:21 in forward", 4),
-                                   Pair("train.py:21 in forward (backward)", 32)));
+                                   Pair("train.py:21 in backward of forward", 32)));
   const Report report = ReportOf(trace_, At("end"));
   ASSERT_FALSE(report.top_lines.empty());
-  EXPECT_EQ(report.top_lines[0].place, "train.py:20 in forward (backward)");
+  EXPECT_EQ(report.top_lines[0].place, "train.py:20 in backward of forward");
   EXPECT_EQ(report.top_lines[0].bytes, 448u);
   ASSERT_FALSE(report.top_churn.empty());
-  EXPECT_EQ(report.top_churn[0].place, "train.py:20 in forward (backward)");
+  EXPECT_EQ(report.top_churn[0].place, "train.py:20 in backward of forward");
 }
 
 // What is free in a segment, too: not an address in the CUDA runtime, which called the driver.
@@ -92,7 +92,7 @@ TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBl
   for (const TopEntry& entry : ReportOf(trace_, At("end")).free_lines)
     free[entry.place] = entry.bytes;
   EXPECT_EQ(free["train.py:20 in forward"], 12 * kMiB);
-  EXPECT_EQ(free["train.py:20 in forward (backward)"], 40 * kMiB);
+  EXPECT_EQ(free["train.py:20 in backward of forward"], 40 * kMiB);
   EXPECT_EQ(free["f (libcudart.so.13)"], 2 * kMiB);
 }
 
@@ -111,7 +111,7 @@ TEST_F(NamesTest, BackwardOnTheCallingThreadShowsTheForwardLineAndItsOwnStack) {
   trace_.StackIs(trace_.PythonIn(frames));
   trace_.Alloc(0x3000, 4);
   EXPECT_THAT(By("line"), UnorderedElementsAre(Pair("train.py:20 in forward", 1),
-                                               Pair("train.py:20 in forward (backward)", 2),
+                                               Pair("train.py:20 in backward of forward", 2),
                                                Pair("train.py:99 in hook", 4)));
   EXPECT_THAT(By("module"), ElementsAre(Pair("first", 7)));
   const Rows python = By("python");
