@@ -47,7 +47,11 @@ std::string FreeThen(const query::OutOfMemory& what) {
   const std::string bytes = FormatBytes(*what.free_bytes);
   if (what.refusal.reported_free_bytes)
     return bytes + " free (as the log says)";
-  return fmt::format("at most {} of {} free", bytes, FormatBytes(what.total_bytes));
+  const std::string total = FormatBytes(what.total_bytes);
+  if (bytes == total && *what.free_bytes < what.total_bytes)
+    return fmt::format("at least {} of {} in use", FormatBytes(what.total_bytes - *what.free_bytes),
+                       total);
+  return fmt::format("at most {} of {} free", bytes, total);
 }
 
 class Text {

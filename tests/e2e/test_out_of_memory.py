@@ -237,6 +237,12 @@ def test_nobody_waits_for_a_launcher_that_is_not_there(tmp_path):
     assert done.stdout == "1.0\n"
 
 
+def test_what_a_large_device_has_in_use_is_not_rounded_away():
+    golden = Path(__file__).resolve().parents[1] / "golden" / "v2.0" / "driver_standin.vram"
+    said = subprocess.run([VRAMSCOPE, "report", golden, "--oom"], capture_output=True, text=True, timeout=60).stdout
+    assert ", at least 613 MiB of 140 GiB in use" in said.splitlines()[0], said
+
+
 def test_what_was_not_refused(tmp_path):
     record(tmp_path, "alloc(MIB)")
     assert "no request for memory was refused" in report(tmp_path, "--oom")
