@@ -106,6 +106,18 @@ TEST_F(IterationsTest, SeveralDevicesAreApart) {
   EXPECT_EQ(text, Expected("iterations_devices.txt", text));
 }
 
+TEST_F(IterationsTest, AParameterOfTheModelItselfIsInTheModelsLayer) {
+  AddIterations(2, 1, 0, 500 * kMiB);
+  const tables::DeviceId device = iterations_.iterations.back().device;
+  for (const char* model : {"Linear", "MLP#2"}) {
+    for (const char* name : {"weight", "bias"})
+      iterations_.parameters.push_back({name, kMiB, 0, 0, tables::ProcessId{1}, device, model});
+  }
+  const std::string text = Text();
+  EXPECT_NE(text.find("4 parameters of 2 layers"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  MLP#2 "), std::string::npos) << text;
+}
+
 TEST_F(IterationsTest, JsonAndCsv) {
   AddIterations(2, 1, 1, 500 * kMiB);
   AddParameters(1);

@@ -86,9 +86,11 @@ constexpr std::array<FigureColumn, 13> kFigures = {{
 }};
 
 // The layer that a parameter belongs to: its name less the last part.
-std::string LayerOf(const std::string& parameter) {
+std::string LayerOf(const query::ParameterBytes& parameter) {
+  if (!parameter.module.empty())
+    return parameter.module;
   // Tied ones have several names: "wte.weight = lm_head.weight".
-  const std::string first = parameter.substr(0, parameter.find(" = "));
+  const std::string first = parameter.name.substr(0, parameter.name.find(" = "));
   const size_t dot = first.rfind('.');
   return dot == std::string::npos ? first : first.substr(0, dot);
 }
@@ -309,7 +311,7 @@ void IterationsText::AddParameters(const std::vector<const query::ParameterBytes
   std::map<std::string, size_t> index;
   Layer all{.name = "all"};
   for (const query::ParameterBytes* parameter : parameters) {
-    const std::string name = LayerOf(parameter->name);
+    const std::string name = LayerOf(*parameter);
     const auto [found, added] = index.try_emplace(name, layers.size());
     if (added)
       layers.push_back({.name = name});

@@ -304,7 +304,7 @@ util::Result<std::vector<ParameterBytes>> FindParameters(const tables::Recording
     int64_t order_ns = INT64_MAX;
     std::array<Steps, kRoles> steps;
   };
-  using Key = std::pair<AccountId, tables::StringId>;
+  using Key = std::tuple<AccountId, tables::StringId, tables::StringId>;  // module, parameter
   const auto span_of = [&](AccountId account) {
     TimeSpan span{INT64_MAX, INT64_MIN};
     if (account.value >= tables.accounts.size())
@@ -344,7 +344,7 @@ util::Result<std::vector<ParameterBytes>> FindParameters(const tables::Recording
               frame.end_ns[i] <= spans[site].from_ns)
             continue;
           const tables::SiteRow& row = tables.sites[site];
-          Entry& entry = found[worker][{row.account, row.parameter}];
+          Entry& entry = found[worker][{row.account, row.module, row.parameter}];
           if (*roles[site] == kParameter)
             entry.order_ns = std::min(entry.order_ns, frame.alloc_ns[i]);
           const auto bytes = static_cast<int64_t>(
@@ -367,15 +367,17 @@ util::Result<std::vector<ParameterBytes>> FindParameters(const tables::Recording
   }
   std::vector<std::pair<int64_t, ParameterBytes>> ordered;
   for (const auto& [key, entry] : entries) {
-    const TimeSpan span = span_of(key.first);
+    const auto& [account_id, module, parameter] = key;
+    const TimeSpan span = span_of(account_id);
     const auto highest = [&steps = entry.steps, &span](Role role) {
       return HighestWithin(steps[role], span.from_ns, span.to_ns);
     };
-    const tables::AccountRow& account = tables.accounts[key.first.value];
+    const tables::AccountRow& account = tables.accounts[account_id.value];
     ordered.emplace_back(
         entry.order_ns,
-        ParameterBytes{std::string(recording.string(key.second)), highest(kParameter),
-                       highest(kGradient), highest(kState), account.process, account.device});
+        ParameterBytes{std::string(recording.string(parameter)), highest(kParameter),
+                       highest(kGradient), highest(kState), account.process, account.device,
+                       std::string(recording.string(module))});
   }
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.second.process, a.second.device, a.first) <

@@ -278,6 +278,7 @@ struct ParameterBytes {
   uint64_t optimizer_state = 0;
   tables::ProcessId process;
   tables::DeviceId device;
+  std::string module = {};  // its layer; "": not known
 };
 
 struct Iterations {

@@ -141,6 +141,7 @@ TEST_F(IterationsTest, EachHasItsPeaksAndItsEnd) {
 
   ASSERT_THAT(found.parameters, SizeIs(1));
   EXPECT_EQ(found.parameters[0].name, "fc.weight");
+  EXPECT_EQ(found.parameters[0].module, "fc");
   EXPECT_EQ(found.parameters[0].parameter, 1u);
   EXPECT_EQ(found.parameters[0].gradient, 4u);
   EXPECT_EQ(found.parameters[0].optimizer_state, 16u);
