@@ -24,6 +24,16 @@ std::string ShellWord(const std::string& path) {
   return quoted + "'";
 }
 
+// Whether enough iterations end with the peak: something may grow.
+bool PeaksInTheLastIteration(const query::Report& report, const tables::Recording& recording) {
+  int64_t last = -1;
+  for (const tables::IterationRow& row : recording.tables().iterations)
+    last = std::max(last, row.number);
+  return last + 1 >= query::kFewestIterations &&
+         std::any_of(report.devices.begin(), report.devices.end(),
+                     [&](const auto& device) { return device.at_iteration == last; });
+}
+
 }  // namespace
 
 std::string FormatRunSummary(const query::Report& report,
@@ -49,6 +59,8 @@ std::string FormatRunSummary(const query::Report& report,
         fmt::format("Next:  vramscope plot {} --kind timeline -o timeline.svg", word));
   else if (any)
     text.closing.push_back(fmt::format("Next:  vramscope report {} --by {}", word, next));
+  if (any && PeaksInTheLastIteration(report, recording))
+    text.closing.push_back(fmt::format("       vramscope leaks {}", word));
   if (any && options.html_path.empty())
     text.closing.push_back(fmt::format("       vramscope open {}", word));
   return FormatText(report, recording, {}, text);

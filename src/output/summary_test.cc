@@ -32,6 +32,20 @@ TEST(SummaryTest, NamesThePageWhereThereIsOne) {
   EXPECT_EQ(text.find("vramscope open"), std::string::npos);
 }
 
+TEST(SummaryTest, NamesLeaksWhereThePeakIsInTheLastOfManyIterations) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  SummaryOptions options;
+  options.trace_path = "a.vram";
+  for (const auto& [peak, named] : {std::pair(5, true), std::pair(4, false)}) {
+    report.devices[0].at_iteration = peak;
+    const tables::ProcessId process{1};
+    recording.edit().iterations = {{process, 4, 0, 10}, {process, 5, 10, 20}};
+    const std::string text = FormatRunSummary(report, recording, options);
+    EXPECT_EQ(text.find("       vramscope leaks a.vram\n") != std::string::npos, named) << text;
+  }
+}
+
 TEST(SummaryTest, SaysNothingToTypeWhereNothingWasAllocated) {
   FakeRecording recording;
   query::Report report;
