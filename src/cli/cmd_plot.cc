@@ -146,6 +146,33 @@ util::Status NothingToDraw(const PlotArguments& arguments) {
                   arguments.files[0], arguments.files[0]));
 }
 
+// A bar that is mostly Others shows little: says which names these are, and what shows more.
+void NoteOthers(const std::string& file, const query::KeywordReport& keywords) {
+  for (size_t i = 0; i < keywords.dictionaries.size(); ++i) {
+    // Of the device with the most.
+    const query::KeywordTable* table = nullptr;
+    for (const query::KeywordTable& each : keywords.tables) {
+      if (each.dictionary == i && (table == nullptr || each.row_bytes > table->row_bytes))
+        table = &each;
+    }
+    if (table == nullptr || table->others.bytes == 0 || table->others.bytes < table->row_bytes / 2)
+      continue;
+    std::string names;
+    for (const query::KeywordEntry& entry : table->others.entries) {
+      if (entry.name == query::kRest)
+        continue;
+      names += names.empty() ? "" : ", ";
+      names += entry.name.substr(entry.name.rfind(';') + 1);  // a stack's innermost frame
+    }
+    const query::KeywordDictionary& dictionary = keywords.dictionaries[i];
+    Note(
+        fmt::format("{}: {} % of the bar \"{}\" is {}: {}. `vramscope report {} --keywords {}` "
+                    "lists all; `--kind compare --by line` draws lines",
+                    file, 100 * table->others.bytes / table->row_bytes, dictionary.title,
+                    query::kOthers, names, file, dictionary.name));
+  }
+}
+
 util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omit_below) {
   const util::Result<query::Instant> at = query::ParseInstant(arguments.at);
   if (!at.ok())
@@ -161,7 +188,7 @@ util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omi
   if (!query.ok())
     return query.status();
   query->at = *at;
-  query->top = 1;  // entries are not drawn
+  query->top = 3;  // entries are not drawn, but may be named
   std::vector<output::BarPanel> panels;
   for (const std::string& file : arguments.files) {
     const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
@@ -171,6 +198,7 @@ util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omi
     if (!keywords.ok())
       return keywords.status();
     VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &keywords->report));
+    NoteOthers(file, *keywords);
     for (output::BarPanel& panel :
          output::BarPanels(*keywords, **recording, NameOf(arguments, file), arguments.look.unit))
       panels.push_back(std::move(panel));
