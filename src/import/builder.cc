@@ -355,6 +355,11 @@ void Builder::Note(std::string_view key, std::string_view value) {
   out_.notes.push_back({Text(key), Text(value)});
 }
 
+void Builder::IsOfOneInstant(std::string_view what) {
+  Note("clock", fmt::format("none in the file: it is of one instant, that of the {}", what));
+  Note(tables::kInstantNote, what);
+}
+
 void Builder::CountSeconds(std::string_view what, std::string_view why) {
   Note("clock", why);
   Note(tables::kCountedNote, what);

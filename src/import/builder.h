@@ -107,6 +107,8 @@ class Builder {
   // The input has no clock: a second stands for one of its `what`, as in "readings". `why` is the
   // note.
   void CountSeconds(std::string_view what, std::string_view why);
+  // The input is of one instant and has no time: the `what`, "profile", was made then.
+  void IsOfOneInstant(std::string_view what);
   // What the input does not hold, in a few words: "when memory was freed".
   void Lacks(std::string_view what);
 

@@ -107,7 +107,7 @@ class Dump {
                       static_cast<int64_t>(rows_bytes));
       builder_.ProcessSample(account, now_ns_, used_bytes, static_cast<int64_t>(rows_bytes));
     }
-    builder_.Note("clock", "none in the file: it is of one instant, that of the dump");
+    builder_.IsOfOneInstant("dump");
     builder_.Covers(now_ns_, now_ns_ + kShownNs);
     builder_.Note("NVML's figure", amends_.empty()
                                        ? "none in the file: MXNet did not see its own process"

@@ -344,7 +344,7 @@ util::Status Profile::Read(std::string_view content) {
   builder_.Covers(now_ns_, now_ns_ + kShownNs);
   if (time_ns_ <= INT64_MAX / 2)
     builder_.SetWallTime(static_cast<int64_t>(time_ns_));
-  builder_.Note("clock", "none in the file: it is of one instant, that of the profile");
+  builder_.IsOfOneInstant("profile");
   builder_.Lacks("what was freed before it, and the peak");
   builder_.Lacks("single allocations: those of one stack are one row");
   if (is_jax_)

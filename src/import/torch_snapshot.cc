@@ -199,11 +199,13 @@ class Snapshot {
           "what the process had outside of PyTorch's caching allocator, and NVML's figures; "
           "modules "
           "and phases");
-    if (events == 0)
+    if (events == 0) {
+      builder_.IsOfOneInstant("snapshot");
       builder_.Lacks("how it came to be so: the snapshot has no trace");
-    else if (!has_times_)
+    } else if (!has_times_) {
       builder_.CountSeconds("events",
                             "none in the snapshot: a second stands for an event, in their order");
+    }
     if (events != 0 && !is_ours_)
       builder_.Lacks("the size of freed blocks beyond what was asked for, up to 512 bytes");
   }

@@ -12,6 +12,7 @@
 #include "format/enums.h"
 #include "output/devices.h"
 #include "output/trust_lines.h"
+#include "tables/imported.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 
@@ -107,7 +108,9 @@ void InfoText::AddSession() {
   if (report_.sampled)
     recorded += "; sampled: no allocations are known";
   Line("session", recorded);
-  Line("duration", util::FormatDuration(session.end_ns - session.begin_ns));
+  Line("duration", tables::NoteOf(recording_, tables::kInstantNote).empty()
+                       ? util::FormatDuration(session.end_ns - session.begin_ns)
+                       : "one instant");
   if (session.HasPast()) {
     const std::string outran = format::LossName(static_cast<uint64_t>(format::Loss::kDropped));
     const bool all = std::none_of(report_.losses.begin(), report_.losses.end(),

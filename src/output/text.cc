@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -158,6 +159,8 @@ class TextReport {
   size_t MostEntries() const { return query_.top > 0 ? query_.top : SIZE_MAX; }
 
   std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
+  // An imported dump, say: no time was measured.
+  bool IsOfOneInstant() const { return !tables::NoteOf(recording_, tables::kInstantNote).empty(); }
   // As --at takes it: the same state again.
   std::string Seconds(int64_t time_ns) const {
     return ExactSeconds(time_ns - recording_.tables().session.begin_ns) + " s";
@@ -408,18 +411,19 @@ Plan TextReport::MakePlan(size_t fixed) const {
 void TextReport::AddTitle() {
   const tables::Session& session = recording_.tables().session;
   Add(Paint(CutEnd(Clean(RecordedCommand(recording_)), columns(), style_), Ink::kBold, style_));
-  std::string facts = util::FormatDuration(session.end_ns - session.begin_ns);
+  std::string facts =
+      IsOfOneInstant() ? "one instant" : util::FormatDuration(session.end_ns - session.begin_ns);
+  if (const std::string_view counted = tables::NoteOf(recording_, tables::kCountedNote);
+      !counted.empty())
+    facts += fmt::format(" (no times: a second is one of the {})", counted);
   const size_t processes = recording_.tables().processes.size() - 1;
   if (processes > 0)
     facts +=
         fmt::format(", {} process{}", util::FormatCount(processes), processes == 1 ? "" : "es");
   if (session.event_count > 0)
-    facts += fmt::format(", {} events", util::FormatCount(session.event_count));
+    facts += ", " + util::FormatCountOf(session.event_count, "event");
   if (report_.sampled)
     facts += ", sampled: no allocations are known";
-  if (const std::string_view counted = tables::NoteOf(recording_, tables::kCountedNote);
-      !counted.empty())
-    facts += fmt::format(", no times: a second is one of the {}, in their order", counted);
   if (!session.finished)
     facts += ", read from the live session";
   if (WasPaused(recording_))
@@ -462,6 +466,8 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
       device.ledger_bytes == 0 && device.at_ns < recording_.tables().session.begin_ns;
   if (nothing)
     when = "nothing allocated";
+  else if (IsOfOneInstant())
+    when = ledger + " " + unit.name;
   else if (at_peak_of_all)
     when = "when the device peaked, at " + Seconds(device.at_ns);
   else
@@ -624,7 +630,10 @@ std::string TextReport::Format() {
   for (std::string& line : TrustLines(report_, recording_, style_))
     trust.push_back(std::move(line));
   if (gpus_.size() > 1) {
-    AddDeviceTable(gpus_, fullest_, recording_.tables().session.begin_ns, style_, &out_);
+    AddDeviceTable(
+        gpus_, fullest_,
+        IsOfOneInstant() ? std::nullopt : std::optional(recording_.tables().session.begin_ns),
+        style_, &out_);
     if (only_fullest_) {
       out_.back() = Paint("  * the fullest, of which the rest is: `--where device=N` shows another",
                           Ink::kDim, style_);

@@ -254,7 +254,7 @@ void AddFigureTable(const std::string& head,
 
 void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
                     const query::DeviceReport* fullest,
-                    int64_t start_ns,
+                    std::optional<int64_t> start_ns,
                     const Style& style,
                     std::vector<std::string>* out) {
   constexpr size_t kFullColumns = 8;
@@ -295,7 +295,8 @@ void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
         PadLeft(InUnit(gpu.ledger_bytes, unit.bytes), kBytesColumns) +
         PadLeft(gpu.nvml_bytes ? InUnit(*gpu.nvml_bytes, unit.bytes) : "-", kBytesColumns) +
         (explained ? residual : Paint(residual, Ink::kWarning, style)) +
-        PadLeft(full, kFullColumns) + PadLeft(ExactSeconds(gpu.at_ns - start_ns), kAtColumns));
+        PadLeft(full, kFullColumns) +
+        PadLeft(start_ns ? ExactSeconds(gpu.at_ns - *start_ns) : "-", kAtColumns));
   }
   out->emplace_back();
 }

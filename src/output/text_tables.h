@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,7 @@ void AddFigureTable(const std::string& head,
 // marked.
 void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
                     const query::DeviceReport* fullest,
-                    int64_t start_ns,
+                    std::optional<int64_t> start_ns,  // none: there are no times
                     const Style& style,
                     std::vector<std::string>* out);
 

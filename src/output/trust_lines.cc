@@ -14,6 +14,7 @@
 #include "query/unexplained.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
+#include "util/utf8.h"
 
 namespace vramscope::output {
 namespace {
@@ -221,9 +222,15 @@ std::vector<std::string> TrustLines(const query::Report& report,
   const bool broken = out.size() > with_losses;
   const std::string_view imported = tables::NoteOf(recording, tables::kImportedNote);
   if (!imported.empty()) {
-    out.push_back(CutEnd("Imported from " + Printable(imported, style.utf8) +
-                             ": `vramscope info` says what it lacks",
-                         static_cast<size_t>(style.columns), style));
+    const std::string from = "Imported from " + Printable(imported, style.utf8);
+    const std::string hint = "`vramscope info` says what it lacks";
+    const auto columns = static_cast<size_t>(style.columns);
+    if (util::DisplayWidth(from) + hint.size() + 2 <= columns) {
+      out.push_back(from + ": " + hint);
+    } else {
+      out.push_back(CutEnd(from, columns, style));
+      out.push_back(hint);
+    }
   }
   if (report.sampled) {
     out.push_back(kSampledTrust);

@@ -12,6 +12,8 @@ namespace vramscope::tables {
 inline constexpr char kImportedNote[] = "imported from";
 // Of data without a clock: what the seconds count, "readings".
 inline constexpr char kCountedNote[] = "seconds count";
+// Of data of a single instant, without any time: what has it, "profile".
+inline constexpr char kInstantNote[] = "one instant";
 
 // The launcher's options, as it hands them to the probe, and the note of a recording that was
 // paused from its start to its end.

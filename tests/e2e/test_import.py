@@ -229,6 +229,11 @@ def test_imports_have_pages_plots_and_diffs(tmp_path):
             continue  # the machine has none
         assert done.returncode == 0, done.stderr
         assert picture.stat().st_size > 0
+    # No layer is known, and the picture says so.
+    profile = imported(DATA / "jax_memory.prof", tmp_path)
+    said = subprocess.run([VRAMSCOPE, "plot", profile, "--kind", "two-bar", "-o", picture], capture_output=True, text=True)
+    if "libcairo" not in said.stderr:
+        assert '100 % of the bar "Layer" is Others: buffer. ' in said.stderr and "--by line" in said.stderr, said
 
 
 def test_events_at_addresses_and_profiles_of_an_instant(tmp_path):
@@ -246,3 +251,5 @@ def test_events_at_addresses_and_profiles_of_an_instant(tmp_path):
     profile = imported(DATA / "jax_memory.prof", tmp_path)
     lines = {row["path"][0]: row["bytes"] for row in report(profile, "--by", "line")["rows"]}
     assert lines == {"a.py:12 in f": 4096}
+    title, facts, _, device = call("report", profile).stdout.splitlines()[:4]
+    assert (title, facts) == ("jax_memory.prof", "one instant, 1 process, 1 event") and device.endswith(" 4.0 KiB")
