@@ -278,16 +278,18 @@ def test_modules_replaced_during_training(tmp_path):
         model.body.weight = nn.Parameter(torch.randn(16, 16))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         train()
-        spares = []
+        time.sleep(1)  # the agent has rested
+        train()
+        adapters = nn.ModuleDict()
         for i in range(5):
-            spares.append(nn.Linear(4, 4))  # no optimizer has it
+            adapters[f"task{i}"] = nn.Linear(4, 4)  # no optimizer has it
             optimizer.zero_grad()
-            spares[-1](model(torch.randn(2, 16))).sum().backward()
+            adapters[f"task{i}"](model(torch.randn(2, 16))).sum().backward()
             optimizer.step()
-            time.sleep(0.05)  # the agent has looked
         print(json.dumps({
             "old": old, "modules": {id(m): n for n, m in model.named_modules()},
-            "spares": [["weight", s.weight.grad.data_ptr(), s.weight.grad.untyped_storage().nbytes()] for s in spares],
+            "adapters": [[f"{n}.weight", a.weight.grad.data_ptr(), a.weight.grad.untyped_storage().nbytes()]
+                         for n, a in adapters.items()],
             "parameters": [[n, p.data_ptr(), p.untyped_storage().nbytes()] for n, p in model.named_parameters()],
         }))
         """,

@@ -118,7 +118,7 @@ def last():
         return LATER
     # Memory may have come back at its old address.
     say_again(1)
-    walk_again()
+    walk_again(True)
     if scan_is_due(3):
         scan_for_copies()
     return DONE
@@ -397,14 +397,14 @@ def note_tensors(kind, module, root, path):
     return new
 
 
-def walk_again():
+def walk_again(is_end=False):
     new = False
     for root in set(roots.values()):
         module = live(root)  # of what is ignored: None
         # It may have become a part of a model since, or just now.
         if module is not None and roots[root] == root:
-            # What is half built is so until it runs.
-            state["whole"] = is_known(module)
+            # What is half built is so until it runs, or until the end: a dict of adapters never runs itself.
+            state["whole"] = is_end or is_known(module)
             try:
                 new |= walk(module, root, "")
             finally:
