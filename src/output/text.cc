@@ -525,10 +525,13 @@ void TextReport::AddAllocated(const query::DeviceReport& device, const Unit& uni
       fmt::format("  allocated {} of {} {} reserved", InUnit(device.allocated_bytes, unit.bytes),
                   InUnit(device.reserved_bytes, unit.bytes), unit.name);
   if (device.allocated_peak->bytes == device.allocated_bytes)
-    line += ", the most at any time";
-  else
-    line += "; its own peak: " + PeakText(*device.allocated_peak, unit);
-  Add(CutEnd(line, columns(), style_));
+    return Add(CutEnd(line + ", the most at any time", columns(), style_));
+  const std::string peak = "its own peak: " + PeakText(*device.allocated_peak, unit);
+  // --at takes the time, so it is whole.
+  if (util::DisplayWidth(line) + 2 + peak.size() <= columns())
+    return Add(line + "; " + peak);
+  Add(line + ";");
+  Add(CutEnd("  " + peak + " (--at allocated-peak)", columns(), style_));
 }
 
 std::string TextReport::PeakText(const query::PeakFigure& peak, const Unit& unit) const {

@@ -131,6 +131,12 @@ def test_the_headlines_instant_is_what_at_takes(trace):
     assert f" {said} at {seconds} s\n" in vramscope("report", trace, "--at", seconds)
 
 
+def test_the_peak_of_what_is_allocated_has_its_whole_time():
+    h200 = ROOT / "examples" / "traces" / "gpt2-h200.vram"
+    said = vramscope("report", h200, "--at", "mark:last-forward")
+    assert re.findall(r"its own peak: 10,869.1 MiB at ([0-9.]+) s", said) == ["10.009984087"]
+
+
 def test_the_peak_is_one_kept_and_one_passing_tensor_or_two_kept(trace):
     peak = cpu(load(trace))["ledger_bytes"]
     end = cpu(load(trace, "--at", "end"))["ledger_bytes"]
