@@ -288,8 +288,7 @@ def test_modules_replaced_during_training(tmp_path):
             optimizer.step()
         print(json.dumps({
             "old": old, "modules": {id(m): n for n, m in model.named_modules()},
-            "adapters": [[f"{n}.weight", a.weight.grad.data_ptr(), a.weight.grad.untyped_storage().nbytes()]
-                         for n, a in adapters.items()],
+            "adapters": [[a.weight.grad.data_ptr(), a.weight.grad.untyped_storage().nbytes()] for a in adapters.values()],
             "parameters": [[n, p.data_ptr(), p.untyped_storage().nbytes()] for n, p in model.named_parameters()],
         }))
         """,
@@ -298,6 +297,7 @@ def test_modules_replaced_during_training(tmp_path):
     assert said["old"] in process.gone
     assert {int(a): p for a, p in said["modules"].items()}.items() <= {a: m[0] for a, m in process.modules.items()}.items()
     assert tuples(said["parameters"]) <= process.names(PARAMETER)
+    assert tuples(said["adapters"]) <= {(address, size) for _, address, size in process.names(GRADIENT)}
 
 
 def test_copies_that_dataparallel_makes_have_the_places_of_their_originals(tmp_path):
