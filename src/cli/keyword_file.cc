@@ -59,6 +59,40 @@ struct Settings {
   bool case_sensitive = false;
 };
 
+// The line of the first character beyond ASCII that stands in neither a string nor a comment: TOML
+// allows none, and toml++ 3.3 has undefined behaviour for some of them. 0: there is none.
+size_t LineOfStrayCharacter(std::string_view text) {
+  const std::string_view kQuotes[] = {"\"\"\"", "'''", "\"", "'"};
+  size_t line = 1;
+  std::string_view end;  // of the string or comment that we are in
+  for (size_t i = 0; i < text.size(); ++i) {
+    const std::string_view rest = text.substr(i);
+    line += text[i] == '\n' ? 1 : 0;
+    if (!end.empty()) {
+      if (end[0] == '"' && text[i] == '\\') {
+        ++i;
+        line += i < text.size() && text[i] == '\n' ? 1 : 0;
+      } else if (rest.starts_with(end) || (end.size() == 1 && text[i] == '\n')) {
+        i += end.size() - 1;
+        end = {};
+      }
+      continue;
+    }
+    if (static_cast<unsigned char>(text[i]) > 0x7f)
+      return line;
+    for (const std::string_view quote : kQuotes) {
+      if (rest.starts_with(quote)) {
+        end = quote;
+        i += quote.size() - 1;
+        break;
+      }
+    }
+    if (text[i] == '#')
+      end = "\n";
+  }
+  return 0;
+}
+
 // Turns what toml++ has parsed into dictionaries; all its errors say where.
 class Reader {
  public:
@@ -278,6 +312,13 @@ std::string BuiltInKeywordNames() {
 
 util::Result<std::vector<KeywordDictionary>> ParseKeywords(std::string_view text,
                                                            const std::string& name) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark))
+    text.remove_prefix(kByteOrderMark.size());
+  if (const size_t line = LineOfStrayCharacter(text); line != 0) {
+    return util::Status::Error(
+        fmt::format("{}:{}: put names with characters beyond ASCII in quotes", name, line));
+  }
   try {
     const toml::table root = toml::parse(text, name);
     return Reader(name).Read(root);

@@ -45,7 +45,7 @@ class SheetText {
   // What stands in a column of a line; without bytes nothing.
   struct Cell {
     std::optional<int64_t> bytes;
-    double whole = 0;
+    uint64_t whole = 0;
   };
 
   void AddColumns();
@@ -58,7 +58,7 @@ class SheetText {
   void AddOthers(const SheetTable& table);
   void AddOverlaps(const SheetTable& table);
   void AddLosses();
-  double WholeOf(const SheetTable& table, size_t column) const;
+  uint64_t WholeOf(const SheetTable& table, size_t column) const;
   const query::KeywordDictionary& DictionaryOf(const SheetTable& table) const {
     return reports_[0].report.dictionaries[table.dictionary];
   }
@@ -90,12 +90,12 @@ void SheetText::AddColumns() {
   Add("");
 }
 
-double SheetText::WholeOf(const SheetTable& table, size_t column) const {
+uint64_t SheetText::WholeOf(const SheetTable& table, size_t column) const {
   if (column < table.columns.size()) {
     const KeywordTable& of = *table.columns[column];
-    return static_cast<double>(of.expected_bytes.value_or(of.row_bytes));
+    return of.expected_bytes.value_or(of.row_bytes);
   }
-  double whole = 0;
+  uint64_t whole = 0;
   for (size_t i = 0; i < table.columns.size(); ++i)
     whole += WholeOf(table, i);
   return whole;
@@ -119,7 +119,8 @@ void SheetText::AddLine(const std::string& name,
     const uint64_t bytes = *cell.bytes < 0 ? 0 - static_cast<uint64_t>(*cell.bytes)
                                            : static_cast<uint64_t>(*cell.bytes);
     const char* const sign = *cell.bytes < 0 ? "-" : "";
-    const double share = cell.whole > 0 ? static_cast<double>(bytes) / cell.whole : 0;
+    const double share =
+        cell.whole > 0 ? static_cast<double>(bytes) / static_cast<double>(cell.whole) : 0;
     line += PadLeft(sign + InUnit(bytes, unit_.bytes), kBytesColumns);
     line += PadLeft(sign + Percent(share), kShareColumns);
   }
@@ -127,10 +128,10 @@ void SheetText::AddLine(const std::string& name,
 }
 
 void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
-  double largest_bytes = 0;
+  uint64_t largest_bytes = 0;
   for (size_t column = first; column < end; ++column)
     largest_bytes = std::max(largest_bytes, WholeOf(table, column));
-  unit_ = TableUnit(static_cast<uint64_t>(std::min(largest_bytes, 1e18)));
+  unit_ = TableUnit(largest_bytes);
   std::string head =
       "  " + Paint(PadRight(CutEnd(Clean(DictionaryOf(table).title) + ", " + unit_.name,
                                    kNameColumns - 3, style_),
@@ -169,7 +170,7 @@ void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
                             : all_expected        ? "Expected sum"
                                                   : "Expected, else all rows";
   AddLine(total, first, end, Ink::kBold, [&](size_t column) {
-    const double whole = WholeOf(table, column);
+    const uint64_t whole = WholeOf(table, column);
     return Cell{static_cast<int64_t>(whole), whole};
   });
   for (const SheetLine& line : table.groups)

@@ -27,6 +27,7 @@
 #include "query/ranks.h"
 #include "query/refusals.h"
 #include "query/report.h"
+#include "scratch.h"
 #include "tables/reader.h"
 #include "tables/testing/random_tables.h"
 #include "trace/trace.h"
@@ -199,15 +200,20 @@ const std::vector<Question>& Questions() {
 }
 
 void AskEverything(const Recording& recording) {
-  for (const Question& question : Questions())
+  for (const Question& question : Questions()) {
+    const TimeLimit limit(question.name);
     (void)question.ask(recording, Extent::kBegin);
+  }
 }
 
 void AskLive(const std::string& directory) {
-  const auto trace = trace::OpenTrace(directory);
   const tables::testing::MemoryFile file;
-  if (!trace || !Finish(**trace, file))
-    return;
+  {
+    const TimeLimit limit("finish");
+    const auto trace = trace::OpenTrace(directory);
+    if (!trace || !Finish(**trace, file))
+      return;
+  }
   const auto recording = tables::OpenDescriptor(file.fd(), directory);
   if (!recording)
     std::abort();  // what is written can be read

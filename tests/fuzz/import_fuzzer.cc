@@ -36,7 +36,7 @@ void ImportAs(const imports::Input& input, const imports::Format& format) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const vramscope::fuzz::TimeLimit limit;
+  const vramscope::fuzz::TimeLimit limit("the import");
   static const std::string path = vramscope::fuzz::ScratchDirectory() + "/input";
   vramscope::fuzz::WriteInput(path, data, size);
   const auto input = imports::Input::Open(path);

@@ -125,7 +125,6 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const vramscope::fuzz::TimeLimit limit;
   static std::vector<std::string> names;
   for (const std::string& name : names)
     std::filesystem::remove(g_directory + "/" + name);

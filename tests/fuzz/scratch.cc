@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 namespace vramscope::fuzz {
 namespace {
@@ -21,13 +22,13 @@ double ProcessorSeconds() {
 
 }  // namespace
 
-TimeLimit::TimeLimit() : began_(ProcessorSeconds()) {}
+TimeLimit::TimeLimit(std::string what) : what_(std::move(what)), began_(ProcessorSeconds()) {}
 
 TimeLimit::~TimeLimit() {
   const double seconds = ProcessorSeconds() - began_;
   if (seconds <= kMostSeconds)
     return;
-  std::fprintf(stderr, "fuzz: the input took %.1f s of processor time\n", seconds);
+  std::fprintf(stderr, "fuzz: %s took %.1f s of processor time\n", what_.c_str(), seconds);
   std::abort();
 }
 

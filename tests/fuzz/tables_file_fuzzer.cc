@@ -59,7 +59,6 @@ extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* data,
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const vramscope::fuzz::TimeLimit limit;
   const testing::MemoryFile file(std::string(reinterpret_cast<const char*>(data), size));
   auto recording = OpenDescriptor(file.fd(), "x.vram");
   if (!recording)

@@ -58,7 +58,7 @@ class Pricer {
         checkpoints_(input, book_),
         kept_(input, &book_),
         others_(input, &book_, &figures_),
-        unexplained_(&book_),
+        unexplained_(input, &book_),
         live_contexts_(input.processes.size()),
         left_over_(input.processes.size(), &book_),
         moving_(input, checkpoints_, &book_),
@@ -82,7 +82,7 @@ class Pricer {
     out.checkpointed = checkpoints_.found();
     out.unsettled = std::move(unsettled_);
     out.has_others = figures_.HasOthers(INT64_MIN);
-    out.missing = unexplained_.missing();
+    out.missing = unexplained_.TakeMissing();
     managed_.Split();
     Results(input_, series_, bytes_, book_, checkpoints_, figures_).Fill(&out);
     return out;

@@ -615,6 +615,22 @@ TEST_F(PriceTest, ProcessesInARowAreEachPricedByTheirSamples) {
   EXPECT_EQ(device_.Prices().contexts_not_measured, 0u);
 }
 
+// Another thread reads first that a pool has shrunk, a while behind the call in which it did.
+TEST_F(PriceTest, WhatAPoolGaveBackIsNotMissingUntilAThreadReadsIt) {
+  Context();
+  device_.Moved(64);
+  device_.Sample(574);
+  device_.Sample(510);
+  device_.Sample(510);
+  device_.Sample(510);
+  device_.Moved(-64);
+  EXPECT_THAT(device_.Prices().missing, IsEmpty());
+  device_.Sample(510);
+  EXPECT_THAT(device_.Prices().missing, IsEmpty());
+  device_.Sample(510);
+  EXPECT_THAT(device_.Prices().missing, IsEmpty());
+}
+
 // A process initialises the driver for all GPUs: on one that it does not use it has no context,
 // whoever's reading tells.
 TEST_F(PriceTest, InitAloneIsTheKernelModulesOnAGpuThatOthersUse) {

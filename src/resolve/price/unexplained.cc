@@ -19,6 +19,7 @@ int64_t Small(int64_t used_bytes) {
 
 std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t bytes) {
   std::vector<StepRef> steps;
+  last_ns_ = sample.when.time_ns;
   const When since = agreed_.value_or(sample.when);
   // What came without a cause may go without one.
   for (auto row = rows_.rbegin(); row != rows_.rend() && bytes < 0; ++row) {
@@ -45,6 +46,11 @@ std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t by
   const int64_t found = std::min(std::max<int64_t>(bytes, 0), -missing_bytes_);
   missing_bytes_ += found;
   bytes -= found;
+  if (found > 0) {
+    std::erase_if(missing_, [&](const Missing& missing) {
+      return IsToldLater(missing, missing.when.time_ns, sample.when.time_ns);
+    });
+  }
   if (bytes == 0)
     return steps;
   const When when{seen.first.time_ns, seen.since.begin_ns, seen.first.end_ns};
@@ -65,6 +71,25 @@ void Unexplained::OnReason(const When& when) {
   for (; !missing_.empty() && missing_.back().when.time_ns >= when.begin_ns; missing_.pop_back())
     missing_bytes_ -= missing_.back().bytes;
   seen_.reset();
+}
+
+// A pool shrinks in a call of one thread, and another thread's reads first what it holds: samples
+// between the two have less than the rows say.
+bool Unexplained::IsToldLater(const Missing& missing, int64_t from_ns, int64_t to_ns) const {
+  return std::any_of(input_.moves.begin(), input_.moves.end(), [&](const Move& move) {
+    return move.bytes == missing.bytes && move.when.time_ns > from_ns && move.when.time_ns <= to_ns;
+  });
+}
+
+std::vector<Missing> Unexplained::TakeMissing() {
+  // No two samples behind the move tell.
+  std::erase_if(missing_, [&](const Missing& missing) {
+    const bool is_back = seen_ && seen_->bytes >= -missing.bytes;
+    const int64_t from_ns =
+        is_back ? missing.when.time_ns : std::max(missing.when.time_ns, last_ns_);
+    return IsToldLater(missing, from_ns, INT64_MAX);
+  });
+  return std::move(missing_);
 }
 
 }  // namespace vramscope::resolve::price

@@ -16,7 +16,7 @@ namespace vramscope::resolve::price {
 // what is missing cannot, and stays residual.
 class Unexplained {
  public:
-  explicit Unexplained(Book* book) : book_(*book) {}
+  Unexplained(const DeviceInput& input, Book* book) : input_(input), book_(*book) {}
 
   // Returns the steps of rows that the sample made. A difference counts once two samples in a row
   // have it: one alone may have been stamped at a moment that it is not of.
@@ -29,7 +29,8 @@ class Unexplained {
   // What is missing since then went for a reason that is known now.
   void OnReason(const When& when);
   const std::vector<uint32_t>& rows() const { return rows_; }
-  const std::vector<Missing>& missing() const { return missing_; }
+  // Once all samples are seen.
+  std::vector<Missing> TakeMissing();
 
  private:
   struct Seen {
@@ -38,12 +39,16 @@ class Unexplained {
     int64_t bytes = 0;
   };
 
+  bool IsToldLater(const Missing& missing, int64_t from_ns, int64_t to_ns) const;
+
+  const DeviceInput& input_;
   Book& book_;
   std::vector<uint32_t> rows_;
   std::vector<Missing> missing_;
   int64_t missing_bytes_ = 0;  // of them all, less than nothing
   std::optional<When> agreed_;
   std::optional<Seen> seen_;
+  int64_t last_ns_ = INT64_MIN;  // of the last sample
 };
 
 }  // namespace vramscope::resolve::price
