@@ -61,19 +61,23 @@ int FinishDirectory(const FinishOptions& options) {
     RemoveLeftAside(directory);
     return PrintRecording(other_output, options.report) ? kExitOk : kExitError;
   };
+  // Between two looks it may have been finished.
+  const auto fail = [&](const std::string& message) {
+    return is_finished() ? finished() : Fail(message);
+  };
   if (is_finished())
     return finished();
   if (!fs::exists(directory, error)) {
-    return Fail(fmt::format("{} does not exist: name the NAME.vram.d that a recording left behind",
+    return fail(fmt::format("{} does not exist: name the NAME.vram.d that a recording left behind",
                             options.directory));
   }
   if (!fs::is_directory(directory, error)) {
-    return Fail(
+    return fail(
         fmt::format("{} is not a directory: name the NAME.vram.d of an unfinished recording",
                     options.directory));
   }
   if (!IsLiveDirectory(directory)) {
-    return Fail(
+    return fail(
         fmt::format("{} is not a vramscope recording: name a NAME.vram.d", options.directory));
   }
   // What somebody sent, or another user's, is read all the same.
@@ -104,7 +108,7 @@ int FinishDirectory(const FinishOptions& options) {
     return Fail(status.message());
   }
   if (const util::Status status = FinishRecording(directory, output, kExitError); !status.ok()) {
-    return is_finished() ? finished() : Fail(status.message());
+    return fail(status.message());
   }
   // The recording is whole without it.
   util::Status removed = own ? RemoveLiveDirectory(*own) : own.status();
