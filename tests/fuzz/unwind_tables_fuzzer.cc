@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input is a binary's unwinding tables, from .eh_frame_hdr on, as the probe reads them inside
 // the program. Each address is looked up, and what its rules say is computed.
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -15,12 +17,20 @@ using namespace vramscope::probe;
 constexpr uintptr_t kFunctions = 0x1000;  // behind the tables' beginning, as in the seed
 constexpr uintptr_t kStep = 7;
 
+// A page of zeros, away from this thread's stack: between the variables there AddressSanitizer
+// has gaps, which a walk may read.
+uintptr_t Stack() {
+  static void* const page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED)
+    std::abort();
+  return reinterpret_cast<uintptr_t>(page);
+}
+
 void ComputeAll(const CfiRules& rules, const ByteRange& bytes) {
-  uint64_t stack[64] = {};
   Registers registers{};
   for (uint32_t i = 0; i < kRegisterCount; ++i)
-    registers.Put(i, reinterpret_cast<uintptr_t>(stack) + i * sizeof(uint64_t));
-  StackWindow window(reinterpret_cast<uintptr_t>(stack));
+    registers.Put(i, Stack() + i * sizeof(uint64_t));
+  StackWindow window(Stack());
   const auto compute = [&](const CfiRule& rule) {
     if (rule.kind != CfiRule::kExpression && rule.kind != CfiRule::kValueExpression)
       return;
