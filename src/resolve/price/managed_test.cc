@@ -161,6 +161,22 @@ TEST_F(ManagedTest, AFreeLeavesTheOthersTheirChunks) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+// NVML's figure of the process tells that it was the launch, and not pages; a prefetch never is.
+TEST_F(ManagedTest, AFigureGivesALaunchWhatLookedLikePages) {
+  device_.Managed(64);
+  device_.Launch("k");
+  device_.Reading(520 + 70);
+  device_.Implicit(Part::kUvmDriver, "cuMemPrefetchAsync");
+  device_.At(device_.now_ns() + 20'000'000);
+  device_.Reading(520 + 70 + 64);
+  device_.Sample(520 + 70 + 64);
+  device_.Figure(520 + 70);
+  const auto rows = device_.Rows();
+  EXPECT_EQ(rows.at(kLaunch), 70);
+  EXPECT_EQ(rows.at("managed 0"), 64);
+  EXPECT_EQ(rows.size(), 3u);
+}
+
 // The end of a context takes nothing: what came beside it came with the prefetch.
 TEST_F(ManagedTest, PagesMoveBesideTheEndOfAContext) {
   device_.Context(2);

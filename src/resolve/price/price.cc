@@ -519,6 +519,11 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
   // A kernel may touch pages until the figure that shows them.
   const When until{when.time_ns, when.begin_ns, std::max(when.end_ns, interval.until.end_ns)};
   bytes -= TouchedBy(bytes > 0 ? takers : calls, until, bytes);
+  // They take nothing that is in the figure of a process.
+  const bool only_moves_pages =
+      calls.All([](const ImplicitCall& call) { return call.part == Part::kUvmDriver; });
+  if (bytes == 0 && only_moves_pages)
+    return;
   Estimate estimate;
   estimate.begin_ns = when.begin_ns;
   estimate.end_ns = interval.until.time_ns;
