@@ -5,6 +5,7 @@
 #include <bit>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -412,15 +413,14 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   if (!parameters.ok())
     return parameters.status();
   out.parameters = std::move(*parameters);
-  bool steps = false;
-  bool marks = false;
+  const char* const kSources[] = {"optimizer steps", "marks", "profiler steps"};
+  std::set<size_t> sources;
   for (uint32_t i = 1; i < tables.processes.size(); ++i) {
-    const bool by_marks = tables.processes[i].iterations_by_marks != 0;
-    const bool any = !times.Of(tables::ProcessId{i}).empty();
-    steps = steps || (any && !by_marks);
-    marks = marks || (any && by_marks);
+    if (!times.Of(tables::ProcessId{i}).empty())
+      sources.insert(std::min<size_t>(tables.processes[i].iterations_by_marks, 2));
   }
-  out.source = steps && marks ? "optimizer steps and marks" : marks ? "marks" : "optimizer steps";
+  for (const size_t source : sources)
+    out.source += (out.source.empty() ? "" : " and ") + std::string(kSources[source]);
   return out;
 }
 

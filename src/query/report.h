@@ -284,7 +284,7 @@ struct ParameterBytes {
 struct Iterations {
   std::vector<Iteration> iterations;       // by process, device, number
   std::vector<ParameterBytes> parameters;  // of the last whole iteration, in the order of the model
-  std::string source;                      // what said where they begin: "optimizer steps", "marks"
+  std::string source;                      // what said where they end: "marks and profiler steps"
 };
 
 // Memory of one line and class of layers that grows from iteration to iteration, or that nobody

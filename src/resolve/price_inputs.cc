@@ -129,6 +129,7 @@ void PriceInputs::Flush(const Moved& moved) {
     else
       same->second += moved.bytes;
     gpu.block_ns = event_->time_ns;
+    gpu.block_caller = CallerOf(*event_);
     return;
   }
   Gpu& gpu = Next(moved.device);
@@ -136,12 +137,13 @@ void PriceInputs::Flush(const Moved& moved) {
   if (event_->kind == EventKind::kProcessEnd)
     when = gpu.input.processes[event_->process.value].end.value_or(when);
   AddMove(gpu,
-          {when, moved.process, moved.bytes, moved.array, IsPriorSegment(*event_), Asks(*event_)});
+          {when, moved.process, moved.bytes, moved.array, IsPriorSegment(*event_), Asks(*event_)},
+          CallerOf(*event_));
 }
 
-void PriceInputs::AddMove(Gpu& gpu, const price::Move& move) {
+void PriceInputs::AddMove(Gpu& gpu, const price::Move& move, const Caller& caller) {
   gpu.input.moves.push_back(move);
-  gpu.move_callers.push_back(CallerOf(*event_));
+  gpu.move_callers.push_back(caller);
 }
 
 void PriceInputs::FlushBlocks(Gpu& gpu) {
@@ -149,7 +151,8 @@ void PriceInputs::FlushBlocks(Gpu& gpu) {
     if (bytes != 0)
       AddMove(
           gpu,
-          {{gpu.block_ns, gpu.block_ns, gpu.block_ns}, process, bytes, price::kNone, false, false});
+          {{gpu.block_ns, gpu.block_ns, gpu.block_ns}, process, bytes, price::kNone, false, false},
+          gpu.block_caller);
   }
   gpu.block_bytes.clear();
 }
@@ -169,7 +172,7 @@ void PriceInputs::NoteIdle(Gpu& gpu) {
     }
   }
   FlushBlocks(gpu);
-  AddMove(gpu, {when, event_->process.value, 0, price::kNone, false, asks});
+  AddMove(gpu, {when, event_->process.value, 0, price::kNone, false, asks}, CallerOf(*event_));
   gpu.idle_last = true;
 }
 

@@ -111,7 +111,8 @@ class PriceInputs {
     uint32_t arrays = 0;
     // By process: what blocks moved that are in no known segment, since the last of anything else.
     std::vector<std::pair<uint32_t, int64_t>> block_bytes;
-    int64_t block_ns = 0;
+    int64_t block_ns = 0;  // of the last of them
+    Caller block_caller;
     bool idle_last = false;  // the last thing was a call that moved nothing
   };
 
@@ -134,7 +135,7 @@ class PriceInputs {
         visit(Next(trace::DeviceId{static_cast<int16_t>(i)}));
     }
   }
-  void AddMove(Gpu& gpu, const price::Move& move);
+  static void AddMove(Gpu& gpu, const price::Move& move, const Caller& caller);
   price::When WhenOf(const trace::Event& event) const;
   void AddCall(trace::DeviceId device, const trace::Event& event, price::ImplicitCall call);
 

@@ -41,7 +41,8 @@ class PriceInputsTest : public ::testing::Test {
     inputs_.EndEvent();
   }
   void Block(EventKind kind, int64_t time_ns, int64_t bytes) {
-    const trace::Event event = Event(kind, time_ns, time_ns);
+    trace::Event event = Event(kind, time_ns, time_ns);
+    event.thread = trace::ThreadId{7};
     inputs_.BeginEvent(event);
     inputs_.Move(process_, kGpu, bytes);
     inputs_.EndEvent();
@@ -102,6 +103,17 @@ TEST_F(PriceInputsTest, BlocksMoveTogetherUntilSomethingElseHappens) {
   EXPECT_EQ(moves()[0].bytes, 512 * 1000);
   EXPECT_EQ(moves()[0].when.time_ns, 1009);
   EXPECT_EQ(moves()[1].bytes, -512);
+}
+
+// Their events are gone by then.
+TEST_F(PriceInputsTest, BlocksKeepTheirCallerUntilTheyMove) {
+  Block(EventKind::kBlockAlloc, 10, 5);
+  ASSERT_EQ(moves().size(), 1u);
+  EXPECT_EQ(inputs_.move_callers(0)[0].thread, trace::ThreadId{7});
+  Block(EventKind::kBlockFree, 20, -5);
+  Call(EventKind::kAlloc, 30, 40);
+  ASSERT_EQ(moves().size(), 3u);
+  EXPECT_EQ(inputs_.move_callers(0)[1].thread, trace::ThreadId{7});
 }
 
 TEST_F(PriceInputsTest, FiguresThatNoGpuCanShowAreLeftOut) {

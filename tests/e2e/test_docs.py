@@ -77,7 +77,7 @@ def test_getting_started(started):
     (recorded, asked, named, read) = [text for _, text in said]
     assert "parameter" in recorded and "train.vram" in recorded
     assert re.search("lookup table", named) and "load" in named
-    assert re.search(r"^parameter \d+$", read, re.MULTILINE)
+    assert re.search(r"^\d+ parameter \d+$", read, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != START and "<!-- run -->" in page.read_text()], ids=lambda page: page.stem)
