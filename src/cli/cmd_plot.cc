@@ -155,7 +155,7 @@ void NoteOthers(const std::string& file, const query::KeywordReport& keywords) {
       if (each.dictionary == i && (table == nullptr || each.row_bytes > table->row_bytes))
         table = &each;
     }
-    if (table == nullptr || table->others.bytes == 0 || table->others.bytes < table->row_bytes / 2)
+    if (table == nullptr || table->row_bytes == 0 || table->others.bytes < table->row_bytes / 2)
       continue;
     std::string names;
     for (const query::KeywordEntry& entry : table->others.entries) {

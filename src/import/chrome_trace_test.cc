@@ -88,7 +88,8 @@ TEST(ChromeTrace, StepsOfTheProfilerElseOfOptimizersAreIterations) {
                        Annotation("ProfilerStep#8", 190, 300)));
   ASSERT_EQ(by_profiler.tables.iterations.size(), 2u);
   EXPECT_EQ(by_profiler.tables.iterations[0].number, 7);
-  EXPECT_EQ(by_profiler.tables.processes[1].iterations_by_marks, 2);
+  EXPECT_EQ(by_profiler.tables.processes[1].iterations_by,
+            static_cast<uint8_t>(tables::IterationsBy::kProfiler));
   EXPECT_EQ(by_profiler.tables.iterations[0].begin_ns, -10'000);
   EXPECT_EQ(by_profiler.tables.iterations[1].end_ns, 200'000);
 }

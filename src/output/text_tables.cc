@@ -415,9 +415,9 @@ void AddCachedReason(const query::CachedMemory& cached,
       add(PadLeft(util::FormatBytes(bytes), kBytesColumns) + " " + what);
   };
   add_part(cached.freed_since_bytes, "were in use then, or are in that segment");
-  add_part(cached.too_small_bytes, fmt::format("are in smaller pieces, of {} at most",
+  add_part(cached.too_small_bytes, fmt::format("were free in smaller pieces, of {} at most",
                                                util::FormatBytes(cached.largest_piece_bytes)));
-  add_part(cached.elsewhere_bytes, "are of another stream or pool");
+  add_part(cached.elsewhere_bytes, "were free for another stream or pool");
   add_part(cached.graph_bytes, "are of CUDA graphs");
   out->emplace_back();
 }

@@ -11,7 +11,8 @@
 
 namespace vramscope::query {
 
-// Of processes with as much free as is worth a word, the most first. `live` is of that instant.
+// Of processes with as much free as is worth a word, the most first, where an earlier segment could
+// have served the request for the newest. `live` is of that instant.
 util::Result<std::vector<CachedMemory>> FindCached(const tables::Recording& recording,
                                                    const Instants& at,
                                                    const LiveSet& live);

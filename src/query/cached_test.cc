@@ -129,6 +129,29 @@ TEST_F(CachedTest, ExpandableSegment_OnlyWhatIsMappedIsFree) {
   EXPECT_EQ(found[0].elsewhere_bytes, 0u);
 }
 
+// What was reused and freed between the two instants is not asked for.
+TEST_F(CachedTest, GapOfThen_IsJudgedAsItWas) {
+  const auto segment = Whole(10, 100);
+  Block(segment, 11, 600, 0, 45);
+  Block(segment, 12, 650, 55, 45);
+  Block(segment, 550, 560, 45, 10);  // in the gap, while it lasted
+  const auto newest = Whole(500, 20);
+  Block(newest, 501, tables::kNever, 0, 20);
+  Block(segment, 900, tables::kNever, 45, 4);
+  const auto found = Find();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].freed_since_bytes, 90 * kMiB);
+  EXPECT_EQ(found[0].too_small_bytes, 6 * kMiB);
+  EXPECT_EQ(found[0].largest_piece_bytes, 10 * kMiB);
+}
+
+// As in a snapshot without a trace: nothing tells which segment came last.
+TEST_F(CachedTest, SegmentsOfOneInstant_HaveNoNewest) {
+  for (int i = 0; i < 3; ++i)
+    Block(Whole(10, 64), 10, tables::kNever, 0, 10);
+  EXPECT_TRUE(Find().empty());
+}
+
 TEST_F(CachedTest, FewFreeBytes_AreNotWorthAWord) {
   const auto segment = Whole(10, 500);
   Block(segment, 11, tables::kNever, 0, 460);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -413,14 +414,16 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   if (!parameters.ok())
     return parameters.status();
   out.parameters = std::move(*parameters);
-  const char* const kSources[] = {"optimizer steps", "marks", "profiler steps"};
+  constexpr const char* kSourceNames[] = {"optimizer steps", "marks",
+                                          "profiler steps"};  // IterationsBy
   std::set<size_t> sources;
   for (uint32_t i = 1; i < tables.processes.size(); ++i) {
     if (!times.Of(tables::ProcessId{i}).empty())
-      sources.insert(std::min<size_t>(tables.processes[i].iterations_by_marks, 2));
+      sources.insert(
+          std::min<size_t>(tables.processes[i].iterations_by, std::size(kSourceNames) - 1));
   }
   for (const size_t source : sources)
-    out.source += (out.source.empty() ? "" : " and ") + std::string(kSources[source]);
+    out.source += (out.source.empty() ? "" : " and ") + std::string(kSourceNames[source]);
   return out;
 }
 

@@ -14,8 +14,9 @@
 namespace vramscope::query {
 
 // Which of the models alive at the end are in use. A model is unused where
-// - one of its class was made, and has run, after it ran last, and it does not run in the last
-//   iteration (of models that never ran: one was made in a later iteration);
+// - it does not run in the last iteration, and one of its class was made and ran after its last
+// run;
+// - it never ran, and one of its class was made in a later iteration;
 // - the process has iterations, it ran in some of them, and only other models run in the last ones.
 // An averaged or frozen copy that never runs is in use: it is there to be kept.
 class ModelUse {

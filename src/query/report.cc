@@ -33,6 +33,11 @@ struct Totals {
   std::map<tables::ProcessId, uint64_t> by_process;
 };
 
+bool IsPeak(Instant::Kind kind) {
+  return kind == Instant::Kind::kPeak || kind == Instant::Kind::kAllocatedPeak ||
+         kind == Instant::Kind::kOwnPeak;
+}
+
 class ReportMaker {
  public:
   ReportMaker(const tables::Recording& recording, const ReportQuery& query)
@@ -66,7 +71,7 @@ class ReportMaker {
     report_.unbacked = unbacked_.Take();
     TakeUnbackedCategories();
     tops_.MoveTo(&report_);
-    if (query_.where.empty()) {
+    if (query_.where.empty() && IsPeak(query_.at.kind)) {
       auto cached = FindCached(recording_, *at, *live);
       if (!cached.ok())
         return cached.status();

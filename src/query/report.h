@@ -137,13 +137,13 @@ struct CachedMemory {
   uint32_t pid = 0;
   uint64_t free_bytes = 0;
   // The newest segment, or piece of an expandable one, and the block for which it was made.
-  int64_t segment_ns = 0;
+  int64_t segment_ns = INT64_MIN;
   uint64_t segment_bytes = 0;
   uint64_t request_bytes = 0;
   std::string place;                 // "train.py:42 in step": the request's line; empty: not known
   uint64_t freed_since_bytes = 0;    // in use when it was made, or in it
-  uint64_t too_small_bytes = 0;      // free since before then, in pieces smaller than the request
-  uint64_t largest_piece_bytes = 0;  // of them
+  uint64_t too_small_bytes = 0;      // free then, too, in pieces smaller than the request
+  uint64_t largest_piece_bytes = 0;  // of them, as it was then
   uint64_t elsewhere_bytes = 0;      // in large enough pieces: of another stream or pool
   uint64_t graph_bytes = 0;          // of pools of CUDA graphs
 };
@@ -212,7 +212,7 @@ struct Report {
   std::vector<TopEntry> top_churn;   // over the whole recording: bytes and count allocated by line
   // At the instant: bytes that are free in segments, and the segments, by the line that made them.
   std::vector<TopEntry> free_lines;
-  // The same by process, the most first, and why it was not used. Without `where`.
+  // The same by process, the most first, and why it was not used. Of peaks, without `where`.
   std::vector<CachedMemory> cached;
   std::vector<CategoryEntry> categories;  // at the instant, largest first within a device
   std::vector<ModuleEntry> top_modules;   // at the instant, by bytes; with `where`, of what matches

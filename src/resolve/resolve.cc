@@ -200,7 +200,8 @@ void TablesOf::AddProcesses() {
     row.wait_status = process.wait_status.value_or(-1);
     row.closed_cleanly = process.closed_cleanly ? 1 : 0;
     row.began_late = state.began_late ? 1 : 0;
-    row.iterations_by_marks = iterations.by_marks ? 1 : 0;
+    row.iterations_by = static_cast<uint8_t>(iterations.by_marks ? tables::IterationsBy::kMarks
+                                                                 : tables::IterationsBy::kSteps);
     out_.processes.push_back(row);
     for (int64_t number = iterations.first; number < iterations.count(); ++number) {
       out_.iterations.push_back(

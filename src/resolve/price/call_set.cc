@@ -20,7 +20,7 @@ Part CallSet::JointPart() const {
   if (Has(Part::kContext))
     return Part::kContext;
   const Part part = last().part;
-  return All([&](const ImplicitCall& call) { return call.part == part; }) ? part : Part::kSeveral;
+  return AreAll(part) ? part : Part::kSeveral;
 }
 
 Counter CallSet::AsCounter(Part part) const {

@@ -39,6 +39,9 @@ class CallSet {
                  [&](uint32_t number) { return matches(call(number)); });
     return some;
   }
+  bool AreAll(format::Part part) const {
+    return All([&](const ImplicitCall& call) { return call.part == part; });
+  }
   bool Has(format::Part part) const {
     return Any([&](const ImplicitCall& call) { return call.part == part; });
   }

@@ -16,9 +16,8 @@ namespace vramscope::resolve::price {
 // - A primary context that was reset, or released by its last user, keeps all that it has for the
 //   next one, or for the end of the process; or gives all of it back, but for what the kernel
 //   module has since cuInit. Both were seen. The allocations in it go.
-// - What the kernel module had for a context goes with a checkpoint, and comes back with the
-// process's
-//   next call, or not at all: the first sample behind it tells.
+// - What the kernel module had for a context goes with a checkpoint. It comes back with the next
+//   call of the process, or not at all: the first sample behind that tells.
 class LeftOver {
  public:
   LeftOver(size_t processes, Book* book) : book_(*book), parked_(processes), restored_(processes) {}

@@ -482,8 +482,7 @@ void Pricer::OnInterval(const Interval& interval) {
 // process tells, what looks like the UVM driver's steps is taken to be its own.
 int64_t Pricer::TouchedBy(const CallSet& calls, const When& when, int64_t bytes) {
   const bool may_move = calls.Has(Part::kUvmDriver);
-  const bool only_moves =
-      calls.All([](const ImplicitCall& call) { return call.part == Part::kUvmDriver; });
+  const bool only_moves = calls.AreAll(Part::kUvmDriver);
   const bool may_touch = may_move || calls.All([](const ImplicitCall& call) {
     return call.part == Part::kLaunch || call.part == Part::kGraphs || call.part == Part::kCode;
   });
@@ -519,10 +518,8 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
   // A kernel may touch pages until the figure that shows them.
   const When until{when.time_ns, when.begin_ns, std::max(when.end_ns, interval.until.end_ns)};
   bytes -= TouchedBy(bytes > 0 ? takers : calls, until, bytes);
-  // They take nothing that is in the figure of a process.
-  const bool only_moves_pages =
-      calls.All([](const ImplicitCall& call) { return call.part == Part::kUvmDriver; });
-  if (bytes == 0 && only_moves_pages)
+  // Moves of pages take nothing that is in the figure of a process.
+  if (bytes == 0 && calls.AreAll(Part::kUvmDriver))
     return;
   Estimate estimate;
   estimate.begin_ns = when.begin_ns;

@@ -46,11 +46,9 @@ std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t by
   const int64_t found = std::min(std::max<int64_t>(bytes, 0), -missing_bytes_);
   missing_bytes_ += found;
   bytes -= found;
-  if (found > 0) {
-    std::erase_if(missing_, [&](const Missing& missing) {
-      return IsToldLater(missing, missing.when.time_ns, sample.when.time_ns);
-    });
-  }
+  if (found > 0 && !missing_.empty() && missing_.back().bytes == -found &&
+      IsMovedIn(-found, missing_.back().when.time_ns, sample.when.time_ns))
+    missing_.pop_back();
   if (bytes == 0)
     return steps;
   const When when{seen.first.time_ns, seen.since.begin_ns, seen.first.end_ns};
@@ -70,25 +68,31 @@ std::vector<StepRef> Unexplained::OnQuiet(const DeviceSample& sample, int64_t by
 void Unexplained::OnReason(const When& when) {
   for (; !missing_.empty() && missing_.back().when.time_ns >= when.begin_ns; missing_.pop_back())
     missing_bytes_ -= missing_.back().bytes;
+  // Some of it may have been back.
+  missing_bytes_ = std::min<int64_t>(missing_bytes_, 0);
   seen_.reset();
 }
 
 // A pool shrinks in a call of one thread, and another thread's reads first what it holds: samples
 // between the two have less than the rows say.
-bool Unexplained::IsToldLater(const Missing& missing, int64_t from_ns, int64_t to_ns) const {
-  return std::any_of(input_.moves.begin(), input_.moves.end(), [&](const Move& move) {
-    return move.bytes == missing.bytes && move.when.time_ns > from_ns && move.when.time_ns <= to_ns;
-  });
+bool Unexplained::IsMovedIn(int64_t bytes, int64_t from_ns, int64_t to_ns) const {
+  const auto first =
+      std::partition_point(input_.moves.begin(), input_.moves.end(),
+                           [&](const Move& move) { return move.when.time_ns <= from_ns; });
+  const auto last = std::partition_point(
+      first, input_.moves.end(), [&](const Move& move) { return move.when.time_ns <= to_ns; });
+  return std::any_of(first, last, [&](const Move& move) { return move.bytes == bytes; });
 }
 
 std::vector<Missing> Unexplained::TakeMissing() {
-  // No two samples behind the move tell.
-  std::erase_if(missing_, [&](const Missing& missing) {
-    const bool is_back = seen_ && seen_->bytes >= -missing.bytes;
-    const int64_t from_ns =
-        is_back ? missing.when.time_ns : std::max(missing.when.time_ns, last_ns_);
-    return IsToldLater(missing, from_ns, INT64_MAX);
-  });
+  if (missing_.empty())
+    return {};
+  // The last may be told of where no two samples follow.
+  const Missing& last = missing_.back();
+  const bool is_back = seen_ && seen_->bytes >= -last.bytes;
+  const int64_t from_ns = is_back ? last.when.time_ns : std::max(last.when.time_ns, last_ns_);
+  if (IsMovedIn(last.bytes, from_ns, INT64_MAX))
+    missing_.pop_back();
   return std::move(missing_);
 }
 

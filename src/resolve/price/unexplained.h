@@ -39,7 +39,8 @@ class Unexplained {
     int64_t bytes = 0;
   };
 
-  bool IsToldLater(const Missing& missing, int64_t from_ns, int64_t to_ns) const;
+  // Whether an explicit call moved just so much in (from_ns, to_ns].
+  bool IsMovedIn(int64_t bytes, int64_t from_ns, int64_t to_ns) const;
 
   const DeviceInput& input_;
   Book& book_;
