@@ -21,7 +21,7 @@ struct KnownStack {
   // Address of the innermost torch.nn.Module that runs, 0 where none does; kSetUp bits beside it.
   uintptr_t module;
   uint32_t id;
-  // ModuleSet::taken_out() + 1 when that module had its name; stays 0 where a module is moved, so
+  // TorchSet::taken_out() + 1 when that module had its name; stays 0 where a module is moved, so
   // that each event says so.
   uint32_t modules_seen;
 };

@@ -126,6 +126,7 @@ VRAMSCOPE_ALWAYS_INLINE void RecordBlockBack(void* pointer,
                                   .address = reinterpret_cast<uintptr_t>(pointer),
                                   .size = size,
                                   .device = device});
+  TorchObserveFree(pointer);
   NoteTotals(*scope, now, device, allocated, reserved);
 }
 
@@ -256,6 +257,7 @@ void vramscope_hook_free_cpu(void* pointer) {
                                       .address = reinterpret_cast<uintptr_t>(pointer),
                                       .size = size,
                                       .device = format::kCpuDevice});
+      TorchObserveFree(pointer);
     }
   }
   if (real != nullptr)

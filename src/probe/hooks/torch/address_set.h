@@ -51,6 +51,16 @@ class AddressSet {
       return;
     }
   }
+  // Takes it out; whether it was there. Any thread may, and nothing is looked for anew.
+  bool Take(uintptr_t address) {
+    for (uint32_t i = Slot(address);; i = (i + 1) & (kCapacity - 1)) {
+      uintptr_t found = slots_[i].load(std::memory_order_relaxed);
+      if (found == 0)
+        return false;
+      if (found == address)
+        return slots_[i].compare_exchange_strong(found, kErased, std::memory_order_relaxed);
+    }
+  }
   void Clear() {
     for (auto& slot : slots_)
       slot.store(0, std::memory_order_relaxed);

@@ -29,6 +29,16 @@ TEST(AddressSet, ASlotOfWhatWasTakenOutIsUsedAgain) {
   }
 }
 
+TEST(AddressSet, WhatIsTakenIsTakenOnce) {
+  auto set = std::make_unique<AddressSet<16>>();
+  set->Insert(4096);
+  const uint32_t taken_out = set->taken_out();
+  EXPECT_FALSE(set->Take(8192));
+  EXPECT_TRUE(set->Take(4096));
+  EXPECT_FALSE(set->Take(4096));
+  EXPECT_EQ(set->taken_out(), taken_out);
+}
+
 TEST(AddressSet, BeginsAnewWhenItIsFull) {
   auto set = std::make_unique<AddressSet<16>>();
   for (uintptr_t address = 8; address <= 8 * 13; address += 8)

@@ -3,7 +3,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "base/clock.h"
 #include "probe/hooks/torch/agent_state.h"
@@ -21,6 +23,34 @@ namespace vramscope::probe {
 
 constinit TorchState g_torch;
 constinit Agent g_agent;
+
+namespace {
+
+int64_t ThreadTimeNs() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
+}
+
+}  // namespace
+
+void WorkTime::Start() {
+  ticks_ = Now();
+  ns_ = base::MonotonicNs();
+  thread_ns_ = ThreadTimeNs();
+}
+
+int64_t WorkTime::ThreadNs() const {
+  return ThreadTimeNs() - thread_ns_;
+}
+
+uint64_t WorkTime::Ticks() const {
+  constexpr double kLeastShare = 1.0 / 8;
+  const auto ticks = static_cast<double>(Now() - ticks_);
+  const auto ns = static_cast<double>(base::MonotonicNs() - ns_ + 1);
+  const double share = std::clamp(static_cast<double>(ThreadNs()) / ns, kLeastShare, 1.0);
+  return static_cast<uint64_t>(ticks * share);
+}
 
 void NoteRuntime(const char* key, const char* value, size_t size_bytes) {
   RecordScope scope(Want::kAlways);
@@ -160,19 +190,18 @@ bool CallAgent(Object function, Object argument, Outcome* outcome) {
 enum class Run { kLook, kBuilding, kSearch, kCheck, kLast };
 
 // Each kind rests for itself.
-void Rest(Run run, uint64_t began, uint64_t ended) {
+void Rest(Run run, uint64_t worked, uint64_t ended) {
   if (run == Run::kBuilding || run == Run::kCheck) {
     std::atomic<uint64_t>& due = run == Run::kBuilding ? g_agent.next_building : g_agent.next_check;
     // A model that is moved now and then has its names at once: rest that was not needed is saved.
     const uint64_t saved = ended > kSavedRest ? ended - kSavedRest : 0;
     const uint64_t next = due.load(std::memory_order_relaxed);
-    due.store((next > saved ? next : saved) + kRestFactor * (ended - began),
-              std::memory_order_relaxed);
+    due.store((next > saved ? next : saved) + kRestFactor * worked, std::memory_order_relaxed);
     return;
   }
   const bool is_free = ++g_agent.runs <= kFreeRuns;
   std::atomic<uint64_t>& next = run == Run::kSearch ? g_agent.next_search : g_agent.next_look;
-  next.store(ended + (is_free ? 0 : kRestFactor * (ended - began)), std::memory_order_relaxed);
+  next.store(ended + (is_free ? 0 : kRestFactor * worked), std::memory_order_relaxed);
 }
 
 bool RunAgent(Run run, Object argument, Outcome* outcome) {
@@ -184,7 +213,8 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
   Object error[3];
   g_api.PyErr_Fetch(&error[0], &error[1], &error[2]);
   g_agent.scanned = 0;
-  const uint64_t began = Now();
+  WorkTime work;
+  work.Start();
   Object const thread = g_api.PyThreadState_Get();
   const bool can_hide =
       g_api.PyThreadState_EnterTracing != nullptr && g_api.PyThreadState_LeaveTracing != nullptr;
@@ -225,7 +255,8 @@ bool RunAgent(Run run, Object argument, Outcome* outcome) {
     g_torch.names.store(TorchNames::kOn, std::memory_order_release);
     g_agent.runs = 0;  // those that found `import torch` under way do not delay the first names
   }
-  Rest(run, began + g_agent.scanned, Now());
+  const uint64_t worked = work.Ticks();
+  Rest(run, worked > g_agent.scanned ? worked - g_agent.scanned : 0, Now());
   if (ok) {
     g_api.PyErr_Restore(error[0], error[1], error[2]);
   } else {
@@ -251,11 +282,14 @@ void Forget() {
   g_agent.next_scan.store(0, std::memory_order_relaxed);
   g_agent.next_check.store(0, std::memory_order_relaxed);
   g_agent.next_walk.store(0, std::memory_order_relaxed);
+  g_agent.walk_rested.store(0, std::memory_order_relaxed);
   g_agent.walk_gap = g_agent.scan_gap = 1;
   g_agent.steps_to_check = 0;
   g_agent.runs = 0;
-  if (g_torch.modules != nullptr)
-    madvise(g_torch.modules, sizeof(ModuleSet), MADV_DONTNEED);  // zeros again
+  for (void* const set : {static_cast<void*>(g_torch.modules), static_cast<void*>(g_torch.named)}) {
+    if (set != nullptr)
+      madvise(set, sizeof(TorchSet), MADV_DONTNEED);  // zeros again
+  }
   NamesForget();
   StepsForget();
 }
@@ -295,11 +329,16 @@ void OnAnchor() {
 bool Prepare() {
   if (!g_api.Load() || !NamesPrepare())
     return false;
-  void* const memory = mmap(nullptr, sizeof(ModuleSet), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
+  const auto make = [] {
+    void* const memory = mmap(nullptr, sizeof(TorchSet), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory != MAP_FAILED ? static_cast<TorchSet*>(memory) : nullptr;
+  };
+  TorchSet* const named = make();
+  g_torch.modules = make();
+  if (named == nullptr || g_torch.modules == nullptr)
     return false;
-  g_torch.modules = static_cast<ModuleSet*>(memory);
+  g_torch.named.store(named, std::memory_order_release);
   g_on_anchor.store(OnAnchor, std::memory_order_relaxed);
   g_before_python_exit.store(BeforePythonExit, std::memory_order_release);
   return true;
@@ -372,6 +411,13 @@ void TorchObserveOpening(const char* file) {
   // `import torch` is under way: the agent will wait for its end.
   if (g_torch.names.load(std::memory_order_relaxed) == TorchNames::kWaiting)
     TorchAsk();
+}
+
+VRAMSCOPE_NOINLINE void TorchNamedIsFreed() {
+  const uint64_t rested = g_agent.walk_rested.load(std::memory_order_relaxed);
+  if (rested < g_agent.next_walk.load(std::memory_order_relaxed))
+    g_agent.next_walk.store(rested, std::memory_order_relaxed);
+  OnAnchor();
 }
 
 VRAMSCOPE_NOINLINE void TorchBackwardEnded() {

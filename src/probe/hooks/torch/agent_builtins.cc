@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What agent.py can call: it finds names, and these functions write them.
 #include <cstring>
-#include <ctime>
 
 #include "base/clock.h"
 #include "probe/hooks/torch/agent.h"
@@ -172,13 +171,6 @@ Object InSetUp(Object, Object) {
   return threads;
 }
 
-// This thread's time on a processor: a busy machine makes no scan long.
-int64_t ThreadNs() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
-}
-
 // scan_is_due(why: 0 for a refusal alone, 1 where a model is built, 2 in any case, 3 at the end,
 // where a scan that is known to be short needs no rest): whether all that lives is to be looked
 // through for modules that nothing leads to yet, such as the layers in a list that is being made.
@@ -187,8 +179,7 @@ Object ScanIsDue(Object, Object argument) {
   const int64_t since_ns = g_agent.building_since_ns.load(std::memory_order_relaxed);
   const bool wanted = g_agent.refused.exchange(false) || why >= 2 ||
                       (why == 1 && base::MonotonicNs() - since_ns >= kScanAfterNs);
-  g_agent.scan_began = Now();
-  g_agent.scan_began_ns = ThreadNs();
+  g_agent.scan.Start();
   const bool is_short = why == 3 && g_agent.scan_ns < kShortScan;
   return g_api.Truth(wanted && (is_short || IsPast(g_agent.next_scan)));
 }
@@ -197,11 +188,10 @@ Object ScanIsDue(Object, Object argument) {
 Object ScanEnded(Object, Object has_found) {
   uint64_t& gap = g_agent.scan_gap;
   gap = g_api.PyLong_AsLong(has_found) != 0 ? 1 : gap < kMostGap ? 2 * gap : gap;
-  const uint64_t now = Now();
-  g_agent.scan_ns = ThreadNs() - g_agent.scan_began_ns;
-  g_agent.scanned += now - g_agent.scan_began;
-  g_agent.next_scan.store(now + gap * kRestFactor * (now - g_agent.scan_began),
-                          std::memory_order_relaxed);
+  g_agent.scan_ns = g_agent.scan.ThreadNs();
+  const uint64_t ticks = g_agent.scan.Ticks();
+  g_agent.scanned += ticks;
+  g_agent.next_scan.store(Now() + gap * kRestFactor * ticks, std::memory_order_relaxed);
   return g_api.None();
 }
 
@@ -218,7 +208,7 @@ Object CheckIn(Object, Object steps) {
 
 // walk_is_due(): whether known models are to be walked for tensors that are others now.
 Object WalkIsDue(Object, Object) {
-  g_agent.walk_began = Now();
+  g_agent.walk.Start();
   return g_api.Truth(g_agent.walk_due.load(std::memory_order_relaxed));
 }
 
@@ -227,8 +217,9 @@ Object WalkEnded(Object, Object has_new) {
   uint64_t& gap = g_agent.walk_gap;
   gap = g_api.PyLong_AsLong(has_new) != 0 ? 1 : gap < kMostGap ? 2 * gap : gap;
   const uint64_t now = Now();
-  g_agent.next_walk.store(now + gap * kRestFactor * (now - g_agent.walk_began),
-                          std::memory_order_relaxed);
+  const uint64_t rest = kRestFactor * g_agent.walk.Ticks();
+  g_agent.next_walk.store(now + gap * rest, std::memory_order_relaxed);
+  g_agent.walk_rested.store(now + rest, std::memory_order_relaxed);
   g_agent.walk_due.store(false, std::memory_order_relaxed);
   return g_api.None();
 }
@@ -359,6 +350,7 @@ Object NoteTensor(Object, Object const* values, ptrdiff_t count) {
   if (!scope)
     return g_api.Truth(false);
   const bool is_new = WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
+  g_torch.named.load(std::memory_order_relaxed)->Insert(storage.address);
   const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
   if (parameter != nullptr && with_gradient)
     WriteGradient(*scope, Now(), TensorImplOf(arguments[5]), parameter);

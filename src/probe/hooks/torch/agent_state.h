@@ -12,6 +12,20 @@ namespace vramscope::probe {
 
 inline constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
 
+// Measures how long the agent works. A busy machine, where other threads run in between, makes no
+// run long.
+class WorkTime {
+ public:
+  void Start();
+  int64_t ThreadNs() const;  // of this thread's own time, since Start()
+  uint64_t Ticks() const;    // the same as ticks: a thread's clock may be coarse, they never are 0
+
+ private:
+  uint64_t ticks_ = 0;
+  int64_t ns_ = 0;
+  int64_t thread_ns_ = 0;
+};
+
 // What is not atomic is used under the GIL alone.
 struct Agent {
   std::atomic<bool> asked{false};
@@ -25,14 +39,14 @@ struct Agent {
   // many have passed, and now and then in a forward.
   std::atomic<uint64_t> next_check{0}, next_walk{0};
   std::atomic<bool> walk_due{false};
-  uint64_t walk_began = 0;
+  std::atomic<uint64_t> walk_rested{0};  // where memory with a name was freed: then at the latest
+  WorkTime walk;
   uint64_t walk_gap = 1;  // grows while nothing is new
   long steps_to_check = 0;
   std::atomic<bool> look_asked{false};  // not only for a model that is being built
   std::atomic<int64_t> building_since_ns{0};
-  uint64_t scan_began = 0;
-  int64_t scan_began_ns = 0;               // of its thread's own time
-  int64_t scan_ns = INT64_MAX;             // that the last one took of it
+  WorkTime scan;
+  int64_t scan_ns = INT64_MAX;             // of its thread's time, that the last one took
   uint64_t scanned = 0;                    // ticks of this run, which do not count in its own rest
   uint64_t scan_gap = 1;                   // grows while scans find nothing
   std::atomic<bool> module_wanted{false};  // a look was asked for because of one without a name

@@ -22,11 +22,13 @@ enum class TorchNames : int {
   kBuilding = 3,  // and a model is being built or moved: its names are looked for now and then
 };
 
-using ModuleSet = AddressSet<32768>;
+using TorchSet = AddressSet<32768>;
 
 struct TorchState {
   std::atomic<TorchNames> names{TorchNames::kOff};
-  ModuleSet* modules = nullptr;  // those that have a name; set before `names`
+  TorchSet* modules = nullptr;  // those that have a name; set before `names`
+  // Memory of their parameters and buffers.
+  std::atomic<TorchSet*> named{nullptr};
   // An optimizer's step names the gradients. Where a second backward ends without one (before the
   // first step: the first), the agent does.
   std::atomic<bool> in_backward{false};
@@ -67,6 +69,9 @@ void TorchObserveGraph(bool captured);
 // A backward is over.
 void TorchBackwardEnded();
 
+// Memory of a parameter or a buffer was freed: in a model that lives, others took their place.
+void TorchNamedIsFreed();
+
 extern const Source kTorchSource;
 
 // What TorchKnowsModule() asks where nothing is noted, or a module is built or moved.
@@ -82,6 +87,13 @@ VRAMSCOPE_ALWAYS_INLINE bool TorchKnowsModule(const PythonStack& stack) {
   if (known.module == 0 || known.modules_seen == seen || known.id != stack.id)
     return true;
   return TorchKnowsModuleOf(stack.known, seen);
+}
+
+// Called with each block that is freed. Any thread; needs no GIL.
+VRAMSCOPE_ALWAYS_INLINE void TorchObserveFree(const void* block) {
+  TorchSet* const named = g_torch.named.load(std::memory_order_relaxed);
+  if (VRAMSCOPE_UNLIKELY(named != nullptr && named->Take(reinterpret_cast<uintptr_t>(block))))
+    TorchNamedIsFreed();
 }
 
 // Called with the stack of each event, and the node that autograd evaluates.
