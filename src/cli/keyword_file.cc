@@ -15,8 +15,8 @@
 // Only read, never written back.
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_HEADER_ONLY 1
-// Looking for white space, toml++ 3.3 takes a branch for unreachable that U+0492 and its like reach.
-// They are no white space.
+// Looking for white space, toml++ 3.3 takes a branch for unreachable that U+0492 and its like
+// reach. They are no white space.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
