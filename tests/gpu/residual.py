@@ -155,7 +155,7 @@ def all_cases():
         environment={"CUDA_HOME": os.environ.get("CUDA_HOME", "/usr/local/cuda")},
     )
     yield case("triton", _script("triton_softmax.py", "--seconds", "24"), needs="triton")
-    yield case("cuda_driver", _built("example_cuda_driver", "--hold", "15"))
+    yield case("cuda_driver", _built("example_cuda_driver", "--hold", "20"))
     yield case("cudart, static", _built("example_cuda_runtime_static", *jacobi))
     yield case("cudart, shared", _built("example_cuda_runtime_shared", *jacobi))
     yield case("vmm", _built("gpu_vmm", "--seconds", "28"))

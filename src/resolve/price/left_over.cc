@@ -22,6 +22,34 @@ int64_t LeftOver::TakeBackRestored(const When& sample, int64_t bytes) {
   return taken;
 }
 
+void LeftOver::OnEnd(uint32_t process) {
+  const int64_t bytes = book_.WithRm(process) - book_.TotalOf(process);
+  if (bytes <= 0)
+    return;
+  ended_ = input_.processes[process].end;
+  ended_bytes_ += bytes;
+}
+
+std::optional<StepRef> LeftOver::Leave(const When& sample, int64_t bytes) {
+  if (!ended_ || sample.begin_ns < ended_->end_ns)
+    return std::nullopt;
+  const When when = *std::exchange(ended_, std::nullopt);
+  const int64_t most = std::exchange(ended_bytes_, 0);
+  if (bytes <= 0 || bytes > most)
+    return std::nullopt;
+  uint32_t heir = kNone;
+  for (uint32_t process = 0; process < input_.processes.size() && heir == kNone; ++process) {
+    const std::optional<When>& end = input_.processes[process].end;
+    if (book_.TotalOf(process) > 0 && (!end || end->time_ns > sample.time_ns))
+      heir = process;
+  }
+  if (heir == kNone)
+    return std::nullopt;
+  Counter counter;
+  counter.part = Part::kRmInternal;
+  return book_.Change(book_.Add(std::move(counter), heir), when, bytes);
+}
+
 bool LeftOver::HasContext(uint32_t process) const {
   return std::any_of(book_.rows().begin(), book_.rows().end(), [&](const Book::Row& row) {
     return row.account == process && row.counter.part == Part::kContext && row.of_primary &&

@@ -18,9 +18,16 @@ namespace vramscope::resolve::price {
 //   module has since cuInit. Both were seen. The allocations in it go.
 // - What the kernel module had for a context goes with a checkpoint. It comes back with the next
 //   call of the process, or not at all: the first sample behind that tells.
+// - A process that ends takes what the kernel module has for its contexts, and leaves what that has
+//   for the GPU as long as any process uses it (3.25 MiB; an H100 has the same), whichever came
+//   first.
 class LeftOver {
  public:
-  LeftOver(size_t processes, Book* book) : book_(*book), parked_(processes), restored_(processes) {}
+  LeftOver(const DeviceInput& input, Book* book)
+      : input_(input),
+        book_(*book),
+        parked_(input.processes.size()),
+        restored_(input.processes.size()) {}
 
   void OnPrimaryEnd(uint32_t process, uint64_t context, const When& when) {
     parked_[process] = when;
@@ -32,6 +39,11 @@ class LeftOver {
     return std::exchange(parked_[process], std::nullopt) && HasContext(process);
   }
   void OnRestore(uint32_t process, const When& when) { restored_[process] = when; }
+  // Before its rows end.
+  void OnEnd(uint32_t process);
+  // No call is under way but ends, and the device has so much more than the rows say. Returns the
+  // step of what an end has left.
+  std::optional<StepRef> Leave(const When& sample, int64_t bytes);
   // No call is under way, and the device has so much less than the rows say. Both return what they
   // took from rows.
   int64_t TakeBackRestored(const When& sample, int64_t bytes);
@@ -40,7 +52,10 @@ class LeftOver {
  private:
   bool HasContext(uint32_t process) const;
 
+  const DeviceInput& input_;
   Book& book_;
+  std::optional<When> ended_;  // when a process did, until the next sample
+  int64_t ended_bytes_ = 0;    // that the kernel module had for it
   // By process: when its primary context ended last, until there is one again.
   std::vector<std::optional<When>> parked_;
   std::vector<std::optional<When>> restored_;  // by process: its return, until the next sample

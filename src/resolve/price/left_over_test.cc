@@ -103,6 +103,36 @@ TEST_F(LeftOverTest, AnEndThatTakesTimeIsUnderWay) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+// As on an H100: 8.8 MiB for the first of two processes, 5.6 for the other one, and 8.8 are left.
+TEST_F(LeftOverTest, AnEndLeavesWhatTheKernelModuleHasForTheGpu) {
+  for (const bool other_ends_too : {false, true}) {
+    DeviceBuilder device;
+    device.AddProcess();
+    device.Sample(0);
+    device.Primary();
+    device.Reading(520);
+    device.Sample(520);
+    device.Figure(511);
+    device.AddProcess();
+    device.Primary();
+    device.Reading(1037);
+    device.Sample(1037);
+    device.Figure(511);
+    if (other_ends_too)
+      device.Teardown();
+    device.In(0);
+    device.End();
+    const int64_t left_ns = device.Sample(520).when.time_ns;
+    device.Sample(other_ends_too ? 517 : 520);
+    device.In(1);
+    device.End(20 * DeviceBuilder::kStepNs);
+    device.Sample(0);
+    EXPECT_EQ(device.Rows(left_ns)["RM-internal"], 9);
+    EXPECT_EQ(device.WorstResidual(), 0);
+    EXPECT_EQ(device.Total(), 0);
+  }
+}
+
 TEST_F(LeftOverTest, AContextThatHasThePrimaryOnesHandleTakesOnlyItsOwn) {
   device_.Sample(0);
   device_.Primary();

@@ -60,7 +60,7 @@ class Pricer {
         others_(input, &book_, &figures_),
         unexplained_(input, &book_),
         live_contexts_(input.processes.size()),
-        left_over_(input.processes.size(), &book_),
+        left_over_(input, &book_),
         moving_(input, checkpoints_, &book_),
         before_(input.processes.size(), kNone) {
     moved_.push_back(0);
@@ -339,6 +339,7 @@ void Pricer::OnCall(uint32_t number) {
 
 void Pricer::OnEnd(uint32_t process) {
   const When& end = *input_.processes[process].end;
+  left_over_.OnEnd(process);
   for (uint32_t i = 0; i < book_.rows().size(); ++i) {
     if (book_.row(i).account == process)
       EndRow(i, end);
@@ -390,6 +391,13 @@ void Pricer::OnSample(size_t number) {
   if (series_.calm_but_for_checkpoints[number] && !is_unsettled)
     NoteHidden(sample.when.time_ns,
                moving_.OnSample(sample.when, sample.used_bytes - checkpoints_.DeviceTotal()));
+  const bool may_be_others =
+      managed_.IsUsed() || others_.are_listed() || figures_.HasOthers(INT64_MIN);
+  if (series_.calm_but_for_ends[number] && !is_unsettled && !may_be_others) {
+    const int64_t more = sample.used_bytes - checkpoints_.DeviceTotal();
+    if (const std::optional<StepRef> left = left_over_.Leave(sample.when, more))
+      NoteHidden(book_.step(*left).when.time_ns, book_.step(*left).bytes);
+  }
   if (!series_.calm[number])
     return;
   int64_t unknown = sample.used_bytes - checkpoints_.DeviceTotal();

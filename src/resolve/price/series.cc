@@ -258,6 +258,7 @@ void SeriesMaker::CollectSpans() {
          {&busy_, &calling_, &moving_, &unpriced_, &uncertain_, &uncertain_but_ends_})
       spans->Add(call.when.begin_ns, call.when.end_ns);
   }
+  Spans calls = calling_;
   // The driver takes a process's memory back once it calls no more.
   for (size_t process = 0; process < presences_.size(); ++process) {
     const std::optional<When>& end = input_.processes[process].end;
@@ -276,10 +277,12 @@ void SeriesMaker::CollectSpans() {
   for (Spans* spans : {&busy_, &calling_, &moving_, &unpriced_, &uncertain_, &uncertain_but_ends_})
     spans->Sort();
   own_calls.Sort();
+  calls.Sort();
   for (size_t i = 0; i < input_.samples.size(); ++i) {
     const DeviceSample& sample = input_.samples[i];
     out_.calm.push_back(out_.counted[i] && IsOutside(calling_, sample));
     out_.calm_but_for_checkpoints.push_back(out_.counted[i] && IsOutside(own_calls, sample));
+    out_.calm_but_for_ends.push_back(out_.counted[i] && IsOutside(calls, sample));
   }
 }
 

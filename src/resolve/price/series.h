@@ -45,8 +45,9 @@ struct Series {
   std::vector<bool> counted;  // the samples taken while a recorded process used the device
   // And while no call of any was under way, nor the end of one that had a context.
   std::vector<bool> calm;
-  // The same, but for calls that have another process's memory moved.
+  // The same, but for calls that have another process's memory moved, or for ends.
   std::vector<bool> calm_but_for_checkpoints;
+  std::vector<bool> calm_but_for_ends;
   // Those taken while none did: all of their figure is other processes'.
   std::vector<bool> baseline;
   std::optional<int64_t> offset;  // of readings to samples
