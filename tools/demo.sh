@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The main job, end to end: records a real PyTorch training that knows nothing of vramscope, then
-# reports on a recording from an H200, so that a machine without a GPU shows GPU memory too.
+# reports on a recording from an H100, so that a machine without a GPU shows GPU memory too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 vramscope=$1/bin/vramscope
@@ -19,7 +19,7 @@ show "$vramscope" run -o "$out/gpt2.vram" --html "$out/gpt2.html" -- .venv/bin/p
 shopt -s nullglob
 for trace in examples/traces/*.vram; do
   name=$(basename "$trace" .vram)
-  say "A recording from an H200 that ships with the examples: $name"
+  say "A recording from an H100 that ships with the examples: $name"
   show "$vramscope" report "$trace" --html "$out/$name.html"
 done
 

@@ -15,7 +15,7 @@ import package
 import pytest
 from perfetto_engine import Engine
 
-H200 = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
+H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
 RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), H200]
 
 pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built")

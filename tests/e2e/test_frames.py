@@ -11,7 +11,7 @@ from pathlib import Path
 import package
 import pytest
 
-H200 = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
+H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
 GOLDEN = sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*"))
 
 pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built")

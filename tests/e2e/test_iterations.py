@@ -210,7 +210,7 @@ def test_limits_and_suppressions(recorded, tmp_path):
 
 def test_the_headline_and_the_star_are_of_one_instant():
     """Ten iterations of this recording have the same peak to the byte, most of it cached in nine of them."""
-    recording = ROOT / "examples" / "traces" / "gpt2-h200.vram"
+    recording = ROOT / "examples" / "traces" / "gpt2.vram"
     report = json.loads(subprocess.run([VRAMSCOPE, "report", recording, "--json"], capture_output=True, text=True, check=True).stdout)
     at = next(device["at"] for device in report["devices"] if device["index"] == 0)
     asked = subprocess.run([VRAMSCOPE, "iterations", recording, "--json", "--device", "0"], capture_output=True, text=True, check=True)

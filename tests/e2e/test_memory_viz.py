@@ -16,7 +16,7 @@ import pytest
 from browser import EXECUTABLE, Browser
 
 VIEWER = Path(os.environ.get("VRAMSCOPE_MEMORY_VIZ", "/nonexistent"))
-H200 = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
+H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
 
 pytestmark = [
     pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built"),

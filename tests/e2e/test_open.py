@@ -9,7 +9,7 @@ import subprocess
 import package
 import pytest
 
-RECORDING = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
+RECORDING = package.ROOT / "examples" / "traces" / "gpt2.vram"
 
 
 def vramscope(*arguments, **environment):
@@ -33,7 +33,7 @@ def test_the_page_is_private_and_the_browser_gets_its_address(tmp_path, browser)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"Page:  {page}\n", "")
     address = f"file://{page}".replace("a cache", "a%20cache")
     assert (tmp_path / "opened").read_text() == f"--new\n{address}\n"
-    assert page.read_text().startswith("<!doctype html>") and page.name.startswith("gpt2-h200-")
+    assert page.read_text().startswith("<!doctype html>") and page.name.startswith("gpt2-")
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700 and stat.S_IMODE(page.stat().st_mode) == 0o600
     # Again: in the same place.
     assert vramscope("open", RECORDING, XDG_CACHE_HOME=str(tmp_path / "a cache"), BROWSER=str(browser)).stdout == done.stdout

@@ -10,7 +10,7 @@ import package
 import pytest
 from browser import EXECUTABLE, Browser
 
-RECORDING = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
+RECORDING = package.ROOT / "examples" / "traces" / "gpt2.vram"
 TABLE = (package.ROOT / "docs" / "CLICKS.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on this machine")

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
 VRAMSCOPE = BUILD / "bin" / "vramscope"
-H200 = ROOT / "examples" / "traces" / "gpt2-h200.vram"
+H200 = ROOT / "examples" / "traces" / "gpt2.vram"
 KINDS = ("timeline", "two-bar", "compare", "categories")
 
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")

@@ -14,7 +14,7 @@ import pytest
 BUILD, VRAMSCOPE = package.BUILD, package.VRAMSCOPE
 LIBRARY = BUILD / "lib" / "libvramscope_read.so"
 HEADER = package.ROOT / "include" / "vramscope" / "read.h"
-H200 = package.ROOT / "examples" / "traces" / "gpt2-h200.vram"
+H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
 GOLDEN = sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*"))
 PROGRAMS = [BUILD / "bin" / name for name in ("example_reader", "example_reader_cpp")]
 
