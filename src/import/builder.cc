@@ -358,6 +358,9 @@ void Builder::Note(std::string_view key, std::string_view value) {
 void Builder::IsOfOneInstant(std::string_view what) {
   Note("clock", fmt::format("none in the file: it is of one instant, that of the {}", what));
   Note(tables::kInstantNote, what);
+  // In a picture an instant has no area.
+  constexpr int64_t kShownNs = 1'000'000'000;
+  Covers(last_ns_, last_ns_ + kShownNs);
 }
 
 void Builder::CountSeconds(std::string_view what, std::string_view why) {

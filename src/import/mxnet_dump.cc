@@ -30,7 +30,6 @@ constexpr std::string_view kHeader[] = {"Attribute Name", "Requested Size", "Dev
 constexpr size_t kColumns = std::size(kHeader);
 constexpr std::string_view kAmend = "nvml_amend";
 constexpr int32_t kMostDevices = 1024;
-constexpr int64_t kShownNs = 1'000'000'000;  // an instant has no area
 
 bool IsHeader(std::string_view line) {
   const std::vector<std::string> cells = SplitCsv(line);
@@ -108,7 +107,6 @@ class Dump {
       builder_.ProcessSample(account, now_ns_, used_bytes, static_cast<int64_t>(rows_bytes));
     }
     builder_.IsOfOneInstant("dump");
-    builder_.Covers(now_ns_, now_ns_ + kShownNs);
     builder_.Note("NVML's figure", amends_.empty()
                                        ? "none in the file: MXNet did not see its own process"
                                        : "of this process: its rows and nvml_amend, the residual");

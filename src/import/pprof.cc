@@ -23,7 +23,6 @@ namespace vramscope::imports {
 namespace {
 
 constexpr size_t kMostFrames = 1024;
-constexpr int64_t kShownNs = 1'000'000'000;  // an instant has no area
 
 // The fields of a message, as they stand.
 struct Field {
@@ -341,7 +340,6 @@ util::Status Profile::Read(std::string_view content) {
     if (!AddSample(sample))
       return Damaged();
   }
-  builder_.Covers(now_ns_, now_ns_ + kShownNs);
   if (time_ns_ <= INT64_MAX / 2)
     builder_.SetWallTime(static_cast<int64_t>(time_ns_));
   builder_.IsOfOneInstant("profile");

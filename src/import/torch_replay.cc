@@ -323,20 +323,19 @@ void TorchReplay::TakeBack() {
   }
 }
 
-void TorchReplay::Begin(int64_t first_us, bool timed) {
+void TorchReplay::Begin(int64_t first_us, bool timed, int64_t begin_ns) {
   step_us_ = timed ? 1 : 1'000'000;
   last_us_ = first_us;
-  const int64_t now_ns = builder_.Tick(0);
   for (const auto& [address, past] : past_segments_) {
     FinalSegment segment{past.bytes, past.stream, 0, false};
-    BeginSegment(past.final == kNoFinal ? segment : final_segments_[past.final], address, now_ns);
+    BeginSegment(past.final == kNoFinal ? segment : final_segments_[past.final], address, begin_ns);
   }
   for (const auto& [from, to] : past_mapped_) {
     const auto after = mapped_finals_.upper_bound(from);
     Map(from, to,
         after == mapped_finals_.begin() ? FinalSegment()
                                         : final_segments_[std::prev(after)->second],
-        now_ns);
+        begin_ns);
   }
   const bool has_events = events_ != nullptr && !events_->empty();
   for (const auto& [address, past] : past_blocks_) {
@@ -344,7 +343,7 @@ void TorchReplay::Begin(int64_t first_us, bool timed) {
     block.requested_bytes = past.bytes;
     block.bytes = is_ours_ ? past.bytes : Rounded(past.bytes);
     block.stream = past.stream;
-    BeginBlock(past.final == kNoFinal ? block : final_blocks_[past.final], address, now_ns,
+    BeginBlock(past.final == kNoFinal ? block : final_blocks_[past.final], address, begin_ns,
                has_events);
   }
   past_blocks_.clear();

@@ -68,8 +68,9 @@ class TorchReplay {
 
   // What stood before the first event; once, after the calls above.
   void TakeBack();
-  // `timed`: some event of the snapshot has a time; else a second stands for an event.
-  void Begin(int64_t first_us, bool timed);
+  // `timed`: some event of the snapshot has a time; else a second stands for an event. `begin_ns`:
+  // when what stood before the first event of any device is there.
+  void Begin(int64_t first_us, bool timed, int64_t begin_ns);
   // Microseconds of the next event; false behind the last.
   bool NextTime(int64_t* time_us) const;
   void Advance(int64_t first_us);

@@ -137,8 +137,9 @@ class Snapshot {
       next.emplace(first_us_, number);
     if (has_times_ && first_us_ > 0 && first_us_ < INT64_MAX / 1000)
       builder_.SetWallTime(first_us_ * 1000 - 1000);
+    const int64_t begin_ns = builder_.Tick(0);
     for (const auto& [number, replay] : replays_)
-      replay->Begin(first_us_, has_times_);
+      replay->Begin(first_us_, has_times_, begin_ns);
     uint64_t done = 0;
     while (!next.empty()) {
       const uint32_t number = next.top().second;

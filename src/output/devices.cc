@@ -122,8 +122,10 @@ bool WasPaused(const tables::Recording& recording) {
 
 std::string RecordedCommand(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
-  return tables.processes.size() > 1 ? std::string(recording.string(tables.processes[1].command))
-                                     : tables.session.name;
+  // A snapshot does not say what made it.
+  const std::string_view command =
+      tables.processes.size() > 1 ? recording.string(tables.processes[1].command) : "";
+  return command.empty() ? tables.session.name : std::string(command);
 }
 
 }  // namespace vramscope::output

@@ -98,8 +98,9 @@ std::string_view LossHelp(std::string_view name) {
 
 void InfoText::AddSession() {
   const tables::Session& session = recording_.tables().session;
-  if (recording_.tables().processes.size() > 1)
-    Line("command", Clean(RecordedCommand(recording_)));
+  const std::vector<tables::ProcessRow>& processes = recording_.tables().processes;
+  if (processes.size() > 1 && processes[1].command.value != 0)
+    Line("command", Clean(recording_.string(processes[1].command)));
   std::string recorded = Clean(session.name);
   if (session.begin_wall_ns > 0)
     recorded += ", " + UtcTime(session.begin_wall_ns);
@@ -127,14 +128,17 @@ void InfoText::AddProcesses() {
   // Row 0 of each table stands for none.
   const size_t count = tables.processes.size() - 1;
   Line("processes", util::FormatCount(count));
+  const bool is_instant = !tables::NoteOf(recording_, tables::kInstantNote).empty();
   for (size_t i = 1; i <= std::min(count, kMaxProcesses); ++i) {
     const tables::ProcessRow& process = tables.processes[i];
-    std::string line = fmt::format("pid {}", process.pid);
+    const std::string command = Clean(recording_.string(process.command));
+    std::string line = process.pid == 0 ? "pid unknown" : fmt::format("pid {}", process.pid);
     if (process.rank >= 0)
       line += fmt::format(", rank {}", process.rank);
-    line += fmt::format(", {}, {}: {}", util::FormatDuration(process.end_ns - process.begin_ns),
-                        WaitText(process), Clean(recording_.string(process.command)));
-    More(line);
+    if (!is_instant)
+      line += ", " + util::FormatDuration(process.end_ns - process.begin_ns);
+    line += ", " + WaitText(process);
+    More(command.empty() ? line : line + ": " + command);
   }
   if (count > kMaxProcesses)
     More(fmt::format("({} more)", count - kMaxProcesses));
@@ -182,8 +186,11 @@ void InfoText::AddDevices() {
     for (const query::DeviceReport& reported : report_.devices) {
       if (reported.device != id)
         continue;
-      line += fmt::format("; peak {} at {} s", util::FormatBytes(reported.ledger_bytes),
-                          ExactSeconds(reported.at_ns - recording_.tables().session.begin_ns));
+      line += "; peak " + util::FormatBytes(reported.ledger_bytes);
+      if (tables::NoteOf(recording_, tables::kInstantNote).empty()) {
+        line += fmt::format(" at {} s",
+                            ExactSeconds(reported.at_ns - recording_.tables().session.begin_ns));
+      }
       More(line);
       AddResidual(reported);
       line.clear();

@@ -247,6 +247,8 @@ void PageData::WriteHead() {
   json_.Field("finished", session.finished);
   // "events": the data has no clock, and its seconds count these.
   json_.Field("counted", tables::NoteOf(recording_, tables::kCountedNote));
+  // The data is of a single instant, without any time.
+  json_.Field("instant", !tables::NoteOf(recording_, tables::kInstantNote).empty());
   json_.Field("folded_layers", uint64_t{sites_.folded_layers()});
 }
 

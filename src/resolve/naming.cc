@@ -11,6 +11,7 @@ namespace {
 using format::NameKind;
 
 // A storage that hundreds of tensors share, such as a flat buffer, shows so many of its names.
+constexpr std::string_view kTied = " = ";  // between two names of one parameter
 constexpr size_t kShownNames = 16;
 
 bool IsOfModel(const MemoryName& name) {
@@ -183,12 +184,21 @@ uint32_t Naming::Parameter(const Named& named) {
     if (std::find(shown.begin(), shown.end(), one) == shown.end())
       shown.push_back(std::move(one));
   }
+  if (left_out > 0)
+    shown.push_back("(" + std::to_string(left_out) + " more)");
   std::string text;
   for (const std::string& one : shown)
-    text += (text.empty() ? "" : " = ") + one;
-  if (left_out > 0)
-    text += " = (" + std::to_string(left_out) + " more)";
+    text.append(text.empty() ? "" : kTied).append(one);
   return found->second = Intern(std::move(text));
+}
+
+std::vector<std::string> Naming::NamesOf(std::string_view parameter) {
+  std::vector<std::string> names;
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + kTied.size()) {
+    end = parameter.find(kTied, begin);
+    names.emplace_back(parameter.substr(begin, end - begin));
+  }
+  return names;
 }
 
 uint32_t Naming::Tag(const Named& named) {

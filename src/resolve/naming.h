@@ -34,6 +34,8 @@ class Naming {
   uint32_t ModuleType(const Named& named);
   // The parameter that it is, or whose gradient or state; a buffer's name.
   uint32_t Parameter(const Named& named);
+  // The names of one parameter, which has several where it is tied: "wte.weight = head.weight".
+  static std::vector<std::string> NamesOf(std::string_view parameter);
   // The optimizer's name for its state, the program's own name, what of NCCL asked for it, or the
   // scope's path.
   uint32_t Tag(const Named& named);

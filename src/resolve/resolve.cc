@@ -2,6 +2,7 @@
 #include "resolve/resolve.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -76,6 +77,7 @@ class TablesOf {
     AddCounters();  // they add sites
     AddSegments();  // the same
     AddSites();
+    NameTied();
     AddSamples();
     AddChanges();
     AddProgram();
@@ -91,6 +93,7 @@ class TablesOf {
   void AddCounters();
   void AddSegments();
   void AddSites();
+  void NameTied();
   std::string TakenOnce(const SiteKey& key, Category category) const;
   std::string FirstUse(std::string what, std::string_view module, const SiteKey& key);
   tables::StackId PlaceOfText(const std::string& text);
@@ -325,6 +328,31 @@ void TablesOf::AddSites() {
     row.allocated_count = site.allocated_count;
     out_.sites.push_back(row);
   }
+}
+
+// A tied parameter has several names. Its gradient and its state were told by one of them.
+void TablesOf::NameTied() {
+  std::map<std::pair<uint32_t, std::string>, StringId> tied;  // by process and name
+  const auto each = [&](auto function) {
+    for (tables::SiteRow& row : out_.sites) {
+      if (row.parameter.value != 0)
+        function(row, static_cast<Category>(row.category),
+                 out_.accounts[row.account.value].process);
+    }
+  };
+  each([&](const tables::SiteRow& row, Category category, tables::ProcessId process) {
+    const std::vector<std::string> names = Naming::NamesOf(out_.strings[row.parameter]);
+    for (size_t i = 0; category == Category::kParameter && names.size() > 1 && i < names.size();
+         ++i)
+      tied.try_emplace({process.value, names[i]}, row.parameter);
+  });
+  each([&](tables::SiteRow& row, Category category, tables::ProcessId process) {
+    if (category != Category::kGradient && category != Category::kOptimizerState)
+      return;
+    const auto found = tied.find({process.value, std::string(out_.strings[row.parameter])});
+    if (found != tied.end())
+      row.parameter = found->second;
+  });
 }
 
 // What the driver takes by itself, and a library once for all of its calls: no layer's and no

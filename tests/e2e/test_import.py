@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from browser import page_data
 from hosts import ROOT, VRAMSCOPE
 
 DATA = ROOT / "tests/data/import"
@@ -253,3 +254,7 @@ def test_events_at_addresses_and_profiles_of_an_instant(tmp_path):
     assert lines == {"a.py:12 in f": 4096}
     title, facts, _, device = call("report", profile).stdout.splitlines()[:4]
     assert (title, facts) == ("jax_memory.prof", "one instant, 1 process, 1 event") and device.endswith(" 4.0 KiB")
+    said = call("info", profile).stdout
+    assert "one instant" in said and "peak 4.00 KiB\n" in said and "pid unknown" in said
+    call("report", profile, "--html", tmp_path / "x.html")
+    assert page_data(tmp_path / "x.html")["instant"] is True

@@ -165,6 +165,21 @@ TEST_F(NamesTest, TiedWeightsCountOnceWithAllTheirNames) {
                                                                Pair("PyTorch / rounding", 24)));
 }
 
+TEST_F(NamesTest, GradientsAndStateOfTiedWeightsHaveTheirNames) {
+  AddNet();
+  trace_.Alloc(0x2000, 16);
+  trace_.Name(NameKind::kGradient, 0x2000, "second.weight", 16, kNet);
+  trace_.Alloc(0x1000, 16);
+  trace_.Name(NameKind::kParameter, 0x1000, "embed.weight", 16, kNet);
+  trace_.Name(NameKind::kParameter, 0x1000, "second.weight", 16, kNet);
+  trace_.Alloc(0x3000, 32);
+  trace_.Name(NameKind::kOptimizerState, 0x3000, "embed.weight", 32, 0x777, "exp_avg");
+  trace_.Alloc(0x4000, 1);
+  trace_.Name(NameKind::kGradient, 0x4000, "first.weight", 1, kNet);
+  EXPECT_THAT(By("parameter"), UnorderedElementsAre(Pair("embed.weight = second.weight", 64),
+                                                    Pair("first.weight", 1)));
+}
+
 TEST_F(NamesTest, AFlatBufferIsSharedOutToItsParametersByBytes) {
   AddNet();
   trace_.Alloc(0x1000, 1024);

@@ -62,7 +62,7 @@ export function makePage({ allocations = [], segments = 0, steps = [], samples =
   const left = leftOut ?? { count: 0, instants: [], rows: [] };
   return {
     schema: "vramscope.page/2", title: "t", file: "t.vram", command: "c", recorded_at: "", version: "0",
-    duration_ns: 1000, start_ns: "5000", finished: true, counted: "", folded_layers: 0,
+    duration_ns: 1000, start_ns: "5000", finished: true, counted: "", instant: false, folded_layers: 0,
     report: {
       schema: "vramscope.report/1",
       devices: [{ index: 0, kind: "gpu", uuid: null, name: "G", total_bytes: null, nvml_bytes: null,

@@ -454,7 +454,7 @@ def make(wanted, seed=7):
         "schema": "vramscope.page/2", "title": "train_gpt2 (invented sample)",
         "file": "train_gpt2.vram", "command": processes[1]["command"] + " --data shakespeare.txt --device cuda:0",
         "recorded_at": "2026-01-15T10:24:31Z", "version": "", "duration_ns": duration,
-        "start_ns": str(start_ns), "finished": True, "counted": "", "folded_layers": 0, "report": report, **ledger,
+        "start_ns": str(start_ns), "finished": True, "counted": "", "instant": False, "folded_layers": 0, "report": report, **ledger,
         "leaks": {"verdict": "", "unused": "", "expected": "", "growing": [], "never_freed": []}, "out_of_memory": [], "explained": [],
         "iteration_table": {"source": "", "categories": {}, **{key: [] for key in (
             "device", "process", "number", "begin", "end", "peak", "peak_at", "end_allocated", "allocated", "reserved")}},

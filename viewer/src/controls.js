@@ -86,8 +86,8 @@ export class Controls {
     const name = this.model.page.devices.length > 1 ? `${deviceLabel(device)} ` : "";
     const iteration = this.model.iterationAt(view.at);
     this.view = view;
-    setText(this.where, view.atPeak ? `${name}at its peak, ` : `${name}at `);
-    setText(this.time, formatTime(view.at));
+    setText(this.where, this.model.page.instant ? name.trim() : view.atPeak ? `${name}at its peak, ` : `${name}at `);
+    setText(this.time, this.model.page.instant ? "" : formatTime(view.at));
     setAttribute(this.time, "title", `${formatInstant(view.at)} from the start, --at @${instantOf(this.model.page, view.at)}`);
     const between = Math.round(view.asked) !== view.at;
     setText(this.nearest, between ? `Not ${formatInstant(view.asked)}, which was asked for: this page is exact at ` +

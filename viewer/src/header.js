@@ -46,7 +46,10 @@ function deviceFigures(model, device) {
   const residual = page.report.residuals.find((other) => other.device === page.devices[device].index);
   const worst = residual && residual.samples > 0 ? `worst ${formatSignedBytes(residual.worst_bytes)}` : "";
   if (!report) return [figure("Peak", "–", null)];
-  const when = `${total ? `${formatShare(report.ledger_bytes, total)}, ` : ""}at ${formatTime(model.peakTime(device))}`;
+  const when = [
+    ...(total ? [formatShare(report.ledger_bytes, total)] : []),
+    ...(page.instant ? [] : [`at ${formatTime(model.peakTime(device))}`]),
+  ].join(", ");
   const peak = figure("Peak", formatBytes(report.ledger_bytes), formatExact(report.ledger_bytes),
     report.ledger_bytes > 0 ? when : "");
   const count = page.report.rows.reduce((sum, row) => sum + (row.device === report.index ? row.count : 0), 0);
@@ -78,7 +81,7 @@ export function makeHeader(model, store) {
   const page = model.page;
   const facts = [];
   if (page.recorded_at) facts.push(localTime(page.recorded_at));
-  facts.push(formatTime(page.duration_ns));
+  facts.push(page.instant ? "one instant" : formatTime(page.duration_ns));
   if (page.report.sampled) facts.push("sampled: no allocations are known");
   if (!page.finished) facts.push("not finished");
   if (page.folded_layers > 0) facts.push(`${formatCount(page.folded_layers)} layers, folded`);

@@ -98,6 +98,7 @@ function start(data, page) {
   const scene = { filter: new Filter(model, store.state), moving: false };
   let view = makeView(model, store.state, scene.filter);
   const timeline = new Timeline(model, palette, store, scene);
+  timeline.element.classList.toggle("gone", model.page.instant);
   const icicle = new Icicle(model, palette, store, treePaths);
   const controls = new Controls(model, store);
   const summary = new Summary(model, store);

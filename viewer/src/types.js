@@ -151,6 +151,7 @@
  * @property {string} start_ns Of CLOCK_MONOTONIC.
  * @property {number} folded_layers How many there are, where those whose names differ in numbers alone are one, with * for the numbers; else 0.
  * @property {string} counted What a second stands for, as in "events", where the data has no times; "" elsewhere.
+ * @property {boolean} instant The data is of a single instant, without any time.
  * @property {boolean} finished It is the whole recording: not one under way, nor cut off.
  * @property {Report} report
  * @property {{index: number, kind: string, name: string, total_bytes: number|null, peak_at: number, allocated_peak_at: number|null}[]} devices

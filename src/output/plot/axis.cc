@@ -85,7 +85,8 @@ Axis TimeAxis(double largest_seconds, const std::string& counted) {
   if (!counted.empty()) {
     axis.unit = counted;
     axis.counts = true;
-    AddTicks(axis.end, 1, std::max(1.0, NiceStep(axis.end)), &axis);
+    if (counted != kOneInstant)
+      AddTicks(axis.end, 1, std::max(1.0, NiceStep(axis.end)), &axis);
     return axis;
   }
   Unit unit = kUnits[0];

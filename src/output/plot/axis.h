@@ -29,6 +29,8 @@ struct Axis {
 double UnitBytes(const std::string& unit);
 // Goes at least as far as `largest`; in the unit that suits it, or in that one.
 Axis ByteAxis(double largest_bytes, const std::string& unit = "");
+// In place of what seconds count, where the data has no time at all: the axis has no ticks.
+inline constexpr char kOneInstant[] = "one instant";
 // Ends at `largest`. `counted`: what the seconds count in place of time, which is its unit then;
 // "": they are seconds.
 Axis TimeAxis(double largest_seconds, const std::string& counted = "");

@@ -172,7 +172,8 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
         panel.peak_ns = peak.time_ns;
     }
     panel.sampled = tables::IsSampled(recording);
-    panel.counted = tables::NoteOf(recording, tables::kCountedNote);
+    const bool is_instant = !tables::NoteOf(recording, tables::kInstantNote).empty();
+    panel.counted = is_instant ? kOneInstant : tables::NoteOf(recording, tables::kCountedNote);
     panel.timeline = std::move(timeline);
     panels.push_back(std::move(panel));
   }
