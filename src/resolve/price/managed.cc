@@ -134,7 +134,12 @@ int64_t Managed::OnMove(const ManagedMove& move) {
   int64_t bytes = InChunks(residency_.Remove(move.allocation));
   bytes = std::clamp<int64_t>(residency_.used_bytes() - residency_.chunk_bytes(), 0, bytes);
   freed_bytes_ += bytes;
+  unpaid_ = {process, unpaid_.bytes + InChunks(allocation.bytes) - bytes};
   return Change(WhenOf(move), -bytes);
+}
+
+Managed::Unpaid Managed::TakeUnpaid() {
+  return std::exchange(unpaid_, {});
 }
 
 int64_t Managed::OnFigure(const When& figure, int64_t bytes) {

@@ -64,6 +64,12 @@ class Managed {
   int64_t LikelyOf(int64_t bytes) const;
   // Since the last figure so many bytes were taken to go with what was freed.
   int64_t freed_bytes() const { return freed_bytes_; }
+  // What has been freed since this was asked last and was resident in no row.
+  struct Unpaid {
+    uint32_t process = kNone;
+    int64_t bytes = 0;
+  };
+  Unpaid TakeUnpaid();
   // An allocation was made or freed. Returns by how much the rows grew.
   int64_t OnMove(const ManagedMove& move);
   // The device has `bytes` more than the rows say. Returns what of it is the UVM driver's.
@@ -91,6 +97,7 @@ class Managed {
   Residency residency_;
   std::vector<bool> is_active_;  // by process: it allocated managed memory
   size_t active_processes_ = 0;
+  Unpaid unpaid_;
   int64_t freed_bytes_ = 0;  // since the last figure, which may say that the driver keeps them
   int64_t last_figure_ns_ = INT64_MIN;
 };

@@ -162,6 +162,20 @@ TEST_F(ManagedTest, AFreeLeavesTheOthersTheirChunks) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+// A reset freed other managed memory, and what the driver kept of that seemed to be the launches'.
+TEST_F(ManagedTest, WhatIsFreedAndWasInNoRowIsTakenFromTheDriversRows) {
+  device_.Launch("k");
+  device_.Reading(552);
+  device_.Sample(552);
+  const uint32_t memory = device_.Managed(26);
+  device_.Managed(1);
+  device_.FreeManaged(memory);
+  device_.Reading(526);
+  device_.Sample(526);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kContext, 520), Pair(kLaunch, 6)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 // NVML's figure of the process tells that it was the launch, and not pages; a prefetch never is.
 TEST_F(ManagedTest, AFigureGivesALaunchWhatLookedLikePages) {
   device_.Managed(64);

@@ -105,6 +105,13 @@ class Pricer {
   int64_t TouchedBy(const CallSet& calls, const When& when, int64_t bytes);
   void ShareOut(const CallSet& calls, uint32_t holder, const Estimate& estimate);
   std::vector<StepRef> TakeBack(const CallSet& calls, const When& when, int64_t bytes);
+  template <class Matches>
+  int64_t TakeFromRows(uint32_t process,
+                       const When& when,
+                       int64_t bytes,
+                       Matches matches,
+                       std::vector<StepRef>* taken);
+  int64_t TakeFromDriver(uint32_t process, const When& when, int64_t bytes);
   void AddCandidates(const CallSet& calls, const When& when, std::vector<StepRef>* taken);
   void EndRow(uint32_t row, const When& when);
   // What else moved memory than explicit calls, and is known.
@@ -473,10 +480,16 @@ void Pricer::OnInterval(const Interval& interval) {
     return !IsGone(call.process, to_ns);
   });
   int64_t bytes = interval.growth_bytes - KnownIn(interval.from_ns, to_ns);
+  const Managed::Unpaid unpaid = managed_.TakeUnpaid();
   if (calls.empty()) {
     // Somebody else's move would look the same.
-    if (managed_.IsUsed() && !others_.are_listed() && !figures_.HasOthers(INT64_MIN))
-      NoteHidden(to_ns, managed_.OnFigure(interval.until, bytes));
+    if (!managed_.IsUsed() || others_.are_listed() || figures_.HasOthers(INT64_MIN))
+      return;
+    const int64_t moved = managed_.OnFigure(interval.until, bytes);
+    NoteHidden(to_ns, moved);
+    // It was the UVM driver's: rows of calls have had as much too much.
+    if (unpaid.bytes > 0 && moved - bytes == unpaid.bytes)
+      NoteHidden(to_ns, -TakeFromDriver(unpaid.process, interval.until, unpaid.bytes));
     return;
   }
   // On a GPU that a process initialises and does not use, it has no context.
@@ -584,28 +597,48 @@ std::vector<StepRef> Pricer::TakeBack(const CallSet& calls, const When& when, in
     return input_.calls[call].kind == Kind::kContextDestroy && input_.calls[call].is_primary;
   });
   const auto take = [&](auto matches) {
-    for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && left > 0;) {
-      const Book::Row& row = book_.row(i);
-      if (row.account != process || !IsDriverPart(row.counter.part) || row.bytes <= 0 ||
-          !matches(row.counter))
-        continue;
-      const int64_t part = std::min(left, row.bytes);
-      taken.push_back(book_.Change(i, when, -part));
-      left -= part;
-    }
+    left -= TakeFromRows(process, when, left, matches, &taken);
   };
-  const auto is_in_context = [](const Counter& counter) { return counter.part != Part::kContext; };
   if (ended == calls.end()) {
     take([&](const Counter& counter) { return calls.Has(counter.part); });
   } else {
     const uint64_t context = input_.calls[*ended].context;
     take([&](const Counter& counter) {
-      return counter.context == context && is_in_context(counter);
+      return counter.context == context && counter.part != Part::kContext;
     });
   }
-  take(is_in_context);
+  take([](const Counter& counter) { return counter.part != Part::kContext; });
   take([](const Counter&) { return true; });
   return taken;
+}
+
+// The newest first. Returns how much.
+template <class Matches>
+int64_t Pricer::TakeFromRows(uint32_t process,
+                             const When& when,
+                             int64_t bytes,
+                             Matches matches,
+                             std::vector<StepRef>* taken) {
+  int64_t left = bytes;
+  for (auto i = static_cast<uint32_t>(book_.rows().size()); i-- > 0 && left > 0;) {
+    const Book::Row& row = book_.row(i);
+    if (row.account != process || !IsDriverPart(row.counter.part) || row.bytes <= 0 ||
+        !matches(row.counter))
+      continue;
+    const int64_t part = std::min(left, row.bytes);
+    taken->push_back(book_.Change(i, when, -part));
+    left -= part;
+  }
+  return bytes - left;
+}
+
+int64_t Pricer::TakeFromDriver(uint32_t process, const When& when, int64_t bytes) {
+  std::vector<StepRef> taken;
+  const int64_t most = TakeFromRows(
+      process, when, bytes, [](const Counter& counter) { return counter.part != Part::kContext; },
+      &taken);
+  return most + TakeFromRows(
+                    process, when, bytes - most, [](const Counter&) { return true; }, &taken);
 }
 
 // What others took meanwhile may hide that calls gave memory back: steps of no bytes in rows that

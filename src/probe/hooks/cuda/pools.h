@@ -13,6 +13,27 @@ bool MayPoolsShrink();
 // A pool gives memory back at calls that synchronise: reads every pool that may have. Also when a
 // capture has ended: what could not be read meanwhile is read then.
 void ReadPoolsAfterSynchronisation();
+// Before a call that synchronises, until the pools are read behind it. Another thread that reads a
+// pool meanwhile may see what this call made it give back: it dates that from the first such call.
+class Synchronising {
+ public:
+  Synchronising() : is_noted_(MayPoolsShrink()) {
+    if (is_noted_)
+      Begin();
+  }
+  ~Synchronising() {
+    if (is_noted_)
+      End();
+  }
+  Synchronising(const Synchronising&) = delete;
+  Synchronising& operator=(const Synchronising&) = delete;
+
+ private:
+  static void Begin();
+  static void End();
+
+  const bool is_noted_;
+};
 // A capture was noted and is about to begin: returns when nobody asks about a pool any more, or
 // after a bounded while.
 void WaitForPoolReaders();

@@ -17,6 +17,11 @@ class StaleSince {
            !since_.compare_exchange_weak(first, since, std::memory_order_seq_cst)) {
     }
   }
+  // The earlier of that and `since`.
+  uint64_t Earliest(uint64_t since) const {
+    const uint64_t first = since_.load(std::memory_order_seq_cst);
+    return first != 0 && first < since ? first : since;
+  }
   bool IsSet() const { return since_.load(std::memory_order_seq_cst) != 0; }
   // Whoever reads the figure now takes it: the earlier of that and `since`.
   uint64_t Take(uint64_t since) {

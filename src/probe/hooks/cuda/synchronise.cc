@@ -12,6 +12,7 @@ namespace {
 template <HookId kId, class... Args>
 VRAMSCOPE_NOINLINE CUresult CallAndRead(Args... args) {
   HookCall<kId> call;
+  const Synchronising synchronising;
   const CUresult result = call(args...);
   if (call.watching() && result == kSuccess) {
     ReadPoolsAfterSynchronisation();
