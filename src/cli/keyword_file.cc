@@ -11,6 +11,7 @@
 
 #include "util/file.h"
 #include "util/spelling.h"
+#include "util/text_cell.h"
 
 // Only read, never written back.
 #define TOML_ENABLE_FORMATTERS 0
@@ -293,7 +294,7 @@ util::Result<std::vector<KeywordDictionary>> ParseKeywords(std::string_view text
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
     return util::Status::Error(
-        fmt::format("{}:{}:{}: {}", name, at.line, at.column, error.description()));
+        fmt::format("{}:{}:{}: {}", name, at.line, at.column, util::OneLine(error.description())));
   }
 }
 

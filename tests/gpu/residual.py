@@ -165,8 +165,8 @@ def all_cases():
     yield case("late start", _script("late_start.py"), marks=True, by_itself=True)
     yield case("rmm", _script("rmm_pools.py", "--seconds", "24"), needs="rmm")
     # Two contexts one after the other: twice the time to outlast.
-    yield case("two processes", _script("sharing.py", "--seconds", "54"))
-    yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "54"))
+    yield case("two processes", _script("sharing.py", "--seconds", "60"))
+    yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "60"))
 
 
 def cases_of_two_gpus():

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace vramscope::trace {
 namespace {
@@ -50,7 +49,7 @@ std::optional<double> MedianSlope(const TickClock::Anchor& origin,
 TickClock::TickClock(Anchor origin,
                      std::vector<Anchor> anchors,
                      std::optional<double> fallback_rate) {
-  constexpr int64_t kMaxNs = std::numeric_limits<int64_t>::max() / 4;
+  origin.ns = std::clamp(origin.ns, -kMaxNs, kMaxNs);
   std::erase_if(anchors, [&](const Anchor& anchor) {
     return anchor.ticks <= origin.ticks || anchor.ns <= origin.ns || anchor.ns > kMaxNs;
   });

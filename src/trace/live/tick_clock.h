@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,12 +34,15 @@ class TickClock {
       return static_cast<int64_t>(ticks);
     const Point& near = points_[last_];
     const Point& point = ticks - near.ticks < near.length ? near : Find(ticks);
-    return point.ns +
-           static_cast<int64_t>(static_cast<double>(static_cast<int64_t>(ticks - point.ticks)) *
-                                point.rate);
+    // Stamps of a damaged file are anywhere.
+    constexpr auto kMost = static_cast<double>(kMaxNs);
+    const double since =
+        static_cast<double>(static_cast<int64_t>(ticks - point.ticks)) * point.rate;
+    return point.ns + static_cast<int64_t>(std::clamp(since, -kMost, kMost));
   }
 
  private:
+  static constexpr int64_t kMaxNs = INT64_MAX / 4;  // sums and differences of such fit
   struct Point {
     uint64_t ticks;
     uint64_t length;  // ticks until the next point; the last one's piece does not end

@@ -41,5 +41,11 @@ TEST(TickClock, APairThatWasInterruptedIsLeftOut) {
   EXPECT_LT(std::abs(clock.ToNs(PairAt(40'000'000).ticks) - (kBegan + 40'000'000)), 10);
 }
 
+TEST(TickClock, StampsOfADamagedFileHaveATime) {
+  const TickClock clock({0, INT64_MIN}, {}, 900.0);
+  EXPECT_LT(clock.ToNs(uint64_t{1} << 63), clock.ToNs(0));
+  EXPECT_LT(clock.ToNs(0), clock.ToNs((uint64_t{1} << 63) - 1));
+}
+
 }  // namespace
 }  // namespace vramscope::trace
