@@ -13,6 +13,7 @@
 #include "query/iteration_times.h"
 #include "query/parallel.h"
 #include "query/peaks.h"
+#include "tables/imported.h"
 #include "tables/row_of.h"
 #include "util/size_text.h"
 
@@ -304,6 +305,8 @@ void AddAllocated(DiffWords* words, DiffSide* side) {
 }
 
 // "AdamW" of the frame "AdamW.step" in torch/optim/adamw.py; before Python 3.11 the file's name.
+// For recordings that do not say which classes stepped: the AdamW of newer PyTorch has Adam's
+// step().
 std::string OptimizerOf(const tables::Recording& recording, const tables::FrameRow& frame) {
   const std::string_view file = recording.string(frame.file);
   const std::string_view function = recording.string(frame.function);
@@ -320,11 +323,16 @@ std::string OptimizerOf(const tables::Recording& recording, const tables::FrameR
 }
 
 void AddFrames(DiffSide* side) {
+  const std::string_view stepped = tables::NoteOf(*side->recording, tables::kOptimizersNote);
+  if (!stepped.empty())
+    side->optimizers.insert(std::string(stepped));
   for (const tables::FrameRow& frame : side->recording->tables().frames) {
     if (frame.kind != static_cast<uint8_t>(tables::FrameKind::kPython) || frame.file.value == 0)
       continue;
     side->functions.insert(std::string(side->recording->string(frame.file)) + " " +
                            std::string(side->recording->string(frame.function)));
+    if (!stepped.empty())
+      continue;
     if (std::string optimizer = OptimizerOf(*side->recording, frame); !optimizer.empty())
       side->optimizers.insert(std::move(optimizer));
   }

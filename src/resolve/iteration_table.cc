@@ -22,6 +22,9 @@ void IterationTable::OnForward(trace::ProcessId process, int64_t time_ns) {
 
 void IterationTable::OnStep(const trace::Event& event) {
   ProcessSteps& process = processes_[event.process.value];
+  const std::string_view name = trace_.string(event.name);
+  if (!name.empty() && !optimizers_.contains(name))
+    optimizers_.emplace(name);
   if (event.subkind == static_cast<uint8_t>(format::StepKind::kBegin)) {
     process.under_way[event.address] = process.steps.size();
     process.steps.push_back({event.address, event.time_ns, 0});

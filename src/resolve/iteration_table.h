@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,8 @@ class IterationTable {
   void Finish();
 
   const ProcessIterations& of(trace::ProcessId process) const;
+  // The classes that stepped, of all processes.
+  const std::set<std::string, std::less<>>& optimizers() const { return optimizers_; }
 
  private:
   struct Step {
@@ -66,6 +70,7 @@ class IterationTable {
 
   const trace::Trace& trace_;
   std::vector<ProcessSteps> processes_;
+  std::set<std::string, std::less<>> optimizers_;
 };
 
 }  // namespace vramscope::resolve

@@ -146,6 +146,11 @@ void TablesOf::AddSession() {
   if (paused && std::none_of(processes.begin(), processes.end(),
                              [](const ProcessProgress& process) { return process.resumed; }))
     out_.notes.push_back({texts_.Of(tables::kPausedNote), texts_.Of("yes")});
+  std::string optimizers;
+  for (const std::string& name : base_.iterations.optimizers())
+    optimizers.append(optimizers.empty() ? "" : ", ").append(name);
+  if (!optimizers.empty())
+    out_.notes.push_back({texts_.Of(tables::kOptimizersNote), texts_.Of(optimizers)});
   tables::HostRow host;
   host.name = texts_.Of(session.host);
   host.realtime_offset_ns = session.start_wall_ns - session.start_ns;

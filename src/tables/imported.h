@@ -15,6 +15,9 @@ inline constexpr char kCountedNote[] = "seconds count";
 // Of data of a single instant, without any time: what has it, "profile".
 inline constexpr char kInstantNote[] = "one instant";
 
+// The classes of the optimizers that stepped: "AdamW, SGD".
+inline constexpr char kOptimizersNote[] = "optimizers";
+
 // The launcher's options, as it hands them to the probe, and the note of a recording that was
 // paused from its start to its end.
 inline constexpr char kOptionsNote[] = "options";

@@ -5,7 +5,7 @@
 
 // Calls that wait for the device, or say that it is done: pools give memory back in them, and
 // kernels have touched what they touch. While no pool has anything to give back, and the process no
-// managed memory, a call costs two loads.
+// managed memory, a call costs three loads and a time stamp.
 namespace vramscope::probe::cuda {
 namespace {
 
@@ -22,12 +22,24 @@ VRAMSCOPE_NOINLINE CUresult CallAndRead(Args... args) {
   return result;
 }
 
+// Another thread's pool got something to give back while the call was under way.
+VRAMSCOPE_NOINLINE void ReadPoolsOfOthers(uint64_t began) {
+  if (t_cuda_depth != 0 || !IsRecording())
+    return;
+  t_cuda_call_begin = began;
+  ReadPoolsAfterSynchronisation();
+}
+
 template <HookId kId, class... Args>
 VRAMSCOPE_ALWAYS_INLINE CUresult Synchronise(Args... args) {
   auto* const real = g_real_hooks[static_cast<size_t>(kId)].load(std::memory_order_relaxed);
-  if (VRAMSCOPE_LIKELY(real != nullptr && !MayPoolsShrink() && !MayPagesMove()))
-    return reinterpret_cast<typename HookTraits<kId>::Function*>(real)(args...);
-  return CallAndRead<kId>(args...);
+  if (VRAMSCOPE_UNLIKELY(real == nullptr || MayPoolsShrink() || MayPagesMove()))
+    return CallAndRead<kId>(args...);
+  const uint64_t began = Now();
+  const CUresult result = reinterpret_cast<typename HookTraits<kId>::Function*>(real)(args...);
+  if (VRAMSCOPE_UNLIKELY(MayPoolsShrink()) && result == kSuccess)
+    ReadPoolsOfOthers(began);
+  return result;
 }
 
 }  // namespace
