@@ -26,7 +26,7 @@ fuzz() {
   shift 3
   local log=$build/${label//\//-}.log runs each_second covered slow=""
   mkdir -p "$build/corpus/$label" "$build/findings"
-  # Leaks are looked for at the end. More than 1 GiB or 2 s of processor time (TimeLimit) is a finding too; the limit here is for
+  # Leaks are looked for at the end. More than 1 GiB or 5 s of processor time (TimeLimit) is a finding too; the limit here is for
   # what hangs. Weighing inputs by what is rare in them (entropic) takes longer than what most of these fuzzers test.
   if ! "$build/fuzz/fuzz_$name" -max_total_time="$share" -timeout=20 -rss_limit_mb=1024 -max_len=65536 -entropic=0 \
     -print_final_stats=1 -artifact_prefix="$build/findings/${label//\//-}-" \

@@ -164,9 +164,9 @@ def all_cases():
     yield case("torch graphs", _script("torch_graph.py"))
     yield case("late start", _script("late_start.py"), marks=True, by_itself=True)
     yield case("rmm", _script("rmm_pools.py", "--seconds", "24"), needs="rmm")
-    # Two contexts one after the other: twice the time to outlast.
-    yield case("two processes", _script("sharing.py", "--seconds", "60"))
-    yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "60"))
+    # Two contexts made and two ended: more time to outlast.
+    yield case("two processes", _script("sharing.py", "--seconds", "80"))
+    yield case("two processes, IPC", _script("sharing.py", "--ipc", "--seconds", "80"))
 
 
 def cases_of_two_gpus():
