@@ -95,7 +95,7 @@ struct DiffSide {
   std::map<uint32_t, std::string> lines;   // by DiffKey::place: "train.py:42 in step"
   std::set<std::string> functions;         // Python's: "FILE FUNCTION"
   std::set<std::string> modules;
-  std::set<std::string> optimizers;  // classes whose step() allocated
+  std::set<std::string> optimizers;  // the classes that stepped
   std::set<std::string> allocators;
   uint64_t outside_bytes = 0;  // of named tensors whose memory no allocator gave: mapped, shared
   // What was allocated at the peak of the first device: its phase, and its line as DiffKey::place.

@@ -10,6 +10,7 @@
 
 #include "query/diff_ranks.h"
 #include "query/testing/random_recording.h"
+#include "tables/imported.h"
 
 namespace vramscope::query {
 namespace {
@@ -42,6 +43,7 @@ struct Training {
   int64_t shift_ns = 0;         // everything happens later
   int64_t iterations = 6;
   std::string command = "python train.py";
+  std::string optimizers;  // that stepped; the class whose step() allocated is Adam's
   tables::DeviceKind kind = tables::DeviceKind::kGpu;
   int64_t context = 500 * static_cast<int64_t>(kMiB);
 };
@@ -55,6 +57,14 @@ class TrainingMaker {
     device_ = builder_.Device(training_.kind, training_.kind == tables::DeviceKind::kGpu ? 0 : -1);
     const auto process = builder_.Process(7, end_ns);
     builder_.tables.processes.back().command = builder_.Text(training_.command);
+    if (!training_.optimizers.empty()) {
+      builder_.tables.notes.push_back(
+          {builder_.Text(tables::kOptimizersNote), builder_.Text(training_.optimizers)});
+      tables::FrameRow step;
+      step.file = builder_.Text("/site-packages/torch/optim/adam.py");
+      step.function = builder_.Text("Adam.step");
+      builder_.Append(builder_.tables.frames, step);
+    }
     builder_.tables.processes.back().begin_ns = Iteration(0) - 900;
     builder_.tables.session.begin_ns = Iteration(0) - 900;
     builder_.tables.session.end_ns = end_ns;
@@ -224,6 +234,15 @@ TEST(DiffTest, AnOptimizerThatAppears) {
   EXPECT_THAT(diff.causes,
               ElementsAre("optimizer state appeared: 16.0 MiB, exp_avg of 4 parameters"));
   EXPECT_THAT(Compare({}, a).causes, ElementsAre(StartsWith("optimizer state is gone: 16.0 MiB")));
+}
+
+// AdamW steps with what it has from Adam.
+TEST(DiffTest, TheOptimizerIsTheClassThatStepped) {
+  Training a, b;
+  a.optimizers = "SGD";
+  a.state = 0;
+  b.optimizers = "AdamW";
+  EXPECT_THAT(Compare(a, b).causes, ElementsAre(HasSubstr("(SGD in A, AdamW in B)")));
 }
 
 TEST(DiffTest, AWiderLayerComesWithItsState) {

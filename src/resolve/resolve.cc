@@ -346,10 +346,11 @@ void TablesOf::NameTied() {
     }
   };
   each([&](const tables::SiteRow& row, Category category, tables::ProcessId process) {
-    const std::vector<std::string> names = Naming::NamesOf(out_.strings[row.parameter]);
-    for (size_t i = 0; category == Category::kParameter && names.size() > 1 && i < names.size();
-         ++i)
-      tied.try_emplace({process.value, names[i]}, row.parameter);
+    if (category != Category::kParameter)
+      return;
+    std::vector<std::string> names = Naming::NamesOf(out_.strings[row.parameter]);
+    for (size_t i = 0; names.size() > 1 && i < names.size(); ++i)
+      tied.try_emplace({process.value, std::move(names[i])}, row.parameter);
   });
   each([&](tables::SiteRow& row, Category category, tables::ProcessId process) {
     if (category != Category::kGradient && category != Category::kOptimizerState)

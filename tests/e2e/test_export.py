@@ -15,8 +15,8 @@ import package
 import pytest
 from perfetto_engine import Engine
 
-H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
-RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), H200]
+GPT2 = package.ROOT / "examples" / "traces" / "gpt2.vram"
+RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), GPT2]
 
 pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built")
 
@@ -137,12 +137,12 @@ def test_pprof_sums_to_the_ledger_and_to_what_was_allocated(recording):
 
 
 def test_pprof_has_stacks_with_lines():
-    profile = Profile(vramscope("export", H200, "--to", "pprof"))
+    profile = Profile(vramscope("export", GPT2, "--to", "pprof"))
     largest = max(profile.samples, key=lambda sample: sample[1][3])
     assert largest[1][3] > 1 << 30 and len(largest[0]) > 3
     assert all(name and line > 0 for name, line in largest[0][1:])
     assert (largest[0][0], largest[0][-1][0]) == (("[backward]", 0), "<module>")  # innermost first
-    lines = [json.loads(line) for line in vramscope("export", H200, "--to", "json").splitlines()]
+    lines = [json.loads(line) for line in vramscope("export", GPT2, "--to", "json").splitlines()]
     allocated = sum(line["bytes"] for line in lines if line["path"][-1] != "segment" and line["alloc_ns"] == line["begin_ns"])
     assert sum(values[1] for _, values, _ in profile.samples) == allocated
 
@@ -155,10 +155,10 @@ def pprof_program() -> str | None:
 
 @pytest.mark.skipif(pprof_program() is None, reason="no pprof on this machine")
 def test_pprof_itself_reads_ours(tmp_path):
-    (tmp_path / "ours.pb").write_bytes(vramscope("export", H200, "--to", "pprof"))
+    (tmp_path / "ours.pb").write_bytes(vramscope("export", GPT2, "--to", "pprof"))
     command = [pprof_program(), "-top", "-unit=B", "-nodefraction=0", "-sample_index=inuse_space", tmp_path / "ours.pb"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, "HOME": str(tmp_path)}).stdout
-    assert f"Total samples = {sum(ledger(H200, 'peak').values())}B" in said.replace(",", ""), said[:600]
+    assert f"Total samples = {sum(ledger(GPT2, 'peak').values())}B" in said.replace(",", ""), said[:600]
     assert "Linear.forward" in said and "[backward]" in said
 
 
@@ -225,13 +225,13 @@ def test_perfetto_has_the_ledger_at_every_instant_and_each_allocation(recording)
 def test_perfettos_own_schema_knows_every_field():
     schema = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     unknown = pytest.importorskip("google.protobuf.unknown_fields").UnknownFieldSet
-    data = vramscope("export", H200, "--to", "perfetto")
+    data = vramscope("export", GPT2, "--to", "perfetto")
     trace = schema.Trace.FromString(data)
     bare = schema.Trace.FromString(data)
     bare.DiscardUnknownFields()
     assert bare.ByteSize() == trace.ByteSize() and len(unknown(trace)) == 0
     events = [packet.track_event for packet in trace.packet if packet.HasField("track_event")]
-    rows = vramscope("export", H200, "--to", "json").count(b"\n")
+    rows = vramscope("export", GPT2, "--to", "json").count(b"\n")
     kinds = [event.type for event in events]
     assert kinds.count(schema.TrackEvent.TYPE_SLICE_BEGIN) == kinds.count(schema.TrackEvent.TYPE_SLICE_END) == rows
     assert kinds.count(schema.TrackEvent.TYPE_COUNTER) > 1000
@@ -252,9 +252,9 @@ FROM slice JOIN track ON track.id = slice.track_id"""
 
 
 def test_perfettos_trace_processor_has_the_ledger_and_each_allocation(tmp_path):
-    lines = [json.loads(line) for line in vramscope("export", H200, "--to", "json").splitlines()]
+    lines = [json.loads(line) for line in vramscope("export", GPT2, "--to", "json").splitlines()]
     with Engine(tmp_path) as engine:
-        engine.load(vramscope("export", H200, "--to", "perfetto"))
+        engine.load(vramscope("export", GPT2, "--to", "perfetto"))
         assert not [(row.name, row.value) for row in engine.query("SELECT name, value FROM stats WHERE severity = 'error' AND value > 0")]
         slices = [(row.begin_ns, row.bytes, row.line or "", row.begin_ns + row.duration_ns) for row in engine.query(SLICES)]
         last_ns = max(slice[-1] for slice in slices)  # of what was never freed
@@ -264,13 +264,13 @@ def test_perfettos_trace_processor_has_the_ledger_and_each_allocation(tmp_path):
         for line in random.Random(11).sample(lines, 5):
             counters = {row.name: row.bytes for row in engine.query(COUNTERS.format(at=line["begin_ns"]))}
             ledger = defaultdict(int)
-            for (_, category), size in by_category(H200, line["begin_ns"]).items():
+            for (_, category), size in by_category(GPT2, line["begin_ns"]).items():
                 ledger[category] += size
             assert counters == ledger
 
 
 def test_perfetto_slices_say_whose_they_are():
-    trace = PerfettoTrace(vramscope("export", H200, "--to", "perfetto"))
+    trace = PerfettoTrace(vramscope("export", GPT2, "--to", "perfetto"))
     begin_ns, end_ns, track, name, category, words = max(trace.slices, key=lambda s: s[5]["bytes"] if s[4] == "activation" else 0)
     assert track == "allocations" and name == words.get("parameter", words["module"]) and end_ns > begin_ns
     assert words["line"] and words["stack"].endswith("<module>")
@@ -278,11 +278,11 @@ def test_perfetto_slices_say_whose_they_are():
 
 
 def test_an_instant_is_for_formats_that_have_one(tmp_path):
-    done = subprocess.run([package.VRAMSCOPE, "export", H200, "--to", "csv", "--at", "end"], capture_output=True, text=True)
+    done = subprocess.run([package.VRAMSCOPE, "export", GPT2, "--to", "csv", "--at", "end"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--at says nothing of 'csv', which has all of the recording" in done.stderr
-    folded = vramscope("export", H200, "--to", "collapsed", "--at", "end").decode()
-    assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == sum(ledger(H200, "end").values())
+    folded = vramscope("export", GPT2, "--to", "collapsed", "--at", "end").decode()
+    assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == sum(ledger(GPT2, "end").values())
 
 
 def test_a_dash_is_standard_output(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import package
 import pytest
 
-H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
+GPT2 = package.ROOT / "examples" / "traces" / "gpt2.vram"
 GOLDEN = sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*"))
 
 pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built")
@@ -26,7 +26,7 @@ def environment(tmp_path_factory) -> dict[str, str]:
 def python(environment):
     """Runs code with `vramscope` imported and FILE, `trace` open of it; what it printed as JSON."""
 
-    def run(code: str, file: Path = H200):
+    def run(code: str, file: Path = GPT2):
         head = f"import json, vramscope\nFILE = {str(file)!r}\ntrace = vramscope.read(FILE)\nsay = lambda x: print(json.dumps(x))\n"
         done = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, env=environment, timeout=120)
         assert done.returncode == 0, done.stderr
@@ -37,7 +37,7 @@ def python(environment):
 
 def test_arrow_has_every_row_of_every_table(python):
     said = python(f"""
-for trace in map(vramscope.read, {[str(path) for path in [*GOLDEN, H200]]!r}):
+for trace in map(vramscope.read, {[str(path) for path in [*GOLDEN, GPT2]]!r}):
     names, rows = [*dict.fromkeys(trace.table("tables")["table"]), "session", "tables", "words"], {{}}
     for name in names:
         table = trace.table(name)
@@ -110,7 +110,7 @@ say([trace.live(at=trace.report().devices["at_ns"][0], by=["category"], where={"
      == [row for row in rows if row["index"] == 0]])
 """)
     assert said[0][:2] == ["int64", "UInt64"] and said[0][-2:] == ["uint64", "uint64"]
-    devices = json.loads(subprocess.run([package.VRAMSCOPE, "report", H200, "--json"], capture_output=True, check=True).stdout)["devices"]
+    devices = json.loads(subprocess.run([package.VRAMSCOPE, "report", GPT2, "--json"], capture_output=True, check=True).stdout)["devices"]
     assert said[1:] == [True, True, True, devices[0]["ledger_bytes"], [True]]
 
 

@@ -16,7 +16,7 @@ import pytest
 from browser import EXECUTABLE, Browser
 
 VIEWER = Path(os.environ.get("VRAMSCOPE_MEMORY_VIZ", "/nonexistent"))
-H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
+GPT2 = package.ROOT / "examples" / "traces" / "gpt2.vram"
 
 pytestmark = [
     pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built"),
@@ -48,7 +48,7 @@ def page(tmp_path) -> Path:
     urls = re.findall(r'from\s+"(https://[^"]+)"', (tmp_path / "MemoryViz.js").read_text())
     (tmp_path / "d3.mjs").write_text(
         "export const {select, format, axisLeft, scaleLinear, zoom, zoomIdentity, brushX} = globalThis.d3;\n")
-    snapshot = base64.b64encode(vramscope("export", H200, "--to", "torch-snapshot")).decode()
+    snapshot = base64.b64encode(vramscope("export", GPT2, "--to", "torch-snapshot")).decode()
     importmap = json.dumps({"imports": {url: "./d3.mjs" for url in urls}})
     (tmp_path / "page.html").write_text(PAGE.format(importmap=importmap, snapshot=snapshot))
     return tmp_path / "page.html"
@@ -70,7 +70,7 @@ SEEN = '[...document.querySelectorAll("body > div")].filter((div) => div.checkVi
 
 def test_memory_viz_draws_our_recording(page):
     pictures = os.environ.get("VRAMSCOPE_PICTURES")
-    ledger = json.loads(vramscope("report", H200, "--json", "--at", "end"))["devices"]
+    ledger = json.loads(vramscope("report", GPT2, "--json", "--at", "end"))["devices"]
     with Browser(1400, 1000, flags=("--allow-file-access-from-files",)) as browser:
         browser.open(page)
         views = browser.run('[...document.querySelectorAll("select")[1].options].map((option) => option.text)')

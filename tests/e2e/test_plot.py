@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
 VRAMSCOPE = BUILD / "bin" / "vramscope"
-H200 = ROOT / "examples" / "traces" / "gpt2.vram"
+GPT2 = ROOT / "examples" / "traces" / "gpt2.vram"
 KINDS = ("timeline", "two-bar", "compare", "categories")
 
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
@@ -84,7 +84,7 @@ def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
 def test_every_kind_in_every_format(tmp_path, kind):
     for ending, magic in ((".svg", b"<?xml"), (".png", b"\x89PNG\r\n"), (".pdf", b"%PDF-")):
         picture = tmp_path / f"{kind}{ending}"
-        plot(H200, "--kind", kind, "-o", picture, "--title", "GPT-2 <on> an H200 & more")
+        plot(GPT2, "--kind", kind, "-o", picture, "--title", "GPT-2 <on> an H100 & more")
         assert picture.read_bytes().startswith(magic)
     root = xml.parse(tmp_path / f"{kind}.svg").getroot()
     assert float(root.get("width").removesuffix("pt")) > 300
@@ -92,7 +92,7 @@ def test_every_kind_in_every_format(tmp_path, kind):
 
 @needs_cairo
 def test_a_picture_has_the_categories_colours(tmp_path):
-    plot(H200, "--kind", "timeline", "-o", tmp_path / "t.png")
+    plot(GPT2, "--kind", "timeline", "-o", tmp_path / "t.png")
     width, height, colours = pixels((tmp_path / "t.png").read_bytes())
     assert width > 1000 and height > 400
     assert bytes.fromhex("ffffff") in colours
@@ -103,7 +103,7 @@ def test_a_picture_has_the_categories_colours(tmp_path):
 def test_several_recordings_make_a_grid(tmp_path):
     sizes = []
     for count in (1, 4):
-        plot(*[H200] * count, "--kind", "categories", "-o", tmp_path / "c.png")
+        plot(*[GPT2] * count, "--kind", "categories", "-o", tmp_path / "c.png")
         sizes.append(struct.unpack_from(">II", (tmp_path / "c.png").read_bytes(), 16))
     (one_wide, one_high), (four_wide, four_high) = sizes
     assert four_wide > 1.8 * one_wide and four_high > 1.8 * one_high
@@ -113,7 +113,7 @@ def test_several_recordings_make_a_grid(tmp_path):
 def test_an_expected_sum_changes_the_picture(tmp_path):
     pictures = []
     for arguments in ((), ("--expected-sum", "20G"), ("--expected-sum", "6G"), ("--at", "end")):
-        plot(H200, "--kind", "two-bar", "-o", tmp_path / "b.svg", *arguments)
+        plot(GPT2, "--kind", "two-bar", "-o", tmp_path / "b.svg", *arguments)
         pictures.append((tmp_path / "b.svg").read_bytes())
     assert len(set(pictures)) == 4
 
@@ -126,16 +126,16 @@ def test_every_dimension_and_option_has_its_picture(tmp_path):
         "module": ("--kind", "timeline", "--by", "module"),
         "few": ("--kind", "timeline", "--by", "module", "--omit-below", "5%"),
         "gigabytes": ("--kind", "timeline", "--unit", "GB"),
-        "peaks": ("--kind", "compare", H200),
-        "by line": ("--kind", "compare", H200, "--by", "line", "--omit-below", "0.02"),
-        "at the end": ("--kind", "compare", H200, "--at", "end"),
-        "overlay": ("--kind", "timeline", H200, "--overlay"),
-        "overlay of the host": ("--kind", "timeline", H200, "--overlay", "--device", "host"),
+        "peaks": ("--kind", "compare", GPT2),
+        "by line": ("--kind", "compare", GPT2, "--by", "line", "--omit-below", "0.02"),
+        "at the end": ("--kind", "compare", GPT2, "--at", "end"),
+        "overlay": ("--kind", "timeline", GPT2, "--overlay"),
+        "overlay of the host": ("--kind", "timeline", GPT2, "--overlay", "--device", "host"),
         "the host's bars": ("--kind", "categories", "--device", "host"),
         "bars": ("--kind", "categories"),
         "few bars": ("--kind", "categories", "--omit-below", "10%"),
     }.items():
-        plot(H200, *arguments, "-o", tmp_path / "p.svg")
+        plot(GPT2, *arguments, "-o", tmp_path / "p.svg")
         pictures[name] = (tmp_path / "p.svg").read_bytes()
     assert len(set(pictures.values())) == len(pictures)
 
@@ -144,8 +144,8 @@ def test_every_dimension_and_option_has_its_picture(tmp_path):
 def test_from_python_a_picture_is_shown_and_saved(tmp_path):
     environment = package.make(tmp_path / "package")
     code = (
-        f"import vramscope, sys\ntrace = vramscope.read({str(H200)!r})\n"
-        f"picture = trace.plot('compare', beside=[{str(H200)!r}], by='phase', title='Two', device=0)\n"
+        f"import vramscope, sys\ntrace = vramscope.read({str(GPT2)!r})\n"
+        f"picture = trace.plot('compare', beside=[{str(GPT2)!r}], by='phase', title='Two', device=0)\n"
         f"assert picture._repr_svg_().startswith('<?xml')\npicture.save({str(tmp_path / 'p.pdf')!r})\n"
         "try:\n    trace.plot('pie')\nexcept RuntimeError as error:\n    print(error)\n"
     )
@@ -164,7 +164,7 @@ def test_a_recording_of_nothing_is_refused(tmp_path):
 
 
 def test_the_layers_dictionary_knows_the_demos_layers():
-    found = subprocess.run([VRAMSCOPE, "report", H200, "--keywords", "layers", "--json"], capture_output=True, text=True, check=True)
+    found = subprocess.run([VRAMSCOPE, "report", GPT2, "--keywords", "layers", "--json"], capture_output=True, text=True, check=True)
     said = json.loads(found.stdout)
     (gpu,) = [device for device in said["devices"] if device["kind"] == "gpu"]
     others = [entry["bytes"] for entry in said["categories"] if entry["category"] == "Others" and entry["device"] == 0]
@@ -201,20 +201,20 @@ def test_help_says_what_is_required():
 )
 def test_bad_input_is_one_line(tmp_path, arguments, says):
     arguments = [str(tmp_path / word) if word.startswith("x.") else word for word in arguments]
-    assert says in plot(H200, *arguments, status=2)
+    assert says in plot(GPT2, *arguments, status=2)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recording_is_never_overwritten(tmp_path):
     trace = tmp_path / "x.svg"
-    trace.write_bytes(H200.read_bytes())
+    trace.write_bytes(GPT2.read_bytes())
     assert "is the recording itself" in plot(trace, "--kind", "timeline", "-o", trace, status=2)
-    assert trace.read_bytes() == H200.read_bytes()
+    assert trace.read_bytes() == GPT2.read_bytes()
 
 
 def test_without_cairo_one_line_says_what_to_install(tmp_path):
     (tmp_path / "libcairo.so.2").write_text("no library")
-    error = plot(H200, "--kind", "timeline", "-o", tmp_path / "t.svg", status=2, LD_LIBRARY_PATH=str(tmp_path))
+    error = plot(GPT2, "--kind", "timeline", "-o", tmp_path / "t.svg", status=2, LD_LIBRARY_PATH=str(tmp_path))
     assert "libcairo2" in error
     assert not (tmp_path / "t.svg").exists()
     needed = subprocess.run(["readelf", "--dynamic", VRAMSCOPE], capture_output=True, text=True).stdout

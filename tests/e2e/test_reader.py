@@ -14,7 +14,7 @@ import pytest
 BUILD, VRAMSCOPE = package.BUILD, package.VRAMSCOPE
 LIBRARY = BUILD / "lib" / "libvramscope_read.so"
 HEADER = package.ROOT / "include" / "vramscope" / "read.h"
-H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
+GPT2 = package.ROOT / "examples" / "traces" / "gpt2.vram"
 GOLDEN = sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*"))
 PROGRAMS = [BUILD / "bin" / name for name in ("example_reader", "example_reader_cpp")]
 
@@ -42,7 +42,7 @@ def error(do):
 def python(environment):
     """Runs code with `vramscope` imported and FILE, `trace` open of it; what it printed as JSON."""
 
-    def run(code: str, file: Path = H200, under: tuple = ()):
+    def run(code: str, file: Path = GPT2, under: tuple = ()):
         head = f"FILE = {str(file)!r}\n{PREAMBLE}"
         done = subprocess.run([*under, sys.executable, "-c", head + code], capture_output=True, text=True, env=environment,
                               timeout=120)
@@ -70,7 +70,7 @@ def test_the_library_shows_its_functions_alone_and_needs_the_c_library_alone():
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
-@pytest.mark.parametrize("recording", [*GOLDEN, H200], ids=lambda path: path.name)
+@pytest.mark.parametrize("recording", [*GOLDEN, GPT2], ids=lambda path: path.name)
 def test_c_and_cpp_programs_read(program, recording):
     for at in ("peak", "end"):
         done = subprocess.run([program, recording, at], capture_output=True, text=True, timeout=60)
@@ -87,7 +87,7 @@ def test_a_c_programs_errors_are_one_line(tmp_path):
     for arguments, said in (
         ([tmp_path / "none.vram"], f"{tmp_path}/none.vram: cannot be opened: No such file or directory\n"),
         ([tmp_path / "notes.txt"], f"{tmp_path}/notes.txt: is not a vramscope recording\n"),
-        ([H200, "noon"], "unknown instant 'noon'; use peak, allocated-peak, own-peak, end, SECONDS, @NANOSECONDS, iter:N or mark:NAME\n"),
+        ([GPT2, "noon"], "unknown instant 'noon'; use peak, allocated-peak, own-peak, end, SECONDS, @NANOSECONDS, iter:N or mark:NAME\n"),
     ):
         done = subprocess.run([PROGRAMS[0], *arguments], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (1, said)
@@ -101,7 +101,7 @@ def test_a_report_is_the_command_lines(python):
 report = trace.report(at="end", by=["owner", "category"], where={"device": "gpu0"}, top=3)
 say({name: list(table) for name, table in report._asdict().items()})
 """)
-    expected = json.loads(vramscope("report", H200, "--json", "--at", "end", "--by", "owner,category", "--where", "device=gpu0", "--top", "3"))
+    expected = json.loads(vramscope("report", GPT2, "--json", "--at", "end", "--by", "owner,category", "--where", "device=gpu0", "--top", "3"))
     rows = [[row["index"], row["pid"], [row["owner"], row["category"]][: 2 if row["category"] else 1], row["bytes"], row["count"]]
             for row in said["rows"]]
     assert rows == [list(row.values()) for row in expected["rows"]] and rows[3][2] == ["(rest)"]
@@ -125,7 +125,7 @@ say(list(found.iterations)); say(list(found.parameters))
 found = trace.timeline(50)
 say(list(found.timeline)); say(list(found.nvml))
 """)
-    expected = json.loads(vramscope("iterations", H200, "--json"))
+    expected = json.loads(vramscope("iterations", GPT2, "--json"))
     for row, other in zip(iterations, expected["iterations"]):
         other["index"] = other.pop("device")
         for when in ("peak", "end"):
@@ -133,7 +133,7 @@ say(list(found.timeline)); say(list(found.nvml))
         assert row == other
     assert len(iterations) == len(expected["iterations"]) > 10
     assert parameters == [{"index": row.pop("device"), **row} for row in expected["parameters"]] and len(parameters) > 100
-    expected = json.loads(vramscope("report", H200, "--json", "--timeline", "50"))["timelines"]
+    expected = json.loads(vramscope("report", GPT2, "--json", "--timeline", "50"))["timelines"]
     bands = {(row["index"], row["begin_ns"], row["band"]): row["bytes"] for row in timeline}
     assert bands == {
         (line["device"], at, group): size
@@ -144,7 +144,7 @@ say(list(found.timeline)); say(list(found.nvml))
     ]
 
 
-@pytest.mark.parametrize("recording", [*GOLDEN, H200], ids=lambda path: path.name)
+@pytest.mark.parametrize("recording", [*GOLDEN, GPT2], ids=lambda path: path.name)
 def test_allocations_are_those_of_an_export(python, recording):
     said = python("""
 for batch in trace.allocations(by=["line", "category", "module", "lifetime", "device"]):
@@ -246,7 +246,7 @@ def test_an_instant_is_seconds_as_the_command_line_has_them(python):
 report = trace.report(at={at})
 say(report.devices["at_ns"]); say(list(report.rows))
 """)
-        expected = json.loads(vramscope("report", H200, "--json", "--at", f"{at:f}"))
+        expected = json.loads(vramscope("report", GPT2, "--json", "--at", f"{at:f}"))
         assert said == [device["at"]["time_ns"] for device in expected["devices"]]
         assert [row["bytes"] for row in rows] == [row["bytes"] for row in expected["rows"]]
 

@@ -132,8 +132,8 @@ def test_the_headlines_instant_is_what_at_takes(trace):
 
 
 def test_the_peak_of_what_is_allocated_has_its_whole_time():
-    h200 = ROOT / "examples" / "traces" / "gpt2.vram"
-    said = vramscope("report", h200, "--at", "mark:last-forward")
+    gpt2 = ROOT / "examples" / "traces" / "gpt2.vram"
+    said = vramscope("report", gpt2, "--at", "mark:last-forward")
     assert re.findall(r"its own peak: 10,869.1 MiB at ([0-9.]+) s", said) == ["15.91610655"]
 
 
@@ -248,8 +248,8 @@ def test_export_lists_every_tensor(trace):
 
 
 def test_an_export_says_when_memory_went_with_its_process():
-    h200 = ROOT / "examples" / "traces" / "gpt2.vram"
-    lives = [json.loads(line) for line in vramscope("export", h200, "--to", "json").splitlines()]
+    gpt2 = ROOT / "examples" / "traces" / "gpt2.vram"
+    lives = [json.loads(line) for line in vramscope("export", gpt2, "--to", "json").splitlines()]
     went = [life for life in lives if life["free_ns"] is None and life["pid"] is not None]
     last_ns = max(life["free_ns"] or 0 for life in lives)
     (exit_ns,) = {life["end_ns"] for life in went}

@@ -14,8 +14,8 @@ import pytest
 from torch_allocator import Allocator
 from torch_allocator import snapshot as snapshot_of
 
-H200 = package.ROOT / "examples" / "traces" / "gpt2.vram"
-RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), H200]
+GPT2 = package.ROOT / "examples" / "traces" / "gpt2.vram"
+RECORDINGS = [*sorted((package.ROOT / "tests" / "golden").glob("v[2-9]*/*.vram*")), GPT2]
 
 pytestmark = pytest.mark.skipif(not package.VRAMSCOPE.exists(), reason="vramscope is not built")
 
@@ -113,13 +113,13 @@ def test_pytorchs_own_functions_read_our_snapshot(recording):
 
 
 def test_our_snapshot_says_whose_memory_it_is():
-    data = snapshot(H200, "peak")
+    data = snapshot(GPT2, "peak")
     blocks = [block for segment in data["segments"] for block in segment["blocks"] if block["state"] == "active_allocated"]
     by_category = defaultdict(int)
     for block in blocks:
         by_category[block["category"]] += block["requested_size"]
     said = defaultdict(int)
-    for row in json.loads(vramscope("report", H200, "--json", "--by", "category"))["rows"]:
+    for row in json.loads(vramscope("report", GPT2, "--json", "--by", "category"))["rows"]:
         said[row["path"][0]] += row["bytes"]
     for category in ("parameter", "activation", "driver"):
         assert by_category[category] == said[category]

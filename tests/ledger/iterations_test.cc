@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ledger/report_text.h"
+#include "tables/imported.h"
 
 namespace vramscope::query {
 namespace {
@@ -107,6 +108,14 @@ class IterationsTest : public ::testing::Test {
   trace::DeviceId cpu_;
   trace::DeviceId gpu_;
 };
+
+TEST_F(IterationsTest, TheClassesThatSteppedAreNoted) {
+  AddModel(0);
+  for (int i = 0; i < 3; ++i)
+    Train(0, i == 0);
+  const auto analysis = Analyse(trace_);
+  EXPECT_EQ(tables::NoteOf(*analysis, tables::kOptimizersNote), "SGD");
+}
 
 TEST_F(IterationsTest, EachHasItsPeaksAndItsEnd) {
   AddModel(0);

@@ -126,6 +126,8 @@ TEST(Axis, TicksAreRoundAndReachTheLargest) {
   EXPECT_EQ(time.ticks.back().label, "8");
   EXPECT_EQ(TimeAxis(600).unit, "min");
   EXPECT_EQ(TimeAxis(0.02).unit, "ms");
+  EXPECT_THAT(TimeAxis(1, kOneInstant).ticks, ::testing::IsEmpty());
+  EXPECT_EQ(TimeAxis(3, "readings").ticks.size(), 4u);
 }
 
 TEST(Axis, LabelsKeepTheirDistance) {

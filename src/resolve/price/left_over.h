@@ -17,10 +17,9 @@ namespace vramscope::resolve::price {
 //   next one, or for the end of the process; or gives all of it back, but for what the kernel
 //   module has since cuInit. Both were seen. The allocations in it go.
 // - What the kernel module had for a context goes with a checkpoint. It comes back with the next
-//   call of the process, or not at all: the first sample behind that tells.
-// - A process that ends takes what the kernel module has for its contexts, and leaves what that has
-//   for the GPU as long as any process uses it (3.25 MiB; an H100 has the same), whichever came
-//   first.
+//   call of the process, or not at all. The first sample behind that call tells.
+// - The kernel module has 3.25 MiB for the GPU as long as any process uses it, and more for each
+//   context (an H100 has the same). The end of a process takes only what its contexts had.
 class LeftOver {
  public:
   LeftOver(const DeviceInput& input, Book* book)

@@ -634,11 +634,12 @@ int64_t Pricer::TakeFromRows(uint32_t process,
 
 int64_t Pricer::TakeFromDriver(uint32_t process, const When& when, int64_t bytes) {
   std::vector<StepRef> taken;
-  const int64_t most = TakeFromRows(
+  const int64_t of_calls = TakeFromRows(
       process, when, bytes, [](const Counter& counter) { return counter.part != Part::kContext; },
       &taken);
-  return most + TakeFromRows(
-                    process, when, bytes - most, [](const Counter&) { return true; }, &taken);
+  return of_calls +
+         TakeFromRows(
+             process, when, bytes - of_calls, [](const Counter&) { return true; }, &taken);
 }
 
 // What others took meanwhile may hide that calls gave memory back: steps of no bytes in rows that

@@ -56,7 +56,7 @@ CUresult AllocPitch(Address* address,
 template <HookId kId, class Address>
 CUresult FreeLinear(Address address) {
   HookCall<kId> call;
-  const Synchronising synchronising;
+  const ShrinkingCall shrinking;
   const CUresult result = call(address);
   if (call.watching() && result == kSuccess) {
     if (TakeGraphAddress(address))

@@ -44,7 +44,7 @@ CUresult RegisterHost(void* memory, size_t size, unsigned int flags) {
 template <HookId kId>
 CUresult FreeHost(format::MemoryKind kind, void* memory) {
   HookCall<kId> call;
-  const Synchronising synchronising;
+  const ShrinkingCall shrinking;
   const CUresult result = call(memory);
   if (call.watching() && result == kSuccess) {
     RecordFree(kId, call.times(), kind, Bits(memory));

@@ -103,7 +103,7 @@ CUresult Free(CUdeviceptr address) {
   if (!IsHeld(address))
     return vramscope_cuMemFree_v2(address);
   const HookCall<HookId::cuMemFree_v2> call;
-  const Synchronising synchronising;
+  const ShrinkingCall shrinking;
   CallTimes times{.begin = t_cuda_call_begin = Now(), .end = 0};
   const CUresult result = ReleaseHeld(address);
   times.end = Now();

@@ -49,9 +49,9 @@ constinit PoolTable g_pools{};
 // Some pool holds more than its threshold, or could not be read when it changed.
 constinit std::atomic<bool> g_may_shrink{false};
 
-// Calls under way that synchronise, and since when there is one.
-constinit std::atomic<uint32_t> g_synchronising{0};
-constinit StaleSince g_synchronising_since;
+// Calls under way in which a pool may shrink, and since when there is one.
+constinit std::atomic<uint32_t> g_shrinking_calls{0};
+constinit StaleSince g_shrinking_since;
 
 // False where that was known. Looked at before it is written: the line stays shared between threads
 // that allocate.
@@ -160,7 +160,7 @@ bool AskReserved(PoolSlot* slot, uint64_t since) {
   uint64_t reserved = 0, used = 0;
   const bool known = handle != 0 && AskPool(pool, kPoolReservedCurrent, &reserved);
   if (reserved < last)
-    since = g_synchronising_since.Earliest(since);
+    since = g_shrinking_since.Earliest(since);
   // What did not change may have changed twice, or another thread has written the change without
   // knowing since when: device readings from then on show it or not.
   const bool write =
@@ -364,18 +364,18 @@ bool MayPoolsShrink() {
   return g_may_shrink.load(std::memory_order_relaxed);
 }
 
+void ShrinkingCall::Begin() {
+  g_shrinking_calls.fetch_add(1, std::memory_order_seq_cst);
+  g_shrinking_since.Note(Now());
+}
+
+void ShrinkingCall::End() {
+  if (g_shrinking_calls.fetch_sub(1, std::memory_order_seq_cst) == 1)
+    g_shrinking_since.Clear();
+}
+
 // Another thread may see that a pool grew while this one finds that none can shrink: so it looks
 // again after it has said so.
-void Synchronising::Begin() {
-  g_synchronising.fetch_add(1, std::memory_order_seq_cst);
-  g_synchronising_since.Note(Now());
-}
-
-void Synchronising::End() {
-  if (g_synchronising.fetch_sub(1, std::memory_order_seq_cst) == 1)
-    g_synchronising_since.Clear();
-}
-
 void ReadPoolsAfterSynchronisation() {
   if (!MayPoolsShrink())
     return;
@@ -484,6 +484,7 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemPoolDestroy)(CUmemoryPool pool) {
 
 VRAMSCOPE_CUDA_WRAPPER(cuMemPoolTrimTo)(CUmemoryPool pool, size_t keep_bytes) {
   HookCall<HookId::cuMemPoolTrimTo> call;
+  const ShrinkingCall shrinking(true);
   const CUresult result = call(pool, keep_bytes);
   if (PoolSlot* slot = call.watching() ? FindPool(pool) : nullptr)
     ReadPool(slot);

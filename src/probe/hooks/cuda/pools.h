@@ -13,20 +13,20 @@ bool MayPoolsShrink();
 // A pool gives memory back at calls that synchronise: reads every pool that may have. Also when a
 // capture has ended: what could not be read meanwhile is read then.
 void ReadPoolsAfterSynchronisation();
-// Before a call that synchronises, until the pools are read behind it. Another thread that reads a
-// pool meanwhile may see what this call made it give back: it dates that from the first such call.
-class Synchronising {
+// A call in which a pool may give memory back, until the pools are read behind it. Another thread
+// that reads a pool meanwhile may see what this call did: it dates that from the first such call.
+class ShrinkingCall {
  public:
-  Synchronising() : is_noted_(MayPoolsShrink()) {
+  explicit ShrinkingCall(bool may_shrink = MayPoolsShrink()) : is_noted_(may_shrink) {
     if (is_noted_)
       Begin();
   }
-  ~Synchronising() {
+  ~ShrinkingCall() {
     if (is_noted_)
       End();
   }
-  Synchronising(const Synchronising&) = delete;
-  Synchronising& operator=(const Synchronising&) = delete;
+  ShrinkingCall(const ShrinkingCall&) = delete;
+  ShrinkingCall& operator=(const ShrinkingCall&) = delete;
 
  private:
   static void Begin();

@@ -5,40 +5,48 @@
 
 // Calls that wait for the device, or say that it is done: pools give memory back in them, and
 // kernels have touched what they touch. While no pool has anything to give back, and the process no
-// managed memory, a call costs three loads and a time stamp.
+// managed memory, a call costs four loads and a time stamp.
 namespace vramscope::probe::cuda {
 namespace {
+
+bool MayChange() {
+  return MayPoolsShrink() || MayPagesMove();
+}
+
+void Read() {
+  ReadPoolsAfterSynchronisation();
+  if (MayPagesMove())
+    ReadPagesAfterSynchronisation();
+}
 
 template <HookId kId, class... Args>
 VRAMSCOPE_NOINLINE CUresult CallAndRead(Args... args) {
   HookCall<kId> call;
-  const Synchronising synchronising;
+  const ShrinkingCall shrinking;
   const CUresult result = call(args...);
-  if (call.watching() && result == kSuccess) {
-    ReadPoolsAfterSynchronisation();
-    if (MayPagesMove())
-      ReadPagesAfterSynchronisation();
-  }
+  if (call.watching() && result == kSuccess)
+    Read();
   return result;
 }
 
-// Another thread's pool got something to give back while the call was under way.
-VRAMSCOPE_NOINLINE void ReadPoolsOfOthers(uint64_t began) {
+// Another thread's call gave them something to give back, or made managed memory, while this one
+// was under way.
+VRAMSCOPE_NOINLINE void ReadLate(uint64_t began) {
   if (t_cuda_depth != 0 || !IsRecording())
     return;
   t_cuda_call_begin = began;
-  ReadPoolsAfterSynchronisation();
+  Read();
 }
 
 template <HookId kId, class... Args>
 VRAMSCOPE_ALWAYS_INLINE CUresult Synchronise(Args... args) {
   auto* const real = g_real_hooks[static_cast<size_t>(kId)].load(std::memory_order_relaxed);
-  if (VRAMSCOPE_UNLIKELY(real == nullptr || MayPoolsShrink() || MayPagesMove()))
+  if (VRAMSCOPE_UNLIKELY(real == nullptr || MayChange()))
     return CallAndRead<kId>(args...);
   const uint64_t began = Now();
   const CUresult result = reinterpret_cast<typename HookTraits<kId>::Function*>(real)(args...);
-  if (VRAMSCOPE_UNLIKELY(MayPoolsShrink()) && result == kSuccess)
-    ReadPoolsOfOthers(began);
+  if (VRAMSCOPE_UNLIKELY(MayChange()) && result == kSuccess)
+    ReadLate(began);
   return result;
 }
 
