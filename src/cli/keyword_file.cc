@@ -69,6 +69,13 @@ struct Settings {
   bool case_sensitive = false;
 };
 
+// An error in one line: what is quoted of the file may have line ends.
+util::Status ErrorAt(const std::string& file, const toml::source_position& at,
+                     std::string_view what) {
+  return util::Status::Error(
+      fmt::format("{}:{}:{}: {}", file, at.line, at.column, util::OneLine(what)));
+}
+
 // Turns what toml++ has parsed into dictionaries; all its errors say where.
 class Reader {
  public:
@@ -77,9 +84,8 @@ class Reader {
   util::Result<std::vector<KeywordDictionary>> Read(const toml::table& root) const;
 
  private:
-  util::Status ErrorAt(const toml::source_region& where, const std::string& what) const {
-    return util::Status::Error(
-        fmt::format("{}:{}:{}: {}", name_, where.begin.line, where.begin.column, what));
+  util::Status ErrorAt(const toml::source_region& where, std::string_view what) const {
+    return cli::ErrorAt(name_, where.begin, what);
   }
   util::Status CheckKeys(const toml::table& table, const std::vector<std::string>& known) const;
   util::Result<std::string> Text(const toml::table& table, const char* key) const;
@@ -292,9 +298,7 @@ util::Result<std::vector<KeywordDictionary>> ParseKeywords(std::string_view text
     const toml::table root = toml::parse(text, name);
     return Reader(name).Read(root);
   } catch (const toml::parse_error& error) {
-    const toml::source_position at = error.source().begin;
-    return util::Status::Error(
-        fmt::format("{}:{}:{}: {}", name, at.line, at.column, util::OneLine(error.description())));
+    return ErrorAt(name, error.source().begin, error.description());
   }
 }
 

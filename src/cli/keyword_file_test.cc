@@ -79,6 +79,8 @@ TEST(KeywordFile, EveryErrorSaysWhere) {
               StartsWith("my.toml:2:1: unknown key 'colour'; "));
   EXPECT_THAT(ErrorOf("[a]\nover = [\"module\", \"modul\"]\n"),
               StartsWith("my.toml:2:19: unknown dimension 'modul'; did you mean 'module'?"));
+  EXPECT_THAT(ErrorOf("[a]\nover = [\"x\\ny\"]\n"),
+              StartsWith("my.toml:2:9: unknown dimension 'x y'"));
   EXPECT_THAT(ErrorOf("[a]\nover = [\"tag\", \"tag\"]\n"), HasSubstr("my.toml:2:16: over names"));
   EXPECT_THAT(ErrorOf("[a]\nover = \"tag\"\n"), StartsWith("my.toml:2:8: over must be a list"));
   EXPECT_THAT(ErrorOf("[a]\nover = []\n"), StartsWith("my.toml:2:8: over is empty"));
