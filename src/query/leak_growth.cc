@@ -33,6 +33,11 @@ int64_t WarmUpOf(int64_t count) {
 }
 static_assert(kFewestIterations == 2 + kFewestPoints);
 
+// Points at the end in which a leak has to grow as well.
+int64_t TailOf(int64_t count) {
+  return std::max<int64_t>(count / 4, 2);
+}
+
 // Bytes at the ends of the iterations looked at, and what a leak's look like: they end higher than
 // they began, they grow in the last quarter as well (a cache that is full does not), and they
 // hardly ever sink (what comes and goes with the batch does).
@@ -44,8 +49,7 @@ struct Line {
     const size_t count = bytes.size();
     if (count < static_cast<size_t>(kFewestPoints) || bytes.back() <= bytes.front())
       return false;
-    const size_t tail = std::max<size_t>(count / 4, 2);
-    if (bytes.back() <= bytes[count - 1 - tail])
+    if (bytes.back() <= bytes[count - 1 - static_cast<size_t>(TailOf(static_cast<int64_t>(count)))])
       return false;
     int64_t rises = 0;
     int64_t drops = 0;
@@ -248,6 +252,10 @@ class GrowthFinder {
   // The process by whose iterations another one without enough of its own is judged: an ancestor,
   // else that with the most.
   ProcessId JudgeOf(ProcessId process) const;
+  // Whether a process whose end is unknown may still exist at the end of `times`: its last event is
+  // late, and its parent has not begun another process since. A loader's worker that is ahead of
+  // the main process waits, and records nothing.
+  bool MayWait(ProcessId process, const ProcessIterations& times) const;
   void FindWindows();
   util::Status Read(std::vector<Found>* found);
   void AddGrowths(const LeakKey& key, Parts& parts);
@@ -258,6 +266,7 @@ class GrowthFinder {
   const tables::Tables& tables_;
   const IterationTimes times_;
   std::map<std::pair<tables::HostId, uint32_t>, ProcessId> by_pid_;
+  std::map<std::pair<tables::HostId, uint32_t>, int64_t> last_child_ns_;  // by the parent's pid
   ProcessId with_most_;  // iterations; 0: none has enough
   LeakGroups& groups_;
   Leaks& out_;
@@ -278,11 +287,22 @@ ProcessId GrowthFinder::JudgeOf(ProcessId process) const {
   return with_most_;
 }
 
+bool GrowthFinder::MayWait(ProcessId process, const ProcessIterations& times) const {
+  const tables::ProcessRow& row = tables_.processes[process.value];
+  if (row.wait_status >= 0 || row.closed_cleanly != 0 ||
+      last_child_ns_.at({row.host, row.parent_pid}) > row.end_ns)
+    return false;
+  return times.count() - times.NumberAt(row.end_ns) <= TailOf(times.count() - times.first());
+}
+
 void GrowthFinder::FindWindows() {
   int64_t most = 0;
   for (uint32_t i = 1; i < tables_.processes.size(); ++i) {
     const tables::ProcessRow& row = tables_.processes[i];
     by_pid_.try_emplace({row.host, row.pid}, ProcessId{i});
+    int64_t& last_ns =
+        last_child_ns_.try_emplace({row.host, row.parent_pid}, row.begin_ns).first->second;
+    last_ns = std::max(last_ns, row.begin_ns);
     const int64_t count = times_.Of(ProcessId{i}).count() - times_.Of(ProcessId{i}).first();
     if (count >= kFewestIterations && count > most) {
       most = count;
@@ -305,7 +325,9 @@ void GrowthFinder::FindWindows() {
       // While it was there. What a process that ended had is gone.
       const int64_t begin_ns = tables_.processes[process.value].begin_ns;
       window.first = std::max<int64_t>(window.first, times.NumberAt(begin_ns));
-      if (account.end_ns <= times.EndOf(window.until - 1))
+      if (MayWait(process, times))
+        window.until = std::clamp(times.NumberAt(account.end_ns), window.first, window.until);
+      else if (account.end_ns <= times.EndOf(window.until - 1))
         --window.until;
       if (account.end_ns <= times.EndOf(window.until - 1))
         continue;
