@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered memory: the default pool grows and gives back at a synchronisation, a pool of the
 // program's own keeps what it has, and allocations that are captured belong to the graph.
+#include <unistd.h>
+
 #include "cuda_driver.h"
 
 int main() {
@@ -12,6 +14,8 @@ int main() {
   DRIVER_HOOK(driver, cuStreamSynchronize);
   DRIVER_HOOK(driver, cuMemAllocAsync);
   DRIVER_HOOK(driver, cuMemFreeAsync);
+  DRIVER_HOOK(driver, cuMemAlloc_v2);
+  DRIVER_HOOK(driver, cuMemFree_v2);
   DRIVER_HOOK(driver, cuMemAllocFromPoolAsync);
   DRIVER_HOOK(driver, cuMemPoolCreate);
   DRIVER_HOOK(driver, cuMemPoolTrimTo);
@@ -69,5 +73,14 @@ int main() {
   CHECK(cuStreamSynchronize(stream));
   CHECK(cuDeviceGraphMemTrim(0));
   CHECK(cuGraphExecDestroy(executable));
+
+  // A pool that comes and goes while nobody can be asked.
+  CHECK(cuMemAlloc_v2(&second, 2u << 20));
+  CHECK(cuStreamBeginCapture_v2(stream, 0));
+  CHECK(cuMemAllocAsync(&first, 20u << 20, other));
+  CHECK(cuMemFree_v2(first));
+  CHECK(cuMemFree_v2(second));
+  usleep(1000);
+  CHECK(cuStreamEndCapture(stream, &graph));
   return 0;
 }

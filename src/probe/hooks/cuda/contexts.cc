@@ -216,8 +216,14 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxPushCurrent_v2)(CUcontext context) {
 VRAMSCOPE_CUDA_WRAPPER(cuCtxSetLimit)(CUlimit limit, size_t value) {
   const CUresult result = CallEstimated<HookId::cuCtxSetLimit>(
       format::ImplicitKind::kLimit, WriteWhen::kAlways,
-      [=] { return Subject{.name = LimitName(limit), .detail = value}; }, limit, value);
-  // What a launch needs and the limit took away comes back with the next launch.
+      [=] {
+        // The next launch may be another thread's, before this call is read.
+        ForgetLaunches();
+        return Subject{.name = LimitName(limit), .detail = value};
+      },
+      limit, value);
+  // What a launch needs and the limit took away comes back with the next launch, also where it is
+  // not recorded now.
   if (result == kSuccess)
     ForgetLaunches();
   return result;

@@ -46,6 +46,9 @@ using PoolTable = SlotTable<Pool, kMaxPools>;
 using PoolSlot = PoolTable::Slot;
 constinit PoolTable g_pools{};
 
+// In ticks, some 20 us: in so long a while NVML may have been asked.
+constexpr uint64_t kLongTicks = 50'000;
+
 // Some pool holds more than its threshold, or could not be read when it changed.
 constinit std::atomic<bool> g_may_shrink{false};
 
@@ -162,9 +165,11 @@ bool AskReserved(PoolSlot* slot, uint64_t since) {
   if (reserved < last)
     since = g_shrinking_since.Earliest(since);
   // What did not change may have changed twice, or another thread has written the change without
-  // knowing since when: device readings from then on show it or not.
-  const bool write =
-      known && (reserved != last || WasReadSince(since)) && AskPool(pool, kPoolUsedCurrent, &used);
+  // knowing since when: device readings from then on show it or not, and so do NVML's, which other
+  // processes take.
+  const bool write = known &&
+                     (reserved != last || WasReadSince(since) || Now() - since > kLongTicks) &&
+                     AskPool(pool, kPoolUsedCurrent, &used);
   const int32_t device = slot->value.device.load(std::memory_order_relaxed);
   const uint64_t time = write ? Now() : 0;
   if (known)
