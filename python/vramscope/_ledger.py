@@ -45,7 +45,7 @@ def outside_pytorch(trace: Trace) -> Dict[str, Outside]:
     """By the bare UUID of a GPU: this process's rows of the ledger that are not of PyTorch's allocator."""
     report = trace.report(at="end")
     uuids = {device["index"]: device["uuid"] for device in report.devices if device["uuid"]}
-    apart = {row["index"] for row in report.rows if row["level1"] == RM_INTERNAL}
+    apart = {row["index"] for row in report.rows if row.get("level2") == RM_INTERNAL}
     found: Dict[str, Outside] = {}
     for row in report.rows:
         uuid = uuids.get(row["index"])

@@ -289,7 +289,7 @@ TreeLeaf TextReport::LeafOf(const query::ReportRow& row,
   TreeLeaf leaf;
   leaf.bytes = row.bytes;
   leaf.count = row.count;
-  // Bytes of no recorded process name themselves: "other processes", "RM-internal".
+  // Bytes of no recorded process name themselves: "other processes", "before recording".
   if (by_process && row.pid) {
     const auto found = std::find_if(report_.processes.begin(), report_.processes.end(),
                                     [&](const auto& process) { return process.pid == *row.pid; });

@@ -298,7 +298,7 @@ TEST_F(ReportTest, ASampleIsOfTheInstantsWithoutAChangeBetween) {
   const Report transit = Of("@320");
   EXPECT_EQ(transit.devices[0].in_transit_bytes, 10);
   EXPECT_EQ(transit.devices[0].residual_bytes, 0);
-  EXPECT_EQ(Lines(transit).back(), "in transit: 10 x 0");
+  EXPECT_EQ(Lines(transit).back(), "driver-owned / in transit: 10 x 0");
   EXPECT_EQ(transit.residuals[0].samples_in_transit, 1u);
 }
 

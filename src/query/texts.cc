@@ -22,6 +22,8 @@ const char kNotRecorded[] = "(not recorded)";
 constexpr uint64_t kByPart = uint64_t{1} << 32;
 constexpr uint64_t kFreeOf = uint64_t{1} << 33;
 constexpr uint64_t kUnknown = uint64_t{1} << 34;
+constexpr uint64_t kDriverOwned = uint64_t{1} << 35;
+const char kDriverOwner[] = "driver-owned";
 
 // Sizes in steps of 16, from 1 KiB on; 0 is "no size of its own".
 const char* const kSizeClasses[] = {
@@ -78,6 +80,11 @@ bool IsSlabSlack(const tables::SiteRow& site) {
   return static_cast<Part>(site.part) == Part::kSlabSlack;
 }
 
+// The driver's own memory has one owner, be it a process's or of none.
+bool IsDriverOwned(const tables::SiteRow& site) {
+  return format::PartCategory(static_cast<Part>(site.part)) == Category::kDriver;
+}
+
 std::string DeviceText(const tables::DeviceRow& device) {
   const auto kind = static_cast<tables::DeviceKind>(device.kind);
   return kind == tables::DeviceKind::kGpu ? "GPU " + std::to_string(device.index)
@@ -125,6 +132,8 @@ uint64_t DimensionTexts::Number(Dimension dimension,
       // Of what a caching allocator cuts up only imports have streams.
       return site.stream != 0 || AllocatorOf(site).value == 0 ? site.stream : kUnknown;
     case Dimension::kOwner:
+      if (IsDriverOwned(site))
+        return kDriverOwned;
       // Rows without an owner are named by what they are.
       return site.owner.value != 0 && !IsSlabSlack(site) ? site.owner.value : kByPart | site.part;
     case Dimension::kAllocator:
@@ -219,6 +228,8 @@ std::string DimensionTexts::Of(Dimension dimension,
         return kNotRecorded;
       return number == 0 ? kNone : util::HexText(number - 1);
     case Dimension::kOwner:
+      if (number == kDriverOwned)
+        return kDriverOwner;
       if (IsSlabSlack(site))
         return format::CategoryName(Category::kRounding);
       return site.owner.value != 0 ? text_of(site.owner)
@@ -268,7 +279,9 @@ std::vector<std::string> DimensionTexts::TreePath(const tables::SiteRow& site) c
   const std::string_view owner = recording_.string(site.owner);
   const auto part = static_cast<Part>(site.part);
   const auto category = static_cast<Category>(site.category);
-  if (!owner.empty())
+  if (IsDriverOwned(site))
+    levels.emplace_back(kDriverOwner);
+  else if (!owner.empty())
     levels.emplace_back(owner);
   if (site.stands_for.value != 0) {
     const tables::DeviceRow& device = recording_.tables().devices[site.stands_for.value];

@@ -238,6 +238,8 @@ def check_categories(recording, at):
     totals = {device["index"]: device["ledger_bytes"] for device in by["devices"]}
     assert sums == sums_of(by["categories"], lambda row: row["category"])
     assert [device["ledger_bytes"] for device in tree["devices"]] == list(totals.values())
+    owned = sums_of((row for row in tree["rows"] if row["path"][0] == "driver-owned"), lambda _: "driver")
+    assert owned == {key: size for key, size in sums.items() if key[1] == "driver"}
     free = sum(size for (_, name), size in sums.items() if name in ("cached", "fragmentation", "graph pool"))
     lines = report_of(recording, "--at", at, "--by", "line")
     assert sum(row["bytes"] for row in lines["rows"] if row["path"][0].startswith("(free in ")) == free

@@ -212,7 +212,7 @@ def test_devices_and_processes_are_lines_on_one_axis(several, browser):
     read = """[...document.querySelectorAll(".tab-panel .legend-chip")].map((chip) => [chip.title, chip.querySelector("b").title])"""
     report = json.loads(vramscope("report", recording, "--json", "--at", f"@{int(page_data(page)['start_ns']) + at_ns}"))
     # What calls under way may have moved is of an instant, no line over time.
-    rows = [row for row in report["rows"] if row["path"][0] != "in transit"]
+    rows = [row for row in report["rows"] if row["path"][-1] != "in transit"]
     by_device = {device["index"]: sum(row["bytes"] for row in rows if row["device"] == device["index"]) for device in report["devices"]}
     exact = lambda shown: {name: int(text.split(" ")[0].replace(",", "")) for name, text in shown}  # noqa: E731
     assert exact(browser.run(read)) == {f"GPU {index}": size for index, size in by_device.items()}

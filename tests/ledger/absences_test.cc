@@ -51,7 +51,7 @@ class AbsencesTest : public ::testing::Test {
   }
   static std::map<std::string, uint64_t> Present() {
     return {{"driver-owned / context / cuCtxCreate_v4", 490 * kMiB},
-            {"RM-internal", 10 * kMiB},
+            {"driver-owned / RM-internal", 10 * kMiB},
             {"PyTorch / allocated", 60 * kMiB},
             {"PyTorch / fragmentation", 20 * kMiB},
             {"PyTorch / pinned", 4 * kMiB},

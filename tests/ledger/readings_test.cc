@@ -114,7 +114,7 @@ TEST_F(ReadingsTest, TheKernelModulesPartOfTwoContextsIsOneRow) {
   for (const Invariant& invariant : report.invariants)
     EXPECT_TRUE(invariant.holds) << invariant.name << ": " << invariant.detail;
   EXPECT_EQ(report.devices[0].ledger_bytes, 1002 * kMiB);
-  EXPECT_EQ(Row("RM-internal"), 13 * kMiB);
+  EXPECT_EQ(Row("driver-owned / RM-internal"), 13 * kMiB);
 }
 
 TEST_F(ReadingsTest, AReadingDuringAnotherThreadsCallPricesNoArray) {

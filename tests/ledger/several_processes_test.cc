@@ -93,7 +93,7 @@ TEST_F(SeveralProcessesTest, ContextsMadeAtOnceAreToldApartByTheProcessesFigures
   const Report report = ReportOf(trace_);
   EXPECT_THAT(LedgerByPid(report),
               ::testing::ElementsAre(Pair(100u, 500 * kMiB), Pair(200u, 520 * kMiB)));
-  EXPECT_THAT(RowBytes(report), Contains(Pair("RM-internal", 10 * kMiB)));
+  EXPECT_THAT(RowBytes(report), Contains(Pair("driver-owned / RM-internal", 10 * kMiB)));
   EXPECT_EQ(report.devices[0].ledger_bytes, 1030 * kMiB);
   EXPECT_EQ(BrokenInvariants(report), "");
 }

@@ -18,7 +18,7 @@ const CATEGORIES = ["parameter", "gradient", "optimizer state", "buffer", "activ
 // Of `paths` below.
 const PATH_CATEGORIES = ["parameter", "activation", "driver", "cached", "fragmentation", "rounding", "unknown", "driver"];
 const PATHS = [["PyTorch", "allocated"], ["PyTorch", "other"], ["driver-owned", "context"], ["PyTorch", "cached"],
-  ["PyTorch", "fragmentation"], ["PyTorch", "rounding"], ["other processes"], ["in transit"]];
+  ["PyTorch", "fragmentation"], ["PyTorch", "rounding"], ["other processes"], ["driver-owned", "in transit"]];
 const [CACHED, FRAGMENTATION, ROUNDING, IN_TRANSIT] = [3, 4, 5, 7];
 // Lines of `stacks` below, of `names`.
 const LINES = [5, 6, 7, 6, 7];

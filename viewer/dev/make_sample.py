@@ -392,7 +392,7 @@ def ledger_of(devices, tables, folded):
                     steps.append((at, len(counters) - 1, values[which - 1] - before))
                     before = values[which - 1]
     steps.sort()
-    transit = sites.of(path=tables.path("in transit"), category=CATEGORIES.index("driver"), line=nowhere)
+    transit = sites.of(path=tables.path("driver-owned", "in transit"), category=CATEGORIES.index("driver"), line=nowhere)
     nothing = [0] * len(rows)
     return {
         "accounts": {"device": [-1, *range(len(devices))], "process": [0, *(1 for _ in devices)]},

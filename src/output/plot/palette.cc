@@ -32,8 +32,7 @@ const Swatch* FindKnown(const std::string& name) {
   // "PyTorch / cached" is cached, whoever keeps it.
   const size_t slash = name.rfind(" / ");
   std::string lower = slash == std::string::npos ? name : name.substr(slash + 3);
-  if (name.starts_with("driver-owned") || name == "RM-internal" || name == "UVM driver" ||
-      name == "in transit")
+  if (name.starts_with("driver-owned"))
     lower = "driver";
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });

@@ -173,7 +173,6 @@ TEST(Palette, NamesThatMeanACategoryHaveItsColour) {
   EXPECT_EQ(palette.Of("Parameters"), Palette({"parameter"}).Of("parameter"));
   EXPECT_EQ(palette.Of("PyTorch / cached"), Palette({"cached"}).Of("cached"));
   EXPECT_EQ(palette.Of("driver-owned / context"), Palette({"driver"}).Of("driver"));
-  EXPECT_EQ(Palette({"RM-internal"}).Of("RM-internal"), Palette({"driver"}).Of("driver"));
   EXPECT_NE(palette.Of("MLP"), palette.Of("Parameters"));
   EXPECT_EQ(InkOn(Palette({"driver"}).Of("driver")), kWhite);
   EXPECT_EQ(InkOn(Palette({"cached"}).Of("cached")), kBlack);
