@@ -557,10 +557,3 @@ def profile_every(
         return run
 
     return decorate
-
-
-def load_ipython_extension(ipython: Any) -> None:
-    """``%load_ext vramscope.memlab``."""
-    from ._magics import load_ipython_extension as load
-
-    load(ipython)

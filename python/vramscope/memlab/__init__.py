@@ -11,6 +11,7 @@ import importlib
 import sys
 from typing import Any
 
+from .. import load_ipython_extension as load_ipython_extension  # of %load_ext
 from .._courtesy import Courtesy
 from .._mem_reporter import MemReporter
 from ._line import get as _get
@@ -41,7 +42,6 @@ _SUBMODULES = (
 _LINE_PROFILER = (
     "LineProfiler",
     "clear_global_line_profiler",
-    "load_ipython_extension",
     "profile",
     "profile_every",
     "set_target_gpu",
