@@ -109,6 +109,19 @@ TEST_F(ManagedTest, ASampleDuringACallIsComparedWithWhatMayHaveMoved) {
   EXPECT_EQ(device_.WorstResidual(), 0);
 }
 
+TEST(Managed, PagesThatGoBehindTheLastReadingAreNoOffset) {
+  DeviceBuilder device;
+  device.AddProcess();
+  device.Sample(0);
+  device.Context(1);
+  const uint32_t number = device.Managed(64);
+  device.Reading(522);
+  device.FreeManaged(number);
+  device.Sample(520);
+  device.Sample(520);
+  EXPECT_EQ(device.Prices().reading_offset.value_or(0), 0);
+}
+
 TEST_F(ManagedTest, MoreThanCanBeManagedIsNot) {
   device_.Managed(8);
   device_.Sample(1520);

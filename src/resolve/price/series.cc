@@ -44,6 +44,7 @@ class SeriesMaker {
     FindLateStarts();
     FindPeriods();
     CollectSpans();
+    CollectPaged();
     FindOffset();
     MakeIntervals();
     PlaceCalls();
@@ -65,6 +66,7 @@ class SeriesMaker {
   void FindLateStarts();
   void FindPeriods();
   void CollectSpans();
+  void CollectPaged();
   void FindOffset();
   void MakeIntervals();
   void PlaceCalls();
@@ -109,6 +111,7 @@ class SeriesMaker {
   Spans unpriced_;               // implicit calls, ends, checkpoints
   Spans uncertain_;              // these, and what made or freed arrays
   Spans uncertain_but_ends_;     // these, with ends that last until they are seen
+  Spans paged_;                  // while managed memory is live
   std::vector<bool> resets_;     // by sample: intervals begin anew at it
   std::vector<int64_t> moved_;   // by explicit calls, before each of them
   std::vector<bool> tails_;      // of the intervals, those whose reading is not clear
@@ -228,6 +231,21 @@ void SeriesMaker::FindPeriods() {
   }
 }
 
+// Pages of managed memory move by themselves.
+void SeriesMaker::CollectPaged() {
+  size_t live = 0;
+  int64_t from_ns = kNever;
+  for (const ManagedMove& move : input_.managed_moves) {
+    if (!move.frees && live++ == 0)
+      from_ns = move.when.begin_ns;
+    if (move.frees && live > 0 && --live == 0)
+      paged_.Add(from_ns, move.when.end_ns);
+  }
+  if (live > 0)
+    paged_.Add(from_ns, kNever);
+  paged_.Sort();
+}
+
 void SeriesMaker::CollectSpans() {
   moved_.push_back(0);
   for (const Move& move : input_.moves) {
@@ -307,7 +325,7 @@ void SeriesMaker::FindOffset() {
     const Reading& reading = input_.readings[number];
     const int64_t from_ns = std::min(reading.when.end_ns, sample.when.end_ns);
     const int64_t to_ns = std::max(reading.when.begin_ns, sample.when.begin_ns);
-    if (from_ns > to_ns || uncertain_.Overlap(from_ns, to_ns))
+    if (from_ns > to_ns || uncertain_.Overlap(from_ns, to_ns) || paged_.Overlap(from_ns, to_ns))
       return;
     const int64_t moved = MovedUntil(sample.when.time_ns) - MovedUntil(reading.when.time_ns);
     const int64_t difference = reading.used_bytes + moved - sample.used_bytes;
