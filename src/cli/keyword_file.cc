@@ -90,6 +90,7 @@ class Reader {
   util::Status CheckKeys(const toml::table& table, const std::vector<std::string>& known) const;
   util::Result<std::string> Text(const toml::table& table, const char* key) const;
   util::Result<std::vector<std::string>> Texts(const toml::node& list, const char* key) const;
+  util::Status ReadFlag(const toml::table& table, const char* key, bool* flag) const;
   util::Status ReadSettings(const toml::table& table, Settings* settings) const;
   util::Result<KeywordRule> ReadRule(const toml::node& node, const Settings& of_dictionary) const;
   util::Result<KeywordDictionary> ReadDictionary(std::string_view name,
@@ -146,6 +147,17 @@ util::Result<std::vector<std::string>> Reader::Texts(const toml::node& list,
   return texts;
 }
 
+// Leaves `flag` as it is where the key is not there.
+util::Status Reader::ReadFlag(const toml::table& table, const char* key, bool* flag) const {
+  const toml::node* const node = table.get(key);
+  if (node == nullptr)
+    return {};
+  if (!node->is_boolean())
+    return ErrorAt(node->source(), fmt::format("{} must be true or false", key));
+  *flag = **node->as_boolean();
+  return {};
+}
+
 util::Status Reader::ReadSettings(const toml::table& table, Settings* settings) const {
   if (const toml::node* const over = table.get("over")) {
     const util::Result<std::vector<std::string>> names = Texts(*over, "over");
@@ -164,11 +176,7 @@ util::Status Reader::ReadSettings(const toml::table& table, Settings* settings) 
       settings->over.push_back(*dimension);
     }
   }
-  if (const toml::node* const node = table.get("case")) {
-    if (!node->is_boolean())
-      return ErrorAt(node->source(), "case must be true or false");
-    settings->case_sensitive = **node->as_boolean();
-  }
+  VRAMSCOPE_RETURN_IF_ERROR(ReadFlag(table, "case", &settings->case_sensitive));
   const util::Result<std::string> match = Text(table, "match");
   if (!match.ok())
     return match.status();
@@ -185,7 +193,7 @@ util::Result<KeywordRule> Reader::ReadRule(const toml::node& node,
                                            const Settings& of_dictionary) const {
   const toml::table& table = *node.as_table();
   VRAMSCOPE_RETURN_IF_ERROR(
-      CheckKeys(table, {"name", "keywords", "group", "over", "match", "case"}));
+      CheckKeys(table, {"name", "keywords", "group", "over", "match", "case", "fallback"}));
   KeywordRule rule;
   const util::Result<std::string> category = Text(table, "name");
   if (!category.ok())
@@ -216,6 +224,7 @@ util::Result<KeywordRule> Reader::ReadRule(const toml::node& node,
   rule.over = settings.over;
   rule.match = settings.match;
   rule.case_sensitive = settings.case_sensitive;
+  VRAMSCOPE_RETURN_IF_ERROR(ReadFlag(table, "fallback", &rule.fallback));
   return rule;
 }
 
@@ -285,11 +294,15 @@ std::string_view BuiltInKeywords(std::string_view name) {
   return {};
 }
 
-std::string BuiltInKeywordNames() {
+std::vector<std::string> BuiltInKeywordList() {
   std::vector<std::string> names;
   for (const BuiltIn& built_in : kBuiltIn)
     names.emplace_back(built_in.name);
-  return ListOf(names);
+  return names;
+}
+
+std::string BuiltInKeywordNames() {
+  return ListOf(BuiltInKeywordList());
 }
 
 util::Result<std::vector<KeywordDictionary>> ParseKeywords(std::string_view text,

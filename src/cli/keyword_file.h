@@ -23,7 +23,8 @@ util::Result<std::vector<query::KeywordDictionary>> LoadKeywords(
 
 // The text of a dictionary of share/keywords that comes with the program, "" where there is none.
 std::string_view BuiltInKeywords(std::string_view name);
-// "layers, data-structures, tbd".
+// Their names, as a list and as a text: "layers, data-structures, tbd".
+std::vector<std::string> BuiltInKeywordList();
 std::string BuiltInKeywordNames();
 
 }  // namespace vramscope::cli

@@ -45,6 +45,7 @@ TEST(KeywordFile, ReadsDictionariesInTheirOrder) {
     over = ["category"]
     match = "glob"
     case = true
+    fallback = true
     [apple]
     [[apple.category]]
     name = "A"
@@ -63,6 +64,8 @@ TEST(KeywordFile, ReadsDictionariesInTheirOrder) {
   EXPECT_EQ(found[0].rules[1].group, "Total");
   EXPECT_EQ(found[0].rules[1].match, KeywordMatch::kGlob);
   EXPECT_TRUE(found[0].rules[1].case_sensitive);
+  EXPECT_FALSE(found[0].rules[0].fallback);
+  EXPECT_TRUE(found[0].rules[1].fallback);
   EXPECT_EQ(found[1].title, "apple");
   EXPECT_THAT(found[1].rules[0].over, ElementsAre(Dimension::kModule, Dimension::kParameter,
                                                   Dimension::kTag, Dimension::kCategory));

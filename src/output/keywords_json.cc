@@ -39,6 +39,7 @@ class Writer {
     WriteOverlaps();
     WriteList(json_, "unnamed", report_.unnamed, [&](const auto& stack, JsonWriter& out) {
       out.Field("device", DeviceIndex(report_.report, stack.device));
+      TextOrNull(out, "line", stack.line);
       TextList(out, "stack", stack.frames);
       out.Field("bytes", stack.bytes);
       out.Field("count", stack.count);

@@ -75,8 +75,12 @@ query::KeywordReport LayersReport(FakeRecording& recording) {
   tbd.expected_is_given = true;
   tbd.untrackable_bytes = -1000 * static_cast<int64_t>(kMiB);
   out.tables = {layers, tbd};
-  out.unnamed = {{layers.device, {"cudaMalloc", "solver.cc:12 in Grow", "main"}, 2 * kMiB, 4},
-                 {layers.device, {}, kMiB, 1}};
+  out.unnamed = {{layers.device,
+                  "solver.cc:12 in Grow",
+                  {"cudaMalloc", "solver.cc:12 in Grow", "main"},
+                  2 * kMiB,
+                  4},
+                 {layers.device, "", {}, kMiB, 1}};
   return out;
 }
 

@@ -210,11 +210,19 @@ void KeywordText::AddUnnamed(const query::DeviceReport& device) {
   AddFigureHead("Without module, parameter, tag or category", unit);
   for (auto stack = first; stack != report_.unnamed.end() && stack->device == device.device;
        ++stack) {
-    Add(Figures(stack->bytes, stack->count, unit) +
-        (stack->frames.empty() ? "(no stack)" : Beside(Clean(stack->frames[0]))));
+    // As in the report's stacks: the line, what it called, and its callers.
+    const std::vector<std::string>& frames = stack->frames;
+    const auto line = std::find(frames.begin(), frames.end(), stack->line);
+    std::string head = frames.empty() ? "(no stack)" : frames[0];
+    if (line != frames.end() && line != frames.begin())
+      head = stack->line + ", through " + head;
+    Add(Figures(stack->bytes, stack->count, unit) + Beside(Clean(head)));
     std::string callers;
-    for (size_t i = 1; i < stack->frames.size(); ++i)
-      callers += (i == 1 ? "< " : " < ") + Clean(stack->frames[i]);
+    for (auto caller = line == frames.end() ? frames.begin() : line; caller != frames.end();
+         ++caller) {
+      if (caller != frames.begin() && caller != line)
+        callers += (callers.empty() ? "< " : " < ") + Clean(*caller);
+    }
     if (!callers.empty()) {
       Add(std::string(kFigureColumns, ' ') +
           Paint(CutEnd(callers, columns() - std::min(columns(), kFigureColumns), style_), Ink::kDim,

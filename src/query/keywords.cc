@@ -17,12 +17,17 @@ namespace {
 // What a row shows for a dimension of which it has no value. It is no name: a keyword "none" must
 // not collect it.
 bool IsValue(const std::string& text) {
-  return !text.empty() && text != "(none)" && text != "(no stack)";
+  return !text.empty() && text != "(none)" && !text.starts_with("(no stack");
 }
 
 // A value that tells a person something.
 bool IsName(Dimension dimension, const std::string& text) {
   return IsValue(text) && (dimension != Dimension::kCategory || text != "unknown");
+}
+
+// A line names better than a whole stack does.
+bool IsStack(Dimension dimension) {
+  return dimension == Dimension::kPython || dimension == Dimension::kNative;
 }
 
 std::string Lower(std::string text) {
@@ -103,6 +108,10 @@ class Classifier {
  public:
   explicit Classifier(const KeywordDictionary& dictionary)
       : dictionary_(dictionary), dimensions_(DimensionsOf(dictionary)) {
+    own_dimensions_ = dimensions_.size();
+    // What has no name of its own is called by its line.
+    if (std::find(dimensions_.begin(), dimensions_.end(), Dimension::kLine) == dimensions_.end())
+      dimensions_.push_back(Dimension::kLine);
     for (const KeywordRule& rule : dictionary.rules) {
       const auto found =
           std::find_if(categories_.begin(), categories_.end(),
@@ -126,18 +135,21 @@ class Classifier {
  private:
   // A rule, and the dimension whose name it matches.
   struct Hit {
-    size_t rule;
-    size_t dimension;
+    size_t rule = 0;
+    size_t dimension = 0;
   };
 
   const std::vector<size_t>& RulesOf(size_t dimension, const std::string& text);
   std::vector<Hit> HitsOf(const ReportRow& row);
   size_t NameOf(const ReportRow& row) const;
+  size_t NameOf(const ReportRow& row, const std::vector<Hit>& hits) const;
+  std::vector<ReportRow> RowsOf(const std::vector<ReportRow>& rows, tables::DeviceId device);
   void AddOverlap(const ReportRow& row, const std::vector<Hit>& hits, KeywordTable& table) const;
   void AddGroups(KeywordTable& table) const;
 
   const KeywordDictionary& dictionary_;
   std::vector<Dimension> dimensions_;
+  size_t own_dimensions_ = 0;                       // the first of them: the dictionary's
   std::vector<KeywordCategory> categories_;         // empty ones, in the order of the rules
   std::vector<size_t> category_of_;                 // by rule
   std::vector<std::vector<std::string>> keywords_;  // by rule; in lower case where that is ignored
@@ -177,15 +189,58 @@ std::vector<Classifier::Hit> Classifier::HitsOf(const ReportRow& row) {
   std::sort(hits.begin(), hits.end(), [&](const Hit& a, const Hit& b) {
     return a.rule != b.rule ? a.rule < b.rule : place(a) < place(b);
   });
+  const auto is_fallback = [&](const Hit& hit) { return dictionary_.rules[hit.rule].fallback; };
+  if (std::all_of(hits.begin(), hits.end(), is_fallback))
+    hits.resize(std::min<size_t>(hits.size(), 1));
+  else
+    std::erase_if(hits, is_fallback);
   return hits;
 }
 
 // The dimension that a row without a category is called by; past the last where it has no name.
 size_t Classifier::NameOf(const ReportRow& row) const {
-  size_t dimension = 0;
-  while (dimension < dimensions_.size() && !IsName(dimensions_[dimension], row.path[dimension]))
-    ++dimension;
-  return dimension;
+  size_t stack = dimensions_.size();
+  for (size_t dimension = 0; dimension < dimensions_.size(); ++dimension) {
+    if (!IsName(dimensions_[dimension], row.path[dimension]))
+      continue;
+    if (!IsStack(dimensions_[dimension]))
+      return dimension;
+    stack = std::min(stack, dimension);
+  }
+  return stack;
+}
+
+// The same of a row with these hits: by the name that matched, or the line for a stack.
+size_t Classifier::NameOf(const ReportRow& row, const std::vector<Hit>& hits) const {
+  if (hits.empty())
+    return NameOf(row);
+  const auto line = static_cast<size_t>(
+      std::find(dimensions_.begin(), dimensions_.end(), Dimension::kLine) - dimensions_.begin());
+  const size_t matched = hits[0].dimension;
+  return IsStack(dimensions_[matched]) && IsValue(row.path[line]) ? line : matched;
+}
+
+// A device's rows. Lines tell apart only those that are called by them.
+std::vector<ReportRow> Classifier::RowsOf(const std::vector<ReportRow>& rows,
+                                          tables::DeviceId device) {
+  std::vector<ReportRow> found;
+  std::map<std::pair<std::optional<uint32_t>, std::vector<std::string>>, size_t> known;
+  for (const ReportRow& row : rows) {
+    if (row.device != device)
+      continue;
+    found.push_back(row);
+    if (NameOf(row, HitsOf(row)) >= own_dimensions_ || own_dimensions_ == dimensions_.size())
+      continue;
+    std::vector<std::string>& path = found.back().path;
+    path.back().clear();
+    const auto [place, added] = known.try_emplace({row.pid, path}, found.size() - 1);
+    if (added)
+      continue;
+    found[place->second].bytes += row.bytes;
+    found[place->second].count += row.count;
+    found.pop_back();
+  }
+  return found;
 }
 
 void Classifier::AddOverlap(const ReportRow& row,
@@ -200,7 +255,7 @@ void Classifier::AddOverlap(const ReportRow& row,
   }
   if (seen.size() < 2)
     return;
-  for (size_t i = 0; i < dimensions_.size(); ++i) {
+  for (size_t i = 0; i < own_dimensions_; ++i) {
     if (IsName(dimensions_[i], row.path[i]))
       overlap.names.push_back(row.path[i]);
   }
@@ -241,13 +296,11 @@ KeywordTable Classifier::MakeTable(const std::vector<ReportRow>& rows,
   const size_t others = categories_.size();
   // By category, dimension and name; rows without any name share one entry.
   std::map<std::tuple<size_t, size_t, std::string>, KeywordEntry> entries;
-  for (const ReportRow& row : rows) {
-    if (row.device != device)
-      continue;
+  for (const ReportRow& row : RowsOf(rows, device)) {
     table.row_bytes += row.bytes;
     const std::vector<Hit> hits = HitsOf(row);
     const size_t category = hits.empty() ? others : category_of_[hits[0].rule];
-    const size_t dimension = hits.empty() ? NameOf(row) : hits[0].dimension;
+    const size_t dimension = NameOf(row, hits);
     const bool named = dimension < dimensions_.size();
     KeywordEntry& entry = entries[{category, dimension, named ? row.path[dimension] : ""}];
     if (entry.rows == 0) {
@@ -334,6 +387,21 @@ std::vector<std::string> FramesOf(const std::string& collapsed) {
   return frames;
 }
 
+// What is shown of a row's stacks: Python's, else the native one from the line on. What lies
+// further in hands memory out.
+std::vector<std::string> CallersOf(const std::string& line,
+                                   const std::string& python,
+                                   const std::string& native) {
+  if (IsValue(python) || !IsValue(line))
+    return FramesOf(IsValue(python) ? python : native);
+  std::vector<std::string> frames = FramesOf(native);
+  const auto at = std::find(frames.begin(), frames.end(), line);
+  if (at == frames.end())
+    return {line};
+  frames.erase(frames.begin(), at);
+  return frames;
+}
+
 util::Status AddUnnamed(const tables::Recording& recording,
                         const KeywordQuery& query,
                         KeywordReport& out) {
@@ -344,24 +412,28 @@ util::Status AddUnnamed(const tables::Recording& recording,
   ask.where = query.where;
   ask.own = query.own;
   ask.by = names;
-  ask.by.push_back(Dimension::kPython);
-  ask.by.push_back(Dimension::kNative);
+  for (const Dimension dimension : {Dimension::kPython, Dimension::kNative, Dimension::kLine})
+    ask.by.push_back(dimension);
   util::Result<Report> report = MakeReport(recording, ask);
   if (!report.ok())
     return report.status();
-  std::map<std::pair<tables::DeviceId, std::string>, UnnamedStack> stacks;
+  std::map<std::pair<tables::DeviceId, std::pair<std::string, std::vector<std::string>>>,
+           UnnamedStack>
+      stacks;
   for (const ReportRow& row : report->rows) {
     bool named = false;
     for (size_t i = 0; i < names.size(); ++i)
       named = named || IsName(names[i], row.path[i]);
     if (named)
       continue;
-    const std::string& python = row.path[names.size()];
-    const std::string& text = IsValue(python) ? python : row.path[names.size() + 1];
-    UnnamedStack& stack = stacks[{row.device, text}];
+    const std::string& line = row.path[names.size() + 2];
+    std::vector<std::string> frames =
+        CallersOf(line, row.path[names.size()], row.path[names.size() + 1]);
+    UnnamedStack& stack = stacks[{row.device, {line, frames}}];
     if (stack.count == 0 && stack.bytes == 0) {
       stack.device = row.device;
-      stack.frames = FramesOf(text);
+      stack.line = IsValue(line) ? line : "";
+      stack.frames = std::move(frames);
     }
     stack.bytes += row.bytes;
     stack.count += row.count;

@@ -26,6 +26,7 @@ struct KeywordRule {
   std::vector<Dimension> over;
   KeywordMatch match = KeywordMatch::kSubstring;
   bool case_sensitive = false;  // else A to Z equal a to z
+  bool fallback = false;        // only for rows that no other rule matches
 };
 
 struct KeywordDictionary {
@@ -107,6 +108,7 @@ struct KeywordTable {
 // them: Python's where there is one, else native.
 struct UnnamedStack {
   tables::DeviceId device;
+  std::string line;                 // as in a report by line; "": there is none
   std::vector<std::string> frames;  // innermost first; empty: no stack was recorded
   uint64_t bytes = 0;
   uint64_t count = 0;

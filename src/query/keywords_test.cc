@@ -82,6 +82,9 @@ class Pieces {
         case Dimension::kPython:
           site.stack = Stack(name);
           break;
+        case Dimension::kLine:
+          site.place = Stack(name);
+          break;
         case Dimension::kNative:
           site.native_stack = Stack(name);
           break;
@@ -381,6 +384,66 @@ TEST(Keywords, WhatHasNoNameIsListedByItsStack) {
   EXPECT_THAT(report->unnamed[0].frames, ElementsAre("cudaMalloc", "_start"));
   EXPECT_THAT(report->unnamed[1].frames, ElementsAre("zeros", "step", "main"));
   EXPECT_THAT(report->unnamed[2].frames, IsEmpty());
+}
+
+// As of a snapshot's backward: native frames alone, of which the innermost hand memory out.
+TEST(Keywords, WhatHasNoNameIsCalledByItsLine) {
+  const std::string native = "thread;MulBackward0::apply;mul;malloc";
+  Pieces pieces(
+      {{.names = {{Dimension::kNative, native}, {Dimension::kLine, "MulBackward0 (backward)"}},
+        .bytes = 8},
+       {.names = {{Dimension::kNative, "thread;ask;malloc"}, {Dimension::kLine, "thread;ask"}},
+        .bytes = 4},
+       {.names = {{Dimension::kPython, "main;step;empty"}, {Dimension::kLine, "main;step;empty"}},
+        .bytes = 2},
+       {.names = {{Dimension::kTag, "mine"}, {Dimension::kLine, "main"}}, .bytes = 1}});
+  KeywordRule rule = Rule("A", {"nothing"});
+  rule.over = {Dimension::kTag, Dimension::kPython};
+  const util::Result<KeywordReport> report = pieces.Ask(Query({rule}));
+  ASSERT_TRUE(report.ok());
+  const std::vector<KeywordEntry>& others = report->tables[0].others.entries;
+  EXPECT_THAT(NamesOf(others), ElementsAre("MulBackward0 (backward)", "ask", "empty", "mine"));
+  EXPECT_EQ(others[0].dimension, "line");
+  ASSERT_EQ(report->unnamed.size(), 3u);
+  EXPECT_EQ(report->unnamed[0].line, "MulBackward0 (backward)");
+  EXPECT_THAT(report->unnamed[0].frames, ElementsAre("MulBackward0 (backward)"));
+  EXPECT_THAT(report->unnamed[1].frames, ElementsAre("ask", "thread")) << "malloc hands it out";
+  EXPECT_THAT(report->unnamed[2].frames, ElementsAre("empty", "step", "main"));
+}
+
+TEST(Keywords, WhatAStackMatchesIsCalledByItsLine) {
+  KeywordRule rule = Rule("Convolution", {"conv"});
+  rule.over = {Dimension::kPython};
+  const KeywordTable table =
+      TableOf({{.names = {{Dimension::kPython, "main;step;conv"}, {Dimension::kLine, "main;step"}},
+                .bytes = 2}},
+              Query({rule}));
+  EXPECT_THAT(NamesOf(table.categories[0].entries), ElementsAre("step"));
+  EXPECT_EQ(table.categories[0].entries[0].dimension, "line");
+}
+
+TEST(Keywords, LinesTellApartOnlyWhatHasNoOtherName) {
+  const auto at = [](const std::string& tag, const std::string& line) {
+    std::map<Dimension, std::string> names = {{Dimension::kLine, line}};
+    if (!tag.empty())
+      names[Dimension::kTag] = tag;
+    return Piece{.names = std::move(names), .bytes = 1};
+  };
+  const KeywordTable table =
+      TableOf({at("x", "f"), at("x", "g"), at("", "f"), at("", "g")}, Query({Rule("X", {"x"})}));
+  EXPECT_EQ(table.categories[0].rows, 1u);
+  EXPECT_EQ(table.categories[0].count, 2u);
+  EXPECT_THAT(NamesOf(table.others.entries), ElementsAre("f", "g"));
+}
+
+TEST(Keywords, AFallbackTakesOnlyWhatNoOtherRuleMatches) {
+  KeywordRule fallback = Rule("Rest", {"conv", "relu"});
+  fallback.fallback = true;
+  const KeywordTable table =
+      TableOf({Tagged("conv0", 4), Tagged("relu0", 2)}, Query({fallback, Rule("Conv", {"conv"})}));
+  EXPECT_EQ(BytesOf(table, "Conv"), 4u);
+  EXPECT_EQ(BytesOf(table, "Rest"), 2u);
+  EXPECT_THAT(table.overlaps, IsEmpty());
 }
 
 }  // namespace
