@@ -15,7 +15,7 @@ RM_INTERNAL = "RM-internal"
 # In no process's figure of NVML's.
 MANAGED = "managed"
 
-_NO_STACK = "(no stack)"
+_NO_STACK = "(no stack"
 # A recording that takes longer to read is left alone.
 _SECONDS = 60.0
 
@@ -72,6 +72,6 @@ def lines_of(trace: Trace, addresses: Set[int]) -> Dict[int, str]:
     for batch in trace.allocations(between=(now_ns, now_ns), by=["line"]):
         columns = zip(batch["address"], batch["pid"], batch["backing"], batch["line"])
         for address, pid, backing, line in columns:
-            if address in addresses and pid == os.getpid() and not backing and line != _NO_STACK:
+            if address in addresses and pid == os.getpid() and not backing and not line.startswith(_NO_STACK):
                 found[address] = line
     return found

@@ -61,8 +61,16 @@ std::string_view ParameterOf(std::string_view tag) {
 }  // namespace
 
 Category CategoryOfTag(std::string_view tag) {
-  const Word* const word = WordOf(tag);
-  return word == nullptr ? Category::kUnknown : word->category;
+  if (const Word* const word = WordOf(tag); word != nullptr)
+    return word->category;
+  // Other tables have such names, too, so that they do not tell the format.
+  if (tag.starts_with("resource:"))
+    return Category::kWorkspace;
+  if (tag.ends_with("fwd_backward"))
+    return Category::kGradient;
+  if (tag.ends_with("_fwd") || tag.ends_with(":fwd"))
+    return Category::kActivation;
+  return Category::kUnknown;
 }
 
 bool IsMxnetTag(std::string_view tag) {

@@ -23,6 +23,11 @@ TEST(MxnetTags, TheFirstWordDecides) {
   EXPECT_EQ(CategoryOfTag("head_grad:data_entry:softmax_oedge0"), Category::kGradient);
   EXPECT_EQ(CategoryOfTag("net:in_arg:dense0_weight"), Category::kParameter);
   EXPECT_EQ(CategoryOfTag("resource:temp_space (fully_connected.cc +101)"), Category::kWorkspace);
+  EXPECT_EQ(CategoryOfTag("resource:cudnn_dropout_state (dropout-inl.h +256)"),
+            Category::kWorkspace);
+  EXPECT_EQ(CategoryOfTag("net:dense0_fwd"), Category::kActivation);
+  EXPECT_EQ(CategoryOfTag("net:dense0:fwd_backward"), Category::kGradient);
+  EXPECT_EQ(CategoryOfTag("data_entry:birnn_fwd_backward"), Category::kActivation);
   EXPECT_EQ(CategoryOfTag("RNN"), Category::kUnknown);
 }
 

@@ -104,6 +104,17 @@ const TorchStacks::Frame& TorchStacks::FrameOf(uint32_t number) {
   return known;
 }
 
+bool TorchStacks::HasPython(uint32_t stack) {
+  std::optional<bool>& has_python = known_[stack].has_python;
+  if (!has_python) {
+    const std::span<const uint32_t> frames = pickle_.stack(stack);
+    has_python = std::any_of(frames.begin(), frames.end(), [&](uint32_t frame) {
+      return IsPython(pickle_.text(pickle_.frame(frame).file));
+    });
+  }
+  return *has_python;
+}
+
 const TorchStacks::Pair& TorchStacks::Of(uint32_t stack) {
   Known& known = known_[stack];
   if (std::exchange(known.is_known, true))
@@ -145,7 +156,8 @@ TorchReplay::TorchReplay(const TorchPickle& pickle,
       account_(account),
       is_ours_(is_ours),
       torch_(builder->Text("PyTorch")),
-      before_(builder->Text("before the trace")) {}
+      before_(builder->Text("before the trace")),
+      no_python_(builder->Text("no Python running")) {}
 
 void TorchReplay::AddSegment(const PickleValue& segment) {
   const uint64_t address = pickle_.Number(pickle_.Get(segment, PickleKey::kAddress)).value_or(0);
@@ -281,7 +293,12 @@ void TorchReplay::TakeBack() {
     return;
   for (size_t i = 0; i < count; ++i) {
     const PickleEvent* const event = pickle_.EventOf((*events_)[i]);
-    completes_ |= event != nullptr && ActionOf(*event) == Action::kFreeCompleted;
+    if (event == nullptr)
+      continue;
+    const Action action = ActionOf(*event);
+    completes_ |= action == Action::kFreeCompleted;
+    has_python_ = has_python_ || (action == Action::kAlloc &&
+                                  stacks_.HasPython(pickle_.StackOfObject(event->frames)));
   }
   for (size_t i = count; i-- > 0;) {
     const PickleEvent* const event = pickle_.EventOf((*events_)[i]);
@@ -496,6 +513,8 @@ void TorchReplay::BeginBlock(const FinalBlock& block,
     site.tag = stacks_.Text(block.metadata);
   else if (is_before)
     site.tag = before_;
+  else if (site.place.value == 0 && !is_ours_ && has_python_)
+    site.tag = no_python_;
   Row live = NewRow(address, address + block.bytes, site, now_ns);
   live.row.rounding_bytes = block.bytes - block.requested_bytes;
   live.row.segment = SegmentAt(address, block.bytes);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +30,7 @@ class TorchStacks {
     tables::StackId place;  // where people say that it comes from
   };
   const Pair& Of(uint32_t stack);
+  bool HasPython(uint32_t stack);
   // A text of the snapshot, which stands at one place however often it comes.
   tables::StringId Text(std::string_view text);
 
@@ -45,6 +47,7 @@ class TorchStacks {
 
   struct Known {
     bool is_known = false;
+    std::optional<bool> has_python;  // empty: nobody asked
     Pair stacks;
   };
   const TorchPickle& pickle_;
@@ -142,10 +145,12 @@ class TorchReplay {
   Builder& builder_;
   tables::AccountId account_;
   bool is_ours_;
-  tables::StringId torch_, before_;
+  tables::StringId torch_, before_, no_python_;
   const std::vector<PickleValue>* events_ = nullptr;
   bool completes_ = false;  // frees are seen to complete
-  uint32_t next_ = 0;       // event
+  // Allocations have Python's frames: those without are of threads that run none, as autograd's.
+  bool has_python_ = false;
+  uint32_t next_ = 0;  // event
   int64_t last_us_ = INT64_MIN;
   int64_t step_us_ = 1;
 

@@ -166,6 +166,30 @@ TEST(TorchSnapshotTest, MemoryOfABackwardIsOfItsOperation) {
   EXPECT_THAT(places, ::testing::ElementsAre("MulBackward0 (backward)", "my::op()"));
 }
 
+TEST(TorchSnapshotTest, ABlockOfAThreadWithoutPythonSaysSo) {
+  const std::string frame =
+      Dict({{"filename", Text("a.py")}, {"line", Int(7)}, {"name", Text("f")}});
+  const auto alloc = [](uint32_t address, const std::string& frames) {
+    return Dict({{"action", Text("alloc")},
+                 {"addr", Int(address)},
+                 {"size", Int(512)},
+                 {"stream", Int(0)},
+                 {"frames", frames}});
+  };
+  const auto tags = [&](const std::string& frames) {
+    const testing::Imported imported = testing::ImportText(Pickle(
+        Dict({{"segments", "]"},
+              {"device_traces", List({List({alloc(0x1000, frames), alloc(0x2000, List({}))})})}})));
+    EXPECT_EQ(imported.error, "");
+    std::vector<std::string> found;
+    for (const tables::AllocationRow& row : imported.rows)
+      found.push_back(imported.TagOf(row));
+    return found;
+  };
+  EXPECT_THAT(tags(List({frame})), ::testing::ElementsAre("", "no Python running"));
+  EXPECT_THAT(tags(List({})), ::testing::ElementsAre("", "")) << "no stacks were recorded";
+}
+
 TEST(TorchSnapshotTest, WithoutTimesEventsAreCounted) {
   const auto event = [](std::string_view action, uint32_t bytes) {
     return Dict({{"action", Text(action)},

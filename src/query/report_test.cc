@@ -373,6 +373,11 @@ TEST_F(ReportTest, LinesAreTheUsersOwn) {
   EXPECT_THAT(Lines(Of("@400", {Dimension::kLine})),
               ElementsAre("(no stack): 700 x 2", "(free in PyTorch's segments): 400 x 0",
                           "trainer.py:88: 400 x 1", "(no stack): 40 x 0"));
+  // A tag tells apart what has no stack.
+  builder_.tables.sites[activation_.value].place = {};
+  builder_.tables.sites[activation_.value].tag = builder_.Text("before the trace");
+  EXPECT_THAT(Lines(Of("@400", {Dimension::kLine})),
+              ::testing::Contains("(no stack: before the trace): 400 x 1"));
 }
 
 TEST_F(ReportTest, TextsBeyondTheBudgetAreRefused) {

@@ -24,6 +24,7 @@ constexpr uint64_t kFreeOf = uint64_t{1} << 33;
 constexpr uint64_t kUnknown = uint64_t{1} << 34;
 constexpr uint64_t kDriverOwned = uint64_t{1} << 35;
 const char kDriverOwner[] = "driver-owned";
+constexpr uint64_t kByTag = uint64_t{1} << 36;
 
 // Sizes in steps of 16, from 1 KiB on; 0 is "no size of its own".
 const char* const kSizeClasses[] = {
@@ -150,8 +151,10 @@ uint64_t DimensionTexts::Number(Dimension dimension,
       return site.parameter.value;
     case Dimension::kPhase:
       return site.phase;
-    case Dimension::kLine:
-      return LineOf(site).value;
+    case Dimension::kLine: {
+      const tables::FrameId line = LineOf(site);
+      return line.value == 0 && site.tag.value != 0 ? kByTag | site.tag.value : line.value;
+    }
     case Dimension::kPython:
       return site.stack.value != 0 ? site.stack.value : site.forward_stack.value;
     case Dimension::kNative:
@@ -255,6 +258,8 @@ std::string DimensionTexts::Of(Dimension dimension,
         return number == 1 ? "(before the first)" : "(after the last)";
       return std::to_string(number - kFirstIteration);
     case Dimension::kLine:
+      if ((number & kByTag) != 0)
+        return "(no stack: " + text_of(site.tag) + ")";
       return FormatFrame(recording_, tables::FrameId{static_cast<uint32_t>(number)});
     case Dimension::kPython:
     case Dimension::kNative:
