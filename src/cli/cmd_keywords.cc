@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -21,10 +21,7 @@ struct KeywordsArguments {
 
 util::Status Keywords(const KeywordsArguments& arguments) {
   if (arguments.action == "list" && arguments.name.empty()) {
-    std::string names = BuiltInKeywordNames();
-    for (size_t at = 0; (at = names.find(", ", at)) != std::string::npos;)
-      names.replace(at, 2, "\n");
-    return PrintOut(names + "\n");
+    return PrintOut(fmt::format("{}\n", fmt::join(BuiltInKeywordList(), "\n")));
   }
   if (arguments.action != "show" || arguments.name.empty()) {
     return util::Status::Error(

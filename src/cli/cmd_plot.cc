@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/keyword_file.h"
 #include "cli/keyword_options.h"
 #include "cli/open_recording.h"
 #include "output/plot/axis.h"
@@ -20,9 +22,13 @@
 #include "query/device_names.h"
 #include "query/timelines.h"
 #include "util/owned_file.h"
+#include "util/size_text.h"
 
 namespace vramscope::cli {
 namespace {
+
+// The dictionary that DefaultBars() makes of lines.
+constexpr char kLines[] = "lines";
 
 struct PlotArguments {
   std::vector<std::string> files;
@@ -146,7 +152,10 @@ util::Status NothingToDraw(const PlotArguments& arguments) {
                   arguments.files[0], arguments.files[0]));
 }
 
-// A bar that is mostly Others shows little: says which names these are, and what shows more.
+// Others of a bar is spoken of from this share on: what is smaller is hardly seen.
+constexpr uint64_t kSpokenPercent = 10;
+
+// Says what is hidden behind Others, and what shows more.
 void NoteOthers(const std::string& file, const query::KeywordReport& keywords) {
   for (size_t i = 0; i < keywords.dictionaries.size(); ++i) {
     // Of the device with the most.
@@ -155,53 +164,195 @@ void NoteOthers(const std::string& file, const query::KeywordReport& keywords) {
       if (each.dictionary == i && (table == nullptr || each.row_bytes > table->row_bytes))
         table = &each;
     }
-    if (table == nullptr || table->row_bytes == 0 || table->others.bytes < table->row_bytes / 2)
+    if (table == nullptr || table->row_bytes == 0)
+      continue;
+    const uint64_t percent = 100 * table->others.bytes / table->row_bytes;
+    if (percent < kSpokenPercent)
       continue;
     std::string names;
     for (const query::KeywordEntry& entry : table->others.entries) {
-      if (entry.name == query::kRest)
-        continue;
-      names += names.empty() ? "" : ", ";
-      names += entry.name.substr(entry.name.rfind(';') + 1);  // a stack's innermost frame
+      names += fmt::format("{}{} {}", names.empty() ? "" : ", ",
+                           entry.name == query::kRest ? "others" : entry.name,
+                           util::FormatBytes(entry.bytes));
     }
     const query::KeywordDictionary& dictionary = keywords.dictionaries[i];
-    Note(
-        fmt::format("{}: {} % of the bar \"{}\" is {}: {}. `vramscope report {} --keywords {}` "
-                    "lists all; `--kind compare --by line` draws lines",
-                    file, 100 * table->others.bytes / table->row_bytes, dictionary.title,
-                    query::kOthers, names, file, dictionary.name));
+    const std::string more =
+        dictionary.name == kLines
+            ? fmt::format("`vramscope report {} --by line`", file)
+            : fmt::format("`vramscope report {} --keywords {}`", file, dictionary.name);
+    Note(fmt::format("{}: {} % of the bar \"{}\" is {}: {}. {} lists all", file, percent,
+                     dictionary.title, query::kOthers, names, more));
   }
+}
+
+struct FileBars {
+  query::KeywordReport report;
+  std::vector<output::BarPanel> panels;  // each has a bar a dictionary, in their order
+};
+
+util::Result<std::vector<FileBars>> BarsOf(const PlotArguments& arguments,
+                                           const query::KeywordQuery& query) {
+  std::vector<FileBars> files;
+  for (const std::string& file : arguments.files) {
+    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    util::Result<query::KeywordReport> report = query::MakeKeywordReport(**recording, query);
+    if (!report.ok())
+      return report.status();
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &report->report));
+    std::vector<output::BarPanel> panels =
+        output::BarPanels(*report, **recording, NameOf(arguments, file), arguments.look.unit);
+    files.push_back({std::move(*report), std::move(panels)});
+  }
+  return files;
+}
+
+// The share of Others in the bars of a dictionary.
+double OthersShare(const std::vector<FileBars>& files, size_t dictionary) {
+  double others = 0;
+  double rows = 0;
+  for (const FileBars& file : files) {
+    for (const output::BarPanel& panel : file.panels) {
+      const output::StackedBar& bar = panel.bars[dictionary];
+      rows += static_cast<double>(bar.row_bytes);
+      for (const output::Slice& slice : bar.slices)
+        others += slice.kind == output::Slice::Kind::kOthers ? static_cast<double>(slice.bytes) : 0;
+    }
+  }
+  return rows > 0 ? others / rows : 0;
+}
+
+// A category for each of the lines that have most, and for what has no line.
+util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& arguments,
+                                                       const query::Instant& at) {
+  constexpr size_t kMostLines = 8;
+  query::ReportQuery query;
+  query.at = at;
+  query.by = {query::Dimension::kLine};
+  std::map<std::string, uint64_t> sums;
+  for (const std::string& file : arguments.files) {
+    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    util::Result<query::Report> report = query::MakeReport(**recording, query);
+    if (!report.ok())
+      return report.status();
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &*report));
+    for (const query::ReportRow& row : report->rows)
+      sums[row.path[0]] += row.bytes;
+  }
+  std::vector<std::pair<std::string, uint64_t>> lines(sums.begin(), sums.end());
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  query::KeywordDictionary dictionary{kLines, "Line", {}};
+  const auto add = [&](const std::string& category, std::vector<std::string> keywords,
+                       query::Dimension over) {
+    dictionary.rules.push_back({.category = category,
+                                .group = "",
+                                .keywords = std::move(keywords),
+                                .over = {over},
+                                .match = query::KeywordMatch::kExact,
+                                .case_sensitive = true});
+  };
+  add("Kept by the allocator", {"cached", "fragmentation", "rounding"},
+      query::Dimension::kCategory);
+  add("Driver", {"driver"}, query::Dimension::kCategory);
+  for (const auto& [line, bytes] : lines) {
+    if (bytes != 0 && line != "(no stack)" && !line.starts_with("(free in ") &&
+        dictionary.rules.size() < kMostLines + 2)
+      add(line, {line}, query::Dimension::kLine);
+  }
+  return dictionary;
+}
+
+// Where --keywords does not say what the bars are of, they are of the usual dictionaries. Of one
+// that leaves more than half in Others another takes the place: the built-in one that leaves least,
+// else the lines.
+util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
+                                                query::KeywordQuery query) {
+  constexpr double kMostOthers = 0.5;
+  std::vector<std::string> usual = {"data-structures"};
+  if (arguments.kind == "two-bar")
+    usual.insert(usual.begin(), "layers");
+  std::vector<std::string> names = usual;
+  for (const std::string& name : BuiltInKeywordList()) {
+    if (std::find(usual.begin(), usual.end(), name) == usual.end())
+      names.push_back(name);
+  }
+  util::Result<std::vector<query::KeywordDictionary>> all = LoadKeywords(names);
+  if (!all.ok())
+    return all.status();
+  query.dictionaries.assign(all->begin(), all->begin() + static_cast<ptrdiff_t>(usual.size()));
+  util::Result<std::vector<FileBars>> bars = BarsOf(arguments, query);
+  if (!bars.ok())
+    return bars.status();
+  const auto is_poor = [&](const std::vector<FileBars>& of, size_t i) {
+    return OthersShare(of, i) > kMostOthers;
+  };
+  bool any_poor = false;
+  for (size_t i = 0; i < usual.size(); ++i)
+    any_poor = any_poor || is_poor(*bars, i);
+  if (!any_poor)
+    return bars;
+  const util::Result<query::KeywordDictionary> lines = LinesDictionary(arguments, query.at);
+  if (!lines.ok())
+    return lines.status();
+  all->push_back(*lines);
+  query.dictionaries = *all;
+  const util::Result<std::vector<FileBars>> tried = BarsOf(arguments, query);
+  if (!tried.ok())
+    return tried.status();
+  // Those that may take a place: the best built-in one first, the lines last.
+  std::vector<size_t> spare;
+  for (size_t i = usual.size(); i < names.size(); ++i)
+    spare.push_back(i);
+  std::stable_sort(spare.begin(), spare.end(), [&](size_t a, size_t b) {
+    return OthersShare(*tried, a) < OthersShare(*tried, b);
+  });
+  spare.push_back(names.size());
+  std::erase_if(spare, [&](size_t i) { return is_poor(*tried, i); });
+  std::vector<query::KeywordDictionary> chosen;
+  for (size_t i = 0; i < usual.size(); ++i) {
+    size_t use = i;
+    if (is_poor(*tried, i)) {
+      if (spare.empty())
+        continue;
+      use = spare.front();
+      spare.erase(spare.begin());
+    }
+    chosen.push_back((*all)[use]);
+    if (use != i) {
+      Note(
+          fmt::format("{} % of the bar \"{}\" would be {}: \"{}\" takes its place "
+                      "(--keywords {} draws it)",
+                      static_cast<int>(100 * OthersShare(*tried, i)), (*all)[i].title,
+                      query::kOthers, (*all)[use].title, usual[i]));
+    }
+  }
+  if (chosen.empty())
+    return bars;
+  query.dictionaries = std::move(chosen);
+  return BarsOf(arguments, query);
 }
 
 util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omit_below) {
   const util::Result<query::Instant> at = query::ParseInstant(arguments.at);
   if (!at.ok())
     return at.status();
-  KeywordOptions options = arguments.keywords;
-  const bool two_bar = arguments.kind == "two-bar";
-  if (options.dictionaries.empty()) {
-    if (two_bar)
-      options.dictionaries.emplace_back("layers");
-    options.dictionaries.emplace_back("data-structures");
-  }
-  util::Result<query::KeywordQuery> query = ParseKeywordOptions(options);
+  util::Result<query::KeywordQuery> query = ParseKeywordOptions(arguments.keywords);
   if (!query.ok())
     return query.status();
   query->at = *at;
   query->top = 3;  // entries are not drawn, but may be named
+  util::Result<std::vector<FileBars>> bars =
+      query->dictionaries.empty() ? DefaultBars(arguments, *query) : BarsOf(arguments, *query);
+  if (!bars.ok())
+    return bars.status();
   std::vector<output::BarPanel> panels;
-  for (const std::string& file : arguments.files) {
-    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    util::Result<query::KeywordReport> keywords = query::MakeKeywordReport(**recording, *query);
-    if (!keywords.ok())
-      return keywords.status();
-    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &keywords->report));
-    NoteOthers(file, *keywords);
-    for (output::BarPanel& panel :
-         output::BarPanels(*keywords, **recording, NameOf(arguments, file), arguments.look.unit))
-      panels.push_back(std::move(panel));
+  for (size_t i = 0; i < bars->size(); ++i) {
+    NoteOthers(arguments.files[i], (*bars)[i].report);
+    std::move((*bars)[i].panels.begin(), (*bars)[i].panels.end(), std::back_inserter(panels));
   }
   const bool any = std::any_of(panels.begin(), panels.end(), [](const output::BarPanel& panel) {
     return std::any_of(panel.bars.begin(), panel.bars.end(), [](const output::StackedBar& bar) {
@@ -212,8 +363,8 @@ util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omi
     return NothingToDraw(arguments);
   if (omit_below > 0)
     output::OmitBelow(omit_below, &panels);
-  return two_bar ? output::TwoBarFigure(arguments.look, panels)
-                 : output::CategoryFigure(arguments.look, panels);
+  return arguments.kind == "two-bar" ? output::TwoBarFigure(arguments.look, panels)
+                                     : output::CategoryFigure(arguments.look, panels);
 }
 
 util::Result<output::Figure> MakeComparison(const PlotArguments& arguments, double omit_below) {

@@ -230,11 +230,18 @@ def test_imports_have_pages_plots_and_diffs(tmp_path):
             continue  # the machine has none
         assert done.returncode == 0, done.stderr
         assert picture.stat().st_size > 0
-    # No layer is known, and the picture says so.
-    profile = imported(DATA / "jax_memory.prof", tmp_path)
-    said = subprocess.run([VRAMSCOPE, "plot", profile, "--kind", "two-bar", "-o", picture], capture_output=True, text=True)
-    if "libcairo" not in said.stderr:
-        assert '100 % of the bar "Layer" is Others: buffer. ' in said.stderr and "--by line" in said.stderr, said
+    # Names decide what the usual pictures show, and they say what Others is.
+    jax = imported(DATA / "jax_memory.prof", tmp_path)
+    snapshot = imported(DATA.parent / "snapshots" / "streams.pickle.gz", tmp_path)
+    said = {}
+    for name, arguments in {"jax": [jax], "asked": [jax, "--keywords", "layers"], "lines": [snapshot]}.items():
+        command = [VRAMSCOPE, "plot", *arguments, "--kind", "two-bar", "-o", picture]
+        said[name] = subprocess.run(command, capture_output=True, text=True).stderr
+    if "libcairo" not in said["jax"]:
+        assert '100 % of the bar "Layer" would be Others: "Line" takes its place (--keywords layers' in said["jax"], said
+        assert '100 % of the bar "Layer" is Others: buffer 4.00 KiB. ' in said["asked"], said
+        assert '79 % of the bar "Data structure" would be Others: "Line" takes its place' in said["lines"], said
+        assert " is Others: " not in said["lines"], said
 
 
 def test_events_at_addresses_and_profiles_of_an_instant(tmp_path):
