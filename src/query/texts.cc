@@ -23,8 +23,8 @@ constexpr uint64_t kByPart = uint64_t{1} << 32;
 constexpr uint64_t kFreeOf = uint64_t{1} << 33;
 constexpr uint64_t kUnknown = uint64_t{1} << 34;
 constexpr uint64_t kDriverOwned = uint64_t{1} << 35;
-const char kDriverOwner[] = "driver-owned";
 constexpr uint64_t kByTag = uint64_t{1} << 36;
+const char kDriverOwner[] = "driver-owned";
 
 // Sizes in steps of 16, from 1 KiB on; 0 is "no size of its own".
 const char* const kSizeClasses[] = {
