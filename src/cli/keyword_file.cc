@@ -70,7 +70,8 @@ struct Settings {
 };
 
 // An error in one line: what is quoted of the file may have line ends.
-util::Status ErrorAt(const std::string& file, const toml::source_position& at,
+util::Status ErrorAt(const std::string& file,
+                     const toml::source_position& at,
                      std::string_view what) {
   return util::Status::Error(
       fmt::format("{}:{}:{}: {}", file, at.line, at.column, util::OneLine(what)));
