@@ -3,10 +3,17 @@
 // for each of them a zero and the bytes of every category.
 //
 //   [[1001, 1002, 1007], [[0, 4096, 0, 0, 0, 0, 0, 0, 0], [0, 4096, 0, 512, 0, 0, 0, 0, 0], ...]]
+//
+// and as .raw.json.gz: nanoseconds (-1: it was there before), what happened, by how many bytes that
+// changes a category, and which one.
+//
+//   [[-1, 0, 4096, 0], [1001000, 1, 512, 3], [1007000, 3, -512, 3]]
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "import/csv.h"
@@ -27,6 +34,7 @@ constexpr std::array kCategories = {
     Category::kActivation, Category::kGradient,       Category::kTemporary, Category::kUnknown};
 constexpr double kMostUs = 4e15;
 constexpr int64_t kNsPerUs = 1000;
+constexpr size_t kRawNumbers = 4;
 
 class Timeline {
  public:
@@ -70,11 +78,36 @@ class Timeline {
     builder_.Event();
   }
 
+  // An event of the raw form.
+  void AddEvent(const std::vector<double>& row) {
+    const bool is_good = row.size() == kRawNumbers && row[0] <= kMostUs * kNsPerUs &&
+                         std::abs(row[2]) <= double{kMostBytes} && row[3] >= 0 &&
+                         row[3] < double{kCategories.size()};
+    if (!is_good) {
+      builder_.Lose("events without bytes or category", 1);
+      return;
+    }
+    ++next_;
+    const auto at = static_cast<size_t>(row[3]);
+    sums_[at] += static_cast<int64_t>(row[2]);
+    builder_.Event();
+    // What was there before has no time: it is there at the first one.
+    if (row[0] < 0)
+      return;
+    const int64_t now_ns = builder_.Tick(static_cast<int64_t>(row[0]));
+    if (!std::exchange(started_, true)) {
+      for (size_t i = 0; i < kCategories.size(); ++i)
+        Show(i, now_ns);
+    } else {
+      Show(at, now_ns);
+    }
+  }
+
   void Finish() {
     if (next_ == 0)
-      builder_.WhyEmpty(
-          "no bytes by category: of export_memory_timeline() the .json is read, not the "
-          ".raw.json.gz");
+      builder_.WhyEmpty("no bytes by category");
+    for (size_t i = 0; i < kCategories.size() && !started_ && times_us_.empty(); ++i)
+      Show(i, builder_.Tick(0));
     if (next_ < times_us_.size())
       builder_.Lose("instants without bytes", times_us_.size() - next_);
     builder_.Lacks("which device (all is shown as GPU 0)");
@@ -83,33 +116,70 @@ class Timeline {
   }
 
  private:
+  void Show(size_t category, int64_t now_ns) {
+    // The profiler frees what it did not see allocated.
+    builder_.Set(counters_[category], now_ns,
+                 static_cast<uint64_t>(std::clamp<int64_t>(sums_[category], 0, kMostBytes)));
+  }
+
   Builder& builder_;
   std::array<tables::CounterId, kCategories.size()> counters_;
+  std::array<int64_t, kCategories.size()> sums_{};  // of the raw form
+  bool started_ = false;
   std::vector<double> times_us_;
   size_t next_ = 0;
 };
 
+// What follows "[[", if a number does.
+std::string_view NumbersAt(std::string_view head) {
+  for (int i = 0; i < 2; ++i) {
+    head = Trimmed(head);
+    if (!head.starts_with("["))
+      return {};
+    head.remove_prefix(1);
+  }
+  head = Trimmed(head);
+  const std::string_view digits = head.substr(head.starts_with("-") ? 1 : 0);
+  return !digits.empty() && digits[0] >= '0' && digits[0] <= '9' ? head : std::string_view();
+}
+
+// Lists of four numbers, and no list of lists after the first.
+bool IsRaw(std::string_view head) {
+  const std::string_view numbers = NumbersAt(head);
+  const size_t end = numbers.find(']');
+  if (end == std::string_view::npos ||
+      std::count(numbers.begin(), numbers.begin() + static_cast<ptrdiff_t>(end), ',') !=
+          kRawNumbers - 1)
+    return false;
+  std::string_view rest = Trimmed(numbers.substr(end + 1));
+  if (!rest.starts_with(","))
+    return true;
+  rest = Trimmed(rest.substr(1));
+  return !Trimmed(rest.substr(std::min<size_t>(rest.size(), 1))).starts_with("[");
+}
+
 }  // namespace
 
 bool IsTorchTimeline(const Input& input) {
-  std::string_view head = Trimmed(input.text_head());
-  if (!head.starts_with("["))
-    return false;
-  head = Trimmed(head.substr(1));
-  if (!head.starts_with("["))
-    return false;
-  head = Trimmed(head.substr(1));
-  return !head.empty() && head[0] >= '0' && head[0] <= '9';
+  return !NumbersAt(input.text_head()).empty();
 }
 
 util::Status ReadTorchTimeline(const Input& input, const Options&, Builder* builder) {
   JsonReader json(input.Text(), input.path());
   Timeline timeline(input, builder);
   // Depth 2 of the first list are times, depth 3 of the second are bytes.
+  const bool is_raw = IsRaw(input.text_head());
   std::vector<double> row;
   int lists = 0;
   for (Token token = json.Next(); token != Token::kEnd && !builder->IsOver(); token = json.Next()) {
-    if (token == Token::kArray && json.depth() == 2) {
+    if (is_raw) {
+      if (token == Token::kArray)
+        row.clear();
+      else if (token == Token::kNumber && row.size() <= kRawNumbers)
+        row.push_back(util::WholeNumber<double>(json.text()).value_or(NAN));
+      else if (token == Token::kArrayEnd && json.depth() == 1)
+        timeline.AddEvent(row);
+    } else if (token == Token::kArray && json.depth() == 2) {
       ++lists;
     } else if (token == Token::kArray && json.depth() == 3) {
       row.clear();

@@ -38,6 +38,22 @@ TEST(TorchTimeline, CategoriesAreCounters) {
   EXPECT_TRUE(log.Losses().empty());
 }
 
+TEST(TorchTimeline, RawEventsAreChangesOfCategories) {
+  const Imported log = ImportText(
+      "[[-1, 0, 4096, 0], [1001000, 1, 512, 4], [1002000, 2, -512, 4], [1002000, 2, 512, 5], "
+      "[1007000, 3, -512, 5], [1007000, 3, 1, 8], [1008000, 3]]");
+  ASSERT_EQ(log.error, "");
+  EXPECT_EQ(log.format, "torch-timeline");
+  EXPECT_THAT(StepsOf(log),
+              ElementsAre(Pair("parameter", 4096), Pair("activation", 512),
+                          Pair("activation", -512), Pair("gradient", 512), Pair("gradient", -512)));
+  EXPECT_EQ(log.tables.steps.front().time_ns, 1'001'000);
+  EXPECT_EQ(log.tables.steps.back().time_ns, 1'007'000);
+  EXPECT_THAT(log.Losses(), ElementsAre(Pair("events without bytes or category", 2u)));
+  // Nothing but what was there before.
+  EXPECT_THAT(StepsOf(ImportText("[[-1, 0, 4096, 0]]")), ElementsAre(Pair("parameter", 4096)));
+}
+
 TEST(TorchTimeline, WhatIsCutOffIsALoss) {
   const Imported log =
       ImportText("[[1, 2, 3], [[0, 1, 0, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, -5, 0, 0, 0], [0, 2");

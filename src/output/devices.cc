@@ -58,7 +58,8 @@ std::string ProcessLabel(const std::string& command, uint32_t pid, std::optional
     label += query::Basename(std::string_view(command).substr(at, end - at));
     at = end + 1;
   }
-  label += fmt::format("{}(pid {}", label.empty() ? "" : " ", pid);
+  label += label.empty() ? "(pid " : " (pid ";
+  label += pid == 0 ? "unknown" : std::to_string(pid);  // as of most imports
   if (rank)
     label += fmt::format(", rank {}", *rank);
   return label + ")";

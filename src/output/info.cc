@@ -12,6 +12,7 @@
 #include "format/enums.h"
 #include "output/devices.h"
 #include "output/trust_lines.h"
+#include "query/peaks.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
@@ -219,7 +220,13 @@ void InfoText::AddFile() {
 }
 
 void InfoText::AddNotes() {
-  const std::vector<tables::NoteRow>& notes = recording_.tables().notes;
+  std::vector<tables::NoteRow> notes = recording_.tables().notes;
+  // Of readings alone no allocations are known, so that their peak is not 0.
+  if (tables::IsSampled(recording_)) {
+    std::erase_if(notes, [&](const tables::NoteRow& note) {
+      return recording_.string(note.key).starts_with(query::kAllocatedPeakNote);
+    });
+  }
   size_t widest = 0;
   for (const tables::NoteRow& note : notes)
     widest = std::max(widest, recording_.string(note.key).size());

@@ -36,6 +36,7 @@ struct Peaks {
 };
 util::Result<Peaks> FindBothPeaks(const tables::Recording& recording);
 // A note has the latter, one a device: they are no table of a file.
+inline constexpr char kAllocatedPeakNote[] = "allocated peak of ";
 void NoteAllocatedPeaks(const std::vector<tables::PeakRow>& peaks, tables::Tables* tables);
 // Of a recording without such notes they are looked for.
 util::Result<std::vector<tables::PeakRow>> AllocatedPeaks(const tables::Recording& recording);

@@ -48,7 +48,7 @@ def test_readings_of_nvidia_smi_are_a_sampled_recording(tmp_path):
     ]
     info = call("info", file).stdout
     assert "Imported from nvidia_smi_used.txt (nvidia-smi)" in call("report", file).stdout
-    assert "a second stands for a reading" in info and "losses      none" in info
+    assert "a second stands for a reading" in info and "losses      none" in info and "allocated peak" not in info
     timed = imported(DATA / "nvidia_smi_used.txt", tmp_path, "--period", "10ms")
     assert report(timed)["devices"][0]["at"]["time_ns"] == 30_000_000
 
