@@ -89,7 +89,8 @@ class Timeline {
     }
     ++next_;
     const auto at = static_cast<size_t>(row[3]);
-    sums_[at] += static_cast<int64_t>(row[2]);
+    constexpr auto kMost = static_cast<int64_t>(kMostBytes);
+    sums_[at] = std::clamp(sums_[at] + static_cast<int64_t>(row[2]), -kMost, kMost);
     builder_.Event();
     // What was there before has no time: it is there at the first one.
     if (row[0] < 0)
