@@ -378,6 +378,7 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
     }
   }
   block.origin.names = set;
+  base_.names.NoteParts(event.process, set);
   return true;
 }
 

@@ -222,7 +222,11 @@ void Ledger::OnName(const trace::Event& event) {
   if (kind == NameKind::kParameter)
     modules_.OnParameter(event);
   const uint64_t requested = event.size > kLargestSize ? 0 : event.size;
-  const MemoryName name{kind, event.name, event.api, event.value, requested};
+  MemoryName name{kind, event.name, event.api, event.value, requested};
+  if (event.detail <= requested && event.value2 <= requested - event.detail) {
+    name.offset = event.value2;
+    name.bytes = event.detail;
+  }
   bool found = false;
   if (base_.accounts.HasDevice(event.device)) {
     found = blocks_.Name(event, event.device, name);

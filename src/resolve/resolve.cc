@@ -339,8 +339,10 @@ void TablesOf::AddSites() {
 void TablesOf::NameTied() {
   std::map<std::pair<uint32_t, std::string>, StringId> tied;  // by process and name
   const auto each = [&](auto function) {
-    for (tables::SiteRow& row : out_.sites) {
-      if (row.parameter.value != 0)
+    for (size_t i = 1; i < out_.sites.size(); ++i) {
+      tables::SiteRow& row = out_.sites[i];
+      const uint32_t names = ledger_.writer().sites()[i].key.names;
+      if (row.parameter.value != 0 && !base_.names.set(names).is_flat)
         function(row, static_cast<Category>(row.category),
                  out_.accounts[row.account.value].process);
     }

@@ -72,21 +72,26 @@ void RowMaker::AddShares(const tables::AllocationRow& whole,
                          SiteKey key,
                          const std::vector<Names::Share>& shares) {
   tables::AllocationRow rest = whole;
+  const auto cut = [&](uint64_t bytes, tables::SiteId site) {
+    tables::AllocationRow part = rest;
+    part.bytes = bytes;
+    part.rounding_bytes = 0;
+    part.site = site;
+    base_.writer.Add(part);
+    rest.address += bytes;
+    rest.bytes -= bytes;
+  };
   for (const Names::Share& share : shares) {
+    if (const uint64_t gap = whole.address + share.offset - rest.address; gap > 0)
+      cut(gap, whole.site);
+    key.names = share.set;
+    const tables::SiteId site = base_.writer.SiteOf(key, whole.alloc_ns);
     // The last has the rounding.
     if (share.bytes == rest.bytes - rest.rounding_bytes) {
-      key.names = share.set;
-      rest.site = base_.writer.SiteOf(key, whole.alloc_ns);
+      rest.site = site;
       break;
     }
-    tables::AllocationRow part = rest;
-    part.bytes = share.bytes;
-    part.rounding_bytes = 0;
-    key.names = share.set;
-    part.site = base_.writer.SiteOf(key, whole.alloc_ns);
-    base_.writer.Add(part);
-    rest.address += share.bytes;
-    rest.bytes -= share.bytes;
+    cut(share.bytes, site);
   }
   base_.writer.Add(rest);
 }

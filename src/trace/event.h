@@ -118,7 +118,7 @@ enum class Autograd : uint8_t {
 //   ProcessEnd                 wait status, or UINT64_MAX when not known
 //   DeviceSample               used       free           reserved    total        repeats in flags
 //   ProcessSample              used                                  pid          (process: where it is recorded)
-//   Name             memory    requested  root module                             NameKind; name; api = the optimizer's name for its state
+//   Name             memory    requested  root module    offset      bytes        NameKind; name; api = the optimizer's name for its state
 //   Module           object               root module                             name = path below root; api = class
 //   ModuleGone       object
 //   Step             optimizer                                                    StepKind; name = class

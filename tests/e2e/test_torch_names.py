@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from collections import Counter
@@ -12,6 +13,7 @@ from collections import Counter
 import pytest
 from recorded_program import (
     BUFFER,
+    BUILD,
     DUMP,
     GRADIENT,
     PARAMETER,
@@ -338,6 +340,80 @@ def test_copies_that_dataparallel_makes_have_the_places_of_their_originals(tmp_p
     assert {address: (path, root) for address, (path, _, root) in found.items()} == {
         address: (copies[address], said["root"]) for address in found
     }
+
+
+FLAT = """
+    import warnings
+    import torch, torch.distributed as dist
+    from torch import nn
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    warnings.simplefilter("ignore")
+
+    class Views(nn.Sequential):
+        pass
+
+    class Whole(nn.Sequential):
+        pass
+
+    class Momentum(torch.optim.Optimizer):
+        @torch.no_grad()
+        def step(self):
+            for p in self.param_groups[0]["params"]:
+                self.state[p]["momentum"].mul_(0.9).add_(p.grad)
+                p.add_(self.state[p]["momentum"], alpha=-0.1)
+
+    def layers():
+        return nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10, bias=False)
+
+    def parts(flat, model):
+        first = 0
+        for p in model.parameters():
+            yield p, flat[first : first + p.numel()].view(p.shape)
+            first += p.numel()
+
+    def flatten(model, weights, gradients):
+        for p, part in parts(weights, model):
+            p.data = part.copy_(p.data)
+        for p, part in parts(gradients, model):
+            p.grad = part
+
+    count = 64 * 256 + 256 + 256 * 10
+    views, whole = Views(*layers()), Whole(*layers())
+    flatten(views, torch.zeros(count), torch.zeros(count))
+    first = Momentum(views.parameters(), {})
+    moments = torch.zeros(count)
+    for p, part in parts(moments, views):
+        first.state[p]["momentum"] = part
+    flat = nn.Parameter(torch.zeros(count))
+    flat.grad = torch.zeros(count)
+    flatten(whole, flat.data, flat.grad)
+    second = torch.optim.Adam([flat])
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    sharded = FullyShardedDataParallel(nn.Sequential(*layers()), device_id=torch.device("cpu"))
+    third = torch.optim.Adam(sharded.parameters())
+    for model, optimizer in (views, first), (whole, second), (sharded, third):
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=model is sharded)
+            model(torch.randn(4, 64)).square().mean().backward()
+            optimizer.step()
+    dist.destroy_process_group()
+"""
+
+
+def test_flat_buffers_are_shared_out_by_bytes(tmp_path):
+    """Views of flat weights, gradients and state; a flat parameter that the optimizer has as a whole; FSDP1's."""
+    trace = tmp_path / "flat.vram"
+    command = [BUILD / "bin" / "vramscope", "run", "--cpu", "--no-report", "-o", trace, "--", *program(FLAT)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    by = [BUILD / "bin" / "vramscope", "report", trace, "--at", "end", "--by", "category,module,parameter", "--json"]
+    found = Counter()
+    for row in json.loads(subprocess.run(by, check=True, capture_output=True, timeout=60).stdout)["rows"]:
+        found[tuple(row["path"])] += row["bytes"]
+    for model, states in ("Views", 1), ("Whole", 2), ("Sequential", 2):
+        for name, count in ("0.weight", 64 * 256), ("0.bias", 256), ("2.weight", 256 * 10):
+            for category, copies in ("parameter", 1), ("gradient", 1), ("optimizer state", states):
+                assert found[category, f"{model}.{name[0]}", f"{model}.{name}"] == 4 * copies * count, found
 
 
 def test_a_thread_that_trains_while_the_main_thread_waits(tmp_path):

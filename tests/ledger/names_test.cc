@@ -199,6 +199,38 @@ TEST_F(NamesTest, AFlatBufferIsSharedOutToItsParametersByBytes) {
                                                    Pair("rounding", 24 + 12 + 504 + 448)));
 }
 
+// Flattened weights: the parameters are views of one storage, and an optimizer has it as a whole.
+TEST_F(NamesTest, TheStateOfAFlatParameterIsSharedOutLikeItsParts) {
+  AddNet();
+  const auto part = [&](NameKind kind, uint64_t address, const char* name, uint64_t requested,
+                        uint64_t offset, uint64_t bytes, const char* detail = "") {
+    trace::Event& event = trace_.Name(kind, address, name, requested, kNet, detail);
+    event.value2 = offset;
+    event.detail = bytes;
+  };
+  trace_.Alloc(0x1000, 2048);
+  trace_.Name(NameKind::kParameter, 0x1000, "param_groups.0.0", 1640, 0x777);
+  part(NameKind::kParameter, 0x1000, "second.weight", 1640, 1040, 500);
+  part(NameKind::kParameter, 0x1000, "first.weight", 1640, 0, 1000);
+  part(NameKind::kParameter, 0x1000, "tied.weight", 1640, 1040, 500);
+  // One state of all, in elements twice as wide; one whose views belong to the parameters.
+  trace_.Alloc(0x4000, 3280);
+  trace_.Name(NameKind::kOptimizerState, 0x4000, "param_groups.0.0", 3280, 0x777, "exp_avg");
+  trace_.Alloc(0x6000, 1540);
+  part(NameKind::kOptimizerState, 0x6000, "first.weight", 1540, 0, 1000, "momentum");
+  part(NameKind::kOptimizerState, 0x6000, "second.weight", 1540, 1000, 500, "momentum");
+  EXPECT_THAT(
+      By("module"),
+      UnorderedElementsAre(Pair("first", 1000 + 2000 + 1000 + 40), Pair("second", 500 + 1000 + 500),
+                           Pair("param_groups.0", 40 + 100 + 408 + 80 + 200)));
+  EXPECT_THAT(By("parameter"), Contains(Pair("second.weight = tied.weight", 500 + 1000 + 500)));
+  EXPECT_THAT(By("tag"), UnorderedElementsAre(Pair("(none)", 2048), Pair("exp_avg", 3280),
+                                              Pair("momentum", 1540)));
+  const Report report = ReportOf(trace_);
+  EXPECT_THAT(By("category"), UnorderedElementsAre(Pair("parameter", 1640), Pair("rounding", 408),
+                                                   Pair("optimizer state", 3280 + 1540)));
+}
+
 TEST_F(NamesTest, WhereSizesAreNotKnownAFlatBufferHasAllNames) {
   AddNet();
   trace_.Alloc(0x1000, 2048);

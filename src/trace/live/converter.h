@@ -226,6 +226,8 @@ class Converter {
     e->value = r.owner;
     e->name = pass().String(r.name);
     e->api = pass().String(r.detail);
+    e->value2 = r.offset;
+    e->detail = r.bytes;
     return true;
   }
   bool On(const format::Module& r, Event* e) {

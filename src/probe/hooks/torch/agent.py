@@ -394,7 +394,34 @@ def note_tensors(kind, module, root, path):
         tensor = table.get(name)
         if tensor is not None:
             new |= note_tensor(kind, root, join(path, name), local(tensor), state["whole"], tensor)
+            if name == "_flat_param":
+                note_flat(tensor, root, path)
     return new
+
+
+def note_flat(tensor, root, path):
+    """Names the parameters that FSDP made a flat one of: those of its shard, or all while it is gathered."""
+    content = object.__getattribute__(tensor, "__dict__")
+    infos, shards = content.get("_param_infos", ()), content.get("_shard_param_infos")
+    sizes, padding = content.get("_numels_with_padding", ()), content.get("_is_padding_mask", ())
+    if shards is not None and content.get("_sharded_size") == (elements_of(tensor),):
+        for i in range(len(shards)):
+            if shards[i].in_shard:
+                note_part(root, flat_name(infos[i], path), tensor, shards[i].offset_in_shard, shards[i].numel_in_shard)
+    elif content.get("_unpadded_unsharded_size") == (elements_of(tensor),):
+        first = number = 0
+        for i in range(len(sizes)):
+            if not padding[i]:
+                note_part(root, flat_name(infos[number], path), tensor, first, sizes[i])
+                number += 1
+            first += sizes[i]
+
+
+def flat_name(info, path):
+    for name in info.module_name.split("."):
+        if name and name not in SEE_THROUGH:
+            path = join(path, name)
+    return join(path, info.param_name)
 
 
 def walk_again(is_end=False):

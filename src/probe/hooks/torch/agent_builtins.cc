@@ -121,6 +121,10 @@ Object UseTensors(Object, Object const* values, ptrdiff_t count) {
   return g_api.Truth(CalibrateTensors(arguments[0], arguments[1]));
 }
 
+Object UseParts(Object, Object samples) {
+  return g_api.Truth(CalibrateParts(samples));
+}
+
 Object UseSparse(Object, Object samples) {
   return g_api.Truth(CalibrateSparse(samples));
 }
@@ -349,12 +353,38 @@ Object NoteTensor(Object, Object const* values, ptrdiff_t count) {
   RecordScope scope(Want::kAlways);
   if (!scope)
     return g_api.Truth(false);
-  const bool is_new = WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
+  const bool is_new =
+      WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage, PartOf(storage));
   g_torch.named.load(std::memory_order_relaxed)->Insert(storage.address);
   const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
   if (parameter != nullptr && with_gradient)
     WriteGradient(*scope, Now(), TensorImplOf(arguments[5]), parameter);
   return g_api.Truth(is_new);
+}
+
+// note_part(root's address, name, tensor, first element, elements): a parameter that a flat one has
+// in it.
+Object NotePart(Object, Object const* values, ptrdiff_t count) {
+  const Arguments arguments{values, count};
+  const auto owner = reinterpret_cast<uintptr_t>(g_api.PyLong_AsVoidPtr(arguments[0]));
+  const uintptr_t impl = TensorImplOf(arguments[2]);
+  const auto number = [&](int index) {
+    return static_cast<uint64_t>(g_api.PyLong_AsLong(arguments[index])) * ElementBytesOf(impl);
+  };
+  Storage storage;
+  if (impl == 0 || !StorageOf(impl, &storage))
+    return g_api.None();
+  if (RecordScope scope(Want::kAlways); scope) {
+    WriteNameIfNew(*scope, format::NameKind::kParameter, owner, 0, arguments[1], nullptr, storage,
+                   Part{number(3), number(4)});
+  }
+  return g_api.None();
+}
+
+// elements_of(tensor): 0 where that is not known.
+Object ElementsOfTensor(Object, Object tensor) {
+  const uintptr_t impl = TensorImplOf(tensor);
+  return g_api.PyLong_FromLong(impl == 0 ? 0 : static_cast<long>(ElementsOf(impl)));
 }
 
 Object GradientsWanted(Object, Object) {
@@ -422,6 +452,7 @@ constinit PyMethodDef g_builtins[] = {
     {"use_frames", {.fast = UseFrames}, kMethFastCall, nullptr},
     {"use_tensors", {.fast = UseTensors}, kMethFastCall, nullptr},
     {"use_sparse", UseSparse, kMethO, nullptr},
+    {"use_parts", UseParts, kMethO, nullptr},
     {"use_nodes", UseNodes, kMethO, nullptr},
     {"running", Running, kMethNoArgs, nullptr},
     {"in_set_up", InSetUp, kMethNoArgs, nullptr},
@@ -440,6 +471,8 @@ constinit PyMethodDef g_builtins[] = {
     {"ignore_module", IgnoreModule, kMethO, nullptr},
     {"begin_walk", BeginWalk, kMethNoArgs, nullptr},
     {"note_tensor", {.fast = NoteTensor}, kMethFastCall, nullptr},
+    {"note_part", {.fast = NotePart}, kMethFastCall, nullptr},
+    {"elements_of", ElementsOfTensor, kMethO, nullptr},
     {"has_name", HasName, kMethO, nullptr},
     {"gradients_wanted", GradientsWanted, kMethNoArgs, nullptr},
     {"pools_wanted", PoolsWanted, kMethNoArgs, nullptr},

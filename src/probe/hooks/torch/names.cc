@@ -107,6 +107,10 @@ void NamesBeginWalk() {
   ++g_walk;
 }
 
+uint64_t WholeBytesOf(const Storage& storage) {
+  return PartOf(storage).bytes == 0 ? storage.size_bytes : 0;
+}
+
 Parameter* FindParameter(Object tensor, uintptr_t impl) {
   Parameter* const found = g_parameters.Find(impl);
   return found != nullptr && found->object == reinterpret_cast<uintptr_t>(tensor) ? found : nullptr;
@@ -138,6 +142,7 @@ Parameter* AddParameter(Object tensor,
             .name = name,
             .address = storage.address,
             .size_bytes = storage.size_bytes,
+            .whole_bytes = WholeBytesOf(storage),
             .walk = walk ? g_walk : 0,
             .stream = nullptr,
             .name_id = 0};
@@ -152,7 +157,8 @@ bool WriteNameIfNew(Stream& stream,
                     uint64_t scope,
                     Object name,
                     Object detail,
-                    const Storage& storage) {
+                    const Storage& storage,
+                    Part part) {
   if (!IsRecorded(storage))
     return false;
   uint64_t key = HashMix(HashMix(static_cast<uint64_t>(kind), owner), scope);
@@ -180,7 +186,9 @@ bool WriteNameIfNew(Stream& stream,
                              .kind = static_cast<uint64_t>(kind),
                              .owner = owner,
                              .name = name_id,
-                             .detail = detail_id});
+                             .detail = detail_id,
+                             .offset = part.offset,
+                             .bytes = part.bytes});
   return true;
 }
 
@@ -193,6 +201,8 @@ void WriteName(Stream& stream,
   if (!IsRecorded(storage))
     return;
   const uint32_t name = ParameterNameId(stream, parameter);
+  // A gradient as large as the whole storage of its parameter has all of its own.
+  const Part part = storage.size_bytes == parameter->whole_bytes ? Part{} : PartOf(storage);
   WritePrior(stream, now, storage);
   stream.Append(format::Name{.time = now,
                              .address = storage.address,
@@ -201,7 +211,9 @@ void WriteName(Stream& stream,
                              .kind = static_cast<uint64_t>(kind),
                              .owner = parameter->owner,
                              .name = name,
-                             .detail = detail});
+                             .detail = detail,
+                             .offset = part.offset,
+                             .bytes = part.bytes});
 }
 
 void WriteGradient(Stream& stream, uint64_t now, uintptr_t impl, Parameter* parameter) {

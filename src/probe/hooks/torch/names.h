@@ -21,7 +21,8 @@ struct Parameter {
   Object name;      // a str, one reference of it
   uintptr_t address;
   uint64_t size_bytes;
-  uint32_t walk;  // the walk that named it: the first name of a walk stands
+  uint64_t whole_bytes;  // the same where it has all of its storage, else 0
+  uint32_t walk;         // the walk that named it: the first name of a walk stands
   // The name's id in the stream that it was last written to.
   const Stream* stream;
   uint32_t name_id;
@@ -39,6 +40,8 @@ void NamesSayAgain(bool again);
 // A walk over a model begins.
 void NamesBeginWalk();
 
+// `size_bytes` where a tensor has all of its storage, else 0.
+uint64_t WholeBytesOf(const Storage& storage);
 // Null where it is not known.
 Parameter* FindParameter(Object tensor, uintptr_t impl);
 // Names a parameter; `walk` false: the name only stands until a walk finds a better one.
@@ -58,7 +61,8 @@ bool WriteNameIfNew(Stream& stream,
                     uint64_t scope,
                     Object name,
                     Object detail,
-                    const Storage& storage);
+                    const Storage& storage,
+                    Part part);
 
 void WriteName(Stream& stream,
                uint64_t now,

@@ -161,6 +161,7 @@ void NameParameters(Stream& stream, Object groups) {
         parameter->size_bytes != storage.size_bytes) {
       parameter->address = storage.address;
       parameter->size_bytes = storage.size_bytes;
+      parameter->whole_bytes = WholeBytesOf(storage);
       WriteName(stream, now, format::NameKind::kParameter, storage, parameter);
     }
     WriteGradient(stream, now, impl, parameter);
@@ -191,7 +192,8 @@ class StateNamer {
       Storage storage;
       return impl != 0 && StorageOf(impl, &storage) &&
              WriteNameIfNew(stream_, format::NameKind::kOptimizerState, owner_,
-                            HashMix(HashMix(0, optimizer_.birth), index), name_, detail, storage);
+                            HashMix(HashMix(0, optimizer_.birth), index), name_, detail, storage,
+                            PartOf(storage));
     }
     if (depth == 3)
       return false;

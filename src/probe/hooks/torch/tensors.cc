@@ -23,6 +23,9 @@ struct TensorLayout {
   uint32_t meta_gradient;    // AutogradMeta: the gradient's TensorImpl
   uint64_t sparse_class;     // the first word of every SparseTensorImpl; 0: not known
   uint32_t sparse_parts[2];  // SparseTensorImpl: the TensorImpls of its indices, of its values
+  uint32_t impl_offset;      // TensorImpl: the number of its first element in the storage
+  uint32_t impl_elements;    // TensorImpl: 0: these three are not known
+  uint32_t impl_type;        // TensorImpl: the number of its elements' type
   uint32_t storage_data;
   uint32_t storage_size;
   uint32_t storage_device;  // type and index, a byte each
@@ -41,6 +44,10 @@ constinit std::atomic<bool> g_known{false};
 // struct Device { int8_t type; int8_t index; }: the types of c10/core/DeviceType.h.
 constexpr int8_t kTypeCpu = 0;
 constexpr int8_t kTypeCuda = 1;
+
+// sizeof(c10::ScalarType), by its number; 0 of those whose elements are no whole bytes.
+constexpr uint8_t kElementBytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4,
+                                     2, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1,  1, 2, 4, 8};
 
 struct Sample {
   uint64_t object, impl, storage, data, size, gradient, device_type;
@@ -257,6 +264,50 @@ bool CalibrateSparse(Object list) {
   return true;
 }
 
+bool CalibrateParts(Object list) {
+  constexpr int kSamples = 3;
+  constexpr uint32_t kLimit = 256;
+  uint64_t samples[kSamples][4] = {};
+  if (!TensorsKnown() || g_api.PyList_Size(list) != kSamples)
+    return false;
+  for (int i = 0; i < kSamples; ++i) {
+    for (int field = 0; field < 4; ++field) {
+      Object const number = Argument(g_api.PyList_GetItem(list, i), field);
+      if (number == nullptr)
+        return false;
+      samples[i][field] = reinterpret_cast<uint64_t>(g_api.PyLong_AsVoidPtr(number));
+    }
+  }
+  if (g_api.PyErr_Occurred() != nullptr) {
+    g_api.PyErr_Clear();
+    return false;
+  }
+  const SafeReader reader;
+  const auto find = [&]<class T>(T, int field, uint32_t* offset) {
+    int found = 0;
+    for (uint32_t i = sizeof(uint64_t); i < kLimit; i += sizeof(T)) {
+      bool all = true;
+      for (const auto& sample : samples) {
+        T value{};
+        all = all && reader.Get(reinterpret_cast<const char*>(sample[0] + i), &value) &&
+              value == static_cast<T>(sample[field]);
+      }
+      if (!all)
+        continue;
+      *offset = i;
+      ++found;
+    }
+    return found == 1;
+  };
+  TensorLayout layout = g_layout;
+  if (!find(uint64_t{}, 1, &layout.impl_offset) || !find(uint64_t{}, 2, &layout.impl_elements) ||
+      !find(uint16_t{}, 3, &layout.impl_type)) {
+    return false;
+  }
+  g_layout = layout;
+  return true;
+}
+
 bool TensorsKnown() {
   return g_known.load(std::memory_order_acquire);
 }
@@ -290,7 +341,28 @@ bool StorageOf(uintptr_t impl, Storage* storage) {
                     : type == kTypeCuda ? At<int8_t>(found, g_layout.storage_device + 1)
                                         : format::kNoDevice;
   storage->impl = found;
+  storage->tensor = impl;
   return storage->address != 0 && storage->size_bytes != 0;
+}
+
+uint64_t ElementsOf(uintptr_t impl) {
+  return g_layout.impl_elements == 0 ? 0 : At<uint64_t>(impl, g_layout.impl_elements);
+}
+
+uint64_t ElementBytesOf(uintptr_t impl) {
+  if (g_layout.impl_elements == 0)
+    return 0;
+  const auto type = At<uint16_t>(impl, g_layout.impl_type);
+  return type < sizeof kElementBytes ? kElementBytes[type] : 0;
+}
+
+Part PartOf(const Storage& storage) {
+  const uint64_t bytes = ElementsOf(storage.tensor) * ElementBytesOf(storage.tensor);
+  if (bytes >= storage.size_bytes || bytes == 0)
+    return {};
+  const uint64_t offset =
+      At<uint64_t>(storage.tensor, g_layout.impl_offset) * ElementBytesOf(storage.tensor);
+  return offset <= storage.size_bytes - bytes ? Part{offset, bytes} : Part{};
 }
 
 Object LocalTensorOf(Object tensor) {
