@@ -255,7 +255,7 @@ class GrowthFinder {
   // Whether a process whose end is unknown may still exist at the end of `times`: its last event is
   // late, and its parent has not begun another process since. A loader's worker that is ahead of
   // the main process waits, and records nothing.
-  bool MayWait(ProcessId process, const ProcessIterations& times) const;
+  bool MayWait(const tables::AccountRow& account, const ProcessIterations& times) const;
   void FindWindows();
   util::Status Read(std::vector<Found>* found);
   void AddGrowths(const LeakKey& key, Parts& parts);
@@ -287,9 +287,11 @@ ProcessId GrowthFinder::JudgeOf(ProcessId process) const {
   return with_most_;
 }
 
-bool GrowthFinder::MayWait(ProcessId process, const ProcessIterations& times) const {
-  const tables::ProcessRow& row = tables_.processes[process.value];
-  if (row.wait_status >= 0 || row.closed_cleanly != 0 ||
+bool GrowthFinder::MayWait(const tables::AccountRow& account,
+                           const ProcessIterations& times) const {
+  const tables::ProcessRow& row = tables_.processes[account.process.value];
+  // Where its end was seen, that comes after its last event.
+  if (account.end_ns > row.end_ns || row.closed_cleanly != 0 ||
       last_child_ns_.at({row.host, row.parent_pid}) > row.end_ns)
     return false;
   return times.count() - times.NumberAt(row.end_ns) <= TailOf(times.count() - times.first());
@@ -325,7 +327,7 @@ void GrowthFinder::FindWindows() {
       // While it was there. What a process that ended had is gone.
       const int64_t begin_ns = tables_.processes[process.value].begin_ns;
       window.first = std::max<int64_t>(window.first, times.NumberAt(begin_ns));
-      if (MayWait(process, times))
+      if (MayWait(account, times))
         window.until = std::clamp(times.NumberAt(account.end_ns), window.first, window.until);
       else if (account.end_ns <= times.EndOf(window.until - 1))
         --window.until;

@@ -223,7 +223,6 @@ TEST_F(LeaksTest, AWorkerIsJudgedByTheIterationsOfItsParent) {
   };
   // Its end is unknown: it may wait since, ahead of its parent, unless it has waited for long or
   // its parent has begun another one.
-  builder_.tables.processes[worker.value].wait_status = -1;
   EXPECT_TRUE(is_judged(2750));
   EXPECT_FALSE(is_judged(2000));
   const auto next = builder_.Process(9, 3201);
@@ -233,9 +232,11 @@ TEST_F(LeaksTest, AWorkerIsJudgedByTheIterationsOfItsParent) {
   builder_.tables.processes[next.value].begin_ns = 200;
   EXPECT_TRUE(is_judged(2750));
   // A worker that ended has nothing any more.
-  builder_.tables.processes[worker.value].wait_status = 0;
-  EXPECT_FALSE(is_judged(2750));
-  EXPECT_FALSE(is_judged(2000));
+  builder_.tables.processes[worker.value].end_ns = 2700;
+  EXPECT_EQ(Find().adopted, 0u);
+  builder_.tables.processes[worker.value].end_ns = 2750;
+  builder_.tables.processes[worker.value].closed_cleanly = 1;
+  EXPECT_EQ(Find().adopted, 0u);
 }
 
 // Ten models of a class one after the other, each kept with its gradient and optimizer state.
