@@ -158,6 +158,15 @@ TEST_F(IterationsTest, Leaks) {
   EXPECT_EQ(csv, Expected("leaks.csv", csv));
 }
 
+TEST_F(IterationsTest, SlightGrowthIsNoWarning) {
+  query::Leaks leaks = SomeLeaks(recording_);
+  LeaksTextOptions options;
+  options.style.colour = true;
+  EXPECT_THAT(FormatLeaks(leaks, recording_, options), testing::StartsWith("\x1b[33mMemory grows"));
+  leaks.bytes_per_iteration = 512;
+  EXPECT_THAT(FormatLeaks(leaks, recording_, options), testing::StartsWith("\x1b[1mMemory grows"));
+}
+
 TEST_F(IterationsTest, NoLeaks) {
   query::Leaks leaks;
   leaks.iterations = 6;

@@ -17,6 +17,7 @@
 namespace vramscope::output {
 namespace {
 
+constexpr double kSlightGrowthBytes = 1024;  // a loss that a program keeps is no warning
 constexpr size_t kBytesColumns = 11;
 constexpr size_t kCountColumns = 9;
 constexpr size_t kMarkColumns = 6;
@@ -107,7 +108,8 @@ void LeaksText::AddGrowing() {
   const LeaksVerdict verdict = VerdictOf(leaks_);
   const size_t end =
       std::min(verdict.text.find(leaks_.too_few ? ":" : " over "), verdict.text.size());
-  const Ink ink = verdict.good ? Ink::kGood : Ink::kWarning;
+  const bool is_slight = leaks_.Grows() && leaks_.bytes_per_iteration < kSlightGrowthBytes;
+  const Ink ink = verdict.good ? Ink::kGood : is_slight ? Ink::kBold : Ink::kWarning;
   if (leaks_.iterations == 0) {
     Add(verdict.text + ", so growth cannot be distinguished from");
     Add("normal use. A step of a torch optimizer ends an iteration, or");

@@ -184,12 +184,38 @@ class TextReport {
   Lines out_;
 };
 
+// Why a recording has no devices.
+Lines AbsenceLines(const tables::Recording& recording) {
+  const std::string options =
+      "," + std::string(tables::NoteOf(recording, tables::kOptionsNote)) + ",";
+  Lines lines;
+  if (options.find(",cpu,") != std::string::npos) {
+    lines.emplace_back("No device was used: no GPU memory and no CPU tensor was allocated.");
+  } else {
+    lines.emplace_back("No device was used: no GPU memory was allocated while this was recorded.");
+    if (tables::NoteOf(recording, tables::kImportedNote).empty())
+      lines.emplace_back("`vramscope run --cpu` records CPU tensors.");
+  }
+  if (options.find(",overflow") != std::string::npos)
+    lines.emplace_back("--overflow did nothing.");
+  return lines;
+}
+
 // A device that nothing was ever seen on says nothing; unless there is no other, and somebody asked
 // for an instant.
 void TextReport::ChooseDevices() {
   for (const query::DeviceReport& device : report_.devices) {
     if (device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0)
       devices_.push_back(&device);
+  }
+  // Pinned memory of a few bytes, such as that of a loss's item(), is no section of its own.
+  if (query_.by.empty() && query_.where.empty() && !IsWhole()) {
+    uint64_t most = 0;
+    for (const query::DeviceReport* device : devices_)
+      most = std::max(most, device->ledger_bytes);
+    std::erase_if(devices_, [&](const auto* device) {
+      return device->kind == tables::DeviceKind::kHost && device->ledger_bytes < most / 1000;
+    });
   }
   for (const query::DeviceReport* device : devices_) {
     if (device->kind == tables::DeviceKind::kGpu)
@@ -611,7 +637,8 @@ void TextReport::AddAbsence() {
   if (query_.where.empty() && WasPaused(recording_)) {
     Add("The recording was paused all the time: nothing is known of the program's memory.");
   } else if (query_.where.empty()) {
-    Add("No device was used: nothing was allocated while this was recorded.");
+    for (const std::string& line : AbsenceLines(recording_))
+      Add(line);
   } else if (most != nullptr) {
     const Unit unit = TableUnit(most->own_peak->bytes);
     Add(fmt::format("Nothing had {} when the device peaked, at {}.", Asked(),

@@ -237,7 +237,7 @@ std::vector<std::string> TrustLines(const query::Report& report,
   } else if (!broken) {
     // What a foreign file lacks is no loss of ours, and no completeness either.
     std::string line = lost || !imported.empty() ? "" : "Nothing was lost. ";
-    if (!report.invariants.empty())
+    if (!report.invariants.empty() && !report.devices.empty())
       line += fmt::format("Checks of the ledger: {} of {} hold.", report.invariants.size(),
                           report.invariants.size());
     if (!line.empty())

@@ -210,7 +210,8 @@ TEST(WritersTest, DevicesThatNobodyUsed) {
   query::Report report;
   report.devices.resize(8);
   EXPECT_THAT(FormatText(report, recording, {}, Options(true)),
-              HasSubstr("No device was used: nothing was allocated while this was recorded."));
+              HasSubstr("No device was used: no GPU memory was allocated while this was "
+                        "recorded.\n`vramscope run --cpu` records CPU tensors.\n"));
   query::ReportQuery query;
   query.at.kind = query::Instant::Kind::kEnd;
   EXPECT_THAT(FormatText(report, recording, query, Options(true)), HasSubstr("ledger 0 B"));

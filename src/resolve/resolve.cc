@@ -117,7 +117,8 @@ class TablesOf {
   Naming naming_;
   Tables out_;
   Texts texts_;
-  std::unordered_map<std::string, tables::StackId> places_;           // by text
+  bool never_resumed_ = false;                               // paused from its start to its end
+  std::unordered_map<std::string, tables::StackId> places_;  // by text
   std::unordered_map<uint32_t, tables::StackId> places_in_backward_;  // by stack
   std::unordered_map<uint32_t, tables::FrameId> frames_in_backward_;  // by frame
 };
@@ -143,8 +144,10 @@ void TablesOf::AddSession() {
               options.find("," + std::string(tables::kPausedOption) + ",") != std::string::npos);
   }
   const std::vector<ProcessProgress>& processes = base_.progress.processes;
-  if (paused && std::none_of(processes.begin(), processes.end(),
-                             [](const ProcessProgress& process) { return process.resumed; }))
+  never_resumed_ =
+      paused && std::none_of(processes.begin(), processes.end(),
+                             [](const ProcessProgress& process) { return process.resumed; });
+  if (never_resumed_)
     out_.notes.push_back({texts_.Of(tables::kPausedNote), texts_.Of("yes")});
   std::string optimizers;
   for (const std::string& name : base_.iterations.optimizers())
@@ -547,7 +550,9 @@ void TablesOf::AddTrust() {
   AddLoss(base_.progress.unknown_frees);
   AddLoss(base_.progress.inherited_frees);
   AddLoss(base_.progress.double_allocs);
-  AddLoss(base_.progress.unknown_names);
+  // A recording that was paused all the time knows no memory that could have a name.
+  if (!never_resumed_)
+    AddLoss(base_.progress.unknown_names);
   trace::Loss not_measured{format::LossName(static_cast<uint64_t>(format::Loss::kNoReading))};
   for (const price::DevicePrices& prices : ledger_.prices())
     not_measured.count += prices.contexts_not_measured;

@@ -10,7 +10,8 @@ namespace vramscope::output {
 
 const std::vector<ExportFormat>& ExportFormats() {
   static const std::vector<ExportFormat> kFormats = {
-      {"csv", "every allocation, a table", nullptr, ExportAllocationsCsv, true},
+      {"csv", "every allocation, and the segments they are cut out of, a table", nullptr,
+       ExportAllocationsCsv, true},
       {"json", "every allocation, JSON Lines", nullptr, ExportAllocationsJson, true},
       {"collapsed", "folded stacks at an instant, for flame graphs", "peak", ExportCollapsed},
       {"speedscope", "stacks at an instant, for speedscope.app", "peak", ExportSpeedscope},

@@ -443,6 +443,11 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
   session_.event_count += process_ends_.size();
   for (const Event& event : process_ends_)
     session_.end_ns = std::max(session_.end_ns, event.time_ns);
+  if (processes_.empty()) {
+    // A program that used nothing that is recorded.
+    for (const Exit& exit : Exits())
+      session_.end_ns = std::max(session_.end_ns, exit.time_ns);
+  }
 
   session_.host = util::ValidUtf8(session.host);
   session_.notes = session.notes;

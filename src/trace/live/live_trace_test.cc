@@ -390,6 +390,15 @@ TEST_F(LiveTraceTest, AProcessThatNvmlListsHasNotEnded) {
   EXPECT_EQ(OfKind(events, EventKind::kProcessSample)[0].process, ProcessId{0});
 }
 
+TEST_F(LiveTraceTest, AProgramWithoutRecordsLastsUntilItsExit) {
+  LiveFileBuilder launcher({.writer = format::WriterKind::kLauncher});
+  launcher.Stream(1).Add(format::ProcessExit{.time = kStart + 900, .pid = 7, .status = 0});
+  ASSERT_TRUE(launcher.Write(Path("launcher.vrl")));
+  const auto trace = Open();
+  EXPECT_EQ(trace->session().start_ns, static_cast<int64_t>(kStart));
+  EXPECT_EQ(trace->session().end_ns, static_cast<int64_t>(kStart + 900));
+}
+
 TEST_F(LiveTraceTest, TwoFilesOfOnePidAreTwoProcesses) {
   for (uint64_t i = 0; i < 2; ++i) {
     LiveFileBuilder file({.pid = 7, .start_ns = kStart + i * 5000});
