@@ -100,11 +100,20 @@ std::string ModuleNames::Prefix(uint32_t root) const {
   return processes_[lifetime.process.value].models > 1 ? RootName(lifetime) + "." : "";
 }
 
-std::string ModuleNames::Path(uint32_t number) const {
+uint32_t ModuleNames::Compiled(uint32_t number) const {
   const Lifetime& lifetime = lifetimes_[number];
+  if (lifetime.is_root || lifetime.path.value != 0 ||
+      trace_.string(lifetime.type) != "OptimizedModule")
+    return number;
+  const uint32_t root = Find(lifetime.process, lifetime.root, lifetime.last_ns);
+  return root != kNone ? root : number;
+}
+
+std::string ModuleNames::Path(uint32_t number) const {
+  const Lifetime& lifetime = lifetimes_[Compiled(number)];
   const std::string_view path = trace_.string(lifetime.path);
   const uint32_t root =
-      lifetime.is_root ? number : Find(lifetime.process, lifetime.root, lifetime.last_ns);
+      lifetime.is_root ? Compiled(number) : Find(lifetime.process, lifetime.root, lifetime.last_ns);
   if (!path.empty())
     return Prefix(root) + std::string(path);
   // Around its root or that root itself, or a copy of it (DataParallel's).
@@ -136,7 +145,7 @@ std::string ModuleNames::TypeOfPath(uint32_t root, const std::string& path, int6
 }
 
 std::string_view ModuleNames::Type(uint32_t lifetime) const {
-  return trace_.string(lifetimes_[lifetime].type);
+  return trace_.string(lifetimes_[Compiled(lifetime)].type);
 }
 
 }  // namespace vramscope::resolve

@@ -80,6 +80,8 @@ class ModuleNames {
   };
 
   uint32_t LifeOf(trace::ProcessId process, uint64_t object);
+  // The model that torch.compile's module is around; of others that one itself.
+  uint32_t Compiled(uint32_t number) const;
   std::string RootName(const Lifetime& root) const;
 
   const trace::Trace& trace_;

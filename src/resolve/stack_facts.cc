@@ -6,6 +6,7 @@
 
 #include "resolve/frames.h"
 #include "resolve/owners.h"
+#include "util/generated_code.h"
 
 namespace vramscope::resolve {
 namespace {
@@ -72,6 +73,8 @@ StackFactsTable::FrameSays StackFactsTable::Ask(const trace::Frame& frame) const
   const std::string_view name = LastName(function);
   if (name == "__init__" || name == "reset_parameters")
     return FrameSays::kSetUp;
+  if (util::IsGeneratedCode(file))
+    return FrameSays::kGenerated;
   const std::string_view below = BelowTorch(file);
   if (below.empty())
     return IsUserFrame(trace_, frame) ? FrameSays::kUser : FrameSays::kNothing;
@@ -144,6 +147,8 @@ void StackFactsTable::Extend(StackFacts& facts, trace::StackId stack) {
       facts.user_inside = true;
       facts.communication = facts.collective = false;
       break;
+    case FrameSays::kGenerated:
+      return;  // its module is the compiler's, or runs further out too
     case FrameSays::kSetUp:
     case FrameSays::kNothing:
     case FrameSays::kNotAsked:

@@ -52,6 +52,7 @@ class StackFactsTable {
     kCommunication,
     kCollective,
     kWorkspace,
+    kGenerated,  // PyTorch's compilers wrote it
   };
 
   const StackFacts& Find(trace::StackId stack);

@@ -65,6 +65,31 @@ TEST_F(NamesTest, BackwardBelongsToTheForwardOperatorOfItsNode) {
   EXPECT_EQ(report.top_churn[0].place, "train.py:20 in backward of forward");
 }
 
+// torch.compile: its module has the model's name, what it generates has none, and a backward
+// belongs to the forward.
+TEST_F(NamesTest, CompiledCodeBelongsToTheModelThatWasCompiled) {
+  constexpr uint64_t kCompiled = 0x400;
+  constexpr uint64_t kGraph = 0x500;
+  AddNet();
+  trace_.Module(kCompiled, kNet, "", "OptimizedModule");
+  Frames frames = MainFrames(50);
+  Call(frames, kCompiled, kTrain, 50);
+  frames.push_back({"<eval_with_key>.5", 9, "forward", kGraph});
+  trace_.StackIs(trace_.PythonIn(frames));
+  trace_.NextNode(5);
+  trace_.Alloc(0x1000, 1);
+  frames = MainFrames(60);
+  CallBackward(frames);
+  frames.push_back({"<eval_with_key>.6", 9, "forward", kGraph});
+  trace_.StackIs(trace_.PythonIn(frames));
+  trace_.InNode(4);
+  trace_.Alloc(0x2000, 2);
+  EXPECT_THAT(By("module"), ElementsAre(Pair("Net", 3)));
+  EXPECT_THAT(By("line"), UnorderedElementsAre(Pair("train.py:50 in forward", 1),
+                                               Pair("train.py:50 in backward of forward", 2)));
+  EXPECT_EQ(ReportOf(trace_).top_modules[0].type, "Net");
+}
+
 // What is free in a segment, too: not an address in the CUDA runtime, which called the driver.
 TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBlock) {
   constexpr uint64_t kMiB = 1 << 20;

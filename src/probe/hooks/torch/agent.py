@@ -19,6 +19,7 @@ META = 14  # c10::DeviceType
 
 # Wrappers whose name for what they wrap is no part of a path.
 SEE_THROUGH = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+TABLES = ("_parameters", "_buffers", "_modules")
 PARALLEL = ("DistributedDataParallel", "DataParallel")
 
 FIRST_SCANS = 2  # of a process that trains
@@ -312,9 +313,12 @@ def has_nameless(top):
 
 
 def is_of_compiler(module):
-    """Whether torch.compile made it: such a module holds the program's parameters under other names."""
+    """Whether torch.compile made it: such a module holds the program's parameters under other names, or has them as
+    arguments."""
     meta = object.__getattribute__(module, "__dict__").get("meta")
-    return isinstance(meta, dict) and any(str(key).startswith("dynamo_") for key in meta)
+    if isinstance(meta, dict) and any(str(key).startswith("dynamo_") for key in meta):
+        return True
+    return type(module).__name__ == "GraphModule" and not any(table_of(module, key) for key in TABLES)
 
 
 def ignore(module):
