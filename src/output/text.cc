@@ -146,7 +146,7 @@ class TextReport {
   void AddHeadline(const query::DeviceReport& device);
   void AddSelected(const query::DeviceReport& device, const Unit& unit);
   bool HasAllocated(const query::DeviceReport& device) const {
-    return query_.where.empty() && device.reserved_bytes > 0 && device.allocated_peak;
+    return query_.SelectsWholeDevices() && device.reserved_bytes > 0 && device.allocated_peak;
   }
   void AddAllocated(const query::DeviceReport& device, const Unit& unit);
   std::string PeakText(const query::PeakFigure& peak, const Unit& unit) const;
@@ -487,7 +487,7 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
   if (device.at_kind == "time")
     when.clear();
   const bool at_peak_of_all =
-      query_.at.kind == query::Instant::Kind::kPeak && !query_.where.empty();
+      query_.at.kind == query::Instant::Kind::kPeak && !query_.SelectsWholeDevices();
   const bool nothing =
       device.ledger_bytes == 0 && device.at_ns < recording_.tables().session.begin_ns;
   if (nothing)
@@ -506,7 +506,7 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
   const size_t gap = std::max<size_t>(std::min(columns(), kPlainColumns), used + 2) - used;
   Add(Paint(name, Ink::kBold, style_) + std::string(gap, ' ') + when);
 
-  if (report_.sampled && query_.where.empty()) {
+  if (report_.sampled && query_.SelectsWholeDevices()) {
     Add(fmt::format("  {} {}, as NVML said", ledger, unit.name));
   } else if (device.nvml_bytes && device.residual_bytes) {
     const int64_t residual = *device.residual_bytes;
@@ -517,7 +517,7 @@ void TextReport::AddHeadline(const query::DeviceReport& device) {
                               ExactPercent(residual, *device.nvml_bytes)),
                   explained ? Ink::kGood : Ink::kWarning, style_);
     Add(line);
-  } else if (!query_.where.empty()) {
+  } else if (!query_.SelectsWholeDevices()) {
     AddSelected(device, unit);
   } else if (device.kind == tables::DeviceKind::kGpu) {
     Add(fmt::format("  ledger {} {}; no NVML sample of this state, so no residual", ledger,

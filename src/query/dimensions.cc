@@ -58,6 +58,12 @@ util::Status AddDimension(const std::string& name, std::vector<Dimension>* dimen
   return {};
 }
 
+bool ReportQuery::SelectsWholeDevices() const {
+  return std::all_of(where.begin(), where.end(), [](const Where& condition) {
+    return condition.dimension == Dimension::kDevice;
+  });
+}
+
 util::Result<ReportQuery::Where> ParseWhere(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) {

@@ -130,7 +130,7 @@ class ReportMaker {
     const bool by_row = std::any_of(
         query_.where.begin(), query_.where.end(),
         [](const ReportQuery::Where& where) { return DimensionTexts::IsOfRows(where.dimension); });
-    if (query_.where.empty() || by_row || query_.at.kind != Instant::Kind::kPeak)
+    if (query_.SelectsWholeDevices() || by_row || query_.at.kind != Instant::Kind::kPeak)
       return {};
     const auto own = FindOwnPeaks(recording_, query_);
     if (!own.ok())
@@ -195,8 +195,10 @@ class ReportMaker {
     for (const int64_t time_ns : at.OfDevice(tables_, device))
       out.at_ns = std::max(out.at_ns, time_ns);
     const DeviceSamples samples(tables_, device);
+    const bool is_whole =
+        query_.where.empty() || (query_.SelectsWholeDevices() && totals.matched > 0);
     const std::optional<uint64_t> version =
-        query_.where.empty() ? VersionAt(device, samples, at) : std::nullopt;
+        is_whole ? VersionAt(device, samples, at) : std::nullopt;
     const tables::SampleRow* sample =
         version ? samples.At(*version, totals.all, out.at_ns) : nullptr;
     if (sample != nullptr) {
@@ -230,13 +232,24 @@ class ReportMaker {
       AddResidual(device, samples);
   }
 
+  // The device's account that is of no recorded process: conditions on the device find it by that.
+  tables::AccountId AccountOfNobody(DeviceId device) const {
+    for (uint32_t i = 1; i < tables_.accounts.size(); ++i) {
+      if (tables_.accounts[i].device == device && tables_.accounts[i].process.value == 0)
+        return tables::AccountId{i};
+    }
+    return {};
+  }
+
   void AddInTransit(DeviceId device, uint64_t bytes, Totals* totals) {
     Leaf leaf;
     leaf.device = device;
     leaf.site.part = static_cast<uint8_t>(format::Part::kInTransit);
     leaf.site.category = static_cast<uint8_t>(format::PartCategory(format::Part::kInTransit));
+    leaf.site.account = AccountOfNobody(device);
     leaf.bytes = bytes;
-    aggregator_.Add(leaf);
+    if (!aggregator_.Add(leaf))
+      return;
     tops_.Add(leaf);
     totals->matched += bytes;
   }

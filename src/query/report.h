@@ -55,6 +55,9 @@ struct ReportQuery {
   std::vector<Where> where;
   std::vector<std::string> own;  // packages whose code counts as the user's (--own)
   uint64_t top = 0;              // entries that a writer shows, 0: all; MakeReport makes all
+
+  // Whether each device is selected as a whole or not at all: its total and NVML's figure apply.
+  bool SelectsWholeDevices() const;
 };
 
 // `DIM=VALUE`.
@@ -90,7 +93,7 @@ struct DeviceReport {
   uint64_t allocated_bytes = 0;
   uint64_t reserved_bytes = 0;
   std::optional<PeakFigure> allocated_peak;  // of the whole recording
-  std::optional<PeakFigure> own_peak;        // of what the conditions select; without any, none
+  std::optional<PeakFigure> own_peak;        // of a part of the device that conditions select
 };
 
 struct ProcessReport {

@@ -199,6 +199,24 @@ TEST_F(ReportTest, ConditionsNarrowRowsAndLists) {
   EXPECT_THAT(Lines(Of("@400")), ElementsAre());
 }
 
+// NVML's figure, the residual and what calls under way have are those of the report without it.
+TEST_F(ReportTest, AConditionOnTheDeviceSelectsAllOfIt) {
+  builder_.tables.changes = {{gpu_, 100}, {gpu_, 150}, {gpu_, 200}, {gpu_, 700}};
+  Sample(420, 1560, 1540, 0, 10);
+  const Report all = Of("@320");
+  query_.where = {{Dimension::kDevice, "0"}};
+  const Report one = Of("@320");
+  EXPECT_EQ(Lines(one), Lines(all));
+  EXPECT_EQ(one.devices[0].nvml_bytes, 1560u);
+  EXPECT_EQ(one.devices[0].in_transit_bytes, 10);
+  EXPECT_EQ(one.devices[0].residual_bytes, 10);
+  EXPECT_FALSE(Of("peak").devices[0].own_peak);
+  query_.where = {{Dimension::kDevice, "1"}};
+  EXPECT_FALSE(Of("@320").devices[0].nvml_bytes);
+  query_.where = {{Dimension::kDevice, "0"}, {Dimension::kModule, "layer"}};
+  EXPECT_FALSE(Of("@320").devices[0].nvml_bytes);
+}
+
 TEST_F(ReportTest, TheRestIsOneRow) {
   query_.top = 1;
   Report report = Of("@400", {Dimension::kCategory});

@@ -28,8 +28,8 @@ export function instantOf(page, at) {
 export function commandOf(model, state, view) {
   const { page } = model;
   const words = ["vramscope", "report", page.file];
-  const peak = view.atPeak && page.devices.length === 1;
-  if (!peak) words.push("--at", `@${instantOf(page, view.at)}`);
+  // Each device is shown at its own peak.
+  if (!view.atPeak) words.push("--at", `@${instantOf(page, view.at)}`);
   if (DIMENSIONS[state.by] !== "") words.push("--by", DIMENSIONS[state.by]);
   const device = page.devices[state.device];
   if (page.devices.length > 1) words.push("--where", `device=${device.kind === "gpu" ? device.index : device.kind}`);

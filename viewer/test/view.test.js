@@ -4,6 +4,7 @@ import { test } from "node:test";
 
 import { makePage } from "../dev/make_page.js";
 import { categoryOf, categoryOfGroup } from "../src/category.js";
+import { commandOf } from "../src/command.js";
 import { Filter } from "../src/filter.js";
 import { Model } from "../src/model.js";
 import { isWithin, prefixes, within } from "../src/names.js";
@@ -276,6 +277,21 @@ test("the heaviest layers and lines have what is their own", () => {
     [model.page.names[id], bytes, count]), [["h.0.mlp", 150, 2], ["h.0", 50, 2]]);
   assert.deepEqual(heaviest(model, view, (kind) => model.kinds.line[kind]).map(({ id, bytes }) =>
     [model.page.names[id], bytes]), [["app.py:1 in main", 100], ["app.py:2 in forward", 100]]);
+});
+
+test("the command names the device of several, and the instant where it is not the device's peak", () => {
+  const command = (page, more) => {
+    const model = new Model(page);
+    return commandOf(model, { ...STATE, ...more }, look(model, more));
+  };
+  assert.equal(command(reportPage()), "vramscope report t.vram --by module");
+  assert.equal(command(reportPage(), { at: 20 }), "vramscope report t.vram --at @5020 --by module");
+  assert.equal(command(reportPage(), { categories: ["activation"], module: "h.0" }),
+    "vramscope report t.vram --by module --where category=activation --where module=h.0");
+  const several = reportPage();
+  several.devices.push({ index: -2, kind: "host", name: "host", total_bytes: null, peak_at: 10, allocated_peak_at: null });
+  assert.equal(command(several), "vramscope report t.vram --by module --where device=0");
+  assert.equal(command(several, { device: 1, at: 10 }), "vramscope report t.vram --at @5010 --by module --where device=host");
 });
 
 test("iterations are those of one process, and their marks are not shown twice", () => {
