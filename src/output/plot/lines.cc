@@ -9,6 +9,7 @@
 #include "output/plot/figure.h"
 #include "output/plot/page.h"
 #include "output/plot/palette.h"
+#include "util/size_text.h"
 
 namespace vramscope::output {
 namespace {
@@ -236,9 +237,12 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
   const size_t peak = PeakOf(panel, tops);
   if (peak < timeline.time_ns.size()) {
     std::string head = "bytes at the peak";
-    if (panel.counted.empty())
-      head += fmt::format(", {:.3f} s",
-                          SecondsOf(panel.peak_ns.value_or(timeline.time_ns[peak]), panel));
+    if (panel.counted.empty()) {
+      const int64_t at_ns = panel.peak_ns.value_or(timeline.time_ns[peak]) - panel.begin_ns;
+      head += at_ns < kNsPerSecond
+                  ? ", " + util::FormatDuration(at_ns)
+                  : fmt::format(", {:.3f} s", static_cast<double>(at_ns) / kNsPerSecond);
+    }
     plot.KeyHead(row++, head);
   }
   for (size_t i = timeline.groups.size(); i-- > 0;) {

@@ -79,6 +79,14 @@ Colour Palette::Of(const std::string& name) const {
   return found == colours_.end() ? kPale : found->second;
 }
 
+double StackRank(const std::string& name) {
+  const auto place = [](const Swatch* swatch) {
+    return static_cast<double>(std::distance(std::begin(kKnown), swatch));
+  };
+  const Swatch* const known = FindKnown(name);
+  return known != nullptr ? place(known) : place(FindKnown("other places")) - 0.5;
+}
+
 Colour HueOf(size_t index) {
   return Unpack(kSpare[index % std::size(kSpare)]);
 }

@@ -21,6 +21,10 @@ class Palette {
   std::map<std::string, Colour> colours_;
 };
 
+// Where a name belongs in a stack, from the bottom up: the order of the HTML page's timeline. Names
+// without a colour of their own share a rank, below what nobody can name or use.
+double StackRank(const std::string& name);
+
 // For lines: the hue of the n-th.
 Colour HueOf(size_t index);
 

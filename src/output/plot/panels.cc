@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "output/plot/axis.h"
 #include "output/plot/figure.h"
+#include "output/plot/palette.h"
 #include "query/fold_names.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
@@ -122,6 +124,27 @@ std::vector<BarPanel> BarPanels(const query::KeywordReport& report,
   return panels;
 }
 
+namespace {
+
+// Bands in the order of the page's timeline.
+void StackBands(query::Timeline* timeline) {
+  std::vector<size_t> order(timeline->groups.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return StackRank(timeline->groups[a]) < StackRank(timeline->groups[b]);
+  });
+  std::vector<std::string> groups;
+  std::vector<std::vector<uint64_t>> peak;
+  for (const size_t band : order) {
+    groups.push_back(std::move(timeline->groups[band]));
+    peak.push_back(std::move(timeline->peak[band]));
+  }
+  timeline->groups = std::move(groups);
+  timeline->peak = std::move(peak);
+}
+
+}  // namespace
+
 std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines,
                                           const tables::Recording& recording,
                                           const std::string& name) {
@@ -174,6 +197,11 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
     panel.sampled = tables::IsSampled(recording);
     const bool is_instant = !tables::NoteOf(recording, tables::kInstantNote).empty();
     panel.counted = is_instant ? kOneInstant : tables::NoteOf(recording, tables::kCountedNote);
+    StackBands(&timeline);
+    // A device whose every sample is 0 has an NVML that does not count.
+    if (std::all_of(timeline.nvml.begin(), timeline.nvml.end(),
+                    [](const auto& sample) { return sample.second == 0; }))
+      timeline.nvml.clear();
     panel.timeline = std::move(timeline);
     panels.push_back(std::move(panel));
   }

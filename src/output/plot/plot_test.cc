@@ -11,6 +11,8 @@
 #include "output/plot/axis.h"
 #include "output/plot/figure.h"
 #include "output/plot/palette.h"
+#include "output/report_fixture.h"
+#include "util/size_text.h"
 
 namespace vramscope::output {
 namespace {
@@ -168,6 +170,15 @@ TEST(Palette, IsThatOfThePage) {
   EXPECT_GT(hue, 5u);
 }
 
+TEST(Palette, StacksAreInTheOrderOfThePage) {
+  const std::vector<std::string> upwards = {"driver-owned / context", "parameter", "activation",
+                                            "layer.1",                "unknown",   "fragmentation",
+                                            "PyTorch / cached"};
+  for (size_t i = 0; i + 1 < upwards.size(); ++i)
+    EXPECT_LT(StackRank(upwards[i]), StackRank(upwards[i + 1])) << upwards[i];
+  EXPECT_EQ(StackRank("layer.1"), StackRank("layer.2")) << "names of no category keep their order";
+}
+
 TEST(Palette, NamesThatMeanACategoryHaveItsColour) {
   const Palette palette({"MLP", "Parameters", "PyTorch / cached", "driver-owned / context"});
   EXPECT_EQ(palette.Of("Parameters"), Palette({"parameter"}).Of("parameter"));
@@ -279,6 +290,22 @@ TEST(TimelinePlot, BandsLieOnEachOtherBelowNvml) {
   EXPECT_THAT(sketch.texts, Contains("NVML, device used"));
 }
 
+TEST(TimelinePlot, BandsAreStackedAsOnThePageAndAnNvmlThatDoesNotCountIsLeftOut) {
+  FakeRecording recording;
+  query::Timeline timeline;
+  timeline.device = recording.AddDevice(tables::DeviceKind::kGpu, 0);
+  timeline.groups = {"PyTorch / cached", "parameter", "driver"};
+  timeline.time_ns = {recording.tables().session.begin_ns};
+  timeline.peak = {{kMiB}, {2 * kMiB}, {3 * kMiB}};
+  timeline.nvml = {{recording.tables().session.begin_ns, 0}};
+  const std::vector<TimelinePanel> panels = TimelinePanels({timeline}, recording, "");
+  ASSERT_EQ(panels.size(), 1u);
+  const query::Timeline& stacked = panels[0].timeline;
+  EXPECT_THAT(stacked.groups, ElementsAre("driver", "parameter", "PyTorch / cached"));
+  EXPECT_EQ(stacked.peak, (std::vector<std::vector<uint64_t>>{{3 * kMiB}, {2 * kMiB}, {kMiB}}));
+  EXPECT_TRUE(stacked.nvml.empty());
+}
+
 TEST(TimelinePlot, TheKeyHasEachBandAtOneStatedInstant) {
   TimelinePanel panel = Panel();
   panel.timeline.groups = {"cached", "activation"};
@@ -290,6 +317,9 @@ TEST(TimelinePlot, TheKeyHasEachBandAtOneStatedInstant) {
   EXPECT_THAT(sketch.texts, Contains("8.00 MiB"));
   EXPECT_THAT(sketch.texts, Contains("2.00 MiB"));
   EXPECT_THAT(sketch.texts, testing::Not(Contains("9.00 MiB")));
+  panel.peak_ns = panel.begin_ns + 327'590;
+  EXPECT_THAT(Drawn(TimelineFigure({"t"}, {panel})).texts,
+              Contains("bytes at the peak, " + util::FormatDuration(327'590)));
 }
 
 TEST(TimelinePlot, SpikesOfOneBucketAreOnePointWide) {
