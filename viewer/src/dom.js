@@ -79,6 +79,27 @@ export function named(text, needle) {
 }
 
 /**
+ * What setNamed() set: text and needle.
+ * @type {WeakMap<Element, string>}
+ */
+const namedBefore = new WeakMap();
+
+/**
+ * Sets a name where its text or its marks change. Most keys of a search change few of them.
+ * @param {Element} element
+ * @param {string} text
+ * @param {string} needle
+ * @param {(text: string, needle: string) => Node} [make] named() or marked().
+ */
+export function setNamed(element, text, needle, make = named) {
+  const marks = text.toLowerCase().includes(needle) ? needle : "";
+  const now = `${marks}\u0000${text}`;
+  if (namedBefore.get(element) === now) return;
+  namedBefore.set(element, now);
+  element.replaceChildren(make(text, marks));
+}
+
+/**
  * Sets a text where it is another one: what stays is not laid out anew.
  * @param {Element} element
  * @param {string} text
@@ -115,26 +136,56 @@ export class Rows {
     this.parent = parent;
     this.make = make;
     this.patch = patch;
-    /** @type {Map<string, HTMLElement>} */
+    /**
+     * Those in the list.
+     * @type {Map<string, HTMLElement>}
+     */
     this.known = new Map();
+    /**
+     * What go() has still to show.
+     * @type {[string, Item][]}
+     */
+    this.left = [];
+    /** @type {Element|null} Where the next of them belongs. */
+    this.at = null;
   }
 
-  /** @param {Iterable<[string, Item]>} items By keys that are unique. */
+  /** @param {[string, Item][]} items By keys that are unique. */
   update(items) {
-    /** @type {Map<string, HTMLElement>} */
-    const now = new Map();
-    for (const [key, item] of items) {
+    this.begin(items);
+    this.go(Infinity);
+  }
+
+  /**
+   * Removes what is not among the items; go() shows them.
+   * @param {[string, Item][]} items By keys that are unique.
+   */
+  begin(items) {
+    const keys = new Set(items.map(([key]) => key));
+    for (const [key, element] of this.known) {
+      if (keys.has(key)) continue;
+      element.remove();
+      this.known.delete(key);
+    }
+    this.left = items;
+    this.at = this.parent.firstElementChild;
+  }
+
+  /**
+   * Shows the next items, so many at most.
+   * @param {number} limit
+   * @returns {boolean} Whether some are left.
+   */
+  go(limit) {
+    for (const [key, item] of this.left.slice(0, limit)) {
       const element = this.known.get(key) ?? this.make(item);
       this.patch(element, item);
-      now.set(key, element);
+      if (element === this.at) this.at = this.at.nextElementSibling;
+      else this.parent.insertBefore(element, this.at);
+      this.known.set(key, element);
     }
-    for (const [key, element] of this.known) if (!now.has(key)) element.remove();
-    let at = this.parent.firstElementChild;
-    for (const element of now.values()) {
-      if (element === at) at = at.nextElementSibling;
-      else this.parent.insertBefore(element, at);
-    }
-    this.known = now;
+    this.left = this.left.slice(limit);
+    return this.left.length > 0;
   }
 }
 

@@ -90,12 +90,13 @@ export class Events {
   }
 
   /**
-   * Those of allocations that pass a filter of sizes: only allocations have a size of their own.
+   * Those of allocations that pass a filter of sizes: only allocations have a size of their own. A step is a few milliseconds.
    * @param {Model} model
    * @param {Filter} filter
    * @param {number} device
+   * @returns {Generator<void, Events>}
    */
-  static ofAllocations(model, filter, device) {
+  static* ofAllocations(model, filter, device) {
     const { begin, end, bytes, page: { allocations: { site } } } = model;
     const passing = (/** @type {Uint32Array} */ all) => {
       const kept = new Uint32Array(all.length);
@@ -103,7 +104,10 @@ export class Events {
       for (let at = 0; at < all.length; ++at) if (filter.passes(all[at])) kept[next++] = all[at];
       return kept.subarray(0, next);
     };
-    const [begins, ends] = [passing(model.allocationsOf(device)), passing(model.endsOf(device))];
+    const begins = passing(model.allocationsOf(device));
+    yield;
+    const ends = passing(model.endsOf(device));
+    yield;
     const count = begins.length + ends.length;
     const changes = { time: new Float64Array(count), site: new Uint32Array(count), bytes: new Float64Array(count), count: new Float64Array(count) };
     for (let [at, next, over] = [0, 0, 0]; at < count; ++at) {
@@ -115,6 +119,7 @@ export class Events {
       changes.bytes[at] = ended ? -bytes[i] : bytes[i];
       changes.count[at] = ended ? -1 : 1;
     }
+    yield;
     return new Events(model, changes);
   }
 

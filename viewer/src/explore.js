@@ -13,7 +13,7 @@ import { Lifetimes } from "./lifetimes.js";
 /** @typedef {import("./palette.js").Palette} Palette */
 /** @typedef {import("./state.js").Store} Store */
 /** @typedef {import("./view.js").View} View */
-/** @typedef {{element: HTMLElement, hint: string, copy: HTMLElement, render: (view: View) => void, choose?: (view: View) => unknown}} Tab `choose`: work to do before. */
+/** @typedef {{element: HTMLElement, hint: string, copy: HTMLElement, render: (view: View) => void, choosing?: (view: View) => Iterator<void>}} Tab `choosing`: work to do before, in steps. */
 
 /** @type {[import("./state.js").Tab, string][]} */
 const TABS = [["lifetimes", "Lifetimes"], ["space", "Address space"], ["changes", "Changes"], ["iterations", "Iterations"], ["leaks", "Leaks"],
@@ -55,9 +55,15 @@ export class Explore {
   /**
    * What render() needs and takes long.
    * @param {View} view
+   * @returns {import("./parts.js").Part}
    */
-  prepare(view) {
-    this.shown().choose?.(view);
+  preparing(view) {
+    /** @type {Iterator<void>|undefined} */
+    let steps;
+    return () => {
+      steps = steps ?? this.shown().choosing?.(view);
+      return steps !== undefined && !steps.next().done;
+    };
   }
 
   /** @param {View} view */

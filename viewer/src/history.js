@@ -138,17 +138,23 @@ export class History {
   }
 
   /**
+   * Chooses the events that pass a filter, a step of a few milliseconds at a time.
+   * @param {Filter} filter
+   */
+  * choose(filter) {
+    if (!filter.on || this.filtered?.filter === filter) return;
+    const events = filter.min > 0 ? yield* Events.ofAllocations(this.model, filter, this.device) : this.events.that(filter.mask);
+    // Sizes are those of allocations that are listed as live: of sleeping ones all kinds that pass count.
+    this.filtered = { filter, events, asleep: this.asleep.that(filter.mask) };
+  }
+
+  /**
    * @param {Filter} filter
    * @returns {{events: Events, asleep: Events}}
    */
   thatPass(filter) {
-    if (!filter.on) return this;
-    if (this.filtered?.filter !== filter) {
-      const events = filter.min > 0 ? Events.ofAllocations(this.model, filter, this.device) : this.events.that(filter.mask);
-      // Sizes are those of allocations that are listed as live: of sleeping ones all kinds that pass count.
-      this.filtered = { filter, events, asleep: this.asleep.that(filter.mask) };
-    }
-    return this.filtered;
+    for (const steps = this.choose(filter); !steps.next().done;);
+    return filter.on && this.filtered ? this.filtered : this;
   }
 
   /** @param {Filter} filter */

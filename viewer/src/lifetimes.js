@@ -111,13 +111,25 @@ function foldBands({ page, begin }, groups, group, unfolded) {
 }
 
 /**
+ * All steps at once.
+ * @template Result
+ * @param {Generator<void, Result>} steps
+ */
+function finish(steps) {
+  let step = steps.next();
+  while (!step.done) step = steps.next();
+  return step.value;
+}
+
+/**
  * What is drawn of a window, in order of time: of more allocations than can be drawn those with most bytes times time.
  * @param {Model} model
  * @param {Filter} filter
  * @param {number} device
  * @param {[number, number]} window
+ * @returns {Generator<void, {drawn: number[], hidden: number}>} In steps.
  */
-function chooseDrawn(model, filter, device, [from, to]) {
+function* chooseDrawn(model, filter, device, [from, to]) {
   const { begin, end, bytes } = model;
   const of = (/** @type {number} */ i) => bytes[i] * (Math.min(end[i], to) - Math.max(begin[i], from));
   const inside = [];
@@ -125,6 +137,7 @@ function chooseDrawn(model, filter, device, [from, to]) {
     if (begin[i] >= to) break;
     if (end[i] > from && filter.passes(i)) inside.push(i);
   }
+  yield;
   const drawn = heaviestOf(inside, of, DRAWN).sort((a, b) => begin[a] - begin[b] || of(b) - of(a));
   return { drawn, hidden: inside.length - drawn.length };
 }
@@ -139,7 +152,7 @@ function chooseDrawn(model, filter, device, [from, to]) {
  * @param {Set<string>} [unfolded] Repeated layers that the reader opened.
  */
 export function layOutLifetimes(model, filter, device, window, group, unfolded = new Set()) {
-  return layOutBands(model, chooseDrawn(model, filter, device, window), window, group, unfolded);
+  return layOutBands(model, finish(chooseDrawn(model, filter, device, window)), window, group, unfolded);
 }
 
 /**
@@ -258,14 +271,13 @@ export class Lifetimes {
    * The longer half of the work.
    * @param {View} view
    */
-  choose(view) {
+  * choosing(view) {
     const { window } = this.axis;
     const wanted = [view.filter, view.device, ...window];
-    if (wanted.some((each, at) => each !== this.chosenFor[at])) {
-      this.chosenFor = wanted;
-      this.chosen = chooseDrawn(this.model, view.filter, view.device, window);
-    }
-    return this.chosen;
+    if (wanted.every((each, at) => each === this.chosenFor[at])) return;
+    const chosen = yield* chooseDrawn(this.model, view.filter, view.device, window);
+    this.chosenFor = wanted;
+    this.chosen = chosen;
   }
 
   /** @param {View} view */
@@ -276,7 +288,8 @@ export class Lifetimes {
     const wanted = [view.filter, view.device, ...window, this.group];
     if (wanted.some((each, at) => each !== this.laidOut[at])) {
       this.laidOut = wanted;
-      this.layout = layOutBands(this.model, this.choose(view), window, this.group, this.unfolded);
+      finish(this.choosing(view));
+      this.layout = layOutBands(this.model, this.chosen, window, this.group, this.unfolded);
     }
     const { bands, hidden } = this.layout;
     const { left_out: leftOut } = this.model.page;

@@ -125,7 +125,8 @@ function start(data, page) {
     resting = 0;
     showTotals();
     const now = view;
-    parts.begin([timeline.refilter(), () => explore.prepare(now), ...cards.map((each) => () => each.render(now)), remember]);
+    const drawn = cards.flatMap((each) => ("parts" in each ? each.parts(now) : [() => each.render(now)]));
+    parts.begin([timeline.refilter(), explore.preparing(now), ...drawn, remember]);
   };
   const skip = h("button", { class: "skip", type: "button", click: () => ledger.table.focus() }, "Skip to the ledger");
   page.append(skip, makeHeader(model, store), ...makeRefusals(model, store), timeline.element, controls.element, ...cards.map((card) => card.element), makeFooter(model));
@@ -171,7 +172,7 @@ function start(data, page) {
   render();
   parts.finish();
   // What the first filter needs.
-  parts.begin([() => void haystacksOf(model)]);
+  parts.begin([() => void haystacksOf(model), () => void model.endsOf(store.state.device)]);
 }
 
 drawPage(start);

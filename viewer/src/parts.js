@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that can wait, a part at a time while the browser is idle: between two parts it draws.
+// Work that can wait, a part a frame: the browser's own work for a part, such as its layout, is no longer
+// than the part makes it, and an act of the reader has its turn between two of them.
 
-// So long the work waits at most for a browser that is never idle.
+// So long a part waits at most for a browser that is never idle.
 const LATEST_MS = 200;
-// A part is begun where the browser has so much time left; 60 frames a second leave 16.
-const ROOM_MS = 8;
-// After so long an act of the reader has its turn, although an idle browser offers more.
-const TURN_MS = 5;
 
 /** @typedef {() => (boolean|void)} Part Returns true where it has to be called again. */
-/** @typedef {Pick<IdleDeadline, "didTimeout"|"timeRemaining">} Deadline */
 
 export class Parts {
   /** @param {(busy: boolean) => void} tell Called where work begins, and where all is done. */
@@ -47,23 +43,24 @@ export class Parts {
     if (part() !== true && this.left[0] === part) this.left.shift();
   }
 
+  /** Waits for a frame with the last part's changes, then for an idle browser. */
   ask() {
     if (this.asked) return;
     this.asked = true;
-    const go = (/** @type {Deadline} */ deadline) => {
-      this.asked = false;
-      this.go(deadline);
-    };
-    if ("requestIdleCallback" in window) requestIdleCallback(go, { timeout: LATEST_MS });
-    else setTimeout(() => go({ didTimeout: true, timeRemaining: () => 0 }), 0);
+    // A page that is out of sight has no frames.
+    if (document.hidden) this.whenIdle();
+    else requestAnimationFrame(() => this.whenIdle());
   }
 
-  /** @param {Deadline} deadline */
-  go(deadline) {
-    const began = performance.now();
-    do {
-      if (this.left.length > 0) this.next();
-    } while (this.left.length > 0 && deadline.timeRemaining() > ROOM_MS && performance.now() - began < TURN_MS);
+  whenIdle() {
+    const go = () => this.go();
+    if ("requestIdleCallback" in window) requestIdleCallback(go, { timeout: LATEST_MS });
+    else setTimeout(go, 0);
+  }
+
+  go() {
+    this.asked = false;
+    if (this.left.length > 0) this.next();
     if (this.left.length > 0) this.ask();
     else this.tell(false);
   }

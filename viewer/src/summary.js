@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answer in short: what the memory is for, which layers and which lines have it.
 import { formatAllocations, formatBytes, formatCount, formatExact, formatShare, formatSignedBytes } from "./format.js";
-import { Rows, h, named, roving, setAttribute, setText, swatch, tip } from "./dom.js";
+import { Rows, h, named, roving, setAttribute, setNamed, setText, swatch, tip } from "./dom.js";
 import { toggleCategory } from "./legend.js";
 import { foldRepeated } from "./repeats.js";
 import { patchBar, shareBar } from "./treetable.js";
@@ -89,12 +89,13 @@ class Brief {
   patch(row, line) {
     const [name, more, value, share, bar] = row.children;
     const needle = this.view?.filter.search.needle ?? "";
-    const text = `${needle}\u0000${line.name}\u0000${line.more}`;
-    if (row.dataset.text !== text) {
-      row.dataset.text = text;
-      name.replaceChildren(line.open === null ? "" : h("span", { class: "twist", "aria-hidden": "true" }), named(line.name, needle));
-      more.replaceChildren(named(line.more, needle));
-    }
+    const opens = line.open !== null;
+    setNamed(name, line.name, needle, (text, marks) => {
+      const part = named(text, marks);
+      if (opens) part.prepend(h("span", { class: "twist", "aria-hidden": "true" }));
+      return part;
+    });
+    setNamed(more, line.more, needle);
     row.classList.toggle("inner", line.inner);
     name.querySelector(".twist")?.classList.toggle("open", line.open === true);
     setAttribute(row, "title", line.title);
@@ -175,11 +176,16 @@ export class Summary {
     setAttribute(this.asleep, "title", `${formatExact(bytes)}, beside what the device has`);
   }
 
+  /**
+   * @param {View} view
+   * @returns {import("./parts.js").Part[]}
+   */
+  parts(view) {
+    return [() => this.renderLayers(view), () => this.renderChurn(view), () => this.renderLines(view)];
+  }
+
   /** @param {View} view */
-  render(view) {
-    if (this.view !== view) this.renderTotals(view);
-    this.renderLayers(view);
-    this.renderChurn(view);
+  renderLines(view) {
     const { model, store } = this;
     const lines = heaviest(model, view, (kind) => (model.page.sites.held[kind] === 1 ? model.kinds.line[kind] : 0));
     this.lines.render(lines.map(({ id, bytes, stack, byCategory }) => {

@@ -41,9 +41,16 @@ export class ModuleTable {
       h("div", { class: "card-head" }, h("h2", {}, "Modules"), this.hint, this.table.copy), this.table.element);
   }
 
+  /**
+   * @param {View} view
+   * @returns {import("./parts.js").Part[]}
+   */
+  parts(view) {
+    return this.known ? [() => this.render(view), () => this.table.draw()] : [];
+  }
+
   /** @param {View} view */
   render(view) {
-    if (!this.known) return;
     const root = this.treePaths.of("layer", view.device, false).fold(view);
     const none = root.children.find((child) => child.level.name === NO_MODULE)?.bytes ?? 0;
     this.hint.textContent = root.bytes > 0
@@ -68,6 +75,14 @@ export class LedgerTable {
     this.element = h("section", { class: "card", "aria-label": "Ledger" },
       h("div", { class: "card-head" }, h("h2", {}, "Ledger"), h("span", { class: "hint" }, "by owner · every byte in one row · shares of what is shown"), this.table.copy),
       this.table.element);
+  }
+
+  /**
+   * @param {View} view
+   * @returns {import("./parts.js").Part[]}
+   */
+  parts(view) {
+    return [() => this.render(view), () => this.table.draw()];
   }
 
   /** @param {View} view */

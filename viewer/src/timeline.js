@@ -383,10 +383,12 @@ export class Timeline {
    */
   refilter() {
     const { filter } = this.scene;
+    const choosing = this.history.choose(filter);
     /** @type {import("./history.js").Drawing|null} */
     let drawing = null;
     return () => {
       if (this.width === 0 || filter !== this.scene.filter || filter === this.wholeFilter) return false;
+      if (!choosing.next().done) return true;
       if (drawing?.columns.count !== this.plotWidth) {
         const { unfiltered } = this;
         drawing = !filter.on && unfiltered?.count === this.plotWidth ? { columns: unfiltered, go: () => true }

@@ -2,7 +2,7 @@
 // What is live, largest first: one row a kind of allocation. Only rows in sight have DOM.
 import { formatAllocations, formatBytes, formatCount, formatExact, formatShare, formatTime, inUnit, tableUnit } from "./format.js";
 import { copyButton } from "./clipboard.js";
-import { Rows, h, marked, named, perFrame, setAttribute, setText, swatch } from "./dom.js";
+import { Rows, h, marked, perFrame, setAttribute, setNamed, setText, swatch } from "./dom.js";
 import { frameList, innermostFirst } from "./frames.js";
 import { allocationsOf } from "./view.js";
 
@@ -12,6 +12,8 @@ import { allocationsOf } from "./view.js";
 
 const ROW = 48;
 const MARGIN_ROWS = 6;
+// So many rows are drawn in a part of the page's work.
+const PART_ROWS = 8;
 const FRAME = 22;
 const LISTED = 6;
 
@@ -41,9 +43,14 @@ export class TopTable {
     this.rows = new Rows(this.space, (/** @type {InSight} */ { kind }) => this.makeRow(kind), (row, inSight) => this.patchRow(row, inSight));
     /** @type {WeakMap<HTMLElement, View>} What the unfolded rows were made for. */
     this.detailed = new WeakMap();
-    /** As the browser last told: asking it makes it lay out all that has changed. */
+    /**
+     * The most that the browser told: asking it makes it lay out all that has changed. A list that was
+     * short has room for as many rows as ever when it grows.
+     */
     this.height = 0;
     this.scrolled = 0;
+    /** @type {string|undefined} The row that had the keyboard when the rows were chosen. */
+    this.held = undefined;
     /** @type {number[]} */
     this.shown = [];
     /**
@@ -52,7 +59,9 @@ export class TopTable {
      */
     this.open = new Map();
     new ResizeObserver(() => {
-      this.height = this.scroller.clientHeight;
+      const { clientHeight } = this.scroller;
+      if (clientHeight <= this.height) return;
+      this.height = clientHeight;
       this.fill();
     }).observe(this.scroller);
   }
@@ -81,6 +90,14 @@ export class TopTable {
       : (a, b) => bytes[b] - bytes[a] || count[b] - count[a]);
   }
 
+  /**
+   * @param {View} view
+   * @returns {import("./parts.js").Part[]}
+   */
+  parts(view) {
+    return [() => this.render(view), () => this.draw()];
+  }
+
   /** @param {View} view */
   render(view) {
     this.view = view;
@@ -89,7 +106,7 @@ export class TopTable {
     setText(this.heads[0], this.unit.name);
     setText(this.sum, `${formatBytes(view.listed)} in ${formatAllocations(view.count)}` +
       (view.filter.on ? " that pass the filters" : ""));
-    this.fill();
+    this.list();
   }
 
   /** @param {number} kind */
@@ -99,9 +116,15 @@ export class TopTable {
 
   /** Makes the rows in sight, and patches those that were; the space above and below is one block's height. */
   fill() {
+    this.list();
+    this.draw(Infinity);
+  }
+
+  /** Chooses the rows in sight; draw() shows them. */
+  list() {
     const { shown, view } = this;
     if (!view) return;
-    const held = document.activeElement instanceof HTMLElement && this.space.contains(document.activeElement)
+    this.held = document.activeElement instanceof HTMLElement && this.space.contains(document.activeElement)
       ? document.activeElement.dataset.key : undefined;
     const from = this.scrolled - MARGIN_ROWS * ROW;
     const to = from + this.height + 2 * MARGIN_ROWS * ROW;
@@ -114,29 +137,51 @@ export class TopTable {
     for (let i = 0; i < shown.length && top < to; ++i) {
       const kind = shown[i];
       const height = ROW + (this.open.size > 0 ? this.extra(kind) : 0);
-      if (top + height >= from) rows.push([`${kind}\u0000${this.open.has(kind)}\u0000${view.filter.search.needle}`, { kind, top }]);
+      if (top + height >= from) rows.push([`${kind}\u0000${this.open.has(kind)}`, { kind, top }]);
       top += height;
     }
-    this.rows.update(rows);
+    this.rows.begin(rows);
+    // Those that stay make room for those that come.
+    for (const [key, { top: down }] of rows) {
+      const row = this.rows.known.get(key);
+      if (row) setAttribute(row, "style", `top:${down}px`);
+    }
     setText(this.empty, view.filter.on ? "No allocation passes the filters at this instant." : "Nothing was live here at this instant.");
     this.empty.classList.toggle("gone", shown.length > 0);
-    if (held !== undefined && !this.space.contains(document.activeElement)) {
-      for (const row of this.space.querySelectorAll("button")) {
-        if (row.dataset.key === held) row.focus({ preventScroll: true });
-      }
+  }
+
+  /**
+   * Shows the next rows.
+   * @param {number} [limit]
+   * @returns {boolean} Whether some are left.
+   */
+  draw(limit = PART_ROWS) {
+    const left = this.rows.go(limit);
+    if (this.held === undefined || document.activeElement !== document.body) return left;
+    for (const row of this.space.querySelectorAll("button")) {
+      if (row.dataset.key === this.held) row.focus({ preventScroll: true });
     }
+    return left;
+  }
+
+  /**
+   * The parameter, the layer, or what the ledger calls it.
+   * @param {number} kind
+   */
+  whatOf(kind) {
+    const { kinds, page } = this.model;
+    return page.names[kinds.name[kind]] || page.names[kinds.module[kind]] || (page.paths[kinds.path[kind]] ?? []).join(" › ");
   }
 
   /** @param {number} kind */
   makeRow(kind) {
-    const { model, view } = this;
+    const { model } = this;
     const { kinds, page } = model;
     const open = this.open.has(kind);
     const stack = kinds.placeStack[kind];
     const frame = model.frames[model.placeOf(stack)];
-    const needle = view?.filter.search.needle ?? "";
     const levels = (page.paths[kinds.path[kind]] ?? []).join(" › ");
-    const what = page.names[kinds.name[kind]] || page.names[kinds.module[kind]] || levels;
+    const what = this.whatOf(kind);
     const category = model.categories[kinds.category[kind]];
     return h("div", { class: open ? "top-item open" : "top-item", role: "listitem" },
       h("button", {
@@ -146,10 +191,9 @@ export class TopTable {
         h("span", { class: "num" }, h("span", {}), h("small", {})),
         h("span", { class: "num soft" }),
         h("span", { class: "where" },
-          h("span", { class: "place" }, named(page.names[kinds.line[kind]] || frame.name, needle)),
-          h("code", { class: "source" }, marked(frame.source, needle))),
+          h("span", { class: "place" }), h("code", { class: "source" })),
         h("span", { class: "what", title: `${category} · ${what} · ${levels}` }, swatch(kinds.category[kind]),
-          h("span", { class: "where" }, h("span", { class: "place" }, named(what, needle)),
+          h("span", { class: "where" }, h("span", { class: "place" }),
             h("span", { class: "source" }, category !== what && !model.byPlace ? category : what !== levels ? levels : model.ownCategory(kind))))));
   }
 
@@ -160,8 +204,14 @@ export class TopTable {
   patchRow(row, { kind, top }) {
     const { view } = this;
     if (!view) return;
-    const [bytes, count] = row.children[0].children;
+    const [bytes, count, where, what] = row.children[0].children;
     const [value, share] = bytes.children;
+    const { kinds, page: { names } } = this.model;
+    const { needle } = view.filter.search;
+    const frame = this.model.frames[this.model.placeOf(kinds.placeStack[kind])];
+    setNamed(where.children[0], names[kinds.line[kind]] || frame.name, needle);
+    setNamed(where.children[1], frame.source, needle, marked);
+    setNamed(what.children[1].children[0], this.whatOf(kind), needle);
     setAttribute(row, "style", `top:${top}px`);
     setAttribute(bytes, "title", formatExact(view.kindBytes[kind]));
     setText(value, inUnit(view.kindBytes[kind], this.unit));

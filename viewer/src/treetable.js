@@ -3,7 +3,7 @@
 // such tables. Rows stay from instant to instant; what changes in them is patched.
 import { copyButton } from "./clipboard.js";
 import { formatBytes, formatCount, formatExact, formatShare, inUnit, tableUnit } from "./format.js";
-import { Rows, h, named, setAttribute, setText, swatch } from "./dom.js";
+import { Rows, h, named, setAttribute, setNamed, setText, swatch } from "./dom.js";
 import { NAMES, labelOf } from "./trie.js";
 
 /** @typedef {import("./trie.js").TreeNode} TreeNode */
@@ -39,6 +39,8 @@ import { NAMES, labelOf } from "./trie.js";
 const CHILDREN = 60;
 // How many more a click shows: nobody reads more, and a browser with a row for each of a million layers stands.
 const MORE = 1000;
+// So many rows are drawn in a part of the page's work: a few milliseconds of the browser's layout.
+const PART_ROWS = 10;
 // Levels that are open at first hold at least this share of all.
 const OPEN_SHARE = 0.04;
 const OPEN_DEPTH = 2;
@@ -131,6 +133,8 @@ export class TreeTable {
      */
     this.complete = new Map();
     this.focusKey = "";
+    /** Whether the keyboard was on a row when the rows were listed. */
+    this.held = false;
     /** @type {Row[]} What is on the page, from the top down. */
     this.shown = [];
     this.list = new Rows(this.body, (/** @type {Row} */ row) => this.make(row), (element, row) => this.patch(element, row));
@@ -156,6 +160,7 @@ export class TreeTable {
   }
 
   /**
+   * draw() has to follow until no rows are left.
    * @param {TreeNode} root
    * @param {Search} search
    * @param {string} nothing What to say where there are no rows.
@@ -169,20 +174,35 @@ export class TreeTable {
     this.empty.classList.toggle("gone", root.children.length > 0);
     this.matches = new Set();
     if (search.on) this.findMatches(root, "");
-    this.refresh();
+    this.listAll();
   }
 
+  /** Shows what the reader sorted or folded. */
   refresh() {
-    const { root } = this;
-    if (!root) return;
-    const held = this.body.contains(document.activeElement);
+    this.listAll();
+    this.draw(Infinity);
+  }
+
+  listAll() {
+    this.held = this.body.contains(document.activeElement);
     this.shown = [];
-    this.listRows(this.shown, root.children, [], "");
-    this.list.update(this.shown.map((row) => [row.hidden ? `${row.key}\u0001` : row.key, row]));
+    if (this.root) this.listRows(this.shown, this.root.children, [], "");
+    this.list.begin(this.shown.map((row) => [row.hidden ? `${row.key}\u0001` : row.key, row]));
+  }
+
+  /**
+   * Shows the next rows.
+   * @param {number} [limit]
+   * @returns {boolean} Whether some are left.
+   */
+  draw(limit = PART_ROWS) {
+    const left = this.list.go(limit);
     const stops = this.rows();
     const stop = stops.find((row) => row.dataset.key === this.focusKey) ?? stops[0];
     for (const row of stops) row.tabIndex = row === stop ? 0 : -1;
-    if (stop && held && !this.body.contains(document.activeElement)) stop.focus({ preventScroll: true });
+    // The row that had the keyboard may be gone.
+    if (stop && this.held && document.activeElement === document.body) stop.focus({ preventScroll: true });
+    return left;
   }
 
   /** @param {TreeNode[]} nodes */
@@ -310,11 +330,12 @@ export class TreeTable {
     }
     const label = /** @type {HTMLElement} */ (cell.querySelector(".label"));
     const needle = this.search?.needle ?? "";
-    const text = `${needle}\u0000${labelOf(node)}`;
-    if (label.dataset.text === text) return;
-    label.dataset.text = text;
-    label.replaceChildren(named(node.level.name, needle));
-    if (node.level.place) label.append(" ", h("span", { class: "class" }, node.level.place));
+    const { place } = node.level;
+    setNamed(label, node.level.name, needle, (text, marks) => {
+      const part = named(text, marks);
+      if (place) part.append(" ", h("span", { class: "class" }, place));
+      return part;
+    });
   }
 
   rows() {
