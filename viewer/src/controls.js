@@ -46,7 +46,7 @@ export class Controls {
       click: () => store.set({ at: model.allocatedPeak(store.state.device), zoom: null }),
     }, "Allocated peak");
     this.refused = h("button", {
-      class: "chip bad", type: "button", title: "The instant at which a request for memory was refused",
+      class: "chip bad", type: "button", title: "The instant at which a request for memory failed",
       click: () => store.set({ at: model.outOfMemory[store.state.device][0].t, zoom: null }),
     }, "Out of memory");
     this.chips = h("div", { class: "filters", role: "group", "aria-label": "Filters" });

@@ -73,7 +73,7 @@ export class IterationsView {
       for (const { of, index } of indices) if (index !== undefined) byCategory[index] += of[row];
       return { row, byCategory };
     });
-    this.table.render(rows, "This recording has no iterations on this device. An optimizer's step() begins one, or vramscope.mark(\"iteration\").");
+    this.table.render(rows, "This recording has no iterations on this device. optimizer.step() ends one, or vramscope.mark(\"iteration\").");
   }
 }
 
@@ -116,13 +116,14 @@ export class LeaksView {
       { name: "Steady", text: true, value: ({ steady }) => (steady ? "yes" : "no") }], { sorted: 3, detail });
     /** @type {DataTable<Leak>} */
     this.left = new DataTable("Memory that nobody freed", [place, ...what, bytes, count], { sorted: 3, detail });
-    this.hint = "of the whole run, whatever the filters · click: the stack, innermost first";
+    const several = model.page.devices.length > 1 ? " of this device" : "";
+    this.hint = `of the whole run${several}, whatever the filters · click: the stack, innermost first`;
     this.copy = h("span", {}, this.growing.copy);
     this.element = h("div", {},
       h("h3", {}, "Growth from iteration to iteration"), h("p", {}, `${leaks.verdict}.`), this.growing.element,
-      h("div", { class: "part-head" }, h("h3", {}, "Never freed, and no part of a model in use"), this.left.copy),
+      h("div", { class: "part-head" }, h("h3", {}, "Never freed, beside models in use"), this.left.copy),
       ...(leaks.unused ? [h("p", {}, `${leaks.unused}.`)] : []), this.left.element,
-      ...(leaks.expected ? [h("p", { class: "soft" }, `Alive at the end too, as expected: ${leaks.expected}.`)] : []));
+      ...(leaks.expected ? [h("p", { class: "soft" }, `Alive at the end as expected, on all devices: ${leaks.expected}.`)] : []));
   }
 
   /** @param {View} view */
@@ -130,6 +131,6 @@ export class LeaksView {
     const { leaks } = this.model.page;
     const here = (/** @type {Leak} */ leak) => leak.device === device;
     this.growing.render(leaks.growing.filter(here), "No line of this device grows.");
-    this.left.render(leaks.never_freed.filter(here), "Nothing but what models in use consist of.");
+    this.left.render(leaks.never_freed.filter(here), "Nothing on this device.");
   }
 }

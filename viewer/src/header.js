@@ -47,7 +47,7 @@ function deviceFigures(model, device) {
   const worst = residual && residual.samples > 0 ? `worst ${formatSignedBytes(residual.worst_bytes)}` : "";
   if (!report) return [figure("Peak", "–", null)];
   const when = [
-    ...(total ? [formatShare(report.ledger_bytes, total)] : []),
+    ...(total ? [`${formatShare(report.ledger_bytes, total)} of the GPU`] : []),
     ...(page.instant ? [] : [`at ${formatTime(model.peakTime(device))}`]),
   ].join(", ");
   const peak = figure("Peak", formatBytes(report.ledger_bytes), formatExact(report.ledger_bytes),

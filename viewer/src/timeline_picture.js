@@ -169,7 +169,7 @@ function paintCapacity(timeline, context, colours) {
 }
 
 /**
- * Requests that were refused.
+ * Requests for memory that failed.
  * @param {Timeline} timeline
  * @param {CanvasRenderingContext2D} context
  * @param {Colours} colours
@@ -184,7 +184,7 @@ function paintOutOfMemory(timeline, context, colours) {
     context.fillRect(x - 1, MARGIN.top, 2, HEIGHT - MARGIN.bottom - MARGIN.top);
     const right = x > timeline.width / 2;
     context.textAlign = right ? "right" : "left";
-    if (x - last > 160) paintLabel(context, colours, `out of memory: ${formatBytes(bytes)} refused`, x + (right ? -6 : 6), MARGIN.top + 18);
+    if (x - last > 160) paintLabel(context, colours, `out of memory: request for ${formatBytes(bytes)} failed`, x + (right ? -6 : 6), MARGIN.top + 18);
     last = x;
   }
 }

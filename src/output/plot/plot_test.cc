@@ -171,9 +171,9 @@ TEST(Palette, IsThatOfThePage) {
 }
 
 TEST(Palette, StacksAreInTheOrderOfThePage) {
-  const std::vector<std::string> upwards = {"driver-owned / context", "parameter", "activation",
-                                            "layer.1",                "unknown",   "fragmentation",
-                                            "PyTorch / cached"};
+  const std::vector<std::string> upwards = {
+      "driver-owned / context", "parameter",       "activation", "layer.1", "unknown",
+      "fragmentation",          "PyTorch / cached"};
   for (size_t i = 0; i + 1 < upwards.size(); ++i)
     EXPECT_LT(StackRank(upwards[i]), StackRank(upwards[i + 1])) << upwards[i];
   EXPECT_EQ(StackRank("layer.1"), StackRank("layer.2")) << "names of no category keep their order";
