@@ -140,7 +140,7 @@ void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
   for (size_t column = first; column < end; ++column) {
     const std::string name =
         column == sheet_.columns.size()
-            ? "All"
+            ? "Sum of columns"
             : fmt::format("{} {}", column + 1, Clean(sheet_.columns[column].name));
     head += PadLeft(Paint(CutEnd(name, kCellColumns - 2, style_), Ink::kDim, style_), kCellColumns);
   }
