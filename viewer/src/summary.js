@@ -331,7 +331,9 @@ export class Summary {
     this.all = view.byCategory.reduce((sum, bytes) => sum + bytes, 0);
     // The sample belongs to the whole device.
     this.residual = view.nvml === null || view.filter.narrows ? null : view.nvml - view.total;
-    setText(this.bases.categories, `% of ${formatBytes(this.all)}`);
+    // Categories that are not chosen are listed too.
+    const passing = !view.filter.narrows ? "" : view.filter.byCategory ? " that pass the other filters" : " that pass the filters";
+    setText(this.bases.categories, `% of ${formatBytes(this.all)}${passing}`);
     setText(this.bases.layers, `% of ${formatBytes(view.bytes)}${view.filter.on ? " that pass the filters" : ""}`);
     setText(this.bases.lines, this.bases.layers.textContent ?? "");
     this.whole = Math.max(1, this.all + Math.max(0, this.residual ?? 0));

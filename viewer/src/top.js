@@ -105,7 +105,7 @@ export class TopTable {
     this.unit = tableUnit(view.bytes);
     setText(this.heads[0], this.unit.name);
     setText(this.sum, `${formatBytes(view.listed)} in ${formatAllocations(view.count)}` +
-      (view.filter.on ? " that pass the filters" : ""));
+      `${view.filter.on ? " that pass the filters" : ""} · % of ${formatBytes(view.bytes)}`);
     this.list();
   }
 
