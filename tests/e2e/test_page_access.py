@@ -187,6 +187,14 @@ def test_a_telephone_shows_all_of_it(browser, page, tab):
     assert told == [390, 390]
 
 
+def test_the_controls_fit_with_filters_at_another_instant(browser, page):
+    browser.resize(1041, 1000)
+    browser.open(page, "cat=activation&q=h.&at=3000000000&min=4096")
+    wide = browser.run("document.documentElement.scrollWidth")
+    browser.resize(1280, 1000)
+    assert wide <= 1041
+
+
 def test_a_telephone_shows_what_changed(browser, page):
     browser.resize(390, 844, mobile=True)
     browser.open(page, "tab=changes&base=0")
