@@ -194,7 +194,7 @@ TEST(KeywordSheet, ManyFilesTakeSeveralBlocksOf80Columns) {
         {"a/" + std::string(60, 'x') + std::to_string(i) + ".vram", SmallerReport(recording)});
   const std::string text = KeywordSheetText(reports, 1, {});
   EXPECT_THAT(text, HasSubstr("7 recordings side by side"));
-  EXPECT_THAT(text, HasSubstr(" All\n"));
+  EXPECT_THAT(text, HasSubstr(" Sum of columns\n"));
   EXPECT_THAT(text, Not(HasSubstr("Untrackable")));
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
