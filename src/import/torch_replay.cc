@@ -129,6 +129,9 @@ const TorchStacks::Pair& TorchStacks::Of(uint32_t stack) {
     if (!frame.is_python && !frame.hands_out)
       known.stacks.place = into;
   }
+  // All blocks have the allocator's own frames: they tell nothing.
+  if (known.stacks.place.value != 0)
+    known.stacks.native = known.stacks.place;
   if (known.stacks.python.value != 0) {
     known.stacks.place = known.stacks.python;
     return known.stacks;

@@ -157,13 +157,20 @@ TEST(TorchSnapshotTest, MemoryOfABackwardIsOfItsOperation) {
       Pickle(Dict({{"segments", List({segment})}, {"device_traces", List({})}})));
   ASSERT_EQ(imported.error, "");
   std::vector<std::string> places;
+  std::vector<std::string> callers;  // who asked the allocator
   for (const tables::AllocationRow& row : imported.rows) {
-    const tables::StackId place = imported.tables.sites[row.site.value].place;
-    const tables::FrameId top = imported.tables.stacks[place.value].frame;
-    if (top.value != 0)
-      places.push_back(imported.Text(imported.tables.frames[top.value].function));
+    const tables::SiteRow& site = imported.tables.sites[row.site.value];
+    const auto innermost = [&](tables::StackId stack) {
+      const tables::FrameId top = imported.tables.stacks[stack.value].frame;
+      return imported.Text(imported.tables.frames[top.value].function);
+    };
+    if (site.place.value == 0)
+      continue;
+    places.push_back(innermost(site.place));
+    callers.push_back(innermost(site.native_stack));
   }
   EXPECT_THAT(places, ::testing::ElementsAre("MulBackward0 (backward)", "my::op()"));
+  EXPECT_THAT(callers, ::testing::ElementsAre("at::_ops::mul::call()", "my::op()"));
 }
 
 TEST(TorchSnapshotTest, ABlockOfAThreadWithoutPythonSaysSo) {
