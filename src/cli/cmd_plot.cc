@@ -290,10 +290,10 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
   const auto is_poor = [&](const std::vector<FileBars>& of, size_t i) {
     return OthersShare(of, i) > kMostOthers;
   };
-  bool any_poor = false;
+  size_t poor = 0;
   for (size_t i = 0; i < usual.size(); ++i)
-    any_poor = any_poor || is_poor(*bars, i);
-  if (!any_poor)
+    poor += static_cast<size_t>(is_poor(*bars, i));
+  if (poor == 0)
     return bars;
   const util::Result<query::KeywordDictionary> lines = LinesDictionary(arguments, query.at);
   if (!lines.ok())
@@ -312,26 +312,24 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
   });
   spare.push_back(names.size());
   std::erase_if(spare, [&](size_t i) { return is_poor(*tried, i); });
+  if (spare.empty() && poor == usual.size())
+    return bars;  // nothing shows more
   std::vector<query::KeywordDictionary> chosen;
   for (size_t i = 0; i < usual.size(); ++i) {
-    size_t use = i;
-    if (is_poor(*tried, i)) {
-      if (spare.empty())
-        continue;
-      use = spare.front();
+    if (!is_poor(*tried, i)) {
+      chosen.push_back((*all)[i]);
+      continue;
+    }
+    std::string instead = "it is left out";
+    if (!spare.empty()) {
+      chosen.push_back((*all)[spare.front()]);
+      instead = fmt::format("\"{}\" takes its place", chosen.back().title);
       spare.erase(spare.begin());
     }
-    chosen.push_back((*all)[use]);
-    if (use != i) {
-      Note(
-          fmt::format("{} % of the bar \"{}\" would be {}: \"{}\" takes its place "
-                      "(--keywords {} draws it)",
-                      static_cast<int>(100 * OthersShare(*tried, i)), (*all)[i].title,
-                      query::kOthers, (*all)[use].title, usual[i]));
-    }
+    Note(fmt::format("{} % of the bar \"{}\" would be {}: {} (--keywords {} draws it)",
+                     static_cast<int>(100 * OthersShare(*tried, i)), (*all)[i].title,
+                     query::kOthers, instead, usual[i]));
   }
-  if (chosen.empty())
-    return bars;
   query.dictionaries = std::move(chosen);
   return BarsOf(arguments, query);
 }
