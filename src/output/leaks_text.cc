@@ -12,6 +12,7 @@
 #include "output/frames.h"
 #include "output/leaks.h"
 #include "query/by_category.h"
+#include "query/iteration_times.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {
@@ -93,12 +94,12 @@ void LeaksText::AddEntry(const std::string& figures, const query::Growth& growth
       growth.place.empty() ? "(no stack)" : Printable(growth.place, style_.utf8), room, style_);
   Add(text + place);
   // Of what it is: "activation of encoder.2".
-  std::string what = Printable(growth.category, style_.utf8);
+  std::string what = growth.category == "unknown" ? "" : Printable(growth.category, style_.utf8);
   if (!growth.module.empty())
     what += (what.empty() ? "" : " of ") + Printable(growth.module, style_.utf8);
   std::string callers;
   for (const std::string& caller : Callers(recording_, growth.stack, 4))
-    callers += " < " + Printable(caller, style_.utf8);
+    callers += (what.empty() && callers.empty() ? "< " : " < ") + Printable(caller, style_.utf8);
   const std::string below = what + callers;
   if (!below.empty())
     Add(std::string(left, ' ') + Paint(CutEnd(below, room, style_), Ink::kDim, style_));
@@ -112,8 +113,7 @@ void LeaksText::AddGrowing() {
   const Ink ink = verdict.good ? Ink::kGood : is_slight ? Ink::kBold : Ink::kWarning;
   if (leaks_.iterations == 0) {
     Add(verdict.text + ", so growth cannot be distinguished from");
-    Add("normal use. A step of a torch optimizer ends an iteration, or");
-    Add("vramscope.mark(\"iteration\").");
+    Add("normal use: " + query::WhatEndsIterations(recording_) + ".");
   } else {
     Add(Paint(verdict.text.substr(0, end), ink, style_) + verdict.text.substr(end) + ".");
   }

@@ -128,9 +128,8 @@ util::Result<Instants> AtIteration(const tables::Recording& recording, int64_t n
   const std::string option = "--at iter:" + std::to_string(number);
   const IterationTimes iterations(tables);
   if (iterations.count() == 0) {
-    return util::Status::Error(option +
-                               ": the recording has no iterations: no optimizer stepped, and no "
-                               "mark is named 'iteration'");
+    return util::Status::Error(
+        option + ": the recording has no iterations: " + WhatEndsIterations(recording));
   }
   if (number >= iterations.count()) {
     return util::Status::Error(option + ": the recording has " +

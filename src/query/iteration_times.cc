@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tables/imported.h"
+
 namespace vramscope::query {
 
 int64_t ProcessIterations::NumberAt(int64_t time_ns) const {
@@ -28,6 +30,12 @@ IterationTimes::IterationTimes(const tables::Tables& tables)
     process.ends_ns_.push_back(std::max(row.end_ns, least_ns));
     count_ = std::max(count_, process.count());
   }
+}
+
+std::string WhatEndsIterations(const tables::Recording& recording) {
+  return tables::NoteOf(recording, tables::kImportedNote).empty()
+             ? "a torch optimizer's step ends one, or vramscope.mark(\"iteration\")"
+             : "in an import, ProfilerStep#N or Optimizer.step#NAME is one";
 }
 
 }  // namespace vramscope::query

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tables/recording.h"
@@ -54,5 +55,8 @@ class IterationTimes {
   int64_t count_ = 0;
   int64_t first_ = 0;
 };
+
+// What makes one where a recording has none: "a torch optimizer's step ends one, ...".
+std::string WhatEndsIterations(const tables::Recording& recording);
 
 }  // namespace vramscope::query

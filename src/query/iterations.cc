@@ -397,9 +397,7 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
   const IterationTimes times(tables);
   if (times.count() == 0) {
-    return util::Status::Error(
-        "no iterations: the steps of a torch optimizer end them, or marks named `iteration` "
-        "(vramscope.mark(\"iteration\"))");
+    return util::Status::Error("no iterations: " + WhatEndsIterations(recording));
   }
   const Cells cells(recording);
   const std::vector<TimeSpan> pieces = PiecesOf(recording, {});

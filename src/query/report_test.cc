@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "query/testing/random_recording.h"
+#include "tables/imported.h"
 
 namespace vramscope::query {
 namespace {
@@ -288,7 +289,9 @@ TEST_F(ReportTest, KnowsItsInstants) {
   EXPECT_EQ(ErrorOf("mark:gone"), "no mark 'gone' in the trace; it has: 'loaded'");
   EXPECT_EQ(ErrorOf("@5"), "--at @5 is outside the recording, which runs from @100 to @1100");
   EXPECT_EQ(ErrorOf("2"), "--at 2.000 s is outside the recording, which lasts 0.000 s");
-  EXPECT_THAT(ErrorOf("iter:0"), HasSubstr("no optimizer stepped"));
+  EXPECT_THAT(ErrorOf("iter:0"), HasSubstr("a torch optimizer's step ends one"));
+  builder_.tables.notes = {{builder_.Text(tables::kImportedNote), builder_.Text("a.pickle")}};
+  EXPECT_THAT(ErrorOf("iter:0"), HasSubstr("in an import, ProfilerStep#N"));
   builder_.tables.iterations = {{process_, 0, 290, 305}, {process_, 1, 305, 330}};
   EXPECT_EQ(ErrorOf("iter:2"), "--at iter:2: the recording has iterations 0 to 1");
   EXPECT_EQ(Of("iter:0").devices[0].at_ns, 300);
