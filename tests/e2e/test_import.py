@@ -205,7 +205,7 @@ def test_a_folder_of_logs_is_one_sheet(tmp_path):
             figures = [int(row[3 + i]) for row in mine if row[3 + i]]
             assert sum(figures) == (table["expected_bytes"][i] or table["row_bytes"][i])
     text = call("report", *arguments).stdout
-    assert "3 recordings side by side" in text and "Untrackable" in text and " All\n" in text
+    assert "3 recordings side by side" in text and "Untrackable" in text and " Sum of columns\n" in text
     assert "grad of data  in 4" in text and "RNN  in 4" in text, "what no keyword matches is named"
     assert "Lost in 4: frees that do not say of what: " in text
     assert all(len(line) <= 80 or "  in " in line for line in text.splitlines())
