@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <utility>
 
 #include "format/records.h"
 #include "probe/hooks/cuda/graphs.h"
@@ -156,7 +157,7 @@ void LeaveStale(PoolSlot* slot, uint64_t since) {
 
 // Asks once, as the one thread that has the slot, and gives it back. True where it must be asked
 // again: before the others knew that it may shrink, none of them read it after a call that made it.
-bool AskReserved(PoolSlot* slot, uint64_t since) {
+bool AskReserved(PoolSlot* slot, uint64_t since, bool others_may_change_it) {
   const uint64_t handle = slot->key();
   auto* const pool = reinterpret_cast<CUmemoryPool>(handle);
   const uint64_t last = slot->value.reserved.load(std::memory_order_relaxed);
@@ -168,7 +169,8 @@ bool AskReserved(PoolSlot* slot, uint64_t since) {
   // knowing since when: device readings from then on show it or not, and so do NVML's, which other
   // processes take.
   const bool write = known &&
-                     (reserved != last || WasReadSince(since) || Now() - since > kLongTicks) &&
+                     (reserved != last || WasReadSince(since) ||
+                      (others_may_change_it && Now() - since > kLongTicks)) &&
                      AskPool(pool, kPoolUsedCurrent, &used);
   const int32_t device = slot->value.device.load(std::memory_order_relaxed);
   const uint64_t time = write ? Now() : 0;
@@ -193,7 +195,7 @@ bool AskReserved(PoolSlot* slot, uint64_t since) {
 
 // The figure stands in the trace at the instant at which it was read: the driver's answers to two
 // threads stay in their order, because a slot is read by one at a time.
-void ReadPool(PoolSlot* slot) {
+void ReadPool(PoolSlot* slot, bool others_may_change_it = false) {
   if (slot->value.cost.load(std::memory_order_relaxed) != PoolCost::kReserved)
     return;
   uint64_t since = t_cuda_call_begin;
@@ -210,8 +212,9 @@ void ReadPool(PoolSlot* slot) {
       slot->value.busy.store(false, std::memory_order_release);
       return;
     }
-    since = slot->value.stale.Take(since);
-    if (!AskReserved(slot, since) && !slot->value.stale.IsSet())
+    const uint64_t own = std::exchange(since, slot->value.stale.Take(since));
+    others_may_change_it = others_may_change_it || since != own;
+    if (!AskReserved(slot, since, others_may_change_it) && !slot->value.stale.IsSet())
       return;
   }
 }
@@ -233,7 +236,7 @@ bool MayAnyPoolShrink() {
 void ReadPoolsThatMayShrink() {
   g_pools.Visit([](PoolSlot& slot, uint64_t) {
     if (MayShrink(slot))
-      ReadPool(&slot);
+      ReadPool(&slot, true);
     return true;
   });
 }
