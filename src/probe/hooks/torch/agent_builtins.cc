@@ -353,8 +353,7 @@ Object NoteTensor(Object, Object const* values, ptrdiff_t count) {
   RecordScope scope(Want::kAlways);
   if (!scope)
     return g_api.Truth(false);
-  const bool is_new =
-      WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage, PartOf(storage));
+  const bool is_new = WriteNameIfNew(*scope, kind, owner, 0, name, nullptr, storage);
   g_torch.named.load(std::memory_order_relaxed)->Insert(storage.address);
   const bool with_gradient = g_agent.gradients_wanted || NamesInSurvey();
   if (parameter != nullptr && with_gradient)
@@ -375,8 +374,9 @@ Object NotePart(Object, Object const* values, ptrdiff_t count) {
   if (impl == 0 || !StorageOf(impl, &storage))
     return g_api.None();
   if (RecordScope scope(Want::kAlways); scope) {
+    const Part part{number(3), number(4)};
     WriteNameIfNew(*scope, format::NameKind::kParameter, owner, 0, arguments[1], nullptr, storage,
-                   Part{number(3), number(4)});
+                   &part);
   }
   return g_api.None();
 }

@@ -158,7 +158,7 @@ bool WriteNameIfNew(Stream& stream,
                     Object name,
                     Object detail,
                     const Storage& storage,
-                    Part part) {
+                    const Part* part) {
   if (!IsRecorded(storage))
     return false;
   uint64_t key = HashMix(HashMix(static_cast<uint64_t>(kind), owner), scope);
@@ -178,6 +178,7 @@ bool WriteNameIfNew(Stream& stream,
   const uint32_t name_id = InternText(stream, name);
   const uint32_t detail_id = InternText(stream, detail);
   const uint64_t now = Now();
+  const Part written = part != nullptr ? *part : PartOf(storage);
   WritePrior(stream, now, storage);
   stream.Append(format::Name{.time = now,
                              .address = storage.address,
@@ -187,8 +188,8 @@ bool WriteNameIfNew(Stream& stream,
                              .owner = owner,
                              .name = name_id,
                              .detail = detail_id,
-                             .offset = part.offset,
-                             .bytes = part.bytes});
+                             .offset = written.offset,
+                             .bytes = written.bytes});
   return true;
 }
 

@@ -62,7 +62,7 @@ bool WriteNameIfNew(Stream& stream,
                     Object name,
                     Object detail,
                     const Storage& storage,
-                    Part part);
+                    const Part* part = nullptr);
 
 void WriteName(Stream& stream,
                uint64_t now,

@@ -192,8 +192,7 @@ class StateNamer {
       Storage storage;
       return impl != 0 && StorageOf(impl, &storage) &&
              WriteNameIfNew(stream_, format::NameKind::kOptimizerState, owner_,
-                            HashMix(HashMix(0, optimizer_.birth), index), name_, detail, storage,
-                            PartOf(storage));
+                            HashMix(HashMix(0, optimizer_.birth), index), name_, detail, storage);
     }
     if (depth == 3)
       return false;
