@@ -145,6 +145,16 @@ util::Status KeepDevice(const PlotArguments& arguments,
       &report->devices);
 }
 
+util::Result<query::Report> ReportOf(const PlotArguments& arguments,
+                                     const std::string& file,
+                                     const tables::Recording& recording,
+                                     const query::ReportQuery& query) {
+  util::Result<query::Report> report = query::MakeReport(recording, query);
+  if (report.ok())
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &*report));
+  return report;
+}
+
 // Of recordings in which nobody had a byte.
 util::Status NothingToDraw(const PlotArguments& arguments) {
   return util::Status::Error(
@@ -185,27 +195,40 @@ void NoteOthers(const std::string& file, const query::KeywordReport& keywords) {
   }
 }
 
+// Of the files, in their order. A running program's is asked several questions about one state.
+using Recordings = std::vector<std::unique_ptr<tables::Recording>>;
+
+util::Result<Recordings> OpenAll(const std::vector<std::string>& files) {
+  Recordings recordings;
+  for (const std::string& file : files) {
+    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
+    if (!recording.ok())
+      return recording.status();
+    recordings.push_back(std::move(*recording));
+  }
+  return recordings;
+}
+
 struct FileBars {
   query::KeywordReport report;
   std::vector<output::BarPanel> panels;  // each has a bar a dictionary, in their order
 };
 
 util::Result<std::vector<FileBars>> BarsOf(const PlotArguments& arguments,
+                                           const Recordings& recordings,
                                            const query::KeywordQuery& query) {
-  std::vector<FileBars> files;
-  for (const std::string& file : arguments.files) {
-    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    util::Result<query::KeywordReport> report = query::MakeKeywordReport(**recording, query);
+  std::vector<FileBars> bars;
+  for (size_t i = 0; i < recordings.size(); ++i) {
+    const std::string& file = arguments.files[i];
+    util::Result<query::KeywordReport> report = query::MakeKeywordReport(*recordings[i], query);
     if (!report.ok())
       return report.status();
     VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &report->report));
     std::vector<output::BarPanel> panels =
-        output::BarPanels(*report, **recording, NameOf(arguments, file), arguments.look.unit);
-    files.push_back({std::move(*report), std::move(panels)});
+        output::BarPanels(*report, *recordings[i], NameOf(arguments, file), arguments.look.unit);
+    bars.push_back({std::move(*report), std::move(panels)});
   }
-  return files;
+  return bars;
 }
 
 // The share of Others in the bars of a dictionary.
@@ -225,20 +248,18 @@ double OthersShare(const std::vector<FileBars>& files, size_t dictionary) {
 
 // A category for each of the lines that have most, and for what has no line.
 util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& arguments,
+                                                       const Recordings& recordings,
                                                        const query::Instant& at) {
   constexpr size_t kMostLines = 8;
   query::ReportQuery query;
   query.at = at;
   query.by = {query::Dimension::kLine};
   std::map<std::string, uint64_t> sums;
-  for (const std::string& file : arguments.files) {
-    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    util::Result<query::Report> report = query::MakeReport(**recording, query);
+  for (size_t i = 0; i < recordings.size(); ++i) {
+    const util::Result<query::Report> report =
+        ReportOf(arguments, arguments.files[i], *recordings[i], query);
     if (!report.ok())
       return report.status();
-    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &*report));
     for (const query::ReportRow& row : report->rows)
       sums[row.path[0]] += row.bytes;
   }
@@ -255,7 +276,7 @@ util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& argu
                                 .match = query::KeywordMatch::kExact,
                                 .case_sensitive = true});
   };
-  add("Kept by the allocator", {"cached", "fragmentation", "rounding"},
+  add("Kept by the allocator", {"cached", "fragmentation", "graph pool", "rounding"},
       query::Dimension::kCategory);
   add("Driver", {"driver"}, query::Dimension::kCategory);
   for (const auto& [line, bytes] : lines) {
@@ -270,6 +291,7 @@ util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& argu
 // that leaves more than half in Others another takes the place: the built-in one that leaves least,
 // else the lines.
 util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
+                                                const Recordings& recordings,
                                                 query::KeywordQuery query) {
   constexpr double kMostOthers = 0.5;
   std::vector<std::string> usual = {"data-structures"};
@@ -284,7 +306,7 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
   if (!all.ok())
     return all.status();
   query.dictionaries.assign(all->begin(), all->begin() + static_cast<ptrdiff_t>(usual.size()));
-  util::Result<std::vector<FileBars>> bars = BarsOf(arguments, query);
+  util::Result<std::vector<FileBars>> bars = BarsOf(arguments, recordings, query);
   if (!bars.ok())
     return bars.status();
   const auto is_poor = [&](const std::vector<FileBars>& of, size_t i) {
@@ -295,12 +317,13 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
     poor += static_cast<size_t>(is_poor(*bars, i));
   if (poor == 0)
     return bars;
-  const util::Result<query::KeywordDictionary> lines = LinesDictionary(arguments, query.at);
+  const util::Result<query::KeywordDictionary> lines =
+      LinesDictionary(arguments, recordings, query.at);
   if (!lines.ok())
     return lines.status();
   all->push_back(*lines);
   query.dictionaries = *all;
-  const util::Result<std::vector<FileBars>> tried = BarsOf(arguments, query);
+  const util::Result<std::vector<FileBars>> tried = BarsOf(arguments, recordings, query);
   if (!tried.ok())
     return tried.status();
   // Those that may take a place: the best built-in one first, the lines last.
@@ -331,7 +354,7 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
                      query::kOthers, instead, usual[i]));
   }
   query.dictionaries = std::move(chosen);
-  return BarsOf(arguments, query);
+  return BarsOf(arguments, recordings, query);
 }
 
 util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omit_below) {
@@ -343,8 +366,12 @@ util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omi
     return query.status();
   query->at = *at;
   query->top = 3;  // entries are not drawn, but may be named
-  util::Result<std::vector<FileBars>> bars =
-      query->dictionaries.empty() ? DefaultBars(arguments, *query) : BarsOf(arguments, *query);
+  const util::Result<Recordings> recordings = OpenAll(arguments.files);
+  if (!recordings.ok())
+    return recordings.status();
+  util::Result<std::vector<FileBars>> bars = query->dictionaries.empty()
+                                                 ? DefaultBars(arguments, *recordings, *query)
+                                                 : BarsOf(arguments, *recordings, *query);
   if (!bars.ok())
     return bars.status();
   std::vector<output::BarPanel> panels;
@@ -378,10 +405,9 @@ util::Result<output::Figure> MakeComparison(const PlotArguments& arguments, doub
     const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
     if (!recording.ok())
       return recording.status();
-    util::Result<query::Report> report = query::MakeReport(**recording, query);
+    const util::Result<query::Report> report = ReportOf(arguments, file, **recording, query);
     if (!report.ok())
       return report.status();
-    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &*report));
     const std::string name = std::filesystem::path(file).stem().string();
     for (output::StackedBar& bar : output::PeakBars(*report, name))
       bars.push_back(std::move(bar));

@@ -176,6 +176,7 @@ class TextReport {
   std::vector<const query::DeviceReport*> devices_;  // that have tables of their own
   std::vector<const query::DeviceReport*> gpus_;     // that have bytes
   const query::DeviceReport* fullest_ = nullptr;     // of several GPUs
+  const query::DeviceReport* small_host_ = nullptr;  // named, without a section
   bool only_fullest_ = false;                        // it stands for all GPUs
   Shown<query::ModuleEntry> layers_;
   Shown<query::TopEntry> lines_, stacks_, churn_, free_;
@@ -184,23 +185,6 @@ class TextReport {
   Lines out_;
 };
 
-// Why a recording has no devices.
-Lines AbsenceLines(const tables::Recording& recording) {
-  const std::string options =
-      "," + std::string(tables::NoteOf(recording, tables::kOptionsNote)) + ",";
-  Lines lines;
-  if (options.find(",cpu,") != std::string::npos) {
-    lines.emplace_back("No device was used: no GPU memory and no CPU tensor was allocated.");
-  } else {
-    lines.emplace_back("No device was used: no GPU memory was allocated while this was recorded.");
-    if (tables::NoteOf(recording, tables::kImportedNote).empty())
-      lines.emplace_back("`vramscope run --cpu` records CPU tensors.");
-  }
-  if (options.find(",overflow") != std::string::npos)
-    lines.emplace_back("--overflow did nothing.");
-  return lines;
-}
-
 // A device that nothing was ever seen on says nothing; unless there is no other, and somebody asked
 // for an instant.
 void TextReport::ChooseDevices() {
@@ -208,14 +192,18 @@ void TextReport::ChooseDevices() {
     if (device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0)
       devices_.push_back(&device);
   }
-  // Pinned memory of a few bytes, such as that of a loss's item(), is no section of its own.
+  // Pinned memory of a few bytes, such as that of a loss's item(), is a line and no section.
   if (query_.by.empty() && query_.where.empty() && !IsWhole()) {
     uint64_t most = 0;
     for (const query::DeviceReport* device : devices_)
       most = std::max(most, device->ledger_bytes);
-    std::erase_if(devices_, [&](const auto* device) {
+    const auto host = std::find_if(devices_.begin(), devices_.end(), [&](const auto* device) {
       return device->kind == tables::DeviceKind::kHost && device->ledger_bytes < most / 1000;
     });
+    if (host != devices_.end()) {
+      small_host_ = *host;
+      devices_.erase(host);
+    }
   }
   for (const query::DeviceReport* device : devices_) {
     if (device->kind == tables::DeviceKind::kGpu)
@@ -674,7 +662,7 @@ std::string TextReport::Format() {
   const auto with_allocated = static_cast<size_t>(std::count_if(
       devices_.begin(), devices_.end(), [&](const auto* device) { return HasAllocated(*device); }));
   const Plan plan =
-      MakePlan(out_.size() + 2 * devices_.size() + with_allocated +
+      MakePlan(out_.size() + 2 * devices_.size() + with_allocated + (small_host_ != nullptr) +
                2 * report_.unbacked_peaks.size() + 1 + trust.size() + options_.closing.size() +
                (HasMuchFree() && Cached() != nullptr ? kCachedLines : 0));
   for (size_t i = 0; i < devices_.size(); ++i)
@@ -697,6 +685,11 @@ std::string TextReport::Format() {
   add_places("Allocated most" + (only_fullest_ ? fmt::format(" on GPU {}", fullest_->index) : "") +
                  ", whole run",
              churn_, plan.churn, false);
+  if (small_host_ != nullptr) {
+    Add(Paint(fmt::format("Host memory, pinned and registered: {} (`--top 0` has its section)",
+                          util::FormatBytes(small_host_->ledger_bytes)),
+              Ink::kDim, style_));
+  }
   for (const std::string& line : trust)
     Add(line);
   for (const std::string& line : options_.closing)

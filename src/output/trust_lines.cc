@@ -246,6 +246,22 @@ std::vector<std::string> TrustLines(const query::Report& report,
   return out;
 }
 
+std::vector<std::string> AbsenceLines(const tables::Recording& recording) {
+  const std::string options =
+      "," + std::string(tables::NoteOf(recording, tables::kOptionsNote)) + ",";
+  std::vector<std::string> lines;
+  if (options.find(",cpu,") != std::string::npos) {
+    lines.emplace_back("No device was used: no GPU memory and no CPU tensor was allocated.");
+  } else {
+    lines.emplace_back("No device was used: no GPU memory was allocated while this was recorded.");
+    if (tables::NoteOf(recording, tables::kImportedNote).empty())
+      lines.emplace_back("`vramscope run --cpu` records CPU tensors.");
+  }
+  if (options.find(",overflow") != std::string::npos)
+    lines.emplace_back("--overflow did nothing.");
+  return lines;
+}
+
 std::vector<std::string> CheckpointLines(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
   // A process has an account on each device that it uses, and leaves them at one time.

@@ -11,8 +11,6 @@
 
 namespace vramscope::output {
 
-// A residual that the project promises: at most 0.1 % of NVML's figure or 4 MiB, whichever is
-// larger.
 // "94.94 % by the calls' sizes, 5.06 % by difference of free memory": how the rows of a device's
 // peak know their bytes. Against the latter NVML's figure proves little.
 std::string KnownBy(const query::ResidualSummary& summary);
@@ -24,6 +22,8 @@ std::string Unexplained(const query::ResidualSummary& summary,
                         const Style& style,
                         std::string* more);
 
+// A residual that the project promises: at most 0.1 % of NVML's figure or 4 MiB, whichever is
+// larger.
 bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes);
 
 // How far a report can be trusted: the residual over the whole run, what was lost, which invariants
@@ -31,6 +31,9 @@ bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes);
 std::vector<std::string> TrustLines(const query::Report& report,
                                     const tables::Recording& recording,
                                     const Style& style);
+
+// Why a recording has no devices: what was recorded.
+std::vector<std::string> AbsenceLines(const tables::Recording& recording);
 
 // "pid 4711 was checkpointed from 2.1 s to 3.4 s": when processes had none of their memory on the
 // device.

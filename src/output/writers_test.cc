@@ -12,6 +12,7 @@
 #include "output/report_fixture.h"
 #include "output/text.h"
 #include "output/trust_lines.h"
+#include "tables/imported.h"
 #include "util/utf8.h"
 
 namespace vramscope::output {
@@ -360,6 +361,26 @@ TEST(WritersTest, EmptyText) {
   FakeRecording recording;
   const std::string text = FormatText({}, recording, {}, Options(true));
   EXPECT_EQ(text, Expected("empty.txt", text));
+}
+
+TEST(WritersTest, OptionsSayWhatWasLookedFor) {
+  FakeRecording recording;
+  recording.edit().notes.push_back(
+      {recording.Intern(tables::kOptionsNote), recording.Intern("cpu,overflow")});
+  const std::string text = FormatText({}, recording, {}, Options(true));
+  EXPECT_THAT(text, HasSubstr("no GPU memory and no CPU tensor was allocated.\n"
+                              "--overflow did nothing.\n"));
+}
+
+TEST(WritersTest, LittlePinnedMemoryIsALine) {
+  FakeRecording recording;
+  query::Report report = TrainingReport(recording);
+  const std::string section = "Host memory, pinned and registered   ";
+  EXPECT_THAT(FormatText(report, recording, {}, Options(true)), HasSubstr(section));
+  report.devices[1].ledger_bytes = 4;
+  const std::string text = FormatText(report, recording, {}, Options(true));
+  EXPECT_THAT(text, HasSubstr("Host memory, pinned and registered: 4 B (`--top 0` has its"));
+  EXPECT_EQ(text.find(section), std::string::npos);
 }
 
 TEST(WritersTest, Json) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that can wait, a part a frame: the browser's own work for a part, such as its layout, is no longer
-// than the part makes it, and an act of the reader has its turn between two of them.
+// Work that can wait, a part a frame. So the browser lays out and paints one part at a time, and handles
+// what the reader does in between.
 
 // So long a part waits at most for a browser that is never idle.
 const LATEST_MS = 200;

@@ -47,7 +47,7 @@ using PoolTable = SlotTable<Pool, kMaxPools>;
 using PoolSlot = PoolTable::Slot;
 constinit PoolTable g_pools{};
 
-// In ticks, some 20 us: in so long a while NVML may have been asked.
+// In ticks, 15 to 50 us: in so long a while NVML may have been asked.
 constexpr uint64_t kLongTicks = 50'000;
 
 // Some pool holds more than its threshold, or could not be read when it changed.
