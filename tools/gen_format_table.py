@@ -29,7 +29,7 @@ def records():
         sys.exit("gen_format_table: a record in records.def is not written as the others are")
     for name, number, doc, body in found:
         fields = ", ".join(
-            f"{field} *{KINDS[kind]}*" for kind, field in re.findall(r"VRAMSCOPE_([A-Z]+)\((\w+)\)", body)
+            f"{field} *{KINDS[kind]}*" for kind, field in re.findall(rf"VRAMSCOPE_({'|'.join(KINDS)})\((\w+)\)", body)
         )
         rows.append(f"| `{number}` | {name} | {fields} | {doc} |")
     return rows

@@ -39,6 +39,16 @@ TEST(Codec, RoundTripsABlock) {
   EXPECT_EQ(back.stack, 7u);
 }
 
+TEST(Codec, EndsANameBeforeThePartThatItDoesNotHave) {
+  std::vector<uint8_t> whole, part;
+  const Name back = RoundTrip(Name{.address = 64, .size = 512, .offset = 9, .bytes = 0}, &whole);
+  EXPECT_EQ(back.offset, 0u);
+  const Name of_part = RoundTrip(Name{.address = 64, .size = 512, .offset = 9, .bytes = 8}, &part);
+  EXPECT_EQ(of_part.offset, 9u);
+  EXPECT_EQ(of_part.bytes, 8u);
+  EXPECT_EQ(whole[1] + 2, part[1]);  // the lengths of their payloads
+}
+
 TEST(Codec, RoundTripsALongBlob) {
   std::vector<uint8_t> storage;
   const std::string text(5000, 'x');

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/compiler.h"
 #include "base/varint.h"
 #include "format/layout.h"
 #include "format/records.h"
@@ -46,6 +47,7 @@ struct EncodeVisitor {
       std::memcpy(out, blob.data, blob.size);
     out += blob.size;
   }
+  static bool HasTail(uint64_t value) { return value != 0; }
 };
 
 }  // namespace internal
@@ -61,7 +63,7 @@ inline size_t EncodedBound(const Record& record) {
 // Writes `record` at `out`, where EncodedBound(record) bytes are free; returns the byte after it.
 // Safe in the target: no allocation, no failure.
 template <class Record>
-inline uint8_t* Encode(const Record& record, uint8_t* out, DeltaState* delta) {
+VRAMSCOPE_ALWAYS_INLINE uint8_t* Encode(const Record& record, uint8_t* out, DeltaState* delta) {
   *out++ = Record::kType;
   const bool is_long = EncodedBound(record) > 254;
   uint8_t* const length = out;

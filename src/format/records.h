@@ -29,14 +29,21 @@ struct Bytes {
   ;
 #include "format/records.def"
 
-#define VRAMSCOPE_RECORD(Name, id, doc)  \
-  template <class Visitor, class Record> \
-  requires(Record::kType == id) inline void VisitFields(Visitor& visitor, Record& record) {
+#define VRAMSCOPE_RECORD(Name, id, doc)                                                          \
+  template <class Visitor, class Record>                                                         \
+  requires(Record::kType == id) [[gnu::always_inline]] inline void VisitFields(Visitor& visitor, \
+                                                                               Record& record) {
 #define VRAMSCOPE_TIME(field) visitor.Time(#field, record.field);
 #define VRAMSCOPE_ADDRESS(field) visitor.Address(#field, record.field);
 #define VRAMSCOPE_UINT(field) visitor.Uint(#field, record.field);
 #define VRAMSCOPE_SINT(field) visitor.Sint(#field, record.field);
 #define VRAMSCOPE_BYTES(field) visitor.Blob(#field, record.field);
+// Of interest to what writes alone: a reader sees where a record ends.
+#define VRAMSCOPE_TAIL(field)                                   \
+  if constexpr (requires { Visitor::HasTail(record.field); }) { \
+    if (!Visitor::HasTail(record.field))                        \
+      return;                                                   \
+  }
 #define VRAMSCOPE_END }
 #include "format/records.def"
 

@@ -71,6 +71,8 @@ inline uint64_t Now() {
 void SessionLoad();
 // Whether CPU tensors are recorded.
 inline bool WantsCpuTensors() {
+  if (g_flags.cpu.load(std::memory_order_relaxed))
+    return true;
   if (__builtin_expect(State() == SessionState::kUnread, 0))
     SessionLoad();
   return g_flags.cpu.load(std::memory_order_relaxed);

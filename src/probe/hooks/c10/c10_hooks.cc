@@ -215,15 +215,17 @@ void* vramscope_hook_alloc_cpu(size_t size) {
   if (real == nullptr)
     return nullptr;
   void* const pointer = real(size);
-  if (IsWatched(kWatchedCpu) && pointer != nullptr)
+  if (VRAMSCOPE_UNLIKELY(pointer == nullptr))
+    return pointer;
+  if (IsWatched(kWatchedCpu))
     WatchCpuAlloc(pointer, static_cast<int64_t>(size));
-  if (!WantsCpuTensors() || pointer == nullptr)
+  if (!WantsCpuTensors())
     return pointer;
   if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
     SessionCountPausedBytes(static_cast<int64_t>(malloc_usable_size(pointer)));
     return pointer;
   }
-  if (RecordScope scope(Want::kTensor); scope) {
+  if (RecordScope scope(Want::kAlways); scope) {
     const uint64_t now = Now();
     const PythonStack stack = CapturePython(*scope);
     const AutogradNode node = CurrentAutogradNode(stack.id != 0);
@@ -243,12 +245,14 @@ void* vramscope_hook_alloc_cpu(size_t size) {
 VRAMSCOPE_EXPORT void vramscope_hook_free_cpu(void*) __asm__("_ZN3c108free_cpuEPv");
 void vramscope_hook_free_cpu(void* pointer) {
   auto* real = Real(&g_free_cpu, "_ZN3c108free_cpuEPv");
-  if (IsWatched(kWatchedCpu) && pointer != nullptr)
+  if (VRAMSCOPE_UNLIKELY(pointer == nullptr))
+    return real != nullptr ? real(pointer) : void();
+  if (IsWatched(kWatchedCpu))
     WatchCpuFree(pointer);
-  if (WantsCpuTensors() && pointer != nullptr) {
+  if (WantsCpuTensors()) {
     if (VRAMSCOPE_UNLIKELY(g_flags.paused.load(std::memory_order_relaxed))) {
       SessionCountPausedBytes(-static_cast<int64_t>(malloc_usable_size(pointer)));
-    } else if (RecordScope scope(Want::kTensor); scope) {
+    } else if (RecordScope scope(Want::kAlways); scope) {
       // The size is only of use where the allocation may not have been seen.
       const size_t size = VRAMSCOPE_UNLIKELY(g_flags.was_paused.load(std::memory_order_relaxed))
                               ? malloc_usable_size(pointer)
