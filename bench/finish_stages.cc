@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "query/peaks.h"
+#include "query/core/peaks.h"
 #include "resolve/resolve.h"
 #include "tables/reader.h"
 #include "tables/writer.h"

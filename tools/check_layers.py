@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that what includes what is what docs/ARCHITECTURE.md says.
 
-Three laws, over every file below src/:
+Four laws, over every file below src/:
   1. a file includes only its own layer and the layers that its vramscope_layer() lists (and theirs);
   2. those lists keep the order of the stages, STAGES below;
-  3. code that runs inside the profiled program includes the C and C++ library and nothing else.
+  3. code that runs inside the profiled program includes the C and C++ library and nothing else;
+  4. folders do not include each other in a circle, a folder and the one that it is in among them.
 """
 
 import pathlib
@@ -28,7 +29,10 @@ STAGES = {
     "resolve": ["trace", "tables"],
     "import": ["tables"],
     "output": ["query"],
-    "cli": ["resolve", "import", "output"],
+    "pipeline": ["resolve", "output"],
+    "record": ["pipeline"],
+    "checkpoint": ["record"],
+    "cli": ["checkpoint", "import"],
 }
 
 # What is linked into a program or a shared object directly, by CMake's own commands.
@@ -117,6 +121,16 @@ def closure(start, edges):
     return seen
 
 
+def circles(edges):
+    """The sets of folders that reach each other by `edges`, {folder: {folder: one include}}."""
+    reached = {folder: closure(folder, edges) for folder in edges}
+    return {
+        frozenset(other for other in reached[folder] if folder in reached.get(other, ())) | {folder}
+        for folder in edges
+        if folder in reached[folder]
+    }
+
+
 def check():
     layers = read_layers()
     problems = []
@@ -136,6 +150,7 @@ def check():
                     f"{where}: layer {layer.name} lists {dep}, but {layer.stage} may not know {layers[dep].stage}"
                 )
 
+    folders = {}
     files = sorted(p for p in SOURCE.rglob("*") if p.suffix in (".cc", ".h", ".def", ".c", ".S"))
     for path in files:
         layer = owner_of(path, layers)
@@ -161,12 +176,19 @@ def check():
             other = owner_of(target.resolve(), layers)
             if is_test(path) and is_test(target):
                 continue
+            if target.parent != path.parent and not is_test(path):
+                folders.setdefault(path.parent, {}).setdefault(target.parent, f'{where}: "{name}"')
             if layer is None or other is None:
                 known = closure(stage, STAGES) | {stage}
                 if stage_of(target.parent) not in known:
                     problems.append(f"{where}: {stage} may not know {name}")
             elif other.name != layer.name and other.name not in closure(layer.name, edges):
                 problems.append(f'{where}: layer {layer.name} includes "{name}" but does not list {other.name}')
+    for circle in circles(folders):
+        problems.append(f"{len(circle)} folders include each other in a circle:")
+        problems += [
+            f"  {first}" for folder in sorted(circle) for other, first in folders[folder].items() if other in circle
+        ]
     return len(files), len(layers), problems
 
 

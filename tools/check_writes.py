@@ -24,11 +24,11 @@ ALLOWED = {
     ("src/cli/cmd_resolve.cc", "O_RDWR"): "whether the descriptor that it was given is open for both",
     ("src/cli/cmd_open.cc", "O_RDWR"): "/dev/null takes the place of the browser's streams",
     ("src/cli/cmd_sidecar.cc", "O_WRONLY"): "/dev/null takes the place of the standard output",
-    ("src/cli/checkpoint/state_file.h", "/tmp"): "the folder of a directory of a random name",
-    ("src/cli/checkpoint/state_file.h", "/dev/shm"): "the folder of a directory of a random name",
+    ("src/checkpoint/state_file.h", "/tmp"): "the folder of a directory of a random name",
+    ("src/checkpoint/state_file.h", "/dev/shm"): "the folder of a directory of a random name",
     ("src/cli/cmd_doctor.cc", "temp_directory_path"): "the folder of a directory of a random name",
-    ("src/cli/launcher/environment.cc", "/tmp"): "the folder of a directory of a random name",
-    ("src/cli/launcher/recording_place.cc", "temp_directory_path"): "the folder of a directory of a random name",
+    ("src/record/environment.cc", "/tmp"): "the folder of a directory of a random name",
+    ("src/record/recording_place.cc", "temp_directory_path"): "the folder of a directory of a random name",
 }
 
 # Folders that all users share: another can take any name there that can be foreseen.

@@ -15,15 +15,16 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/launcher/session.h"
-#include "cli/open_recording.h"
+#include "cli/options.h"
 #include "output/devices.h"
 #include "output/diff.h"
 #include "output/terminal.h"
-#include "query/diff.h"
-#include "query/diff_ranks.h"
-#include "query/report.h"
-#include "query/timelines.h"
+#include "pipeline/open_recording.h"
+#include "pipeline/session.h"
+#include "query/diff/diff.h"
+#include "query/diff/diff_ranks.h"
+#include "query/dimensions/report.h"
+#include "query/history/timelines.h"
 #include "util/number_text.h"
 #include "util/size_text.h"
 

@@ -12,10 +12,10 @@
 #include <system_error>
 
 #include "cli/commands.h"
-#include "cli/launcher/environment.h"
-#include "cli/launcher/live_directory.h"
-#include "cli/launcher/nvml.h"
-#include "cli/launcher/session.h"
+#include "pipeline/live_directory.h"
+#include "pipeline/session.h"
+#include "record/environment.h"
+#include "record/nvml.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/open_recording.h"
 #include "output/export/export.h"
+#include "pipeline/open_recording.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {

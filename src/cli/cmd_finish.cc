@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/launcher/finish.h"
-#include "cli/launcher/live_directory.h"
-#include "cli/launcher/session.h"
-#include "cli/launcher/survivors.h"
+#include "pipeline/finish.h"
+#include "pipeline/live_directory.h"
+#include "pipeline/session.h"
+#include "pipeline/survivors.h"
 
 namespace vramscope::cli {
 namespace {

@@ -14,9 +14,10 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/launcher/session.h"
-#include "cli/open_recording.h"
+#include "cli/options.h"
 #include "import/import.h"
+#include "pipeline/open_recording.h"
+#include "pipeline/session.h"
 #include "trace/finished_content.h"
 #include "util/owned_file.h"
 #include "util/size_text.h"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/open_recording.h"
-#include "output/info.h"
+#include "output/text/info.h"
+#include "pipeline/open_recording.h"
 
 namespace vramscope::cli {
 namespace {

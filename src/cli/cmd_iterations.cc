@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/open_recording.h"
+#include "cli/options.h"
 #include "output/devices.h"
 #include "output/iterations.h"
 #include "output/terminal.h"
+#include "pipeline/open_recording.h"
 
 namespace vramscope::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/keyword_file.h"
-#include "cli/open_recording.h"
+#include "pipeline/open_recording.h"
 #include "util/status.h"
 
 namespace vramscope::cli {

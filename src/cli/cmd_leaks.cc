@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/open_recording.h"
+#include "cli/options.h"
 #include "output/leaks.h"
 #include "output/terminal.h"
+#include "pipeline/open_recording.h"
 #include "util/file.h"
 #include "util/size_text.h"
 

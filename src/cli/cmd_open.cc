@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/open_recording.h"
-#include "cli/rank_files.h"
-#include "output/html.h"
+#include "output/page/html.h"
 #include "output/ranks.h"
 #include "output/terminal.h"
+#include "pipeline/open_recording.h"
+#include "pipeline/rank_files.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {

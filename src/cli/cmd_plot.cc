@@ -15,12 +15,12 @@
 
 #include "cli/commands.h"
 #include "cli/keyword_file.h"
-#include "cli/keyword_options.h"
-#include "cli/open_recording.h"
+#include "cli/options.h"
 #include "output/plot/axis.h"
 #include "output/plot/figure.h"
-#include "query/device_names.h"
-#include "query/timelines.h"
+#include "pipeline/open_recording.h"
+#include "query/dimensions/device_names.h"
+#include "query/history/timelines.h"
 #include "util/owned_file.h"
 #include "util/size_text.h"
 

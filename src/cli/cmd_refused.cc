@@ -7,9 +7,9 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/launcher/oom_reports.h"
-#include "cli/open_recording.h"
 #include "output/terminal.h"
+#include "pipeline/oom_reports.h"
+#include "pipeline/open_recording.h"
 
 // What `run` starts when memory was refused to the program: reads the recording in a process of its
 // own, which the program's end or a lack of memory ends without harm to the recording.

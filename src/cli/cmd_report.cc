@@ -15,23 +15,23 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/keyword_options.h"
-#include "cli/launcher/session.h"
-#include "cli/open_recording.h"
-#include "cli/rank_files.h"
-#include "output/csv.h"
-#include "output/html.h"
-#include "output/json.h"
+#include "cli/options.h"
 #include "output/keyword_sheet.h"
 #include "output/keywords.h"
 #include "output/out_of_memory.h"
+#include "output/page/html.h"
 #include "output/ranks.h"
+#include "output/results/csv.h"
+#include "output/results/json.h"
 #include "output/terminal.h"
-#include "output/text.h"
-#include "output/trust_lines.h"
-#include "query/out_of_memory.h"
-#include "query/ranks.h"
-#include "query/timelines.h"
+#include "output/text/text.h"
+#include "output/text/trust_lines.h"
+#include "pipeline/open_recording.h"
+#include "pipeline/rank_files.h"
+#include "pipeline/session.h"
+#include "query/diff/ranks.h"
+#include "query/history/timelines.h"
+#include "query/oom/out_of_memory.h"
 
 namespace vramscope::cli {
 namespace {
@@ -403,7 +403,7 @@ void RegisterReport(CLI::App& app, int* exit_code) {
 #define VRAMSCOPE_DIMENSION(dimension, text)    \
   dimensions += dimensions.empty() ? "" : ", "; \
   dimensions += text;
-#include "query/dimensions.def"
+#include "query/dimensions/dimensions.def"
   report->add_option("--by", arguments->by, "Group by dimensions, outermost first: " + dimensions)
       ->option_text("DIM[,DIM...]")
       ->allow_extra_args(false);

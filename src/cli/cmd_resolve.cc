@@ -10,8 +10,8 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/launcher/session.h"
-#include "cli/open_recording.h"
+#include "pipeline/open_recording.h"
+#include "pipeline/session.h"
 #include "tables/reader.h"
 #include "trace/live/live_trace.h"
 

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/launcher/live_directory.h"
-#include "cli/launcher/live_file_writer.h"
-#include "cli/launcher/nvml.h"
-#include "cli/launcher/sampled_processes.h"
-#include "cli/launcher/sampler.h"
-#include "cli/launcher/session.h"
+#include "pipeline/live_directory.h"
+#include "pipeline/session.h"
+#include "record/live_file_writer.h"
+#include "record/nvml.h"
+#include "record/sampled_processes.h"
+#include "record/sampler.h"
 #include "util/owned_file.h"
 
 // What `vramscope run` does beside a program, for one that records itself from within Python: says

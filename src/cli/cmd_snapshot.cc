@@ -11,8 +11,8 @@
 #include <system_error>
 
 #include "cli/commands.h"
-#include "cli/launcher/finish.h"
-#include "cli/launcher/session.h"
+#include "pipeline/finish.h"
+#include "pipeline/session.h"
 #include "util/number_text.h"
 #include "util/size_text.h"
 

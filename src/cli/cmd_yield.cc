@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/checkpoint/driver.h"
-#include "cli/checkpoint/figures.h"
-#include "cli/checkpoint/operation.h"
-#include "cli/checkpoint/preflight.h"
-#include "cli/checkpoint/state_file.h"
-#include "cli/checkpoint/target.h"
+#include "checkpoint/driver.h"
+#include "checkpoint/figures.h"
+#include "checkpoint/operation.h"
+#include "checkpoint/preflight.h"
+#include "checkpoint/state_file.h"
+#include "checkpoint/target.h"
 #include "cli/commands.h"
 #include "util/number_text.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "query/keywords.h"
+#include "query/keywords/keywords.h"
 #include "util/status.h"
 
 // Keyword dictionaries as people write them: TOML, described in docs/KEYWORDS.md.

@@ -15,7 +15,7 @@
 
 #include "cli/commands.h"
 #include "cli/help.h"
-#include "cli/open_recording.h"
+#include "pipeline/open_recording.h"
 #include "util/spelling.h"
 
 namespace vramscope::cli {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "format/enums.h"
-#include "query/frames.h"
+#include "query/dimensions/frames.h"
 #include "tables/imported.h"
 
 namespace vramscope::output {

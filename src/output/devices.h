@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "query/device_names.h"
-#include "query/report.h"
+#include "query/dimensions/device_names.h"
+#include "query/dimensions/report.h"
 
 // Devices and processes, by the names that people and other programs read.
 namespace vramscope::output {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "output/terminal.h"
-#include "query/diff.h"
-#include "query/report.h"
+#include "query/diff/diff.h"
+#include "query/dimensions/report.h"
 #include "tables/recording.h"
 #include "util/json_writer.h"
 #include "util/status.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "query/frames.h"
+#include "query/dimensions/frames.h"
 
 // Frames and stacks in the forms that writers have room for.
 namespace vramscope::output {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "output/terminal.h"
-#include "query/report.h"
+#include "query/dimensions/report.h"
 
 namespace vramscope::output {
 

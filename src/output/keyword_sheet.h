@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "output/terminal.h"
-#include "query/keywords.h"
+#include "query/keywords/keywords.h"
 
 // What the dictionaries say of several recordings, side by side: a table a dictionary, a column a
 // device of a file, and one for all of them (docs/KEYWORDS.md).

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "output/terminal.h"
-#include "query/keywords.h"
+#include "query/keywords/keywords.h"
 #include "tables/recording.h"
 #include "util/json_writer.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "output/terminal.h"
-#include "query/out_of_memory.h"
+#include "query/oom/out_of_memory.h"
 #include "tables/recording.h"
 
 namespace vramscope::output {

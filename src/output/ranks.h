@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "output/terminal.h"
-#include "query/ranks.h"
+#include "query/diff/ranks.h"
+#include "util/json_writer.h"
 #include "util/status.h"
 
 namespace vramscope::output {
@@ -22,7 +23,16 @@ std::string FormatRanks(const query::RankReport& report,
 // the others; empty where it has fewer than two. `file`: a word of the shell.
 std::string RanksLine(const query::RankReport& report, const std::string& file);
 
+// The numbers in their order, runs together: "0-3, 7".
+std::string NumberRanges(const std::vector<int32_t>& numbers);
+
+// The imbalance in words.
+std::string ImbalanceText(const query::RankReport& report);
+
 // One object of the schema vramscope.ranks/1 (docs/REPORT_SCHEMA.md).
+void WriteRanksJson(const query::RankReport& report,
+                    const std::vector<std::string>& unread,
+                    util::JsonWriter& json);
 std::string RanksJson(const query::RankReport& report, const std::vector<std::string>& unread);
 
 // One page of all ranks: their histories on one axis, the imbalance, and a row each. Its figures

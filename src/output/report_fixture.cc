@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "query/fold_modules.h"
+#include "query/report/fold_modules.h"
 
 namespace vramscope::output {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "query/report.h"
+#include "query/dimensions/report.h"
 #include "tables/memory_recording.h"
 
 // A recording and reports made by hand, and the comparison with files of expected text.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "query/frames.h"
+#include "query/dimensions/frames.h"
 
 namespace vramscope::output {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "query/report.h"
+#include "query/dimensions/report.h"
 #include "tables/recording.h"
 
 namespace vramscope::output {

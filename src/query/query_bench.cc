@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "format/memory_words.h"
-#include "query/diff.h"
-#include "query/peaks.h"
-#include "query/report.h"
+#include "query/core/peaks.h"
+#include "query/diff/diff.h"
+#include "query/dimensions/report.h"
 #include "tables/reader.h"
 #include "tables/writer.h"
 

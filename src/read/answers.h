@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "query/report.h"
-#include "query/texts.h"
+#include "query/dimensions/report.h"
+#include "query/dimensions/texts.h"
 #include "read/answer.h"
 #include "tables/recording.h"
 #include "util/status.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "query/report.h"
+#include "query/dimensions/report.h"
 #include "query/testing/random_recording.h"
 #include "read/arrow_stream.h"
 #include "tables/reader.h"

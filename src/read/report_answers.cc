@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "query/by_category.h"
-#include "query/device_names.h"
+#include "query/dimensions/device_names.h"
+#include "query/history/by_category.h"
 #include "read/answers.h"
 
 namespace vramscope::read {

@@ -18,14 +18,14 @@
 #include <utility>
 #include <vector>
 
-#include "cli/open_recording.h"
 #include "differential/settled.h"
 #include "differential/truth_reader.h"
 #include "format/enums.h"
 #include "format/memory_words.h"
-#include "query/live_set.h"
-#include "query/report.h"
-#include "query/residual.h"
+#include "pipeline/open_recording.h"
+#include "query/core/live_set.h"
+#include "query/core/residual.h"
+#include "query/dimensions/report.h"
 #include "tables/recording.h"
 #include "trace/trace.h"
 

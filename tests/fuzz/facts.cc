@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "output/export/export.h"
-#include "output/json.h"
-#include "query/report.h"
+#include "output/results/json.h"
+#include "query/dimensions/report.h"
 #include "util/intern_table.h"
 
 namespace vramscope::fuzz {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "query/peaks.h"
+#include "query/core/peaks.h"
 #include "resolve/resolve.h"
 #include "tables/reader.h"
 #include "tables/writer.h"

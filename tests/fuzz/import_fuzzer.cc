@@ -6,8 +6,8 @@
 #include <string>
 
 #include "import/import.h"
-#include "query/peaks.h"
-#include "query/report.h"
+#include "query/core/peaks.h"
+#include "query/dimensions/report.h"
 #include "scratch.h"
 #include "tables/memory_recording.h"
 #include "tables/table_checks.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What resolve takes for the user's own code, and how frames read.
-#include "query/frames.h"
+#include "query/dimensions/frames.h"
 
 #include <gtest/gtest.h>
 

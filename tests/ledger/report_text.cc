@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "query/peaks.h"
+#include "query/core/peaks.h"
 #include "resolve/resolve.h"
 
 namespace vramscope::query {

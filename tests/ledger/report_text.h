@@ -9,8 +9,8 @@
 
 #include "format/memory_words.h"
 #include "ledger/trace_builder.h"
-#include "query/instant.h"
-#include "query/report.h"
+#include "query/core/instant.h"
+#include "query/dimensions/report.h"
 #include "tables/memory_recording.h"
 
 // Reports in a form that tests compare at a glance.

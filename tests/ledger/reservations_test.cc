@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ledger/report_text.h"
-#include "query/peaks.h"
+#include "query/core/peaks.h"
 
 namespace vramscope::query {
 namespace {

@@ -243,7 +243,7 @@ export class Events {
 
 /**
  * Columns as they are found: each is shown at its highest instant, among equal ones at that with most in use, as
- * query/peaks.h has it.
+ * query/core/peaks.h has it.
  */
 export class Sweep {
   /**

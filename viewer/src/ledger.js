@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger as it changes: how many bytes each site gains or loses, and when, by the rules that
-// `vramscope report --at` goes by (src/query/live_set.h). Their sum at an instant is the report's.
+// `vramscope report --at` goes by (src/query/core/live_set.h). Their sum at an instant is the report's.
 
 /** @typedef {import("./types.js").PageData} PageData */
 

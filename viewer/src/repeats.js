@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Repeated layers as one: "blocks.[0-11]" for "blocks.0" to "blocks.11", by the rules of
-// src/query/fold_names.cc and fold_modules.cc.
+// src/query/dimensions/fold_names.cc and fold_modules.cc.
 import { NAMES } from "./trie.js";
 
 /** @typedef {import("./trie.js").TreeNode} TreeNode */

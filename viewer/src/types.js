@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's data as src/output/page_data.cc writes it. Times are nanoseconds from the start unless
+// The page's data as src/output/page/page_data.cc writes it. Times are nanoseconds from the start unless
 // a name says otherwise; a `device` here is an index into `devices`, except in `report`, which has
 // NVML's numbers.
 

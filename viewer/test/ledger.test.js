@@ -100,7 +100,7 @@ test("what is left out stands in sums at stated instants, and takes of its segme
   assert.deepEqual(at(page, 40), { "PyTorch/cached": [1000, 0] });
 });
 
-/** The rules again, from nothing, at one instant (src/query/live_set.cc). */
+/** The rules again, from nothing, at one instant (src/query/core/live_set.cc). */
 function bruteForce(page, time) {
   const { allocations, sites, segments, counters, steps, checkpointed } = page;
   const away = (site) => checkpointed.account.some((account, i) => account === sites.account[site] &&

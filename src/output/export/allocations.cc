@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "output/csv.h"
 #include "output/devices.h"
 #include "output/export/export.h"
 #include "output/frames.h"
-#include "output/json_parts.h"
-#include "query/texts.h"
+#include "output/results/csv.h"
+#include "output/results/json_parts.h"
+#include "query/dimensions/texts.h"
 #include "tables/row_of.h"
 #include "util/json_writer.h"
 

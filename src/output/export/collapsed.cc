@@ -11,7 +11,7 @@
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
 #include "output/frames.h"
-#include "query/frames.h"
+#include "query/dimensions/frames.h"
 #include "util/budget.h"
 #include "util/text_cell.h"
 

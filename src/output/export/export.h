@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "query/report.h"
+#include "query/dimensions/report.h"
 #include "util/status.h"
 
 // What other tools read. Everything is streamed: an export can be larger than memory.

@@ -85,7 +85,7 @@ TEST_F(ExportTest, CsvHasEveryDimensionAndNoFormula) {
   EXPECT_EQ(csv, Expected("allocations.csv", csv));
   for (const char* name : {
 #define VRAMSCOPE_DIMENSION(dimension, text) text,
-#include "query/dimensions.def"
+#include "query/dimensions/dimensions.def"
        }) {
     // Those that have a column of another name.
     const std::string column = name == std::string("process")  ? "pid"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "format/memory_words.h"
-#include "query/live_set.h"
+#include "query/core/live_set.h"
 #include "util/text_cell.h"
 
 namespace vramscope::output {

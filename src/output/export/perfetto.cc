@@ -16,9 +16,9 @@
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
 #include "output/export/proto.h"
-#include "query/frames.h"
-#include "query/sweep.h"
-#include "query/texts.h"
+#include "query/core/sweep.h"
+#include "query/dimensions/frames.h"
+#include "query/dimensions/texts.h"
 #include "util/utf8.h"
 
 namespace vramscope::output {

@@ -14,7 +14,7 @@
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
 #include "output/export/proto.h"
-#include "query/frames.h"
+#include "query/dimensions/frames.h"
 #include "tables/row_of.h"
 #include "util/utf8.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "query/instant.h"
+#include "query/core/instant.h"
 #include "tables/recording.h"
 #include "util/status.h"
 

@@ -6,7 +6,7 @@
 
 #include "format/memory_words.h"
 #include "output/frames.h"
-#include "query/cells.h"
+#include "query/dimensions/cells.h"
 
 namespace vramscope::output {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "output/export/live_stacks.h"
-#include "query/texts.h"
+#include "query/dimensions/texts.h"
 #include "tables/recording.h"
 
 // The ledger as PyTorch's snapshots see memory: address ranges called segments, with blocks in

@@ -11,7 +11,7 @@
 #include "output/devices.h"
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
-#include "query/frames.h"
+#include "query/dimensions/frames.h"
 #include "util/json_writer.h"
 
 namespace vramscope::output {

@@ -20,9 +20,9 @@
 #include "output/export/pickle.h"
 #include "output/export/row_changes.h"
 #include "output/export/snapshot_state.h"
-#include "query/frames.h"
-#include "query/instant.h"
-#include "query/report.h"
+#include "query/core/instant.h"
+#include "query/dimensions/frames.h"
+#include "query/dimensions/report.h"
 #include "tables/row_of.h"
 
 namespace vramscope::output {

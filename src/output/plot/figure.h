@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "output/plot/canvas.h"
-#include "query/keywords.h"
-#include "query/report.h"
+#include "query/dimensions/report.h"
+#include "query/keywords/keywords.h"
 #include "tables/recording.h"
 
 // The figures of `vramscope plot`. Each knows its size and draws itself, the same on every canvas.

@@ -9,7 +9,7 @@
 #include "output/plot/axis.h"
 #include "output/plot/figure.h"
 #include "output/plot/palette.h"
-#include "query/fold_names.h"
+#include "query/dimensions/fold_names.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
 

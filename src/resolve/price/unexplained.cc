@@ -10,7 +10,7 @@
 namespace vramscope::resolve::price {
 namespace {
 
-// Less than this is not worth a row: query/residual.h calls it small.
+// Less than this is not worth a row: query/core/residual.h calls it small.
 int64_t Small(int64_t used_bytes) {
   return std::max(kNearlyNothing, used_bytes / 1000);
 }

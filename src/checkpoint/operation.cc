@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/operation.h"
+
+#include <fmt/core.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <future>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "format/records.h"
+#include "pipeline/console.h"
+#include "pipeline/open_recording.h"
+#include "pipeline/session.h"
+#include "record/live_file_writer.h"
+#include "util/json_writer.h"
+#include "util/number_text.h"
+#include "util/owned_file.h"
+#include "util/size_text.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{20};
+// NVML takes locks that the driver's own work needs.
+constexpr std::chrono::milliseconds kShowEvery{250};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+volatile sig_atomic_t g_interrupted = 0;
+struct sigaction g_before[std::size(kSignals)];
+
+void Remember(int) {
+  g_interrupted = 1;
+}
+
+std::string Sentence(const Target& target, const Outcome& outcome) {
+  // Without NVML nobody says how much.
+  const std::string amount = outcome.bytes != 0
+                                 ? util::FormatBytes(outcome.bytes) + " of device memory"
+                                 : "its device memory";
+  return fmt::format("{} {} {}, in {}", NameOf(target), outcome.verb, amount,
+                     util::FormatDuration(outcome.duration_ns));
+}
+
+}  // namespace
+
+util::Result<Access> OpenAccess(const Target& target) {
+  Access access;
+  std::string version;
+  if (util::Result<std::unique_ptr<Nvml>> nvml = Nvml::Load(); nvml) {
+    access.nvml = std::move(*nvml);
+    version = access.nvml->DriverVersion();
+  }
+  util::Result<std::unique_ptr<CheckpointDriver>> driver = CheckpointDriver::Load(version);
+  if (!driver)
+    return driver.status();
+  access.driver = std::move(*driver);
+  util::Result<std::unique_ptr<StateFile>> file = StateFile::Open(target.pid);
+  if (!file)
+    return file.status();
+  access.file = std::move(*file);
+  if (const DriverAnswer answer = access.driver->GetState(target.pid, &access.state);
+      !answer.ok()) {
+    return util::Status::Error(IsAlive(target)
+                                   ? fmt::format("{} is no CUDA process that the driver knows: {}",
+                                                 NameOf(target), answer.Text())
+                                   : NameOf(target) + " has ended");
+  }
+  return access;
+}
+
+HeldInterrupts::HeldInterrupts() {
+  struct sigaction action {};
+  action.sa_handler = Remember;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    sigaction(kSignals[i], &action, &g_before[i]);
+}
+
+HeldInterrupts::~HeldInterrupts() {
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    sigaction(kSignals[i], &g_before[i], nullptr);
+}
+
+bool HeldInterrupts::Came() {
+  return g_interrupted != 0;
+}
+
+DriverAnswer RunShown(const std::string& what,
+                      const std::function<DriverAnswer()>& call,
+                      const std::function<double()>& share,
+                      const std::function<void()>& on_interrupt) {
+  // The thread of the call is not to be disturbed by signals.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::future<DriverAnswer> answer = std::async(std::launch::async, call);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  Progress progress(what);
+  const bool shown = isatty(STDERR_FILENO) == 1;
+  auto next = std::chrono::steady_clock::now();
+  bool told = false;
+  while (answer.wait_for(kLookEvery) != std::future_status::ready) {
+    if (shown && std::chrono::steady_clock::now() >= next) {
+      progress.Update(share());
+      next = std::chrono::steady_clock::now() + kShowEvery;
+    }
+    if (!told && on_interrupt && HeldInterrupts::Came()) {
+      told = true;
+      on_interrupt();
+    }
+  }
+  return answer.get();
+}
+
+std::string NameOf(const Target& target) {
+  return fmt::format("process {} ({})", target.pid, target.name);
+}
+
+std::string FailedText(const Target& target) {
+  return fmt::format(
+      "the driver has given {} up: its CUDA calls will not return, and neither yield nor resume "
+      "can help it: end it with `kill -9 {}` and start it again",
+      NameOf(target), target.pid);
+}
+
+void NoteUnstoppable(const Target& target) {
+  Note(fmt::format(
+      "the memory of {} is on its way, and cannot be stopped there: this ends when it has "
+      "arrived",
+      NameOf(target)));
+}
+
+std::string CheckPid(const std::string& text) {
+  if (util::WholeNumber<int>(text).value_or(0) > 0)
+    return "";
+  return fmt::format("'{}' is no number of a process", text);
+}
+
+void NoteInRecording(const std::string& live_directory,
+                     const Target& target,
+                     const std::vector<TimedStep>& steps,
+                     const Outcome& outcome) {
+  if (live_directory.empty() || !IsLiveDirectory(live_directory))
+    return;
+  util::Result<std::unique_ptr<LiveFileWriter>> file =
+      LiveFileWriter::Create(util::CreateFile(fmt::format("{}/yield-{}-{}.vrl", live_directory,
+                                                          target.pid, base::MonotonicNs())),
+                             {});
+  if (!file)
+    return;
+  for (const TimedStep& step : steps) {
+    (*file)->Write(format::Checkpoint{.begin = static_cast<uint64_t>(step.begin_ns),
+                                      .end = static_cast<uint64_t>(step.end_ns),
+                                      .kind = static_cast<uint64_t>(step.kind),
+                                      .pid = static_cast<uint64_t>(target.pid)});
+  }
+  const std::string_view key =
+      steps.front().kind == format::CheckpointKind::kLock ? "yield" : "resume";
+  const std::string value = Sentence(target, outcome);
+  (*file)->Write(
+      format::Runtime{.key = {key.data(), key.size()}, .value = {value.data(), value.size()}});
+  (*file)->Close();
+}
+
+bool PrintOutcome(const Target& target, const Outcome& outcome, bool json) {
+  std::string text;
+  if (json) {
+    util::JsonWriter writer(&text);
+    writer.BeginObject();
+    writer.Field("pid", target.pid);
+    writer.Field("bytes", outcome.bytes);
+    writer.Field("seconds", static_cast<double>(outcome.duration_ns) / 1e9);
+    writer.EndObject();
+    writer.Finish();
+    text += '\n';
+  } else {
+    text = Sentence(target, outcome) + "\n";
+    if (outcome.gpus.size() > 1) {
+      for (const FreedOnGpu& gpu : outcome.gpus)
+        text +=
+            fmt::format("  GPU {} ({}): {}\n", gpu.index, gpu.name, util::FormatBytes(gpu.bytes));
+    }
+  }
+  const util::Status status = PrintOut(text);
+  if (!status.ok())
+    Fail(status.message());
+  return status.ok();
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/driver.h"
+#include "checkpoint/figures.h"
+#include "checkpoint/state_file.h"
+#include "checkpoint/target.h"
+#include "format/enums.h"
+#include "record/nvml.h"
+#include "util/status.h"
+
+// What `yield` and `resume` share: their start, long calls with a line that shows how far they are,
+// and notes of them in the recording.
+namespace vramscope::cli {
+
+// Who knows of a process and moves its memory.
+struct Access {
+  std::unique_ptr<Nvml> nvml;  // null where there is none
+  std::unique_ptr<CheckpointDriver> driver;
+  std::unique_ptr<StateFile> file;
+  CheckpointState state{};  // of the process, when this was opened
+};
+// Nothing is changed.
+util::Result<Access> OpenAccess(const Target& target);
+
+// While it lives, Ctrl-C and its kin end nothing: they are remembered.
+class HeldInterrupts {
+ public:
+  HeldInterrupts();
+  ~HeldInterrupts();
+  HeldInterrupts(const HeldInterrupts&) = delete;
+  HeldInterrupts& operator=(const HeldInterrupts&) = delete;
+  static bool Came();
+};
+
+// Runs `call` in a thread of its own. `share` says how far it is, 0 to 1; `on_interrupt` is called
+// once where the user wants it to end, which it does not do before its time.
+DriverAnswer RunShown(const std::string& what,
+                      const std::function<DriverAnswer()>& call,
+                      const std::function<double()>& share,
+                      const std::function<void()>& on_interrupt = {});
+
+struct TimedStep {
+  format::CheckpointKind kind = format::CheckpointKind::kLock;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+struct Outcome {
+  const char* verb = "";  // "gave back", "has back"
+  uint64_t bytes = 0;
+  int64_t duration_ns = 0;
+  std::vector<FreedOnGpu> gpus;
+};
+// Says in the process's recording what was done to it, as events and as a line of `info`. A
+// recording that is not there any more, or cannot be written, is left alone.
+void NoteInRecording(const std::string& live_directory,
+                     const Target& target,
+                     const std::vector<TimedStep>& steps,
+                     const Outcome& outcome);
+
+// "process 123 (python3)"
+std::string NameOf(const Target& target);
+// For a process that the driver has given up; what a person can do.
+std::string FailedText(const Target& target);
+
+// For Ctrl-C while the driver moves memory.
+void NoteUnstoppable(const Target& target);
+
+// Of a process's number, as a person writes it; "" where it is one. For CLI11.
+std::string CheckPid(const std::string& text);
+
+// For people, or as JSON for the Python package. False where it cannot be written.
+bool PrintOutcome(const Target& target, const Outcome& outcome, bool json);
+
+}  // namespace vramscope::cli

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "query/keywords/keywords.h"
+#include "util/status.h"
+
+namespace CLI {
+class App;
+}
+
+// What several commands read from their options.
+namespace vramscope::cli {
+
+// For CLI11, which takes -3 for a very large number: "" where `text` is a whole number from 0 on,
+// else what is wrong with it.
+std::string CheckCount(const std::string& text);
+
+// A length of time as people type it, in nanoseconds: "1ms", "500us", "0.1 s". Errors name the
+// option.
+util::Result<int64_t> ParsePeriod(const std::string& option,
+                                  const std::string& text,
+                                  int64_t shortest_ns,
+                                  int64_t longest_ns);
+
+// --keywords and --expected-sum, the same in `report` and `plot`.
+struct KeywordOptions {
+  std::vector<std::string> dictionaries;
+  std::vector<std::string> expected;
+};
+
+// `options` outlives the parse.
+void AddKeywordOptions(CLI::App& command, KeywordOptions* options);
+
+// The dictionaries and expected sums of a query.
+util::Result<query::KeywordQuery> ParseKeywordOptions(const KeywordOptions& options);
+
+}  // namespace vramscope::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "query/dimensions/report.h"
+#include "util/json_writer.h"
+#include "util/status.h"
+
+// What the HTML page is drawn from: one JSON object, which viewer/src/types.js describes. It has
+// the tables of the ledger themselves, and viewer/src/ledger.js adds them up at an instant by the
+// rules of query/: what the page shows there is what `vramscope report --at @NS` prints.
+namespace vramscope::output {
+
+inline constexpr char kPageSchema[] = "vramscope.page/2";
+
+struct PageLimits {
+  size_t buckets = 600;  // of a device's timeline
+  // A recording of so many allocations (a million events) is listed whole: the page is exact at
+  // every instant.
+  size_t whole = 600'000;
+  // Of a larger one so many are listed: those with the largest product of bytes and duration. Of
+  // the others the page has sums, exact at the instants that `left_out` states.
+  size_t allocations = 100'000;
+  size_t instants = 8000;  // of all devices: the highest of so many stretches is stated
+  size_t places = 256;     // and so many each of iterations' peaks, marks and refusals
+  // A recording with more sites than this is one of names without end: of such no more allocations
+  // are listed than this either.
+  size_t sites = 20'000;
+  size_t layers =
+      100'000;  // told apart; of more, those whose names differ in numbers alone are one
+  size_t left_out_changes = 1'500'000;  // of those sums: beyond that fewer instants are stated
+  size_t nvml_samples = 6000;  // of a device; beyond that the highest of each stretch stands for it
+};
+
+util::Status WritePageData(const tables::Recording& recording,
+                           const PageLimits& limits,
+                           util::JsonWriter& json);
+
+}  // namespace vramscope::output

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "query/dimensions/cells.h"
+#include "query/dimensions/texts.h"
+#include "util/json_writer.h"
+
+// The dictionaries of the page's data: what it uses of the recording's, renumbered densely.
+namespace vramscope::output {
+
+// Texts, each once; 0 is "".
+class PageTexts {
+ public:
+  PageTexts() { Of(""); }
+  uint32_t Of(std::string_view text);
+  void Write(const char* key, util::JsonWriter& json) const;
+
+ private:
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string, uint32_t> ids_;
+};
+
+// Frames and stacks; 0: none.
+class PageStacks {
+ public:
+  PageStacks(const tables::Recording& recording, PageTexts& strings)
+      : recording_(recording), strings_(strings) {}
+  uint32_t Of(tables::StackId stack);
+  void Write(util::JsonWriter& json) const;
+
+ private:
+  struct Frame {
+    uint32_t function;
+    uint32_t file;
+    uint32_t line;
+    uint32_t kind;  // 1: native, 2: not the user's own code
+  };
+  uint32_t FrameOf(tables::FrameId id);
+
+  const tables::Recording& recording_;
+  PageTexts& strings_;
+  std::vector<Frame> frames_;                          // the page's number less 1
+  std::vector<std::pair<uint32_t, uint32_t>> stacks_;  // the same
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t>
+      used_lines_;  // file id and line: the page's file
+  std::unordered_map<uint32_t, uint32_t> frame_ids_;
+  std::unordered_map<uint32_t, uint32_t> stack_ids_;
+};
+
+// What bytes stand under, as far as the page tells them apart. Rounding and the free bytes of
+// segments have sites of their own. 0: none. Of more than `most_layers` layers those whose names
+// differ in numbers alone are one, "h.*.attn": a browser has no room for a million.
+class PageSites {
+ public:
+  PageSites(const tables::Recording& recording,
+            PageStacks& stacks,
+            PageTexts& names,
+            size_t most_layers);
+  uint32_t Of(tables::SiteId site);
+  uint32_t OfRounding(tables::SiteId site);
+  uint32_t OfRow(const tables::SiteRow& site) { return Add(Describe(site)); }
+  const tables::SiteRow& Row(tables::SiteId site) const;
+  std::string LayerName(tables::StringId layer);
+  // How many layers there are, where some are one; else 0.
+  size_t folded_layers() const { return folded_layers_; }
+  void Write(util::JsonWriter& json) const;
+
+ private:
+  struct Site {
+    uint32_t account = 0;
+    uint32_t path = 0;
+    uint32_t category = 0;
+    uint32_t backing = 0;
+    uint32_t unbacked = 0;  // 1: no device memory is mapped below it
+    uint32_t held = 0;      // 1: somebody has it: no slack
+    uint32_t line = 0;
+    uint32_t module = 0;
+    uint32_t name = 0;   // parameter, else tag
+    uint32_t stack = 0;  // Python, else native
+    uint32_t place = 0;  // that people name it by, where that is another one
+    auto operator<=>(const Site&) const = default;
+  };
+  Site Describe(const tables::SiteRow& row);
+  uint32_t Add(const Site& site);
+
+  const tables::Recording& recording_;
+  query::DimensionTexts texts_;
+  PageStacks& stacks_;
+  PageTexts& names_;
+  size_t most_layers_;
+  size_t folded_layers_ = 0;
+  std::unordered_set<std::string> folded_names_;
+  std::vector<Site> sites_;  // the page's number less 1
+  std::map<Site, uint32_t> ids_;
+  std::vector<std::vector<std::string>> paths_;
+  std::map<std::vector<std::string>, uint32_t> path_ids_;
+  std::vector<uint32_t> of_site_, of_rounding_;  // by site; 0: not asked yet
+};
+
+}  // namespace vramscope::output

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/out_of_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "output/devices.h"
+#include "tables/row_of.h"
+#include "util/size_text.h"
+
+namespace vramscope::output {
+namespace {
+
+using util::FormatBytes;
+
+constexpr size_t kMostRows = 8;
+
+std::string At(const std::string& place, const std::string& layer) {
+  std::string text = place.empty() ? "" : " at " + place;
+  return layer.empty() ? text : text + " (" + layer + ")";
+}
+
+// The driver does not say what a context or a module of code needs.
+std::string Requested(const query::Refusal& refusal) {
+  return refusal.requested_bytes == 0 ? "an unknown amount" : FormatBytes(refusal.requested_bytes);
+}
+
+const char* Verdict(const query::Refusal& refusal) {
+  return refusal.served ? "refused, then served" : "refused for good";
+}
+
+tables::DeviceId DeviceOf(const tables::Recording& recording, const query::Refusal& refusal) {
+  return RowOf(recording.tables().accounts, refusal.account).device;
+}
+
+std::string Since(const tables::Recording& recording, int64_t time_ns) {
+  return ExactSeconds(time_ns - recording.tables().session.begin_ns) + " s";
+}
+
+std::string FreeThen(const query::OutOfMemory& what) {
+  if (!what.free_bytes)
+    return "free memory unknown";
+  const std::string bytes = FormatBytes(*what.free_bytes);
+  if (what.refusal.reported_free_bytes)
+    return bytes + " free (as the log says)";
+  const std::string total = FormatBytes(what.total_bytes);
+  if (bytes == total && *what.free_bytes < what.total_bytes)
+    return fmt::format("at least {} of {} in use", FormatBytes(what.total_bytes - *what.free_bytes),
+                       total);
+  return fmt::format("at most {} of {} free", bytes, total);
+}
+
+class Text {
+ public:
+  Text(const query::OutOfMemory& what, const tables::Recording& recording, const Style& style)
+      : what_(what), recording_(recording), style_(style) {}
+
+  std::string Format() {
+    AddHead();
+    AddNames("who holds it", what_.categories);
+    AddNames("layers", what_.layers);
+    AddNames("lines", what_.lines);
+    AddArrays();
+    AddPins();
+    AddAdvice();
+    return std::move(text_);
+  }
+
+ private:
+  void Line(const std::string& line) { text_ += Printable(line, style_.utf8) + "\n"; }
+
+  void AddHead() {
+    const query::Refusal& refusal = what_.refusal;
+    Line(RefusalHead(what_, recording_));
+    Line("  cause: " + what_.cause);
+    std::string rest;
+    for (size_t i = 0; i < std::min<size_t>(what_.holders.size(), 3); ++i) {
+      const query::MemoryHolder& holder = what_.holders[i];
+      rest += fmt::format("{}{} {}{}", rest.empty() ? "" : ", ", holder.name,
+                          FormatBytes(holder.bytes), i == 1 ? At(holder.place, holder.layer) : "");
+    }
+    Line("  held:  " + rest);
+    const std::string asked =
+        refusal.api.value == 0
+            ? "no call of the driver is in the recording"
+            : fmt::format(
+                  "{} asked the driver for {} {}", recording_.string(refusal.api),
+                  refusal.asked_driver_bytes == 0 ? "it" : FormatBytes(refusal.asked_driver_bytes),
+                  refusal.attempts == 1 ? "once" : fmt::format("{} times", refusal.attempts));
+    Line(fmt::format("  by {} at {}; {}", ProcessLabel(recording_, what_.process),
+                     Since(recording_, refusal.time_ns), asked));
+    Line(fmt::format("  free inside of its allocators' segments: {}, the largest range {}",
+                     FormatBytes(what_.free_in_segments_bytes),
+                     FormatBytes(what_.largest_free_range_bytes)));
+  }
+
+  void AddNames(const char* title, const std::vector<query::NamedBytes>& names) {
+    if (names.empty())
+      return;
+    text_ += "\n" + std::string(title) + "\n";
+    for (size_t i = 0; i < std::min(names.size(), kMostRows); ++i)
+      Line(fmt::format("  {:>10}  {}", FormatBytes(names[i].bytes), names[i].name));
+  }
+
+  void AddArrays() {
+    if (what_.xla_pool.arrays.empty())
+      return;
+    text_ += "\nlive arrays in XLA's pool\n";
+    for (size_t i = 0; i < std::min(what_.xla_pool.arrays.size(), kMostRows); ++i) {
+      const query::XlaPool::Arrays& arrays = what_.xla_pool.arrays[i];
+      Line(
+          fmt::format("  {:>10}  {} of {}", FormatBytes(arrays.bytes), arrays.count, arrays.shape));
+    }
+  }
+
+  void AddPins() {
+    if (what_.pins.empty())
+      return;
+    text_ += "\nsegments mostly free, and the block that keeps each\n";
+    for (size_t i = 0; i < std::min(what_.pins.size(), kMostRows); ++i) {
+      const query::PinnedSegment& pin = what_.pins[i];
+      Line(fmt::format("  {:>10} free of {}, kept by {}{}{}", FormatBytes(pin.free_bytes),
+                       FormatBytes(pin.size_bytes), FormatBytes(pin.block_bytes),
+                       At(pin.place, pin.layer),
+                       pin.blocks > 1 ? fmt::format(" and {} smaller", pin.blocks - 1) : ""));
+    }
+  }
+
+  void AddAdvice() {
+    if (what_.advice.empty())
+      return;
+    text_ += "\nwhat to try, and what it would save\n";
+    for (const query::Advice& advice : what_.advice)
+      Line(fmt::format("  {:>10}  {} [{}]", FormatBytes(advice.saves_bytes), advice.text,
+                       advice.how));
+  }
+
+  const query::OutOfMemory& what_;
+  const tables::Recording& recording_;
+  const Style& style_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string RefusalHead(const query::OutOfMemory& what, const tables::Recording& recording) {
+  const query::Refusal& refusal = what.refusal;
+  return fmt::format("{}{}: {} asked for{}, {}{}", kOutOfMemoryBegin,
+                     DeviceMark(recording, what.device), Requested(refusal),
+                     At(what.place, what.layer), FreeThen(what),
+                     refusal.served ? " (refused, then served)" : "");
+}
+
+std::string FormatOutOfMemory(const query::OutOfMemory& what,
+                              const tables::Recording& recording,
+                              const Style& style) {
+  return Text(what, recording, style).Format();
+}
+
+std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
+                           const tables::Recording& recording,
+                           const Style& style) {
+  std::string text;
+  for (size_t i = 0; i < refusals.size(); ++i) {
+    const query::Refusal& refusal = refusals[i];
+    text += Printable(fmt::format("{:>3}  {:>10}  {} at {}, {}", i + 1, Requested(refusal),
+                                  DeviceMark(recording, DeviceOf(recording, refusal)),
+                                  Since(recording, refusal.time_ns), Verdict(refusal)),
+                      style.utf8) +
+            "\n";
+  }
+  return text;
+}
+
+std::string RefusalsLine(const std::vector<query::Refusal>& refusals, const std::string& file) {
+  const query::Refusal* last = nullptr;
+  size_t count = 0;
+  for (const query::Refusal& refusal : refusals) {
+    if (refusal.served)
+      continue;
+    last = &refusal;
+    ++count;
+  }
+  if (last == nullptr)
+    return "";
+  return fmt::format("Out of memory: {}, of {}: `vramscope report {} --oom`",
+                     count == 1 ? "a request was refused for good"
+                                : fmt::format("{} requests were refused for good, the last", count),
+                     Requested(*last), file);
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/text/trust_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "format/memory_words.h"
+#include "output/devices.h"
+#include "query/report/unexplained.h"
+#include "tables/imported.h"
+#include "util/size_text.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr size_t kMaxLosses = 4;
+constexpr size_t kMaxBroken = 5;
+constexpr size_t kMaxCheckpoints = 8;
+constexpr size_t kMaxUnexplained = 5;
+
+constexpr char kSampledTrust[] =
+    "Sampled: NVML's figures and nothing to compare them with; what came and went\n"
+    "between two readings is not in them. `vramscope run` records the allocations.";
+
+uint64_t Magnitude(int64_t bytes) {
+  return bytes < 0 ? 0 - static_cast<uint64_t>(bytes) : static_cast<uint64_t>(bytes);
+}
+
+// One line for the worst device: `info` has all of them.
+void AddResidual(const query::Report& report,
+                 const tables::Recording& recording,
+                 const Style& style,
+                 std::vector<std::string>* out) {
+  const query::ResidualSummary* worst = nullptr;
+  size_t sampled = 0;
+  for (const query::ResidualSummary& summary : report.residuals) {
+    if (summary.samples == 0)
+      continue;
+    ++sampled;
+    if (worst == nullptr || Magnitude(summary.worst_bytes) > Magnitude(worst->worst_bytes)) {
+      worst = &summary;
+    }
+  }
+  if (worst == nullptr)
+    return;
+  const std::string of =
+      sampled > 1 ? fmt::format(", {} of {}", DeviceMark(report, worst->device), sampled) : "";
+  out->push_back(CutEnd(fmt::format("Peak{}: {}", of, KnownBy(*worst)),
+                        static_cast<size_t>(style.columns), style));
+  const std::string head = fmt::format("Unexplained{}: ", of);
+  std::string more;
+  out->push_back(head + Unexplained(*worst, recording, head.size(), style, &more));
+  if (!more.empty())
+    out->push_back("  " + more);
+}
+
+void AddUnexplained(const query::Report& report,
+                    const tables::Recording& recording,
+                    const Style& style,
+                    std::vector<std::string>* out) {
+  const std::vector<query::Unexplained> all = query::FindUnexplained(recording);
+  for (size_t i = 0; i < all.size() && i < kMaxUnexplained; ++i) {
+    const std::string line =
+        fmt::format("Unexplained, {}: {}", DeviceMark(report, all[i].device),
+                    Printable(query::UnexplainedText(recording, all[i]), style.utf8));
+    out->push_back(Paint(Wrapped(line, 0, 2, style), Ink::kError, style));
+  }
+  if (all.size() > kMaxUnexplained) {
+    out->push_back(Paint(fmt::format("Unexplained: ({} more times, see vramscope info)",
+                                     all.size() - kMaxUnexplained),
+                         Ink::kError, style));
+  }
+}
+
+// What part of the blocks people can be told something about.
+void AddNames(const query::Report& report, const Style& style, std::vector<std::string>* out) {
+  if (report.block_bytes == 0 || report.block_bytes_with_category == 0)
+    return;
+  const auto percent = [&](uint64_t bytes) {
+    return ExactPercent(static_cast<int64_t>(bytes), report.block_bytes);
+  };
+  const std::string line =
+      fmt::format("Named: {} of {} in tensors by category, {} by layer or line",
+                  percent(report.block_bytes_with_category), util::FormatBytes(report.block_bytes),
+                  percent(report.block_bytes_with_place));
+  out->push_back(CutEnd(line, static_cast<size_t>(style.columns), style));
+}
+
+void AddLosses(const query::Report& report, const Style& style, std::vector<std::string>* out) {
+  const auto columns = static_cast<size_t>(style.columns);
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const query::Loss& loss : report.losses) {
+    if (loss.count == 0 && loss.bytes == 0)
+      continue;
+    if (shown == kMaxLosses) {
+      ++left_out;
+      continue;
+    }
+    ++shown;
+    std::string line = fmt::format("Lost: {}: {}", Printable(loss.name, style.utf8),
+                                   util::FormatCount(loss.count));
+    if (loss.bytes > 0)
+      line += fmt::format(" ({})", util::FormatBytes(loss.bytes));
+    out->push_back(Paint(CutEnd(line, columns, style), Ink::kWarning, style));
+  }
+  if (left_out > 0) {
+    out->push_back(Paint(fmt::format("Lost: ({} more kinds, see vramscope info)", left_out),
+                         Ink::kWarning, style));
+  }
+}
+
+void AddBroken(const query::Report& report, const Style& style, std::vector<std::string>* out) {
+  const auto columns = static_cast<size_t>(style.columns);
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const query::Invariant& invariant : report.invariants) {
+    if (invariant.holds)
+      continue;
+    if (shown == kMaxBroken) {
+      ++left_out;
+      continue;
+    }
+    ++shown;
+    std::string line = "BROKEN INVARIANT: " + Printable(invariant.name, style.utf8);
+    if (!invariant.detail.empty())
+      line += ": " + Printable(invariant.detail, style.utf8);
+    out->push_back(Paint(CutEnd(line, columns, style), Ink::kError, style));
+  }
+  if (left_out > 0) {
+    out->push_back(Paint(fmt::format("BROKEN INVARIANT: ({} more, see vramscope info)", left_out),
+                         Ink::kError, style));
+  }
+}
+
+// Why parameters are not told from inputs, where they are not: a PyTorch that is too old, or not as
+// the probe knows it.
+void AddUnnamed(const tables::Recording& recording,
+                const Style& style,
+                std::vector<std::string>* out) {
+  bool off = false;
+  for (const tables::NoteRow& note : recording.tables().notes) {
+    const std::string_view key = recording.string(note.key);
+    off = off ||
+          format::SaysNamesAreOff(key.substr(0, key.find(" (pid ")), recording.string(note.value));
+  }
+  if (!off)
+    return;
+  const std::string_view version = tables::NoteOf(recording, format::kTorchNote);
+  const std::string line =
+      fmt::format("Names: off for {}: parameters and inputs are `unknown`",
+                  version.empty() ? "this PyTorch" : "PyTorch " + Printable(version, style.utf8));
+  out->push_back(
+      Paint(CutEnd(line, static_cast<size_t>(style.columns), style), Ink::kWarning, style));
+}
+
+}  // namespace
+
+std::string KnownBy(const query::ResidualSummary& summary) {
+  const uint64_t peak = summary.ledger_peak_bytes;
+  const uint64_t estimated = std::min(summary.estimated_bytes, peak);
+  return fmt::format("{} by the calls' sizes, {} by difference of free memory",
+                     ExactPercent(static_cast<int64_t>(peak - estimated), peak),
+                     ExactPercent(static_cast<int64_t>(estimated), peak));
+}
+
+std::string Unexplained(const query::ResidualSummary& summary,
+                        const tables::Recording& recording,
+                        size_t columns_before,
+                        const Style& style,
+                        std::string* more) {
+  const bool good = IsWithinTarget(summary.worst_bytes, summary.ledger_peak_bytes);
+  const std::string figure =
+      fmt::format("{} ({})", util::FormatSignedBytes(summary.worst_bytes),
+                  ExactPercent(summary.worst_bytes, summary.ledger_peak_bytes));
+  std::string when;
+  std::string rest;
+  if (summary.worst_bytes != 0) {
+    when = " at " + util::FormatDuration(summary.worst_at_ns - recording.tables().session.begin_ns);
+    rest = fmt::format("p99 {} ", util::FormatBytes(summary.p99_bytes));
+  }
+  rest += fmt::format("in {} readings", util::FormatCount(summary.samples));
+  if (summary.samples_in_transit > 0)
+    rest += fmt::format(", {} within calls", util::FormatCount(summary.samples_in_transit));
+  std::string text = "at most " + Paint(figure, good ? Ink::kGood : Ink::kWarning, style) + when;
+  const size_t columns =
+      columns_before + std::string_view("at most ").size() + figure.size() + when.size();
+  if (columns + 1 + rest.size() <= static_cast<size_t>(style.columns))
+    return text + (rest.starts_with("p99") ? ", " : " ") + rest;
+  *more = rest;
+  return text;
+}
+
+bool IsWithinTarget(int64_t residual_bytes, uint64_t nvml_bytes) {
+  return Magnitude(residual_bytes) <= std::max<uint64_t>(4ull << 20, nvml_bytes / 1000);
+}
+
+std::vector<std::string> TrustLines(const query::Report& report,
+                                    const tables::Recording& recording,
+                                    const Style& style) {
+  std::vector<std::string> out;
+  AddNames(report, style, &out);
+  AddUnnamed(recording, style, &out);
+  AddResidual(report, recording, style, &out);
+  AddUnexplained(report, recording, style, &out);
+  if (const std::string_view ring = tables::NoteOf(recording, format::kRingNote); !ring.empty()) {
+    out.push_back(
+        Paint(CutEnd(Printable(ring, style.utf8), static_cast<size_t>(style.columns), style),
+              Ink::kWarning, style));
+  }
+  const size_t before = out.size();
+  AddLosses(report, style, &out);
+  const bool lost = out.size() > before;
+  const size_t with_losses = out.size();
+  AddBroken(report, style, &out);
+  const bool broken = out.size() > with_losses;
+  const std::string_view imported = tables::NoteOf(recording, tables::kImportedNote);
+  if (!imported.empty()) {
+    const std::string from = "Imported from " + Printable(imported, style.utf8);
+    const std::string hint = "`vramscope info` says what it lacks";
+    const auto columns = static_cast<size_t>(style.columns);
+    if (util::DisplayWidth(from) + hint.size() + 2 <= columns) {
+      out.push_back(from + ": " + hint);
+    } else {
+      out.push_back(CutEnd(from, columns, style));
+      out.push_back(hint);
+    }
+  }
+  if (report.sampled) {
+    out.push_back(kSampledTrust);
+  } else if (!broken) {
+    // What a foreign file lacks is no loss of ours, and no completeness either.
+    std::string line = lost || !imported.empty() ? "" : "Nothing was lost. ";
+    if (!report.invariants.empty() && !report.devices.empty())
+      line += fmt::format("Checks of the ledger: {} of {} hold.", report.invariants.size(),
+                          report.invariants.size());
+    if (!line.empty())
+      out.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+  return out;
+}
+
+std::vector<std::string> AbsenceLines(const tables::Recording& recording) {
+  const std::string options =
+      "," + std::string(tables::NoteOf(recording, tables::kOptionsNote)) + ",";
+  std::vector<std::string> lines;
+  if (options.find(",cpu,") != std::string::npos) {
+    lines.emplace_back("No device was used: no GPU memory and no CPU tensor was allocated.");
+  } else {
+    lines.emplace_back("No device was used: no GPU memory was allocated while this was recorded.");
+    if (tables::NoteOf(recording, tables::kImportedNote).empty())
+      lines.emplace_back("`vramscope run --cpu` records CPU tensors.");
+  }
+  if (options.find(",overflow") != std::string::npos)
+    lines.emplace_back("--overflow did nothing.");
+  return lines;
+}
+
+std::vector<std::string> CheckpointLines(const tables::Recording& recording) {
+  const tables::Tables& tables = recording.tables();
+  // A process has an account on each device that it uses, and leaves them at one time.
+  std::set<std::tuple<tables::ProcessId, int64_t, int64_t>> times;
+  for (const tables::CheckpointRow& row : tables.checkpointed) {
+    if (row.account.value < tables.accounts.size())
+      times.emplace(tables.accounts[row.account.value].process, row.begin_ns, row.end_ns);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [process, begin_ns, end_ns] : times) {
+    if (lines.size() == kMaxCheckpoints) {
+      lines.push_back(fmt::format("({} more times)", times.size() - kMaxCheckpoints));
+      break;
+    }
+    const auto since_begin = [&](int64_t time_ns) {
+      return util::FormatDuration(time_ns - tables.session.begin_ns);
+    };
+    std::string line = fmt::format("pid {} was checkpointed, its memory off the device, ",
+                                   PidOf(recording, process));
+    line += end_ns == tables::kNever
+                ? fmt::format("from {} on", since_begin(begin_ns))
+                : fmt::format("from {} to {}", since_begin(begin_ns), since_begin(end_ns));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::vector<std::string> AsleepLines(const query::Report& report,
+                                     const tables::Recording& recording) {
+  std::vector<std::string> lines;
+  for (const tables::PeakRow& peak : report.unbacked_peaks) {
+    const std::string at = ExactSeconds(peak.time_ns - recording.tables().session.begin_ns);
+    lines.push_back(fmt::format(
+        "Asleep: at most {} of {} without device memory, at {} s (`--at @{}`)",
+        util::FormatBytes(peak.bytes), DeviceMark(recording, peak.device), at, peak.time_ns));
+  }
+  return lines;
+}
+
+std::string TraceLine(const tables::Recording& recording,
+                      const std::string& path,
+                      const Style& style) {
+  const tables::Session& session = recording.tables().session;
+  std::string line = "Trace: " + Printable(path, style.utf8);
+  if (session.file_bytes == 0)
+    return line;
+  line += " (" + util::FormatBytes(session.file_bytes);
+  // Below that the file is mostly its tables of names.
+  if (session.event_count >= 10'000) {
+    line += fmt::format(", {:.1f} bytes an event", static_cast<double>(session.file_bytes) /
+                                                       static_cast<double>(session.event_count));
+  }
+  return line + ")";
+}
+
+}  // namespace vramscope::output

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/live_directory.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "format/layout.h"
+#include "format/session_mark.h"
+#include "pipeline/session.h"
+#include "util/json_writer.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLiveExtension[] = ".vrl";
+constexpr char kSessionStart[] = "{\n  \"version\"";
+constexpr std::chrono::milliseconds kLockStep{5};
+// Of somebody who only looks whether the lock is taken.
+constexpr std::chrono::milliseconds kLook{100};
+// Of a reader: the directory can be renamed meanwhile, but keeps its space.
+constexpr std::chrono::milliseconds kReading{1000};
+
+bool BeginsWith(std::span<const uint8_t> start, std::string_view text) {
+  return start.size() >= text.size() && std::memcmp(start.data(), text.data(), text.size()) == 0;
+}
+
+// One that was cut off before its first page was written holds nothing: a full disk, or a kill. Of
+// one that was killed while it wrote that page, the beginning of the magic stands there.
+bool HoldsNothing(std::span<const uint8_t> start, uint64_t size_bytes) {
+  return size_bytes <= format::kPageBytes && size_bytes == start.size() &&
+         std::all_of(start.begin(), start.end(), [](uint8_t byte) { return byte == 0; });
+}
+
+constexpr util::Content kLiveContent = {
+    "a live file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return BeginsWith(start, {format::kFileMagic, sizeof format::kFileMagic}) ||
+             (size_bytes == format::kPageBytes &&
+              BeginsWith(start, {format::kFileMagic, format::kEarlyMagicBytes})) ||
+             HoldsNothing(start, size_bytes);
+    }};
+constexpr util::Content kSessionContent = {
+    "a session file of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return size_bytes == 0 || BeginsWith(start, kSessionStart);
+    }};
+constexpr util::Content kCellsContent = {
+    "cells of a notebook", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return size_bytes == 0 || BeginsWith(start, format::kCellsStart);
+    }};
+constexpr util::Content kManifestContent = {
+    "a manifest of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return size_bytes == 0 || BeginsWith(start, format::kManifestStart);
+    }};
+// What was being written when its process was killed: any of them.
+constexpr util::Content kUnfinishedContent = {
+    "of vramscope", [](std::span<const uint8_t> start, uint64_t size_bytes) {
+      return kSessionContent.holds(start, size_bytes) || kLiveContent.holds(start, size_bytes) ||
+             kManifestContent.holds(start, size_bytes);
+    }};
+constexpr util::Content kEmptyContent = {
+    "empty", [](std::span<const uint8_t>, uint64_t size_bytes) { return size_bytes == 0; }};
+
+// What the file of this name in a live directory must hold to be the recording's; nullptr for a
+// name that no recording has.
+const util::Content* ContentOf(const std::string& name) {
+  if (name.ends_with(kLiveExtension) || name.ends_with(format::kPastExtension))
+    return &kLiveContent;
+  if (name.ends_with(format::kCellsExtension))
+    return &kCellsContent;
+  if (name == format::kSessionFile)
+    return &kSessionContent;
+  if (name == format::kManifestFile)
+    return &kManifestContent;
+  if (util::AtomicFile::IsTemporaryName(name))
+    return &kUnfinishedContent;
+  return name == kStopFile || name.ends_with(format::kSessionExtension) ? &kEmptyContent : nullptr;
+}
+
+// False where another process keeps it for longer than that, or where there are no locks.
+bool LockWithin(int fd, std::chrono::milliseconds patience, bool* is_busy) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    *is_busy = errno == EWOULDBLOCK;
+    if (!*is_busy || std::chrono::steady_clock::now() >= deadline)
+      return false;
+    std::this_thread::sleep_for(kLockStep);
+  }
+  *is_busy = false;
+  return true;
+}
+
+// What tells that files are missing goes last.
+void RemoveEntries(const util::OwnedDirectory& directory, bool gives_space_back) {
+  std::vector<std::string> names = directory.Names();
+  std::stable_partition(names.begin(), names.end(), [](const std::string& name) {
+    return name != format::kManifestFile && name != format::kSessionFile;
+  });
+  for (const std::string& name : names) {
+    if (name.ends_with(format::kUnrecordedExtension) && directory.RemoveLink(name))
+      continue;
+    const util::Content* const content = ContentOf(name);
+    if (content == nullptr)
+      continue;
+    const auto file = directory.Open(name, content);
+    if (!file)
+      continue;
+    // A process that goes on after its recording may have parts of the file mapped for as long as
+    // it lives. Unlike a file cut short, one with a hole can still be written there.
+    if (gives_space_back && content == &kLiveContent)
+      util::GiveSpaceBack(*file);
+    (void)directory.Remove(name, *file);
+  }
+}
+
+// Renames a recording that nobody finished, so that another can take its name.
+util::Status KeepOlder(const std::string& live, std::optional<util::OwnedDirectory>* older) {
+  util::Result<util::OwnedDirectory> old = util::OwnedDirectory::Open(live);
+  const FinishLock lock = TryFinishLock(live);
+  if (lock.is_busy)
+    return util::Status::Error(
+        fmt::format("{} is being finished: choose another name with -o", live));
+  // Another launcher may have been faster.
+  if (!old || !old->IsAtItsPath())
+    return {};
+  if (old->Names().empty()) {
+    (void)old->RemoveSelf();
+    return {};
+  }
+  // Of two that were not finished the later one is kept.
+  VRAMSCOPE_RETURN_IF_ERROR(RemoveOlder(live));
+  const int error = old->MoveTo(OlderOf(live));
+  if (error == 0)
+    *older = std::move(*old);
+  if (error == 0 || error == ENOENT)
+    return {};
+  return util::Status::Error(
+      fmt::format("{} cannot be renamed to {}: {}: choose another name with -o", live,
+                  OlderOf(live), util::ErrnoText(error)));
+}
+
+}  // namespace
+
+std::string ForeignEntry(const util::OwnedDirectory& directory) {
+  for (const std::string& name : directory.Names()) {
+    if (name.ends_with(format::kUnrecordedExtension) && directory.HasLink(name))
+      continue;
+    const util::Content* const content = ContentOf(name);
+    if (content == nullptr)
+      return name + " is no part of a recording";
+    if (const auto file = directory.Open(name, content); !file && directory.Has(name))
+      return file.status().message().substr(directory.path().size() + 1);
+  }
+  return "";
+}
+
+const util::Content* LiveFileContent() {
+  return &kLiveContent;
+}
+
+util::Status RemoveUnfinishedFiles(const util::OwnedDirectory& directory) {
+  for (const std::string& name : directory.Names()) {
+    if (!util::AtomicFile::IsTemporaryName(name))
+      continue;
+    const auto file = directory.Open(name, &kUnfinishedContent);
+    if (file && !directory.Remove(name, *file))
+      return util::Status::Error(fmt::format("{}/{} cannot be removed", directory.path(), name));
+  }
+  return {};
+}
+
+util::Status WriteSessionRecord(const util::OwnedDirectory& directory,
+                                const SessionRecord& record) {
+  uint64_t number = 0;
+  if (SessionsOf(directory.path()).empty() &&
+      getrandom(&number, sizeof number, 0) == sizeof number) {
+    (void)directory.CreateFile(fmt::format("{:016x}{}", number, format::kSessionExtension));
+  }
+  timespec wall{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  std::error_code error;
+  std::string text;
+  util::JsonWriter json(&text, 2);
+  json.BeginObject();
+  json.Field("version", VRAMSCOPE_VERSION);
+  json.Field("name", record.name);
+  if (!record.command.empty()) {
+    json.Key("command");
+    json.BeginArray();
+    for (const std::string& word : record.command)
+      json.String(word);
+    json.EndArray();
+  }
+  json.Field("start_wall_ns", int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec);
+  json.Field("working_directory", fs::current_path(error).string());
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) == 0)
+    json.Field("host", host);
+  if (!record.options.empty())
+    json.Field("options", record.options);
+  json.Field("directory", directory.Identity());
+  json.EndObject();
+  json.Finish();
+  util::Result<util::AtomicFile> file =
+      util::AtomicFile::Create(directory, format::kSessionFile, &kSessionContent);
+  if (!file)
+    return file.status();
+  VRAMSCOPE_RETURN_IF_ERROR(file->Write(text));
+  return file->Commit();
+}
+
+std::vector<std::string> SessionsOf(const std::string& live_directory) {
+  std::vector<std::string> ids;
+  std::error_code error;
+  for (fs::directory_iterator it(live_directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == format::kSessionExtension)
+      ids.push_back(it->path().stem().string());
+  }
+  return ids;
+}
+
+util::Status WriteManifest(const util::OwnedDirectory& directory) {
+  if (directory.Has(format::kManifestFile))
+    return {};
+  util::Result<util::AtomicFile> file =
+      util::AtomicFile::Create(directory, format::kManifestFile, &kManifestContent);
+  if (!file)
+    return file.status();
+  std::string text = format::kManifestStart;
+  for (const std::string& name : directory.Names()) {
+    if (name.ends_with(kLiveExtension))
+      text += name + "\n";
+  }
+  VRAMSCOPE_RETURN_IF_ERROR(file->Write(text));
+  const util::Status status = file->Commit();
+  // Another rank's.
+  return directory.Has(format::kManifestFile) ? util::Status() : status;
+}
+
+FinishLock TryFinishLock(const std::string& live_directory) {
+  FinishLock lock;
+  auto file =
+      util::OpenRegular(live_directory + "/" + format::kSessionFile, util::Links::kRefuse, nullptr);
+  if (file && LockWithin(file->get(), kLook, &lock.is_busy))
+    lock.file = std::move(*file);
+  return lock;
+}
+
+util::Status PlaceLiveDirectory(util::OwnedDirectory* directory,
+                                const std::string& live,
+                                std::optional<util::OwnedDirectory>* older) {
+  constexpr int kTries = 16;
+  int error = 0;
+  for (int i = 0; i < kTries; ++i) {
+    error = directory->MoveTo(live);
+    if (error == 0)
+      return {};
+    if (error != EEXIST)
+      break;
+    VRAMSCOPE_RETURN_IF_ERROR(CheckLiveDirectory(live));
+    VRAMSCOPE_RETURN_IF_ERROR(KeepOlder(live, older));
+  }
+  return util::Status::Error(fmt::format("{} cannot be made: {}: choose another place with -o",
+                                         live, util::ErrnoText(error)));
+}
+
+void RemoveLeftAside(const std::string& path) {
+  constexpr int kMostEntries = 10'000;
+  const fs::path parent = fs::path(path).parent_path();
+  std::error_code error;
+  int entries = 0;
+  for (fs::directory_iterator it(parent.empty() ? fs::path(".") : parent, error), end;
+       !error && it != end && ++entries < kMostEntries; it.increment(error)) {
+    if (!util::OwnedDirectory::IsAsideName(it->path().filename().string()))
+      continue;
+    util::Result<util::OwnedDirectory> left = util::OwnedDirectory::Open(it->path().string());
+    bool is_busy = false;
+    if (!left || (!LockWithin(left->fd(), {}, &is_busy) && is_busy))
+      continue;
+    RemoveEntries(*left, false);
+    (void)left->RemoveSelf();
+  }
+}
+
+std::string OlderOf(const std::string& live_directory) {
+  return live_directory + ".older";
+}
+
+util::Status RemoveOlder(const std::string& live_directory) {
+  util::Result<util::OwnedDirectory> older = util::OwnedDirectory::Open(OlderOf(live_directory));
+  return older ? RemoveLiveDirectory(*older) : util::Status();
+}
+
+util::Status RemoveLiveDirectory(util::OwnedDirectory& directory) {
+  const std::string path = directory.path();
+  if (const std::string why = ForeignEntry(directory); !why.empty()) {
+    return util::Status::Error(fmt::format(
+        "{} was not removed: {}: look at it, and remove the directory by hand", path, why));
+  }
+  bool is_busy = false;
+  const bool is_alone = LockWithin(directory.fd(), kReading, &is_busy);
+  switch (const int error = directory.MoveAside(); error) {
+    case 0:
+      break;
+    case ENOENT:  // removed or renamed by another
+      return {};
+    case ENOSPC:  // a full disk may have no room for another name
+    case EDQUOT:
+      break;
+    default:
+      return util::Status::Error(
+          fmt::format("{} cannot be removed: {}", path, util::ErrnoText(error)));
+  }
+  RemoveEntries(directory, is_alone);
+  VRAMSCOPE_RETURN_IF_ERROR(directory.RemoveSelf());
+  RemoveLeftAside(path);
+  return {};
+}
+
+}  // namespace vramscope::cli

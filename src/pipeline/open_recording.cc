@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/open_recording.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "pipeline/console.h"
+#include "pipeline/session.h"
+#include "query/core/peaks.h"
+#include "resolve/resolve.h"
+#include "tables/reader.h"
+#include "tables/writer.h"
+#include "trace/live/live_trace.h"
+#include "util/file.h"
+#include "util/owned_file.h"
+
+namespace vramscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The finished form of a live directory, in memory: six bytes an event, and nobody else sees it.
+util::Result<std::unique_ptr<tables::Recording>> ResolveInPlace(const std::string& path,
+                                                                const std::string& directory,
+                                                                trace::OpenOptions options) {
+  util::Result<std::unique_ptr<trace::Trace>> trace =
+      trace::LiveTrace::Open(path, directory, UpToNow(directory, std::move(options)));
+  if (!trace)
+    return trace.status();
+  const int fd = memfd_create("vramscope", MFD_CLOEXEC);
+  if (fd < 0) {
+    return util::Status::Error(
+        fmt::format("{}: no memory to read it into: {}", path, util::ErrnoText(errno)));
+  }
+  Progress progress("reading " + path);
+  const util::Status written =
+      WriteResolved(**trace, fd, path, [&](double share) { progress.Update(share); });
+  util::Result<std::unique_ptr<tables::Recording>> recording =
+      written.ok() ? tables::OpenDescriptor(fd, path)
+                   : util::Result<std::unique_ptr<tables::Recording>>(written);
+  close(fd);
+  if (recording)
+    (*recording)->SetResolvedInPlace((*trace)->session().file_bytes);
+  return recording;
+}
+
+}  // namespace
+
+util::Status WriteFinished(int fd, const std::string& path, const TablesMaker& make) {
+  tables::Writer writer(fd, path);
+  util::Result<tables::Tables> tables = make(writer);
+  if (!tables)
+    return tables.status();
+  VRAMSCOPE_RETURN_IF_ERROR(writer.Finish(*tables));
+  // The highest instants are a question to all the rest.
+  const util::Result<std::unique_ptr<tables::Recording>> recording =
+      tables::OpenDescriptor(fd, path);
+  if (!recording)
+    return recording.status();
+  util::Result<query::Peaks> peaks = query::FindBothPeaks(**recording);
+  if (!peaks)
+    return peaks.status();
+  tables->peaks = std::move(peaks->highest);
+  query::NoteAllocatedPeaks(peaks->allocated, &*tables);
+  return writer.Finish(*tables);
+}
+
+util::Status WriteResolved(trace::Trace& trace,
+                           int fd,
+                           const std::string& path,
+                           const std::function<void(double)>& progress) {
+  return WriteFinished(fd, path, [&](tables::AllocationSink& sink) {
+    return resolve::Resolve(trace, sink, progress);
+  });
+}
+
+util::Result<std::unique_ptr<tables::Recording>> OpenRecording(const std::string& path,
+                                                               trace::OpenOptions options) {
+  const std::string live = tables::LiveFormOf(path);
+  if (!live.empty()) {
+    auto recording = ResolveInPlace(path, live, options);
+    // Where it was finished meanwhile, the file is whole.
+    const bool is_finished = !recording && tables::LiveFormOf(path) != live;
+    return is_finished ? tables::Open(OutputOf(live)) : std::move(recording);
+  }
+  std::error_code error;
+  const bool exists = fs::exists(path, error);
+  if (!exists && (!error || error == std::errc::no_such_file_or_directory)) {
+    constexpr std::string_view kLive = ".d";
+    const std::string name = path.substr(0, path.find_last_not_of('/') + 1);
+    if (name.ends_with(kLive)) {
+      const std::string finished = name.substr(0, name.size() - kLive.size());
+      return util::Status::Error(
+          fs::exists(finished, error)
+              ? fmt::format("{}: no such live recording: it is finished, as {}", path, finished)
+              : fmt::format("{}: no such live recording, and no finished one {} beside it", path,
+                            finished));
+    }
+    return util::Status::Error(
+        fmt::format("{}: no such file, and no live recording {}.d beside it", path, path));
+  }
+  return tables::Open(path);
+}
+
+void EndQuietly() {
+  util::AtomicFile::DiscardAll();
+  std::_Exit(kExitOk);
+}
+
+util::Status PrintOut(std::string_view text) {
+  // Whoever reads may have had enough: `export | head`. That is no failure.
+  signal(SIGPIPE, SIG_IGN);
+  errno = 0;
+  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written == text.size() && std::fflush(stdout) == 0)
+    return {};
+  if (errno == EPIPE)
+    EndQuietly();
+  return util::Status::Error(
+      fmt::format("cannot write to the standard output: {}", util::ErrnoText(errno)));
+}
+
+util::Status CheckNotInput(const std::string& output, const std::string& input) {
+  std::error_code error;
+  if (!std::filesystem::equivalent(output, input, error) || error)
+    return {};
+  return util::Status::Error(
+      fmt::format("{} is the recording itself: choose another file to write", output));
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/compiler.h"
+#include "query/core/change_stream.h"
+#include "query/core/live_set.h"
+#include "query/dimensions/cells.h"
+#include "tables/recording.h"
+#include "util/status.h"
+
+namespace vramscope::query {
+
+// Follows the ledger through time. No base class: every change of a recording comes here.
+//   OnMove      the bytes of a cell (of the Cells given) change; those of one instant come together
+//   OnTransfer  they go from one cell to another of its account, or, if negative, back; an observer
+//               that has no such function is told of two moves
+//   OnState     so it stands now, from the instant of the last changes to the one before the next;
+//               these stretches cover the span without a gap, from the first change in it where it
+//               has no begin
+template <class T>
+concept SweepObserver = requires(T& observer, uint32_t cell, int64_t number) {
+  observer.OnMove(cell, number);
+  observer.OnState(number, number);
+};
+
+// A change that is no row of `allocations`.
+struct SlowChange {
+  enum class Kind : uint8_t { kStep, kCheckpointed, kRestored };
+  int64_t time_ns = 0;
+  Kind kind = Kind::kStep;
+  uint32_t index = 0;  // of the counter or the account
+  int64_t bytes = 0;
+};
+
+// In order of time.
+std::vector<SlowChange> SlowChangesIn(const tables::Tables& tables, TimeSpan span);
+
+// The ledger at the instant that a sweep has come to.
+template <SweepObserver Observer>
+class SweepLedger {
+ public:
+  SweepLedger(const tables::Recording& recording, const Cells& cells, Observer* observer)
+      : tables_(recording.tables()),
+        observer_(observer),
+        bytes_(cells.all().size()),
+        checkpointed_(tables_.accounts.size()),
+        segments_(tables_.segments.size()),
+        counters_(tables_.counters.size()) {
+    for (const Cell& cell : cells.all())
+      account_of_.push_back(cell.account.value);
+    for (uint32_t i = 0; i < tables_.sites.size(); ++i)
+      sites_.push_back({cells.OfSite(i), cells.OfRounding(i), tables_.sites[i].backing != 0});
+    for (uint32_t i = 0; i < segments_.size(); ++i) {
+      segments_[i].cell_idle = cells.OfFree(i, false);
+      segments_[i].cell_in_use = cells.OfFree(i, true);
+    }
+  }
+
+  // What stands at an instant, of all accounts.
+  util::Status Load(const tables::Recording& recording, int64_t time_ns) {
+    for (const tables::CheckpointRow& row : tables_.checkpointed) {
+      if (row.account.value < checkpointed_.size() && row.begin_ns <= time_ns &&
+          time_ns < row.end_ns) {
+        checkpoints_ += checkpointed_[row.account.value]++ == 0 ? 1u : 0u;
+      }
+    }
+    const auto live = ReadLiveSetWithCheckpointed(recording, AllAt(tables_, time_ns));
+    if (!live.ok())
+      return live.status();
+    for (uint32_t i = 0; i < live->sites.size(); ++i) {
+      Move(sites_[i].own, static_cast<int64_t>(live->sites[i].bytes));
+      Move(sites_[i].rounding, static_cast<int64_t>(live->sites[i].rounding_bytes));
+    }
+    for (uint32_t i = 1; i < live->segments.size(); ++i) {
+      segments_[i].held_bytes = live->segments[i].held_bytes;
+      segments_[i].used_bytes = static_cast<int64_t>(live->segments[i].used_bytes);
+      segments_[i].used_count = static_cast<int64_t>(live->segments[i].used_count);
+      MoveFree(&segments_[i]);
+    }
+    for (uint32_t i = 1; i < live->counters.size(); ++i) {
+      if (tables_.counters[i].segment.value == 0)
+        Step(i, live->counters[i]);
+    }
+    return {};
+  }
+
+  VRAMSCOPE_ALWAYS_INLINE void Apply(const Change& change) {
+    const Site& site = sites_[change.what.site];
+    const int64_t sign = change.what.ends != 0 ? -1 : 1;
+    const int64_t bytes = sign * static_cast<int64_t>(change.bytes);
+    Segment& segment = segments_[change.what.segment];
+    if (change.what.is_rounding != 0) {
+      // Out of what the row itself has.
+      if (!site.is_backing)
+        return Transfer(site.own, site.rounding, bytes);
+      Move(site.rounding, bytes);
+      segment.held_bytes -= bytes;
+      return MoveFree(&segment);
+    }
+    if (site.is_backing) {
+      segment.held_bytes += bytes;
+      return MoveFree(&segment);
+    }
+    if (change.what.segment == 0)
+      return Move(site.own, bytes);
+    segment.used_bytes += bytes;
+    segment.used_count += sign;
+    const uint32_t cell = segment.FreeCell();
+    const int64_t free = segment.Free();
+    if (cell != segment.cell || segment.free_bytes - free != bytes) {
+      Move(site.own, bytes);
+      return MoveFree(&segment);
+    }
+    Transfer(cell, site.own, bytes);
+    segment.free_bytes = free;
+  }
+
+  void Apply(const SlowChange& change) {
+    if (change.kind == SlowChange::Kind::kStep) {
+      const uint32_t segment = tables_.counters[change.index].segment.value;
+      if (segment == 0 || segment >= segments_.size()) {
+        Step(change.index, change.bytes);
+      } else {
+        segments_[segment].held_bytes += change.bytes;
+        MoveFree(&segments_[segment]);
+      }
+      return;
+    }
+    // Times of one account may overlap.
+    const bool begins = change.kind == SlowChange::Kind::kCheckpointed;
+    uint32_t& times = checkpointed_[change.index];
+    const uint32_t before = times;
+    times = begins ? times + 1 : times - std::min<uint32_t>(times, 1);
+    if ((before == 0) == (times == 0))
+      return;
+    begins ? ++checkpoints_ : --checkpoints_;
+    for (uint32_t cell = 0; cell < bytes_.size(); ++cell) {
+      if (account_of_[cell] == change.index && bytes_[cell] != 0)
+        observer_->OnMove(cell, begins ? -bytes_[cell] : bytes_[cell]);
+    }
+  }
+
+ private:
+  struct Site {
+    uint32_t own = 0;
+    uint32_t rounding = 0;
+    bool is_backing = false;
+  };
+  struct Segment {
+    int64_t held_bytes = 0;
+    int64_t used_bytes = 0;
+    int64_t used_count = 0;
+    int64_t free_bytes = 0;  // as moved
+    uint32_t cell = 0;       // that has them
+    uint32_t cell_idle = 0;
+    uint32_t cell_in_use = 0;
+
+    int64_t Free() const { return std::max<int64_t>(0, held_bytes - used_bytes); }
+    uint32_t FreeCell() const { return used_count > 0 ? cell_in_use : cell_idle; }
+  };
+
+  VRAMSCOPE_ALWAYS_INLINE void Move(uint32_t cell, int64_t bytes) {
+    if (bytes == 0)
+      return;
+    bytes_[cell] += bytes;
+    if (checkpoints_ == 0 || checkpointed_[account_of_[cell]] == 0)
+      observer_->OnMove(cell, bytes);
+  }
+  // Of a segment's free bytes into a block, and back.
+  VRAMSCOPE_ALWAYS_INLINE void Transfer(uint32_t from, uint32_t to, int64_t bytes) {
+    if constexpr (requires { observer_->OnTransfer(from, to, bytes); }) {
+      if (checkpoints_ == 0 && account_of_[from] == account_of_[to]) [[likely]] {
+        bytes_[from] -= bytes;
+        bytes_[to] += bytes;
+        return observer_->OnTransfer(from, to, bytes);
+      }
+    }
+    Move(from, -bytes);
+    Move(to, bytes);
+  }
+  // Free bytes follow from what happened to their segment. Of row 0, which is none, nothing is
+  // said.
+  void MoveFree(Segment* segment) {
+    if (segment == segments_.data())
+      return;
+    const uint32_t cell = segment->FreeCell();
+    const int64_t free = segment->Free();
+    Move(segment->cell, -segment->free_bytes);
+    Move(cell, free);
+    segment->free_bytes = free;
+    segment->cell = cell;
+  }
+  void Step(uint32_t counter, int64_t bytes) {
+    const uint32_t site = tables_.counters[counter].site.value;
+    const int64_t before = counters_[counter];
+    counters_[counter] += bytes;
+    Move(sites_[site < sites_.size() ? site : 0].own,
+         std::max<int64_t>(counters_[counter], 0) - std::max<int64_t>(before, 0));
+  }
+
+  const tables::Tables& tables_;
+  Observer* observer_;
+  std::vector<int64_t> bytes_;  // by cell, checkpointed or not
+  std::vector<uint32_t> account_of_;
+  std::vector<uint32_t> checkpointed_;  // by account: how many times it is
+  uint32_t checkpoints_ = 0;            // accounts that are
+  std::vector<Segment> segments_;
+  std::vector<int64_t> counters_;
+  std::vector<Site> sites_;
+};
+
+}  // namespace vramscope::query

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "query/dimensions/cells.h"
+#include "query/dimensions/frames.h"
+#include "query/dimensions/iteration_times.h"
+#include "query/dimensions/report.h"
+#include "tables/recording.h"
+
+// What reports print of a row, by dimension: the one place where ids become words. Reports, exports
+// and the page's data take their words from here, so that they are the same ones.
+namespace vramscope::query {
+
+// Remembers what it looked up: each thread has its own.
+class DimensionTexts {
+ public:
+  // `own`: packages whose code is the user's (--own).
+  explicit DimensionTexts(const tables::Recording& recording, std::vector<std::string> own = {});
+
+  // The value of a dimension as a number, where equal numbers have equal texts. `row` is null for
+  // free bytes; that of rounding is its allocation's, that of a counter has its bytes and no times.
+  uint64_t Number(Dimension dimension,
+                  const tables::SiteRow& site,
+                  const tables::AllocationRow* row) const;
+  std::string Of(Dimension dimension,
+                 const tables::SiteRow& site,
+                 const tables::AllocationRow* row) const;
+  // What goes with its process was not freed.
+  bool IsNeverFreed(const tables::SiteRow& site, const tables::AllocationRow& row) const;
+  // Whether `row` matters.
+  static bool IsOfRows(Dimension dimension);
+
+  // The ledger's levels below process, for people: {"PyTorch", "cached"}, {"driver-owned",
+  // "context", "cuCtxCreate"}, {"before recording"}.
+  std::vector<std::string> TreePath(const tables::SiteRow& site) const;
+  // The user's line that has the bytes.
+  tables::FrameId LineOf(const tables::SiteRow& site) const { return user_frames_.Of(site.place); }
+
+ private:
+  const tables::AccountRow& AccountOf(const tables::SiteRow& site) const;
+  std::string StackText(tables::StackId stack) const;
+
+  const tables::Recording& recording_;
+  IterationTimes iterations_;
+  mutable UserFrames user_frames_;
+  ShownStacks stacks_;
+};
+
+}  // namespace vramscope::query

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query/history/leak_groups.h"
+
+#include <algorithm>
+
+#include "query/dimensions/fold_names.h"
+
+namespace vramscope::query {
+
+bool LeakGroups::Suppresses(const tables::SiteRow& site) {
+  if (patterns_.empty())
+    return false;
+  return Matches(site.place) || Matches(site.stack) || Matches(site.native_stack) ||
+         Matches(recording_.string(NameOf(site)));
+}
+
+bool LeakGroups::Matches(std::string_view text) const {
+  return std::any_of(patterns_.begin(), patterns_.end(), [&](const std::string& pattern) {
+    return text.find(pattern) != std::string_view::npos;
+  });
+}
+
+bool LeakGroups::Matches(tables::StackId stack) {
+  const auto [known, added] = stacks_.try_emplace(stack.value, false);
+  if (!added)
+    return known->second;
+  bool matches = false;
+  for (const tables::FrameId frame : StackFrames(recording_, stack)) {
+    const auto [verdict, is_new] = verdicts_.try_emplace(frame.value, false);
+    if (is_new)
+      verdict->second = Matches(FormatFrame(recording_, frame));
+    matches = matches || verdict->second;
+  }
+  stacks_[stack.value] = matches;
+  return matches;
+}
+
+Growth LeakGroups::Describe(const LeakKey& key,
+                            format::Category category,
+                            const LeakShares& shares) const {
+  Growth growth;
+  growth.device = recording_.tables().accounts[key.account.value].device;
+  if (key.frame.value != 0)
+    growth.place = FormatFrame(recording_, key.frame);
+  growth.type = recording_.string(key.type);
+  growth.category = format::CategoryName(category);
+  std::map<std::string, uint64_t> names;
+  for (const auto& [name, bytes] : shares.names)
+    names[std::string(recording_.string(name))] += bytes;
+  growth.module = FoldNames(names);
+  const auto largest =
+      std::max_element(shares.stacks.begin(), shares.stacks.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (largest != shares.stacks.end())
+    growth.stack = largest->first;
+  return growth;
+}
+
+}  // namespace vramscope::query

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that grows from iteration to iteration, and memory that nobody freed.
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "query/core/instant.h"
+#include "query/core/live_set.h"
+#include "query/dimensions/report.h"
+#include "query/history/leak_groups.h"
+#include "query/history/model_use.h"
+
+namespace vramscope::query {
+namespace {
+
+using format::Category;
+
+// What a model in use consists of.
+bool IsOfModel(Category category) {
+  return category == Category::kParameter || category == Category::kGradient ||
+         category == Category::kOptimizerState || category == Category::kBuffer;
+}
+
+// What libraries, allocators and the driver keep by design.
+bool IsKeptByDesign(Category category) {
+  switch (category) {
+    case Category::kWorkspace:
+    case Category::kCommunication:
+    case Category::kRounding:
+    case Category::kCached:
+    case Category::kGraphPool:
+    case Category::kFragmentation:
+    case Category::kDriver:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// A gradient without a parameter's name is none that a model in use has.
+bool IsExpectedToStay(const tables::SiteRow& site, const ModelUse& models) {
+  const auto category = static_cast<Category>(site.category);
+  if (!IsOfModel(category))
+    return IsKeptByDesign(category);
+  return !models.IsUnused(site) && (category != Category::kGradient || site.parameter.value != 0);
+}
+
+// What is alive at the end of its process and is no part of a model in use.
+util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* groups, Leaks* out) {
+  const auto at = ResolveInstant(recording, Instant{Instant::Kind::kEnd, 0, 0, ""});
+  if (!at.ok())
+    return at.status();
+  const auto live = ReadLiveSet(recording, *at);
+  if (!live.ok())
+    return live.status();
+  ModelUse models(recording);
+  VRAMSCOPE_RETURN_IF_ERROR(models.Read(*live));
+  struct Sum {
+    uint64_t bytes = 0;
+    uint64_t count = 0;
+    LeakShares shares;
+  };
+  std::map<std::pair<LeakKey, Category>, Sum> sums;
+  const tables::Tables& tables = recording.tables();
+  for (size_t i = 1; i < live->sites.size(); ++i) {
+    const LiveSum& sum = live->sites[i];
+    const tables::SiteRow& site = tables.sites[i];
+    const auto account = site.account.value;
+    if (sum.count == 0 || account == 0 || account >= tables.accounts.size() ||
+        tables.accounts[account].process.value == 0 ||
+        format::IsSlack(static_cast<format::Part>(site.part)))
+      continue;
+    if (IsExpectedToStay(site, models)) {
+      out->not_listed.resize(std::size(format::kAllCategories));
+      out->not_listed[site.category] += sum.bytes;
+      continue;
+    }
+    if (groups->Suppresses(site)) {
+      out->suppressed_bytes += sum.bytes;
+      out->suppressed_count += sum.count;
+      continue;
+    }
+    if (IsOfModel(static_cast<Category>(site.category)) && models.IsUnused(site))
+      out->unused.bytes += sum.bytes;
+    Sum& group = sums[{groups->KeyOf(site), static_cast<Category>(site.category)}];
+    group.bytes += sum.bytes;
+    group.count += sum.count;
+    group.shares.names[LeakGroups::NameOf(site)] += sum.bytes;
+    group.shares.stacks[site.place] += sum.bytes;
+  }
+  for (const auto& [key, sum] : sums) {
+    Growth growth = groups->Describe(key.first, key.second, sum.shares);
+    growth.last_bytes = sum.bytes;
+    growth.count = sum.count;
+    out->never_freed.push_back(std::move(growth));
+  }
+  if (out->unused.bytes > 0) {
+    out->unused.count = models.unused_count();
+    out->unused.names = models.UnusedNames();
+  }
+  std::stable_sort(out->never_freed.begin(), out->never_freed.end(),
+                   [](const Growth& a, const Growth& b) { return a.last_bytes > b.last_bytes; });
+  return {};
+}
+
+void CutTo(size_t limit, std::vector<Growth>* growths) {
+  growths->resize(std::min(growths->size(), limit));
+}
+
+}  // namespace
+
+util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options) {
+  LeakGroups groups(recording, options.suppressions);
+  Leaks out;
+  VRAMSCOPE_RETURN_IF_ERROR(FindGrowing(recording, &groups, &out));
+  VRAMSCOPE_RETURN_IF_ERROR(FindNeverFreed(recording, &groups, &out));
+  CutTo(options.limit, &out.growing);
+  CutTo(options.limit, &out.never_freed);
+  return out;
+}
+
+}  // namespace vramscope::query

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/child_process.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "util/file.h"
+#include "util/proc.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr int kExitNotStarted = 125;
+constexpr char kGo = '+';  // what the child is sent first, before variables if any
+constexpr std::array kForwarded = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
+                                   SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+
+ssize_t ReadAll(int fd, void* data, size_t size_bytes) {
+  ssize_t got = 0;
+  do {
+    got = read(fd, data, size_bytes);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+bool WriteAll(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(fd, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return false;
+    done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+// Such a file is a program for another machine, and no script without `#!`.
+bool IsElf(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char start[SELFMAG] = {};
+  const bool is_elf = fd >= 0 && read(fd, start, sizeof start) == sizeof start &&
+                      std::memcmp(start, ELFMAG, SELFMAG) == 0;
+  if (fd >= 0)
+    close(fd);
+  return is_elf;
+}
+
+bool IsStopped(pid_t pid) {
+  const std::optional<std::string> text = util::ReadProc(pid, "stat");
+  // "PID (NAME) STATE ...", and NAME may hold anything.
+  const size_t end = text ? text->rfind(')') : std::string::npos;
+  return end != std::string::npos && text->compare(end, 3, ") T") == 0;
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<ChildProcess>> ChildProcess::Fork(
+    const std::string& path,
+    const std::vector<std::string>& command,
+    int own_signal) {
+  int start_pipe[2];
+  int result_pipe[2];
+  if (pipe2(start_pipe, O_CLOEXEC) != 0) {
+    return util::Status::Error("cannot start the command: " + util::ErrnoText(errno));
+  }
+  if (pipe2(result_pipe, O_CLOEXEC) != 0) {
+    const int error = errno;
+    close(start_pipe[0]);
+    close(start_pipe[1]);
+    return util::Status::Error("cannot start the command: " + util::ErrnoText(error));
+  }
+  std::unique_ptr<ChildProcess> child(new ChildProcess);
+  sigemptyset(&child->forwarded_);
+  for (const int signal_number : kForwarded)
+    sigaddset(&child->forwarded_, signal_number);
+  sigaddset(&child->forwarded_, SIGCHLD);
+  child->own_signal_ = own_signal;
+  if (own_signal != 0)
+    sigaddset(&child->forwarded_, own_signal);
+  // Blocked in both from before the fork, so that no signal falls between the two.
+  sigprocmask(SIG_BLOCK, &child->forwarded_, &child->old_mask_);
+  std::fflush(nullptr);
+  child->pid_ = fork();
+  if (child->pid_ == 0) {
+    close(start_pipe[1]);
+    close(result_pipe[0]);
+    child->start_pipe_ = start_pipe[0];
+    child->result_pipe_ = result_pipe[1];
+    child->RunChild(path, command);
+  }
+  const int error = errno;
+  close(start_pipe[0]);
+  close(result_pipe[1]);
+  child->start_pipe_ = start_pipe[1];
+  child->result_pipe_ = result_pipe[0];
+  if (child->pid_ < 0) {
+    child->reaped_ = true;
+    sigprocmask(SIG_SETMASK, &child->old_mask_, nullptr);
+    return util::Status::Error("cannot start the command: " + util::ErrnoText(error));
+  }
+  // Only from here on, because a child inherits dispositions. With SIGCHLD ignored the kernel would
+  // reap the child itself; our own writes must come back as errors.
+  signal(SIGCHLD, SIG_DFL);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+  return child;
+}
+
+ChildProcess::~ChildProcess() {
+  if (start_pipe_ >= 0)
+    close(start_pipe_);
+  if (result_pipe_ >= 0)
+    close(result_pipe_);
+  if (!reaped_) {
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+void ChildProcess::RunChild(const std::string& path, const std::vector<std::string>& command) {
+  std::string variables;
+  char buffer[4096];
+  for (ssize_t got; (got = ReadAll(start_pipe_, buffer, sizeof buffer)) > 0;) {
+    variables.append(buffer, static_cast<size_t>(got));
+  }
+  if (variables.empty())
+    _exit(kExitNotStarted);
+  for (size_t at = 1; at < variables.size();) {
+    const char* const name = variables.c_str() + at;
+    const char* const value = name + std::strlen(name) + 1;
+    setenv(name, value, 1);
+    at += std::strlen(name) + std::strlen(value) + 2;
+  }
+  std::vector<char*> argv;
+  argv.reserve(command.size() + 2);
+  for (const std::string& word : command)
+    argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+  execv(path.c_str(), argv.data());
+  int error = errno;
+  if (error == ENOEXEC && !IsElf(path)) {
+    // A script without `#!`, as execvp(3) and every shell take it.
+    std::string shell = "/bin/sh";
+    std::string script = path;
+    argv[0] = script.data();
+    argv.insert(argv.begin(), shell.data());
+    execv(shell.c_str(), argv.data());
+    error = errno;
+  }
+  (void)!write(result_pipe_, &error, sizeof error);
+  _exit(kExitNotStarted);
+}
+
+int ChildProcess::Start(const Variables& variables) {
+  std::string text(1, kGo);
+  for (const auto& [name, value] : variables) {
+    text += name;
+    text += '\0';
+    text += value;
+    text += '\0';
+  }
+  if (!WriteAll(start_pipe_, text))
+    return errno;
+  close(start_pipe_);
+  start_pipe_ = -1;
+  int error = 0;
+  const ssize_t got = ReadAll(result_pipe_, &error, sizeof error);
+  return got == sizeof error ? error : 0;
+}
+
+bool ChildProcess::Reap(int* status) {
+  for (;;) {
+    const pid_t got = waitpid(pid_, status, WNOHANG);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got == pid_)
+      reaped_ = true;
+    return got == pid_;
+  }
+}
+
+void ChildProcess::Forward(const siginfo_t& info) {
+  const int signal_number = info.si_signo;
+  // The terminal sends its signals to the whole foreground process group: the child has had it,
+  // unless it has left the group.
+  if (info.si_code == SI_KERNEL && getpgid(pid_) == getpgrp())
+    return;
+  // What the child itself sends to its group (a program that suspends itself) it has had too.
+  if (info.si_code <= 0 && info.si_pid == pid_)
+    return;
+  // A shell's `fg` continues the whole group as well.
+  if (signal_number == SIGCONT && !IsStopped(pid_))
+    return;
+  kill(pid_, signal_number);
+}
+
+int ChildProcess::Wait(const std::function<void()>& on_own_signal) {
+  int status = 0;
+  while (!Reap(&status)) {
+    siginfo_t info{};
+    const int signal_number = sigwaitinfo(&forwarded_, &info);
+    if (signal_number <= 0 || signal_number == SIGCHLD)
+      continue;
+    if (signal_number == own_signal_) {
+      on_own_signal();
+      continue;
+    }
+    Forward(info);
+    if (signal_number == SIGTSTP) {
+      // Stop as the shell expects of us. Not SIGSTOP: where no shell could continue us
+      // (an orphaned process group) the kernel ignores SIGTSTP, and rightly.
+      sigset_t stop;
+      sigemptyset(&stop);
+      sigaddset(&stop, SIGTSTP);
+      raise(SIGTSTP);
+      sigprocmask(SIG_UNBLOCK, &stop, nullptr);
+      sigprocmask(SIG_BLOCK, &stop, nullptr);
+    }
+  }
+  return status;
+}
+
+void ChildProcess::ReleaseSignals() {
+  const timespec at_once{};
+  while (sigtimedwait(&forwarded_, nullptr, &at_once) > 0) {
+  }
+  sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+int ExitStatusOf(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/environment.h"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "tables/imported.h"
+#include "util/file.h"
+#include "util/owned_file.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr char kProbeName[] = "libvramscope_probe.so";
+constexpr char kNvtxVariable[] = "NVTX_INJECTION64_PATH";
+constexpr char kSanitizerVariable[] = "ASAN_OPTIONS";
+constexpr char kAnyLinkOrder[] = "verify_asan_link_order=0";
+
+std::string_view Variable(const char* name) {
+  const char* const value = getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// `list` as LD_PRELOAD has it, less any probe of ours: a recording inside a recording is one.
+std::string ListWithoutProbe(std::string_view list) {
+  std::string kept;
+  while (!list.empty()) {
+    const size_t end = list.find_first_of(": ");
+    const std::string_view entry = list.substr(0, end);
+    if (!entry.empty() && !entry.ends_with(kProbeName)) {
+      kept += ':';
+      kept += entry;
+    }
+    list.remove_prefix(end == std::string_view::npos ? list.size() : end + 1);
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string OptionsText(const RecordingOptions& options) {
+  std::string text;
+  const auto add = [&text](bool wanted, std::string_view name) {
+    if (!wanted)
+      return;
+    if (!text.empty())
+      text += ',';
+    text += name;
+  };
+  add(options.cpu, "cpu");
+  add(options.no_python, "no-python");
+  add(options.native, "native");
+  add(options.paused, tables::kPausedOption);
+  add(options.unpooled, "unpooled");
+  add(options.await_report, "await-report");
+  add(!options.session.empty(), "session=" + options.session);
+  if (options.overflow_bytes) {
+    add(true, *options.overflow_bytes == kNoOverflowBound
+                  ? "overflow"
+                  : fmt::format("overflow={}", *options.overflow_bytes));
+  }
+  if (options.ring_bytes != 0)
+    add(true, fmt::format("ring={}", options.ring_bytes));
+  return text;
+}
+
+util::Result<std::string> FindProbe() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path probe(Variable("VRAMSCOPE_PROBE"));
+  const bool named = !probe.empty();
+  if (!named) {
+    const fs::path self = fs::read_symlink("/proc/self/exe", error);
+    if (error) {
+      return util::Status::Error("cannot read /proc/self/exe: set VRAMSCOPE_PROBE to the path of " +
+                                 std::string(kProbeName));
+    }
+    probe = self.parent_path().parent_path() / "lib" / kProbeName;
+  }
+  probe = fs::absolute(probe, error);
+  if (!fs::is_regular_file(probe, error)) {
+    return util::Status::Error(
+        named ? fmt::format("VRAMSCOPE_PROBE names no file: {}: correct it, or unset it",
+                            probe.string())
+              : fmt::format("the probe is missing: {}: build or install vramscope anew, or set "
+                            "VRAMSCOPE_PROBE to its path",
+                            probe.string()));
+  }
+  return probe.lexically_normal().string();
+}
+
+bool NvtxIsOurs() {
+  const std::string_view tool = Variable(kNvtxVariable);
+  return tool.empty() || tool.ends_with(kProbeName);
+}
+
+Variables RecordingVariables(const std::string& probe,
+                             const std::string& live_directory,
+                             const RecordingOptions& options) {
+  Variables variables = {{"LD_PRELOAD", probe + ListWithoutProbe(Variable("LD_PRELOAD"))},
+                         {"VRAMSCOPE_DIR", live_directory},
+                         {"VRAMSCOPE_OPTIONS", OptionsText(options)}};
+  if (NvtxIsOurs())
+    variables.emplace_back(kNvtxVariable, probe);
+  // A program built with the address sanitizer, or a child that is, ends at once where its runtime
+  // is not the first library. The probe defines nothing of what the runtime intercepts.
+  std::string sanitizer(Variable(kSanitizerVariable));
+  if (sanitizer.find(kAnyLinkOrder) == std::string::npos)
+    sanitizer += (sanitizer.empty() ? "" : ":") + std::string(kAnyLinkOrder);
+  variables.emplace_back(kSanitizerVariable, sanitizer);
+  if (options.unpooled) {
+    // Every framework that has a cache and a variable to switch it off; what the user says goes.
+    for (const auto& [name, value] : {std::pair("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+                                      std::pair("XLA_PYTHON_CLIENT_ALLOCATOR", "platform"),
+                                      std::pair("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+                                      std::pair("MXNET_GPU_MEM_POOL_TYPE", "Unpooled")}) {
+      if (getenv(name) == nullptr)
+        variables.emplace_back(name, value);
+    }
+  }
+  return variables;
+}
+
+Variables WithoutProbe(Variables variables) {
+  std::erase_if(variables, [](const auto& variable) {
+    return variable.first == "LD_PRELOAD" || variable.first == kNvtxVariable;
+  });
+  return variables;
+}
+
+bool SuitsPreload(const std::string& path) {
+  return path.find_first_of(": ") == std::string::npos;
+}
+
+util::Result<std::string> LinkProbe(const std::string& probe) {
+  const util::Result<util::OwnedDirectory> folder =
+      util::OwnedDirectory::CreateTemporary("/tmp/vramscope-");
+  if (!folder) {
+    return util::Status::Error(
+        fmt::format("the path {} holds a space or a colon, which LD_PRELOAD cannot carry, and no "
+                    "link to it can be made: {}",
+                    probe, folder.status().message()));
+  }
+  std::string link = folder->path() + "/" + kProbeName;
+  if (!folder->CreateLink(kProbeName, probe)) {
+    return util::Status::Error(fmt::format("cannot make {}: {}", link, util::ErrnoText(errno)));
+  }
+  return link;
+}
+
+void RemoveProbeLink(const std::string& link) {
+  if (link.empty())
+    return;
+  const std::string folder = link.substr(0, link.rfind('/'));
+  if (util::Result<util::OwnedDirectory> made = util::OwnedDirectory::Open(folder)) {
+    (void)made->RemoveLink(kProbeName);
+    (void)made->RemoveSelf();
+  }
+}
+
+bool HasCudaDriver(int gpu_count) {
+  if (gpu_count == 0)
+    return false;
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr)
+    return false;
+  dlclose(driver);
+  return true;
+}
+
+}  // namespace vramscope::cli

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace vramscope::cli {
+namespace {
+
+std::string Value(const Variables& variables, const std::string& name) {
+  for (const auto& [key, value] : variables) {
+    if (key == name)
+      return value;
+  }
+  return "(not set)";
+}
+
+TEST(RecordingVariables, PutsTheProbeFirstAndOnlyOnce) {
+  setenv("LD_PRELOAD", "/old/libvramscope_probe.so:/usr/lib/libtcmalloc.so /x.so", 1);
+  const Variables variables = RecordingVariables("/lib/libvramscope_probe.so", "/d.vram.d", {});
+  unsetenv("LD_PRELOAD");
+  EXPECT_EQ(Value(variables, "LD_PRELOAD"),
+            "/lib/libvramscope_probe.so:/usr/lib/libtcmalloc.so:/x.so");
+  EXPECT_EQ(Value(variables, "VRAMSCOPE_DIR"), "/d.vram.d");
+  EXPECT_EQ(Value(variables, "VRAMSCOPE_OPTIONS"), "");
+  EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "(not set)");
+}
+
+TEST(RecordingVariables, KeepsTheAddressSanitizersOptions) {
+  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+  const Variables variables = RecordingVariables("/p.so", "/d", {});
+  unsetenv("ASAN_OPTIONS");
+  EXPECT_EQ(Value(variables, "ASAN_OPTIONS"), "detect_leaks=0:verify_asan_link_order=0");
+}
+
+TEST(RecordingVariables, NamesTheSession) {
+  const Variables variables = RecordingVariables("/p.so", "/d", {.cpu = true, .session = "0a1b"});
+  EXPECT_EQ(Value(variables, "VRAMSCOPE_OPTIONS"), "cpu,session=0a1b");
+}
+
+TEST(RecordingVariables, SwitchesCachesOff) {
+  const Variables variables = RecordingVariables("/p.so", "/d", {.unpooled = true});
+  EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "1");
+  EXPECT_EQ(Value(variables, "XLA_PYTHON_CLIENT_ALLOCATOR"), "platform");
+  EXPECT_EQ(Value(variables, "VRAMSCOPE_OPTIONS"), "unpooled");
+}
+
+TEST(RecordingVariables, LeavesAloneWhatTheUserHasSet) {
+  setenv("XLA_PYTHON_CLIENT_ALLOCATOR", "vmm", 1);
+  setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "", 1);
+  const Variables variables = RecordingVariables("/p.so", "/d", {.unpooled = true});
+  unsetenv("XLA_PYTHON_CLIENT_ALLOCATOR");
+  unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+  EXPECT_EQ(Value(variables, "XLA_PYTHON_CLIENT_ALLOCATOR"), "(not set)");
+  EXPECT_EQ(Value(variables, "PYTORCH_NO_CUDA_MEMORY_CACHING"), "(not set)");
+  EXPECT_EQ(Value(variables, "XLA_PYTHON_CLIENT_PREALLOCATE"), "false");
+}
+
+TEST(RecordingVariables, IsTheNvtxToolUnlessThereIsOne) {
+  unsetenv("NVTX_INJECTION64_PATH");
+  EXPECT_TRUE(NvtxIsOurs());
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "NVTX_INJECTION64_PATH"), "/p.so");
+  setenv("NVTX_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so", 1);
+  EXPECT_FALSE(NvtxIsOurs());
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "NVTX_INJECTION64_PATH"), "(not set)");
+  // What an outer recording put there.
+  setenv("NVTX_INJECTION64_PATH", "/old/libvramscope_probe.so", 1);
+  EXPECT_EQ(Value(RecordingVariables("/p.so", "/d", {}), "NVTX_INJECTION64_PATH"), "/p.so");
+  unsetenv("NVTX_INJECTION64_PATH");
+}
+
+TEST(OptionsText, ListsWhatIsOn) {
+  EXPECT_EQ(OptionsText({}), "");
+  EXPECT_EQ(OptionsText({.cpu = true, .native = true, .no_python = true, .paused = true}),
+            "cpu,no-python,native,paused");
+}
+
+TEST(SuitsPreload, KnowsTheSeparators) {
+  EXPECT_TRUE(SuitsPreload("/usr/lib/x.so"));
+  EXPECT_FALSE(SuitsPreload("/My Files/x.so"));
+  EXPECT_FALSE(SuitsPreload("/a:b/x.so"));
+}
+
+TEST(FindProbe, SaysThatTheNamedFileIsMissing) {
+  setenv("VRAMSCOPE_PROBE", "/no/such/probe.so", 1);
+  const util::Result<std::string> probe = FindProbe();
+  unsetenv("VRAMSCOPE_PROBE");
+  ASSERT_FALSE(probe.ok());
+  EXPECT_NE(probe.status().message().find("/no/such/probe.so"), std::string::npos);
+}
+
+TEST(HasCudaDriver, IsFalseWhereNvmlSeesNoGpu) {
+  EXPECT_FALSE(HasCudaDriver(0));
+}
+
+}  // namespace
+}  // namespace vramscope::cli

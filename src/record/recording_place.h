@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/finish.h"
+#include "pipeline/live_directory.h"
+#include "pipeline/session.h"
+#include "record/live_file_writer.h"
+#include "util/owned_file.h"
+#include "util/status.h"
+
+namespace vramscope::cli {
+
+// Where a recording of the launcher is made: the name that it will have, the live directory beside
+// it, and the launcher's own live file in there.
+class RecordingPlace {
+ public:
+  RecordingPlace() = default;
+  // Where nothing came into it, a directory that it made is gone again.
+  ~RecordingPlace() { (void)elsewhere_.RemoveSelf(); }
+  RecordingPlace(const RecordingPlace&) = delete;
+  RecordingPlace& operator=(const RecordingPlace&) = delete;
+
+  // What -o says, or "". An error where it can be no recording.
+  util::Status Choose(const std::string& output);
+  // Makes directory and files. Without a chosen name it is that of the session and of `pid`. What
+  // appears at the output from here on is the program's.
+  util::Status Open(const SessionRecord& session, pid_t pid);
+  // There will be no recording.
+  void Abandon();
+
+  const std::string& output() const { return output_; }  // absolute; "" where none is chosen yet
+  const std::string& live_directory() const { return live_.path(); }
+  LiveFileWriter& file() { return *file_; }
+  // Nothing comes any more. No other process finishes or replaces the recording from here on.
+  void CloseFile();
+  // What the user should know of the place, in lines.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  // Makes the finished recording, removes the live directory and reports. What goes wrong is said
+  // on stderr, with what to do; false then. `interrupted_status`: see FinishRecording().
+  bool Finish(const ReportOptions& report, int interrupted_status);
+
+ private:
+  // Takes a name below the temporary directory in place of output_.
+  util::Status GoElsewhere();
+  // Takes a name of this rank's where another process records into output_'s directory.
+  util::Status CheckOrTakeRank();
+  util::Status MakeSession(const SessionRecord& session);
+  util::Status PlaceSession();
+  util::Status FinishFile(int interrupted_status);
+
+  std::string output_;
+  bool has_rank_ = false;                       // output_ has this rank's number
+  std::optional<util::FileIdentity> replaced_;  // the recording at output_ when this one began
+  util::OwnedDirectory live_;
+  std::optional<util::OwnedDirectory> older_;  // what stood in the place of live_
+  FinishLock finish_;
+  util::OwnedDirectory elsewhere_;  // made where the output's own directory cannot be written
+  std::unique_ptr<LiveFileWriter> file_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace vramscope::cli
