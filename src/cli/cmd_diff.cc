@@ -181,34 +181,28 @@ util::Result<int> ShowDiff(const DiffArguments& arguments) {
       return parsed.status();
     limit = *parsed;
   }
-  auto a = OpenSide(arguments.a, !arguments.no_native_names);
-  if (!a.ok())
-    return a.status();
-  auto b = OpenSide(arguments.b, !arguments.no_native_names);
-  if (!b.ok())
-    return b.status();
-  const std::vector<query::RankRecording> ranks_a = RanksOf(*a);
-  const std::vector<query::RankRecording> ranks_b = RanksOf(*b);
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto a, OpenSide(arguments.a, !arguments.no_native_names));
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto b, OpenSide(arguments.b, !arguments.no_native_names));
+  const std::vector<query::RankRecording> ranks_a = RanksOf(a);
+  const std::vector<query::RankRecording> ranks_b = RanksOf(b);
   size_t chosen_a = 0;
   size_t chosen_b = 0;
   // Two ranks of one recording have no median: what one of them has more would be lost.
-  const bool sets = a->size() > 1 || b->size() > 1 ||
+  const bool sets = a.size() > 1 || b.size() > 1 ||
                     std::max(ranks_a.size(), ranks_b.size()) >= query::kFewestForOutlier;
-  const util::Result<query::Diff> diff =
-      sets ? query::MakeRanksDiff(ranks_a, ranks_b, &chosen_a, &chosen_b)
-           : query::MakeDiff(*a->front().recording, *b->front().recording);
-  if (!diff.ok())
-    return diff.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::Diff diff,
+                             sets ? query::MakeRanksDiff(ranks_a, ranks_b, &chosen_a, &chosen_b)
+                                  : query::MakeDiff(*a.front().recording, *b.front().recording));
   const auto compared = [&](const std::vector<Opened>& side, const query::RankRecording& rank) {
     return sets ? Compared{rank.file, rank.subject}
                 : Compared{side.front().file, {side.front().recording.get()}};
   };
   VRAMSCOPE_RETURN_IF_ERROR(
-      Print(arguments, *diff, compared(*a, ranks_a[chosen_a]), compared(*b, ranks_b[chosen_b])));
-  if (!limit || static_cast<double>(diff->delta_bytes()) <= limit->BytesOf(*diff))
+      Print(arguments, diff, compared(a, ranks_a[chosen_a]), compared(b, ranks_b[chosen_b])));
+  if (!limit || static_cast<double>(diff.delta_bytes()) <= limit->BytesOf(diff))
     return kExitOk;
   Note(fmt::format("the peak of B exceeds that of A by {}, more than the {} of --fail-above",
-                   util::FormatBytes(static_cast<uint64_t>(diff->delta_bytes())), limit->Text()));
+                   util::FormatBytes(static_cast<uint64_t>(diff.delta_bytes())), limit->Text()));
   return kExitLimitExceeded;
 }
 

@@ -40,26 +40,24 @@ util::Status Export(const ExportArguments& arguments) {
     return util::Status::Error(fmt::format(
         "--at says nothing of '{}', which has all of the recording; leave it out", format->name));
   if (format->default_at != nullptr) {
-    util::Result<query::Instant> at =
-        query::ParseInstant(arguments.at.empty() ? format->default_at : arguments.at);
-    if (!at.ok())
-      return at.status();
-    options.at = *at;
+    VRAMSCOPE_ASSIGN_OR_RETURN(
+        query::Instant at,
+        query::ParseInstant(arguments.at.empty() ? format->default_at : arguments.at));
+    options.at = at;
   }
   const bool to_stdout = arguments.output.empty() || arguments.output == "-";
   if (!to_stdout) {
     VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, arguments.file));
   }
-  util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(arguments.file);
-  if (!recording.ok())
-    return recording.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording,
+                             OpenRecording(arguments.file));
   if (to_stdout)
-    return output::WriteExport(*format, **recording, options, PrintOut);
+    return output::WriteExport(*format, *recording, options, PrintOut);
   util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
   if (!file.ok())
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(output::WriteExport(
-      *format, **recording, options, [&file](std::string_view text) { return file->Write(text); }));
+      *format, *recording, options, [&file](std::string_view text) { return file->Write(text); }));
   return file->Commit();
 }
 

@@ -67,23 +67,22 @@ void Select(query::Iterations* iterations,
 }
 
 util::Status ShowIterations(const IterationsArguments& arguments) {
-  util::Result<std::unique_ptr<tables::Recording>> recording =
-      OpenRecording(arguments.file, {.native_names = !arguments.no_native_names});
-  if (!recording.ok())
-    return recording.status();
-  util::Result<query::Iterations> iterations = query::MakeIterations(**recording);
+  VRAMSCOPE_ASSIGN_OR_RETURN(
+      std::unique_ptr<tables::Recording> recording,
+      OpenRecording(arguments.file, {.native_names = !arguments.no_native_names}));
+  util::Result<query::Iterations> iterations = query::MakeIterations(*recording);
   if (!iterations.ok())
     return util::Status::Error(arguments.file + ": " + iterations.status().message());
-  Select(&*iterations, **recording, arguments);
+  Select(&*iterations, *recording, arguments);
   if (iterations->iterations.empty()) {
     return util::Status::Error(fmt::format(
         "{}: no iteration of that process and device: `vramscope iterations {}` lists them",
         arguments.file, arguments.file));
   }
   if (arguments.json)
-    return PrintOut(output::IterationsJson(*iterations, **recording));
+    return PrintOut(output::IterationsJson(*iterations, *recording));
   if (arguments.csv)
-    return PrintOut(output::IterationsCsv(*iterations, **recording));
+    return PrintOut(output::IterationsCsv(*iterations, *recording));
   output::IterationsTextOptions options;
   options.style = output::DetectStyle(STDOUT_FILENO);
   const bool piped = isatty(STDOUT_FILENO) == 0;
@@ -92,7 +91,7 @@ util::Status ShowIterations(const IterationsArguments& arguments) {
   const size_t rows = arguments.top.value_or(piped ? 0 : kScreenRows);
   options.rows = arguments.all ? 0 : rows;
   options.parameters = arguments.all ? 0 : rows;
-  return PrintOut(output::FormatIterations(*iterations, **recording, options));
+  return PrintOut(output::FormatIterations(*iterations, *recording, options));
 }
 
 }  // namespace

@@ -35,13 +35,11 @@ struct LeaksArguments {
 
 // One pattern a line; `#` begins a comment. Blanks around a pattern do not count.
 util::Result<std::vector<std::string>> ReadSuppressions(const std::string& path) {
-  util::Result<std::string> text = util::ReadFile(path, kSuppressionsLimitBytes);
-  if (!text.ok())
-    return text.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(std::string text, util::ReadFile(path, kSuppressionsLimitBytes));
   std::vector<std::string> patterns;
-  for (size_t begin = 0; begin < text->size();) {
-    const size_t end = std::min(text->find('\n', begin), text->size());
-    std::string line = text->substr(begin, end - begin);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
     line.erase(std::min(line.find('#'), line.size()));
     const size_t first = line.find_first_not_of(" \t\r");
     if (first != std::string::npos)

@@ -69,13 +69,10 @@ util::Result<std::string> PlaceOfPage(const std::string& file) {
   }
   struct stat status {};
   if (stat(home.c_str(), &status) != 0) {
-    auto made = util::OwnedDirectory::Create(home);
-    if (!made.ok())
-      return made.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(auto made, util::OwnedDirectory::Create(home));
   }
-  auto directory = util::OwnedDirectory::OpenOrCreatePrivate(home + "/vramscope");
-  if (!directory.ok())
-    return directory.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto directory,
+                             util::OwnedDirectory::OpenOrCreatePrivate(home + "/vramscope"));
   return home + "/vramscope/" + PageName(file);
 }
 
@@ -162,16 +159,12 @@ bool OpenInBrowser(const std::string& url) {
 // The page of a recording, or of all ranks in a folder.
 util::Result<std::string> MakePage(const std::string& file) {
   if (IsFolder(file)) {
-    const util::Result<std::vector<std::string>> files = RankFiles({file});
-    if (!files.ok())
-      return files.status();
-    const util::Result<RanksRead> ranks = ReadRanks(*files, true);
-    if (!ranks.ok())
-      return ranks.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(const std::vector<std::string> files, RankFiles({file}));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const RanksRead ranks, ReadRanks(files, true));
     util::Result<std::string> page = PlaceOfPage(file);
     if (!page.ok())
       return page;
-    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks->report, ranks->unread, *page));
+    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks.report, ranks.unread, *page));
     return page;
   }
   util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);

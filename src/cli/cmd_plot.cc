@@ -220,13 +220,12 @@ util::Result<std::vector<FileBars>> BarsOf(const PlotArguments& arguments,
   std::vector<FileBars> bars;
   for (size_t i = 0; i < recordings.size(); ++i) {
     const std::string& file = arguments.files[i];
-    util::Result<query::KeywordReport> report = query::MakeKeywordReport(*recordings[i], query);
-    if (!report.ok())
-      return report.status();
-    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &report->report));
+    VRAMSCOPE_ASSIGN_OR_RETURN(query::KeywordReport report,
+                               query::MakeKeywordReport(*recordings[i], query));
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, &report.report));
     std::vector<output::BarPanel> panels =
-        output::BarPanels(*report, *recordings[i], NameOf(arguments, file), arguments.look.unit);
-    bars.push_back({std::move(*report), std::move(panels)});
+        output::BarPanels(report, *recordings[i], NameOf(arguments, file), arguments.look.unit);
+    bars.push_back({std::move(report), std::move(panels)});
   }
   return bars;
 }
@@ -256,11 +255,9 @@ util::Result<query::KeywordDictionary> LinesDictionary(const PlotArguments& argu
   query.by = {query::Dimension::kLine};
   std::map<std::string, uint64_t> sums;
   for (size_t i = 0; i < recordings.size(); ++i) {
-    const util::Result<query::Report> report =
-        ReportOf(arguments, arguments.files[i], *recordings[i], query);
-    if (!report.ok())
-      return report.status();
-    for (const query::ReportRow& row : report->rows)
+    VRAMSCOPE_ASSIGN_OR_RETURN(const query::Report report,
+                               ReportOf(arguments, arguments.files[i], *recordings[i], query));
+    for (const query::ReportRow& row : report.rows)
       sums[row.path[0]] += row.bytes;
   }
   std::vector<std::pair<std::string, uint64_t>> lines(sums.begin(), sums.end());
@@ -302,10 +299,8 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
     if (std::find(usual.begin(), usual.end(), name) == usual.end())
       names.push_back(name);
   }
-  util::Result<std::vector<query::KeywordDictionary>> all = LoadKeywords(names);
-  if (!all.ok())
-    return all.status();
-  query.dictionaries.assign(all->begin(), all->begin() + static_cast<ptrdiff_t>(usual.size()));
+  VRAMSCOPE_ASSIGN_OR_RETURN(std::vector<query::KeywordDictionary> all, LoadKeywords(names));
+  query.dictionaries.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(usual.size()));
   util::Result<std::vector<FileBars>> bars = BarsOf(arguments, recordings, query);
   if (!bars.ok())
     return bars.status();
@@ -321,63 +316,54 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
       LinesDictionary(arguments, recordings, query.at);
   if (!lines.ok())
     return lines.status();
-  all->push_back(*lines);
-  query.dictionaries = *all;
-  const util::Result<std::vector<FileBars>> tried = BarsOf(arguments, recordings, query);
-  if (!tried.ok())
-    return tried.status();
+  all.push_back(*lines);
+  query.dictionaries = all;
+  VRAMSCOPE_ASSIGN_OR_RETURN(const std::vector<FileBars> tried,
+                             BarsOf(arguments, recordings, query));
   // Those that may take a place: the best built-in one first, the lines last.
   std::vector<size_t> spare;
   for (size_t i = usual.size(); i < names.size(); ++i)
     spare.push_back(i);
   std::stable_sort(spare.begin(), spare.end(), [&](size_t a, size_t b) {
-    return OthersShare(*tried, a) < OthersShare(*tried, b);
+    return OthersShare(tried, a) < OthersShare(tried, b);
   });
   spare.push_back(names.size());
-  std::erase_if(spare, [&](size_t i) { return is_poor(*tried, i); });
+  std::erase_if(spare, [&](size_t i) { return is_poor(tried, i); });
   if (spare.empty() && poor == usual.size())
     return bars;  // nothing shows more
   std::vector<query::KeywordDictionary> chosen;
   for (size_t i = 0; i < usual.size(); ++i) {
-    if (!is_poor(*tried, i)) {
-      chosen.push_back((*all)[i]);
+    if (!is_poor(tried, i)) {
+      chosen.push_back(all[i]);
       continue;
     }
     std::string instead = "it is left out";
     if (!spare.empty()) {
-      chosen.push_back((*all)[spare.front()]);
+      chosen.push_back(all[spare.front()]);
       instead = fmt::format("\"{}\" takes its place", chosen.back().title);
       spare.erase(spare.begin());
     }
     Note(fmt::format("{} % of the bar \"{}\" would be {}: {} (--keywords {} draws it)",
-                     static_cast<int>(100 * OthersShare(*tried, i)), (*all)[i].title,
-                     query::kOthers, instead, usual[i]));
+                     static_cast<int>(100 * OthersShare(tried, i)), all[i].title, query::kOthers,
+                     instead, usual[i]));
   }
   query.dictionaries = std::move(chosen);
   return BarsOf(arguments, recordings, query);
 }
 
 util::Result<output::Figure> MakeBars(const PlotArguments& arguments, double omit_below) {
-  const util::Result<query::Instant> at = query::ParseInstant(arguments.at);
-  if (!at.ok())
-    return at.status();
-  util::Result<query::KeywordQuery> query = ParseKeywordOptions(arguments.keywords);
-  if (!query.ok())
-    return query.status();
-  query->at = *at;
-  query->top = 3;  // entries are not drawn, but may be named
-  const util::Result<Recordings> recordings = OpenAll(arguments.files);
-  if (!recordings.ok())
-    return recordings.status();
-  util::Result<std::vector<FileBars>> bars = query->dictionaries.empty()
-                                                 ? DefaultBars(arguments, *recordings, *query)
-                                                 : BarsOf(arguments, *recordings, *query);
-  if (!bars.ok())
-    return bars.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::Instant at, query::ParseInstant(arguments.at));
+  VRAMSCOPE_ASSIGN_OR_RETURN(query::KeywordQuery query, ParseKeywordOptions(arguments.keywords));
+  query.at = at;
+  query.top = 3;  // entries are not drawn, but may be named
+  VRAMSCOPE_ASSIGN_OR_RETURN(const Recordings recordings, OpenAll(arguments.files));
+  VRAMSCOPE_ASSIGN_OR_RETURN(std::vector<FileBars> bars,
+                             query.dictionaries.empty() ? DefaultBars(arguments, recordings, query)
+                                                        : BarsOf(arguments, recordings, query));
   std::vector<output::BarPanel> panels;
-  for (size_t i = 0; i < bars->size(); ++i) {
-    NoteOthers(arguments.files[i], (*bars)[i].report);
-    std::move((*bars)[i].panels.begin(), (*bars)[i].panels.end(), std::back_inserter(panels));
+  for (size_t i = 0; i < bars.size(); ++i) {
+    NoteOthers(arguments.files[i], bars[i].report);
+    std::move(bars[i].panels.begin(), bars[i].panels.end(), std::back_inserter(panels));
   }
   const bool any = std::any_of(panels.begin(), panels.end(), [](const output::BarPanel& panel) {
     return std::any_of(panel.bars.begin(), panel.bars.end(), [](const output::StackedBar& bar) {
@@ -402,14 +388,12 @@ util::Result<output::Figure> MakeComparison(const PlotArguments& arguments, doub
       query::AddDimension(arguments.by.empty() ? "category" : arguments.by, &query.by));
   std::vector<output::StackedBar> bars;
   for (const std::string& file : arguments.files) {
-    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    const util::Result<query::Report> report = ReportOf(arguments, file, **recording, query);
-    if (!report.ok())
-      return report.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(const std::unique_ptr<tables::Recording> recording,
+                               OpenRecording(file));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const query::Report report,
+                               ReportOf(arguments, file, *recording, query));
     const std::string name = std::filesystem::path(file).stem().string();
-    for (output::StackedBar& bar : output::PeakBars(*report, name))
+    for (output::StackedBar& bar : output::PeakBars(report, name))
       bars.push_back(std::move(bar));
   }
   if (std::all_of(bars.begin(), bars.end(),
@@ -448,23 +432,21 @@ util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double om
     VRAMSCOPE_RETURN_IF_ERROR(query::AddDimension(arguments.by, &by));
   std::vector<output::TimelinePanel> panels;
   for (const std::string& file : arguments.files) {
-    const util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    util::Result<std::vector<query::Timeline>> timelines =
-        by.empty() ? query::MakeTimelines(**recording, output::kTimelinePoints)
-                   : query::MakeTimelinesBy(**recording, output::kTimelinePoints, by[0]);
-    if (!timelines.ok())
-      return timelines.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(const std::unique_ptr<tables::Recording> recording,
+                               OpenRecording(file));
+    VRAMSCOPE_ASSIGN_OR_RETURN(
+        std::vector<query::Timeline> timelines,
+        by.empty() ? query::MakeTimelines(*recording, output::kTimelinePoints)
+                   : query::MakeTimelinesBy(*recording, output::kTimelinePoints, by[0]));
     const auto of = [&](const query::Timeline& timeline) {
-      const tables::DeviceRow& device = (*recording)->tables().devices[timeline.device.value];
+      const tables::DeviceRow& device = recording->tables().devices[timeline.device.value];
       return std::pair(static_cast<tables::DeviceKind>(device.kind), device.index);
     };
-    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, of, &*timelines));
+    VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, of, &timelines));
     const std::string name =
         arguments.overlay ? std::filesystem::path(file).stem().string() : NameOf(arguments, file);
     for (output::TimelinePanel& panel :
-         output::TimelinePanels(std::move(*timelines), **recording, name))
+         output::TimelinePanels(std::move(timelines), *recording, name))
       panels.push_back(std::move(panel));
   }
   if (std::none_of(panels.begin(), panels.end(), HasBytes))
@@ -482,10 +464,7 @@ util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double om
 util::Result<output::Figure> MakeFigure(const PlotArguments& arguments) {
   double omit_below = 0;
   if (!arguments.omit_below.empty()) {
-    const util::Result<double> share = ParseShare(arguments.omit_below);
-    if (!share.ok())
-      return share.status();
-    omit_below = *share;
+    VRAMSCOPE_ASSIGN_OR_RETURN(omit_below, ParseShare(arguments.omit_below));
   }
   if (arguments.kind == "timeline")
     return MakeLines(arguments, omit_below);
@@ -496,22 +475,15 @@ util::Result<output::Figure> MakeFigure(const PlotArguments& arguments) {
 
 util::Status Plot(const PlotArguments& arguments) {
   VRAMSCOPE_RETURN_IF_ERROR(CheckOptions(arguments));
-  const util::Result<output::ImageFormat> format = output::ImageFormatOf(arguments.output);
-  if (!format.ok())
-    return format.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const output::ImageFormat format,
+                             output::ImageFormatOf(arguments.output));
   for (const std::string& file : arguments.files)
     VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.output, file));
-  const util::Result<output::Figure> figure = MakeFigure(arguments);
-  if (!figure.ok())
-    return figure.status();
-  const util::Result<std::string> picture = output::RenderFigure(*figure, *format);
-  if (!picture.ok())
-    return picture.status();
-  util::Result<util::AtomicFile> file = util::AtomicFile::Create(arguments.output);
-  if (!file.ok())
-    return file.status();
-  VRAMSCOPE_RETURN_IF_ERROR(file->Write(std::string_view(*picture)));
-  return file->Commit();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const output::Figure figure, MakeFigure(arguments));
+  VRAMSCOPE_ASSIGN_OR_RETURN(const std::string picture, output::RenderFigure(figure, format));
+  VRAMSCOPE_ASSIGN_OR_RETURN(util::AtomicFile file, util::AtomicFile::Create(arguments.output));
+  VRAMSCOPE_RETURN_IF_ERROR(file.Write(std::string_view(picture)));
+  return file.Commit();
 }
 
 }  // namespace

@@ -63,10 +63,8 @@ util::Result<query::ReportQuery> ParseQuery(const ReportArguments& arguments) {
     }
   }
   for (const std::string& condition : arguments.where) {
-    util::Result<query::ReportQuery::Where> where = query::ParseWhere(condition);
-    if (!where.ok())
-      return where.status();
-    query.where.push_back(std::move(*where));
+    VRAMSCOPE_ASSIGN_OR_RETURN(query::ReportQuery::Where where, query::ParseWhere(condition));
+    query.where.push_back(std::move(where));
   }
   query.own = arguments.own;
   query.top = arguments.top;
@@ -76,10 +74,8 @@ util::Result<query::ReportQuery> ParseQuery(const ReportArguments& arguments) {
 util::Result<std::vector<query::Instant>> ParseInstants(const ReportArguments& arguments) {
   std::vector<query::Instant> instants;
   for (const std::string& text : arguments.at) {
-    util::Result<query::Instant> instant = query::ParseInstant(text);
-    if (!instant.ok())
-      return instant.status();
-    instants.push_back(std::move(*instant));
+    VRAMSCOPE_ASSIGN_OR_RETURN(query::Instant instant, query::ParseInstant(text));
+    instants.push_back(std::move(instant));
   }
   return instants;
 }
@@ -153,21 +149,18 @@ util::Status ShowKeywords(const ReportArguments& arguments, const query::ReportQ
   }
   if (text_wanted)
     query->top = text_top;
-  util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-  if (!recording.ok())
-    return recording.status();
-  util::Result<query::KeywordReport> keywords = query::MakeKeywordReport(**recording, *query);
-  if (!keywords.ok())
-    return keywords.status();
-  VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **recording));
+  VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
+  VRAMSCOPE_ASSIGN_OR_RETURN(query::KeywordReport keywords,
+                             query::MakeKeywordReport(*recording, *query));
+  VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, *recording));
   if (arguments.json)
-    return PrintOut(output::KeywordsJson(*keywords));
+    return PrintOut(output::KeywordsJson(keywords));
   if (arguments.csv)
-    return PrintOut(output::KeywordsCsv(*keywords));
+    return PrintOut(output::KeywordsCsv(keywords));
   output::KeywordsTextOptions options;
   options.style = output::DetectStyle(STDOUT_FILENO);
-  options.closing = {output::TraceLine(**recording, file, options.style)};
-  return PrintOut(output::KeywordsText(*keywords, **recording, options));
+  options.closing = {output::TraceLine(*recording, file, options.style)};
+  return PrintOut(output::KeywordsText(keywords, *recording, options));
 }
 
 // The refusal that --oom means: the N-th, or the last that was for good, else the last.
@@ -199,33 +192,28 @@ util::Status ShowOutOfMemory(const ReportArguments& arguments) {
   const output::Style style = output::DetectStyle(STDOUT_FILENO);
   std::vector<std::string> objects;
   for (const std::string& file : arguments.files) {
-    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    const auto refusals = query::FindRefusals(**recording);
-    if (!refusals.ok())
-      return refusals.status();
-    if (number > refusals->size()) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto refusals, query::FindRefusals(*recording));
+    if (number > refusals.size()) {
       return util::Status::Error(fmt::format("{}: there is no refusal {}: {} were recorded", file,
-                                             number, refusals->size()));
+                                             number, refusals.size()));
     }
     std::vector<query::OutOfMemory> explained;
-    if (!refusals->empty()) {
-      auto what = query::ExplainRefusal(**recording, ChosenRefusal(*refusals, number));
-      if (!what.ok())
-        return what.status();
-      explained.push_back(std::move(*what));
+    if (!refusals.empty()) {
+      VRAMSCOPE_ASSIGN_OR_RETURN(
+          auto what, query::ExplainRefusal(*recording, ChosenRefusal(refusals, number)));
+      explained.push_back(std::move(what));
     }
     if (arguments.json) {
-      objects.push_back(output::OutOfMemoryJson(*refusals, explained, **recording));
+      objects.push_back(output::OutOfMemoryJson(refusals, explained, *recording));
       continue;
     }
     std::string text = explained.empty()
                            ? fmt::format("{}: {}\n", output::Printable(file, style.utf8),
-                                         NoRefusal((*recording)->tables()))
-                           : output::FormatOutOfMemory(explained[0], **recording, style);
-    if (refusals->size() > 1)
-      text += "\nrefusals, for --oom=N\n" + output::FormatRefusals(*refusals, **recording, style);
+                                         NoRefusal(recording->tables()))
+                           : output::FormatOutOfMemory(explained[0], *recording, style);
+    if (refusals.size() > 1)
+      text += "\nrefusals, for --oom=N\n" + output::FormatRefusals(refusals, *recording, style);
     VRAMSCOPE_RETURN_IF_ERROR(PrintOut(text));
   }
   return arguments.json ? PrintOut(output::JsonOfFiles(objects)) : util::Status();
@@ -237,20 +225,16 @@ util::Status ShowRanks(const ReportArguments& arguments) {
     return util::Status::Error(
         "the report of many ranks is one at their peaks: of its options only --json and --html go "
         "with it");
-  const util::Result<std::vector<std::string>> files = RankFiles(arguments.files);
-  if (!files.ok())
-    return files.status();
-  for (const std::string& file : *files) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const std::vector<std::string> files, RankFiles(arguments.files));
+  for (const std::string& file : files) {
     if (!arguments.html.empty())
       VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, file));
   }
-  const util::Result<RanksRead> ranks = ReadRanks(*files, !arguments.html.empty());
-  if (!ranks.ok())
-    return ranks.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const RanksRead ranks, ReadRanks(files, !arguments.html.empty()));
   if (!arguments.html.empty())
-    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks->report, ranks->unread, arguments.html));
-  return PrintOut(arguments.json ? output::RanksJson(ranks->report, ranks->unread)
-                                 : output::FormatRanks(ranks->report, ranks->unread,
+    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks.report, ranks.unread, arguments.html));
+  return PrintOut(arguments.json ? output::RanksJson(ranks.report, ranks.unread)
+                                 : output::FormatRanks(ranks.report, ranks.unread,
                                                        output::DetectStyle(STDOUT_FILENO)));
 }
 
@@ -307,23 +291,21 @@ util::Status ShowReport(const ReportArguments& arguments,
                         const tables::Recording& recording,
                         const query::ReportQuery& query,
                         Shown* shown) {
-  util::Result<query::Report> report = query::MakeReport(recording, query);
-  if (!report.ok())
-    return report.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(query::Report report, query::MakeReport(recording, query));
   // Text cuts the tree that it makes of the rows.
   if (arguments.json || arguments.csv)
-    query::CutRows(query.top, &report->rows);
+    query::CutRows(query.top, &report.rows);
   if (arguments.json) {
     util::Result<std::vector<query::Timeline>> timelines = std::vector<query::Timeline>{};
     if (arguments.timeline)
       timelines = query::MakeTimelines(recording, *arguments.timeline);
     if (!timelines.ok())
       return timelines.status();
-    shown->objects.push_back(output::ReportJson(*report, recording, *timelines));
+    shown->objects.push_back(output::ReportJson(report, recording, *timelines));
   } else if (arguments.csv) {
-    shown->reports.push_back({file, std::move(*report)});
+    shown->reports.push_back({file, std::move(report)});
   } else {
-    std::string text = TextOf(arguments, file, recording, query, *report);
+    std::string text = TextOf(arguments, file, recording, query, report);
     if (std::exchange(shown->any_text, true))
       text.insert(0, "\n");
     return PrintOut(text);
@@ -362,13 +344,11 @@ util::Status ShowReports(const ReportArguments& arguments) {
   }
   Shown shown;
   for (const std::string& file : arguments.files) {
-    util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
-    if (!recording.ok())
-      return recording.status();
-    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, **recording));
+    VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<tables::Recording> recording, OpenRecording(file));
+    VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, *recording));
     for (const query::Instant& instant : *instants) {
       query->at = instant;
-      VRAMSCOPE_RETURN_IF_ERROR(ShowReport(arguments, file, **recording, *query, &shown));
+      VRAMSCOPE_RETURN_IF_ERROR(ShowReport(arguments, file, *recording, *query, &shown));
     }
   }
   if (arguments.json)

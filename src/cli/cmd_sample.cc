@@ -120,11 +120,8 @@ class Sampling {
 };
 
 util::Status Sampling::Check() {
-  const util::Result<int64_t> period_ns =
-      ParsePeriod("-i", arguments_.period, kShortestNs, kLongestNs);
-  if (!period_ns.ok())
-    return period_ns.status();
-  options_.period_ns = *period_ns;
+  VRAMSCOPE_ASSIGN_OR_RETURN(options_.period_ns,
+                             ParsePeriod("-i", arguments_.period, kShortestNs, kLongestNs));
   if (arguments_.name.empty())
     arguments_.name = NameOfCommand(arguments_.command);
   VRAMSCOPE_RETURN_IF_ERROR(place_.Choose(arguments_.output));

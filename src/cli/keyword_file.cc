@@ -206,20 +206,14 @@ util::Result<KeywordRule> Reader::ReadRule(const toml::node& node,
     return ErrorAt(table.get("name")->source(),
                    fmt::format("'{}' is what no keyword matches: choose another name", *category));
   }
-  const util::Result<std::string> group = Text(table, "group");
-  if (!group.ok())
-    return group.status();
-  rule.group = *group;
+  VRAMSCOPE_ASSIGN_OR_RETURN(rule.group, Text(table, "group"));
   const toml::node* const keywords = table.get("keywords");
   if (keywords == nullptr) {
     return ErrorAt(node.source(), fmt::format("the category '{}' has no keywords: write keywords = "
                                               "[\"...\"]",
                                               *category));
   }
-  util::Result<std::vector<std::string>> texts = Texts(*keywords, "keywords");
-  if (!texts.ok())
-    return texts.status();
-  rule.keywords = std::move(*texts);
+  VRAMSCOPE_ASSIGN_OR_RETURN(rule.keywords, Texts(*keywords, "keywords"));
   Settings settings = of_dictionary;
   VRAMSCOPE_RETURN_IF_ERROR(ReadSettings(table, &settings));
   rule.over = settings.over;
@@ -240,10 +234,8 @@ util::Result<KeywordDictionary> Reader::ReadDictionary(std::string_view name,
   VRAMSCOPE_RETURN_IF_ERROR(CheckKeys(*table, {"title", "over", "match", "case", "category"}));
   KeywordDictionary dictionary;
   dictionary.name = name;
-  const util::Result<std::string> title = Text(*table, "title");
-  if (!title.ok())
-    return title.status();
-  dictionary.title = title->empty() ? dictionary.name : *title;
+  VRAMSCOPE_ASSIGN_OR_RETURN(const std::string title, Text(*table, "title"));
+  dictionary.title = title.empty() ? dictionary.name : title;
   Settings settings;
   VRAMSCOPE_RETURN_IF_ERROR(ReadSettings(*table, &settings));
   const toml::node* const categories = table->get("category");
@@ -255,10 +247,8 @@ util::Result<KeywordDictionary> Reader::ReadDictionary(std::string_view name,
                     name));
   }
   for (const toml::node& category : *list) {
-    util::Result<KeywordRule> rule = ReadRule(category, settings);
-    if (!rule.ok())
-      return rule.status();
-    dictionary.rules.push_back(std::move(*rule));
+    VRAMSCOPE_ASSIGN_OR_RETURN(KeywordRule rule, ReadRule(category, settings));
+    dictionary.rules.push_back(std::move(rule));
   }
   return dictionary;
 }
@@ -273,10 +263,8 @@ util::Result<std::vector<KeywordDictionary>> Reader::Read(const toml::table& roo
   });
   std::vector<KeywordDictionary> dictionaries;
   for (const auto& [key, value] : entries) {
-    util::Result<KeywordDictionary> dictionary = ReadDictionary(key->str(), *value);
-    if (!dictionary.ok())
-      return dictionary.status();
-    dictionaries.push_back(std::move(*dictionary));
+    VRAMSCOPE_ASSIGN_OR_RETURN(KeywordDictionary dictionary, ReadDictionary(key->str(), *value));
+    dictionaries.push_back(std::move(dictionary));
   }
   if (dictionaries.empty()) {
     return util::Status::Error(

@@ -86,10 +86,8 @@ util::Result<query::KeywordQuery> ParseKeywordOptions(const KeywordOptions& opti
     return dictionaries.status();
   query.dictionaries = std::move(*dictionaries);
   for (const std::string& text : options.expected) {
-    util::Result<query::ExpectedSum> sum = ParseExpectedSum(text);
-    if (!sum.ok())
-      return sum.status();
-    query.expected.push_back(std::move(*sum));
+    VRAMSCOPE_ASSIGN_OR_RETURN(query::ExpectedSum sum, ParseExpectedSum(text));
+    query.expected.push_back(std::move(sum));
   }
   return query;
 }

@@ -63,12 +63,10 @@ MappedFile::~MappedFile() {
 
 Result<MappedFile> MappedFile::Open(const std::string& path, Links links) {
   uint64_t size = 0;
-  const auto fd = OpenRegular(path, links, &size);
-  if (!fd.ok())
-    return fd.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto fd, OpenRegular(path, links, &size));
   MappedFile file;
   if (size != 0) {
-    void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd->get(), 0);
+    void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
     if (data == MAP_FAILED)
       return FileError(path, "cannot be mapped", errno);
     file.data_ = static_cast<const uint8_t*>(data);
@@ -87,14 +85,12 @@ void MappedFile::Forget(size_t offset, size_t size) const {
 }
 
 Result<std::string> ReadFile(const std::string& path, size_t limit_bytes, Links links) {
-  const auto fd = OpenRegular(path, links, nullptr);
-  if (!fd.ok())
-    return fd.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto fd, OpenRegular(path, links, nullptr));
   std::string text;
   // Files of /proc say size 0, so read until the end whatever the size.
   char buffer[64 * 1024];
   for (;;) {
-    const ssize_t got = read(fd->get(), buffer, sizeof buffer);
+    const ssize_t got = read(fd.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)

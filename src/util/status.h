@@ -55,3 +55,14 @@ class [[nodiscard]] Result {
     if (auto vs_status = (expression); !vs_status.ok()) \
       return vs_status;                                 \
   } while (false)
+
+// `target`, a declaration or what is assigned to, takes the value of the Result; returns its error.
+#define VRAMSCOPE_ASSIGN_OR_RETURN(target, ...) \
+  VRAMSCOPE_ASSIGN_BY_NAME(target, VRAMSCOPE_NAME_AT(__LINE__), __VA_ARGS__)
+#define VRAMSCOPE_NAME_AT(line) VRAMSCOPE_NAME_OF(line)
+#define VRAMSCOPE_NAME_OF(line) vs_result_##line
+#define VRAMSCOPE_ASSIGN_BY_NAME(target, name, ...) \
+  auto name = __VA_ARGS__;                          \
+  if (!name.ok())                                   \
+    return name.status();                           \
+  target = std::move(*name)

@@ -49,15 +49,13 @@ class Roots {
 util::Status ExportCollapsed(const tables::Recording& recording,
                              const ExportOptions& options,
                              const ExportSink& sink) {
-  const util::Result<LiveStacks> live = ReadLiveStacks(recording, options.at);
-  if (!live.ok())
-    return live.status();
-  const Roots roots(recording, *live);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const LiveStacks live, ReadLiveStacks(recording, options.at));
+  const Roots roots(recording, live);
   const query::ShownStacks stacks(recording);
   const tables::Session& session = recording.tables().session;
   util::Budget budget(session.file_bytes, query::kTextBaseBytes, query::kTextBytesPerFileByte);
   std::map<std::string, uint64_t> lines;
-  for (const LiveStack& stack : live->stacks) {
+  for (const LiveStack& stack : live.stacks) {
     std::vector<std::string> frames = stacks.Texts(stack.stack);
     for (std::string& below : BelowStack(recording, stack))
       frames.push_back(std::move(below));

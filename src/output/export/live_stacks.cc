@@ -60,18 +60,12 @@ util::Result<LiveStacks> ReadLiveStacks(const tables::Recording& recording,
   query::ReportQuery query;
   query.at = at;
   query.by = {query::Dimension::kCategory};
-  const util::Result<query::Report> report = query::MakeReport(recording, query);
-  if (!report.ok())
-    return report.status();
-  const util::Result<query::Instants> instants = query::ResolveInstant(recording, at);
-  if (!instants.ok())
-    return instants.status();
-  const util::Result<query::LiveSet> live = query::ReadLiveSet(recording, *instants);
-  if (!live.ok())
-    return live.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::Report report, query::MakeReport(recording, query));
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::Instants instants, query::ResolveInstant(recording, at));
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::LiveSet live, query::ReadLiveSet(recording, instants));
 
   LiveStacks found;
-  found.devices = report->devices;
+  found.devices = report.devices;
   std::vector<bool> is_shown(recording.tables().devices.size());
   for (const query::DeviceReport& device : found.devices) {
     is_shown[device.device.value] = true;
@@ -83,7 +77,7 @@ util::Result<LiveStacks> ReadLiveStacks(const tables::Recording& recording,
       found.stacks.back().bytes = static_cast<uint64_t>(device.in_transit_bytes);
     }
   }
-  query::ForEachLeaf(recording, *live, [&](const query::Leaf& leaf) {
+  query::ForEachLeaf(recording, live, [&](const query::Leaf& leaf) {
     if (leaf.bytes == 0 || !is_shown[leaf.device.value])
       return;
     found.stacks.push_back(LiveStackOf(leaf.device, leaf.process, leaf.site));

@@ -211,10 +211,8 @@ class PprofWriter {
 util::Status ExportPprof(const tables::Recording& recording,
                          const ExportOptions& options,
                          const ExportSink& sink) {
-  const util::Result<LiveStacks> live = ReadLiveStacks(recording, options.at);
-  if (!live.ok())
-    return live.status();
-  return PprofWriter(recording, sink).Write(*live);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const LiveStacks live, ReadLiveStacks(recording, options.at));
+  return PprofWriter(recording, sink).Write(live);
 }
 
 }  // namespace vramscope::output

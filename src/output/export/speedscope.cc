@@ -86,10 +86,8 @@ std::string ProfileName(const tables::Recording& recording, const LiveStack& liv
 util::Status ExportSpeedscope(const tables::Recording& recording,
                               const ExportOptions& options,
                               const ExportSink& sink) {
-  const util::Result<LiveStacks> live = ReadLiveStacks(recording, options.at);
-  if (!live.ok())
-    return live.status();
-  const std::vector<LiveStack>& stacks = live->stacks;
+  VRAMSCOPE_ASSIGN_OR_RETURN(const LiveStacks live, ReadLiveStacks(recording, options.at));
+  const std::vector<LiveStack>& stacks = live.stacks;
 
   util::Status status;
   util::JsonWriter json([&](std::string_view piece) {

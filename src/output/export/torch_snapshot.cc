@@ -172,12 +172,10 @@ class Exporter {
       }
     };
     for (;;) {
-      const auto window = changes.Next();
-      if (!window.ok())
-        return window.status();
-      if (window->empty())
+      VRAMSCOPE_ASSIGN_OR_RETURN(const auto window, changes.Next());
+      if (window.empty())
         break;
-      for (const RowChange& change : *window) {
+      for (const RowChange& change : window) {
         if (!pickle_.ok())
           return pickle_.Finish();
         catch_up(change.time_ns);
@@ -579,13 +577,9 @@ util::Status ExportTorchSnapshot(const tables::Recording& recording,
   query::ReportQuery query;
   query.at = options.at;
   query.by = {query::Dimension::kCategory};
-  const util::Result<query::Report> report = query::MakeReport(recording, query);
-  if (!report.ok())
-    return report.status();
-  util::Result<query::Instants> until = query::ResolveInstant(recording, options.at);
-  if (!until.ok())
-    return until.status();
-  return Exporter(recording, std::move(*until), sink).Run(*report);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::Report report, query::MakeReport(recording, query));
+  VRAMSCOPE_ASSIGN_OR_RETURN(query::Instants until, query::ResolveInstant(recording, options.at));
+  return Exporter(recording, std::move(until), sink).Run(report);
 }
 
 }  // namespace vramscope::output

@@ -58,10 +58,8 @@ class PageFile {
 }  // namespace
 
 util::Status WriteHtmlPage(const HtmlPage& page, const std::string& path) {
-  auto created = util::AtomicFile::Create(path);
-  if (!created.ok())
-    return created.status();
-  PageFile file(std::move(*created));
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto created, util::AtomicFile::Create(path));
+  PageFile file(std::move(created));
   std::string_view text = ViewerPage();
   // The template has "{{NAME}}" where something is put in, and no other "{{".
   for (size_t open = text.find("{{"); open != std::string_view::npos; open = text.find("{{")) {

@@ -476,17 +476,12 @@ util::Status PageData::Write() {
   report_ = std::move(*report);
   if (auto iterations = query::MakeIterations(recording_); iterations.ok())
     iterations_ = std::move(*iterations);
-  auto timelines = query::MakeTimelines(recording_, limits_.buckets);
-  if (!timelines.ok())
-    return timelines.status();
-  timelines_ = std::move(*timelines);
+  VRAMSCOPE_ASSIGN_OR_RETURN(timelines_, query::MakeTimelines(recording_, limits_.buckets));
   if (tables_.session.allocation_count > MostListed()) {
     const size_t devices = std::max<size_t>(timelines_.size(), 1);
-    auto stretches =
-        query::MakeTimelines(recording_, std::max(limits_.buckets, limits_.instants / devices));
-    if (!stretches.ok())
-      return stretches.status();
-    stretches_ = std::move(*stretches);
+    VRAMSCOPE_ASSIGN_OR_RETURN(
+        stretches_,
+        query::MakeTimelines(recording_, std::max(limits_.buckets, limits_.instants / devices)));
   }
   VRAMSCOPE_RETURN_IF_ERROR(ReadAllocations());
   json_.BeginObject();

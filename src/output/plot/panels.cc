@@ -368,11 +368,10 @@ void NameNumbers(const std::string& dimension, std::vector<StackedBar>* bars) {
 }
 
 util::Result<std::string> RenderFigure(const Figure& figure, ImageFormat format) {
-  util::Result<std::unique_ptr<CairoCanvas>> canvas = CairoCanvas::Create(format, figure.size);
-  if (!canvas.ok())
-    return canvas.status();
-  figure.draw(**canvas);
-  return (*canvas)->Finish();
+  VRAMSCOPE_ASSIGN_OR_RETURN(std::unique_ptr<CairoCanvas> canvas,
+                             CairoCanvas::Create(format, figure.size));
+  figure.draw(*canvas);
+  return canvas->Finish();
 }
 
 }  // namespace vramscope::output

@@ -29,26 +29,20 @@ util::Result<Instants> AtPeak(const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
   if (!tables.peaks.empty() || tables.accounts.size() <= 1)
     return AtPeaks(tables, tables.peaks);
-  const auto peaks = FindPeaks(recording);
-  if (!peaks.ok())
-    return peaks.status();
-  return AtPeaks(tables, *peaks);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peaks, FindPeaks(recording));
+  return AtPeaks(tables, peaks);
 }
 
 util::Result<Instants> AtAllocatedPeak(const tables::Recording& recording) {
-  const auto peaks = AllocatedPeaks(recording);
-  if (!peaks.ok())
-    return peaks.status();
-  return AtPeaks(recording.tables(), *peaks);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peaks, AllocatedPeaks(recording));
+  return AtPeaks(recording.tables(), peaks);
 }
 
 util::Result<Instants> AtOwnPeak(const tables::Recording& recording, const ReportQuery& query) {
   if (query.where.empty())
     return AtPeak(recording);
-  const auto peaks = FindOwnPeaks(recording, query);
-  if (!peaks.ok())
-    return peaks.status();
-  return AtPeaks(recording.tables(), *peaks);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peaks, FindOwnPeaks(recording, query));
+  return AtPeaks(recording.tables(), peaks);
 }
 
 // Per process its own end; what is of no process stands as it stood at the last of them.
@@ -162,10 +156,8 @@ util::Result<Instants> AtIteration(const tables::Recording& recording, int64_t n
   for (uint32_t i = 1; i < tables.processes.size(); ++i)
     widen(all, tables::ProcessId{i});
   std::replace(spans.begin(), spans.end(), nothing, all);
-  const auto peaks = FindPeaks(recording, spans);
-  if (!peaks.ok())
-    return peaks.status();
-  return AtPeaks(tables, *peaks);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peaks, FindPeaks(recording, spans));
+  return AtPeaks(tables, peaks);
 }
 
 }  // namespace

@@ -266,12 +266,10 @@ void ForEachLeaf(const tables::Recording& recording,
 
 util::Result<std::vector<uint64_t>> DeviceTotals(const tables::Recording& recording,
                                                  const Instants& at) {
-  const auto live = ReadLiveSet(recording, at);
-  if (!live.ok())
-    return live.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSet(recording, at));
   const tables::Tables& tables = recording.tables();
   std::vector<uint64_t> totals(tables.devices.size());
-  ForEachLeaf(recording, *live, [&](const Leaf& leaf) { totals[leaf.device.value] += leaf.bytes; });
+  ForEachLeaf(recording, live, [&](const Leaf& leaf) { totals[leaf.device.value] += leaf.bytes; });
   return totals;
 }
 

@@ -178,12 +178,12 @@ util::Result<Peaks> FindPeaksOf(const tables::Recording& recording,
     all.to_ns = std::max(all.to_ns, spans[i].to_ns);
   }
   const std::vector<TimeSpan> pieces = PiecesOf(recording, all);
-  auto finders = SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, counts, device_of));
-  if (!finders.ok())
-    return finders.status();
-  PeakFinder& whole = finders->front();
-  for (size_t i = 1; i < finders->size(); ++i)
-    whole.Append((*finders)[i]);
+  VRAMSCOPE_ASSIGN_OR_RETURN(
+      auto finders,
+      SweepPieces(recording, cells, pieces, PeakFinder(cells, spans, counts, device_of)));
+  PeakFinder& whole = finders.front();
+  for (size_t i = 1; i < finders.size(); ++i)
+    whole.Append(finders[i]);
   return whole.Take();
 }
 

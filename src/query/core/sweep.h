@@ -53,17 +53,15 @@ util::Status Sweep(const tables::Recording& recording,
   };
   // No instant is cut by windows.
   for (;;) {
-    const auto window = stream.Next();
-    if (!window.ok())
-      return window.status();
-    for (auto change = window->begin(); change != window->end();) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto window, stream.Next());
+    for (auto change = window.begin(); change != window.end();) {
       const int64_t time_ns = std::min(change->time_ns, next_slow->time_ns);
       come_to(time_ns);
-      for (; change != window->end() && change->time_ns <= time_ns; ++change)
+      for (; change != window.end() && change->time_ns <= time_ns; ++change)
         ledger.Apply(*change);
       apply_slow(time_ns);
     }
-    if (window->empty())
+    if (window.empty())
       break;
   }
   while (next_slow->time_ns != INT64_MAX) {

@@ -69,22 +69,21 @@ class SweepLedger {
         checkpoints_ += checkpointed_[row.account.value]++ == 0 ? 1u : 0u;
       }
     }
-    const auto live = ReadLiveSetWithCheckpointed(recording, AllAt(tables_, time_ns));
-    if (!live.ok())
-      return live.status();
-    for (uint32_t i = 0; i < live->sites.size(); ++i) {
-      Move(sites_[i].own, static_cast<int64_t>(live->sites[i].bytes));
-      Move(sites_[i].rounding, static_cast<int64_t>(live->sites[i].rounding_bytes));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto live,
+                               ReadLiveSetWithCheckpointed(recording, AllAt(tables_, time_ns)));
+    for (uint32_t i = 0; i < live.sites.size(); ++i) {
+      Move(sites_[i].own, static_cast<int64_t>(live.sites[i].bytes));
+      Move(sites_[i].rounding, static_cast<int64_t>(live.sites[i].rounding_bytes));
     }
-    for (uint32_t i = 1; i < live->segments.size(); ++i) {
-      segments_[i].held_bytes = live->segments[i].held_bytes;
-      segments_[i].used_bytes = static_cast<int64_t>(live->segments[i].used_bytes);
-      segments_[i].used_count = static_cast<int64_t>(live->segments[i].used_count);
+    for (uint32_t i = 1; i < live.segments.size(); ++i) {
+      segments_[i].held_bytes = live.segments[i].held_bytes;
+      segments_[i].used_bytes = static_cast<int64_t>(live.segments[i].used_bytes);
+      segments_[i].used_count = static_cast<int64_t>(live.segments[i].used_count);
       MoveFree(&segments_[i]);
     }
-    for (uint32_t i = 1; i < live->counters.size(); ++i) {
+    for (uint32_t i = 1; i < live.counters.size(); ++i) {
       if (tables_.counters[i].segment.value == 0)
-        Step(i, live->counters[i]);
+        Step(i, live.counters[i]);
     }
     return {};
   }

@@ -312,30 +312,26 @@ std::string ManySmall(const Diff& diff) {
 
 util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_subject) {
   DiffWords words;
-  auto a = ReadSide(a_subject, *b_subject.recording, &words);
-  if (!a.ok())
-    return a.status();
-  auto b = ReadSide(b_subject, *a_subject.recording, &words);
-  if (!b.ok())
-    return b.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto a, ReadSide(a_subject, *b_subject.recording, &words));
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto b, ReadSide(b_subject, *a_subject.recording, &words));
   const std::vector<int64_t> numbers =
-      IterationsToCompare(std::min(a->iteration_count, b->iteration_count));
-  VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &*a));
-  VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &*b));
+      IterationsToCompare(std::min(a.iteration_count, b.iteration_count));
+  VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &a));
+  VRAMSCOPE_RETURN_IF_ERROR(ReadIterations(numbers, &words, &b));
   Diff diff;
-  diff.a_bytes = BytesOf(a->peak);
-  diff.b_bytes = BytesOf(b->peak);
-  diff.a_unbacked_bytes = BytesOf(a->unbacked);
-  diff.b_unbacked_bytes = BytesOf(b->unbacked);
+  diff.a_bytes = BytesOf(a.peak);
+  diff.b_bytes = BytesOf(b.peak);
+  diff.a_unbacked_bytes = BytesOf(a.unbacked);
+  diff.b_unbacked_bytes = BytesOf(b.unbacked);
   const uint64_t larger = std::max(diff.a_bytes, diff.b_bytes);
-  Comparison all{words, *a, *b, Merge(a->peak, b->peak), 0, 0};
+  Comparison all{words, a, b, Merge(a.peak, b.peak), 0, 0};
   diff.threshold_bytes = all.threshold_bytes = std::max(kSmallBytes, larger / kShareOfPeak);
-  const bool gpu = a->devices[0].kind == DeviceKind::kGpu || b->devices[0].kind == DeviceKind::kGpu;
+  const bool gpu = a.devices[0].kind == DeviceKind::kGpu || b.devices[0].kind == DeviceKind::kGpu;
   diff.driver_threshold_bytes = all.driver_threshold_bytes =
       gpu ? ResidualLimit(larger) : diff.threshold_bytes;
   diff.rows = RowsOf(all, all.rows);
   AddCategories(&diff);
-  diff.start = RowsOf(all, Merge(a->start, b->start));
+  diff.start = RowsOf(all, Merge(a.start, b.start));
   for (const auto& [gone, arrived] : FindMoves(all)) {
     const ComparedRow& to = all.rows[arrived];
     if (to.b.bytes <= diff.threshold_bytes)
@@ -343,8 +339,8 @@ util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_s
     diff.moves.push_back(
         {RowOf(all, to).path, format::CategoryName(all.rows[gone].key.category), to.b.bytes});
   }
-  AddDevices(*a, *b, &diff);
-  AddIterations(*a, *b, &diff);
+  AddDevices(a, b, &diff);
+  AddIterations(a, b, &diff);
   const bool one_is_sampled =
       tables::IsSampled(*a_subject.recording) != tables::IsSampled(*b_subject.recording);
   if (!one_is_sampled)
@@ -353,7 +349,7 @@ util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_s
   if (diff.causes.empty() && change > diff.driver_threshold_bytes)
     diff.causes.push_back(one_is_sampled ? PeakAlone(diff) : ManySmall(diff));
   diff.same = diff.causes.empty();
-  AddNotes(*a, *b, &diff);
+  AddNotes(a, b, &diff);
   return diff;
 }
 

@@ -51,16 +51,15 @@ util::Result<RankSet> ReadRanks(const std::vector<RankRecording>& recordings) {
   std::vector<Read> all;
   for (size_t i = 0; i < recordings.size(); ++i) {
     DiffWords words;
-    const auto side = ReadSide(recordings[i].subject, *recordings[i].subject.recording, &words);
-    if (!side.ok())
-      return side.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(
+        const auto side, ReadSide(recordings[i].subject, *recordings[i].subject.recording, &words));
     Read read;
     read.recording = i;
     read.rank.number = RankOf(recordings[i].subject);
     read.rank.name = read.rank.number >= 0
                          ? "rank " + std::to_string(read.rank.number)
                          : std::filesystem::path(recordings[i].file).stem().string();
-    for (const auto& [key, sum] : side->peak)
+    for (const auto& [key, sum] : side.peak)
       read.rank.peak_bytes += sum.bytes;
     all.push_back(std::move(read));
   }
@@ -99,16 +98,14 @@ util::Result<std::string> OutlierText(const char* side,
                                       const std::vector<RankRecording>& recordings) {
   const size_t outlier = *set.outlier;
   const auto of = [&](size_t rank) { return recordings[set.recordings[rank]].subject; };
-  const auto why = MakeDiff(of(set.median), of(outlier));
-  if (!why.ok())
-    return why.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto why, MakeDiff(of(set.median), of(outlier)));
   const int64_t off = set.off(outlier);
   std::string text = set.ranks[outlier].name + " of " + side + " is " +
                      util::FormatBytes(static_cast<uint64_t>(std::abs(off))) +
                      (off > 0 ? " above" : " below") + " the median of its " +
                      std::to_string(set.ranks.size()) + " ranks";
-  if (!why->causes.empty())
-    text += ": " + why->causes[0];
+  if (!why.causes.empty())
+    text += ": " + why.causes[0];
   return text;
 }
 
@@ -137,43 +134,35 @@ util::Result<Diff> MakeRanksDiff(const std::vector<RankRecording>& a,
                                  const std::vector<RankRecording>& b,
                                  size_t* compared_a,
                                  size_t* compared_b) {
-  auto ranks_a = ReadRanks(a);
-  if (!ranks_a.ok())
-    return ranks_a.status();
-  auto ranks_b = ReadRanks(b);
-  if (!ranks_b.ok())
-    return ranks_b.status();
-  *compared_a = ranks_a->recordings[ranks_a->median];
-  *compared_b = ranks_b->recordings[ranks_b->median];
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto ranks_a, ReadRanks(a));
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto ranks_b, ReadRanks(b));
+  *compared_a = ranks_a.recordings[ranks_a.median];
+  *compared_b = ranks_b.recordings[ranks_b.median];
   auto diff = MakeDiff(a[*compared_a].subject, b[*compared_b].subject);
   if (!diff.ok())
     return diff;
   diff->notes.insert(diff->notes.begin(), std::to_string(a.size()) + " ranks in A, " +
                                               std::to_string(b.size()) +
                                               " in B: those with the median peak are compared, " +
-                                              ranks_a->ranks[ranks_a->median].name + " of A and " +
-                                              ranks_b->ranks[ranks_b->median].name + " of B");
-  if (ranks_b->outlier) {
-    auto text = OutlierText("B", *ranks_b, b);
-    if (!text.ok())
-      return text.status();
-    const auto change = std::abs(ranks_b->off(*ranks_b->outlier));
-    if (ranks_a->outlier)
-      diff->notes.push_back(*text);
+                                              ranks_a.ranks[ranks_a.median].name + " of A and " +
+                                              ranks_b.ranks[ranks_b.median].name + " of B");
+  if (ranks_b.outlier) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(auto text, OutlierText("B", ranks_b, b));
+    const auto change = std::abs(ranks_b.off(*ranks_b.outlier));
+    if (ranks_a.outlier)
+      diff->notes.push_back(text);
     else if (change > std::abs(diff->delta_bytes()))
-      diff->causes.insert(diff->causes.begin(), *text);
+      diff->causes.insert(diff->causes.begin(), text);
     else
-      diff->causes.push_back(*text);
+      diff->causes.push_back(text);
     diff->same = diff->causes.empty();
   }
-  if (ranks_a->outlier) {
-    auto text = OutlierText("A", *ranks_a, a);
-    if (!text.ok())
-      return text.status();
-    diff->notes.push_back(*text);
+  if (ranks_a.outlier) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(auto text, OutlierText("A", ranks_a, a));
+    diff->notes.push_back(text);
   }
-  diff->a_ranks = std::move(ranks_a->ranks);
-  diff->b_ranks = std::move(ranks_b->ranks);
+  diff->a_ranks = std::move(ranks_a.ranks);
+  diff->b_ranks = std::move(ranks_b.ranks);
   return diff;
 }
 

@@ -179,9 +179,7 @@ util::Result<DiffSums> SumsAt(const Instants& at,
                               DiffSide* side,
                               std::map<DiffKey, std::map<DiffChain, uint64_t>>* callers = nullptr,
                               DiffSums* unbacked = nullptr) {
-  const auto live = ReadLiveSet(*side->recording, at);
-  if (!live.ok())
-    return live.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSet(*side->recording, at));
   const auto places = Places(*side);
   KeyMaker keys(*side->recording, words, side);
   DiffSums sums;
@@ -190,7 +188,7 @@ util::Result<DiffSums> SumsAt(const Instants& at,
            leaf.bytes != 0;
   };
   if (unbacked != nullptr) {
-    ForEachUnbackedLeaf(*side->recording, *live, [&](const Leaf& leaf) {
+    ForEachUnbackedLeaf(*side->recording, live, [&](const Leaf& leaf) {
       if (!counts(leaf))
         return;
       DiffSum& sum = (*unbacked)[keys.Of(leaf.site, *places[leaf.device.value])];
@@ -198,7 +196,7 @@ util::Result<DiffSums> SumsAt(const Instants& at,
       sum.count += leaf.count;
     });
   }
-  ForEachLeaf(*side->recording, *live, [&](const Leaf& leaf) {
+  ForEachLeaf(*side->recording, live, [&](const Leaf& leaf) {
     if (!counts(leaf))
       return;
     const DiffKey key = keys.Of(leaf.site, *places[leaf.device.value]);
@@ -223,13 +221,11 @@ uint64_t Total(const DiffSums& sums) {
 // The devices that recorded processes had memory on, of each the bytes at its peak.
 util::Status FindDevices(const Instants& peak, DiffSide* side) {
   const tables::Tables& tables = side->recording->tables();
-  const auto live = ReadLiveSet(*side->recording, peak);
-  if (!live.ok())
-    return live.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSet(*side->recording, peak));
   std::vector<uint64_t> bytes(tables.devices.size());
   std::vector<bool> recorded(tables.devices.size());
   uint64_t unrecorded_bytes = 0;
-  ForEachLeaf(*side->recording, *live, [&](const Leaf& leaf) {
+  ForEachLeaf(*side->recording, live, [&](const Leaf& leaf) {
     if (IsOfOthers(leaf)) {
       side->others_bytes += leaf.bytes;
       unrecorded_bytes += leaf.bytes;
@@ -466,14 +462,9 @@ util::Result<DiffSide> ReadSide(const DiffSubject& subject,
   side.subject = subject;
   side.recording = &recording;
   side.path = tables.session.path.empty() ? "the recording" : tables.session.path;
-  const auto peak = AtPeakOf(subject, std::nullopt);
-  if (!peak.ok())
-    return peak.status();
-  VRAMSCOPE_RETURN_IF_ERROR(FindDevices(*peak, &side));
-  auto at_peak = SumsAt(*peak, words, &side, &side.callers, &side.unbacked);
-  if (!at_peak.ok())
-    return at_peak.status();
-  side.peak = std::move(*at_peak);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peak, AtPeakOf(subject, std::nullopt));
+  VRAMSCOPE_RETURN_IF_ERROR(FindDevices(peak, &side));
+  VRAMSCOPE_ASSIGN_OR_RETURN(side.peak, SumsAt(peak, words, &side, &side.callers, &side.unbacked));
   Instants first = AllAt(tables, kNoTime);
   for (size_t i = 1; i < tables.accounts.size(); ++i) {
     const uint32_t process = tables.accounts[i].process.value;
@@ -481,10 +472,7 @@ util::Result<DiffSide> ReadSide(const DiffSubject& subject,
         tables.processes[process].begin_ns != 0)
       first.of_account[i] = tables.processes[process].begin_ns;
   }
-  auto at_start = SumsAt(first, words, &side);
-  if (!at_start.ok())
-    return at_start.status();
-  side.start = std::move(*at_start);
+  VRAMSCOPE_ASSIGN_OR_RETURN(side.start, SumsAt(first, words, &side));
   AddAllocated(words, &side);
   AddFrames(&side);
   AddOutside(&side);
@@ -493,7 +481,7 @@ util::Result<DiffSide> ReadSide(const DiffSubject& subject,
     if (subject.Has(tables::ProcessId{i}))
       side.iteration_count = std::max(side.iteration_count, times.Of(tables::ProcessId{i}).count());
   }
-  VRAMSCOPE_RETURN_IF_ERROR(AddPeakPlace(*peak, words, &side));
+  VRAMSCOPE_RETURN_IF_ERROR(AddPeakPlace(peak, words, &side));
   return side;
 }
 
@@ -510,10 +498,8 @@ util::Status ReadIterations(const std::vector<int64_t>& numbers, DiffWords* word
       if (number < of.count())
         end.of_account[i] = of.EndOf(number);
     }
-    auto sums = SumsAt(end, words, side);
-    if (!sums.ok())
-      return sums.status();
-    state.end = std::move(*sums);
+    VRAMSCOPE_ASSIGN_OR_RETURN(auto sums, SumsAt(end, words, side));
+    state.end = std::move(sums);
     state.end_bytes = Total(state.end);
     side->iterations.push_back(std::move(state));
   }
@@ -523,13 +509,9 @@ util::Status ReadIterations(const std::vector<int64_t>& numbers, DiffWords* word
     DiffSide::IterationState& state = side->iterations[i];
     if (i % step != 0 && i + 1 != side->iterations.size())
       continue;
-    const auto at = AtPeakOf(side->subject, state.number);
-    if (!at.ok())
-      return at.status();
-    const auto sums = SumsAt(*at, words, side);
-    if (!sums.ok())
-      return sums.status();
-    state.peak_bytes = Total(*sums);
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto at, AtPeakOf(side->subject, state.number));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto sums, SumsAt(at, words, side));
+    state.peak_bytes = Total(sums);
   }
   return {};
 }

@@ -35,11 +35,9 @@ using Found = std::map<std::pair<uint32_t, uint32_t>, RankMemory>;  // by proces
 
 // What each process has on each device.
 util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants& at) {
-  const auto live = ReadLiveSet(recording, at);
-  if (!live.ok())
-    return live.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSet(recording, at));
   Found found;
-  ForEachLeaf(recording, *live, [&](const Leaf& leaf) {
+  ForEachLeaf(recording, live, [&](const Leaf& leaf) {
     if (leaf.process.value == 0 || leaf.bytes == 0)
       return;
     RankMemory& rank = found[{leaf.process.value, leaf.device.value}];
@@ -131,10 +129,8 @@ util::Status AtPeaksOfTheirOwn(const tables::Recording& recording, DeviceKind ki
                                  [of = process](tables::ProcessId id) { return id.value == of; });
     if (!peaks.ok())
       return peaks.status();
-    auto then = MemoryAt(recording, AtPeaks(tables, *peaks));
-    if (!then.ok())
-      return then.status();
-    for (auto& [of, own] : RowsOf(tables, std::move(*then), kind)) {
+    VRAMSCOPE_ASSIGN_OR_RETURN(auto then, MemoryAt(recording, AtPeaks(tables, *peaks)));
+    for (auto& [of, own] : RowsOf(tables, std::move(then), kind)) {
       if (of.first == process)
         rank = std::move(own);
     }
@@ -243,14 +239,10 @@ bool RankReport::IsUneven() const {
 
 util::Status RankFold::Add(const std::string& file, const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
-  const auto peak = ResolveInstant(recording, Instant{});
-  if (!peak.ok())
-    return peak.status();
-  auto found = MemoryAt(recording, *peak);
-  if (!found.ok())
-    return found.status();
-  const DeviceKind main = MainKind(*found, tables);
-  Found rows = RowsOf(tables, std::move(*found), main);
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto peak, ResolveInstant(recording, Instant{}));
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto found, MemoryAt(recording, peak));
+  const DeviceKind main = MainKind(found, tables);
+  Found rows = RowsOf(tables, std::move(found), main);
   for (auto& [key, rank] : rows)
     rank.peak_ns = TimeOf(tables.peaks, key.second);
   if (const util::Status own = AtPeaksOfTheirOwn(recording, main, &rows); !own.ok())
@@ -264,10 +256,8 @@ util::Status RankFold::Add(const std::string& file, const tables::Recording& rec
   report_.of_gpus = report_.of_gpus || main == DeviceKind::kGpu;
   std::vector<Timeline> timelines;
   if (stretches_ > 0) {
-    auto made = MakeTimelinesBy(recording, stretches_, Dimension::kProcess);
-    if (!made.ok())
-      return made.status();
-    timelines = std::move(*made);
+    VRAMSCOPE_ASSIGN_OR_RETURN(timelines,
+                               MakeTimelinesBy(recording, stretches_, Dimension::kProcess));
   }
   std::set<uint32_t> with_memory;
   for (auto& [key, rank] : rows) {

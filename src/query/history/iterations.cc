@@ -401,17 +401,13 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   }
   const Cells cells(recording);
   const std::vector<TimeSpan> pieces = PiecesOf(recording, {});
-  auto trackers = SweepPieces(recording, cells, pieces, IterationTracker(tables, cells, times));
-  if (!trackers.ok())
-    return trackers.status();
-  for (size_t i = 1; i < trackers->size(); ++i)
-    (*trackers)[i].Prepend((*trackers)[i - 1]);
+  VRAMSCOPE_ASSIGN_OR_RETURN(
+      auto trackers, SweepPieces(recording, cells, pieces, IterationTracker(tables, cells, times)));
+  for (size_t i = 1; i < trackers.size(); ++i)
+    trackers[i].Prepend(trackers[i - 1]);
   Iterations out;
-  out.iterations = trackers->back().Take(tables);
-  auto parameters = FindParameters(recording, times);
-  if (!parameters.ok())
-    return parameters.status();
-  out.parameters = std::move(*parameters);
+  out.iterations = trackers.back().Take(tables);
+  VRAMSCOPE_ASSIGN_OR_RETURN(out.parameters, FindParameters(recording, times));
   constexpr const char* kSourceNames[] = {"optimizer steps", "marks",
                                           "profiler steps"};  // IterationsBy
   std::set<size_t> sources;

@@ -350,12 +350,10 @@ util::Status GrowthFinder::Read(std::vector<Found>* found) {
     if (windows_[i].times != nullptr)
       last.of_account[i] = windows_[i].times->EndOf(windows_[i].until - 1);
   }
-  const auto live = ReadLiveSetWithCheckpointed(recording_, last);
-  if (!live.ok())
-    return live.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSetWithCheckpointed(recording_, last));
   std::set<LeakKey> alive;
-  for (size_t i = 1; i < live->sites.size(); ++i) {
-    if (live->sites[i].bytes != 0 && !groups_.Suppresses(tables_.sites[i]))
+  for (size_t i = 1; i < live.sites.size(); ++i) {
+    if (live.sites[i].bytes != 0 && !groups_.Suppresses(tables_.sites[i]))
       alive.insert(groups_.KeyOf(tables_.sites[i]));
   }
   std::vector<SiteView> views;

@@ -51,14 +51,11 @@ bool IsExpectedToStay(const tables::SiteRow& site, const ModelUse& models) {
 
 // What is alive at the end of its process and is no part of a model in use.
 util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* groups, Leaks* out) {
-  const auto at = ResolveInstant(recording, Instant{Instant::Kind::kEnd, 0, 0, ""});
-  if (!at.ok())
-    return at.status();
-  const auto live = ReadLiveSet(recording, *at);
-  if (!live.ok())
-    return live.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto at,
+                             ResolveInstant(recording, Instant{Instant::Kind::kEnd, 0, 0, ""}));
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSet(recording, at));
   ModelUse models(recording);
-  VRAMSCOPE_RETURN_IF_ERROR(models.Read(*live));
+  VRAMSCOPE_RETURN_IF_ERROR(models.Read(live));
   struct Sum {
     uint64_t bytes = 0;
     uint64_t count = 0;
@@ -66,8 +63,8 @@ util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* grou
   };
   std::map<std::pair<LeakKey, Category>, Sum> sums;
   const tables::Tables& tables = recording.tables();
-  for (size_t i = 1; i < live->sites.size(); ++i) {
-    const LiveSum& sum = live->sites[i];
+  for (size_t i = 1; i < live.sites.size(); ++i) {
+    const LiveSum& sum = live.sites[i];
     const tables::SiteRow& site = tables.sites[i];
     const auto account = site.account.value;
     if (sum.count == 0 || account == 0 || account >= tables.accounts.size() ||

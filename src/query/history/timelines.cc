@@ -288,13 +288,12 @@ util::Result<std::vector<Timeline>> Fill(const tables::Recording& recording,
   if (recording.tables().session.HasPast())
     span.from_ns = recording.tables().session.history_ns;
   const std::vector<TimeSpan> pieces = PiecesOf(recording, span);
-  auto fillers =
-      SweepPieces(recording, cells, pieces, BucketFiller(recording, cells, buckets, by_group, has));
-  if (!fillers.ok())
-    return fillers.status();
-  BucketFiller& filler = fillers->front();
-  for (size_t i = 1; i < fillers->size(); ++i)
-    filler.Append((*fillers)[i]);
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto fillers,
+                             SweepPieces(recording, cells, pieces,
+                                         BucketFiller(recording, cells, buckets, by_group, has)));
+  BucketFiller& filler = fillers.front();
+  for (size_t i = 1; i < fillers.size(); ++i)
+    filler.Append(fillers[i]);
   std::vector<Timeline> timelines;
   for (const tables::DeviceId device : ShownDevices(recording.tables())) {
     Timeline timeline = filler.TimelineOf(device);

@@ -414,13 +414,11 @@ util::Status AddUnnamed(const tables::Recording& recording,
   ask.by = names;
   for (const Dimension dimension : {Dimension::kPython, Dimension::kNative, Dimension::kLine})
     ask.by.push_back(dimension);
-  util::Result<Report> report = MakeReport(recording, ask);
-  if (!report.ok())
-    return report.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(Report report, MakeReport(recording, ask));
   std::map<std::pair<tables::DeviceId, std::pair<std::string, std::vector<std::string>>>,
            UnnamedStack>
       stacks;
-  for (const ReportRow& row : report->rows) {
+  for (const ReportRow& row : report.rows) {
     bool named = false;
     for (size_t i = 0; i < names.size(); ++i)
       named = named || IsName(names[i], row.path[i]);
@@ -438,7 +436,7 @@ util::Status AddUnnamed(const tables::Recording& recording,
     stack.bytes += row.bytes;
     stack.count += row.count;
   }
-  for (const DeviceReport& device : report->devices) {
+  for (const DeviceReport& device : report.devices) {
     std::vector<UnnamedStack> of_device;
     for (auto& [key, stack] : stacks) {
       if (key.first == device.device && stack.bytes > 0)
@@ -493,18 +491,13 @@ util::Result<KeywordReport> MakeKeywordReport(const tables::Recording& recording
     ask.where = query.where;
     ask.own = query.own;
     ask.by = classifier.dimensions();
-    util::Result<Report> report = MakeReport(recording, ask);
-    if (!report.ok())
-      return report.status();
-    util::Result<std::map<tables::DeviceId, uint64_t>> expected =
-        ResolveExpected(query.expected, report->devices);
-    if (!expected.ok())
-      return expected.status();
-    for (const DeviceReport& device : report->devices) {
-      KeywordTable table = classifier.MakeTable(report->rows, device.device, query.top);
+    VRAMSCOPE_ASSIGN_OR_RETURN(Report report, MakeReport(recording, ask));
+    VRAMSCOPE_ASSIGN_OR_RETURN(auto expected, ResolveExpected(query.expected, report.devices));
+    for (const DeviceReport& device : report.devices) {
+      KeywordTable table = classifier.MakeTable(report.rows, device.device, query.top);
       table.dictionary = i;
-      const auto given = expected->find(device.device);
-      table.expected_is_given = given != expected->end();
+      const auto given = expected.find(device.device);
+      table.expected_is_given = given != expected.end();
       table.expected_bytes = table.expected_is_given ? given->second : device.nvml_bytes;
       if (table.expected_bytes) {
         table.untrackable_bytes =
@@ -513,7 +506,7 @@ util::Result<KeywordReport> MakeKeywordReport(const tables::Recording& recording
       out.tables.push_back(std::move(table));
     }
     if (i == 0) {
-      out.report = std::move(*report);
+      out.report = std::move(report);
       out.report.rows.clear();
     }
   }

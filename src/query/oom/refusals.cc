@@ -81,9 +81,7 @@ util::Result<std::vector<Refusal>> FindRefusals(const tables::Recording& recordi
     return std::vector<Refusal>{};
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
-  auto given = ReadGiven(recording);
-  if (!given.ok())
-    return given.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto given, ReadGiven(recording));
   std::vector<Refusal> refusals;
   std::map<Asker, size_t> open;  // what the thread may still be trying to get
   for (const tables::OutOfMemoryRow& row : rows) {
@@ -92,7 +90,7 @@ util::Result<std::vector<Refusal>> FindRefusals(const tables::Recording& recordi
     Refusal* known = nullptr;
     if (const auto found = open.find(asker); found != open.end()) {
       Refusal& last = refusals[found->second];
-      const Given* const next = NextAfter((*given)[asker], last.time_ns);
+      const Given* const next = NextAfter(given[asker], last.time_ns);
       const bool same_request =
           by_allocator ? last.stack == row.stack || row.requested_bytes <= last.asked_driver_bytes
                        : last.stack == row.stack && row.requested_bytes == last.asked_driver_bytes;
@@ -121,8 +119,7 @@ util::Result<std::vector<Refusal>> FindRefusals(const tables::Recording& recordi
     ++known->attempts;
   }
   for (Refusal& refusal : refusals) {
-    const Given* const next =
-        NextAfter((*given)[{refusal.account, refusal.thread}], refusal.time_ns);
+    const Given* const next = NextAfter(given[{refusal.account, refusal.thread}], refusal.time_ns);
     refusal.served =
         !refusal.by_allocator && next != nullptr && next->bytes >= refusal.requested_bytes;
   }

@@ -261,12 +261,11 @@ util::Result<std::vector<CachedMemory>> FindCached(const tables::Recording& reco
     if (of.free < std::max(kLeastBytes, of.held / kLeastShare) || account >= at.of_account.size() ||
         at.of_account[account] == kNoTime)
       continue;
-    auto one = CachedFinder(recording, live)
-                   .Of(tables::AccountId{account}, of.segments, of.free, at.of_account[account]);
-    if (!one.ok())
-      return one.status();
-    if (*one)
-      found.push_back(std::move(**one));
+    VRAMSCOPE_ASSIGN_OR_RETURN(auto one, CachedFinder(recording, live)
+                                             .Of(tables::AccountId{account}, of.segments, of.free,
+                                                 at.of_account[account]));
+    if (one)
+      found.push_back(std::move(*one));
   }
   std::stable_sort(found.begin(), found.end(), [](const CachedMemory& a, const CachedMemory& b) {
     return a.free_bytes > b.free_bytes;

@@ -103,12 +103,11 @@ util::Result<std::string> FindWrongSum(const tables::Recording& recording,
        {WorstOf(tables.samples), &tables.samples[tables.samples.size() / 2]}) {
     if (sample == nullptr || sample->device.value >= tables.devices.size())
       continue;
-    const auto totals = DeviceTotals(recording, AllAt(tables, sample->time_ns));
-    if (!totals.ok())
-      return totals.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto totals,
+                               DeviceTotals(recording, AllAt(tables, sample->time_ns)));
     const std::string what = "NVML's sample at @" + std::to_string(sample->time_ns);
     std::string text = MismatchText(recording, what.c_str(), sample->device,
-                                    (*totals)[sample->device.value], sample->ledger_bytes);
+                                    totals[sample->device.value], sample->ledger_bytes);
     if (!text.empty())
       return text;
   }
@@ -202,12 +201,10 @@ util::Status CheckInvariants(const tables::Recording& recording,
   Invariant sums =
       OfViolations(recording, tables::InvariantKind::kOverfullSegment, "children sum to the parent",
                    " more blocks than their segment holds");
-  const auto wrong = FindWrongSum(recording, peak_sums);
-  if (!wrong.ok())
-    return wrong.status();
-  if (!wrong->empty()) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(const auto wrong, FindWrongSum(recording, peak_sums));
+  if (!wrong.empty()) {
     sums.holds = false;
-    sums.detail = *wrong;
+    sums.detail = wrong;
   }
   report->invariants.push_back(std::move(sums));
   // The rest is of allocations, or is so by how the rows were made.

@@ -106,13 +106,12 @@ class Describer {
       : recording_(recording), texts_(recording) {}
 
   util::Status Describe(Overflow* out) {
-    const auto live = ReadLiveSet(recording_, AllAt(recording_.tables(), out->time_ns));
-    if (!live.ok())
-      return live.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto live,
+                               ReadLiveSet(recording_, AllAt(recording_.tables(), out->time_ns)));
     Sums all, categories, layers, lines;
     uint64_t of_batch = 0;
     uint64_t of_others = 0;
-    ForEachLeaf(recording_, *live, [&](const Leaf& leaf) {
+    ForEachLeaf(recording_, live, [&](const Leaf& leaf) {
       const bool in_host = leaf.site.stands_for == out->device;
       if (!in_host && leaf.device != out->device)
         return;

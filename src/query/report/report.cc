@@ -54,37 +54,25 @@ class ReportMaker {
 
   util::Result<Report> Make() {
     report_.sampled = tables::IsSampled(recording_);
-    const auto at = ResolveInstant(recording_, query_);
-    if (!at.ok())
-      return at.status();
-    const auto live =
-        ReadLiveSet(recording_, *at, Aggregator::KeyOfRows(recording_, texts_, query_));
-    if (!live.ok())
-      return live.status();
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto at, ResolveInstant(recording_, query_));
+    VRAMSCOPE_ASSIGN_OR_RETURN(
+        const auto live,
+        ReadLiveSet(recording_, at, Aggregator::KeyOfRows(recording_, texts_, query_)));
     shown_ = ShownDevices(tables_);
     VRAMSCOPE_RETURN_IF_ERROR(FindOtherPeaks());
-    ForEachLeaf(recording_, *live, [&](const Leaf& leaf) { Add(leaf); });
-    ForEachUnbackedLeaf(recording_, *live, [&](const Leaf& leaf) { AddUnbacked(leaf); });
+    ForEachLeaf(recording_, live, [&](const Leaf& leaf) { Add(leaf); });
+    ForEachUnbackedLeaf(recording_, live, [&](const Leaf& leaf) { AddUnbacked(leaf); });
     for (const DeviceId device : shown_)
-      AddDevice(device, *at);
+      AddDevice(device, at);
     report_.rows = aggregator_.Take();
     report_.unbacked = unbacked_.Take();
     TakeUnbackedCategories();
     tops_.MoveTo(&report_);
     if (query_.where.empty() && IsPeak(query_.at.kind)) {
-      auto cached = FindCached(recording_, *at, *live);
-      if (!cached.ok())
-        return cached.status();
-      report_.cached = std::move(*cached);
+      VRAMSCOPE_ASSIGN_OR_RETURN(report_.cached, FindCached(recording_, at, live));
     }
-    auto overflow = FindOverflow(recording_);
-    if (!overflow.ok())
-      return overflow.status();
-    report_.overflow = std::move(*overflow);
-    auto unbacked_peaks = FindUnbackedPeaks(recording_);
-    if (!unbacked_peaks.ok())
-      return unbacked_peaks.status();
-    report_.unbacked_peaks = std::move(*unbacked_peaks);
+    VRAMSCOPE_ASSIGN_OR_RETURN(report_.overflow, FindOverflow(recording_));
+    VRAMSCOPE_ASSIGN_OR_RETURN(report_.unbacked_peaks, FindUnbackedPeaks(recording_));
     for (const tables::LossRow& loss : tables_.losses)
       report_.losses.push_back({Text(loss.name), loss.count, loss.bytes});
     if (budget_.IsOver())
@@ -122,20 +110,16 @@ class ReportMaker {
 
   // The peaks beside the query's instant: of what is allocated, and of what the conditions select.
   util::Status FindOtherPeaks() {
-    const auto allocated = AllocatedPeaks(recording_);
-    if (!allocated.ok())
-      return allocated.status();
-    for (const tables::PeakRow& peak : *allocated)
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto allocated, AllocatedPeaks(recording_));
+    for (const tables::PeakRow& peak : allocated)
       allocated_peaks_[peak.device] = {peak.bytes, peak.time_ns};
     const bool by_row = std::any_of(
         query_.where.begin(), query_.where.end(),
         [](const ReportQuery::Where& where) { return DimensionTexts::IsOfRows(where.dimension); });
     if (query_.SelectsWholeDevices() || by_row || query_.at.kind != Instant::Kind::kPeak)
       return {};
-    const auto own = FindOwnPeaks(recording_, query_);
-    if (!own.ok())
-      return own.status();
-    for (const tables::PeakRow& peak : *own)
+    VRAMSCOPE_ASSIGN_OR_RETURN(const auto own, FindOwnPeaks(recording_, query_));
+    for (const tables::PeakRow& peak : own)
       own_peaks_[peak.device] = {peak.bytes, peak.time_ns};
     return {};
   }

@@ -62,13 +62,11 @@ std::string JoinCommand(const char* data, size_t size) {
 }  // namespace
 
 util::Result<LiveFile> LiveFile::Open(const std::string& path, LossCounter* losses, bool grows) {
-  auto mapped = util::MappedFile::Open(path, util::Links::kRefuse);
-  if (!mapped.ok())
-    return mapped.status();
+  VRAMSCOPE_ASSIGN_OR_RETURN(auto mapped, util::MappedFile::Open(path, util::Links::kRefuse));
   LiveFile file;
   file.path_ = path;
   file.grows_ = grows;
-  file.mapped_ = std::move(*mapped);
+  file.mapped_ = std::move(mapped);
   file.bytes_ = file.mapped_.bytes();
   VRAMSCOPE_RETURN_IF_ERROR(file.Read(path, losses));
   return file;
