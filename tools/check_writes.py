@@ -21,9 +21,9 @@ NOT_CHECKED = re.compile(r"^src/probe/|_test\.cc$|_bench\.cc$|/testing/|_fixture
 ALLOWED = {
     ("src/cli/main.cc", "O_RDWR"): "/dev/null takes the place of a closed standard stream",
     ("src/tables/writer.cc", "ftruncate"): "of the descriptor that it was given, to write again",
-    ("src/cli/cmd_resolve.cc", "O_RDWR"): "whether the descriptor that it was given is open for both",
+    ("src/cli/cmd_internal.cc", "O_RDWR"): "whether the descriptor that it was given is open for both",
     ("src/cli/cmd_open.cc", "O_RDWR"): "/dev/null takes the place of the browser's streams",
-    ("src/cli/cmd_sidecar.cc", "O_WRONLY"): "/dev/null takes the place of the standard output",
+    ("src/cli/cmd_internal.cc", "O_WRONLY"): "/dev/null takes the place of the standard output",
     ("src/checkpoint/state_file.h", "/tmp"): "the folder of a directory of a random name",
     ("src/checkpoint/state_file.h", "/dev/shm"): "the folder of a directory of a random name",
     ("src/cli/cmd_doctor.cc", "temp_directory_path"): "the folder of a directory of a random name",

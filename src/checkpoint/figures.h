@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "record/nvml.h"
+#include "record/sample/nvml.h"
 
 // What NVML says of a process, on each GPU.
 namespace vramscope::cli {

@@ -13,7 +13,7 @@
 #include "checkpoint/state_file.h"
 #include "checkpoint/target.h"
 #include "format/enums.h"
-#include "record/nvml.h"
+#include "record/sample/nvml.h"
 #include "util/status.h"
 
 // What `yield` and `resume` share: their start, long calls with a line that shows how far they are,

@@ -15,7 +15,7 @@
 #include "pipeline/live_directory.h"
 #include "pipeline/session.h"
 #include "record/environment.h"
-#include "record/nvml.h"
+#include "record/sample/nvml.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {

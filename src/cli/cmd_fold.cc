@@ -26,7 +26,7 @@
 #include "pipeline/open_recording.h"
 #include "pipeline/session.h"
 #include "query/core/peaks.h"
-#include "record/ring_keeper.h"
+#include "record/watch/ring_keeper.h"
 #include "resolve/dropper.h"
 #include "resolve/keeper.h"
 #include "tables/reader.h"

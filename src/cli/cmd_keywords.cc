@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "cli/commands.h"
-#include "cli/keyword_file.h"
 #include "pipeline/open_recording.h"
+#include "query/keywords/keyword_file.h"
 #include "util/status.h"
 
 namespace vramscope::cli {
@@ -21,16 +21,16 @@ struct KeywordsArguments {
 
 util::Status Keywords(const KeywordsArguments& arguments) {
   if (arguments.action == "list" && arguments.name.empty()) {
-    return PrintOut(fmt::format("{}\n", fmt::join(BuiltInKeywordList(), "\n")));
+    return PrintOut(fmt::format("{}\n", fmt::join(query::BuiltInKeywordList(), "\n")));
   }
   if (arguments.action != "show" || arguments.name.empty()) {
     return util::Status::Error(
         "keywords takes `list`, or `show` and a name: see `vramscope keywords --help`");
   }
-  const std::string_view text = BuiltInKeywords(arguments.name);
+  const std::string_view text = query::BuiltInKeywords(arguments.name);
   if (text.empty()) {
     return util::Status::Error(fmt::format("no dictionary is called '{}': there are {}",
-                                           arguments.name, BuiltInKeywordNames()));
+                                           arguments.name, query::BuiltInKeywordNames()));
   }
   return PrintOut(text);
 }

@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/keyword_file.h"
 #include "cli/options.h"
 #include "output/plot/axis.h"
 #include "output/plot/figure.h"
 #include "pipeline/open_recording.h"
 #include "query/dimensions/device_names.h"
 #include "query/history/timelines.h"
+#include "query/keywords/keyword_file.h"
 #include "util/owned_file.h"
 #include "util/size_text.h"
 
@@ -295,11 +295,11 @@ util::Result<std::vector<FileBars>> DefaultBars(const PlotArguments& arguments,
   if (arguments.kind == "two-bar")
     usual.insert(usual.begin(), "layers");
   std::vector<std::string> names = usual;
-  for (const std::string& name : BuiltInKeywordList()) {
+  for (const std::string& name : query::BuiltInKeywordList()) {
     if (std::find(usual.begin(), usual.end(), name) == usual.end())
       names.push_back(name);
   }
-  VRAMSCOPE_ASSIGN_OR_RETURN(std::vector<query::KeywordDictionary> all, LoadKeywords(names));
+  VRAMSCOPE_ASSIGN_OR_RETURN(std::vector<query::KeywordDictionary> all, query::LoadKeywords(names));
   query.dictionaries.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(usual.size()));
   util::Result<std::vector<FileBars>> bars = BarsOf(arguments, recordings, query);
   if (!bars.ok())

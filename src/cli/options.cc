@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/keyword_file.h"
+#include "query/keywords/keyword_file.h"
 #include "util/number_text.h"
 #include "util/size_text.h"
 
@@ -67,7 +67,7 @@ util::Result<int64_t> ParsePeriod(const std::string& option,
 void AddKeywordOptions(CLI::App& command, KeywordOptions* options) {
   command
       .add_option("--keywords", options->dictionaries,
-                  "Sort into the categories of a dictionary: " + BuiltInKeywordNames() +
+                  "Sort into the categories of a dictionary: " + query::BuiltInKeywordNames() +
                       ", or a file (docs/KEYWORDS.md); can be repeated")
       ->option_text("NAME|FILE.toml")
       ->allow_extra_args(false);
@@ -81,7 +81,7 @@ void AddKeywordOptions(CLI::App& command, KeywordOptions* options) {
 util::Result<query::KeywordQuery> ParseKeywordOptions(const KeywordOptions& options) {
   query::KeywordQuery query;
   util::Result<std::vector<query::KeywordDictionary>> dictionaries =
-      LoadKeywords(options.dictionaries);
+      query::LoadKeywords(options.dictionaries);
   if (!dictionaries.ok())
     return dictionaries.status();
   query.dictionaries = std::move(*dictionaries);

@@ -15,7 +15,7 @@ using Kind = Piece::Kind;
 
 constexpr std::string_view kPickleWords[] = {
 #define VRAMSCOPE_PICKLE_KEY(Name, text) text,
-#include "import/torch_pickle_keys.def"
+#include "import/torch/torch_pickle_keys.def"
     "alloc",
     "free",
     "free_requested",

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/keyword_file.h"
+#include "query/keywords/keyword_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto dictionaries = vramscope::cli::ParseKeywords(text, "keywords.toml");
+  const auto dictionaries = vramscope::query::ParseKeywords(text, "keywords.toml");
   // An error is one line that begins with the file.
   if (!dictionaries.ok()) {
     const std::string message(dictionaries.status().message());

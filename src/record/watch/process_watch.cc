@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/watch/process_watch.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <optional>
+
+#include "pipeline/live_directory.h"
+#include "pipeline/survivors.h"
+#include "record/program.h"
+#include "record/watch/reach.h"
+#include "util/proc.h"
+
+namespace vramscope::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kPeriod{250};
+// Between fork and exec, and while the loader works, a process looks like one without the probe.
+constexpr int kLooksToBelieve = 2;
+constexpr size_t kMaxFound = 10'000;
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  for (const std::string& task : util::ListProc(pid, "task")) {
+    const std::optional<std::string> text = util::ReadProc(pid, "task/" + task + "/children");
+    if (!text)
+      continue;
+    const char* at = text->data();
+    const char* const last = at + text->size();
+    for (pid_t child = 0; at < last;) {
+      const auto [next, failed] = std::from_chars(at, last, child);
+      if (failed != std::errc())
+        break;
+      children.push_back(child);
+      at = next < last ? next + 1 : next;
+    }
+  }
+  return children;
+}
+
+// Why the process is not recorded, "" where it is, nothing where that cannot be said now.
+std::optional<std::string> WhyUnrecorded(pid_t pid,
+                                         const std::string& live_directory,
+                                         const std::vector<std::string>& sessions) {
+  int error = 0;
+  const std::optional<std::string> environment = util::ReadProc(pid, "environ", &error);
+  if (!environment) {
+    if (error != EACCES && error != EPERM)
+      return std::nullopt;
+    return "belongs to another user or is a setuid program";
+  }
+  const Enrolment enrolment = EnrolmentOf(*environment, live_directory, sessions);
+  if (enrolment == Enrolment::kElsewhere || IsThisProgram(pid))
+    return "";
+  std::string why = WhyNotRecordable(fmt::format("/proc/{}/exe", pid));
+  bool has_probe = enrolment == Enrolment::kHere && why.empty();
+  if (!has_probe) {
+    // What is mapped decides. Programs that change their title write over their environment, and
+    // valgrind is a static program that loads others.
+    const std::optional<std::string> maps = util::ReadProc(pid, "maps");
+    if (!maps || maps->empty())
+      return std::nullopt;
+    has_probe = HasProbe(*maps);
+  }
+  if (has_probe)
+    return WhyOutOfReach(pid, live_directory);
+  return !why.empty() ? why : "was started without the probe's environment";
+}
+
+}  // namespace
+
+ProcessWatch::ProcessWatch(pid_t root, bool root_is_recorded, std::string live_directory)
+    : root_(root),
+      root_is_recorded_(root_is_recorded),
+      live_directory_(std::move(live_directory)),
+      sessions_(SessionsOf(live_directory_)) {}
+
+ProcessWatch::~ProcessWatch() {
+  Stop();
+}
+
+void ProcessWatch::Start() {
+  worker_.Start([this] { Loop(); });
+}
+
+void ProcessWatch::SawOnGpu(size_t gpu, std::vector<pid_t> pids) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  on_gpu_[gpu] = std::move(pids);
+}
+
+std::vector<UnrecordedProcess> ProcessWatch::Found() const {
+  std::vector<UnrecordedProcess> found;
+  for (const auto& [key, process] : found_)
+    found.push_back(process);
+  return found;
+}
+
+void ProcessWatch::Loop() {
+  LookPace pace(kPeriod);
+  while (worker_.Rest(pace.Pause())) {
+    pace.Begin();
+    Look();
+    pace.End();
+  }
+}
+
+void ProcessWatch::Look() {
+  std::set<pid_t> on_gpu;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [gpu, pids] : on_gpu_)
+      on_gpu.insert(pids.begin(), pids.end());
+    on_gpu_.clear();
+  }
+  former_suspects_.swap(suspects_);
+  suspects_.clear();
+  for (const pid_t pid : on_gpu) {
+    if (IsBelow(pid, root_))
+      Examine(pid, true);
+  }
+  std::vector<pid_t> waiting = {root_};
+  std::set<pid_t> seen;
+  while (!waiting.empty()) {
+    const pid_t pid = waiting.back();
+    waiting.pop_back();
+    if (!seen.insert(pid).second)
+      continue;
+    for (const pid_t child : ChildrenOf(pid))
+      waiting.push_back(child);
+    Examine(pid, false);
+  }
+}
+
+void ProcessWatch::Examine(pid_t pid, bool uses_gpu) {
+  ProcessStat stat;
+  if (pid == root_ && !root_is_recorded_)
+    return;
+  if (!ReadProcessStat(pid, &stat) || stat.state == 'Z' || stat.state == 'X')
+    return;
+  const Key key{pid, stat.start_ticks};
+  const std::optional<std::string> reason = WhyUnrecorded(pid, live_directory_, sessions_);
+  if (const auto known = found_.find(key); known != found_.end()) {
+    known->second.uses_gpu |= uses_gpu;
+    if (reason && reason->empty())
+      found_.erase(known);  // slow to load the probe
+    return;
+  }
+  if (!reason || reason->empty())
+    return;
+  const auto former = former_suspects_.find(key);
+  const int looks = 1 + (former != former_suspects_.end() ? former->second : 0);
+  if (!uses_gpu && looks < kLooksToBelieve) {
+    suspects_[key] = looks;
+    return;
+  }
+  if (found_.size() < kMaxFound)
+    found_[key] = {
+        .pid = pid, .name = util::ProcCommand(pid), .reason = *reason, .uses_gpu = uses_gpu};
+}
+
+}  // namespace vramscope::cli
