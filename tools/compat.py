@@ -7,7 +7,7 @@
     tools/compat.py BUILD PYTHON ...      these interpreters, with the PyTorch that they have
 
 Each pair gets a virtual environment (5 GB, where PyPI has no build for CPUs alone; removed afterwards) and runs
-tests/e2e/test_models.py: trainings whose every parameter, gradient, buffer and optimizer state is compared with what the
+tests/e2e/torch/test_models.py: trainings whose every parameter, gradient, buffer and optimizer state is compared with what the
 program itself says, to the byte. The table goes into docs/VERSIONS.md.
 """
 
@@ -78,7 +78,7 @@ def result(python, build):
     if said[2] != "True":
         sys.exit(f"compat: {python} has no pytest")
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/e2e/test_models.py"],
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/e2e/torch/test_models.py"],
         cwd=ROOT, env={**os.environ, "VRAMSCOPE_BUILD": str(build)}, capture_output=True, text=True, check=False,
     )
     last = done.stdout.strip().splitlines()[-1]

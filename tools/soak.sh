@@ -22,12 +22,12 @@ echo "== 200,000 changed recordings, live and finished"
 (cd "$build" && fuzz/mutate_live 100000 && fuzz/mutate_finished 100000) || status=1
 
 echo "== 500 rounds of kills"
-VRAMSCOPE_KILL_ROUNDS=500 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e/test_kills.py -q -x ||
+VRAMSCOPE_KILL_ROUNDS=500 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e/record/test_kills.py -q -x ||
   status=1
 
 echo "== a kill at each call that changes the file system; 500 rounds of runs, finishes and readers at once"
 VRAMSCOPE_CRASH_POINTS=all VRAMSCOPE_CRASH_ROUNDS=250 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest \
-  tests/e2e/test_crash_consistency.py -q >"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
+  tests/e2e/record/test_crash_consistency.py -q >"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
 
 echo "== random driver programs for $seconds s"
 .venv/bin/python tests/differential/run.py --build "$build" --seconds "$seconds" || status=1
@@ -35,7 +35,7 @@ echo "== random driver programs for $seconds s"
 echo "== 10,000 tries of another user to change or read a file; 100 rounds of 2,000 short processes"
 cmake --build "$build" --target cli_test >"$build/soak.log" && VRAMSCOPE_RACE_TRIES=10000 "$build/bin/cli_test" \
   --gtest_filter='*Races*' >>"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
-VRAMSCOPE_SHORT_ROUNDS=100 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e/test_files.py -q \
+VRAMSCOPE_SHORT_ROUNDS=100 VRAMSCOPE_BUILD="$build" .venv/bin/python -m pytest tests/e2e/record/test_files.py -q \
   -k short_processes >>"$build/soak.log" 2>&1 || { tail -n 40 "$build/soak.log"; status=1; }
 
 echo "== misbehaving programs and random kills for $seconds s"

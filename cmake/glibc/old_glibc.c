@@ -2,7 +2,7 @@
 // The functions that glibc gave a new version after 2.28, by their old one, which is there still: a
 // program that was linked on a new Debian runs on an old one. The linker sends all calls here,
 // those of libstdc++.a and libdw.a too (--wrap, in cmake/glibc.cmake);
-// tests/e2e/test_old_machines.py looks for versions that are newer.
+// tests/e2e/probe/test_old_machines.py looks for versions that are newer.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Iterator
 
 from live_file import LiveFile, read_directory
-
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
-PROBE = BUILD / "lib" / "libvramscope_probe.so"
-VRAMSCOPE = BUILD / "bin" / "vramscope"
-HOSTS = BUILD / "hosts"
-STAND_IN = BUILD / "fake_cuda"
+from places import HOSTS, PROBE, ROOT, VRAMSCOPE
 
 _LOSSES = {
     int(number): name

@@ -8,9 +8,7 @@ import sys
 import package
 import pytest
 import warm_torch
-
-VRAMSCOPE = package.VRAMSCOPE
-FAKE = package.BUILD / "fake_cuda"
+from places import VRAMSCOPE
 
 HEAD = """
 import gc, json, sys, warnings, weakref

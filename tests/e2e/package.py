@@ -6,9 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
-VRAMSCOPE = BUILD / "bin" / "vramscope"
+from places import BUILD, ROOT
 
 
 def make(directory: Path) -> dict[str, str]:

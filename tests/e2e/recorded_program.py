@@ -10,10 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
-PROBE = BUILD / "lib" / "libvramscope_probe.so"
-DUMP = BUILD / "bin" / "vramscope_dump"
+from places import DUMP, PROBE
 
 PARAMETER, GRADIENT, BUFFER, STATE = 1, 2, 3, 4
 

@@ -9,10 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("VRAMSCOPE_BUILD", ROOT / "build"))
-VRAMSCOPE = os.environ.get("VRAMSCOPE_BIN", str(BUILD / "bin" / "vramscope"))
+from places import VRAMSCOPE
 
 started_pids: list[int] = []
 

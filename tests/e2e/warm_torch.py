@@ -13,7 +13,6 @@ import traceback
 import types
 from pathlib import Path
 
-
 # What the first optimizer, fake tensor or checkpoint of a program imports.
 SLOW = ("torch._dynamo", "torch._subclasses.fake_tensor", "torch.utils.checkpoint")
 

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from hosts import HOSTS, STAND_IN, VRAMSCOPE
 from live_file import LiveFile
+from places import FAKE, HOSTS, VRAMSCOPE
 
-MIB = 1 << 20
 # The stand-in's context, its 64 MiB, and the 4 MiB that come and go.
 LEAST, MOST = 582, 586
 
@@ -28,7 +27,7 @@ class Machine:
         self.books = directory / "books"
         self.environment = {
             **os.environ,
-            "LD_LIBRARY_PATH": str(STAND_IN),
+            "LD_LIBRARY_PATH": str(FAKE),
             "VRAMSCOPE_FAKE_BOOKS": str(self.books),
             "VRAMSCOPE_FAKE_TOTAL_MIB": "4096",
         }

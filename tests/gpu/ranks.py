@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The group `ranks` of tests/gpu/run.py: DDP and FSDP2 under torchrun over NCCL, a GPU a rank, one of them made heavier.
 
-The program is that of tests/e2e/test_ranks_of_torch.py. Each GPU's ledger balances with NVML, each rank's parameters and
+The program is that of tests/e2e/torch/test_ranks_of_torch.py. Each GPU's ledger balances with NVML, each rank's parameters and
 optimizer state are what the program says it holds, and the report names the heavy rank and its layer first.
 """
 

@@ -2,7 +2,7 @@
 // The real CUDA runtime on the stand-in driver: it fetches all of its pointers and stops where the
 // stand-in has no private tables. How many words of the program's data are still the driver's own
 // cuMemAlloc_v2 goes to the file that POINTERS_FILE names; the output must not depend on who
-// watches. Built by tests/e2e/test_routes.py where there is a toolkit.
+// watches. Built by tests/e2e/probe/test_routes.py where there is a toolkit.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

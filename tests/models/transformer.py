@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPT that several programs train: blocks in the published layout, output tied to the embedding."""
 
+import torch
 from torch import nn
 from torch.nn import functional as F
-import torch
 
 
 class Attention(nn.Module):

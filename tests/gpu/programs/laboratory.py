@@ -19,7 +19,6 @@ sys.path.insert(0, str(ROOT / "examples"))
 import torch
 import train_gpt2
 from torch import nn
-
 from vramscope import Courtesy, MemReporter, _nvml, _torch_blocks
 
 MIB = 1 << 20

@@ -8,9 +8,8 @@ args = pacing.arguments(trace="late.vram")
 import json
 
 import torch
-from torch import nn
-
 import vramscope
+from torch import nn
 
 model = nn.Sequential(*[nn.Sequential(nn.Linear(2048, 2048), nn.GELU()) for _ in range(8)]).cuda()
 optimizer = torch.optim.AdamW(model.parameters())

@@ -10,7 +10,6 @@ import sys
 import time
 
 import torch
-
 from vramscope import LineProfiler
 
 ALLOCATED, ACTIVE, RESERVED = "allocated_bytes.all.peak", "active_bytes.all.peak", "reserved_bytes.all.peak"

@@ -28,9 +28,8 @@ if args.saver == "preload" and "torch_memory_saver" not in os.environ.get("LD_PR
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
 import torch
-from torch import nn
-
 import vramscope
+from torch import nn
 
 TAGS = ("weights", "kv_cache")
 STATES = 7
