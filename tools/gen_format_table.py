@@ -12,7 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "FORMAT.md"
-KINDS = {"TIME": "time", "ADDRESS": "address", "UINT": "uint", "SINT": "sint", "BYTES": "bytes"}
+# How a field is written, where that is not a plain number: integers with a meaning are uints, too.
+KINDS = {"TIME": "time", "ADDRESS": "address", "SINT": "sint", "DEVICE": "sint", "BYTES": "bytes"}
 
 
 def without_preprocessor(path):
@@ -27,9 +28,10 @@ def records():
     found = pattern.findall(text)
     if len(found) != text.count("VRAMSCOPE_RECORD("):
         sys.exit("gen_format_table: a record in records.def is not written as the others are")
-    for name, number, doc, body in found:
+    for name, number, doc, body in sorted(found, key=lambda record: int(record[1], 16)):
         fields = ", ".join(
-            f"{field} *{KINDS[kind]}*" for kind, field in re.findall(rf"VRAMSCOPE_({'|'.join(KINDS)})\((\w+)\)", body)
+            f"{field} *{KINDS.get(kind, 'uint')}*"
+            for kind, field in re.findall(r"VRAMSCOPE_((?!TAIL)[A-Z_]+)\((?:\w+, )?(\w+)\)", body)
         )
         rows.append(f"| `{number}` | {name} | {fields} | {doc} |")
     return rows

@@ -55,6 +55,8 @@ enum class NameKind : uint8_t {
   kCommunicator = 7,    // no record has it: a Communicator record says whose memory it is
 };
 
+enum class PoolKind : uint8_t { kCreated = 0, kDefault = 1, kImported = 2 };
+
 // What a Prior record describes.
 enum class PriorKind : uint8_t {
   kSegment = 0,  // what a caching allocator holds, at an address

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "resolve/pricing.h"
@@ -34,10 +35,11 @@ uint32_t Blocks::DefaultSegment(uint32_t account, bool of_program) {
   return index;
 }
 
-uint32_t Blocks::SegmentOf(const trace::Event& event, uint32_t account, bool of_program) {
+uint32_t Blocks::SegmentOf(uint32_t account, uint64_t address, uint64_t size, bool of_program) {
+  const trace::ProcessId process_id = base_.accounts[account].process;
   if (base_.accounts[account].kind != trace::DeviceKind::kGpu)
     return DefaultSegment(account, of_program);
-  const uint32_t found = objects_.SegmentAt(event.process, event.address);
+  const uint32_t found = objects_.SegmentAt(process_id, address);
   const bool known = found != FlatMap::kNone &&
                      (segments_[found].account == account ||
                       segments_[found].stands_for == base_.accounts.DeviceRowOf(account));
@@ -50,25 +52,35 @@ uint32_t Blocks::SegmentOf(const trace::Event& event, uint32_t account, bool of_
       objects_.Suballocate(found, of_program);
     return found;
   }
-  const uint32_t asleep = objects_.ReservedAt(event.process, event.address, account);
+  const uint32_t asleep = objects_.ReservedAt(process_id, address, account);
   if (asleep != kNoIndex && segments_[asleep].suballocated)
     return asleep;
   Progress& progress = base_.progress;
-  const ProcessProgress& process = progress.processes[event.process.value];
+  const ProcessProgress& process = progress.processes[process_id.value];
   if (objects_.HasCalls(account) && !process.torn_down && !process.began_late &&
       progress.violations.outside_segment++ == 0)
     progress.violations.first_outside_segment =
-        "block " + util::HexText(event.address) + " of " + std::to_string(event.size) + " bytes";
+        "block " + util::HexText(address) + " of " + std::to_string(size) + " bytes";
   return DefaultSegment(account, of_program);
 }
 
-void Blocks::OnAlloc(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.address == 0 || event.size > kLargestSize)
+void Blocks::On(const trace::EventContext& at, const trace::BlockAlloc& e) {
+  Add(at, e);
+}
+
+void Blocks::On(const trace::EventContext& at, const trace::PoolBlock& e) {
+  Add(at, e);
+}
+
+template <class Given>
+void Blocks::Add(const trace::EventContext& at, const Given& e) {
+  constexpr bool kOfProgram = std::is_same_v<Given, trace::PoolBlock>;
+  if (!base_.accounts.HasDevice(e.device) || e.address == 0 || e.size > kLargestSize)
     return;
   Progress& progress = base_.progress;
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   OfAccount& of = accounts_[account];
-  if (const uint32_t old = of.numbers.Find(event.address); old != FlatMap::kNone) {
+  if (const uint32_t old = of.numbers.Find(e.address); old != FlatMap::kNone) {
     // Its allocation comes to light after the snapshot that shows it.
     if (of.blocks[old].origin.purpose != Purpose::kPrior) {
       ++progress.double_allocs.count;
@@ -76,40 +88,42 @@ void Blocks::OnAlloc(const trace::Event& event) {
     }
     End(account, old, true);
   }
-  const bool of_program = (event.flags & trace::kPoolOfProgram) != 0;
-  const uint32_t segment_index = SegmentOf(event, account, of_program);
+  const uint32_t segment_index = SegmentOf(account, e.address, e.size, kOfProgram);
   if (segment_index == kNoIndex) {
     ++progress.unknown_names.count;
-    progress.unknown_names.bytes += event.size;
+    progress.unknown_names.bytes += e.size;
     return;
   }
-  if (!of_program)
+  if (!kOfProgram)
     objects_.NoteBlocks(account);
   const uint32_t index = of.blocks.Add();
-  of.numbers.FindOrAdd(event.address) = index;
+  of.numbers.FindOrAdd(e.address) = index;
   Segment& segment = segments_[segment_index];
   Block& block = of.blocks[index];
-  block.address = event.address;
-  block.size = event.size;
-  block.alloc_ns = event.time_ns;
-  block.stack = event.stack;
-  block.native = event.native_stack;
-  block.thread = event.thread;
+  block.address = e.address;
+  block.size = e.size;
+  block.alloc_ns = at.time_ns;
+  block.thread = at.thread;
   block.segment = segment_index;
   block.owner = segment.owner;
-  if (event.kind == trace::EventKind::kPrior) {
+  if constexpr (std::is_same_v<Given, trace::Prior>) {
     block.origin.purpose = Purpose::kPrior;  // nothing else is known of its allocation
-    block.origin.module_epoch = progress.processes[event.process.value].modules_gone;
+    block.origin.module_epoch = progress.processes[at.process.value].modules_gone;
   } else {
-    rows_.FillOrigin(event, &block.origin);
+    block.stack = e.stack;
+    block.native = e.native;
+    uint64_t sequence = 0;
+    if constexpr (!kOfProgram)
+      sequence = e.sequence;
+    rows_.FillOrigin(at, e.stack, e.native, sequence, &block.origin);
   }
   if (std::exchange(segment.unplaced, false) && block.origin.forward.value != 0)
     objects_.Place(segment_index, block.origin.forward);
   if (block.origin.phase == Phase::kForward)
-    base_.iterations.OnForward(event.process, event.time_ns);
-  if (of_program && (event.name.value != 0 || event.value != 0)) {
-    block.origin.names =
-        base_.names.Add(0, {format::NameKind::kTag, event.name, {}, 0, event.value});
+    base_.iterations.OnForward(at.process, at.time_ns);
+  if constexpr (kOfProgram) {
+    if (e.name.value != 0 || e.requested != 0)
+      block.origin.names = base_.names.Add(0, {format::NameKind::kTag, e.name, {}, 0, e.requested});
   }
   Move(of, segment, block, 1);
   if (segment.kind == SegmentKind::kReservation)
@@ -214,120 +228,117 @@ void Blocks::FollowMemory(uint32_t account, const Segments::Rebacked& change) {
   }
 }
 
-void Blocks::OnFree(const trace::Event& event) {
-  if (event.address == 0)
+void Blocks::On(const trace::EventContext& at, const trace::BlockFree& e) {
+  if (e.address == 0)
     return;
-  const bool has_device = base_.accounts.HasDevice(event.device);
+  const bool has_device = base_.accounts.HasDevice(e.device);
   const uint32_t account =
-      has_device ? base_.accounts.FindOrAdd(event.process, event.device, event.time_ns) : kNoIndex;
-  const uint32_t index =
-      has_device ? accounts_[account].numbers.Erase(event.address) : FlatMap::kNone;
+      has_device ? base_.accounts.FindOrAdd(at.process, e.device, at.time_ns) : kNoIndex;
+  const uint32_t index = has_device ? accounts_[account].numbers.Erase(e.address) : FlatMap::kNone;
   if (index == FlatMap::kNone) [[unlikely]] {
     // Of memory that sleeps nobody can ask the driver whose it is: a pool of the program's own has
     // named the current device, or none where no context is current.
-    const uint32_t found = AccountOf(event.process, event.address);
+    const uint32_t found = AccountOf(at.process, e.address);
     if (found == kNoIndex || base_.accounts[found].kind != trace::DeviceKind::kGpu)
-      return has_device ? OnUnknownFree(event, account) : void();
-    base_.progress.frees.Note(event.process, event.address);
-    return End(found, accounts_[found].numbers.Find(event.address), true);
+      return has_device ? OnUnknownFree(at, e, account) : void();
+    base_.progress.frees.Note(at.process, e.address);
+    return End(found, accounts_[found].numbers.Find(e.address), true);
   }
-  base_.progress.frees.Note(event.process, event.address);
+  base_.progress.frees.Note(at.process, e.address);
   EndErased(account, index, true);
 }
 
-void Blocks::OnUnknownFree(const trace::Event& event, uint32_t account) {
+void Blocks::OnUnknownFree(const trace::EventContext& at,
+                           const trace::BlockFree& e,
+                           uint32_t account) {
   Progress& progress = base_.progress;
-  if (progress.frees.Has(event.process, event.address)) {
+  if (progress.frees.Has(at.process, e.address)) {
     if (progress.violations.freed_twice++ == 0)
-      progress.violations.first_freed_twice = "block " + util::HexText(event.address);
+      progress.violations.first_freed_twice = "block " + util::HexText(e.address);
     return;
   }
-  const bool is_forked = base_.accounts.HasProcess(event.process) &&
-                         base_.trace.processes()[event.process.value].is_forked;
+  const bool is_forked =
+      base_.accounts.HasProcess(at.process) && base_.trace.processes()[at.process.value].is_forked;
   // A forked child's copy of its parent's memory goes, and the parent's stays.
-  if (is_forked && IsOfAncestor(event))
+  if (is_forked && IsOfAncestor(at.process, e.address))
     return;
   trace::Loss& loss = is_forked ? progress.inherited_frees : progress.unknown_frees;
   ++loss.count;
-  if (event.size > kLargestSize)
+  if (e.size > kLargestSize)
     return;
-  loss.bytes += event.size;
-  progress.frees.Note(event.process, event.address);
+  loss.bytes += e.size;
+  progress.frees.Note(at.process, e.address);
   if (is_forked)
     return;
   // Within a known segment its bytes stand as free already.
   if (!objects_.HasCalls(account))
-    base_.counters.StepAndMove(base_.counters.Before(account), -Signed(event.size));
+    base_.counters.StepAndMove(base_.counters.Before(account), -Signed(e.size));
 }
 
-bool Blocks::IsOfAncestor(const trace::Event& event) const {
+bool Blocks::IsOfAncestor(trace::ProcessId process, uint64_t address) const {
   constexpr int kGenerations = 8;  // a damaged file's can go around
-  trace::ProcessId process = event.process;
   for (int i = 0; i < kGenerations; ++i) {
     process = ancestors_.ParentOf(process);
     if (!base_.accounts.HasProcess(process))
       return false;
-    if (Has(process, event.address))
+    if (Has(process, address))
       return true;
   }
   return false;
 }
 
-void Blocks::OnState(const trace::Event& event) {
-  if (event.subkind == static_cast<uint8_t>(format::RecordingState::kRecording))
-    base_.progress.processes[event.process.value].resumed = true;
+void Blocks::On(const trace::EventContext& at, const trace::State& e) {
+  if (e.state == format::RecordingState::kRecording)
+    base_.progress.processes[at.process.value].resumed = true;
   // What happened while it did not record cannot be told from a second free.
   base_.progress.frees.Forget();
-  const auto live = static_cast<int64_t>(event.size);
-  if (live == 0 || live > Signed(kLargestSize) || live < -Signed(kLargestSize) ||
+  if (e.cpu_live == 0 || e.cpu_live > Signed(kLargestSize) || e.cpu_live < -Signed(kLargestSize) ||
       !base_.accounts.HasDevice(base_.accounts.cpu()))
     return;
-  const uint32_t account =
-      base_.accounts.FindOrAdd(event.process, base_.accounts.cpu(), event.time_ns);
-  base_.counters.StepAndMove(base_.counters.Before(account), live);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, base_.accounts.cpu(), at.time_ns);
+  base_.counters.StepAndMove(base_.counters.Before(account), e.cpu_live);
 }
 
-void Blocks::OnTotals(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.size > kLargestSize ||
-      event.value > kLargestSize)
+void Blocks::On(const trace::EventContext& at, const trace::AllocatorTotals& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.allocated > kLargestSize ||
+      e.reserved > kLargestSize)
     return;
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   // In a process that was under way the driver's events may not be all.
   const bool some_known = objects_.HasCalls(account);
-  const bool is_late = base_.progress.processes[event.process.value].began_late;
+  const bool is_late = base_.progress.processes[at.process.value].began_late;
   if (some_known && !is_late)
     return;
   OfAccount& of = accounts_[account];
   if (!of.totals_seen && !some_known) {
     of.totals_seen = true;
     // NVML's figure says what a process under way had, and more exactly.
-    if (!is_late || !base_.prices.HasFigure(event.process, event.device))
+    if (!is_late || !base_.prices.HasFigure(at.process, e.device))
       base_.counters.RaiseBefore(
-          account, Signed(event.size) - Signed(of.bytes) - base_.counters.BytesBefore(account));
+          account, Signed(e.allocated) - Signed(of.bytes) - base_.counters.BytesBefore(account));
   }
   Segment& segment = segments_[DefaultSegment(account, false)];
   const int64_t known = some_known ? Signed(segments_.PyTorchBytes(account)) : 0;
   const int64_t held =
-      std::max<int64_t>(0, Signed(event.value) - base_.counters.MissingBefore(account) - known);
+      std::max<int64_t>(0, Signed(e.reserved) - base_.counters.MissingBefore(account) - known);
   if (held == Signed(segment.held))
     return;
   segments_.CountHeld(segment);
   segments_.SetHeld(segment, static_cast<uint64_t>(held));
 }
 
-void Blocks::OnPrior(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.address == 0 || event.size == 0 ||
-      event.size > kLargestSize)
+void Blocks::On(const trace::EventContext& at, const trace::Prior& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.address == 0 || e.size == 0 || e.size > kLargestSize)
     return;
-  if (event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment)) {
-    const uint32_t segment = objects_.OnPriorSegment(event);
+  if (e.kind == format::PriorKind::kSegment) {
+    const uint32_t segment = objects_.AddPriorSegment(at, e);
     if (segment != kNoIndex)
       MoveInto(segment);
-  } else if (event.subkind == static_cast<uint8_t>(format::PriorKind::kBlock)) {
+  } else if (e.kind == format::PriorKind::kBlock) {
     // One that was given out while the snapshot was taken is known by that.
-    const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
-    if (accounts_[account].numbers.Find(event.address) == FlatMap::kNone)
-      OnAlloc(event);
+    const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
+    if (accounts_[account].numbers.Find(e.address) == FlatMap::kNone)
+      Add(at, e);
   }
 }
 
@@ -350,12 +361,15 @@ void Blocks::MoveInto(uint32_t index) {
   });
 }
 
-bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const MemoryName& name) {
-  const uint32_t account = base_.accounts.Find(event.process, device);
+bool Blocks::Name(const trace::EventContext& at,
+                  trace::DeviceId device,
+                  uint64_t address,
+                  const MemoryName& name) {
+  const uint32_t account = base_.accounts.Find(at.process, device);
   if (account == kNoIndex)
     return false;
   OfAccount& of = accounts_[account];
-  const uint32_t index = of.numbers.Find(event.address);
+  const uint32_t index = of.numbers.Find(address);
   if (index == FlatMap::kNone)
     return false;
   Block& block = of.blocks[index];
@@ -364,21 +378,21 @@ bool Blocks::Name(const trace::Event& event, trace::DeviceId device, const Memor
   if (name.kind == format::NameKind::kGradient && name.detail.value != 0 &&
       block.origin.phase != Phase::kBackward)
     return true;
-  base_.names.NoteSize(event.process, name);
-  base_.phases.OnName(event.process, name.kind, block.origin, block.size);
+  base_.names.NoteSize(at.process, name);
+  base_.phases.OnName(at.process, name.kind, block.origin, block.size);
   const uint32_t set = base_.names.Add(block.origin.names, name);
   // The memory was given out again.
   if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {
     EndRow(account, index, true);
-    block.alloc_ns = event.time_ns;
+    block.alloc_ns = at.time_ns;
     if (block.has_stretches) {
       Stretches& stretches = of.stretches[index];
       stretches = {stretches.back()};
-      stretches.back().begin_ns = event.time_ns;
+      stretches.back().begin_ns = at.time_ns;
     }
   }
   block.origin.names = set;
-  base_.names.NoteParts(event.process, set);
+  base_.names.NoteParts(at.process, set);
   return true;
 }
 

@@ -22,28 +22,32 @@ class Blocks {
   Blocks(LedgerBase& base, Segments& segments, RowMaker& rows, DriverObjects& objects)
       : base_(base), segments_(segments), rows_(rows), objects_(objects), ancestors_(base.trace) {}
 
-  void OnAlloc(const trace::Event& event);
-  void OnFree(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::BlockAlloc& e);
+  void On(const trace::EventContext& at, const trace::PoolBlock& e);
+  void On(const trace::EventContext& at, const trace::BlockFree& e);
   // Where the driver's events are not there, the allocator's own totals say what it holds; the
   // first of them also says what was live before the recording began.
-  void OnTotals(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::AllocatorTotals& e);
   // Recording goes on, or is paused; the event says what CPU tensors had then.
-  void OnState(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::State& e);
   // What stood before, in a process that was under way when its recording began: a block, or the
   // segment of PyTorch's that blocks are in.
-  void OnPrior(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Prior& e);
   // Device memory was mapped below blocks, or taken away: their bytes stand in the ledger or do
   // not.
   void FollowMemory();
   // False where there is no block at its address.
-  bool Name(const trace::Event& event, trace::DeviceId device, const MemoryName& name);
+  bool Name(const trace::EventContext& at,
+            trace::DeviceId device,
+            uint64_t address,
+            const MemoryName& name);
   // Whether the process has a block there, on any device.
   bool Has(trace::ProcessId process, uint64_t address) const {
     return AccountOf(process, address) != kNoIndex;
   }
   // Whether a process that this one was forked from has a block there: a forked process has a copy
   // of its parent's model, and the memory is the parent's.
-  bool IsOfAncestor(const trace::Event& event) const;
+  bool IsOfAncestor(trace::ProcessId process, uint64_t address) const;
   // The process is gone.
   void End(uint32_t account);
   // All is read: what is live was never freed.
@@ -77,11 +81,14 @@ class Blocks {
   void FollowMemory(uint32_t account, const Segments::Rebacked& change);
   uint32_t DefaultSegment(uint32_t account, bool of_program);
   // The segment that the block is cut out of; kNoIndex where its bytes stand in the ledger already.
-  uint32_t SegmentOf(const trace::Event& event, uint32_t account, bool of_program);
+  uint32_t SegmentOf(uint32_t account, uint64_t address, uint64_t size, bool of_program);
+  // A BlockAlloc, a PoolBlock, or a block that stood before.
+  template <class Given>
+  void Add(const trace::EventContext& at, const Given& e);
   void End(uint32_t account, uint32_t block, bool freed);
   // The same of one whose address is out of `numbers` already.
   void EndErased(uint32_t account, uint32_t block, bool freed);
-  void OnUnknownFree(const trace::Event& event, uint32_t account);
+  void OnUnknownFree(const trace::EventContext& at, const trace::BlockFree& e, uint32_t account);
   void MoveInto(uint32_t segment);
 
   LedgerBase& base_;

@@ -15,15 +15,15 @@ int64_t Signed(uint64_t bytes) {
 
 }  // namespace
 
-void DriverObjects::OnReserve(const trace::Event& event) {
-  if (event.size == 0 || event.address + event.size < event.address)
+void DriverObjects::On(const trace::EventContext& at, const trace::Reserve& e) {
+  if (e.size == 0 || e.address + e.size < e.address)
     return;
-  ProcessOf(event).reservations[event.address] = {event.size, {}, false};
+  ProcessOf(at).reservations[e.address] = {e.size, {}, false};
 }
 
-void DriverObjects::OnUnreserve(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
-  const auto found = process.reservations.find(event.address);
+void DriverObjects::On(const trace::EventContext& at, const trace::Unreserve& e) {
+  OfProcess& process = ProcessOf(at);
+  const auto found = process.reservations.find(e.address);
   if (found == process.reservations.end())
     return;
   for (const uint32_t segment : found->second.segments) {
@@ -122,36 +122,40 @@ void DriverObjects::AccountMapping(OfProcess& process,
   segments_.Change(segments_[mapping.segment], change, 0, 0);
 }
 
-void DriverObjects::OnMap(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
-  const uint32_t handle_index = process.numbers[kHandles].Find(event.value);
-  if (handle_index == FlatMap::kNone || event.address + event.size < event.address ||
-      event.size > kLargestSize || process.mappings.Find(event.address) != FlatMap::kNone)
+void DriverObjects::On(const trace::EventContext& at, const trace::Map& e) {
+  OfProcess& process = ProcessOf(at);
+  const uint32_t handle_index = process.numbers[kHandles].Find(e.handle);
+  if (handle_index == FlatMap::kNone || e.address + e.size < e.address || e.size > kLargestSize ||
+      process.mappings.Find(e.address) != FlatMap::kNone)
     return;
   const uint32_t account = process.objects[handle_index].account;
-  const uint32_t index = Start(process, event, account);
-  process.mappings.FindOrAdd(event.address) = index;
+  const uint32_t index = Start(at, {.address = e.address,
+                                    .size = e.size,
+                                    .stack = e.stack,
+                                    .native = e.native,
+                                    .account = account,
+                                    .handle = handle_index,
+                                    .kind = ObjectKind::kMapping});
+  process.mappings.FindOrAdd(e.address) = index;
   DriverObject& mapping = process.objects[index];
   DriverObject& handle = process.objects[handle_index];
-  mapping.kind = ObjectKind::kMapping;
-  mapping.handle = handle_index;
   mapping.owner = handle.owner;
-  mapping.segment = ReservationFor(process, account, event.address, event.size);
+  mapping.segment = ReservationFor(process, account, e.address, e.size);
   mapping.backing = segments_[mapping.segment].suballocated;
   process.mappings_of.insert({handle_index, mapping.number, index});
   ++handle.mappings;
   // An imported descriptor: now its size is known.
   if (handle.memory == format::MemoryKind::kIpcImport && handle.share == kNoIndex) {
-    const uint32_t share = shared_.FindWithoutKey(event.process, DeviceOf(handle), event.size);
+    const uint32_t share = shared_.FindWithoutKey(at.process, DeviceOf(handle), e.size);
     if (share != kNoIndex) {
-      handle.share = shared_.Join(share, kNoIndex, {event.process, handle_index}, DeviceOf(handle),
+      handle.share = shared_.Join(share, kNoIndex, {at.process, handle_index}, DeviceOf(handle),
                                   handle.priced);
-      base_.prices.OnShare(event);
+      base_.prices.NoteShare(at);
     }
   }
-  process.pages.Add(event.address, event.size, mapping.segment);
+  process.pages.Add(e.address, e.size, mapping.segment);
   AccountMapping(process, index, handle.accounted,
-                 std::max(handle.accounted, std::min(event.size, handle.priced)));
+                 std::max(handle.accounted, std::min(e.size, handle.priced)));
   Segment& segment = segments_[mapping.segment];
   if (mapping.backing)
     segments_.Describe(segment, rows_.KeyOfBacking(mapping));
@@ -190,10 +194,10 @@ void DriverObjects::UnmapPrior(OfProcess& process, uint64_t address) {
 }
 
 // One call may take away several mappings.
-void DriverObjects::OnUnmap(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
-  uint64_t address = event.address;
-  const uint64_t end = event.address + event.size;
+void DriverObjects::On(const trace::EventContext& at, const trace::Unmap& e) {
+  OfProcess& process = ProcessOf(at);
+  uint64_t address = e.address;
+  const uint64_t end = e.address + e.size;
   while (address < end) {
     const uint32_t index = process.mappings.Find(address);
     if (index == FlatMap::kNone) {

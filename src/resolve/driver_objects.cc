@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "resolve/pricing.h"
 
@@ -13,10 +14,9 @@ namespace {
 // A communicator takes some hundreds of allocations; what a damaged trace says costs no more.
 constexpr size_t kRecent = 4096;
 
-format::MemoryKind MemoryKindOf(const trace::Event& event) {
-  return event.subkind <= static_cast<uint8_t>(format::MemoryKind::kOverflow)
-             ? static_cast<format::MemoryKind>(event.subkind)
-             : format::MemoryKind::kExternal;
+// One of a newer writer's is anything.
+format::MemoryKind Known(format::MemoryKind kind) {
+  return kind <= format::MemoryKind::kOverflow ? kind : format::MemoryKind::kExternal;
 }
 
 int64_t Signed(uint64_t bytes) {
@@ -57,25 +57,18 @@ DriverObjects::NumberSpace DriverObjects::NumberSpaceOf(format::MemoryKind kind)
 
 // ---- any object
 
-uint32_t DriverObjects::Start(OfProcess& process, const trace::Event& event, uint32_t account) {
+uint32_t DriverObjects::Start(const trace::EventContext& at, DriverObject said) {
+  OfProcess& process = ProcessOf(at);
   const uint32_t index = process.objects.Add();
-  DriverObject& object = process.objects[index];
-  object.address = event.address;
-  object.size = event.size;
-  object.alloc_ns = object.row_ns = event.time_ns;
+  DriverObject& object = process.objects[index] = std::move(said);
+  object.alloc_ns = object.row_ns = at.time_ns;
   object.number = ++last_number_;
   if (process.recent.size() < kRecent)
     process.recent.emplace_back();
   process.recent[process.recent_count++ % kRecent] = {index, object.number, object.alloc_ns};
-  object.stream = event.detail;
-  object.context = event.context;
-  object.stack = event.stack;
-  object.native = event.native_stack;
-  object.thread = event.thread;
-  object.api = event.api;
-  object.account = account;
-  object.owner = base_.owners.Find(event.native_stack, event.stack);
-  rows_.FillOrigin(event, &object.origin);
+  object.thread = at.thread;
+  object.owner = base_.owners.Find(object.native, object.stack);
+  rows_.FillOrigin(at, object.stack, object.native, 0, &object.origin);
   if (object.origin.purpose == Purpose::kNone) {
     const Category category = CategoryOfOwner(base_.owners.name(object.owner));
     if (category == Category::kCommunication)
@@ -201,45 +194,47 @@ void DriverObjects::Finish() {
     process.objects.ForEach([&](uint32_t, DriverObject& object) { rows_.End(&object, false); });
 }
 
-bool DriverObjects::Name(const trace::Event& event, const MemoryName& name) {
-  OfProcess& process = ProcessOf(event);
+bool DriverObjects::Name(const trace::EventContext& at, uint64_t address, const MemoryName& name) {
+  OfProcess& process = ProcessOf(at);
   uint32_t index = FlatMap::kNone;
   for (const FlatMap& numbers : process.numbers) {
     // Handles are small numbers that no address can be.
     if (index == FlatMap::kNone)
-      index = numbers.Find(event.address);
+      index = numbers.Find(address);
   }
-  if (const uint32_t mapping = process.mappings.Find(event.address); mapping != FlatMap::kNone)
+  if (const uint32_t mapping = process.mappings.Find(address); mapping != FlatMap::kNone)
     index = process.objects[mapping].handle;
   if (index == FlatMap::kNone)
     return false;
   DriverObject& object = process.objects[index];
-  base_.phases.OnName(event.process, name.kind, object.origin, object.size);
+  base_.phases.OnName(at.process, name.kind, object.origin, object.size);
   const uint32_t set = base_.names.Add(object.origin.names, name);
   // The memory was given out again.
   if (set != object.origin.names && base_.names.TakesTurn(object.origin.names, name) &&
       !object.backing && object.kind == ObjectKind::kMemory) {
     rows_.End(&object, true);
-    object.alloc_ns = event.time_ns;
+    object.alloc_ns = at.time_ns;
   }
   object.origin.names = set;
   return true;
 }
 
-void DriverObjects::OnCommunicator(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
+void DriverObjects::On(const trace::EventContext& at, const trace::Communicator& e) {
+  OfProcess& process = ProcessOf(at);
   for (size_t i = process.recent_count; i > 0 && process.recent_count - i < kRecent; --i) {
     const Recent& recent = process.recent[(i - 1) % kRecent];
-    if (recent.alloc_ns < event.begin_ns)
+    if (recent.alloc_ns < at.begin_ns)
       break;
     if (process.objects[recent.object].number == recent.number)
-      GiveTo(event, &process.objects[recent.object]);
+      GiveTo(at, e, &process.objects[recent.object]);
   }
 }
 
 // Ranges end innermost first, and the inner one knows best.
-void DriverObjects::GiveTo(const trace::Event& communicator, DriverObject* object) {
-  const bool is_own = object->thread == communicator.thread;
+void DriverObjects::GiveTo(const trace::EventContext& at,
+                           const trace::Communicator& communicator,
+                           DriverObject* object) {
+  const bool is_own = object->thread == at.thread;
   if (object->kind == ObjectKind::kMapping || object->communicator == Claim::kOfOwn)
     return;
   const trace::DeviceId device = DeviceOf(*object);
@@ -247,7 +242,7 @@ void DriverObjects::GiveTo(const trace::Event& communicator, DriverObject* objec
                       device == communicator.device || device == base_.accounts.host();
   if (!is_own && (!may_be || base_.owners.name(object->owner) != "NCCL"))
     return;
-  MemoryName name{format::NameKind::kCommunicator, {}, {}, communicator.address, 0};
+  MemoryName name{format::NameKind::kCommunicator, {}, {}, communicator.communicator, 0};
   uint32_t& names = object->origin.names;
   if (!is_own && object->communicator == Claim::kOfOther && base_.names.Add(names, name) != names)
     name.owner = 0;
@@ -255,67 +250,76 @@ void DriverObjects::GiveTo(const trace::Event& communicator, DriverObject* objec
   object->communicator = is_own ? Claim::kOfOwn : Claim::kOfOther;
 }
 
-void DriverObjects::OnPrivatePool(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
-  uint32_t index = process.numbers[kAddresses].Find(event.address);
+void DriverObjects::NamePrivatePool(trace::ProcessId process_id,
+                                    uint64_t address,
+                                    const MemoryName& name) {
+  OfProcess& process = processes_[process_id.value];
+  uint32_t index = process.numbers[kAddresses].Find(address);
   if (index == FlatMap::kNone)
-    index = process.mappings.Find(event.address);
+    index = process.mappings.Find(address);
   if (index == FlatMap::kNone || process.objects[index].segment == kNoIndex)
     return;
   Segment& segment = segments_[process.objects[index].segment];
   if (segment.of_program || segment.kind == SegmentKind::kPool)
     return;
   segment.is_private = true;
-  segment.names = base_.names.Add(segment.names,
-                                  {format::NameKind::kPool, event.name, event.api, event.value, 0});
+  segment.names = base_.names.Add(segment.names, name);
   if (segment.suballocated)
     segments_.Describe(segment, rows_.KeyOfBacking(process.objects[index]));
 }
 
 // ---- allocations
 
-void DriverObjects::OnAlloc(const trace::Event& event) {
-  const format::MemoryKind kind = MemoryKindOf(event);
-  const trace::DeviceId device = IsHostMemory(kind) ? base_.accounts.host() : event.device;
-  if (!base_.accounts.HasDevice(device) || event.size > kLargestSize || event.value > kLargestSize)
+void DriverObjects::On(const trace::EventContext& at, const trace::Alloc& e) {
+  const format::MemoryKind kind = Known(e.kind);
+  const trace::DeviceId device = IsHostMemory(kind) ? base_.accounts.host() : e.device;
+  if (!base_.accounts.HasDevice(device) || e.size > kLargestSize || e.actual > kLargestSize)
     return;
-  OfProcess& process = ProcessOf(event);
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, device, event.time_ns);
+  OfProcess& process = ProcessOf(at);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, device, at.time_ns);
   // Of the device whose memory it is, or stands in for.
   const bool overflow = kind == format::MemoryKind::kOverflow;
-  if (overflow && !base_.accounts.HasDevice(event.device))
+  if (overflow && !base_.accounts.HasDevice(e.device))
     return;
   const uint32_t asked =
-      overflow ? base_.accounts.FindOrAdd(event.process, event.device, event.time_ns) : account;
+      overflow ? base_.accounts.FindOrAdd(at.process, e.device, at.time_ns) : account;
   if (!IsHostMemory(kind) || overflow)
     accounts_[asked].has_calls = true;
   base_.prices.NoteCall(device);
   FlatMap& numbers = process.numbers[NumberSpaceOf(kind)];
-  if (const uint32_t old = numbers.Find(event.address); old != FlatMap::kNone) {
+  if (const uint32_t old = numbers.Find(e.address); old != FlatMap::kNone) {
     ++base_.progress.double_allocs.count;
     base_.progress.double_allocs.bytes += process.objects[old].priced;
     End(process, old, true);
   }
-  const uint32_t index = Start(process, event, account);
-  numbers.FindOrAdd(event.address) = index;
+  const uint64_t bytes = std::max(e.size, e.actual);
+  const uint32_t index = Start(at, {.address = e.address,
+                                    .size = e.size,
+                                    .priced = PriceOf(kind, e.size, e.actual),
+                                    .stream = e.stream,
+                                    .context = e.context,
+                                    .stack = e.stack,
+                                    .native = e.native,
+                                    .api = e.api,
+                                    .account = account,
+                                    .memory = kind,
+                                    .small = SharesSlab(kind, bytes)});
+  numbers.FindOrAdd(e.address) = index;
   DriverObject& object = process.objects[index];
-  object.memory = kind;
-  object.priced = PriceOf(kind, event.size, event.value);
-  object.small = SharesSlab(kind, std::max(event.size, event.value));
   if (overflow)
     object.stands_for = base_.accounts.DeviceRowOf(asked);
   if (kind == format::MemoryKind::kAsync) {
-    object.segment = pools_.SegmentOf(event, account, object.owner);
+    object.segment =
+        pools_.SegmentOf(at.process, account, e.pool == 0 ? Pools::kUnnamed : e.pool, object.owner);
     pools_.Allocate(object.segment, object.priced);
-  } else if (IsLinear(kind) && std::max(event.size, event.value) > kLargestUncutBytes) {
+  } else if (IsLinear(kind) && bytes > kLargestUncutBytes) {
     AddSegment(process, index);
   }
   if (kind == format::MemoryKind::kArray && object.priced != 0 && base_.prices.IsGpu(device))
     object.array = base_.prices.NewArray(device);
   if (kind == format::MemoryKind::kManaged)
-    object.managed = base_.prices.NewManaged(
-        event.process, Signed(std::max(event.size, event.value)),
-        {event.api, event.stack, event.native_stack, event.thread, object.owner});
+    object.managed = base_.prices.NewManaged(at.process, Signed(bytes),
+                                             {e.api, e.stack, e.native, at.thread, object.owner});
   Count(object, true);
   // Once blocks were seen, more of its memory is cached from the start.
   if (object.segment != kNoIndex && object.owner == kPyTorch && IsLinear(kind) &&
@@ -323,51 +327,53 @@ void DriverObjects::OnAlloc(const trace::Event& event) {
     Suballocate(object.segment, false);
 }
 
-uint32_t DriverObjects::OnPriorSegment(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
-  if (process.numbers[kAddresses].Find(event.address) != FlatMap::kNone ||
-      process.mappings.Find(event.address) != FlatMap::kNone ||
-      process.pages.Find(event.address) != FlatMap::kNone)
+uint32_t DriverObjects::AddPriorSegment(const trace::EventContext& at, const trace::Prior& e) {
+  OfProcess& process = ProcessOf(at);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
+  if (process.numbers[kAddresses].Find(e.address) != FlatMap::kNone ||
+      process.mappings.Find(e.address) != FlatMap::kNone ||
+      process.pages.Find(e.address) != FlatMap::kNone)
     return kNoIndex;
   accounts_[account].has_calls = true;
-  const uint32_t index = Start(process, event, account);
-  process.numbers[kAddresses].FindOrAdd(event.address) = index;
+  const uint32_t index = Start(at, {.address = e.address,
+                                    .size = e.size,
+                                    .priced = PriceOf(format::MemoryKind::kDevice, e.size, 0),
+                                    .account = account,
+                                    .is_prior = true});
+  process.numbers[kAddresses].FindOrAdd(e.address) = index;
   DriverObject& object = process.objects[index];
   object.owner = kPyTorch;
   object.origin = {};
-  object.is_prior = true;
-  object.priced = PriceOf(format::MemoryKind::kDevice, event.size, 0);
   const uint32_t segment = AddSegment(process, index);
   Count(object, true);
   Suballocate(segment, false);
   return segment;
 }
 
-void DriverObjects::OnFree(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
+void DriverObjects::On(const trace::EventContext& at, const trace::Free& e) {
+  OfProcess& process = ProcessOf(at);
   Progress& progress = base_.progress;
-  const format::MemoryKind kind = MemoryKindOf(event);
+  const format::MemoryKind kind = Known(e.kind);
   // The free's entry point may serve several kinds; what was allocated there decides.
-  uint32_t index = process.numbers[NumberSpaceOf(kind)].Find(event.address);
+  uint32_t index = process.numbers[NumberSpaceOf(kind)].Find(e.address);
   // An array that is mapped out of imported memory stands with the addresses.
   if (index == FlatMap::kNone && kind == format::MemoryKind::kArray)
-    index = process.numbers[kAddresses].Find(event.address);
+    index = process.numbers[kAddresses].Find(e.address);
   if (index == FlatMap::kNone) {
-    if (event.address == 0)
+    if (e.address == 0)
       return;
-    if (!progress.frees.Has(event.process, event.address))
+    if (!progress.frees.Has(at.process, e.address))
       ++progress.unknown_frees.count;
     else if (progress.violations.freed_twice++ == 0)
       progress.violations.first_freed_twice = "driver allocation";
     return;
   }
-  progress.frees.Note(event.process, event.address);
+  progress.frees.Note(at.process, e.address);
   const DriverObject& object = process.objects[index];
   base_.prices.NoteCall(DeviceOf(object));
   const Segment* segment = object.segment == kNoIndex ? nullptr : &segments_[object.segment];
   if (segment != nullptr && segment->kind == SegmentKind::kAllocation && segment->live_count > 0 &&
-      !progress.processes[event.process.value].torn_down &&
+      !progress.processes[at.process.value].torn_down &&
       progress.violations.outside_segment++ == 0) {
     progress.violations.first_outside_segment =
         std::to_string(segment->live_count) + " blocks of a segment that was freed";
@@ -377,32 +383,37 @@ void DriverObjects::OnFree(const trace::Event& event) {
 
 // ---- physical handles
 
-void DriverObjects::OnHandleCreate(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.size > kLargestSize)
+void DriverObjects::On(const trace::EventContext& at, const trace::HandleCreate& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.size > kLargestSize)
     return;
-  OfProcess& process = ProcessOf(event);
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  OfProcess& process = ProcessOf(at);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   accounts_[account].has_calls = true;
-  base_.prices.NoteCall(event.device);
+  base_.prices.NoteCall(e.device);
+  const bool imported = e.imported != 0;
   FlatMap& handles = process.numbers[kHandles];
-  if (const uint32_t old = handles.Find(event.address); old != FlatMap::kNone) {
-    if (event.value != 0) {
+  if (const uint32_t old = handles.Find(e.handle); old != FlatMap::kNone) {
+    if (imported) {
       ++process.objects[old].references;  // imported again, or into the process that made it
       return;
     }
     // The number is given out again: the old memory lives on only by its mappings.
     process.objects[old].references = 0;
-    handles.Erase(event.address);
+    handles.Erase(e.handle);
     EndHandleIfUnused(process, old, true);
   }
-  const uint32_t index = Start(process, event, account);
-  handles.FindOrAdd(event.address) = index;
-  DriverObject& object = process.objects[index];
-  object.kind = ObjectKind::kHandle;
-  object.priced = event.value != 0 ? 0 : event.size;
-  if (event.value != 0)
-    object.memory = format::MemoryKind::kIpcImport;
-  base_.Move(account, Signed(object.priced));
+  const uint64_t priced = imported ? 0 : e.size;
+  handles.FindOrAdd(e.handle) = Start(
+      at, {.address = e.handle,
+           .size = e.size,
+           .priced = priced,
+           .stack = e.stack,
+           .native = e.native,
+           .api = e.api,
+           .account = account,
+           .kind = ObjectKind::kHandle,
+           .memory = imported ? format::MemoryKind::kIpcImport : format::MemoryKind::kDevice});
+  base_.Move(account, Signed(priced));
 }
 
 void DriverObjects::EndHandleIfUnused(OfProcess& process, uint32_t index, bool freed) {
@@ -411,10 +422,10 @@ void DriverObjects::EndHandleIfUnused(OfProcess& process, uint32_t index, bool f
     End(process, index, freed);
 }
 
-void DriverObjects::OnHandleRelease(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
+void DriverObjects::On(const trace::EventContext& at, const trace::HandleRelease& e) {
+  OfProcess& process = ProcessOf(at);
   FlatMap& handles = process.numbers[kHandles];
-  const uint32_t index = handles.Find(event.address);
+  const uint32_t index = handles.Find(e.handle);
   if (index == FlatMap::kNone) {
     ++base_.progress.unknown_frees.count;
     return;
@@ -422,54 +433,54 @@ void DriverObjects::OnHandleRelease(const trace::Event& event) {
   DriverObject& handle = process.objects[index];
   base_.prices.NoteCall(DeviceOf(handle));
   if (handle.references > 0 && --handle.references == 0 && handle.mappings > 0)
-    handles.Erase(event.address);  // the driver may give the number out again
+    handles.Erase(e.handle);  // the driver may give the number out again
   EndHandleIfUnused(process, index, true);
 }
 
-void DriverObjects::OnHandleRetain(const trace::Event& event) {
-  OfProcess& process = ProcessOf(event);
+void DriverObjects::On(const trace::EventContext& at, const trace::HandleRetain& e) {
+  OfProcess& process = ProcessOf(at);
   FlatMap& handles = process.numbers[kHandles];
-  uint32_t index = handles.Find(event.address);
+  uint32_t index = handles.Find(e.handle);
   if (index == FlatMap::kNone) {
     // Released, but alive by the mapping at this address.
-    const uint32_t mapping = process.mappings.Find(event.value);
+    const uint32_t mapping = process.mappings.Find(e.address);
     if (mapping == FlatMap::kNone)
       return;
     index = process.objects[mapping].handle;
-    process.objects[index].address = event.address;
-    handles.FindOrAdd(event.address) = index;
+    process.objects[index].address = e.handle;
+    handles.FindOrAdd(e.handle) = index;
   }
   ++process.objects[index].references;
 }
 
 // ---- shared by several processes
 
-uint32_t DriverObjects::FindShared(const trace::Event& share) const {
-  const OfProcess& process = processes_[share.process.value];
+uint32_t DriverObjects::FindShared(trace::ProcessId process_id, const trace::Share& share) const {
+  const OfProcess& process = processes_[process_id.value];
   const uint32_t index = share.address != 0 ? process.numbers[kAddresses].Find(share.address)
-                                            : process.numbers[kHandles].Find(share.value);
+                                            : process.numbers[kHandles].Find(share.handle);
   return index == FlatMap::kNone ? kNoIndex : index;
 }
 
-const DriverObject* DriverObjects::SharedBy(const trace::Event& share) const {
-  const uint32_t index = FindShared(share);
-  return index == kNoIndex ? nullptr : &processes_[share.process.value].objects[index];
+const DriverObject* DriverObjects::SharedBy(trace::ProcessId process,
+                                            const trace::Share& share) const {
+  const uint32_t index = FindShared(process, share);
+  return index == kNoIndex ? nullptr : &processes_[process.value].objects[index];
 }
 
-void DriverObjects::OnShare(const trace::Event& event) {
-  const uint32_t index = FindShared(event);
+void DriverObjects::On(const trace::EventContext& at, const trace::Share& e) {
+  const uint32_t index = FindShared(at.process, e);
   if (index == kNoIndex)
     return;
-  DriverObject& object = ProcessOf(event).objects[index];
-  const uint64_t key = event.size;
-  const bool exported = event.subkind == static_cast<uint8_t>(format::ShareKind::kExport);
+  DriverObject& object = ProcessOf(at).objects[index];
+  const bool exported = e.kind == format::ShareKind::kExport;
   // An import of a descriptor is joined when its size shows.
   if (!CanBeShared(object) ||
-      (key == 0 && (!exported || event.value == 0 || object.share != kNoIndex)))
+      (e.key == 0 && (!exported || e.handle == 0 || object.share != kNoIndex)))
     return;
-  object.share = shared_.Join(shared_.OfKey(key), object.share, {event.process, index},
+  object.share = shared_.Join(shared_.OfKey(e.key), object.share, {at.process, index},
                               DeviceOf(object), object.priced);
-  base_.prices.OnShare(event);
+  base_.prices.NoteShare(at);
 }
 
 }  // namespace vramscope::resolve

@@ -27,22 +27,22 @@ class DriverObjects {
   DriverObjects(LedgerBase& base, Segments& segments, Slabs& slabs, Pools& pools, RowMaker& rows);
 
   // driver_objects.cc: allocations and handles
-  void OnAlloc(const trace::Event& event);
-  void OnFree(const trace::Event& event);
-  void OnHandleCreate(const trace::Event& event);
-  void OnHandleRelease(const trace::Event& event);
-  void OnHandleRetain(const trace::Event& event);
-  void OnShare(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Alloc& e);
+  void On(const trace::EventContext& at, const trace::Free& e);
+  void On(const trace::EventContext& at, const trace::HandleCreate& e);
+  void On(const trace::EventContext& at, const trace::HandleRelease& e);
+  void On(const trace::EventContext& at, const trace::HandleRetain& e);
+  void On(const trace::EventContext& at, const trace::Share& e);
   // A segment of PyTorch's, as if it were made now out of what stood before; kNoIndex where it is
   // known.
-  uint32_t OnPriorSegment(const trace::Event& event);
+  uint32_t AddPriorSegment(const trace::EventContext& at, const trace::Prior& e);
   // PyTorch says that the segment at its address is in a private pool: so it was from its first
   // byte on, as PyTorch never moves one to another pool.
-  void OnPrivatePool(const trace::Event& event);
+  void NamePrivatePool(trace::ProcessId process, uint64_t address, const MemoryName& name);
   // What NCCL took while it was at a communicator belongs to that.
-  void OnCommunicator(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Communicator& e);
   // False where there is nothing at its address.
-  bool Name(const trace::Event& event, const MemoryName& name);
+  bool Name(const trace::EventContext& at, uint64_t address, const MemoryName& name);
   void EndContext(trace::ProcessId process, uint64_t context);
   // The process is gone, with what it had on that device.
   void End(uint32_t account);
@@ -50,10 +50,10 @@ class DriverObjects {
   void Finish();
 
   // driver_mappings.cc: address ranges, and what is cut out of them
-  void OnReserve(const trace::Event& event);
-  void OnUnreserve(const trace::Event& event);
-  void OnMap(const trace::Event& event);
-  void OnUnmap(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Reserve& e);
+  void On(const trace::EventContext& at, const trace::Unreserve& e);
+  void On(const trace::EventContext& at, const trace::Map& e);
+  void On(const trace::EventContext& at, const trace::Unmap& e);
   // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
   // from now on, not one allocation of the program.
   void Suballocate(uint32_t segment, bool of_program);
@@ -77,7 +77,7 @@ class DriverObjects {
   // there; kNoIndex where none is known.
   uint32_t ReservedAt(trace::ProcessId process, uint64_t address, uint32_t account) const;
   // What an export or import is of; null where it is not known.
-  const DriverObject* SharedBy(const trace::Event& share) const;
+  const DriverObject* SharedBy(trace::ProcessId process, const trace::Share& share) const;
   // Calls visit(const DriverObject&) for each that is live.
   template <class Visitor>
   void ForEach(trace::ProcessId process, Visitor visit) const {
@@ -116,13 +116,16 @@ class DriverObjects {
   };
 
   static NumberSpace NumberSpaceOf(format::MemoryKind kind);
-  OfProcess& ProcessOf(const trace::Event& event) { return processes_[event.process.value]; }
+  OfProcess& ProcessOf(const trace::EventContext& at) { return processes_[at.process.value]; }
   trace::DeviceId DeviceOf(const DriverObject& object) const {
     return base_.accounts[object.account].device;
   }
-  void GiveTo(const trace::Event& communicator, DriverObject* object);
-  uint32_t FindShared(const trace::Event& share) const;
-  uint32_t Start(OfProcess& process, const trace::Event& event, uint32_t account);
+  void GiveTo(const trace::EventContext& at,
+              const trace::Communicator& communicator,
+              DriverObject* object);
+  uint32_t FindShared(trace::ProcessId process, const trace::Share& share) const;
+  // `object`: what its event says of it, and its account.
+  uint32_t Start(const trace::EventContext& at, DriverObject object);
   uint32_t AddSegment(OfProcess& process, uint32_t object);
   void Count(const DriverObject& object, bool add);
   void End(OfProcess& process, uint32_t object, bool freed);

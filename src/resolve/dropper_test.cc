@@ -76,12 +76,15 @@ class DropperTest : public ::testing::Test {
                       for (const trace::Event& event : events) {
                         if (event.time_ns > at_ns)
                           break;
-                        if (event.kind == trace::EventKind::kBlockAlloc)
-                          live[event.address] = {event.size, ""};
-                        else if (event.kind == trace::EventKind::kBlockFree)
-                          live.erase(event.address);
-                        else if (event.kind == trace::EventKind::kName)
-                          live[event.address].second = trace.string(event.name);
+                        if (event.Is<trace::BlockAlloc>()) {
+                          const auto& block = event.As<trace::BlockAlloc>();
+                          live[block.address] = {block.size, ""};
+                        } else if (event.Is<trace::BlockFree>()) {
+                          live.erase(event.As<trace::BlockFree>().address);
+                        } else if (event.Is<trace::Name>()) {
+                          const auto& name = event.As<trace::Name>();
+                          live[name.address].second = trace.string(name.name);
+                        }
                       }
                     })
                     .ok());
@@ -97,13 +100,15 @@ class DropperTest : public ::testing::Test {
     EXPECT_TRUE((*opened)
                     ->ForEachEvent([&](std::span<const trace::Event> events) {
                       for (const trace::Event& event : events) {
-                        if (event.kind == trace::EventKind::kBlockAlloc) {
-                          bytes += live[event.address] = event.size;
+                        if (event.Is<trace::BlockAlloc>()) {
+                          const auto& block = event.As<trace::BlockAlloc>();
+                          bytes += live[block.address] = block.size;
                           if (bytes > most.first)
                             most = {bytes, event.time_ns + 10};  // and its names
-                        } else if (event.kind == trace::EventKind::kBlockFree) {
-                          bytes -= live[event.address];
-                          live.erase(event.address);
+                        } else if (event.Is<trace::BlockFree>()) {
+                          const uint64_t address = event.As<trace::BlockFree>().address;
+                          bytes -= live[address];
+                          live.erase(address);
                         }
                       }
                     })

@@ -15,11 +15,8 @@ namespace vramscope::resolve {
 namespace {
 
 using trace::Event;
-using trace::EventKind;
 
 constexpr size_t kKinds = static_cast<size_t>(ImmovableKind::kOverflow) + 1;
-// PoolCreate of a pool that another process made.
-constexpr uint8_t kImportedPool = 2;
 
 // The number is given out again: of several processes of a recording the last one is meant.
 trace::ProcessId ProcessOf(const trace::Trace& trace, uint32_t pid) {
@@ -54,17 +51,17 @@ class Search {
       const Event& event = events[i];
       if (event.process != process_)
         continue;
-      if (event.kind == EventKind::kProcessEnd) {
+      if (event.Is<trace::ProcessExit>()) {
         // The reader ends what it cannot read on. The process is alive.
         ledger_.Apply(events.subspan(done, i - done));
         done = i + 1;
-      } else if (event.kind == EventKind::kShare &&
-                 event.subkind == static_cast<uint8_t>(format::ShareKind::kExport)) {
+      } else if (event.Is<trace::Share>() &&
+                 event.As<trace::Share>().kind == format::ShareKind::kExport) {
         ledger_.Apply(events.subspan(done, i + 1 - done));
         done = i + 1;
-        NoteExport(event);
+        NoteExport(event.As<trace::Share>());
       } else {
-        Note(event);
+        trace::Visit(event, [&](const auto& e) { On(e); });
       }
     }
     ledger_.Apply(events.subspan(done));
@@ -92,43 +89,34 @@ class Search {
   }
 
  private:
-  void Note(const Event& event) {
-    // In a process that had no context yet, nothing stood before the recording.
-    if (first_call_ == FirstCall::kNone && IsDriverCall(event)) {
-      const bool begins = event.kind == EventKind::kContextCreate ||
-                          (event.kind == EventKind::kImplicit &&
-                           event.subkind == static_cast<uint8_t>(format::ImplicitKind::kInit));
+  template <class Record>
+  void On(const Record&) {}
+  void On(const trace::State& e) { recording_ = e.state == format::RecordingState::kRecording; }
+  void On(const trace::PoolCreate& e) {
+    NoteCall(false);
+    if (e.kind == format::PoolKind::kImported)
+      pools_[e.pool] = ImmovableKind::kOpened;
+  }
+  void On(const trace::PoolDestroy& e) { pools_.erase(e.pool); }
+  void On(const trace::Alloc&) { NoteCall(false); }
+  void On(const trace::Free&) { NoteCall(false); }
+  void On(const trace::HandleCreate&) { NoteCall(false); }
+  void On(const trace::Map&) { NoteCall(false); }
+  void On(const trace::Reading&) { NoteCall(false); }
+  void On(const trace::ContextCreate&) { NoteCall(true); }
+  void On(const trace::Implicit& e) { NoteCall(e.kind == format::ImplicitKind::kInit); }
+  void On(const trace::Prior& e) {
+    if (e.kind != format::PriorKind::kProcess)
+      NoteCall(false);
+  }
+  // In a process that had no context yet, nothing stood before the recording.
+  void NoteCall(bool begins) {
+    if (first_call_ == FirstCall::kNone)
       first_call_ = begins ? FirstCall::kBegins : FirstCall::kGoesOn;
-    }
-    if (event.kind == EventKind::kState) {
-      recording_ = event.subkind == static_cast<uint8_t>(format::RecordingState::kRecording);
-    } else if (event.kind == EventKind::kPoolCreate && event.subkind == kImportedPool) {
-      pools_[event.address] = ImmovableKind::kOpened;
-    } else if (event.kind == EventKind::kPoolDestroy) {
-      pools_.erase(event.address);
-    }
   }
 
-  static bool IsDriverCall(const Event& event) {
-    switch (event.kind) {
-      case EventKind::kAlloc:
-      case EventKind::kFree:
-      case EventKind::kHandleCreate:
-      case EventKind::kMap:
-      case EventKind::kPoolCreate:
-      case EventKind::kContextCreate:
-      case EventKind::kImplicit:
-      case EventKind::kReading:
-        return true;
-      case EventKind::kPrior:
-        return event.subkind != static_cast<uint8_t>(format::PriorKind::kProcess);
-      default:
-        return false;
-    }
-  }
-
-  void NoteExport(const Event& event) {
-    if (const DriverObject* object = ledger_.objects().SharedBy(event))
+  void NoteExport(const trace::Share& share) {
+    if (const DriverObject* object = ledger_.objects().SharedBy(process_, share))
       exports_[object->number] = BytesOf(*object);
   }
 

@@ -20,39 +20,38 @@ void IterationTable::OnForward(trace::ProcessId process, int64_t time_ns) {
     first = time_ns;
 }
 
-void IterationTable::OnStep(const trace::Event& event) {
-  ProcessSteps& process = processes_[event.process.value];
-  const std::string_view name = trace_.string(event.name);
+void IterationTable::On(const trace::EventContext& at, const trace::Step& e) {
+  ProcessSteps& process = processes_[at.process.value];
+  const std::string_view name = trace_.string(e.name);
   if (!name.empty() && !optimizers_.contains(name))
     optimizers_.emplace(name);
-  if (event.subkind == static_cast<uint8_t>(format::StepKind::kBegin)) {
-    process.under_way[event.address] = process.steps.size();
-    process.steps.push_back({event.address, event.time_ns, 0});
+  if (e.kind == format::StepKind::kBegin) {
+    process.under_way[e.optimizer] = process.steps.size();
+    process.steps.push_back({e.optimizer, at.time_ns, 0});
     return;
   }
-  const auto begun = process.under_way.find(event.address);
-  if (event.subkind != static_cast<uint8_t>(format::StepKind::kEnd) ||
-      begun == process.under_way.end())
+  const auto begun = process.under_way.find(e.optimizer);
+  if (e.kind != format::StepKind::kEnd || begun == process.under_way.end())
     return;
-  process.steps[begun->second].end_ns = event.time_ns;
+  process.steps[begun->second].end_ns = at.time_ns;
   process.under_way.erase(begun);
 }
 
-bool IterationTable::OnMark(const trace::Event& event) {
-  const std::string_view name = trace_.string(event.name);
+bool IterationTable::OnMark(const trace::EventContext& at, const trace::Mark& e) {
+  const std::string_view name = trace_.string(e.name);
   if (name != "iteration" && !name.starts_with("iteration "))
     return false;
-  processes_[event.process.value].marks_ns.push_back(event.time_ns);
+  processes_[at.process.value].marks_ns.push_back(at.time_ns);
   return true;
 }
 
-void IterationTable::OnPast(const trace::Event& event) {
-  ProcessSteps& process = processes_[event.process.value];
+void IterationTable::On(const trace::EventContext& at, const trace::Past& e) {
+  ProcessSteps& process = processes_[at.process.value];
   constexpr uint64_t kMost = uint64_t{1} << 40;
-  process.result.first = static_cast<int64_t>(std::min(event.size, kMost));
-  process.result.by_marks = event.value != 0;
-  if (event.size != 0)
-    process.past_ns = event.time_ns;
+  process.result.first = static_cast<int64_t>(std::min(e.iterations, kMost));
+  process.result.by_marks = e.by_marks != 0;
+  if (e.iterations != 0)
+    process.past_ns = at.time_ns;
 }
 
 // The leader is the first optimizer to step: a round is over before it steps again. Where it is

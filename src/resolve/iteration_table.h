@@ -39,11 +39,11 @@ class IterationTable {
 
   void OnFirstEvent(trace::ProcessId process, int64_t time_ns);
   void OnForward(trace::ProcessId process, int64_t time_ns);
-  void OnStep(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Step& e);
   // True if the mark ends an iteration.
-  bool OnMark(const trace::Event& event);
+  bool OnMark(const trace::EventContext& at, const trace::Mark& e);
   // Up to now there is of the process what a ring keeps; the event says how many had ended.
-  void OnPast(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Past& e);
   // After all events, before what follows.
   void Finish();
 

@@ -8,8 +8,6 @@
 namespace vramscope::resolve {
 namespace {
 
-using trace::EventKind;
-
 // As the ledger has it (resolve/ledger.cc).
 constexpr int64_t kLatestNs = int64_t{1} << 61;
 
@@ -73,7 +71,7 @@ void Keeper::Apply(std::span<const trace::Event> events) {
     // The ledger's time: each event has its own.
     now_ns_ = any_ && said.time_ns <= now_ns_ ? now_ns_ + 1 : said.time_ns;
     any_ = true;
-    if (said.kind == EventKind::kProcessEnd) {
+    if (said.Is<trace::ProcessExit>()) {
       EndProcess(said.process);
       continue;
     }
@@ -86,7 +84,7 @@ void Keeper::Apply(std::span<const trace::Event> events) {
       Keep(place);
       continue;
     }
-    ApplyOne(said, place);
+    trace::Visit(said, [&](const auto& e) { On(said, e, place); });
   }
 }
 
@@ -97,98 +95,110 @@ void Keeper::Finish() {
   }
 }
 
-void Keeper::ApplyOne(const trace::Event& event, const Place& place) {
-  const bool has_process = event.process != trace::kNoProcess;
-  switch (event.kind) {
-    case EventKind::kBlockAlloc:
-      return OnAlloc(event, place);
-    case EventKind::kBlockFree:
-      return OnFree(event, place);
-    case EventKind::kAlloc:
-    case EventKind::kHandleCreate:
-    case EventKind::kMap:
-      return OnOther(event, place);
-    case EventKind::kFree:
-    case EventKind::kUnmap:
-      ranges_.erase({event.process.value, event.address});
-      return Keep(place);
-    case EventKind::kName:
-      return OnName(event, place);
-    case EventKind::kStep:
-      return OnStep(event, place);
-    case EventKind::kMark:
-      if (has_process && iterations_.OnMark(event))
-        phases_.OnIteration(event);
-      return;
-    case EventKind::kAllocatorTotals:
-    case EventKind::kDeviceSample:
-      return OnFigure(event, place, 0);
-    case EventKind::kProcessSample:
-      return OnFigure(event, place, event.detail);
-    case EventKind::kPast:
-      if (has_process)
-        phases_.OnPast(event);
-      return;
-    default:
-      return Keep(place);
-  }
+void Keeper::On(const trace::EventContext& at, const trace::Mark& e, const Place&) {
+  if (at.process != trace::kNoProcess && iterations_.OnMark(at, e))
+    phases_.OnIteration(at);
 }
 
-void Keeper::OnOther(const trace::Event& event, const Place& place) {
+void Keeper::On(const trace::EventContext& at, const trace::Past& e, const Place&) {
+  if (at.process != trace::kNoProcess)
+    phases_.On(at, e);
+}
+
+// ---- what the driver gives
+
+void Keeper::On(const trace::EventContext& at, const trace::Alloc& e, const Place& place) {
+  AddRange(at.process, e.address, e.size);
+  AddOther(at, e.address, e.stack, e.native, place);
+}
+
+void Keeper::On(const trace::EventContext& at, const trace::HandleCreate& e, const Place& place) {
+  AddOther(at, e.handle, e.stack, e.native, place);
+}
+
+void Keeper::On(const trace::EventContext& at, const trace::Map& e, const Place& place) {
+  AddRange(at.process, e.address, e.size);
+  AddOther(at, e.address, e.stack, e.native, place);
+}
+
+void Keeper::On(const trace::EventContext& at, const trace::Free& e, const Place& place) {
+  ranges_.erase({at.process.value, e.address});
   Keep(place);
-  if (event.process == trace::kNoProcess)
+}
+
+void Keeper::On(const trace::EventContext& at, const trace::Unmap& e, const Place& place) {
+  ranges_.erase({at.process.value, e.address});
+  Keep(place);
+}
+
+void Keeper::AddRange(trace::ProcessId process, uint64_t address, uint64_t size) {
+  if (process != trace::kNoProcess && address <= UINT64_MAX - size)
+    ranges_[{process.value, address}] = {address + size};
+}
+
+void Keeper::AddOther(const trace::EventContext& at,
+                      uint64_t number,
+                      trace::StackId stack,
+                      trace::StackId native,
+                      const Place& place) {
+  Keep(place);
+  if (at.process == trace::kNoProcess)
     return;
   // Names of what stood there were not its own.
   for (const format::NameKind kind :
        {format::NameKind::kTag, format::NameKind::kParameter, format::NameKind::kGradient,
         format::NameKind::kBuffer, format::NameKind::kOptimizerState})
-    other_names_.erase({event.process.value, event.address, static_cast<uint8_t>(kind)});
-  if (event.kind != EventKind::kHandleCreate && event.address <= UINT64_MAX - event.size)
-    ranges_[{event.process.value, event.address}] = {event.address + event.size};
+    other_names_.erase({at.process.value, number, static_cast<uint8_t>(kind)});
   Origin origin;
-  phases_.OnAllocated(event, &origin);
+  phases_.OnAllocated(at, stack, native, 0, &origin);
   if (place.folds)
-    others_.emplace_back(place, event.process, event.scope, origin);
+    others_.emplace_back(place, at.process, at.scope, origin);
 }
 
-void Keeper::OnAlloc(const trace::Event& event, const Place& place) {
-  if (event.process == trace::kNoProcess || event.device.value < 0 || event.address == 0)
+// ---- blocks
+
+template <class Block>
+void Keeper::Add(const trace::EventContext& at,
+                 const Block& e,
+                 uint64_t sequence,
+                 const Place& place) {
+  if (at.process == trace::kNoProcess || e.device.value < 0 || e.address == 0)
     return Keep(place);
-  OpenOf& of = Of(event.process, event.device);
+  OpenOf& of = Of(at.process, e.device);
   bool must_keep = false;
-  if (const uint32_t old = of.numbers.Erase(event.address); old != FlatMap::kNone) {
+  if (const uint32_t old = of.numbers.Erase(e.address); old != FlatMap::kNone) {
     must_keep = !of.slab[old].place.folds || HasInstant(of, of.slab[old].time_ns, now_ns_);
     Close(of, old, nullptr);
   }
   const uint32_t index = of.slab.Add();
-  of.numbers.FindOrAdd(event.address) = index;
+  of.numbers.FindOrAdd(e.address) = index;
   Open& open = of.slab[index];
   open.used = true;
-  open.must_keep = IsWitness(event) || must_keep;
+  open.must_keep = IsWitness(at.process, e.address) || must_keep;
   open.has_origin = true;
   open.place = place;
   open.time_ns = now_ns_;
-  open.address = event.address;
-  open.bytes = event.size;
-  open.scope = event.scope;
-  phases_.OnAllocated(event, &open.origin);
+  open.address = e.address;
+  open.bytes = e.size;
+  open.scope = at.scope;
+  phases_.OnAllocated(at, e.stack, e.native, sequence, &open.origin);
 }
 
-bool Keeper::IsWitness(const trace::Event& event) {
-  auto range = ranges_.upper_bound({event.process.value, event.address});
+bool Keeper::IsWitness(trace::ProcessId process, uint64_t address) {
+  auto range = ranges_.upper_bound({process.value, address});
   if (range == ranges_.begin())
     return false;
   --range;
-  if (range->first.first != event.process.value || event.address >= range->second.end)
+  if (range->first.first != process.value || address >= range->second.end)
     return false;
   return !std::exchange(range->second.has_witness, true);
 }
 
-void Keeper::OnFree(const trace::Event& event, const Place& place) {
-  if (event.process == trace::kNoProcess || event.device.value < 0 || event.address == 0)
+void Keeper::On(const trace::EventContext& at, const trace::BlockFree& e, const Place& place) {
+  if (at.process == trace::kNoProcess || e.device.value < 0 || e.address == 0)
     return Keep(place);
-  OpenOf& of = Of(event.process, event.device);
-  const uint32_t index = of.numbers.Erase(event.address);
+  OpenOf& of = Of(at.process, e.device);
+  const uint32_t index = of.numbers.Erase(e.address);
   return index != FlatMap::kNone ? Close(of, index, &place) : Keep(place);
 }
 
@@ -248,26 +258,26 @@ void Keeper::EndProcess(trace::ProcessId process) {
 }
 
 // A name belongs to what stands at its address.
-void Keeper::OnName(const trace::Event& event, const Place& place) {
+void Keeper::On(const trace::EventContext& at, const trace::Name& e, const Place& place) {
   using format::NameKind;
-  if (event.process == trace::kNoProcess)
+  if (at.process == trace::kNoProcess)
     return Keep(place);
-  const auto kind = static_cast<NameKind>(event.subkind);
-  uint64_t hash = util::Mix64((uint64_t{event.name.value} << 32) | event.api.value);
-  hash = util::Mix64(hash ^ event.value) ^ util::Mix64(event.size + event.subkind);
+  const auto kind = static_cast<uint8_t>(e.kind);
+  uint64_t hash = util::Mix64((uint64_t{e.name.value} << 32) | e.detail.value);
+  hash = util::Mix64(hash ^ e.owner) ^ util::Mix64(e.size + kind);
   const auto keep_if_new = [&] {
-    uint64_t& known = other_names_[{event.process.value, event.address, event.subkind}];
+    uint64_t& known = other_names_[{at.process.value, e.address, kind}];
     if (std::exchange(known, hash) != hash)
       Keep(place);
   };
-  if (kind == NameKind::kPool || kind == NameKind::kPrivatePool)
+  if (e.kind == NameKind::kPool || e.kind == NameKind::kPrivatePool)
     return keep_if_new();
   const auto give = [&](OpenOf& of) {
-    const uint32_t index = of.numbers.Find(event.address);
+    const uint32_t index = of.numbers.Find(e.address);
     if (index == FlatMap::kNone)
       return false;
     Open& open = of.slab[index];
-    const bool is_tag = kind == NameKind::kTag;
+    const bool is_tag = e.kind == NameKind::kTag;
     if (!is_tag && std::any_of(open.names.begin(), open.names.end(),
                                [&](const NamePlace& name) { return name.hash == hash; }))
       return true;
@@ -278,24 +288,24 @@ void Keeper::OnName(const trace::Event& event, const Place& place) {
     open.names.push_back({place, hash, now_ns_, is_tag});
     return true;
   };
-  if (event.device.value >= 0) {
-    if (!give(Of(event.process, event.device)))
+  if (e.device.value >= 0) {
+    if (!give(Of(at.process, e.device)))
       keep_if_new();
     return;
   }
   for (auto& [key, of] : open_) {
-    if (key.first == event.process.value && give(of))
+    if (key.first == at.process.value && give(of))
       return;
   }
   keep_if_new();
 }
 
-void Keeper::OnStep(const trace::Event& event, const Place& place) {
-  if (event.process == trace::kNoProcess)
+void Keeper::On(const trace::EventContext& at, const trace::Step& e, const Place& place) {
+  if (at.process == trace::kNoProcess)
     return;
-  phases_.OnStep(event);
-  const std::pair<uint16_t, uint64_t> key{event.process.value, event.address};
-  if (event.subkind == static_cast<uint8_t>(format::StepKind::kBegin))
+  phases_.On(at, e);
+  const std::pair<uint16_t, uint64_t> key{at.process.value, e.optimizer};
+  if (e.kind == format::StepKind::kBegin)
     steps_[key] = place;
   else
     steps_.erase(key);
@@ -303,16 +313,18 @@ void Keeper::OnStep(const trace::Event& event, const Place& place) {
 
 // A figure stands until the next one: of those between two instants that are kept none is needed
 // but the last. Samples are compared with the ledger just then: on both sides of such an instant.
-void Keeper::OnFigure(const trace::Event& event, const Place& place, uint64_t key) {
-  const bool is_sample =
-      event.kind == EventKind::kDeviceSample || event.kind == EventKind::kProcessSample;
-  const uint16_t process = is_sample ? 0 : event.process.value;
-  Series& series = series_[{process, event.device.value, static_cast<uint8_t>(event.kind), key}];
-  if (event.device.value >= 0) {
-    const auto device = static_cast<size_t>(event.device.value);
-    if (!series.seen && event.kind == EventKind::kAllocatorTotals)
-      instants_[device].insert(now_ns_);
-    if (series.waits && HasOne(instants_[device], series.time_ns, now_ns_ + 1)) {
+void Keeper::OnFigure(const trace::EventContext& at,
+                      trace::DeviceId device,
+                      bool is_sample,
+                      uint64_t key,
+                      const Place& place) {
+  const uint16_t process = is_sample ? 0 : at.process.value;
+  Series& series = series_[{process, device.value, at.type, key}];
+  if (device.value >= 0) {
+    std::set<int64_t>& instants = instants_[static_cast<size_t>(device.value)];
+    if (!series.seen && !is_sample)
+      instants.insert(now_ns_);
+    if (series.waits && HasOne(instants, series.time_ns, now_ns_ + 1)) {
       Keep(series.last);
       if (is_sample)
         Keep(place);
@@ -321,6 +333,20 @@ void Keeper::OnFigure(const trace::Event& event, const Place& place, uint64_t ke
   if (!series.seen)
     Keep(place);
   series = {true, true, place, now_ns_};
+}
+
+void Keeper::On(const trace::EventContext& at,
+                const trace::AllocatorTotals& e,
+                const Place& place) {
+  OnFigure(at, e.device, false, 0, place);
+}
+
+void Keeper::On(const trace::EventContext& at, const trace::DeviceSample& e, const Place& place) {
+  OnFigure(at, e.device, true, 0, place);
+}
+
+void Keeper::On(const trace::EventContext& at, const trace::ProcessSample& e, const Place& place) {
+  OnFigure(at, e.device, true, e.pid, place);
 }
 
 void Keeper::Cut(size_t file) {

@@ -83,16 +83,46 @@ class Keeper {
     int64_t time_ns = 0;
   };
 
-  void ApplyOne(const trace::Event& event, const Place& place);
-  void OnAlloc(const trace::Event& event, const Place& place);
+  // What no pair is made of is kept.
+  template <class Record>
+  void On(const trace::EventContext&, const Record&, const Place& place) {
+    Keep(place);
+  }
+  void On(const trace::EventContext& at, const trace::BlockAlloc& e, const Place& place) {
+    Add(at, e, e.sequence, place);
+  }
+  void On(const trace::EventContext& at, const trace::PoolBlock& e, const Place& place) {
+    Add(at, e, 0, place);
+  }
+  void On(const trace::EventContext& at, const trace::BlockFree& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Alloc& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::HandleCreate& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Map& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Free& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Unmap& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Name& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Step& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Mark& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::AllocatorTotals& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::DeviceSample& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::ProcessSample& e, const Place& place);
+  void On(const trace::EventContext& at, const trace::Past& e, const Place& place);
+  template <class Block>
+  void Add(const trace::EventContext& at, const Block& e, uint64_t sequence, const Place& place);
   // Whether it is the first block of that memory.
-  bool IsWitness(const trace::Event& event);
-  void OnFree(const trace::Event& event, const Place& place);
-  void OnName(const trace::Event& event, const Place& place);
-  void OnStep(const trace::Event& event, const Place& place);
-  // What no pair is made of: it is kept, with what surrounded it.
-  void OnOther(const trace::Event& event, const Place& place);
-  void OnFigure(const trace::Event& event, const Place& place, uint64_t key);
+  bool IsWitness(trace::ProcessId process, uint64_t address);
+  // What the driver gave: it is kept, with what surrounded it.
+  void AddOther(const trace::EventContext& at,
+                uint64_t number,
+                trace::StackId stack,
+                trace::StackId native,
+                const Place& place);
+  void AddRange(trace::ProcessId process, uint64_t address, uint64_t size);
+  void OnFigure(const trace::EventContext& at,
+                trace::DeviceId device,
+                bool is_sample,
+                uint64_t key,
+                const Place& place);
   // It ended at now_ns, by a record at that place (or none).
   void Close(OpenOf& of, uint32_t index, const Place* end);
   void Leave(const OpenOf& of, const Open& open);

@@ -53,13 +53,13 @@ void Ledger::Apply(std::span<const trace::Event> events) {
       ApplyOfNobody(event);
     } else {
       ProcessProgress& process = progress.processes[event.process.value];
-      if (event.kind != trace::EventKind::kProcessEnd)
+      if (!event.Is<trace::ProcessExit>())
         process.last_ns = event.time_ns;
       if (!process.seen) {
         process.seen = true;
         base_.iterations.OnFirstEvent(event.process, event.time_ns);
       }
-      ApplyOne(event);
+      trace::Visit(event, [&](const auto& e) { On(event, e); });
       if (segments_.HasRebacked()) [[unlikely]]
         blocks_.FollowMemory();
     }
@@ -70,225 +70,176 @@ void Ledger::Apply(std::span<const trace::Event> events) {
 
 // Only the launcher's samples and marks may belong to no process.
 void Ledger::ApplyOfNobody(const trace::Event& event) {
-  if (event.kind == trace::EventKind::kDeviceSample)
-    base_.prices.OnDeviceSample(event);
-  else if (event.kind == trace::EventKind::kProcessSample)
-    base_.prices.OnProcessSample(event);
-  else if (event.kind == trace::EventKind::kMark)
-    marks_.push_back({event.name, event.time_ns, event.process});
-}
-
-void Ledger::ApplyOne(const trace::Event& event) {
-  using trace::EventKind;
-  switch (event.kind) {
-    case EventKind::kBlockAlloc:
-      return blocks_.OnAlloc(event);
-    case EventKind::kBlockFree:
-      return blocks_.OnFree(event);
-    case EventKind::kAllocatorTotals:
-      return blocks_.OnTotals(event);
-    case EventKind::kState:
-      return blocks_.OnState(event);
-    case EventKind::kAlloc:
-      return objects_.OnAlloc(event);
-    case EventKind::kFree:
-      return objects_.OnFree(event);
-    case EventKind::kHandleCreate:
-      return objects_.OnHandleCreate(event);
-    case EventKind::kHandleRelease:
-      return objects_.OnHandleRelease(event);
-    case EventKind::kHandleRetain:
-      return objects_.OnHandleRetain(event);
-    case EventKind::kShare:
-      return objects_.OnShare(event);
-    case EventKind::kMap:
-      return objects_.OnMap(event);
-    case EventKind::kUnmap:
-      return objects_.OnUnmap(event);
-    case EventKind::kReserve:
-      return objects_.OnReserve(event);
-    case EventKind::kUnreserve:
-      return objects_.OnUnreserve(event);
-    case EventKind::kPoolCreate:
-      return pools_.OnCreate(event);
-    case EventKind::kPoolDestroy:
-      return pools_.OnDestroy(event);
-    case EventKind::kPoolReading:
-      return pools_.OnReading(event);
-    case EventKind::kContextCreate:
-      if (base_.accounts.HasDevice(event.device))
-        objects_.NoteCalls(AccountOf(event));
-      return base_.prices.OnContextCreate(event);
-    case EventKind::kContextDestroy:
-      return OnContextDestroy(event);
-    case EventKind::kImplicit:
-      return OnImplicit(event);
-    case EventKind::kReading:
-      return OnReading(event);
-    case EventKind::kDeviceSample:
-      return base_.prices.OnDeviceSample(event);
-    case EventKind::kProcessSample:
-      return OnProcessSample(event);
-    case EventKind::kCheckpoint:
-      return base_.prices.OnCheckpoint(event);
-    case EventKind::kPrior:
-      return OnPrior(event);
-    case EventKind::kName:
-      return OnName(event);
-    case EventKind::kCommunicator:
-      return OnCommunicator(event);
-    case EventKind::kModule:
-      return modules_.OnModule(event);
-    case EventKind::kModuleGone:
-      ++base_.progress.processes[event.process.value].modules_gone;
-      return modules_.OnGone(event);
-    case EventKind::kMark:
-      marks_.push_back({event.name, event.time_ns, event.process});
-      if (base_.iterations.OnMark(event))
-        base_.phases.OnIteration(event);
-      return;
-    case EventKind::kStep:
-      base_.phases.OnStep(event);
-      return base_.iterations.OnStep(event);
-    case EventKind::kTeardown:
-      return OnTeardown(event);
-    case EventKind::kProcessEnd:
-      return OnProcessEnd(event);
-    case EventKind::kOutOfMemory:
-    case EventKind::kFailure:
-      return OnOutOfMemory(event);
-    case EventKind::kPast:
-      base_.phases.OnPast(event);
-      return base_.iterations.OnPast(event);
-  }
+  if (event.Is<trace::DeviceSample>())
+    base_.prices.On(event, event.As<trace::DeviceSample>());
+  else if (event.Is<trace::ProcessSample>())
+    base_.prices.On(event, event.As<trace::ProcessSample>());
+  else if (event.Is<trace::Mark>())
+    marks_.push_back({event.As<trace::Mark>().name, event.time_ns, event.process});
 }
 
 // ---- what the pricer looks at: from the first of it on, the process has an account there
 
-void Ledger::OnImplicit(const trace::Event& event) {
-  if (base_.accounts.HasDevice(event.device))
-    AccountOf(event);
-  base_.prices.OnImplicit(event);
+void Ledger::On(const trace::EventContext& at, const trace::ContextCreate& e) {
+  if (base_.accounts.HasDevice(e.device))
+    objects_.NoteCalls(AccountOf(at, e.device));
+  base_.prices.On(at, e);
 }
 
-void Ledger::OnContextDestroy(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device))
+void Ledger::On(const trace::EventContext& at, const trace::ContextDestroy& e) {
+  if (!base_.accounts.HasDevice(e.device))
     return;
-  AccountOf(event);
-  objects_.EndContext(event.process, event.address != 0 ? event.address : event.context);
-  base_.prices.OnContextDestroy(event);
+  AccountOf(at, e.device);
+  objects_.EndContext(at.process, e.context);
+  base_.prices.On(at, e);
 }
 
-void Ledger::OnReading(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.value < event.size)
+void Ledger::On(const trace::EventContext& at, const trace::Implicit& e) {
+  if (base_.accounts.HasDevice(e.device))
+    AccountOf(at, e.device);
+  base_.prices.On(at, e);
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::Reading& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.total < e.free)
     return;
-  AccountOf(event);
-  base_.prices.OnReading(event);
+  AccountOf(at, e.device);
+  base_.prices.On(at, e);
 }
 
-void Ledger::OnProcessSample(const trace::Event& event) {
-  base_.prices.OnProcessSample(event);
-  if (base_.accounts.HasDevice(event.device) &&
-      base_.prices.HasFigure(event.process, event.device) &&
-      (base_.trace.session().sampled || base_.progress.processes[event.process.value].began_late))
-    AccountOf(event);
+void Ledger::On(const trace::EventContext& at, const trace::ProcessSample& e) {
+  base_.prices.On(at, e);
+  if (base_.accounts.HasDevice(e.device) && base_.prices.HasFigure(at.process, e.device) &&
+      (base_.trace.session().sampled || base_.progress.processes[at.process.value].began_late))
+    AccountOf(at, e.device);
 }
 
-void Ledger::OnPrior(const trace::Event& event) {
-  if (event.subkind != static_cast<uint8_t>(format::PriorKind::kProcess))
-    return blocks_.OnPrior(event);
-  ProcessProgress& process = base_.progress.processes[event.process.value];
+void Ledger::On(const trace::EventContext& at, const trace::Prior& e) {
+  if (e.kind != format::PriorKind::kProcess)
+    return blocks_.On(at, e);
+  ProcessProgress& process = base_.progress.processes[at.process.value];
   process.began_late = true;
-  process.had_torch = event.size != 0;  // what python/vramscope/_before.py says of a process
-  base_.prices.OnLateStart(event);
+  process.had_torch = e.size != 0;  // what python/vramscope/_before.py says of a process
+  base_.prices.NoteLateStart(at);
   for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
     const trace::DeviceId device{static_cast<int16_t>(i)};
-    if (base_.prices.HasFigure(event.process, device))
-      base_.accounts.FindOrAdd(event.process, device, event.time_ns);
+    if (base_.prices.HasFigure(at.process, device))
+      AccountOf(at, device);
   }
 }
 
 // ---- what the program says
 
-void Ledger::OnName(const trace::Event& event) {
+void Ledger::On(const trace::EventContext& at, const trace::Name& e) {
   using format::NameKind;
-  if (event.address == 0 || event.subkind > static_cast<uint8_t>(NameKind::kPrivatePool))
+  if (e.address == 0 || e.kind > NameKind::kPrivatePool)
     return;
-  const auto kind = static_cast<NameKind>(event.subkind);
-  if (kind == NameKind::kPool)
-    return pools_.OnName(event);
-  if (kind == NameKind::kPrivatePool)
-    return objects_.OnPrivatePool(event);
-  if (kind == NameKind::kParameter)
-    modules_.OnParameter(event);
-  const uint64_t requested = event.size > kLargestSize ? 0 : event.size;
-  MemoryName name{kind, event.name, event.api, event.value, requested};
-  if (event.detail <= requested && event.value2 <= requested - event.detail) {
-    name.offset = event.value2;
-    name.bytes = event.detail;
+  MemoryName name{e.kind, e.name, e.detail, e.owner, 0};
+  if (e.kind == NameKind::kPool || e.kind == NameKind::kPrivatePool) {
+    name.kind = NameKind::kPool;
+    return e.kind == NameKind::kPool ? pools_.Name(at.process, e.address, name)
+                                     : objects_.NamePrivatePool(at.process, e.address, name);
+  }
+  if (e.kind == NameKind::kParameter)
+    modules_.OnParameter(at.process, e.owner);
+  name.requested = e.size > kLargestSize ? 0 : e.size;
+  if (e.bytes <= name.requested && e.offset <= name.requested - e.bytes) {
+    name.offset = e.offset;
+    name.bytes = e.bytes;
   }
   bool found = false;
-  if (base_.accounts.HasDevice(event.device)) {
-    found = blocks_.Name(event, event.device, name);
+  if (base_.accounts.HasDevice(e.device)) {
+    found = blocks_.Name(at, e.device, e.address, name);
   } else {
     for (size_t i = 0; i < base_.trace.devices().size() && !found; ++i)
-      found = blocks_.Name(event, trace::DeviceId{static_cast<int16_t>(i)}, name);
+      found = blocks_.Name(at, trace::DeviceId{static_cast<int16_t>(i)}, e.address, name);
   }
-  if (found || objects_.Name(event, name) || blocks_.IsOfAncestor(event) ||
-      !lost_names_.emplace(event.process, event.address, event.name).second)
+  if (found || objects_.Name(at, e.address, name) || blocks_.IsOfAncestor(at.process, e.address) ||
+      !lost_names_.emplace(at.process, e.address, e.name).second)
     return;
   ++base_.progress.unknown_names.count;
-  base_.progress.unknown_names.bytes += requested;
+  base_.progress.unknown_names.bytes += name.requested;
 }
 
-void Ledger::OnCommunicator(const trace::Event& event) {
-  if (event.process == trace::kNoProcess || event.address == 0)
+void Ledger::On(const trace::EventContext& at, const trace::Communicator& e) {
+  if (at.process == trace::kNoProcess || e.communicator == 0)
     return;
-  if (event.value != 0)
-    communicator_ranks_[event.address] = event.value;
-  objects_.OnCommunicator(event);
+  if (e.ranks != 0)
+    communicator_ranks_[e.communicator] = e.ranks;
+  objects_.On(at, e);
 }
 
-void Ledger::OnOutOfMemory(const trace::Event& event) {
-  const bool by_driver = event.kind == trace::EventKind::kFailure;
-  if (!base_.accounts.HasDevice(event.device) || (by_driver && event.value != kOutOfMemory))
-    return;
-  out_of_memory_.push_back({base_.accounts.RowOf(AccountOf(event)), event.time_ns, event.size,
-                            tables::ThreadId{event.thread.value},
-                            tables::StackId{event.stack.value},
-                            tables::StackId{event.native_stack.value},
-                            tables::StringId{by_driver ? event.api.value : 0}});
+void Ledger::On(const trace::EventContext& at, const trace::ModuleGone& e) {
+  ++base_.progress.processes[at.process.value].modules_gone;
+  modules_.On(at, e);
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::Mark& e) {
+  marks_.push_back({e.name, at.time_ns, at.process});
+  if (base_.iterations.OnMark(at, e))
+    base_.phases.OnIteration(at);
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::Step& e) {
+  base_.phases.On(at, e);
+  base_.iterations.On(at, e);
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::Past& e) {
+  base_.phases.On(at, e);
+  base_.iterations.On(at, e);
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::OutOfMemory& e) {
+  if (base_.accounts.HasDevice(e.device))
+    AddOutOfMemory(at, e.device, e.requested, e.stack, {}, {});
+}
+
+void Ledger::On(const trace::EventContext& at, const trace::Failure& e) {
+  if (base_.accounts.HasDevice(e.device) && e.result == kOutOfMemory)
+    AddOutOfMemory(at, e.device, e.size, e.stack, e.native, e.api);
+}
+
+void Ledger::AddOutOfMemory(const trace::EventContext& at,
+                            trace::DeviceId device,
+                            uint64_t bytes,
+                            trace::StackId stack,
+                            trace::StackId native,
+                            trace::StringId api) {
+  out_of_memory_.push_back({base_.accounts.RowOf(AccountOf(at, device)), at.time_ns, bytes,
+                            tables::ThreadId{at.thread.value}, tables::StackId{stack.value},
+                            tables::StackId{native.value}, tables::StringId{api.value}});
 }
 
 // ---- ends
 
-void Ledger::OnTeardown(const trace::Event& event) {
-  ProcessProgress& process = base_.progress.processes[event.process.value];
+void Ledger::On(const trace::EventContext& at, const trace::Teardown& e) {
+  ProcessProgress& process = base_.progress.processes[at.process.value];
   if (process.torn_down)
     return;
   process.torn_down = true;
-  process.teardown_ns = event.time_ns;
-  process.exit_ns = event.time_ns;
-  base_.phases.OnTeardown(event.process);
-  base_.prices.OnTeardown(event);
+  process.teardown_ns = at.time_ns;
+  process.exit_ns = at.time_ns;
+  base_.phases.OnTeardown(at.process);
+  base_.prices.On(at, e);
 }
 
-void Ledger::OnProcessEnd(const trace::Event& event) {
-  ProcessProgress& process = base_.progress.processes[event.process.value];
+void Ledger::On(const trace::EventContext& at, const trace::ProcessExit&) {
+  ProcessProgress& process = base_.progress.processes[at.process.value];
   if (process.ended)
     return;
   process.ended = true;
   if (process.exit_ns == 0)
-    process.exit_ns = event.time_ns - 1;
+    process.exit_ns = at.time_ns - 1;
   // The driver gives the memory back at some moment of the process's end, without an event; that it
   // ended is noticed a little later.
-  const int64_t noticed_ns = std::min(event.begin_ns, event.time_ns) - kNoticedAfterNs;
+  const int64_t noticed_ns = std::min(at.begin_ns, at.time_ns) - kNoticedAfterNs;
   const int64_t begin_ns =
       process.torn_down ? process.teardown_ns : std::max(process.last_ns, noticed_ns);
-  base_.prices.OnProcessEnd(event, begin_ns, event.time_ns + kEndsWithinNs);
+  base_.prices.NoteProcessEnd(at, begin_ns, at.time_ns + kEndsWithinNs);
   const auto for_each_account = [&](auto visit) {
     for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
-      if (base_.accounts[account].process == event.process)
+      if (base_.accounts[account].process == at.process)
         visit(account);
     }
   };
@@ -298,7 +249,7 @@ void Ledger::OnProcessEnd(const trace::Event& event) {
     segments_.EndCounted(account);
     pools_.End(account);
     base_.counters.EndBefore(account);
-    base_.accounts[account].end_ns = event.time_ns;
+    base_.accounts[account].end_ns = at.time_ns;
   });
 }
 

@@ -59,21 +59,47 @@ class Ledger {
   uint64_t event_count() const { return event_count_; }
 
  private:
-  void ApplyOne(const trace::Event& event);
-  void ApplyOfNobody(const trace::Event& event);
-  uint32_t AccountOf(const trace::Event& event) {
-    return base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  // What one part alone looks at.
+  template <class Record>
+  void On(const trace::EventContext& at, const Record& e) {
+    if constexpr (requires { blocks_.On(at, e); })
+      blocks_.On(at, e);
+    else if constexpr (requires { objects_.On(at, e); })
+      objects_.On(at, e);
+    else if constexpr (requires { pools_.On(at, e); })
+      pools_.On(at, e);
+    else if constexpr (requires { modules_.On(at, e); })
+      modules_.On(at, e);
+    else
+      base_.prices.On(at, e);
   }
-  void OnContextDestroy(const trace::Event& event);
-  void OnImplicit(const trace::Event& event);
-  void OnReading(const trace::Event& event);
-  void OnProcessSample(const trace::Event& event);
-  void OnPrior(const trace::Event& event);
-  void OnName(const trace::Event& event);
-  void OnCommunicator(const trace::Event& event);
-  void OnOutOfMemory(const trace::Event& event);
-  void OnTeardown(const trace::Event& event);
-  void OnProcessEnd(const trace::Event& event);
+  // What several look at.
+  void On(const trace::EventContext& at, const trace::ContextCreate& e);
+  void On(const trace::EventContext& at, const trace::ContextDestroy& e);
+  void On(const trace::EventContext& at, const trace::Implicit& e);
+  void On(const trace::EventContext& at, const trace::Reading& e);
+  void On(const trace::EventContext& at, const trace::ProcessSample& e);
+  void On(const trace::EventContext& at, const trace::Prior& e);
+  void On(const trace::EventContext& at, const trace::Name& e);
+  void On(const trace::EventContext& at, const trace::Communicator& e);
+  void On(const trace::EventContext& at, const trace::ModuleGone& e);
+  void On(const trace::EventContext& at, const trace::Mark& e);
+  void On(const trace::EventContext& at, const trace::Step& e);
+  void On(const trace::EventContext& at, const trace::Past& e);
+  void On(const trace::EventContext& at, const trace::OutOfMemory& e);
+  void On(const trace::EventContext& at, const trace::Failure& e);
+  void On(const trace::EventContext& at, const trace::Teardown& e);
+  void On(const trace::EventContext& at, const trace::ProcessExit& e);
+  void ApplyOfNobody(const trace::Event& event);
+  void AddOutOfMemory(const trace::EventContext& at,
+                      trace::DeviceId device,
+                      uint64_t bytes,
+                      trace::StackId stack,
+                      trace::StackId native,
+                      trace::StringId api);
+  uint32_t AccountOf(const trace::EventContext& at, trace::DeviceId device) {
+    return base_.accounts.FindOrAdd(at.process, device, at.time_ns);
+  }
 
   LedgerBase base_;
   Segments segments_;

@@ -20,36 +20,36 @@ uint32_t ModuleNames::LifeOf(trace::ProcessId process, uint64_t object) {
   return latest;
 }
 
-void ModuleNames::OnModule(const trace::Event& event) {
-  if (event.address == 0 || event.process.value >= processes_.size())
+void ModuleNames::On(const trace::EventContext& at, const trace::Module& e) {
+  if (e.object == 0 || at.process.value >= processes_.size())
     return;
-  const bool is_root = event.value == event.address || event.value == 0;
-  const uint32_t index = LifeOf(event.process, event.address);
+  const bool is_root = e.root == e.object || e.root == 0;
+  const uint32_t index = LifeOf(at.process, e.object);
   Lifetime& lifetime = lifetimes_[index];
-  const bool moved = lifetime.root != event.value || lifetime.path != event.name;
-  if (!is_root && event.name.value != 0 && (moved || lifetime.type != event.api))
-    path_types_.push_back({event.process, event.value, event.name, event.api, event.time_ns});
-  lifetime.root = is_root ? event.address : event.value;
-  lifetime.path = is_root ? trace::StringId{} : event.name;
-  lifetime.type = event.api;
+  const bool moved = lifetime.root != e.root || lifetime.path != e.path;
+  if (!is_root && e.path.value != 0 && (moved || lifetime.type != e.type))
+    path_types_.push_back({at.process, e.root, e.path, e.type, at.time_ns});
+  lifetime.root = is_root ? e.object : e.root;
+  lifetime.path = is_root ? trace::StringId{} : e.path;
+  lifetime.type = e.type;
   lifetime.is_root = is_root;
-  lifetime.last_ns = event.time_ns;
+  lifetime.last_ns = at.time_ns;
   if (!is_root)
-    lifetimes_[LifeOf(event.process, event.value)].has_parts = true;
+    lifetimes_[LifeOf(at.process, e.root)].has_parts = true;
 }
 
-void ModuleNames::OnGone(const trace::Event& event) {
-  if (event.address == 0 || event.process.value >= processes_.size())
+void ModuleNames::On(const trace::EventContext& at, const trace::ModuleGone& e) {
+  if (e.object == 0 || at.process.value >= processes_.size())
     return;
-  const uint32_t latest = processes_[event.process.value].latest.Find(event.address);
+  const uint32_t latest = processes_[at.process.value].latest.Find(e.object);
   if (latest != kNone && lifetimes_[latest].until_ns == INT64_MAX)
-    lifetimes_[latest].until_ns = event.time_ns;
+    lifetimes_[latest].until_ns = at.time_ns;
 }
 
-void ModuleNames::OnParameter(const trace::Event& event) {
-  if (event.value == 0 || event.process.value >= processes_.size())
+void ModuleNames::OnParameter(trace::ProcessId process, uint64_t root) {
+  if (root == 0 || process.value >= processes_.size())
     return;
-  const uint32_t latest = processes_[event.process.value].latest.Find(event.value);
+  const uint32_t latest = processes_[process.value].latest.Find(root);
   if (latest != kNone && lifetimes_[latest].until_ns == INT64_MAX)
     lifetimes_[latest].has_parts = true;
 }

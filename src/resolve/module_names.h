@@ -24,10 +24,10 @@ class ModuleNames {
   explicit ModuleNames(const trace::Trace& trace)
       : trace_(trace), processes_(trace.processes().size()) {}
 
-  void OnModule(const trace::Event& event);
-  void OnGone(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Module& e);
+  void On(const trace::EventContext& at, const trace::ModuleGone& e);
   // A parameter that this root owns: it is a model then, not a loss.
-  void OnParameter(const trace::Event& event);
+  void OnParameter(trace::ProcessId process, uint64_t root);
 
   // After all events, before what follows.
   void Finish();

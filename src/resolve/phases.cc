@@ -23,12 +23,12 @@ Phases::Phases(const trace::Trace& trace)
     processes_[i].unnamed = trace.processes()[i].unnamed;
 }
 
-Phases::ThreadState& Phases::ThreadOf(const trace::Event& event) {
-  if (event.thread.value == 0)
-    return processes_[event.process.value].no_thread;
-  if (event.thread.value >= threads_.size())
-    threads_.resize(std::max<size_t>(event.thread.value + 1, trace_.threads().size()));
-  return threads_[event.thread.value];
+Phases::ThreadState& Phases::ThreadOf(const trace::EventContext& at) {
+  if (at.thread.value == 0)
+    return processes_[at.process.value].no_thread;
+  if (at.thread.value >= threads_.size())
+    threads_.resize(std::max<size_t>(at.thread.value + 1, trace_.threads().size()));
+  return threads_[at.thread.value];
 }
 
 void Phases::EndBackward(ProcessState& process) {
@@ -45,12 +45,11 @@ void Phases::EndOptimizer(ProcessState& process) {
   ++process.ends.steps_over;
 }
 
-Phase Phases::PhaseOf(const trace::Event& event,
-                      trace::Autograd autograd,
+Phase Phases::PhaseOf(trace::AutogradNode node,
                       const StackFacts& facts,
                       ProcessState& process,
                       ThreadState& thread) {
-  if (autograd == trace::Autograd::kBackward) {
+  if (node.kind == trace::AutogradNode::Kind::kBackward) {
     if (!facts.in_backward && process.has_python)
       thread.is_autograd = true;
     // What the backward records, for a gradient of the gradient or for a checkpoint, moves the
@@ -63,10 +62,10 @@ Phase Phases::PhaseOf(const trace::Event& event,
   else if (thread.is_autograd)
     return Phase::kBackward;
   bool recorded = false;
-  if (autograd == trace::Autograd::kForward) {
-    recorded = thread.has_number && event.sequence > thread.next_number;
+  if (node.kind == trace::AutogradNode::Kind::kForward) {
+    recorded = thread.has_number && node.number > thread.next_number;
     thread.has_number = true;
-    thread.next_number = event.sequence;
+    thread.next_number = node.number;
   }
   switch (facts.phase) {
     case Phase::kOther:
@@ -94,14 +93,17 @@ Phase Phases::PhaseOf(const trace::Event& event,
 
 // The first allocation since the number was reached is the operator's: autograd makes the node, and
 // then the operator runs. Numbers count by thread; the thread that used one last has it.
-void Phases::Record(const trace::Event& event, ProcessState& process) {
+void Phases::Record(const trace::EventContext& at,
+                    trace::StackId stack,
+                    uint64_t number,
+                    ProcessState& process) {
   if (process.recorded.empty())
     process.recorded.resize(kRecorded);
-  Recorded& slot = process.recorded[event.sequence & (kRecorded - 1)];
-  if (slot.number == event.sequence && slot.thread == event.thread)
+  Recorded& slot = process.recorded[number & (kRecorded - 1)];
+  if (slot.number == number && slot.thread == at.thread)
     return;
-  slot = {event.sequence, event.stack, event.scope, event.thread};
-  process.last_number = std::max(process.last_number, event.sequence);
+  slot = {number, stack, at.scope, at.thread};
+  process.last_number = std::max(process.last_number, number);
 }
 
 const Phases::Recorded* Phases::Find(const ProcessState& process, uint64_t number) const {
@@ -116,8 +118,8 @@ const Phases::Recorded* Phases::Find(const ProcessState& process, uint64_t numbe
 }
 
 // What a backward allocates belongs to the operator whose gradient it computes.
-void Phases::Join(const trace::Event& event,
-                  trace::Autograd autograd,
+void Phases::Join(const Operator& here,
+                  trace::AutogradNode node,
                   const StackFacts& facts,
                   const ProcessState& process,
                   ThreadState& thread,
@@ -129,17 +131,18 @@ void Phases::Join(const trace::Event& event,
   }
   if (facts.module_inside) {
     // A checkpoint computes again: the modules stand in its own stack.
-    thread.recomputed = {event.stack, event.scope};
-    origin->forward = event.stack;
+    thread.recomputed = here;
+    origin->forward = here.stack;
     return;
   }
   if (facts.checkpoint) {
     // It runs a graph of its own, with numbers that no forward had.
     thread.evaluated = thread.recomputed;
-  } else if (autograd == trace::Autograd::kBackward && event.sequence < process.last_number) {
+  } else if (node.kind == trace::AutogradNode::Kind::kBackward &&
+             node.number < process.last_number) {
     // Nodes that accumulate gradients have no number of their own, and run behind the node whose
     // gradient it is.
-    const Recorded* found = Find(process, event.sequence + 1);
+    const Recorded* found = Find(process, node.number + 1);
     thread.evaluated = found != nullptr ? Operator{found->stack, found->scope} : Operator{};
   }
   // Sums of gradients are made between two nodes: they belong to the first.
@@ -148,26 +151,28 @@ void Phases::Join(const trace::Event& event,
     origin->scope = thread.evaluated.scope;
 }
 
-void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
-  ProcessState& process = processes_[event.process.value];
-  ThreadState& thread = ThreadOf(event);
-  const StackFacts& facts = facts_.Of(event.stack);
-  // Of other kinds of events the field says something else.
-  const trace::Autograd autograd = event.kind == trace::EventKind::kBlockAlloc
-                                       ? static_cast<trace::Autograd>(event.subkind)
-                                       : trace::Autograd::kNone;
-  process.has_python = process.has_python || event.stack.value != 0;
-  process.knows = process.knows || autograd != trace::Autograd::kNone ||
-                  facts.phase != Phase::kOther || facts.module.value != 0;
-  origin->scope = event.scope;
+void Phases::OnAllocated(const trace::EventContext& at,
+                         trace::StackId stack,
+                         trace::StackId native,
+                         uint64_t sequence,
+                         Origin* origin) {
+  using Kind = trace::AutogradNode::Kind;
+  ProcessState& process = processes_[at.process.value];
+  ThreadState& thread = ThreadOf(at);
+  const StackFacts& facts = facts_.Of(stack);
+  const auto node = trace::AutogradNode::Of(at.has_origin ? 0 : sequence);
+  process.has_python = process.has_python || stack.value != 0;
+  process.knows = process.knows || node.kind != Kind::kNone || facts.phase != Phase::kOther ||
+                  facts.module.value != 0;
+  origin->scope = at.scope;
   if (facts.communication)
     origin->purpose = facts.collective ? Purpose::kCollective : Purpose::kCommunication;
-  else if (event.native_stack.value != 0 && facts_.Of(event.native_stack).workspace)
+  else if (native.value != 0 && facts_.Of(native).workspace)
     origin->purpose = Purpose::kWorkspace;
-  if (trace::HasOrigin(event.sequence)) [[unlikely]]
-    return TakeOrigin(event, origin);
+  if (at.has_origin) [[unlikely]]
+    return TakeOrigin(at, origin);
 
-  const Phase phase = PhaseOf(event, autograd, facts, process, thread);
+  const Phase phase = PhaseOf(node, facts, process, thread);
   origin->phase = phase;
   thread.in_forward = phase == Phase::kForward;
   if (phase == Phase::kBackward) {
@@ -179,7 +184,7 @@ void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
       ++process.ends.backwards_begun;
     }
     origin->epoch = process.ends.backwards_over;
-    Join(event, autograd, facts, process, thread, origin);
+    Join({stack, at.scope}, node, facts, process, thread, origin);
     return;
   }
   // Threads that only load data run beside backwards and steps and do not end them.
@@ -195,13 +200,13 @@ void Phases::OnAllocated(const trace::Event& event, Origin* origin) {
   if (thread.is_program && process.steps == 0)
     EndOptimizer(process);
   origin->epoch = process.ends.backwards_begun;
-  if (autograd == trace::Autograd::kForward)
-    Record(event, process);
+  if (node.kind == Kind::kForward)
+    Record(at, stack, node.number, process);
 }
 
-void Phases::OnStep(const trace::Event& event) {
-  ProcessState& process = processes_[event.process.value];
-  ThreadState& thread = ThreadOf(event);
+void Phases::On(const trace::EventContext& at, const trace::Step& e) {
+  ProcessState& process = processes_[at.process.value];
+  ThreadState& thread = ThreadOf(at);
   process.knows = process.stepped = true;
   thread.in_forward = false;
   // A step in a hook of the backward does not end it.
@@ -209,7 +214,7 @@ void Phases::OnStep(const trace::Event& event) {
     thread.is_program = true;
     EndBackward(process);
   }
-  if (event.subkind == static_cast<uint8_t>(format::StepKind::kBegin)) {
+  if (e.kind == format::StepKind::kBegin) {
     ++process.steps;
     ++thread.steps;
     process.in_optimizer = true;
@@ -283,11 +288,11 @@ void Phases::OnName(trace::ProcessId process,
 }
 
 // What was around it is gone, and it says nothing of where its process and thread are.
-void Phases::TakeOrigin(const trace::Event& event, Origin* origin) {
-  const auto phase = static_cast<Phase>(trace::OriginPhase(event.sequence));
+void Phases::TakeOrigin(const trace::EventContext& at, Origin* origin) {
+  const auto phase = static_cast<Phase>(at.origin_phase);
   origin->phase = phase <= Phase::kOptimizer ? phase : Phase::kOther;
-  origin->forward = trace::StackId{static_cast<uint32_t>(event.sequence)};
-  switch (static_cast<format::OriginEnd>(trace::OriginEnd(event.sequence))) {
+  origin->forward = at.origin_forward;
+  switch (static_cast<format::OriginEnd>(at.origin_end)) {
     case format::OriginEnd::kOutlived:
       origin->epoch = kLivedOn;
       break;
@@ -301,11 +306,11 @@ void Phases::TakeOrigin(const trace::Event& event, Origin* origin) {
   }
 }
 
-void Phases::OnPast(const trace::Event& event) {
-  ProcessState& process = processes_[event.process.value];
+void Phases::On(const trace::EventContext& at, const trace::Past& e) {
+  ProcessState& process = processes_[at.process.value];
   process.past = process.ends;
-  process.knows = process.knows || (event.detail & 1) != 0;
-  process.has_python = process.has_python || (event.detail & 2) != 0;
+  process.knows = process.knows || (e.knows & 1) != 0;
+  process.has_python = process.has_python || (e.knows & 2) != 0;
 }
 
 // A tag or a scope that is called like a category, "halo/workspace", says so.

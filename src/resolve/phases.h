@@ -25,9 +25,14 @@ class Phases {
  public:
   explicit Phases(const trace::Trace& trace);
 
-  // Fills the origin of what the event allocated, names and category apart.
-  void OnAllocated(const trace::Event& event, Origin* origin);
-  void OnStep(const trace::Event& event);
+  // Fills the origin of what was allocated there, names and category apart. `sequence` is a
+  // BlockAlloc's; 0 of what is none.
+  void OnAllocated(const trace::EventContext& at,
+                   trace::StackId stack,
+                   trace::StackId native,
+                   uint64_t sequence,
+                   Origin* origin);
+  void On(const trace::EventContext& at, const trace::Step& e);
   // A name of PyTorch's for memory of that size.
   void OnName(trace::ProcessId process,
               format::NameKind kind,
@@ -36,9 +41,9 @@ class Phases {
   // The main program ended: no backward is under way any more.
   void OnTeardown(trace::ProcessId process) { EndBackward(processes_[process.value]); }
   // Up to now there is of the process what a ring keeps.
-  void OnPast(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Past& e);
   // A mark that ends an iteration: so does its forward.
-  void OnIteration(const trace::Event& event) { ThreadOf(event).in_forward = false; }
+  void OnIteration(const trace::EventContext& at) { ThreadOf(at).in_forward = false; }
 
   // Decides the category of memory that the program frees now (`freed`), or keeps until its end or
   // that of the recording. Not `by_phase`, only its names and its stack can say what it is for.
@@ -110,15 +115,17 @@ class Phases {
     bool trains() const { return stepped || ends.backwards_begun != 0; }
   };
 
-  ThreadState& ThreadOf(const trace::Event& event);
-  Phase PhaseOf(const trace::Event& event,
-                trace::Autograd autograd,
-                const StackFacts& facts,
-                ProcessState& process,
-                ThreadState& thread);
-  void Record(const trace::Event& event, ProcessState& process);
-  void Join(const trace::Event& event,
-            trace::Autograd autograd,
+  ThreadState& ThreadOf(const trace::EventContext& at);
+  static Phase PhaseOf(trace::AutogradNode node,
+                       const StackFacts& facts,
+                       ProcessState& process,
+                       ThreadState& thread);
+  static void Record(const trace::EventContext& at,
+                     trace::StackId stack,
+                     uint64_t number,
+                     ProcessState& process);
+  void Join(const Operator& here,
+            trace::AutogradNode node,
             const StackFacts& facts,
             const ProcessState& process,
             ThreadState& thread,
@@ -126,7 +133,7 @@ class Phases {
   const Recorded* Find(const ProcessState& process, uint64_t number) const;
   static uint32_t CountOf(const Ends& ends, Phase phase);
   bool Outlived(const ProcessState& process, const Origin& origin) const;
-  static void TakeOrigin(const trace::Event& event, Origin* origin);
+  static void TakeOrigin(const trace::EventContext& at, Origin* origin);
   static Category ByPhase(const ProcessState& process, bool kept, const Origin& origin);
   Category OfBackward(const ProcessState& process,
                       bool freed,

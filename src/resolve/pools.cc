@@ -27,24 +27,23 @@ uint32_t Pools::SegmentOf(trace::ProcessId process,
   return index;
 }
 
-void Pools::OnCreate(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.address == 0)
+void Pools::On(const trace::EventContext& at, const trace::PoolCreate& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.pool == 0)
     return;
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
   // The default pool belongs to whoever uses it first.
-  if (event.subkind == 0)
-    SegmentOf(event.process, account, event.address,
-              base_.owners.Find(event.native_stack, event.stack));
+  if (e.kind == format::PoolKind::kCreated)
+    SegmentOf(at.process, account, e.pool, base_.owners.Find(e.native, e.stack));
 }
 
 // Blocks that are still out keep the memory of a destroyed pool, all of it, until the last one is
 // freed. The driver may give the handle out again at once.
-void Pools::OnDestroy(const trace::Event& event) {
-  FlatMap& known = processes_[event.process.value].segments;
-  const uint32_t index = known.Find(event.address);
+void Pools::On(const trace::EventContext& at, const trace::PoolDestroy& e) {
+  FlatMap& known = processes_[at.process.value].segments;
+  const uint32_t index = known.Find(e.pool);
   if (index == FlatMap::kNone)
     return;
-  known.Erase(event.address);
+  known.Erase(e.pool);
   Segment& segment = segments_[index];
   base_.prices.NoteCall(base_.accounts[segment.account].device);
   segment.closing = true;
@@ -52,22 +51,21 @@ void Pools::OnDestroy(const trace::Event& event) {
     segments_.SetHeld(segment, 0);
 }
 
-void Pools::OnReading(const trace::Event& event) {
-  if (!base_.accounts.HasDevice(event.device) || event.size > kLargestSize ||
-      event.value > kLargestSize)
+void Pools::On(const trace::EventContext& at, const trace::PoolReading& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.reserved > kLargestSize || e.used > kLargestSize)
     return;
-  const uint32_t account = base_.accounts.FindOrAdd(event.process, event.device, event.time_ns);
-  base_.prices.NoteCall(event.device);
-  if (event.address != 0) {
-    const uint32_t segment = SegmentOf(event.process, account, event.address, kUnknownOwner);
-    return segments_.SetHeld(segments_[segment], event.size);
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
+  base_.prices.NoteCall(e.device);
+  if (e.pool != 0) {
+    const uint32_t segment = SegmentOf(at.process, account, e.pool, kUnknownOwner);
+    return segments_.SetHeld(segments_[segment], e.reserved);
   }
-  const uint64_t used = std::min(event.size, event.value);
-  SetGraphs(event, account, Part::kGraphUsed, used);
-  SetGraphs(event, account, Part::kGraphCached, event.size - used);
+  const uint64_t used = std::min(e.reserved, e.used);
+  SetGraphs(at, account, Part::kGraphUsed, used);
+  SetGraphs(at, account, Part::kGraphCached, e.reserved - used);
 }
 
-void Pools::SetGraphs(const trace::Event& event, uint32_t account, Part part, uint64_t bytes) {
+void Pools::SetGraphs(const trace::EventContext& at, uint32_t account, Part part, uint64_t bytes) {
   Graphs& graphs = graphs_[account];
   uint32_t& number = part == Part::kGraphUsed ? graphs.used : graphs.cached;
   if (number == kNoIndex) {
@@ -76,18 +74,18 @@ void Pools::SetGraphs(const trace::Event& event, uint32_t account, Part part, ui
     Counter counter = base_.counters.CounterOf(account);
     counter.owner = kCudaGraphs;
     counter.part = part;
-    counter.alloc_ns = event.time_ns;
-    counter.thread = event.thread;
+    counter.alloc_ns = at.time_ns;
+    counter.thread = at.thread;
     number = base_.counters.Add(std::move(counter));
   }
   base_.counters.StepAndMove(number, static_cast<int64_t>(bytes) - base_.counters[number].bytes);
 }
 
-void Pools::OnName(const trace::Event& event) {
-  OfProcess& known = processes_[event.process.value];
-  uint32_t& names = known.names[event.address];
-  names = base_.names.Add(names, {format::NameKind::kPool, event.name, event.api, event.value, 0});
-  if (const uint32_t index = known.segments.Find(event.address); index != FlatMap::kNone) {
+void Pools::Name(trace::ProcessId process, uint64_t pool, const MemoryName& name) {
+  OfProcess& known = processes_[process.value];
+  uint32_t& names = known.names[pool];
+  names = base_.names.Add(names, name);
+  if (const uint32_t index = known.segments.Find(pool); index != FlatMap::kNone) {
     segments_[index].names = names;
     segments_.Describe(segments_[index], {});
   }

@@ -17,14 +17,13 @@ class Pools {
   Pools(LedgerBase& base, Segments& segments)
       : base_(base), segments_(segments), processes_(base.trace.processes().size()) {}
 
-  void OnCreate(const trace::Event& event);
-  void OnDestroy(const trace::Event& event);
-  void OnReading(const trace::Event& event);
-  void OnName(const trace::Event& event);
-  // The segment of the pool that the event names; those whose pool was not named share one.
-  uint32_t SegmentOf(const trace::Event& event, uint32_t account, OwnerId owner) {
-    return SegmentOf(event.process, account, event.value2 == 0 ? kUnnamed : event.value2, owner);
-  }
+  void On(const trace::EventContext& at, const trace::PoolCreate& e);
+  void On(const trace::EventContext& at, const trace::PoolDestroy& e);
+  void On(const trace::EventContext& at, const trace::PoolReading& e);
+  void Name(trace::ProcessId process, uint64_t pool, const MemoryName& name);
+  // Of allocations whose pool was not named.
+  static constexpr uint64_t kUnnamed = UINT64_MAX;  // pool 0 is the graph memory
+  uint32_t SegmentOf(trace::ProcessId process, uint32_t account, uint64_t pool, OwnerId owner);
   // An allocation of that segment came or went.
   void Allocate(uint32_t segment, uint64_t bytes);
   void Free(uint32_t segment, uint64_t bytes);
@@ -32,8 +31,6 @@ class Pools {
   void End(uint32_t account);
 
  private:
-  static constexpr uint64_t kUnnamed = UINT64_MAX;  // pool 0 is the graph memory
-
   struct OfProcess {
     FlatMap segments;                    // by handle
     std::map<uint64_t, uint32_t> names;  // by handle, of pools that were not seen yet too
@@ -43,8 +40,7 @@ class Pools {
     uint32_t cached = kNoIndex;
   };
 
-  uint32_t SegmentOf(trace::ProcessId process, uint32_t account, uint64_t pool, OwnerId owner);
-  void SetGraphs(const trace::Event& event, uint32_t account, Part part, uint64_t bytes);
+  void SetGraphs(const trace::EventContext& at, uint32_t account, Part part, uint64_t bytes);
 
   LedgerBase& base_;
   Segments& segments_;

@@ -11,16 +11,13 @@
 namespace vramscope::resolve {
 namespace {
 
-using trace::EventKind;
-
 // Begins and ends of a damaged trace can be anything; sums and differences of these cannot
 // overflow.
 constexpr int64_t kLatestNs = int64_t{1} << 61;
 
-format::ImplicitKind ImplicitKindOf(const trace::Event& event) {
-  return event.subkind <= static_cast<uint8_t>(format::ImplicitKind::kManaged)
-             ? static_cast<format::ImplicitKind>(event.subkind)
-             : format::ImplicitKind::kOther;
+// One of a newer writer's is anything.
+format::ImplicitKind Known(format::ImplicitKind kind) {
+  return kind <= format::ImplicitKind::kManaged ? kind : format::ImplicitKind::kOther;
 }
 
 bool OnlyTakes(format::ImplicitKind kind, std::string_view api) {
@@ -37,20 +34,19 @@ bool IsOfPrimary(std::string_view api) {
 }
 
 bool IsPriorSegment(const trace::Event& event) {
-  return event.kind == EventKind::kPrior &&
-         event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment);
+  return event.Is<trace::Prior>() && event.As<trace::Prior>().kind == format::PriorKind::kSegment;
 }
 
 bool Asks(const trace::Event& event) {
-  return event.kind == EventKind::kAlloc || event.kind == EventKind::kHandleCreate ||
-         event.kind == EventKind::kPoolReading;
+  return event.Is<trace::Alloc>() || event.Is<trace::HandleCreate>() ||
+         event.Is<trace::PoolReading>();
 }
 
 // What happens to blocks is no call of the driver.
 bool IsOfBlocks(const trace::Event& event) {
-  return event.kind == EventKind::kBlockAlloc || event.kind == EventKind::kBlockFree ||
-         event.kind == EventKind::kAllocatorTotals ||
-         (event.kind == EventKind::kPrior && !IsPriorSegment(event));
+  return event.Is<trace::BlockAlloc>() || event.Is<trace::BlockFree>() ||
+         event.Is<trace::PoolBlock>() || event.Is<trace::AllocatorTotals>() ||
+         (event.Is<trace::Prior>() && !IsPriorSegment(event));
 }
 
 // Whether local memory may become larger: by a new limit, or for code that needs more than any
@@ -68,8 +64,20 @@ bool Reallocates(format::ImplicitKind kind) {
   }
 }
 
+template <class Record>
+PriceInputs::Caller CallerOf(const trace::EventContext& at, const Record& e) {
+  PriceInputs::Caller caller{.thread = at.thread};
+  if constexpr (requires { e.api; })
+    caller.api = e.api;
+  if constexpr (requires { e.stack; })
+    caller.stack = e.stack;
+  if constexpr (requires { e.native; })
+    caller.native = e.native;
+  return caller;
+}
+
 PriceInputs::Caller CallerOf(const trace::Event& event) {
-  return {event.api, event.stack, event.native_stack, event.thread, {}};
+  return trace::Visit(event, [&](const auto& e) { return CallerOf(event, e); });
 }
 
 }  // namespace
@@ -82,9 +90,9 @@ PriceInputs::PriceInputs(const trace::Trace& trace) : trace_(trace), gpus_(trace
   }
 }
 
-price::When PriceInputs::WhenOf(const trace::Event& event) const {
-  const int64_t begin_ns = std::clamp(event.begin_ns, -kLatestNs, kLatestNs);
-  return {event.time_ns, begin_ns, std::clamp(event.end_ns, begin_ns, kLatestNs)};
+price::When PriceInputs::WhenOf(const trace::EventContext& at) {
+  const int64_t begin_ns = std::clamp(at.begin_ns, -kLatestNs, kLatestNs);
+  return {at.time_ns, begin_ns, std::clamp(at.end_ns, begin_ns, kLatestNs)};
 }
 
 // ---- explicit calls
@@ -134,7 +142,7 @@ void PriceInputs::Flush(const Moved& moved) {
   }
   Gpu& gpu = Next(moved.device);
   price::When when = WhenOf(*event_);
-  if (event_->kind == EventKind::kProcessEnd)
+  if (event_->Is<trace::ProcessExit>())
     when = gpu.input.processes[event_->process.value].end.value_or(when);
   AddMove(gpu,
           {when, moved.process, moved.bytes, moved.array, IsPriorSegment(*event_), Asks(*event_)},
@@ -199,129 +207,129 @@ void PriceInputs::MoveManaged(uint32_t number, bool frees) {
 
 // ---- calls that say not what they take
 
-void PriceInputs::AddCall(trace::DeviceId device,
-                          const trace::Event& event,
+void PriceInputs::AddCall(const trace::EventContext& at,
+                          trace::DeviceId device,
+                          const Caller& caller,
                           price::ImplicitCall call) {
   Gpu& gpu = Next(device);
-  call.when = WhenOf(event);
-  call.process = event.process.value;
-  const std::string_view name = trace_.string(event.name);
-  call.text = trace_.string(event.api);
-  if (event.kind == EventKind::kImplicit && !name.empty())
-    call.text.append(call.text.empty() ? "" : " ").append(name);
+  call.when = WhenOf(at);
+  call.process = at.process.value;
+  if (call.text.empty())
+    call.text = trace_.string(caller.api);
   gpu.input.calls.push_back(std::move(call));
-  gpu.callers.push_back(CallerOf(event));
+  gpu.callers.push_back(caller);
 }
 
 // cuInit and the like belong to no device and may take memory of each.
-void PriceInputs::OnImplicit(const trace::Event& event) {
-  const format::ImplicitKind kind = ImplicitKindOf(event);
+void PriceInputs::On(const trace::EventContext& at, const trace::Implicit& e) {
+  const format::ImplicitKind kind = Known(e.kind);
+  const std::string_view api = trace_.string(e.api);
+  const std::string_view name = trace_.string(e.name);
   price::ImplicitCall call;
   call.part = PartOf(kind);
   if (kind == format::ImplicitKind::kInit)
     call.kind = price::ImplicitCall::Kind::kInit;
-  call.only_takes = OnlyTakes(kind, trace_.string(event.api));
-  call.context = event.value != 0 ? event.value : event.context;
-  if (IsGpu(event.device)) {
+  call.only_takes = OnlyTakes(kind, api);
+  call.context = e.context;
+  call.text = api;
+  call.text.append(api.empty() || name.empty() ? "" : " ").append(name);
+  if (IsGpu(e.device)) {
     call.reallocates = Reallocates(kind);
-    return AddCall(event.device, event, std::move(call));
+    return AddCall(at, e.device, CallerOf(at, e), std::move(call));
   }
   for (size_t i = 0; i < gpus_.size(); ++i) {
     if (gpus_[i].is_gpu)
-      AddCall(trace::DeviceId{static_cast<int16_t>(i)}, event, call);
+      AddCall(at, trace::DeviceId{static_cast<int16_t>(i)}, CallerOf(at, e), call);
   }
 }
 
-void PriceInputs::OnContextCreate(const trace::Event& event) {
-  if (!IsGpu(event.device))
+void PriceInputs::On(const trace::EventContext& at, const trace::ContextCreate& e) {
+  if (!IsGpu(e.device))
     return;
   price::ImplicitCall call;
   call.part = Part::kContext;
   call.kind = price::ImplicitCall::Kind::kContextCreate;
   call.only_takes = true;
   // One that the driver made by itself: its begin was seen.
-  call.until_reading = event.begin_ns == event.end_ns;
-  call.context = event.context != 0 ? event.context : event.address;
-  call.is_primary = IsOfPrimary(trace_.string(event.api));
-  AddCall(event.device, event, std::move(call));
+  call.until_reading = at.begin_ns == at.end_ns;
+  call.context = e.context;
+  call.is_primary = IsOfPrimary(trace_.string(e.api));
+  AddCall(at, e.device, CallerOf(at, e), std::move(call));
 }
 
-void PriceInputs::OnContextDestroy(const trace::Event& event) {
-  if (!IsGpu(event.device))
+void PriceInputs::On(const trace::EventContext& at, const trace::ContextDestroy& e) {
+  if (!IsGpu(e.device))
     return;
   price::ImplicitCall call;
   call.part = Part::kContext;
   call.kind = price::ImplicitCall::Kind::kContextDestroy;
-  call.context = event.address != 0 ? event.address : event.context;
-  call.is_primary = IsOfPrimary(trace_.string(event.api));
-  AddCall(event.device, event, std::move(call));
+  call.context = e.context;
+  call.is_primary = IsOfPrimary(trace_.string(e.api));
+  AddCall(at, e.device, CallerOf(at, e), std::move(call));
 }
 
 // ---- figures
 
-void PriceInputs::OnReading(const trace::Event& event) {
-  if (IsGpu(event.device) && event.value >= event.size && event.value <= kLargestSize)
-    Next(event.device)
-        .input.readings.push_back(
-            {WhenOf(event), event.process.value, static_cast<int64_t>(event.value - event.size)});
+void PriceInputs::On(const trace::EventContext& at, const trace::Reading& e) {
+  if (IsGpu(e.device) && e.total >= e.free && e.total <= kLargestSize)
+    Next(e.device).input.readings.push_back(
+        {WhenOf(at), at.process.value, static_cast<int64_t>(e.total - e.free)});
 }
 
-void PriceInputs::OnDeviceSample(const trace::Event& event) {
-  if (!IsGpu(event.device) || event.size > kLargestSize)
+void PriceInputs::On(const trace::EventContext& at, const trace::DeviceSample& e) {
+  if (!IsGpu(e.device) || e.used > kLargestSize)
     return;
-  Gpu& gpu = Next(event.device);
-  gpu.input.samples.push_back({WhenOf(event), static_cast<int64_t>(event.size)});
-  gpu.repeats.push_back(event.flags);
+  Gpu& gpu = Next(e.device);
+  gpu.input.samples.push_back({WhenOf(at), static_cast<int64_t>(e.used)});
+  gpu.repeats.push_back(static_cast<uint32_t>(std::min<uint64_t>(e.repeats, UINT32_MAX)));
 }
 
-void PriceInputs::OnProcessSample(const trace::Event& event) {
-  if (!IsGpu(event.device) || event.size > kLargestSize)
+void PriceInputs::On(const trace::EventContext& at, const trace::ProcessSample& e) {
+  if (!IsGpu(e.device) || e.used > kLargestSize)
     return;
-  Gpu& gpu = Next(event.device);
-  const bool is_recorded = event.process.value < gpu.has_figure.size();
-  gpu.input.figures.push_back({WhenOf(event), is_recorded ? event.process.value : price::kNone,
-                               static_cast<int64_t>(event.size)});
+  Gpu& gpu = Next(e.device);
+  const bool is_recorded = at.process.value < gpu.has_figure.size();
+  gpu.input.figures.push_back(
+      {WhenOf(at), is_recorded ? at.process.value : price::kNone, static_cast<int64_t>(e.used)});
   if (is_recorded)
-    gpu.has_figure[event.process.value] = true;
+    gpu.has_figure[at.process.value] = true;
 }
 
 // ---- processes
 
-void PriceInputs::OnCheckpoint(const trace::Event& event) {
-  const auto kind = static_cast<format::CheckpointKind>(event.subkind);
-  const bool leaves = kind == format::CheckpointKind::kCheckpoint;
-  if (!leaves && kind != format::CheckpointKind::kRestore)
+void PriceInputs::On(const trace::EventContext& at, const trace::Checkpoint& e) {
+  const bool leaves = e.kind == format::CheckpointKind::kCheckpoint;
+  if (!leaves && e.kind != format::CheckpointKind::kRestore)
     return;
   ForEachGpu([&](Gpu& gpu) {
-    if (!gpu.input.processes[event.process.value].end)
-      gpu.input.checkpoints.push_back({WhenOf(event), event.process.value, leaves});
+    if (!gpu.input.processes[at.process.value].end)
+      gpu.input.checkpoints.push_back({WhenOf(at), at.process.value, leaves});
   });
 }
 
-void PriceInputs::OnShare(const trace::Event& event) {
+void PriceInputs::NoteShare(const trace::EventContext& at) {
   ForEachGpu([&](Gpu& gpu) {
-    int64_t& shares_ns = gpu.input.processes[event.process.value].shares_ns;
-    shares_ns = std::min(shares_ns, event.time_ns);
+    int64_t& shares_ns = gpu.input.processes[at.process.value].shares_ns;
+    shares_ns = std::min(shares_ns, at.time_ns);
   });
 }
 
-void PriceInputs::OnTeardown(const trace::Event& event) {
-  ForEachGpu(
-      [&](Gpu& gpu) { gpu.input.processes[event.process.value].teardown_ns = event.time_ns; });
+void PriceInputs::On(const trace::EventContext& at, const trace::Teardown&) {
+  ForEachGpu([&](Gpu& gpu) { gpu.input.processes[at.process.value].teardown_ns = at.time_ns; });
 }
 
-void PriceInputs::OnLateStart(const trace::Event& event) {
+void PriceInputs::NoteLateStart(const trace::EventContext& at) {
   ForEachGpu([&](Gpu& gpu) {
-    int64_t& late_ns = gpu.input.processes[event.process.value].late_ns;
-    late_ns = std::min(late_ns, event.time_ns);
+    int64_t& late_ns = gpu.input.processes[at.process.value].late_ns;
+    late_ns = std::min(late_ns, at.time_ns);
   });
 }
 
-void PriceInputs::OnProcessEnd(const trace::Event& event, int64_t begin_ns, int64_t end_ns) {
+void PriceInputs::NoteProcessEnd(const trace::EventContext& at, int64_t begin_ns, int64_t end_ns) {
   begin_ns = std::clamp(begin_ns, -kLatestNs, kLatestNs);
   ForEachGpu([&](Gpu& gpu) {
-    gpu.input.processes[event.process.value].end =
-        price::When{event.time_ns, begin_ns, std::max(begin_ns, end_ns)};
+    gpu.input.processes[at.process.value].end =
+        price::When{at.time_ns, begin_ns, std::max(begin_ns, end_ns)};
   });
 }
 

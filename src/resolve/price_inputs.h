@@ -79,18 +79,18 @@ class PriceInputs {
   void MoveManaged(uint32_t number, bool frees);
 
   // ---- what says of itself what it is
-  void OnImplicit(const trace::Event& event);
-  void OnContextCreate(const trace::Event& event);
-  void OnContextDestroy(const trace::Event& event);
-  void OnReading(const trace::Event& event);
-  void OnDeviceSample(const trace::Event& event);
-  void OnProcessSample(const trace::Event& event);
-  void OnCheckpoint(const trace::Event& event);
-  void OnShare(const trace::Event& event);
-  void OnTeardown(const trace::Event& event);
-  void OnLateStart(const trace::Event& event);
+  void On(const trace::EventContext& at, const trace::Implicit& e);
+  void On(const trace::EventContext& at, const trace::ContextCreate& e);
+  void On(const trace::EventContext& at, const trace::ContextDestroy& e);
+  void On(const trace::EventContext& at, const trace::Reading& e);
+  void On(const trace::EventContext& at, const trace::DeviceSample& e);
+  void On(const trace::EventContext& at, const trace::ProcessSample& e);
+  void On(const trace::EventContext& at, const trace::Checkpoint& e);
+  void On(const trace::EventContext& at, const trace::Teardown& e);
+  void NoteShare(const trace::EventContext& at);
+  void NoteLateStart(const trace::EventContext& at);
   // Its memory goes in [begin_ns, end_ns].
-  void OnProcessEnd(const trace::Event& event, int64_t begin_ns, int64_t end_ns);
+  void NoteProcessEnd(const trace::EventContext& at, int64_t begin_ns, int64_t end_ns);
 
   void Finish();
 
@@ -136,8 +136,11 @@ class PriceInputs {
     }
   }
   static void AddMove(Gpu& gpu, const price::Move& move, const Caller& caller);
-  price::When WhenOf(const trace::Event& event) const;
-  void AddCall(trace::DeviceId device, const trace::Event& event, price::ImplicitCall call);
+  static price::When WhenOf(const trace::EventContext& at);
+  void AddCall(const trace::EventContext& at,
+               trace::DeviceId device,
+               const Caller& caller,
+               price::ImplicitCall call);
 
   const trace::Trace& trace_;
   std::vector<Gpu> gpus_;                                      // by device

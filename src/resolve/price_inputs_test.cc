@@ -6,8 +6,6 @@
 namespace vramscope::resolve {
 namespace {
 
-using trace::EventKind;
-
 constexpr int64_t kMiB = 1 << 20;
 constexpr trace::DeviceId kGpu{0};
 
@@ -23,34 +21,35 @@ class OneGpu : public trace::Trace {
 
 class PriceInputsTest : public ::testing::Test {
  protected:
-  trace::Event Event(EventKind kind, int64_t begin_ns, int64_t end_ns) {
+  trace::EventContext At(int64_t begin_ns, int64_t end_ns) const {
+    return {.time_ns = end_ns, .begin_ns = begin_ns, .end_ns = end_ns, .process = process_};
+  }
+  template <class Record>
+  trace::Event EventAt(int64_t begin_ns, int64_t end_ns) const {
     trace::Event event;
-    event.kind = kind;
-    event.process = process_;
-    event.device = kGpu;
-    event.time_ns = event.end_ns = end_ns;
-    event.begin_ns = begin_ns;
+    static_cast<trace::EventContext&>(event) = At(begin_ns, end_ns);
+    event.Become<Record>();
     return event;
   }
   // A call of the driver that moves so much, or nothing.
-  void Call(EventKind kind, int64_t begin_ns, int64_t end_ns, int64_t bytes = 0) {
-    const trace::Event event = Event(kind, begin_ns, end_ns);
+  template <class Record>
+  void Call(int64_t begin_ns, int64_t end_ns, int64_t bytes = 0) {
+    const auto event = EventAt<Record>(begin_ns, end_ns);
     inputs_.BeginEvent(event);
     inputs_.NoteCall(kGpu);
     inputs_.Move(process_, kGpu, bytes);
     inputs_.EndEvent();
   }
-  void Block(EventKind kind, int64_t time_ns, int64_t bytes) {
-    trace::Event event = Event(kind, time_ns, time_ns);
+  template <class Record>
+  void Block(int64_t time_ns, int64_t bytes) {
+    auto event = EventAt<Record>(time_ns, time_ns);
     event.thread = trace::ThreadId{7};
     inputs_.BeginEvent(event);
     inputs_.Move(process_, kGpu, bytes);
     inputs_.EndEvent();
   }
   void Reading(int64_t begin_ns, int64_t end_ns) {
-    trace::Event event = Event(EventKind::kReading, begin_ns, end_ns);
-    event.value = 100 * kMiB;
-    inputs_.OnReading(event);
+    inputs_.On(At(begin_ns, end_ns), trace::Reading{.device = kGpu, .total = 100 * kMiB});
   }
   const std::vector<price::Move>& moves() {
     inputs_.Finish();
@@ -63,10 +62,10 @@ class PriceInputsTest : public ::testing::Test {
 };
 
 TEST_F(PriceInputsTest, CallsThatMoveNothingAreOneUntilSomethingElseHappens) {
-  Call(EventKind::kAlloc, 10, 20);
-  Call(EventKind::kFree, 30, 40);
+  Call<trace::Alloc>(10, 20);
+  Call<trace::Free>(30, 40);
   Reading(41, 45);
-  Call(EventKind::kFree, 50, 60);
+  Call<trace::Free>(50, 60);
   ASSERT_EQ(moves().size(), 2u);
   EXPECT_EQ(moves()[0].when.time_ns, 20);
   EXPECT_EQ(moves()[0].when.begin_ns, 10);
@@ -76,10 +75,10 @@ TEST_F(PriceInputsTest, CallsThatMoveNothingAreOneUntilSomethingElseHappens) {
 }
 
 TEST_F(PriceInputsTest, WhoAsksAndWhoseItIsIsKept) {
-  Call(EventKind::kFree, 10, 20);
-  Call(EventKind::kAlloc, 30, 40);
+  Call<trace::Free>(10, 20);
+  Call<trace::Alloc>(30, 40);
   process_ = trace::ProcessId{1};
-  Call(EventKind::kAlloc, 50, 60);
+  Call<trace::Alloc>(50, 60);
   ASSERT_EQ(moves().size(), 3u);
   EXPECT_FALSE(moves()[0].asks);
   EXPECT_TRUE(moves()[1].asks);
@@ -87,8 +86,8 @@ TEST_F(PriceInputsTest, WhoAsksAndWhoseItIsIsKept) {
 }
 
 TEST_F(PriceInputsTest, ACallThatMovesSomethingStandsForItself) {
-  Call(EventKind::kAlloc, 10, 20, 2 * kMiB);
-  Call(EventKind::kAlloc, 30, 40, 2 * kMiB);
+  Call<trace::Alloc>(10, 20, 2 * kMiB);
+  Call<trace::Alloc>(30, 40, 2 * kMiB);
   ASSERT_EQ(moves().size(), 2u);
   EXPECT_EQ(moves()[1].bytes, 2 * kMiB);
 }
@@ -96,9 +95,9 @@ TEST_F(PriceInputsTest, ACallThatMovesSomethingStandsForItself) {
 // There may be ten million of them, and no figure tells one from the next.
 TEST_F(PriceInputsTest, BlocksMoveTogetherUntilSomethingElseHappens) {
   for (int64_t i = 0; i < 1000; ++i)
-    Block(EventKind::kBlockAlloc, 10 + i, 512);
+    Block<trace::BlockAlloc>(10 + i, 512);
   Reading(2000, 2001);
-  Block(EventKind::kBlockFree, 3000, -512);
+  Block<trace::BlockFree>(3000, -512);
   ASSERT_EQ(moves().size(), 2u);
   EXPECT_EQ(moves()[0].bytes, 512 * 1000);
   EXPECT_EQ(moves()[0].when.time_ns, 1009);
@@ -107,38 +106,32 @@ TEST_F(PriceInputsTest, BlocksMoveTogetherUntilSomethingElseHappens) {
 
 // Their events are gone by then.
 TEST_F(PriceInputsTest, BlocksKeepTheirCallerUntilTheyMove) {
-  Block(EventKind::kBlockAlloc, 10, 5);
+  Block<trace::BlockAlloc>(10, 5);
   ASSERT_EQ(moves().size(), 1u);
   EXPECT_EQ(inputs_.move_callers(0)[0].thread, trace::ThreadId{7});
-  Block(EventKind::kBlockFree, 20, -5);
-  Call(EventKind::kAlloc, 30, 40);
+  Block<trace::BlockFree>(20, -5);
+  Call<trace::Alloc>(30, 40);
   ASSERT_EQ(moves().size(), 3u);
   EXPECT_EQ(inputs_.move_callers(0)[1].thread, trace::ThreadId{7});
 }
 
 TEST_F(PriceInputsTest, FiguresThatNoGpuCanShowAreLeftOut) {
-  trace::Event event = Event(EventKind::kReading, 10, 20);
-  event.size = 5;  // more free than there is
-  inputs_.OnReading(event);
-  event.value = UINT64_MAX;
-  inputs_.OnReading(event);
-  event = Event(EventKind::kDeviceSample, 10, 20);
-  event.size = UINT64_MAX;
-  inputs_.OnDeviceSample(event);
+  const trace::EventContext at = At(10, 20);
+  inputs_.On(at, trace::Reading{.device = kGpu, .free = 5});  // more free than there is
+  inputs_.On(at, trace::Reading{.device = kGpu, .free = 5, .total = UINT64_MAX});
+  inputs_.On(at, trace::DeviceSample{.device = kGpu, .used = UINT64_MAX});
   EXPECT_TRUE(inputs_.input(0).readings.empty());
   EXPECT_TRUE(inputs_.input(0).samples.empty());
 }
 
 // Whatever a damaged trace says, what is computed with times cannot overflow.
 TEST_F(PriceInputsTest, TimesAreBounded) {
-  Call(EventKind::kAlloc, INT64_MIN, 20, kMiB);
+  Call<trace::Alloc>(INT64_MIN, 20, kMiB);
   EXPECT_GT(moves()[0].when.begin_ns, INT64_MIN / 2);
 }
 
 TEST_F(PriceInputsTest, WhatBelongsToNoDeviceIsACallOnEach) {
-  trace::Event event = Event(EventKind::kImplicit, 10, 20);
-  event.device = trace::kNoDevice;
-  inputs_.OnImplicit(event);
+  inputs_.On(At(10, 20), trace::Implicit{});
   ASSERT_EQ(inputs_.input(0).calls.size(), 1u);
   EXPECT_FALSE(inputs_.input(0).calls[0].reallocates);
 }
@@ -147,9 +140,7 @@ TEST_F(PriceInputsTest, WhatBelongsToNoDeviceIsACallOnEach) {
 TEST_F(PriceInputsTest, CodeThatComesMayTakeLocalMemoryAnew) {
   using format::ImplicitKind;
   const auto reallocates = [&](ImplicitKind kind) {
-    trace::Event event = Event(EventKind::kImplicit, 10, 20);
-    event.subkind = static_cast<uint8_t>(kind);
-    inputs_.OnImplicit(event);
+    inputs_.On(At(10, 20), trace::Implicit{.kind = kind, .device = kGpu});
     return inputs_.input(0).calls.back().reallocates;
   };
   for (const ImplicitKind kind : {ImplicitKind::kModule, ImplicitKind::kFunction,

@@ -21,7 +21,7 @@ class CountingTrace : public trace::Trace {
     for (uint64_t i = 0; i < count_; ++i) {
       if (i == throws_at_)
         throw std::bad_alloc();
-      batch.emplace_back().size = i;
+      batch.emplace_back().Become(trace::BlockFree{.size = i});
       if (i % 7 == 0 || i % 5000 == 4999) {
         sink(batch);
         batch.clear();
@@ -43,7 +43,7 @@ TEST(ReadAheadTest, AllEventsComeInTheirOrder) {
     uint64_t next = 0;
     const auto status = ForEachEventReadAhead(trace, [&](std::span<const trace::Event> events) {
       for (const trace::Event& event : events)
-        ASSERT_EQ(event.size, next++);
+        ASSERT_EQ(event.As<trace::BlockFree>().size, next++);
     });
     EXPECT_TRUE(status.ok());
     EXPECT_EQ(next, count);

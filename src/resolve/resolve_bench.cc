@@ -66,27 +66,31 @@ class MadeUpTrace : public trace::Trace {
     const uint64_t base = uint64_t{0x7f} << 40;
     for (uint64_t segment = 0; gpu_ && segment <= live_ / slots_per_segment; ++segment) {
       trace::Event event;
-      event.kind = trace::EventKind::kAlloc;
       event.process = trace::ProcessId{0};
-      event.device = trace::DeviceId{0};
-      event.address = base + segment * kSegmentBytes;
-      event.size = kSegmentBytes;
-      event.native_stack = trace::StackId{kStacks};
+      event.Become(trace::Alloc{.device = trace::DeviceId{0},
+                                .address = base + segment * kSegmentBytes,
+                                .size = kSegmentBytes,
+                                .native = trace::StackId{kStacks}});
       event.time_ns = event.begin_ns = event.end_ns = time_ns;
       batch.push_back(event);
     }
     for (uint64_t i = 0; i < count_; ++i) {
       const uint64_t slot = random() % live_;
       trace::Event event;
-      event.kind = taken[slot] ? trace::EventKind::kBlockFree : trace::EventKind::kBlockAlloc;
       taken[slot] = !taken[slot];
       if (taken[slot])
         sizes[slot] = 512 + random() % 3000;
       event.process = trace::ProcessId{0};
-      event.device = trace::DeviceId{0};
-      event.address = base + slot * 4096;
-      event.size = sizes[slot];
-      event.stack = trace::StackId{static_cast<uint32_t>(1 + slot % (kStacks - 1))};
+      const uint64_t address = base + slot * 4096;
+      if (taken[slot])
+        event.Become(trace::BlockAlloc{
+            .address = address,
+            .size = sizes[slot],
+            .device = trace::DeviceId{0},
+            .stack = trace::StackId{static_cast<uint32_t>(1 + slot % (kStacks - 1))}});
+      else
+        event.Become(trace::BlockFree{
+            .address = address, .size = sizes[slot], .device = trace::DeviceId{0}});
       if (names_ && taken[slot])
         SetNode(event, allocations++, &node);
       event.time_ns = event.begin_ns = event.end_ns = time_ns;
@@ -105,11 +109,10 @@ class MadeUpTrace : public trace::Trace {
   static void SetNode(trace::Event& event, uint64_t allocation, uint64_t* node) {
     const bool forward = allocation / 1000 % 2 == 0;
     event.thread = trace::ThreadId{forward ? 1u : 2u};
-    event.subkind =
-        static_cast<uint8_t>(forward ? trace::Autograd::kForward : trace::Autograd::kBackward);
-    event.sequence = forward ? ++*node : *node - 1 - allocation % 1000;
+    auto& block = event.As<trace::BlockAlloc>();
+    block.sequence = forward ? 2 * ++*node + 1 : 2 * (*node - 1 - allocation % 1000) + 2;
     if (!forward)
-      event.stack = {};
+      block.stack = {};
   }
 
   uint64_t count_;

@@ -19,9 +19,13 @@ void SetBytes(uint64_t priced, uint64_t size, uint64_t requested, tables::Alloca
 
 }  // namespace
 
-void RowMaker::FillOrigin(const trace::Event& event, Origin* origin) {
-  base_.phases.OnAllocated(event, origin);
-  origin->module_epoch = base_.progress.processes[event.process.value].modules_gone;
+void RowMaker::FillOrigin(const trace::EventContext& at,
+                          trace::StackId stack,
+                          trace::StackId native,
+                          uint64_t sequence,
+                          Origin* origin) {
+  base_.phases.OnAllocated(at, stack, native, sequence, origin);
+  origin->module_epoch = base_.progress.processes[at.process.value].modules_gone;
 }
 
 void RowMaker::End(Block* block, uint32_t account, bool freed, std::span<const Stretch> stretches) {

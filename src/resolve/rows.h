@@ -18,7 +18,11 @@ class RowMaker {
       : base_(base), segments_(segments), slabs_(slabs) {}
 
   // What is known of who asked for it.
-  void FillOrigin(const trace::Event& event, Origin* origin);
+  void FillOrigin(const trace::EventContext& at,
+                  trace::StackId stack,
+                  trace::StackId native,
+                  uint64_t sequence,
+                  Origin* origin);
   // All about it was so until now, and is no longer. `freed`: its lifetime ends.
   void End(Block* block, uint32_t account, bool freed, std::span<const Stretch> stretches = {});
   void End(DriverObject* object, bool freed);

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
 
 #include "format/enums.h"
 #include "util/strong_id.h"
 
-// What a trace says, whichever form it has on disk: events in time order over tables of names.
+// What a trace says: events in time order over tables of names.
 namespace vramscope::trace {
 
 // Index 0 of every table means "none" (the empty string, no stack, ...), except for processes and
@@ -21,142 +27,115 @@ using DeviceId = util::StrongId<struct DeviceTag, int16_t>;
 inline constexpr ProcessId kNoProcess{0xffff};
 inline constexpr DeviceId kNoDevice{-1};
 
-// Same names and meaning as the records of format/records.def, less the definitions.
-enum class EventKind : uint8_t {
-  kBlockAlloc,
-  kBlockFree,
-  kAllocatorTotals,
-  kOutOfMemory,
-  kAlloc,
-  kFree,
-  kHandleCreate,
-  kHandleRelease,
-  kHandleRetain,
-  kMap,
-  kUnmap,
-  kReserve,
-  kUnreserve,
-  kPoolCreate,
-  kPoolDestroy,
-  kPoolReading,
-  kContextCreate,
-  kContextDestroy,
-  kImplicit,
-  kReading,
-  kFailure,
-  kMark,
-  kState,
-  kTeardown,
-  kProcessEnd,  // made by the reader: after it nothing of this process is live
-  kDeviceSample,
-  kProcessSample,
-  kName,
-  kModule,
-  kModuleGone,
-  kStep,
-  kPrior,
-  kShare,
-  kCheckpoint,
-  kPast,
-  kCommunicator,
-};
+// What each record of format/records.def but the definitions says, under the record's own names:
+// BlockAlloc, BlockFree, AllocatorTotals and so on. Ids are the trace's; times are in the context.
+#define VRAMSCOPE_EVENTS_ONLY
+#define VRAMSCOPE_RECORD(Name, id, doc) \
+  struct Name {                         \
+    static constexpr uint8_t kType = id;
+#define VRAMSCOPE_ADDRESS(field) uint64_t field = 0;
+#define VRAMSCOPE_UINT(field) uint64_t field = 0;
+#define VRAMSCOPE_SINT(field) int64_t field = 0;
+#define VRAMSCOPE_BYTES(field) StringId field{};
+#define VRAMSCOPE_STRING(field) StringId field{};
+#define VRAMSCOPE_PY_STACK(field) StackId field{};
+#define VRAMSCOPE_NATIVE_STACK(field) StackId field{};
+#define VRAMSCOPE_DEVICE(field) DeviceId field = kNoDevice;
+#define VRAMSCOPE_ENUM(Enum, field) format::Enum field{};
+#define VRAMSCOPE_SINCE(field)
+#define VRAMSCOPE_END \
+  }                   \
+  ;
+#include "format/records.def"
 
-// Flag of a BlockAlloc: the program's own pool cut it (annotate.h), no framework's.
-inline constexpr uint32_t kPoolOfProgram = 1;
-
-// In Event::sequence of what allocates, from the past of a ring: what surrounded it is gone, and
-// what it said of it stands here. The lower half is the forward stack.
-inline constexpr uint64_t kHasOrigin = uint64_t{1} << 63;
-constexpr uint64_t PackOrigin(uint64_t phase, uint64_t end, StackId forward) {
-  return kHasOrigin | (phase & 0xff) << 40 | (end & 0xff) << 32 | forward.value;
-}
-constexpr bool HasOrigin(uint64_t sequence) {
-  return (sequence & kHasOrigin) != 0;
-}
-constexpr uint8_t OriginPhase(uint64_t sequence) {
-  return static_cast<uint8_t>(sequence >> 40);
-}
-constexpr uint8_t OriginEnd(uint64_t sequence) {
-  return static_cast<uint8_t>(sequence >> 32);
-}
-
-// What Event::sequence numbers.
-enum class Autograd : uint8_t {
-  kNone = 0,
-  kForward = 1,   // the node that the thread will make next
-  kBackward = 2,  // the node that is being evaluated
-};
-
-// One event. Which field means what, by kind:
-//
-// clang-format off
-//   kind             address   size       value          value2      detail       subkind / name
-//   BlockAlloc       block     bytes      requested                               Autograd; number in sequence; name
-//                                         (0: not said)                           flags: kPoolOfProgram
-//   BlockFree        block     bytes
-//   AllocatorTotals            allocated  reserved
-//   OutOfMemory                requested  allocated      reserved
-//   Alloc            address   bytes      actual         pool        stream       MemoryKind; extra in flags
-//   Free             address                                         stream       MemoryKind
-//   HandleCreate     handle    bytes      imported
-//   HandleRelease    handle
-//   HandleRetain     handle               address
-//   Map              address   bytes      handle         offset
-//   Unmap, Reserve,
-//   Unreserve        address   bytes
-//   PoolCreate       pool                                                         0 created, 1 default, 2 imported
-//   PoolDestroy      pool
-//   PoolReading      pool      reserved   used
-//   ContextCreate,
-//   ContextDestroy   context
-//   Implicit                   detail     context                                 ImplicitKind; name = kernel, module
-//   Reading                    free       total
-//   Failure                    bytes      CUresult
-//   Mark                                                                          name
-//   State                      cpu_live (as int64_t)                              RecordingState
-//   Teardown                                                                      TeardownKind
-//   ProcessEnd                 wait status, or UINT64_MAX when not known
-//   DeviceSample               used       free           reserved    total        repeats in flags
-//   ProcessSample              used                                  pid          (process: where it is recorded)
-//   Name             memory    requested  root module    offset      bytes        NameKind; name; api = the optimizer's name for its state
-//   Module           object               root module                             name = path below root; api = class
-//   ModuleGone       object
-//   Step             optimizer                                                    StepKind; name = class
-//   Prior            memory    bytes                                              PriorKind; name = whose it is
-//   Share            memory    key        handle                                  ShareKind
-//   Checkpoint                                                       pid          CheckpointKind; process: that of pid where it is recorded
-//   Past                       iterations by_marks       knows
-//   Communicator     id                   ranks          rank                     begin_ns: of the range (device: what the range said)
-// clang-format on
-struct Event {
-  // Where the event stands in the order: for what gives memory back the begin of the call, for all
-  // else its end. CLOCK_MONOTONIC nanoseconds.
+// Where an event stands, and in what.
+struct EventContext {
+  // In the order of all: for what gives memory back the begin of the call, for all else its end.
+  // CLOCK_MONOTONIC nanoseconds.
   int64_t time_ns = 0;
   // The call under way: [begin_ns, end_ns]; both equal time_ns where there is no call.
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  uint64_t address = 0;
-  uint64_t size = 0;
-  uint64_t value = 0;
-  uint64_t value2 = 0;
-  uint64_t detail = 0;
-  uint64_t context = 0;
-  uint64_t sequence = 0;
-  StackId stack;         // Python stack, innermost frame
-  StackId native_stack;  // native stack, innermost frame
-  StringId api;          // the driver entry point, "" for tensor events
-  StringId name;
   StringId scope;  // path of the program's own scopes around it, "outer/inner"
   ThreadId thread;
-  uint32_t flags = 0;
-  ProcessId process = kNoProcess;
-  DeviceId device = kNoDevice;
-  EventKind kind = EventKind::kMark;
-  uint8_t subkind = 0;
   // Which record it is made of: the stream, counted through all files, and the record there.
-  uint16_t source = 0;
   uint32_t record = 0;
+  uint16_t source = 0;
+  ProcessId process = kNoProcess;
+  uint8_t type = 0;  // the record's
+  // An allocation of the past of a ring: what surrounded it is gone, and what the past says of it
+  // stands here (a PastOrigin record).
+  bool has_origin = false;
+  uint8_t origin_phase = 0;
+  uint8_t origin_end = 0;
+  StackId origin_forward;
 };
-static_assert(sizeof(Event) == 120, "a few million of them a second");
+
+// A context and what happened there. A reader asks for a type, or has Visit() choose by the type:
+//
+//   void On(const EventContext& at, const BlockAlloc& e);   for each type that matters to it
+//   void Apply(const Event& event) { Visit(event, [&](const auto& e) { On(event, e); }); }
+class Event : public EventContext {
+ public:
+  template <class Record>
+  bool Is() const {
+    return type == Record::kType;
+  }
+  template <class Record>
+  const Record& As() const {
+    return *std::launder(reinterpret_cast<const Record*>(record_));
+  }
+  template <class Record>
+  Record& As() {
+    return *std::launder(reinterpret_cast<Record*>(record_));
+  }
+  template <class Record>
+  Record& Become(const Record& said = {}) {
+    static_assert(std::is_trivially_copyable_v<Record> && std::is_trivially_destructible_v<Record>);
+    type = Record::kType;
+    return *std::construct_at(reinterpret_cast<Record*>(record_), said);
+  }
+
+ private:
+  static constexpr size_t kLargest = std::max({
+#define VRAMSCOPE_EVENTS_ONLY
+#define VRAMSCOPE_RECORD(Name, id, doc) sizeof(Name),
+#include "format/records.def"
+  });
+
+  alignas(uint64_t) unsigned char record_[kLargest];
+};
+static_assert(sizeof(Event) <= 120, "a few million of them a second");
+
+// function(what happened), by its type.
+template <class Function>
+decltype(auto) Visit(const Event& event, Function&& function) {
+  switch (event.type) {
+#define VRAMSCOPE_EVENTS_ONLY
+#define VRAMSCOPE_RECORD(Name, id, doc) \
+  case id:                              \
+    return function(event.As<Name>());
+#include "format/records.def"
+    default:
+      std::abort();  // it did not become anything
+  }
+}
+
+// The node of autograd's that BlockAlloc::sequence tells of.
+struct AutogradNode {
+  enum class Kind : uint8_t {
+    kNone,
+    kForward,   // the node that the thread will make next
+    kBackward,  // the node that is being evaluated
+  };
+  Kind kind = Kind::kNone;
+  uint64_t number = 0;
+
+  static constexpr AutogradNode Of(uint64_t sequence) {
+    if (sequence == 0)
+      return {};
+    return {(sequence & 1) != 0 ? Kind::kForward : Kind::kBackward, (sequence - 1) >> 1};
+  }
+};
 
 }  // namespace vramscope::trace

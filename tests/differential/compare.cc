@@ -57,9 +57,9 @@ Result<Times> ReadTimes(trace::Trace& recording, size_t instants) {
     for (const trace::Event& event : events) {
       now_ns = now_ns == INT64_MIN ? event.time_ns : std::max(event.time_ns, now_ns + 1);
       times.settled.Apply(event, now_ns);
-      if (event.kind == trace::EventKind::kName && event.address > kInstantBase &&
-          event.address - kInstantBase <= instants)
-        times.instants[event.address - kInstantBase - 1] = now_ns;
+      const uint64_t named = event.Is<trace::Name>() ? event.As<trace::Name>().address : 0;
+      if (named > kInstantBase && named - kInstantBase <= instants)
+        times.instants[named - kInstantBase - 1] = now_ns;
     }
   });
   if (!read.ok())

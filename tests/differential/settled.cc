@@ -11,34 +11,25 @@ namespace {
 
 namespace trace = vramscope::trace;
 namespace format = vramscope::format;
-using trace::EventKind;
-
-bool IsArray(const trace::Event& event) {
-  return event.subkind == static_cast<uint8_t>(format::MemoryKind::kArray);
-}
-
-bool IsManaged(const trace::Event& event) {
-  return event.kind == EventKind::kAlloc &&
-         event.subkind == static_cast<uint8_t>(format::MemoryKind::kManaged);
-}
-
 // Calls during which the driver may move memory.
-bool MovesMemory(EventKind kind) {
-  switch (kind) {
-    case EventKind::kAlloc:
-    case EventKind::kFree:
-    case EventKind::kHandleCreate:
-    case EventKind::kHandleRelease:
-    case EventKind::kUnmap:
-    case EventKind::kPoolReading:
-    case EventKind::kPoolDestroy:
-    case EventKind::kContextCreate:
-    case EventKind::kContextDestroy:
-    case EventKind::kImplicit:
-      return true;
-    default:
-      return false;
-  }
+template <class... Records>
+bool IsOneOf(const trace::Event& event) {
+  return (event.Is<Records>() || ...);
+}
+
+bool MovesMemory(const trace::Event& event) {
+  return IsOneOf<trace::Alloc, trace::Free, trace::HandleCreate, trace::HandleRelease, trace::Unmap,
+                 trace::PoolReading, trace::PoolDestroy, trace::ContextCreate,
+                 trace::ContextDestroy, trace::Implicit>(event);
+}
+
+trace::DeviceId DeviceOf(const trace::Event& event) {
+  return trace::Visit(event, [](const auto& e) {
+    if constexpr (requires { e.device; })
+      return e.device;
+    else
+      return trace::kNoDevice;
+  });
 }
 
 }  // namespace
@@ -49,66 +40,64 @@ SettledTimes::SettledTimes(const trace::Trace& trace) : devices_(trace.devices()
 }
 
 void SettledTimes::Apply(const trace::Event& event, int64_t time_ns) {
-  const auto said = static_cast<size_t>(event.device.value);
-  bool known = event.device.value >= 0 && said < devices_.size() && is_gpu_[said];
+  const trace::DeviceId device = DeviceOf(event);
+  const auto said = static_cast<size_t>(device.value);
+  const bool known = device.value >= 0 && said < devices_.size() && is_gpu_[said];
   size_t first = known ? said : 0;
   size_t last = known ? said + 1 : 0;
   Entry entry{Entry::Kind::kImplicit, time_ns, event.begin_ns, event.end_ns, {}};
   bool is_priced_later = false;
-  switch (event.kind) {
-    case EventKind::kReading:
-      if (!known || event.value < event.size)
-        return;
-      entry.kind = Entry::Kind::kReading;
-      devices_[said].entries.push_back(entry);
+  if (event.Is<trace::Reading>()) {
+    const auto& reading = event.As<trace::Reading>();
+    if (!known || reading.total < reading.free)
       return;
-    case EventKind::kImplicit:
-      // cuInit and the like are of no device and may take memory of each.
-      if (!known)
-        last = devices_.size();
-      is_priced_later = true;
-      break;
-    case EventKind::kContextDestroy:
-      // Managed memory that is made in it goes with it: see below.
-      if (HasManaged(event.process.value)) {
-        first = 0;
-        last = devices_.size();
-      }
-      is_priced_later = true;
-      break;
-    case EventKind::kContextCreate:
-      is_priced_later = true;
-      break;
-    case EventKind::kAlloc:
-    case EventKind::kFree: {
-      if (IsManaged(event))
-        managed_.insert({event.process.value, event.address});
-      // What the UVM driver keeps of it the next reading says, of each device.
-      if (event.kind == EventKind::kFree &&
-          managed_.erase({event.process.value, event.address}) != 0) {
-        last = devices_.size();
-        first = 0;
-        is_priced_later = true;
-      }
-      if (!IsArray(event))
-        break;
-      entry.array = {event.process.value, event.address};
-      entry.kind = event.kind == EventKind::kAlloc ? Entry::Kind::kArray : Entry::Kind::kArrayFree;
-      is_priced_later = true;
-      if (event.kind == EventKind::kAlloc && known) {
-        device_of_array_[entry.array] = said;
-      } else if (const auto found = device_of_array_.find(entry.array);
-                 found != device_of_array_.end()) {
-        first = found->second;
-        last = first + 1;
-        device_of_array_.erase(found);
-      }
-      break;
-    }
-    default:
-      break;
+    entry.kind = Entry::Kind::kReading;
+    devices_[said].entries.push_back(entry);
+    return;
   }
-  if (!MovesMemory(event.kind))
+  if (event.Is<trace::Implicit>()) {
+    // cuInit and the like are of no device and may take memory of each.
+    if (!known)
+      last = devices_.size();
+    is_priced_later = true;
+  } else if (event.Is<trace::ContextDestroy>()) {
+    // Managed memory that is made in it goes with it: see below.
+    if (HasManaged(event.process.value)) {
+      first = 0;
+      last = devices_.size();
+    }
+    is_priced_later = true;
+  } else if (event.Is<trace::ContextCreate>()) {
+    is_priced_later = true;
+  } else if (event.Is<trace::Alloc>()) {
+    const auto& alloc = event.As<trace::Alloc>();
+    if (alloc.kind == format::MemoryKind::kManaged)
+      managed_.insert({event.process.value, alloc.address});
+    if (alloc.kind == format::MemoryKind::kArray) {
+      entry.array = {event.process.value, alloc.address};
+      entry.kind = Entry::Kind::kArray;
+      is_priced_later = true;
+      if (known)
+        device_of_array_[entry.array] = said;
+      else
+        TakeArray(entry.array, &first, &last);
+    }
+  } else if (event.Is<trace::Free>()) {
+    const auto& free = event.As<trace::Free>();
+    // What the UVM driver keeps of it the next reading says, of each device.
+    if (managed_.erase({event.process.value, free.address}) != 0) {
+      last = devices_.size();
+      first = 0;
+      is_priced_later = true;
+    }
+    if (free.kind == format::MemoryKind::kArray) {
+      entry.array = {event.process.value, free.address};
+      entry.kind = Entry::Kind::kArrayFree;
+      is_priced_later = true;
+      TakeArray(entry.array, &first, &last);
+    }
+  }
+  if (!MovesMemory(event))
     return;
   for (size_t i = first; i < last; ++i) {
     if (!is_gpu_[i])
@@ -117,6 +106,17 @@ void SettledTimes::Apply(const trace::Event& event, int64_t time_ns) {
     if (is_priced_later)
       devices_[i].entries.push_back(entry);
   }
+}
+
+void SettledTimes::TakeArray(const std::pair<uint16_t, uint64_t>& array,
+                             size_t* first,
+                             size_t* last) {
+  const auto found = device_of_array_.find(array);
+  if (found == device_of_array_.end())
+    return;
+  *first = found->second;
+  *last = found->second + 1;
+  device_of_array_.erase(found);
 }
 
 bool SettledTimes::HasManaged(uint16_t process) const {

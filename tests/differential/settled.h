@@ -41,6 +41,8 @@ class SettledTimes {
     std::vector<std::pair<int64_t, int64_t>> unsettled;
   };
   bool HasManaged(uint16_t process) const;
+  // [*first, *last) becomes the device that the array is on, and nothing is known of it any more.
+  void TakeArray(const std::pair<uint16_t, uint64_t>& array, size_t* first, size_t* last);
   void FinishDevice(Device& device) const;
 
   std::vector<bool> is_gpu_;

@@ -65,15 +65,38 @@ Facts FactsOf(trace::Trace& trace) {
   const auto stack_of = [&](trace::StackId id) {
     return id.value < stacks.size() ? stacks[id.value] : 0;
   };
+  const auto fields = [&](const trace::Event& event) {
+    switch (event.type) {
+#define VRAMSCOPE_EVENTS_ONLY
+#define VRAMSCOPE_RECORD(Name, id, doc) \
+  case id: {                            \
+    const auto& e = event.As<trace::Name>();
+#define VRAMSCOPE_ADDRESS(field) all << e.field;
+#define VRAMSCOPE_UINT(field) all << e.field;
+#define VRAMSCOPE_SINT(field) all << Bits(e.field);
+#define VRAMSCOPE_BYTES(field) all << trace.string(e.field);
+#define VRAMSCOPE_STRING(field) all << trace.string(e.field);
+#define VRAMSCOPE_PY_STACK(field) all << stack_of(e.field);
+#define VRAMSCOPE_NATIVE_STACK(field) all << stack_of(e.field);
+#define VRAMSCOPE_DEVICE(field) all << Bits(e.field.value);
+#define VRAMSCOPE_ENUM(Enum, field) all << static_cast<uint64_t>(e.field);
+#define VRAMSCOPE_SINCE(field)
+#define VRAMSCOPE_END \
+  break;              \
+  }
+#include "format/records.def"
+      default:
+        break;
+    }
+  };
   Facts facts;
   const util::Status status = trace.ForEachEvent([&](std::span<const trace::Event> events) {
     facts.events += events.size();
     for (const trace::Event& e : events) {
-      all << Bits(e.time_ns) << Bits(e.begin_ns) << Bits(e.end_ns) << e.address << e.size << e.value
-          << e.value2 << e.detail << e.context << e.sequence << stack_of(e.stack)
-          << stack_of(e.native_stack) << trace.string(e.api) << trace.string(e.name)
-          << trace.string(e.scope) << e.flags << e.process.value << Bits(e.device.value)
-          << static_cast<uint64_t>(e.kind) << e.subkind;
+      all << Bits(e.time_ns) << Bits(e.begin_ns) << Bits(e.end_ns) << trace.string(e.scope)
+          << e.process.value << uint64_t{e.type} << uint64_t{e.has_origin} << e.origin_phase
+          << e.origin_end << stack_of(e.origin_forward);
+      fields(e);
       const auto threads = trace.threads();
       if (e.thread.value < threads.size())
         all << threads[e.thread.value].tid << threads[e.thread.value].name;

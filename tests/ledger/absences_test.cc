@@ -61,10 +61,7 @@ class AbsencesTest : public ::testing::Test {
     return {{"PyTorch / pinned", 4 * kMiB}, {"other processes", 100 * kMiB}};
   }
   void Checkpoint(CheckpointKind kind, int64_t lasts_ns = 0) {
-    trace::Event& event = trace_.Event(trace::EventKind::kCheckpoint);
-    event.device = trace::kNoDevice;
-    event.subkind = static_cast<uint8_t>(kind);
-    event.begin_ns -= lasts_ns;
+    trace_.Add(trace::Checkpoint{.kind = kind}).begin_ns -= lasts_ns;
   }
   Report ReportAt(const std::string& when) {
     Report report = ReportOf(trace_, At(when));

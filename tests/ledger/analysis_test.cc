@@ -242,8 +242,8 @@ TEST_F(CpuAnalysisTest, UnknownFreesMeanMoreWasLiveBefore) {
 }
 
 TEST_F(CpuAnalysisTest, WhatThreadsSayOfBeforeShrinksWithUnknownFrees) {
-  trace_.Event(trace::EventKind::kState).size = 1000;
-  trace_.Event(trace::EventKind::kState).size = static_cast<uint64_t>(-int64_t{200});
+  trace_.Add(trace::State{.cpu_live = 1000});
+  trace_.Add(trace::State{.cpu_live = -200});
   trace_.Alloc(0x1000, 100);
   trace_.Free(0x8000, 300);
   EXPECT_THAT(
@@ -296,7 +296,7 @@ TEST_F(CpuAnalysisTest, EachAllocationIsARow) {
   trace_.Free(0x2000);
   trace_.Alloc(0x4000, 1);
   trace_.Free(0x1000);
-  trace_.Event(trace::EventKind::kMark);
+  trace_.Add(trace::Mark{});
   std::vector<std::pair<uint64_t, int64_t>> listed;
   for (const tables::AllocationRow& row : Allocations(*Analyse(trace_)))
     listed.emplace_back(row.address, row.end_ns);
@@ -325,9 +325,9 @@ TEST_F(CpuAnalysisTest, TimelineShowsEachBucketsPeak) {
 TEST_F(CpuAnalysisTest, NonsenseIsSurvived) {
   trace_.Alloc(0, 100);
   trace_.Alloc(0x1000, UINT64_MAX);
-  trace_.Alloc(0x2000, 8).device = trace::DeviceId{77};
+  trace_.Alloc(0x2000, 8).As<trace::BlockAlloc>().device = trace::DeviceId{77};
   trace_.Alloc(0x2000, 8).process = trace::ProcessId{77};
-  trace_.Alloc(0x3000, 8).stack = trace::StackId{1234567};
+  trace_.Alloc(0x3000, 8).As<trace::BlockAlloc>().stack = trace::StackId{1234567};
   trace_.Alloc(0x4000, 8).time_ns = INT64_MAX;
   trace_.Free(0x3000, UINT64_MAX).time_ns = INT64_MIN;
   const Report report = ReportOf(trace_);

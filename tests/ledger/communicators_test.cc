@@ -42,9 +42,10 @@ class CommunicatorsTest : public ::testing::Test {
              trace::DeviceId device = trace::kNoDevice) {
     trace_.At(end * 1000);
     trace_.OnThread(threads_[thread]);
-    trace::Event& event = trace_.Fill(trace::EventKind::kCommunicator, communicator, 0, ranks);
+    trace::Event& event =
+        trace_.Add(trace::Communicator{.communicator = communicator, .ranks = ranks});
     event.begin_ns = TraceBuilder::kStartNs + begin * 1000;
-    event.device = device;
+    event.As<trace::Communicator>().device = device;
   }
   std::map<std::string, uint64_t> Told() {
     ReportQuery query = At("end");

@@ -15,7 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
-using trace::EventKind;
 
 constexpr uint64_t kMiB = TraceBuilder::kMiB;
 constexpr uint64_t kBase = uint64_t{0x7f} << 40;
@@ -176,9 +175,9 @@ TEST_F(GpuTest, SegmentFreedUnderItsBlocks) {
 
 TEST_F(GpuTest, WithoutDriverEventsTheAllocatorsTotalsSayWhatIsCached) {
   trace_.Alloc(kBase, 512);
-  trace_.Fill(EventKind::kAllocatorTotals, 0, 512, 2 * kMiB);
+  trace_.Add(trace::AllocatorTotals{.allocated = 512, .reserved = 2 * kMiB});
   trace_.Alloc(kBase + 512, 1024);
-  trace_.Fill(EventKind::kAllocatorTotals, 0, 1536, 2 * kMiB);
+  trace_.Add(trace::AllocatorTotals{.allocated = 1536, .reserved = 2 * kMiB});
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / allocated", 1536),
                                            Pair("PyTorch / cached", 2 * kMiB - 1536)));
   EXPECT_EQ(BrokenInvariants(ReportOf(trace_)), "");
@@ -186,7 +185,7 @@ TEST_F(GpuTest, WithoutDriverEventsTheAllocatorsTotalsSayWhatIsCached) {
 
 TEST_F(GpuTest, TotalsTellWhatWasLiveBeforeTheRecording) {
   trace_.Alloc(kBase, 512);
-  trace_.Fill(EventKind::kAllocatorTotals, 0, 10'512, 2 * kMiB);
+  trace_.Add(trace::AllocatorTotals{.allocated = 10'512, .reserved = 2 * kMiB});
   trace_.Free(kBase + 4096, 4000);
   EXPECT_THAT(Rows(),
               UnorderedElementsAre(Pair("PyTorch / allocated", 512), Pair("before recording", 6000),
@@ -195,25 +194,25 @@ TEST_F(GpuTest, TotalsTellWhatWasLiveBeforeTheRecording) {
 
 TEST_F(GpuTest, ExpandableSegmentsAreOneSegment) {
   trace_.StackIs({}, pytorch_);
-  trace_.Fill(EventKind::kReserve, kBase, 1024 * kMiB);
+  trace_.Add(trace::Reserve{.address = kBase, .size = 1024 * kMiB});
   for (uint64_t i = 0; i < 2; ++i) {
-    trace_.Fill(EventKind::kHandleCreate, 0xa0 + i, 20 * kMiB).native_stack = pytorch_;
-    trace_.Fill(EventKind::kMap, kBase + i * 20 * kMiB, 20 * kMiB, 0xa0 + i);
+    trace_.Add(trace::HandleCreate{.handle = 0xa0 + i, .size = 20 * kMiB, .native = pytorch_});
+    trace_.Add(trace::Map{.address = kBase + i * 20 * kMiB, .size = 20 * kMiB, .handle = 0xa0 + i});
   }
   trace_.Alloc(kBase, 30 * kMiB);  // over both handles
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / allocated", 30 * kMiB),
                                            Pair("PyTorch / fragmentation", 10 * kMiB)));
-  trace_.Fill(EventKind::kHandleCreate, 0xa2, 2 * kMiB).native_stack = pytorch_;
-  trace_.Fill(EventKind::kMap, kBase + 40 * kMiB, 2 * kMiB, 0xa2);
+  trace_.Add(trace::HandleCreate{.handle = 0xa2, .size = 2 * kMiB, .native = pytorch_});
+  trace_.Add(trace::Map{.address = kBase + 40 * kMiB, .size = 2 * kMiB, .handle = 0xa2});
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / allocated", 30 * kMiB),
                                            Pair("PyTorch / fragmentation", 12 * kMiB)));
   trace_.Free(kBase);
-  trace_.Fill(EventKind::kHandleRelease, 0xa2, 0);
+  trace_.Add(trace::HandleRelease{.handle = 0xa2});
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / cached", 42 * kMiB)));
-  trace_.Fill(EventKind::kUnmap, kBase, 42 * kMiB);  // all three at once
+  trace_.Add(trace::Unmap{.address = kBase, .size = 42 * kMiB});  // all three at once
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("PyTorch / no blocks seen", 40 * kMiB)));
-  trace_.Fill(EventKind::kHandleRelease, 0xa0, 0);
-  trace_.Fill(EventKind::kHandleRelease, 0xa1, 0);
+  trace_.Add(trace::HandleRelease{.handle = 0xa0});
+  trace_.Add(trace::HandleRelease{.handle = 0xa1});
   EXPECT_THAT(Rows(), IsEmpty());
   EXPECT_THAT(Rows("peak"), UnorderedElementsAre(Pair("PyTorch / allocated", 30 * kMiB),
                                                  Pair("PyTorch / no blocks seen", 2 * kMiB),
@@ -222,13 +221,13 @@ TEST_F(GpuTest, ExpandableSegmentsAreOneSegment) {
 }
 
 TEST_F(GpuTest, HandlesLiveUntilTheLastReferenceAndMapping) {
-  trace_.Fill(EventKind::kHandleCreate, 1, 2 * kMiB);
-  trace_.Fill(EventKind::kMap, kBase, 2 * kMiB, 1);
-  trace_.Fill(EventKind::kHandleRelease, 1, 0);
-  trace_.Fill(EventKind::kHandleRetain, 1, 0, kBase);
-  trace_.Fill(EventKind::kUnmap, kBase, 2 * kMiB);
+  trace_.Add(trace::HandleCreate{.handle = 1, .size = 2 * kMiB});
+  trace_.Add(trace::Map{.address = kBase, .size = 2 * kMiB, .handle = 1});
+  trace_.Add(trace::HandleRelease{.handle = 1});
+  trace_.Add(trace::HandleRetain{.handle = 1, .address = kBase});
+  trace_.Add(trace::Unmap{.address = kBase, .size = 2 * kMiB});
   EXPECT_EQ(Rows()["unknown owner / allocated"], 2 * kMiB);
-  trace_.Fill(EventKind::kHandleRelease, 1, 0);
+  trace_.Add(trace::HandleRelease{.handle = 1});
   EXPECT_THAT(Rows(), IsEmpty());
   EXPECT_THAT(ReportOf(trace_).losses, IsEmpty());
 }
@@ -236,10 +235,10 @@ TEST_F(GpuTest, HandlesLiveUntilTheLastReferenceAndMapping) {
 TEST_F(GpuTest, AHandleMappedTwiceIsThereOnce) {
   trace_.StackIs({}, pytorch_);
   for (const uint64_t at : {kBase, kBase + 1024 * kMiB})
-    trace_.Fill(EventKind::kReserve, at, 64 * kMiB);
-  trace_.Fill(EventKind::kHandleCreate, 1, 2 * kMiB).native_stack = pytorch_;
+    trace_.Add(trace::Reserve{.address = at, .size = 64 * kMiB});
+  trace_.Add(trace::HandleCreate{.handle = 1, .size = 2 * kMiB, .native = pytorch_});
   for (const uint64_t at : {kBase, kBase + 1024 * kMiB}) {
-    trace_.Fill(EventKind::kMap, at, 2 * kMiB, 1);
+    trace_.Add(trace::Map{.address = at, .size = 2 * kMiB, .handle = 1});
     trace_.Alloc(at, 512);
     trace_.Free(at);
   }
@@ -249,15 +248,15 @@ TEST_F(GpuTest, AHandleMappedTwiceIsThereOnce) {
 
 TEST_F(GpuTest, PoolsArePricedByTheirReadings) {
   trace_.StackIs({}, application_);
-  trace_.DriverAlloc(kBase, kMiB, MemoryKind::kAsync).value2 = 0xb0;
-  trace_.Fill(EventKind::kPoolReading, 0xb0, 32 * kMiB, kMiB);
+  trace_.DriverAlloc(kBase, kMiB, MemoryKind::kAsync).As<trace::Alloc>().pool = 0xb0;
+  trace_.Add(trace::PoolReading{.pool = 0xb0, .reserved = 32 * kMiB, .used = kMiB});
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("application / allocated", kMiB),
                                            Pair("application / cached", 31 * kMiB)));
   trace_.DriverFree(kBase, MemoryKind::kAsync);
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("application / cached", 32 * kMiB)));
-  trace_.Fill(EventKind::kPoolReading, 0xb0, 0, 0);
+  trace_.Add(trace::PoolReading{.pool = 0xb0});
   EXPECT_THAT(Rows(), IsEmpty());
-  trace_.Fill(EventKind::kPoolReading, 0, 64 * kMiB, 60 * kMiB);  // graph memory
+  trace_.Add(trace::PoolReading{.reserved = 64 * kMiB, .used = 60 * kMiB});  // graph memory
   EXPECT_THAT(Rows(), UnorderedElementsAre(Pair("CUDA graphs / graph memory", 60 * kMiB),
                                            Pair("CUDA graphs / graph memory, cached", 4 * kMiB)));
 }
@@ -306,7 +305,7 @@ TEST_F(GpuTest, WhatAppearsDuringInitIsNotSomebodyElses) {
   trace_.Sample(11 * kMiB);
   trace_.Sample(13 * kMiB);
   trace::Event& init = trace_.Implicit(ImplicitKind::kInit, "cuInit");
-  init.device = trace::kNoDevice;
+  init.As<trace::Implicit>().device = trace::kNoDevice;
   init.begin_ns = before_ns + 1;
   trace_.ContextCreate(1);
   trace_.Reading(513 * kMiB);
@@ -608,8 +607,8 @@ TEST_F(GpuTest, ASampleOfAnotherStateIsNoAnswer) {
 
 TEST_F(GpuTest, ADestroyedContextTakesItsMemoryWithIt) {
   Context();
-  trace_.DriverAlloc(kBase, 2 * kMiB).context = 0xc0;
-  trace_.Event(EventKind::kContextDestroy).context = 0xc0;
+  trace_.DriverAlloc(kBase, 2 * kMiB).As<trace::Alloc>().context = 0xc0;
+  trace_.Add(trace::ContextDestroy{.context = 0xc0});
   trace_.Sample(10 * kMiB);
   const Report report = ReportOf(trace_, At("end"));
   EXPECT_THAT(RowBytes(report), ElementsAre(Pair("other processes", 10 * kMiB)));

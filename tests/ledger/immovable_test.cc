@@ -13,7 +13,6 @@ using format::MemoryKind;
 using format::ShareKind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using trace::EventKind;
 
 using query::TraceBuilder;
 
@@ -29,10 +28,11 @@ class ImmovableTest : public ::testing::Test {
     trace_.ContextCreate(0xc0);
   }
   void Share(ShareKind kind, uint64_t address, uint64_t handle) {
-    trace_.Fill(EventKind::kShare, address, 77, handle).subkind = static_cast<uint8_t>(kind);
+    trace_.Add(trace::Share{.kind = kind, .address = address, .handle = handle, .key = 77});
   }
   void Handle(const char* api, uint64_t handle, uint64_t size, bool imported) {
-    trace_.Fill(EventKind::kHandleCreate, handle, size, imported ? 1 : 0).api = trace_.Text(api);
+    trace_.Add(trace::HandleCreate{
+        .api = trace_.Text(api), .handle = handle, .size = size, .imported = imported ? 1u : 0u});
   }
   Movability Find() {
     const auto found = FindImmovable(*trace_.Build(), kPid);
@@ -84,7 +84,7 @@ TEST_F(ImmovableTest, ExportedMemoryCountsAsLongAsItLives) {
   Share(ShareKind::kExport, 0, 5);
   EXPECT_THAT(Found(), ElementsAre("2 3 12"));
   trace_.DriverFree(kBase);
-  trace_.Fill(EventKind::kHandleRelease, 5, 0);
+  trace_.Add(trace::HandleRelease{.handle = 5});
   EXPECT_THAT(Found(), ElementsAre("2 1 8"));
   // Another allocation at the same address was not exported.
   trace_.DriverFree(kBase + (1 << 30));
@@ -99,9 +99,9 @@ TEST_F(ImmovableTest, MulticastAndExternalMemory) {
 }
 
 TEST_F(ImmovableTest, AnImportedPool) {
-  trace_.Fill(EventKind::kPoolCreate, 9, 0).subkind = 2;
+  trace_.Add(trace::PoolCreate{.pool = 9, .kind = format::PoolKind::kImported});
   EXPECT_THAT(Found(), ElementsAre("1 1 0"));
-  trace_.Fill(EventKind::kPoolDestroy, 9, 0);
+  trace_.Add(trace::PoolDestroy{.pool = 9});
   EXPECT_THAT(Found(), IsEmpty());
 }
 
@@ -119,11 +119,9 @@ TEST_F(ImmovableTest, AnotherProcessDoesNotCount) {
 }
 
 TEST_F(ImmovableTest, GapsOfTheRecordingAreSaid) {
-  trace_.Fill(EventKind::kState, 0, 0).subkind =
-      static_cast<uint8_t>(format::RecordingState::kPaused);
+  trace_.Add(trace::State{.state = format::RecordingState::kPaused});
   EXPECT_THAT(Find().gaps, ElementsAre("its recording is paused"));
-  trace_.Fill(EventKind::kState, 0, 0).subkind =
-      static_cast<uint8_t>(format::RecordingState::kRecording);
+  trace_.Add(trace::State{.state = format::RecordingState::kRecording});
   EXPECT_THAT(Find().gaps, IsEmpty());
   trace_.AddTraceLoss(format::LossName(static_cast<uint64_t>(format::Loss::kDriverUnseen)), 1);
   EXPECT_THAT(Find().gaps,
@@ -135,9 +133,7 @@ TEST(ImmovableLateTest, WhatStoodBeforeIsNotKnown) {
     TraceBuilder trace;
     trace.On(trace.AddGpu());
     trace.AddProcess(kPid);
-    trace::Event& prior = trace.Fill(EventKind::kPrior, 0, 0);
-    prior.subkind = static_cast<uint8_t>(format::PriorKind::kProcess);
-    prior.device = trace::kNoDevice;
+    trace.Add(trace::Prior{.kind = format::PriorKind::kProcess});
     if (!has_context)
       trace.ContextCreate(0xc0);
     trace.DriverAlloc(kBase, 20 * kMiB);

@@ -86,8 +86,9 @@ class IterationsTest : public ::testing::Test {
     InStep();
     if (first) {
       trace_.Alloc(base + 0x5000, 16);
-      trace_.Name(NameKind::kOptimizerState, base + 0x5000, "fc.weight", 0, kAdam).api =
-          trace_.Text("exp_avg");
+      trace_.Name(NameKind::kOptimizerState, base + 0x5000, "fc.weight", 0, kAdam)
+          .As<trace::Name>()
+          .detail = trace_.Text("exp_avg");
     }
     if (!marked)
       trace_.StepEnd(kAdam + base);

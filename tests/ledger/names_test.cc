@@ -230,8 +230,8 @@ TEST_F(NamesTest, TheStateOfAFlatParameterIsSharedOutLikeItsParts) {
   const auto part = [&](NameKind kind, uint64_t address, const char* name, uint64_t requested,
                         uint64_t offset, uint64_t bytes, const char* detail = "") {
     trace::Event& event = trace_.Name(kind, address, name, requested, kNet, detail);
-    event.value2 = offset;
-    event.detail = bytes;
+    event.As<trace::Name>().offset = offset;
+    event.As<trace::Name>().bytes = bytes;
   };
   trace_.Alloc(0x1000, 2048);
   trace_.Name(NameKind::kParameter, 0x1000, "param_groups.0.0", 1640, 0x777);

@@ -67,8 +67,7 @@ class NeighboursTest : public ::testing::Test {
 TEST_F(NeighboursTest, FiguresWithSharedMemorySayNothing) {
   Context(1000, 1000);
   trace_.DriverAlloc(kBase, 100 * kMiB, format::MemoryKind::kIpcImport);
-  trace_.Fill(trace::EventKind::kShare, kBase, 77).subkind =
-      static_cast<uint8_t>(format::ShareKind::kImport);
+  trace_.Add(trace::Share{.kind = format::ShareKind::kImport, .address = kBase, .key = 77});
   trace_.Implicit(ImplicitKind::kLaunch, "cuLaunchKernel", "k");
   trace_.Reading(1510 * kMiB);
   trace_.Sample(1510 * kMiB);

@@ -15,7 +15,6 @@ using format::MemoryKind;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
-using trace::EventKind;
 
 constexpr uint64_t kMiB = TraceBuilder::kMiB;
 constexpr uint64_t kBase = uint64_t{0x7f} << 40;
@@ -33,7 +32,7 @@ class OverflowTest : public ::testing::Test {
                                       "/usr/lib/libcuda.so.1"}));
   }
   void HostAlloc(uint64_t address, uint64_t asked) {
-    trace_.DriverAlloc(address, asked, MemoryKind::kOverflow).value =
+    trace_.DriverAlloc(address, asked, MemoryKind::kOverflow).As<trace::Alloc>().actual =
         (asked + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
   }
   std::map<std::string, uint64_t> RowsOf(int32_t device, const std::string& when) {
@@ -94,9 +93,7 @@ TEST_F(OverflowTest, ThePeakIsOfBothAndOfWhatWasInUse) {
 }
 
 TEST_F(OverflowTest, ARequestThatTheHostAnsweredWasServed) {
-  trace::Event& refused = trace_.Fill(EventKind::kFailure, 0, 40 * kMiB);
-  refused.value = 2;
-  refused.api = trace_.Text("cuMemAlloc_v2");
+  trace_.Add(trace::Failure{.api = trace_.Text("cuMemAlloc_v2"), .result = 2, .size = 40 * kMiB});
   HostAlloc(kBase, 40 * kMiB);
   const auto refusals = FindRefusals(*Analyse(trace_));
   ASSERT_TRUE(refusals.ok());

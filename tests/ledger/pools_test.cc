@@ -117,11 +117,12 @@ TEST_F(PoolTest, ATaggedBlockGivenOutAgainIsAnother) {
 }
 
 TEST_F(PoolTest, PoolsHaveNames) {
-  trace_.DriverAlloc(kBase, 4 * kMiB, format::MemoryKind::kAsync).value2 = 0xb001;
+  trace_.DriverAlloc(kBase, 4 * kMiB, format::MemoryKind::kAsync).As<trace::Alloc>().pool = 0xb001;
   trace_.Name(NameKind::kPool, 0xb001, "scratch");
   trace_.Name(NameKind::kPool, 0xb002, "later");
-  trace_.Fill(trace::EventKind::kPoolReading, 0xb001, 6 * kMiB, 4 * kMiB);
-  trace_.DriverAlloc(kBase + 64 * kMiB, kMiB, format::MemoryKind::kAsync).value2 = 0xb002;
+  trace_.Add(trace::PoolReading{.pool = 0xb001, .reserved = 6 * kMiB, .used = 4 * kMiB});
+  trace_.DriverAlloc(kBase + 64 * kMiB, kMiB, format::MemoryKind::kAsync).As<trace::Alloc>().pool =
+      0xb002;
   EXPECT_THAT(By("tag"), UnorderedElementsAre(Pair("scratch", 6 * kMiB), Pair("later", kMiB)));
 }
 

@@ -25,11 +25,10 @@ class PriorTest : public ::testing::Test {
     trace_.StepIs(50'000);
   }
   trace::Event& Prior(PriorKind kind, uint64_t address = 0, uint64_t size = 0) {
-    trace::Event& event = trace_.Fill(trace::EventKind::kPrior, address, size);
-    event.subkind = static_cast<uint8_t>(kind);
-    event.name = trace_.Text("PyTorch");
+    trace::Event& event = trace_.Add(trace::Prior{
+        .kind = kind, .address = address, .size = size, .name = trace_.Text("PyTorch")});
     if (kind == PriorKind::kProcess)
-      event.device = trace::kNoDevice;
+      event.As<trace::Prior>().device = trace::kNoDevice;
     return event;
   }
   Report At(const std::string& when = "end", const std::string& by = "") {
@@ -82,10 +81,10 @@ TEST_F(PriorTest, WhatWasMappedBeforeCanSleep) {
   Prior(PriorKind::kProcess);
   Prior(PriorKind::kSegment, kBase, 20 * kMiB);
   Prior(PriorKind::kBlock, kBase, 12 * kMiB);
-  trace_.Fill(trace::EventKind::kUnmap, kBase, 20 * kMiB);
+  trace_.Add(trace::Unmap{.address = kBase, .size = 20 * kMiB});
   trace_.Mark("asleep");
-  trace_.Fill(trace::EventKind::kHandleCreate, 7, 20 * kMiB);
-  trace_.Fill(trace::EventKind::kMap, kBase, 20 * kMiB, 7);
+  trace_.Add(trace::HandleCreate{.handle = 7, .size = 20 * kMiB});
+  trace_.Add(trace::Map{.address = kBase, .size = 20 * kMiB, .handle = 7});
   const Report asleep = At("mark:asleep");
   EXPECT_EQ(asleep.devices[0].ledger_bytes, 680 * kMiB);
   EXPECT_EQ(asleep.devices[0].unbacked_bytes, 12 * kMiB);
@@ -182,7 +181,7 @@ TEST_F(PriorTest, TotalsStandInForSegmentsThatWereNotSeen) {
   Prior(PriorKind::kProcess);
   Prior(PriorKind::kSegment, kBase, 20 * kMiB);
   trace_.Alloc(kBase + 256 * kMiB, 6 * kMiB);
-  trace_.Fill(trace::EventKind::kAllocatorTotals, 0, 6 * kMiB, 30 * kMiB);
+  trace_.Add(trace::AllocatorTotals{.allocated = 6 * kMiB, .reserved = 30 * kMiB});
   EXPECT_THAT(RowBytes(At()), UnorderedElementsAre(Pair("PyTorch / allocated", 6 * kMiB),
                                                    Pair("PyTorch / cached", 24 * kMiB)));
 }
@@ -193,7 +192,7 @@ TEST_F(PriorTest, OnACpuWhatHasANameIsKnown) {
   trace.AddProcess(100);
   trace.On(cpu);
   const auto prior = [&](PriorKind kind, uint64_t address, uint64_t size) {
-    trace.Fill(trace::EventKind::kPrior, address, size).subkind = static_cast<uint8_t>(kind);
+    trace.Add(trace::Prior{.kind = kind, .address = address, .size = size});
   };
   prior(PriorKind::kProcess, 0, 0);
   prior(PriorKind::kBlock, 0x1000, 400);

@@ -157,7 +157,8 @@ class RandomProgram {
       case 9: {
         const uint64_t address = NewAddress(8 * kMiB);
         const uint64_t size = 1 + Below(4 * kMiB);
-        trace_.DriverAlloc(address, size, format::MemoryKind::kAsync).value2 = 0xb001;
+        trace_.DriverAlloc(address, size, format::MemoryKind::kAsync).As<trace::Alloc>().pool =
+            0xb001;
         naive.async[address] = size;
         return true;
       }
@@ -173,8 +174,8 @@ class RandomProgram {
         if (naive.async.empty() && naive.pool_reserved == 0)
           return false;  // the pool belongs to its first user
         naive.pool_reserved = Below(16) * kPage;
-        trace_.Fill(trace::EventKind::kPoolReading, 0xb001, naive.pool_reserved,
-                    naive.pool_reserved / 2);
+        trace_.Add(trace::PoolReading{
+            .pool = 0xb001, .reserved = naive.pool_reserved, .used = naive.pool_reserved / 2});
         return true;
       }
       case 11:
@@ -190,21 +191,21 @@ class RandomProgram {
     const auto chosen = Pick(naive.handles);
     if (chosen == naive.handles.end() || Below(3) == 0) {
       const uint64_t number = ++handle_;
-      trace_.Fill(trace::EventKind::kHandleCreate, number, 4 * kMiB).native_stack = native_;
+      trace_.Add(trace::HandleCreate{.handle = number, .size = 4 * kMiB, .native = native_});
       naive.handles[number].size = 4 * kMiB;
       return true;
     }
     auto& [number, handle] = *chosen;
     if (handle.mapped_at == 0 && !handle.released && Below(2) == 0) {
       handle.mapped_at = NewAddress(64 * kMiB);
-      trace_.Fill(trace::EventKind::kMap, handle.mapped_at, handle.size, number);
+      trace_.Add(trace::Map{.address = handle.mapped_at, .size = handle.size, .handle = number});
       return true;
     }
     if (handle.mapped_at != 0 && Below(2) == 0) {
-      trace_.Fill(trace::EventKind::kUnmap, handle.mapped_at, handle.size);
+      trace_.Add(trace::Unmap{.address = handle.mapped_at, .size = handle.size});
       handle.mapped_at = 0;
     } else if (!handle.released) {
-      trace_.Fill(trace::EventKind::kHandleRelease, number, 0);
+      trace_.Add(trace::HandleRelease{.handle = number});
       handle.released = true;
     } else {
       return false;
@@ -324,7 +325,7 @@ TEST_P(PropertyTest, WhatIsAwayIsInNoFigure) {
     }
   };
   const auto move = [&](format::CheckpointKind kind) {
-    trace.Event(trace::EventKind::kCheckpoint).subkind = static_cast<uint8_t>(kind);
+    trace.Add(trace::Checkpoint{.kind = kind});
     away = kind == format::CheckpointKind::kCheckpoint;
     look();
   };
@@ -335,9 +336,9 @@ TEST_P(PropertyTest, WhatIsAwayIsInNoFigure) {
     if (!program.Step())
       continue;
     ++steps;
-    const trace::EventKind kind = trace.events().back().kind;
-    if (away && (kind == trace::EventKind::kAlloc || kind == trace::EventKind::kHandleCreate ||
-                 kind == trace::EventKind::kPoolReading)) {
+    const trace::Event& last = trace.events().back();
+    if (away && (last.Is<trace::Alloc>() || last.Is<trace::HandleCreate>() ||
+                 last.Is<trace::PoolReading>())) {
       away = false;
       look();
     }

@@ -13,7 +13,6 @@ namespace {
 
 using format::ImplicitKind;
 using format::MemoryKind;
-using trace::EventKind;
 
 constexpr uint64_t kMiB = TraceBuilder::kMiB;
 constexpr uint64_t kBase = uint64_t{0x7f} << 40;
@@ -93,7 +92,7 @@ TEST_F(ReadingsTest, ASampleInsideOfACallSaysNothingAboutTheDifferenceToReadings
   trace.Reading(510 * kMiB);
   trace.ContextCreate(0xc1);
   trace.Reading(1010 * kMiB);
-  trace.Fill(EventKind::kContextDestroy, 0xc1, 0).end_ns = Since(500'000);
+  trace.Add(trace::ContextDestroy{.context = 0xc1}).end_ns = Since(500'000);
   trace.Sample(1010 * kMiB);
   trace.At(550'000);
   trace.Reading(510 * kMiB);
@@ -166,9 +165,9 @@ TEST_F(ReadingsTest, ArraysThatWerePricedTogetherAreToldApartWhenOneGoes) {
 
 TEST_F(ReadingsTest, AContextTakesItsPinnedMemoryWithIt) {
   trace_.On(host_);
-  trace_.DriverAlloc(kBase, 100 * kMiB, MemoryKind::kHostPinned).context = 0xc0;
+  trace_.DriverAlloc(kBase, 100 * kMiB, MemoryKind::kHostPinned).As<trace::Alloc>().context = 0xc0;
   trace_.On(gpu_);
-  trace_.Fill(EventKind::kContextDestroy, 0xc0, 0);
+  trace_.Add(trace::ContextDestroy{.context = 0xc0});
   trace_.At(3'000'000);
   trace_.Reading(10 * kMiB);
   const auto timelines = *MakeTimelines(*Analyse(trace_), 100);

@@ -14,8 +14,6 @@
 namespace vramscope::query {
 namespace {
 
-using trace::EventKind;
-
 constexpr uint64_t kMiB = TraceBuilder::kMiB;
 constexpr uint64_t kBase = uint64_t{0x7f} << 40;
 
@@ -25,16 +23,16 @@ TEST(Reservations, OneRangeOfAddressesHasMemoryOfTwoDevicesInTurn) {
   const trace::DeviceId first = trace.AddGpu(0), second = trace.AddGpu(1);
   trace.AddProcess(100);
   trace.On(first);
-  trace.Fill(EventKind::kReserve, kBase, 64 * kMiB);
-  trace.Fill(EventKind::kHandleCreate, 1, 4 * kMiB);
-  trace.Fill(EventKind::kMap, kBase, 4 * kMiB, 1);
-  trace.Fill(EventKind::kUnmap, kBase, 4 * kMiB);
-  trace.Fill(EventKind::kHandleRelease, 1, 0);
+  trace.Add(trace::Reserve{.address = kBase, .size = 64 * kMiB});
+  trace.Add(trace::HandleCreate{.handle = 1, .size = 4 * kMiB});
+  trace.Add(trace::Map{.address = kBase, .size = 4 * kMiB, .handle = 1});
+  trace.Add(trace::Unmap{.address = kBase, .size = 4 * kMiB});
+  trace.Add(trace::HandleRelease{.handle = 1});
   trace.On(second);
-  trace.Fill(EventKind::kHandleCreate, 2, 8 * kMiB);
-  trace.Fill(EventKind::kMap, kBase, 8 * kMiB, 2);
+  trace.Add(trace::HandleCreate{.handle = 2, .size = 8 * kMiB});
+  trace.Add(trace::Map{.address = kBase, .size = 8 * kMiB, .handle = 2});
   trace.Alloc(kBase, 6 * kMiB);
-  trace.Fill(EventKind::kProcessEnd, 0, 0);
+  trace.Add(trace::ProcessExit{});
 
   const Report report = ReportOf(trace);
   EXPECT_EQ(BrokenInvariants(report), "");
@@ -75,13 +73,13 @@ Bytes BytesAt(const tables::Recording& recording, const std::string& when) {
 }
 
 void Wake(TraceBuilder& trace, uint64_t address, uint64_t size, uint64_t handle) {
-  trace.Fill(EventKind::kHandleCreate, handle, size);
-  trace.Fill(EventKind::kMap, address, size, handle);
+  trace.Add(trace::HandleCreate{.handle = handle, .size = size});
+  trace.Add(trace::Map{.address = address, .size = size, .handle = handle});
 }
 
 void Sleep(TraceBuilder& trace, uint64_t address, uint64_t size, uint64_t handle) {
-  trace.Fill(EventKind::kUnmap, address, size);
-  trace.Fill(EventKind::kHandleRelease, handle, 0);
+  trace.Add(trace::Unmap{.address = address, .size = size});
+  trace.Add(trace::HandleRelease{.handle = handle});
 }
 
 // torch_memory_saver's order of calls.
@@ -90,9 +88,9 @@ TEST(Reservations, WhatSleepsHasItsNamesAndNoDeviceMemory) {
   trace.AddGpu(0);
   trace.AddProcess(100);
   const uint64_t cache = kBase + 64 * kMiB;
-  trace.Fill(EventKind::kReserve, kBase, 32 * kMiB);
+  trace.Add(trace::Reserve{.address = kBase, .size = 32 * kMiB});
   Wake(trace, kBase, 32 * kMiB, 1);
-  trace.Fill(EventKind::kReserve, cache, 128 * kMiB);
+  trace.Add(trace::Reserve{.address = cache, .size = 128 * kMiB});
   Wake(trace, cache, 128 * kMiB, 2);
   trace.Alloc(kBase, 10 * kMiB);
   trace.Alloc(kBase + 10 * kMiB, 20 * kMiB);
@@ -249,7 +247,7 @@ class RandomRanges {
     const uint64_t pages = 1 + Below(8);
     top_ += 64 * kPage;
     ranges_[top_] = {pages};
-    trace_.Fill(EventKind::kReserve, top_, pages * kPage);
+    trace_.Add(trace::Reserve{.address = top_, .size = pages * kPage});
   }
   void Unreserve() {
     const auto range = Pick(ranges_);
@@ -259,13 +257,13 @@ class RandomRanges {
       if (IsMapped(range->first + page * kPage))
         return;
     }
-    trace_.Fill(EventKind::kUnreserve, range->first, range->second.pages * kPage);
+    trace_.Add(trace::Unreserve{.address = range->first, .size = range->second.pages * kPage});
     ranges_.erase(range);
   }
   void Create() {
     const uint64_t pages = 1 + Below(4);
     handles_[++last_handle_] = {pages, false, {}};
-    trace_.Fill(EventKind::kHandleCreate, last_handle_, pages * kPage);
+    trace_.Add(trace::HandleCreate{.handle = last_handle_, .size = pages * kPage});
   }
   void Map() {
     const auto range = Pick(ranges_);
@@ -283,7 +281,7 @@ class RandomRanges {
     }
     const uint64_t address = range->first + first * kPage;
     handle->second.mappings.push_back({address, pages});
-    trace_.Fill(EventKind::kMap, address, pages * kPage, handle->first);
+    trace_.Add(trace::Map{.address = address, .size = pages * kPage, .handle = handle->first});
   }
   void Unmap() {
     const auto handle = Pick(handles_);
@@ -291,7 +289,7 @@ class RandomRanges {
       return;
     const auto at = handle->second.mappings.begin() +
                     static_cast<ptrdiff_t>(Below(handle->second.mappings.size()));
-    trace_.Fill(EventKind::kUnmap, at->address, at->pages * kPage);
+    trace_.Add(trace::Unmap{.address = at->address, .size = at->pages * kPage});
     handle->second.mappings.erase(at);
     Drop(handle);
   }
@@ -299,7 +297,7 @@ class RandomRanges {
     const auto handle = Pick(handles_);
     if (handle == handles_.end() || std::exchange(handle->second.released, true))
       return;
-    trace_.Fill(EventKind::kHandleRelease, handle->first, 0);
+    trace_.Add(trace::HandleRelease{.handle = handle->first});
     Drop(handle);
   }
   void Drop(std::map<uint64_t, Handle>::iterator handle) {

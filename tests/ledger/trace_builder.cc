@@ -93,17 +93,14 @@ void TraceBuilder::AddTraceLoss(const std::string& name, uint64_t count) {
   losses_.push_back({name, count, 0});
 }
 
-trace::Event& TraceBuilder::Event(trace::EventKind kind) {
-  trace::Event event;
-  event.kind = kind;
+trace::Event& TraceBuilder::Next() {
+  trace::Event& event = events_.emplace_back();
   event.process = process_;
-  event.device = device_;
   event.thread = thread_;
   event.scope = scope_;
   event.time_ns = event.begin_ns = event.end_ns = now_ns_;
   now_ns_ += step_ns_;
-  events_.push_back(event);
-  return events_.back();
+  return event;
 }
 
 void TraceBuilder::StackIs(trace::StackId stack, trace::StackId native) {
@@ -112,96 +109,75 @@ void TraceBuilder::StackIs(trace::StackId stack, trace::StackId native) {
 }
 
 void TraceBuilder::NextNode(uint64_t number) {
-  autograd_ = trace::Autograd::kForward;
-  node_ = number;
+  sequence_ = 2 * number + 1;
 }
 
 void TraceBuilder::InNode(uint64_t number) {
-  autograd_ = trace::Autograd::kBackward;
-  node_ = number;
+  sequence_ = 2 * number + 2;
 }
 
 trace::Event& TraceBuilder::Alloc(uint64_t address, uint64_t size) {
-  trace::Event& event = Stacked(Fill(trace::EventKind::kBlockAlloc, address, size));
-  event.subkind = static_cast<uint8_t>(autograd_);
-  event.sequence = autograd_ == trace::Autograd::kNone ? 0 : node_;
-  return event;
+  return Add(trace::BlockAlloc{
+      .address = address, .size = size, .stack = stack_, .native = native_, .sequence = sequence_});
 }
 
 trace::Event& TraceBuilder::PoolAlloc(uint64_t address,
                                       uint64_t size,
                                       uint64_t requested,
                                       const std::string& name) {
-  trace::Event& event = Stacked(Fill(trace::EventKind::kBlockAlloc, address, size, requested));
-  event.flags = trace::kPoolOfProgram;
-  event.name = Text(name);
-  return event;
+  return Add(trace::PoolBlock{.address = address,
+                              .size = size,
+                              .requested = requested,
+                              .name = Text(name),
+                              .stack = stack_,
+                              .native = native_});
 }
 
 trace::Event& TraceBuilder::Free(uint64_t address, uint64_t size) {
-  return Fill(trace::EventKind::kBlockFree, address, size);
+  return Add(trace::BlockFree{.address = address, .size = size});
 }
 
 trace::Event& TraceBuilder::DriverAlloc(uint64_t address, uint64_t size, format::MemoryKind kind) {
-  trace::Event& event = Stacked(Fill(trace::EventKind::kAlloc, address, size));
-  event.subkind = static_cast<uint8_t>(kind);
-  event.api = Text("cuMemAlloc_v2");
-  return event;
+  return Add(trace::Alloc{.api = Text("cuMemAlloc_v2"),
+                          .kind = kind,
+                          .address = address,
+                          .size = size,
+                          .stack = stack_,
+                          .native = native_});
 }
 
 trace::Event& TraceBuilder::DriverFree(uint64_t address, format::MemoryKind kind) {
-  trace::Event& event = Fill(trace::EventKind::kFree, address, 0);
-  event.subkind = static_cast<uint8_t>(kind);
-  return event;
-}
-
-trace::Event& TraceBuilder::Fill(trace::EventKind kind,
-                                 uint64_t address,
-                                 uint64_t size,
-                                 uint64_t value) {
-  trace::Event& event = Event(kind);
-  event.address = address;
-  event.size = size;
-  event.value = value;
-  return event;
+  return Add(trace::Free{.kind = kind, .address = address});
 }
 
 trace::Event& TraceBuilder::Implicit(format::ImplicitKind kind,
                                      const std::string& api,
                                      const std::string& name) {
-  trace::Event& event = Stacked(Event(trace::EventKind::kImplicit));
-  event.subkind = static_cast<uint8_t>(kind);
-  event.api = Text(api);
-  event.name = Text(name);
-  return event;
+  return Add(trace::Implicit{
+      .api = Text(api), .kind = kind, .name = Text(name), .stack = stack_, .native = native_});
 }
 
 trace::Event& TraceBuilder::ContextCreate(uint64_t context) {
-  trace::Event& event = Event(trace::EventKind::kContextCreate);
-  event.context = context;
-  event.api = Text("cuCtxCreate_v4");
-  return event;
+  return Add(trace::ContextCreate{.api = Text("cuCtxCreate_v4"), .context = context});
 }
 
 trace::Event& TraceBuilder::Reading(uint64_t used) {
   const uint64_t total = 100'000 * kMiB;
-  return Fill(trace::EventKind::kReading, 0, total - used, total);
+  return Add(trace::Reading{.free = total - used, .total = total});
 }
 
 trace::Event& TraceBuilder::Sample(uint64_t used) {
-  trace::Event& event = Fill(trace::EventKind::kDeviceSample, 0, used);
+  trace::Event& event = Add(trace::DeviceSample{.used = used});
   event.process = trace::kNoProcess;
   return event;
 }
 
 trace::Event& TraceBuilder::ProcessSample(uint64_t used) {
-  return Fill(trace::EventKind::kProcessSample, 0, used);
+  return Add(trace::ProcessSample{.used = used});
 }
 
 trace::Event& TraceBuilder::Mark(const std::string& name) {
-  trace::Event& event = Event(trace::EventKind::kMark);
-  event.name = Text(name);
-  return event;
+  return Add(trace::Mark{.name = Text(name)});
 }
 
 trace::Event& TraceBuilder::Name(format::NameKind kind,
@@ -210,11 +186,13 @@ trace::Event& TraceBuilder::Name(format::NameKind kind,
                                  uint64_t requested,
                                  uint64_t owner,
                                  const std::string& detail) {
-  trace::Event& event = Fill(trace::EventKind::kName, address, requested, owner);
-  event.device = trace::kNoDevice;
-  event.subkind = static_cast<uint8_t>(kind);
-  event.name = Text(name);
-  event.api = Text(detail);
+  trace::Event& event = Next();
+  event.Become(trace::Name{.address = address,
+                           .size = requested,
+                           .kind = kind,
+                           .owner = owner,
+                           .name = Text(name),
+                           .detail = Text(detail)});
   return event;
 }
 
@@ -222,21 +200,15 @@ trace::Event& TraceBuilder::Module(uint64_t object,
                                    uint64_t root,
                                    const std::string& path,
                                    const std::string& type) {
-  trace::Event& event = Fill(trace::EventKind::kModule, object, 0, root);
-  event.name = Text(path);
-  event.api = Text(type);
-  return event;
+  return Add(trace::Module{.object = object, .root = root, .path = Text(path), .type = Text(type)});
 }
 
 trace::Event& TraceBuilder::ModuleGone(uint64_t object) {
-  return Fill(trace::EventKind::kModuleGone, object, 0);
+  return Add(trace::ModuleGone{.object = object});
 }
 
 trace::Event& TraceBuilder::Step(format::StepKind kind, uint64_t optimizer) {
-  trace::Event& event = Fill(trace::EventKind::kStep, optimizer, 0);
-  event.subkind = static_cast<uint8_t>(kind);
-  event.name = Text("SGD");
-  return event;
+  return Add(trace::Step{.kind = kind, .optimizer = optimizer, .name = Text("SGD")});
 }
 
 std::string_view TraceBuilder::SourceLine(trace::StringId file, uint32_t line) const {
@@ -272,12 +244,6 @@ trace::StackId TraceBuilder::Push(trace::StackId parent,
   frames_.push_back(frame);
   stacks_.push_back({parent, trace::FrameId{static_cast<uint32_t>(frames_.size() - 1)}, object});
   return trace::StackId{static_cast<uint32_t>(stacks_.size() - 1)};
-}
-
-trace::Event& TraceBuilder::Stacked(trace::Event& event) {
-  event.stack = stack_;
-  event.native_stack = native_;
-  return event;
 }
 
 }  // namespace vramscope::query

@@ -43,7 +43,17 @@ class TraceBuilder : public trace::Trace {
   void AddTraceLoss(const std::string& name, uint64_t count);
 
   // ---- events ----
-  trace::Event& Event(trace::EventKind kind);
+  // On the device that it says, or else that of On().
+  template <class Record>
+  trace::Event& Add(Record record) {
+    if constexpr (requires { record.device; }) {
+      if (record.device == trace::kNoDevice)
+        record.device = device_;
+    }
+    trace::Event& event = Next();
+    event.Become(record);
+    return event;
+  }
   void On(trace::DeviceId device) { device_ = device; }
   void In(trace::ProcessId process) { process_ = process; }
   void At(int64_t after_start_ns) { now_ns_ = kStartNs + after_start_ns; }
@@ -55,7 +65,7 @@ class TraceBuilder : public trace::Trace {
   void NextNode(uint64_t number);
   // The node that autograd evaluates.
   void InNode(uint64_t number);
-  void NoNode() { autograd_ = trace::Autograd::kNone; }
+  void NoNode() { sequence_ = 0; }
   // Between events that are not placed by At().
   void StepIs(int64_t step_ns) { step_ns_ = step_ns; }
 
@@ -70,7 +80,6 @@ class TraceBuilder : public trace::Trace {
                             uint64_t size,
                             format::MemoryKind kind = format::MemoryKind::kDevice);
   trace::Event& DriverFree(uint64_t address, format::MemoryKind kind = format::MemoryKind::kDevice);
-  trace::Event& Fill(trace::EventKind kind, uint64_t address, uint64_t size, uint64_t value = 0);
   trace::Event& Implicit(format::ImplicitKind kind,
                          const std::string& api,
                          const std::string& name = "");
@@ -96,8 +105,8 @@ class TraceBuilder : public trace::Trace {
   void StepBegin(uint64_t optimizer) { Step(format::StepKind::kBegin, optimizer); }
   void StepEnd(uint64_t optimizer) { Step(format::StepKind::kEnd, optimizer); }
   trace::Event& Step(format::StepKind kind, uint64_t optimizer);
-  void Teardown() { Event(trace::EventKind::kTeardown); }
-  void ProcessEnd() { Event(trace::EventKind::kProcessEnd); }
+  void Teardown() { Add(trace::Teardown{}); }
+  void ProcessEnd() { Add(trace::ProcessExit{}); }
 
   // ---- trace::Trace ----
   std::string_view SourceLine(trace::StringId file, uint32_t line) const override;
@@ -111,7 +120,7 @@ class TraceBuilder : public trace::Trace {
   static constexpr size_t kBatch = 7;  // small, so that batch borders are tested too
 
   trace::StackId Push(trace::StackId parent, const trace::Frame& frame, uint64_t object = 0);
-  trace::Event& Stacked(trace::Event& event);
+  trace::Event& Next();
 
   std::vector<trace::Event> events_;
   std::map<std::string, size_t> texts_{{"", 0}};
@@ -122,8 +131,7 @@ class TraceBuilder : public trace::Trace {
   trace::StackId native_;
   trace::ThreadId thread_;
   trace::StringId scope_;
-  trace::Autograd autograd_ = trace::Autograd::kNone;
-  uint64_t node_ = 0;
+  uint64_t sequence_ = 0;
   int64_t now_ns_ = kStartNs;
   int64_t step_ns_ = 1000;
   int passes_ = 0;

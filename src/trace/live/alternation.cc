@@ -2,8 +2,9 @@
 #include "trace/live/alternation.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <type_traits>
 
 namespace vramscope::trace {
 namespace {
@@ -12,32 +13,45 @@ namespace {
 // not skew.
 constexpr int64_t kMaxInversionNs = 1000;
 
-constexpr auto kClassOfKind = [] {
-  std::array<int8_t, 256> classes{};
-  const auto set = [&](EventKind kind, int8_t value) {
-    classes[static_cast<uint8_t>(kind)] = value;
-  };
-  set(EventKind::kBlockAlloc, 1);
-  set(EventKind::kBlockFree, -1);
-  set(EventKind::kAlloc, 2);
-  set(EventKind::kFree, -2);
-  set(EventKind::kMap, 3);
-  set(EventKind::kUnmap, -3);
-  return classes;
-}();
+// What alternates at an address: class 1 to 3, positive for what begins it; 0: nothing does.
+struct Alternation {
+  int of = 0;
+  uint64_t address = 0;
 
-// Pairs of kinds that alternate at an address: class 1 to 3, positive for the one that begins it.
-int AlternationClass(const Event& event) {
-  if (event.kind == EventKind::kPrior) [[unlikely]] {
-    return event.subkind == static_cast<uint8_t>(format::PriorKind::kBlock)     ? 1
-           : event.subkind == static_cast<uint8_t>(format::PriorKind::kSegment) ? 2
-                                                                                : 0;
-  }
-  return kClassOfKind[static_cast<uint8_t>(event.kind)];
+  uint64_t key() const { return (address << 2) ^ static_cast<uint64_t>(std::abs(of)); }
+};
+
+template <class Record>
+constexpr int kClassOf = 0;
+template <>
+constexpr int kClassOf<BlockAlloc> = 1;
+template <>
+constexpr int kClassOf<PoolBlock> = 1;
+template <>
+constexpr int kClassOf<BlockFree> = -1;
+template <>
+constexpr int kClassOf<Alloc> = 2;
+template <>
+constexpr int kClassOf<Free> = -2;
+template <>
+constexpr int kClassOf<Map> = 3;
+template <>
+constexpr int kClassOf<Unmap> = -3;
+
+int ClassOf(const Prior& prior) {
+  return prior.kind == format::PriorKind::kBlock     ? kClassOf<BlockAlloc>
+         : prior.kind == format::PriorKind::kSegment ? kClassOf<Alloc>
+                                                     : 0;
 }
 
-uint64_t Key(const Event& event, int alternation) {
-  return (event.address << 2) ^ static_cast<uint64_t>(std::abs(alternation));
+Alternation AlternationOf(const Event& event) {
+  return Visit(event, []<class Record>(const Record& e) -> Alternation {
+    if constexpr (std::is_same_v<Record, Prior>)
+      return {ClassOf(e), e.address};
+    else if constexpr (kClassOf<Record> != 0)
+      return {kClassOf<Record>, e.address};
+    return {};
+  });
 }
 
 }  // namespace
@@ -65,35 +79,34 @@ void AlternationRepair::Emit(size_t count) {
 
 size_t AlternationRepair::FindCounterpart(size_t at) const {
   const Event& event = out_[at];
-  const int wanted = -AlternationClass(event);
+  const auto [of, address] = AlternationOf(event);
   const size_t end = std::min(out_.size(), at + kLookAhead);
   for (size_t i = at + 1; i < end; ++i) {
     const Event& other = out_[i];
     if (other.time_ns - event.time_ns > kMaxInversionNs)
       return 0;
-    if (other.address == event.address && other.process == event.process &&
-        AlternationClass(other) == wanted) {
+    const Alternation others = AlternationOf(other);
+    if (others.address == address && other.process == event.process && others.of == -of)
       return other.thread != event.thread ? i : 0;
-    }
   }
   return 0;
 }
 
 void AlternationRepair::Check(size_t at) {
-  if (out_[at].kind == EventKind::kProcessEnd && out_[at].process.value < live_.size()) {
+  if (out_[at].Is<ProcessExit>() && out_[at].process.value < live_.size()) {
     live_[out_[at].process.value].Clear();
     return;
   }
-  const int alternation = AlternationClass(out_[at]);
-  if (alternation == 0 || out_[at].process == kNoProcess)
+  const Alternation alternation = AlternationOf(out_[at]);
+  if (alternation.of == 0 || out_[at].process == kNoProcess)
     return;
   if (live_.size() <= out_[at].process.value)
     live_.resize(out_[at].process.value + size_t{1});
   AddressSet& live = live_[out_[at].process.value];
-  const uint64_t key = Key(out_[at], alternation);
+  const uint64_t key = alternation.key();
   if (key == 0)
     return;
-  if (alternation > 0 ? live.Insert(key) : live.Erase(key))
+  if (alternation.of > 0 ? live.Insert(key) : live.Erase(key))
     return;
 
   const size_t counterpart = FindCounterpart(at);
@@ -108,7 +121,7 @@ void AlternationRepair::Check(size_t at) {
   // An allocation of a live address: freed just now, allocated again next. A free of a dead one:
   // allocated just now, freed next. Either way the address is in the set once more or no more when
   // the pair is done, so take this event as done and let the next one be judged as usual.
-  if (alternation > 0) {
+  if (alternation.of > 0) {
     live.Erase(key);
   } else {
     live.Insert(key);

@@ -68,7 +68,7 @@ TEST(LiveBoundsTest, ScopesBeyondTheDepthThatIsWrittenCountAsTheOneAround) {
   std::string scope;
   ASSERT_TRUE((*trace)->ForEachEvent([&](std::span<const Event> events) {
     for (const Event& event : events) {
-      if (event.kind == EventKind::kBlockAlloc)
+      if (event.Is<BlockAlloc>())
         scope = (*trace)->string(event.scope);
     }
   }));

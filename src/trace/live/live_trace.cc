@@ -393,11 +393,12 @@ void LiveTrace::BuildProcesses() {
     if (GoesOn(ProcessId{static_cast<uint16_t>(i)}, has_exit[i], ends[i]))
       continue;
     Event event;
-    event.kind = EventKind::kProcessEnd;
+    ProcessExit exit{.pid = processes_[i].pid, .status = format::kStatusNotKnown};
+    if (processes_[i].wait_status)
+      exit.status = static_cast<uint64_t>(*processes_[i].wait_status);
+    event.Become(exit);
     event.process = ProcessId{static_cast<uint16_t>(i)};
     event.time_ns = event.begin_ns = event.end_ns = ends[i];
-    event.size = processes_[i].wait_status ? static_cast<uint64_t>(*processes_[i].wait_status)
-                                           : std::numeric_limits<uint64_t>::max();
     process_ends_.push_back(event);
   }
   std::stable_sort(process_ends_.begin(), process_ends_.end(),

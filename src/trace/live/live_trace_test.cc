@@ -61,10 +61,11 @@ class LiveTraceTest : public ::testing::Test {
       EXPECT_GE(events[i].time_ns, events[i - 1].time_ns);
     return events;
   }
-  static std::vector<Event> OfKind(const std::vector<Event>& events, EventKind kind) {
+  template <class Record>
+  static std::vector<Event> OfKind(const std::vector<Event>& events) {
     std::vector<Event> found;
     for (const Event& event : events) {
-      if (event.kind == kind)
+      if (event.Is<Record>())
         found.push_back(event);
     }
     return found;
@@ -101,24 +102,24 @@ TEST_F(LiveTraceTest, ReadsEventsWithNamesStacksAndThreads) {
 
   const auto events = Events(*trace);
   ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(events[0].kind, EventKind::kBlockAlloc);
+  EXPECT_TRUE(events[0].Is<BlockAlloc>());
   EXPECT_EQ(events[0].time_ns, static_cast<int64_t>(kStart + 100));
-  EXPECT_EQ(events[0].address, 0x1000u);
-  EXPECT_EQ(events[0].size, 512u);
-  EXPECT_EQ(events[1].kind, EventKind::kBlockFree);
-  EXPECT_EQ(events[2].kind, EventKind::kProcessEnd);
+  EXPECT_EQ(events[0].As<BlockAlloc>().address, 0x1000u);
+  EXPECT_EQ(events[0].As<BlockAlloc>().size, 512u);
+  EXPECT_TRUE(events[1].Is<BlockFree>());
+  EXPECT_TRUE(events[2].Is<ProcessExit>());
 
   ASSERT_EQ(trace->devices().size(), 1u);
   EXPECT_EQ(trace->devices()[0].kind, DeviceKind::kCpu);
   EXPECT_EQ(trace->devices()[0].index, -1);
-  EXPECT_EQ(events[0].device, DeviceId{0});
+  EXPECT_EQ(events[0].As<BlockAlloc>().device, DeviceId{0});
   EXPECT_EQ(trace->threads()[events[0].thread.value].tid, 4711u);
   EXPECT_EQ(trace->threads()[events[0].thread.value].name, "MainThread");
   EXPECT_EQ(trace->processes()[0].command, "python train.py");
   EXPECT_EQ(trace->session().event_count, 3u);
   EXPECT_EQ(trace->session().start_ns, static_cast<int64_t>(kStart));
 
-  const Stack& top = trace->stack(events[0].stack);
+  const Stack& top = trace->stack(events[0].As<BlockAlloc>().stack);
   EXPECT_EQ(trace->string(trace->frame(top.frame).function), "Net.forward");
   EXPECT_EQ(trace->string(trace->frame(top.frame).file), "model.py");
   EXPECT_EQ(trace->frame(top.frame).line, 42u);
@@ -149,7 +150,7 @@ TEST_F(LiveTraceTest, ReadsScopesUpToTheEndOfTheirChunk) {
   auto trace = Open();
   ASSERT_NE(trace, nullptr);
   std::vector<std::string> scopes;
-  for (const Event& event : OfKind(Events(*trace), EventKind::kBlockAlloc))
+  for (const Event& event : OfKind<BlockAlloc>(Events(*trace)))
     scopes.emplace_back(trace->string(event.scope));
   EXPECT_THAT(scopes, ::testing::ElementsAre("", "train/step", "train", "", ""));
 }
@@ -191,29 +192,32 @@ TEST_F(LiveTraceTest, ReadsNamesAndAutogradNumbers) {
   ASSERT_NE(trace, nullptr);
   const auto events = Events(*trace);
   ASSERT_EQ(events.size(), 8u);
-  EXPECT_EQ(trace->stack(events[0].stack).object, 0xabcu);
-  EXPECT_EQ(events[0].sequence, 8u);
-  EXPECT_EQ(events[0].subkind, static_cast<uint8_t>(Autograd::kForward));
-  EXPECT_EQ(events[1].sequence, 7u);
-  EXPECT_EQ(events[1].subkind, static_cast<uint8_t>(Autograd::kBackward));
-  EXPECT_EQ(events[2].kind, EventKind::kModule);
-  EXPECT_EQ(events[2].address, 0xabcu);
-  EXPECT_EQ(events[2].value, 0xdefu);
-  EXPECT_EQ(trace->string(events[2].name), "h.0.fc");
-  EXPECT_EQ(trace->string(events[2].api), "Linear");
-  EXPECT_EQ(events[3].kind, EventKind::kName);
-  EXPECT_EQ(events[3].size, 500u);
-  EXPECT_EQ(events[3].device, DeviceId{0});
-  EXPECT_EQ(events[3].subkind, static_cast<uint8_t>(format::NameKind::kOptimizerState));
-  EXPECT_EQ(trace->string(events[3].name), "h.0.fc");
-  EXPECT_EQ(trace->string(events[3].api), "exp_avg");
-  EXPECT_EQ(events[4].kind, EventKind::kStep);
-  EXPECT_EQ(events[4].subkind, static_cast<uint8_t>(format::StepKind::kEnd));
-  EXPECT_EQ(events[5].kind, EventKind::kModuleGone);
-  EXPECT_EQ(events[6].kind, EventKind::kBlockAlloc);
-  EXPECT_EQ(events[6].value, 3000u);
-  EXPECT_EQ(events[6].flags, kPoolOfProgram);
-  EXPECT_EQ(trace->string(events[6].name), "exp_avg");
+  EXPECT_EQ(trace->stack(events[0].As<BlockAlloc>().stack).object, 0xabcu);
+  const auto next = AutogradNode::Of(events[0].As<BlockAlloc>().sequence);
+  EXPECT_EQ(next.number, 8u);
+  EXPECT_EQ(next.kind, AutogradNode::Kind::kForward);
+  const auto evaluated = AutogradNode::Of(events[1].As<BlockAlloc>().sequence);
+  EXPECT_EQ(evaluated.number, 7u);
+  EXPECT_EQ(evaluated.kind, AutogradNode::Kind::kBackward);
+  EXPECT_TRUE(events[2].Is<Module>());
+  const auto& module = events[2].As<Module>();
+  EXPECT_EQ(module.object, 0xabcu);
+  EXPECT_EQ(module.root, 0xdefu);
+  EXPECT_EQ(trace->string(module.path), "h.0.fc");
+  EXPECT_EQ(trace->string(module.type), "Linear");
+  EXPECT_TRUE(events[3].Is<Name>());
+  const auto& name = events[3].As<Name>();
+  EXPECT_EQ(name.size, 500u);
+  EXPECT_EQ(name.device, DeviceId{0});
+  EXPECT_EQ(name.kind, format::NameKind::kOptimizerState);
+  EXPECT_EQ(trace->string(name.name), "h.0.fc");
+  EXPECT_EQ(trace->string(name.detail), "exp_avg");
+  EXPECT_TRUE(events[4].Is<Step>());
+  EXPECT_EQ(events[4].As<Step>().kind, format::StepKind::kEnd);
+  EXPECT_TRUE(events[5].Is<ModuleGone>());
+  EXPECT_TRUE(events[6].Is<PoolBlock>());
+  EXPECT_EQ(events[6].As<PoolBlock>().requested, 3000u);
+  EXPECT_EQ(trace->string(events[6].As<PoolBlock>().name), "exp_avg");
 }
 
 TEST_F(LiveTraceTest, CanBeStreamedTwice) {
@@ -234,13 +238,16 @@ TEST_F(LiveTraceTest, CanBeStreamedTwice) {
   ASSERT_EQ(first.size(), 3031u);
   ASSERT_EQ(second.size(), first.size());
   for (size_t i = 0; i < first.size(); ++i) {
-    EXPECT_EQ(first[i].stack, second[i].stack);
-    EXPECT_EQ(first[i].name, second[i].name);
     EXPECT_EQ(first[i].time_ns, second[i].time_ns);
+    ASSERT_EQ(first[i].type, second[i].type);
+    if (first[i].Is<BlockAlloc>())
+      EXPECT_EQ(first[i].As<BlockAlloc>().stack, second[i].As<BlockAlloc>().stack);
+    if (first[i].Is<Mark>())
+      EXPECT_EQ(first[i].As<Mark>().name, second[i].As<Mark>().name);
   }
   // 50 different lines, whichever stream ids they had.
   EXPECT_EQ(trace->stack_count(), 51u);
-  EXPECT_EQ(trace->string(OfKind(first, EventKind::kMark)[29].name), "mark 2900");
+  EXPECT_EQ(trace->string(OfKind<Mark>(first)[29].As<Mark>().name), "mark 2900");
 }
 
 TEST_F(LiveTraceTest, MergesStreamsAndProcessesByTime) {
@@ -257,8 +264,8 @@ TEST_F(LiveTraceTest, MergesStreamsAndProcessesByTime) {
   }
   auto trace = Open();
   const auto events = Events(*trace);
-  EXPECT_EQ(OfKind(events, EventKind::kBlockAlloc).size(), 6000u);
-  EXPECT_EQ(OfKind(events, EventKind::kProcessEnd).size(), 2u);
+  EXPECT_EQ(OfKind<BlockAlloc>(events).size(), 6000u);
+  EXPECT_EQ(OfKind<ProcessExit>(events).size(), 2u);
   EXPECT_EQ(trace->processes().size(), 2u);
   EXPECT_EQ(trace->threads().size(), 7u);
 }
@@ -280,12 +287,12 @@ TEST_F(LiveTraceTest, PutsFreesAtTheirBegin) {
   ASSERT_TRUE(file.Write(Path("1.vrl")));
   const auto events = Events(*Open());
   ASSERT_EQ(events.size(), 4u);
-  EXPECT_EQ(events[0].kind, EventKind::kAlloc);
+  EXPECT_TRUE(events[0].Is<Alloc>());
   EXPECT_EQ(events[0].time_ns, events[0].end_ns);
-  EXPECT_EQ(events[1].kind, EventKind::kFree);
+  EXPECT_TRUE(events[1].Is<Free>());
   EXPECT_EQ(events[1].time_ns, events[1].begin_ns);
   EXPECT_EQ(events[1].end_ns, static_cast<int64_t>(kStart + 90));
-  EXPECT_EQ(events[2].kind, EventKind::kReading);
+  EXPECT_TRUE(events[2].Is<Reading>());
 }
 
 TEST_F(LiveTraceTest, RestoresAlternationBetweenThreads) {
@@ -303,17 +310,20 @@ TEST_F(LiveTraceTest, RestoresAlternationBetweenThreads) {
   one.Add(CpuAlloc(99000, 0x3000, 9));
   ASSERT_TRUE(file.Write(Path("1.vrl")));
   const auto events = Events(*Open());
-  std::vector<std::pair<EventKind, uint64_t>> order;
-  for (const Event& event : events)
-    order.emplace_back(event.kind, event.address);
-  EXPECT_EQ(order, (std::vector<std::pair<EventKind, uint64_t>>{{EventKind::kBlockAlloc, 0x1000},
-                                                                {EventKind::kBlockFree, 0x1000},
-                                                                {EventKind::kBlockAlloc, 0x1000},
-                                                                {EventKind::kBlockAlloc, 0x2000},
-                                                                {EventKind::kBlockFree, 0x2000},
-                                                                {EventKind::kBlockFree, 0x3000},
-                                                                {EventKind::kBlockAlloc, 0x3000},
-                                                                {EventKind::kProcessEnd, 0}}));
+  std::vector<std::pair<bool, uint64_t>> order;  // whether it is an allocation, and where
+  for (const Event& event : events) {
+    if (event.Is<BlockAlloc>())
+      order.emplace_back(true, event.As<BlockAlloc>().address);
+    else if (event.Is<BlockFree>())
+      order.emplace_back(false, event.As<BlockFree>().address);
+  }
+  EXPECT_EQ(order, (std::vector<std::pair<bool, uint64_t>>{{true, 0x1000},
+                                                           {false, 0x1000},
+                                                           {true, 0x1000},
+                                                           {true, 0x2000},
+                                                           {false, 0x2000},
+                                                           {false, 0x3000},
+                                                           {true, 0x3000}}));
 }
 
 TEST_F(LiveTraceTest, JoinsDevicesByUuidAndSamplesByPid) {
@@ -357,18 +367,18 @@ TEST_F(LiveTraceTest, JoinsDevicesByUuidAndSamplesByPid) {
   EXPECT_EQ(trace->devices()[1].total_bytes, 80u);
   EXPECT_EQ(trace->devices()[2].kind, DeviceKind::kHost);
   const auto events = Events(*trace);
-  EXPECT_EQ(OfKind(events, EventKind::kBlockAlloc)[0].device, DeviceId{1});
-  EXPECT_EQ(OfKind(events, EventKind::kAlloc)[0].device, DeviceId{2});
-  EXPECT_EQ(OfKind(events, EventKind::kDeviceSample)[0].device, DeviceId{1});
-  EXPECT_EQ(OfKind(events, EventKind::kDeviceSample)[0].process, kNoProcess);
-  const auto process_samples = OfKind(events, EventKind::kProcessSample);
+  EXPECT_EQ(OfKind<BlockAlloc>(events)[0].As<BlockAlloc>().device, DeviceId{1});
+  EXPECT_EQ(OfKind<Alloc>(events)[0].As<Alloc>().device, DeviceId{2});
+  EXPECT_EQ(OfKind<DeviceSample>(events)[0].As<DeviceSample>().device, DeviceId{1});
+  EXPECT_EQ(OfKind<DeviceSample>(events)[0].process, kNoProcess);
+  const auto process_samples = OfKind<ProcessSample>(events);
   EXPECT_EQ(process_samples[0].process, ProcessId{0});
   EXPECT_EQ(process_samples[1].process, kNoProcess);
-  EXPECT_EQ(process_samples[1].detail, 9999u);
-  const auto ends = OfKind(events, EventKind::kProcessEnd);
+  EXPECT_EQ(process_samples[1].As<ProcessSample>().pid, 9999u);
+  const auto ends = OfKind<ProcessExit>(events);
   ASSERT_EQ(ends.size(), 1u);
   EXPECT_EQ(ends[0].time_ns, static_cast<int64_t>(kStart + 900));
-  EXPECT_EQ(ends[0].size, 9u);
+  EXPECT_EQ(ends[0].As<ProcessExit>().status, 9u);
   EXPECT_EQ(trace->processes()[0].wait_status, 9);
   EXPECT_EQ(trace->processes()[0].end_ns, static_cast<int64_t>(kStart + 12));
 }
@@ -384,10 +394,10 @@ TEST_F(LiveTraceTest, AProcessThatNvmlListsHasNotEnded) {
   file.Stream(1).Add(CpuAlloc(100, 0x1000, 1));
   ASSERT_TRUE(file.Write(Path("7.vrl")));
   const auto events = Events(*Open());
-  const auto ends = OfKind(events, EventKind::kProcessEnd);
+  const auto ends = OfKind<ProcessExit>(events);
   ASSERT_EQ(ends.size(), 1u);
   EXPECT_EQ(ends[0].time_ns, static_cast<int64_t>(kStart + 502));
-  EXPECT_EQ(OfKind(events, EventKind::kProcessSample)[0].process, ProcessId{0});
+  EXPECT_EQ(OfKind<ProcessSample>(events)[0].process, ProcessId{0});
 }
 
 TEST_F(LiveTraceTest, AProgramWithoutRecordsLastsUntilItsExit) {
@@ -412,10 +422,10 @@ TEST_F(LiveTraceTest, TwoFilesOfOnePidAreTwoProcesses) {
   ASSERT_EQ(trace->processes().size(), 2u);
   EXPECT_FALSE(trace->processes()[0].wait_status.has_value());
   EXPECT_EQ(trace->processes()[1].wait_status, 0);
-  const auto ends = OfKind(Events(*trace), EventKind::kProcessEnd);
+  const auto ends = OfKind<ProcessExit>(Events(*trace));
   ASSERT_EQ(ends.size(), 2u);
   EXPECT_EQ(ends[0].time_ns, static_cast<int64_t>(kStart + 5000));
-  EXPECT_EQ(ends[0].size, UINT64_MAX);
+  EXPECT_EQ(ends[0].As<ProcessExit>().status, UINT64_MAX);
   EXPECT_EQ(ends[1].time_ns, static_cast<int64_t>(kStart + 6000));
 }
 
@@ -443,11 +453,11 @@ TEST_F(LiveTraceTest, ConvertsTicksThroughAnchors) {
   other.Stream(1).Add(format::BlockAlloc{
       .time = other.Ticks(kStart + 50'000'000), .address = 50'000'000, .size = 1, .device = -1});
   ASSERT_TRUE(other.Write(Path("2.vrl")));
-  const auto allocs = OfKind(Events(*Open()), EventKind::kBlockAlloc);
+  const auto allocs = OfKind<BlockAlloc>(Events(*Open()));
   ASSERT_EQ(allocs.size(), 4u);
   for (const Event& event : allocs) {
     EXPECT_NEAR(static_cast<double>(event.time_ns - static_cast<int64_t>(kStart)),
-                static_cast<double>(event.address), 3);
+                static_cast<double>(event.As<BlockAlloc>().address), 3);
   }
 }
 
@@ -469,8 +479,8 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   ASSERT_TRUE(file.Write(Path("1.vrl")));
   WriteSession();
   auto trace = Open();
-  const auto allocs = OfKind(Events(*trace), EventKind::kAlloc);
-  const Stack& top = trace->stack(allocs[0].native_stack);
+  const auto allocs = OfKind<Alloc>(Events(*trace));
+  const Stack& top = trace->stack(allocs[0].As<Alloc>().native);
   const Frame& frame = trace->frame(top.frame);
   EXPECT_EQ(frame.kind, FrameKind::kNative);
   EXPECT_THAT(std::string(trace->string(frame.function)), HasSubstr("strto"));
@@ -481,8 +491,8 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   // In a hurry: the binary stays known, and nobody opens it.
   auto quick = OpenTrace(directory_, {.native_names = false});
   ASSERT_TRUE(quick.ok());
-  const auto again = OfKind(Events(**quick), EventKind::kAlloc);
-  const Frame& nameless = (*quick)->frame((*quick)->stack(again[0].native_stack).frame);
+  const auto again = OfKind<Alloc>(Events(**quick));
+  const Frame& nameless = (*quick)->frame((*quick)->stack(again[0].As<Alloc>().native).frame);
   EXPECT_THAT(std::string((*quick)->string(nameless.function)), StartsWith("0x"));
   EXPECT_EQ((*quick)->string(nameless.image), path);
 }
@@ -498,8 +508,8 @@ TEST_F(LiveTraceTest, FilesThatAForeignRecordingNamesAreNotRead) {
   const auto line = [&](const fs::path& directory) {
     auto trace = OpenTrace(directory);
     EXPECT_TRUE(trace.ok());
-    const auto allocs = OfKind(Events(**trace), EventKind::kBlockAlloc);
-    const Frame& frame = (*trace)->frame((*trace)->stack(allocs[0].stack).frame);
+    const auto allocs = OfKind<BlockAlloc>(Events(**trace));
+    const Frame& frame = (*trace)->frame((*trace)->stack(allocs[0].As<BlockAlloc>().stack).frame);
     EXPECT_EQ((*trace)->string(frame.file), Path("secret.txt"));
     return std::string((*trace)->SourceLine(frame.file, 2));
   };
@@ -535,7 +545,7 @@ TEST_F(LiveTraceTest, LinksAndPipesInItAreNotRead) {
   fs::create_symlink(Path("elsewhere"), Path("2.vrl"));
   ASSERT_EQ(mkfifo(Path("3.vrl").c_str(), 0600), 0);
   auto trace = Open();
-  EXPECT_EQ(OfKind(Events(*trace), EventKind::kBlockAlloc).size(), 1u);
+  EXPECT_EQ(OfKind<BlockAlloc>(Events(*trace)).size(), 1u);
   EXPECT_EQ(trace->processes().size(), 1u);
 }
 
@@ -548,7 +558,7 @@ TEST_F(LiveTraceTest, SkipsUnknownRecordsByLength) {
   main.Add(CpuAlloc(2, 0x2000, 1));
   ASSERT_TRUE(file.Write(Path("1.vrl")));
   auto trace = Open();
-  EXPECT_EQ(OfKind(Events(*trace), EventKind::kBlockAlloc).size(), 2u);
+  EXPECT_EQ(OfKind<BlockAlloc>(Events(*trace)).size(), 2u);
   EXPECT_EQ(LossCount(*trace, format::Loss::kUnknownRecord), 2u);
 }
 
@@ -567,11 +577,11 @@ TEST_F(LiveTraceTest, SkipsADamagedChunkAndSaysSo) {
   bytes[2 * format::kPageBytes + 70] ^= 1;  // in the second chunk's records
   WriteBytes("1.vrl", bytes);
   auto trace = Open();
-  const auto allocs = OfKind(Events(*trace), EventKind::kBlockAlloc);
+  const auto allocs = OfKind<BlockAlloc>(Events(*trace));
   ASSERT_EQ(allocs.size(), 3u);
-  EXPECT_EQ(allocs[1].address, 0x3000u);
-  EXPECT_EQ(allocs[1].stack, StackId{});
-  EXPECT_EQ(allocs[2].stack, allocs[0].stack);
+  EXPECT_EQ(allocs[1].As<BlockAlloc>().address, 0x3000u);
+  EXPECT_EQ(allocs[1].As<BlockAlloc>().stack, StackId{});
+  EXPECT_EQ(allocs[2].As<BlockAlloc>().stack, allocs[0].As<BlockAlloc>().stack);
   EXPECT_EQ(LossCount(*trace, format::Loss::kDamagedBytes), 1u);
   EXPECT_EQ(LossCount(*trace, format::Loss::kUnknownStack), 1u);
 
@@ -580,7 +590,7 @@ TEST_F(LiveTraceTest, SkipsADamagedChunkAndSaysSo) {
   std::memset(bytes.data() + 2 * format::kPageBytes, 0x55, 64);
   WriteBytes("1.vrl", bytes);
   trace = Open();
-  EXPECT_EQ(OfKind(Events(*trace), EventKind::kBlockAlloc).size(), 3u);
+  EXPECT_EQ(OfKind<BlockAlloc>(Events(*trace)).size(), 3u);
   EXPECT_EQ(LossCount(*trace, format::Loss::kDamagedBytes), 1u);
 }
 
@@ -597,7 +607,7 @@ TEST_F(LiveTraceTest, CountsTheRecordThatWasBeingWritten) {
   bytes[end + 1] = 0x08;
   WriteBytes("1.vrl", bytes);
   auto trace = Open();
-  EXPECT_EQ(OfKind(Events(*trace), EventKind::kBlockAlloc).size(), 1u);
+  EXPECT_EQ(OfKind<BlockAlloc>(Events(*trace)).size(), 1u);
   EXPECT_EQ(LossCount(*trace, format::Loss::kUnfinishedRecord), 1u);
 }
 
@@ -673,12 +683,12 @@ TEST_F(LiveTraceTest, EveryTruncationKeepsWhatIsBeforeIt) {
     WriteBytes("1.vrl", bytes.substr(0, cut));
     auto trace = Open();
     ASSERT_NE(trace, nullptr);
-    const size_t count = OfKind(Events(*trace), EventKind::kBlockAlloc).size();
+    const size_t count = OfKind<BlockAlloc>(Events(*trace)).size();
     EXPECT_GE(count, last_count) << cut;
     last_count = count;
   }
   WriteBytes("1.vrl", bytes);
-  EXPECT_EQ(OfKind(Events(*Open()), EventKind::kBlockAlloc).size(), 400u);
+  EXPECT_EQ(OfKind<BlockAlloc>(Events(*Open())).size(), 400u);
   for (const size_t cut : {0u, 1u, 8u, 100u, 3000u}) {
     WriteBytes("1.vrl", bytes.substr(0, cut));
     auto trace = OpenTrace(directory_);

@@ -66,36 +66,18 @@ struct Definition {
   bool needed = false;
 };
 
-// What a record refers to, by the names of its fields.
-template <class Sink>
-struct ReferenceVisitor {
-  Sink& sink;
-  uint8_t type;
-  void Time(const char*, uint64_t) {}
-  void Address(const char*, uint64_t) {}
-  void Sint(const char*, int64_t) {}
-  void Blob(const char*, const format::Bytes&) {}
-  void Uint(const char* field, uint64_t value) {
-    const std::string_view name(field);
-    if (name == "stack" || name == "forward")
-      sink(kPython, value);
-    else if (name == "native")
-      sink(kNative, value);
-    else if (name == "code")
-      sink(kCode, value);
-    else if (name == "scope")
-      sink(kScope, value);
-    else if (name == "parent")
-      sink(type == format::PyStack::kType       ? kPython
-           : type == format::NativeStack::kType ? kNative
-                                                : kScope,
-           value);
-    else if (name == "api" || name == "name" || name == "file" || name == "path" ||
-             (name == "type" && type == format::Module::kType) ||
-             (name == "detail" && type == format::Name::kType))
-      sink(kString, value);
-  }
-};
+// Calls visit(kind, id) for what a record refers to.
+#define VRAMSCOPE_RECORD(Name, id, doc)                             \
+  template <class Visit>                                            \
+  void VisitReferences([[maybe_unused]] const format::Name& record, \
+                       [[maybe_unused]] Visit visit) {
+#define VRAMSCOPE_STRING(field) visit(kString, record.field);
+#define VRAMSCOPE_CODE(field) visit(kCode, record.field);
+#define VRAMSCOPE_PY_STACK(field) visit(kPython, record.field);
+#define VRAMSCOPE_NATIVE_STACK(field) visit(kNative, record.field);
+#define VRAMSCOPE_SCOPE(field) visit(kScope, record.field);
+#define VRAMSCOPE_END }
+#include "format/records.def"
 
 template <class Record>
 constexpr bool Is(std::initializer_list<uint8_t> types) {
@@ -290,8 +272,7 @@ void StreamRewriter::Look(const Record& record, const format::RawRecord& raw) {
       if (count < definition.needs.size())
         definition.needs[count++] = Find(of, id);
     };
-    ReferenceVisitor<decltype(add)> visitor{add, Record::kType};
-    VisitFields(visitor, record);
+    VisitReferences(record, add);
     const auto number = static_cast<uint32_t>(definitions_.size());
     definitions_.push_back(definition);
     ids_[kind][record.id] = number;
@@ -308,12 +289,9 @@ void StreamRewriter::Look(const Record& record, const format::RawRecord& raw) {
       if (const uint32_t found = Find(of, id))
         Need(found);
     };
-    ReferenceVisitor<decltype(need)> visitor{need, Record::kType};
-    VisitFields(visitor, record);
-    if (origin) {
-      ReferenceVisitor<decltype(need)> of_origin{need, format::PastOrigin::kType};
-      VisitFields(of_origin, *origin);
-    }
+    VisitReferences(record, need);
+    if (origin)
+      VisitReferences(*origin, need);
     need(kScope, scope_);
   }
 }

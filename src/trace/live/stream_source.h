@@ -106,20 +106,25 @@ class StreamSource {
     bool On(const format::ProcessExit&, Event*) { return false; }
     bool On(const format::SampledProcess&, Event*) { return false; }
     bool On(const format::PastOrigin& r, Event*) {
-      origin_ = PackOrigin(r.phase, r.end, Python(r.forward));
-      origin_scope_ = StringId{ids_.scopes.FindOrNone(r.scope)};
+      origin_ = {.scope = StringId{ids_.scopes.FindOrNone(r.scope)},
+                 .has_origin = true,
+                 .origin_phase = static_cast<uint8_t>(r.phase),
+                 .origin_end = static_cast<uint8_t>(r.end),
+                 .origin_forward = Python(r.forward)};
       return false;
     }
 
     // What the record before said of this one.
     void TakeOrigin(Event* event) {
-      if (origin_ == 0) [[likely]]
+      if (!origin_.has_origin) [[likely]]
         return;
-      event->sequence = origin_;
-      event->subkind = event->kind == EventKind::kBlockAlloc ? 0 : event->subkind;
-      if (origin_scope_.value != 0)
-        event->scope = origin_scope_;
-      origin_ = 0;
+      event->has_origin = true;
+      event->origin_phase = origin_.origin_phase;
+      event->origin_end = origin_.origin_end;
+      event->origin_forward = origin_.origin_forward;
+      if (origin_.scope.value != 0)
+        event->scope = origin_.scope;
+      origin_.has_origin = false;
     }
 
    private:
@@ -136,8 +141,7 @@ class StreamSource {
     uint32_t tid_ = 0;
     ThreadId thread_;
     StringId scope_;
-    uint64_t origin_ = 0;  // of the next allocation, where the past says it
-    StringId origin_scope_;
+    EventContext origin_;  // of the next allocation, where the past says it
     int64_t last_local_ = INT64_MIN;
     DeviceId last_device_ = kNoDevice;
   };
