@@ -31,7 +31,7 @@
 #include "resolve/keeper.h"
 #include "tables/reader.h"
 #include "trace/live/live_trace.h"
-#include "trace/live/past.h"
+#include "trace/past/past.h"
 #include "util/number_text.h"
 #include "util/owned_file.h"
 

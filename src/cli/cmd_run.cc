@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
-#include "cli/help.h"
+#include "cli/options.h"
 #include "format/layout.h"
 #include "format/memory_words.h"
 #include "output/devices.h"

@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "record/child_process.h"
 #include "record/program.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/help.h"
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
+
+#include "cli/options.h"
 
 namespace vramscope::cli {
 namespace {

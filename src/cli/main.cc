@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/help.h"
+#include "cli/options.h"
 #include "pipeline/open_recording.h"
 #include "util/spelling.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,11 +9,7 @@
 #include "query/keywords/keywords.h"
 #include "util/status.h"
 
-namespace CLI {
-class App;
-}
-
-// What several commands read from their options.
+// What several commands read from their options, and what --help prints of them.
 namespace vramscope::cli {
 
 // For CLI11, which takes -3 for a very large number: "" where `text` is a whole number from 0 on,
@@ -37,5 +34,15 @@ void AddKeywordOptions(CLI::App& command, KeywordOptions* options);
 
 // The dictionaries and expected sums of a query.
 util::Result<query::KeywordQuery> ParseKeywordOptions(const KeywordOptions& options);
+
+// What `--help` prints: an option's name and its text beside it, in lines that fit on a screen.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app,
+                        std::string name,
+                        CLI::AppFormatMode mode) const override;
+  std::string make_subcommand(const CLI::App* command) const override;
+  std::string make_option(const CLI::Option* option, bool is_positional) const override;
+};
 
 }  // namespace vramscope::cli

@@ -11,7 +11,7 @@
 #include "format/memory_words.h"
 #include "tables/recording.h"
 #include "util/budget.h"
-#include "util/intern_table.h"
+#include "util/containers/intern_table.h"
 #include "util/status.h"
 
 namespace vramscope::imports {

@@ -244,7 +244,7 @@ void Dropper::Apply(const Item& item) {
   const uint64_t key = KeyOf(item.address, item.device);
   switch (item.what) {
     case What::kAlloc: {
-      if (const uint32_t old = numbers_.Erase(key); old != FlatMap::kNone)
+      if (const uint32_t old = numbers_.Erase(key); old != util::FlatMap::kNone)
         Close(old, item.ticks, nullptr);
       const uint32_t index = open_.Add();
       numbers_.FindOrAdd(key) = index;
@@ -267,7 +267,7 @@ void Dropper::Apply(const Item& item) {
     }
     case What::kFree:
       // One whose allocation is not here may be of one in a chunk that stays.
-      if (const uint32_t index = numbers_.Erase(key); index != FlatMap::kNone)
+      if (const uint32_t index = numbers_.Erase(key); index != util::FlatMap::kNone)
         Close(index, item.ticks, &item.place);
       else
         Keep(item.place);
@@ -281,7 +281,7 @@ void Dropper::Apply(const Item& item) {
 void Dropper::Name(const Item& item) {
   for (const auto& [device, sum] : sums_) {
     const uint32_t index = numbers_.Find(KeyOf(item.address, device));
-    if (index == FlatMap::kNone)
+    if (index == util::FlatMap::kNone)
       continue;
     auto& names = open_[index].names;
     const auto same = std::find_if(names.begin(), names.end(),

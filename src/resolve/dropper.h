@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "resolve/flat_map.h"
-#include "resolve/slab.h"
-#include "trace/live/past.h"
+#include "trace/past/past.h"
+#include "util/containers/flat_map.h"
+#include "util/containers/slab.h"
 
 namespace vramscope::resolve {
 
@@ -91,8 +91,8 @@ class Dropper {
   const trace::TickClock& clock_;
   const Instants& instants_;
   trace::PastPlan& plan_;
-  FlatMap numbers_;
-  Slab<Open> open_;
+  util::FlatMap numbers_;
+  util::Slab<Open> open_;
   std::map<int64_t, Sum> sums_;                                 // by device
   std::map<std::pair<uint64_t, uint64_t>, Place> other_names_;  // by address and kind: the latest
   std::map<int64_t, Last> totals_;                              // by device

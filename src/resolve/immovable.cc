@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "format/enums.h"
-#include "resolve/ledger.h"
+#include "resolve/ledger/ledger.h"
 
 namespace vramscope::resolve {
 namespace {

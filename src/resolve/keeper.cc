@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "util/intern_table.h"
+#include "util/containers/intern_table.h"
 
 namespace vramscope::resolve {
 namespace {
 
-// As the ledger has it (resolve/ledger.cc).
+// As the ledger has it (resolve/ledger/ledger.cc).
 constexpr int64_t kLatestNs = int64_t{1} << 61;
 
 bool HasOne(const std::set<int64_t>& instants, int64_t begin_ns, int64_t end_ns) {
@@ -166,7 +166,7 @@ void Keeper::Add(const trace::EventContext& at,
     return Keep(place);
   OpenOf& of = Of(at.process, e.device);
   bool must_keep = false;
-  if (const uint32_t old = of.numbers.Erase(e.address); old != FlatMap::kNone) {
+  if (const uint32_t old = of.numbers.Erase(e.address); old != util::FlatMap::kNone) {
     must_keep = !of.slab[old].place.folds || HasInstant(of, of.slab[old].time_ns, now_ns_);
     Close(of, old, nullptr);
   }
@@ -199,7 +199,7 @@ void Keeper::On(const trace::EventContext& at, const trace::BlockFree& e, const 
     return Keep(place);
   OpenOf& of = Of(at.process, e.device);
   const uint32_t index = of.numbers.Erase(e.address);
-  return index != FlatMap::kNone ? Close(of, index, &place) : Keep(place);
+  return index != util::FlatMap::kNone ? Close(of, index, &place) : Keep(place);
 }
 
 bool Keeper::HasSplitName(const Open& open) {
@@ -274,7 +274,7 @@ void Keeper::On(const trace::EventContext& at, const trace::Name& e, const Place
     return keep_if_new();
   const auto give = [&](OpenOf& of) {
     const uint32_t index = of.numbers.Find(e.address);
-    if (index == FlatMap::kNone)
+    if (index == util::FlatMap::kNone)
       return false;
     Open& open = of.slab[index];
     const bool is_tag = e.kind == NameKind::kTag;

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "resolve/flat_map.h"
-#include "resolve/iteration_table.h"
-#include "resolve/phases.h"
-#include "resolve/records.h"
-#include "resolve/slab.h"
-#include "trace/live/past.h"
+#include "resolve/attribute/iteration_table.h"
+#include "resolve/attribute/phases.h"
+#include "resolve/ledger/records.h"
+#include "trace/past/past.h"
 #include "trace/trace.h"
+#include "util/containers/flat_map.h"
+#include "util/containers/slab.h"
 
 namespace vramscope::resolve {
 
@@ -72,8 +72,8 @@ class Keeper {
   struct OpenOf {
     trace::ProcessId process;
     trace::DeviceId device;
-    FlatMap numbers;
-    Slab<Open> slab;
+    util::FlatMap numbers;
+    util::Slab<Open> slab;
   };
   // Of a series of figures: each holds until the next.
   struct Series {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "resolve/ledger.h"
-#include "resolve/stack_facts.h"
+#include "resolve/attribute/stack_facts.h"
+#include "resolve/ledger/ledger.h"
 
 namespace vramscope::resolve {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "format/enums.h"
-#include "resolve/frames.h"
-#include "resolve/ledger.h"
+#include "resolve/attribute/frames.h"
+#include "resolve/ledger/ledger.h"
 #include "resolve/naming.h"
 #include "resolve/read_ahead.h"
 #include "tables/imported.h"

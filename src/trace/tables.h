@@ -10,7 +10,7 @@
 #include "format/enums.h"
 #include "trace/trace.h"
 #include "util/budget.h"
-#include "util/intern_table.h"
+#include "util/containers/intern_table.h"
 
 namespace vramscope::trace {
 

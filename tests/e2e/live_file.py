@@ -10,6 +10,7 @@ import struct
 from collections import Counter, defaultdict
 from pathlib import Path
 
+_MAGIC = b"VRAMLIVE"
 _RECORDS_DEF = Path(__file__).resolve().parents[2] / "src" / "format" / "records.def"
 _NAMES = {
     int(number, 16): name
@@ -36,7 +37,7 @@ class LiveFile:
 
     def __init__(self, path: Path) -> None:
         data = path.read_bytes()
-        assert data[:8] == b"VRAMLIVE", path
+        assert data[:8] == _MAGIC, path
         self.pid = struct.unpack_from("<I", data, 20)[0]
         self.counts: Counter[str] = Counter()
         self.by_stream: dict[int, Counter[str]] = defaultdict(Counter)
@@ -59,4 +60,5 @@ class LiveFile:
 def read_directory(directory: Path) -> list[LiveFile]:
     """Every process's file of a live directory; without the launcher's own, and those that were just being made."""
     files = [path for path in sorted(directory.glob("*.vrl")) if path.name != "launcher.vrl"]
-    return [LiveFile(path) for path in files if path.read_bytes()[:8].strip(b"\0")]
+    begun = {path: path.read_bytes()[:8].rstrip(b"\0") for path in files}
+    return [LiveFile(path) for path in files if begun[path] == _MAGIC or not _MAGIC.startswith(begun[path])]

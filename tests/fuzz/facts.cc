@@ -9,7 +9,7 @@
 #include "output/export/export.h"
 #include "output/results/json.h"
 #include "query/dimensions/report.h"
-#include "util/intern_table.h"
+#include "util/containers/intern_table.h"
 
 namespace vramscope::fuzz {
 namespace {

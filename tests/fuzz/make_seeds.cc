@@ -15,7 +15,7 @@
 #include "resolve/keeper.h"
 #include "tables/testing/random_tables.h"
 #include "trace/live/live_trace.h"
-#include "trace/live/past.h"
+#include "trace/past/past.h"
 #include "trace/trace.h"
 
 namespace {

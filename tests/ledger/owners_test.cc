@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/owners.h"
+#include "resolve/attribute/owners.h"
 
 #include <gtest/gtest.h>
 

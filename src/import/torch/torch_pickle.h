@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "util/budget.h"
-#include "util/intern_table.h"
+#include "util/containers/intern_table.h"
 #include "util/status.h"
 
 // Reads the pickles that PyTorch makes of its memory snapshots, and runs nothing: lists, dicts,

@@ -334,7 +334,7 @@ void Stream::ResetStackTables() {
   codes_.Clear();
   nodes_.Clear();
   stacks_.Clear();
-  // Whoever folds the recording counts on it (trace/live/past.cc): ids from before are not written
+  // Whoever folds the recording counts on it (trace/past/past.cc): ids from before are not written
   // any more.
   known_walks_.Clear();
   CountLoss(format::Loss::kTableReset);

@@ -7,7 +7,7 @@
 
 #include "format/decoder.h"
 #include "trace/event.h"
-#include "trace/live/live_file.h"
+#include "trace/file/live_file.h"
 
 namespace vramscope::trace {
 

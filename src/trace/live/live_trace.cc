@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "format/memory_words.h"
+#include "trace/file/live_directory.h"
 #include "trace/live/alternation.h"
-#include "trace/live/live_directory.h"
 #include "util/utf8.h"
 
 namespace vramscope::trace {

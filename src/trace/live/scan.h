@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "trace/file/live_file.h"
+#include "trace/file/tick_clock.h"
 #include "trace/live/definitions.h"
-#include "trace/live/live_file.h"
-#include "trace/live/tick_clock.h"
 #include "trace/symbolize/native_symbols.h"
 #include "trace/tables.h"
 #include "trace/trace.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "format/records.h"
-#include "trace/live/live_file.h"
-#include "trace/live/tick_clock.h"
+#include "trace/file/live_file.h"
+#include "trace/file/tick_clock.h"
 
 // The part of the first pass that needs nothing of what stands before: nearly all chunks of a long
 // recording define nothing, and are looked through side by side.

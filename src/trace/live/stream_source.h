@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "trace/event.h"
+#include "trace/file/live_file.h"
+#include "trace/file/tick_clock.h"
 #include "trace/live/converter.h"
 #include "trace/live/definitions.h"
-#include "trace/live/live_file.h"
-#include "trace/live/tick_clock.h"
 
 namespace vramscope::trace {
 

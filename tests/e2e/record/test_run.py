@@ -280,7 +280,7 @@ def test_a_recording_that_the_program_removes_is_lost_in_one_line(tmp_path):
 
 def test_memory_that_ends_while_the_recording_is_finished_leaves_the_status(tmp_path):
     """30 MB of address space: the launcher lives in it, the analysis does not."""
-    words = shlex.join([VRAMSCOPE, "run", "--no-report", "-o", "x.vram", "--", "sh", "-c", "exit 3"])
+    words = shlex.join([str(VRAMSCOPE), "run", "--no-report", "-o", "x.vram", "--", "sh", "-c", "exit 3"])
     for kilobytes in (28_000, 30_000, 34_000, 40_000, 60_000):
         result = subprocess.run(
             ["sh", "-c", f"ulimit -v {kilobytes}; exec {words}"], cwd=tmp_path, capture_output=True, text=True, timeout=60
@@ -560,7 +560,7 @@ def test_the_directory_of_the_headers(tmp_path):
 
 
 def test_run_inside_run_records_once(tmp_path):
-    inner = shlex.join([VRAMSCOPE, "run", "--no-report", "-o", "inner.vram", "--", "sh", "-c", 'echo "$LD_PRELOAD"'])
+    inner = shlex.join([str(VRAMSCOPE), "run", "--no-report", "-o", "inner.vram", "--", "sh", "-c", 'echo "$LD_PRELOAD"'])
     result = run("sh", "-c", inner, cwd=tmp_path, options=("-o", "outer.vram"))
     assert result.stdout.count("libvramscope_probe.so") == 1
     assert (tmp_path / "inner.vram").exists() and (tmp_path / "outer.vram").exists()

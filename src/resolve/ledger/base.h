@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "resolve/attribute/iteration_table.h"
+#include "resolve/attribute/names.h"
+#include "resolve/attribute/owners.h"
+#include "resolve/attribute/phases.h"
+#include "resolve/attribute/progress.h"
+#include "resolve/driver/price_inputs.h"
+#include "resolve/ledger/accounts.h"
+#include "resolve/ledger/counters.h"
+#include "resolve/ledger/row_writer.h"
+#include "trace/trace.h"
+
+namespace vramscope::resolve {
+
+// What all parts of the ledger stand on.
+struct LedgerBase {
+  LedgerBase(const trace::Trace& recording, tables::AllocationSink& sink)
+      : trace(recording),
+        progress(recording),
+        writer(sink),
+        accounts(recording),
+        prices(recording),
+        counters(accounts, prices, progress),
+        owners(recording),
+        phases(recording),
+        iterations(recording) {}
+  LedgerBase(const LedgerBase&) = delete;
+  LedgerBase& operator=(const LedgerBase&) = delete;
+
+  // Of the device's memory, by the account's doing.
+  void Move(uint32_t account, int64_t bytes) {
+    if (bytes != 0)
+      prices.Move(accounts[account].process, accounts[account].device, bytes);
+  }
+
+  const trace::Trace& trace;
+  Progress progress;
+  RowWriter writer;
+  Accounts accounts;
+  PriceInputs prices;
+  Counters counters;
+  Owners owners;
+  Phases phases;
+  IterationTable iterations;
+  Names names;
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/ledger/blocks.h"
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "resolve/driver/pricing.h"
+#include "util/number_text.h"
+
+namespace vramscope::resolve {
+namespace {
+
+// Parts of a block's life that wait for its end: engines sleep and wake thousands of times.
+constexpr size_t kMostStretches = 64;
+
+int64_t Signed(uint64_t bytes) {
+  return static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
+uint32_t Blocks::DefaultSegment(uint32_t account, bool of_program) {
+  OfAccount& of = accounts_[account];
+  uint32_t& index = of_program ? of.program_segment : of.default_segment;
+  if (index == kNoIndex) {
+    index = segments_.Add(SegmentKind::kDefault, account, 0, 0);
+    Segment& segment = segments_[index];
+    segment.suballocated = true;
+    segment.of_program = of_program;
+    segment.owner = of_program ? kApplication : kPyTorch;
+    segments_.Describe(segment, {});
+  }
+  return index;
+}
+
+uint32_t Blocks::SegmentOf(uint32_t account, uint64_t address, uint64_t size, bool of_program) {
+  const trace::ProcessId process_id = base_.accounts[account].process;
+  if (base_.accounts[account].kind != trace::DeviceKind::kGpu)
+    return DefaultSegment(account, of_program);
+  const uint32_t found = objects_.SegmentAt(process_id, address);
+  const bool known = found != util::FlatMap::kNone &&
+                     (segments_[found].account == account ||
+                      segments_[found].stands_for == base_.accounts.DeviceRowOf(account));
+  // A pool inside of a tensor, or one whose memory stands in no segment.
+  if (of_program && (known ? segments_[found].suballocated && !segments_[found].of_program
+                           : objects_.HasCalls(account)))
+    return kNoIndex;
+  if (known) {
+    if (!segments_[found].suballocated)
+      objects_.Suballocate(found, of_program);
+    return found;
+  }
+  const uint32_t asleep = objects_.ReservedAt(process_id, address, account);
+  if (asleep != kNoIndex && segments_[asleep].suballocated)
+    return asleep;
+  Progress& progress = base_.progress;
+  const ProcessProgress& process = progress.processes[process_id.value];
+  if (objects_.HasCalls(account) && !process.torn_down && !process.began_late &&
+      progress.violations.outside_segment++ == 0)
+    progress.violations.first_outside_segment =
+        "block " + util::HexText(address) + " of " + std::to_string(size) + " bytes";
+  return DefaultSegment(account, of_program);
+}
+
+void Blocks::On(const trace::EventContext& at, const trace::BlockAlloc& e) {
+  Add(at, e);
+}
+
+void Blocks::On(const trace::EventContext& at, const trace::PoolBlock& e) {
+  Add(at, e);
+}
+
+template <class Given>
+void Blocks::Add(const trace::EventContext& at, const Given& e) {
+  constexpr bool kOfProgram = std::is_same_v<Given, trace::PoolBlock>;
+  if (!base_.accounts.HasDevice(e.device) || e.address == 0 || e.size > kLargestSize)
+    return;
+  Progress& progress = base_.progress;
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
+  OfAccount& of = accounts_[account];
+  if (const uint32_t old = of.numbers.Find(e.address); old != util::FlatMap::kNone) {
+    // Its allocation comes to light after the snapshot that shows it.
+    if (of.blocks[old].origin.purpose != Purpose::kPrior) {
+      ++progress.double_allocs.count;
+      progress.double_allocs.bytes += of.blocks[old].size;
+    }
+    End(account, old, true);
+  }
+  const uint32_t segment_index = SegmentOf(account, e.address, e.size, kOfProgram);
+  if (segment_index == kNoIndex) {
+    ++progress.unknown_names.count;
+    progress.unknown_names.bytes += e.size;
+    return;
+  }
+  if (!kOfProgram)
+    objects_.NoteBlocks(account);
+  const uint32_t index = of.blocks.Add();
+  of.numbers.FindOrAdd(e.address) = index;
+  Segment& segment = segments_[segment_index];
+  Block& block = of.blocks[index];
+  block.address = e.address;
+  block.size = e.size;
+  block.alloc_ns = at.time_ns;
+  block.thread = at.thread;
+  block.segment = segment_index;
+  block.owner = segment.owner;
+  if constexpr (std::is_same_v<Given, trace::Prior>) {
+    block.origin.purpose = Purpose::kPrior;  // nothing else is known of its allocation
+    block.origin.module_epoch = progress.processes[at.process.value].modules_gone;
+  } else {
+    block.stack = e.stack;
+    block.native = e.native;
+    uint64_t sequence = 0;
+    if constexpr (!kOfProgram)
+      sequence = e.sequence;
+    rows_.FillOrigin(at, e.stack, e.native, sequence, &block.origin);
+  }
+  if (std::exchange(segment.unplaced, false) && block.origin.forward.value != 0)
+    objects_.Place(segment_index, block.origin.forward);
+  if (block.origin.phase == Phase::kForward)
+    base_.iterations.OnForward(at.process, at.time_ns);
+  if constexpr (kOfProgram) {
+    if (e.name.value != 0 || e.requested != 0)
+      block.origin.names = base_.names.Add(0, {format::NameKind::kTag, e.name, {}, 0, e.requested});
+  }
+  Move(of, segment, block, 1);
+  if (segment.kind == SegmentKind::kReservation)
+    SetUnbacked(account, index);
+  if (segment.kind == SegmentKind::kAllocation && segment.live_bytes > segment.held &&
+      !segment.zombie && progress.violations.overfull_segments++ == 0)
+    progress.violations.first_overfull = "segment at " + util::HexText(segment.begin);
+}
+
+void Blocks::End(uint32_t account, uint32_t index, bool freed) {
+  OfAccount& of = accounts_[account];
+  of.numbers.Erase(of.blocks[index].address);
+  EndErased(account, index, freed);
+}
+
+void Blocks::EndErased(uint32_t account, uint32_t index, bool freed) {
+  OfAccount& of = accounts_[account];
+  Block& block = of.blocks[index];
+  EndRow(account, index, freed);
+  const uint32_t segment_index = block.segment;
+  Segment& segment = segments_[segment_index];
+  if (block.has_stretches) [[unlikely]] {
+    const uint64_t unbacked_bytes = of.stretches[index].back().unbacked_bytes;
+    segment.unbacked_bytes -= unbacked_bytes;
+    segments_.MoveBlock(segment, Signed(unbacked_bytes), 0);
+    of.stretches.erase(index);
+  }
+  Move(of, segment, block, -1);
+  of.blocks.Remove(index);
+  if (segment.zombie && segment.live_count == 0)
+    segments_.Forget(segment_index);
+}
+
+// All about it was so until now, and is no longer.
+void Blocks::EndRow(uint32_t account, uint32_t index, bool freed) {
+  OfAccount& of = accounts_[account];
+  Block& block = of.blocks[index];
+  if (!block.has_stretches) [[likely]]
+    return rows_.End(&block, account, freed);
+  rows_.End(&block, account, freed, of.stretches[index]);
+}
+
+void Blocks::SetUnbacked(uint32_t account, uint32_t index) {
+  OfAccount& of = accounts_[account];
+  Block& block = of.blocks[index];
+  Segment& segment = segments_[block.segment];
+  const auto unbacked = [&](uint64_t begin, uint64_t size) {
+    return size - segments_.BackedBytes(segment, begin, size);
+  };
+  Stretch now{base_.progress.now_ns, unbacked(block.address, block.size)};
+  if (now.unbacked_bytes == 0 && !block.has_stretches)
+    return;
+  now.unbacked_tail = unbacked(block.address + block.size - 1, 1) != 0;
+  Stretches& stretches = of.stretches[index];
+  if (!std::exchange(block.has_stretches, true))
+    stretches.push_back({block.alloc_ns});
+  const uint64_t before = stretches.back().unbacked_bytes;
+  if (before == now.unbacked_bytes && stretches.back().unbacked_tail == now.unbacked_tail)
+    return;
+  // Names that come later are of all of its life; of a life in so many parts, of what follows.
+  if (stretches.size() == kMostStretches) {
+    stretches.push_back(now);
+    EndRow(account, index, false);
+    stretches.clear();
+  } else if (stretches.back().begin_ns == now.begin_ns) {
+    stretches.pop_back();
+  }
+  stretches.push_back(now);
+  segment.unbacked_bytes += now.unbacked_bytes - before;
+  segments_.MoveBlock(segment, Signed(before) - Signed(now.unbacked_bytes), 0);
+}
+
+void Blocks::FollowMemory() {
+  for (const Segments::Rebacked& change : segments_.TakeRebacked()) {
+    const trace::ProcessId process = base_.accounts[segments_[change.segment].account].process;
+    // Memory of the host may stand in for a device's: its blocks are the device's.
+    for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
+      if (base_.accounts[account].process == process &&
+          base_.accounts[account].kind == trace::DeviceKind::kGpu)
+        FollowMemory(account, change);
+    }
+  }
+}
+
+void Blocks::FollowMemory(uint32_t account, const Segments::Rebacked& change) {
+  OfAccount& of = accounts_[account];
+  if (!std::exchange(of.is_in_order, true)) {
+    of.in_order.clear();
+    of.blocks.ForEach([&](uint32_t index, const Block& block) {
+      of.in_order.emplace_back(block.address, index);
+    });
+    std::sort(of.in_order.begin(), of.in_order.end());
+  }
+  auto at = std::upper_bound(of.in_order.begin(), of.in_order.end(),
+                             std::pair(change.begin, uint32_t{0}));
+  // One that begins before it may reach into it.
+  if (at != of.in_order.begin())
+    --at;
+  for (; at != of.in_order.end() && at->first < change.end; ++at) {
+    if (of.blocks[at->second].segment == change.segment)
+      SetUnbacked(account, at->second);
+  }
+}
+
+void Blocks::On(const trace::EventContext& at, const trace::BlockFree& e) {
+  if (e.address == 0)
+    return;
+  const bool has_device = base_.accounts.HasDevice(e.device);
+  const uint32_t account =
+      has_device ? base_.accounts.FindOrAdd(at.process, e.device, at.time_ns) : kNoIndex;
+  const uint32_t index =
+      has_device ? accounts_[account].numbers.Erase(e.address) : util::FlatMap::kNone;
+  if (index == util::FlatMap::kNone) [[unlikely]] {
+    // Of memory that sleeps nobody can ask the driver whose it is: a pool of the program's own has
+    // named the current device, or none where no context is current.
+    const uint32_t found = AccountOf(at.process, e.address);
+    if (found == kNoIndex || base_.accounts[found].kind != trace::DeviceKind::kGpu)
+      return has_device ? OnUnknownFree(at, e, account) : void();
+    base_.progress.frees.Note(at.process, e.address);
+    return End(found, accounts_[found].numbers.Find(e.address), true);
+  }
+  base_.progress.frees.Note(at.process, e.address);
+  EndErased(account, index, true);
+}
+
+void Blocks::OnUnknownFree(const trace::EventContext& at,
+                           const trace::BlockFree& e,
+                           uint32_t account) {
+  Progress& progress = base_.progress;
+  if (progress.frees.Has(at.process, e.address)) {
+    if (progress.violations.freed_twice++ == 0)
+      progress.violations.first_freed_twice = "block " + util::HexText(e.address);
+    return;
+  }
+  const bool is_forked =
+      base_.accounts.HasProcess(at.process) && base_.trace.processes()[at.process.value].is_forked;
+  // A forked child's copy of its parent's memory goes, and the parent's stays.
+  if (is_forked && IsOfAncestor(at.process, e.address))
+    return;
+  trace::Loss& loss = is_forked ? progress.inherited_frees : progress.unknown_frees;
+  ++loss.count;
+  if (e.size > kLargestSize)
+    return;
+  loss.bytes += e.size;
+  progress.frees.Note(at.process, e.address);
+  if (is_forked)
+    return;
+  // Within a known segment its bytes stand as free already.
+  if (!objects_.HasCalls(account))
+    base_.counters.StepAndMove(base_.counters.Before(account), -Signed(e.size));
+}
+
+bool Blocks::IsOfAncestor(trace::ProcessId process, uint64_t address) const {
+  constexpr int kGenerations = 8;  // a damaged file's can go around
+  for (int i = 0; i < kGenerations; ++i) {
+    process = ancestors_.ParentOf(process);
+    if (!base_.accounts.HasProcess(process))
+      return false;
+    if (Has(process, address))
+      return true;
+  }
+  return false;
+}
+
+void Blocks::On(const trace::EventContext& at, const trace::State& e) {
+  if (e.state == format::RecordingState::kRecording)
+    base_.progress.processes[at.process.value].resumed = true;
+  // What happened while it did not record cannot be told from a second free.
+  base_.progress.frees.Forget();
+  if (e.cpu_live == 0 || e.cpu_live > Signed(kLargestSize) || e.cpu_live < -Signed(kLargestSize) ||
+      !base_.accounts.HasDevice(base_.accounts.cpu()))
+    return;
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, base_.accounts.cpu(), at.time_ns);
+  base_.counters.StepAndMove(base_.counters.Before(account), e.cpu_live);
+}
+
+void Blocks::On(const trace::EventContext& at, const trace::AllocatorTotals& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.allocated > kLargestSize ||
+      e.reserved > kLargestSize)
+    return;
+  const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
+  // In a process that was under way the driver's events may not be all.
+  const bool some_known = objects_.HasCalls(account);
+  const bool is_late = base_.progress.processes[at.process.value].began_late;
+  if (some_known && !is_late)
+    return;
+  OfAccount& of = accounts_[account];
+  if (!of.totals_seen && !some_known) {
+    of.totals_seen = true;
+    // NVML's figure says what a process under way had, and more exactly.
+    if (!is_late || !base_.prices.HasFigure(at.process, e.device))
+      base_.counters.RaiseBefore(
+          account, Signed(e.allocated) - Signed(of.bytes) - base_.counters.BytesBefore(account));
+  }
+  Segment& segment = segments_[DefaultSegment(account, false)];
+  const int64_t known = some_known ? Signed(segments_.PyTorchBytes(account)) : 0;
+  const int64_t held =
+      std::max<int64_t>(0, Signed(e.reserved) - base_.counters.MissingBefore(account) - known);
+  if (held == Signed(segment.held))
+    return;
+  segments_.CountHeld(segment);
+  segments_.SetHeld(segment, static_cast<uint64_t>(held));
+}
+
+void Blocks::On(const trace::EventContext& at, const trace::Prior& e) {
+  if (!base_.accounts.HasDevice(e.device) || e.address == 0 || e.size == 0 || e.size > kLargestSize)
+    return;
+  if (e.kind == format::PriorKind::kSegment) {
+    const uint32_t segment = objects_.AddPriorSegment(at, e);
+    if (segment != kNoIndex)
+      MoveInto(segment);
+  } else if (e.kind == format::PriorKind::kBlock) {
+    // One that was given out while the snapshot was taken is known by that.
+    const uint32_t account = base_.accounts.FindOrAdd(at.process, e.device, at.time_ns);
+    if (accounts_[account].numbers.Find(e.address) == util::FlatMap::kNone)
+      Add(at, e);
+  }
+}
+
+// Blocks that were given out of it since the recording began stand with those of no known segment.
+void Blocks::MoveInto(uint32_t index) {
+  Segment& segment = segments_[index];
+  OfAccount& of = accounts_[segment.account];
+  if (of.default_segment == kNoIndex)
+    return;
+  Segment& nowhere = segments_[of.default_segment];
+  if (nowhere.live_count == 0)
+    return;
+  of.blocks.ForEach([&](uint32_t, Block& block) {
+    if (block.segment != of.default_segment || block.address < segment.begin ||
+        block.address >= segment.end)
+      return;
+    segments_.Change(nowhere, 0, -Signed(block.size), -1);
+    segments_.Change(segment, 0, Signed(block.size), 1);
+    block.segment = index;
+  });
+}
+
+bool Blocks::Name(const trace::EventContext& at,
+                  trace::DeviceId device,
+                  uint64_t address,
+                  const MemoryName& name) {
+  const uint32_t account = base_.accounts.Find(at.process, device);
+  if (account == kNoIndex)
+    return false;
+  OfAccount& of = accounts_[account];
+  const uint32_t index = of.numbers.Find(address);
+  if (index == util::FlatMap::kNone)
+    return false;
+  Block& block = of.blocks[index];
+  // A sparse gradient's indices: made by backward they are its own, else they are the batch, into
+  // which it only looks.
+  if (name.kind == format::NameKind::kGradient && name.detail.value != 0 &&
+      block.origin.phase != Phase::kBackward)
+    return true;
+  base_.names.NoteSize(at.process, name);
+  base_.phases.OnName(at.process, name.kind, block.origin, block.size);
+  const uint32_t set = base_.names.Add(block.origin.names, name);
+  // The memory was given out again.
+  if (set != block.origin.names && base_.names.TakesTurn(block.origin.names, name)) {
+    EndRow(account, index, true);
+    block.alloc_ns = at.time_ns;
+    if (block.has_stretches) {
+      Stretches& stretches = of.stretches[index];
+      stretches = {stretches.back()};
+      stretches.back().begin_ns = at.time_ns;
+    }
+  }
+  block.origin.names = set;
+  base_.names.NoteParts(at.process, set);
+  return true;
+}
+
+uint32_t Blocks::AccountOf(trace::ProcessId process, uint64_t address) const {
+  for (size_t i = 0; i < base_.trace.devices().size(); ++i) {
+    const uint32_t account = base_.accounts.Find(process, trace::DeviceId{static_cast<int16_t>(i)});
+    const OfAccount* const of = account == kNoIndex ? nullptr : accounts_.Find(account);
+    if (of != nullptr && of->numbers.Find(address) != util::FlatMap::kNone)
+      return account;
+  }
+  return kNoIndex;
+}
+
+void Blocks::End(uint32_t account) {
+  accounts_[account].blocks.ForEach(
+      [&](uint32_t block, const Block&) { End(account, block, false); });
+}
+
+void Blocks::Finish() {
+  for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
+    accounts_[account].blocks.ForEach(
+        [&](uint32_t block, const Block&) { EndRow(account, block, false); });
+  }
+}
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "resolve/ledger/base.h"
+#include "resolve/ledger/pools.h"
+#include "resolve/ledger/rows.h"
+#include "resolve/ledger/segments.h"
+#include "resolve/ledger/shared_memory.h"
+#include "resolve/ledger/slabs.h"
+#include "util/containers/flat_map.h"
+#include "util/containers/page_index.h"
+#include "util/containers/slab.h"
+
+namespace vramscope::resolve {
+
+// What the driver gives: allocations, physical handles and their mappings.
+class DriverObjects {
+ public:
+  DriverObjects(LedgerBase& base, Segments& segments, Slabs& slabs, Pools& pools, RowMaker& rows);
+
+  // driver_objects.cc: allocations and handles
+  void On(const trace::EventContext& at, const trace::Alloc& e);
+  void On(const trace::EventContext& at, const trace::Free& e);
+  void On(const trace::EventContext& at, const trace::HandleCreate& e);
+  void On(const trace::EventContext& at, const trace::HandleRelease& e);
+  void On(const trace::EventContext& at, const trace::HandleRetain& e);
+  void On(const trace::EventContext& at, const trace::Share& e);
+  // A segment of PyTorch's, as if it were made now out of what stood before; kNoIndex where it is
+  // known.
+  uint32_t AddPriorSegment(const trace::EventContext& at, const trace::Prior& e);
+  // PyTorch says that the segment at its address is in a private pool: so it was from its first
+  // byte on, as PyTorch never moves one to another pool.
+  void NamePrivatePool(trace::ProcessId process, uint64_t address, const MemoryName& name);
+  // What NCCL took while it was at a communicator belongs to that.
+  void On(const trace::EventContext& at, const trace::Communicator& e);
+  // False where there is nothing at its address.
+  bool Name(const trace::EventContext& at, uint64_t address, const MemoryName& name);
+  void EndContext(trace::ProcessId process, uint64_t context);
+  // The process is gone, with what it had on that device.
+  void End(uint32_t account);
+  // All is read: what is live was never freed.
+  void Finish();
+
+  // driver_mappings.cc: address ranges, and what is cut out of them
+  void On(const trace::EventContext& at, const trace::Reserve& e);
+  void On(const trace::EventContext& at, const trace::Unreserve& e);
+  void On(const trace::EventContext& at, const trace::Map& e);
+  void On(const trace::EventContext& at, const trace::Unmap& e);
+  // The first block shows that an allocator cuts this segment up: its bytes are cached or fragments
+  // from now on, not one allocation of the program.
+  void Suballocate(uint32_t segment, bool of_program);
+  // A thread of autograd's own made that segment: it comes from where the operator was called whose
+  // gradient its first block is of, and not from an address in the CUDA runtime.
+  void Place(uint32_t segment, trace::StackId forward);
+
+  // Whether the driver's calls of an account are recorded.
+  bool HasCalls(uint32_t account) const {
+    const OfAccount* known = accounts_.Find(account);
+    return known != nullptr && known->has_calls;
+  }
+  void NoteCalls(uint32_t account) { accounts_[account].has_calls = true; }
+  // PyTorch was seen to cut blocks: so it does with all its memory there.
+  void NoteBlocks(uint32_t account) { accounts_[account].has_blocks = true; }
+  // util::FlatMap::kNone where none is known.
+  uint32_t SegmentAt(trace::ProcessId process, uint64_t address) const {
+    return processes_[process.value].pages.Find(address);
+  }
+  // The segment of the account's that the address is reserved for, whether or not memory is mapped
+  // there; kNoIndex where none is known.
+  uint32_t ReservedAt(trace::ProcessId process, uint64_t address, uint32_t account) const;
+  // What an export or import is of; null where it is not known.
+  const DriverObject* SharedBy(trace::ProcessId process, const trace::Share& share) const;
+  // Calls visit(const DriverObject&) for each that is live.
+  template <class Visitor>
+  void ForEach(trace::ProcessId process, Visitor visit) const {
+    processes_[process.value].objects.ForEach(
+        [&](uint32_t, const DriverObject& object) { visit(object); });
+  }
+
+ private:
+  // What an object's number is unique among, in its process.
+  enum NumberSpace : size_t { kAddresses, kArrays, kHandles, kRegistered, kNumberSpaces };
+
+  struct Reservation {
+    uint64_t size = 0;
+    std::vector<uint32_t> segments;  // one for each device whose memory was mapped into it
+    bool implicit = false;           // made of mappings whose reservation was not seen
+  };
+  struct Recent {
+    uint32_t object = 0;
+    uint64_t number = 0;
+    int64_t alloc_ns = 0;
+  };
+  struct OfProcess {
+    util::Slab<DriverObject> objects;
+    std::array<util::FlatMap, kNumberSpaces> numbers;
+    util::FlatMap mappings;  // by address
+    // The mappings of each handle, the oldest first: handle, number, mapping.
+    std::set<std::tuple<uint32_t, uint64_t, uint32_t>> mappings_of;
+    util::PageIndex pages;
+    std::map<uint64_t, Reservation> reservations;
+    std::vector<Recent> recent;  // a ring: the last so many allocations and handles
+    size_t recent_count = 0;
+  };
+  struct OfAccount {
+    bool has_calls = false;
+    bool has_blocks = false;
+  };
+
+  static NumberSpace NumberSpaceOf(format::MemoryKind kind);
+  OfProcess& ProcessOf(const trace::EventContext& at) { return processes_[at.process.value]; }
+  trace::DeviceId DeviceOf(const DriverObject& object) const {
+    return base_.accounts[object.account].device;
+  }
+  void GiveTo(const trace::EventContext& at,
+              const trace::Communicator& communicator,
+              DriverObject* object);
+  uint32_t FindShared(trace::ProcessId process, const trace::Share& share) const;
+  // `object`: what its event says of it, and its account.
+  uint32_t Start(const trace::EventContext& at, DriverObject object);
+  uint32_t AddSegment(OfProcess& process, uint32_t object);
+  void Count(const DriverObject& object, bool add);
+  void End(OfProcess& process, uint32_t object, bool freed);
+  void EndMapping(OfProcess& process, uint32_t mapping, bool freed);
+  void UnmapPrior(OfProcess& process, uint64_t address);
+  void AccountMappings(OfProcess& process, uint32_t handle);
+  void AccountMapping(OfProcess& process, uint32_t mapping, uint64_t from, uint64_t end);
+  void EndHandleIfUnused(OfProcess& process, uint32_t handle, bool freed);
+  void Release(OfProcess& process, uint32_t segment);
+  void Inherit(SharedMemory::Holder heir, trace::DeviceId device, uint64_t bytes);
+  uint32_t ReservationFor(OfProcess& process, uint32_t account, uint64_t begin, uint64_t size);
+
+  LedgerBase& base_;
+  Segments& segments_;
+  Slabs& slabs_;
+  Pools& pools_;
+  RowMaker& rows_;
+  std::vector<OfProcess> processes_;
+  uint64_t last_number_ = 0;
+  PerAccount<OfAccount> accounts_;
+  SharedMemory shared_;
+};
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "resolve/attribute/module_names.h"
+#include "resolve/ledger/base.h"
+#include "resolve/ledger/blocks.h"
+#include "resolve/ledger/driver_objects.h"
+#include "resolve/ledger/pools.h"
+#include "resolve/ledger/rows.h"
+#include "resolve/ledger/segments.h"
+#include "resolve/ledger/slabs.h"
+#include "tables/rows.h"
+#include "trace/trace.h"
+
+namespace vramscope::resolve {
+
+struct MarkRecord {
+  trace::StringId name;
+  int64_t time_ns = 0;
+  trace::ProcessId process;
+};
+
+// Who holds which bytes of which device, event by event in time order; what ends becomes a row.
+// Feed it all batches of a trace, then Finish(). Tolerates any sequence of events: what makes no
+// sense is counted.
+//
+// Each event gets a time of its own, no earlier than it says, so that time is order.
+class Ledger {
+ public:
+  Ledger(const trace::Trace& trace, tables::AllocationSink& sink);
+
+  void Apply(std::span<const trace::Event> events);
+  // All is read: what the pricer says of it, and what was never freed.
+  void Finish();
+
+  const trace::Trace& trace() const { return base_.trace; }
+  const LedgerBase& base() const { return base_; }
+  RowWriter& writer() { return base_.writer; }
+  const DriverObjects& objects() const { return objects_; }
+  const ModuleNames& modules() const { return modules_; }
+  // 0: NCCL did not say.
+  uint64_t CommunicatorRanks(uint64_t communicator) const {
+    const auto found = communicator_ranks_.find(communicator);
+    return found == communicator_ranks_.end() ? 0 : found->second;
+  }
+  // By device.
+  const std::vector<price::DevicePrices>& prices() const { return prices_; }
+  const std::vector<MarkRecord>& marks() const { return marks_; }
+  const std::vector<tables::OutOfMemoryRow>& out_of_memory() const { return out_of_memory_; }
+  int64_t first_ns() const { return first_ns_; }
+  int64_t last_ns() const { return last_ns_; }
+  uint64_t event_count() const { return event_count_; }
+
+ private:
+  // What one part alone looks at.
+  template <class Record>
+  void On(const trace::EventContext& at, const Record& e) {
+    if constexpr (requires { blocks_.On(at, e); })
+      blocks_.On(at, e);
+    else if constexpr (requires { objects_.On(at, e); })
+      objects_.On(at, e);
+    else if constexpr (requires { pools_.On(at, e); })
+      pools_.On(at, e);
+    else if constexpr (requires { modules_.On(at, e); })
+      modules_.On(at, e);
+    else
+      base_.prices.On(at, e);
+  }
+  // What several look at.
+  void On(const trace::EventContext& at, const trace::ContextCreate& e);
+  void On(const trace::EventContext& at, const trace::ContextDestroy& e);
+  void On(const trace::EventContext& at, const trace::Implicit& e);
+  void On(const trace::EventContext& at, const trace::Reading& e);
+  void On(const trace::EventContext& at, const trace::ProcessSample& e);
+  void On(const trace::EventContext& at, const trace::Prior& e);
+  void On(const trace::EventContext& at, const trace::Name& e);
+  void On(const trace::EventContext& at, const trace::Communicator& e);
+  void On(const trace::EventContext& at, const trace::ModuleGone& e);
+  void On(const trace::EventContext& at, const trace::Mark& e);
+  void On(const trace::EventContext& at, const trace::Step& e);
+  void On(const trace::EventContext& at, const trace::Past& e);
+  void On(const trace::EventContext& at, const trace::OutOfMemory& e);
+  void On(const trace::EventContext& at, const trace::Failure& e);
+  void On(const trace::EventContext& at, const trace::Teardown& e);
+  void On(const trace::EventContext& at, const trace::ProcessExit& e);
+  void ApplyOfNobody(const trace::Event& event);
+  void AddOutOfMemory(const trace::EventContext& at,
+                      trace::DeviceId device,
+                      uint64_t bytes,
+                      trace::StackId stack,
+                      trace::StackId native,
+                      trace::StringId api);
+  uint32_t AccountOf(const trace::EventContext& at, trace::DeviceId device) {
+    return base_.accounts.FindOrAdd(at.process, device, at.time_ns);
+  }
+
+  LedgerBase base_;
+  Segments segments_;
+  Slabs slabs_;
+  Pools pools_;
+  RowMaker rows_;
+  DriverObjects objects_;
+  Blocks blocks_;
+  ModuleNames modules_;
+  std::vector<price::DevicePrices> prices_;
+  std::vector<MarkRecord> marks_;
+  std::map<uint64_t, uint64_t> communicator_ranks_;  // by id
+  // Names of memory that no allocation gave, by process and address: each is one loss, however
+  // often it is said.
+  std::set<std::tuple<trace::ProcessId, uint64_t, trace::StringId>> lost_names_;
+  std::vector<tables::OutOfMemoryRow> out_of_memory_;
+  uint64_t event_count_ = 0;
+  int64_t first_ns_ = 0;
+  int64_t last_ns_ = 0;
+};
+
+}  // namespace vramscope::resolve

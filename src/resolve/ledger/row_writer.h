@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "resolve/attribute/owners.h"
+#include "resolve/attribute/parts.h"
+#include "resolve/ledger/records.h"
+#include "tables/recording.h"
+#include "trace/event.h"
+#include "util/containers/intern_table.h"
+
+namespace vramscope::resolve {
+
+// What kind of memory the rows of a site are.
+enum class Holding : uint8_t {
+  kDriver,   // the driver gave it
+  kBacking,  // that too, and a segment is made of it
+  kBlock,    // an allocator cut it out of a segment
+};
+
+// Everything that allocations have in common, by the numbers of the recording that is read. What
+// only the whole of it tells (names of modules, whether phases are known) becomes text at the end.
+struct SiteKey {
+  uint32_t account = 0;
+  OwnerId owner;
+  Part part = Part::kAllocated;
+  Category category = Category::kUnknown;
+  Category without_phases = Category::kUnknown;
+  format::Phase phase = format::Phase::kNone;
+  tables::Estimated estimated = tables::Estimated::kExact;
+  Holding holding = Holding::kDriver;
+  uint32_t names = 0;       // a set of Names
+  uint32_t pool_names = 0;  // of the pool that it is in: a set of Names
+  uint32_t module_epoch = 0;
+  trace::StringId api;
+  trace::StringId scope;
+  trace::ThreadId thread;
+  trace::StackId stack;
+  trace::StackId native;
+  trace::StackId forward;
+  uint32_t stands_for =
+      0;                  // row of the device that the host's memory stands in for; 0: it does not
+  uint32_t unbacked = 0;  // 1: no device memory is mapped below it
+  uint64_t stream = 0;    // handle + 1; 0: none
+  friend bool operator==(const SiteKey&, const SiteKey&) = default;
+};
+
+// A site as it is collected.
+struct Site {
+  SiteKey key;
+  int64_t alloc_ns = 0;  // of one of its allocations: modules are looked up by it
+  uint64_t allocated_bytes = 0;
+  uint64_t allocated_count = 0;
+};
+
+// Gives rows away as they end, and keeps the dictionaries that they point into.
+class RowWriter {
+ public:
+  explicit RowWriter(tables::AllocationSink& sink) : sink_(sink), sites_(1), segments_(1) {}
+
+  tables::SiteId SiteOf(const SiteKey& key, int64_t alloc_ns);
+  // A site of its own: of what few have in common.
+  tables::SiteId AddSite(const SiteKey& key, std::string trigger, int64_t alloc_ns);
+  // Nothing where the row begins when it ends.
+  void Add(const tables::AllocationRow& row) {
+    if (row.begin_ns >= row.end_ns)
+      return;
+    if (row.begin_ns == row.alloc_ns) {
+      Site& site = sites_[row.site.value];
+      site.allocated_bytes += row.bytes;
+      ++site.allocated_count;
+    }
+    if (status_.ok())
+      status_ = sink_.Add(row);
+  }
+  tables::SegmentId AddSegment(const tables::SegmentRow& row) {
+    segments_.push_back(row);
+    return tables::SegmentId{static_cast<uint32_t>(segments_.size() - 1)};
+  }
+  tables::SegmentRow& segment(tables::SegmentId id) { return segments_[id.value]; }
+
+  const std::vector<Site>& sites() const { return sites_; }
+  const std::string& TriggerOf(tables::SiteId site) const;
+  std::vector<tables::SegmentRow>& segments() { return segments_; }
+  // Of the sink: the first error.
+  const util::Status& status() const { return status_; }
+
+ private:
+  tables::AllocationSink& sink_;
+  util::Status status_;
+  std::vector<Site> sites_;
+  std::vector<tables::SegmentRow> segments_;
+  util::InternTable ids_;                               // of sites that are looked up
+  std::vector<uint32_t> latest_;                        // of them, by stack: mostly the next one's
+  std::unordered_map<uint32_t, std::string> triggers_;  // by site, of those that have one
+};
+
+}  // namespace vramscope::resolve

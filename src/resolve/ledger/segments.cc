@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/ledger/segments.h"
+
+namespace vramscope::resolve {
+
+uint32_t Segments::Add(SegmentKind kind, uint32_t account, uint64_t begin, uint64_t size) {
+  const uint32_t index = segments_.Add();
+  Segment& segment = segments_[index];
+  segment.kind = kind;
+  segment.account = account;
+  segment.begin = begin;
+  segment.end = begin + size;
+  if (kind == SegmentKind::kReservation)
+    segment.backed = std::make_unique<util::RangeSet>();
+  tables::SegmentRow row;
+  row.address = begin;
+  row.size_bytes = size;
+  row.begin_ns = base_.progress.now_ns;
+  row.end_ns = tables::kNever;
+  segment.row = base_.writer.AddSegment(row);
+  return index;
+}
+
+void Segments::Back(uint32_t index, uint64_t begin, uint64_t end) {
+  Segment& segment = segments_[index];
+  segment.backed->Add(begin, end);
+  if (segment.unbacked_bytes != 0)
+    rebacked_.push_back({index, begin, end});
+}
+
+void Segments::Unback(uint32_t index, uint64_t begin, uint64_t end) {
+  Segment& segment = segments_[index];
+  segment.backed->Remove(begin, end);
+  if (segment.live_bytes != 0)
+    rebacked_.push_back({index, begin, end});
+}
+
+void Segments::BecomeReservation(uint32_t index) {
+  Segment& segment = segments_[index];
+  Change(segment, -static_cast<int64_t>(segment.held), 0, 0);
+  segment.kind = SegmentKind::kReservation;
+  segment.object = kNoIndex;
+  segment.backed = std::make_unique<util::RangeSet>();
+  rebacked_.push_back({index, segment.begin, segment.end});
+}
+
+void Segments::CountHeld(Segment& segment) {
+  if (segment.held_counter == kNoIndex)
+    segment.held_counter = base_.counters.AddOfSegment(segment.account, segment.row);
+}
+
+void Segments::SetHeld(Segment& segment, uint64_t bytes) {
+  const auto change = static_cast<int64_t>(bytes - segment.held);
+  base_.counters.Step(segment.held_counter, change);
+  Change(segment, change, 0, 0);
+}
+
+void Segments::EndCounted(uint32_t account) {
+  segments_.ForEach([&](uint32_t, Segment& segment) {
+    if (segment.account == account && segment.held_counter != kNoIndex)
+      SetHeld(segment, 0);
+  });
+}
+
+void Segments::Describe(Segment& segment, SiteKey key) {
+  key.account = base_.accounts.RowOf(segment.account).value;
+  key.owner = segment.owner;
+  // What is free in a private pool stays with its graph, whether anything lives in the segment.
+  key.part = segment.is_private ? Part::kGraphPool : Part::kCached;
+  key.category = key.without_phases = PartCategory(key.part);
+  key.pool_names = segment.names;
+  key.stands_for = segment.stands_for;
+  const bool fragments =
+      segment.kind == SegmentKind::kAllocation || segment.kind == SegmentKind::kReservation;
+  tables::SegmentRow& row = base_.writer.segment(segment.row);
+  row.site = base_.writer.SiteOf(key, base_.progress.now_ns);
+  row.part_in_use =
+      static_cast<uint8_t>(fragments && !segment.is_private ? Part::kFragmentation : key.part);
+}
+
+void Segments::Release(uint32_t index) {
+  Segment& segment = segments_[index];
+  if (segment.suballocated)
+    Change(segment, -static_cast<int64_t>(segment.held), 0, 0);
+  segment.object = kNoIndex;
+  base_.writer.segment(segment.row).end_ns = base_.progress.now_ns;
+  if (segment.live_count == 0)
+    return segments_.Remove(index);
+  segment.zombie = true;
+  rebacked_.push_back({index, 0, UINT64_MAX});
+}
+
+uint64_t Segments::PyTorchBytes(uint32_t account) const {
+  uint64_t bytes = 0;
+  segments_.ForEach([&](uint32_t, const Segment& segment) {
+    if (segment.account == account && segment.kind != SegmentKind::kDefault &&
+        segment.kind != SegmentKind::kPool && segment.owner == kPyTorch)
+      bytes += segment.held + segment.unbacked_bytes;
+  });
+  return bytes;
+}
+
+}  // namespace vramscope::resolve

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/ledger/shared_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace vramscope::resolve {
+namespace {
+
+constexpr trace::DeviceId kGpu{0};
+constexpr trace::ProcessId kMaker{0};
+constexpr trace::ProcessId kImporter{1};
+constexpr trace::ProcessId kOther{2};
+using Holder = SharedMemory::Holder;
+
+TEST(SharedMemoryTest, WhoCameFirstOfThoseThatAreLeftIsTheHeir) {
+  SharedMemory shared;
+  const uint32_t number = shared.OfKey(77);
+  EXPECT_EQ(shared.Join(number, kNoIndex, {kMaker, 1}, kGpu, 100), number);
+  EXPECT_EQ(shared.Join(shared.OfKey(77), kNoIndex, {kImporter, 2}, kGpu, 0), number);
+  EXPECT_EQ(shared.Join(shared.OfKey(77), kNoIndex, {kOther, 3}, kGpu, 0), number);
+  EXPECT_EQ(shared.DeviceOf(number), kGpu);
+  EXPECT_EQ(shared.Leave(number, {kMaker, 1}), (Holder{kImporter, 2}));
+  EXPECT_EQ(shared.Leave(number, {kImporter, 2}), (Holder{kOther, 3}));
+  EXPECT_EQ(shared.Leave(number, {kOther, 3}), std::nullopt);
+}
+
+TEST(SharedMemoryTest, WhatIsExportedUnderTwoKeysIsOneMemory) {
+  SharedMemory shared;
+  const uint32_t first = shared.Join(shared.OfKey(1), kNoIndex, {kMaker, 1}, kGpu, 100);
+  shared.Join(shared.OfKey(2), kNoIndex, {kImporter, 2}, kGpu, 0);  // its event came first
+  EXPECT_EQ(shared.Join(shared.OfKey(2), first, {kMaker, 1}, kGpu, 100), first);
+  EXPECT_EQ(shared.OfKey(2), first);
+  EXPECT_EQ(shared.Leave(first, {kMaker, 1}), (Holder{kImporter, 2}));
+}
+
+TEST(SharedMemoryTest, ADescriptorIsFoundByItsSize) {
+  SharedMemory shared;
+  const uint32_t small = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 1}, kGpu, 100);
+  const uint32_t twin = shared.Join(shared.OfKey(0), kNoIndex, {kMaker, 2}, kGpu, 100);
+  EXPECT_EQ(shared.FindWithoutKey(kImporter, kGpu, 200), kNoIndex);
+  EXPECT_EQ(shared.FindWithoutKey(kMaker, kGpu, 100), kNoIndex);
+  EXPECT_EQ(shared.FindWithoutKey(kImporter, kGpu, 100), small);
+  shared.Join(small, kNoIndex, {kImporter, 3}, kGpu, 0);
+  EXPECT_EQ(shared.FindWithoutKey(kImporter, kGpu, 100), twin);  // it has the other one already
+  EXPECT_EQ(shared.FindWithoutKey(kOther, kGpu, 100), small);
+}
+
+}  // namespace
+}  // namespace vramscope::resolve

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/file/session_json.h"
+#include "trace/tables.h"
+#include "util/file.h"
+#include "util/status.h"
+
+namespace vramscope::trace {
+
+// A live directory that is read. Whoever gives space back in it (docs/RING.md), or removes it when
+// its recording is finished, does so under an exclusive lock; readers have a shared one.
+class LiveDirectory {
+ public:
+  // Waits for the lock. Where the file system has no locks nothing is waited for.
+  explicit LiveDirectory(const std::string& path);
+
+  // False where the path leads to another directory by now, or nowhere: the recording was finished.
+  bool IsAtItsPath() const;
+  // It goes on until the result is closed.
+  util::UniqueFd TakeLock() { return std::move(fd_); }
+
+ private:
+  std::string path_;
+  uint64_t device_ = 0;
+  uint64_t inode_ = 0;
+  util::UniqueFd fd_;
+};
+
+// The files of a live directory in a stable order.
+util::Result<std::vector<std::string>> ListLiveFiles(const std::string& directory);
+
+// The names of the live files that the recording has, as their processes listed them
+// (format::kManifestFile). To be read before the files are listed.
+std::set<std::string> ReadManifest(const std::string& directory);
+
+// Counts the files that the manifest has and the directory has not.
+void AddMissing(const std::set<std::string>& missing, SessionJson* session, LossCounter* losses);
+
+// Counts the processes that could not make a file in the directory (format::kUnrecordedExtension).
+void AddUnrecorded(const std::string& directory, SessionJson* session, LossCounter* losses);
+
+// Size of a file, nothing where there is none.
+std::optional<uint64_t> SizeOf(const std::string& path);
+
+}  // namespace vramscope::trace

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/past/past.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "format/decoder.h"
+#include "trace/past/past_chunks.h"
+#include "trace/past/past_stream.h"
+
+namespace vramscope::trace {
+namespace {
+
+// When the last record of a chunk was written at the latest; none where it may not be all there.
+std::optional<int64_t> EndOf(const LiveTrace& trace,
+                             size_t file,
+                             const std::vector<ChunkRef>& stream,
+                             size_t chunk) {
+  const LiveFile& of = trace.files()[file];
+  const bool is_over = !of.is_launcher() && !trace.is_running(of.pid());
+  const bool is_last = chunk + 1 == stream.size();
+  if (!stream[chunk].whole || (is_last ? !is_over : !stream[chunk].sealed))
+    return std::nullopt;
+  // What became of a process's last chunk is not known, but that nothing comes any more.
+  if (is_last)
+    return trace.context(file).clock->ToNs(stream[chunk].base_ticks);
+  const int64_t end_ns = trace.context(file).clock->ToNs(stream[chunk + 1].base_ticks);
+  return end_ns <= trace.until_ns() ? std::optional(end_ns) : std::nullopt;
+}
+
+// The first tick that is no earlier.
+uint64_t TicksAt(const TickClock& clock, int64_t ns, uint64_t low) {
+  uint64_t high = low;
+  for (uint64_t step = 1 << 20; clock.ToNs(high) < ns && step < uint64_t{1} << 53; step *= 2)
+    high = low + step;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (clock.ToNs(middle) < ns)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+void AddRange(uint64_t begin, uint64_t end, std::map<uint64_t, uint64_t>* ranges) {
+  auto next = ranges->upper_bound(begin);
+  if (next != ranges->begin() && std::prev(next)->second >= begin) {
+    --next;
+    begin = next->first;
+    end = std::max(end, next->second);
+    next = ranges->erase(next);
+  }
+  while (next != ranges->end() && next->first <= end) {
+    end = std::max(end, next->second);
+    next = ranges->erase(next);
+  }
+  (*ranges)[begin] = end;
+}
+
+// `any`: chunks of the file were chosen.
+void CountRecords(const LiveFile& file, bool any, PastPlan* plan) {
+  for (size_t i = 0; i < plan->streams.size(); ++i) {
+    PastStreamPlan& of = plan->streams[i];
+    if (!any)
+      of.chunks = 0;
+    for (size_t j = 0; j < of.chunks; ++j) {
+      const auto records = file.Records(file.streams()[i][j]);
+      const uint8_t* in = records.data();
+      const uint8_t* const end = in + records.size();
+      uint32_t count = 0;
+      for (format::RawRecord raw; in != end && format::NextRecord(&in, end, &raw);)
+        ++count;
+      of.chunk_records.push_back(count);
+      of.records += count;
+    }
+    of.keep.resize(of.records);
+  }
+}
+
+PastFile MakePast(const LiveFile& file,
+                  const TickClock& clock,
+                  const PastPlan& plan,
+                  const LiveTrace* trace);
+
+void WriteHeader(const LiveFile& file, uint64_t chunk_count, std::vector<uint8_t>* bytes) {
+  const auto original = file.Header();
+  std::copy(original.begin(), original.end(), bytes->begin());
+  auto* const header = reinterpret_cast<format::FileHeader*>(bytes->data());
+  header->minor = format::kMinorVersion;
+  header->header_bytes = format::kPageBytes;
+  header->writer = static_cast<uint16_t>(format::WriterKind::kPast);
+  header->flags =
+      format::CheckedFlags((header->flags & format::kTicksAreTsc) | format::kClosedCleanly);
+  header->end_bytes = bytes->size();
+  header->chunk_count = chunk_count;
+  for (size_t i = 0; i < format::kLossSlots; ++i)
+    header->lost[i] = header->lost_again[i] = header->lost_by_others[i] = 0;
+  header->refused = header->gave_up = 0;
+  header->crc32c = format::HeaderChecksum(bytes->data());
+}
+
+}  // namespace
+
+std::vector<OldChunk> FindOldChunks(const LiveTrace& trace) {
+  std::vector<OldChunk> old;
+  for (size_t i = 0; i < trace.files().size(); ++i) {
+    for (const std::vector<ChunkRef>& stream : trace.files()[i].streams()) {
+      for (size_t j = 0; j < stream.size(); ++j) {
+        if (stream[j].in_past)
+          continue;
+        const std::optional<int64_t> end_ns = EndOf(trace, i, stream, j);
+        if (!end_ns)
+          break;
+        old.push_back({*end_ns, stream[j].size_bytes});
+      }
+    }
+  }
+  std::sort(old.begin(), old.end(),
+            [](const OldChunk& a, const OldChunk& b) { return a.end_ns < b.end_ns; });
+  return old;
+}
+
+void ChooseChunks(const LiveTrace& trace, PastPlan* plan) {
+  const LiveFile& file = trace.files()[plan->file];
+  const TickClock& clock = *trace.context(plan->file).clock;
+  bool any = false;
+  for (const std::vector<ChunkRef>& stream : file.streams()) {
+    PastStreamPlan& of = plan->streams.emplace_back();
+    if (stream.front().stream == format::kPastStream)
+      continue;
+    for (const ChunkRef& chunk : stream) {
+      if (!chunk.in_past && (!EndOf(trace, plan->file, stream, of.chunks) ||
+                             clock.ToNs(chunk.base_ticks) >= plan->cut_ns))
+        break;
+      any = any || !chunk.in_past;
+      ++of.chunks;
+    }
+  }
+  CountRecords(file, any, plan);
+}
+
+std::vector<PastPlan> ChooseOldest(const std::vector<LiveFile>& files,
+                                   uint64_t bytes,
+                                   int64_t until_ns) {
+  struct Candidate {
+    int64_t end_ns;
+    uint32_t size_bytes;
+    size_t file, stream;
+    bool operator<(const Candidate& other) const { return end_ns < other.end_ns; }
+  };
+  std::vector<Candidate> candidates;
+  std::vector<PastPlan> plans(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    plans[i].file = i;
+    plans[i].streams.resize(files[i].streams().size());
+    if (files[i].is_launcher())
+      continue;
+    for (size_t j = 0; j < files[i].streams().size(); ++j) {
+      const std::vector<ChunkRef>& stream = files[i].streams()[j];
+      for (size_t k = 0; k < stream.size() && stream[k].stream != format::kPastStream; ++k) {
+        if (stream[k].in_past) {
+          ++plans[i].streams[j].chunks;
+        } else if (!stream[k].whole || !stream[k].sealed || k + 1 == stream.size()) {
+          break;
+        } else {
+          candidates.push_back({stream[k + 1].base_ns, stream[k].size_bytes, i, j});
+        }
+      }
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end());
+  std::vector<bool> any(files.size());
+  for (const Candidate& next : candidates) {
+    if (bytes == 0 || next.end_ns > until_ns)
+      break;
+    bytes -= std::min<uint64_t>(bytes, next.size_bytes);
+    any[next.file] = true;
+    plans[next.file].cut_ns = next.end_ns;
+    ++plans[next.file].streams[next.stream].chunks;
+  }
+  for (PastPlan& plan : plans)
+    CountRecords(files[plan.file], any[plan.file], &plan);
+  return plans;
+}
+
+TickClock ClockOfChunks(const LiveFile& file) {
+  if (!file.ticks_are_tsc())
+    return TickClock();
+  std::vector<TickClock::Anchor> anchors;
+  for (const std::vector<ChunkRef>& stream : file.streams()) {
+    for (const ChunkRef& chunk : stream)
+      anchors.push_back({chunk.base_ticks, chunk.base_ns});
+  }
+  return TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), std::nullopt);
+}
+
+PastFile MakePast(const LiveTrace& trace, const PastPlan& plan) {
+  return MakePast(trace.files()[plan.file], *trace.context(plan.file).clock, plan, &trace);
+}
+
+PastFile MakePast(const LiveFile& file, const TickClock& clock, const PastPlan& plan) {
+  return MakePast(file, clock, plan, nullptr);
+}
+
+namespace {
+
+PastFile MakePast(const LiveFile& file,
+                  const TickClock& clock,
+                  const PastPlan& plan,
+                  const LiveTrace* trace) {
+  PastFile past;
+  past.bytes.resize(format::kPageBytes);
+  past.ranges = file.folded_ranges();
+  std::map<uint32_t, uint32_t> folded = file.folded_chunks();
+  LossSums lost;
+  for (size_t i = 0; i < plan.streams.size(); ++i) {
+    const std::vector<ChunkRef>& chunks = file.streams()[i];
+    const PastStreamPlan& stream = plan.streams[i];
+    if (stream.chunks == 0)
+      continue;
+    RewriteStream({file, clock, trace, plan.carries_origins}, chunks, stream, &past.bytes, &lost);
+    for (size_t j = 0; j < stream.chunks; ++j) {
+      if (chunks[j].in_past)
+        continue;
+      folded[chunks[j].stream] = chunks[j].sequence + 1;
+      const uint64_t begin = chunks[j].offset - sizeof(format::ChunkHeader);
+      AddRange(begin, begin + chunks[j].size_bytes, &past.ranges);
+    }
+  }
+  // Losses that an earlier past summed up.
+  for (const std::vector<ChunkRef>& stream : file.streams()) {
+    if (stream.front().stream != format::kPastStream)
+      continue;
+    for (const ChunkRef& chunk : stream) {
+      const auto records = file.Records(chunk);
+      const uint8_t* in = records.data();
+      format::DeltaState delta{.time = chunk.base_ticks};
+      for (format::RawRecord raw; in != records.data() + records.size() &&
+                                  format::NextRecord(&in, records.data() + records.size(), &raw);) {
+        format::Lost sum;
+        if (raw.type == format::Lost::kType && format::Decode(raw, &delta, &sum)) {
+          lost[sum.loss].first += sum.count;
+          lost[sum.loss].second += sum.bytes;
+        }
+      }
+    }
+  }
+  const auto lose = [&](format::Loss loss, uint64_t count, uint64_t bytes) {
+    lost[static_cast<uint64_t>(loss)].first += count;
+    lost[static_cast<uint64_t>(loss)].second += bytes;
+  };
+  lose(format::Loss::kFolded, plan.folded_count, plan.folded_bytes);
+  lose(format::Loss::kDropped, plan.dropped_count, plan.dropped_bytes);
+
+  PastChunks own(&past.bytes, format::kPastStream);
+  const uint64_t cut_ticks = TicksAt(clock, plan.cut_ns, file.start_ticks());
+  own.SetClock(cut_ticks, plan.cut_ns);
+  for (const auto& [stream, chunks] : folded)
+    own.Append(format::PastStream{.stream = stream, .chunks = chunks});
+  for (const auto& [begin, end] : past.ranges)
+    own.Append(format::PastRange{.begin = begin, .end = end});
+  for (const auto& [loss, sum] : lost) {
+    if (sum.first != 0)
+      own.Append(format::Lost{.loss = loss, .count = sum.first, .bytes = sum.second});
+  }
+  if (!file.is_launcher()) {
+    own.Append(format::Past{
+        .time = cut_ticks,
+        .iterations = plan.iterations,
+        .by_marks = plan.by_marks ? uint64_t{1} : 0,
+        .knows = (plan.knows_phases ? uint64_t{1} : 0) + (plan.has_python ? uint64_t{2} : 0)});
+  }
+  own.End();
+  // Each stream has one chunk at least, and chunks are found one behind the other.
+  uint64_t count = 0;
+  for (size_t at = format::kPageBytes; at < past.bytes.size(); ++count)
+    at += reinterpret_cast<const format::ChunkHeader*>(past.bytes.data() + at)->size_bytes;
+  WriteHeader(file, count, &past.bytes);
+  return past;
+}
+
+}  // namespace
+}  // namespace vramscope::trace

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vramscope::util {
+
+// From a 64-bit key to a 32-bit index: open addressing with linear probing, and erasure that moves
+// followers back, so that no tombstones pile up under the alloc-free pattern of a trace.
+//
+//   slot:  | key 8 bytes | index 4 bytes |      index kEmpty: nobody lives here
+//
+// Keys and indices stand in one array of 12-byte slots, so that a look-up touches one cache line.
+class FlatMap {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  FlatMap() : slots_(kFirstCapacity), shift_(64 - std::countr_zero(kFirstCapacity)) {}
+
+  size_t size() const { return size_; }
+
+  // The index stored under `key`, or kNone.
+  uint32_t Find(uint64_t key) const {
+    for (size_t at = Home(key);; at = Next(at)) {
+      if (slots_[at].index == kNone)
+        return kNone;
+      if (slots_[at].key() == key)
+        return slots_[at].index;
+    }
+  }
+
+  // Where the index of `key` stands, with kNone in it if the key is new: the caller fills it before
+  // the next call.
+  uint32_t& FindOrAdd(uint64_t key) {
+    if ((size_ + 1) * 8 > slots_.size() * 5)
+      Grow();
+    size_t at = Home(key);
+    while (slots_[at].index != kNone) {
+      if (slots_[at].key() == key)
+        return slots_[at].index;
+      at = Next(at);
+    }
+    slots_[at].SetKey(key);
+    ++size_;
+    return slots_[at].index;
+  }
+
+  // Removes the key and returns its index, or kNone where there was none.
+  uint32_t Erase(uint64_t key) {
+    size_t hole = Home(key);
+    for (;; hole = Next(hole)) {
+      if (slots_[hole].index == kNone)
+        return kNone;
+      if (slots_[hole].key() == key)
+        break;
+    }
+    const uint32_t found = slots_[hole].index;
+    const size_t mask = slots_.size() - 1;
+    for (size_t at = Next(hole); slots_[at].index != kNone; at = Next(at)) {
+      // A follower may move back into the hole unless that is before its own home.
+      const size_t distance = (at - Home(slots_[at].key())) & mask;
+      if (distance >= ((at - hole) & mask)) {
+        slots_[hole] = slots_[at];
+        hole = at;
+      }
+    }
+    slots_[hole].index = kNone;
+    --size_;
+    return found;
+  }
+
+ private:
+  static constexpr size_t kFirstCapacity = 64;
+
+  struct Slot {
+    uint32_t key_low = 0;
+    uint32_t key_high = 0;
+    uint32_t index = kNone;
+    uint64_t key() const { return uint64_t{key_high} << 32 | key_low; }
+    void SetKey(uint64_t key) {
+      key_low = static_cast<uint32_t>(key);
+      key_high = static_cast<uint32_t>(key >> 32);
+    }
+  };
+
+  // Addresses differ in their middle bits; the multiplication moves them to the top.
+  size_t Home(uint64_t key) const { return (key * 0x9e3779b97f4a7c15u) >> shift_; }
+  size_t Next(size_t at) const { return (at + 1) & (slots_.size() - 1); }
+
+  void Grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    --shift_;
+    for (const Slot& slot : old) {
+      if (slot.index == kNone)
+        continue;
+      size_t at = Home(slot.key());
+      while (slots_[at].index != kNone)
+        at = Next(at);
+      slots_[at] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  int shift_;
+  size_t size_ = 0;
+};
+
+}  // namespace vramscope::util
