@@ -50,6 +50,7 @@ step spdx $python tools/check_spdx.py
 step writes $python tools/check_writes.py
 step format_table $python tools/gen_format_table.py --check
 step tables_page $python tools/gen_tables_page.py --check
+step results $python tools/gen_results.py --check
 step format format
 step ruff $python -m ruff check python tests tools bench setup.py examples
 step mypy $python -m mypy

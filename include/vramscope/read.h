@@ -151,8 +151,7 @@ typedef struct vramscope_query {
 } vramscope_query;
 
 /* Who has the memory at an instant: `devices` (with NVML's figure and the residual), `processes`,
- * `rows`, `categories`, `modules`, `lines`, `residuals`, `losses`, `invariants`. A NULL query is
- * one of zeros. */
+ * `rows` and the others of docs/READER.md. A NULL query is one of zeros. */
 const vramscope_answer* vramscope_read_report(const vramscope_recording* recording,
                                               const vramscope_query* query);
 

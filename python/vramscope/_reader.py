@@ -287,26 +287,60 @@ def _tables(answer: Any) -> Dict[str, Table]:
     return {table.name.decode(): Table(held, table) for table in tables}
 
 
+# generated: Report
 class Report(NamedTuple):
-    """Who had the memory at an instant. The tables and their columns are those of ``report --json``."""
+    """Who has the memory at an instant. Tables have the columns of docs/READER.md."""
 
+    #: a device at the instant
     devices: Table
+    #: a recorded process on a device
     processes: Table
+    #: who has the bytes, the largest first within a device
     rows: Table
+    #: what has no device memory; a device's rows sum to its `unbacked_bytes`, and none of them is among `rows`
     unbacked: Table
+    #: bytes by category, the largest first within a device, whose categories sum to its `ledger_bytes`
     categories: Table
+    #: the heaviest layers at the instant, largest first, at most 100 a device; `--by module` has all
     modules: Table
+    #: the lines of a device that hold most at the instant, largest first: live allocations, without what
+    #: allocators keep free
     lines: Table
+    #: the stacks that hold most at the instant
+    top_stacks: Table
+    #: the lines that allocated most over the whole recording, freed or not
+    top_churn: Table
+    #: bytes that are free in the segments of caching allocators at the instant (cached, fragmentation), by the
+    #: line that made the segments
+    free_lines: Table
+    #: only at a peak at which much is free, without `--where`: what PyTorch's allocator has free in the segments
+    #: of a process, the most first, and why it made one more all the same
+    cached: Table
+    #: how well the ledger explains NVML over the whole recording
     residuals: Table
+    #: only where there is some: memory that came, or went, without a known cause, in the order of time. What came
+    #: is a row `unexplained`; what went cannot be one and stays in the residual
+    unexplained: Table
+    #: only of a run with `--overflow` in which the host's memory stood in for a GPU's: what a GPU that is large
+    #: enough would have held, whatever the instant
+    overflow: Table
+    #: one way in which the recording is incomplete
     losses: Table
+    #: what has to hold of the figures
     invariants: Table
+# end
 
 
+# generated: Iterations
 class Iterations(NamedTuple):
-    """Each iteration of each process and device, and the parameters of the last whole one."""
+    """What each iteration took. Tables have the columns of docs/READER.md."""
 
+    #: what each took of a device, by process, device and number; with `--last` only the last of each process and
+    #: device
     iterations: Table
+    #: the highest bytes of each within the last whole iteration of each process, in the order of the model
     parameters: Table
+# end
 
 
 class Timeline(NamedTuple):

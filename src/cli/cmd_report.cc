@@ -296,12 +296,11 @@ util::Status ShowReport(const ReportArguments& arguments,
   if (arguments.json || arguments.csv)
     query::CutRows(query.top, &report.rows);
   if (arguments.json) {
-    util::Result<std::vector<query::Timeline>> timelines = std::vector<query::Timeline>{};
-    if (arguments.timeline)
-      timelines = query::MakeTimelines(recording, *arguments.timeline);
-    if (!timelines.ok())
-      return timelines.status();
-    shown->objects.push_back(output::ReportJson(report, recording, *timelines));
+    if (arguments.timeline) {
+      VRAMSCOPE_ASSIGN_OR_RETURN(report.timelines,
+                                 query::MakeTimelines(recording, *arguments.timeline));
+    }
+    shown->objects.push_back(output::ReportJson(report, recording));
   } else if (arguments.csv) {
     shown->reports.push_back({file, std::move(report)});
   } else {

@@ -61,8 +61,8 @@ class IterationsTest : public testing::Test {
       const tables::ProcessId process{1};
       const tables::DeviceId device = iterations_.iterations.back().device;
       iterations_.parameters.push_back(
-          {layer + ".weight", bytes, bytes, 2 * bytes, process, device});
-      iterations_.parameters.push_back({layer + ".bias", 1024, 1024, 2048, process, device});
+          {layer + ".weight", process, device, bytes, bytes, 2 * bytes});
+      iterations_.parameters.push_back({layer + ".bias", process, device, 1024, 1024, 2048});
     }
   }
 
@@ -111,7 +111,7 @@ TEST_F(IterationsTest, AParameterOfTheModelItselfIsInTheModelsLayer) {
   const tables::DeviceId device = iterations_.iterations.back().device;
   for (const char* model : {"Linear", "MLP#2"}) {
     for (const char* name : {"weight", "bias"})
-      iterations_.parameters.push_back({name, kMiB, 0, 0, tables::ProcessId{1}, device, model});
+      iterations_.parameters.push_back({name, tables::ProcessId{1}, device, kMiB, 0, 0, model});
   }
   const std::string text = Text();
   EXPECT_NE(text.find("4 parameters of 2 layers"), std::string::npos) << text;

@@ -154,9 +154,8 @@ query::Report TrainingReport(FakeRecording& recording) {
   gpu.nvml_bytes = gpu.ledger_bytes + kMiB + 200 * 1024;
   gpu.residual_bytes = static_cast<int64_t>(*gpu.nvml_bytes - gpu.ledger_bytes);
   report.devices = {gpu, host};
-  report.processes = {{gpu.device, tables::ProcessId{1}, 4711, std::nullopt,
-                       "python examples/train_gpt2.py --steps 20", gpu.ledger_bytes,
-                       gpu.ledger_bytes, 0}};
+  report.processes = {{gpu.device, 4711, std::nullopt, "python examples/train_gpt2.py --steps 20",
+                       gpu.ledger_bytes, gpu.ledger_bytes, 0, tables::ProcessId{1}}};
   report.categories = {{gpu.device, "activation", 9120 * kMiB, 512},
                        {gpu.device, "optimizer state", 2048 * kMiB, 296},
                        {gpu.device, "parameter", 1024 * kMiB, 148},
@@ -190,46 +189,21 @@ query::Report TrainingReport(FakeRecording& recording) {
   report.residuals = {{gpu.device, 2140, 9, -3 * static_cast<int64_t>(kMiB), kStart + 900'000'000,
                        kMiB, 641 * kMiB, gpu.ledger_bytes}};
   report.top_lines = {
-      {gpu.device,
-       {},
-       "model.py:112 in forward",
-       "    att = (q @ k.transpose(-2, -1)) * scale",
-       6144 * kMiB,
-       48},
-      {gpu.device,
-       {},
-       "train.py:31 in <module>",
-       "optimizer = torch.optim.AdamW(model.parameters())",
-       2048 * kMiB,
-       296},
-      {gpu.device,
-       {},
-       "model.py:130 in forward",
-       "x = x + self.mlp(self.ln_2(x))",
-       2048 * kMiB,
-       96},
-      {gpu.device,
-       {},
-       "a_very_long_module_name_indeed.py:1042 in compute_everything",
-       "return everything",
-       96 * kMiB,
-       1},
-      {host.device, {}, "data.py:7 in load", "batch = batch.pin_memory()", 30 * kMiB, 3}};
-  report.top_stacks = {{gpu.device, linear, "model.py:112 in forward", "", 6144 * kMiB, 48},
-                       {gpu.device, main, "train.py:90 in main", "", 2048 * kMiB, 296},
-                       {gpu.device, {}, "", "", 617 * kMiB, 2}};
-  report.top_churn = {{gpu.device,
-                       {},
-                       "model.py:112 in forward",
-                       "    att = (q @ k.transpose(-2, -1)) * scale",
-                       122'880 * kMiB,
-                       960},
-                      {gpu.device,
-                       {},
-                       "model.py:130 in forward",
-                       "x = x + self.mlp(self.ln_2(x))",
-                       40'960 * kMiB,
-                       1920}};
+      {gpu.device, "model.py:112 in forward", "    att = (q @ k.transpose(-2, -1)) * scale",
+       6144 * kMiB, 48},
+      {gpu.device, "train.py:31 in <module>", "optimizer = torch.optim.AdamW(model.parameters())",
+       2048 * kMiB, 296},
+      {gpu.device, "model.py:130 in forward", "x = x + self.mlp(self.ln_2(x))", 2048 * kMiB, 96},
+      {gpu.device, "a_very_long_module_name_indeed.py:1042 in compute_everything",
+       "return everything", 96 * kMiB, 1},
+      {host.device, "data.py:7 in load", "batch = batch.pin_memory()", 30 * kMiB, 3}};
+  report.top_stacks = {{gpu.device, "model.py:112 in forward", linear, 6144 * kMiB, 48},
+                       {gpu.device, "train.py:90 in main", main, 2048 * kMiB, 296},
+                       {gpu.device, "", {}, 617 * kMiB, 2}};
+  report.top_churn = {{gpu.device, "model.py:112 in forward",
+                       "    att = (q @ k.transpose(-2, -1)) * scale", 122'880 * kMiB, 960},
+                      {gpu.device, "model.py:130 in forward", "x = x + self.mlp(self.ln_2(x))",
+                       40'960 * kMiB, 1920}};
   return report;
 }
 
@@ -260,9 +234,9 @@ query::Report TroubledReport(FakeRecording& recording) {
     gpu.residual_bytes = -30 * static_cast<int64_t>(kMiB);
     gpu.in_transit_bytes = 2 * static_cast<int64_t>(kMiB);
     report.devices.push_back(gpu);
-    report.processes.push_back({gpu.device, tables::ProcessId{static_cast<uint32_t>(i) + 1}, pid, i,
-                                "/usr/bin/python3 /srv/t\x1b[2J.py", std::nullopt,
-                                base + 500 * kMiB, std::nullopt});
+    report.processes.push_back({gpu.device, pid, i, "/usr/bin/python3 /srv/t\x1b[2J.py",
+                                std::nullopt, base + 500 * kMiB, std::nullopt,
+                                tables::ProcessId{static_cast<uint32_t>(i) + 1}});
     report.residuals.push_back({gpu.device, 100, 50,
                                 (i == 2 ? -31 : -30) * static_cast<int64_t>(kMiB),
                                 kStart + 20'000'000'000, 20 * kMiB, 900 * kMiB, gpu.ledger_bytes});
@@ -272,8 +246,8 @@ query::Report TroubledReport(FakeRecording& recording) {
                    {"python stacks not recorded", 1, 0}};
   report.invariants = {{"nothing is freed twice", false, "0x7f00 freed again at 3.2 s by pid 100"},
                        {"children sum to the parent", true, ""}};
-  report.top_lines = {{tables::DeviceId{3}, {}, "t.py:1 in f", "x\ty", 1002 * kMiB, 7},
-                      {tables::DeviceId{4}, {}, "t.py:1 in f", "x\ty", 1003 * kMiB, 7}};
+  report.top_lines = {{tables::DeviceId{3}, "t.py:1 in f", "x\ty", 1002 * kMiB, 7},
+                      {tables::DeviceId{4}, "t.py:1 in f", "x\ty", 1003 * kMiB, 7}};
   return report;
 }
 

@@ -1,165 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results of query/ as tables, by the names that `report --json` has for them.
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "query/dimensions/device_names.h"
-#include "query/history/by_category.h"
+#include "query/dimensions/frames.h"
+#include "query/results.h"
 #include "read/answers.h"
 
 namespace vramscope::read {
 namespace {
 
 using query::DeviceIndex;
-using query::PidOf;
 
-// One column of a table of results: calls put(column, row) for each.
-template <class Rows, class Put>
-void Fill(const Rows& rows, Column& column, const Put& put) {
-  for (const auto& row : rows)
-    put(column, row);
-}
-
-template <class Rows, class Get>
-void Texts(Table* table, const char* name, const Rows& rows, const Get& get) {
-  Fill(rows, table->Text(name), [&](Column& column, const auto& row) { column.Text(get(row)); });
-}
-template <class Rows, class Get>
-void Uints(Table* table, const char* name, const char* unit, const Rows& rows, const Get& get) {
-  Fill(rows, table->Uint(name, unit), [&](Column& column, const auto& row) {
-    column.NumberOrNull(std::optional<uint64_t>(get(row)));
-  });
-}
-template <class Rows, class Get>
-void Ints(Table* table, const char* name, const char* unit, const Rows& rows, const Get& get) {
-  Fill(rows, table->Int(name, unit), [&](Column& column, const auto& row) {
-    column.NumberOrNull(std::optional<int64_t>(get(row)));
-  });
+// The names that version 1 has for a few fields.
+std::string NameOf(const std::string& name) {
+  return name == "device"      ? "index"
+         : name == "type"      ? "class"
+         : name == "top_lines" ? "lines"
+                               : name;
 }
 
-template <class Rows>
-void Index(Table* table, const tables::Recording& recording, const Rows& rows) {
-  Ints(table, "index", "", rows,
-       [&](const auto& row) { return DeviceIndex(recording, row.device); });
-}
-template <class Rows>
-void Sums(Table* table, const Rows& rows) {
-  Uints(table, "bytes", "bytes", rows, [](const auto& row) { return row.bytes; });
-  Uints(table, "count", "", rows, [](const auto& row) { return row.count; });
-}
+class Results {
+ public:
+  // `by`: what the elements of a path are.
+  Results(const tables::Recording& recording, std::vector<query::Dimension> by, Answer* answer)
+      : recording_(recording), stacks_(recording), by_(std::move(by)), answer_(answer) {}
 
-void AddPeak(const std::string& name,
-             std::optional<query::PeakFigure> query::DeviceReport::*peak,
-             const std::vector<query::DeviceReport>& rows,
-             Table* table) {
-  Uints(table, (name + "_bytes").c_str(), "bytes", rows, [&](const auto& row) {
-    return row.*peak ? std::optional<uint64_t>((row.*peak)->bytes) : std::nullopt;
-  });
-  Ints(table, (name + "_ns").c_str(), "ns", rows, [&](const auto& row) {
-    return row.*peak ? std::optional<int64_t>((row.*peak)->time_ns) : std::nullopt;
-  });
-}
-
-void AddDevices(const std::vector<query::DeviceReport>& rows, Answer* answer) {
-  Table* const table = &answer->Add("devices");
-  Ints(table, "index", "", rows, [](const auto& row) { return row.index; });
-  Texts(table, "kind", rows, [](const auto& row) { return query::DeviceKindName(row.kind); });
-  Texts(table, "uuid", rows, [](const auto& row) { return row.uuid; });
-  Texts(table, "name", rows, [](const auto& row) { return row.name; });
-  Uints(table, "total_bytes", "bytes", rows, [](const auto& row) { return row.total_bytes; });
-  Uints(table, "nvml_bytes", "bytes", rows, [](const auto& row) { return row.nvml_bytes; });
-  Uints(table, "ledger_bytes", "bytes", rows, [](const auto& row) { return row.ledger_bytes; });
-  Ints(table, "residual_bytes", "bytes", rows, [](const auto& row) { return row.residual_bytes; });
-  Ints(table, "in_transit_bytes", "bytes", rows,
-       [](const auto& row) { return row.in_transit_bytes; });
-  Uints(table, "allocated_bytes", "bytes", rows,
-        [](const auto& row) { return row.allocated_bytes; });
-  Uints(table, "reserved_bytes", "bytes", rows, [](const auto& row) { return row.reserved_bytes; });
-  AddPeak("allocated_peak", &query::DeviceReport::allocated_peak, rows, table);
-  AddPeak("own_peak", &query::DeviceReport::own_peak, rows, table);
-  Uints(table, "unbacked_bytes", "bytes", rows, [](const auto& row) { return row.unbacked_bytes; });
-  Texts(table, "at_kind", rows, [](const auto& row) { return row.at_kind; });
-  Ints(table, "at_ns", "ns", rows, [](const auto& row) { return row.at_ns; });
-  Ints(table, "at_iteration", "", rows, [](const auto& row) { return row.at_iteration; });
-}
-
-void AddProcesses(const tables::Recording& recording,
-                  const std::vector<query::ProcessReport>& rows,
-                  Answer* answer) {
-  Table* const table = &answer->Add("processes");
-  Index(table, recording, rows);
-  Uints(table, "pid", "", rows, [](const auto& row) { return row.pid; });
-  Ints(table, "rank", "", rows, [](const auto& row) { return row.rank; });
-  Texts(table, "command", rows, [](const auto& row) { return row.command; });
-  Uints(table, "nvml_bytes", "bytes", rows, [](const auto& row) { return row.nvml_bytes; });
-  Uints(table, "ledger_bytes", "bytes", rows, [](const auto& row) { return row.ledger_bytes; });
-  Ints(table, "residual_bytes", "bytes", rows, [](const auto& row) { return row.residual_bytes; });
-}
-
-// Columns of the path: by the dimensions, or level1, level2, ... where they are the ledger's.
-void AddRows(const tables::Recording& recording,
-             const query::ReportQuery& query,
-             const char* name,
-             const std::vector<query::ReportRow>& rows,
-             Answer* answer) {
-  Table* const table = &answer->Add(name);
-  Index(table, recording, rows);
-  Uints(table, "pid", "", rows, [](const auto& row) { return row.pid; });
-  size_t levels = query.by.size();
-  if (query.by.empty()) {
-    for (const query::ReportRow& row : rows)
-      levels = std::max(levels, row.path.size());
+  // A table for each list of rows that the result has.
+  template <class Result>
+  void Add(const Result& result) const {
+    query::ResultOf<Result>::VisitFields([&](const auto& field) {
+      const auto& rows = std::invoke(field.get, result);
+      if constexpr (query::kIsRows<std::decay_t<decltype(rows)>>)
+        AddRows(rows, &answer_->Add(NameOf(field.name)));
+    });
   }
-  for (size_t level = 0; level < levels; ++level) {
-    Column& column = table->Text(query.by.empty() ? "level" + std::to_string(level + 1)
-                                                  : query::DimensionName(query.by[level]));
-    for (const query::ReportRow& row : rows)
-      level < row.path.size() ? column.Text(row.path[level]) : column.Null();
+
+ private:
+  template <class Row>
+  void AddRows(const std::vector<Row>& rows, Table* table) const {
+    query::VisitColumns<Row>([&]<class Form>(const std::string& name, const char* unit,
+                                             std::type_identity<Form>,
+                                             [[maybe_unused]] const auto& get) {
+      if constexpr (std::is_same_v<Form, query::RowPath>) {
+        AddPaths(rows, table);
+      } else {
+        Column& column = ColumnOf<Form>(NameOf(name), unit, table);
+        for (const Row& row : rows)
+          Put(get(row), &column);
+      }
+    });
   }
-  Sums(table, rows);
-}
 
-void AddPlaces(const tables::Recording& recording, const query::Report& report, Answer* answer) {
-  Table* table = &answer->Add("categories");
-  Index(table, recording, report.categories);
-  Texts(table, "category", report.categories, [](const auto& row) { return row.category; });
-  Sums(table, report.categories);
-  table = &answer->Add("modules");
-  Index(table, recording, report.top_modules);
-  Texts(table, "module", report.top_modules, [](const auto& row) { return row.module; });
-  Texts(table, "class", report.top_modules, [](const auto& row) { return row.type; });
-  Sums(table, report.top_modules);
-  table = &answer->Add("lines");
-  Index(table, recording, report.top_lines);
-  Texts(table, "line", report.top_lines, [](const auto& row) { return row.place; });
-  Texts(table, "source", report.top_lines, [](const auto& row) { return row.source; });
-  Sums(table, report.top_lines);
-}
+  // Columns of the path: by the dimensions, or level1, level2, ... where they are the ledger's.
+  void AddPaths(const std::vector<query::ReportRow>& rows, Table* table) const {
+    size_t levels = by_.size();
+    for (const query::ReportRow& row : rows)
+      levels = by_.empty() ? std::max(levels, row.path.size()) : levels;
+    for (size_t level = 0; level < levels; ++level) {
+      Column& column = table->Text(by_.empty() ? "level" + std::to_string(level + 1)
+                                               : query::DimensionName(by_[level]));
+      for (const query::ReportRow& row : rows)
+        level < row.path.size() ? column.Text(row.path[level]) : column.Null();
+    }
+  }
 
-void AddTrust(const tables::Recording& recording, const query::Report& report, Answer* answer) {
-  Table* table = &answer->Add("residuals");
-  const std::vector<query::ResidualSummary>& rows = report.residuals;
-  Index(table, recording, rows);
-  Uints(table, "samples", "", rows, [](const auto& row) { return row.samples; });
-  Uints(table, "samples_in_transit", "", rows,
-        [](const auto& row) { return row.samples_in_transit; });
-  Ints(table, "worst_bytes", "bytes", rows, [](const auto& row) { return row.worst_bytes; });
-  Ints(table, "worst_at_ns", "ns", rows, [](const auto& row) { return row.worst_at_ns; });
-  Uints(table, "p99_bytes", "bytes", rows, [](const auto& row) { return row.p99_bytes; });
-  Uints(table, "estimated_bytes", "bytes", rows,
-        [](const auto& row) { return row.estimated_bytes; });
-  Uints(table, "ledger_peak_bytes", "bytes", rows,
-        [](const auto& row) { return row.ledger_peak_bytes; });
-  table = &answer->Add("losses");
-  Texts(table, "name", report.losses, [](const auto& row) { return row.name; });
-  Sums(table, report.losses);
-  table = &answer->Add("invariants");
-  Texts(table, "name", report.invariants, [](const auto& row) { return row.name; });
-  Uints(table, "holds", "", report.invariants,
-        [](const auto& row) { return uint64_t{row.holds ? 1U : 0U}; });
-  Texts(table, "detail", report.invariants, [](const auto& row) { return row.detail; });
-}
+  template <class Form>
+  static Column& ColumnOf(const std::string& name, const char* unit, Table* table) {
+    if constexpr (std::is_same_v<Form, tables::DeviceId>)
+      return table->Int(name, unit);
+    else if constexpr (std::is_same_v<Form, tables::ProcessId>)
+      return table->Uint(name, unit);
+    else if constexpr (!query::kIsNumber<Form>)
+      return table->Text(name);
+    else if constexpr (std::is_signed_v<Form> || std::is_same_v<Form, std::optional<int64_t>> ||
+                       std::is_same_v<Form, std::optional<int32_t>>)
+      return table->Int(name, unit);
+    else
+      return table->Uint(name, unit);
+  }
+
+  template <class Value>
+  void Put(const Value& value, Column* column) const {
+    if constexpr (std::is_same_v<Value, tables::DeviceId>)
+      column->Number(int64_t{DeviceIndex(recording_, value)});
+    else if constexpr (std::is_same_v<Value, tables::ProcessId>)
+      column->Number(uint64_t{query::PidOf(recording_, value)});
+    else if constexpr (std::is_same_v<Value, tables::StackId>)
+      column->Text(StackText(value));
+    else if constexpr (std::is_same_v<Value, tables::DeviceKind>)
+      column->Text(query::DeviceKindName(value));
+    else if constexpr (std::is_same_v<Value, std::string>)
+      column->Text(value);
+    else if constexpr (std::is_arithmetic_v<Value>)
+      column->Number(static_cast<uint64_t>(value));
+    else
+      column->NumberOrNull(value);
+  }
+
+  std::string StackText(tables::StackId stack) const {
+    std::string text;
+    for (const std::string& frame : stacks_.Texts(stack))
+      text += (text.empty() ? "" : ";") + frame;
+    return text;
+  }
+
+  const tables::Recording& recording_;
+  query::ShownStacks stacks_;
+  std::vector<query::Dimension> by_;
+  Answer* answer_;
+};
 
 }  // namespace
 
@@ -169,12 +123,7 @@ AnswerResult ReportAnswer(const tables::Recording& recording, const query::Repor
     return report.status();
   query::CutRows(query.top, &report->rows);
   auto answer = std::make_unique<Answer>();
-  AddDevices(report->devices, answer.get());
-  AddProcesses(recording, report->processes, answer.get());
-  AddRows(recording, query, "rows", report->rows, answer.get());
-  AddRows(recording, query, "unbacked", report->unbacked, answer.get());
-  AddPlaces(recording, *report, answer.get());
-  AddTrust(recording, *report, answer.get());
+  Results(recording, query.by, answer.get()).Add(*report);
   return answer;
 }
 
@@ -183,47 +132,7 @@ AnswerResult IterationsAnswer(const tables::Recording& recording) {
   if (!found)
     return found.status();
   auto answer = std::make_unique<Answer>();
-  Table* table = &answer->Add("iterations");
-  const std::vector<query::Iteration>& rows = found->iterations;
-  const auto pid = [&](const auto& row) { return PidOf(recording, row.process); };
-  const auto bytes = [&](const char* name, uint64_t query::Iteration::*field) {
-    Uints(table, name, "bytes", rows, [&](const auto& row) { return row.*field; });
-  };
-  const auto instant = [&](const char* name, int64_t query::Iteration::*field) {
-    Ints(table, name, "ns", rows, [&](const auto& row) { return row.*field; });
-  };
-  Ints(table, "number", "", rows, [](const auto& row) { return row.number; });
-  Uints(table, "pid", "", rows, pid);
-  Index(table, recording, rows);
-  instant("begin_ns", &query::Iteration::begin_ns);
-  instant("end_ns", &query::Iteration::end_ns);
-  bytes("peak_bytes", &query::Iteration::peak_bytes);
-  instant("peak_ns", &query::Iteration::peak_ns);
-  bytes("end_bytes", &query::Iteration::end_bytes);
-  bytes("peak_allocated", &query::Iteration::peak_allocated);
-  bytes("end_allocated", &query::Iteration::end_allocated);
-  bytes("peak_reserved", &query::Iteration::peak_reserved);
-  bytes("end_reserved", &query::Iteration::end_reserved);
-  bytes("backward_temporary_peak", &query::Iteration::backward_temporary_peak);
-  bytes("before_recording_peak", &query::Iteration::before_recording_peak);
-  const auto by_category = [&](const char* suffix, std::vector<uint64_t> query::Iteration::*field) {
-    for (const format::Category category : format::kAllCategories) {
-      Uints(table, query::CategoryColumn(category, suffix).c_str(), "bytes", rows,
-            [&](const auto& row) { return query::BytesOf(row.*field, category); });
-    }
-  };
-  by_category("_peak", &query::Iteration::category_peak);
-  by_category("_end", &query::Iteration::category_end);
-
-  table = &answer->Add("parameters");
-  const std::vector<query::ParameterBytes>& parameters = found->parameters;
-  Texts(table, "name", parameters, [](const auto& row) { return row.name; });
-  Uints(table, "pid", "", parameters, pid);
-  Index(table, recording, parameters);
-  Uints(table, "parameter", "bytes", parameters, [](const auto& row) { return row.parameter; });
-  Uints(table, "gradient", "bytes", parameters, [](const auto& row) { return row.gradient; });
-  Uints(table, "optimizer_state", "bytes", parameters,
-        [](const auto& row) { return row.optimizer_state; });
+  Results(recording, {}, answer.get()).Add(*found);
   return answer;
 }
 

@@ -53,15 +53,16 @@ size_t AskReport(const Recording& recording, const ReportQuery& query, Extent ex
   const query::Report& report = named[0].report;
   return output::FormatText(report, recording, query, {.style = kStyle, .closing = {}}).size() +
          output::ReportCsv(named, query.by).size() +
-         (extent == Extent::kWhole ? output::ReportJson(report, recording, {}).size() : 0);
+         (extent == Extent::kWhole ? output::ReportJson(report, recording).size() : 0);
 }
 
 size_t AskTimeline(const Recording& recording, Extent) {
-  const auto report = query::MakeReport(recording, {});
+  auto report = query::MakeReport(recording, {});
   const auto timelines = query::MakeTimelines(recording, kBuckets);
   if (!report || !timelines)
     return 0;
-  return output::ReportJson(*report, recording, *timelines).size() +
+  report->timelines = *timelines;
+  return output::ReportJson(*report, recording).size() +
          output::FormatInfo(*report, recording, kStyle).size();
 }
 

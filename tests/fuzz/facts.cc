@@ -119,10 +119,12 @@ Facts FactsOf(const tables::Recording& recording) {
     facts.events += static_cast<uint64_t>(std::count(piece.begin(), piece.end(), '\n'));
     return util::Status();
   });
-  const auto report = query::MakeReport(recording, {});
+  auto report = query::MakeReport(recording, {});
   const auto timelines = query::MakeTimelines(recording, kBuckets);
-  if (report && timelines)
-    all << output::ReportJson(*report, recording, *timelines);
+  if (report && timelines) {
+    report->timelines = *timelines;
+    all << output::ReportJson(*report, recording);
+  }
   for (const tables::LossRow& loss : recording.tables().losses) {
     facts.losses += recording.string(loss.name);
     facts.losses += " " + std::to_string(loss.count) + " " + std::to_string(loss.bytes) + "\n";

@@ -174,14 +174,16 @@ TEST_F(CpuAnalysisTest, ListsOfPlacesAreInOrderAcrossDevices) {
   }
   auto analysis = Analyse(trace_);
   const Report report = *MakeReport(*analysis, {});
-  for (const std::vector<TopEntry>* list :
-       {&report.top_stacks, &report.top_lines, &report.top_churn}) {
-    ASSERT_EQ(list->size(), 3u);
-    EXPECT_EQ((*list)[0].bytes, 300u);
-    EXPECT_EQ((*list)[1].bytes, 200u);
-    EXPECT_EQ((*list)[1].device.value, static_cast<uint32_t>(gpu.value) + 1);
-    EXPECT_EQ((*list)[2].bytes, 100u);
-  }
+  const auto expect_sorted = [&](const auto& list) {
+    ASSERT_EQ(list.size(), 3u);
+    EXPECT_EQ(list[0].bytes, 300u);
+    EXPECT_EQ(list[1].bytes, 200u);
+    EXPECT_EQ(list[1].device.value, static_cast<uint32_t>(gpu.value) + 1);
+    EXPECT_EQ(list[2].bytes, 100u);
+  };
+  expect_sorted(report.top_stacks);
+  expect_sorted(report.top_lines);
+  expect_sorted(report.top_churn);
   for (const char* const name : {"3", "gpu3"}) {
     ReportQuery where;
     where.where = {{Dimension::kDevice, name}};

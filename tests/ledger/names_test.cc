@@ -114,7 +114,7 @@ TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBl
   trace_.Alloc(kBase + 64 * kMiB, 16 * kMiB);
   trace_.Free(kBase + 64 * kMiB);
   Rows free;
-  for (const TopEntry& entry : ReportOf(trace_, At("end")).free_lines)
+  for (const TopLine& entry : ReportOf(trace_, At("end")).free_lines)
     free[entry.place] = entry.bytes;
   EXPECT_EQ(free["train.py:20 in forward"], 12 * kMiB);
   EXPECT_EQ(free["train.py:20 in backward of forward"], 40 * kMiB);

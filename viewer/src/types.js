@@ -3,20 +3,44 @@
 // a name says otherwise; a `device` here is an index into `devices`, except in `report`, which has
 // NVML's numbers.
 
+// What `report` has of the peak: docs/REPORT_SCHEMA.md.
+// generated: Report
 /**
- * @typedef {object} ReportDevice
+ * A device at the instant.
+ * @typedef {object} DeviceReport
  * @property {number} index
  * @property {string} kind
- * @property {string} uuid
+ * @property {string|null} uuid
  * @property {string} name
  * @property {number|null} total_bytes
  * @property {number|null} nvml_bytes
  * @property {number} ledger_bytes
  * @property {number|null} residual_bytes
+ * @property {number} in_transit_bytes
+ * @property {number} allocated_bytes
+ * @property {number} reserved_bytes
+ * @property {number|null} allocated_peak_bytes
+ * @property {number|null} allocated_peak_ns
+ * @property {number|null} own_peak_bytes
+ * @property {number|null} own_peak_ns
+ * @property {number} unbacked_bytes
  * @property {{kind: string, time_ns: number, iteration: number|null}} at
  */
 
 /**
+ * A recorded process on a device.
+ * @typedef {object} ProcessReport
+ * @property {number} device
+ * @property {number} pid
+ * @property {number|null} rank
+ * @property {string} command
+ * @property {number|null} nvml_bytes
+ * @property {number} ledger_bytes
+ * @property {number|null} residual_bytes
+ */
+
+/**
+ * Bytes that are told apart by nothing that was asked for.
  * @typedef {object} ReportRow
  * @property {number} device
  * @property {number|null} pid
@@ -26,27 +50,152 @@
  */
 
 /**
- * @typedef {object} Residual
- * @property {number} device NVML's number.
+ * A category's bytes at the instant.
+ * @typedef {object} CategoryEntry
+ * @property {number} device
+ * @property {string} category
+ * @property {number} bytes
+ * @property {number} count
+ */
+
+/**
+ * A layer's own bytes at the instant, whatever their category.
+ * @typedef {object} ModuleEntry
+ * @property {number} device
+ * @property {string} module
+ * @property {string} type
+ * @property {number} bytes
+ * @property {number} count
+ * @property {Record<string, number>} categories
+ */
+
+/**
+ * A line, and what it has.
+ * @typedef {object} TopLine
+ * @property {number} device
+ * @property {string} line
+ * @property {string} source
+ * @property {number} bytes
+ * @property {number} count
+ */
+
+/**
+ * A stack, and what it has.
+ * @typedef {object} TopStack
+ * @property {number} device
+ * @property {string} line
+ * @property {string[]} stack
+ * @property {number} bytes
+ * @property {number} count
+ */
+
+/**
+ * What PyTorch's allocator has free in the segments of a process, and why it made one more all the same.
+ * @typedef {object} CachedMemory
+ * @property {number} device
+ * @property {number} pid
+ * @property {number} free_bytes
+ * @property {number} segment_ns
+ * @property {number} segment_bytes
+ * @property {number} request_bytes
+ * @property {string} line
+ * @property {number} freed_since_bytes
+ * @property {number} too_small_bytes
+ * @property {number} largest_piece_bytes
+ * @property {number} elsewhere_bytes
+ * @property {number} graph_bytes
+ */
+
+/**
+ * How well the ledger explains NVML over the whole recording.
+ * @typedef {object} ResidualSummary
+ * @property {number} device
  * @property {number} samples
  * @property {number} samples_in_transit
  * @property {number} worst_bytes
+ * @property {number} worst_at_ns
  * @property {number} p99_bytes
  * @property {number} estimated_bytes
  * @property {number} ledger_peak_bytes
  */
 
 /**
- * The report at the peak: docs/REPORT_SCHEMA.md.
- * @typedef {object} Report
- * @property {ReportDevice[]} devices
- * @property {ReportRow[]} rows
- * @property {Residual[]} residuals
- * @property {{device: number, line: string, source: string, bytes: number, count: number}[]} top_churn Lines that allocated most, freed or not.
- * @property {{name: string, count: number, bytes: number}[]} losses
- * @property {boolean} sampled NVML's figures are all that is known.
- * @property {{name: string, holds: boolean, detail: string}[]} invariants
+ * Memory of a device that came, or went, and nobody knows why.
+ * @typedef {object} Unexplained
+ * @property {number} device
+ * @property {number} bytes
+ * @property {number} since_ns
+ * @property {string} near
  */
+
+/**
+ * What a GPU that is large enough would have held of a run with `--overflow`.
+ * @typedef {object} Overflow
+ * @property {number} device
+ * @property {number} time_ns
+ * @property {number} used_bytes
+ * @property {number} held_bytes
+ * @property {number} host_bytes
+ * @property {number} most_host_bytes
+ * @property {Record<string, number>} categories
+ * @property {Record<string, number>} host_categories
+ * @property {Record<string, number>} host_layers
+ * @property {Record<string, number>} host_lines
+ * @property {number} card_gb
+ * @property {number|null} batch_percent
+ */
+
+/**
+ * One way in which the recording is incomplete.
+ * @typedef {object} Loss
+ * @property {string} name
+ * @property {number} count
+ * @property {number} bytes
+ */
+
+/**
+ * What has to hold of the figures.
+ * @typedef {object} Invariant
+ * @property {string} name
+ * @property {boolean} holds
+ * @property {string} detail
+ */
+
+/**
+ * A device's history in buckets of time.
+ * @typedef {object} Timeline
+ * @property {number} device
+ * @property {string[]} groups
+ * @property {number[]} time_ns
+ * @property {number[][]} peak_bytes
+ * @property {[number, number][]} nvml
+ * @property {number[]} [unbacked_bytes]
+ */
+
+/**
+ * Who has the memory at an instant.
+ * @typedef {object} Report
+ * @property {boolean} sampled
+ * @property {DeviceReport[]} devices
+ * @property {ProcessReport[]} processes
+ * @property {ReportRow[]} rows
+ * @property {ReportRow[]} unbacked
+ * @property {CategoryEntry[]} categories
+ * @property {ModuleEntry[]} modules
+ * @property {TopLine[]} top_lines
+ * @property {TopStack[]} top_stacks
+ * @property {TopLine[]} top_churn
+ * @property {TopLine[]} free_lines
+ * @property {CachedMemory[]} [cached]
+ * @property {ResidualSummary[]} residuals
+ * @property {Unexplained[]} [unexplained]
+ * @property {Overflow[]} [overflow]
+ * @property {Loss[]} losses
+ * @property {Invariant[]} invariants
+ * @property {Timeline[]} [timelines]
+ * @property {{bytes: number, with_category_bytes: number, with_place_bytes: number}} blocks
+ */
+// end
 
 /**
  * @typedef {object} TimelineData

@@ -487,7 +487,7 @@ util::Status PageData::Write() {
   json_.BeginObject();
   WriteHead();
   json_.Key("report");
-  WriteReportJson(report_, recording_, {}, json_);
+  WriteReportJson(report_, recording_, json_);
   WriteDevices();
   WriteProcesses();
   WriteTimelines();

@@ -11,21 +11,13 @@ namespace vramscope::output {
 
 inline constexpr char kReportSchema[] = "vramscope.report/1";
 
-// One object of the schema vramscope.report/1 (docs/REPORT_SCHEMA.md). `timelines` are written
-// where there are any.
+// One object of the schema vramscope.report/1 (docs/REPORT_SCHEMA.md).
 void WriteReportJson(const query::Report& report,
                      const tables::Recording& recording,
-                     const std::vector<query::Timeline>& timelines,
                      util::JsonWriter& json);
 
 // The same as text: indented, one line a row, ended by a newline.
-std::string ReportJson(const query::Report& report,
-                       const tables::Recording& recording,
-                       const std::vector<query::Timeline>& timelines = {});
-
-// Of a device, as several schemas have them: what it is, and the instant that its figures are of.
-void WriteDeviceName(const query::DeviceReport& device, util::JsonWriter& json);
-void WriteInstant(const query::DeviceReport& device, util::JsonWriter& json);
+std::string ReportJson(const query::Report& report, const tables::Recording& recording);
 
 // Of objects as text: one as itself, several as an array in the order given.
 std::string JsonOfFiles(const std::vector<std::string>& objects);

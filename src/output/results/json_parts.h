@@ -11,14 +11,10 @@
 // What the writers of JSON have in common.
 namespace vramscope::output {
 
-// An array of objects under `key`, one line an item: there can be thousands, which people grep and
-// diff. `write` fills in one object.
+// An array of objects, one line an item: there can be thousands, which people grep and diff.
+// `write` fills in one object.
 template <class T, class Write>
-void WriteList(util::JsonWriter& json,
-               const char* key,
-               const std::vector<T>& items,
-               const Write& write) {
-  json.Key(key);
+void WriteItems(util::JsonWriter& json, const std::vector<T>& items, const Write& write) {
   json.BeginArray();
   for (const T& item : items) {
     std::string line;
@@ -29,6 +25,15 @@ void WriteList(util::JsonWriter& json,
     json.Raw(line);
   }
   json.EndArray();
+}
+
+template <class T, class Write>
+void WriteList(util::JsonWriter& json,
+               const char* key,
+               const std::vector<T>& items,
+               const Write& write) {
+  json.Key(key);
+  WriteItems(json, items, write);
 }
 
 template <class Number>
@@ -88,7 +93,7 @@ void BytesByName(util::JsonWriter& json, const char* key, const Named& named) {
   json.EndObject();
 }
 
-inline void TextOrNull(util::JsonWriter& json, const char* key, std::string_view text) {
+inline void TextOrNull(util::JsonWriter& json, std::string_view key, std::string_view text) {
   json.Key(key);
   text.empty() ? json.Null() : json.String(text);
 }

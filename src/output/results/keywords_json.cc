@@ -49,10 +49,18 @@ class Writer {
 
  private:
   static void WriteDevice(const query::DeviceReport& device, JsonWriter& json) {
-    WriteDeviceName(device, json);
+    json.Field("index", device.index);
+    json.Field("kind", DeviceKindName(device.kind));
+    TextOrNull(json, "uuid", device.uuid);
+    json.Field("name", device.name);
     NumberOrNull(json, "nvml_bytes", device.nvml_bytes);
     json.Field("ledger_bytes", device.ledger_bytes);
-    WriteInstant(device, json);
+    json.Key("at");
+    json.BeginObject();
+    json.Field("kind", device.at_kind);
+    json.Field("time_ns", device.at_ns);
+    NumberOrNull(json, "iteration", device.at_iteration);
+    json.EndObject();
   }
 
   static void WriteDictionary(const query::KeywordDictionary& dictionary, JsonWriter& json) {

@@ -66,8 +66,8 @@ TEST(WritersTest, StacksThatDifferInLibraryCodeAreToldApart) {
   const tables::StackId adam = recording.PythonStack(
       main, "Adam.step", "/usr/lib/python3/dist-packages/torch/optim/adam.py", 178);
   const tables::DeviceId gpu = report.top_stacks[0].device;
-  report.top_stacks = {{gpu, adam, "train.py:90 in main", "", 6ull << 30, 48},
-                       {gpu, main, "train.py:90 in main", "", 4ull << 30, 48}};
+  report.top_stacks = {{gpu, "train.py:90 in main", adam, 6ull << 30, 48},
+                       {gpu, "train.py:90 in main", main, 4ull << 30, 48}};
   TextOptions options = Options(true);
   options.rows = 100;
   EXPECT_THAT(FormatText(report, recording, {}, options),
@@ -81,7 +81,7 @@ TEST(WritersTest, StacksThatPrintAlikeAreOneRowAndListsSayWhatTheyLeaveOut) {
   query::Report report = TrainingReport(recording);
   const tables::StackId main = recording.PythonStack({}, "main", "/home/u/gpt/train.py", 90);
   const tables::DeviceId gpu = report.top_stacks[0].device;
-  const query::TopEntry entry{gpu, main, "train.py:90 in main", "", 2ull << 30, 3};
+  const query::TopStack entry{gpu, "train.py:90 in main", main, 2ull << 30, 3};
   report.top_stacks = {entry, entry, entry};
   report.left_out = {{query::LeftOut::List::kStacks, gpu, 7, 1ull << 30, 9}};
   TextOptions options = Options(true);
@@ -100,8 +100,8 @@ TEST(WritersTest, PlacesAreMarkedWhereSeveralDevicesHaveSome) {
   FakeRecording recording;
   query::Report report = TrainingReport(recording);
   const tables::DeviceId gpu = report.top_lines[0].device;
-  report.top_lines = {{gpu, {}, "train.py:90 in main", "", 6ull << 30, 48},
-                      {tables::DeviceId{2}, {}, "data.py:7 in load", "", 4, 1}};
+  report.top_lines = {{gpu, "train.py:90 in main", "", 6ull << 30, 48},
+                      {tables::DeviceId{2}, "data.py:7 in load", "", 4, 1}};
   TextOptions options = Options(true);
   options.rows = 100;
   // Four bytes of pinned memory are no second device to be told apart from.
@@ -126,7 +126,7 @@ TEST(WritersTest, OfSeveralGpusARowEachAndTheFullestsTables) {
     report.devices.back().index = static_cast<int32_t>(gpu);
     report.devices.back().ledger_bytes -= gpu == 2 ? 0 : uint64_t{gpu} << 20;
     report.devices.back().ledger_bytes += gpu == 2 ? 1 << 20 : 0;
-    for (query::TopEntry entry : one.top_lines) {
+    for (query::TopLine entry : one.top_lines) {
       entry.device = id;
       entry.place = "gpu" + std::to_string(gpu) + ".py:1 in f";
       report.top_lines.push_back(std::move(entry));
@@ -348,7 +348,7 @@ TEST(WritersTest, ADeviceOnWhichNothingHappened) {
 TEST(WritersTest, CrumbsAreNotListed) {
   FakeRecording recording;
   query::Report report = TrainingReport(recording);
-  report.top_lines.push_back({tables::DeviceId{1}, {}, "crumb.py:1 in f", "", 100, 1});
+  report.top_lines.push_back({tables::DeviceId{1}, "crumb.py:1 in f", "", 100, 1});
   report.layers.resize(2);
   report.layers.push_back({tables::DeviceId{1}, "crumb", "", 100, 1, {}});
   const std::string text = FormatText(report, recording, {}, Options(true));

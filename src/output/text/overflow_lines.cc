@@ -16,10 +16,11 @@ using util::FormatBytes;
 
 constexpr size_t kMostNamed = 4;
 
-std::string Names(const std::vector<query::Overflow::Named>& names) {
+std::string Names(const query::BytesByName& names) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kMostNamed); ++i)
-    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", names[i].name, FormatBytes(names[i].bytes));
+    text +=
+        fmt::format("{}{} {}", i == 0 ? "" : ", ", names[i].first, FormatBytes(names[i].second));
   return text;
 }
 

@@ -179,7 +179,8 @@ class TextReport {
   const query::DeviceReport* small_host_ = nullptr;  // named, without a section
   bool only_fullest_ = false;                        // it stands for all GPUs
   Shown<query::ModuleEntry> layers_;
-  Shown<query::TopEntry> lines_, stacks_, churn_, free_;
+  Shown<query::TopLine> lines_, churn_, free_;
+  Shown<query::TopStack> stacks_;
   std::vector<LedgerTree> categories_;  // by device; empty where the ledger tells more
   std::vector<LedgerTree> trees_;       // by device
   Lines out_;
@@ -350,7 +351,7 @@ bool TextReport::HasMuchFree() const {
   for (const query::DeviceReport* device : devices_)
     all += device->ledger_bytes;
   LeftOut free = free_.left_out();
-  for (const query::TopEntry& entry : *free_)
+  for (const query::TopLine& entry : *free_)
     AddTo(entry, &free);
   return free.bytes > all / kFreeShare;
 }
@@ -672,19 +673,19 @@ std::string TextReport::Format() {
   const std::string whose = only_fullest_ ? fmt::format(" of GPU {}", fullest_->index) : "";
   AddLayerTable("Layers" + whose + ", own bytes", *layers_, layers_.left_out(), report_,
                 plan.layers, style_, &out_);
-  const auto add_places = [&](const std::string& title, const Shown<query::TopEntry>& list,
-                              size_t count, bool with_callers) {
-    AddPlaceTable(title, *list, list.left_out(), count, with_callers, report_, recording_, style_,
-                  &out_);
+  const auto add_lines = [&](const std::string& title, const Shown<query::TopLine>& list,
+                             size_t count) {
+    AddLineTable(title, *list, list.left_out(), report_, count, style_, &out_);
   };
-  add_places("Top lines" + whose + ", live allocations", lines_, plan.lines, false);
-  add_places("Top stacks" + whose, stacks_, plan.stacks, true);
-  add_places("Free in segments" + whose + ", by the line that made them", free_, plan.free, false);
+  add_lines("Top lines" + whose + ", live allocations", lines_, plan.lines);
+  AddStackTable("Top stacks" + whose, *stacks_, stacks_.left_out(), report_, recording_,
+                plan.stacks, style_, &out_);
+  add_lines("Free in segments" + whose + ", by the line that made them", free_, plan.free);
   if (const query::CachedMemory* cached = Cached(); cached != nullptr && plan.free > 0)
     AddCachedReason(*cached, recording_.tables().session.begin_ns, style_, &out_);
-  add_places("Allocated most" + (only_fullest_ ? fmt::format(" on GPU {}", fullest_->index) : "") +
-                 ", whole run",
-             churn_, plan.churn, false);
+  add_lines("Allocated most" + (only_fullest_ ? fmt::format(" on GPU {}", fullest_->index) : "") +
+                ", whole run",
+            churn_, plan.churn);
   if (small_host_ != nullptr) {
     Add(Paint(fmt::format("Host memory, pinned and registered: {} (`--top 0` has its section)",
                           util::FormatBytes(small_host_->ledger_bytes)),

@@ -150,8 +150,12 @@ std::string WhatItHolds(const query::ModuleEntry& entry, bool with_type, const S
   return text;
 }
 
+std::string PlaceText(const std::string& place, const Style& style) {
+  return place.empty() ? "(no stack)" : Printable(place, style.utf8);
+}
+
 // What a reader sees of a stack: the place, and the user frames that called it.
-std::string ShownStack(const tables::Recording& recording, const query::TopEntry& entry) {
+std::string ShownStack(const tables::Recording& recording, const query::TopStack& entry) {
   std::string text = entry.place;
   for (const std::string& caller : Callers(recording, entry.stack, kCallers))
     text += " < " + caller;
@@ -160,7 +164,7 @@ std::string ShownStack(const tables::Recording& recording, const query::TopEntry
 
 // Stacks that differ in library code alone look alike: what each of them came to. "" where it is
 // the place itself.
-std::string Innermost(const tables::Recording& recording, const query::TopEntry& entry) {
+std::string Innermost(const tables::Recording& recording, const query::TopStack& entry) {
   const std::vector<tables::FrameId> frames = query::StackFrames(recording, entry.stack, 1);
   if (frames.empty() || query::IsUserFrame(recording, frames[0]))
     return "";
@@ -169,27 +173,27 @@ std::string Innermost(const tables::Recording& recording, const query::TopEntry&
 
 // How many entries have what is shown of a stack but for its innermost frame.
 std::map<std::string, size_t> CountAlike(const tables::Recording& recording,
-                                         const std::vector<query::TopEntry>& entries) {
+                                         const std::vector<query::TopStack>& entries) {
   std::map<std::string, size_t> alike;
-  for (const query::TopEntry& entry : entries)
+  for (const query::TopStack& entry : entries)
     ++alike[ShownStack(recording, entry)];
   return alike;
 }
 
 }  // namespace
 
-std::vector<query::TopEntry> MergeAlikeStacks(const tables::Recording& recording,
-                                              const std::vector<query::TopEntry>& entries) {
-  std::vector<query::TopEntry> merged;
+std::vector<query::TopStack> MergeAlikeStacks(const tables::Recording& recording,
+                                              const std::vector<query::TopStack>& entries) {
+  std::vector<query::TopStack> merged;
   std::map<std::tuple<tables::DeviceId, std::string, std::string>, size_t> known;
-  for (const query::TopEntry& entry : entries) {
+  for (const query::TopStack& entry : entries) {
     const auto [found, added] = known.try_emplace(
         {entry.device, ShownStack(recording, entry), Innermost(recording, entry)}, merged.size());
     if (added) {
       merged.push_back(entry);
       continue;
     }
-    query::TopEntry& all = merged[found->second];
+    query::TopStack& all = merged[found->second];
     all.bytes += entry.bytes;
     all.count += entry.count;
     all.alike += entry.alike;
@@ -336,52 +340,62 @@ void AddLayerTable(const std::string& title,
   AddRest(entries, count, left_out, layout, style, out);
 }
 
-void AddPlaceTable(const std::string& title,
-                   const std::vector<query::TopEntry>& entries,
+void AddLineTable(const std::string& title,
+                  const std::vector<query::TopLine>& entries,
+                  const query::LeftOut& left_out,
+                  const query::Report& report,
+                  size_t count,
+                  const Style& style,
+                  std::vector<std::string>* out) {
+  if (count == 0)
+    return;
+  const ListLayout layout = LayOut(entries, count, style);
+  size_t place_columns = 0;
+  for (size_t i = 0; i < count; ++i) {
+    place_columns =
+        std::max(place_columns, util::DisplayWidth(Printable(entries[i].place, style.utf8)));
+  }
+  // The place matters more than the text of the line; the text gets what is left.
+  place_columns = std::min(place_columns, layout.right * 3 / 5);
+  out->push_back(ListHead(layout, title, style));
+  for (size_t i = 0; i < count; ++i) {
+    const query::TopLine& entry = entries[i];
+    const std::string place = CutEnd(PlaceText(entry.place, style), place_columns, style);
+    std::string text = ListStart(entry, layout, report) + place;
+    const size_t room = layout.right - std::min(layout.right, place_columns + 2);
+    std::string source = Printable(entry.source, style.utf8);
+    source.erase(0, source.find_first_not_of(' '));
+    if (!source.empty() && room > 4) {
+      text +=
+          std::string(place_columns - std::min(place_columns, util::DisplayWidth(place)) + 2, ' ');
+      text += Paint(CutEnd(source, room, style), Ink::kDim, style);
+    }
+    out->push_back(text);
+  }
+  AddRest(entries, count, left_out, layout, style, out);
+}
+
+void AddStackTable(const std::string& title,
+                   const std::vector<query::TopStack>& entries,
                    const query::LeftOut& left_out,
-                   size_t count,
-                   bool with_callers,
                    const query::Report& report,
                    const tables::Recording& recording,
+                   size_t count,
                    const Style& style,
                    std::vector<std::string>* out) {
   if (count == 0)
     return;
   const ListLayout layout = LayOut(entries, count, style);
-  const std::map<std::string, size_t> alike =
-      with_callers ? CountAlike(recording, entries) : std::map<std::string, size_t>();
-  size_t place_columns = with_callers ? layout.right : 0;
-  for (size_t i = 0; !with_callers && i < count; ++i) {
-    place_columns =
-        std::max(place_columns, util::DisplayWidth(Printable(entries[i].place, style.utf8)));
-  }
-  // The place matters more than the text of the line; the text gets what is left.
-  if (!with_callers)
-    place_columns = std::min(place_columns, layout.right * 3 / 5);
+  const std::map<std::string, size_t> alike = CountAlike(recording, entries);
   out->push_back(ListHead(layout, title, style));
   for (size_t i = 0; i < count; ++i) {
-    const query::TopEntry& entry = entries[i];
-    std::string text = ListStart(entry, layout, report);
-    std::string place = entry.place.empty() ? "(no stack)" : Printable(entry.place, style.utf8);
-    if (with_callers && alike.at(ShownStack(recording, entry)) > 1)
+    const query::TopStack& entry = entries[i];
+    std::string place = PlaceText(entry.place, style);
+    if (alike.at(ShownStack(recording, entry)) > 1)
       place += Printable(Innermost(recording, entry), style.utf8);
     if (entry.alike > 1)
       place += fmt::format(" x{}", entry.alike);
-    const std::string cut = CutEnd(place, place_columns, style);
-    text += cut;
-    if (!with_callers) {
-      const size_t room = layout.right - std::min(layout.right, place_columns + 2);
-      std::string source = Printable(entry.source, style.utf8);
-      source.erase(0, source.find_first_not_of(' '));
-      if (!source.empty() && room > 4) {
-        text +=
-            std::string(place_columns - std::min(place_columns, util::DisplayWidth(cut)) + 2, ' ');
-        text += Paint(CutEnd(source, room, style), Ink::kDim, style);
-      }
-      out->push_back(text);
-      continue;
-    }
-    out->push_back(text);
+    out->push_back(ListStart(entry, layout, report) + CutEnd(place, layout.right, style));
     std::string callers;
     for (const std::string& caller : Callers(recording, entry.stack, kCallers)) {
       callers += (callers.empty() ? "< " : " < ") + Printable(caller, style.utf8);

@@ -38,8 +38,8 @@ void AddTo(const Entry& entry, query::LeftOut* left_out) {
 }
 
 // Stacks that print alike (they differ in what is not printed, as the layer) become one entry.
-std::vector<query::TopEntry> MergeAlikeStacks(const tables::Recording& recording,
-                                              const std::vector<query::TopEntry>& entries);
+std::vector<query::TopStack> MergeAlikeStacks(const tables::Recording& recording,
+                                              const std::vector<query::TopStack>& entries);
 
 // Names with their bytes, shares, bars and counts; with `bold_roots` the outermost names stand out.
 // Names take what width they need, no less than a screen of 80 columns leaves them. What stands
@@ -70,15 +70,22 @@ void AddLayerTable(const std::string& title,
                    const Style& style,
                    std::vector<std::string>* out);
 
-// The first `count` places with their source lines, or, `with_callers`, with their callers; then
-// the same line.
-void AddPlaceTable(const std::string& title,
-                   const std::vector<query::TopEntry>& entries,
+// The first `count` lines with their source text; then the same line.
+void AddLineTable(const std::string& title,
+                  const std::vector<query::TopLine>& entries,
+                  const query::LeftOut& left_out,
+                  const query::Report& report,
+                  size_t count,
+                  const Style& style,
+                  std::vector<std::string>* out);
+
+// The first `count` stacks with the callers of their lines; then the same line.
+void AddStackTable(const std::string& title,
+                   const std::vector<query::TopStack>& entries,
                    const query::LeftOut& left_out,
-                   size_t count,
-                   bool with_callers,
                    const query::Report& report,
                    const tables::Recording& recording,
+                   size_t count,
                    const Style& style,
                    std::vector<std::string>* out);
 

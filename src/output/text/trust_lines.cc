@@ -64,7 +64,7 @@ void AddUnexplained(const query::Report& report,
                     const tables::Recording& recording,
                     const Style& style,
                     std::vector<std::string>* out) {
-  const std::vector<query::Unexplained> all = query::FindUnexplained(recording);
+  const std::vector<query::Unexplained>& all = report.unexplained;
   for (size_t i = 0; i < all.size() && i < kMaxUnexplained; ++i) {
     const std::string line =
         fmt::format("Unexplained, {}: {}", DeviceMark(report, all[i].device),

@@ -375,11 +375,10 @@ util::Result<std::vector<ParameterBytes>> FindParameters(const tables::Recording
       return HighestWithin(steps[role], span.from_ns, span.to_ns);
     };
     const tables::AccountRow& account = tables.accounts[account_id.value];
-    ordered.emplace_back(
-        entry.order_ns,
-        ParameterBytes{std::string(recording.string(parameter)), highest(kParameter),
-                       highest(kGradient), highest(kState), account.process, account.device,
-                       std::string(recording.string(module))});
+    ordered.emplace_back(entry.order_ns,
+                         ParameterBytes{std::string(recording.string(parameter)), account.process,
+                                        account.device, highest(kParameter), highest(kGradient),
+                                        highest(kState), std::string(recording.string(module))});
   }
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.second.process, a.second.device, a.first) <

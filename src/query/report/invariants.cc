@@ -156,7 +156,8 @@ void CompareByProcess(const tables::Recording& recording,
 }
 
 // Nothing where NVML was not asked: a check of nothing proves nothing.
-std::optional<Invariant> OfNvml(const tables::Recording& recording) {
+std::optional<Invariant> OfNvml(const tables::Recording& recording,
+                                const std::vector<Unexplained>& unexplained_memory) {
   const tables::Tables& tables = recording.tables();
   Invariant invariant{"NVML and the rows differ by at most 4 MiB or 0.1 %", true, ""};
   std::vector<Comparison<SampleRow>> compared(tables.devices.size());
@@ -165,7 +166,7 @@ std::optional<Invariant> OfNvml(const tables::Recording& recording) {
       compared[sample.device.value].Add(sample);
   }
   // A row of what nobody explains adds up, and explains nothing.
-  for (const Unexplained& unexplained : FindUnexplained(recording)) {
+  for (const Unexplained& unexplained : unexplained_memory) {
     invariant.holds = false;
     AddSentence(
         DeviceText(recording, unexplained.device) + ": " + UnexplainedText(recording, unexplained),
@@ -214,7 +215,7 @@ util::Status CheckInvariants(const tables::Recording& recording,
       OfViolations(recording, tables::InvariantKind::kFreedTwice, "nothing is freed twice", ""));
   report->invariants.push_back(OfViolations(recording, tables::InvariantKind::kOutsideSegment,
                                             "no live block outside a live segment", ""));
-  if (std::optional<Invariant> nvml = OfNvml(recording))
+  if (std::optional<Invariant> nvml = OfNvml(recording, report->unexplained))
     report->invariants.push_back(std::move(*nvml));
   return {};
 }

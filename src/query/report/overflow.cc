@@ -83,14 +83,14 @@ class Highest {
 
 using Sums = std::map<std::string, uint64_t>;
 
-std::vector<Overflow::Named> Sorted(const Sums& sums, size_t most) {
-  std::vector<Overflow::Named> sorted;
+BytesByName Sorted(const Sums& sums, size_t most) {
+  BytesByName sorted;
   for (const auto& [name, bytes] : sums) {
     if (bytes != 0)
-      sorted.push_back({name, bytes});
+      sorted.emplace_back(name, bytes);
   }
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   sorted.resize(std::min(sorted.size(), most));
   return sorted;
 }

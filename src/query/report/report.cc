@@ -12,10 +12,12 @@
 #include "query/core/live_set.h"
 #include "query/core/peaks.h"
 #include "query/core/residual.h"
+#include "query/dimensions/overflow.h"
 #include "query/dimensions/texts.h"
 #include "query/report/cached.h"
 #include "query/report/invariants.h"
 #include "query/report/tops.h"
+#include "query/report/unexplained.h"
 
 namespace vramscope::query {
 namespace {
@@ -77,6 +79,7 @@ class ReportMaker {
       report_.losses.push_back({Text(loss.name), loss.count, loss.bytes});
     if (budget_.IsOver())
       return budget_.Refusal(tables_.session.path);
+    report_.unexplained = FindUnexplained(recording_);
     DeviceSums peak_sums;
     for (const DeviceId device : shown_) {
       if (query_.at.kind == Instant::Kind::kPeak)

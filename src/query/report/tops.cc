@@ -89,22 +89,10 @@ void Tops::Charge(std::string_view text) const {
   (void)budget_.Charge("bytes of names and stacks", text.size());
 }
 
-TopEntry Tops::EntryOf(tables::DeviceId device, tables::StackId stack, Sum sum) const {
+tables::FrameId Tops::LineOf(tables::StackId stack) const {
   tables::SiteRow site;
   site.place = stack;
-  const tables::FrameId line = texts_.LineOf(site);
-  TopEntry entry;
-  entry.device = device;
-  entry.stack = stack;
-  if (!budget_.IsOver()) {
-    entry.place = FormatFrame(recording_, line);
-    entry.source = SourceOf(recording_, line);
-    Charge(entry.place);
-    Charge(entry.source);
-  }
-  entry.bytes = sum.bytes;
-  entry.count = sum.count;
-  return entry;
+  return texts_.LineOf(site);
 }
 
 void Tops::AppendStacks(tables::DeviceId device, const DeviceSums& sums, Report* report) const {
@@ -124,18 +112,19 @@ void Tops::AppendStacks(tables::DeviceId device, const DeviceSums& sums, Report*
   LeaveOut(stacks, kTopLimit, {LeftOut::List::kStacks, device}, report);
   stacks.resize(std::min(stacks.size(), kTopLimit));
   for (const auto& [stack, sum] : stacks) {
-    report->top_stacks.push_back(EntryOf(device, tables::StackId{stack}, sum));
+    TopStack& entry = report->top_stacks.emplace_back();
+    entry = {device, "", tables::StackId{stack}, sum.bytes, sum.count};
     if (budget_.IsOver())
       continue;
+    entry.place = FormatFrame(recording_, LineOf(entry.stack));
+    Charge(entry.place);
     for (const std::string& frame : stacks_.Texts(tables::StackId{stack}))
       Charge(frame);
   }
 }
 
 void Tops::AddTo(Lines* lines, tables::StackId stack, Sum sum) const {
-  tables::SiteRow site;
-  site.place = stack;
-  LineSum& line = (*lines)[texts_.LineOf(site).value];
+  LineSum& line = (*lines)[LineOf(stack).value];
   line.sum.bytes += sum.bytes;
   line.sum.count += sum.count;
   if (line.stack.value == 0 || sum.bytes > line.largest) {
@@ -175,11 +164,20 @@ void Tops::AppendLines(tables::DeviceId device,
                    [](const LineSum& a, const LineSum& b) { return a.sum.bytes > b.sum.bytes; });
   LeaveOut(sorted, kTopLimit, {list, device}, report);
   sorted.resize(std::min(sorted.size(), kTopLimit));
-  std::vector<TopEntry>& out = list == LeftOut::List::kChurn  ? report->top_churn
-                               : list == LeftOut::List::kFree ? report->free_lines
-                                                              : report->top_lines;
-  for (const LineSum& line : sorted)
-    out.push_back(EntryOf(device, line.stack, line.sum));
+  std::vector<TopLine>& out = list == LeftOut::List::kChurn  ? report->top_churn
+                              : list == LeftOut::List::kFree ? report->free_lines
+                                                             : report->top_lines;
+  for (const LineSum& line : sorted) {
+    TopLine& entry = out.emplace_back();
+    entry = {device, "", "", line.sum.bytes, line.sum.count};
+    if (budget_.IsOver())
+      continue;
+    const tables::FrameId frame = LineOf(line.stack);
+    entry.place = FormatFrame(recording_, frame);
+    entry.source = SourceOf(recording_, frame);
+    Charge(entry.place);
+    Charge(entry.source);
+  }
 }
 
 void Tops::AppendModules(tables::DeviceId device, const DeviceSums& sums, Report* report) const {

@@ -49,7 +49,7 @@ class Tops {
   };
   using Lines = std::map<uint32_t, LineSum>;  // by FrameId
 
-  TopEntry EntryOf(tables::DeviceId device, tables::StackId stack, Sum sum) const;
+  tables::FrameId LineOf(tables::StackId stack) const;
   void AppendStacks(tables::DeviceId device, const DeviceSums& sums, Report* report) const;
   void AppendLines(tables::DeviceId device,
                    const Lines& lines,

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what docs, the page and the Python package say of the answers' fields out of src/query/results.def.
+
+    tools/gen_results.py           rewrites what stands between the markers
+    tools/gen_results.py --check   says whether it is up to date, and changes nothing
+"""
+
+import pathlib
+import re
+import sys
+import textwrap
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEFINITIONS = ROOT / "src/query/results.def"
+STRING = r'"((?:[^"\\]|\\.)*)"'
+# The names that version 1 of the reader has for a few fields: read/report_answers.cc.
+READER_NAMES = {"device": "index", "type": "class", "top_lines": "lines"}
+NUMBERS = {"int32_t", "int64_t", "uint32_t", "uint64_t", "tables::DeviceId", "tables::ProcessId", "double"}
+TEXTS = {"std::string", "tables::DeviceKind", "tables::StringId"}
+WRAPPED = re.compile(r"(OrNull|IfAny|std::optional|std::vector)<(.*)>")
+
+
+class Field(NamedTuple):
+    form: str
+    member: str
+    name: str
+    meaning: str
+
+    @property
+    def inner(self):
+        """The form without what says that it may be empty."""
+        return re.sub(r"^(OrNull|IfAny|std::optional)<(.*)>$", r"\2", self.form)
+
+    @property
+    def row(self):
+        """The result that it is a list of, or None."""
+        found = re.fullmatch(r"std::vector<(\w+)>", self.inner)
+        return found[1] if found and found[1] in RESULTS else None
+
+    @property
+    def column(self):
+        """Its name in a table, or None where it is no column."""
+        name = self.member if "." in self.name else self.name
+        if self.inner in (*NUMBERS, *TEXTS, "bool", "tables::StackId"):
+            return READER_NAMES.get(name, name)
+        return None
+
+
+class Result(NamedTuple):
+    text: str
+    fields: list
+
+
+def read():
+    code = "\n".join(line for line in DEFINITIONS.read_text(encoding="utf-8").splitlines() if not line.startswith(("#", "//")))
+    found = re.findall(rf"VRAMSCOPE_(\w+)\(((?:{STRING}|[^()\"])*)\)", code)
+    if len(found) != code.count("VRAMSCOPE_"):
+        sys.exit("gen_results: a line of results.def is not written as the others are")
+    results = {}
+    for macro, call, _ in found:
+        arguments = [quoted if text.startswith('"') else text for text, quoted in re.findall(rf"({STRING}|[^,\s][^,]*)", call)]
+        row = arguments[0]
+        if macro == "RESULT":
+            results[row] = Result(arguments[1], [])
+        elif macro == "FIELD":
+            _, form, member, _, meaning = arguments
+            results[row].fields.append(Field(form, member, member, meaning))
+        elif macro in ("NAMED", "COMPUTED"):
+            _, form, member, name, _, meaning = arguments
+            results[row].fields.append(Field(form, member, name, meaning))
+    return results
+
+
+RESULTS = read()
+
+
+# ---- docs/REPORT_SCHEMA.md ----
+
+
+def json_type(form):
+    wrapped = WRAPPED.fullmatch(form)
+    if wrapped and wrapped[1] in ("OrNull", "std::optional"):
+        return json_type(wrapped[2]) + " or null"
+    if wrapped and wrapped[1] == "IfAny":
+        return json_type(wrapped[2])
+    if wrapped:
+        return "array of " + re.sub(r"^(\w+?)s?\b", r"\1s", json_type(wrapped[2]))
+    if form in RESULTS:
+        return "object"
+    if form == "double":
+        return "number"
+    if form in NUMBERS:
+        return "integer"
+    if form in TEXTS:
+        return "string"
+    return {
+        "bool": "boolean",
+        "RowPath": "array of strings",
+        "tables::StackId": "array of strings",
+        "Samples": "array of pairs",
+        "ByCategory": "object",
+        "BytesByName": "object",
+        "NamesOfDevices": "object",
+    }[form]
+
+
+def schema_rows(result, prefix, known):
+    rows = []
+    for field in RESULTS[result].fields:
+        name = prefix + field.name
+        if field.inner == "PeakFigure":
+            rows.append(f"| `{name}_bytes`, `{field.name}_ns` | integer or null | {field.meaning} |")
+            continue
+        meaning = field.meaning
+        if field.row:
+            where = known.setdefault(field.row, name)
+            meaning = meaning or RESULTS[field.row].text
+            meaning += "" if where == name else f"; with the fields of `{where}[]`"
+            name += "[]"
+        rows.append(f"| `{name}` | {json_type(field.form)} | {meaning} |".replace("  ", " "))
+        if field.row and known[field.row] == prefix + field.name:
+            rows += schema_rows(field.row, f"{name}.", known)
+        elif field.form in RESULTS:
+            rows += schema_rows(field.form, f"{name}.", known)
+    return rows
+
+
+def schema(result):
+    return ["| field | type | meaning |", "|---|---|---|", *schema_rows(result, "", {})]
+
+
+# ---- docs/READER.md ----
+
+
+def tables_of(result):
+    return [(READER_NAMES.get(field.name, field.name), field.row) for field in RESULTS[result].fields if field.row and field.row != "Timeline"]
+
+
+def columns_of(row):
+    columns = []
+    for field in RESULTS[row].fields:
+        if field.inner == "PeakFigure":
+            columns += [f"`{field.name}_bytes`?", f"`{field.name}_ns`?"]
+        elif field.form == "RowPath":
+            columns.append("one column a dimension by its name, else `level1`, `level2`?, …")
+        elif field.form == "ByCategory":
+            columns.append(f"`CATEGORY{field.name[field.name.index('_'):]}` for each category, with `_` for blanks")
+        elif field.column:
+            columns.append(f"`{field.column}`" + ("?" if field.form.startswith("std::optional") else ""))
+    return ", ".join(columns)
+
+
+def reader(result):
+    rows, known = ["| table | columns |", "|---|---|"], {}
+    for name, row in tables_of(result):
+        where = known.setdefault(row, name)
+        rows.append(f"| `{name}` | {columns_of(row) if where == name else f'as `{where}`'} |")
+    return rows
+
+
+# ---- viewer/src/types.js ----
+
+
+def js_type(form):
+    wrapped = WRAPPED.fullmatch(form)
+    if wrapped and wrapped[1] in ("OrNull", "std::optional"):
+        return js_type(wrapped[2]) + "|null"
+    if wrapped and wrapped[1] == "IfAny":
+        return js_type(wrapped[2])
+    if wrapped:
+        return js_type(wrapped[2]) + "[]"
+    if form in RESULTS:
+        return form
+    if form in NUMBERS:
+        return "number"
+    if form in TEXTS:
+        return "string"
+    return {
+        "bool": "boolean",
+        "RowPath": "string[]",
+        "tables::StackId": "string[]",
+        "Samples": "[number, number][]",
+        "ByCategory": "Record<string, number>",
+        "BytesByName": "Record<string, number>",
+    }[form]
+
+
+def js_properties(row):
+    objects = {}
+    for field in RESULTS[row].fields:
+        name = f"[{field.name}]" if field.form.startswith("IfAny") else field.name
+        if field.inner == "PeakFigure":
+            yield f" * @property {{number|null}} {name}_bytes"
+            yield f" * @property {{number|null}} {name}_ns"
+        elif "." in name:
+            objects.setdefault(name.split(".")[0], []).append(f"{name.split('.')[1]}: {js_type(field.form)}")
+        else:
+            yield f" * @property {{{js_type(field.form)}}} {name}"
+    for name, fields in objects.items():
+        yield f" * @property {{{{{', '.join(fields)}}}}} {name}"
+
+
+def reached(result):
+    """The results that one is made of, and itself at last."""
+    found = []
+    for field in RESULTS[result].fields:
+        if field.row:
+            found += [row for row in reached(field.row) if row not in found]
+    return [*found, result]
+
+
+def types(result):
+    lines = []
+    for row in reached(result):
+        text = RESULTS[row].text
+        lines += ["/**", f" * {text[0].upper()}{text[1:]}.", f" * @typedef {{object}} {row}", *js_properties(row), " */", ""]
+    return lines[:-1]
+
+
+# ---- python/vramscope/_reader.py ----
+
+
+def tuples(result):
+    text = RESULTS[result].text
+    fields = {READER_NAMES.get(field.name, field.name): field for field in RESULTS[result].fields if field.row}
+    lines = [f"class {result}(NamedTuple):", f'    """{text[0].upper()}{text[1:]}. Tables have the columns of docs/READER.md."""', ""]
+    for name, _ in tables_of(result):
+        said = fields[name].meaning or RESULTS[fields[name].row].text
+        lines += [f"    {line}" for line in textwrap.wrap(said, 110, initial_indent="#: ", subsequent_indent="#: ")]
+        lines.append(f"    {name}: Table")
+    return lines
+
+
+# ---- all ----
+
+
+def filled(path, sections, begin_mark, end_mark):
+    text = path.read_text(encoding="utf-8")
+    for name, lines in sections.items():
+        begin = begin_mark.format(name)
+        pattern = re.compile(re.escape(begin) + r"\n.*?" + re.escape(end_mark), re.DOTALL)
+        if not pattern.search(text):
+            sys.exit(f"gen_results: {path} has no section {begin}")
+        section = "\n".join([begin, *lines, end_mark])
+        text = pattern.sub(lambda _, section=section: section, text, count=1)
+    return text
+
+
+def main():
+    docs, code = ("<!-- generated: {} -->", "<!-- end -->"), ("// generated: {}", "// end")
+    python = ("# generated: {}", "# end")
+    schemas = [result for result in RESULTS if f"generated: {result} -->" in (ROOT / "docs/REPORT_SCHEMA.md").read_text(encoding="utf-8")]
+    pages = [
+        (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in schemas}, *docs),
+        (ROOT / "docs/READER.md", {result: reader(result) for result in ("Report", "Iterations")}, *docs),
+        (ROOT / "viewer/src/types.js", {"Report": types("Report")}, *code),
+        (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations")}, *python),
+    ]
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    for path, sections, begin, end in pages:
+        new = filled(path, sections, begin, end)
+        if sys.argv[1:] and new != path.read_text(encoding="utf-8"):
+            sys.exit(f"{path.relative_to(ROOT)} is out of date: run tools/gen_results.py")
+        if not sys.argv[1:]:
+            path.write_text(new, encoding="utf-8")
+    if sys.argv[1:]:
+        print(f"gen_results: {', '.join(page[0].name for page in pages)} are up to date")
+
+
+main()
