@@ -17,9 +17,18 @@ DEFINITIONS = ROOT / "src/query/results.def"
 STRING = r'"((?:[^"\\]|\\.)*)"'
 # The names that version 1 of the reader has for a few fields: read/report_answers.cc.
 READER_NAMES = {"device": "index", "type": "class", "top_lines": "lines"}
-NUMBERS = {"int32_t", "int64_t", "uint32_t", "uint64_t", "tables::DeviceId", "tables::ProcessId", "double"}
+NUMBERS = {
+    "int32_t",
+    "int64_t",
+    "uint32_t",
+    "uint64_t",
+    "double",
+    "tables::DeviceId",
+    "tables::AccountId",
+    "tables::ProcessId",
+}
 TEXTS = {"std::string", "tables::DeviceKind", "tables::StringId"}
-WRAPPED = re.compile(r"(OrNull|IfAny|std::optional|std::vector)<(.*)>")
+WRAPPED = re.compile(r"(OrNull|IfAny|Spread|std::optional|std::vector)<(.*)>")
 
 
 class Field(NamedTuple):
@@ -31,7 +40,7 @@ class Field(NamedTuple):
     @property
     def inner(self):
         """The form without what says that it may be empty."""
-        return re.sub(r"^(OrNull|IfAny|std::optional)<(.*)>$", r"\2", self.form)
+        return re.sub(r"^(OrNull|IfAny|Spread|std::optional)<(.*)>$", r"\2", self.form)
 
     @property
     def row(self):
@@ -62,7 +71,7 @@ def read():
     for macro, call, _ in found:
         arguments = [quoted if text.startswith('"') else text for text, quoted in re.findall(rf"({STRING}|[^,\s][^,]*)", call)]
         row = arguments[0]
-        if macro == "RESULT":
+        if macro == "RESULT":  # macros that are not named here are no fields
             results[row] = Result(arguments[1], [])
         elif macro == "FIELD":
             _, form, member, _, meaning = arguments
@@ -83,7 +92,7 @@ def json_type(form):
     wrapped = WRAPPED.fullmatch(form)
     if wrapped and wrapped[1] in ("OrNull", "std::optional"):
         return json_type(wrapped[2]) + " or null"
-    if wrapped and wrapped[1] == "IfAny":
+    if wrapped and wrapped[1] in ("IfAny", "Spread"):
         return json_type(wrapped[2])
     if wrapped:
         return "array of " + re.sub(r"^(\w+?)s?\b", r"\1s", json_type(wrapped[2]))
@@ -102,7 +111,7 @@ def json_type(form):
         "Samples": "array of pairs",
         "ByCategory": "object",
         "BytesByName": "object",
-        "NamesOfDevices": "object",
+        "BytesOfNames": "object",
     }[form]
 
 
@@ -122,8 +131,8 @@ def schema_rows(result, prefix, known):
         rows.append(f"| `{name}` | {json_type(field.form)} | {meaning} |".replace("  ", " "))
         if field.row and known[field.row] == prefix + field.name:
             rows += schema_rows(field.row, f"{name}.", known)
-        elif field.form in RESULTS:
-            rows += schema_rows(field.form, f"{name}.", known)
+        elif field.inner in RESULTS:
+            rows += schema_rows(field.inner, f"{name}.", known)
     return rows
 
 
@@ -167,7 +176,7 @@ def js_type(form):
     wrapped = WRAPPED.fullmatch(form)
     if wrapped and wrapped[1] in ("OrNull", "std::optional"):
         return js_type(wrapped[2]) + "|null"
-    if wrapped and wrapped[1] == "IfAny":
+    if wrapped and wrapped[1] in ("IfAny", "Spread"):
         return js_type(wrapped[2])
     if wrapped:
         return js_type(wrapped[2]) + "[]"
@@ -251,9 +260,10 @@ def filled(path, sections, begin_mark, end_mark):
 def main():
     docs, code = ("<!-- generated: {} -->", "<!-- end -->"), ("// generated: {}", "// end")
     python = ("# generated: {}", "# end")
-    schemas = [result for result in RESULTS if f"generated: {result} -->" in (ROOT / "docs/REPORT_SCHEMA.md").read_text(encoding="utf-8")]
+    answers = ("Report", "Iterations", "Leaks", "RankReport", "Refusals")
     pages = [
-        (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in schemas}, *docs),
+        (ROOT / "docs/REPORT_SCHEMA.md", {result: schema(result) for result in answers}, *docs),
+        (ROOT / "docs/DIFF.md", {"Diff": schema("Diff")}, *docs),
         (ROOT / "docs/READER.md", {result: reader(result) for result in ("Report", "Iterations")}, *docs),
         (ROOT / "viewer/src/types.js", {"Report": types("Report")}, *code),
         (ROOT / "python/vramscope/_reader.py", {result: tuples(result) for result in ("Report", "Iterations")}, *python),

@@ -147,9 +147,7 @@ util::Status WritePage(const DiffArguments& arguments,
     return timelines_b.status();
   const tables::Recording& recording_a = *a.subject.recording;
   const tables::Recording& recording_b = *b.subject.recording;
-  return output::WriteDiffHtml(diff, {a.file, output::RecordedCommand(recording_a)},
-                               {b.file, output::RecordedCommand(recording_b)},
-                               {recording_a, *timelines_a}, {recording_b, *timelines_b},
+  return output::WriteDiffHtml(diff, {recording_a, *timelines_a}, {recording_b, *timelines_b},
                                arguments.html);
 }
 
@@ -159,17 +157,15 @@ util::Status Print(const DiffArguments& arguments,
                    const Compared& b) {
   if (!arguments.html.empty())
     VRAMSCOPE_RETURN_IF_ERROR(WritePage(arguments, diff, a, b));
-  const output::DiffSource source_a{a.file, output::RecordedCommand(*a.subject.recording)};
-  const output::DiffSource source_b{b.file, output::RecordedCommand(*b.subject.recording)};
   if (arguments.json)
-    return PrintOut(output::DiffJson(diff, source_a, source_b));
+    return PrintOut(output::DiffJson(diff));
   // Whoever wants the page has the figures there.
   if (!arguments.html.empty())
     return {};
   output::DiffTextOptions text;
   text.style = output::DetectStyle(STDOUT_FILENO);
   text.top = arguments.top;
-  return PrintOut(output::FormatDiff(diff, source_a, source_b, text));
+  return PrintOut(output::FormatDiff(diff, text));
 }
 
 // The exit status.
@@ -190,15 +186,18 @@ util::Result<int> ShowDiff(const DiffArguments& arguments) {
   // Two ranks of one recording have no median: what one of them has more would be lost.
   const bool sets = a.size() > 1 || b.size() > 1 ||
                     std::max(ranks_a.size(), ranks_b.size()) >= query::kFewestForOutlier;
-  VRAMSCOPE_ASSIGN_OR_RETURN(const query::Diff diff,
+  VRAMSCOPE_ASSIGN_OR_RETURN(query::Diff diff,
                              sets ? query::MakeRanksDiff(ranks_a, ranks_b, &chosen_a, &chosen_b)
                                   : query::MakeDiff(*a.front().recording, *b.front().recording));
   const auto compared = [&](const std::vector<Opened>& side, const query::RankRecording& rank) {
     return sets ? Compared{rank.file, rank.subject}
                 : Compared{side.front().file, {side.front().recording.get()}};
   };
-  VRAMSCOPE_RETURN_IF_ERROR(
-      Print(arguments, diff, compared(a, ranks_a[chosen_a]), compared(b, ranks_b[chosen_b])));
+  const Compared compared_a = compared(a, ranks_a[chosen_a]);
+  const Compared compared_b = compared(b, ranks_b[chosen_b]);
+  diff.a = {compared_a.file, output::RecordedCommand(*compared_a.subject.recording)};
+  diff.b = {compared_b.file, output::RecordedCommand(*compared_b.subject.recording)};
+  VRAMSCOPE_RETURN_IF_ERROR(Print(arguments, diff, compared_a, compared_b));
   if (!limit || static_cast<double>(diff.delta_bytes()) <= limit->BytesOf(diff))
     return kExitOk;
   Note(fmt::format("the peak of B exceeds that of A by {}, more than the {} of --fail-above",

@@ -160,11 +160,11 @@ bool OpenInBrowser(const std::string& url) {
 util::Result<std::string> MakePage(const std::string& file) {
   if (IsFolder(file)) {
     VRAMSCOPE_ASSIGN_OR_RETURN(const std::vector<std::string> files, RankFiles({file}));
-    VRAMSCOPE_ASSIGN_OR_RETURN(const RanksRead ranks, ReadRanks(files, true));
+    VRAMSCOPE_ASSIGN_OR_RETURN(const query::RankReport ranks, ReadRanks(files, true));
     util::Result<std::string> page = PlaceOfPage(file);
     if (!page.ok())
       return page;
-    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks.report, ranks.unread, *page));
+    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks, *page));
     return page;
   }
   util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);

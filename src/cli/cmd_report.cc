@@ -32,6 +32,7 @@
 #include "query/diff/ranks.h"
 #include "query/history/timelines.h"
 #include "query/oom/out_of_memory.h"
+#include "query/oom/refusals.h"
 
 namespace vramscope::cli {
 namespace {
@@ -198,14 +199,15 @@ util::Status ShowOutOfMemory(const ReportArguments& arguments) {
       return util::Status::Error(fmt::format("{}: there is no refusal {}: {} were recorded", file,
                                              number, refusals.size()));
     }
-    std::vector<query::OutOfMemory> explained;
+    query::Refusals answer{refusals, {}};
+    std::vector<query::OutOfMemory>& explained = answer.explained;
     if (!refusals.empty()) {
       VRAMSCOPE_ASSIGN_OR_RETURN(
           auto what, query::ExplainRefusal(*recording, ChosenRefusal(refusals, number)));
       explained.push_back(std::move(what));
     }
     if (arguments.json) {
-      objects.push_back(output::OutOfMemoryJson(refusals, explained, *recording));
+      objects.push_back(output::OutOfMemoryJson(answer, *recording));
       continue;
     }
     std::string text = explained.empty()
@@ -230,12 +232,12 @@ util::Status ShowRanks(const ReportArguments& arguments) {
     if (!arguments.html.empty())
       VRAMSCOPE_RETURN_IF_ERROR(CheckNotInput(arguments.html, file));
   }
-  VRAMSCOPE_ASSIGN_OR_RETURN(const RanksRead ranks, ReadRanks(files, !arguments.html.empty()));
+  VRAMSCOPE_ASSIGN_OR_RETURN(const query::RankReport ranks,
+                             ReadRanks(files, !arguments.html.empty()));
   if (!arguments.html.empty())
-    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks.report, ranks.unread, arguments.html));
-  return PrintOut(arguments.json ? output::RanksJson(ranks.report, ranks.unread)
-                                 : output::FormatRanks(ranks.report, ranks.unread,
-                                                       output::DetectStyle(STDOUT_FILENO)));
+    VRAMSCOPE_RETURN_IF_ERROR(output::WriteRanksHtml(ranks, arguments.html));
+  return PrintOut(arguments.json ? output::RanksJson(ranks)
+                                 : output::FormatRanks(ranks, output::DetectStyle(STDOUT_FILENO)));
 }
 
 // Its launcher was killed, and so were its programs.

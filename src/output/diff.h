@@ -17,19 +17,9 @@ namespace vramscope::output {
 
 inline constexpr char kDiffSchema[] = "vramscope.diff/1";
 
-// What was compared, for the writers: the files as they were named, and what ran.
-struct DiffSource {
-  std::string file;
-  std::string command;
-};
-
 // One object of the schema vramscope.diff/1 (docs/DIFF.md), ended by a newline.
-std::string DiffJson(const query::Diff& diff, const DiffSource& a, const DiffSource& b);
-
-void WriteDiffJson(const query::Diff& diff,
-                   const DiffSource& a,
-                   const DiffSource& b,
-                   util::JsonWriter& json);
+std::string DiffJson(const query::Diff& diff);
+void WriteDiffJson(const query::Diff& diff, util::JsonWriter& json);
 
 // One of the two with its history, for the page.
 struct DiffHistory {
@@ -38,8 +28,6 @@ struct DiffHistory {
 };
 // One page with what DiffJson() says, and both histories.
 util::Status WriteDiffHtml(const query::Diff& diff,
-                           const DiffSource& source_a,
-                           const DiffSource& source_b,
                            const DiffHistory& a,
                            const DiffHistory& b,
                            const std::string& path);
@@ -51,9 +39,6 @@ struct DiffTextOptions {
 
 // For people: the largest three causes in the first lines, or that there is no difference; then
 // what makes the two less comparable, and the figures.
-std::string FormatDiff(const query::Diff& diff,
-                       const DiffSource& a,
-                       const DiffSource& b,
-                       const DiffTextOptions& options);
+std::string FormatDiff(const query::Diff& diff, const DiffTextOptions& options);
 
 }  // namespace vramscope::output

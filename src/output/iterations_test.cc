@@ -136,11 +136,12 @@ query::Leaks SomeLeaks(FakeRecording& recording) {
   leaks.bytes_per_iteration = 1.5 * static_cast<double>(kMiB);
   leaks.unexplained_per_iteration = 0.25 * static_cast<double>(kMiB) - 100.4;
   leaks.adopted = 1;
-  leaks.growing = {{tables::DeviceId{1}, step, "train.py:42 in step", "model.h.[0-3] x4", "Block",
-                    "activation", 1.25 * static_cast<double>(kMiB), 5 * kMiB, 50 * kMiB, 40, true},
-                   {tables::DeviceId{1}, {}, "", "", "", "unknown", 100.4, 0, 4016, 3, false}};
-  leaks.never_freed = {{tables::DeviceId{2}, main, "train.py:90 in main", "", "", "temporary", 0, 0,
-                        9 * kMiB, 2, false}};
+  leaks.growing = {
+      {tables::DeviceId{1}, "train.py:42 in step", "model.h.[0-3] x4", "Block", "activation",
+       1.25 * static_cast<double>(kMiB), 5 * kMiB, 50 * kMiB, 40, true, step},
+      {tables::DeviceId{1}, "", "", "", "unknown", 100.4, 0, 4016, 3, false, {}}};
+  leaks.never_freed = {{tables::DeviceId{2}, "train.py:90 in main", "", "", "temporary", 0, 0,
+                        9 * kMiB, 2, false, main}};
   leaks.unused = {2, kMiB, "Net#[1,2] x2"};
   leaks.suppressed_bytes = 3 * kMiB;
   leaks.suppressed_count = 12;

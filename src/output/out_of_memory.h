@@ -31,9 +31,7 @@ std::string FormatRefusals(const std::vector<query::Refusal>& refusals,
 
 // One object of the schema vramscope.oom/1 (docs/OOM.md): all refusals, and those explained that
 // were.
-std::string OutOfMemoryJson(const std::vector<query::Refusal>& refusals,
-                            const std::vector<query::OutOfMemory>& explained,
-                            const tables::Recording& recording);
+std::string OutOfMemoryJson(const query::Refusals& refusals, const tables::Recording& recording);
 
 // "2 requests for memory were refused for good, the last of 4.00 GiB: `vramscope report F --oom`";
 // "" where none was.

@@ -9,6 +9,7 @@
 
 #include "output/out_of_memory.h"
 #include "query/oom/out_of_memory.h"
+#include "query/oom/refusals.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {

@@ -57,20 +57,21 @@ util::Result<std::vector<std::string>> RankFiles(const std::vector<std::string>&
   return files;
 }
 
-util::Result<RanksRead> ReadRanks(const std::vector<std::string>& files, bool histories) {
+util::Result<query::RankReport> ReadRanks(const std::vector<std::string>& files, bool histories) {
   query::RankFold fold(histories ? StretchesOf(files.size()) : 0);
-  RanksRead ranks;
+  std::vector<std::string> unread;
   for (const std::string& file : files) {
     // One that is damaged says so, and the others are reported.
     util::Result<std::unique_ptr<tables::Recording>> recording = OpenRecording(file);
     const util::Status added = recording.ok() ? fold.Add(file, **recording) : recording.status();
     if (!added.ok())
-      ranks.unread.push_back(added.message());
+      unread.push_back(added.message());
   }
-  if (!files.empty() && ranks.unread.size() == files.size())
-    return util::Status::Error(ranks.unread.front());
-  ranks.report = std::move(fold).Finish();
-  return ranks;
+  if (!files.empty() && unread.size() == files.size())
+    return util::Status::Error(unread.front());
+  query::RankReport report = std::move(fold).Finish();
+  report.unread = std::move(unread);
+  return report;
 }
 
 }  // namespace vramscope::cli

@@ -19,12 +19,7 @@ std::vector<std::string> RecordingsIn(const std::string& folder);
 // The files that these paths name, those in folders among them. An error where a folder has none.
 util::Result<std::vector<std::string>> RankFiles(const std::vector<std::string>& paths);
 
-struct RanksRead {
-  query::RankReport report;
-  std::vector<std::string> unread;  // files that could not be read, with why
-};
-
 // All of them as one report, with the ranks' histories for a page. An error where none can be read.
-util::Result<RanksRead> ReadRanks(const std::vector<std::string>& files, bool histories);
+util::Result<query::RankReport> ReadRanks(const std::vector<std::string>& files, bool histories);
 
 }  // namespace vramscope::cli

@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "query/history/by_category.h"
+#include "query/by_category.h"
 #include "tables/ids.h"
 #include "tables/rows.h"
 
@@ -21,25 +22,32 @@
 //   number, bool, std::string     itself                        itself
 //   std::optional                 null where there is none      no value
 //   OrNull<text>                  null where it is empty        the text
-//   tables::DeviceId, ProcessId   NVML's index, the pid         the same
+//   DeviceId, AccountId           NVML's index                  the same
+//   ProcessId, StringId           the pid, the text             the same
 //   std::optional<PeakFigure>     NAME_bytes and NAME_ns        two columns
 //   ByCategory                    an object of all categories   a column each
 //   RowPath                       an array of texts             a column a level
 //   tables::StackId               an array of frames            the frames, joined by ;
-//   BytesByName                   an object                     -
+//   BytesByName, BytesOfNames     an object                     -
 //   vectors of the above          an array                      -
 //   std::vector<another result>   an array of objects           a table
+//   another result                an object                     -
 //   IfAny<a vector>               left out where it is empty    the same
+//   Spread<a vector>              each object on several lines  the same
 namespace vramscope::query {
 
 template <class Text>
 struct OrNull {};
 template <class List>
 struct IfAny {};
+template <class List>
+struct Spread {};
 struct RowPath {};
 struct ByCategory {};
 
 using BytesByName = std::vector<std::pair<std::string, uint64_t>>;
+using BytesOfNames = std::map<std::string, uint64_t>;
+using BytesOfLayers = std::map<std::pair<std::string, std::string>, uint64_t>;
 using Samples = std::vector<std::pair<int64_t, uint64_t>>;
 
 // What a struct has as a member of that form.
@@ -53,6 +61,10 @@ struct FormOf<OrNull<Text>> {
 };
 template <class List>
 struct FormOf<IfAny<List>> {
+  using Member = List;
+};
+template <class List>
+struct FormOf<Spread<List>> {
   using Member = List;
 };
 template <>
@@ -75,11 +87,19 @@ struct LeftOut {
   uint64_t count = 0;
 };
 
+// A rank's bytes at the highest instant of its device in a stretch of time, and when that begins,
+// by CLOCK_REALTIME of its host.
+struct RankStretch {
+  int64_t begin_wall_ns = 0;
+  uint64_t bytes = 0;
+};
+
 #define VRAMSCOPE_RESULT(Row, text) struct Row {
 #define VRAMSCOPE_FIELD(Row, Form, field, unit, text) MemberOf<Form> field{};
 #define VRAMSCOPE_NAMED(Row, Form, field, name, unit, text) MemberOf<Form> field{};
 #define VRAMSCOPE_COMPUTED(Row, Form, Method, name, unit, text) MemberOf<Form> Method() const;
 #define VRAMSCOPE_MEMBER(Row, Type, field, value, text) Type field = value;
+#define VRAMSCOPE_METHOD(Row, Type, Method, text) Type Method() const;
 #define VRAMSCOPE_RESULT_END(Row) \
   }                               \
   ;
@@ -134,7 +154,8 @@ inline constexpr bool kIsColumn =
     kIsNumber<Form> || std::is_same_v<MemberOf<Form>, std::string> ||
     std::is_same_v<Form, RowPath> || std::is_enum_v<Form> ||
     std::is_same_v<Form, tables::DeviceId> || std::is_same_v<Form, tables::ProcessId> ||
-    std::is_same_v<Form, tables::StackId>;
+    std::is_same_v<Form, tables::StackId> || std::is_same_v<MemberOf<Form>, tables::StringId> ||
+    std::is_same_v<Form, tables::AccountId>;
 
 // Calls visit(name, unit, form, get) for each column that rows have in a table, in their order;
 // `get` gives a row's value, and `form` is a std::type_identity of its form.

@@ -135,7 +135,7 @@ size_t AskRanks(const Recording& recording, Extent) {
     if (!ranks.Add(file, recording).ok())
       return 0;
   }
-  return output::FormatRanks(std::move(ranks).Finish(), {}, kStyle).size();
+  return output::FormatRanks(std::move(ranks).Finish(), kStyle).size();
 }
 
 std::vector<Question> MakeQuestions() {

@@ -68,22 +68,20 @@ void WriteHistories(const char* key, const DiffHistory& side, JsonWriter& json) 
   });
 }
 
-std::string StemOf(const DiffSource& source) {
+std::string StemOf(const query::DiffSource& source) {
   return std::filesystem::path(source.file).stem().string();
 }
 
 }  // namespace
 
 util::Status WriteDiffHtml(const query::Diff& diff,
-                           const DiffSource& source_a,
-                           const DiffSource& source_b,
                            const DiffHistory& a,
                            const DiffHistory& b,
                            const std::string& path) {
   const auto write = [&](JsonWriter& json) {
     json.BeginObject();
     json.Key("diff");
-    WriteDiffJson(diff, source_a, source_b, json);
+    WriteDiffJson(diff, json);
     json.Key("histories");
     json.BeginObject();
     WriteHistories("a", a, json);
@@ -94,7 +92,7 @@ util::Status WriteDiffHtml(const query::Diff& diff,
     json.Finish();
     return util::Status();
   };
-  return WriteHtmlPage({StemOf(source_a) + " and " + StemOf(source_b),
+  return WriteHtmlPage({StemOf(diff.a) + " and " + StemOf(diff.b),
                         {ViewerStyle(), DiffStyle()},
                         DiffScript(),
                         write},

@@ -11,7 +11,8 @@
 #include "output/out_of_memory.h"
 #include "output/page/page_columns.h"
 #include "output/results/json_parts.h"
-#include "query/history/by_category.h"
+#include "query/by_category.h"
+#include "query/oom/refusals.h"
 
 namespace vramscope::output {
 namespace {

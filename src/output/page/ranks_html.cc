@@ -12,13 +12,11 @@ namespace vramscope::output {
 
 using util::JsonWriter;
 
-util::Status WriteRanksHtml(const query::RankReport& report,
-                            const std::vector<std::string>& unread,
-                            const std::string& path) {
+util::Status WriteRanksHtml(const query::RankReport& report, const std::string& path) {
   const auto write = [&](JsonWriter& json) {
     json.BeginObject();
     json.Key("report");
-    WriteRanksJson(report, unread, json);
+    WriteRanksJson(report, json);
     json.Field("imbalance", report.ranks.empty() ? "" : ImbalanceText(report));
     json.Field("missing", NumberRanges(report.missing));
     WriteList(json, "histories", report.ranks, [&](const query::RankMemory& rank, JsonWriter& out) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output/results/json.h"
 
+#include "output/diff.h"
+#include "output/iterations.h"
+#include "output/leaks.h"
+#include "output/out_of_memory.h"
+#include "output/ranks.h"
 #include "output/results/result_json.h"
 
 namespace vramscope::output {
@@ -13,6 +18,35 @@ void WriteReportJson(const query::Report& report,
 
 std::string ReportJson(const query::Report& report, const tables::Recording& recording) {
   return AnswerJson(kReportSchema, report, {&recording, &report});
+}
+
+std::string IterationsJson(const query::Iterations& iterations,
+                           const tables::Recording& recording) {
+  return AnswerJson(kIterationsSchema, iterations, {&recording});
+}
+
+std::string LeaksJson(const query::Leaks& leaks, const tables::Recording& recording) {
+  return AnswerJson(kLeaksSchema, leaks, {&recording});
+}
+
+void WriteDiffJson(const query::Diff& diff, util::JsonWriter& json) {
+  WriteAnswer(kDiffSchema, diff, {}, json);
+}
+
+std::string DiffJson(const query::Diff& diff) {
+  return AnswerJson(kDiffSchema, diff, {});
+}
+
+void WriteRanksJson(const query::RankReport& report, util::JsonWriter& json) {
+  WriteAnswer(kRanksSchema, report, {}, json);
+}
+
+std::string RanksJson(const query::RankReport& report) {
+  return AnswerJson(kRanksSchema, report, {});
+}
+
+std::string OutOfMemoryJson(const query::Refusals& refusals, const tables::Recording& recording) {
+  return AnswerJson(kOutOfMemorySchema, refusals, {&recording});
 }
 
 std::string JsonOfFiles(const std::vector<std::string>& objects) {

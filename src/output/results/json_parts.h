@@ -83,16 +83,6 @@ void NumberLists(util::JsonWriter& json,
   json.EndArray();
 }
 
-// An object of bytes by their names.
-template <class Named>
-void BytesByName(util::JsonWriter& json, const char* key, const Named& named) {
-  json.Key(key);
-  json.BeginObject();
-  for (const auto& [name, bytes] : named)
-    json.Field(name, bytes);
-  json.EndObject();
-}
-
 inline void TextOrNull(util::JsonWriter& json, std::string_view key, std::string_view text) {
   json.Key(key);
   text.empty() ? json.Null() : json.String(text);

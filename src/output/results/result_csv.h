@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "output/results/csv.h"
 #include "output/devices.h"
 #include "output/frames.h"
+#include "output/results/csv.h"
 #include "query/dimensions/frames.h"
 #include "query/results.h"
 

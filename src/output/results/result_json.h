@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,13 +13,14 @@
 #include "output/results/json_parts.h"
 #include "query/dimensions/frames.h"
 #include "query/results.h"
+#include "tables/row_of.h"
 #include "util/json_writer.h"
 
 namespace vramscope::output {
 
 template <class Type>
-inline constexpr bool kIsMap = std::is_same_v<Type, query::BytesByName> ||
-                               std::is_same_v<Type, std::map<std::string, uint64_t>>;
+inline constexpr bool kIsMap =
+    std::is_same_v<Type, query::BytesByName> || std::is_same_v<Type, query::BytesOfNames>;
 
 // Who knows what ids stand for; none where an answer has none.
 struct IdNames {
@@ -86,6 +86,14 @@ class ResultJson {
       json.EndObject();
     } else if constexpr (std::is_same_v<Form, query::OrNull<std::string>>) {
       TextOrNull(json, key, value);
+    } else if constexpr (std::is_same_v<Form, query::OrNull<tables::StringId>>) {
+      TextOrNull(json, key, names_.recording->string(value));
+    } else if constexpr (std::is_same_v<Form, query::Spread<query::MemberOf<Form>>>) {
+      json.Key(key);
+      json.BeginArray();
+      for (const auto& row : value)
+        WriteValue(row, json);
+      json.EndArray();
     } else {
       json.Key(key);
       WriteValue(value, json);
@@ -107,11 +115,17 @@ class ResultJson {
     } else if constexpr (std::is_same_v<Value, tables::DeviceId>) {
       json.Int(names_.devices != nullptr ? DeviceIndex(*names_.devices, value)
                                          : DeviceIndex(*names_.recording, value));
+    } else if constexpr (std::is_same_v<Value, tables::AccountId>) {
+      WriteValue(RowOf(names_.recording->tables().accounts, value).device, json);
     } else if constexpr (std::is_same_v<Value, tables::ProcessId>) {
       json.Uint(PidOf(*names_.recording, value));
     } else if constexpr (std::is_same_v<Value, tables::StackId>) {
       WriteTexts(json, stacks_->Texts(value));
-    } else if constexpr (query::kIsNumber<Value>) {
+    } else if constexpr (query::IsResult<Value>) {
+      json.BeginObject();
+      WriteFields(value, json);
+      json.EndObject();
+    } else if constexpr (requires { value.value(); }) {
       value ? WriteValue(*value, json) : json.Null();
     } else if constexpr (std::is_same_v<Value, query::Samples>) {
       json.BeginArray();

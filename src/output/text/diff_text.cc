@@ -76,11 +76,8 @@ std::vector<FoldedRow> Fold(const std::vector<query::DiffRow>& rows) {
 
 class DiffText {
  public:
-  DiffText(const query::Diff& diff,
-           const DiffSource& a,
-           const DiffSource& b,
-           const DiffTextOptions& options)
-      : diff_(diff), a_(a), b_(b), options_(options), style_(options.style) {}
+  DiffText(const query::Diff& diff, const DiffTextOptions& options)
+      : diff_(diff), options_(options), style_(options.style) {}
 
   std::string Format() {
     AddCauses();
@@ -124,8 +121,6 @@ class DiffText {
   }
 
   const query::Diff& diff_;
-  const DiffSource& a_;
-  const DiffSource& b_;
   const DiffTextOptions& options_;
   const Style& style_;
   std::string out_;
@@ -268,7 +263,7 @@ void DiffText::AddRanks() {
 }
 
 void DiffText::AddSources() {
-  for (const auto& [name, source] : {std::pair{"A", &a_}, std::pair{"B", &b_}})
+  for (const auto& [name, source] : {std::pair{"A", &diff_.a}, std::pair{"B", &diff_.b}})
     AddSentence(fmt::format("{}: {}  {}", name, Clean(source->file), Clean(source->command)));
   std::string limits = util::FormatBytes(diff_.threshold_bytes);
   if (diff_.driver_threshold_bytes != diff_.threshold_bytes) {
@@ -281,11 +276,8 @@ void DiffText::AddSources() {
 
 }  // namespace
 
-std::string FormatDiff(const query::Diff& diff,
-                       const DiffSource& a,
-                       const DiffSource& b,
-                       const DiffTextOptions& options) {
-  return DiffText(diff, a, b, options).Format();
+std::string FormatDiff(const query::Diff& diff, const DiffTextOptions& options) {
+  return DiffText(diff, options).Format();
 }
 
 }  // namespace vramscope::output

@@ -10,7 +10,7 @@
 
 #include "output/devices.h"
 #include "output/iterations.h"
-#include "query/history/by_category.h"
+#include "query/by_category.h"
 #include "query/report/fold_modules.h"
 #include "util/size_text.h"
 #include "util/utf8.h"

@@ -11,8 +11,8 @@
 #include "output/devices.h"
 #include "output/frames.h"
 #include "output/leaks.h"
+#include "query/by_category.h"
 #include "query/dimensions/iteration_times.h"
-#include "query/history/by_category.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {

@@ -108,7 +108,7 @@ class Text {
       return;
     text_ += "\nlive arrays in XLA's pool\n";
     for (size_t i = 0; i < std::min(what_.xla_pool.arrays.size(), kMostRows); ++i) {
-      const query::XlaPool::Arrays& arrays = what_.xla_pool.arrays[i];
+      const query::XlaArrays& arrays = what_.xla_pool.arrays[i];
       Line(
           fmt::format("  {:>10}  {} of {}", FormatBytes(arrays.bytes), arrays.count, arrays.shape));
     }

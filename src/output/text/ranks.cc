@@ -84,9 +84,7 @@ std::string ImbalanceText(const query::RankReport& report) {
   return Heaviest(report) + (excess.empty() ? "" : ": " + excess);
 }
 
-std::string FormatRanks(const query::RankReport& report,
-                        const std::vector<std::string>& unread,
-                        const Style& style) {
+std::string FormatRanks(const query::RankReport& report, const Style& style) {
   std::string text;
   const auto line = [&](const std::string& words) { text += Printable(words, style.utf8) + "\n"; };
   if (report.ranks.empty()) {
@@ -131,7 +129,7 @@ std::string FormatRanks(const query::RankReport& report,
     for (size_t i = 0; i < std::min(largest.size(), kMostNamed); ++i)
       line(fmt::format("  {:>10}  {}", FormatBytes(largest[i].second), largest[i].first));
   }
-  for (const std::string& why : unread)
+  for (const std::string& why : report.unread)
     line("not read: " + why);
   return text;
 }

@@ -308,7 +308,39 @@ std::string ManySmall(const Diff& diff) {
          diff.rows.front().path[1];
 }
 
+int64_t More(uint64_t a_bytes, uint64_t b_bytes) {
+  return static_cast<int64_t>(b_bytes) - static_cast<int64_t>(a_bytes);
+}
+
 }  // namespace
+
+int64_t DiffCaller::delta_bytes() const {
+  return More(a_bytes, b_bytes);
+}
+int64_t DiffRow::delta_bytes() const {
+  return More(a_bytes, b_bytes);
+}
+int64_t DiffCategory::delta_bytes() const {
+  return More(a_bytes, b_bytes);
+}
+int64_t DiffDevice::delta_bytes() const {
+  return More(a_bytes, b_bytes);
+}
+int64_t Diff::delta_bytes() const {
+  return More(a_bytes, b_bytes);
+}
+std::optional<int32_t> DiffRank::Rank() const {
+  return number < 0 ? std::nullopt : std::optional(number);
+}
+std::vector<std::string> Diff::Levels() const {
+  return {std::begin(kDiffLevels), std::end(kDiffLevels)};
+}
+std::vector<DiffCategory> Diff::CategoryRows() const {
+  std::vector<DiffCategory> rows;
+  for (const DiffRow& row : categories)
+    rows.push_back({row.path[0], row.a_bytes, row.b_bytes});
+  return rows;
+}
 
 util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_subject) {
   DiffWords words;

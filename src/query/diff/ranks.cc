@@ -159,22 +159,22 @@ void TellHistory(const tables::Tables& tables,
   rank->end_wall_ns = std::max(tables.session.end_ns, timeline->time_ns.back()) + to_wall_ns;
 }
 
-std::vector<RankReport::Excess> ExcessOf(const RankMemory& heaviest, const RankMemory& median) {
+std::vector<RankExcess> ExcessOf(const RankMemory& heaviest, const RankMemory& median) {
   std::map<std::string, std::map<std::string, int64_t>> layers;  // by category
   for (const auto& [key, bytes] : heaviest.layers)
     layers[key.second][key.first] += static_cast<int64_t>(bytes);
   for (const auto& [key, bytes] : median.layers)
     layers[key.second][key.first] -= static_cast<int64_t>(bytes);
-  std::vector<RankReport::Excess> excess;
+  std::vector<RankExcess> excess;
   for (const auto& [category, of] : layers) {
-    RankReport::Excess sum;
+    RankExcess sum;
     sum.category = category;
     for (const auto& [layer, bytes] : of)
       sum.bytes += bytes;
     if (sum.bytes == 0)
       continue;
     // A layer that has most of it is named with its own bytes; the sum of the others is beside it.
-    RankReport::Excess named;
+    RankExcess named;
     named.category = category;
     for (const auto& [layer, bytes] : of) {
       if (!layer.empty() && std::abs(bytes - sum.bytes) * 5 <= std::abs(sum.bytes)) {
@@ -183,7 +183,7 @@ std::vector<RankReport::Excess> ExcessOf(const RankMemory& heaviest, const RankM
       }
     }
     sum.bytes -= named.bytes;
-    for (const RankReport::Excess& part : {named, sum}) {
+    for (const RankExcess& part : {named, sum}) {
       if (part.bytes != 0)
         excess.push_back(part);
     }
@@ -232,6 +232,21 @@ std::string WhyNotCompared(const std::vector<RankMemory>& ranks) {
 
 }  // namespace
 
+int32_t RankMemory::Rank() const {
+  return number;
+}
+
+uint64_t RankReport::excess_bytes() const {
+  return ranks.empty() || !not_compared.empty() ? 0 : ranks[heaviest].bytes - ranks[median].bytes;
+}
+std::string RankReport::MedianName() const {
+  return ranks.empty() || !not_compared.empty() ? "" : ranks[median].name;
+}
+std::string RankReport::HeaviestName() const {
+  return ranks.empty() || !not_compared.empty() ? "" : ranks[heaviest].name;
+}
+
+// More than noise.
 bool RankReport::IsUneven() const {
   return !ranks.empty() && excess_bytes() > std::max(of_gpus ? kLeastExcessOfGpu : 0,
                                                      ranks[median].bytes / kShareOfMedian);

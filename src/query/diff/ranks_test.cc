@@ -89,7 +89,7 @@ TEST(RanksTest, TheExcessAddsUp) {
   EXPECT_EQ(report.ranks[0].program, "python train.py");
   EXPECT_EQ(report.excess_bytes(), 23 * kMiB);
   std::vector<std::string> said;
-  for (const RankReport::Excess& part : report.excess)
+  for (const RankExcess& part : report.excess)
     said.push_back(part.category + " " + part.layer + " " +
                    std::to_string(part.bytes / static_cast<int64_t>(kMiB)));
   // A layer with its own bytes, and beside it the rest of the category.

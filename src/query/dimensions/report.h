@@ -62,51 +62,9 @@ struct ReportQuery {
 // `DIM=VALUE`.
 util::Result<ReportQuery::Where> ParseWhere(const std::string& text);
 
-// Memory of one line and class of layers that grows from iteration to iteration, or that nobody
-// freed.
-struct Growth {
-  tables::DeviceId device;
-  tables::StackId stack;           // of its largest part
-  std::string place;               // "train.py:42 in step"
-  std::string module;              // layers, parameters or tags, as one name: "blocks.[0-11] x12"
-  std::string type;                // the layers' class
-  std::string category;            // of its largest part
-  double bytes_per_iteration = 0;  // slope of a straight line through the iterations' ends
-  uint64_t first_bytes = 0;        // live at the end of the first iteration looked at
-  uint64_t last_bytes = 0;         // and of the last
-  uint64_t count = 0;              // of allocations alive at the last
-  bool steady = false;             // grew in nearly every iteration
-};
 struct LeakOptions {
   std::vector<std::string> suppressions;  // substrings of places, modules, names or stack frames
   size_t limit = 50;
-};
-// Models that have not run since other models took their place, with all that belongs to them.
-struct UnusedModels {
-  uint64_t count = 0;
-  uint64_t bytes = 0;  // of parameters, buffers, gradients and optimizer state
-  std::string names;   // "Linear#[1-9] x9"
-};
-struct Leaks {
-  std::vector<Growth> growing;      // by bytes_per_iteration; empty where there are no iterations
-  std::vector<Growth> never_freed;  // alive at the end; not what models in use consist of
-  UnusedModels unused;              // these are in `never_freed`
-  // Alive at the end and not in `never_freed`, by category: models in use, and what libraries and
-  // the driver keep.
-  std::vector<uint64_t> not_listed;
-  uint64_t suppressed_bytes = 0;
-  uint64_t suppressed_count = 0;
-  int64_t iterations = 0;
-  int64_t warm_up = 0;   // iterations at the start that were left out
-  bool too_few = false;  // there are iterations, but fewer than `kFewestIterations`
-  uint64_t adopted = 0;  // processes judged by the iterations of another process
-  // Growth of all live bytes of the processes; and the part of it that no row explains, negative
-  // where memory outside the rows shrinks.
-  double bytes_per_iteration = 0;
-  double unexplained_per_iteration = 0;
-
-  bool IsJudged() const { return iterations > 0 && !too_few; }
-  bool Grows() const { return bytes_per_iteration > 0; }
 };
 // What a statement about growth needs.
 inline constexpr int64_t kFewestIterations = 6;

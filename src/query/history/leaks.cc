@@ -110,6 +110,38 @@ void CutTo(size_t limit, std::vector<Growth>* growths) {
 
 }  // namespace
 
+int64_t Leaks::IterationsNeeded() const {
+  return kFewestIterations;
+}
+bool Leaks::IsJudged() const {
+  return iterations > 0 && !too_few;
+}
+bool Leaks::Grows() const {
+  return bytes_per_iteration > 0;
+}
+std::optional<int64_t> Leaks::JudgedGrowth() const {
+  return IsJudged() ? std::optional(static_cast<int64_t>(bytes_per_iteration)) : std::nullopt;
+}
+std::optional<int64_t> Leaks::JudgedUnexplained() const {
+  return IsJudged() ? std::optional(static_cast<int64_t>(unexplained_per_iteration)) : std::nullopt;
+}
+std::vector<NeverFreed> Leaks::NeverFreedRows() const {
+  std::vector<NeverFreed> rows;
+  for (const Growth& of : never_freed) {
+    rows.push_back(
+        {of.device, of.place, of.module, of.type, of.category, of.last_bytes, of.count, of.stack});
+  }
+  return rows;
+}
+BytesByName Leaks::ExpectedBytes() const {
+  BytesByName expected;
+  for (const Category category : format::kAllCategories) {
+    if (const uint64_t bytes = BytesOf(not_listed, category); bytes > 0)
+      expected.emplace_back(format::CategoryName(category), bytes);
+  }
+  return expected;
+}
+
 util::Result<Leaks> MakeLeaks(const tables::Recording& recording, const LeakOptions& options) {
   LeakGroups groups(recording, options.suppressions);
   Leaks out;

@@ -14,6 +14,8 @@
 #include "query/core/residual.h"
 #include "query/dimensions/texts.h"
 #include "query/oom/out_of_memory_advice.h"
+#include "query/oom/refusals.h"
+#include "query/oom/xla_pool.h"
 #include "tables/row_of.h"
 
 namespace vramscope::query {
@@ -328,7 +330,7 @@ class Explainer {
 
   void FillHolders() {
     for (const auto& [name, sum] : holders_) {
-      MemoryHolder holder{name, sum.bytes, sum.count, "", "", 0};
+      MemoryHolder holder{name, sum.bytes, sum.count, 0, "", ""};
       for (const auto& [part, of_part] : parts_of_holders_[name]) {
         if (of_part.bytes <= holder.largest_bytes)
           continue;
@@ -433,6 +435,16 @@ class Explainer {
 };
 
 }  // namespace
+
+int64_t OutOfMemory::TimeNs() const {
+  return refusal.time_ns;
+}
+uint64_t OutOfMemory::RequestedBytes() const {
+  return refusal.requested_bytes;
+}
+std::optional<XlaPool> OutOfMemory::XlaPoolIfAny() const {
+  return xla_pool.limit_bytes == 0 ? std::nullopt : std::optional(xla_pool);
+}
 
 util::Result<OutOfMemory> ExplainRefusal(const tables::Recording& recording,
                                          const Refusal& refusal) {

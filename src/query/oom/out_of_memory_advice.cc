@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "query/oom/xla_pool.h"
 #include "util/size_text.h"
 
 namespace vramscope::query {
@@ -159,7 +160,7 @@ std::vector<Advice> AdviceFor(const OutOfMemory& what, const RefusalFacts& facts
   if (what.xla_pool.limit_bytes != 0) {
     add("a larger pool for XLA (XLA_PYTHON_CLIENT_MEM_FRACTION)", what.free_bytes.value_or(0),
         "what was free of the device beside the pool; at most");
-    for (const XlaPool::Arrays& arrays : what.xla_pool.arrays) {
+    for (const XlaArrays& arrays : what.xla_pool.arrays) {
       add("let go of arrays " + arrays.shape + ", or donate them (donate_argnums)", arrays.bytes,
           "all " + std::to_string(arrays.count) + " of this shape that are live; at most");
     }

@@ -52,7 +52,7 @@ bool Parse(std::string_view text, uint32_t* pid, int64_t* time_ns, XlaPool* pool
     return false;
   while (!text.empty()) {
     Words words(NextLine(&text));
-    XlaPool::Arrays arrays;
+    XlaArrays arrays;
     // The last one may be cut off.
     if (!words.Take(&arrays.bytes) || !words.Take(&arrays.count) || !words.rest().ends_with(']'))
       break;
@@ -91,13 +91,17 @@ XlaPool FindXlaPool(const tables::Recording& recording, const Refusal& refusal) 
   return found;
 }
 
+uint64_t XlaPool::free_bytes() const {
+  return limit_bytes > in_use_bytes ? limit_bytes - in_use_bytes : 0;
+}
+
 std::string CauseInXlaPool(const XlaPool& pool, uint64_t requested_bytes) {
   if (requested_bytes > pool.limit_bytes)
     return "the request alone is larger than XLA's pool: " + FormatBytes(requested_bytes) + " of " +
            FormatBytes(pool.limit_bytes);
   std::string arrays;
   if (!pool.arrays.empty()) {
-    const XlaPool::Arrays& largest = pool.arrays.front();
+    const XlaArrays& largest = pool.arrays.front();
     arrays = "; the most in live arrays, " + FormatBytes(largest.bytes) + ", is in " +
              std::to_string(largest.count) + " of " + largest.shape;
   }
