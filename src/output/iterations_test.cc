@@ -39,6 +39,7 @@ class IterationsTest : public testing::Test {
       row.peak_ns = row.begin_ns + 125'000'000;
       row.end_bytes = base / 2;
       row.peak_allocated = base - 20 * kMiB;
+      row.peak_allocated_ns = row.begin_ns + 100'000'000;
       row.end_allocated = base / 4;
       row.peak_reserved = base - 10 * kMiB;
       row.end_reserved = base - 11 * kMiB;

@@ -360,12 +360,14 @@ TEST_F(TrainingTest, WhatNvmlKnowsFromBeforeIsInNeitherAllocatedNorReserved) {
   EXPECT_EQ(first.peak_bytes, 5030u);
   EXPECT_EQ(first.peak_ns, 10);
   EXPECT_EQ(first.peak_allocated, 30u);
+  EXPECT_EQ(first.peak_allocated_ns, 10);
   EXPECT_EQ(first.peak_reserved, 0u);  // of no segment
   EXPECT_EQ(first.before_recording_peak, 5000u);
   EXPECT_EQ(first.backward_temporary_peak, 20u);
   // The same height again is the next one's own, at its first instant.
   EXPECT_EQ(found->iterations[1].peak_bytes, 5000u);
   EXPECT_EQ(found->iterations[1].peak_ns, 101);
+  EXPECT_EQ(found->iterations[1].peak_allocated_ns, 101);
 }
 
 TEST_F(TrainingTest, WithoutIterationsThatIsSaid) {

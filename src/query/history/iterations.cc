@@ -67,6 +67,7 @@ struct Extent {
   Figures end{};
   Height highest;
   int64_t peak_ns = 0;
+  int64_t allocated_ns = 0;  // when most was allocated
 
   // A state within it; times only go on. `risen`: the figures that may be higher than in the one
   // before.
@@ -78,6 +79,8 @@ struct Extent {
       highest = height;
       peak_ns = time_ns;
     }
+    if (!open || now[kAllocatedFigure] > peak[kAllocatedFigure])
+      allocated_ns = time_ns;
     if (!open)
       peak = now;
     for (; risen != 0; risen &= risen - 1) {
@@ -90,6 +93,8 @@ struct Extent {
   void Prepend(const Extent& earlier) {
     if (!earlier.open)
       return;
+    if (!open || peak[kAllocatedFigure] <= earlier.peak[kAllocatedFigure])
+      allocated_ns = earlier.allocated_ns;
     Extent all = earlier;
     if (open)
       all.See(peak, kAllFigures, highest, peak_ns);
@@ -243,6 +248,7 @@ class IterationTracker {
     out.peak_bytes = Positive(peak[kTotalFigure]);
     out.end_bytes = Positive(end[kTotalFigure]);
     out.peak_allocated = Positive(peak[kAllocatedFigure]);
+    out.peak_allocated_ns = extent.open ? extent.allocated_ns : out.begin_ns;
     out.end_allocated = Positive(end[kAllocatedFigure]);
     out.peak_reserved = Positive(peak[kReservedFigure]);
     out.end_reserved = Positive(end[kReservedFigure]);
