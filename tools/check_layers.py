@@ -103,7 +103,9 @@ def owner_of(path, layers):
     for folder in path.parents:
         above = [layer for layer in layers.values() if layer.directory == folder]
         if above:
-            return above[0] if len(above) == 1 else None
+            # Of several the one that has the folder's name.
+            named = [layer for layer in above if layer.name == folder.name] or above
+            return named[0] if len(named) == 1 else None
     return None
 
 
