@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Twelve ways to run out of memory, and the refusals that are none, on recordings made by hand.
 #include "query/oom/out_of_memory.h"
-#include "query/oom/refusals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "query/oom/refusals.h"
 #include "query/testing/random_recording.h"
 
 namespace vramscope::query {
