@@ -39,7 +39,7 @@ int main() {
   REQUIRE(name_of != nullptr && choose != nullptr);
 
   std::set<std::string> names = {"", "cuNoSuchThing"};
-#define VRAMSCOPE_CUDA_HOOK(name, prototype) names.insert(BaseName(#name));
+#define VRAMSCOPE_CUDA_HOOK(name, rule, prototype) names.insert(BaseName(#name));
 #define VRAMSCOPE_CUDA_CALL(name, prototype) names.insert(BaseName(#name));
 #define VRAMSCOPE_CUDA_IGNORE(name, reason) names.insert(BaseName(#name));
 #include "probe/hooks/cuda/cuda_hooks.def"

@@ -46,7 +46,7 @@ uint64_t EstimateBytes(const Descriptor& shape) {
   return elements * ElementBytes(shape.Format, shape.NumChannels);
 }
 
-uint64_t EstimateMipmapBytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels) {
+uint64_t EstimateBytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels) {
   constexpr unsigned int kMaxLevels = 32;
   constexpr unsigned int kLayered = 0x01;  // CUDA_ARRAY3D_LAYERED: layers do not shrink
   uint64_t bytes = 0;
@@ -60,14 +60,15 @@ uint64_t EstimateMipmapBytes(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels)
   return bytes;
 }
 
-template <HookId kId, class Handle, class... Args>
-CUresult CreateArray(uint64_t estimate, Handle* handle, Args... args) {
+template <HookId kId, class Handle, class Descriptor, class... Levels>
+CUresult CreateArray(Handle* handle, const Descriptor* shape, Levels... levels) {
   HookCall<kId> call;
   if (!call.watching())
-    return call(handle, args...);
+    return call(handle, shape, levels...);
+  const uint64_t estimate = shape != nullptr ? EstimateBytes(*shape, levels...) : 0;
   const Place place = CurrentPlace();
   TakeReading(place);
-  const CUresult result = call(handle, args...);
+  const CUresult result = call(handle, shape, levels...);
   if (result != kSuccess) {
     RecordFailure(kId, call.times(), place, result, estimate);
     return result;
@@ -88,43 +89,8 @@ CUresult DestroyArray(Handle handle) {
   return result;
 }
 
-template <class Descriptor>
-uint64_t EstimateOf(const Descriptor* shape) {
-  return shape != nullptr ? EstimateBytes(*shape) : 0;
-}
-
 }  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuArrayCreate)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR_v1* shape) {
-  return CreateArray<HookId::cuArrayCreate>(EstimateOf(shape), array, shape);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuArrayCreate_v2)(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) {
-  return CreateArray<HookId::cuArrayCreate_v2>(EstimateOf(shape), array, shape);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuArray3DCreate)
-(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR_v1* shape) {
-  return CreateArray<HookId::cuArray3DCreate>(EstimateOf(shape), array, shape);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuArray3DCreate_v2)
-(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
-  return CreateArray<HookId::cuArray3DCreate_v2>(EstimateOf(shape), array, shape);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMipmappedArrayCreate)
-(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape, unsigned int levels) {
-  const uint64_t estimate = shape != nullptr ? EstimateMipmapBytes(*shape, levels) : 0;
-  return CreateArray<HookId::cuMipmappedArrayCreate>(estimate, array, shape, levels);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuArrayDestroy)(CUarray array) {
-  return DestroyArray<HookId::cuArrayDestroy>(array);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMipmappedArrayDestroy)(CUmipmappedArray array) {
-  return DestroyArray<HookId::cuMipmappedArrayDestroy>(array);
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_ARRAYS 1
+#include "probe/hooks/cuda/define_wrappers.h"

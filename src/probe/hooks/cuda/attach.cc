@@ -87,7 +87,7 @@ void RememberWrapper(void* real, void* wrapper) {
 // Its usual wrapper, or the one that stands in its place.
 void* WrapperOfHook(size_t hook) {
   void* const other = OverflowWrapperOf(kHooks[hook].name);
-  return other != nullptr ? other : kHooks[hook].wrapper;
+  return other != nullptr ? other : kHooks[hook].link->wrapper;
 }
 
 // Without `redirect` the wrappers know the driver and nothing leads to them but their names.
@@ -174,7 +174,7 @@ bool IsSettled() {
 // Another tool's function of that name, which comes after the probe in the program's scope.
 void* NextTool(size_t hook) {
   void* const found = RealDlsym(RTLD_NEXT, kHooks[hook].name);
-  if (found == nullptr || found == kHooks[hook].wrapper || found == WrapperOfHook(hook) ||
+  if (found == nullptr || found == kHooks[hook].link->wrapper || found == WrapperOfHook(hook) ||
       found == g_real_hooks[hook].load(std::memory_order_relaxed)) {
     return nullptr;
   }
@@ -195,15 +195,18 @@ void LetToolsPass() {
       NextTool(static_cast<size_t>(HookId::cuInit)) == nullptr) {
     return;
   }
-  for (size_t i = 0; i < kHookCount; ++i)
-    __atomic_store_n(kHooks[i].next, NextTool(i), __ATOMIC_RELEASE);
+  for (size_t i = 0; i < kHookCount; ++i) {
+    if (void* const tool = NextTool(i))
+      __atomic_store_n(&kHooks[i].link->target, tool, __ATOMIC_RELEASE);
+  }
 }
 
 // The same for the wrappers that stand in the place of usual ones; tools stay in front.
 void LeadToOverflow() {
   for (size_t i = 0; OverflowIsOn() && i < kHookCount; ++i) {
-    if (WrapperOfHook(i) != kHooks[i].wrapper && *kHooks[i].next == nullptr)
-      __atomic_store_n(kHooks[i].next, WrapperOfHook(i), __ATOMIC_RELEASE);
+    HookLink& link = *kHooks[i].link;
+    if (link.target == link.wrapper)
+      __atomic_store_n(&link.target, WrapperOfHook(i), __ATOMIC_RELEASE);
   }
 }
 

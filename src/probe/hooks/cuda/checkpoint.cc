@@ -10,10 +10,27 @@
 namespace vramscope::probe::cuda {
 namespace {
 
+constexpr format::CheckpointKind KindOfAction(HookId id) {
+  switch (id) {
+    case HookId::cuCheckpointProcessLock:
+      return format::CheckpointKind::kLock;
+    case HookId::cuCheckpointProcessCheckpoint:
+      return format::CheckpointKind::kCheckpoint;
+    case HookId::cuCheckpointProcessRestore:
+      return format::CheckpointKind::kRestore;
+    default:
+      return format::CheckpointKind::kUnlock;
+  }
+}
+
 template <HookId kId, class Args>
-CUresult ActOn(format::CheckpointKind kind, int pid, Args* args) {
+CUresult ActOnProcess(int pid, Args* args) {
+  constexpr format::CheckpointKind kKind = KindOfAction(kId);
   HookCall<kId> call;
   const CUresult result = call(pid, args);
+  // What came back may differ by what the driver makes anew.
+  if (kKind == format::CheckpointKind::kUnlock && result == kSuccess)
+    RequestReading(format::kNoDevice);
   if (!call.watching() || result != kSuccess)
     return result;
   RecordScope scope(Want::kAlways);
@@ -21,34 +38,14 @@ CUresult ActOn(format::CheckpointKind kind, int pid, Args* args) {
     scope->Append(format::Checkpoint{.begin = call.times().begin,
                                      .end = call.times().end,
                                      .api = scope->InternLiteral(HookName(kId)),
-                                     .kind = static_cast<uint64_t>(kind),
+                                     .kind = static_cast<uint64_t>(kKind),
                                      .pid = static_cast<uint64_t>(pid)});
   }
   return result;
 }
 
 }  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuCheckpointProcessLock)(int pid, CUcheckpointLockArgs* args) {
-  return ActOn<HookId::cuCheckpointProcessLock>(format::CheckpointKind::kLock, pid, args);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCheckpointProcessCheckpoint)(int pid, CUcheckpointCheckpointArgs* args) {
-  return ActOn<HookId::cuCheckpointProcessCheckpoint>(format::CheckpointKind::kCheckpoint, pid,
-                                                      args);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCheckpointProcessRestore)(int pid, CUcheckpointRestoreArgs* args) {
-  return ActOn<HookId::cuCheckpointProcessRestore>(format::CheckpointKind::kRestore, pid, args);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCheckpointProcessUnlock)(int pid, CUcheckpointUnlockArgs* args) {
-  const CUresult result =
-      ActOn<HookId::cuCheckpointProcessUnlock>(format::CheckpointKind::kUnlock, pid, args);
-  // What came back may differ by what the driver makes anew.
-  if (result == kSuccess)
-    RequestReading(format::kNoDevice);
-  return result;
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_CHECKPOINT 1
+#include "probe/hooks/cuda/define_wrappers.h"

@@ -13,18 +13,28 @@
 namespace vramscope::probe::cuda {
 namespace {
 
-constexpr auto kNoSubject = [] { return Subject{}; };
+template <HookId kId>
+CUresult Init(unsigned int flags) {
+  HookCall<kId> call;
+  const CUresult result = call(flags);
+  if (call.watching() && result == kSuccess)
+    NoteInit(call.times());
+  return result;
+}
 
 // A reading before, where some context is current; one afterwards, as soon as the new one is.
 template <HookId kId, class... Args>
-CUresult CreateContext(CUcontext* context, CUdevice device, Args... args) {
+CUresult CreateContext(CUcontext* context, Args... args) {
   HookCall<kId> call;
   if (!call.watching())
     return call(context, args...);
   TakeReading(CurrentPlace());
   const CUresult result = call(context, args...);
+  const CUdevice device = LastOf(args...);
   if (result == kSuccess) {
-    NoteContextCreate(kId, call.times(), *context, device, ContextOrigin::kCreated);
+    NoteContextCreate(kId, call.times(), *context, device,
+                      kId == HookId::cuDevicePrimaryCtxRetain ? ContextOrigin::kPrimary
+                                                              : ContextOrigin::kCreated);
     CatchUpReading(CurrentPlace());
   } else {
     RecordFailure(kId, call.times(), {.device = device}, result, 0);
@@ -49,9 +59,26 @@ template <HookId kId>
 CUresult DestroyContext(CUcontext context) {
   HookCall<kId> call;
   const CUresult result = call(context);
-  if (call.watching() && result == kSuccess) {
+  if (call.watching() && result == kSuccess)
     NoteContextEnd(call, context);
-  }
+  return result;
+}
+
+template <HookId kId>
+CUresult AttachContext(CUcontext* context, unsigned int flags) {
+  HookCall<kId> call;
+  const CUresult result = call(context, flags);
+  if (call.watching() && result == kSuccess)
+    ChangeReferences(*context, 1);
+  return result;
+}
+
+template <HookId kId>
+CUresult DetachContext(CUcontext context) {
+  HookCall<kId> call;
+  const CUresult result = call(context);
+  if (call.watching() && result == kSuccess && ChangeReferences(context, -1))
+    NoteContextEnd(call, context);
   return result;
 }
 
@@ -112,109 +139,9 @@ const char* LimitName(CUlimit limit) {
   }
 }
 
-}  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuInit)(unsigned int flags) {
-  HookCall<HookId::cuInit> call;
-  const CUresult result = call(flags);
-  if (call.watching() && result == kSuccess)
-    NoteInit(call.times());
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxCreate)(CUcontext* context, unsigned int flags, CUdevice device) {
-  return CreateContext<HookId::cuCtxCreate>(context, device, flags, device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxCreate_v2)(CUcontext* context, unsigned int flags, CUdevice device) {
-  return CreateContext<HookId::cuCtxCreate_v2>(context, device, flags, device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxCreate_v3)
-(CUcontext* context,
- CUexecAffinityParam* affinity,
- int affinity_count,
- unsigned int flags,
- CUdevice device) {
-  return CreateContext<HookId::cuCtxCreate_v3>(context, device, affinity, affinity_count, flags,
-                                               device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxCreate_v4)
-(CUcontext* context, CUctxCreateParams* parameters, unsigned int flags, CUdevice device) {
-  return CreateContext<HookId::cuCtxCreate_v4>(context, device, parameters, flags, device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxDestroy)(CUcontext context) {
-  return DestroyContext<HookId::cuCtxDestroy>(context);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxDestroy_v2)(CUcontext context) {
-  return DestroyContext<HookId::cuCtxDestroy_v2>(context);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxAttach)(CUcontext* context, unsigned int flags) {
-  HookCall<HookId::cuCtxAttach> call;
-  const CUresult result = call(context, flags);
-  if (call.watching() && result == kSuccess)
-    ChangeReferences(*context, 1);
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxDetach)(CUcontext context) {
-  HookCall<HookId::cuCtxDetach> call;
-  const CUresult result = call(context);
-  if (call.watching() && result == kSuccess && ChangeReferences(context, -1))
-    NoteContextEnd(call, context);
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice device) {
-  HookCall<HookId::cuDevicePrimaryCtxRetain> call;
-  if (!call.watching())
-    return call(context, device);
-  TakeReading(CurrentPlace());
-  const CUresult result = call(context, device);
-  if (result == kSuccess) {
-    NoteContextCreate(HookId::cuDevicePrimaryCtxRetain, call.times(), *context, device,
-                      ContextOrigin::kPrimary);
-    CatchUpReading(CurrentPlace());
-  } else {
-    RecordFailure(HookId::cuDevicePrimaryCtxRetain, call.times(), {.device = device}, result, 0);
-  }
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuDevicePrimaryCtxRelease)(CUdevice device) {
-  return ReleasePrimary<HookId::cuDevicePrimaryCtxRelease>(device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuDevicePrimaryCtxRelease_v2)(CUdevice device) {
-  return ReleasePrimary<HookId::cuDevicePrimaryCtxRelease_v2>(device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuDevicePrimaryCtxReset)(CUdevice device) {
-  return ResetPrimary<HookId::cuDevicePrimaryCtxReset>(device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuDevicePrimaryCtxReset_v2)(CUdevice device) {
-  return ResetPrimary<HookId::cuDevicePrimaryCtxReset_v2>(device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxSetCurrent)(CUcontext context) {
-  return MakeCurrent<HookId::cuCtxSetCurrent>(context);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxPushCurrent)(CUcontext context) {
-  return MakeCurrent<HookId::cuCtxPushCurrent>(context);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxPushCurrent_v2)(CUcontext context) {
-  return MakeCurrent<HookId::cuCtxPushCurrent_v2>(context);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxSetLimit)(CUlimit limit, size_t value) {
-  const CUresult result = CallEstimated<HookId::cuCtxSetLimit>(
+template <HookId kId>
+CUresult SetLimit(CUlimit limit, size_t value) {
+  const CUresult result = CallEstimated<kId>(
       format::ImplicitKind::kLimit, WriteWhen::kAlways,
       [=] {
         // The next launch may be another thread's, before this call is read.
@@ -229,41 +156,45 @@ VRAMSCOPE_CUDA_WRAPPER(cuCtxSetLimit)(CUlimit limit, size_t value) {
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuCtxEnablePeerAccess)(CUcontext peer, unsigned int flags) {
-  const CUresult result = CallEstimated<HookId::cuCtxEnablePeerAccess>(
+template <HookId kId, class... Args>
+CUresult ChangePeerAccess(CUcontext peer, Args... args) {
+  const CUresult result = CallEstimated<kId>(
       format::ImplicitKind::kPeer, WriteWhen::kMoved, [=] { return Subject{.detail = Bits(peer)}; },
-      peer, flags);
-  if (result == kSuccess && OverflowIsOn())
+      peer, args...);
+  if (kId == HookId::cuCtxEnablePeerAccess && result == kSuccess && OverflowIsOn())
     ShareOverflowWith(CurrentPlace().device);
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuCtxDisablePeerAccess)(CUcontext peer) {
-  return CallEstimated<HookId::cuCtxDisablePeerAccess>(
-      format::ImplicitKind::kPeer, WriteWhen::kMoved, [=] { return Subject{.detail = Bits(peer)}; },
-      peer);
-}
-
 // Retains the primary context: what that takes is the device's, not this object's alone.
-VRAMSCOPE_CUDA_WRAPPER(cuGreenCtxCreate)
-(CUgreenCtx* context, CUdevResourceDesc resources, CUdevice device, unsigned int flags) {
-  return CallEstimated<HookId::cuGreenCtxCreate>(
+template <HookId kId>
+CUresult CreateGreen(CUgreenCtx* context,
+                     CUdevResourceDesc resources,
+                     CUdevice device,
+                     unsigned int flags) {
+  return CallEstimated<kId>(
       format::ImplicitKind::kContext, WriteWhen::kAlways,
       [=] { return Subject{.name = "green context", .detail = Bits(*context)}; }, context,
       resources, device, flags);
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuGreenCtxDestroy)(CUgreenCtx context) {
-  return CallEstimated<HookId::cuGreenCtxDestroy>(format::ImplicitKind::kContext,
-                                                  WriteWhen::kAlways, kNoSubject, context);
+template <HookId kId>
+CUresult DestroyGreen(CUgreenCtx context) {
+  return CallEstimated<kId>(
+      format::ImplicitKind::kContext, WriteWhen::kAlways, [] { return Subject{}; }, context);
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuCtxFromGreenCtx)(CUcontext* context, CUgreenCtx green) {
-  HookCall<HookId::cuCtxFromGreenCtx> call;
+template <HookId kId>
+CUresult ViewGreen(CUcontext* context, CUgreenCtx green) {
+  HookCall<kId> call;
   const CUresult result = call(context, green);
   if (call.watching() && result == kSuccess)
     NoteGreenContext(*context);
   return result;
 }
 
+}  // namespace
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_CONTEXTS 1
+#include "probe/hooks/cuda/define_wrappers.h"

@@ -46,7 +46,7 @@ struct IsCalledAlike<int(Ours...), ::CUresult(Theirs...)> {
   static constexpr bool value = Compare();
 };
 
-#define VRAMSCOPE_CUDA_HOOK(name, prototype)                                                \
+#define VRAMSCOPE_CUDA_HOOK(name, rule, prototype)                                          \
   static_assert(IsCalledAlike<HookTraits<HookId::name>::Function, decltype(::name)>::value, \
                 "cuda.h declares " #name " in another way");
 #define VRAMSCOPE_CUDA_CALL(name, prototype)                                                \

@@ -53,6 +53,25 @@ CUresult AllocPitch(Address* address,
   return result;
 }
 
+template <HookId kId>
+CUresult AllocManaged(CUdeviceptr* address, size_t size, unsigned int flags) {
+  HookCall<kId> call;
+  if (!call.watching())
+    return call(address, size, flags);
+  const Place place = CurrentPlace();
+  CatchUpReading(place);
+  const CUresult result = call(address, size, flags);
+  if (result == kSuccess) {
+    NoteManagedAlloc();
+    RecordAlloc(
+        kId, call.times(), place,
+        {.kind = format::MemoryKind::kManaged, .address = *address, .size = size, .flags = flags});
+  } else {
+    RecordFailure(kId, call.times(), place, result, size);
+  }
+  return result;
+}
+
 template <HookId kId, class Address>
 CUresult FreeLinear(Address address) {
   HookCall<kId> call;
@@ -69,53 +88,7 @@ CUresult FreeLinear(Address address) {
 }
 
 }  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAlloc)(CUdeviceptr_v1* address, unsigned int size) {
-  return AllocLinear<HookId::cuMemAlloc>(address, size);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAlloc_v2)(CUdeviceptr* address, size_t size) {
-  return AllocLinear<HookId::cuMemAlloc_v2>(address, size);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocPitch)
-(CUdeviceptr_v1* address,
- unsigned int* pitch,
- unsigned int width,
- unsigned int height,
- unsigned int element_bytes) {
-  return AllocPitch<HookId::cuMemAllocPitch>(address, pitch, width, height, element_bytes);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocPitch_v2)
-(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned int element_bytes) {
-  return AllocPitch<HookId::cuMemAllocPitch_v2>(address, pitch, width, height, element_bytes);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocManaged)(CUdeviceptr* address, size_t size, unsigned int flags) {
-  HookCall<HookId::cuMemAllocManaged> call;
-  if (!call.watching())
-    return call(address, size, flags);
-  const Place place = CurrentPlace();
-  CatchUpReading(place);
-  const CUresult result = call(address, size, flags);
-  if (result == kSuccess) {
-    NoteManagedAlloc();
-    RecordAlloc(
-        HookId::cuMemAllocManaged, call.times(), place,
-        {.kind = format::MemoryKind::kManaged, .address = *address, .size = size, .flags = flags});
-  } else {
-    RecordFailure(HookId::cuMemAllocManaged, call.times(), place, result, size);
-  }
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemFree)(CUdeviceptr_v1 address) {
-  return FreeLinear<HookId::cuMemFree>(address);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemFree_v2)(CUdeviceptr address) {
-  return FreeLinear<HookId::cuMemFree_v2>(address);
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_DEVICE_MEMORY 1
+#include "probe/hooks/cuda/define_wrappers.h"

@@ -75,24 +75,55 @@ void AskGraphPool(int32_t device, uint64_t since, GraphFigure* figure) {
 
 template <HookId kId, class... Args>
 CUresult Instantiate(CUgraphExec* graph, Args... args) {
-  const CUresult result = CallEstimated<kId>(
+  return CallEstimated<kId>(
       format::ImplicitKind::kGraph, WriteWhen::kMoved,
       [=] { return Subject{.name = "instantiate", .detail = Bits(*graph)}; }, graph, args...);
-  return result;
 }
 
 // Between readings, and the graph memory after it.
 template <HookId kId, class... Args>
-CUresult ChangeGraph(const char* what, uint64_t detail, Args... args) {
+CUresult ChangeGraph(const char* what, CUgraphExec graph, Args... args) {
   HookCall<kId> call;
   if (!call.watching())
-    return call(args...);
+    return call(graph, args...);
   const Place place = CurrentPlace();
   const FreeMemory before = BeginEstimate(place);
-  const CUresult result = call(args...);
+  const CUresult result = call(graph, args...);
   ReadGraphPool(place.device);
   FinishEstimate(kId, call.times(), result, format::ImplicitKind::kGraph, WriteWhen::kMoved, place,
-                 before, {.name = what, .detail = detail});
+                 before, {.name = what, .detail = Bits(graph)});
+  return result;
+}
+
+template <HookId kId>
+CUresult UploadGraph(CUgraphExec graph, CUstream stream) {
+  return ChangeGraph<kId>("upload", graph, stream);
+}
+
+template <HookId kId, class... Args>
+CUresult UpdateGraph(CUgraphExec graph, Args... args) {
+  return ChangeGraph<kId>("update", graph, args...);
+}
+
+template <HookId kId>
+CUresult DestroyGraph(CUgraphExec graph) {
+  g_launched_graphs.Erase(Bits(graph));
+  return ChangeGraph<kId>("destroy", graph);
+}
+
+template <HookId kId>
+CUresult TrimGraphMemory(CUdevice device) {
+  HookCall<kId> call;
+  if (!call.watching())
+    return call(device);
+  const Place place = CurrentPlace();
+  const FreeMemory before = BeginEstimate(place);
+  const CUresult result = call(device);
+  ReadGraphPool(device);
+  FinishEstimate(kId, call.times(), result, format::ImplicitKind::kGraph, WriteWhen::kMoved, place,
+                 before, {.name = "trim"});
+  // Graphs that were launched already will take the memory anew.
+  g_launched_graphs.Clear();
   return result;
 }
 
@@ -112,32 +143,34 @@ CUresult LaunchGraph(CUgraphExec graph, CUstream stream) {
       ReadGraphPool(CurrentPlace().device);
     return result;
   }
-  const CUresult result = ChangeGraph<kId>("launch", Bits(graph), graph, stream);
+  const CUresult result = ChangeGraph<kId>("launch", graph, stream);
   if (result == kSuccess && IsRecording())
     g_launched_graphs.Insert(Bits(graph));
   return result;
 }
 
 template <HookId kId, class... Args>
-CUresult BeginCapture(bool per_thread, CUstream stream, Args... args) {
+CUresult BeginCapture(CUstream stream, Args... args) {
+  constexpr bool kPerThread = kIsPerThread<kId>;
   HookCall<kId> call;
   // Before the call: another thread's reading must not meet the capture. A capture that is refused
   // is taken off again.
-  NoteCaptureBegin(stream, per_thread);
+  NoteCaptureBegin(stream, kPerThread);
   WaitForPoolReaders();
   const CUresult result = call(stream, args...);
-  if (result != kSuccess && !IsCapturing(stream, per_thread))
-    NoteCaptureEnd(stream, per_thread);
+  if (result != kSuccess && !IsCapturing(stream, kPerThread))
+    NoteCaptureEnd(stream, kPerThread);
   return result;
 }
 
 template <HookId kId>
-CUresult EndCapture(bool per_thread, CUstream stream, CUgraph* graph) {
+CUresult EndCapture(CUstream stream, CUgraph* graph) {
+  constexpr bool kPerThread = kIsPerThread<kId>;
   HookCall<kId> call;
   const CUresult result = call(stream, graph);
   // A capture that was invalidated ends with an error; one of another thread goes on.
-  if (result == kSuccess || !IsCapturing(stream, per_thread))
-    NoteCaptureEnd(stream, per_thread);
+  if (result == kSuccess || !IsCapturing(stream, kPerThread))
+    NoteCaptureEnd(stream, kPerThread);
   TellObserver(true);
   if (call.watching() && !IsAnyStreamCapturing()) {
     const Place place = CurrentPlace();
@@ -149,11 +182,12 @@ CUresult EndCapture(bool per_thread, CUstream stream, CUgraph* graph) {
   return result;
 }
 
-template <HookId kId, class Parameters, class... Args>
-CUresult AddNode(Parameters* parameters, Args... args) {
+template <HookId kId, class... Args>
+CUresult AddNode(Args... args) {
   HookCall<kId> call;
-  const CUresult result = call(args..., parameters);
+  const CUresult result = call(args...);
   if (call.watching() && result == kSuccess) {
+    const auto* const parameters = LastOf(args...);
     if constexpr (requires { parameters->alloc; }) {
       if (parameters->type == kNodeMemAlloc)
         NoteGraphAddress(parameters->alloc.dptr);
@@ -217,164 +251,11 @@ void ForgetGraphs(OtherThreads others) {
   g_has_graph_memory.store(false, std::memory_order_relaxed);
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuGraphInstantiate)
-(CUgraphExec* executable, CUgraph graph, CUgraphNode* error_node, char* log, size_t log_bytes) {
-  return Instantiate<HookId::cuGraphInstantiate>(executable, graph, error_node, log, log_bytes);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphInstantiate_v2)
-(CUgraphExec* executable, CUgraph graph, CUgraphNode* error_node, char* log, size_t log_bytes) {
-  return Instantiate<HookId::cuGraphInstantiate_v2>(executable, graph, error_node, log, log_bytes);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphInstantiateWithFlags)
-(CUgraphExec* executable, CUgraph graph, unsigned long long flags) {
-  return Instantiate<HookId::cuGraphInstantiateWithFlags>(executable, graph, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphInstantiateWithParams)
-(CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
-  return Instantiate<HookId::cuGraphInstantiateWithParams>(executable, graph, parameters);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphInstantiateWithParams_ptsz)
-(CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
-  return Instantiate<HookId::cuGraphInstantiateWithParams_ptsz>(executable, graph, parameters);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphUpload)(CUgraphExec graph, CUstream stream) {
-  return ChangeGraph<HookId::cuGraphUpload>("upload", Bits(graph), graph, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphUpload_ptsz)(CUgraphExec graph, CUstream stream) {
-  return ChangeGraph<HookId::cuGraphUpload_ptsz>("upload", Bits(graph), graph, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphLaunch)(CUgraphExec graph, CUstream stream) {
-  return LaunchGraph<HookId::cuGraphLaunch>(graph, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphLaunch_ptsz)(CUgraphExec graph, CUstream stream) {
-  return LaunchGraph<HookId::cuGraphLaunch_ptsz>(graph, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphExecUpdate)
-(CUgraphExec executable,
- CUgraph graph,
- CUgraphNode* error_node,
- CUgraphExecUpdateResult* update_result) {
-  return ChangeGraph<HookId::cuGraphExecUpdate>("update", Bits(executable), executable, graph,
-                                                error_node, update_result);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphExecUpdate_v2)
-(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo* update_result) {
-  return ChangeGraph<HookId::cuGraphExecUpdate_v2>("update", Bits(executable), executable, graph,
-                                                   update_result);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphExecDestroy)(CUgraphExec graph) {
-  g_launched_graphs.Erase(Bits(graph));
-  return ChangeGraph<HookId::cuGraphExecDestroy>("destroy", Bits(graph), graph);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphAddMemAllocNode)
-(CUgraphNode* node,
- CUgraph graph,
- const CUgraphNode* dependencies,
- size_t dependency_count,
- CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
-  return AddNode<HookId::cuGraphAddMemAllocNode>(parameters, node, graph, dependencies,
-                                                 dependency_count);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphAddNode)
-(CUgraphNode* node,
- CUgraph graph,
- const CUgraphNode* dependencies,
- size_t dependency_count,
- CUgraphNodeParams* parameters) {
-  return AddNode<HookId::cuGraphAddNode>(parameters, node, graph, dependencies, dependency_count);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGraphAddNode_v2)
-(CUgraphNode* node,
- CUgraph graph,
- const CUgraphNode* dependencies,
- const CUgraphEdgeData* edges,
- size_t dependency_count,
- CUgraphNodeParams* parameters) {
-  return AddNode<HookId::cuGraphAddNode_v2>(parameters, node, graph, dependencies, edges,
-                                            dependency_count);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuDeviceGraphMemTrim)(CUdevice device) {
-  HookCall<HookId::cuDeviceGraphMemTrim> call;
-  if (!call.watching())
-    return call(device);
-  const Place place = CurrentPlace();
-  const FreeMemory before = BeginEstimate(place);
-  const CUresult result = call(device);
-  ReadGraphPool(device);
-  FinishEstimate(HookId::cuDeviceGraphMemTrim, call.times(), result, format::ImplicitKind::kGraph,
-                 WriteWhen::kMoved, place, before, {.name = "trim"});
-  // Graphs that were launched already will take the memory anew.
-  g_launched_graphs.Clear();
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamBeginCapture)(CUstream stream) {
-  return BeginCapture<HookId::cuStreamBeginCapture>(false, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamBeginCapture_ptsz)(CUstream stream) {
-  return BeginCapture<HookId::cuStreamBeginCapture_ptsz>(true, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamBeginCapture_v2)(CUstream stream, CUstreamCaptureMode mode) {
-  return BeginCapture<HookId::cuStreamBeginCapture_v2>(false, stream, mode);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamBeginCapture_v2_ptsz)(CUstream stream, CUstreamCaptureMode mode) {
-  return BeginCapture<HookId::cuStreamBeginCapture_v2_ptsz>(true, stream, mode);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamBeginCaptureToGraph)
-(CUstream stream,
- CUgraph graph,
- const CUgraphNode* dependencies,
- const CUgraphEdgeData* edges,
- size_t dependency_count,
- CUstreamCaptureMode mode) {
-  return BeginCapture<HookId::cuStreamBeginCaptureToGraph>(false, stream, graph, dependencies,
-                                                           edges, dependency_count, mode);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamBeginCaptureToGraph_ptsz)
-(CUstream stream,
- CUgraph graph,
- const CUgraphNode* dependencies,
- const CUgraphEdgeData* edges,
- size_t dependency_count,
- CUstreamCaptureMode mode) {
-  return BeginCapture<HookId::cuStreamBeginCaptureToGraph_ptsz>(true, stream, graph, dependencies,
-                                                                edges, dependency_count, mode);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamEndCapture)(CUstream stream, CUgraph* graph) {
-  return EndCapture<HookId::cuStreamEndCapture>(false, stream, graph);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamEndCapture_ptsz)(CUstream stream, CUgraph* graph) {
-  return EndCapture<HookId::cuStreamEndCapture_ptsz>(true, stream, graph);
-}
-
 }  // namespace vramscope::probe::cuda
 
-namespace vramscope::probe {
-
-void CudaObserveGraphs(void (*observe)(bool captured)) {
+void vramscope::probe::CudaObserveGraphs(void (*observe)(bool captured)) {
   cuda::g_observer.store(observe, std::memory_order_relaxed);
 }
 
-}  // namespace vramscope::probe
+#define VRAMSCOPE_CUDA_IS_GRAPHS 1
+#include "probe/hooks/cuda/define_wrappers.h"

@@ -72,4 +72,12 @@ class HookCall {
   CallTimes times_;
 };
 
+template <class First, class... Rest>
+constexpr auto LastOf(First first, Rest... rest) {
+  if constexpr (sizeof...(rest) == 0)
+    return first;
+  else
+    return LastOf(rest...);
+}
+
 }  // namespace vramscope::probe::cuda

@@ -3,15 +3,8 @@
 
 namespace vramscope::probe::cuda {
 
-#define VRAMSCOPE_CUDA_HOOK(name, prototype)           \
-  extern "C" __attribute__((visibility("hidden")))     \
-  HookTraits<HookId::name>::Function vramscope_##name; \
-  extern "C" __attribute__((visibility("hidden"))) void* vramscope_next_##name;
-#include "probe/hooks/cuda/cuda_hooks.def"
-
+#define VRAMSCOPE_CUDA_HOOK(name, rule, prototype) {#name, &vramscope_link_##name},
 const HookEntry kHooks[kHookCount] = {
-#define VRAMSCOPE_CUDA_HOOK(name, prototype) \
-  {#name, reinterpret_cast<void*>(&vramscope_##name), &vramscope_next_##name},
 #include "probe/hooks/cuda/cuda_hooks.def"
 };
 

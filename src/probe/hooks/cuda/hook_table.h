@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/compiler.h"
 #include "probe/hooks/cuda/cuda_types.h"
@@ -13,7 +14,7 @@
 namespace vramscope::probe::cuda {
 
 enum class HookId : uint16_t {
-#define VRAMSCOPE_CUDA_HOOK(name, prototype) name,
+#define VRAMSCOPE_CUDA_HOOK(name, rule, prototype) name,
 #include "probe/hooks/cuda/cuda_hooks.def"
   kCount
 };
@@ -29,12 +30,17 @@ inline constexpr size_t kCallCount = static_cast<size_t>(CallId::kCount);
 
 template <HookId>
 struct HookTraits;
-#define VRAMSCOPE_CUDA_HOOK(name, prototype) \
-  template <>                                \
-  struct HookTraits<HookId::name> {          \
-    using Function = prototype;              \
+#define VRAMSCOPE_CUDA_HOOK(name, rule, prototype)   \
+  template <>                                        \
+  struct HookTraits<HookId::name> {                  \
+    using Function = prototype;                      \
+    static constexpr std::string_view kName = #name; \
   };
 #include "probe/hooks/cuda/cuda_hooks.def"
+
+// Whether the entry point takes the default stream for the calling thread's own.
+template <HookId kId>
+inline constexpr bool kIsPerThread = HookTraits<kId>::kName.ends_with("_ptsz");
 
 template <CallId>
 struct CallTraits;
@@ -45,10 +51,21 @@ struct CallTraits;
   };
 #include "probe/hooks/cuda/cuda_hooks.def"
 
+// What is known of a wrapper where it is defined, see define_wrappers.h.
+struct HookLink {
+  void* wrapper;
+  void* target;  // where the exported name leads: to the wrapper, or to another tool
+};
+
+extern "C" {
+#define VRAMSCOPE_CUDA_HOOK(name, rule, prototype) \
+  __attribute__((visibility("hidden"))) extern HookLink vramscope_link_##name;
+#include "probe/hooks/cuda/cuda_hooks.def"
+}
+
 struct HookEntry {
   const char* name;
-  void* wrapper;
-  void** next;  // what the exported name leads to in place of the wrapper
+  HookLink* link;
 };
 extern const HookEntry kHooks[kHookCount];
 extern const char* const kCallNames[kCallCount];
@@ -72,6 +89,13 @@ VRAMSCOPE_ALWAYS_INLINE typename HookTraits<kId>::Function* Real() {
   return reinterpret_cast<typename HookTraits<kId>::Function*>(real);
 }
 
+// The wrapper where no other one takes its place.
+template <HookId kId>
+typename HookTraits<kId>::Function* UsualWrapper() {
+  return reinterpret_cast<typename HookTraits<kId>::Function*>(
+      kHooks[static_cast<size_t>(kId)].link->wrapper);
+}
+
 // An entry that the probe asks itself. nullptr when this driver does not have it.
 template <CallId kId>
 VRAMSCOPE_ALWAYS_INLINE typename CallTraits<kId>::Function* DriverCall() {
@@ -83,52 +107,3 @@ VRAMSCOPE_ALWAYS_INLINE typename CallTraits<kId>::Function* DriverCall() {
 void* WrapperOf(void* real);
 
 }  // namespace vramscope::probe::cuda
-
-// Opens the definition of a wrapper. Its function has a hidden name, which nobody can interpose.
-// The entry's own name is exported for programs that are linked with libcuda, and leads to the
-// wrapper, or to another tool that stands behind us under that name: the tool then comes to the
-// wrapper itself, as it would come to the driver. The declaration makes the compiler compare the
-// definition with cuda_hooks.def.
-#ifdef __x86_64__
-#define VRAMSCOPE_CUDA_EXPORT(name)   \
-  __asm__(                            \
-      ".pushsection .bss\n"           \
-      ".globl vramscope_next_" #name  \
-      "\n"                            \
-      ".hidden vramscope_next_" #name \
-      "\n"                            \
-      ".p2align 3\n"                  \
-      "vramscope_next_" #name         \
-      ": .zero 8\n"                   \
-      ".popsection\n"                 \
-      ".pushsection .text\n"          \
-      ".globl " #name                 \
-      "\n"                            \
-      ".type " #name                  \
-      ", @function\n"                 \
-      ".p2align 4\n" #name            \
-      ":\n"                           \
-      ".cfi_startproc\n"              \
-      "endbr64\n"                     \
-      "mov vramscope_next_" #name     \
-      "(%rip), %r11\n"                \
-      "test %r11, %r11\n"             \
-      "jz vramscope_" #name           \
-      "\n"                            \
-      "jmp *%r11\n"                   \
-      ".cfi_endproc\n"                \
-      ".size " #name ", .-" #name     \
-      "\n"                            \
-      ".popsection\n")
-#else
-#define VRAMSCOPE_CUDA_EXPORT(name)                                             \
-  extern "C" __attribute__((visibility("hidden"))) void* vramscope_next_##name; \
-  void* vramscope_next_##name = nullptr;                                        \
-  VRAMSCOPE_EXPORT __attribute__((alias("vramscope_" #name)))                   \
-  HookTraits<HookId::name>::Function name
-#endif
-#define VRAMSCOPE_CUDA_WRAPPER(name)                     \
-  VRAMSCOPE_CUDA_EXPORT(name);                           \
-  extern "C" __attribute__((visibility("hidden"), used)) \
-  HookTraits<HookId::name>::Function vramscope_##name;   \
-  extern "C" CUresult vramscope_##name

@@ -42,45 +42,21 @@ CUresult RegisterHost(void* memory, size_t size, unsigned int flags) {
 }
 
 template <HookId kId>
-CUresult FreeHost(format::MemoryKind kind, void* memory) {
+CUresult FreeHost(void* memory) {
+  constexpr auto kKind = kId == HookId::cuMemFreeHost ? format::MemoryKind::kHostPinned
+                                                      : format::MemoryKind::kHostRegistered;
   HookCall<kId> call;
   const ShrinkingCall shrinking;
   const CUresult result = call(memory);
   if (call.watching() && result == kSuccess) {
-    RecordFree(kId, call.times(), kind, Bits(memory));
+    RecordFree(kId, call.times(), kKind, Bits(memory));
     ReadPoolsAfterSynchronisation();
   }
   return result;
 }
 
 }  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocHost)(void** memory, unsigned int size) {
-  return AllocHost<HookId::cuMemAllocHost>(memory, size);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocHost_v2)(void** memory, size_t size) {
-  return AllocHost<HookId::cuMemAllocHost_v2>(memory, size);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemHostAlloc)(void** memory, size_t size, unsigned int flags) {
-  return AllocHost<HookId::cuMemHostAlloc>(memory, size, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemFreeHost)(void* memory) {
-  return FreeHost<HookId::cuMemFreeHost>(format::MemoryKind::kHostPinned, memory);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemHostRegister)(void* memory, size_t size, unsigned int flags) {
-  return RegisterHost<HookId::cuMemHostRegister>(memory, size, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemHostRegister_v2)(void* memory, size_t size, unsigned int flags) {
-  return RegisterHost<HookId::cuMemHostRegister_v2>(memory, size, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemHostUnregister)(void* memory) {
-  return FreeHost<HookId::cuMemHostUnregister>(format::MemoryKind::kHostRegistered, memory);
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_HOST_MEMORY 1
+#include "probe/hooks/cuda/define_wrappers.h"

@@ -27,100 +27,62 @@ CUresult OpenHandle(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned
   return result;
 }
 
-template <HookId kId, class Out, class... Args>
-CUresult MapExternal(uint64_t size, Out* out, Args... args) {
+template <HookId kId>
+CUresult CloseHandle(CUdeviceptr address) {
   HookCall<kId> call;
-  const CUresult result = call(out, args...);
-  if (!call.watching() || result != kSuccess)
-    return result;
-  uint64_t address = 0;
-  if constexpr (sizeof(Out) == sizeof(CUdeviceptr) && requires { uint64_t{*out}; })
-    address = *out;
-  else
-    address = Bits(*out);
-  RecordAlloc(kId, call.times(), CurrentPlace(),
-              {.kind = format::MemoryKind::kExternal, .address = address, .size = size});
+  const CUresult result = call(address);
+  if (call.watching() && result == kSuccess)
+    RecordFree(kId, call.times(), format::MemoryKind::kIpcImport, address);
   return result;
 }
 
-}  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuIpcGetMemHandle)(CUipcMemHandle* handle, CUdeviceptr address) {
-  HookCall<HookId::cuIpcGetMemHandle> call;
+template <HookId kId>
+CUresult ExportHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  HookCall<kId> call;
   const CUresult result = call(handle, address);
   if (call.watching() && result == kSuccess) {
     // The handle is the whole allocation's, whichever of its addresses was given.
-    RecordShare(HookId::cuIpcGetMemHandle, call.times(), format::ShareKind::kExport,
-                CurrentPlace().device, BaseOf(address), 0, KeyOf(handle, sizeof *handle));
-  }
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuIpcOpenMemHandle)
-(CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags) {
-  return OpenHandle<HookId::cuIpcOpenMemHandle>(address, handle, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuIpcOpenMemHandle_v2)
-(CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags) {
-  return OpenHandle<HookId::cuIpcOpenMemHandle_v2>(address, handle, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuIpcCloseMemHandle)(CUdeviceptr address) {
-  HookCall<HookId::cuIpcCloseMemHandle> call;
-  const CUresult result = call(address);
-  if (call.watching() && result == kSuccess) {
-    RecordFree(HookId::cuIpcCloseMemHandle, call.times(), format::MemoryKind::kIpcImport, address);
+    RecordShare(kId, call.times(), format::ShareKind::kExport, CurrentPlace().device,
+                BaseOf(address), 0, KeyOf(handle, sizeof *handle));
   }
   return result;
 }
 
 // A descriptor that keeps the memory alive for drivers of other devices. Nothing tells when it is
 // closed.
-VRAMSCOPE_CUDA_WRAPPER(cuMemGetHandleForAddressRange)
-(void* handle,
- CUdeviceptr address,
- size_t size,
- CUmemRangeHandleType type,
- unsigned long long flags) {
-  HookCall<HookId::cuMemGetHandleForAddressRange> call;
-  const CUresult result = call(handle, address, size, type, flags);
+template <HookId kId, class... Args>
+CUresult ExportRange(void* handle, CUdeviceptr address, Args... args) {
+  HookCall<kId> call;
+  const CUresult result = call(handle, address, args...);
   if (call.watching() && result == kSuccess) {
-    RecordShare(HookId::cuMemGetHandleForAddressRange, call.times(), format::ShareKind::kExport,
-                CurrentPlace().device, BaseOf(address), 0, 0);
+    RecordShare(kId, call.times(), format::ShareKind::kExport, CurrentPlace().device,
+                BaseOf(address), 0, 0);
   }
   return result;
 }
 
-// The memory stays its maker's; what importing takes besides shows in the readings.
-VRAMSCOPE_CUDA_WRAPPER(cuImportExternalMemory)
-(CUexternalMemory* memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* description) {
-  return CallEstimated<HookId::cuImportExternalMemory>(
-      format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{}; }, memory,
-      description);
+// A buffer is unmapped by cuMemFree. An array is unmapped by cuMipmappedArrayDestroy; its size is
+// part of the buffer that was imported.
+template <HookId kId, class Out, class Description>
+CUresult MapExternal(Out* out, CUexternalMemory memory, const Description* description) {
+  HookCall<kId> call;
+  const CUresult result = call(out, memory, description);
+  if (!call.watching() || result != kSuccess)
+    return result;
+  uint64_t address = 0, size = 0;
+  if constexpr (kId == HookId::cuExternalMemoryGetMappedBuffer) {
+    address = *out;
+    size = description != nullptr ? description->size : 0;
+  } else {
+    address = Bits(*out);
+  }
+  RecordAlloc(kId, call.times(), CurrentPlace(),
+              {.kind = format::MemoryKind::kExternal, .address = address, .size = size});
+  return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuDestroyExternalMemory)(CUexternalMemory memory) {
-  return CallEstimated<HookId::cuDestroyExternalMemory>(
-      format::ImplicitKind::kOther, WriteWhen::kMoved, [=] { return Subject{}; }, memory);
-}
-
-// Unmapped by cuMemFree.
-VRAMSCOPE_CUDA_WRAPPER(cuExternalMemoryGetMappedBuffer)
-(CUdeviceptr* address,
- CUexternalMemory memory,
- const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* description) {
-  return MapExternal<HookId::cuExternalMemoryGetMappedBuffer>(
-      description != nullptr ? description->size : 0, address, memory, description);
-}
-
-// Unmapped by cuMipmappedArrayDestroy. Its size is part of the buffer that was imported.
-VRAMSCOPE_CUDA_WRAPPER(cuExternalMemoryGetMappedMipmappedArray)
-(CUmipmappedArray* array,
- CUexternalMemory memory,
- const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* description) {
-  return MapExternal<HookId::cuExternalMemoryGetMappedMipmappedArray>(0, array, memory,
-                                                                      description);
-}
-
+}  // namespace
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_IPC 1
+#include "probe/hooks/cuda/define_wrappers.h"

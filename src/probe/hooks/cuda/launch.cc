@@ -54,6 +54,25 @@ VRAMSCOPE_ALWAYS_INLINE CUresult Launch(CUfunction function, Args... args) {
   return LaunchFirst<kId>(function, args...);
 }
 
+template <HookId kId, class... Args>
+VRAMSCOPE_ALWAYS_INLINE CUresult LaunchFunction(CUfunction function, Args... args) {
+  return Launch<kId>(function, function, args...);
+}
+
+template <HookId kId, class... Args>
+VRAMSCOPE_ALWAYS_INLINE CUresult LaunchConfigured(const CUlaunchConfig* configuration,
+                                                  CUfunction function,
+                                                  Args... args) {
+  return Launch<kId>(function, configuration, function, args...);
+}
+
+// One launch on several devices: known by the function of the first.
+template <HookId kId>
+CUresult LaunchOnDevices(CUDA_LAUNCH_PARAMS* launches, unsigned int count, unsigned int flags) {
+  const CUfunction function = launches != nullptr && count != 0 ? launches->function : nullptr;
+  return Launch<kId>(function, launches, count, flags);
+}
+
 }  // namespace
 
 void ForgetLaunches() {
@@ -61,100 +80,7 @@ void ForgetLaunches() {
   g_captured.Clear();
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernel)
-(CUfunction function,
- unsigned int grid_x,
- unsigned int grid_y,
- unsigned int grid_z,
- unsigned int block_x,
- unsigned int block_y,
- unsigned int block_z,
- unsigned int shared_bytes,
- CUstream stream,
- void** parameters,
- void** extra) {
-  return Launch<HookId::cuLaunchKernel>(function, function, grid_x, grid_y, grid_z, block_x,
-                                        block_y, block_z, shared_bytes, stream, parameters, extra);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernel_ptsz)
-(CUfunction function,
- unsigned int grid_x,
- unsigned int grid_y,
- unsigned int grid_z,
- unsigned int block_x,
- unsigned int block_y,
- unsigned int block_z,
- unsigned int shared_bytes,
- CUstream stream,
- void** parameters,
- void** extra) {
-  return Launch<HookId::cuLaunchKernel_ptsz>(function, function, grid_x, grid_y, grid_z, block_x,
-                                             block_y, block_z, shared_bytes, stream, parameters,
-                                             extra);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernelEx)
-(const CUlaunchConfig* configuration, CUfunction function, void** parameters, void** extra) {
-  return Launch<HookId::cuLaunchKernelEx>(function, configuration, function, parameters, extra);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchKernelEx_ptsz)
-(const CUlaunchConfig* configuration, CUfunction function, void** parameters, void** extra) {
-  return Launch<HookId::cuLaunchKernelEx_ptsz>(function, configuration, function, parameters,
-                                               extra);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchCooperativeKernel)
-(CUfunction function,
- unsigned int grid_x,
- unsigned int grid_y,
- unsigned int grid_z,
- unsigned int block_x,
- unsigned int block_y,
- unsigned int block_z,
- unsigned int shared_bytes,
- CUstream stream,
- void** parameters) {
-  return Launch<HookId::cuLaunchCooperativeKernel>(function, function, grid_x, grid_y, grid_z,
-                                                   block_x, block_y, block_z, shared_bytes, stream,
-                                                   parameters);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchCooperativeKernel_ptsz)
-(CUfunction function,
- unsigned int grid_x,
- unsigned int grid_y,
- unsigned int grid_z,
- unsigned int block_x,
- unsigned int block_y,
- unsigned int block_z,
- unsigned int shared_bytes,
- CUstream stream,
- void** parameters) {
-  return Launch<HookId::cuLaunchCooperativeKernel_ptsz>(function, function, grid_x, grid_y, grid_z,
-                                                        block_x, block_y, block_z, shared_bytes,
-                                                        stream, parameters);
-}
-
-// One launch on several devices: known by the function of the first.
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchCooperativeKernelMultiDevice)
-(CUDA_LAUNCH_PARAMS* launches, unsigned int count, unsigned int flags) {
-  const CUfunction function = launches != nullptr && count != 0 ? launches->function : nullptr;
-  return Launch<HookId::cuLaunchCooperativeKernelMultiDevice>(function, launches, count, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunch)(CUfunction function) {
-  return Launch<HookId::cuLaunch>(function, function);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchGrid)(CUfunction function, int width, int height) {
-  return Launch<HookId::cuLaunchGrid>(function, function, width, height);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuLaunchGridAsync)
-(CUfunction function, int width, int height, CUstream stream) {
-  return Launch<HookId::cuLaunchGridAsync>(function, function, width, height, stream);
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_LAUNCH 1
+#include "probe/hooks/cuda/define_wrappers.h"

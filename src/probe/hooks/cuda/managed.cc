@@ -29,8 +29,22 @@ CUresult MovePages(int device, Args... args) {
   return result;
 }
 
+int DeviceOf(CUdevice device) {
+  return device;
+}
+
 int DeviceOf(const CUmemLocation& location) {
   return location.type == kLocationDevice ? location.id : format::kNoDevice;
+}
+
+template <HookId kId, class Target, class... Args>
+CUresult PrefetchPages(CUdeviceptr address, size_t bytes, Target to, Args... args) {
+  return MovePages<kId>(DeviceOf(to), address, bytes, to, args...);
+}
+
+template <HookId kId, class Target>
+CUresult AdvisePages(CUdeviceptr address, size_t bytes, CUmem_advise advice, Target where) {
+  return MovePages<kId>(DeviceOf(where), address, bytes, advice, where);
 }
 
 }  // namespace
@@ -46,35 +60,7 @@ void ReadPagesAfterSynchronisation() {
     TakeNews(place);
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemPrefetchAsync)
-(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
-  return MovePages<HookId::cuMemPrefetchAsync>(device, address, bytes, device, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPrefetchAsync_ptsz)
-(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
-  return MovePages<HookId::cuMemPrefetchAsync_ptsz>(device, address, bytes, device, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPrefetchAsync_v2)
-(CUdeviceptr address, size_t bytes, CUmemLocation to, unsigned int flags, CUstream stream) {
-  return MovePages<HookId::cuMemPrefetchAsync_v2>(DeviceOf(to), address, bytes, to, flags, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPrefetchAsync_v2_ptsz)
-(CUdeviceptr address, size_t bytes, CUmemLocation to, unsigned int flags, CUstream stream) {
-  return MovePages<HookId::cuMemPrefetchAsync_v2_ptsz>(DeviceOf(to), address, bytes, to, flags,
-                                                       stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAdvise)
-(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device) {
-  return MovePages<HookId::cuMemAdvise>(device, address, bytes, advice, device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAdvise_v2)
-(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation where) {
-  return MovePages<HookId::cuMemAdvise_v2>(DeviceOf(where), address, bytes, advice, where);
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_MANAGED 1
+#include "probe/hooks/cuda/define_wrappers.h"

@@ -10,10 +10,6 @@
 #include "probe/hooks/cuda/reading.h"
 #include "probe/hooks/cuda/record.h"
 
-extern "C" __attribute__((visibility("hidden")))
-vramscope::probe::cuda::HookTraits<vramscope::probe::cuda::HookId::cuMemFree_v2>::Function
-    vramscope_cuMemFree_v2;
-
 namespace vramscope::probe::cuda {
 namespace {
 
@@ -101,7 +97,7 @@ CUresult Alloc(CUdeviceptr* address, size_t size) {
 
 CUresult Free(CUdeviceptr address) {
   if (!IsHeld(address))
-    return vramscope_cuMemFree_v2(address);
+    return UsualWrapper<HookId::cuMemFree_v2>()(address);
   const HookCall<HookId::cuMemFree_v2> call;
   const ShrinkingCall shrinking;
   CallTimes times{.begin = t_cuda_call_begin = Now(), .end = 0};

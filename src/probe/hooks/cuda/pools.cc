@@ -289,11 +289,8 @@ void ReadPoolAfterFailure(const CallTimes&, int32_t, CUmemoryPool pool) {
 }
 
 template <HookId kId, class... Pool>
-CUresult AllocAsync(bool per_thread,
-                    CUdeviceptr* address,
-                    size_t size,
-                    CUstream stream,
-                    Pool... given_pool) {
+CUresult AllocIn(CUdeviceptr* address, size_t size, CUstream stream, Pool... given_pool) {
+  constexpr bool kPerThread = kIsPerThread<kId>;
   HookCall<kId> call;
   if (!call.watching())
     return call(address, size, given_pool..., stream);
@@ -302,11 +299,11 @@ CUresult AllocAsync(bool per_thread,
   const CUresult result = call(address, size, given_pool..., stream);
   if (result != kSuccess) {
     RecordFailure(kId, call.times(), place, result, size);
-    if (result == kOutOfMemoryError && !IsCapturing(stream, per_thread))
+    if (result == kOutOfMemoryError && !IsCapturing(stream, kPerThread))
       ReadPoolAfterFailure(call.times(), place.device, given_pool...);
     return result;
   }
-  if (IsCapturing(stream, per_thread)) {
+  if (IsCapturing(stream, kPerThread)) {
     NoteGraphAddress(*address);  // a node of a graph: its memory comes with the launch
     return result;
   }
@@ -344,10 +341,20 @@ CUresult AllocAsync(bool per_thread,
 }
 
 template <HookId kId>
-CUresult FreeAsync(bool per_thread, CUdeviceptr address, CUstream stream) {
+CUresult AllocAsync(CUdeviceptr* address, size_t size, CUstream stream) {
+  return AllocIn<kId>(address, size, stream);
+}
+
+template <HookId kId>
+CUresult AllocAsync(CUdeviceptr* address, size_t size, CUmemoryPool pool, CUstream stream) {
+  return AllocIn<kId>(address, size, stream, pool);
+}
+
+template <HookId kId>
+CUresult FreeAsync(CUdeviceptr address, CUstream stream) {
   HookCall<kId> call;
   const CUresult result = call(address, stream);
-  if (!call.watching() || result != kSuccess || IsCapturing(stream, per_thread))
+  if (!call.watching() || result != kSuccess || IsCapturing(stream, kIsPerThread<kId>))
     return result;
   if (TakeGraphAddress(address))
     ReadGraphPool(CurrentPlace().device);
@@ -363,6 +370,103 @@ CUresult GetPool(CUmemoryPool* pool, CUmemLocation* location, int type) {
   const CUresult result = call(pool, location, type);
   if (call.watching() && result == kSuccess && *pool != nullptr && location != nullptr)
     NotePool(call.times(), *pool, DeviceOf(*location), PoolOrigin::kDefault, CostOf(type));
+  return result;
+}
+
+template <HookId kId>
+CUresult CreatePool(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+  HookCall<kId> call;
+  const CUresult result = call(pool, properties);
+  if (call.watching() && result == kSuccess) {
+    NotePool(call.times(), *pool, DeviceOf(properties->location), PoolOrigin::kCreated,
+             CostOf(properties->allocType));
+  }
+  return result;
+}
+
+// Blocks that are still out keep the pool's memory until the last of them is freed; the pool cannot
+// be asked any more.
+template <HookId kId>
+CUresult DestroyPool(CUmemoryPool pool) {
+  HookCall<kId> call;
+  PoolSlot* const slot = call.watching() ? FindPool(pool) : nullptr;
+  const bool removed = slot != nullptr && RemovePool(slot, pool);
+  const CUresult result = call(pool);
+  // Where another one took its place meanwhile, it is not read until the next allocation.
+  if (removed && result != kSuccess)
+    g_pools.Restore(slot, Bits(pool));
+  if (!call.watching() || result != kSuccess)
+    return result;
+  RecordScope scope(Want::kAlways);
+  if (scope) {
+    NoteExplicitFree();
+    scope->Append(format::PoolDestroy{
+        .begin = call.times().begin, .end = call.times().end, .pool = Bits(pool)});
+  }
+  return result;
+}
+
+template <HookId kId>
+CUresult TrimPool(CUmemoryPool pool, size_t keep_bytes) {
+  HookCall<kId> call;
+  const ShrinkingCall shrinking(true);
+  const CUresult result = call(pool, keep_bytes);
+  if (PoolSlot* slot = call.watching() ? FindPool(pool) : nullptr)
+    ReadPool(slot);
+  return result;
+}
+
+template <HookId kId>
+CUresult SetPoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  HookCall<kId> call;
+  const CUresult result = call(pool, attribute, value);
+  if (!call.watching() || result != kSuccess || attribute != kPoolReleaseThreshold)
+    return result;
+  if (PoolSlot* slot = FindPool(pool)) {
+    const uint64_t threshold = *static_cast<const uint64_t*>(value);
+    slot->value.threshold.store(threshold, std::memory_order_relaxed);
+    if (IsAboveThreshold(*slot))
+      NoteMayShrink();
+  }
+  return result;
+}
+
+template <HookId kId, class... Args>
+CUresult ImportPool(CUmemoryPool* pool, Args... args) {
+  HookCall<kId> call;
+  const CUresult result = call(pool, args...);
+  if (call.watching() && result == kSuccess) {
+    NotePool(call.times(), *pool, CurrentPlace().device, PoolOrigin::kImported,
+             PoolCost::kImported);
+  }
+  return result;
+}
+
+template <HookId kId>
+CUresult ImportPointer(CUdeviceptr* address, CUmemoryPool pool, CUmemPoolPtrExportData* data) {
+  HookCall<kId> call;
+  const CUresult result = call(address, pool, data);
+  if (!call.watching() || result != kSuccess)
+    return result;
+  const Place place = CurrentPlace();
+  RecordAlloc(kId, call.times(), place,
+              {.kind = format::MemoryKind::kIpcImport,
+               .address = *address,
+               .size = SizeAt(*address),
+               .pool = Bits(pool)});
+  RecordShare(kId, call.times(), format::ShareKind::kImport, place.device, *address, Bits(pool),
+              KeyOf(data, sizeof *data));
+  return result;
+}
+
+template <HookId kId>
+CUresult ExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr address) {
+  HookCall<kId> call;
+  const CUresult result = call(data, address);
+  if (call.watching() && result == kSuccess) {
+    RecordShare(kId, call.times(), format::ShareKind::kExport, CurrentPlace().device, address, 0,
+                KeyOf(data, sizeof *data));
+  }
   return result;
 }
 
@@ -433,133 +537,7 @@ void ForgetPools(OtherThreads others) {
   g_may_shrink.store(false, std::memory_order_relaxed);
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocAsync)(CUdeviceptr* address, size_t size, CUstream stream) {
-  return AllocAsync<HookId::cuMemAllocAsync>(false, address, size, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocAsync_ptsz)(CUdeviceptr* address, size_t size, CUstream stream) {
-  return AllocAsync<HookId::cuMemAllocAsync_ptsz>(true, address, size, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocFromPoolAsync)
-(CUdeviceptr* address, size_t size, CUmemoryPool pool, CUstream stream) {
-  return AllocAsync<HookId::cuMemAllocFromPoolAsync>(false, address, size, stream, pool);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemAllocFromPoolAsync_ptsz)
-(CUdeviceptr* address, size_t size, CUmemoryPool pool, CUstream stream) {
-  return AllocAsync<HookId::cuMemAllocFromPoolAsync_ptsz>(true, address, size, stream, pool);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemFreeAsync)(CUdeviceptr address, CUstream stream) {
-  return FreeAsync<HookId::cuMemFreeAsync>(false, address, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemFreeAsync_ptsz)(CUdeviceptr address, CUstream stream) {
-  return FreeAsync<HookId::cuMemFreeAsync_ptsz>(true, address, stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPoolCreate)(CUmemoryPool* pool, const CUmemPoolProps* properties) {
-  HookCall<HookId::cuMemPoolCreate> call;
-  const CUresult result = call(pool, properties);
-  if (call.watching() && result == kSuccess) {
-    NotePool(call.times(), *pool, DeviceOf(properties->location), PoolOrigin::kCreated,
-             CostOf(properties->allocType));
-  }
-  return result;
-}
-
-// Blocks that are still out keep the pool's memory until the last of them is freed; the pool cannot
-// be asked any more.
-VRAMSCOPE_CUDA_WRAPPER(cuMemPoolDestroy)(CUmemoryPool pool) {
-  HookCall<HookId::cuMemPoolDestroy> call;
-  PoolSlot* const slot = call.watching() ? FindPool(pool) : nullptr;
-  const bool removed = slot != nullptr && RemovePool(slot, pool);
-  const CUresult result = call(pool);
-  // Where another one took its place meanwhile, it is not read until the next allocation.
-  if (removed && result != kSuccess)
-    g_pools.Restore(slot, Bits(pool));
-  if (!call.watching() || result != kSuccess)
-    return result;
-  RecordScope scope(Want::kAlways);
-  if (scope) {
-    NoteExplicitFree();
-    scope->Append(format::PoolDestroy{
-        .begin = call.times().begin, .end = call.times().end, .pool = Bits(pool)});
-  }
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPoolTrimTo)(CUmemoryPool pool, size_t keep_bytes) {
-  HookCall<HookId::cuMemPoolTrimTo> call;
-  const ShrinkingCall shrinking(true);
-  const CUresult result = call(pool, keep_bytes);
-  if (PoolSlot* slot = call.watching() ? FindPool(pool) : nullptr)
-    ReadPool(slot);
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPoolSetAttribute)
-(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  HookCall<HookId::cuMemPoolSetAttribute> call;
-  const CUresult result = call(pool, attribute, value);
-  if (!call.watching() || result != kSuccess || attribute != kPoolReleaseThreshold)
-    return result;
-  if (PoolSlot* slot = FindPool(pool)) {
-    const uint64_t threshold = *static_cast<const uint64_t*>(value);
-    slot->value.threshold.store(threshold, std::memory_order_relaxed);
-    if (IsAboveThreshold(*slot))
-      NoteMayShrink();
-  }
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemGetDefaultMemPool)
-(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
-  return GetPool<HookId::cuMemGetDefaultMemPool>(pool, location, type);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemGetMemPool)
-(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
-  return GetPool<HookId::cuMemGetMemPool>(pool, location, type);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPoolImportFromShareableHandle)
-(CUmemoryPool* pool, void* handle, CUmemAllocationHandleType type, unsigned long long flags) {
-  HookCall<HookId::cuMemPoolImportFromShareableHandle> call;
-  const CUresult result = call(pool, handle, type, flags);
-  if (call.watching() && result == kSuccess) {
-    NotePool(call.times(), *pool, CurrentPlace().device, PoolOrigin::kImported,
-             PoolCost::kImported);
-  }
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPoolImportPointer)
-(CUdeviceptr* address, CUmemoryPool pool, CUmemPoolPtrExportData* data) {
-  HookCall<HookId::cuMemPoolImportPointer> call;
-  const CUresult result = call(address, pool, data);
-  if (!call.watching() || result != kSuccess)
-    return result;
-  const Place place = CurrentPlace();
-  RecordAlloc(HookId::cuMemPoolImportPointer, call.times(), place,
-              {.kind = format::MemoryKind::kIpcImport,
-               .address = *address,
-               .size = SizeAt(*address),
-               .pool = Bits(pool)});
-  RecordShare(HookId::cuMemPoolImportPointer, call.times(), format::ShareKind::kImport,
-              place.device, *address, Bits(pool), KeyOf(data, sizeof *data));
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemPoolExportPointer)(CUmemPoolPtrExportData* data, CUdeviceptr address) {
-  HookCall<HookId::cuMemPoolExportPointer> call;
-  const CUresult result = call(data, address);
-  if (call.watching() && result == kSuccess) {
-    RecordShare(HookId::cuMemPoolExportPointer, call.times(), format::ShareKind::kExport,
-                CurrentPlace().device, address, 0, KeyOf(data, sizeof *data));
-  }
-  return result;
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_POOLS 1
+#include "probe/hooks/cuda/define_wrappers.h"

@@ -15,28 +15,17 @@ void PutWrapper(void** function) {
     *function = wrapper;
 }
 
+template <HookId kId, class... Args>
+CUresult GetProcAddress(const char* symbol, void** function, Args... args) {
+  HookCall<kId> call;
+  const CUresult result = call(symbol, function, args...);
+  if (result == kSuccess)
+    PutWrapper(function);
+  return result;
+}
+
 }  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuGetProcAddress)
-(const char* symbol, void** function, int version, cuuint64_t flags) {
-  HookCall<HookId::cuGetProcAddress> call;
-  const CUresult result = call(symbol, function, version, flags);
-  if (result == kSuccess)
-    PutWrapper(function);
-  return result;
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGetProcAddress_v2)
-(const char* symbol,
- void** function,
- int version,
- cuuint64_t flags,
- CUdriverProcAddressQueryResult* status) {
-  HookCall<HookId::cuGetProcAddress_v2> call;
-  const CUresult result = call(symbol, function, version, flags, status);
-  if (result == kSuccess)
-    PutWrapper(function);
-  return result;
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_PROC_ADDRESS 1
+#include "probe/hooks/cuda/define_wrappers.h"

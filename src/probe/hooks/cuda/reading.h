@@ -98,6 +98,13 @@ CUresult CallEstimated(format::ImplicitKind kind,
   return result;
 }
 
+// The same for calls whose memory is no particular object's.
+template <HookId kId, class... Args>
+CUresult CallOther(Args... args) {
+  return CallEstimated<kId>(
+      format::ImplicitKind::kOther, WriteWhen::kMoved, [] { return Subject{}; }, args...);
+}
+
 void ForgetReadings(OtherThreads others);
 
 }  // namespace vramscope::probe::cuda

@@ -30,27 +30,7 @@ CUresult DestroyStream(CUstream stream) {
 }
 
 }  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamCreate)(CUstream* stream, unsigned int flags) {
-  return CreateStream<HookId::cuStreamCreate>(stream, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamCreateWithPriority)
-(CUstream* stream, unsigned int flags, int priority) {
-  return CreateStream<HookId::cuStreamCreateWithPriority>(stream, flags, priority);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamDestroy)(CUstream stream) {
-  return DestroyStream<HookId::cuStreamDestroy>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamDestroy_v2)(CUstream stream) {
-  return DestroyStream<HookId::cuStreamDestroy_v2>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuGreenCtxStreamCreate)
-(CUstream* stream, CUgreenCtx context, unsigned int flags, int priority) {
-  return CreateStream<HookId::cuGreenCtxStreamCreate>(stream, context, flags, priority);
-}
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_STREAMS 1
+#include "probe/hooks/cuda/define_wrappers.h"

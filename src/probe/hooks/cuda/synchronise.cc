@@ -51,53 +51,7 @@ VRAMSCOPE_ALWAYS_INLINE CUresult Synchronise(Args... args) {
 }
 
 }  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxSynchronize)() {
-  return Synchronise<HookId::cuCtxSynchronize>();
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuCtxSynchronize_v2)(CUcontext context) {
-  return Synchronise<HookId::cuCtxSynchronize_v2>(context);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamSynchronize)(CUstream stream) {
-  return Synchronise<HookId::cuStreamSynchronize>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamSynchronize_ptsz)(CUstream stream) {
-  return Synchronise<HookId::cuStreamSynchronize_ptsz>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuEventSynchronize)(CUevent event) {
-  return Synchronise<HookId::cuEventSynchronize>(event);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamQuery)(CUstream stream) {
-  return Synchronise<HookId::cuStreamQuery>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuStreamQuery_ptsz)(CUstream stream) {
-  return Synchronise<HookId::cuStreamQuery_ptsz>(stream);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuEventQuery)(CUevent event) {
-  return Synchronise<HookId::cuEventQuery>(event);
-}
-
-// Copies that return when they are done.
-#define VRAMSCOPE_COPY(name, target_type, source_type, size_type) \
-  VRAMSCOPE_CUDA_WRAPPER(name)                                    \
-  (target_type target, source_type source, size_type bytes) {     \
-    return Synchronise<HookId::name>(target, source, bytes);      \
-  }
-VRAMSCOPE_COPY(cuMemcpy, CUdeviceptr, CUdeviceptr, size_t)
-VRAMSCOPE_COPY(cuMemcpy_ptds, CUdeviceptr, CUdeviceptr, size_t)
-VRAMSCOPE_COPY(cuMemcpyHtoD, CUdeviceptr_v1, const void*, unsigned int)
-VRAMSCOPE_COPY(cuMemcpyHtoD_v2, CUdeviceptr, const void*, size_t)
-VRAMSCOPE_COPY(cuMemcpyHtoD_v2_ptds, CUdeviceptr, const void*, size_t)
-VRAMSCOPE_COPY(cuMemcpyDtoH, void*, CUdeviceptr_v1, unsigned int)
-VRAMSCOPE_COPY(cuMemcpyDtoH_v2, void*, CUdeviceptr, size_t)
-VRAMSCOPE_COPY(cuMemcpyDtoH_v2_ptds, void*, CUdeviceptr, size_t)
-#undef VRAMSCOPE_COPY
-
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_SYNCHRONISE 1
+#include "probe/hooks/cuda/define_wrappers.h"

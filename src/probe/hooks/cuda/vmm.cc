@@ -55,31 +55,27 @@ void Write(const Record& record) {
   scope->Append(record);
 }
 
-constexpr auto kNoSubject = [] { return Subject{}; };
-
-}  // namespace
-
-VRAMSCOPE_CUDA_WRAPPER(cuMemCreate)
-(CUmemGenericAllocationHandle* handle,
- size_t size,
- const CUmemAllocationProp* properties,
- unsigned long long flags) {
-  HookCall<HookId::cuMemCreate> call;
+template <HookId kId>
+CUresult CreateMemory(CUmemGenericAllocationHandle* handle,
+                      size_t size,
+                      const CUmemAllocationProp* properties,
+                      unsigned long long flags) {
+  HookCall<kId> call;
   if (!call.watching())
     return call(handle, size, properties, flags);
   const Place place = CurrentPlace();
   CatchUpReading(place);
   const CUresult result = call(handle, size, properties, flags);
-  if (result == kSuccess) {
-    RecordHandle(HookId::cuMemCreate, call.times(), DeviceOf(*properties), *handle, size, false);
-  } else {
-    RecordFailure(HookId::cuMemCreate, call.times(), place, result, size);
-  }
+  if (result == kSuccess)
+    RecordHandle(kId, call.times(), DeviceOf(*properties), *handle, size, false);
+  else
+    RecordFailure(kId, call.times(), place, result, size);
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemRelease)(CUmemGenericAllocationHandle handle) {
-  HookCall<HookId::cuMemRelease> call;
+template <HookId kId>
+CUresult ReleaseHandle(CUmemGenericAllocationHandle handle) {
+  HookCall<kId> call;
   const CUresult result = call(handle);
   if (!call.watching() || result != kSuccess)
     return result;
@@ -88,33 +84,34 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemRelease)(CUmemGenericAllocationHandle handle) {
     NoteExplicitFree();
     scope->Append(format::HandleRelease{.begin = call.times().begin,
                                         .end = call.times().end,
-                                        .api = scope->InternLiteral(HookName(HookId::cuMemRelease)),
+                                        .api = scope->InternLiteral(HookName(kId)),
                                         .handle = handle});
   }
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemRetainAllocationHandle)
-(CUmemGenericAllocationHandle* handle, void* address) {
-  HookCall<HookId::cuMemRetainAllocationHandle> call;
+template <HookId kId>
+CUresult RetainHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  HookCall<kId> call;
   const CUresult result = call(handle, address);
   if (!call.watching() || result != kSuccess)
     return result;
   RecordScope scope(Want::kAlways);
   if (scope) {
-    scope->Append(format::HandleRetain{
-        .begin = call.times().begin,
-        .end = call.times().end,
-        .api = scope->InternLiteral(HookName(HookId::cuMemRetainAllocationHandle)),
-        .handle = *handle,
-        .address = Bits(address)});
+    scope->Append(format::HandleRetain{.begin = call.times().begin,
+                                       .end = call.times().end,
+                                       .api = scope->InternLiteral(HookName(kId)),
+                                       .handle = *handle,
+                                       .address = Bits(address)});
   }
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemImportFromShareableHandle)
-(CUmemGenericAllocationHandle* handle, void* os_handle, CUmemAllocationHandleType type) {
-  HookCall<HookId::cuMemImportFromShareableHandle> call;
+template <HookId kId>
+CUresult ImportHandle(CUmemGenericAllocationHandle* handle,
+                      void* os_handle,
+                      CUmemAllocationHandleType type) {
+  HookCall<kId> call;
   const CUresult result = call(handle, os_handle, type);
   if (!call.watching() || result != kSuccess)
     return result;
@@ -123,33 +120,33 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemImportFromShareableHandle)
   const bool known = ask != nullptr && ask(&properties, *handle) == kSuccess;
   const int32_t device = known ? DeviceOf(properties) : CurrentPlace().device;
   // Its size shows when it is mapped.
-  RecordHandle(HookId::cuMemImportFromShareableHandle, call.times(), device, *handle, 0, true);
-  RecordShare(HookId::cuMemImportFromShareableHandle, call.times(), format::ShareKind::kImport,
-              device, 0, *handle, KeyOfHandle(os_handle, type));
+  RecordHandle(kId, call.times(), device, *handle, 0, true);
+  RecordShare(kId, call.times(), format::ShareKind::kImport, device, 0, *handle,
+              KeyOfHandle(os_handle, type));
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemExportToShareableHandle)
-(void* os_handle,
- CUmemGenericAllocationHandle handle,
- CUmemAllocationHandleType type,
- unsigned long long flags) {
-  HookCall<HookId::cuMemExportToShareableHandle> call;
+template <HookId kId>
+CUresult ExportHandle(void* os_handle,
+                      CUmemGenericAllocationHandle handle,
+                      CUmemAllocationHandleType type,
+                      unsigned long long flags) {
+  HookCall<kId> call;
   const CUresult result = call(os_handle, handle, type, flags);
   if (call.watching() && result == kSuccess) {
-    RecordShare(HookId::cuMemExportToShareableHandle, call.times(), format::ShareKind::kExport,
-                CurrentPlace().device, 0, handle, KeyOfHandle(os_handle, type));
+    RecordShare(kId, call.times(), format::ShareKind::kExport, CurrentPlace().device, 0, handle,
+                KeyOfHandle(os_handle, type));
   }
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemMap)
-(CUdeviceptr address,
- size_t size,
- size_t offset,
- CUmemGenericAllocationHandle handle,
- unsigned long long flags) {
-  HookCall<HookId::cuMemMap> call;
+template <HookId kId>
+CUresult MapMemory(CUdeviceptr address,
+                   size_t size,
+                   size_t offset,
+                   CUmemGenericAllocationHandle handle,
+                   unsigned long long flags) {
+  HookCall<kId> call;
   const CUresult result = call(address, size, offset, handle, flags);
   if (!call.watching() || result != kSuccess)
     return result;
@@ -167,24 +164,32 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemMap)
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemUnmap)(CUdeviceptr address, size_t size) {
-  HookCall<HookId::cuMemUnmap> call;
+// Ends a mapping or a reservation.
+template <HookId kId, class Record>
+CUresult EndRange(CUdeviceptr address, size_t size) {
+  HookCall<kId> call;
   const CUresult result = call(address, size);
   if (call.watching() && result == kSuccess) {
-    Write(format::Unmap{
+    Write(Record{
         .begin = call.times().begin, .end = call.times().end, .address = address, .size = size});
   }
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemAddressReserve)
-(CUdeviceptr* address,
- size_t size,
- size_t alignment,
- CUdeviceptr wanted,
- unsigned long long flags) {
-  HookCall<HookId::cuMemAddressReserve> call;
-  const CUresult result = call(address, size, alignment, wanted, flags);
+template <HookId kId>
+CUresult UnmapMemory(CUdeviceptr address, size_t size) {
+  return EndRange<kId, format::Unmap>(address, size);
+}
+
+template <HookId kId>
+CUresult FreeAddresses(CUdeviceptr address, size_t size) {
+  return EndRange<kId, format::Unreserve>(address, size);
+}
+
+template <HookId kId, class... Args>
+CUresult ReserveAddresses(CUdeviceptr* address, size_t size, Args... args) {
+  HookCall<kId> call;
+  const CUresult result = call(address, size, args...);
   if (call.watching() && result == kSuccess) {
     Write(format::Reserve{
         .begin = call.times().begin, .end = call.times().end, .address = *address, .size = size});
@@ -192,67 +197,26 @@ VRAMSCOPE_CUDA_WRAPPER(cuMemAddressReserve)
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMemAddressFree)(CUdeviceptr address, size_t size) {
-  HookCall<HookId::cuMemAddressFree> call;
-  const CUresult result = call(address, size);
-  if (call.watching() && result == kSuccess) {
-    Write(format::Unreserve{
-        .begin = call.times().begin, .end = call.times().end, .address = address, .size = size});
-  }
-  return result;
-}
-
 // A multicast object takes page tables and little else, but nothing says how much. It is a handle
 // without memory of its own.
-VRAMSCOPE_CUDA_WRAPPER(cuMulticastCreate)
-(CUmemGenericAllocationHandle* handle, const CUmulticastObjectProp* properties) {
-  HookCall<HookId::cuMulticastCreate> call;
+template <HookId kId>
+CUresult CreateMulticast(CUmemGenericAllocationHandle* handle,
+                         const CUmulticastObjectProp* properties) {
+  HookCall<kId> call;
   if (!call.watching())
     return call(handle, properties);
   const Place place = CurrentPlace();
   const FreeMemory before = BeginEstimate(place);
   const CUresult result = call(handle, properties);
   if (result == kSuccess)
-    RecordHandle(HookId::cuMulticastCreate, call.times(), place.device, *handle, 0, false);
-  FinishEstimate(HookId::cuMulticastCreate, call.times(), result, format::ImplicitKind::kOther,
-                 WriteWhen::kMoved, place, before,
-                 {.detail = result == kSuccess ? *handle : uint64_t{0}});
+    RecordHandle(kId, call.times(), place.device, *handle, 0, false);
+  FinishEstimate(kId, call.times(), result, format::ImplicitKind::kOther, WriteWhen::kMoved, place,
+                 before, {.detail = result == kSuccess ? *handle : uint64_t{0}});
   return result;
 }
 
-VRAMSCOPE_CUDA_WRAPPER(cuMulticastAddDevice)
-(CUmemGenericAllocationHandle handle, CUdevice device) {
-  return CallEstimated<HookId::cuMulticastAddDevice>(format::ImplicitKind::kOther,
-                                                     WriteWhen::kMoved, kNoSubject, handle, device);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMulticastBindMem)
-(CUmemGenericAllocationHandle handle,
- size_t offset,
- CUmemGenericAllocationHandle memory,
- size_t memory_offset,
- size_t size,
- unsigned long long flags) {
-  return CallEstimated<HookId::cuMulticastBindMem>(format::ImplicitKind::kOther, WriteWhen::kMoved,
-                                                   kNoSubject, handle, offset, memory,
-                                                   memory_offset, size, flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMulticastBindAddr)
-(CUmemGenericAllocationHandle handle,
- size_t offset,
- CUdeviceptr address,
- size_t size,
- unsigned long long flags) {
-  return CallEstimated<HookId::cuMulticastBindAddr>(format::ImplicitKind::kOther, WriteWhen::kMoved,
-                                                    kNoSubject, handle, offset, address, size,
-                                                    flags);
-}
-
-VRAMSCOPE_CUDA_WRAPPER(cuMulticastUnbind)
-(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t size) {
-  return CallEstimated<HookId::cuMulticastUnbind>(format::ImplicitKind::kOther, WriteWhen::kMoved,
-                                                  kNoSubject, handle, device, offset, size);
-}
-
+}  // namespace
 }  // namespace vramscope::probe::cuda
+
+#define VRAMSCOPE_CUDA_IS_VMM 1
+#include "probe/hooks/cuda/define_wrappers.h"
