@@ -11,6 +11,10 @@
 
 // The real entry points, by name, as expansions of cuda_hooks.def. Filled in once, when the driver
 // is attached; read by every wrapper with one relaxed load.
+namespace vramscope::probe {
+class Stream;
+}
+
 namespace vramscope::probe::cuda {
 
 enum class HookId : uint16_t {
@@ -103,7 +107,7 @@ VRAMSCOPE_ALWAYS_INLINE typename CallTraits<kId>::Function* DriverCall() {
       g_real_calls[static_cast<size_t>(kId)].load(std::memory_order_relaxed));
 }
 
-// The wrapper of the entry whose real address this is, or nullptr.
-void* WrapperOf(void* real);
+// Writes which driver this process uses and how the wrappers came before it, for `vramscope info`.
+void DescribeAttachment(Stream& stream);
 
 }  // namespace vramscope::probe::cuda
