@@ -40,7 +40,8 @@ HARMLESS = re.compile(
 
 def listed() -> dict[str, str]:
     """Names in the .def, with HOOK, CALL or IGNORE."""
-    text = re.sub(r"^\s*#.*$|//.*$", "", DEF.read_text(), flags=re.M)
+    text = re.sub(r"^\s*#.*$|//.*$", "", DEF.read_text().replace("\\\n", ""), flags=re.M)
+    text = re.sub(r"VRAMSCOPE_CUDA_HOOKS\((\w+), (\w+),", r"VRAMSCOPE_CUDA_HOOK(\1, -)\nVRAMSCOPE_CUDA_HOOK(\2,", text)
     found: dict[str, str] = {}
     for kind, name, rest in re.findall(r"VRAMSCOPE_CUDA_(HOOK|CALL|IGNORE)\(\s*(\w+),\s*([^;]*?)\)\s*(?=VRAMSCOPE|$)", text):
         if name in found:

@@ -151,4 +151,8 @@ constexpr uint64_t Halves(uint32_t low, uint32_t high) {
 // A chunk's seal, extended to the first `bytes` of the records at `records`.
 uint64_t ExtendSeal(uint64_t seal, const uint8_t* records, uint32_t bytes);
 
+// An empty file in the live directory whose name is the id of the recording: the directory's own
+// name may come again. Shells that record into one directory have an id each.
+inline constexpr char kSessionExtension[] = ".session";
+
 }  // namespace vramscope::format

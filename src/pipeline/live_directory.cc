@@ -18,7 +18,6 @@
 #include <thread>
 
 #include "format/layout.h"
-#include "format/session_mark.h"
 #include "pipeline/session.h"
 #include "util/json_writer.h"
 

@@ -11,7 +11,7 @@
 
 #include "finished.h"
 #include "live_seeds.h"
-#include "probe/stack/testing_tables.h"
+#include "probe/stack/native/testing_tables.h"
 #include "resolve/keeper.h"
 #include "tables/testing/random_tables.h"
 #include "trace/live/live_trace.h"

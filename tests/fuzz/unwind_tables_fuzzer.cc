@@ -7,8 +7,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "probe/stack/unwind_expression.h"
-#include "probe/stack/unwind_rows.h"
+#include "probe/stack/native/cfi.h"
+#include "probe/stack/native/rows.h"
+#include "probe/stack/native/window.h"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 #include "format/enums.h"
 #include "probe/hooks/cuda/cuda.h"
+#include "probe/hooks/lines/functions.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/inject/sources.h"
 #include "probe/session/scopes.h"
@@ -12,7 +13,7 @@
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 
-// The Python package's ways in: recordings that begin and end in a process under way.
+// Ways in to a process under way: the Python package's, and the driver's own.
 namespace vramscope::probe {
 namespace {
 
@@ -74,4 +75,22 @@ VRAMSCOPE_EXPORT void vramscope_prior(int kind,
       .address = address,
       .size = size_bytes,
       .name = name != nullptr ? scope->InternString(name, CutText(name, kMaxNameBytes)) : 0});
+}
+
+// The functions of the line profiler, for python/vramscope/_line_tracer.py: a new dict, or null. It
+// needs no recording. The caller holds the GIL.
+VRAMSCOPE_EXPORT void* vramscope_line_profiler() {
+  PatchLoadedObjects();
+  return LineProfilerFunctions();
+}
+
+// The way in where nothing can be preloaded: with CUDA_INJECTION64_PATH set to the probe the driver
+// opens it within the program's cuInit, and calls this.
+VRAMSCOPE_EXPORT int InitializeInjection() {
+  SourcesLoad();
+  // Preloaded as well: everything is in place, and nothing is done here.
+  const bool is_wanted = !SessionIsOff();
+  if (is_wanted && !CudaIsActive() && CudaAttachLoaded())
+    PatchLoadedObjects();
+  return 1;
 }

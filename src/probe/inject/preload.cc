@@ -8,7 +8,7 @@
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
 #include "probe/session/session.h"
-#include "probe/stack/unwind.h"
+#include "probe/stack/native/unwind.h"
 
 // How the probe gets into a process: the constructor, and the shims of dlopen, dlmopen, exit and
 // main.

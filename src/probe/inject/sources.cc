@@ -6,15 +6,14 @@
 
 #include <atomic>
 
-#include "probe/hooks/c10/c10.h"
 #include "probe/hooks/cuda/cuda.h"
-#include "probe/hooks/jax/jax.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/import_plan.h"
+#include "probe/platform/got_patch.h"
 #include "probe/session/session.h"
+#include "probe/session/source.h"
+#include "probe/stack/native/unwind.h"
 #include "probe/stack/stacks.h"
-#include "probe/stack/unwind.h"
 
 extern "C" __attribute__((visibility("hidden"))) void* vramscope_dlopen(const char* file, int mode);
 

@@ -38,4 +38,27 @@ size_t PatchImports(ChooseTarget choose, void* data);
 // kernel, so that a page without access is no fault.
 size_t PatchPointers(ChooseTarget choose, void* data);
 
+// Which functions loaded objects shall call instead of those that they were bound to.
+class ImportPlan {
+ public:
+  // `object`: only in objects whose file name begins so; nullptr: in all. Texts are kept by
+  // pointer. Beyond kMaxEntries nothing is added.
+  void Add(const char* symbol, const char* object, void* function);
+  // Changes the slots of all loaded objects in one look at their hundred thousand.
+  void Apply() const;
+
+ private:
+  static constexpr size_t kMaxEntries = 32;
+  struct Entry {
+    const char* symbol;
+    const char* object;
+    void* function;
+  };
+
+  static void* Choose(const Import& import, void* plan);
+
+  Entry entries_[kMaxEntries] = {};
+  size_t count_ = 0;
+};
+
 }  // namespace vramscope::probe

@@ -17,7 +17,7 @@
 //                                    launcher to tell of it (AwaitReport())
 //                        overflow    host memory where device memory is refused; overflow=BYTES:
 //                                    so much of it at most
-//                        session=ID  the recording that the directory must be of (session_mark.h)
+//                        session=ID  the recording that the directory must be of (layout.h)
 //                        ring=BYTES  the recording is to stay below that size: threads take less
 //                                    space at once
 //                        unpooled    noted in the trace: the frameworks' caches were switched off

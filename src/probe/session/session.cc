@@ -15,7 +15,7 @@
 #include <cstring>
 
 #include "base/raw_file.h"
-#include "format/session_mark.h"
+#include "format/layout.h"
 #include "probe/session/stream.h"
 #include "probe/session/stream_pool.h"
 #include "probe/session/system_calls.h"

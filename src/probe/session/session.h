@@ -119,4 +119,15 @@ bool PrepareChunk(uint32_t session, uint8_t* chunk, size_t size_bytes);
 void CountChunk(uint32_t session);
 uint32_t NewStreamId();
 
+// ---- whether the driver gave memory between two instants, for those to whom only that matters
+
+inline constinit std::atomic<bool> g_counts_driver_memory{false};
+inline constinit std::atomic<uint32_t> g_driver_memory_count{0};
+
+// Nothing but a load where nobody asked.
+inline void CountDriverMemory() {
+  if (__builtin_expect(g_counts_driver_memory.load(std::memory_order_relaxed), 0))
+    g_driver_memory_count.fetch_add(1, std::memory_order_relaxed);
+}
+
 }  // namespace vramscope::probe

@@ -37,4 +37,10 @@ struct Source {
   void (*end)() = nullptr;
 };
 
+// The functions of libc10 that the probe stands in front of, hooks/c10. A preloaded probe is found
+// by name; the slots of objects that were loaded before it are pointed to it.
+extern const Source kC10Source;
+// When XLA's own pool refuses memory, of which the driver never hears, hooks/jax.
+extern const Source kJaxSource;
+
 }  // namespace vramscope::probe

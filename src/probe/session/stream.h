@@ -8,7 +8,7 @@
 #include "format/encoder.h"
 #include "format/layout.h"
 #include "probe/session/intern_table.h"
-#include "probe/session/known_walks.h"
+#include "probe/session/native_stack_cache.h"
 #include "probe/session/ordered_table.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
@@ -77,7 +77,7 @@ class Stream {
   // Whole stacks by their hash, which is not 0; null where it is not known.
   VRAMSCOPE_ALWAYS_INLINE KnownStack* FindStack(uint64_t hash) { return stacks_.Find(hash); }
   KnownStack* KeepStack(uint64_t hash, uint32_t id, uintptr_t module);
-  KnownWalks& known_walks() { return known_walks_; }
+  NativeStackCache& known_walks() { return known_walks_; }
   uint32_t NewId() { return ++last_id_; }
   // Whether hardly any event of that kind, which is not 0, was seen in this stream before. Bounded:
   // in a program that never repeats itself it says no after some thousands.
@@ -164,7 +164,7 @@ class Stream {
   InternTable<4096> codes_;
   OrderedTable<Sight, &Sight::kind, 4096> sights_;
   InternTable<32768> nodes_;
-  KnownWalks known_walks_;
+  NativeStackCache known_walks_;
 };
 
 // What a thread keeps: trivially destructible, valid before main and after every destructor.

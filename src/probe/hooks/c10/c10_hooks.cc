@@ -3,12 +3,12 @@
 
 #include <atomic>
 
-#include "probe/hooks/c10/c10.h"
 #include "probe/hooks/c10/watch.h"
 #include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/import_plan.h"
+#include "probe/platform/got_patch.h"
+#include "probe/session/source.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 

@@ -7,14 +7,14 @@
 
 #include "base/clock.h"
 #include "format/records.h"
-#include "probe/hooks/jax/jax.h"
 #include "probe/hooks/jax/refusal_text.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
 #include "probe/session/session.h"
+#include "probe/session/source.h"
 #include "probe/session/stream.h"
-#include "probe/stack/python_api.h"
-#include "probe/stack/python_walk.h"
+#include "probe/stack/python/api.h"
+#include "probe/stack/python/walk.h"
 #include "probe/stack/stacks.h"
 
 // pool.py, ending with a 0.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 // The calls of profiled functions that are under way. Each line is open from its first instruction
 // to the next line's, or to the function's end; what it calls is in it. All with the GIL.

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 // The functions whose lines are profiled, and what is known of each line. All of it is used with
 // the GIL, which is its lock.
@@ -70,5 +70,9 @@ void ClearFunction(int32_t id);
 
 // The first function of that code object, -1 where there is none.
 int32_t FirstFunction(Object code);
+
+// A new dict of builtin functions; null with an exception set, or where Python lacks something
+// (then there is none). With the GIL.
+void* LineProfilerFunctions();
 
 }  // namespace vramscope::probe

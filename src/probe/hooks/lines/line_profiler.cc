@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/lines/line_profiler.h"
-
 #include <dlfcn.h>
 
 #include <cstring>
@@ -10,7 +8,7 @@
 #include "probe/hooks/lines/frames.h"
 #include "probe/hooks/lines/functions.h"
 #include "probe/platform/dynamic.h"
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 namespace vramscope::probe {
 namespace {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/nvtx/communicators.h"
-
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 
 #include "base/compiler.h"
 #include "format/records.h"
-#include "probe/session/driver_memory.h"
+#include "probe/hooks/nvtx/nvtx.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "probe/hooks/nvtx/nvtx_types.h"
 
 // NVTX ranges that a program has anyway, as scopes. The launcher names the probe in
@@ -12,5 +15,38 @@ bool FillTables(GetExportTable get_export_table);
 
 // The same for its payload extension.
 bool FillExtension(const ExtensionModule* module);
+
+// ---- registered strings
+// Strings that programs register with NVTX, and names of domains: kept until the process ends, each
+// text once, in a fixed amount of memory that is untouched until used.
+
+struct Registered {
+  uint64_t hash;
+  uint32_t size_bytes;
+  char text[4];  // longer
+};
+
+// The one for that text; nullptr when there is no more room. Lock-free.
+const Registered* Register(const char* text, size_t size_bytes);
+
+// The same for a handle that a program gave; nullptr where it is none of ours.
+const Registered* FromHandle(const void* handle);
+
+// ---- communicators
+// NCCL says in the ranges of its own domain which communicator it is at: the functions that make
+// one when they end, collectives when they begin. A range in which the driver gave memory leaves a
+// record; all others cost a few loads and stores of the thread's own.
+
+// That domain was made. Its handle is never dereferenced.
+void NoteDomain(const void* domain, const char* name, size_t size_bytes);
+bool IsNccl(const void* domain);
+
+// Where in a payload of that shape what we need is.
+void NoteSchema(const SchemaAttributes* schema);
+
+// A range of NCCL's, by its attributes and its name.
+void BeginRange(const EventAttributes* attributes, const char* name, size_t size_bytes);
+// `payloads`: null where it says no more than it said at its begin.
+void EndRange(const PayloadData* payloads, size_t count);
 
 }  // namespace vramscope::probe::nvtx

@@ -8,14 +8,12 @@
 #include "base/compiler.h"
 #include "base/utf8.h"
 #include "format/records.h"
-#include "probe/hooks/nvtx/communicators.h"
-#include "probe/hooks/nvtx/library_domains.h"
 #include "probe/hooks/nvtx/nvtx.h"
-#include "probe/hooks/nvtx/registered.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"
+#include "probe/stack/native/unwind.h"
 
 // Ranges of a thread (push and pop) become scopes, marks become marks. Ranges of the process
 // (start and end, which any thread may end) say nothing of where an allocation was made, so those
@@ -24,6 +22,35 @@
 // communicator its memory belongs to.
 namespace vramscope::probe::nvtx {
 namespace {
+
+// A program's own domains come from its executable, from libraries of its own and from Python's
+// nvtx package, so that a domain comes from some library says nothing. Known are the libraries that
+// GPU programs are built on, by their file names; and by the names of their domains where they were
+// linked into something else, or are headers.
+constexpr const char* kDomains[] = {"NCCL", "NVSHMEM", "CCCL", "CUB", "Thrust", "UCX"};
+
+constexpr const char* kFilePrefixes[] = {
+    "libnccl",     "libnvshmem", "libcublas", "libcudnn", "libcufft", "libcusolver", "libcusparse",
+    "libcutensor", "libnvinfer", "libtorch",  "libc10",   "libcudf",  "librmm",      "libraft",
+    "libcuml",     "libkvikio",  "libucp",    "libucs",   "libuct"};
+
+// Whether a library made that domain for its own steps. `caller`: where the call came from.
+bool IsLibraryDomain(const char* name, size_t size_bytes, const void* caller) {
+  for (const char* domain : kDomains) {
+    if (size_bytes == std::strlen(domain) && std::memcmp(name, domain, size_bytes) == 0)
+      return true;
+  }
+  dl_phdr_info info{};
+  if (!DescribeModule(reinterpret_cast<uintptr_t>(caller), &info) || info.dlpi_name == nullptr)
+    return false;
+  const char* const slash = std::strrchr(info.dlpi_name, '/');
+  const char* const file = slash != nullptr ? slash + 1 : info.dlpi_name;
+  for (const char* prefix : kFilePrefixes) {
+    if (std::strncmp(file, prefix, std::strlen(prefix)) == 0)
+      return true;
+  }
+  return false;
+}
 
 // A name as the program gave it, as UTF-8 and cut. Lives for one call.
 class Text {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/nvtx/registered.h"
-
 #include <atomic>
 #include <cstring>
 
+#include "probe/hooks/nvtx/nvtx.h"
 #include "probe/session/intern_table.h"
 
 namespace vramscope::probe::nvtx {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/nvtx/registered.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
@@ -8,6 +6,8 @@
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include "probe/hooks/nvtx/nvtx.h"
 
 namespace vramscope::probe::nvtx {
 namespace {

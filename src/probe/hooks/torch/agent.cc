@@ -13,8 +13,8 @@
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/session/exit.h"
-#include "probe/stack/collector.h"
-#include "probe/stack/python_walk.h"
+#include "probe/stack/python/api.h"
+#include "probe/stack/python/walk.h"
 
 // agent.py and agent_layouts.py, ending with a 0.
 extern "C" const char vramscope_agent_source[] __attribute__((visibility("hidden")));

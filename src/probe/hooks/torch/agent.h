@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 // What agent.cc, agent_builtins.cc and steps.cc share. All of it is called with the GIL.
 namespace vramscope::probe {

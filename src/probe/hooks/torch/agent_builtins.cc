@@ -10,8 +10,8 @@
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
 #include "probe/platform/safe_reader.h"
-#include "probe/stack/collector.h"
-#include "probe/stack/python_walk.h"
+#include "probe/stack/python/api.h"
+#include "probe/stack/python/walk.h"
 
 namespace vramscope::probe {
 namespace {

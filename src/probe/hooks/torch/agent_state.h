@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "probe/session/session.h"
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 // What agent.cc, which runs the agent, and agent_builtins.cc, which serves it, share.
 namespace vramscope::probe {

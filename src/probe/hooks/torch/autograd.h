@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/compiler.h"
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 // Autograd numbers its nodes, each thread from 0 on. The number that a thread's next node will get,
 // recorded with what forward allocates, and the number of the node under way, recorded with what

@@ -6,7 +6,7 @@
 #include "format/enums.h"
 #include "probe/hooks/torch/tensors.h"
 #include "probe/session/stream.h"
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 // Names of memory, as records. The caller of everything here holds the GIL, which is what keeps the
 // tables whole; they are bounded, and begin anew when they are full or the process has forked.

@@ -4,7 +4,7 @@
 #include "probe/hooks/torch/agent.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
-#include "probe/stack/collector.h"
+#include "probe/stack/python/api.h"
 
 // An optimizer's step: the moment at which every parameter has its gradient and its state. It runs
 // once an iteration, over all parameters, so it walks the optimizer's lists through the C API and

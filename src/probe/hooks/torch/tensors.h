@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 // What a tensor is made of, read from memory: no method of a tensor is called, because modes,
 // subclasses and tracers would see the call. Where the fields lie is found out once, by looking for

@@ -123,4 +123,3 @@ CUresult ActOnProcess(int pid, Args* args) {
 
 #define VRAMSCOPE_CUDA_IS_OTHER_PROCESSES 1
 #include "probe/hooks/cuda/define_wrappers.h"
-#include "probe/session/stream.h"

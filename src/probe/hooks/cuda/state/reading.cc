@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "format/records.h"
 #include "probe/hooks/cuda/state/record.h"
-#include "probe/session/driver_memory.h"
+#include "probe/session/session.h"
 #include "probe/session/slot_table.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"

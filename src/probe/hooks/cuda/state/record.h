@@ -42,6 +42,14 @@ void RecordFailure(HookId api,
                    uint64_t size,
                    Alarm alarm = Alarm::kYes);
 
+// Counts what this thread recorded of allocations and frees.
+extern constinit VRAMSCOPE_TLS uint32_t t_recorded;
+
+template <class Handle>
+uint64_t Bits(Handle* handle) {
+  return reinterpret_cast<uintptr_t>(handle);
+}
+
 // ---- memory that several processes hold
 // Counted once, so the reader has to know which import is of which export.
 
@@ -62,13 +70,5 @@ void RecordShare(HookId api,
 uint64_t FindSize(CUdeviceptr address);
 // Its begin, or the address itself.
 CUdeviceptr FindBase(CUdeviceptr address);
-
-// Counts what this thread recorded of allocations and frees.
-extern constinit VRAMSCOPE_TLS uint32_t t_recorded;
-
-template <class Handle>
-uint64_t Bits(Handle* handle) {
-  return reinterpret_cast<uintptr_t>(handle);
-}
 
 }  // namespace vramscope::probe::cuda

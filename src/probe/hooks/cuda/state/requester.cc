@@ -6,8 +6,7 @@
 
 #include "probe/hooks/cuda/state/overflow.h"
 #include "probe/platform/dynamic.h"
-#include "probe/stack/unwind.h"
-#include "probe/stack/unwind_modules.h"
+#include "probe/stack/native/unwind.h"
 
 namespace vramscope::probe::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/python_layout.h"
+#include "probe/stack/python/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <set>
 
-#include "probe/stack/python_walk.h"
+#include "probe/stack/python/walk.h"
 
 namespace vramscope::probe {
 namespace {

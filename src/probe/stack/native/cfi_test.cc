@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind_cfi.h"
+#include "probe/stack/native/cfi.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "probe/stack/testing_tables.h"
-#include "probe/stack/unwind_expression.h"
-#include "probe/stack/unwind_rows.h"
+#include "probe/stack/native/rows.h"
+#include "probe/stack/native/testing_tables.h"
+#include "probe/stack/native/window.h"
 
 namespace vramscope::probe {
 namespace {

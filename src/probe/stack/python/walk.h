@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "probe/stack/python_layout.h"
+#include "probe/stack/python/layout.h"
 #include "probe/stack/stacks.h"
 
 namespace vramscope::probe {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind_expression.h"
+#include "probe/stack/native/cfi.h"
+#include "probe/stack/native/window.h"
 
 namespace vramscope::probe {
 namespace {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/collector.h"
-
 #include <cstring>
 
 #include "probe/platform/safe_reader.h"
-#include "probe/stack/python_walk.h"
+#include "probe/stack/python/api.h"
+#include "probe/stack/python/walk.h"
 
 namespace vramscope::probe {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind_cfi.h"
+#include "probe/stack/native/cfi.h"
 
 namespace vramscope::probe {
 namespace {

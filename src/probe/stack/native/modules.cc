@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind_modules.h"
-
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -10,7 +8,8 @@
 
 #include "probe/platform/dynamic.h"
 #include "probe/session/intern_table.h"
-#include "probe/stack/unwind_window.h"
+#include "probe/stack/native/unwind.h"
+#include "probe/stack/native/window.h"
 
 namespace vramscope::probe {
 namespace {

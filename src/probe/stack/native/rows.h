@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/compiler.h"
-#include "probe/stack/unwind_cfi.h"
+#include "probe/stack/native/cfi.h"
 
 namespace vramscope::probe {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind_rows.h"
+#include "probe/stack/native/rows.h"
 
 namespace vramscope::probe {
 namespace {

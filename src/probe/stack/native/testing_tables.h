@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "probe/stack/unwind_cfi.h"
+#include "probe/stack/native/cfi.h"
 
 // Small unwinding tables, for tests and as a seed of the fuzzer.
 namespace vramscope::probe::testing_tables {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/python_layout.h"
+#include "probe/stack/python/layout.h"
 
 namespace vramscope::probe {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind.h"
+#include "probe/stack/native/unwind.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -29,7 +29,7 @@ namespace {
 constexpr size_t kRoom = 256;
 
 // Counted, as many comparisons are made in signal handlers.
-thread_local KnownWalks g_known_walks;
+thread_local NativeStackCache g_known_walks;
 
 struct Tally {
   size_t walks;

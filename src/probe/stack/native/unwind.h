@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <link.h>
+
 #include <cstddef>
 #include <cstdint>
 
 #include "base/compiler.h"
-#include "probe/session/known_walks.h"
+#include "probe/session/native_stack_cache.h"
 #include "probe/session/source.h"
+#include "probe/stack/native/cfi.h"
 
 // Native stacks of the calling thread. On x86-64 the binaries' own unwinding tables are read, and
 // what they say of an address is remembered, so that a known stack costs some nanoseconds a frame;
@@ -62,9 +65,9 @@ VRAMSCOPE_ALWAYS_INLINE WalkStart WalkFromHere() {
 NativeWalk WalkNativeStack(const WalkStart& start, uintptr_t* pcs, size_t capacity);
 
 // The id that was kept for such a walk, 0 where there is none.
-uint32_t FindKnownWalk(const KnownWalks& known, const WalkStart& start);
+uint32_t FindKnownWalk(const NativeStackCache& known, const WalkStart& start);
 // Keeps it, where the same words on the stack will lead the same way.
-void KeepWalk(KnownWalks* known, const WalkStart& start, uint32_t id);
+void KeepWalk(NativeStackCache* known, const WalkStart& start, uint32_t id);
 
 // Grows when a walk comes to a binary for the first time, or that may have been replaced.
 uint64_t SeenBinaries();
@@ -73,5 +76,26 @@ uint64_t SeenBinaries();
 void LoadNativeStacks();
 // Just before a library is loaded.
 extern const Source kNativeStackSource;
+
+// ---- which binary code belongs to, and when that may have changed
+
+// Looks for the C library's lock-free search. Once, when this library is loaded.
+void LoadModuleSearch();
+
+// The binary that `pc` lies in; false for code that no file has. With glibc 2.35 or newer it takes
+// no lock and is safe in signal handlers; before, it takes the loader's lock.
+bool FindModule(uintptr_t pc, CodeModule* module);
+
+// What dl_iterate_phdr would say of that binary, by the same search: `info` has no headers where no
+// file has the code. False where only the loader's list can say.
+bool DescribeModule(uintptr_t pc, dl_phdr_info* info);
+
+// Grows when FindModule() comes to a binary for the first time.
+uint64_t SeenModules();
+// Grows when binaries were unloaded: what was learnt of code before may be of other code.
+uint64_t CodeGeneration();
+// To be called before a library is loaded: code can only come to the addresses of other code after
+// that was unloaded. Takes the loader's lock for a moment.
+void NoteUnloadedModules();
 
 }  // namespace vramscope::probe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/python_api.h"
+#include "probe/stack/python/api.h"
 
 #include <dlfcn.h>
 

@@ -7,8 +7,8 @@
 #include "probe/platform/safe_reader.h"
 #include "probe/session/exit.h"
 #include "probe/session/stream.h"
-#include "probe/stack/collector.h"
-#include "probe/stack/python_walk.h"
+#include "probe/stack/python/api.h"
+#include "probe/stack/python/walk.h"
 #include "probe/stack/stacks.h"
 
 // Finds the interpreter and proves the layout before the first use: the walk by offsets must give

@@ -12,7 +12,7 @@ namespace vramscope::probe {
 // further. Where all of them are there again, the walk is the same one and need not be done.
 //
 // Lives in zeroed memory. Not thread-safe.
-class KnownWalks {
+class NativeStackCache {
  public:
   static constexpr uint32_t kMaxReads = 48;
 

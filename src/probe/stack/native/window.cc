@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind_window.h"
+#include "probe/stack/native/window.h"
 
 #include <dlfcn.h>
 #include <errno.h>

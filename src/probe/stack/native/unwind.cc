@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/unwind.h"
+#include "probe/stack/native/unwind.h"
 
 #if defined(__x86_64__)
 
-#include "probe/stack/unwind_expression.h"
-#include "probe/stack/unwind_modules.h"
-#include "probe/stack/unwind_rows.h"
-#include "probe/stack/unwind_window.h"
+#include "probe/stack/native/cfi.h"
+#include "probe/stack/native/rows.h"
+#include "probe/stack/native/window.h"
 
 namespace vramscope::probe {
 namespace {
@@ -55,7 +54,7 @@ struct NoLog {
 
 class WalkLog {
  public:
-  explicit WalkLog(KnownWalks::Walk* walk) : walk_(walk) { walk_->read_count = 0; }
+  explicit WalkLog(NativeStackCache::Walk* walk) : walk_(walk) { walk_->read_count = 0; }
 
   void Read(uintptr_t address, uint64_t value) { Add(address, value); }
   // Where rbp was found last. It matters once the walk goes by it.
@@ -73,13 +72,13 @@ class WalkLog {
 
  private:
   void Add(uintptr_t address, uint64_t value) {
-    if (walk_->read_count == KnownWalks::kMaxReads)
+    if (walk_->read_count == NativeStackCache::kMaxReads)
       is_whole_ = false;
     else
       walk_->reads[walk_->read_count++] = {address, value};
   }
 
-  KnownWalks::Walk* walk_;
+  NativeStackCache::Walk* walk_;
   uintptr_t rbp_at_ = 0;
   bool is_whole_ = true;
 };
@@ -317,16 +316,16 @@ VRAMSCOPE_NOINLINE NativeWalk WalkNativeStack(const WalkStart& start,
   return WalkByRules(RegistersOf(start), pcs, capacity);
 }
 
-uint32_t FindKnownWalk(const KnownWalks& known, const WalkStart& start) {
+uint32_t FindKnownWalk(const NativeStackCache& known, const WalkStart& start) {
   const uintptr_t stack_end = StackWindow::OwnEnd(start.rsp);
   return stack_end != 0 ? known.Find(start.rsp, start.rbp, stack_end, CodeGeneration()) : 0;
 }
 
-void KeepWalk(KnownWalks* known, const WalkStart& start, uint32_t id) {
+void KeepWalk(NativeStackCache* known, const WalkStart& start, uint32_t id) {
   const uintptr_t stack_end = StackWindow::OwnEnd(start.rsp);
   if (stack_end == 0)
     return;
-  KnownWalks::Walk* const kept = known->Place(start.rsp);
+  NativeStackCache::Walk* const kept = known->Place(start.rsp);
   if (kept == nullptr)
     return;
   *kept = {};
@@ -385,10 +384,10 @@ NativeWalk WalkNativeStack(const WalkStart&, uintptr_t* pcs, size_t capacity) {
   return {depth, depth == capacity ? WalkEnd::kDepthLimit : WalkEnd::kOutermost};
 }
 
-uint32_t FindKnownWalk(const KnownWalks&, const WalkStart&) {
+uint32_t FindKnownWalk(const NativeStackCache&, const WalkStart&) {
   return 0;
 }
-void KeepWalk(KnownWalks*, const WalkStart&, uint32_t) {}
+void KeepWalk(NativeStackCache*, const WalkStart&, uint32_t) {}
 
 uint64_t SeenBinaries() {
   uint64_t changes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/stack/python_walk.h"
+#include "probe/stack/python/walk.h"
 
 #include "probe/session/stream.h"
 

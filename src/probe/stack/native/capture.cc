@@ -5,9 +5,8 @@
 #include <cstring>
 
 #include "probe/session/stream.h"
+#include "probe/stack/native/unwind.h"
 #include "probe/stack/stacks.h"
-#include "probe/stack/unwind.h"
-#include "probe/stack/unwind_modules.h"
 
 // Where this library begins and ends, from the linker.
 extern "C" {
