@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "probe/stack/unwind.h"
+#include "probe/stack/native/unwind.h"
 
 namespace {
 
