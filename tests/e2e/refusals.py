@@ -13,6 +13,7 @@ from places import FAKE, VRAMSCOPE
 # The driver, and PyTorch's way to report blocks and to give up, as its caching allocator uses them.
 PRELUDE = """
 import ctypes, os, signal, sys
+MIB = 1 << 20
 cuda = ctypes.CDLL("libcuda.so.1")
 context = ctypes.c_void_p()
 assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0

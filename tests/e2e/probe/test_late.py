@@ -301,6 +301,7 @@ cuda = ctypes.CDLL(LATE + "/libc10_cuda.so")
 for name in ("late_segment", "late_block", "late_block_free", "late_release"):
     getattr(cuda, name).argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 cuda.late_segment.argtypes, cuda.late_segment.restype = [ctypes.c_size_t], ctypes.c_void_p
+MIB = 1 << 20
 first, second = cuda.late_segment(20 * MIB), cuda.late_segment(40 * MIB)
 cuda.late_block(first, 12 * MIB)
 cuda.late_block(first + 12 * MIB, 4 * MIB)

@@ -17,6 +17,7 @@ DEVICE_MIB = 1280
 
 PRELUDE = f"""
 import ctypes, os, sys
+MIB = 1 << 20
 cuda = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
 context = ctypes.c_void_p()
 assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="th
 
 PROGRAM = """
 import ctypes, time, torch
+MIB = 1 << 20
 report = ctypes.PyDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
 report.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_uint16]
 report.restype = None

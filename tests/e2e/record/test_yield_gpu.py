@@ -25,6 +25,7 @@ assert cuda.cuInit(0) == 0
 assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
 assert cuda.cuCtxSetCurrent(context) == 0
 assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64 << 20)) == 0
+MIB = 1 << 20
 def take_all():
     # Somebody else, who has all that is free until its input ends.
     taker = subprocess.Popen([sys.executable, "-c", {hungry!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
