@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs on the CUDA driver API, run with the stand-in driver by tests/e2e/test_cuda_fake.py.
+# Programs on the CUDA driver API, run with the stand-in driver by tests/e2e/probe/test_cuda_fake.py.
 foreach(HOST
     driver_basic driver_beside driver_blocks driver_checkpoint driver_deepbind driver_event_cost driver_fork driver_handles driver_needed driver_neighbour driver_none driver_pool_kinds driver_pools
     driver_procaddress driver_refused driver_sharing driver_sleep driver_steady driver_route driver_threads driver_versions driver_vmm)
@@ -37,7 +37,7 @@ target_link_libraries(host_driver_constructor PRIVATE driver_early vramscope_war
 set_target_properties(host_driver_constructor PROPERTIES
   OUTPUT_NAME driver_constructor BUILD_RPATH $ORIGIN)
 
-# One that asks the driver for memory, under the names of some that are known: tests/e2e/test_overflow.py.
+# One that asks the driver for memory, under the names of some that are known: tests/e2e/probe/test_overflow.py.
 foreach(NAME c10_cuda nccl)
   add_library(asking_${NAME} SHARED asking_library.c)
   target_link_libraries(asking_${NAME} PRIVATE vramscope_warnings ${CMAKE_DL_LIBS})
