@@ -25,8 +25,7 @@ inline constexpr bool kGivesBack =
 //   StringId  String(uint64_t local_id)           StringId Text(format::Bytes)
 //   StackId   Python(uint64_t local_id)           StackId  Native(uint64_t local_id)
 //   DeviceId  Device(int64_t local)               ThreadId thread()
-//   ProcessId process()                           ProcessId ProcessOf(uint64_t pid, int64_t
-//   time_ns)
+//   ProcessId process()                           ProcessId ProcessOf(uint64_t pid, int64_t ns)
 //   StringId  scope()                             the thread's scope now
 //
 // and takes the definitions: bool On(const format::String&, Event*) and so on. On() says whether
