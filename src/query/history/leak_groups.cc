@@ -6,6 +6,18 @@
 #include "query/dimensions/fold_names.h"
 
 namespace vramscope::query {
+namespace {
+
+// Of the largest share; nothing where there is none.
+template <typename Key>
+Key LargestOf(const std::map<Key, uint64_t>& shares) {
+  const auto largest =
+      std::max_element(shares.begin(), shares.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return largest == shares.end() ? Key{} : largest->first;
+}
+
+}  // namespace
 
 bool LeakGroups::Suppresses(const tables::SiteRow& site) {
   if (patterns_.empty())
@@ -35,24 +47,20 @@ bool LeakGroups::Matches(tables::StackId stack) {
   return matches;
 }
 
-Growth LeakGroups::Describe(const LeakKey& key,
+Growth LeakGroups::Describe(const LineKey& line,
                             format::Category category,
                             const LeakShares& shares) const {
   Growth growth;
-  growth.device = recording_.tables().accounts[key.account.value].device;
-  if (key.frame.value != 0)
-    growth.place = FormatFrame(recording_, key.frame);
-  growth.type = recording_.string(key.type);
+  growth.device = recording_.tables().accounts[line.account.value].device;
+  if (line.frame.value != 0)
+    growth.place = FormatFrame(recording_, line.frame);
+  growth.type = recording_.string(LargestOf(shares.types));
   growth.category = format::CategoryName(category);
   std::map<std::string, uint64_t> names;
   for (const auto& [name, bytes] : shares.names)
     names[std::string(recording_.string(name))] += bytes;
   growth.module = FoldNames(names);
-  const auto largest =
-      std::max_element(shares.stacks.begin(), shares.stacks.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (largest != shares.stacks.end())
-    growth.stack = largest->first;
+  growth.stack = LargestOf(shares.stacks);
   return growth;
 }
 

@@ -16,15 +16,15 @@
 // What `leaks` adds up: memory of one line and one class of layers.
 namespace vramscope::query {
 
-struct LeakKey {
+struct LineKey {
   tables::AccountId account;
   tables::FrameId frame;  // the user's innermost
-  tables::StringId type;  // the layer's class
-  friend auto operator<=>(const LeakKey&, const LeakKey&) = default;
+  friend auto operator<=>(const LineKey&, const LineKey&) = default;
 };
 
-// Parts of a group that have a name of their own, for its text. Bytes by name, and by stack.
+// What a group consists of, for its text. Bytes by the layer's class, by name and by stack.
 struct LeakShares {
+  std::map<tables::StringId, uint64_t> types;
   std::map<tables::StringId, uint64_t> names;
   std::map<tables::StackId, uint64_t> stacks;
 };
@@ -35,9 +35,7 @@ class LeakGroups {
   LeakGroups(const tables::Recording& recording, const std::vector<std::string>& suppressions)
       : recording_(recording), patterns_(suppressions), frames_(recording) {}
 
-  LeakKey KeyOf(const tables::SiteRow& site) {
-    return {site.account, frames_.Of(site.place), site.module_class};
-  }
+  LineKey LineOf(const tables::SiteRow& site) { return {site.account, frames_.Of(site.place)}; }
   // The name that says most: the layer, else the parameter, else the tag.
   static tables::StringId NameOf(const tables::SiteRow& site) {
     return site.module.value != 0      ? site.module
@@ -46,7 +44,7 @@ class LeakGroups {
   }
   bool Suppresses(const tables::SiteRow& site);
   // Without figures.
-  Growth Describe(const LeakKey& key, format::Category category, const LeakShares& shares) const;
+  Growth Describe(const LineKey& line, format::Category category, const LeakShares& shares) const;
 
  private:
   bool Matches(std::string_view text) const;

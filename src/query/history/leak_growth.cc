@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -225,13 +226,38 @@ void Gather(const tables::AllocationFrame& frame, const std::vector<SiteView>& v
   }
 }
 
-// Memory of a group that has one category and one name.
+// Memory of a line that has one class, one category and one name.
 struct Part {
   ChangeSeries changes;
   std::map<tables::StackId, uint64_t> stacks;  // bytes alive at the last iteration's end
 };
-using PartKey = std::pair<Category, tables::StringId>;
+struct PartKey {
+  tables::StringId type;  // the layer's class
+  Category category;
+  tables::StringId name;
+  friend auto operator<=>(const PartKey&, const PartKey&) = default;
+};
 using Parts = std::map<PartKey, Part>;
+using PartSpan = std::span<const Parts::iterator>;
+
+// Neighbours that are alike.
+template <typename Key>
+std::vector<PartSpan> SplitBy(PartSpan parts, Key key) {
+  std::vector<PartSpan> out;
+  for (size_t begin = 0, end = 0; begin < parts.size(); begin = end) {
+    while (end < parts.size() && key(parts[end]->first) == key(parts[begin]->first))
+      ++end;
+    out.push_back(parts.subspan(begin, end - begin));
+  }
+  return out;
+}
+
+ChangeSeries SumOf(PartSpan parts) {
+  ChangeSeries sum;
+  for (const auto& part : parts)
+    sum.Add(part->second.changes);
+  return sum;
+}
 
 class GrowthFinder {
  public:
@@ -258,9 +284,13 @@ class GrowthFinder {
   bool MayWait(const tables::AccountRow& account, const ProcessIterations& times) const;
   void FindWindows();
   util::Status Read(std::vector<Found>* found);
-  void AddGrowths(const LeakKey& key, Parts& parts);
+  void AddGrowths(const LineKey& line, Parts& parts);
+  void AddGrowthsOfClass(const LineKey& line, PartSpan parts);
+  // Whether a class rises without growing by itself: its memory has another class in part, as that
+  // of a model of which the agent learned late.
+  bool IsSplitOverClasses(const LineKey& line, const std::vector<PartSpan>& classes) const;
   // Adds a row where the parts as a whole grow.
-  bool AddGrowth(const LeakKey& key, const std::vector<Parts::iterator>& parts, bool whole);
+  bool AddGrowth(const LineKey& line, PartSpan parts, bool whole);
 
   const tables::Recording& recording_;
   const tables::Tables& tables_;
@@ -351,10 +381,10 @@ util::Status GrowthFinder::Read(std::vector<Found>* found) {
       last.of_account[i] = windows_[i].times->EndOf(windows_[i].until - 1);
   }
   VRAMSCOPE_ASSIGN_OR_RETURN(const auto live, ReadLiveSetWithCheckpointed(recording_, last));
-  std::set<LeakKey> alive;
+  std::set<std::pair<LineKey, tables::StringId>> alive;  // with the class
   for (size_t i = 1; i < live.sites.size(); ++i) {
     if (live.sites[i].bytes != 0 && !groups_.Suppresses(tables_.sites[i]))
-      alive.insert(groups_.KeyOf(tables_.sites[i]));
+      alive.insert({groups_.LineOf(tables_.sites[i]), tables_.sites[i].module_class});
   }
   std::vector<SiteView> views;
   for (const tables::SiteRow& site : tables_.sites) {
@@ -362,7 +392,7 @@ util::Status GrowthFinder::Read(std::vector<Found>* found) {
     SiteView& view = views.emplace_back();
     if (windows_[account].times == nullptr || site.backing != 0 || groups_.Suppresses(site))
       continue;
-    view = {&windows_[account], account, alive.contains(groups_.KeyOf(site))};
+    view = {&windows_[account], account, alive.contains({groups_.LineOf(site), site.module_class})};
   }
   std::vector<size_t> frames(recording_.frame_count());
   uint64_t rows = 0;
@@ -381,20 +411,15 @@ util::Status GrowthFinder::Read(std::vector<Found>* found) {
                       });
 }
 
-bool GrowthFinder::AddGrowth(const LeakKey& key,
-                             const std::vector<Parts::iterator>& parts,
-                             bool whole) {
-  const Window& window = windows_[key.account.value];
-  ChangeSeries all;
-  for (const auto& part : parts)
-    all.Add(part->second.changes);
-  const std::optional<Line> line = all.GrowingIn(window);
-  if (!line || (!whole && !line->RisesOften()))
+bool GrowthFinder::AddGrowth(const LineKey& line, PartSpan parts, bool whole) {
+  const Window& window = windows_[line.account.value];
+  const std::optional<Line> grown = SumOf(parts).GrowingIn(window);
+  if (!grown || (!whole && !grown->RisesOften()))
     return false;
   // The text is about what grew, not about what was there before.
   std::map<Category, int64_t> rises;
   for (const auto& part : parts)
-    rises[part->first.first] += part->second.changes.Rise(window);
+    rises[part->first.category] += part->second.changes.Rise(window);
   const Category category =
       std::max_element(rises.begin(), rises.end(), [](const auto& a, const auto& b) {
         return a.second < b.second;
@@ -402,38 +427,55 @@ bool GrowthFinder::AddGrowth(const LeakKey& key,
   LeakShares shares;
   for (const auto& part : parts) {
     const int64_t rise = part->second.changes.Rise(window);
-    if (part->first.first != category || rise <= 0)
+    if (part->first.category != category || rise <= 0)
       continue;
-    shares.names[part->first.second] += static_cast<uint64_t>(rise);
+    shares.types[part->first.type] += static_cast<uint64_t>(rise);
+    shares.names[part->first.name] += static_cast<uint64_t>(rise);
     for (const auto& [stack, bytes] : part->second.stacks)
       shares.stacks[stack] += bytes;
   }
-  Growth growth = groups_.Describe(key, category, shares);
-  growth.bytes_per_iteration = line->Slope();
-  growth.first_bytes = static_cast<uint64_t>(std::max<int64_t>(line->bytes.front(), 0));
-  growth.last_bytes = static_cast<uint64_t>(line->bytes.back());
-  growth.count = static_cast<uint64_t>(std::max<int64_t>(line->counts.back(), 0));
-  growth.steady = line->Steady();
-  explained_[key.account.value] += growth.bytes_per_iteration;
+  Growth growth = groups_.Describe(line, category, shares);
+  growth.bytes_per_iteration = grown->Slope();
+  growth.first_bytes = static_cast<uint64_t>(std::max<int64_t>(grown->bytes.front(), 0));
+  growth.last_bytes = static_cast<uint64_t>(grown->bytes.back());
+  growth.count = static_cast<uint64_t>(std::max<int64_t>(grown->counts.back(), 0));
+  growth.steady = grown->Steady();
+  explained_[line.account.value] += growth.bytes_per_iteration;
   out_.growing.push_back(std::move(growth));
   return true;
 }
 
-void GrowthFinder::AddGrowths(const LeakKey& key, Parts& parts) {
+bool GrowthFinder::IsSplitOverClasses(const LineKey& line,
+                                      const std::vector<PartSpan>& classes) const {
+  if (line.frame.value == 0 || classes.size() < 2)
+    return false;
+  const Window& window = windows_[line.account.value];
+  return std::any_of(classes.begin(), classes.end(), [&](PartSpan of_class) {
+    ChangeSeries sum = SumOf(of_class);
+    return sum.Rise(window) > 0 && !sum.GrowingIn(window);
+  });
+}
+
+void GrowthFinder::AddGrowths(const LineKey& line, Parts& parts) {
   std::vector<Parts::iterator> all;
   for (auto part = parts.begin(); part != parts.end(); ++part)
     all.push_back(part);
-  if (AddGrowth(key, all, true))
+  const auto classes = SplitBy(all, [](const PartKey& key) { return key.type; });
+  if (IsSplitOverClasses(line, classes) && AddGrowth(line, all, true))
     return;
-  for (auto begin = all.begin(); begin != all.end();) {
-    const Category category = (*begin)->first.first;
-    const auto end = std::find_if(begin, all.end(),
-                                  [&](const auto& part) { return part->first.first != category; });
-    if (!AddGrowth(key, {begin, end}, false)) {
-      for (auto part = begin; part != end; ++part)
-        AddGrowth(key, {*part}, false);
-    }
-    begin = end;
+  for (const PartSpan of_class : classes)
+    AddGrowthsOfClass(line, of_class);
+}
+
+void GrowthFinder::AddGrowthsOfClass(const LineKey& line, PartSpan parts) {
+  if (AddGrowth(line, parts, true))
+    return;
+  for (const PartSpan of_category :
+       SplitBy(parts, [](const PartKey& key) { return key.category; })) {
+    if (AddGrowth(line, of_category, false))
+      continue;
+    for (size_t i = 0; i < of_category.size(); ++i)
+      AddGrowth(line, of_category.subspan(i, 1), false);
   }
 }
 
@@ -449,23 +491,23 @@ util::Status GrowthFinder::Find() {
     return {};
   std::vector<Found> found;
   VRAMSCOPE_RETURN_IF_ERROR(Read(&found));
-  std::map<LeakKey, Parts> groups;
+  std::map<LineKey, Parts> lines;
   std::vector<ChangeSeries> totals(windows_.size());
   for (Found& of_thread : found) {
     for (size_t i = 0; i < totals.size(); ++i)
       totals[i].Add(of_thread.totals[i]);
     for (auto& [index, series] : of_thread.sites) {
       const tables::SiteRow& site = tables_.sites[index];
-      Part& part = groups[groups_.KeyOf(site)]
-                         [{static_cast<Category>(site.category), LeakGroups::NameOf(site)}];
+      Part& part = lines[groups_.LineOf(site)][{
+          site.module_class, static_cast<Category>(site.category), LeakGroups::NameOf(site)}];
       part.changes.Add(series.changes);
       if (series.last_bytes != 0)
         part.stacks[site.place] += series.last_bytes;
     }
   }
   explained_.resize(windows_.size());
-  for (auto& [key, parts] : groups)
-    AddGrowths(key, parts);
+  for (auto& [line, parts] : lines)
+    AddGrowths(line, parts);
   std::stable_sort(out_.growing.begin(), out_.growing.end(), [](const Growth& a, const Growth& b) {
     return a.bytes_per_iteration > b.bytes_per_iteration;
   });

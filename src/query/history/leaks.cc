@@ -61,7 +61,7 @@ util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* grou
     uint64_t count = 0;
     LeakShares shares;
   };
-  std::map<std::pair<LeakKey, Category>, Sum> sums;
+  std::map<std::tuple<LineKey, tables::StringId, Category>, Sum> sums;
   const tables::Tables& tables = recording.tables();
   for (size_t i = 1; i < live.sites.size(); ++i) {
     const LiveSum& sum = live.sites[i];
@@ -83,14 +83,16 @@ util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* grou
     }
     if (IsOfModel(static_cast<Category>(site.category)) && models.IsUnused(site))
       out->unused.bytes += sum.bytes;
-    Sum& group = sums[{groups->KeyOf(site), static_cast<Category>(site.category)}];
+    Sum& group =
+        sums[{groups->LineOf(site), site.module_class, static_cast<Category>(site.category)}];
     group.bytes += sum.bytes;
     group.count += sum.count;
+    group.shares.types[site.module_class] += sum.bytes;
     group.shares.names[LeakGroups::NameOf(site)] += sum.bytes;
     group.shares.stacks[site.place] += sum.bytes;
   }
   for (const auto& [key, sum] : sums) {
-    Growth growth = groups->Describe(key.first, key.second, sum.shares);
+    Growth growth = groups->Describe(std::get<LineKey>(key), std::get<Category>(key), sum.shares);
     growth.last_bytes = sum.bytes;
     growth.count = sum.count;
     out->never_freed.push_back(std::move(growth));

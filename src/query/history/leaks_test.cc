@@ -114,6 +114,22 @@ TEST_F(LeaksTest, GrowFromIterationToIteration) {
   EXPECT_EQ(fewer.suppressed_count, 10u);
 }
 
+// As where the agent names some models of a line and rests while others are made.
+TEST_F(LeaksTest, ALineWhoseMemoryHasAClassInPartIsOneRow) {
+  Iterations(12);
+  const auto line = Line(4);
+  const auto named = Site(Category::kParameter, line, "Linear", "Linear");
+  const auto late = Site(Category::kParameter, line, "param_groups.0");
+  for (int64_t k = 0; k < 12; ++k)
+    builder_.Row(k < 9 ? named : late, k * 100 + 10, tables::kNever, 1000);
+  const Leaks leaks = Find();
+  ASSERT_THAT(leaks.growing, SizeIs(1));
+  EXPECT_DOUBLE_EQ(leaks.growing[0].bytes_per_iteration, 1000);
+  EXPECT_EQ(leaks.growing[0].type, "Linear");
+  EXPECT_EQ(leaks.growing[0].count, 12u);
+  EXPECT_NEAR(leaks.unexplained_per_iteration, 0, 1e-6);
+}
+
 TEST_F(LeaksTest, FiveIterationsAreTooFew) {
   Iterations(5);
   const auto leak = Site(Category::kUnknown, Line(42));
