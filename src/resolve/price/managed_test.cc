@@ -205,6 +205,54 @@ TEST_F(ManagedTest, AFigureGivesALaunchWhatLookedLikePages) {
   EXPECT_EQ(rows.size(), 3u);
 }
 
+// By sizes 32 MiB of managed memory went, but only 14 of it had been on the device.
+TEST(Managed, Reset_FreesManagedMemoryToo_TheContextsOwnMemoryGoesFirst) {
+  DeviceBuilder device;
+  device.AddProcess();
+  device.Sample(0);
+  device.Primary();
+  device.Reading(520);
+  device.Implicit(Part::kLimits, "cuCtxSetLimit").context = 1;
+  device.Reading(520 + 54);
+  const uint32_t untouched = device.Managed(18);
+  const uint32_t touched = device.Managed(14);
+  const uint32_t of_other_context = device.Managed(36);
+  device.Implicit(Part::kUvmDriver, "cuMemPrefetchAsync").only_takes = true;
+  device.Reading(520 + 54 + 64);
+  device.FreeManaged(untouched);
+  device.FreeManaged(touched);
+  device.Reset();
+  device.Reading(520 + 50);
+  const char* const context = "context: cuDevicePrimaryCtxRetain";
+  EXPECT_THAT(device.Rows(),
+              ElementsAre(Pair(kUvm, 14), Pair(context, 520), Pair("managed 2", 36)));
+  device.FreeManaged(of_other_context);
+  device.Reading(520 + 14);
+  device.Sample(520 + 14);
+  EXPECT_THAT(device.Rows(), ElementsAre(Pair(kUvm, 14), Pair(context, 520)));
+  EXPECT_EQ(device.WorstResidual(), 0);
+}
+
+// A driver that keeps all that the context has: what went is just what was freed.
+TEST(Managed, Reset_FreesWhatWasManaged_TheContextKeepsItsMemory) {
+  DeviceBuilder device;
+  device.AddProcess();
+  device.Sample(0);
+  device.Primary();
+  device.Reading(520);
+  device.Implicit(Part::kLimits, "cuCtxSetLimit").context = 1;
+  device.Reading(520 + 54);
+  const uint32_t memory = device.Managed(64);
+  device.Implicit(Part::kUvmDriver, "cuMemPrefetchAsync").only_takes = true;
+  device.Reading(520 + 54 + 128);
+  device.FreeManaged(memory);
+  device.Reset();
+  device.Reading(520 + 54 + 64);
+  EXPECT_THAT(device.Rows(),
+              ElementsAre(Pair(kUvm, 64), Pair("context: cuDevicePrimaryCtxRetain", 520),
+                          Pair("limits (stack, heap, printf FIFO): cuCtxSetLimit", 54)));
+}
+
 // The end of a context takes nothing: what came beside it came with the prefetch.
 TEST_F(ManagedTest, PagesMoveBesideTheEndOfAContext) {
   device_.Context(2);

@@ -46,6 +46,20 @@ struct Entry {
   size_t number;
 };
 
+// The call that ended a primary context, or null.
+const ImplicitCall* EndOfPrimary(const CallSet& calls) {
+  const auto end = std::find_if(calls.begin(), calls.end(), [&](uint32_t number) {
+    return calls.call(number).kind == Kind::kContextDestroy && calls.call(number).is_primary;
+  });
+  return end == calls.end() ? nullptr : &calls.call(*end);
+}
+
+// Whether the context that ended had it besides its own: code, stack, heap, streams.
+bool IsOwnOf(const ImplicitCall& end, const Counter& counter) {
+  return counter.context == end.context && IsDriverPart(counter.part) &&
+         counter.part != Part::kContext;
+}
+
 class Pricer {
  public:
   explicit Pricer(const DeviceInput& input)
@@ -103,6 +117,7 @@ class Pricer {
   void OnInterval(const Interval& interval);
   void Assign(const Interval& interval, const CallSet& calls, int64_t bytes);
   int64_t TouchedBy(const CallSet& calls, const When& when, int64_t bytes);
+  int64_t OverfreedBy(const CallSet& calls, int64_t bytes) const;
   void ShareOut(const CallSet& calls, uint32_t holder, const Estimate& estimate);
   std::vector<StepRef> TakeBack(const CallSet& calls, const When& when, int64_t bytes);
   template <class Matches>
@@ -524,6 +539,24 @@ int64_t Pricer::TouchedBy(const CallSet& calls, const When& when, int64_t bytes)
   return touched;
 }
 
+// The end of a primary context frees its managed memory: how much of that was resident is a guess.
+// Where the guess is wrong, the context's own memory went first, and managed memory is the rest of
+// what went. `bytes`: the growth besides the guess. Returns by how much the guess was too high.
+int64_t Pricer::OverfreedBy(const CallSet& calls, int64_t bytes) const {
+  const ImplicitCall* const end = EndOfPrimary(calls);
+  const auto takes_nothing = [](const ImplicitCall& call) {
+    return call.kind == Kind::kContextDestroy;
+  };
+  if (end == nullptr || (bytes >= 0 && !calls.All(takes_nothing)))
+    return 0;
+  int64_t own_bytes = 0;
+  for (const Book::Row& row : book_.rows()) {
+    if (row.account == end->process && IsOwnOf(*end, row.counter))
+      own_bytes += std::max<int64_t>(row.bytes, 0);
+  }
+  return std::min(managed_.freed_bytes(), own_bytes + bytes);
+}
+
 void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t bytes) {
   const CallSet takers = calls.ThatMayTake();
   const uint32_t process = takers.last().process;
@@ -538,6 +571,11 @@ void Pricer::Assign(const Interval& interval, const CallSet& calls, int64_t byte
   }
   // A kernel may touch pages until the figure that shows them.
   const When until{when.time_ns, when.begin_ns, std::max(when.end_ns, interval.until.end_ns)};
+  if (const int64_t overfreed = OverfreedBy(calls, bytes); overfreed > 0) {
+    const int64_t corrected = managed_.OnCalls(until, overfreed);
+    NoteHidden(until.time_ns, corrected);
+    bytes -= corrected;
+  }
   bytes -= TouchedBy(bytes > 0 ? takers : calls, until, bytes);
   // Moves of pages take nothing that is in the figure of a process.
   if (bytes == 0 && calls.AreAll(Part::kUvmDriver))
@@ -593,20 +631,13 @@ std::vector<StepRef> Pricer::TakeBack(const CallSet& calls, const When& when, in
   const uint32_t process = calls.last().process;
   std::vector<StepRef> taken;
   int64_t left = bytes;
-  const auto ended = std::find_if(calls.begin(), calls.end(), [&](uint32_t call) {
-    return input_.calls[call].kind == Kind::kContextDestroy && input_.calls[call].is_primary;
-  });
   const auto take = [&](auto matches) {
     left -= TakeFromRows(process, when, left, matches, &taken);
   };
-  if (ended == calls.end()) {
+  if (const ImplicitCall* const end = EndOfPrimary(calls))
+    take([&](const Counter& counter) { return IsOwnOf(*end, counter); });
+  else
     take([&](const Counter& counter) { return calls.Has(counter.part); });
-  } else {
-    const uint64_t context = input_.calls[*ended].context;
-    take([&](const Counter& counter) {
-      return counter.context == context && counter.part != Part::kContext;
-    });
-  }
   take([](const Counter& counter) { return counter.part != Part::kContext; });
   take([](const Counter&) { return true; });
   return taken;
