@@ -101,24 +101,24 @@ tables::Tables MakeTables(int64_t end_ns, uint64_t allocations_per_iteration) {
   tables::SiteRow site;
   site.account = account_id;
   site.owner = pytorch;
-  site.part = static_cast<uint8_t>(Part::kCached);
-  site.category = static_cast<uint8_t>(Category::kCached);
+  site.part = Part::kCached;
+  site.category = Category::kCached;
   const tables::SiteId free{Append(tables.sites, site)};  // 1
   site.backing = 1;
   Append(tables.sites, site);  // 2
   site.backing = 0;
   site.allocator = pytorch;
-  site.part = static_cast<uint8_t>(Part::kAllocated);
+  site.part = Part::kAllocated;
   for (uint32_t i = 1; i <= kPlaces; ++i) {
     site.stack = site.place = tables::StackId{i};
     site.module = modules[i % kLayers];
-    site.category = static_cast<uint8_t>(i % 2 == 0 ? Category::kActivation : Category::kTemporary);
+    site.category = i % 2 == 0 ? Category::kActivation : Category::kTemporary;
     site.allocated_count = 1;
     Append(tables.sites, site);  // from 3 on
   }
   tables::SegmentRow segment;
   segment.site = free;
-  segment.part_in_use = static_cast<uint8_t>(Part::kFragmentation);
+  segment.part_in_use = Part::kFragmentation;
   for (uint32_t i = 0; i < kSegments; ++i)
     Append(tables.segments, segment);
   const int64_t iteration_ns = static_cast<int64_t>(allocations_per_iteration) * 2 * kStepNs;

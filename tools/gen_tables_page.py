@@ -13,7 +13,6 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "TABLES.md"
 TYPES = {
-    "uint8_t": "uint8",
     "uint32_t": "uint32",
     "uint64_t": "uint64",
     "int32_t": "int32",
@@ -38,9 +37,9 @@ def arguments(call):
 
 
 def type_of(name, unit):
-    if name in TYPES:
-        return TYPES[name]
-    if not name.endswith("Id") or not unit:
+    if name in TYPES or not name.endswith("Id"):
+        return TYPES.get(name, "uint8")  # an enum
+    if not unit:
         sys.exit(f"gen_tables_page: a column of type {name} does not say which table it names")
     return f"row of [{unit}](#{unit})"
 

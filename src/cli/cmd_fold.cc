@@ -156,8 +156,8 @@ bool Fold::Plan(const trace::LiveTrace& trace, const tables::Recording& recordin
     if (of.cut_ns > before_ns)
       plan.cut_ns = of.cut_ns;
     plan.iterations = static_cast<uint64_t>(std::max<int64_t>(of.count, 0));
-    plan.by_marks = tables.processes[process.value + size_t{1}].iterations_by ==
-                    static_cast<uint8_t>(tables::IterationsBy::kMarks);
+    plan.by_marks =
+        tables.processes[process.value + size_t{1}].iterations_by == tables::IterationsBy::kMarks;
     first_cut_ns = std::min(first_cut_ns, plan.cut_ns);
   }
   bool folds = false;

@@ -440,7 +440,7 @@ util::Result<output::Figure> MakeLines(const PlotArguments& arguments, double om
                    : query::MakeTimelinesBy(*recording, output::kTimelinePoints, by[0]));
     const auto of = [&](const query::Timeline& timeline) {
       const tables::DeviceRow& device = recording->tables().devices[timeline.device.value];
-      return std::pair(static_cast<tables::DeviceKind>(device.kind), device.index);
+      return std::pair(device.kind, device.index);
     };
     VRAMSCOPE_RETURN_IF_ERROR(KeepDevice(arguments, file, of, &timelines));
     const std::string name =

@@ -175,10 +175,9 @@ const query::Refusal& ChosenRefusal(const std::vector<query::Refusal>& refusals,
 
 // The allocator of CPU tensors fails without a record of it.
 std::string NoRefusal(const tables::Tables& tables) {
-  const bool has_cpu =
-      std::any_of(tables.devices.begin(), tables.devices.end(), [](const tables::DeviceRow& row) {
-        return row.kind == static_cast<uint8_t>(tables::DeviceKind::kCpu);
-      });
+  const bool has_cpu = std::any_of(
+      tables.devices.begin(), tables.devices.end(),
+      [](const tables::DeviceRow& row) { return row.kind == tables::DeviceKind::kCpu; });
   return has_cpu ? "no request for GPU memory was refused; requests for CPU tensors are not watched"
                  : "no request for memory was refused";
 }

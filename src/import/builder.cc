@@ -22,80 +22,26 @@ constexpr size_t kMaxTextBytes = size_t{64} << 10;
 // What a row costs beside itself: its place in a table of hashes.
 constexpr uint64_t kInternBytes = 16;
 
-uint64_t ValueOf(uint64_t value) {
-  return value;
-}
-template <class Tag>
-uint64_t ValueOf(util::StrongId<Tag> id) {
-  return id.value;
-}
-
-template <class Row>
-uint64_t HashOf(const Row& row) {
-  uint64_t hash = 0;
-  tables::TableOf<Row>::VisitColumns([&](const auto& column) {
-    hash = util::Mix64(hash + 0x9e3779b97f4a7c15 + ValueOf(row.*column.field));
-  });
-  return hash;
-}
-
-template <class Row>
-bool AreEqual(const Row& a, const Row& b) {
-  return a == b;
-}
-
 // Sums are no part of what a site is.
 SiteRow KeyOf(SiteRow row) {
   row.allocated_bytes = row.allocated_count = 0;
   return row;
 }
-bool AreEqual(const SiteRow& a, const SiteRow& b) {
-  return KeyOf(a) == KeyOf(b);
-}
-uint64_t HashOf(const SiteRow& row) {
-  return HashOf<SiteRow>(KeyOf(row));
-}
 
-uint64_t HashOf(std::string_view text) {
-  return util::Mix64(std::hash<std::string_view>{}(text));
+uint64_t HashOf(const SiteRow& row) {
+  uint64_t hash = 0;
+  tables::TableOf<SiteRow>::VisitColumns([key = KeyOf(row), &hash](const auto& column) {
+    hash = util::Mix64(hash + 0x9e3779b97f4a7c15 + tables::ToWord(key.*column.field));
+  });
+  return hash;
 }
 
 }  // namespace
 
 tables::StringId Builder::Text(std::string_view text) {
-  // Nothing is kept any more once it is over.
-  if (text.empty() || budget_.IsOver())
-    return {};
   if (text.size() > kMaxTextBytes)
     text = text.substr(0, kMaxTextBytes);
-  const std::string valid = util::ValidUtf8(text);
-  const auto next = static_cast<uint32_t>(out_.strings.size());
-  const uint32_t id = strings_.Intern(
-      HashOf(std::string_view(valid)), next,
-      [&](uint32_t known) { return out_.strings[tables::StringId{known}] == valid; },
-      [&](uint32_t known) { return HashOf(out_.strings[tables::StringId{known}]); });
-  if (id == next && budget_.Charge("texts", 1, valid.size() + sizeof(uint64_t) + kInternBytes))
-    out_.strings.Add(valid);
-  return id == next && budget_.IsOver() ? tables::StringId{} : tables::StringId{id};
-}
-
-template <class Row>
-uint32_t Builder::Intern(const char* what,
-                         std::vector<Row>* rows,
-                         util::InternTable* table,
-                         const Row& row) {
-  // Nothing is kept any more; what was found so far stays as it is.
-  if (budget_.IsOver())
-    return 0;
-  const auto next = static_cast<uint32_t>(rows->size());
-  const uint32_t id = table->Intern(
-      HashOf(row), next, [&](uint32_t known) { return AreEqual((*rows)[known], row); },
-      [&](uint32_t known) { return HashOf((*rows)[known]); });
-  if (id == next) {
-    rows->push_back(row);
-    (void)budget_.Charge(what, 1, sizeof(Row) + kInternBytes);
-  }
-  return id;
+  return names_.AddText(util::ValidUtf8(text));
 }
 
 template <class Row, class Key>
@@ -114,7 +60,7 @@ uint32_t Builder::Number(std::vector<Row>* rows,
 tables::DeviceId Builder::Device(tables::DeviceKind kind, int32_t index) {
   tables::DeviceRow row;
   row.host = tables::HostId{1};
-  row.kind = static_cast<uint8_t>(kind);
+  row.kind = kind;
   row.index = index;
   return tables::DeviceId{Number(&out_.devices, &devices_, std::pair(row.kind, index), row)};
 }
@@ -146,16 +92,19 @@ tables::AccountId Builder::Account(tables::ProcessId process, tables::DeviceId d
       Number(&out_.accounts, &accounts_, std::pair(process.value, device.value), row)};
 }
 
-tables::FrameId Builder::Frame(const tables::FrameRow& row) {
-  return tables::FrameId{Intern("frames", &out_.frames, &frames_, row)};
-}
-
-tables::StackId Builder::Stack(tables::StackId parent, tables::FrameId frame) {
-  return tables::StackId{Intern("stacks", &out_.stacks, &stacks_, tables::StackRow{parent, frame})};
-}
-
 tables::SiteId Builder::Site(const SiteRow& row) {
-  return tables::SiteId{Intern("sites", &out_.sites, &sites_, row)};
+  // Nothing is kept any more; what was found so far stays as it is.
+  if (budget_.IsOver())
+    return {};
+  const auto next = static_cast<uint32_t>(out_.sites.size());
+  const uint32_t id = sites_.Intern(
+      HashOf(row), next, [&](uint32_t known) { return KeyOf(out_.sites[known]) == KeyOf(row); },
+      [&](uint32_t known) { return HashOf(out_.sites[known]); });
+  if (id == next) {
+    out_.sites.push_back(row);
+    (void)budget_.Charge("sites", 1, sizeof row + kInternBytes);
+  }
+  return tables::SiteId{id};
 }
 
 tables::CounterId Builder::Counter(tables::SiteId site, tables::SegmentId segment) {
@@ -177,8 +126,8 @@ tables::SegmentId Builder::Segment(const tables::SegmentRow& row) {
 SiteRow Builder::SiteOf(tables::AccountId account, format::Part part) {
   SiteRow row;
   row.account = account;
-  row.part = static_cast<uint8_t>(part);
-  row.category = static_cast<uint8_t>(format::PartCategory(part));
+  row.part = part;
+  row.category = format::PartCategory(part);
   return row;
 }
 
@@ -332,7 +281,7 @@ util::Status Builder::Nothing(const std::string& path) const {
   std::string why = why_empty_;
   if (why.empty() && !out_.losses.empty()) {
     const tables::LossRow& loss = out_.losses.front();
-    why = fmt::format("{} {}", util::FormatCount(loss.count), out_.strings[loss.name]);
+    why = fmt::format("{} {}", util::FormatCount(loss.count), names_.text(loss.name));
   }
   if (why.empty())
     why = "no memory is in it";
@@ -343,12 +292,12 @@ util::Status Builder::Nothing(const std::string& path) const {
 
 void Builder::Violate(tables::InvariantKind kind, std::string_view first) {
   for (tables::ViolationRow& known : out_.violations) {
-    if (known.invariant == static_cast<uint8_t>(kind)) {
+    if (known.invariant == kind) {
       ++known.count;
       return;
     }
   }
-  out_.violations.push_back({static_cast<uint8_t>(kind), 1, Text(first)});
+  out_.violations.push_back({kind, 1, Text(first)});
 }
 
 void Builder::Note(std::string_view key, std::string_view value) {
@@ -437,6 +386,7 @@ util::Result<tables::Tables> Builder::Finish(const std::string& path) {
     Note("not in it", lacks_);
   if (!first_skipped_.empty())
     Note("first row that was not read", first_skipped_);
+  names_.MoveTo(&out_);
   return std::move(out_);
 }
 

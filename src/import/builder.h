@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "format/memory_words.h"
+#include "tables/dictionaries.h"
 #include "tables/recording.h"
 #include "util/budget.h"
 #include "util/containers/intern_table.h"
@@ -33,13 +34,15 @@ inline constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 class Builder {
  public:
   // Both outlive it. `sink` gets the allocations.
-  Builder(tables::AllocationSink& sink, util::Budget& budget) : sink_(sink), budget_(budget) {}
+  Builder(tables::AllocationSink& sink, util::Budget& budget) : sink_(sink), budget_(budget) {
+    names_.ChargeTo(&budget);
+  }
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
   // ---- dictionaries. Any bytes will do for a text: what is no UTF-8 becomes U+FFFD.
   tables::StringId Text(std::string_view text);
-  std::string_view text(tables::StringId id) const { return out_.strings[id]; }
+  std::string_view text(tables::StringId id) const { return names_.text(id); }
   tables::DeviceId Device(tables::DeviceKind kind, int32_t index);
   tables::DeviceId Gpu(int32_t index) { return Device(tables::DeviceKind::kGpu, index); }
   // 0 where the input does not say its number.
@@ -47,9 +50,11 @@ class Builder {
   tables::ThreadId Thread(tables::ProcessId process, uint32_t tid);
   // Process 0: the part of the device that is of no process that is known.
   tables::AccountId Account(tables::ProcessId process, tables::DeviceId device);
-  tables::FrameId Frame(const tables::FrameRow& row);
+  tables::FrameId Frame(const tables::FrameRow& row) { return names_.AddFrame(row); }
   // `parent` is the stack of the caller; 0: it is the outermost frame.
-  tables::StackId Stack(tables::StackId parent, tables::FrameId frame);
+  tables::StackId Stack(tables::StackId parent, tables::FrameId frame) {
+    return names_.AddStack(parent, frame);
+  }
   tables::SiteId Site(const tables::SiteRow& row);
   tables::CounterId Counter(tables::SiteId site, tables::SegmentId segment = {});
   // What free bytes of a segment stand under is up to the row; never one row twice.
@@ -124,11 +129,6 @@ class Builder {
  private:
   static constexpr int64_t kUnset = INT64_MIN;
 
-  template <class Row>
-  uint32_t Intern(const char* what,
-                  std::vector<Row>* rows,
-                  util::InternTable* table,
-                  const Row& row);
   // The number of the row at `key`, which is made where there is none.
   template <class Row, class Key>
   uint32_t Number(std::vector<Row>* rows, std::map<Key, uint32_t>* known, Key key, const Row& row);
@@ -159,8 +159,9 @@ class Builder {
   util::Budget& budget_;
   util::Status failed_;
   tables::Tables out_;
-  util::InternTable strings_, frames_, stacks_, sites_;
-  std::map<std::pair<uint8_t, int32_t>, uint32_t> devices_;
+  tables::Dictionaries names_{UINT16_MAX};
+  util::InternTable sites_;
+  std::map<std::pair<tables::DeviceKind, int32_t>, uint32_t> devices_;
   std::map<uint32_t, uint32_t> processes_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> threads_, accounts_, counters_;
   std::vector<int64_t> counter_bytes_{0};

@@ -140,7 +140,7 @@ void Trace::Add(const Event& event) {
 // "torch/nn/modules/linear.py(114): forward".
 tables::FrameId Trace::FrameOf(const Event& event) {
   tables::FrameRow row;
-  row.kind = static_cast<uint8_t>(tables::FrameKind::kNative);
+  row.kind = tables::FrameKind::kNative;
   row.library = 1;
   row.function = builder_.Text(event.name);
   const size_t open = event.name.find('(');
@@ -149,7 +149,7 @@ tables::FrameId Trace::FrameOf(const Event& event) {
     return builder_.Frame(row);
   const std::string_view name = event.name;
   const std::string_view file = name.substr(0, open);
-  row.kind = static_cast<uint8_t>(tables::FrameKind::kPython);
+  row.kind = tables::FrameKind::kPython;
   row.file = builder_.Text(file);
   row.line = util::WholeNumber<uint32_t>(name.substr(open + 1, close - open - 1)).value_or(0);
   row.function = builder_.Text(name.substr(close + 3));
@@ -239,7 +239,7 @@ Trace::Pool& Trace::PoolOf(tables::AccountId account) {
   site.owner = builder_.Text("PyTorch");
   tables::SegmentRow segment;
   segment.site = builder_.Site(site);
-  segment.part_in_use = static_cast<uint8_t>(Part::kFragmentation);
+  segment.part_in_use = Part::kFragmentation;
   segment.end_ns = tables::kNever;
   pool.segment = builder_.Segment(segment);
   pool.reserved = builder_.Counter(segment.site, pool.segment);
@@ -262,8 +262,8 @@ void Trace::Balance(const Change& change, Pool* pool) {
 }
 
 void Trace::Apply(const Change& change, tables::StackId stack) {
-  const bool on_gpu = builder_.device(builder_.account(change.account).device).kind ==
-                      static_cast<uint8_t>(tables::DeviceKind::kGpu);
+  const bool on_gpu =
+      builder_.device(builder_.account(change.account).device).kind == tables::DeviceKind::kGpu;
   Pool* const pool = on_gpu ? &PoolOf(change.account) : nullptr;
   if (change.bytes > 0) {
     tables::SiteRow site = Builder::SiteOf(change.account);

@@ -61,12 +61,12 @@ TEST(ChromeTrace, MemoryEventsBecomeBlocksOfASegment) {
   EXPECT_EQ(trace.tables.processes[1].pid, 7u);
   EXPECT_EQ(trace.Text(trace.tables.devices[1].name), "NVIDIA H200");
   // 500 bytes were there before; 2048 are reserved all the time.
-  std::map<uint8_t, int64_t> parts;
+  std::map<format::Part, int64_t> parts;
   for (const tables::StepRow& step : trace.tables.steps)
     parts[trace.tables.sites[trace.tables.counters[step.counter.value].site.value].part] +=
         step.bytes;
-  EXPECT_EQ(parts[static_cast<uint8_t>(format::Part::kBeforeRecording)], 500);
-  EXPECT_EQ(parts[static_cast<uint8_t>(format::Part::kCached)], 2048 - 500);
+  EXPECT_EQ(parts[format::Part::kBeforeRecording], 500);
+  EXPECT_EQ(parts[format::Part::kCached], 2048 - 500);
   EXPECT_THAT(trace.Losses(), IsEmpty());
 }
 
@@ -88,8 +88,7 @@ TEST(ChromeTrace, StepsOfTheProfilerElseOfOptimizersAreIterations) {
                        Annotation("ProfilerStep#8", 190, 300)));
   ASSERT_EQ(by_profiler.tables.iterations.size(), 2u);
   EXPECT_EQ(by_profiler.tables.iterations[0].number, 7);
-  EXPECT_EQ(by_profiler.tables.processes[1].iterations_by,
-            static_cast<uint8_t>(tables::IterationsBy::kProfiler));
+  EXPECT_EQ(by_profiler.tables.processes[1].iterations_by, tables::IterationsBy::kProfiler);
   EXPECT_EQ(by_profiler.tables.iterations[0].begin_ns, -10'000);
   EXPECT_EQ(by_profiler.tables.iterations[1].end_ns, 200'000);
 }

@@ -270,7 +270,7 @@ tables::StackId Profile::StackOf(const std::vector<uint64_t>& locations) {
       const Function named = function == functions_.end() ? Function() : function->second;
       tables::FrameRow row;
       const std::string_view file = TextAt(named.file);
-      row.kind = static_cast<uint8_t>(tables::FrameKind::kPython);
+      row.kind = tables::FrameKind::kPython;
       row.function = builder_.Text(TextAt(named.name));
       row.file = builder_.Text(file);
       row.line = static_cast<uint32_t>(std::min<uint64_t>(line.line, UINT32_MAX));

@@ -36,8 +36,8 @@ void StepRanges::Finish(int64_t first_ns, Builder* builder) {
               [](const Range& a, const Range& b) { return a.end_ns < b.end_ns; });
     if (steps.empty())
       continue;
-    builder->process(process).iterations_by = static_cast<uint8_t>(
-        by_profiler ? tables::IterationsBy::kProfiler : tables::IterationsBy::kSteps);
+    builder->process(process).iterations_by =
+        by_profiler ? tables::IterationsBy::kProfiler : tables::IterationsBy::kSteps;
     int64_t number = steps.front().number;
     int64_t begin_ns = by_profiler ? steps.front().begin_ns : first_ns;
     for (const Range& step : steps) {

@@ -38,8 +38,7 @@ std::string DeviceMark(const query::Report& report, tables::DeviceId device) {
 
 std::string DeviceMark(const tables::Recording& recording, tables::DeviceId device) {
   const tables::DeviceRow* const found = Find(recording, device);
-  return found == nullptr ? "?"
-                          : DeviceMark(static_cast<tables::DeviceKind>(found->kind), found->index);
+  return found == nullptr ? "?" : DeviceMark(found->kind, found->index);
 }
 
 int32_t DeviceIndex(const query::Report& report, tables::DeviceId device) {

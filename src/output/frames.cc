@@ -24,8 +24,7 @@ std::string ShortFrame(const tables::Recording& recording, tables::FrameId frame
   if (frame.value >= frames.size())
     return "?";
   const tables::FrameRow& row = frames[frame.value];
-  const std::string_view function =
-      ShortFunction(recording.string(row.function), static_cast<tables::FrameKind>(row.kind));
+  const std::string_view function = ShortFunction(recording.string(row.function), row.kind);
   const std::string_view file = query::Basename(recording.string(row.file));
   if (file.empty()) {
     const std::string_view image = query::Basename(recording.string(row.image));

@@ -62,7 +62,7 @@ tables::StackId FakeRecording::NativeStack(tables::StackId parent,
                                            uint32_t line,
                                            std::string_view image) {
   tables::FrameRow frame;
-  frame.kind = static_cast<uint8_t>(tables::FrameKind::kNative);
+  frame.kind = tables::FrameKind::kNative;
   frame.function = Intern(function);
   frame.file = Intern(file);
   frame.line = line;
@@ -77,7 +77,7 @@ tables::DeviceId FakeRecording::AddDevice(tables::DeviceKind kind,
                                           std::string_view name,
                                           uint64_t total_bytes) {
   tables::DeviceRow row;
-  row.kind = static_cast<uint8_t>(kind);
+  row.kind = kind;
   row.index = index;
   row.uuid = Intern(uuid);
   row.name = Intern(name);

@@ -76,7 +76,7 @@ struct Sample {
       const auto account = builder.Account(builder.Process(pid, 900'000'000), gpu);
       for (int kind = 0; kind < 7; ++kind) {
         tables::SiteRow site = builder.SiteOf(account);
-        site.category = static_cast<uint8_t>(random() % 5);
+        site.category = static_cast<format::Category>(random() % 5);
         site.module = builder.Text("layer." + std::to_string(kind));
         builder.Site(site);
       }
@@ -128,10 +128,10 @@ TEST(ReadTest, TablesAreThoseOfTheFile) {
         if constexpr (std::is_same_v<Type, tables::StringId>)
           ASSERT_EQ(TextAt(table, column.name, i), util::ValidUtf8(tables.strings[value]).c_str())
               << column.name;
-        else if constexpr (std::is_integral_v<Type>)
-          ASSERT_EQ(static_cast<Type>(NumberAt(table, column.name, i)), value) << column.name;
-        else
+        else if constexpr (tables::kIsId<Type>)
           ASSERT_EQ(NumberAt(table, column.name, i), value.value) << column.name;
+        else
+          ASSERT_EQ(static_cast<Type>(NumberAt(table, column.name, i)), value) << column.name;
       }
     };
     tables::TableOf<Row>::VisitColumns(check);

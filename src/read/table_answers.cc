@@ -20,7 +20,7 @@ template <class Type>
 constexpr uint32_t TypeOf() {
   if constexpr (std::is_same_v<Type, tables::StringId>)
     return VRAMSCOPE_TEXT;
-  else if constexpr (!std::is_integral_v<Type> || std::is_signed_v<Type>)
+  else if constexpr (tables::kIsId<Type> || std::is_signed_v<Type>)
     return VRAMSCOPE_INT64;  // row numbers too
   else
     return VRAMSCOPE_UINT64;
@@ -39,7 +39,7 @@ void AddColumn(const tables::Recording& recording,
     Column& column = table->Text(from.name);
     for (const Row& row : rows)
       column.Text(recording.string(row.*from.field));
-  } else if constexpr (!std::is_integral_v<Type>) {
+  } else if constexpr (tables::kIsId<Type>) {
     Column& column = table->Int(from.name, from.unit);
     for (const Row& row : rows)
       column.Number(int64_t{(row.*from.field).value});
@@ -50,7 +50,7 @@ void AddColumn(const tables::Recording& recording,
   } else {
     Column& column = table->Uint(from.name, from.unit);
     for (const Row& row : rows)
-      column.Number(uint64_t{row.*from.field});
+      column.Number(static_cast<uint64_t>(row.*from.field));
   }
 }
 

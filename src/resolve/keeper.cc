@@ -138,8 +138,8 @@ void Keeper::AddRange(trace::ProcessId process, uint64_t address, uint64_t size)
 
 void Keeper::AddOther(const trace::EventContext& at,
                       uint64_t number,
-                      trace::StackId stack,
-                      trace::StackId native,
+                      tables::StackId stack,
+                      tables::StackId native,
                       const Place& place) {
   Keep(place);
   if (at.process == trace::kNoProcess)
@@ -240,7 +240,7 @@ void Keeper::KeepOpen(const Open& open, format::OriginEnd end) {
       .phase = static_cast<uint8_t>(open.origin.phase),
       .end = static_cast<uint8_t>(end),
       .forward = open.origin.forward,
-      .scope = open.origin.scope == open.scope ? trace::StringId{} : open.origin.scope};
+      .scope = open.origin.scope == open.scope ? tables::StringId{} : open.origin.scope};
 }
 
 void Keeper::EndProcess(trace::ProcessId process) {
@@ -374,7 +374,7 @@ void Keeper::Cut(size_t file) {
         .phase = static_cast<uint8_t>(origin.phase),
         .end = static_cast<uint8_t>(end_of(origin)),
         .forward = origin.forward,
-        .scope = origin.scope == scope ? trace::StringId{} : origin.scope};
+        .scope = origin.scope == scope ? tables::StringId{} : origin.scope};
   }
   for (const auto& [key, place] : steps_) {
     if (key.first == process.value)

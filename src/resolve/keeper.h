@@ -58,7 +58,7 @@ class Keeper {
     int64_t time_ns = 0;
     uint64_t address = 0;
     uint64_t bytes = 0;
-    trace::StringId scope;
+    tables::StringId scope;
     Origin origin;
     std::vector<NamePlace> names;
     bool live() const { return used; }
@@ -114,8 +114,8 @@ class Keeper {
   // What the driver gave: it is kept, with what surrounded it.
   void AddOther(const trace::EventContext& at,
                 uint64_t number,
-                trace::StackId stack,
-                trace::StackId native,
+                tables::StackId stack,
+                tables::StackId native,
                 const Place& place);
   void AddRange(trace::ProcessId process, uint64_t address, uint64_t size);
   void OnFigure(const trace::EventContext& at,
@@ -144,7 +144,7 @@ class Keeper {
   std::map<std::pair<uint16_t, int16_t>, OpenOf> open_;
   OpenOf* last_ = nullptr;  // of open_
   std::pair<uint16_t, int16_t> last_key_;
-  std::vector<std::tuple<Place, trace::ProcessId, trace::StringId, Origin>> others_;
+  std::vector<std::tuple<Place, trace::ProcessId, tables::StringId, Origin>> others_;
   std::map<std::tuple<uint16_t, int16_t, uint8_t, uint64_t>, Series> series_;
   // Names of what is no block and no driver allocation, by process, address and kind: the latest.
   std::map<std::tuple<uint16_t, uint64_t, uint8_t>, uint64_t> other_names_;

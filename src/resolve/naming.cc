@@ -44,7 +44,7 @@ uint32_t Naming::Intern(std::string text) {
   return found->second;
 }
 
-trace::StackId Naming::Place(const SiteKey& key) {
+tables::StackId Naming::Place(const SiteKey& key) {
   // The program's own line in a backward says most; that of the call to backward() says nothing.
   if (key.forward.value != 0 && (key.stack.value == 0 || !facts_.Of(key.stack).user_inside))
     return key.forward;
@@ -62,19 +62,19 @@ Naming::ModuleText Naming::ModuleOfLifetime(uint32_t lifetime) {
 
 // The innermost module of the stack that has a name.
 Naming::ModuleText Naming::ModuleOfStack(trace::ProcessId process,
-                                         trace::StackId stack,
+                                         tables::StackId stack,
                                          int64_t time_ns) {
   // A module that calls an optimizer or a backward has no part in what these allocate.
   StackFacts facts = facts_.Of(stack);
   if (!facts.module_inside)
     return {};
-  size_t left = trace_.stack_count();
+  size_t left = trace_.dictionaries().stack_count();
   while (facts.module_inside && left-- > 0) {
-    const trace::Stack& entry = trace_.stack(facts.module);
-    const uint32_t lifetime = ledger_.modules().Find(process, entry.object, time_ns);
+    const uint64_t object = trace_.dictionaries().object(facts.module);
+    const uint32_t lifetime = ledger_.modules().Find(process, object, time_ns);
     if (lifetime != ModuleNames::kNone)
       return ModuleOfLifetime(lifetime);
-    facts = facts_.Of(entry.parent);
+    facts = facts_.Of(trace_.stack(facts.module).parent);
   }
   return {Intern("(unnamed module)"), 0};
 }
@@ -140,7 +140,7 @@ Naming::ModuleText Naming::ModuleOf(const Named& named) {
   const SiteKey& key = named.key;
   ModuleText module = ModuleOfName(named);
   if (module.path == 0) {
-    const trace::StackId stack = key.forward.value != 0 ? key.forward : key.stack;
+    const tables::StackId stack = key.forward.value != 0 ? key.forward : key.stack;
     module = ModuleOfStack(named.process, stack, named.alloc_ns);
   }
   if (module.path == 0 && key.scope.value != 0)
@@ -240,14 +240,14 @@ uint32_t Naming::Communicator(const Named& named) {
 
 // The outermost of NCCL's frames: what is below serves it. Threads that NCCL began itself, for its
 // proxies, have no function of its interface.
-std::string Naming::AskedOfNccl(trace::StackId native) const {
+std::string Naming::AskedOfNccl(tables::StackId native) const {
   std::string_view function, caller;  // the image that called it
   bool found = false, is_next = false;
   // A damaged trace may hold a cycle: no chain is longer than the table.
-  size_t left = trace_.stack_count();
-  for (trace::StackId at = native; at.value != 0 && left > 0; --left) {
-    const trace::Stack& stack = trace_.stack(at);
-    const trace::Frame& frame = trace_.frame(stack.frame);
+  size_t left = trace_.dictionaries().stack_count();
+  for (tables::StackId at = native; at.value != 0 && left > 0; --left) {
+    const tables::StackRow& stack = trace_.stack(at);
+    const tables::FrameRow& frame = trace_.frame(stack.frame);
     const std::string_view image = trace_.string(frame.image);
     if (is_next)
       caller = image.substr(image.rfind('/') + 1);

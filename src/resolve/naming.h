@@ -45,7 +45,7 @@ class Naming {
   const std::vector<std::string>& texts() const { return texts_; }
   // The stack that people mean by "where it comes from": of memory that autograd allocated for an
   // operator of the forward, that operator's.
-  trace::StackId Place(const SiteKey& key);
+  tables::StackId Place(const SiteKey& key);
 
  private:
   struct ModuleText {
@@ -55,9 +55,9 @@ class Naming {
 
   uint32_t Intern(std::string text);
   // "ncclAllReduce", the function that the program called; "" where the memory is none of NCCL's.
-  std::string AskedOfNccl(trace::StackId native) const;
+  std::string AskedOfNccl(tables::StackId native) const;
   ModuleText ModuleOf(const Named& named);
-  ModuleText ModuleOfStack(trace::ProcessId process, trace::StackId stack, int64_t time_ns);
+  ModuleText ModuleOfStack(trace::ProcessId process, tables::StackId stack, int64_t time_ns);
   ModuleText ModuleOfName(const Named& named);
   // Whether a name was given before its module became a part of a model, which has another one.
   bool IsOutOfDate(uint32_t entry, const NameSet& set, const Named& named) const;
@@ -70,9 +70,9 @@ class Naming {
   StackFactsTable facts_;
   std::vector<std::string> texts_;
   std::unordered_map<std::string, uint32_t> ids_;
-  std::unordered_map<uint32_t, ModuleText> modules_;               // by lifetime of a module
-  std::unordered_map<trace::StringId, uint64_t> parameter_roots_;  // by name; 0: several have it
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> parameters_;   // by set and root
+  std::unordered_map<uint32_t, ModuleText> modules_;                // by lifetime of a module
+  std::unordered_map<tables::StringId, uint64_t> parameter_roots_;  // by name; 0: several have it
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> parameters_;    // by set and root
 };
 
 }  // namespace vramscope::resolve

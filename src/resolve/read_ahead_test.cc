@@ -15,7 +15,7 @@ class CountingTrace : public trace::Trace {
  public:
   explicit CountingTrace(uint64_t count, uint64_t throws_at = UINT64_MAX)
       : count_(count), throws_at_(throws_at) {}
-  std::string_view SourceLine(trace::StringId, uint32_t) const override { return {}; }
+  std::string_view SourceLine(tables::StringId, uint32_t) const override { return {}; }
   util::Status ForEachEvent(const EventSink& sink) override {
     std::vector<trace::Event> batch;
     for (uint64_t i = 0; i < count_; ++i) {

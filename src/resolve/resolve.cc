@@ -22,36 +22,6 @@ namespace {
 using tables::StringId;
 using tables::Tables;
 
-// Texts that the trace has keep their numbers; those that resolving makes come behind them.
-class Texts {
- public:
-  Texts(const trace::Trace& trace, tables::StringTable& strings) : strings_(strings) {
-    for (uint32_t i = 1; i < trace.string_count(); ++i)
-      strings_.Add(trace.string(trace::StringId{i}));
-  }
-  StringId Of(std::string_view text) {
-    if (text.empty())
-      return {};
-    const auto [found, added] = ids_.try_emplace(std::string(text), StringId{});
-    if (added)
-      found->second = strings_.Add(text);
-    return found->second;
-  }
-
- private:
-  tables::StringTable& strings_;
-  std::unordered_map<std::string, StringId> ids_;
-};
-
-StringId Same(trace::StringId id) {
-  return StringId{id.value};
-}
-tables::StackId Same(trace::StackId id) {
-  return tables::StackId{id.value};
-}
-tables::ThreadId Same(trace::ThreadId id) {
-  return tables::ThreadId{id.value};
-}
 tables::ProcessId Same(trace::ProcessId id) {
   return tables::ProcessId{id == trace::kNoProcess ? 0 : uint32_t{id.value} + 1};
 }
@@ -67,7 +37,7 @@ class TablesOf {
         ledger_(ledger),
         base_(ledger.base()),
         naming_(ledger),
-        texts_(trace, out_.strings) {}
+        names_(trace.dictionaries()) {}
 
   Tables Take() {
     AddSession();
@@ -82,6 +52,7 @@ class TablesOf {
     AddChanges();
     AddProgram();
     AddTrust();
+    names_.MoveTo(&out_);
     return std::move(out_);
   }
 
@@ -97,8 +68,8 @@ class TablesOf {
   std::string TakenOnce(const SiteKey& key, Category category) const;
   std::string FirstUse(std::string what, std::string_view module, const SiteKey& key);
   tables::StackId PlaceOfText(const std::string& text);
-  tables::StackId PlaceInBackward(trace::StackId forward);
-  tables::FrameId InBackward(trace::FrameId frame);
+  tables::StackId PlaceInBackward(tables::StackId forward);
+  tables::FrameId InBackward(tables::FrameId frame);
   void AddSamples();
   void AddChanges();
   void AddProgram();
@@ -116,11 +87,9 @@ class TablesOf {
   const LedgerBase& base_;
   Naming naming_;
   Tables out_;
-  Texts texts_;
-  bool never_resumed_ = false;                               // paused from its start to its end
-  std::unordered_map<std::string, tables::StackId> places_;  // by text
-  std::unordered_map<uint32_t, tables::StackId> places_in_backward_;  // by stack
-  std::unordered_map<uint32_t, tables::FrameId> frames_in_backward_;  // by frame
+  // Ids of the trace stay what they are; what resolving adds comes behind.
+  tables::Dictionaries names_;
+  bool never_resumed_ = false;  // paused from its start to its end
 };
 
 void TablesOf::AddSession() {
@@ -137,7 +106,7 @@ void TablesOf::AddSession() {
   out.file_bytes = session.file_bytes;
   bool paused = false;
   for (const auto& [key, value] : session.notes) {
-    out_.notes.push_back({texts_.Of(key), texts_.Of(value)});
+    out_.notes.push_back({names_.AddText(key), names_.AddText(value)});
     const std::string options = "," + value + ",";
     paused = paused ||
              (key == tables::kOptionsNote &&
@@ -148,14 +117,14 @@ void TablesOf::AddSession() {
       paused && std::none_of(processes.begin(), processes.end(),
                              [](const ProcessProgress& process) { return process.resumed; });
   if (never_resumed_)
-    out_.notes.push_back({texts_.Of(tables::kPausedNote), texts_.Of("yes")});
+    out_.notes.push_back({names_.AddText(tables::kPausedNote), names_.AddText("yes")});
   std::string optimizers;
   for (const std::string& name : base_.iterations.optimizers())
     optimizers.append(optimizers.empty() ? "" : ", ").append(name);
   if (!optimizers.empty())
-    out_.notes.push_back({texts_.Of(tables::kOptimizersNote), texts_.Of(optimizers)});
+    out_.notes.push_back({names_.AddText(tables::kOptimizersNote), names_.AddText(optimizers)});
   tables::HostRow host;
-  host.name = texts_.Of(session.host);
+  host.name = names_.AddText(session.host);
   host.realtime_offset_ns = session.start_wall_ns - session.start_ns;
   out_.hosts.push_back(host);
 }
@@ -166,10 +135,10 @@ void TablesOf::AddDevices() {
     const trace::DeviceId id{static_cast<int16_t>(i)};
     tables::DeviceRow row;
     row.host = tables::HostId{1};
-    row.kind = static_cast<uint8_t>(device.kind);
+    row.kind = device.kind;
     row.index = device.index;
-    row.uuid = texts_.Of(device.uuid);
-    row.name = texts_.Of(device.name);
+    row.uuid = names_.AddText(device.uuid);
+    row.name = names_.AddText(device.name);
     row.total_bytes = device.total_bytes;
     row.reading_offset_bytes = ledger_.prices()[i].reading_offset.value_or(0);
     row.shared = ledger_.prices()[i].has_others ? 1 : 0;
@@ -203,16 +172,16 @@ void TablesOf::AddProcesses() {
     row.pid = process.pid;
     row.parent_pid = process.parent_pid;
     row.rank = process.rank.value_or(-1);
-    row.command = texts_.Of(process.command);
-    row.executable = texts_.Of(process.executable);
+    row.command = names_.AddText(process.command);
+    row.executable = names_.AddText(process.executable);
     row.begin_ns = process.start_ns;
     row.end_ns = std::max(process.end_ns, state.last_ns);
     row.exit_ns = state.exit_ns;
     row.wait_status = process.wait_status.value_or(-1);
     row.closed_cleanly = process.closed_cleanly ? 1 : 0;
     row.began_late = state.began_late ? 1 : 0;
-    row.iterations_by = static_cast<uint8_t>(iterations.by_marks ? tables::IterationsBy::kMarks
-                                                                 : tables::IterationsBy::kSteps);
+    row.iterations_by =
+        iterations.by_marks ? tables::IterationsBy::kMarks : tables::IterationsBy::kSteps;
     out_.processes.push_back(row);
     for (int64_t number = iterations.first; number < iterations.count(); ++number) {
       out_.iterations.push_back(
@@ -221,31 +190,24 @@ void TablesOf::AddProcesses() {
   }
   for (size_t i = 1; i < trace_.threads().size(); ++i) {
     const trace::Thread& thread = trace_.threads()[i];
-    out_.threads.push_back({Same(thread.process), thread.tid, texts_.Of(thread.name)});
+    out_.threads.push_back({Same(thread.process), thread.tid, names_.AddText(thread.name)});
   }
 }
 
 void TablesOf::AddFrames() {
   std::unordered_map<uint64_t, bool> lines;
-  for (uint32_t i = 1; i < trace_.frame_count(); ++i) {
-    const trace::Frame& frame = trace_.frame(trace::FrameId{i});
-    out_.frames.push_back({static_cast<uint8_t>(frame.kind), Same(frame.function), Same(frame.file),
-                           frame.line, Same(frame.image), frame.pc,
-                           static_cast<uint8_t>(IsUserFrame(trace_, frame) ? 0 : 1)});
+  names_.EditFrames([&](tables::FrameRow& frame) {
+    frame.library = IsUserFrame(trace_, frame) ? 0 : 1;
     const uint64_t line = uint64_t{frame.file.value} << 32 | frame.line;
     if (frame.line == 0 || !lines.try_emplace(line, true).second)
-      continue;
+      return;
     const std::string_view text = trace_.SourceLine(frame.file, frame.line);
     if (!text.empty())
-      out_.sources.push_back({Same(frame.file), frame.line, texts_.Of(text)});
-  }
+      out_.sources.push_back({frame.file, frame.line, names_.AddText(text)});
+  });
   std::sort(out_.sources.begin(), out_.sources.end(), [](const auto& a, const auto& b) {
     return std::pair(a.file, a.line) < std::pair(b.file, b.line);
   });
-  for (uint32_t i = 1; i < trace_.stack_count(); ++i) {
-    const trace::Stack& stack = trace_.stack(trace::StackId{i});
-    out_.stacks.push_back({Same(stack.parent), tables::FrameId{stack.frame.value}});
-  }
 }
 
 void TablesOf::AddCounters() {
@@ -296,41 +258,41 @@ void TablesOf::AddSites() {
     tables::SiteRow row;
     row.account = tables::AccountId{key.account};
     row.backing = key.holding == Holding::kBacking ? 1 : 0;
-    row.part = static_cast<uint8_t>(key.part);
+    row.part = key.part;
     row.unbacked = static_cast<uint8_t>(key.unbacked);
     // Names say more than the part, except of free memory and slack.
     Category category = PartCategory(key.part);
     if (category == Category::kUnknown && process != trace::kNoProcess)
       category = base_.phases.Knows(process) ? key.category : key.without_phases;
-    row.category = static_cast<uint8_t>(category);
-    row.phase = static_cast<uint8_t>(key.phase);
-    row.estimated = static_cast<uint8_t>(key.estimated);
-    row.owner = texts_.Of(base_.owners.name(key.owner));
+    row.category = category;
+    row.phase = key.phase;
+    row.estimated = key.estimated;
+    row.owner = names_.AddText(base_.owners.name(key.owner));
     if (key.holding == Holding::kBlock)
       row.allocator = row.owner;
-    row.api = Same(key.api);
-    row.trigger = texts_.Of(ledger_.writer().TriggerOf(id));
-    row.thread = Same(key.thread);
+    row.api = key.api;
+    row.trigger = names_.AddText(ledger_.writer().TriggerOf(id));
+    row.thread = key.thread;
     row.stream = key.stream;
-    row.stack = Same(key.stack);
-    row.native_stack = Same(key.native);
-    row.forward_stack = Same(key.forward);
+    row.stack = key.stack;
+    row.native_stack = key.native;
+    row.forward_stack = key.forward;
     row.stands_for = tables::DeviceId{key.stands_for};
-    row.scope = Same(key.scope);
-    const trace::StackId place = naming_.Place(key);
-    row.place = place.value != 0 && place == key.forward ? PlaceInBackward(place) : Same(place);
+    row.scope = key.scope;
+    const tables::StackId place = naming_.Place(key);
+    row.place = place.value != 0 && place == key.forward ? PlaceInBackward(place) : place;
     std::string once = TakenOnce(key, category);
     if (process != trace::kNoProcess && !once.empty()) {
       const Named named{process, site.alloc_ns, key};
       row.place = PlaceOfText(FirstUse(std::move(once), naming_.text(naming_.Module(named)), key));
-      row.tag = texts_.Of(naming_.text(naming_.Tag(named)));
+      row.tag = names_.AddText(naming_.text(naming_.Tag(named)));
     } else if (process != trace::kNoProcess) {
       const Named named{process, site.alloc_ns, key};
-      row.module = texts_.Of(naming_.text(naming_.Module(named)));
-      row.module_class = texts_.Of(naming_.text(naming_.ModuleType(named)));
-      row.parameter = texts_.Of(naming_.text(naming_.Parameter(named)));
-      row.tag = texts_.Of(naming_.text(naming_.Tag(named)));
-      row.communicator = texts_.Of(naming_.text(naming_.Communicator(named)));
+      row.module = names_.AddText(naming_.text(naming_.Module(named)));
+      row.module_class = names_.AddText(naming_.text(naming_.ModuleType(named)));
+      row.parameter = names_.AddText(naming_.text(naming_.Parameter(named)));
+      row.tag = names_.AddText(naming_.text(naming_.Tag(named)));
+      row.communicator = names_.AddText(naming_.text(naming_.Communicator(named)));
     }
     row.allocated_bytes = site.allocated_bytes;
     row.allocated_count = site.allocated_count;
@@ -346,21 +308,20 @@ void TablesOf::NameTied() {
       tables::SiteRow& row = out_.sites[i];
       const uint32_t names = ledger_.writer().sites()[i].key.names;
       if (row.parameter.value != 0 && !base_.names.set(names).is_flat)
-        function(row, static_cast<Category>(row.category),
-                 out_.accounts[row.account.value].process);
+        function(row, row.category, out_.accounts[row.account.value].process);
     }
   };
   each([&](const tables::SiteRow& row, Category category, tables::ProcessId process) {
     if (category != Category::kParameter)
       return;
-    std::vector<std::string> names = Naming::NamesOf(out_.strings[row.parameter]);
+    std::vector<std::string> names = Naming::NamesOf(names_.text(row.parameter));
     for (size_t i = 0; names.size() > 1 && i < names.size(); ++i)
       tied.try_emplace({process.value, std::move(names[i])}, row.parameter);
   });
   each([&](tables::SiteRow& row, Category category, tables::ProcessId process) {
     if (category != Category::kGradient && category != Category::kOptimizerState)
       return;
-    const auto found = tied.find({process.value, std::string(out_.strings[row.parameter])});
+    const auto found = tied.find({process.value, std::string(names_.text(row.parameter))});
     if (found != tied.end())
       row.parameter = found->second;
   });
@@ -381,10 +342,10 @@ std::string TablesOf::TakenOnce(const SiteKey& key, Category category) const {
 std::string TablesOf::FirstUse(std::string what, std::string_view module, const SiteKey& key) {
   if (!module.empty())
     return what + " (first used by " + std::string(module) + ")";
-  size_t left = trace_.stack_count();  // a damaged trace may hold a cycle
-  for (trace::StackId at = naming_.Place(key); at.value != 0 && left-- > 0;) {
-    const trace::Stack& entry = trace_.stack(at);
-    const trace::Frame& frame = trace_.frame(entry.frame);
+  size_t left = trace_.dictionaries().stack_count();  // a damaged trace may hold a cycle
+  for (tables::StackId at = naming_.Place(key); at.value != 0 && left-- > 0;) {
+    const tables::StackRow& entry = trace_.stack(at);
+    const tables::FrameRow& frame = trace_.frame(entry.frame);
     const std::string_view file = trace_.string(frame.file);
     if (frame.line != 0 && IsUserFrame(trace_, frame)) {
       return what + " (first used at " + std::string(file.substr(file.rfind('/') + 1)) + ":" +
@@ -397,23 +358,17 @@ std::string TablesOf::FirstUse(std::string what, std::string_view module, const 
 
 // A call site that is nothing but its text.
 tables::StackId TablesOf::PlaceOfText(const std::string& text) {
-  const auto [found, added] = places_.try_emplace(text);
-  if (added) {
-    tables::FrameRow frame;
-    frame.kind = static_cast<uint8_t>(tables::FrameKind::kNative);
-    frame.function = texts_.Of(text);
-    out_.frames.push_back(frame);
-    out_.stacks.push_back({{}, tables::FrameId{static_cast<uint32_t>(out_.frames.size() - 1)}});
-    found->second = tables::StackId{static_cast<uint32_t>(out_.stacks.size() - 1)};
-  }
-  return found->second;
+  tables::FrameRow frame;
+  frame.kind = tables::FrameKind::kNative;
+  frame.function = names_.AddText(text);
+  return names_.AddStack({}, names_.AddFrame(frame));
 }
 
 // The forward's stack, whose line is marked: it did not allocate the memory, its backward did.
-tables::StackId TablesOf::PlaceInBackward(trace::StackId forward) {
-  std::vector<trace::StackId> inner;   // inside the user's frame
-  size_t left = trace_.stack_count();  // a damaged trace may hold a cycle
-  trace::StackId user = forward;
+tables::StackId TablesOf::PlaceInBackward(tables::StackId forward) {
+  std::vector<tables::StackId> inner;                 // inside the user's frame
+  size_t left = trace_.dictionaries().stack_count();  // a damaged trace may hold a cycle
+  tables::StackId user = forward;
   while (user.value != 0 && left-- > 0 &&
          !IsUserFrame(trace_, trace_.frame(trace_.stack(user).frame))) {
     inner.push_back(user);
@@ -423,33 +378,17 @@ tables::StackId TablesOf::PlaceInBackward(trace::StackId forward) {
     inner.clear();
     user = forward;
   }
-  inner.push_back(user);
-  tables::StackId place;
-  for (size_t i = inner.size(); i-- > 0;) {
-    const trace::Stack& stack = trace_.stack(inner[i]);
-    const auto [found, added] = places_in_backward_.try_emplace(inner[i].value);
-    if (added) {
-      if (inner[i] == user)
-        out_.stacks.push_back({Same(stack.parent), InBackward(stack.frame)});
-      else
-        out_.stacks.push_back({place, tables::FrameId{stack.frame.value}});
-      found->second = tables::StackId{static_cast<uint32_t>(out_.stacks.size() - 1)};
-    }
-    place = found->second;
-  }
+  const tables::StackRow& marked = trace_.stack(user);
+  tables::StackId place = names_.AddStack(marked.parent, InBackward(marked.frame));
+  for (size_t i = inner.size(); i-- > 0;)
+    place = names_.AddStack(place, trace_.stack(inner[i]).frame);
   return place;
 }
 
-tables::FrameId TablesOf::InBackward(trace::FrameId frame) {
-  const auto [found, added] = frames_in_backward_.try_emplace(frame.value);
-  if (added) {
-    tables::FrameRow row = out_.frames[frame.value];
-    row.function =
-        texts_.Of("backward of " + std::string(trace_.string(trace_.frame(frame).function)));
-    out_.frames.push_back(row);
-    found->second = tables::FrameId{static_cast<uint32_t>(out_.frames.size() - 1)};
-  }
-  return found->second;
+tables::FrameId TablesOf::InBackward(tables::FrameId frame) {
+  tables::FrameRow row = names_.frame(frame);
+  row.function = names_.AddText("backward of " + std::string(names_.text(row.function)));
+  return names_.AddFrame(row);
 }
 
 void TablesOf::AddSamples() {
@@ -526,14 +465,14 @@ void TablesOf::AddChanges() {
 
 void TablesOf::AddProgram() {
   for (const MarkRecord& mark : ledger_.marks())
-    out_.marks.push_back({mark.time_ns, Same(mark.name), Same(mark.process)});
+    out_.marks.push_back({mark.time_ns, mark.name, Same(mark.process)});
   out_.out_of_memory = ledger_.out_of_memory();
 }
 
 void TablesOf::AddLoss(const trace::Loss& loss) {
   if (loss.count == 0)
     return;
-  const StringId name = texts_.Of(loss.name);
+  const StringId name = names_.AddText(loss.name);
   for (tables::LossRow& known : out_.losses) {
     if (known.name == name) {
       known.count += loss.count;
@@ -560,15 +499,15 @@ void TablesOf::AddTrust() {
   // But for those with a name, such as parameters.
   trace::Loss before{"CPU tensors from before the start are not counted"};
   for (const Account& account : base_.accounts.all()) {
-    const bool is_cpu =
-        trace_.devices()[static_cast<size_t>(account.device.value)].kind == trace::DeviceKind::kCpu;
+    const bool is_cpu = trace_.devices()[static_cast<size_t>(account.device.value)].kind ==
+                        tables::DeviceKind::kCpu;
     before.count += is_cpu && base_.progress.processes[account.process.value].had_torch ? 1 : 0;
   }
   AddLoss(before);
   const Violations& found = base_.progress.violations;
   const auto add = [&](tables::InvariantKind kind, uint64_t count, const std::string& first) {
     if (count != 0)
-      out_.violations.push_back({static_cast<uint8_t>(kind), count, texts_.Of(first)});
+      out_.violations.push_back({kind, count, names_.AddText(first)});
   };
   add(tables::InvariantKind::kFreedTwice, found.freed_twice, found.first_freed_twice);
   add(tables::InvariantKind::kOutsideSegment, found.outside_segment, found.first_outside_segment);

@@ -29,29 +29,26 @@ class MadeUpTrace : public trace::Trace {
   MadeUpTrace(uint64_t events, uint64_t live, bool gpu, bool names)
       : count_(events), live_(live), gpu_(gpu), names_(names) {
     trace::Device device;
-    device.kind = gpu ? trace::DeviceKind::kGpu : trace::DeviceKind::kCpu;
+    device.kind = gpu ? tables::DeviceKind::kGpu : tables::DeviceKind::kCpu;
     devices_.push_back(device);
     trace::Process process;
     process.pid = 1;
     processes_.push_back(process);
     for (uint32_t i = 1; i < kStacks; ++i) {
-      trace::Frame frame;
+      tables::FrameRow frame;
       frame.line = i;
-      frames_.push_back(frame);
-      stacks_.push_back({trace::StackId{i / 3}, trace::FrameId{i}, names ? i : 0});
+      dictionaries_.AddStack(tables::StackId{i / 3}, dictionaries_.AddFrame(frame), names ? i : 0);
     }
-    trace::Frame allocator;
-    allocator.kind = trace::FrameKind::kNative;
-    strings_.push_back("libc10_cuda.so");
-    allocator.image = trace::StringId{1};
-    frames_.push_back(allocator);
-    stacks_.push_back({trace::StackId{}, trace::FrameId{kStacks}});
+    tables::FrameRow allocator;
+    allocator.kind = tables::FrameKind::kNative;
+    allocator.image = dictionaries_.AddText("libc10_cuda.so");
+    dictionaries_.AddStack({}, dictionaries_.AddFrame(allocator));
     threads_.push_back({trace::ProcessId{0}, 1, "main"});
     threads_.push_back({trace::ProcessId{0}, 2, "autograd"});
     session_.start_ns = 1;
     session_.end_ns = static_cast<int64_t>(1 + events * 100);
   }
-  std::string_view SourceLine(trace::StringId, uint32_t) const override { return {}; }
+  std::string_view SourceLine(tables::StringId, uint32_t) const override { return {}; }
 
   util::Status ForEachEvent(const EventSink& sink) override {
     std::mt19937 random(1);
@@ -70,7 +67,7 @@ class MadeUpTrace : public trace::Trace {
       event.Become(trace::Alloc{.device = trace::DeviceId{0},
                                 .address = base + segment * kSegmentBytes,
                                 .size = kSegmentBytes,
-                                .native = trace::StackId{kStacks}});
+                                .native = tables::StackId{kStacks}});
       event.time_ns = event.begin_ns = event.end_ns = time_ns;
       batch.push_back(event);
     }
@@ -87,7 +84,7 @@ class MadeUpTrace : public trace::Trace {
             .address = address,
             .size = sizes[slot],
             .device = trace::DeviceId{0},
-            .stack = trace::StackId{static_cast<uint32_t>(1 + slot % (kStacks - 1))}});
+            .stack = tables::StackId{static_cast<uint32_t>(1 + slot % (kStacks - 1))}});
       else
         event.Become(trace::BlockFree{
             .address = address, .size = sizes[slot], .device = trace::DeviceId{0}});
@@ -108,7 +105,7 @@ class MadeUpTrace : public trace::Trace {
  private:
   static void SetNode(trace::Event& event, uint64_t allocation, uint64_t* node) {
     const bool forward = allocation / 1000 % 2 == 0;
-    event.thread = trace::ThreadId{forward ? 1u : 2u};
+    event.thread = tables::ThreadId{forward ? 1u : 2u};
     auto& block = event.As<trace::BlockAlloc>();
     block.sequence = forward ? 2 * ++*node + 1 : 2 * (*node - 1 - allocation % 1000) + 2;
     if (!forward)

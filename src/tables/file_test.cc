@@ -186,17 +186,20 @@ TEST(FileTest, TimesThatNoClockShowsAreBounded) {
 
 TEST(FileTest, WordsOfANewerVersionSayLittle) {
   Tables tables;
-  tables.sites.push_back({.part = 250, .category = 250, .phase = 250, .estimated = 250});
-  tables.devices.push_back({.kind = 3});
+  tables.sites.push_back({.part = format::Part{250},
+                          .category = format::Category{250},
+                          .phase = format::Phase{250},
+                          .estimated = Estimated{250}});
+  tables.devices.push_back({.kind = DeviceKind{3}});
   const MemoryFile file(testing::WriteFile(tables, {}, 1000));
   const std::unique_ptr<Recording> recording = Reopen(file);
   ASSERT_NE(recording, nullptr);
   const SiteRow& site = recording->tables().sites.at(1);
-  EXPECT_EQ(site.part, static_cast<uint8_t>(format::Part::kAllocated));
-  EXPECT_EQ(site.category, static_cast<uint8_t>(format::Category::kUnknown));
-  EXPECT_EQ(site.phase, static_cast<uint8_t>(format::Phase::kNone));
-  EXPECT_EQ(site.estimated, static_cast<uint8_t>(Estimated::kByFreeMemory));
-  EXPECT_EQ(recording->tables().devices.at(1).kind, static_cast<uint8_t>(DeviceKind::kGpu));
+  EXPECT_EQ(site.part, format::Part::kAllocated);
+  EXPECT_EQ(site.category, format::Category::kUnknown);
+  EXPECT_EQ(site.phase, format::Phase::kNone);
+  EXPECT_EQ(site.estimated, Estimated::kByFreeMemory);
+  EXPECT_EQ(recording->tables().devices.at(1).kind, DeviceKind::kGpu);
 }
 
 TEST(FileTest, TablesThatKnowMoreTakeThePlaceOfThoseBefore) {

@@ -9,6 +9,21 @@
 // "none": the empty string, no stack, no thread, no process.
 namespace vramscope::tables {
 
+// Whether a column's type names a row, of whichever table.
+template <class T>
+inline constexpr bool kIsId = requires(T id) {
+  id.value;
+};
+
+// A column's value as a number.
+template <class T>
+constexpr uint64_t ToWord(T value) {
+  if constexpr (kIsId<T>)
+    return value.value;
+  else
+    return static_cast<uint64_t>(value);
+}
+
 using StringId = util::StrongId<struct StringTag>;
 using HostId = util::StrongId<struct HostTag>;
 using DeviceId = util::StrongId<struct DeviceTag>;

@@ -4,12 +4,19 @@
 #include <compare>
 #include <cstdint>
 
+#include "format/memory_words.h"
 #include "tables/ids.h"
 
 // The rows of tables.def as structs, and their columns as constants.
 namespace vramscope::tables {
 
 inline constexpr int64_t kNever = INT64_MAX;
+
+enum class DeviceKind : uint8_t { kGpu = 0, kHost = 1, kCpu = 2 };
+enum class FrameKind : uint8_t { kPython = 0, kNative = 1 };
+enum class IterationsBy : uint8_t { kSteps = 0, kMarks = 1, kProfiler = 2 };
+enum class Estimated : uint8_t { kExact = 0, kByFreeMemory = 1, kCorrected = 2 };
+enum class InvariantKind : uint8_t { kFreedTwice = 0, kOutsideSegment = 1, kOverfullSegment = 2 };
 
 #define VRAMSCOPE_TABLE(number, Row, name, text) struct Row {
 #define VRAMSCOPE_COLUMN(number, Row, Type, field, unit, text) Type field{};
@@ -18,12 +25,6 @@ inline constexpr int64_t kNever = INT64_MAX;
   }                                                          \
   ;
 #include "tables/tables.def"
-
-enum class DeviceKind : uint8_t { kGpu = 0, kHost = 1, kCpu = 2 };
-enum class FrameKind : uint8_t { kPython = 0, kNative = 1 };
-enum class IterationsBy : uint8_t { kSteps = 0, kMarks = 1, kProfiler = 2 };
-enum class Estimated : uint8_t { kExact = 0, kByFreeMemory = 1, kCorrected = 2 };
-enum class InvariantKind : uint8_t { kFreedTwice = 0, kOutsideSegment = 1, kOverfullSegment = 2 };
 
 template <class Row, class Type>
 struct Column {

@@ -51,7 +51,7 @@ size_t RowsOf(const Tables& tables, CounterId) {
 
 template <class Row, class Type>
 bool IdsExist(const Tables& tables, const std::vector<Row>& rows, const Column<Row, Type>& column) {
-  if constexpr (std::is_integral_v<Type>) {
+  if constexpr (!kIsId<Type>) {
     return true;
   } else {
     const size_t count = RowsOf(tables, Type{});
@@ -171,9 +171,9 @@ void BoundTimes(const FrameZone& zone, AllocationFrame* frame) {
 }
 
 void BoundWords(Tables* tables) {
-  const auto bound = [](uint8_t* word, size_t count, auto otherwise) {
-    if (*word >= count)
-      *word = static_cast<uint8_t>(otherwise);
+  const auto bound = []<class Word>(Word* word, size_t count, Word otherwise) {
+    if (static_cast<size_t>(*word) >= count)
+      *word = otherwise;
   };
   for (SiteRow& site : tables->sites) {
     bound(&site.part, format::kPartCount, format::Part::kAllocated);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include "tables/column_codec.h"
@@ -13,22 +12,13 @@
 // Rows of any table of tables.def as the columns of a block, and back.
 namespace vramscope::tables {
 
-template <class T>
-constexpr uint64_t ToWord(T value) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<uint64_t>(value);
-  else
-    return value.value;
-}
-
 // False where `word` is no value of the type.
 template <class T>
 constexpr bool FromWord(uint64_t word, T* value) {
-  if constexpr (std::is_integral_v<T>) {
-    *value = static_cast<T>(word);
-  } else {
+  if constexpr (kIsId<T>)
     *value = T{static_cast<typename T::Value>(word)};
-  }
+  else
+    *value = static_cast<T>(word);
   return ToWord(*value) == word;
 }
 

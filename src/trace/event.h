@@ -10,17 +10,17 @@
 #include <type_traits>
 
 #include "format/enums.h"
-#include "util/strong_id.h"
+#include "tables/ids.h"
 
 // What a trace says: events in time order over tables of names.
 namespace vramscope::trace {
 
 // Index 0 of every table means "none" (the empty string, no stack, ...), except for processes and
 // devices, which count from 0.
-using StringId = util::StrongId<struct StringTag>;
-using FrameId = util::StrongId<struct FrameTag>;
-using StackId = util::StrongId<struct StackTag>;
-using ThreadId = util::StrongId<struct ThreadTag>;
+using tables::FrameId;
+using tables::StackId;
+using tables::StringId;
+using tables::ThreadId;
 using ProcessId = util::StrongId<struct ProcessTag, uint16_t>;
 using DeviceId = util::StrongId<struct DeviceTag, int16_t>;
 

@@ -10,15 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "tables/dictionaries.h"
 #include "trace/event.h"
 #include "util/status.h"
 
 namespace vramscope::trace {
 
-enum class DeviceKind : uint8_t { kGpu, kHost, kCpu };
-
 struct Device {
-  DeviceKind kind = DeviceKind::kGpu;
+  tables::DeviceKind kind = tables::DeviceKind::kGpu;
   int32_t index = 0;  // NVML's for GPUs; CUDA's ordinal where NVML was not there; -1 cpu, -2 host
   std::string uuid;   // "GPU-..." or ""
   std::string name;
@@ -43,25 +42,6 @@ struct Thread {
   ProcessId process = kNoProcess;
   uint32_t tid = 0;
   std::string name;
-};
-
-enum class FrameKind : uint8_t { kPython, kNative };
-
-// A place in the program, symbolised as far as that was possible.
-struct Frame {
-  FrameKind kind = FrameKind::kPython;
-  StringId function;  // qualified name; for native frames the demangled symbol or "0x..."
-  StringId file;      // source file, or "" when not known
-  uint32_t line = 0;  // 0: not known
-  StringId image;     // native: path of the binary
-  uint64_t pc = 0;    // native: return address; 0 for Python
-};
-
-// A stack is its innermost frame and the stack of its caller: a trie, shared tails stored once.
-struct Stack {
-  StackId parent;  // 0: this is the outermost frame
-  FrameId frame;
-  uint64_t object = 0;  // address of the torch.nn.Module whose method the frame runs, or 0
 };
 
 struct Loss {
@@ -97,14 +77,12 @@ class Trace {
   std::span<const Thread> threads() const { return threads_; }  // index 0: no thread
   std::span<const Loss> losses() const { return losses_; }
 
-  std::string_view string(StringId id) const {
-    return id.value < strings_.size() ? std::string_view(strings_[id.value]) : std::string_view();
-  }
-  const Stack& stack(StackId id) const { return stacks_[id.value < stacks_.size() ? id.value : 0]; }
-  const Frame& frame(FrameId id) const { return frames_[id.value < frames_.size() ? id.value : 0]; }
-  size_t stack_count() const { return stacks_.size(); }
-  size_t frame_count() const { return frames_.size(); }
-  size_t string_count() const { return strings_.size(); }
+  // Complete and at rest before the first event. Functions of native frames are demangled symbols,
+  // or "0x..." where there is none.
+  const tables::Dictionaries& dictionaries() const { return dictionaries_; }
+  std::string_view string(StringId id) const { return dictionaries_.text(id); }
+  const tables::StackRow& stack(StackId id) const { return dictionaries_.stack(id); }
+  const tables::FrameRow& frame(FrameId id) const { return dictionaries_.frame(id); }
 
   // Text of a source line if it was bundled, else "".
   virtual std::string_view SourceLine(StringId file, uint32_t line) const = 0;
@@ -117,16 +95,14 @@ class Trace {
   virtual util::Status ForEachEvent(const EventSink& sink) = 0;
 
  protected:
-  Trace() : threads_(1), strings_(1), stacks_(1), frames_(1) {}
+  Trace() : threads_(1) {}
 
   SessionInfo session_;
   std::vector<Device> devices_;
   std::vector<Process> processes_;
   std::vector<Thread> threads_;
   std::vector<Loss> losses_;
-  std::vector<std::string> strings_;
-  std::vector<Stack> stacks_;
-  std::vector<Frame> frames_;
+  tables::Dictionaries dictionaries_;
 };
 
 // The first bytes of every finished file, in all versions.

@@ -120,9 +120,7 @@ class Comparison {
   }
 
  private:
-  tables::DeviceKind KindOf(uint32_t device) const {
-    return static_cast<tables::DeviceKind>(tables_.devices[device].kind);
-  }
+  tables::DeviceKind KindOf(uint32_t device) const { return tables_.devices[device].kind; }
   // By the call that made it: in the tables linear and physical memory are both `allocated`.
   Kind KindOfSite(const tables::SiteRow& site) const;
   uint32_t DeviceOf(const tables::SiteRow& site) const {
@@ -200,7 +198,7 @@ void Comparison::Expect(const Instant& instant,
 
 Kind Comparison::KindOfSite(const tables::SiteRow& site) const {
   const std::string_view api = recording_.string(site.api);
-  switch (static_cast<Part>(site.part)) {
+  switch (site.part) {
     case Part::kArrays:
       return Kind::kArray;
     case Part::kImported:
@@ -227,7 +225,7 @@ Status Comparison::ReadBackingRows() {
       return read;
     for (size_t row = 0; row < frame.rows; ++row) {
       const tables::SiteId site{frame.site[row]};
-      if (static_cast<Part>(tables_.sites[site.value].part) == Part::kManaged)
+      if (tables_.sites[site.value].part == Part::kManaged)
         managed_since_ns_ = std::min(managed_since_ns_, frame.begin_ns[row]);
       if (tables_.sites[site.value].backing != 0 && frame.bytes[row] != 0)
         backing_.push_back({frame.begin_ns[row], frame.end_ns[row], site});
@@ -244,7 +242,7 @@ std::vector<Figures> Comparison::FiguresOf(const Instant& instant,
   query::ForEachLeaf(recording_, live, [&](const query::Leaf& leaf) {
     Figures& figures = devices[leaf.device.value];
     const auto bytes = static_cast<int64_t>(leaf.bytes);
-    figures.parts[static_cast<Part>(leaf.site.part)] += bytes;
+    figures.parts[leaf.site.part] += bytes;
     figures.total += bytes;
     figures.of_processes += leaf.process.value != 0 ? bytes : 0;
   });
@@ -266,7 +264,7 @@ std::vector<Figures> Comparison::FiguresOf(const Instant& instant,
   }
   for (uint32_t i = 1; i < live.segments.size(); ++i) {
     const query::LiveSet::Segment& segment = live.segments[i];
-    const auto in_use = static_cast<Part>(tables_.segments[i].part_in_use);
+    const auto in_use = tables_.segments[i].part_in_use;
     const uint32_t site = tables_.segments[i].site.value;
     Figures& figures = devices[DeviceOf(tables_.sites[site])];
     const auto held = static_cast<uint64_t>(segment.held_bytes);
@@ -389,7 +387,7 @@ void Comparison::CompareHost(const Instant& instant,
                              const std::vector<Figures>& devices) {
   std::map<Part, Sums> sums;
   for (uint32_t i = 1; i < live.sites.size(); ++i) {
-    Sums& sum = sums[static_cast<Part>(tables_.sites[i].part)];
+    Sums& sum = sums[tables_.sites[i].part];
     sum.bytes += live.sites[i].bytes + live.sites[i].rounding_bytes;
     sum.count += live.sites[i].count;
   }

@@ -36,7 +36,7 @@ trace::DeviceId DeviceOf(const trace::Event& event) {
 
 SettledTimes::SettledTimes(const trace::Trace& trace) : devices_(trace.devices().size()) {
   for (const trace::Device& device : trace.devices())
-    is_gpu_.push_back(device.kind == trace::DeviceKind::kGpu);
+    is_gpu_.push_back(device.kind == vramscope::tables::DeviceKind::kGpu);
 }
 
 void SettledTimes::Apply(const trace::Event& event, int64_t time_ns) {

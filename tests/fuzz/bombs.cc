@@ -71,7 +71,7 @@ std::string Make(const Shape& shape) {
     const tables::StackId stack{shape.depth - i % shape.depth};
     tables::SiteRow site;
     site.account = tables::AccountId{1 + i % accounts};
-    site.category = static_cast<uint8_t>(format::Category::kActivation);
+    site.category = format::Category::kActivation;
     site.owner = site.allocator = site.api = site.scope = name;
     site.module = site.module_class = site.parameter = site.tag = name;
     site.thread = tables::ThreadId{1};

@@ -52,17 +52,18 @@ Facts FactsOf(trace::Trace& trace) {
         << uint64_t{process.closed_cleanly} << Bits(process.wait_status.value_or(-1));
   }
   // A caller's row stands before its own.
-  std::vector<uint64_t> stacks(trace.stack_count());
+  std::vector<uint64_t> stacks(trace.dictionaries().stack_count());
   for (uint32_t i = 1; i < stacks.size(); ++i) {
-    const trace::Stack& stack = trace.stack(trace::StackId{i});
-    const trace::Frame& frame = trace.frame(stack.frame);
+    const tables::StackRow& stack = trace.stack(tables::StackId{i});
+    const tables::FrameRow& frame = trace.frame(stack.frame);
     Hash hash;
-    hash << (stack.parent.value < i ? stacks[stack.parent.value] : 0) << stack.object
-         << static_cast<uint64_t>(frame.kind) << trace.string(frame.function)
-         << trace.string(frame.file) << frame.line << trace.string(frame.image) << frame.pc;
+    hash << (stack.parent.value < i ? stacks[stack.parent.value] : 0)
+         << trace.dictionaries().object(tables::StackId{i}) << static_cast<uint64_t>(frame.kind)
+         << trace.string(frame.function) << trace.string(frame.file) << frame.line
+         << trace.string(frame.image) << frame.pc;
     stacks[i] = hash.value();
   }
-  const auto stack_of = [&](trace::StackId id) {
+  const auto stack_of = [&](tables::StackId id) {
     return id.value < stacks.size() ? stacks[id.value] : 0;
   };
   const auto fields = [&](const trace::Event& event) {

@@ -81,7 +81,7 @@ class AbsencesTest : public ::testing::Test {
   trace::DeviceId gpu_;
   trace::DeviceId host_;
   trace::ProcessId process_;
-  trace::StackId torch_;
+  tables::StackId torch_;
 };
 
 TEST_F(AbsencesTest, AllRowsLeaveAndComeBack) {

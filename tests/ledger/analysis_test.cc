@@ -111,7 +111,7 @@ TEST_F(CpuAnalysisTest, AnyInstantBySecondsTimeAndMark) {
 }
 
 TEST_F(CpuAnalysisTest, GroupsByLineThreadSizeAndLifetime) {
-  const trace::ThreadId thread = trace_.AddThread(99, "loader");
+  const tables::ThreadId thread = trace_.AddThread(99, "loader");
   const auto user =
       trace_.Python({{"/home/me/train.py", 42, "main"},
                      {"/usr/lib/python3.11/site-packages/torch/nn/x.py", 7, "forward"}});
@@ -329,7 +329,7 @@ TEST_F(CpuAnalysisTest, NonsenseIsSurvived) {
   trace_.Alloc(0x1000, UINT64_MAX);
   trace_.Alloc(0x2000, 8).As<trace::BlockAlloc>().device = trace::DeviceId{77};
   trace_.Alloc(0x2000, 8).process = trace::ProcessId{77};
-  trace_.Alloc(0x3000, 8).As<trace::BlockAlloc>().stack = trace::StackId{1234567};
+  trace_.Alloc(0x3000, 8).As<trace::BlockAlloc>().stack = tables::StackId{1234567};
   trace_.Alloc(0x4000, 8).time_ns = INT64_MAX;
   trace_.Free(0x3000, UINT64_MAX).time_ns = INT64_MIN;
   const Report report = ReportOf(trace_);

@@ -72,7 +72,7 @@ TEST_F(CategoriesTest, OneIterationHasAllCategories) {
 }
 
 TEST_F(CategoriesTest, AThreadThatLoadsDataDoesNotEndABackward) {
-  const trace::ThreadId loader = trace_.AddThread(3, "pin memory");
+  const tables::ThreadId loader = trace_.AddThread(3, "pin memory");
   InLayer(kFirst, 20);
   trace_.Alloc(0x1000, 1);
   InBackward();

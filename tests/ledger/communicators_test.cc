@@ -27,7 +27,7 @@ class CommunicatorsTest : public ::testing::Test {
   }
 
   // At a time in us, in MiB.
-  void Take(int64_t at, size_t thread, uint64_t mib, trace::StackId native, size_t gpu = 0) {
+  void Take(int64_t at, size_t thread, uint64_t mib, tables::StackId native, size_t gpu = 0) {
     trace_.At(at * 1000);
     trace_.On(gpus_[gpu]);
     trace_.OnThread(threads_[thread]);
@@ -58,8 +58,8 @@ class CommunicatorsTest : public ::testing::Test {
 
   TraceBuilder trace_;
   std::array<trace::DeviceId, 2> gpus_;
-  std::array<trace::ThreadId, 4> threads_;
-  trace::StackId nccl_, other_;
+  std::array<tables::ThreadId, 4> threads_;
+  tables::StackId nccl_, other_;
   uint64_t next_ = kBase;
 };
 

@@ -13,20 +13,16 @@
 namespace vramscope::query {
 namespace {
 
-tables::StackId Same(trace::StackId id) {
-  return tables::StackId{id.value};
-}
-
 TEST(FormatFrameTest, SaysFileLineAndFunction) {
   TraceBuilder trace;
   const auto python =
       trace.Python({{"/home/me/train.py", 42, "Net.forward"}, {"<frozen x>", 0, ""}});
   const auto native = trace.Native({"/usr/lib/libfoo.so"});
   const std::unique_ptr<tables::Recording> recording = Analyse(trace);
-  const auto innermost = [&](trace::StackId id) {
-    return recording->tables().stacks[Same(id).value].frame;
+  const auto innermost = [&](tables::StackId id) {
+    return recording->tables().stacks[id.value].frame;
   };
-  const tables::StackId caller = recording->tables().stacks[Same(python).value].parent;
+  const tables::StackId caller = recording->tables().stacks[python.value].parent;
   EXPECT_EQ(FormatFrame(*recording, recording->tables().stacks[caller.value].frame),
             "train.py:42 in Net.forward");
   EXPECT_EQ(FormatFrame(*recording, innermost(python)), "<frozen x>");
@@ -53,13 +49,13 @@ TEST(UserFramesTest, SkipsLibrariesAndTheStandardLibrary) {
   const std::unique_ptr<tables::Recording> recording = Analyse(trace);
   UserFrames frames(*recording);
   const auto place = [&](tables::StackId id) { return FormatFrame(*recording, frames.Of(id)); };
-  EXPECT_EQ(place(Same(stack)), "train.py:42 in main");
-  EXPECT_EQ(place(Same(stack)), "train.py:42 in main");
-  EXPECT_EQ(place(Same(library)), "x.py:3 in f");  // there is nothing better
-  EXPECT_EQ(place(Same(cell)), "<stdin>:1 in <module>");
-  EXPECT_EQ(place(Same(traced)), "train.py:43 in main");
-  EXPECT_EQ(place(Same(compiled)), "train.py:44 in main");
-  EXPECT_EQ(place(Same(native)), "f (solver)");
+  EXPECT_EQ(place(stack), "train.py:42 in main");
+  EXPECT_EQ(place(stack), "train.py:42 in main");
+  EXPECT_EQ(place(library), "x.py:3 in f");  // there is nothing better
+  EXPECT_EQ(place(cell), "<stdin>:1 in <module>");
+  EXPECT_EQ(place(traced), "train.py:43 in main");
+  EXPECT_EQ(place(compiled), "train.py:44 in main");
+  EXPECT_EQ(place(native), "f (solver)");
   EXPECT_EQ(place(tables::StackId{}), "(no stack)");
   EXPECT_EQ(place(tables::StackId{9999}), "(no stack)");
 }

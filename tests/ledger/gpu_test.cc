@@ -44,8 +44,8 @@ class GpuTest : public ::testing::Test {
 
   TraceBuilder trace_;
   trace::DeviceId gpu_;
-  trace::StackId application_;
-  trace::StackId pytorch_;
+  tables::StackId application_;
+  tables::StackId pytorch_;
 };
 
 TEST_F(GpuTest, AllocationsArePricedByGranularity) {

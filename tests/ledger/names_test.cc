@@ -96,7 +96,7 @@ TEST_F(NamesTest, ASegmentThatAutogradsThreadMadeComesFromTheForwardOfItsFirstBl
   constexpr uint64_t kBase = 0x7f00'0000'0000;
   AddNet();
   trace_.On(trace_.AddGpu());
-  const trace::StackId runtime = trace_.Native({"libtorch_cuda.so", "libcudart.so.13"});
+  const tables::StackId runtime = trace_.Native({"libtorch_cuda.so", "libcudart.so.13"});
   // Nobody says what for: the native stack is all there is.
   trace_.StackIs({}, runtime);
   trace_.DriverAlloc(kBase + 128 * kMiB, 2 * kMiB);
@@ -149,7 +149,7 @@ TEST_F(NamesTest, TheThreadThatUsedANumberLastHasIt) {
   InLayer(kFirst, 20);
   trace_.NextNode(5);
   trace_.Alloc(0x1000, 1);
-  const trace::ThreadId other = trace_.AddThread(3, "second model");
+  const tables::ThreadId other = trace_.AddThread(3, "second model");
   trace_.OnThread(other);
   InLayer(kSecond, 21);
   trace_.Alloc(0x2000, 2);
@@ -446,10 +446,9 @@ TEST_F(NamesTest, TimelinesAndListsOfLivesHaveCategories) {
   std::vector<std::string> texts;
   for (const tables::AllocationRow& row : Allocations(*analysis)) {
     const tables::SiteRow& site = tables.sites[row.site.value];
-    texts.push_back(
-        std::string(format::CategoryName(static_cast<format::Category>(site.category))) + "|" +
-        std::string(tables.strings[site.module]) + "|" +
-        std::string(tables.strings[site.parameter]));
+    texts.push_back(std::string(format::CategoryName(site.category)) + "|" +
+                    std::string(tables.strings[site.module]) + "|" +
+                    std::string(tables.strings[site.parameter]));
   }
   EXPECT_THAT(texts,
               ElementsAre("parameter|first|first.weight", "activation|first|", "temporary||"));

@@ -36,7 +36,7 @@ TEST(OwnersTest, TheFirstCallerOutsideTheDriverCounts) {
   EXPECT_EQ(owners.name(owners.Find(native, {})), "cuBLAS");
   EXPECT_EQ(owners.Find(plumbing, {}), kUnknownOwner);
   EXPECT_EQ(owners.Find({}, {}), kUnknownOwner);
-  EXPECT_EQ(owners.Find(trace::StackId{12345}, {}), kUnknownOwner);
+  EXPECT_EQ(owners.Find(tables::StackId{12345}, {}), kUnknownOwner);
 }
 
 TEST(OwnersTest, ThePythonPackageNamesWhatCallsThroughTheInterpreter) {

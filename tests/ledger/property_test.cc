@@ -232,7 +232,7 @@ class RandomProgram {
 
   std::mt19937_64 random_;
   TraceBuilder& trace_;
-  trace::StackId native_;
+  tables::StackId native_;
   uint64_t top_ = uint64_t{0x7f} << 40;
   uint64_t small_top_ = uint64_t{0x7e} << 40;
   uint64_t handle_ = 0;

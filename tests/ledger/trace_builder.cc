@@ -6,7 +6,7 @@
 
 namespace vramscope::query {
 
-trace::DeviceId TraceBuilder::AddDevice(trace::DeviceKind kind,
+trace::DeviceId TraceBuilder::AddDevice(tables::DeviceKind kind,
                                         int32_t index,
                                         uint64_t total_bytes) {
   trace::Device device;
@@ -18,7 +18,7 @@ trace::DeviceId TraceBuilder::AddDevice(trace::DeviceKind kind,
 }
 
 trace::DeviceId TraceBuilder::AddGpu(int32_t index) {
-  return AddDevice(trace::DeviceKind::kGpu, index, 100'000 * kMiB);
+  return AddDevice(tables::DeviceKind::kGpu, index, 100'000 * kMiB);
 }
 
 trace::ProcessId TraceBuilder::AddProcess(uint32_t pid) {
@@ -35,52 +35,49 @@ void TraceBuilder::ParentIs(trace::ProcessId child, trace::ProcessId parent) {
   processes_[child.value].parent_pid = processes_[parent.value].pid;
 }
 
-trace::ThreadId TraceBuilder::AddThread(uint32_t tid, const std::string& name) {
+tables::ThreadId TraceBuilder::AddThread(uint32_t tid, const std::string& name) {
   threads_.push_back({trace::ProcessId{0}, tid, name});
-  return trace::ThreadId{static_cast<uint32_t>(threads_.size() - 1)};
+  return tables::ThreadId{static_cast<uint32_t>(threads_.size() - 1)};
 }
 
-trace::StringId TraceBuilder::Text(const std::string& text) {
-  const auto [found, added] = texts_.try_emplace(text, strings_.size());
-  if (added)
-    strings_.push_back(text);
-  return trace::StringId{static_cast<uint32_t>(found->second)};
+tables::StringId TraceBuilder::Text(const std::string& text) {
+  return dictionaries_.AddText(text);
 }
 
-trace::StackId TraceBuilder::Python(
+tables::StackId TraceBuilder::Python(
     const std::vector<std::tuple<std::string, uint32_t, std::string>>& frames) {
-  trace::StackId stack;
+  tables::StackId stack;
   for (const auto& [file, line, function] : frames) {
-    trace::Frame frame;
+    tables::FrameRow frame;
     frame.file = Text(file);
     frame.line = line;
     frame.function = Text(function);
-    stack = Push(stack, frame);
+    stack = dictionaries_.AddStack(stack, dictionaries_.AddFrame(frame));
   }
   return stack;
 }
 
-trace::StackId TraceBuilder::PythonIn(
+tables::StackId TraceBuilder::PythonIn(
     const std::vector<std::tuple<std::string, uint32_t, std::string, uint64_t>>& frames) {
-  trace::StackId stack;
+  tables::StackId stack;
   for (const auto& [file, line, function, object] : frames) {
-    trace::Frame frame;
+    tables::FrameRow frame;
     frame.file = Text(file);
     frame.line = line;
     frame.function = Text(function);
-    stack = Push(stack, frame, object);
+    stack = dictionaries_.AddStack(stack, dictionaries_.AddFrame(frame), object);
   }
   return stack;
 }
 
-trace::StackId TraceBuilder::Native(const std::vector<std::string>& images) {
-  trace::StackId stack;
+tables::StackId TraceBuilder::Native(const std::vector<std::string>& images) {
+  tables::StackId stack;
   for (const std::string& image : images) {
-    trace::Frame frame;
-    frame.kind = trace::FrameKind::kNative;
+    tables::FrameRow frame;
+    frame.kind = tables::FrameKind::kNative;
     frame.image = Text(image);
     frame.function = Text("f");
-    stack = Push(stack, frame);
+    stack = dictionaries_.AddStack(stack, dictionaries_.AddFrame(frame));
   }
   return stack;
 }
@@ -103,7 +100,7 @@ trace::Event& TraceBuilder::Next() {
   return event;
 }
 
-void TraceBuilder::StackIs(trace::StackId stack, trace::StackId native) {
+void TraceBuilder::StackIs(tables::StackId stack, tables::StackId native) {
   stack_ = stack;
   native_ = native;
 }
@@ -211,7 +208,7 @@ trace::Event& TraceBuilder::Step(format::StepKind kind, uint64_t optimizer) {
   return Add(trace::Step{.kind = kind, .optimizer = optimizer, .name = Text("SGD")});
 }
 
-std::string_view TraceBuilder::SourceLine(trace::StringId file, uint32_t line) const {
+std::string_view TraceBuilder::SourceLine(tables::StringId file, uint32_t line) const {
   const auto found = sources_.find({file.value, line});
   return found == sources_.end() ? std::string_view() : std::string_view(found->second);
 }
@@ -229,21 +226,6 @@ util::Status TraceBuilder::ForEachEvent(const EventSink& sink) {
 std::unique_ptr<trace::Trace> TraceBuilder::Build() {
   session_.end_ns = events_.empty() ? kStartNs : events_.back().time_ns;
   return std::make_unique<TraceBuilder>(*this);
-}
-
-trace::StackId TraceBuilder::Push(trace::StackId parent,
-                                  const trace::Frame& frame,
-                                  uint64_t object) {
-  for (size_t i = 1; i < stacks_.size(); ++i) {
-    const trace::Frame& other = frames_[stacks_[i].frame.value];
-    if (stacks_[i].parent == parent && stacks_[i].object == object && other.kind == frame.kind &&
-        other.file == frame.file && other.line == frame.line && other.function == frame.function &&
-        other.image == frame.image)
-      return trace::StackId{static_cast<uint32_t>(i)};
-  }
-  frames_.push_back(frame);
-  stacks_.push_back({parent, trace::FrameId{static_cast<uint32_t>(frames_.size() - 1)}, object});
-  return trace::StackId{static_cast<uint32_t>(stacks_.size() - 1)};
 }
 
 }  // namespace vramscope::query

@@ -22,23 +22,23 @@ class TraceBuilder : public trace::Trace {
   TraceBuilder() { session_.start_ns = session_.end_ns = kStartNs; }
 
   // ---- tables ----
-  trace::DeviceId AddDevice(trace::DeviceKind kind, int32_t index, uint64_t total_bytes = 0);
-  trace::DeviceId AddCpu() { return AddDevice(trace::DeviceKind::kCpu, -1); }
-  trace::DeviceId AddHost() { return AddDevice(trace::DeviceKind::kHost, -2); }
+  trace::DeviceId AddDevice(tables::DeviceKind kind, int32_t index, uint64_t total_bytes = 0);
+  trace::DeviceId AddCpu() { return AddDevice(tables::DeviceKind::kCpu, -1); }
+  trace::DeviceId AddHost() { return AddDevice(tables::DeviceKind::kHost, -2); }
   trace::DeviceId AddGpu(int32_t index = 0);
   trace::ProcessId AddProcess(uint32_t pid);
   void NamesAreOff() { processes_[0].unnamed = true; }
   void ParentIs(trace::ProcessId child, trace::ProcessId parent);
   void IsForked(trace::ProcessId child) { processes_[child.value].is_forked = true; }
-  trace::ThreadId AddThread(uint32_t tid, const std::string& name);
-  trace::StringId Text(const std::string& text);
+  tables::ThreadId AddThread(uint32_t tid, const std::string& name);
+  tables::StringId Text(const std::string& text);
   // Frames outermost first: {file, line, function}.
-  trace::StackId Python(const std::vector<std::tuple<std::string, uint32_t, std::string>>& frames);
+  tables::StackId Python(const std::vector<std::tuple<std::string, uint32_t, std::string>>& frames);
   // The same with the module whose method each frame runs, 0 for none.
-  trace::StackId PythonIn(
+  tables::StackId PythonIn(
       const std::vector<std::tuple<std::string, uint32_t, std::string, uint64_t>>& frames);
   // Images outermost first.
-  trace::StackId Native(const std::vector<std::string>& images);
+  tables::StackId Native(const std::vector<std::string>& images);
   void SetSource(const std::string& file, uint32_t line, std::string text);
   void AddTraceLoss(const std::string& name, uint64_t count);
 
@@ -57,8 +57,8 @@ class TraceBuilder : public trace::Trace {
   void On(trace::DeviceId device) { device_ = device; }
   void In(trace::ProcessId process) { process_ = process; }
   void At(int64_t after_start_ns) { now_ns_ = kStartNs + after_start_ns; }
-  void StackIs(trace::StackId stack, trace::StackId native = {});
-  void OnThread(trace::ThreadId thread) { thread_ = thread; }
+  void StackIs(tables::StackId stack, tables::StackId native = {});
+  void OnThread(tables::ThreadId thread) { thread_ = thread; }
   // The path of scopes that what follows is inside of, "" for none.
   void ScopeIs(const std::string& path) { scope_ = Text(path); }
   // What the thread's next autograd node will be numbered, of all that follows.
@@ -109,7 +109,7 @@ class TraceBuilder : public trace::Trace {
   void ProcessEnd() { Add(trace::ProcessExit{}); }
 
   // ---- trace::Trace ----
-  std::string_view SourceLine(trace::StringId file, uint32_t line) const override;
+  std::string_view SourceLine(tables::StringId file, uint32_t line) const override;
   util::Status ForEachEvent(const EventSink& sink) override;
   int passes() const { return passes_; }
   const std::vector<trace::Event>& events() const { return events_; }
@@ -119,18 +119,16 @@ class TraceBuilder : public trace::Trace {
  private:
   static constexpr size_t kBatch = 7;  // small, so that batch borders are tested too
 
-  trace::StackId Push(trace::StackId parent, const trace::Frame& frame, uint64_t object = 0);
   trace::Event& Next();
 
   std::vector<trace::Event> events_;
-  std::map<std::string, size_t> texts_{{"", 0}};
   std::map<std::pair<uint32_t, uint32_t>, std::string> sources_;
   trace::ProcessId process_{0};
   trace::DeviceId device_{0};
-  trace::StackId stack_;
-  trace::StackId native_;
-  trace::ThreadId thread_;
-  trace::StringId scope_;
+  tables::StackId stack_;
+  tables::StackId native_;
+  tables::ThreadId thread_;
+  tables::StringId scope_;
   uint64_t sequence_ = 0;
   int64_t now_ns_ = kStartNs;
   int64_t step_ns_ = 1000;

@@ -43,8 +43,8 @@ class TrainingTest : public ::testing::Test {
   Rows By(const std::string& by, const std::string& when = "end");
 
   TraceBuilder trace_;
-  trace::ThreadId main_;
-  trace::ThreadId worker_;
+  tables::ThreadId main_;
+  tables::ThreadId worker_;
 };
 
 }  // namespace vramscope::query

@@ -79,7 +79,7 @@ bool IsMxnetTag(std::string_view tag) {
 
 void NameSite(std::string_view tag, Builder* builder, tables::SiteRow* site) {
   site->tag = builder->Text(tag);
-  site->category = static_cast<uint8_t>(CategoryOfTag(tag));
+  site->category = CategoryOfTag(tag);
   site->parameter = builder->Text(ParameterOf(tag));
 }
 

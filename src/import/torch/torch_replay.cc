@@ -83,8 +83,7 @@ const TorchStacks::Frame& TorchStacks::FrameOf(uint32_t number) {
                            function.find("CapturedTraceback::gather") != std::string_view::npos ||
                            function.find("gather_with_cpp") != std::string_view::npos);
   tables::FrameRow row;
-  row.kind = static_cast<uint8_t>(known.is_python ? tables::FrameKind::kPython
-                                                  : tables::FrameKind::kNative);
+  row.kind = known.is_python ? tables::FrameKind::kPython : tables::FrameKind::kNative;
   row.function = Text(function);
   row.file = file == "??" ? tables::StringId{} : Text(file);
   row.line = frame.line;
@@ -511,7 +510,7 @@ void TorchReplay::BeginBlock(const FinalBlock& block,
                              bool is_before) {
   tables::SiteRow site = SiteOf(block.stack, block.stream);
   site.allocator = torch_;
-  site.category = static_cast<uint8_t>(CategoryOf(block.category));
+  site.category = CategoryOf(block.category);
   if (!block.metadata.empty())
     site.tag = stacks_.Text(block.metadata);
   else if (is_before)
@@ -548,7 +547,7 @@ tables::SegmentId TorchReplay::MakeSegment(const FinalSegment& segment,
   site.stream = segment.stream + 1;
   tables::SegmentRow row;
   row.site = builder_.Site(site);
-  row.part_in_use = static_cast<uint8_t>(segment.is_private ? part : Part::kFragmentation);
+  row.part_in_use = segment.is_private ? part : Part::kFragmentation;
   row.address = address;
   row.size_bytes = segment.bytes;
   row.begin_ns = now_ns;

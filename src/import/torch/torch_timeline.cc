@@ -46,7 +46,7 @@ class Timeline {
     for (size_t i = 0; i < kCategories.size(); ++i) {
       tables::SiteRow site = Builder::SiteOf(account);
       site.owner = builder->Text("PyTorch");
-      site.category = static_cast<uint8_t>(kCategories[i]);
+      site.category = kCategories[i];
       // Two of the profiler's categories are one of ours.
       site.tag = builder->Text(i == 6 ? "autograd detail" : "");
       counters_[i] = builder->Counter(builder->Site(site));

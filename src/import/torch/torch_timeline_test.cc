@@ -18,8 +18,7 @@ std::vector<std::pair<std::string, int64_t>> StepsOf(const Imported& log) {
   for (const tables::StepRow& step : log.tables.steps) {
     const tables::SiteRow& site =
         log.tables.sites[log.tables.counters[step.counter.value].site.value];
-    steps.emplace_back(format::CategoryName(static_cast<format::Category>(site.category)),
-                       step.bytes);
+    steps.emplace_back(format::CategoryName(site.category), step.bytes);
   }
   return steps;
 }

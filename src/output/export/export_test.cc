@@ -27,14 +27,14 @@ class ExportTest : public testing::Test {
     tables.accounts.push_back({tables::ProcessId{}, host, 0, tables::kNever});
     tables::SiteRow block;
     block.account = tables::AccountId{1};
-    block.category = static_cast<uint8_t>(format::Category::kActivation);
+    block.category = format::Category::kActivation;
     block.owner = block.allocator = recording_.Intern("PyTorch");
     block.stack = block.place = inner;
     block.module = recording_.Intern("=h.0");
     tables::SiteRow pinned;
     pinned.account = tables::AccountId{2};
-    pinned.part = static_cast<uint8_t>(format::Part::kPinned);
-    pinned.category = static_cast<uint8_t>(format::Category::kUnknown);
+    pinned.part = format::Part::kPinned;
+    pinned.category = format::Category::kUnknown;
     pinned.owner = recording_.Intern("application");
     pinned.api = recording_.Intern("cuMemAllocHost_v2");
     tables.sites.push_back(block);
@@ -125,7 +125,7 @@ class CollapsedTest : public testing::Test {
     tables::SiteRow site;
     site.account = tables::AccountId{account};
     site.owner = recording_.Intern(owner);
-    site.category = static_cast<uint8_t>(category);
+    site.category = category;
     return site;
   }
   std::string Collapsed() {

@@ -41,15 +41,14 @@ LiveStack LiveStackOf(tables::DeviceId device,
 }
 
 std::vector<std::string> BelowStack(const tables::Recording& recording, const LiveStack& live) {
-  const auto category = static_cast<format::Category>(live.category);
+  const auto category = live.category;
   if (live.stack.value != 0) {
     if (category == format::Category::kDriver)
       return {"[driver]"};
     return live.is_backward ? std::vector<std::string>{"[backward]"} : std::vector<std::string>{};
   }
-  std::vector<std::string> below = {
-      InBrackets(live.owner.value != 0 ? recording.string(live.owner)
-                                       : format::PartName(static_cast<format::Part>(live.part)))};
+  std::vector<std::string> below = {InBrackets(
+      live.owner.value != 0 ? recording.string(live.owner) : format::PartName(live.part))};
   if (category != format::Category::kUnknown)
     below.push_back(InBrackets(format::CategoryName(category)));
   return below;
@@ -71,8 +70,8 @@ util::Result<LiveStacks> ReadLiveStacks(const tables::Recording& recording,
     is_shown[device.device.value] = true;
     if (device.in_transit_bytes > 0) {
       tables::SiteRow site;
-      site.part = static_cast<uint8_t>(format::Part::kInTransit);
-      site.category = static_cast<uint8_t>(format::PartCategory(format::Part::kInTransit));
+      site.part = format::Part::kInTransit;
+      site.category = format::PartCategory(format::Part::kInTransit);
       found.stacks.push_back(LiveStackOf(device.device, {}, site));
       found.stacks.back().bytes = static_cast<uint64_t>(device.in_transit_bytes);
     }

@@ -20,9 +20,9 @@ struct LiveStack {
   tables::StackId stack;      // 0: none
   // Of what has no stack: who asked, and what it is.
   tables::StringId owner;
-  uint8_t part = 0;
+  format::Part part{};
   bool is_backward = false;  // the stack is the operator's whose gradient it computes
-  uint8_t category = 0;
+  format::Category category{};
   tables::StringId module;
   uint64_t bytes = 0;
   uint64_t count = 0;

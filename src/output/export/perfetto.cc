@@ -370,7 +370,7 @@ class PerfettoExporter {
     }
     if (const std::string stack = StackText(site); !stack.empty())
       known.annotations.emplace_back(Word("stack"), writer_.Intern(interned::kTexts, stack));
-    const char* const category = format::CategoryName(static_cast<format::Category>(site.category));
+    const char* const category = format::CategoryName(site.category);
     known.category = writer_.Intern(interned::kCategories, category);
     known.name = writer_.Intern(interned::kNames, name.empty() ? category : name);
     return known;

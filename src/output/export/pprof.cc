@@ -136,8 +136,7 @@ class PprofWriter {
     AddLabel("device", DeviceMark(recording_, stack.device), &message);
     if (stack.process.value != 0)
       AddLabel("process", ProcessLabel(recording_, stack.process), &message);
-    AddLabel("category", format::CategoryName(static_cast<format::Category>(stack.category)),
-             &message);
+    AddLabel("category", format::CategoryName(stack.category), &message);
     AddLabel("module", stack.module.value == 0 ? "(none)" : recording_.string(stack.module),
              &message);
     Add(profile::kSample, message);

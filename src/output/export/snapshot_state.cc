@@ -37,7 +37,7 @@ uint32_t SnapshotLabels::Of(const tables::SiteRow& site) {
   label.account = site.account;
   label.stack = StackOf(site);
   label.below = Joined(BelowStack(recording_, LiveStackOf({}, {}, site)), ";");
-  label.category = format::CategoryName(static_cast<format::Category>(site.category));
+  label.category = format::CategoryName(site.category);
   for (const query::Dimension dimension :
        {query::Dimension::kModule, query::Dimension::kParameter, query::Dimension::kTag}) {
     const std::string text = texts_.Of(dimension, site, nullptr);
@@ -46,7 +46,7 @@ uint32_t SnapshotLabels::Of(const tables::SiteRow& site) {
                      std::string(query::DimensionName(dimension)) + " " + text;
   }
   label.stream = site.stream == 0 ? 0 : site.stream - 1;
-  label.graph_pool = static_cast<format::Part>(site.part) == format::Part::kGraphPool;
+  label.graph_pool = site.part == format::Part::kGraphPool;
   return Of(label);
 }
 

@@ -86,7 +86,7 @@ std::vector<NumberedDevice> NumberDevices(const tables::Tables& tables) {
   for (NumberedDevice& known : found) {
     known.has_rest = with_rest.insert(known.device.value).second;
     const tables::DeviceRow& row = RowOf(tables.devices, known.device);
-    const bool is_gpu = static_cast<tables::DeviceKind>(row.kind) == tables::DeviceKind::kGpu;
+    const bool is_gpu = row.kind == tables::DeviceKind::kGpu;
     known.number = static_cast<uint32_t>(row.index);
     if (!is_gpu || row.index < 0 || row.index > kMaxDeviceIndex ||
         !taken.insert(known.number).second)
@@ -542,7 +542,7 @@ class Exporter {
       pickle_.Key("device");
       pickle_.Uint(known.number);
       pickle_.Key("kind");
-      pickle_.Text(DeviceKindName(static_cast<tables::DeviceKind>(row.kind)));
+      pickle_.Text(DeviceKindName(row.kind));
       pickle_.Key("index");
       pickle_.Int(row.index);
       pickle_.Key("name");

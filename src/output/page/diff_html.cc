@@ -20,8 +20,7 @@ using util::JsonWriter;
 // The GPUs' where there are some: what the diff is of.
 std::vector<const query::Timeline*> Compared(const DiffHistory& side) {
   const auto is_of = [&](const query::Timeline& timeline, tables::DeviceKind kind) {
-    return side.recording.tables().devices[timeline.device.value].kind ==
-           static_cast<uint8_t>(kind);
+    return side.recording.tables().devices[timeline.device.value].kind == kind;
   };
   std::vector<const query::Timeline*> found;
   for (const tables::DeviceKind kind : {tables::DeviceKind::kGpu, tables::DeviceKind::kCpu}) {

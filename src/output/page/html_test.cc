@@ -42,7 +42,7 @@ class PageTest : public ::testing::Test {
     tables.sites.push_back(Site(format::Part::kAllocated, format::Category::kActivation));
     tables::SegmentRow segment;
     segment.site = tables::SiteId{1};
-    segment.part_in_use = static_cast<uint8_t>(format::Part::kFragmentation);
+    segment.part_in_use = format::Part::kFragmentation;
     tables.segments.push_back(segment);
     Add(1, 10, -1, 2 << 20);
   }
@@ -50,8 +50,8 @@ class PageTest : public ::testing::Test {
   tables::SiteRow Site(format::Part part, format::Category category) {
     tables::SiteRow site;
     site.account = tables::AccountId{1};
-    site.part = static_cast<uint8_t>(part);
-    site.category = static_cast<uint8_t>(category);
+    site.part = part;
+    site.category = category;
     site.owner = site.allocator = recording_.Intern("PyTorch");
     return site;
   }

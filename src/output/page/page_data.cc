@@ -409,8 +409,8 @@ void PageData::WriteSamples() {
   WriteColumn(json_, "high", samples, [](const auto& row) { return row.high_bytes; });
   json_.EndObject();
   tables::SiteRow in_transit;
-  in_transit.part = static_cast<uint8_t>(format::Part::kInTransit);
-  in_transit.category = static_cast<uint8_t>(format::PartCategory(format::Part::kInTransit));
+  in_transit.part = format::Part::kInTransit;
+  in_transit.category = format::PartCategory(format::Part::kInTransit);
   json_.Field("in_transit_site", sites_.OfRow(in_transit));
   const auto& changes = tables_.changes;
   json_.Key("changes");

@@ -67,8 +67,7 @@ uint32_t PageStacks::FrameOf(tables::FrameId id) {
   const tables::FrameRow& row = rows[id.value];
   const tables::StringId file = row.file.value != 0 ? row.file : row.image;
   Frame frame{strings_.Of(recording_.string(row.function)), strings_.Of(recording_.string(file)),
-              row.line,
-              row.kind == static_cast<uint8_t>(tables::FrameKind::kNative) ? kNativeFrame : 0};
+              row.line, row.kind == tables::FrameKind::kNative ? kNativeFrame : 0};
   if (!query::IsUserFrame(recording_, id))
     frame.kind |= kLibraryFrame;
   if (row.line != 0)
@@ -142,12 +141,11 @@ PageSites::Site PageSites::Describe(const tables::SiteRow& row) {
   using query::Dimension;
   Site site;
   site.account = row.account.value;
-  site.category = row.category;
+  site.category = static_cast<uint32_t>(row.category);
   site.backing = row.backing;
   site.unbacked = row.unbacked;
   // As the lines of the report count (query/report/tops.cc).
-  site.held = row.place.value != 0 && row.unbacked == 0 &&
-              !query::IsFree(static_cast<format::Part>(row.part));
+  site.held = row.place.value != 0 && row.unbacked == 0 && !query::IsFree(row.part);
   const auto [path, added] =
       path_ids_.try_emplace(texts_.TreePath(row), static_cast<uint32_t>(paths_.size()));
   if (added)

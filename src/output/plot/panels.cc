@@ -162,10 +162,8 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
   };
   std::vector<Candidate> candidates;
   for (const query::Timeline& timeline : timelines) {
-    candidates.push_back(
-        {timeline.device,
-         device_of(timeline).kind == static_cast<uint8_t>(tables::DeviceKind::kGpu),
-         any_byte(timeline)});
+    candidates.push_back({timeline.device, device_of(timeline).kind == tables::DeviceKind::kGpu,
+                          any_byte(timeline)});
   }
   const std::set<tables::DeviceId> shown = Shown(candidates);
   std::vector<TimelinePanel> panels;
@@ -174,8 +172,8 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
       continue;
     const tables::DeviceRow& device = device_of(timeline);
     TimelinePanel panel;
-    const std::string title = DeviceTitle(static_cast<tables::DeviceKind>(device.kind),
-                                          device.index, std::string(recording.string(device.name)));
+    const std::string title =
+        DeviceTitle(device.kind, device.index, std::string(recording.string(device.name)));
     // Lines of several recordings are told apart by their files; devices only where there are more.
     panel.title = shown.size() == 1 && !name.empty() ? name : Joined(name, title);
     panel.begin_ns = recording.tables().session.begin_ns;

@@ -176,7 +176,7 @@ void InfoText::AddDevices() {
     const tables::DeviceRow& device = recording_.tables().devices[i];
     std::string line = DeviceMark(recording_, id);
     // The names of host and cpu say no more.
-    if (device.kind == static_cast<uint8_t>(tables::DeviceKind::kGpu)) {
+    if (device.kind == tables::DeviceKind::kGpu) {
       if (device.name.value != 0)
         line += ", " + Clean(recording_.string(device.name));
       if (device.total_bytes > 0)

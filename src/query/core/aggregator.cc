@@ -75,7 +75,7 @@ bool Aggregator::Matches(const ReportQuery::Where& where,
     case Dimension::kDevice: {
       const tables::DeviceRow& device = tables.devices[leaf.device.value];
       return where.value == std::to_string(device.index) ||
-             where.value == DeviceMark(static_cast<tables::DeviceKind>(device.kind), device.index);
+             where.value == DeviceMark(device.kind, device.index);
     }
     case Dimension::kThread: {
       const size_t thread = leaf.site.thread.value;
@@ -111,7 +111,7 @@ bool Aggregator::Add(const Leaf& leaf) {
   std::vector<uint64_t> key{leaf.device.value, leaf.process.value};
   if (query_.by.empty()) {
     key.push_back(uint64_t{leaf.site.owner.value} << 32 | leaf.site.trigger.value);
-    key.push_back(uint64_t{leaf.site.part} << 8 | leaf.site.category);
+    key.push_back(tables::ToWord(leaf.site.part) << 8 | tables::ToWord(leaf.site.category));
   }
   for (const Dimension dimension : query_.by)
     key.push_back(texts_.Number(dimension, leaf.site, leaf.row));

@@ -256,7 +256,7 @@ void ForEachLeaf(const tables::Recording& recording,
                        static_cast<uint64_t>(live.counters[i]), 1);
     tables::AllocationRow row;
     row.bytes = leaf.bytes;
-    if (leaf.process.value == 0 || format::IsSlack(static_cast<format::Part>(leaf.site.part)))
+    if (leaf.process.value == 0 || format::IsSlack(leaf.site.part))
       leaf.count = 0;
     else
       leaf.row = &row;

@@ -189,7 +189,7 @@ util::Result<Peaks> FindPeaksOf(const tables::Recording& recording,
 
 std::string NoteKey(const tables::Tables& tables, tables::DeviceId device) {
   const tables::DeviceRow& row = RowOf(tables.devices, device);
-  return kAllocatedPeakNote + DeviceMark(static_cast<tables::DeviceKind>(row.kind), row.index);
+  return kAllocatedPeakNote + DeviceMark(row.kind, row.index);
 }
 
 // All that is known in full: of a ring its history.

@@ -17,7 +17,7 @@ namespace vramscope::query {
 namespace {
 
 using format::Part;
-using Key = std::tuple<uint32_t, uint8_t, uint8_t>;  // account, part, category
+using Key = std::tuple<uint32_t, Part, format::Category>;  // account, part, category
 using Sums = std::map<Key, int64_t>;
 
 Key KeyOf(const tables::SiteRow& site) {
@@ -41,7 +41,8 @@ Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns, bool unbacked 
     if (row.begin_ns <= time_ns && time_ns < row.end_ns)
       checkpointed.insert(row.account.value);
   }
-  const auto add = [&](const tables::SiteRow& site, uint8_t part, uint8_t category, int64_t bytes) {
+  const auto add = [&](const tables::SiteRow& site, Part part, format::Category category,
+                       int64_t bytes) {
     if (!checkpointed.contains(site.account.value))
       sums[{site.account.value, part, category}] += bytes;
   };
@@ -53,8 +54,7 @@ Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns, bool unbacked 
       continue;
     const auto bytes = static_cast<int64_t>(row.bytes);
     const auto rounding = static_cast<int64_t>(row.rounding_bytes);
-    add(site, static_cast<uint8_t>(Part::kRounding),
-        static_cast<uint8_t>(format::Category::kRounding), rounding);
+    add(site, Part::kRounding, format::Category::kRounding, rounding);
     if (site.backing != 0) {
       held[row.segment.value] += bytes - rounding;
       continue;
@@ -83,8 +83,7 @@ Sums BruteForce(const RecordingBuilder& builder, int64_t time_ns, bool unbacked 
   for (size_t i = 1; i < held.size(); ++i) {
     const tables::SiteRow& site = tables.sites[tables.segments[i].site.value];
     const auto part = children[i] == 0 ? site.part : tables.segments[i].part_in_use;
-    add(site, part, static_cast<uint8_t>(format::PartCategory(static_cast<Part>(part))),
-        std::max<int64_t>(0, held[i] - used[i]));
+    add(site, part, format::PartCategory(part), std::max<int64_t>(0, held[i] - used[i]));
   }
   DropEmpty(sums);
   return sums;
@@ -124,8 +123,7 @@ class SumsAt {
         const Cell& cell = cells_.all()[i];
         if (cell.unbacked_of.value != 0)
           continue;
-        sums[{cell.account.value, static_cast<uint8_t>(cell.part),
-              static_cast<uint8_t>(cell.category)}] += bytes_[i];
+        sums[{cell.account.value, cell.part, cell.category}] += bytes_[i];
       }
       DropEmpty(sums);
       found[times_[next_]] = std::move(sums);

@@ -32,7 +32,7 @@ std::vector<tables::DeviceId> ShownDevices(const tables::Tables& tables) {
         });
     if (used)
       touched.push_back(device);
-    const bool gpu = tables.devices[i].kind == static_cast<uint8_t>(tables::DeviceKind::kGpu);
+    const bool gpu = tables.devices[i].kind == tables::DeviceKind::kGpu;
     const bool seen = std::any_of(tables.samples.begin(), tables.samples.end(),
                                   [&](const auto& sample) { return sample.device == device; });
     if (gpu && seen)

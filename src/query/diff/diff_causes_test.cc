@@ -56,7 +56,7 @@ struct Program {
       const tables::FrameId id{builder.Append(builder.tables.frames, frame)};
       tables::SiteRow row = builder.SiteOf(account, format::Part::kAllocated, piece.category);
       row.owner = row.allocator = builder.Text("PyTorch");
-      row.phase = static_cast<uint8_t>(piece.phase);
+      row.phase = piece.phase;
       row.module = piece.module.empty() ? tables::StringId{} : builder.Text(piece.module);
       row.parameter = piece.parameter.empty() ? tables::StringId{} : builder.Text(piece.parameter);
       row.stack = row.place =
@@ -77,7 +77,7 @@ struct Program {
       builder.tables.iterations.push_back({process, k, k * 100, k * 100 + 100});
     if (checkpoints) {
       tables::FrameRow frame;
-      frame.kind = static_cast<uint8_t>(tables::FrameKind::kPython);
+      frame.kind = tables::FrameKind::kPython;
       frame.file = builder.Text("/site-packages/torch/utils/checkpoint.py");
       frame.function = builder.Text("checkpoint");
       builder.Append(builder.tables.frames, frame);

@@ -43,7 +43,7 @@ std::string_view WithoutWrapper(std::string_view module, std::string* buffer) {
 std::set<std::string_view> Layers(const tables::Recording& recording) {
   std::set<std::string_view> layers;
   for (const tables::SiteRow& site : recording.tables().sites) {
-    if (static_cast<Category>(site.category) == Category::kParameter && site.module.value != 0)
+    if (site.category == Category::kParameter && site.module.value != 0)
       layers.insert(recording.string(site.module));
   }
   return layers;
@@ -80,14 +80,14 @@ class KeyMaker {
   DiffKey Of(const tables::SiteRow& site, uint32_t device) {
     DiffKey key;
     key.device = device;
-    key.category = static_cast<Category>(site.category);
-    const auto part = static_cast<Part>(site.part);
+    key.category = site.category;
+    const auto part = site.part;
     key.slack = format::IsSlack(part) || format::PartCategory(part) == Category::kDriver;
     if (!IsBlock(site))
       key.detail = Detail(site);
     if (format::IsSlack(part))
       return key;
-    key.phase = static_cast<format::Phase>(site.phase);
+    key.phase = site.phase;
     key.module = Name(site.module);
     key.parameter = Name(site.parameter);
     key.tag = site.tag.value == 0 ? 0 : words_.Of(recording_.string(site.tag));
@@ -171,7 +171,7 @@ std::vector<std::optional<uint32_t>> Places(const DiffSide& side) {
 }
 
 bool IsOfOthers(const Leaf& leaf) {
-  return static_cast<Part>(leaf.site.part) == Part::kOtherProcesses;
+  return leaf.site.part == Part::kOtherProcesses;
 }
 
 util::Result<DiffSums> SumsAt(const Instants& at,
@@ -242,7 +242,7 @@ util::Status FindDevices(const Instants& peak, DiffSide* side) {
   std::vector<DiffSide::Device> found;
   for (uint32_t i = 1; i < tables.devices.size(); ++i) {
     const tables::DeviceRow& row = tables.devices[i];
-    const auto kind = static_cast<DeviceKind>(row.kind);
+    const auto kind = row.kind;
     if (recorded[i])
       found.push_back({DeviceMark(kind, row.index), kind, tables::DeviceId{i}, bytes[i]});
   }
@@ -284,7 +284,7 @@ void AddAllocated(DiffWords* words, DiffSide* side) {
     if (!side->subject.Has(account.process))
       continue;
     if (site.backing != 0 || site.allocated_count == 0 || device >= places.size() ||
-        !places[device] || format::IsSlack(static_cast<Part>(site.part)))
+        !places[device] || format::IsSlack(site.part))
       continue;
     const DiffKey key = keys.Of(site, *places[device]);
     DiffSum& sum = side->allocated[key];
@@ -306,8 +306,7 @@ void AddAllocated(DiffWords* words, DiffSide* side) {
 std::string OptimizerOf(const tables::Recording& recording, const tables::FrameRow& frame) {
   const std::string_view file = recording.string(frame.file);
   const std::string_view function = recording.string(frame.function);
-  if (frame.kind != static_cast<uint8_t>(tables::FrameKind::kPython) ||
-      file.find("/optim/") == std::string_view::npos)
+  if (frame.kind != tables::FrameKind::kPython || file.find("/optim/") == std::string_view::npos)
     return {};
   constexpr std::string_view kStep = ".step";
   if (function.ends_with(kStep))
@@ -323,7 +322,7 @@ void AddFrames(DiffSide* side) {
   if (!stepped.empty())
     side->optimizers.insert(std::string(stepped));
   for (const tables::FrameRow& frame : side->recording->tables().frames) {
-    if (frame.kind != static_cast<uint8_t>(tables::FrameKind::kPython) || frame.file.value == 0)
+    if (frame.kind != tables::FrameKind::kPython || frame.file.value == 0)
       continue;
     side->functions.insert(std::string(side->recording->string(frame.file)) + " " +
                            std::string(side->recording->string(frame.function)));
@@ -376,7 +375,7 @@ util::Status AddPeakPlace(const Instants& peak, DiffWords* words, DiffSide* side
         }
       }));
   const tables::SiteRow& site = tables.sites[found];
-  side->peak_phase = static_cast<format::Phase>(site.phase);
+  side->peak_phase = site.phase;
   side->peak_place = KeyMaker(recording, words, side).Origin(site);
   return {};
 }

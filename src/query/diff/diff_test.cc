@@ -102,7 +102,7 @@ class TrainingMaker {
         {frame.file, frame.line, builder_.Text("x = f" + std::to_string(line) + "(x)")});
     tables::SiteRow row = builder_.SiteOf(account_, Part::kAllocated, category);
     row.owner = row.allocator = allocator_;
-    row.phase = static_cast<uint8_t>(phase);
+    row.phase = phase;
     row.module = module.empty() ? tables::StringId{} : builder_.Text(module);
     row.stack = row.place =
         tables::StackId{builder_.Append(builder_.tables.stacks, {tables::StackId{}, frame_id})};

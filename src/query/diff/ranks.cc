@@ -41,8 +41,7 @@ util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants&
     if (leaf.process.value == 0 || leaf.bytes == 0)
       return;
     RankMemory& rank = found[{leaf.process.value, leaf.device.value}];
-    const std::string category = format::CategoryName(static_cast<format::Category>(
-        std::min<size_t>(leaf.site.category, format::kCategoryCount - 1)));
+    const std::string category = format::CategoryName(leaf.site.category);
     rank.bytes += leaf.bytes;
     rank.categories[category] += leaf.bytes;
     rank.layers[{std::string(recording.string(leaf.site.module)), category}] += leaf.bytes;
@@ -53,7 +52,7 @@ util::Result<Found> MemoryAt(const tables::Recording& recording, const Instants&
 // GPUs, else the CPU's tensors.
 DeviceKind MainKind(const Found& found, const tables::Tables& tables) {
   for (const auto& [key, rank] : found) {
-    if (static_cast<DeviceKind>(tables.devices[key.second].kind) == DeviceKind::kGpu)
+    if (tables.devices[key.second].kind == DeviceKind::kGpu)
       return DeviceKind::kGpu;
   }
   return DeviceKind::kCpu;
@@ -76,8 +75,7 @@ std::string DevicesOf(const tables::Tables& tables,
   for (const auto& [device, of] : bytes_on) {
     const tables::DeviceRow& row = tables.devices[device];
     if (of > bytes / kShareOfMedian)
-      devices +=
-          (devices.empty() ? "" : ",") + DeviceMark(static_cast<DeviceKind>(row.kind), row.index);
+      devices += (devices.empty() ? "" : ",") + DeviceMark(row.kind, row.index);
   }
   return devices;
 }
@@ -94,7 +92,7 @@ Found RowsOf(const tables::Tables& tables, Found all, DeviceKind kind) {
     uint32_t most = 0;
     for (; it != all.end() && it->first.first == process; ++it) {
       const uint32_t device = it->first.second;
-      if (static_cast<DeviceKind>(tables.devices[device].kind) != kind)
+      if (tables.devices[device].kind != kind)
         continue;
       const uint64_t bytes = it->second.bytes;
       if (!is_rank) {

@@ -15,8 +15,8 @@ using format::Part;
 tables::SiteRow RoundingSite(const tables::SiteRow& site) {
   tables::SiteRow rounding = site;
   rounding.backing = 0;
-  rounding.part = static_cast<uint8_t>(Part::kRounding);
-  rounding.category = static_cast<uint8_t>(Category::kRounding);
+  rounding.part = Part::kRounding;
+  rounding.category = Category::kRounding;
   return rounding;
 }
 
@@ -27,15 +27,15 @@ tables::SiteRow FreeSite(const tables::Recording& recording,
   site.backing = 0;
   if (in_use)
     site.part = segment.part_in_use;
-  const Category category = format::PartCategory(static_cast<Part>(site.part));
+  const Category category = format::PartCategory(site.part);
   if (category != Category::kUnknown)
-    site.category = static_cast<uint8_t>(category);
-  if (!IsFree(static_cast<Part>(site.part)))
+    site.category = category;
+  if (!IsFree(site.part))
     return site;
   // Its tag stays: the name of its pool.
   site.module = site.module_class = site.parameter = {};
   site.thread = {};
-  site.phase = static_cast<uint8_t>(format::Phase::kNone);
+  site.phase = format::Phase::kNone;
   return site;
 }
 
@@ -60,22 +60,21 @@ AllocatedRule::AllocatedRule(const tables::Tables& tables) : accounts_(tables.ac
 bool AllocatedRule::IsAllocated(const tables::SiteRow& site) const {
   if (IsBlock(site))
     return true;
-  const auto part = static_cast<Part>(site.part);
+  const auto part = site.part;
   const uint32_t account = site.account.value;
   if (site.backing != 0 || account >= accounts_.size() || accounts_[account].has_blocks ||
       !accounts_[account].is_process || !IsUse(part) ||
       format::PartCategory(part) == Category::kDriver)
     return false;
   // What NVML knows of beyond the allocations.
-  return part != Part::kBeforeRecording ||
-         static_cast<tables::Estimated>(site.estimated) == tables::Estimated::kExact;
+  return part != Part::kBeforeRecording || site.estimated == tables::Estimated::kExact;
 }
 
 bool AllocatedRule::IsReserved(const tables::SiteRow& site) const {
   const uint32_t account = site.account.value;
   if (site.backing != 0 || account >= accounts_.size() || !accounts_[account].has_segments)
     return false;
-  const auto part = static_cast<Part>(site.part);
+  const auto part = site.part;
   return IsFree(part) || part == Part::kUncut || site.allocator.value != 0;
 }
 
@@ -115,13 +114,13 @@ void Cells::Fill(const tables::Recording& recording, const GroupOf& group_of) {
     (site.unbacked != 0 ? cell.unbacked_of : cell.device) =
         tables.accounts[cell.account.value].device;
     cell.owner = site.owner;
-    cell.part = static_cast<Part>(site.part);
-    cell.category = static_cast<Category>(site.category);
+    cell.part = site.part;
+    cell.category = site.category;
     cell.block = IsBlock(site);
-    cell.backward = site.phase == static_cast<uint8_t>(format::Phase::kBackward);
+    cell.backward = site.phase == format::Phase::kBackward;
     cell.allocated = rule.IsAllocated(site);
     cell.reserved = rule.IsReserved(site);
-    cell.estimated = static_cast<tables::Estimated>(site.estimated);
+    cell.estimated = site.estimated;
     cell.stands_for = site.stands_for;
     cell.group = group_of(site);
     const auto [found, added] = ids.try_emplace(cell, static_cast<uint32_t>(cells_.size()));

@@ -65,7 +65,7 @@ bool IsFreeOf(Dimension dimension, const tables::SiteRow& site) {
     case Dimension::kNative:
     case Dimension::kThread:
     case Dimension::kApi:
-      return IsFree(static_cast<Part>(site.part));
+      return IsFree(site.part);
     default:
       return false;
   }
@@ -73,21 +73,21 @@ bool IsFreeOf(Dimension dimension, const tables::SiteRow& site) {
 
 // Free bytes are those of the allocator that keeps them.
 tables::StringId AllocatorOf(const tables::SiteRow& site) {
-  return IsFree(static_cast<Part>(site.part)) ? site.owner : site.allocator;
+  return IsFree(site.part) ? site.owner : site.allocator;
 }
 
 // The unused rest of the driver's 2 MiB pages is nobody's use: rounding, as its category says.
 bool IsSlabSlack(const tables::SiteRow& site) {
-  return static_cast<Part>(site.part) == Part::kSlabSlack;
+  return site.part == Part::kSlabSlack;
 }
 
 // The driver's own memory has one owner, be it a process's or of none.
 bool IsDriverOwned(const tables::SiteRow& site) {
-  return format::PartCategory(static_cast<Part>(site.part)) == Category::kDriver;
+  return format::PartCategory(site.part) == Category::kDriver;
 }
 
 std::string DeviceText(const tables::DeviceRow& device) {
-  const auto kind = static_cast<tables::DeviceKind>(device.kind);
+  const auto kind = device.kind;
   return kind == tables::DeviceKind::kGpu ? "GPU " + std::to_string(device.index)
                                           : DeviceKindName(kind);
 }
@@ -136,13 +136,14 @@ uint64_t DimensionTexts::Number(Dimension dimension,
       if (IsDriverOwned(site))
         return kDriverOwned;
       // Rows without an owner are named by what they are.
-      return site.owner.value != 0 && !IsSlabSlack(site) ? site.owner.value : kByPart | site.part;
+      return site.owner.value != 0 && !IsSlabSlack(site) ? site.owner.value
+                                                         : kByPart | tables::ToWord(site.part);
     case Dimension::kAllocator:
       return AllocatorOf(site).value;
     case Dimension::kApi:
       return IsBlock(site) ? kByPart : site.api.value;
     case Dimension::kCategory:
-      return site.category;
+      return tables::ToWord(site.category);
     case Dimension::kModule:
       return site.module.value;
     case Dimension::kClass:
@@ -150,7 +151,7 @@ uint64_t DimensionTexts::Number(Dimension dimension,
     case Dimension::kParameter:
       return site.parameter.value;
     case Dimension::kPhase:
-      return site.phase;
+      return tables::ToWord(site.phase);
     case Dimension::kLine: {
       const tables::FrameId line = LineOf(site);
       return line.value == 0 && site.tag.value != 0 ? kByTag | site.tag.value : line.value;
@@ -173,11 +174,11 @@ uint64_t DimensionTexts::Number(Dimension dimension,
       return number >= iterations.count() ? 2 : kFirstIteration + static_cast<uint64_t>(number);
     }
     case Dimension::kSizeClass:
-      if (row == nullptr || format::IsSlack(static_cast<Part>(site.part)))
+      if (row == nullptr || format::IsSlack(site.part))
         return 0;
       return SizeClass(row->bytes - std::min(row->bytes, row->rounding_bytes));
     case Dimension::kLifetime:
-      if (row == nullptr || row->end_ns == 0 || format::IsSlack(static_cast<Part>(site.part)))
+      if (row == nullptr || row->end_ns == 0 || format::IsSlack(site.part))
         return 0;
       return IsNeverFreed(site, *row) ? kNeverFreed : LifetimeClass(row->alloc_ns, row->end_ns);
   }
@@ -235,8 +236,7 @@ std::string DimensionTexts::Of(Dimension dimension,
         return kDriverOwner;
       if (IsSlabSlack(site))
         return format::CategoryName(Category::kRounding);
-      return site.owner.value != 0 ? text_of(site.owner)
-                                   : format::PartName(static_cast<Part>(site.part));
+      return site.owner.value != 0 ? text_of(site.owner) : format::PartName(site.part);
     case Dimension::kAllocator:
       return text_of(AllocatorOf(site));
     case Dimension::kApi:
@@ -282,16 +282,15 @@ std::vector<std::string> DimensionTexts::TreePath(const tables::SiteRow& site) c
   if (IsSlabSlack(site))
     return {format::CategoryName(Category::kRounding)};
   const std::string_view owner = recording_.string(site.owner);
-  const auto part = static_cast<Part>(site.part);
-  const auto category = static_cast<Category>(site.category);
+  const auto part = site.part;
+  const auto category = site.category;
   if (IsDriverOwned(site))
     levels.emplace_back(kDriverOwner);
   else if (!owner.empty())
     levels.emplace_back(owner);
   if (site.stands_for.value != 0) {
     const tables::DeviceRow& device = recording_.tables().devices[site.stands_for.value];
-    levels.push_back("in place of " +
-                     DeviceMark(static_cast<tables::DeviceKind>(device.kind), device.index));
+    levels.push_back("in place of " + DeviceMark(device.kind, device.index));
   }
   if (site.backing != 0)
     levels.emplace_back("segment");

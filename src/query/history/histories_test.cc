@@ -48,7 +48,7 @@ std::vector<uint64_t> AccountTotals(const tables::Recording& recording,
   ForEachLeaf(recording, *live, [&](const Leaf& leaf) {
     if (leaf.device != device || leaf.process != process)
       return;
-    totals[leaf.site.category] += leaf.bytes;
+    totals[tables::ToWord(leaf.site.category)] += leaf.bytes;
     totals.back() += leaf.bytes;
   });
   return totals;
@@ -348,11 +348,11 @@ TEST_F(TrainingTest, ParametersAreOfTheLastIterationInTheModelsOrder) {
 
 TEST_F(TrainingTest, WhatNvmlKnowsFromBeforeIsInNeitherAllocatedNorReserved) {
   tables::SiteRow before = builder_.SiteOf(account_, Part::kBeforeRecording);
-  before.estimated = 1;
+  before.estimated = tables::Estimated::kByFreeMemory;
   builder_.Step(builder_.Counter(builder_.Site(before)), 1, 5000);
   builder_.Row(builder_.Site(Block(Category::kActivation)), 10, 50, 30);
   tables::SiteRow temporary = Block(Category::kTemporary);
-  temporary.phase = static_cast<uint8_t>(format::Phase::kBackward);
+  temporary.phase = format::Phase::kBackward;
   builder_.Row(builder_.Site(temporary), 60, 70, 20);
   const auto found = MakeIterations(*builder_.Make());
   ASSERT_TRUE(found.ok());

@@ -272,7 +272,7 @@ enum Role : uint8_t { kParameter, kGradient, kState, kRoles };
 std::optional<Role> RoleOf(const tables::SiteRow& site) {
   if (site.parameter.value == 0 || site.backing != 0)
     return std::nullopt;
-  switch (static_cast<Category>(site.category)) {
+  switch (site.category) {
     case Category::kParameter:
       return kParameter;
     case Category::kGradient:
@@ -418,8 +418,8 @@ util::Result<Iterations> MakeIterations(const tables::Recording& recording) {
   std::set<size_t> sources;
   for (uint32_t i = 1; i < tables.processes.size(); ++i) {
     if (!times.Of(tables::ProcessId{i}).empty())
-      sources.insert(
-          std::min<size_t>(tables.processes[i].iterations_by, std::size(kSourceNames) - 1));
+      sources.insert(std::min<size_t>(tables::ToWord(tables.processes[i].iterations_by),
+                                      std::size(kSourceNames) - 1));
   }
   for (const size_t source : sources)
     out.source += (out.source.empty() ? "" : " and ") + std::string(kSourceNames[source]);

@@ -498,8 +498,8 @@ util::Status GrowthFinder::Find() {
       totals[i].Add(of_thread.totals[i]);
     for (auto& [index, series] : of_thread.sites) {
       const tables::SiteRow& site = tables_.sites[index];
-      Part& part = lines[groups_.LineOf(site)][{
-          site.module_class, static_cast<Category>(site.category), LeakGroups::NameOf(site)}];
+      Part& part =
+          lines[groups_.LineOf(site)][{site.module_class, site.category, LeakGroups::NameOf(site)}];
       part.changes.Add(series.changes);
       if (series.last_bytes != 0)
         part.stacks[site.place] += series.last_bytes;

@@ -43,7 +43,7 @@ bool IsKeptByDesign(Category category) {
 
 // A gradient without a parameter's name is none that a model in use has.
 bool IsExpectedToStay(const tables::SiteRow& site, const ModelUse& models) {
-  const auto category = static_cast<Category>(site.category);
+  const auto category = site.category;
   if (!IsOfModel(category))
     return IsKeptByDesign(category);
   return !models.IsUnused(site) && (category != Category::kGradient || site.parameter.value != 0);
@@ -68,12 +68,11 @@ util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* grou
     const tables::SiteRow& site = tables.sites[i];
     const auto account = site.account.value;
     if (sum.count == 0 || account == 0 || account >= tables.accounts.size() ||
-        tables.accounts[account].process.value == 0 ||
-        format::IsSlack(static_cast<format::Part>(site.part)))
+        tables.accounts[account].process.value == 0 || format::IsSlack(site.part))
       continue;
     if (IsExpectedToStay(site, models)) {
       out->not_listed.resize(std::size(format::kAllCategories));
-      out->not_listed[site.category] += sum.bytes;
+      out->not_listed[tables::ToWord(site.category)] += sum.bytes;
       continue;
     }
     if (groups->Suppresses(site)) {
@@ -81,10 +80,9 @@ util::Status FindNeverFreed(const tables::Recording& recording, LeakGroups* grou
       out->suppressed_count += sum.count;
       continue;
     }
-    if (IsOfModel(static_cast<Category>(site.category)) && models.IsUnused(site))
+    if (IsOfModel(site.category) && models.IsUnused(site))
       out->unused.bytes += sum.bytes;
-    Sum& group =
-        sums[{groups->LineOf(site), site.module_class, static_cast<Category>(site.category)}];
+    Sum& group = sums[{groups->LineOf(site), site.module_class, site.category}];
     group.bytes += sum.bytes;
     group.count += sum.count;
     group.shares.types[site.module_class] += sum.bytes;

@@ -63,9 +63,9 @@ class LeaksTest : public ::testing::Test {
     site.module = Text(module);
     site.module_class = Text(type);
     site.parameter = Text(parameter);
-    site.phase = static_cast<uint8_t>(category == Category::kActivation ? Phase::kForward
-                                      : category == Category::kGradient ? Phase::kBackward
-                                                                        : Phase::kOther);
+    site.phase = category == Category::kActivation ? Phase::kForward
+                 : category == Category::kGradient ? Phase::kBackward
+                                                   : Phase::kOther;
     return builder_.Site(site);
   }
   Leaks Find(const LeakOptions& options = {}) {

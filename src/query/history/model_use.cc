@@ -20,13 +20,13 @@ using format::Phase;
 constexpr int64_t kLastShare = 4;
 
 bool IsOfModel(const tables::SiteRow& site) {
-  const auto category = static_cast<Category>(site.category);
+  const auto category = site.category;
   return category == Category::kParameter || category == Category::kGradient ||
          category == Category::kOptimizerState || category == Category::kBuffer;
 }
 
 bool IsRun(const tables::SiteRow& site) {
-  const auto phase = static_cast<Phase>(site.phase);
+  const auto phase = site.phase;
   return phase == Phase::kForward || phase == Phase::kBackward || phase == Phase::kOptimizer;
 }
 
@@ -76,7 +76,7 @@ util::Status ModelUse::ReadTimes() {
   const std::vector<tables::SiteRow>& sites = recording_.tables().sites;
   std::vector<int32_t> model_of;
   for (const tables::SiteRow& site : sites) {
-    const bool counts = static_cast<Category>(site.category) == Category::kParameter || IsRun(site);
+    const bool counts = site.category == Category::kParameter || IsRun(site);
     model_of.push_back(counts ? ModelOf(site) : -1);
   }
   std::vector<size_t> frames(recording_.frame_count());
@@ -103,7 +103,7 @@ util::Status ModelUse::ReadTimes() {
       if (part[i].first_ns > part[i].last_ns)
         continue;
       Model& model = models_[static_cast<size_t>(model_of[i])];
-      if (static_cast<Category>(sites[i].category) == Category::kParameter)
+      if (sites[i].category == Category::kParameter)
         model.made_ns = std::min(model.made_ns, part[i].first_ns);
       if (IsRun(sites[i]))
         model.last_run_ns = std::max(model.last_run_ns, part[i].last_ns);

@@ -76,7 +76,7 @@ class Pieces {
         case Dimension::kCategory:
           for (const format::Category category : format::kAllCategories) {
             if (name == format::CategoryName(category))
-              site.category = static_cast<uint8_t>(category);
+              site.category = category;
           }
           break;
         case Dimension::kPython:
@@ -270,7 +270,7 @@ TEST(Keywords, WithSeveralDevicesTheExpectedSumNeedsAName) {
   ASSERT_TRUE(report.ok());
   EXPECT_FALSE(report->tables[0].untrackable_bytes);
   EXPECT_EQ(report->tables[1].untrackable_bytes, 95);
-  pieces.device(1).kind = static_cast<uint8_t>(tables::DeviceKind::kHost);
+  pieces.device(1).kind = tables::DeviceKind::kHost;
   pieces.device(1).index = -2;
   query.expected[0].device = "";
   EXPECT_EQ(pieces.Ask(query)->tables[0].untrackable_bytes, 0) << "the only GPU";

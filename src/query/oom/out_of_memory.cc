@@ -146,7 +146,7 @@ class Explainer {
       const tables::SiteRow& site = tables_.sites[group.row.site.value];
       const int64_t number = NumberAt(group.row.alloc_ns);
       if (site.account == out_.refusal.account && number >= 0 && number < iteration_ &&
-          group.sum.count > 0 && IsPassing(static_cast<Category>(site.category)))
+          group.sum.count > 0 && IsPassing(site.category))
         iterations[texts_.LineOf(site).value].insert(number);
     }
     for (const auto& [line, numbers] : iterations) {
@@ -156,7 +156,7 @@ class Explainer {
   }
 
   std::string HolderOf(const Leaf& leaf, Category category, int64_t number) const {
-    if (static_cast<Part>(leaf.site.part) == Part::kOtherProcesses ||
+    if (leaf.site.part == Part::kOtherProcesses ||
         (leaf.process.value != 0 && leaf.process != out_.process))
       return kOthers;
     if (IsPassing(category) && leaf.row != nullptr && leaf.count > 0) {
@@ -169,8 +169,7 @@ class Explainer {
     }
     if (category == Category::kUnknown)
       return "allocations of the program";
-    if (category == Category::kTemporary &&
-        static_cast<format::Phase>(leaf.site.phase) == format::Phase::kForward)
+    if (category == Category::kTemporary && leaf.site.phase == format::Phase::kForward)
       return "results of forward passes";
     if (category == Category::kTemporary)
       return "temporaries";
@@ -181,8 +180,7 @@ class Explainer {
 
   void Add(const Leaf& leaf) {
     out_.used_bytes += leaf.bytes;
-    const auto category = static_cast<Category>(
-        std::min<size_t>(leaf.site.category, static_cast<size_t>(format::kCategoryCount - 1)));
+    const auto category = leaf.site.category;
     const int64_t number = leaf.row != nullptr ? NumberAt(leaf.row->alloc_ns) : -1;
     const std::string holder_name = HolderOf(leaf, category, number);
     const bool foreign = holder_name == kOthers;
@@ -193,14 +191,14 @@ class Explainer {
       sum.count += leaf.count;
     };
     add(holders_[holder_name]);
-    if (format::IsSlack(static_cast<Part>(leaf.site.part)) == false)
+    if (format::IsSlack(leaf.site.part) == false)
       add(parts_of_holders_[holder_name][{line, name}]);
     add(categories_[foreign ? kOthers : format::CategoryName(category)]);
     if (foreign)
       return;
     if (leaf.site.module.value != 0)
       add(layers_[std::string(recording_.string(leaf.site.module))]);
-    if (!line.empty() && !format::IsSlack(static_cast<Part>(leaf.site.part)))
+    if (!line.empty() && !format::IsSlack(leaf.site.part))
       add(lines_[line]);
     AddFacts(leaf, category, number);
   }
@@ -208,7 +206,7 @@ class Explainer {
   void AddFacts(const Leaf& leaf, Category category, int64_t number) {
     facts_.categories[static_cast<size_t>(category)] += leaf.bytes;
     const uint32_t module = leaf.site.module.value;
-    const auto phase = static_cast<format::Phase>(leaf.site.phase);
+    const auto phase = leaf.site.phase;
     if (category == Category::kActivation) {
       uint64_t& of_layer = layer_activations_[module];
       of_layer += leaf.bytes;
@@ -236,7 +234,7 @@ class Explainer {
     bool any = false;
     for (size_t i = 1; i < live.segments.size(); ++i) {
       const uint32_t site = tables_.segments[i].site.value;
-      const auto part = static_cast<Part>(tables_.segments[i].part_in_use);
+      const auto part = tables_.segments[i].part_in_use;
       mine[i] = site < tables_.sites.size() &&
                 tables_.sites[site].account == out_.refusal.account && part != Part::kGraphPool;
       if (mine[i])
@@ -355,8 +353,7 @@ class Explainer {
     for (const tables::SiteRow& site : tables_.sites) {
       if (site.account != out_.refusal.account)
         continue;
-      facts_.any_backward =
-          facts_.any_backward || static_cast<format::Phase>(site.phase) == format::Phase::kBackward;
+      facts_.any_backward = facts_.any_backward || site.phase == format::Phase::kBackward;
       if (site.backing != 0 && recording_.string(site.api).starts_with("cuMemCreate"))
         facts_.expandable_segments = true;
     }

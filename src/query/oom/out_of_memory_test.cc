@@ -55,7 +55,7 @@ class OutOfMemoryTest : public ::testing::Test {
     row.owner = row.allocator = builder_.Text("PyTorch");
     row.stack = row.place = Stack(file, line);
     row.module = Name(module);
-    row.phase = static_cast<uint8_t>(phase);
+    row.phase = phase;
     return row;
   }
 
@@ -341,7 +341,8 @@ TEST_F(OutOfMemoryTest, AThreadWithoutPythonIsInAnOperationsBackward) {
         tables::StackId stack;
         for (const auto& [function, image] : functions_and_images) {
           tables::FrameRow frame;
-          frame.kind = frame.library = 1;
+          frame.kind = tables::FrameKind::kNative;
+          frame.library = 1;
           frame.function = Name(function);
           frame.image = builder_.Text(image);
           frame.pc = 0x1234;
@@ -371,7 +372,7 @@ TEST_F(OutOfMemoryTest, AThreadWithoutPythonIsInAnOperationsBackward) {
 
 TEST_F(OutOfMemoryTest, ABackwardOnAThreadWithoutPython) {
   tables::FrameRow frame;
-  frame.kind = 1;
+  frame.kind = tables::FrameKind::kNative;
   frame.function = builder_.Text("0x7fd745041b5e");
   frame.image = builder_.Text("libcudart.so.13");
   frame.library = 1;

@@ -173,7 +173,7 @@ class CachedFinder {
 
   bool WasThere(const Range& piece) const { return piece.begin_ns < out_.segment_ns; }
   bool IsOfGraphs(uint32_t segment) const {
-    return static_cast<Part>(tables_.segments[segment].part_in_use) == Part::kGraphPool;
+    return tables_.segments[segment].part_in_use == Part::kGraphPool;
   }
 
   void AddSegment(uint32_t segment) {

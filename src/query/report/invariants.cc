@@ -26,7 +26,7 @@ Invariant OfViolations(const tables::Recording& recording,
                        const char* what) {
   Invariant invariant{name, true, ""};
   for (const tables::ViolationRow& row : recording.tables().violations) {
-    if (row.invariant != static_cast<uint8_t>(kind) || row.count == 0)
+    if (row.invariant != kind || row.count == 0)
       continue;
     invariant.holds = false;
     invariant.detail = std::to_string(row.count) + " times" + what +

@@ -119,8 +119,8 @@ class Describer {
         of_others += leaf.bytes;
         return;
       }
-      const auto part = static_cast<format::Part>(leaf.site.part);
-      const auto category = static_cast<Category>(leaf.site.category);
+      const auto part = leaf.site.part;
+      const auto category = leaf.site.category;
       const std::string name = format::CategoryName(category);
       out->held_bytes += leaf.bytes;
       all[name] += leaf.bytes;

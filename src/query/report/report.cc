@@ -107,7 +107,7 @@ class ReportMaker {
     tops_.Add(leaf);
     totals.matched += leaf.bytes;
     // NVML counts the UVM driver's memory in no process.
-    if (!format::IsOfUvm(static_cast<format::Part>(leaf.site.part)))
+    if (!format::IsOfUvm(leaf.site.part))
       totals.by_process[leaf.process] += leaf.bytes;
   }
 
@@ -142,7 +142,7 @@ class ReportMaker {
     std::vector<CategoryEntry>& out = report_.unbacked_categories;
     for (auto& [key, entry] : unbacked_sums_) {
       entry.device = key.first;
-      entry.category = format::CategoryName(static_cast<format::Category>(key.second));
+      entry.category = format::CategoryName(key.second);
       out.push_back(std::move(entry));
     }
     std::stable_sort(out.begin(), out.end(), [](const CategoryEntry& a, const CategoryEntry& b) {
@@ -171,7 +171,7 @@ class ReportMaker {
     DeviceReport out;
     out.device = device;
     out.index = row.index;
-    out.kind = static_cast<tables::DeviceKind>(row.kind);
+    out.kind = row.kind;
     out.uuid = Text(row.uuid);
     out.name = Text(row.name);
     if (row.total_bytes != 0)
@@ -231,8 +231,8 @@ class ReportMaker {
   void AddInTransit(DeviceId device, uint64_t bytes, Totals* totals) {
     Leaf leaf;
     leaf.device = device;
-    leaf.site.part = static_cast<uint8_t>(format::Part::kInTransit);
-    leaf.site.category = static_cast<uint8_t>(format::PartCategory(format::Part::kInTransit));
+    leaf.site.part = format::Part::kInTransit;
+    leaf.site.category = format::PartCategory(format::Part::kInTransit);
     leaf.site.account = AccountOfNobody(device);
     leaf.bytes = bytes;
     if (!aggregator_.Add(leaf))
@@ -292,7 +292,7 @@ class ReportMaker {
   std::map<DeviceId, Totals> totals_;
   std::map<DeviceId, PeakFigure> allocated_peaks_;
   std::map<DeviceId, PeakFigure> own_peaks_;
-  std::map<std::pair<DeviceId, uint8_t>, CategoryEntry> unbacked_sums_;
+  std::map<std::pair<DeviceId, format::Category>, CategoryEntry> unbacked_sums_;
   Report report_;
 };
 

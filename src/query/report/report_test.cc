@@ -83,11 +83,11 @@ class ReportTest : public ::testing::Test {
     builder_.Row(builder_.Site(backing), 200, tables::kNever, 1000, segment_);
     block_ = builder_.SiteOf(account_, Part::kAllocated, Category::kActivation);
     block_.owner = block_.allocator = pytorch_;
-    block_.phase = static_cast<uint8_t>(format::Phase::kForward);
+    block_.phase = format::Phase::kForward;
     block_.module = builder_.Text("layer.0");
     activation_ = builder_.Site(block_);
     builder_.Row(activation_, 300, 600, 400, segment_, 100);
-    block_.category = static_cast<uint8_t>(Category::kParameter);
+    block_.category = Category::kParameter;
     block_.module = builder_.Text("layer");
     parameter_ = builder_.Site(block_);
     builder_.Row(parameter_, 310, tables::kNever, 200, segment_);
@@ -360,8 +360,7 @@ TEST_F(ReportTest, RowsThatDoNotSumToTheLedgerBreakTheInvariant) {
   EXPECT_FALSE(Of("peak").invariants[0].holds);
   builder_.tables.peaks[0].bytes = 1540;
   EXPECT_TRUE(Of("peak").invariants[0].holds);
-  builder_.tables.violations = {
-      {static_cast<uint8_t>(tables::InvariantKind::kFreedTwice), 3, builder_.Text("0x10")}};
+  builder_.tables.violations = {{tables::InvariantKind::kFreedTwice, 3, builder_.Text("0x10")}};
   EXPECT_EQ(Of("peak").invariants[1].detail, "3 times; first: 0x10");
 }
 

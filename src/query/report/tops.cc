@@ -57,7 +57,7 @@ void Tops::Add(const Leaf& leaf) {
     sum->bytes += leaf.bytes;
     sum->count += leaf.count;
   };
-  const size_t category = std::min<size_t>(site.category, format::kCategoryCount - 1);
+  const size_t category = tables::ToWord(site.category);
   add(&device.categories[category]);
   if (site.module.value != 0) {
     ModuleSum& module = device.modules[site.module.value];
@@ -66,9 +66,9 @@ void Tops::Add(const Leaf& leaf) {
     module.type = std::max(module.type, site.module_class);
   }
   const bool is_block = IsBlock(site);
-  if (site.place.value != 0 && leaf.bytes != 0 && !IsFree(static_cast<Part>(site.part)))
+  if (site.place.value != 0 && leaf.bytes != 0 && !IsFree(site.part))
     add(&device.stacks[site.place.value]);
-  if (site.place.value != 0 && leaf.bytes != 0 && IsFree(static_cast<Part>(site.part))) {
+  if (site.place.value != 0 && leaf.bytes != 0 && IsFree(site.part)) {
     Sum& free = device.free[site.place.value];
     free.bytes += leaf.bytes;
     ++free.count;  // a leaf a segment
@@ -76,7 +76,7 @@ void Tops::Add(const Leaf& leaf) {
   if (!is_block)
     return;
   block_bytes_ += leaf.bytes;
-  if (static_cast<Category>(site.category) != Category::kUnknown)
+  if (site.category != Category::kUnknown)
     with_category_ += leaf.bytes;
   const auto has_line = [&] {
     return recording_.tables().frames[texts_.LineOf(site).value].line != 0;
@@ -218,7 +218,7 @@ void Tops::AppendChurn(Report* report) const {
   std::map<tables::DeviceId, Lines> devices;
   for (const tables::SiteRow& site : tables.sites) {
     // What segments are made of is allocated once more, block by block.
-    const bool segment = site.backing != 0 || static_cast<Part>(site.part) == Part::kUncut;
+    const bool segment = site.backing != 0 || site.part == Part::kUncut;
     if (site.allocated_count == 0 || site.place.value == 0 || segment)
       continue;
     const tables::DeviceId device = RowOf(tables.accounts, site.account).device;

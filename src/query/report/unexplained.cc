@@ -30,7 +30,7 @@ std::vector<Unexplained> FindUnexplained(const tables::Recording& recording) {
       continue;
     is_seen[counter] = true;
     const tables::SiteRow& site = RowOf(tables.sites, tables.counters[counter].site);
-    if (static_cast<format::Part>(site.part) != format::Part::kUnexplained)
+    if (site.part != format::Part::kUnexplained)
       continue;
     Unexplained entry;
     entry.device = RowOf(tables.accounts, site.account).device;

@@ -28,7 +28,7 @@ struct RecordingBuilder {
   }
   tables::DeviceId Device(tables::DeviceKind kind, int32_t index) {
     tables::DeviceRow row;
-    row.kind = static_cast<uint8_t>(kind);
+    row.kind = kind;
     row.index = index;
     return tables::DeviceId{Append(tables.devices, row)};
   }
@@ -52,8 +52,8 @@ struct RecordingBuilder {
                          format::Category category = format::Category::kUnknown) const {
     tables::SiteRow row;
     row.account = account;
-    row.part = static_cast<uint8_t>(part);
-    row.category = static_cast<uint8_t>(category);
+    row.part = part;
+    row.category = category;
     return row;
   }
   tables::SiteId Site(const tables::SiteRow& row) {
@@ -62,7 +62,7 @@ struct RecordingBuilder {
   tables::SegmentId Segment(tables::SiteId site, format::Part part_in_use) {
     tables::SegmentRow row;
     row.site = site;
-    row.part_in_use = static_cast<uint8_t>(part_in_use);
+    row.part_in_use = part_in_use;
     return tables::SegmentId{Append(tables.segments, row)};
   }
   tables::CounterId Counter(tables::SiteId site, tables::SegmentId segment = {}) {
@@ -141,7 +141,7 @@ inline RecordingBuilder RandomRecording(uint32_t seed, size_t count, int64_t las
   std::vector<tables::SiteId> loose;
   for (const tables::AccountId account : accounts) {
     tables::SiteRow site = builder.SiteOf(account, Part::kContext, Category::kDriver);
-    site.estimated = 1;
+    site.estimated = tables::Estimated::kByFreeMemory;
     const auto counter = builder.Counter(builder.Site(site));
     for (size_t i = 0; i < 20; ++i) {
       const auto bytes = static_cast<int64_t>(below(2000)) - 800;
@@ -161,7 +161,7 @@ inline RecordingBuilder RandomRecording(uint32_t seed, size_t count, int64_t las
       for (size_t j = 0; j < 5; ++j) {
         site = builder.SiteOf(account, Part::kAllocated, static_cast<Category>(below(7)));
         site.allocator = allocator;
-        site.phase = static_cast<uint8_t>(1 + below(5));
+        site.phase = static_cast<format::Phase>(1 + below(5));
         site.thread = tables::ThreadId{static_cast<uint32_t>(below(3))};
         pool.sites.push_back(builder.Site(site));
         site.unbacked = 1;

@@ -15,9 +15,9 @@ bool Contains(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-bool IsUserFrame(const trace::Trace& trace, const trace::Frame& frame) {
+bool IsUserFrame(const trace::Trace& trace, const tables::FrameRow& frame) {
   const std::string_view file = trace.string(frame.file);
-  if (frame.kind == trace::FrameKind::kNative) {
+  if (frame.kind == tables::FrameKind::kNative) {
     const std::string_view image = trace.string(frame.image);
     // Every program's first frame is the C library's, linked into the program.
     return OwnerOfImage(image) == "application" && !image.starts_with("/lib/") &&

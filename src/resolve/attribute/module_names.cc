@@ -30,7 +30,7 @@ void ModuleNames::On(const trace::EventContext& at, const trace::Module& e) {
   if (!is_root && e.path.value != 0 && (moved || lifetime.type != e.type))
     path_types_.push_back({at.process, e.root, e.path, e.type, at.time_ns});
   lifetime.root = is_root ? e.object : e.root;
-  lifetime.path = is_root ? trace::StringId{} : e.path;
+  lifetime.path = is_root ? tables::StringId{} : e.path;
   lifetime.type = e.type;
   lifetime.is_root = is_root;
   lifetime.last_ns = at.time_ns;
@@ -56,7 +56,7 @@ void ModuleNames::OnParameter(trace::ProcessId process, uint64_t root) {
 
 // Models of one class are numbered in the order in which they were first seen.
 void ModuleNames::Finish() {
-  std::map<std::pair<trace::ProcessId, trace::StringId>, uint32_t> of_class;
+  std::map<std::pair<trace::ProcessId, tables::StringId>, uint32_t> of_class;
   for (ProcessModules& modules : processes_)
     modules.models = 0;
   for (Lifetime& lifetime : lifetimes_) {

@@ -57,8 +57,8 @@ class ModuleNames {
   struct Lifetime {
     int64_t until_ns = INT64_MAX;
     uint64_t root = 0;
-    trace::StringId path;
-    trace::StringId type;
+    tables::StringId path;
+    tables::StringId type;
     trace::ProcessId process;
     uint32_t before = kNone;  // the lifetime before it at that address
     int64_t last_ns = 0;      // when it was last spoken of
@@ -70,8 +70,8 @@ class ModuleNames {
   struct PathType {
     trace::ProcessId process;
     uint64_t root = 0;
-    trace::StringId path;
-    trace::StringId type;
+    tables::StringId path;
+    tables::StringId type;
     int64_t time_ns = 0;
   };
   struct ProcessModules {

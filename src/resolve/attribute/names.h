@@ -17,8 +17,8 @@ namespace vramscope::resolve {
 // One name that the program or PyTorch has for a piece of memory.
 struct MemoryName {
   format::NameKind kind = format::NameKind::kTag;
-  trace::StringId name;
-  trace::StringId detail;  // the optimizer's name for its state
+  tables::StringId name;
+  tables::StringId detail;  // the optimizer's name for its state
   // The root module or optimizer that `name` is a path in; of a communicator its id, 0: one of
   // several
   uint64_t owner = 0;
@@ -85,7 +85,7 @@ class Names {
                                    const std::vector<uint32_t>& entries,
                                    uint64_t bytes);
 
-  using ParameterKey = std::tuple<int64_t, uint64_t, trace::StringId>;  // process, model, name
+  using ParameterKey = std::tuple<int64_t, uint64_t, tables::StringId>;  // process, model, name
   std::vector<MemoryName> names_;
   std::vector<NameSet> sets_;
   std::map<MemoryName, uint32_t> name_ids_;

@@ -21,8 +21,8 @@ enum class Purpose : uint8_t {
 // Where memory comes from, in the words of the program: what its names and its category are made
 // of.
 struct Origin {
-  trace::StackId forward;  // memory of a backward: the stack of the operator whose gradient it is
-  trace::StringId scope;
+  tables::StackId forward;  // memory of a backward: the stack of the operator whose gradient it is
+  tables::StringId scope;
   uint32_t names = 0;  // a set of Names
   uint32_t epoch = 0;  // of its phase, when it was allocated: see phases.h
   Phase phase = Phase::kOther;

@@ -60,7 +60,7 @@ OwnerId Owners::Intern(std::string_view name) {
   return OwnerId{static_cast<uint16_t>(names_.size() - 1)};
 }
 
-OwnerId Owners::Find(trace::StackId native, trace::StackId python) {
+OwnerId Owners::Find(tables::StackId native, tables::StackId python) {
   OwnerId owner = kUnknownOwner;
   if (native.value != 0) {
     uint32_t& known = native_.FindOrAdd(native.value);
@@ -79,11 +79,11 @@ OwnerId Owners::Find(trace::StackId native, trace::StackId python) {
   return owner;
 }
 
-OwnerId Owners::OfNativeStack(trace::StackId native) {
+OwnerId Owners::OfNativeStack(tables::StackId native) {
   // A damaged trace may hold a cycle: no chain is longer than the table.
-  size_t left = trace_.stack_count();
-  for (trace::StackId at = native; at.value != 0 && left > 0; --left) {
-    const trace::Stack& stack = trace_.stack(at);
+  size_t left = trace_.dictionaries().stack_count();
+  for (tables::StackId at = native; at.value != 0 && left > 0; --left) {
+    const tables::StackRow& stack = trace_.stack(at);
     const std::string_view image = trace_.string(trace_.frame(stack.frame).image);
     if (!image.empty()) {
       const std::string_view owner = OwnerOfImage(image);
@@ -95,8 +95,8 @@ OwnerId Owners::OfNativeStack(trace::StackId native) {
   return kUnknownOwner;
 }
 
-OwnerId Owners::OfPythonStack(trace::StackId python) {
-  const trace::Frame& frame = trace_.frame(trace_.stack(python).frame);
+OwnerId Owners::OfPythonStack(tables::StackId python) {
+  const tables::FrameRow& frame = trace_.frame(trace_.stack(python).frame);
   const std::string_view package = PackageOf(trace_.string(frame.file));
 #define VRAMSCOPE_PYTHON_PACKAGE(name, owner) \
   if (package == name)                        \

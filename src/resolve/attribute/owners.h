@@ -29,14 +29,14 @@ class Owners {
  public:
   explicit Owners(const trace::Trace& trace);
 
-  OwnerId Find(trace::StackId native, trace::StackId python);
+  OwnerId Find(tables::StackId native, tables::StackId python);
   const std::string& name(OwnerId id) const { return names_[id.value]; }
   size_t size() const { return names_.size(); }
 
  private:
   OwnerId Intern(std::string_view name);
-  OwnerId OfNativeStack(trace::StackId native);
-  OwnerId OfPythonStack(trace::StackId python);  // kUnknownOwner where no known package is there
+  OwnerId OfNativeStack(tables::StackId native);
+  OwnerId OfPythonStack(tables::StackId python);  // kUnknownOwner where no known package is there
 
   const trace::Trace& trace_;
   std::vector<std::string> names_;

@@ -94,7 +94,7 @@ Phase Phases::PhaseOf(trace::AutogradNode node,
 // The first allocation since the number was reached is the operator's: autograd makes the node, and
 // then the operator runs. Numbers count by thread; the thread that used one last has it.
 void Phases::Record(const trace::EventContext& at,
-                    trace::StackId stack,
+                    tables::StackId stack,
                     uint64_t number,
                     ProcessState& process) {
   if (process.recorded.empty())
@@ -152,8 +152,8 @@ void Phases::Join(const Operator& here,
 }
 
 void Phases::OnAllocated(const trace::EventContext& at,
-                         trace::StackId stack,
-                         trace::StackId native,
+                         tables::StackId stack,
+                         tables::StackId native,
                          uint64_t sequence,
                          Origin* origin) {
   using Kind = trace::AutogradNode::Kind;
@@ -314,11 +314,11 @@ void Phases::On(const trace::EventContext& at, const trace::Past& e) {
 }
 
 // A tag or a scope that is called like a category, "halo/workspace", says so.
-Category Phases::SaidBy(trace::StringId text) {
+Category Phases::SaidBy(tables::StringId text) {
   if (text.value == 0)
     return Category::kUnknown;
   if (text.value >= said_.size())
-    said_.resize(std::max<size_t>(text.value + 1, trace_.string_count()));
+    said_.resize(std::max<size_t>(text.value + 1, trace_.dictionaries().text_count()));
   uint8_t& said = said_[text.value];
   if (said == 0) {
     const std::string_view all = trace_.string(text);

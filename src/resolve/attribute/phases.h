@@ -28,8 +28,8 @@ class Phases {
   // Fills the origin of what was allocated there, names and category apart. `sequence` is a
   // BlockAlloc's; 0 of what is none.
   void OnAllocated(const trace::EventContext& at,
-                   trace::StackId stack,
-                   trace::StackId native,
+                   tables::StackId stack,
+                   tables::StackId native,
                    uint64_t sequence,
                    Origin* origin);
   void On(const trace::EventContext& at, const trace::Step& e);
@@ -75,14 +75,14 @@ class Phases {
   // The forward allocation after which autograd's next node number was `number`.
   struct Recorded {
     uint64_t number = UINT64_MAX;
-    trace::StackId stack;
-    trace::StringId scope;
-    trace::ThreadId thread;
+    tables::StackId stack;
+    tables::StringId scope;
+    tables::ThreadId thread;
   };
   // Where an autograd thread is: the operator of the last node it evaluated.
   struct Operator {
-    trace::StackId stack;
-    trace::StringId scope;
+    tables::StackId stack;
+    tables::StringId scope;
   };
   struct ThreadState {
     uint64_t next_number = 0;
@@ -110,7 +110,7 @@ class Phases {
     ThreadState no_thread;           // events that name none
     std::vector<Recorded> recorded;  // by number, the latest of them
     // Of named gradients: the operator of the forward, and the size.
-    std::set<std::pair<trace::StackId, uint64_t>> gradients;
+    std::set<std::pair<tables::StackId, uint64_t>> gradients;
     // If not, nothing is an activation.
     bool trains() const { return stepped || ends.backwards_begun != 0; }
   };
@@ -121,7 +121,7 @@ class Phases {
                        ProcessState& process,
                        ThreadState& thread);
   static void Record(const trace::EventContext& at,
-                     trace::StackId stack,
+                     tables::StackId stack,
                      uint64_t number,
                      ProcessState& process);
   void Join(const Operator& here,
@@ -139,7 +139,7 @@ class Phases {
                       bool freed,
                       uint64_t size_bytes,
                       const Origin& origin) const;
-  Category SaidBy(trace::StringId text);
+  Category SaidBy(tables::StringId text);
   void EndBackward(ProcessState& process);
   void EndOptimizer(ProcessState& process);
 

@@ -65,9 +65,9 @@ bool IsWorkspace(const std::string_view function) {
 
 }  // namespace
 
-StackFactsTable::FrameSays StackFactsTable::Ask(const trace::Frame& frame) const {
+StackFactsTable::FrameSays StackFactsTable::Ask(const tables::FrameRow& frame) const {
   const std::string_view function = trace_.string(frame.function);
-  if (frame.kind == trace::FrameKind::kNative)
+  if (frame.kind == tables::FrameKind::kNative)
     return IsWorkspace(function) ? FrameSays::kWorkspace : FrameSays::kNothing;
   const std::string_view file = trace_.string(frame.file);
   const std::string_view name = LastName(function);
@@ -101,9 +101,9 @@ StackFactsTable::FrameSays StackFactsTable::Ask(const trace::Frame& frame) const
   return FrameSays::kNothing;
 }
 
-StackFactsTable::FrameSays StackFactsTable::SaysOf(trace::FrameId frame) {
+StackFactsTable::FrameSays StackFactsTable::SaysOf(tables::FrameId frame) {
   if (frame.value >= frames_.size())
-    frames_.resize(std::max<size_t>(frame.value + 1, trace_.frame_count()));
+    frames_.resize(std::max<size_t>(frame.value + 1, trace_.dictionaries().frame_count()));
   FrameSays& says = frames_[frame.value];
   if (says == FrameSays::kNotAsked)
     says = Ask(trace_.frame(frame));
@@ -111,8 +111,8 @@ StackFactsTable::FrameSays StackFactsTable::SaysOf(trace::FrameId frame) {
 }
 
 // One frame further in: what it says counts for more than all that is outside of it.
-void StackFactsTable::Extend(StackFacts& facts, trace::StackId stack) {
-  const trace::Stack& entry = trace_.stack(stack);
+void StackFactsTable::Extend(StackFacts& facts, tables::StackId stack) {
+  const tables::StackRow& entry = trace_.stack(stack);
   const FrameSays says = SaysOf(entry.frame);
   const auto decide = [&](Phase phase) {
     facts.phase = phase;
@@ -154,7 +154,7 @@ void StackFactsTable::Extend(StackFacts& facts, trace::StackId stack) {
     case FrameSays::kNotAsked:
       break;
   }
-  if (entry.object == 0)
+  if (trace_.dictionaries().object(stack) == 0)
     return;
   facts.module = stack;
   facts.module_inside = true;
@@ -171,9 +171,9 @@ void StackFactsTable::Extend(StackFacts& facts, trace::StackId stack) {
     facts.phase = Phase::kForward;
 }
 
-const StackFacts& StackFactsTable::Find(trace::StackId stack) {
+const StackFacts& StackFactsTable::Find(tables::StackId stack) {
   static constexpr StackFacts kNothing;
-  const size_t count = trace_.stack_count();
+  const size_t count = trace_.dictionaries().stack_count();
   if (stack.value == 0 || stack.value >= count)
     return kNothing;
   if (facts_.size() < count) {
@@ -181,7 +181,7 @@ const StackFacts& StackFactsTable::Find(trace::StackId stack) {
     known_.resize(count);
   }
   pending_.clear();
-  trace::StackId at = stack;
+  tables::StackId at = stack;
   // A damaged trace may hold a cycle: no chain is longer than the table.
   while (at.value != 0 && at.value < count && !known_[at.value] && pending_.size() < count) {
     pending_.push_back(at);

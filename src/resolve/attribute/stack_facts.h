@@ -14,7 +14,7 @@ using format::Phase;
 
 // What the frames of one stack say. docs/NAMES.md has the rules.
 struct StackFacts {
-  trace::StackId module;        // the innermost entry whose frame runs a module's method; 0: none
+  tables::StackId module;       // the innermost entry whose frame runs a module's method; 0: none
   Phase phase = Phase::kOther;  // kOther: the frames do not tell
   bool module_inside : 1 = false;  // that module runs inside of the frame that decided the phase
   bool user_inside : 1 = false;    // the user's own code runs inside of that frame
@@ -32,7 +32,7 @@ class StackFactsTable {
  public:
   explicit StackFactsTable(const trace::Trace& trace) : trace_(trace) {}
 
-  const StackFacts& Of(trace::StackId stack) {
+  const StackFacts& Of(tables::StackId stack) {
     if (stack.value < known_.size() && known_[stack.value])
       return facts_[stack.value];
     return Find(stack);
@@ -55,16 +55,16 @@ class StackFactsTable {
     kGenerated,  // PyTorch's compilers wrote it
   };
 
-  const StackFacts& Find(trace::StackId stack);
-  FrameSays SaysOf(trace::FrameId frame);
-  FrameSays Ask(const trace::Frame& frame) const;
-  void Extend(StackFacts& facts, trace::StackId stack);
+  const StackFacts& Find(tables::StackId stack);
+  FrameSays SaysOf(tables::FrameId frame);
+  FrameSays Ask(const tables::FrameRow& frame) const;
+  void Extend(StackFacts& facts, tables::StackId stack);
 
   const trace::Trace& trace_;
   std::vector<StackFacts> facts_;
   std::vector<bool> known_;
   std::vector<FrameSays> frames_;
-  std::vector<trace::StackId> pending_;
+  std::vector<tables::StackId> pending_;
 };
 
 }  // namespace vramscope::resolve

@@ -84,7 +84,7 @@ PriceInputs::Caller CallerOf(const trace::Event& event) {
 
 PriceInputs::PriceInputs(const trace::Trace& trace) : trace_(trace), gpus_(trace.devices().size()) {
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    gpus_[i].is_gpu = trace.devices()[i].kind == trace::DeviceKind::kGpu;
+    gpus_[i].is_gpu = trace.devices()[i].kind == tables::DeviceKind::kGpu;
     gpus_[i].input.processes.resize(trace.processes().size());
     gpus_[i].has_figure.resize(trace.processes().size());
   }

@@ -20,10 +20,10 @@ namespace vramscope::resolve {
 class PriceInputs {
  public:
   struct Caller {
-    trace::StringId api;
-    trace::StackId stack;
-    trace::StackId native;
-    trace::ThreadId thread;
+    tables::StringId api;
+    tables::StackId stack;
+    tables::StackId native;
+    tables::ThreadId thread;
     OwnerId owner;  // of managed memory
   };
 
@@ -41,7 +41,7 @@ class PriceInputs {
   const std::vector<Caller>& move_callers(size_t device) const {
     return gpus_[device].move_callers;
   }
-  std::string_view text(trace::StringId id) const { return trace_.string(id); }
+  std::string_view text(tables::StringId id) const { return trace_.string(id); }
   uint32_t pid(uint32_t process) const { return trace_.processes()[process].pid; }
   const Caller& managed_caller(uint32_t site) const { return managed_callers_[site]; }
   // By sample of that input: readings just before it with the same figures, which were not written.

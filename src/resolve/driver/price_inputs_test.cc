@@ -15,7 +15,7 @@ class OneGpu : public trace::Trace {
     devices_.resize(1);
     processes_.resize(2);
   }
-  std::string_view SourceLine(trace::StringId, uint32_t) const override { return ""; }
+  std::string_view SourceLine(tables::StringId, uint32_t) const override { return ""; }
   util::Status ForEachEvent(const EventSink&) override { return {}; }
 };
 
@@ -43,7 +43,7 @@ class PriceInputsTest : public ::testing::Test {
   template <class Record>
   void Block(int64_t time_ns, int64_t bytes) {
     auto event = EventAt<Record>(time_ns, time_ns);
-    event.thread = trace::ThreadId{7};
+    event.thread = tables::ThreadId{7};
     inputs_.BeginEvent(event);
     inputs_.Move(process_, kGpu, bytes);
     inputs_.EndEvent();
@@ -108,11 +108,11 @@ TEST_F(PriceInputsTest, BlocksMoveTogetherUntilSomethingElseHappens) {
 TEST_F(PriceInputsTest, BlocksKeepTheirCallerUntilTheyMove) {
   Block<trace::BlockAlloc>(10, 5);
   ASSERT_EQ(moves().size(), 1u);
-  EXPECT_EQ(inputs_.move_callers(0)[0].thread, trace::ThreadId{7});
+  EXPECT_EQ(inputs_.move_callers(0)[0].thread, tables::ThreadId{7});
   Block<trace::BlockFree>(20, -5);
   Call<trace::Alloc>(30, 40);
   ASSERT_EQ(moves().size(), 3u);
-  EXPECT_EQ(inputs_.move_callers(0)[1].thread, trace::ThreadId{7});
+  EXPECT_EQ(inputs_.move_callers(0)[1].thread, tables::ThreadId{7});
 }
 
 TEST_F(PriceInputsTest, FiguresThatNoGpuCanShowAreLeftOut) {

@@ -15,7 +15,7 @@ namespace vramscope::resolve {
 struct Account {
   trace::ProcessId process;
   trace::DeviceId device;
-  trace::DeviceKind kind = trace::DeviceKind::kGpu;
+  tables::DeviceKind kind = tables::DeviceKind::kGpu;
   int64_t begin_ns = 0;
   int64_t end_ns = INT64_MAX;
 };
@@ -28,8 +28,8 @@ class Accounts {
         device_count_(trace.devices().size()),
         process_count_(trace.processes().size()),
         numbers_(device_count_ * process_count_, kNoIndex),
-        host_(DeviceOf(trace::DeviceKind::kHost)),
-        cpu_(DeviceOf(trace::DeviceKind::kCpu)) {}
+        host_(DeviceOf(tables::DeviceKind::kHost)),
+        cpu_(DeviceOf(tables::DeviceKind::kCpu)) {}
 
   bool HasDevice(trace::DeviceId device) const {
     return device.value >= 0 && static_cast<size_t>(device.value) < device_count_;
@@ -47,7 +47,7 @@ class Accounts {
     uint32_t& number = numbers_[NumberAt(process, device)];
     if (number == kNoIndex) [[unlikely]] {
       number = static_cast<uint32_t>(accounts_.size());
-      const trace::DeviceKind kind = trace_.devices()[static_cast<size_t>(device.value)].kind;
+      const tables::DeviceKind kind = trace_.devices()[static_cast<size_t>(device.value)].kind;
       accounts_.push_back({process, device, kind, time_ns, INT64_MAX});
     }
     return number;
@@ -73,7 +73,7 @@ class Accounts {
   size_t NumberAt(trace::ProcessId process, trace::DeviceId device) const {
     return process.value * device_count_ + static_cast<size_t>(device.value);
   }
-  trace::DeviceId DeviceOf(trace::DeviceKind kind) const {
+  trace::DeviceId DeviceOf(tables::DeviceKind kind) const {
     for (size_t i = 0; i < trace_.devices().size(); ++i) {
       if (trace_.devices()[i].kind == kind)
         return trace::DeviceId{static_cast<int16_t>(i)};

@@ -37,7 +37,7 @@ uint32_t Blocks::DefaultSegment(uint32_t account, bool of_program) {
 
 uint32_t Blocks::SegmentOf(uint32_t account, uint64_t address, uint64_t size, bool of_program) {
   const trace::ProcessId process_id = base_.accounts[account].process;
-  if (base_.accounts[account].kind != trace::DeviceKind::kGpu)
+  if (base_.accounts[account].kind != tables::DeviceKind::kGpu)
     return DefaultSegment(account, of_program);
   const uint32_t found = objects_.SegmentAt(process_id, address);
   const bool known = found != util::FlatMap::kNone &&
@@ -202,7 +202,7 @@ void Blocks::FollowMemory() {
     // Memory of the host may stand in for a device's: its blocks are the device's.
     for (uint32_t account = 0; account < base_.accounts.count(); ++account) {
       if (base_.accounts[account].process == process &&
-          base_.accounts[account].kind == trace::DeviceKind::kGpu)
+          base_.accounts[account].kind == tables::DeviceKind::kGpu)
         FollowMemory(account, change);
     }
   }
@@ -240,7 +240,7 @@ void Blocks::On(const trace::EventContext& at, const trace::BlockFree& e) {
     // Of memory that sleeps nobody can ask the driver whose it is: a pool of the program's own has
     // named the current device, or none where no context is current.
     const uint32_t found = AccountOf(at.process, e.address);
-    if (found == kNoIndex || base_.accounts[found].kind != trace::DeviceKind::kGpu)
+    if (found == kNoIndex || base_.accounts[found].kind != tables::DeviceKind::kGpu)
       return has_device ? OnUnknownFree(at, e, account) : void();
     base_.progress.frees.Note(at.process, e.address);
     return End(found, accounts_[found].numbers.Find(e.address), true);

@@ -48,7 +48,7 @@ void Counters::NameNear(const price::When& came, Counter* counter) {
   const auto device = static_cast<size_t>(counter->device.value);
   const price::DeviceInput& input = prices_.input(device);
   std::vector<Near> under_way;
-  std::map<trace::ThreadId, Near> before;
+  std::map<tables::ThreadId, Near> before;
   const auto look_at = [&](const price::When& when, uint32_t process,
                            const PriceInputs::Caller& caller) {
     if (caller.api.value == 0 || when.begin_ns >= came.end_ns)

@@ -27,10 +27,10 @@ struct Counter {
   Part part = Part::kOtherDriver;
   tables::Estimated estimated = tables::Estimated::kExact;
   std::string trigger;  // "cuLaunchKernel name": who caused it
-  trace::StringId api;
-  trace::StackId stack;
-  trace::StackId native;
-  trace::ThreadId thread;
+  tables::StringId api;
+  tables::StackId stack;
+  tables::StackId native;
+  tables::ThreadId thread;
   uint64_t context = 0;
   int64_t alloc_ns = 0;
   int64_t bytes = 0;  // the sum of its steps

@@ -245,7 +245,7 @@ void DriverObjects::Suballocate(uint32_t index, bool of_program) {
   base_.Move(segment.account, Signed(segment.held));
 }
 
-void DriverObjects::Place(uint32_t index, trace::StackId forward) {
+void DriverObjects::Place(uint32_t index, tables::StackId forward) {
   Segment& segment = segments_[index];
   OfProcess& process = processes_[base_.accounts[segment.account].process.value];
   const DriverObject* backing = nullptr;

@@ -59,7 +59,7 @@ class DriverObjects {
   void Suballocate(uint32_t segment, bool of_program);
   // A thread of autograd's own made that segment: it comes from where the operator was called whose
   // gradient its first block is of, and not from an address in the CUDA runtime.
-  void Place(uint32_t segment, trace::StackId forward);
+  void Place(uint32_t segment, tables::StackId forward);
 
   // Whether the driver's calls of an account are recorded.
   bool HasCalls(uint32_t account) const {

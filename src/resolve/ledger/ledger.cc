@@ -203,12 +203,11 @@ void Ledger::On(const trace::EventContext& at, const trace::Failure& e) {
 void Ledger::AddOutOfMemory(const trace::EventContext& at,
                             trace::DeviceId device,
                             uint64_t bytes,
-                            trace::StackId stack,
-                            trace::StackId native,
-                            trace::StringId api) {
+                            tables::StackId stack,
+                            tables::StackId native,
+                            tables::StringId api) {
   out_of_memory_.push_back({base_.accounts.RowOf(AccountOf(at, device)), at.time_ns, bytes,
-                            tables::ThreadId{at.thread.value}, tables::StackId{stack.value},
-                            tables::StackId{native.value}, tables::StringId{api.value}});
+                            at.thread, stack, native, api});
 }
 
 // ---- ends

@@ -22,7 +22,7 @@
 namespace vramscope::resolve {
 
 struct MarkRecord {
-  trace::StringId name;
+  tables::StringId name;
   int64_t time_ns = 0;
   trace::ProcessId process;
 };
@@ -94,9 +94,9 @@ class Ledger {
   void AddOutOfMemory(const trace::EventContext& at,
                       trace::DeviceId device,
                       uint64_t bytes,
-                      trace::StackId stack,
-                      trace::StackId native,
-                      trace::StringId api);
+                      tables::StackId stack,
+                      tables::StackId native,
+                      tables::StringId api);
   uint32_t AccountOf(const trace::EventContext& at, trace::DeviceId device) {
     return base_.accounts.FindOrAdd(at.process, device, at.time_ns);
   }
@@ -114,7 +114,7 @@ class Ledger {
   std::map<uint64_t, uint64_t> communicator_ranks_;  // by id
   // Names of memory that no allocation gave, by process and address: each is one loss, however
   // often it is said.
-  std::set<std::tuple<trace::ProcessId, uint64_t, trace::StringId>> lost_names_;
+  std::set<std::tuple<trace::ProcessId, uint64_t, tables::StringId>> lost_names_;
   std::vector<tables::OutOfMemoryRow> out_of_memory_;
   uint64_t event_count_ = 0;
   int64_t first_ns_ = 0;

@@ -24,9 +24,9 @@ struct Block {
   uint64_t address = 0;  // 0: there is none
   uint64_t size = 0;
   int64_t alloc_ns = 0;
-  trace::StackId stack;
-  trace::StackId native;
-  trace::ThreadId thread;
+  tables::StackId stack;
+  tables::StackId native;
+  tables::ThreadId thread;
   uint32_t segment = 0;  // where it was cut out of
   Origin origin;
   OwnerId owner;
@@ -67,10 +67,10 @@ struct DriverObject {
       0;  // mapping: bytes of the handle that count in its segment; handle: their sum
   uint64_t accounted_from = 0;  // mapping: where they begin in it
   uint64_t backing_bytes = 0;   // handle: of them in segments that are suballocated
-  trace::StackId stack;
-  trace::StackId native;
-  trace::ThreadId thread;
-  trace::StringId api;
+  tables::StackId stack;
+  tables::StackId native;
+  tables::ThreadId thread;
+  tables::StringId api;
   uint32_t account = kNoIndex;
   uint32_t segment = kNoIndex;  // the segment that it is, that it is mapped into, or its pool's
   uint32_t handle = kNoIndex;   // of a mapping: the handle's object

@@ -36,12 +36,12 @@ struct SiteKey {
   uint32_t names = 0;       // a set of Names
   uint32_t pool_names = 0;  // of the pool that it is in: a set of Names
   uint32_t module_epoch = 0;
-  trace::StringId api;
-  trace::StringId scope;
-  trace::ThreadId thread;
-  trace::StackId stack;
-  trace::StackId native;
-  trace::StackId forward;
+  tables::StringId api;
+  tables::StringId scope;
+  tables::ThreadId thread;
+  tables::StackId stack;
+  tables::StackId native;
+  tables::StackId forward;
   uint32_t stands_for =
       0;                  // row of the device that the host's memory stands in for; 0: it does not
   uint32_t unbacked = 0;  // 1: no device memory is mapped below it

@@ -27,8 +27,8 @@ void SetBytes(uint64_t priced, uint64_t size, uint64_t requested, tables::Alloca
 }  // namespace
 
 void RowMaker::FillOrigin(const trace::EventContext& at,
-                          trace::StackId stack,
-                          trace::StackId native,
+                          tables::StackId stack,
+                          tables::StackId native,
                           uint64_t sequence,
                           Origin* origin) {
   base_.phases.OnAllocated(at, stack, native, sequence, origin);

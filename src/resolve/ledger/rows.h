@@ -19,8 +19,8 @@ class RowMaker {
 
   // What is known of who asked for it.
   void FillOrigin(const trace::EventContext& at,
-                  trace::StackId stack,
-                  trace::StackId native,
+                  tables::StackId stack,
+                  tables::StackId native,
                   uint64_t sequence,
                   Origin* origin);
   // All about it was so until now, and is no longer. `freed`: its lifetime ends.

@@ -74,8 +74,7 @@ void Segments::Describe(Segment& segment, SiteKey key) {
       segment.kind == SegmentKind::kAllocation || segment.kind == SegmentKind::kReservation;
   tables::SegmentRow& row = base_.writer.segment(segment.row);
   row.site = base_.writer.SiteOf(key, base_.progress.now_ns);
-  row.part_in_use =
-      static_cast<uint8_t>(fragments && !segment.is_private ? Part::kFragmentation : key.part);
+  row.part_in_use = fragments && !segment.is_private ? Part::kFragmentation : key.part;
 }
 
 void Segments::Release(uint32_t index) {

@@ -55,7 +55,7 @@ tables::SegmentId Slabs::RowOf(uint32_t account) {
   key.category = key.without_phases = PartCategory(key.part);
   tables::SegmentRow row;
   row.site = base_.writer.SiteOf(key, base_.progress.now_ns);
-  row.part_in_use = static_cast<uint8_t>(Part::kSlabSlack);
+  row.part_in_use = Part::kSlabSlack;
   row.begin_ns = base_.progress.now_ns;
   row.end_ns = tables::kNever;
   return slabs.row = base_.writer.AddSegment(row);

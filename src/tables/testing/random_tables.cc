@@ -27,7 +27,7 @@ void DieUnless(bool condition, const std::string& what) {
 // Mostly small, sometimes with any bits set.
 template <class T>
 void Randomize(std::mt19937_64* random, uint32_t ids, T* value) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (!kIsId<T>) {
     const uint64_t word = (*random)() >> ((*random)() % 64);
     *value = static_cast<T>((*random)() % 8 == 0 ? ~word : word);
   } else {

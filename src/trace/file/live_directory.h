@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trace/file/session_json.h"
-#include "trace/tables.h"
+#include "trace/loss_counter.h"
 #include "util/file.h"
 #include "util/status.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "format/layout.h"
-#include "trace/tables.h"
+#include "trace/loss_counter.h"
 #include "util/file.h"
 #include "util/status.h"
 

@@ -51,11 +51,11 @@ StackId PythonStacks::AddStack(StackId parent, const format::PyStack& stack) {
   if (index == 0)
     return parent;
   const Code& known = codes_[index];
-  const FrameId frame = tables_->AddFrame({.kind = FrameKind::kPython,
-                                           .function = known.name,
-                                           .file = known.file,
-                                           .line = known.lines.LineAt(stack.instruction)});
-  return tables_->AddStack(parent, frame, stack.object);
+  const FrameId frame = dictionaries_->AddFrame({.kind = tables::FrameKind::kPython,
+                                                 .function = known.name,
+                                                 .file = known.file,
+                                                 .line = known.lines.LineAt(stack.instruction)});
+  return dictionaries_->AddStack(parent, frame, stack.object);
 }
 
 }  // namespace vramscope::trace

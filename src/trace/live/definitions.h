@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "format/records.h"
+#include "tables/dictionaries.h"
+#include "trace/event.h"
 #include "trace/python/line_table.h"
-#include "trace/tables.h"
 
 // A live file defines its strings, stacks and threads as it goes, numbered within each stream. The
 // reader goes over every stream twice: the first pass enters all definitions into the tables of the
@@ -59,7 +60,7 @@ using DefinitionLog = std::vector<uint32_t>;
 // Python stacks of one stream, as far as only the first pass needs them.
 class PythonStacks {
  public:
-  explicit PythonStacks(TableBuilder* tables) : tables_(tables) {}
+  explicit PythonStacks(tables::Dictionaries* dictionaries) : dictionaries_(dictionaries) {}
 
   void AddCode(const format::PyCode& code, const LocalIds& strings);
   // The table entry of that stack, whose caller's is `parent`. A frame whose code is not
@@ -72,7 +73,7 @@ class PythonStacks {
     StringId name;
     PythonLineTable lines;
   };
-  TableBuilder* tables_;
+  tables::Dictionaries* dictionaries_;
   LocalIds code_ids_;
   std::vector<Code> codes_ = std::vector<Code>(1);
 };

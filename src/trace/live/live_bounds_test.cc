@@ -111,9 +111,9 @@ TEST(LiveBoundsTest, EveryDescriptionOfABinaryIsLaidDownOnce) {
   const auto trace = Open(bytes);
   ASSERT_TRUE(trace.ok()) << trace.status().message();
   EXPECT_LT(ProcessorSeconds() - begin, kFarMoreThanItTakes);
-  EXPECT_EQ((*trace)->stack_count(), kCount + 1);
+  EXPECT_EQ((*trace)->dictionaries().stack_count(), kCount + 1);
   // The last description before the stack or right after it.
-  const Stack& stack = (*trace)->stack(StackId{100});
+  const tables::StackRow& stack = (*trace)->stack(StackId{100});
   EXPECT_EQ((*trace)->string((*trace)->frame(stack.frame).image), "/lib/100");
 }
 
@@ -127,8 +127,9 @@ TEST(LiveBoundsTest, StacksDeeperThanAnyWriterMakesAreCut) {
   out.Add(alloc);
   auto trace = Open(file.Bytes());
   ASSERT_TRUE(trace.ok());
-  EXPECT_EQ((*trace)->stack_count(), 1u + TableBuilder::kMaxStackDepth);
-  EXPECT_EQ(LossCount(**trace, format::Loss::kDamagedBytes), 5000u - TableBuilder::kMaxStackDepth);
+  EXPECT_EQ((*trace)->dictionaries().stack_count(), 1u + tables::Dictionaries::kMaxStackDepth);
+  EXPECT_EQ(LossCount(**trace, format::Loss::kDamagedBytes),
+            5000u - tables::Dictionaries::kMaxStackDepth);
 }
 
 TEST(LiveBoundsTest, NumbersThatNoDeviceHasMakeNone) {

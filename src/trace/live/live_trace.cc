@@ -135,10 +135,11 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
   for (const LiveFile& file : files_)
     bytes += file.file_bytes();
   util::Budget budget(bytes);
-  TableBuilder tables(&strings_, &frames_, &stacks_, &budget);
+  dictionaries_.ChargeTo(&budget);
   NativeSymbols symbols;
   const size_t workers = std::clamp(std::thread::hardware_concurrency(), 1U, kMostScanners);
-  ScanTables scan_tables{&tables, &threads_, {}, losses, options.native_names ? &symbols : nullptr};
+  ScanTables scan_tables{
+      &dictionaries_, &threads_, {}, losses, options.native_names ? &symbols : nullptr};
   for (const LiveFile& file : files_) {
     FileContext context{.file = &file};
     if (!file.is_launcher() && processes_.size() < kMaxProcesses) {
@@ -159,7 +160,8 @@ util::Status LiveTrace::ScanFiles(const std::string& path,
     if (budget.IsOver())
       return budget.Refusal(path);
   }
-  losses->Add(format::Loss::kDamagedBytes, tables.cut_frames());
+  dictionaries_.ChargeTo(nullptr);
+  losses->Add(format::Loss::kDamagedBytes, dictionaries_.cut_frames());
   session_.sampled = processes_.empty() && !scans_.empty() && !scans_[0].sampled.empty();
   return {};
 }
@@ -169,19 +171,18 @@ void LiveTrace::NameCells(const Cells& cells) {
   if (cells.empty())
     return;
   std::map<uint32_t, StringId> names;  // by that of the file; 0: it is no cell
-  for (Frame& frame : frames_) {
-    if (frame.kind != FrameKind::kPython || frame.file.value == 0)
-      continue;
+  dictionaries_.EditFrames([&](tables::FrameRow& frame) {
+    if (frame.kind != tables::FrameKind::kPython || frame.file.value == 0)
+      return;
     const auto [name, is_new] = names.try_emplace(frame.file.value);
-    const Cells::Cell* const cell = is_new ? cells.Find(strings_[frame.file.value]) : nullptr;
+    const Cells::Cell* const cell = is_new ? cells.Find(string(frame.file)) : nullptr;
     if (cell != nullptr) {
-      name->second = StringId{static_cast<uint32_t>(strings_.size())};
-      strings_.push_back(cell->name());
-      source_lines_.Add(strings_.back(), cell->text);
+      name->second = dictionaries_.AddText(cell->name());
+      source_lines_.Add(cell->name(), cell->text);
     }
     if (name->second.value != 0)
       frame.file = name->second;
-  }
+  });
 }
 
 void LiveTrace::BuildClocks() {
@@ -218,14 +219,14 @@ DeviceId LiveTrace::AddDevice(int64_t local, const LocalDevice& described, bool 
       devices_.size() >= kMaxDevices) {
     return kNoDevice;
   }
-  const DeviceKind kind = local == format::kCpuDevice    ? DeviceKind::kCpu
-                          : local == format::kHostDevice ? DeviceKind::kHost
-                                                         : DeviceKind::kGpu;
+  const tables::DeviceKind kind = local == format::kCpuDevice    ? tables::DeviceKind::kCpu
+                                  : local == format::kHostDevice ? tables::DeviceKind::kHost
+                                                                 : tables::DeviceKind::kGpu;
   for (size_t i = 0; i < devices_.size(); ++i) {
     Device& device = devices_[i];
     if (device.kind != kind)
       continue;
-    const bool same = kind != DeviceKind::kGpu ||
+    const bool same = kind != tables::DeviceKind::kGpu ||
                       (described.uuid.empty() ? device.index == local && !from_launcher
                                               : device.uuid == described.uuid);
     if (!same)
@@ -236,7 +237,9 @@ DeviceId LiveTrace::AddDevice(int64_t local, const LocalDevice& described, bool 
       device.name = described.name;
     return DeviceId{static_cast<int16_t>(i)};
   }
-  const char* name = kind == DeviceKind::kCpu ? "CPU" : kind == DeviceKind::kHost ? "host" : "";
+  const char* name = kind == tables::DeviceKind::kCpu    ? "CPU"
+                     : kind == tables::DeviceKind::kHost ? "host"
+                                                         : "";
   devices_.push_back({.kind = kind,
                       .index = static_cast<int32_t>(local),
                       .uuid = described.uuid,
@@ -469,9 +472,9 @@ void LiveTrace::BuildSession(const std::string& path, const SessionJson& session
 }
 
 std::string_view LiveTrace::SourceLine(StringId file, uint32_t line) const {
-  if (file.value == 0 || file.value >= strings_.size())
+  if (file.value == 0)
     return {};
-  return source_lines_.Line(strings_[file.value], line);
+  return source_lines_.Line(std::string(string(file)), line);
 }
 
 util::Status LiveTrace::ForEachEvent(const EventSink& sink) {

@@ -110,7 +110,7 @@ TEST_F(LiveTraceTest, ReadsEventsWithNamesStacksAndThreads) {
   EXPECT_TRUE(events[2].Is<ProcessExit>());
 
   ASSERT_EQ(trace->devices().size(), 1u);
-  EXPECT_EQ(trace->devices()[0].kind, DeviceKind::kCpu);
+  EXPECT_EQ(trace->devices()[0].kind, tables::DeviceKind::kCpu);
   EXPECT_EQ(trace->devices()[0].index, -1);
   EXPECT_EQ(events[0].As<BlockAlloc>().device, DeviceId{0});
   EXPECT_EQ(trace->threads()[events[0].thread.value].tid, 4711u);
@@ -119,11 +119,11 @@ TEST_F(LiveTraceTest, ReadsEventsWithNamesStacksAndThreads) {
   EXPECT_EQ(trace->session().event_count, 3u);
   EXPECT_EQ(trace->session().start_ns, static_cast<int64_t>(kStart));
 
-  const Stack& top = trace->stack(events[0].As<BlockAlloc>().stack);
+  const tables::StackRow& top = trace->stack(events[0].As<BlockAlloc>().stack);
   EXPECT_EQ(trace->string(trace->frame(top.frame).function), "Net.forward");
   EXPECT_EQ(trace->string(trace->frame(top.frame).file), "model.py");
   EXPECT_EQ(trace->frame(top.frame).line, 42u);
-  const Stack& caller = trace->stack(top.parent);
+  const tables::StackRow& caller = trace->stack(top.parent);
   EXPECT_EQ(trace->string(trace->frame(caller.frame).function), "<module>");
   EXPECT_EQ(caller.parent, StackId{});
   EXPECT_TRUE(trace->losses().empty());
@@ -192,7 +192,7 @@ TEST_F(LiveTraceTest, ReadsNamesAndAutogradNumbers) {
   ASSERT_NE(trace, nullptr);
   const auto events = Events(*trace);
   ASSERT_EQ(events.size(), 8u);
-  EXPECT_EQ(trace->stack(events[0].As<BlockAlloc>().stack).object, 0xabcu);
+  EXPECT_EQ(trace->dictionaries().object(events[0].As<BlockAlloc>().stack), 0xabcu);
   const auto next = AutogradNode::Of(events[0].As<BlockAlloc>().sequence);
   EXPECT_EQ(next.number, 8u);
   EXPECT_EQ(next.kind, AutogradNode::Kind::kForward);
@@ -246,7 +246,7 @@ TEST_F(LiveTraceTest, CanBeStreamedTwice) {
       EXPECT_EQ(first[i].As<Mark>().name, second[i].As<Mark>().name);
   }
   // 50 different lines, whichever stream ids they had.
-  EXPECT_EQ(trace->stack_count(), 51u);
+  EXPECT_EQ(trace->dictionaries().stack_count(), 51u);
   EXPECT_EQ(trace->string(OfKind<Mark>(first)[29].As<Mark>().name), "mark 2900");
 }
 
@@ -365,7 +365,7 @@ TEST_F(LiveTraceTest, JoinsDevicesByUuidAndSamplesByPid) {
   EXPECT_EQ(trace->devices()[1].uuid, "GPU-bbbb");
   EXPECT_EQ(trace->devices()[1].index, 1);
   EXPECT_EQ(trace->devices()[1].total_bytes, 80u);
-  EXPECT_EQ(trace->devices()[2].kind, DeviceKind::kHost);
+  EXPECT_EQ(trace->devices()[2].kind, tables::DeviceKind::kHost);
   const auto events = Events(*trace);
   EXPECT_EQ(OfKind<BlockAlloc>(events)[0].As<BlockAlloc>().device, DeviceId{1});
   EXPECT_EQ(OfKind<Alloc>(events)[0].As<Alloc>().device, DeviceId{2});
@@ -480,9 +480,9 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   WriteSession();
   auto trace = Open();
   const auto allocs = OfKind<Alloc>(Events(*trace));
-  const Stack& top = trace->stack(allocs[0].As<Alloc>().native);
-  const Frame& frame = trace->frame(top.frame);
-  EXPECT_EQ(frame.kind, FrameKind::kNative);
+  const tables::StackRow& top = trace->stack(allocs[0].As<Alloc>().native);
+  const tables::FrameRow& frame = trace->frame(top.frame);
+  EXPECT_EQ(frame.kind, tables::FrameKind::kNative);
   EXPECT_THAT(std::string(trace->string(frame.function)), HasSubstr("strto"));
   EXPECT_EQ(trace->string(frame.image), path);
   EXPECT_EQ(frame.pc, function + 1);
@@ -492,7 +492,8 @@ TEST_F(LiveTraceTest, NamesNativeFrames) {
   auto quick = OpenTrace(directory_, {.native_names = false});
   ASSERT_TRUE(quick.ok());
   const auto again = OfKind<Alloc>(Events(**quick));
-  const Frame& nameless = (*quick)->frame((*quick)->stack(again[0].As<Alloc>().native).frame);
+  const tables::FrameRow& nameless =
+      (*quick)->frame((*quick)->stack(again[0].As<Alloc>().native).frame);
   EXPECT_THAT(std::string((*quick)->string(nameless.function)), StartsWith("0x"));
   EXPECT_EQ((*quick)->string(nameless.image), path);
 }
@@ -509,7 +510,8 @@ TEST_F(LiveTraceTest, FilesThatAForeignRecordingNamesAreNotRead) {
     auto trace = OpenTrace(directory);
     EXPECT_TRUE(trace.ok());
     const auto allocs = OfKind<BlockAlloc>(Events(**trace));
-    const Frame& frame = (*trace)->frame((*trace)->stack(allocs[0].As<BlockAlloc>().stack).frame);
+    const tables::FrameRow& frame =
+        (*trace)->frame((*trace)->stack(allocs[0].As<BlockAlloc>().stack).frame);
     EXPECT_EQ((*trace)->string(frame.file), Path("secret.txt"));
     return std::string((*trace)->SourceLine(frame.file, 2));
   };

@@ -105,17 +105,17 @@ std::vector<uint32_t> NativeStacks::FindImages() const {
 FrameId NativeStacks::AddFrame(uint64_t pc,
                                uint32_t image_id,
                                const std::string& executable,
-                               TableBuilder* tables,
+                               tables::Dictionaries* dictionaries,
                                NativeSymbols* symbols) {
-  Frame frame{.kind = FrameKind::kNative, .pc = pc};
+  tables::FrameRow frame{.kind = tables::FrameKind::kNative, .pc = pc};
   std::string function;
   if (image_id != kNoImage) {
     const Image& image = images_[image_id];
     const std::string& path = image.path.empty() ? executable : image.path;
-    frame.image = tables->AddString(path);
+    frame.image = dictionaries->AddText(path);
     if (symbols != nullptr) {
       const auto symbol = symbols->Find(path, image.build_id, pc - 1 - image.bias);
-      frame.file = tables->AddString(symbol.file);
+      frame.file = dictionaries->AddText(symbol.file);
       frame.line = symbol.line;
       function = symbol.function;
     }
@@ -125,12 +125,12 @@ FrameId NativeStacks::AddFrame(uint64_t pc,
     std::snprintf(hex, sizeof hex, "0x%llx", static_cast<unsigned long long>(pc));
     function = hex;
   }
-  frame.function = tables->AddString(function);
-  return tables->AddFrame(frame);
+  frame.function = dictionaries->AddText(function);
+  return dictionaries->AddFrame(frame);
 }
 
 void NativeStacks::Resolve(const std::string& executable,
-                           TableBuilder* tables,
+                           tables::Dictionaries* dictionaries,
                            NativeSymbols* symbols,
                            std::vector<DefinitionLog>* logs) {
   std::map<std::pair<uint64_t, uint32_t>, FrameId> frames;
@@ -141,9 +141,9 @@ void NativeStacks::Resolve(const std::string& executable,
     const uint32_t image = images[i];
     const auto [frame, is_new] = frames.try_emplace({stack.pc, image});
     if (is_new)
-      frame->second = AddFrame(stack.pc, image, executable, tables, symbols);
+      frame->second = AddFrame(stack.pc, image, executable, dictionaries, symbols);
     const StackId parent = stack.parent != 0 ? resolved[stack.parent - 1] : StackId{};
-    resolved[i] = tables->AddStack(parent, frame->second);
+    resolved[i] = dictionaries->AddStack(parent, frame->second);
     (*logs)[stack.slot.stream][stack.slot.log_index] = resolved[i].value;
   }
 }

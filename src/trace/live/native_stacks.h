@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "tables/dictionaries.h"
+#include "trace/event.h"
 #include "trace/live/definitions.h"
 #include "trace/symbolize/native_symbols.h"
-#include "trace/tables.h"
 
 namespace vramscope::trace {
 
@@ -39,7 +40,7 @@ class NativeStacks {
 
   // Enters all stacks into the tables and writes their entries to their slots.
   void Resolve(const std::string& executable,
-               TableBuilder* tables,
+               tables::Dictionaries* dictionaries,
                NativeSymbols* symbols,
                std::vector<DefinitionLog>* logs);
 
@@ -82,7 +83,7 @@ class NativeStacks {
   FrameId AddFrame(uint64_t pc,
                    uint32_t image,
                    const std::string& executable,
-                   TableBuilder* tables,
+                   tables::Dictionaries* dictionaries,
                    NativeSymbols* symbols);
 
   std::vector<Stack> stacks_;

@@ -47,7 +47,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   using FirstLook::On;
 
   StreamScanner(FileScanner* owner, size_t stream, DefinitionLog* log)
-      : owner_(*owner), stream_(stream), log_(*log), python_(owner->tables_->tables) {}
+      : owner_(*owner), stream_(stream), log_(*log), python_(owner->tables_->dictionaries) {}
 
   void Walk(std::span<const ChunkRef> chunks);
 
@@ -59,7 +59,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   }
   StringId String(uint64_t local) { return StringId{ids_.strings.FindOrNone(local)}; }
   StringId Text(const format::Bytes& text) {
-    const StringId id = tables().AddString({text.data, text.size});
+    const StringId id = dictionaries().AddText({text.data, text.size});
     log_.push_back(id.value);
     return id;
   }
@@ -71,7 +71,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
     if (const auto known = devices.find(local); known != devices.end())
       return &known->second;
     if (local < format::kHostDevice || local > std::numeric_limits<int16_t>::max() ||
-        !tables().Charge("devices", kBytesOfDevice)) {
+        !dictionaries().Charge("devices", kBytesOfDevice)) {
       return nullptr;
     }
     return &devices[local];
@@ -98,7 +98,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   }
   bool On(const format::NativeStack& r, Event*) {
     const uint32_t parent = ids_.native_stacks.FindOrNone(r.parent);
-    const bool has_room = tables().Charge("native stacks", NativeStacks::kBytesOfStack);
+    const bool has_room = dictionaries().Charge("native stacks", NativeStacks::kBytesOfStack);
     const uint32_t stack = has_room ? owner_.native_.Add(parent, r.pc, {stream_, log_.size()}) : 0;
     ids_.native_stacks.Set(r.id, stack);
     log_.push_back(0);  // until all are resolved
@@ -111,8 +111,8 @@ class StreamScanner : public FirstLook<StreamScanner> {
       losses().Add(format::Loss::kScopeTooDeep, 1);
       scope = parent;
     } else if (parent.path.value != 0) {
-      scope.path = tables().AddString(std::string(tables().Text(parent.path)) + "/" +
-                                      std::string(tables().Text(scope.path)));
+      scope.path = dictionaries().AddText(std::string(dictionaries().text(parent.path)) + "/" +
+                                          std::string(dictionaries().text(scope.path)));
     }
     ids_.scopes.Set(r.id, static_cast<uint32_t>(scopes_.size()));
     scopes_.push_back(scope);
@@ -120,7 +120,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
     return false;
   }
   bool On(const format::Image& r, Event*) {
-    if (tables().Charge("binaries", NativeStacks::BytesOf(r)))
+    if (dictionaries().Charge("binaries", NativeStacks::BytesOf(r)))
       owner_.native_.AddImage(stream_, r);
     return false;
   }
@@ -139,7 +139,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   }
   bool On(const format::Runtime& r, Event*) {
     auto& runtime = owner_.scan_.runtime;
-    if (tables().Charge("notes", sizeof runtime[0] + r.key.size + r.value.size))
+    if (dictionaries().Charge("notes", sizeof runtime[0] + r.key.size + r.value.size))
       runtime.emplace_back(trace::Text(r.key), trace::Text(r.value));
     return false;
   }
@@ -161,7 +161,8 @@ class StreamScanner : public FirstLook<StreamScanner> {
   }
   bool On(const format::SampledProcess& r, Event*) {
     auto& sampled = owner_.scan_.sampled;
-    if (tables().Charge("processes", sizeof sampled[0] + r.command.size + r.executable.size)) {
+    if (dictionaries().Charge("processes",
+                              sizeof sampled[0] + r.command.size + r.executable.size)) {
       sampled.push_back({r.time, static_cast<uint32_t>(r.pid), static_cast<uint32_t>(r.parent_pid),
                          trace::Text(r.command), trace::Text(r.executable)});
     }
@@ -172,7 +173,7 @@ class StreamScanner : public FirstLook<StreamScanner> {
   void Walk(const ChunkRef& chunk);
   void Take(const ChunkSkim& skim);
   void TakeUses(const LocalIds& ids, const std::vector<ChunkSkim::Used>& uses);
-  TableBuilder& tables() { return *owner_.tables_->tables; }
+  tables::Dictionaries& dictionaries() { return *owner_.tables_->dictionaries; }
   LossCounter& losses() { return *owner_.tables_->losses; }
   StackId Stack(const LocalIds& ids, uint64_t local) {
     const uint32_t known = ids.Find(local);
@@ -269,7 +270,7 @@ FileScan FileScanner::Run() {
   for (size_t stream = 0; stream < file_.streams().size(); ++stream) {
     StreamScanner(this, stream, &scan_.logs[stream]).Walk(file_.streams()[stream]);
   }
-  native_.Resolve(file_.executable(), tables_->tables, tables_->symbols, &scan_.logs);
+  native_.Resolve(file_.executable(), tables_->dictionaries, tables_->symbols, &scan_.logs);
   return std::move(scan_);
 }
 
@@ -287,7 +288,7 @@ ThreadId ScanTables::AddThread(ProcessId process, uint32_t tid, std::string_view
     }
   }
   known->second = 0;
-  if (!tables->Charge("threads", kBytesOfThread + name.size()))
+  if (!dictionaries->Charge("threads", kBytesOfThread + name.size()))
     return {};
   known->second = static_cast<uint32_t>(threads->size());
   threads->push_back({process, tid, std::string(name)});

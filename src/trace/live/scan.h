@@ -9,11 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "tables/dictionaries.h"
 #include "trace/file/live_file.h"
 #include "trace/file/tick_clock.h"
 #include "trace/live/definitions.h"
+#include "trace/loss_counter.h"
 #include "trace/symbolize/native_symbols.h"
-#include "trace/tables.h"
 #include "trace/trace.h"
 
 // The first pass over a live file.
@@ -56,7 +57,7 @@ struct FileScan {
 
 // The tables of the whole Trace, which all scans fill.
 struct ScanTables {
-  TableBuilder* tables;
+  tables::Dictionaries* dictionaries;
   std::vector<Thread>* threads;
   std::map<std::pair<uint16_t, uint32_t>, uint32_t> thread_ids;  // by process and tid, the latest
   LossCounter* losses;

@@ -15,9 +15,7 @@ namespace {
 using testing::LiveFileBuilder;
 
 struct Scanned {
-  std::vector<std::string> strings = std::vector<std::string>(1);
-  std::vector<Frame> frames = std::vector<Frame>(1);
-  std::vector<Stack> stacks = std::vector<Stack>(1);
+  tables::Dictionaries dictionaries;
   std::vector<Thread> threads = std::vector<Thread>(1);
   LossCounter losses;
   FileScan scan;
@@ -28,16 +26,17 @@ Scanned Scan(const std::string& bytes, size_t workers) {
   auto file = LiveFile::FromBytes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
                                   "x.vrl", &all.losses);
   EXPECT_TRUE(file.ok());
-  TableBuilder tables(&all.strings, &all.frames, &all.stacks);
-  ScanTables into{&tables, &all.threads, {}, &all.losses, nullptr};
+  ScanTables into{&all.dictionaries, &all.threads, {}, &all.losses, nullptr};
   all.scan = ScanFile(*file, ProcessId{0}, &into, workers);
   return all;
 }
 
 void ExpectSame(const Scanned& a, const Scanned& b) {
-  EXPECT_EQ(a.strings, b.strings);
-  EXPECT_EQ(a.frames.size(), b.frames.size());
-  EXPECT_EQ(a.stacks.size(), b.stacks.size());
+  ASSERT_EQ(a.dictionaries.text_count(), b.dictionaries.text_count());
+  for (uint32_t i = 0; i < a.dictionaries.text_count(); ++i)
+    EXPECT_EQ(a.dictionaries.text(StringId{i}), b.dictionaries.text(StringId{i}));
+  EXPECT_EQ(a.dictionaries.frame_count(), b.dictionaries.frame_count());
+  EXPECT_EQ(a.dictionaries.stack_count(), b.dictionaries.stack_count());
   EXPECT_EQ(a.scan.logs, b.scan.logs);
   EXPECT_EQ(a.scan.event_count, b.scan.event_count);
   EXPECT_EQ(a.scan.last_ticks, b.scan.last_ticks);

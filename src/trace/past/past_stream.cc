@@ -339,12 +339,12 @@ uint64_t StreamRewriter::OwnStack(StackId innermost) {
   for (StackId at = innermost; at.value != 0 && !own_stacks_.contains(at.value);
        at = trace_->stack(at).parent) {
     stacks.push_back(at);
-    if (stacks.size() > TableBuilder::kMaxStackDepth)
+    if (stacks.size() > tables::Dictionaries::kMaxStackDepth)
       return 0;
   }
   for (size_t i = stacks.size(); i-- != 0;) {
-    const Stack& stack = trace_->stack(stacks[i]);
-    const Frame& frame = trace_->frame(stack.frame);
+    const tables::StackRow& stack = trace_->stack(stacks[i]);
+    const tables::FrameRow& frame = trace_->frame(stack.frame);
     const uint64_t file = OwnString(frame.file);
     const uint64_t name = OwnString(frame.function);
     const uint64_t code = ++last_own_id_;
@@ -356,8 +356,11 @@ uint64_t StreamRewriter::OwnStack(StackId innermost) {
                                .table_kind = 0,
                                .line_table = {}});
     const uint64_t id = own_stacks_[stacks[i].value] = ++last_own_id_;
-    out_.Append(format::PyStack{
-        .id = id, .parent = parent, .code = code, .instruction = 0, .object = stack.object});
+    out_.Append(format::PyStack{.id = id,
+                                .parent = parent,
+                                .code = code,
+                                .instruction = 0,
+                                .object = trace_->dictionaries().object(stacks[i])});
   }
   return own_stacks_[innermost.value];
 }
