@@ -263,16 +263,18 @@ std::vector<Figures> Comparison::FiguresOf(const Instant& instant,
       ++devices[DeviceOf(tables_.sites[row.site.value])].kinds[kinds_[row.site.value]].count;
   }
   for (uint32_t i = 1; i < live.segments.size(); ++i) {
-    const query::LiveSet::Segment& segment = live.segments[i];
+    const query::SegmentState& segment = live.segments[i];
     const auto in_use = tables_.segments[i].part_in_use;
     const uint32_t site = tables_.segments[i].site.value;
     Figures& figures = devices[DeviceOf(tables_.sites[site])];
-    const auto held = static_cast<uint64_t>(segment.held_bytes);
+    const uint64_t held = segment.held_bytes;
     // No more blocks than the segment has bytes; what pools hold cannot be asked during a capture.
-    if (segment.held_bytes < 0 || (held < segment.used_bytes &&
-                                   (in_use == Part::kFragmentation || in_use == Part::kSlabSlack)))
+    if (static_cast<int64_t>(held) < 0 ||
+        (held < segment.used_bytes &&
+         (in_use == Part::kFragmentation || in_use == Part::kSlabSlack)))
       Complain("instant %" PRIu64 ", after %s: segment %u has %" PRIu64 " bytes in %" PRId64,
-               instant.number, instant.call.c_str(), i, segment.used_bytes, segment.held_bytes);
+               instant.number, instant.call.c_str(), i, segment.used_bytes,
+               static_cast<int64_t>(held));
     if (in_use == Part::kSlabSlack) {
       // Of small requests the pages count.
       figures.kinds[Kind::kLinear].bytes += held - segment.used_bytes;

@@ -78,8 +78,7 @@ void SnapshotState::BeginBlock(const tables::AllocationRow& row) {
                     HasBlockIn(row.address, row.bytes);
   Segment* const segment = block.segment == 0 ? nullptr : &segments_[block.segment];
   if (segment != nullptr) {
-    segment->used_bytes += row.bytes;
-    ++segment->used_count;
+    segment->ledger.Use(row.bytes, 1);
     segment->used_in_ranges += block.has_range ? 0 : row.bytes;
     // What it was cut out of gets smaller before it comes.
     SetSlack(block.segment);
@@ -105,8 +104,7 @@ void SnapshotState::EndBlock(const tables::AllocationRow& row) {
   }
   if (block.segment != 0) {
     Segment& segment = segments_[block.segment];
-    segment.used_bytes -= block.bytes;
-    --segment.used_count;
+    segment.ledger.Use(-block.bytes, -uint64_t{1});
     segment.used_in_ranges -= block.has_range ? 0 : block.bytes;
     SetSlack(block.segment);
   }
@@ -119,7 +117,7 @@ void SnapshotState::BeginSegment(const tables::AllocationRow& row) {
   if (number == 0 || bytes == 0)
     return;
   Segment& segment = segments_[number];
-  segment.held_bytes += bytes;
+  segment.ledger.Back(bytes);
   if (IsFree(row.address, bytes)) {
     segment.range_bytes += bytes;
     AddRange(row.address, {bytes, labels_.OfSite(row.site.value), row.alloc_ns, number,
@@ -135,7 +133,7 @@ void SnapshotState::EndSegment(const tables::AllocationRow& row) {
   if (number == 0 || bytes == 0)
     return;
   Segment& segment = segments_[number];
-  segment.held_bytes -= bytes;
+  segment.ledger.Back(-bytes);
   const auto range = ranges_.find(row.address);
   if (range != ranges_.end() && range->second.segment == number &&
       range->second.alloc_ns == row.alloc_ns) {
@@ -191,7 +189,7 @@ void SnapshotState::AddStep(tables::CounterId counter, int64_t bytes) {
     return;
   const tables::CounterRow& row = tables_.counters[counter.value];
   if (row.segment.value != 0 && row.segment.value < segments_.size()) {
-    segments_[row.segment.value].held_bytes += static_cast<uint64_t>(bytes);
+    segments_[row.segment.value].ledger.Back(static_cast<uint64_t>(bytes));
     SetSlack(row.segment.value);
     return;
   }
@@ -217,13 +215,13 @@ void SnapshotState::AddRounding(const tables::AllocationRow& row, bool begins) {
 void SnapshotState::SetSlack(uint32_t number) {
   const Segment& segment = segments_[number];
   // Of hostile figures nothing adds up, and nothing has to.
-  const auto free_bytes = static_cast<int64_t>(segment.held_bytes - segment.used_bytes);
+  const auto free_bytes = static_cast<int64_t>(segment.ledger.FreeBytes());
   const auto shown_bytes = static_cast<int64_t>(segment.range_bytes - segment.used_in_ranges);
-  const int64_t slack_bytes = std::max<int64_t>(free_bytes, 0) - std::max<int64_t>(shown_bytes, 0);
+  const int64_t slack_bytes = free_bytes - std::max<int64_t>(shown_bytes, 0);
   if (slack_bytes <= 0 && regions_.find({RegionKind::kSlack, number}) == regions_.end())
     return;
   const tables::SiteRow site =
-      query::FreeSite(recording_, tables_.segments[number], segment.used_count != 0);
+      query::FreeSite(recording_, tables_.segments[number], segment.ledger.IsInUse());
   SetRegion(RegionKind::kSlack, number, labels_.Of(site),
             static_cast<uint64_t>(std::max<int64_t>(slack_bytes, 0)), false);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "output/export/live_stacks.h"
+#include "query/core/ledger_state.h"
 #include "query/dimensions/texts.h"
 #include "tables/recording.h"
 
@@ -97,9 +98,7 @@ class SnapshotState {
  private:
   // Of a segment, what the ledger says and how much of that ranges show.
   struct Segment {
-    uint64_t held_bytes = 0;  // it wraps, as what is taken from it
-    uint64_t used_bytes = 0;
-    uint64_t used_count = 0;
+    query::SegmentState ledger;
     uint64_t range_bytes = 0;
     uint64_t used_in_ranges = 0;
   };

@@ -1,17 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output/plot/canvas.h"
 
+#include <cairo-pdf.h>
+#include <cairo-svg.h>
+#include <cairo.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "output/plot/cairo_library.h"
 #include "output/terminal.h"
 #include "util/utf8.h"
 
 namespace vramscope::output {
 namespace {
+
+// Cairo's functions with the types of its headers, found in libcairo.so.2 when the first plot is
+// drawn: the program starts, and does all else, on machines without it.
+struct Cairo {
+#define VRAMSCOPE_CAIRO(name) decltype(&::cairo_##name) name = nullptr;
+#include "output/plot/cairo_functions.def"
+
+  // The one table of the process; never unloaded.
+  static util::Result<const Cairo*> Load();
+};
+
+util::Result<const Cairo*> Cairo::Load() {
+  static Cairo cairo;
+  static bool loaded = false;
+  if (loaded)
+    return &cairo;
+  void* const library = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return util::Status::Error(
+        "plots are drawn by libcairo.so.2, which cannot be loaded: install it (Debian: apt-get "
+        "install libcairo2)");
+  }
+#define VRAMSCOPE_CAIRO(name)                                                          \
+  cairo.name = reinterpret_cast<decltype(cairo.name)>(dlsym(library, "cairo_" #name)); \
+  if (cairo.name == nullptr)                                                           \
+    return util::Status::Error("libcairo.so.2 was built without cairo_" #name          \
+                               ": install Debian's "                                   \
+                               "libcairo2");
+#include "output/plot/cairo_functions.def"
+  loaded = true;
+  return &cairo;
+}
 
 // Dots of a PNG a point: sharp on paper and on dense screens.
 constexpr double kPngScale = 2;

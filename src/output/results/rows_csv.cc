@@ -1,18 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// Iterations and leaks as tables.
+// Answers as tables (RFC 4180).
 #include <fmt/format.h>
 
 #include <cmath>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "output/devices.h"
+#include "output/frames.h"
 #include "output/iterations.h"
+#include "output/keywords.h"
 #include "output/leaks.h"
-#include "output/results/result_csv.h"
+#include "output/results/csv.h"
+#include "query/dimensions/frames.h"
+#include "query/results.h"
 
 namespace vramscope::output {
 namespace {
+
+template <class Value>
+std::string CsvCellOf(const Value& value, const tables::Recording& recording) {
+  if constexpr (std::is_same_v<Value, tables::DeviceId>)
+    return DeviceMark(recording, value);
+  else if constexpr (std::is_same_v<Value, tables::ProcessId>)
+    return std::to_string(PidOf(recording, value));
+  else if constexpr (std::is_same_v<Value, tables::StackId>)
+    return CsvField(Joined(query::ShownStacks(recording).Texts(value), ";"));
+  else if constexpr (std::is_same_v<Value, std::string>)
+    return CsvField(value);
+  else if constexpr (std::is_same_v<Value, double>)
+    return fmt::format("{:.1f}", value);
+  else if constexpr (std::is_arithmetic_v<Value>)
+    return fmt::format("{}", value);
+  else
+    return value ? CsvCellOf(*value, recording) : "";
+}
+
+// A column each that VisitColumns() has.
+template <class Row>
+std::string RowsCsv(const std::vector<Row>& rows, const tables::Recording& recording) {
+  std::string csv;
+  query::VisitColumns<Row>(
+      [&](const std::string& name, auto&&...) { csv += (csv.empty() ? "" : ",") + name; });
+  csv += "\r\n";
+  for (const Row& row : rows) {
+    const size_t begin = csv.size();
+    query::VisitColumns<Row>([&](const auto&, const auto&, const auto&, const auto& get) {
+      csv += (csv.size() == begin ? "" : ",") + CsvCellOf(get(row), recording);
+    });
+    csv += "\r\n";
+  }
+  return csv;
+}
 
 // Both lists are one table, so that a line has cells of some columns only.
 using Cells = std::map<std::string, std::string>;
@@ -52,6 +93,16 @@ void AddRows(const char* list,
   }
 }
 
+void AddCategory(const std::string& head,
+                 const query::KeywordCategory& category,
+                 std::string* csv) {
+  for (const query::KeywordEntry& entry : category.entries) {
+    *csv += fmt::format("{},{},{},{},{},{},{},{}\r\n", head, CsvField(category.name),
+                        CsvField(category.group), entry.dimension, CsvField(entry.name),
+                        entry.bytes, entry.rows, entry.count);
+  }
+}
+
 }  // namespace
 
 std::string IterationsCsv(const query::Iterations& iterations, const tables::Recording& recording) {
@@ -73,6 +124,21 @@ std::string LeaksCsv(const query::Leaks& leaks, const tables::Recording& recordi
   }
   AddRows("growing", leaks.growing, recording, &csv);
   AddRows("never_freed", leaks.NeverFreedRows(), recording, &csv);
+  return csv;
+}
+
+std::string KeywordsCsv(const query::KeywordReport& report) {
+  std::string csv = "device,index,dictionary,category,group,dimension,name,bytes,rows,count\r\n";
+  for (const query::KeywordTable& table : report.tables) {
+    const std::string head = fmt::format("{},{},{}", DeviceMark(report.report, table.device),
+                                         DeviceIndex(report.report, table.device),
+                                         CsvField(report.dictionaries[table.dictionary].name));
+    for (const query::KeywordCategory& category : table.categories)
+      AddCategory(head, category, &csv);
+    AddCategory(head, table.others, &csv);
+    if (table.untrackable_bytes)
+      csv += fmt::format("{},{},,,,{},,\r\n", head, query::kUntrackable, *table.untrackable_bytes);
+  }
   return csv;
 }
 

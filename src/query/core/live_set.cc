@@ -28,7 +28,7 @@ struct GroupKeyHash {
 // What one thread gathers.
 struct Gathered {
   std::vector<LiveSum> sites;
-  std::vector<LiveSet::Segment> segments;
+  std::vector<SegmentState> segments;
   std::unordered_map<GroupKey, size_t, GroupKeyHash> keys;
   std::vector<LiveGroup> groups;
 };
@@ -72,15 +72,13 @@ class FrameReader {
       const uint32_t segment = frame.segment[i] < segment_count_ ? frame.segment[i] : 0;
       const uint64_t rounding = std::min(frame.rounding_bytes[i], bytes);
       if (sites_[site].backing != 0) {
-        into.segments[segment].held_bytes += static_cast<int64_t>(bytes - rounding);
+        into.segments[segment].Back(bytes - rounding);
         if (rounding != 0)
           (row_key_ ? GroupSum(frame, i, site, into) : into.sites[site]).rounding_bytes += rounding;
         continue;
       }
-      if (segment != 0 && sites_[site].unbacked == 0) {
-        into.segments[segment].used_bytes += bytes;
-        ++into.segments[segment].used_count;
-      }
+      if (segment != 0 && sites_[site].unbacked == 0)
+        into.segments[segment].Use(bytes, 1);
       LiveSum& sum = row_key_ ? GroupSum(frame, i, site, into) : into.sites[site];
       sum.bytes += bytes - rounding;
       sum.rounding_bytes += rounding;
@@ -117,7 +115,7 @@ void AddCounters(const tables::Tables& tables, const Instants& at, LiveSet* live
   for (size_t i = 1; i < tables.counters.size(); ++i) {
     const uint32_t segment = tables.counters[i].segment.value;
     if (segment != 0 && segment < live->segments.size())
-      live->segments[segment].held_bytes += std::exchange(live->counters[i], 0);
+      live->segments[segment].Back(static_cast<uint64_t>(std::exchange(live->counters[i], 0)));
   }
 }
 
@@ -126,12 +124,8 @@ void Merge(std::vector<Gathered>& parts, const RowKey& row_key, LiveSet* live) {
   for (size_t part = 1; part < parts.size(); ++part) {
     for (size_t i = 0; i < parts[part].sites.size(); ++i)
       Add(all.sites[i], parts[part].sites[i]);
-    for (size_t i = 0; i < parts[part].segments.size(); ++i) {
-      LiveSet::Segment& segment = all.segments[i];
-      segment.held_bytes += parts[part].segments[i].held_bytes;
-      segment.used_bytes += parts[part].segments[i].used_bytes;
-      segment.used_count += parts[part].segments[i].used_count;
-    }
+    for (size_t i = 0; i < parts[part].segments.size(); ++i)
+      all.segments[i].Add(parts[part].segments[i]);
     for (const LiveGroup& group : parts[part].groups)
       Add(GroupOf(all, group.row, row_key(group.row)), group.sum);
   }
@@ -244,10 +238,9 @@ void ForEachLeaf(const tables::Recording& recording,
   const tables::Tables& tables = recording.tables();
   ForEachSiteLeaf(tables, live, false, sink);
   for (size_t i = 1; i < live.segments.size(); ++i) {
-    const LiveSet::Segment& segment = live.segments[i];
-    if (const uint64_t bytes = segment.free_bytes(); bytes > 0)
-      sink(LeafOf(tables, FreeSite(recording, tables.segments[i], segment.used_count > 0), bytes,
-                  0));
+    const SegmentState& segment = live.segments[i];
+    if (const uint64_t bytes = segment.FreeBytes(); bytes > 0)
+      sink(LeafOf(tables, FreeSite(recording, tables.segments[i], segment.IsInUse()), bytes, 0));
   }
   for (size_t i = 1; i < live.counters.size(); ++i) {
     if (live.counters[i] <= 0)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "query/core/instant.h"
+#include "query/core/ledger_state.h"
 #include "query/dimensions/cells.h"
 #include "tables/recording.h"
 #include "util/status.h"
@@ -28,22 +29,12 @@ struct LiveGroup {
 };
 
 struct LiveSet {
-  struct Segment {
-    int64_t held_bytes = 0;
-    uint64_t used_bytes = 0;
-    uint64_t used_count = 0;
-    uint64_t free_bytes() const {
-      return held_bytes > 0 && static_cast<uint64_t>(held_bytes) > used_bytes
-                 ? static_cast<uint64_t>(held_bytes) - used_bytes
-                 : 0;
-    }
-  };
   // By SiteId; empty where there are groups. What segments are made of is in `segments`, its
   // rounding here.
   std::vector<LiveSum> sites;
   std::vector<LiveGroup> groups;
-  std::vector<Segment> segments;  // by SegmentId
-  std::vector<int64_t> counters;  // by CounterId
+  std::vector<SegmentState> segments;  // by SegmentId
+  std::vector<int64_t> counters;       // by CounterId
 };
 
 // Which rows of a site belong together; equal keys do. Called on several threads.

@@ -76,9 +76,7 @@ class SweepLedger {
       Move(sites_[i].rounding, static_cast<int64_t>(live.sites[i].rounding_bytes));
     }
     for (uint32_t i = 1; i < live.segments.size(); ++i) {
-      segments_[i].held_bytes = live.segments[i].held_bytes;
-      segments_[i].used_bytes = static_cast<int64_t>(live.segments[i].used_bytes);
-      segments_[i].used_count = static_cast<int64_t>(live.segments[i].used_count);
+      segments_[i].state = live.segments[i];
       MoveFree(&segments_[i]);
     }
     for (uint32_t i = 1; i < live.counters.size(); ++i) {
@@ -98,19 +96,18 @@ class SweepLedger {
       if (!site.is_backing)
         return Transfer(site.own, site.rounding, bytes);
       Move(site.rounding, bytes);
-      segment.held_bytes -= bytes;
+      segment.state.Back(-static_cast<uint64_t>(bytes));
       return MoveFree(&segment);
     }
     if (site.is_backing) {
-      segment.held_bytes += bytes;
+      segment.state.Back(static_cast<uint64_t>(bytes));
       return MoveFree(&segment);
     }
     if (change.what.segment == 0)
       return Move(site.own, bytes);
-    segment.used_bytes += bytes;
-    segment.used_count += sign;
+    segment.state.Use(static_cast<uint64_t>(bytes), static_cast<uint64_t>(sign));
     const uint32_t cell = segment.FreeCell();
-    const int64_t free = segment.Free();
+    const int64_t free = static_cast<int64_t>(segment.state.FreeBytes());
     if (cell != segment.cell || segment.free_bytes - free != bytes) {
       Move(site.own, bytes);
       return MoveFree(&segment);
@@ -125,7 +122,7 @@ class SweepLedger {
       if (segment == 0 || segment >= segments_.size()) {
         Step(change.index, change.bytes);
       } else {
-        segments_[segment].held_bytes += change.bytes;
+        segments_[segment].state.Back(static_cast<uint64_t>(change.bytes));
         MoveFree(&segments_[segment]);
       }
       return;
@@ -151,16 +148,13 @@ class SweepLedger {
     bool is_backing = false;
   };
   struct Segment {
-    int64_t held_bytes = 0;
-    int64_t used_bytes = 0;
-    int64_t used_count = 0;
+    SegmentState state;
     int64_t free_bytes = 0;  // as moved
     uint32_t cell = 0;       // that has them
     uint32_t cell_idle = 0;
     uint32_t cell_in_use = 0;
 
-    int64_t Free() const { return std::max<int64_t>(0, held_bytes - used_bytes); }
-    uint32_t FreeCell() const { return used_count > 0 ? cell_in_use : cell_idle; }
+    uint32_t FreeCell() const { return state.IsInUse() ? cell_in_use : cell_idle; }
   };
 
   VRAMSCOPE_ALWAYS_INLINE void Move(uint32_t cell, int64_t bytes) {
@@ -188,7 +182,7 @@ class SweepLedger {
     if (segment == segments_.data())
       return;
     const uint32_t cell = segment->FreeCell();
-    const int64_t free = segment->Free();
+    const int64_t free = static_cast<int64_t>(segment->state.FreeBytes());
     Move(segment->cell, -segment->free_bytes);
     Move(cell, free);
     segment->free_bytes = free;

@@ -238,15 +238,14 @@ class Explainer {
       mine[i] = site < tables_.sites.size() &&
                 tables_.sites[site].account == out_.refusal.account && part != Part::kGraphPool;
       if (mine[i])
-        out_.in_segments_bytes +=
-            static_cast<uint64_t>(std::max<int64_t>(live.segments[i].held_bytes, 0));
-      mine[i] = mine[i] && live.segments[i].free_bytes() > 0;
+        out_.in_segments_bytes += live.segments[i].HeldBytes();
+      mine[i] = mine[i] && live.segments[i].FreeBytes() > 0;
       if (!mine[i])
         continue;
       any = true;
-      out_.free_in_segments_bytes += live.segments[i].free_bytes();
-      if (live.segments[i].used_count == 0)
-        NoteRange(live.segments[i].free_bytes());
+      out_.free_in_segments_bytes += live.segments[i].FreeBytes();
+      if (!live.segments[i].IsInUse())
+        NoteRange(live.segments[i].FreeBytes());
     }
     if (!any)
       return {};
@@ -290,7 +289,7 @@ class Explainer {
     out_.largest_free_range_bytes = std::max(out_.largest_free_range_bytes, bytes);
   }
 
-  void AddSegment(const LiveSet::Segment& live, std::pair<const Block*, const Block*> blocks) {
+  void AddSegment(const SegmentState& live, std::pair<const Block*, const Block*> blocks) {
     const tables::SegmentRow& row = tables_.segments[blocks.first->segment];
     // Gaps of a range that is only partly mapped are no memory: never more than what is free.
     uint64_t at = row.address;
@@ -302,15 +301,15 @@ class Explainer {
     }
     if (const uint64_t end = row.address + row.size_bytes; end > at)
       range = std::max(range, end - at);
-    NoteRange(std::min(range, live.free_bytes()));
-    const auto held = static_cast<uint64_t>(std::max<int64_t>(live.held_bytes, 0));
-    if (live.free_bytes() < held / 4 || live.free_bytes() < kLeastPinnedBytes)
+    NoteRange(std::min(range, live.FreeBytes()));
+    const uint64_t held = live.HeldBytes();
+    if (live.FreeBytes() < held / 4 || live.FreeBytes() < kLeastPinnedBytes)
       return;
     const Block* const largest =
         std::max_element(blocks.first, blocks.second,
                          [](const Block& a, const Block& b) { return a.bytes < b.bytes; });
     const tables::SiteRow& site = tables_.sites[largest->site];
-    out_.pins.push_back({held, live.free_bytes(),
+    out_.pins.push_back({held, live.FreeBytes(),
                          static_cast<uint64_t>(blocks.second - blocks.first), largest->bytes,
                          LineOf(site), NameOf(site)});
   }

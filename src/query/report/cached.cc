@@ -177,7 +177,7 @@ class CachedFinder {
   }
 
   void AddSegment(uint32_t segment) {
-    uint64_t left = live_.segments[segment].free_bytes();
+    uint64_t left = live_.segments[segment].FreeBytes();
     if (IsOfGraphs(segment)) {
       out_.graph_bytes += left;
       return;
@@ -249,12 +249,12 @@ util::Result<std::vector<CachedMemory>> FindCached(const tables::Recording& reco
   std::map<uint32_t, OfAccount> accounts;
   for (uint32_t i = 1; i < live.segments.size(); ++i) {
     const tables::SiteRow& site = RowOf(tables.sites, tables.segments[i].site);
-    if (live.segments[i].held_bytes <= 0 || recording.string(site.owner) != "PyTorch")
+    if (live.segments[i].HeldBytes() == 0 || recording.string(site.owner) != "PyTorch")
       continue;
     OfAccount& of = accounts[site.account.value];
     of.segments.push_back(i);
-    of.held += static_cast<uint64_t>(live.segments[i].held_bytes);
-    of.free += live.segments[i].free_bytes();
+    of.held += live.segments[i].HeldBytes();
+    of.free += live.segments[i].FreeBytes();
   }
   std::vector<CachedMemory> found;
   for (const auto& [account, of] : accounts) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <queue>
@@ -539,6 +540,25 @@ util::Status LiveTrace::ForEachEvent(const EventSink& sink) {
   }
   out.Finish();
   return {};
+}
+
+util::Result<std::unique_ptr<Trace>> OpenTrace(const std::string& path, OpenOptions options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    return LiveTrace::Open(path, path, options);
+  const bool exists = fs::exists(path, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return util::Status::Error(path + ": cannot be opened: " + error.message());
+  }
+  if (!exists) {
+    const std::string live = path + ".d";
+    if (fs::is_directory(live, error))
+      return LiveTrace::Open(path, live, options);
+    return util::Status::Error(path + ": no such file, and no live recording " + live +
+                               " beside it");
+  }
+  return util::Status::Error(path + ": not a live recording: those are directories, NAME.vram.d");
 }
 
 }  // namespace vramscope::trace

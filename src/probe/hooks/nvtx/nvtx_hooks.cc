@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/compiler.h"
-#include "base/utf8.h"
 #include "format/records.h"
 #include "probe/hooks/nvtx/nvtx.h"
 #include "probe/platform/dynamic.h"
@@ -22,6 +21,32 @@
 // communicator its memory belongs to.
 namespace vramscope::probe::nvtx {
 namespace {
+
+constexpr int kMaxUtf8Bytes = 4;
+
+// Writes the code point and returns the byte after it. What is no Unicode scalar value (a lone
+// surrogate, a number beyond the last plane) becomes U+FFFD.
+char* PutUtf8(char* out, uint32_t c) {
+  if (c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+    c = 0xfffd;
+  if (c < 0x80) {
+    *out++ = static_cast<char>(c);
+    return out;
+  }
+  if (c < 0x800) {
+    *out++ = static_cast<char>(0xc0 | (c >> 6));
+  } else {
+    if (c < 0x10000) {
+      *out++ = static_cast<char>(0xe0 | (c >> 12));
+    } else {
+      *out++ = static_cast<char>(0xf0 | (c >> 18));
+      *out++ = static_cast<char>(0x80 | ((c >> 12) & 0x3f));
+    }
+    *out++ = static_cast<char>(0x80 | ((c >> 6) & 0x3f));
+  }
+  *out++ = static_cast<char>(0x80 | (c & 0x3f));
+  return out;
+}
 
 // A program's own domains come from its executable, from libraries of its own and from Python's
 // nvtx package, so that a domain comes from some library says nothing. Known are the libraries that
@@ -89,8 +114,8 @@ class Text {
     if (text == nullptr || *text == L'\0')
       return;
     char* end = utf8_;
-    for (; *text != L'\0' && end + base::kMaxUtf8Bytes <= utf8_ + sizeof utf8_; ++text)
-      end = base::PutUtf8(end, static_cast<uint32_t>(*text));
+    for (; *text != L'\0' && end + kMaxUtf8Bytes <= utf8_ + sizeof utf8_; ++text)
+      end = PutUtf8(end, static_cast<uint32_t>(*text));
     Set(utf8_, static_cast<size_t>(end - utf8_));
   }
 
