@@ -361,9 +361,9 @@ class PerfettoExporter {
                                           {query::Dimension::kModule, "module"},
                                           {query::Dimension::kLine, "line"},
                                           {query::Dimension::kOwner, "owner"}}) {
-      const std::string text = texts_.Of(dimension, site, nullptr);
-      if (text.empty() || text == "(none)")
+      if (dimension != query::Dimension::kLine && !texts_.HasName(dimension, site, nullptr))
         continue;
+      const std::string text = texts_.Of(dimension, site, nullptr);
       known.annotations.emplace_back(Word(word), writer_.Intern(interned::kTexts, text));
       if (name.empty())
         name = text;

@@ -40,8 +40,8 @@ uint32_t SnapshotLabels::Of(const tables::SiteRow& site) {
   label.category = format::CategoryName(site.category);
   for (const query::Dimension dimension :
        {query::Dimension::kModule, query::Dimension::kParameter, query::Dimension::kTag}) {
-    const std::string text = texts_.Of(dimension, site, nullptr);
-    if (!text.empty() && text != "(none)")
+    const std::string text = texts_.NameOf(dimension, site, nullptr);
+    if (!text.empty())
       label.names += (label.names.empty() ? "" : ", ") +
                      std::string(query::DimensionName(dimension)) + " " + text;
   }

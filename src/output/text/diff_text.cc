@@ -223,14 +223,14 @@ void DiffText::AddRows() {
     std::string module = row.path[3];
     if (const size_t mark = module.find('#'); mark != std::string::npos && !rows[i].numbers.empty())
       module.replace(mark, 1, query::RangeText(rows[i].numbers));
-    if (module != "(none)")
+    if (!module.empty())
       what += " of " + module;
     if (rows[i].numbers.size() > 1)
       what += fmt::format(" x{}", rows[i].numbers.size());
     Add(Figures(row.a_bytes, row.b_bytes) + "  " + CutEnd(Clean(what), room, style_));
     std::string below;
     for (const std::string& text : {row.path[4], row.path[5]}) {
-      if (text != "(none)")
+      if (!text.empty())
         below += (below.empty() ? "" : ", ") + text;
     }
     below += query::CallerText(row.callers);

@@ -120,8 +120,10 @@ bool Aggregator::Add(const Leaf& leaf) {
   if (added && !budget_.IsOver()) {
     if (query_.by.empty())
       row.path = texts_.TreePath(leaf.site);
-    for (size_t i = 0; i < query_.by.size(); ++i)
+    for (size_t i = 0; i < query_.by.size(); ++i) {
       row.path.push_back(TextOf(query_.by[i], found->first[2 + i], leaf));
+      row.nameless |= texts_.HasName(query_.by[i], leaf.site, leaf.row) ? 0 : 1u << i;
+    }
     for (const std::string& text : row.path)
       (void)budget_.Charge(kBudgetWord, text.size());
   }
@@ -132,9 +134,9 @@ bool Aggregator::Add(const Leaf& leaf) {
 
 std::vector<ReportRow> Aggregator::Take() {
   // Different numbers may have one text: two code objects of one line, two categories of one part.
-  std::map<std::tuple<uint64_t, uint64_t, std::vector<std::string>>, Sum> merged;
+  std::map<std::tuple<uint64_t, uint64_t, std::vector<std::string>, uint32_t>, Sum> merged;
   for (auto& [key, row] : rows_) {
-    Sum& sum = merged[{key[0], key[1], std::move(row.path)}];
+    Sum& sum = merged[{key[0], key[1], std::move(row.path), row.nameless}];
     sum.bytes += row.sum.bytes;
     sum.count += row.sum.count;
   }
@@ -152,6 +154,7 @@ std::vector<ReportRow> Aggregator::Take() {
     if (const uint64_t process = std::get<1>(key); process != 0)
       row.pid = recording_.tables().processes[process].pid;
     row.path = std::move(std::get<2>(key));
+    row.nameless = std::get<3>(key);
     row.bytes = sum.bytes;
     row.count = sum.count;
     rows.push_back(std::move(row));

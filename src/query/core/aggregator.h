@@ -47,6 +47,7 @@ class Aggregator {
   struct Row {
     Sum sum;
     std::vector<std::string> path;
+    uint32_t nameless = 0;
   };
   struct KeyHash {
     size_t operator()(const std::vector<uint64_t>& key) const noexcept;

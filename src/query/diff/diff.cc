@@ -24,7 +24,6 @@ using tables::DeviceKind;
 // Noise of two equal runs: a few pages here and there.
 constexpr uint64_t kSmallBytes = uint64_t{64} << 10;
 constexpr uint64_t kShareOfPeak = 1000;
-const char kNone[] = "(none)";
 
 uint64_t BytesOf(const DiffSums& sums) {
   uint64_t bytes = 0;
@@ -51,11 +50,6 @@ std::vector<ComparedRow> Merge(const DiffSums& a, const DiffSums& b) {
   return rows;
 }
 
-const std::string& OrNone(const std::string& text) {
-  static const std::string kNoneText = kNone;
-  return text.empty() ? kNoneText : text;
-}
-
 // "gpu0"; "gpu0/gpu3" where A's is another than B's.
 std::string DeviceName(const DiffSide& a, const DiffSide& b, uint32_t device) {
   const bool in_a = device < a.devices.size();
@@ -76,9 +70,9 @@ DiffRow RowOf(const Comparison& all, const ComparedRow& row) {
   out.path = {DeviceName(all.a, all.b, key.device),
               format::CategoryName(key.category),
               format::PhaseName(key.phase),
-              OrNone(all.words[key.module]),
-              OrNone(name),
-              key.place == 0 ? kNone : all.Line(key.place)};
+              all.words[key.module],
+              name,
+              key.place == 0 ? std::string() : all.Line(key.place)};
   out.a_bytes = row.a.bytes;
   out.b_bytes = row.b.bytes;
   out.a_count = row.a.count;
@@ -320,6 +314,11 @@ int64_t DiffCaller::delta_bytes() const {
 int64_t DiffRow::delta_bytes() const {
   return More(a_bytes, b_bytes);
 }
+std::vector<std::string> DiffRow::ShownPath() const {
+  std::vector<std::string> shown = path;
+  std::replace(shown.begin(), shown.end(), std::string(), std::string("(none)"));
+  return shown;
+}
 int64_t DiffCategory::delta_bytes() const {
   return More(a_bytes, b_bytes);
 }
@@ -368,8 +367,8 @@ util::Result<Diff> MakeDiff(const DiffSubject& a_subject, const DiffSubject& b_s
     const ComparedRow& to = all.rows[arrived];
     if (to.b.bytes <= diff.threshold_bytes)
       continue;
-    diff.moves.push_back(
-        {RowOf(all, to).path, format::CategoryName(all.rows[gone].key.category), to.b.bytes});
+    diff.moves.push_back({RowOf(all, to).ShownPath(),
+                          format::CategoryName(all.rows[gone].key.category), to.b.bytes});
   }
   AddDevices(a, b, &diff);
   AddIterations(a, b, &diff);

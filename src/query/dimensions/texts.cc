@@ -276,6 +276,30 @@ std::string DimensionTexts::Of(Dimension dimension,
   return kNone;
 }
 
+bool DimensionTexts::HasName(Dimension dimension,
+                             const tables::SiteRow& site,
+                             const tables::AllocationRow* row) const {
+  const uint64_t number = Number(dimension, site, row);
+  switch (dimension) {
+    case Dimension::kHost:
+    case Dimension::kOwner:
+    case Dimension::kCategory:
+      return true;
+    case Dimension::kRank:
+      return number != 0 && RowOf(recording_.tables().processes, AccountOf(site).process).rank >= 0;
+    case Dimension::kLine:
+      return number != 0 && (number & kByTag) == 0;
+    default:
+      return number != 0;
+  }
+}
+
+std::string DimensionTexts::NameOf(Dimension dimension,
+                                   const tables::SiteRow& site,
+                                   const tables::AllocationRow* row) const {
+  return HasName(dimension, site, row) ? Of(dimension, site, row) : std::string();
+}
+
 // What PyTorch gave to the program stands under its category where that is known.
 std::vector<std::string> DimensionTexts::TreePath(const tables::SiteRow& site) const {
   std::vector<std::string> levels;

@@ -29,6 +29,14 @@ class DimensionTexts {
   std::string Of(Dimension dimension,
                  const tables::SiteRow& site,
                  const tables::AllocationRow* row) const;
+  // Whether the row has a value of the dimension: without one, Of() says that there is none.
+  bool HasName(Dimension dimension,
+               const tables::SiteRow& site,
+               const tables::AllocationRow* row) const;
+  // Of(); "" where the row has no value.
+  std::string NameOf(Dimension dimension,
+                     const tables::SiteRow& site,
+                     const tables::AllocationRow* row) const;
   // What goes with its process was not freed.
   bool IsNeverFreed(const tables::SiteRow& site, const tables::AllocationRow& row) const;
   // Whether `row` matters.

@@ -14,15 +14,22 @@
 namespace vramscope::query {
 namespace {
 
-// What a row shows for a dimension of which it has no value. It is no name: a keyword "none" must
-// not collect it.
-bool IsValue(const std::string& text) {
-  return !text.empty() && text != "(none)" && !text.starts_with("(no stack");
+// The report with empty names where a row has none: a keyword "none" must not collect them.
+util::Result<Report> MakeNamesReport(const tables::Recording& recording, const ReportQuery& query) {
+  VRAMSCOPE_ASSIGN_OR_RETURN(Report report, MakeReport(recording, query));
+  for (ReportRow& row : report.rows) {
+    for (size_t i = 0; i < row.path.size(); ++i) {
+      if ((row.nameless >> i & 1) != 0)
+        row.path[i].clear();
+    }
+  }
+  return report;
 }
 
 // A value that tells a person something.
 bool IsName(Dimension dimension, const std::string& text) {
-  return IsValue(text) && (dimension != Dimension::kCategory || text != "unknown");
+  static const std::string kUnknown = format::CategoryName(format::Category::kUnknown);
+  return !text.empty() && (dimension != Dimension::kCategory || text != kUnknown);
 }
 
 // A line names better than a whole stack does.
@@ -158,7 +165,7 @@ class Classifier {
 
 const std::vector<size_t>& Classifier::RulesOf(size_t dimension, const std::string& text) {
   const auto [found, added] = rules_of_[dimension].try_emplace(text);
-  if (!added || !IsValue(text))
+  if (!added || text.empty())
     return found->second;
   const std::string lower = Lower(text);
   for (size_t i = 0; i < dictionary_.rules.size(); ++i) {
@@ -217,7 +224,7 @@ size_t Classifier::NameOf(const ReportRow& row, const std::vector<Hit>& hits) co
   const auto line = static_cast<size_t>(
       std::find(dimensions_.begin(), dimensions_.end(), Dimension::kLine) - dimensions_.begin());
   const size_t matched = hits[0].dimension;
-  return IsStack(dimensions_[matched]) && IsValue(row.path[line]) ? line : matched;
+  return IsStack(dimensions_[matched]) && !row.path[line].empty() ? line : matched;
 }
 
 // A device's rows. Lines tell apart only those that are called by them.
@@ -376,7 +383,7 @@ util::Result<std::map<tables::DeviceId, uint64_t>> ResolveExpected(
 
 std::vector<std::string> FramesOf(const std::string& collapsed) {
   std::vector<std::string> frames;
-  if (!IsValue(collapsed))
+  if (collapsed.empty())
     return frames;
   for (size_t begin = 0; begin <= collapsed.size();) {
     const size_t end = std::min(collapsed.find(';', begin), collapsed.size());
@@ -392,8 +399,8 @@ std::vector<std::string> FramesOf(const std::string& collapsed) {
 std::vector<std::string> CallersOf(const std::string& line,
                                    const std::string& python,
                                    const std::string& native) {
-  if (IsValue(python) || !IsValue(line))
-    return FramesOf(IsValue(python) ? python : native);
+  if (!python.empty() || line.empty())
+    return FramesOf(python.empty() ? native : python);
   std::vector<std::string> frames = FramesOf(native);
   const auto at = std::find(frames.begin(), frames.end(), line);
   if (at == frames.end())
@@ -414,7 +421,7 @@ util::Status AddUnnamed(const tables::Recording& recording,
   ask.by = names;
   for (const Dimension dimension : {Dimension::kPython, Dimension::kNative, Dimension::kLine})
     ask.by.push_back(dimension);
-  VRAMSCOPE_ASSIGN_OR_RETURN(Report report, MakeReport(recording, ask));
+  VRAMSCOPE_ASSIGN_OR_RETURN(Report report, MakeNamesReport(recording, ask));
   std::map<std::pair<tables::DeviceId, std::pair<std::string, std::vector<std::string>>>,
            UnnamedStack>
       stacks;
@@ -430,7 +437,7 @@ util::Status AddUnnamed(const tables::Recording& recording,
     UnnamedStack& stack = stacks[{row.device, {line, frames}}];
     if (stack.count == 0 && stack.bytes == 0) {
       stack.device = row.device;
-      stack.line = IsValue(line) ? line : "";
+      stack.line = line;
       stack.frames = std::move(frames);
     }
     stack.bytes += row.bytes;
@@ -491,7 +498,7 @@ util::Result<KeywordReport> MakeKeywordReport(const tables::Recording& recording
     ask.where = query.where;
     ask.own = query.own;
     ask.by = classifier.dimensions();
-    VRAMSCOPE_ASSIGN_OR_RETURN(Report report, MakeReport(recording, ask));
+    VRAMSCOPE_ASSIGN_OR_RETURN(Report report, MakeNamesReport(recording, ask));
     VRAMSCOPE_ASSIGN_OR_RETURN(auto expected, ResolveExpected(query.expected, report.devices));
     for (const DeviceReport& device : report.devices) {
       KeywordTable table = classifier.MakeTable(report.rows, device.device, query.top);

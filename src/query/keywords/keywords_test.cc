@@ -336,6 +336,14 @@ TEST(Keywords, WhatARowDoesNotHaveMatchesNothing) {
   EXPECT_EQ(table.others.entries[0].dimension, "");
 }
 
+TEST(Keywords, TagThatReadsNone_Keyword_IsMatched) {
+  const KeywordTable table =
+      TableOf({Tagged("(none)", 7), {.bytes = 9}}, Query({Rule("None", {"none"})}));
+  EXPECT_THAT(NamesOf(table.categories[0].entries), ElementsAre("(none)"));
+  EXPECT_EQ(table.categories[0].bytes, 7u);
+  EXPECT_EQ(table.others.bytes, 9u);
+}
+
 TEST(Keywords, TopCutsNothingOutOfTheSums) {
   KeywordQuery query = Query({Rule("A", {"a"}), Rule("B", {"b"})});
   query.top = 1;

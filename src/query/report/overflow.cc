@@ -16,7 +16,6 @@ namespace {
 using format::Category;
 
 constexpr size_t kMostNamed = 8;
-constexpr char kNoName[] = "(none)";
 // Cards by the name of their size, and what of it a program can have.
 struct Card {
   uint32_t gb;
@@ -132,13 +131,9 @@ class Describer {
         return;
       out->host_bytes += leaf.bytes;
       categories[name] += leaf.bytes;
-      const auto add_to = [&](Sums& sums, Dimension dimension) {
-        const std::string text = texts_.Of(dimension, leaf.site, leaf.row);
-        if (!text.empty() && text != kNoName)
-          sums[text] += leaf.bytes;
-      };
-      add_to(layers, Dimension::kModule);
-      add_to(lines, Dimension::kLine);
+      if (leaf.site.module.value != 0)
+        layers[texts_.Of(Dimension::kModule, leaf.site, leaf.row)] += leaf.bytes;
+      lines[texts_.Of(Dimension::kLine, leaf.site, leaf.row)] += leaf.bytes;
     });
     out->all_categories = Sorted(all, all.size());
     out->categories = Sorted(categories, categories.size());

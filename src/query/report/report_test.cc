@@ -181,6 +181,14 @@ TEST_F(ReportTest, GroupsByAnything) {
               ElementsAre("(none): 900 x 1", "forward: 600 x 2", "(none): 40 x 0"));
 }
 
+TEST_F(ReportTest, TagThatReadsNone_Rows_AreNotThoseWithoutATag) {
+  builder_.tables.sites[parameter_.value].tag = builder_.Text("(none)");
+  const Report report = Of("@400", {Dimension::kTag});
+  EXPECT_THAT(Lines(report), ElementsAre("(none): 1300 x 2", "(none): 200 x 1", "(none): 40 x 0"));
+  EXPECT_EQ(report.rows[0].nameless, 1u);
+  EXPECT_EQ(report.rows[1].nameless, 0u);
+}
+
 TEST_F(ReportTest, IterationIsThatOfTheAllocation) {
   builder_.tables.iterations = {{process_, 0, 290, 305}, {process_, 1, 305, 308}};
   EXPECT_THAT(
