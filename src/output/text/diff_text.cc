@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "output/diff.h"
+#include "output/text/text_table.h"
 #include "query/diff/diff.h"
 #include "query/dimensions/fold_names.h"
 #include "util/size_text.h"
@@ -74,10 +76,10 @@ std::vector<FoldedRow> Fold(const std::vector<query::DiffRow>& rows) {
   return out;
 }
 
-class DiffText {
+class DiffText : public TextLines {
  public:
   DiffText(const query::Diff& diff, const DiffTextOptions& options)
-      : diff_(diff), options_(options), style_(options.style) {}
+      : TextLines(options.style), diff_(diff), options_(options) {}
 
   std::string Format() {
     AddCauses();
@@ -86,13 +88,11 @@ class DiffText {
     AddRanks();
     AddRows();
     AddSources();
-    return out_;
+    return Take();
   }
 
  private:
-  void Add(const std::string& line) { AppendLine(line, &out_); }
-  void AddSentence(const std::string& clean) { Add(Wrapped(clean, 0, kSentenceIndent, style_)); }
-  std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
+  void AddSentence(const std::string& clean) { Add(Wrapped(clean, 0, kSentenceIndent, style())); }
 
   void AddCauses();
   void AddFigures();
@@ -100,35 +100,27 @@ class DiffText {
   void AddRows();
   void AddRanks();
   void AddSources();
-  void AddLine(const std::string& name, uint64_t a, uint64_t b);
-  std::string Figures(uint64_t a, uint64_t b) const {
+  // Both sides' bytes, the change, and what it is of.
+  TextCells Figures(uint64_t a, uint64_t b) const {
     const int64_t delta = static_cast<int64_t>(b) - static_cast<int64_t>(a);
-    return PadLeft(util::FormatBytes(a), kBytesColumns) +
-           PadLeft(util::FormatBytes(b), kBytesColumns) +
-           PadLeft(util::FormatSignedBytes(delta), kChangeColumns);
+    return {{util::FormatBytes(a)}, {util::FormatBytes(b)}, {util::FormatSignedBytes(delta)}};
   }
-  // Columns for what a line of figures is of.
-  size_t Room() const {
-    constexpr size_t kFigures = 2 * kBytesColumns + kChangeColumns + kPercentColumns;
-    const auto columns = static_cast<size_t>(style_.columns);
-    return std::clamp<size_t>(columns - std::min(columns, kFigures), 20, 44);
+  std::vector<TextColumn> FigureColumns() const {
+    return {{.title = "A", .width = kBytesColumns},
+            {.title = "B", .width = kBytesColumns},
+            {.title = "change", .width = kChangeColumns}};
   }
-  std::string Header(const std::string& name) const {
-    return Paint(PadRight(name, Room()), Ink::kBold, style_) +
-           Paint(PadLeft("A", kBytesColumns) + PadLeft("B", kBytesColumns) +
-                     PadLeft("change", kChangeColumns),
-                 Ink::kDim, style_);
-  }
+  // Begins a table of names and their figures.
+  std::unique_ptr<TextTable> Begin(const char* title);
+  void AddLine(const std::string& name, uint64_t a, uint64_t b, TextTable* table) const;
 
   const query::Diff& diff_;
   const DiffTextOptions& options_;
-  const Style& style_;
-  std::string out_;
 };
 
 void DiffText::AddCauses() {
   if (diff_.same) {
-    Add(Paint("no difference", Ink::kGood, style_) +
+    Add(Paint("no difference", Ink::kGood, style()) +
         fmt::format(": the peak is {} in A and {} in B", util::FormatBytes(diff_.a_bytes),
                     util::FormatBytes(diff_.b_bytes)));
   }
@@ -139,15 +131,28 @@ void DiffText::AddCauses() {
     AddSentence(Clean(diff_.causes[i]));
   if (shown < diff_.causes.size()) {
     Add(Paint(fmt::format("({} smaller: --top 0 shows them)", diff_.causes.size() - shown),
-              Ink::kDim, style_));
+              Ink::kDim, style()));
   }
   for (const std::string& note : diff_.notes)
-    Add(Paint("note: ", Ink::kWarning, style_) +
-        Wrapped(Clean(note), std::strlen("note: "), kSentenceIndent, style_));
+    Add(Paint("note: ", Ink::kWarning, style()) +
+        Wrapped(Clean(note), std::strlen("note: "), kSentenceIndent, style()));
   Add("");
 }
 
-void DiffText::AddLine(const std::string& name, uint64_t a, uint64_t b) {
+std::unique_ptr<TextTable> DiffText::Begin(const char* title) {
+  constexpr size_t kFigures = 2 * kBytesColumns + kChangeColumns + kPercentColumns;
+  std::vector<TextColumn> all = FigureColumns();
+  all.insert(all.begin(), {.title = title,
+                           .width = std::clamp<size_t>(RoomBeside(kFigures), 20, 44),
+                           .fit = Fit::kCutEnd,
+                           .title_ink = Ink::kBold});
+  all.push_back({.width = kPercentColumns});
+  auto table = std::make_unique<TextTable>(this, std::move(all));
+  table->AddTitles();
+  return table;
+}
+
+void DiffText::AddLine(const std::string& name, uint64_t a, uint64_t b, TextTable* table) const {
   std::string percent;
   if (a != 0 && a != b) {
     const auto from = static_cast<double>(a);
@@ -155,15 +160,17 @@ void DiffText::AddLine(const std::string& name, uint64_t a, uint64_t b) {
     percent = to >= kFactor * from ? fmt::format("x {:.0f}", to / from)
                                    : fmt::format("{:+.1f} %", 100 * (to - from) / from);
   }
-  Add(PadRight(CutEnd("  " + Clean(name), Room(), style_), Room()) + Figures(a, b) +
-      PadLeft(percent, kPercentColumns));
+  TextCells cells = Figures(a, b);
+  cells.insert(cells.begin(), {"  " + Clean(name)});
+  cells.push_back({std::move(percent)});
+  table->AddRow(std::move(cells));
 }
 
 void DiffText::AddFigures() {
-  Add(Header("Peak"));
+  auto table = Begin("Peak");
   for (const query::DiffDevice& device : diff_.devices)
     AddLine(device.name + (device.compared ? "" : " (not compared)"), device.a_bytes,
-            device.b_bytes);
+            device.b_bytes, table.get());
   uint64_t start_a = 0;
   uint64_t start_b = 0;
   for (const query::DiffRow& row : diff_.start) {
@@ -171,21 +178,22 @@ void DiffText::AddFigures() {
     start_b += row.b_bytes;
   }
   if (start_a != 0 || start_b != 0)
-    AddLine("live at the first event", start_a, start_b);
-  Add(Header("At the peak, by category"));
+    AddLine("live at the first event", start_a, start_b, table.get());
+  table.reset();
+  table = Begin("At the peak, by category");
   for (const query::DiffRow& row : diff_.categories)
-    AddLine(row.path[0], row.a_bytes, row.b_bytes);
+    AddLine(row.path[0], row.a_bytes, row.b_bytes, table.get());
 }
 
 void DiffText::AddIterations() {
   if (diff_.iterations.empty())
     return;
-  Add(Header("Iterations"));
+  const auto table = Begin("Iterations");
   for (const query::DiffIteration& iteration : diff_.iterations) {
     AddLine(fmt::format("{}, its peak", iteration.number), iteration.a_peak_bytes,
-            iteration.b_peak_bytes);
+            iteration.b_peak_bytes, table.get());
     AddLine(fmt::format("{}, at its end", iteration.number), iteration.a_end_bytes,
-            iteration.b_end_bytes);
+            iteration.b_end_bytes, table.get());
   }
 }
 
@@ -203,17 +211,17 @@ void DiffText::AddRows() {
     return;
   }
   Add("");
-  Add(Paint(PadLeft("A", kBytesColumns) + PadLeft("B", kBytesColumns) +
-                PadLeft("change", kChangeColumns),
-            Ink::kDim, style_) +
-      "  " + Paint("Largest changes at the peak", Ink::kBold, style_));
   const size_t shown = options_.top == 0 ? rows.size() : std::min(rows.size(), options_.top);
-  const size_t left = 2 * kBytesColumns + kChangeColumns + 2;
-  const auto columns = static_cast<size_t>(style_.columns);
-  const size_t room = columns - std::min(columns, left);
   const bool several_devices = std::any_of(rows.begin(), rows.end(), [&](const FoldedRow& row) {
     return row.row.path[0] != rows[0].row.path[0];
   });
+  std::vector<TextColumn> all = FigureColumns();
+  all.push_back({.title = "Largest changes at the peak",
+                 .fit = Fit::kCutEnd,
+                 .gap = 2,
+                 .title_ink = Ink::kBold});
+  auto table = std::make_unique<TextTable>(this, std::move(all));
+  table->AddTitles();
   for (size_t i = 0; i < shown; ++i) {
     const query::DiffRow& row = rows[i].row;
     std::string what = row.a_bytes == 0 ? "only in B: " : row.b_bytes == 0 ? "only in A: " : "";
@@ -227,7 +235,9 @@ void DiffText::AddRows() {
       what += " of " + module;
     if (rows[i].numbers.size() > 1)
       what += fmt::format(" x{}", rows[i].numbers.size());
-    Add(Figures(row.a_bytes, row.b_bytes) + "  " + CutEnd(Clean(what), room, style_));
+    TextCells cells = Figures(row.a_bytes, row.b_bytes);
+    cells.push_back({Clean(what)});
+    table->AddRow(std::move(cells));
     std::string below;
     for (const std::string& text : {row.path[4], row.path[5]}) {
       if (!text.empty())
@@ -235,13 +245,10 @@ void DiffText::AddRows() {
     }
     below += query::CallerText(row.callers);
     if (!below.empty())
-      Add(std::string(left, ' ') + Paint(CutEnd(Clean(below), room, style_), Ink::kDim, style_));
+      table->AddBelow(Clean(below));
   }
-  if (shown < rows.size()) {
-    Add(Paint(
-        fmt::format("  ({} more: --top 0 shows them)", util::FormatCount(rows.size() - shown)),
-        Ink::kDim, style_));
-  }
+  table.reset();
+  AddMore(rows.size() - shown);
   Add("");
 }
 
@@ -271,7 +278,7 @@ void DiffText::AddSources() {
                           util::FormatBytes(diff_.driver_threshold_bytes));
   }
   const std::string noise = fmt::format("Differences of up to {} are taken for noise.", limits);
-  Add(Paint(Wrapped(noise, 0, kSentenceIndent, style_), Ink::kDim, style_));
+  Add(Wrapped(noise, 0, kSentenceIndent, style()), Ink::kDim);
 }
 
 }  // namespace

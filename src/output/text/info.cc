@@ -11,6 +11,7 @@
 
 #include "format/enums.h"
 #include "output/devices.h"
+#include "output/text/text_table.h"
 #include "output/text/trust_lines.h"
 #include "query/core/peaks.h"
 #include "tables/imported.h"
@@ -23,10 +24,10 @@ namespace {
 constexpr size_t kKeyColumns = 12;
 constexpr size_t kMaxProcesses = 32;
 
-class InfoText {
+class InfoText : public TextLines {
  public:
   InfoText(const query::Report& report, const tables::Recording& recording, const Style& style)
-      : report_(report), recording_(recording), style_(style) {}
+      : TextLines(style), report_(report), recording_(recording) {}
 
   std::string Format() {
     AddSession();
@@ -36,12 +37,10 @@ class InfoText {
     AddNotes();
     AddLosses();
     AddInvariants();
-    return std::move(text_);
+    return Take();
   }
 
  private:
-  std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
-
   // Nothing is cut here: whoever asks for `info` wants to know, and may pipe it.
   void Line(std::string_view key, std::string_view value, Ink ink = Ink::kBold);
   void More(std::string_view value) { Line("", value); }
@@ -57,17 +56,14 @@ class InfoText {
 
   const query::Report& report_;
   const tables::Recording& recording_;
-  const Style& style_;
-  std::string text_;
 };
 
 void InfoText::Line(std::string_view key, std::string_view value, Ink ink) {
-  text_ += Paint(PadRight(std::string(key), kKeyColumns), ink, style_);
   // What a screen has no room for goes on below, indented a little more.
   const size_t first = value.find_first_not_of(' ');
   const size_t indent = kKeyColumns + (first == std::string_view::npos ? 0 : first) + 2;
-  text_ += Wrapped(value, kKeyColumns, indent, style_);
-  text_ += '\n';
+  Add(Paint(PadRight(std::string(key), kKeyColumns), ink, style()) +
+      Wrapped(value, kKeyColumns, indent, style()));
 }
 
 std::string UtcTime(int64_t wall_ns) {
@@ -159,7 +155,7 @@ void InfoText::AddResidual(const query::DeviceReport& device) {
       std::string more;
       // After the names of lines.
       More(std::string(kHead) +
-           Unexplained(summary, recording_, kHead.size() + kKeyColumns, style_, &more));
+           Unexplained(summary, recording_, kHead.size() + kKeyColumns, style(), &more));
       if (!more.empty())
         More("    " + more);
     }
@@ -246,7 +242,7 @@ void InfoText::AddLosses() {
     std::string line = Clean(loss.name) + ": " + util::FormatCount(loss.count);
     if (loss.bytes > 0)
       line += fmt::format(" ({})", util::FormatBytes(loss.bytes));
-    Line(any ? "" : "losses", Paint(line, Ink::kWarning, style_));
+    Line(any ? "" : "losses", Paint(line, Ink::kWarning, style()));
     any = true;
     const std::string_view help = LossHelp(loss.name);
     if (!help.empty())
@@ -262,7 +258,7 @@ void InfoText::AddInvariants() {
     std::string line = (invariant.holds ? "holds   " : "BROKEN  ") + Clean(invariant.name);
     if (!invariant.detail.empty())
       line += ": " + Clean(invariant.detail);
-    Line(first ? "invariants" : "", invariant.holds ? line : Paint(line, Ink::kError, style_));
+    Line(first ? "invariants" : "", invariant.holds ? line : Paint(line, Ink::kError, style()));
     first = false;
   }
   if (report_.sampled) {

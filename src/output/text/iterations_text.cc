@@ -10,6 +10,7 @@
 
 #include "output/devices.h"
 #include "output/iterations.h"
+#include "output/text/text_tables.h"
 #include "query/by_category.h"
 #include "query/report/fold_modules.h"
 #include "util/size_text.h"
@@ -105,12 +106,15 @@ bool SaysNothing(const FigureColumn& column, const Rows& rows) {
   });
 }
 
-class IterationsText {
+class IterationsText : public TextLines {
  public:
   IterationsText(const query::Iterations& iterations,
                  const tables::Recording& recording,
                  const IterationsTextOptions& options)
-      : iterations_(iterations), recording_(recording), options_(options), style_(options.style) {}
+      : TextLines(options.style),
+        iterations_(iterations),
+        recording_(recording),
+        options_(options) {}
 
   std::string Format() {
     std::map<Key, Rows> groups;
@@ -120,18 +124,17 @@ class IterationsText {
     for (const query::ParameterBytes& parameter : iterations_.parameters)
       parameters[{parameter.process, parameter.device}].push_back(&parameter);
     for (const auto& [key, rows] : groups) {
-      if (!out_.empty())
+      if (size() > 0)
         Add("");
       AddGroup(rows, groups.size() > 1);
       if (const auto found = parameters.find(key); found != parameters.end())
         AddParameters(found->second);
     }
     AddMeaning(groups);
-    return out_;
+    return Take();
   }
 
  private:
-  size_t columns() const { return static_cast<size_t>(style_.columns); }
   // Of equal peaks the report's headline names one: it has the star here.
   bool IsPeakOfDevice(const query::Iteration& row) const {
     const std::vector<tables::PeakRow>& peaks = recording_.tables().peaks;
@@ -153,21 +156,19 @@ class IterationsText {
   std::string Seconds(int64_t time_ns) const {
     return ExactSeconds(time_ns - recording_.tables().session.begin_ns);
   }
-  void Add(const std::string& line) { AppendLine(line, &out_); }
   // What the figures are of, once for all tables.
   void AddMeaning(const std::map<Key, Rows>& groups) {
     const bool gpu = std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
       return recording_.tables().devices[group.first.second.value].index >= 0;
     });
     Add("");
-    const auto say = [&](const char* text) {
-      Add(Paint(CutEnd(text, columns(), style_), Ink::kDim, style_));
-    };
-    say("Each column is its own highest within the iteration; end: allocated at its end.");
+    AddCut("Each column is its own highest within the iteration; end: allocated at its end.",
+           Ink::kDim);
     if (!gpu)
       return;
-    say("All are of the process; `report` adds what belongs to no process to its device.");
-    say("Times are those of the host's calls: kernels run later.");
+    AddCut("All are of the process; `report` adds what belongs to no process to its device.",
+           Ink::kDim);
+    AddCut("Times are those of the host's calls: kernels run later.", Ink::kDim);
   }
   void AddGroup(const Rows& rows, bool several);
   // What has bytes in any row and fits on the screen; `left_out` has those that do not fit.
@@ -176,14 +177,13 @@ class IterationsText {
               const std::vector<const FigureColumn*>& figures,
               bool worst,
               bool edge,
-              const FigureUnit& unit);
+              const FigureUnit& unit,
+              TextTable* table) const;
   void AddParameters(const std::vector<const query::ParameterBytes*>& parameters);
 
   const query::Iterations& iterations_;
   const tables::Recording& recording_;
   const IterationsTextOptions& options_;
-  const Style& style_;
-  std::string out_;
 };
 
 std::vector<const FigureColumn*> IterationsText::ChooseColumns(const Rows& rows,
@@ -228,30 +228,33 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
   if (several) {
     title = DeviceMark(recording_, rows[0]->device);
     if (PidOf(recording_, rows[0]->process) != 0)
-      title += ", " + Printable(ProcessLabel(recording_, rows[0]->process), style_.utf8);
+      title += ", " + Printable(ProcessLabel(recording_, rows[0]->process), style().utf8);
     title += ": ";
   }
   title +=
       fmt::format("{} iteration{} ({}), by {}", util::FormatCount(static_cast<uint64_t>(numbered)),
                   numbered == 1 ? "" : "s", unit.name, iterations_.source);
-  Add(Paint(CutEnd(title, columns(), style_), Ink::kBold, style_));
-  std::string above = std::string(kNumberColumns + kTimeColumns, ' ');
-  std::string head = PadLeft("iteration", kNumberColumns - 1) + PadLeft("time", kTimeColumns + 1);
+  AddCut(title, Ink::kBold);
+  // "12 ", "12*" for the worst.
+  std::vector<TextColumn> all = {{.title = "iteration ", .width = kNumberColumns},
+                                 {.title = "time", .width = kTimeColumns}};
+  TextCells above(2);
   for (const FigureColumn* column : figures) {
-    above += PadLeft(column->above, column->columns());
-    head += PadLeft(column->name, column->columns());
+    above.push_back({column->above});
+    all.push_back({.title = column->name, .width = column->columns()});
   }
-  if (above.find_first_not_of(' ') != std::string::npos)
-    Add(Paint(above, Ink::kDim, style_));
-  Add(Paint(head, Ink::kDim, style_));
+  std::optional<TextTable> table;
+  table.emplace(this, std::move(all));
+  if (std::any_of(above.begin(), above.end(), [](const auto& cell) { return !cell.text.empty(); }))
+    table->AddRest(std::move(above));
+  table->AddTitles();
 
   const size_t edge = options_.rows == 0 ? rows.size() : std::max<size_t>(options_.rows / 2, 1);
   size_t left_out = 0;
   const auto flush = [&] {
     if (left_out > 0) {
-      Add(Paint(fmt::format("{}({} more)", std::string(kNumberColumns + 1, ' '),
-                            util::FormatCount(left_out)),
-                Ink::kDim, style_));
+      const std::string more = fmt::format("({} more)", util::FormatCount(left_out));
+      table->AddLine(std::string(kNumberColumns + 1, ' ') + Paint(more, Ink::kDim, style()));
     }
     left_out = 0;
   };
@@ -263,8 +266,10 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
       continue;
     }
     flush();
-    AddRow(*rows[i], figures, i == worst && rows.size() > 1, i == 0 || i + 1 == rows.size(), unit);
+    AddRow(*rows[i], figures, i == worst && rows.size() > 1, i == 0 || i + 1 == rows.size(), unit,
+           &*table);
   }
+  table.reset();
   std::string legend;
   if (rows.size() > 1) {
     legend = fmt::format("* the highest of these, at {} s", Seconds(rows[worst]->peak_ns));
@@ -275,7 +280,7 @@ void IterationsText::AddGroup(const Rows& rows, bool several) {
     legend += fmt::format("{}no room for {}", legend.empty() ? "" : "; ", left_out_columns);
   if (!legend.empty()) {
     const std::string indent(kNumberColumns - 1, ' ');
-    Add(Paint(CutEnd(indent + legend, columns(), style_), Ink::kDim, style_));
+    AddCut(indent + legend, Ink::kDim);
   }
 }
 
@@ -283,111 +288,87 @@ void IterationsText::AddRow(const query::Iteration& row,
                             const std::vector<const FigureColumn*>& figures,
                             bool worst,
                             bool edge,
-                            const FigureUnit& unit) {
+                            const FigureUnit& unit,
+                            TextTable* table) const {
   // What came before the first has no number.
-  std::string text = PadLeft(row.number < 0 ? "before" : std::to_string(row.number),
-                             kNumberColumns - (row.number < 0 ? 0 : 1));
-  if (row.number >= 0)
-    text += worst ? '*' : ' ';
-  text += PadLeft(util::FormatDuration(row.end_ns - row.begin_ns), kTimeColumns);
+  TextCells cells = {{row.number < 0 ? "before" : std::to_string(row.number) + (worst ? '*' : ' ')},
+                     {util::FormatDuration(row.end_ns - row.begin_ns)}};
   for (const FigureColumn* column : figures)
-    text += PadLeft(Figure(column->bytes(row), unit), column->columns());
-  if (worst)
-    text = Paint(text, Ink::kWarning, style_);
-  else if (edge)
-    text = Paint(text, Ink::kBold, style_);
-  Add(text);
+    cells.push_back({Figure(column->bytes(row), unit)});
+  table->AddRow(std::move(cells), worst  ? std::optional(Ink::kWarning)
+                                  : edge ? std::optional(Ink::kBold)
+                                         : std::nullopt);
 }
 
 void IterationsText::AddParameters(const std::vector<const query::ParameterBytes*>& parameters) {
-  struct Layer {
-    std::string name;
-    query::ParameterBytes bytes;
-    uint64_t count = 0;
-    uint64_t layers = 1;  // that are alike
-    uint64_t total() const { return bytes.parameter + bytes.gradient + bytes.optimizer_state; }
+  const auto add_to = [](const query::ParameterBytes& of, query::ModuleEntry* sum) {
+    sum->categories.resize(3);
+    size_t part = 0;
+    for (const auto& [name, bytes] : {std::pair{"parameter", of.parameter},
+                                      {"gradient", of.gradient},
+                                      {"optimizer", of.optimizer_state}}) {
+      sum->categories[part].first = name;
+      sum->categories[part++].second += bytes;
+      sum->bytes += bytes;
+    }
+    ++sum->count;
   };
-  std::vector<Layer> layers;
+  std::vector<query::ModuleEntry> layers;
   std::map<std::string, size_t> index;
-  Layer all{.name = "all"};
+  query::ModuleEntry all;
   for (const query::ParameterBytes* parameter : parameters) {
     const std::string name = LayerOf(*parameter);
     const auto [found, added] = index.try_emplace(name, layers.size());
     if (added)
-      layers.push_back({.name = name});
-    for (Layer* layer : {&layers[found->second], &all}) {
-      layer->bytes.parameter += parameter->parameter;
-      layer->bytes.gradient += parameter->gradient;
-      layer->bytes.optimizer_state += parameter->optimizer_state;
-      ++layer->count;
-    }
+      layers.emplace_back().module = name;
+    add_to(*parameter, &layers[found->second]);
+    add_to(*parameter, &all);
   }
-  Add("");
   std::stable_sort(layers.begin(), layers.end(),
-                   [](const Layer& a, const Layer& b) { return a.total() > b.total(); });
-  const size_t layer_count = layers.size();
-  std::vector<query::ModuleEntry> entries;
-  for (const Layer& layer : layers) {
-    entries.push_back({.device = {},
-                       .module = layer.name,
-                       .type = {},
-                       .bytes = layer.total(),
-                       .count = layer.count,
-                       .categories = {{"parameter", layer.bytes.parameter},
-                                      {"gradient", layer.bytes.gradient},
-                                      {"optimizer", layer.bytes.optimizer_state}}});
-  }
-  layers.clear();
-  for (const query::ModuleEntry& entry : query::FoldModules(entries)) {
-    Layer& layer = layers.emplace_back();
-    layer.name =
-        entry.modules > 1 ? fmt::format("{} x{}", entry.module, entry.modules) : entry.module;
-    layer.bytes.parameter = entry.categories[0].second;
-    layer.bytes.gradient = entry.categories[1].second;
-    layer.bytes.optimizer_state = entry.categories[2].second;
-    layer.count = entry.count;
-    layer.layers = entry.modules;
-  }
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  const std::string of_all = fmt::format(
+      "{} parameter{} of {} layer{}", util::FormatCount(all.count), all.count == 1 ? "" : "s",
+      util::FormatCount(layers.size()), layers.size() == 1 ? "" : "s");
+  layers = query::FoldModules(layers);
+
+  Add("");
   constexpr size_t kColumns = 12;
-  const Unit unit = TableUnit(all.total());
-  size_t widest = kPlainColumns - 4 * kColumns - 2;
-  for (const Layer& layer : layers)
-    widest = std::max(widest, util::DisplayWidth(Printable(layer.name, style_.utf8)) + 1);
-  const size_t names = std::min(columns() - std::min(columns(), 4 * kColumns + 2), widest);
-  const auto line = [&](const Layer& layer) {
-    std::string text =
-        "  " + PadRight(CutStart(Printable(layer.name, style_.utf8), names - 1, style_), names);
-    for (const uint64_t bytes :
-         {layer.total(), layer.bytes.parameter, layer.bytes.gradient, layer.bytes.optimizer_state})
-      text += PadLeft(InUnit(bytes, unit.bytes), kColumns);
-    return text;
+  constexpr size_t kBeside = 4 * kColumns + 1;
+  const Unit unit = TableUnit(all.bytes);
+  const size_t most = RoomBeside(kBeside);
+  std::vector<TextColumn> columns = {{.title = "Parameters, last whole iteration",
+                                      .width = std::min(kPlainColumns - kBeside, most),
+                                      .most = most,
+                                      .fit = Fit::kCutEnd},
+                                     {.title = unit.name, .width = kColumns + 1}};
+  for (const auto& [category, bytes] : all.categories)
+    columns.push_back({.title = category, .width = kColumns});
+  TextTable table(this, std::move(columns));
+  table.AddTitles();
+  const auto cells = [&](const query::ModuleEntry& layer, const std::string& name) {
+    // The end of a path says which layer it is.
+    TextCells row = {{"  " + CutStart(name, most - std::min<size_t>(most, 2), style())},
+                     {InUnit(layer.bytes, unit.bytes)}};
+    for (const auto& [category, bytes] : layer.categories)
+      row.push_back({InUnit(bytes, unit.bytes)});
+    return row;
   };
-  std::string head =
-      PadRight("Parameters, last whole iteration", names + 2) + PadLeft(unit.name, kColumns);
-  for (const char* name : {"parameter", "gradient", "optimizer"})
-    head += PadLeft(name, kColumns);
-  Add(Paint(head, Ink::kDim, style_));
-  all.name = fmt::format("{} parameter{} of {} layer{}", util::FormatCount(all.count),
-                         all.count == 1 ? "" : "s", util::FormatCount(layer_count),
-                         layer_count == 1 ? "" : "s");
-  Add(Paint(line(all), Ink::kBold, style_));
+  table.AddRest(cells(all, of_all), Ink::kBold);
   const size_t limit = options_.parameters == 0 ? layers.size() : options_.parameters;
   const size_t shown = layers.size() == limit + 1 ? layers.size() : std::min(layers.size(), limit);
-  Layer rest{.name = {}, .bytes = {}, .layers = 0};
+  query::ModuleEntry rest{.categories = {{}, {}, {}}, .modules = 0};
   for (size_t i = 0; i < layers.size(); ++i) {
     if (i < shown) {
-      Add(line(layers[i]));
+      table.AddRow(cells(layers[i], LayerName(layers[i], style().utf8)));
       continue;
     }
-    rest.layers += layers[i].layers;
-    rest.bytes.parameter += layers[i].bytes.parameter;
-    rest.bytes.gradient += layers[i].bytes.gradient;
-    rest.bytes.optimizer_state += layers[i].bytes.optimizer_state;
+    rest.modules += layers[i].modules;
+    rest.bytes += layers[i].bytes;
+    for (size_t part = 0; part < rest.categories.size(); ++part)
+      rest.categories[part].second += layers[i].categories[part].second;
   }
-  if (shown < layers.size()) {
-    rest.name = fmt::format("({} more)", util::FormatCount(rest.layers));
-    Add(Paint(line(rest), Ink::kDim, style_));
-  }
+  if (shown < layers.size())
+    table.AddRest(cells(rest, fmt::format("({} more)", util::FormatCount(rest.modules))));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "output/keyword_sheet.h"
+#include "output/text/text_tables.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 
@@ -23,15 +24,14 @@ struct Named {
   std::set<size_t> columns;
 };
 
-class SheetText {
+class SheetText : public TextLines {
  public:
   SheetText(const std::vector<NamedKeywords>& reports, uint64_t top, const Style& style)
-      : reports_(reports),
+      : TextLines(style),
+        reports_(reports),
         sheet_(MakeKeywordSheet(reports)),
         top_(top),
-        style_(style),
-        blocks_of_(
-            std::max<size_t>(1, (columns() - std::min(columns(), kNameColumns)) / kCellColumns)) {}
+        blocks_of_(std::max<size_t>(1, RoomBeside(kNameColumns) / kCellColumns)) {}
 
   std::string Format();
 
@@ -52,8 +52,6 @@ class SheetText {
   void AddTable(const SheetTable& table);
   // The lines of a table for the columns from `first` on; one behind the last is that of all.
   void AddBlock(const SheetTable& table, size_t first, size_t end);
-  template <class CellOf>
-  void AddLine(const std::string& name, size_t first, size_t end, Ink ink, const CellOf& cell_of);
   void AddNamed(const std::string& title, const std::map<std::string, Named>& named);
   void AddOthers(const SheetTable& table);
   void AddOverlaps(const SheetTable& table);
@@ -62,30 +60,23 @@ class SheetText {
   const query::KeywordDictionary& DictionaryOf(const SheetTable& table) const {
     return reports_[0].report.dictionaries[table.dictionary];
   }
-  std::string Clean(std::string_view text) const { return Printable(text, style_.utf8); }
-  size_t columns() const { return static_cast<size_t>(style_.columns); }
-  void Add(std::string_view line) { AppendLine(line, &out_); }
 
   const std::vector<NamedKeywords>& reports_;
   KeywordSheet sheet_;
   uint64_t top_;
-  const Style& style_;
   size_t blocks_of_;  // columns that stand side by side
-  Unit unit_{1, "B"};
-  std::string out_;
 };
 
 void SheetText::AddColumns() {
-  Add(Paint(fmt::format("{} recordings side by side", util::FormatCount(reports_.size())),
-            Ink::kBold, style_));
+  Add(fmt::format("{} recordings side by side", util::FormatCount(reports_.size())), Ink::kBold);
   for (size_t i = 0; i < sheet_.columns.size(); ++i) {
     const SheetColumn& column = sheet_.columns[i];
     const query::DeviceReport& device = *column.device;
     std::string when =
         fmt::format("{} {}", Clean(device.at_kind), util::FormatBytes(device.ledger_bytes));
-    const size_t room = columns() - std::min(columns(), util::DisplayWidth(when) + 8);
+    const size_t room = RoomBeside(util::DisplayWidth(when) + 8);
     Add(PadLeft(std::to_string(i + 1), 4) + "  " +
-        PadRight(CutStart(Clean(column.name), room, style_), room) + "  " + when);
+        PadRight(CutStart(Clean(column.name), room, style()), room) + "  " + when);
   }
   Add("");
 }
@@ -101,52 +92,44 @@ uint64_t SheetText::WholeOf(const SheetTable& table, size_t column) const {
   return whole;
 }
 
-template <class CellOf>
-void SheetText::AddLine(const std::string& name,
-                        size_t first,
-                        size_t end,
-                        Ink ink,
-                        const CellOf& cell_of) {
-  std::string line =
-      "  " +
-      Paint(PadRight(CutEnd(Clean(name), kNameColumns - 3, style_), kNameColumns - 2), ink, style_);
-  for (size_t column = first; column < end; ++column) {
-    const Cell cell = cell_of(column);
-    if (!cell.bytes) {
-      line += std::string(kCellColumns, ' ');
-      continue;
-    }
-    const uint64_t bytes = *cell.bytes < 0 ? 0 - static_cast<uint64_t>(*cell.bytes)
-                                           : static_cast<uint64_t>(*cell.bytes);
-    const char* const sign = *cell.bytes < 0 ? "-" : "";
-    const double share =
-        cell.whole > 0 ? static_cast<double>(bytes) / static_cast<double>(cell.whole) : 0;
-    line += PadLeft(sign + InUnit(bytes, unit_.bytes), kBytesColumns);
-    line += PadLeft(sign + Percent(share), kShareColumns);
-  }
-  Add(line);
-}
-
 void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
   uint64_t largest_bytes = 0;
   for (size_t column = first; column < end; ++column)
     largest_bytes = std::max(largest_bytes, WholeOf(table, column));
-  unit_ = TableUnit(largest_bytes);
-  std::string head =
-      "  " + Paint(PadRight(CutEnd(Clean(DictionaryOf(table).title) + ", " + unit_.name,
-                                   kNameColumns - 3, style_),
-                            kNameColumns - 2),
-                   Ink::kBold, style_);
+  const Unit unit = TableUnit(largest_bytes);
+  std::vector<TextColumn> all = {{.title = Clean(DictionaryOf(table).title) + ", " + unit.name,
+                                  .width = kNameColumns - 3,
+                                  .fit = Fit::kCutEnd,
+                                  .gap = 2,
+                                  .title_ink = Ink::kBold}};
   for (size_t column = first; column < end; ++column) {
     const std::string name =
         column == sheet_.columns.size()
             ? "Sum of columns"
             : fmt::format("{} {}", column + 1, Clean(sheet_.columns[column].name));
-    head += PadLeft(Paint(CutEnd(name, kCellColumns - 2, style_), Ink::kDim, style_), kCellColumns);
+    all.push_back({.width = kBytesColumns + (column == first ? 1 : 0)});
+    all.push_back({.title = CutEnd(name, kCellColumns - 2, style()), .width = kShareColumns});
   }
-  Add(head);
+  TextTable lines(this, std::move(all));
+  lines.AddTitles();
+  const auto add_line = [&](const std::string& name, Ink ink, const auto& cell_of) {
+    TextCells cells = {{Clean(name), ink}};
+    for (size_t column = first; column < end; ++column) {
+      const Cell cell = cell_of(column);
+      cells.resize(cells.size() + 2);
+      if (!cell.bytes)
+        continue;
+      const auto bytes = static_cast<uint64_t>(std::abs(*cell.bytes));
+      const char* const sign = *cell.bytes < 0 ? "-" : "";
+      const double share =
+          cell.whole > 0 ? static_cast<double>(bytes) / static_cast<double>(cell.whole) : 0;
+      cells[cells.size() - 2].text = sign + InUnit(bytes, unit.bytes);
+      cells.back().text = sign + Percent(share);
+    }
+    lines.AddRow(std::move(cells));
+  };
   const auto add = [&](const SheetLine& line, Ink ink) {
-    AddLine(line.name, first, end, ink, [&](size_t column) {
+    add_line(line.name, ink, [&](size_t column) {
       const SheetFigure& figure = column < line.columns.size() ? line.columns[column] : line.all;
       return Cell{static_cast<int64_t>(figure.bytes), WholeOf(table, column)};
     });
@@ -157,7 +140,7 @@ void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
   }
   add(table.others, Ink::kDim);
   if (table.untrackable_bytes) {
-    AddLine(query::kUntrackable, first, end, Ink::kDim, [&](size_t column) {
+    add_line(query::kUntrackable, Ink::kDim, [&](size_t column) {
       return Cell{column < table.columns.size() ? table.columns[column]->untrackable_bytes
                                                 : table.untrackable_bytes,
                   WholeOf(table, column)};
@@ -169,7 +152,7 @@ void SheetText::AddBlock(const SheetTable& table, size_t first, size_t end) {
   const char* const total = !table.expected_bytes ? "All rows"
                             : all_expected        ? "Expected sum"
                                                   : "Expected, else all rows";
-  AddLine(total, first, end, Ink::kBold, [&](size_t column) {
+  add_line(total, Ink::kBold, [&](size_t column) {
     const uint64_t whole = WholeOf(table, column);
     return Cell{static_cast<int64_t>(whole), whole};
   });
@@ -189,7 +172,7 @@ void SheetText::AddTable(const SheetTable& table) {
       without += (without.empty() ? "" : ", ") + Clean(line.name);
   }
   if (!without.empty()) {
-    Add(Paint(CutEnd("  Nothing in: " + without, columns(), style_), Ink::kDim, style_));
+    AddCut("  Nothing in: " + without, Ink::kDim);
     Add("");
   }
   AddOverlaps(table);
@@ -206,26 +189,33 @@ void SheetText::AddNamed(const std::string& title, const std::map<std::string, N
   std::stable_sort(items.begin(), items.end(),
                    [](const auto& a, const auto& b) { return a.second->bytes > b.second->bytes; });
   const Unit unit = TableUnit(items[0].second->bytes);
-  Add(Paint(PadLeft(unit.name, 12) + PadLeft("count", 9), Ink::kDim, style_) + "  " +
-      Paint(title, Ink::kBold, style_));
-  for (size_t i = 0; i < items.size() && (top_ == 0 || i < top_); ++i) {
-    const auto& [name, item] = items[i];
-    std::string of;
-    size_t said = 0;
-    for (const size_t column : item->columns) {
-      if (said++ < kColumnsSaid)
-        of += (of.empty() ? "" : ", ") + std::to_string(column + 1);
+  {
+    std::vector<TextColumn> all = ListColumns(unit.name, title);
+    all.push_back({.width = 0, .fit = Fit::kLeft});
+    all.push_back({.fit = Fit::kLeft, .gap = 2, .ink = Ink::kDim});
+    TextTable table(this, std::move(all));
+    table.AddTitles();
+    for (size_t i = 0; i < items.size() && (top_ == 0 || i < top_); ++i) {
+      const auto& [name, item] = items[i];
+      std::string of;
+      size_t said = 0;
+      for (const size_t column : item->columns) {
+        if (said++ < kColumnsSaid)
+          of += (of.empty() ? "" : ", ") + std::to_string(column + 1);
+      }
+      if (said == sheet_.columns.size())
+        of = "all";
+      else if (said > kColumnsSaid)
+        of += fmt::format(" and {} more", said - kColumnsSaid);
+      table.AddRow({{InUnit(item->bytes, unit.bytes)},
+                    {util::FormatCount(item->count)},
+                    {},
+                    {Clean(name)},
+                    {"in " + of}});
     }
-    if (said == sheet_.columns.size())
-      of = "all";
-    else if (said > kColumnsSaid)
-      of += fmt::format(" and {} more", said - kColumnsSaid);
-    Add(PadLeft(InUnit(item->bytes, unit.bytes), 12) + PadLeft(util::FormatCount(item->count), 9) +
-        "  " + Clean(name) + "  " + Paint("in " + of, Ink::kDim, style_));
+    if (top_ != 0 && items.size() > top_)
+      table.AddRest({{}, {}, {}, {fmt::format("({} more)", items.size() - top_)}});
   }
-  if (top_ != 0 && items.size() > top_)
-    Add(Paint(fmt::format("{}({} more)", std::string(23, ' '), items.size() - top_), Ink::kDim,
-              style_));
   Add("");
 }
 
@@ -274,10 +264,9 @@ void SheetText::AddLosses() {
       if (loss.count == 0 && loss.bytes == 0)
         continue;
       ++shown;
-      Add(Paint(CutEnd(fmt::format("Lost in {}: {}: {}", of.empty() ? Clean(named.file) : of,
-                                   Clean(loss.name), util::FormatCount(loss.count)),
-                       columns(), style_),
-                Ink::kWarning, style_));
+      AddCut(fmt::format("Lost in {}: {}: {}", of.empty() ? Clean(named.file) : of,
+                         Clean(loss.name), util::FormatCount(loss.count)),
+             Ink::kWarning);
     }
   }
   if (shown == 0)
@@ -289,7 +278,7 @@ std::string SheetText::Format() {
   for (const SheetTable& table : sheet_.tables)
     AddTable(table);
   AddLosses();
-  return out_;
+  return Take();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "output/devices.h"
 #include "output/frames.h"
 #include "output/leaks.h"
+#include "output/text/text_table.h"
 #include "query/by_category.h"
 #include "query/dimensions/iteration_times.h"
 #include "util/size_text.h"
@@ -20,15 +21,14 @@ namespace {
 
 constexpr double kSlightGrowthBytes = 1024;  // a loss that a program keeps is no warning
 constexpr size_t kBytesColumns = 11;
-constexpr size_t kCountColumns = 9;
 constexpr size_t kMarkColumns = 6;
 
-class LeaksText {
+class LeaksText : public TextLines {
  public:
   LeaksText(const query::Leaks& leaks,
             const tables::Recording& recording,
             const LeaksTextOptions& options)
-      : leaks_(leaks), recording_(recording), options_(options), style_(options.style) {
+      : TextLines(options.style), leaks_(leaks), recording_(recording), options_(options) {
     std::set<tables::DeviceId> devices;
     for (const auto* list : {&leaks.growing, &leaks.never_freed}) {
       for (const query::Growth& growth : *list)
@@ -41,7 +41,7 @@ class LeaksText {
     if (tables::IsSampled(recording_)) {
       Add("Sampled: no allocations are known, so neither what grows nor what was never");
       Add("freed. `vramscope run` records them.");
-      return out_;
+      return Take();
     }
     AddGrowing();
     AddNeverFreed();
@@ -51,24 +51,18 @@ class LeaksText {
           "Suppressed: {} in {} allocation{}", util::FormatBytes(leaks_.suppressed_bytes),
           util::FormatCount(leaks_.suppressed_count), leaks_.suppressed_count == 1 ? "" : "s"));
     }
-    return out_;
+    return Take();
   }
 
  private:
-  void Add(const std::string& line) { AppendLine(line, &out_); }
   void AddGrowing();
   // What the rows leave of the growth of the total.
   void AddUnexplained();
   void AddNeverFreed();
   void AddNotListed();
   // The place with what is known of it, and below it who called.
-  void AddEntry(const std::string& figures, const query::Growth& growth);
-  void AddMore(size_t left_out) {
-    if (left_out > 0) {
-      Add(Paint(fmt::format("  ({} more: --top 0 shows them)", util::FormatCount(left_out)),
-                Ink::kDim, style_));
-    }
-  }
+  void AddEntry(const query::Growth& growth, std::string first, TextTable* table);
+  std::vector<TextColumn> Columns(const char* first, const char* second, const char* title) const;
   size_t Shown(size_t entries) const {
     return options_.top == 0 ? entries : std::min(entries, options_.top);
   }
@@ -76,33 +70,38 @@ class LeaksText {
   const query::Leaks& leaks_;
   const tables::Recording& recording_;
   const LeaksTextOptions& options_;
-  const Style& style_;
   bool several_devices_ = false;
-  std::string out_;
 };
 
-void LeaksText::AddEntry(const std::string& figures, const query::Growth& growth) {
-  const auto columns = static_cast<size_t>(style_.columns);
-  std::string text = figures;
-  size_t left = 2 * kBytesColumns + kCountColumns + 2;
-  if (several_devices_) {
-    text += PadRight(DeviceMark(recording_, growth.device), kMarkColumns);
-    left += kMarkColumns;
-  }
-  const size_t room = columns - std::min(columns, left);
-  const std::string place = CutEnd(
-      growth.place.empty() ? "(no stack)" : Printable(growth.place, style_.utf8), room, style_);
-  Add(text + place);
+std::vector<TextColumn> LeaksText::Columns(const char* first,
+                                           const char* second,
+                                           const char* title) const {
+  return {{.title = first, .width = kBytesColumns},
+          {.title = second, .width = kBytesColumns},
+          {.title = "count", .width = 9},
+          {.title = title,
+           .width = several_devices_ ? kMarkColumns : 0,
+           .fit = Fit::kLeft,
+           .gap = 2,
+           .title_ink = Ink::kBold},
+          {.fit = Fit::kCutEnd}};
+}
+
+void LeaksText::AddEntry(const query::Growth& growth, std::string first, TextTable* table) {
+  table->AddRow({{std::move(first)},
+                 {util::FormatBytes(growth.last_bytes)},
+                 {util::FormatCount(growth.count)},
+                 {several_devices_ ? DeviceMark(recording_, growth.device) : ""},
+                 {growth.place.empty() ? "(no stack)" : Clean(growth.place)}});
   // Of what it is: "activation of encoder.2".
-  std::string what = growth.category == "unknown" ? "" : Printable(growth.category, style_.utf8);
+  std::string what = growth.category == "unknown" ? "" : Clean(growth.category);
   if (!growth.module.empty())
-    what += (what.empty() ? "" : " of ") + Printable(growth.module, style_.utf8);
+    what += (what.empty() ? "" : " of ") + Clean(growth.module);
   std::string callers;
   for (const std::string& caller : Callers(recording_, growth.stack, 4))
-    callers += (what.empty() && callers.empty() ? "< " : " < ") + Printable(caller, style_.utf8);
-  const std::string below = what + callers;
-  if (!below.empty())
-    Add(std::string(left, ' ') + Paint(CutEnd(below, room, style_), Ink::kDim, style_));
+    callers += (what.empty() && callers.empty() ? "< " : " < ") + Clean(caller);
+  if (!what.empty() || !callers.empty())
+    table->AddBelow(what + callers);
 }
 
 void LeaksText::AddGrowing() {
@@ -115,37 +114,33 @@ void LeaksText::AddGrowing() {
     Add(verdict.text + ", so growth cannot be distinguished from");
     Add("normal use: " + query::WhatEndsIterations(recording_) + ".");
   } else {
-    Add(Paint(verdict.text.substr(0, end), ink, style_) + verdict.text.substr(end) + ".");
+    Add(Paint(verdict.text.substr(0, end), ink, style()) + verdict.text.substr(end) + ".");
   }
   if (leaks_.adopted > 0) {
     const std::string which =
         leaks_.adopted == 1
             ? "1 process has too few iterations of its own"
             : util::FormatCount(leaks_.adopted) + " processes have too few iterations of their own";
-    Add(Paint("  " + which + ": judged by the main one's", Ink::kDim, style_));
+    Add("  " + which + ": judged by the main one's", Ink::kDim);
   }
   if (leaks_.growing.empty()) {
     AddUnexplained();
     Add("");
     return;
   }
-  Add(Paint(fmt::format("{}{}{}", PadLeft("growth", kBytesColumns), PadLeft("now", kBytesColumns),
-                        PadLeft("count", kCountColumns)),
-            Ink::kDim, style_) +
-      "  " + Paint("Growing, bytes an iteration", Ink::kBold, style_));
   const size_t shown = Shown(leaks_.growing.size());
   bool any_unsteady = false;
-  for (size_t i = 0; i < shown; ++i) {
-    const query::Growth& growth = leaks_.growing[i];
-    const auto rate =
-        static_cast<uint64_t>(std::llround(std::max(growth.bytes_per_iteration, 0.0)));
-    // Growth that came at once may be a cache that fills; the steady one is the leak.
-    any_unsteady = any_unsteady || !growth.steady;
-    const std::string figures =
-        PadLeft((growth.steady ? "" : "~") + util::FormatBytes(rate), kBytesColumns) +
-        PadLeft(util::FormatBytes(growth.last_bytes), kBytesColumns) +
-        PadLeft(util::FormatCount(growth.count), kCountColumns) + "  ";
-    AddEntry(figures, growth);
+  {
+    TextTable table(this, Columns("growth", "now", "Growing, bytes an iteration"));
+    table.AddTitles();
+    for (size_t i = 0; i < shown; ++i) {
+      const query::Growth& growth = leaks_.growing[i];
+      const auto rate =
+          static_cast<uint64_t>(std::llround(std::max(growth.bytes_per_iteration, 0.0)));
+      // Growth that came at once may be a cache that fills; the steady one is the leak.
+      any_unsteady = any_unsteady || !growth.steady;
+      AddEntry(growth, (growth.steady ? "" : "~") + util::FormatBytes(rate), &table);
+    }
   }
   AddMore(leaks_.growing.size() - shown);
   AddUnexplained();
@@ -153,7 +148,7 @@ void LeaksText::AddGrowing() {
     std::string why = "  ~ not in every iteration: perhaps a cache that still fills";
     if (leaks_.adopted > 0)
       why += ", or a loader ahead";
-    Add(Paint(why, Ink::kDim, style_));
+    Add(why, Ink::kDim);
   }
   Add("");
 }
@@ -163,9 +158,8 @@ void LeaksText::AddUnexplained() {
   // Fractions of a per mille are the line's, which fits no series exactly.
   if (std::llabs(rest) * 1000 <= std::llround(leaks_.bytes_per_iteration))
     return;
-  Add(PadLeft(util::FormatSignedBytes(rest), kBytesColumns) +
-      std::string(kBytesColumns + kCountColumns, ' ') + "  " +
-      (rest > 0 ? "(in no line that grows of its own)" : "(other memory shrinks)"));
+  Add(PadLeft(util::FormatSignedBytes(rest), kBytesColumns) + std::string(kBytesColumns + 9, ' ') +
+      "  " + (rest > 0 ? "(in no line that grows of its own)" : "(other memory shrinks)"));
 }
 
 void LeaksText::AddNeverFreed() {
@@ -174,28 +168,23 @@ void LeaksText::AddNeverFreed() {
     AddNotListed();
     return;
   }
-  Add(Paint(fmt::format("{}{}{}", std::string(kBytesColumns, ' '), PadLeft("bytes", kBytesColumns),
-                        PadLeft("count", kCountColumns)),
-            Ink::kDim, style_) +
-      "  " + Paint("Never freed, alive at the end", Ink::kBold, style_));
   const size_t shown = Shown(leaks_.never_freed.size());
-  for (size_t i = 0; i < shown; ++i) {
-    const query::Growth& growth = leaks_.never_freed[i];
-    AddEntry(std::string(kBytesColumns, ' ') +
-                 PadLeft(util::FormatBytes(growth.last_bytes), kBytesColumns) +
-                 PadLeft(util::FormatCount(growth.count), kCountColumns) + "  ",
-             growth);
+  {
+    TextTable table(this, Columns("", "bytes", "Never freed, alive at the end"));
+    table.AddTitles();
+    for (size_t i = 0; i < shown; ++i)
+      AddEntry(leaks_.never_freed[i], "", &table);
   }
   AddMore(leaks_.never_freed.size() - shown);
   if (const std::string unused = UnusedModelsText(leaks_); !unused.empty())
-    Add(CutEnd("  " + Printable(unused, style_.utf8), static_cast<size_t>(style_.columns), style_));
+    AddCut("  " + Clean(unused));
   AddNotListed();
 }
 
 // So that nobody looks for it here who saw it in the report.
 void LeaksText::AddNotListed() {
   if (const std::string kept = NotListedText(leaks_); !kept.empty())
-    Add(Wrapped("Alive at the end too, as expected: " + kept, 0, 2, style_));
+    Add(Wrapped("Alive at the end too, as expected: " + kept, 0, 2, style()));
 }
 
 }  // namespace

@@ -20,11 +20,9 @@
 namespace vramscope::output {
 namespace {
 
-constexpr size_t kBytesColumns = 11;
-constexpr size_t kShareColumns = 8;
-constexpr size_t kBarColumns = 10;
-constexpr size_t kCountColumns = 9;
+constexpr size_t kListColumns = 23;  // of a list's figures, with the blanks behind them
 constexpr size_t kMarkColumns = 6;
+constexpr size_t kBarColumns = 10;
 constexpr size_t kCallers = 6;
 constexpr size_t kCachedWords = 40;  // columns of the words beside a place
 
@@ -34,107 +32,35 @@ std::string CountText(uint64_t count) {
                            : fmt::format("{:.1f} M", static_cast<double>(count) / 1e6);
 }
 
-size_t Columns(const Style& style) {
-  return static_cast<size_t>(style.columns);
-}
-
 // A stack's callers below its name, cut where frames begin.
-void AddBelow(const std::string& text,
-              const std::string& indent,
-              bool whole,
-              const Style& style,
-              std::vector<std::string>* out) {
-  const size_t room = Columns(style) - std::min(Columns(style), indent.size());
-  if (!whole) {
-    out->push_back(indent + Paint(CutEnd(text, room, style), Ink::kDim, style));
-    return;
-  }
+void AddCallers(const std::string& text,
+                size_t indent,
+                bool whole,
+                TextLines* out,
+                TextTable* table) {
+  const size_t room = out->RoomBeside(indent);
+  const auto add = [&](std::string_view line) {
+    table->AddLine(std::string(indent, ' ') + Paint(line, Ink::kDim, out->style()));
+  };
+  if (!whole)
+    return add(CutEnd(text, room, out->style()));
   std::string line;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(" < ", begin + 1), text.size());
     const std::string part = text.substr(begin, end - begin);
     if (!line.empty() && util::DisplayWidth(line) + util::DisplayWidth(part) > room) {
-      out->push_back(indent + Paint(line, Ink::kDim, style));
+      add(line);
       line.clear();
     }
     line += line.empty() && part.starts_with(' ') ? part.substr(1) : part;
     begin = end;
   }
-  out->push_back(indent + Paint(line, Ink::kDim, style));
-}
-
-// Bytes, count and, where there are several devices, the device: the left side of a list.
-struct ListLayout {
-  Unit unit;
-  size_t mark_columns = 0;
-  size_t left = 0;   // columns of all that
-  size_t right = 0;  // and what remains
-};
-
-template <class Entry>
-ListLayout LayOut(const std::vector<Entry>& entries, size_t count, const Style& style) {
-  uint64_t largest = 0;
-  std::set<tables::DeviceId> devices;
-  for (size_t i = 0; i < count; ++i)
-    largest = std::max(largest, entries[i].bytes);
-  // Those of a few bytes are not listed, and mark nothing.
-  for (const Entry& entry : entries) {
-    if (entry.bytes >= largest / 1000)
-      devices.insert(entry.device);
-  }
-  ListLayout layout{.unit = TableUnit(largest)};
-  layout.mark_columns = devices.size() > 1 ? kMarkColumns : 0;
-  layout.left = kBytesColumns + 1 + kCountColumns + 2 + layout.mark_columns;
-  layout.right = Columns(style) - std::min(Columns(style), layout.left);
-  return layout;
-}
-
-std::string ListHead(const ListLayout& layout, const std::string& title, const Style& style) {
-  const std::string head = fmt::format("{}{}", PadLeft(layout.unit.name, kBytesColumns + 1),
-                                       PadLeft("count", kCountColumns));
-  return Paint(head, Ink::kDim, style) + "  " + Paint(title, Ink::kBold, style);
-}
-
-template <class Entry>
-std::string ListStart(const Entry& entry, const ListLayout& layout, const query::Report& report) {
-  std::string text = PadLeft(InUnit(entry.bytes, layout.unit.bytes), kBytesColumns + 1) +
-                     PadLeft(CountText(entry.count), kCountColumns) + "  ";
-  if (layout.mark_columns > 0)
-    text += PadRight(DeviceMark(report, entry.device), layout.mark_columns);
-  return text;
-}
-
-// What the first `count` entries and the list itself leave out.
-template <class Entry>
-void AddRest(const std::vector<Entry>& entries,
-             size_t count,
-             query::LeftOut left_out,
-             const ListLayout& layout,
-             const Style& style,
-             std::vector<std::string>* out) {
-  for (size_t i = count; i < entries.size(); ++i)
-    AddTo(entries[i], &left_out);
-  if (left_out.bytes != 0) {
-    const std::string line = fmt::format(
-        "{}{}  {}({} more)", PadLeft(InUnit(left_out.bytes, layout.unit.bytes), kBytesColumns + 1),
-        PadLeft(CountText(left_out.count), kCountColumns), std::string(layout.mark_columns, ' '),
-        util::FormatCount(left_out.entries));
-    out->push_back(Paint(line, Ink::kDim, style));
-  }
-  out->emplace_back();
-}
-
-// "blocks.[0-11].attn x12".
-std::string LayerName(const query::ModuleEntry& entry, const Style& style) {
-  std::string name = Printable(entry.module, style.utf8);
-  if (entry.modules > 1)
-    name += fmt::format(" x{}", entry.modules);
-  return name;
+  add(line);
 }
 
 // "Linear: 88 % activation, 12 % parameter".
-std::string WhatItHolds(const query::ModuleEntry& entry, bool with_type, const Style& style) {
-  std::string text = with_type ? Printable(entry.type, style.utf8) : "";
+std::string WhatItHolds(const query::ModuleEntry& entry, bool with_type, bool utf8) {
+  std::string text = with_type ? Printable(entry.type, utf8) : "";
   const char* separator = text.empty() ? "" : ": ";
   for (const auto& [category, bytes] : entry.categories) {
     if (bytes == 0 || bytes < entry.bytes / 1000)
@@ -144,14 +70,10 @@ std::string WhatItHolds(const query::ModuleEntry& entry, bool with_type, const S
     text += separator;
     if (bytes != entry.bytes)
       text += share < 0.01 ? "<1 % " : fmt::format("{:.0f} % ", 100 * share);
-    text += Printable(category, style.utf8);
+    text += Printable(category, utf8);
     separator = ", ";
   }
   return text;
-}
-
-std::string PlaceText(const std::string& place, const Style& style) {
-  return place.empty() ? "(no stack)" : Printable(place, style.utf8);
 }
 
 // What a reader sees of a stack: the place, and the user frames that called it.
@@ -182,6 +104,13 @@ std::map<std::string, size_t> CountAlike(const tables::Recording& recording,
 
 }  // namespace
 
+std::string LayerName(const query::ModuleEntry& entry, bool utf8) {
+  std::string name = Printable(entry.module, utf8);
+  if (entry.modules > 1)
+    name += fmt::format(" x{}", entry.modules);
+  return name;
+}
+
 std::vector<query::TopStack> MergeAlikeStacks(const tables::Recording& recording,
                                               const std::vector<query::TopStack>& entries) {
   std::vector<query::TopStack> merged;
@@ -203,237 +132,216 @@ std::vector<query::TopStack> MergeAlikeStacks(const tables::Recording& recording
   return merged;
 }
 
+std::vector<TextColumn> ListColumns(const char* unit, std::string title, size_t mark_columns) {
+  return {{.title = unit, .width = 12},
+          {.title = "count", .width = 9},
+          {.title = std::move(title),
+           .width = mark_columns,
+           .fit = Fit::kLeft,
+           .gap = 2,
+           .title_ink = Ink::kBold}};
+}
+
 void AddFigureTable(const std::string& head,
                     const LedgerTree& tree,
                     const TreeLimits& limits,
                     bool bold_roots,
                     bool whole,
-                    const Style& style,
-                    std::vector<std::string>* out) {
+                    TextLines* out) {
   const Unit unit = TableUnit(tree.total_bytes());
-  const size_t figures = kBytesColumns + kShareColumns + 2 + kBarColumns + kCountColumns;
-  const std::vector<TreeLine> lines = tree.Lines(limits);
-  const auto indent_of = [](const TreeLine& line) { return 2 * std::min<size_t>(line.depth, 8); };
-  size_t widest = kPlainColumns - figures - 2;
-  const auto times = [](const TreeLine& line) {
-    return line.repeats > 1 ? fmt::format(" x{}", line.repeats) : std::string();
-  };
-  for (const TreeLine& line : lines)
-    widest =
-        std::max(widest, indent_of(line) + util::DisplayWidth(line.name) + times(line).size() + 1);
-  const size_t names = std::min(Columns(style) - std::min(Columns(style), figures + 2), widest);
-  out->push_back(
-      Paint(fmt::format("  {}{}{}  {}{}", PadRight(CutEnd(head, names, style), names),
-                        PadLeft(unit.name, kBytesColumns), PadLeft("share", kShareColumns),
-                        std::string(kBarColumns, ' '), PadLeft("count", kCountColumns)),
-            Ink::kDim, style));
-  for (const TreeLine& line : lines) {
+  constexpr size_t kFigures = 12 + 8 + 2 + kBarColumns + 9;
+  const size_t most = out->RoomBeside(2 + kFigures);
+  TextTable table(out, {{.title = head,
+                         .width = std::min(kPlainColumns - 2 - kFigures, most),
+                         .most = most,
+                         .fit = Fit::kCutEnd,
+                         .gap = 2},
+                        {.title = unit.name, .width = 12},
+                        {.title = "share", .width = 8},
+                        {.width = kBarColumns, .fit = Fit::kLeft, .gap = 2, .ink = Ink::kBar},
+                        {.title = "count", .width = 9}});
+  table.AddTitles();
+  for (const TreeLine& line : tree.Lines(limits)) {
     const double share = static_cast<double>(line.bytes) /
                          static_cast<double>(std::max<uint64_t>(tree.total_bytes(), 1));
-    const std::string indent(indent_of(line), ' ');
-    const size_t room = names - std::min(names, indent.size());
-    const std::string suffix = times(line);
-    const size_t for_name = room - std::min(room, suffix.size() + 1);
-    const std::string name =
-        indent +
-        (line.layer ? CutMiddle(line.name, for_name, style) : CutEnd(line.name, for_name, style)) +
-        suffix;
-    std::string text = "  ";
-    const std::string padded = PadRight(name, names);
-    if (line.rest) {
-      text += Paint(padded, Ink::kDim, style);
-    } else {
-      text += line.depth == 0 && bold_roots ? Paint(padded, Ink::kBold, style) : padded;
-    }
-    text += PadLeft(InUnit(line.bytes, unit.bytes), kBytesColumns);
-    text += PadLeft(Percent(share), kShareColumns);
-    text += "  " + Paint(Bar(share, kBarColumns, style), Ink::kBar, style);
-    // Slack has no count.
-    text += PadLeft(line.count == 0 ? "" : CountText(line.count), kCountColumns);
-    out->push_back(text);
+    const std::string indent(2 * std::min<size_t>(line.depth, 8), ' ');
+    const std::string times = line.repeats > 1 ? fmt::format(" x{}", line.repeats) : "";
+    const size_t room = most - std::min(most, indent.size() + times.size());
+    const auto cut = line.layer ? CutMiddle : CutEnd;
+    const std::optional<Ink> ink = line.rest                       ? std::optional(Ink::kDim)
+                                   : line.depth == 0 && bold_roots ? std::optional(Ink::kBold)
+                                                                   : std::nullopt;
+    table.AddRow({{indent + cut(line.name, room, out->style()) + times, ink},
+                  {InUnit(line.bytes, unit.bytes)},
+                  {Percent(share)},
+                  {Bar(share, kBarColumns, out->style())},
+                  // Slack has no count.
+                  {line.count == 0 ? "" : CountText(line.count)}});
     if (!line.below.empty())
-      AddBelow(line.below, indent + "    ", whole, style, out);
+      AddCallers(line.below, indent.size() + 4, whole, out, &table);
   }
 }
 
-void AddDeviceTable(const std::vector<const query::DeviceReport*>& gpus,
-                    const query::DeviceReport* fullest,
-                    std::optional<int64_t> start_ns,
-                    const Style& style,
-                    std::vector<std::string>* out) {
-  constexpr size_t kFullColumns = 8;
-  constexpr size_t kResidualColumns = 12;
-  constexpr size_t kAtColumns = 15;
+void ReportTables::AddDevices(const std::vector<const query::DeviceReport*>& gpus,
+                              const query::DeviceReport* fullest,
+                              bool with_times) {
+  constexpr size_t kFigures = 11 + 11 + 12 + 8 + 15;
   uint64_t largest = 0;
-  size_t names = 0;
-  std::vector<std::string> labels;
-  for (const query::DeviceReport* gpu : gpus) {
+  for (const query::DeviceReport* gpu : gpus)
     largest = std::max({largest, gpu->ledger_bytes, gpu->nvml_bytes.value_or(0)});
-    labels.push_back(fmt::format("GPU {}{}  {}", gpu->index, gpu == fullest ? '*' : ' ',
-                                 Printable(gpu->name, style.utf8)));
-    names = std::max(names, util::DisplayWidth(labels.back()));
-  }
-  const size_t figures = 2 * kBytesColumns + kFullColumns + kResidualColumns + kAtColumns;
-  names = std::min(names, Columns(style) - std::min(Columns(style), figures + 2));
   const Unit unit = TableUnit(largest);
-  const std::string head = "  " +
-                           PadRight(fmt::format("{} GPUs, {}", gpus.size(), unit.name), names) +
-                           PadLeft("ledger", kBytesColumns) + PadLeft("NVML", kBytesColumns) +
-                           PadLeft("residual", kResidualColumns) + PadLeft("full", kFullColumns) +
-                           PadLeft("at, seconds", kAtColumns);
-  out->push_back(Paint(head, Ink::kDim, style));
-  for (size_t i = 0; i < gpus.size(); ++i) {
-    const query::DeviceReport& gpu = *gpus[i];
-    const uint64_t used = gpu.nvml_bytes.value_or(gpu.ledger_bytes);
-    const std::string full =
-        gpu.total_bytes.value_or(0) == 0
-            ? "-"
-            : Percent(static_cast<double>(used) / static_cast<double>(*gpu.total_bytes));
-    const std::string residual = PadLeft(
-        gpu.residual_bytes ? util::FormatSignedBytes(*gpu.residual_bytes) : "-", kResidualColumns);
-    const bool explained =
-        !gpu.residual_bytes || IsWithinTarget(*gpu.residual_bytes, gpu.nvml_bytes.value_or(0));
-    const std::string label = PadRight(CutEnd(labels[i], names, style), names);
-    out->push_back(
-        "  " + (&gpu == fullest ? Paint(label, Ink::kBold, style) : label) +
-        PadLeft(InUnit(gpu.ledger_bytes, unit.bytes), kBytesColumns) +
-        PadLeft(gpu.nvml_bytes ? InUnit(*gpu.nvml_bytes, unit.bytes) : "-", kBytesColumns) +
-        (explained ? residual : Paint(residual, Ink::kWarning, style)) +
-        PadLeft(full, kFullColumns) +
-        PadLeft(start_ns ? ExactSeconds(gpu.at_ns - *start_ns) : "-", kAtColumns));
+  TextTable table(&out_, {{.title = fmt::format("{} GPUs, {}", gpus.size(), unit.name),
+                           .width = 0,
+                           .most = out_.RoomBeside(2 + kFigures),
+                           .fit = Fit::kCutEnd,
+                           .gap = 2},
+                          {.title = "ledger", .width = 11},
+                          {.title = "NVML", .width = 11},
+                          {.title = "residual", .width = 12},
+                          {.title = "full", .width = 8},
+                          {.title = "at, seconds", .width = 15}});
+  table.AddTitles();
+  for (const query::DeviceReport* gpu : gpus) {
+    const uint64_t nvml = gpu->nvml_bytes.value_or(0);
+    const auto used = static_cast<double>(gpu->nvml_bytes.value_or(gpu->ledger_bytes));
+    const bool explained = !gpu->residual_bytes || IsWithinTarget(*gpu->residual_bytes, nvml);
+    const uint64_t total = gpu->total_bytes.value_or(0);
+    table.AddRow(
+        {{fmt::format("GPU {}{}  {}", gpu->index, gpu == fullest ? '*' : ' ',
+                      out_.Clean(gpu->name)),
+          gpu == fullest ? std::optional(Ink::kBold) : std::nullopt},
+         {InUnit(gpu->ledger_bytes, unit.bytes)},
+         {gpu->nvml_bytes ? InUnit(nvml, unit.bytes) : "-"},
+         {gpu->residual_bytes ? util::FormatSignedBytes(*gpu->residual_bytes) : "-",
+          explained ? std::nullopt : std::optional(Ink::kWarning)},
+         {total == 0 ? "-" : Percent(used / static_cast<double>(total))},
+         {with_times ? ExactSeconds(gpu->at_ns - recording_.tables().session.begin_ns) : "-"}});
   }
-  out->emplace_back();
 }
 
-void AddLayerTable(const std::string& title,
-                   const std::vector<query::ModuleEntry>& entries,
-                   const query::LeftOut& left_out,
-                   const query::Report& report,
-                   size_t count,
-                   const Style& style,
-                   std::vector<std::string>* out) {
+template <class Entry, class AddRow>
+void ReportTables::AddList(const std::string& title,
+                           const ReportList<Entry>& list,
+                           size_t count,
+                           std::vector<TextColumn> texts,
+                           const AddRow& add_row) {
   if (count == 0)
     return;
-  const ListLayout layout = LayOut(entries, count, style);
-  size_t name_columns = 0;
-  for (size_t i = 0; i < count; ++i) {
-    name_columns = std::max(name_columns, util::DisplayWidth(LayerName(entries[i], style)));
+  uint64_t largest = 0;
+  std::set<tables::DeviceId> devices;
+  for (size_t i = 0; i < count; ++i)
+    largest = std::max(largest, (*list)[i].bytes);
+  // Those of a few bytes are not listed, and mark nothing.
+  for (const Entry& entry : *list) {
+    if (entry.bytes >= largest / 1000)
+      devices.insert(entry.device);
   }
-  name_columns = std::min(name_columns, layout.right / 2);
-  out->push_back(ListHead(layout, title, style));
-  for (size_t i = 0; i < count; ++i) {
-    std::string text = ListStart(entries[i], layout, report);
-    // The end of a path says which layer it is.
-    const std::string name = CutStart(LayerName(entries[i], style), name_columns, style);
-    text += name;
-    const size_t room = layout.right - std::min(layout.right, name_columns + 2);
-    std::string holds = WhatItHolds(entries[i], true, style);
-    // The class is the first to go.
-    if (util::DisplayWidth(holds) > room)
-      holds = WhatItHolds(entries[i], false, style);
-    if (!holds.empty() && room > 4) {
-      text += std::string(name_columns - util::DisplayWidth(name) + 2, ' ');
-      text += Paint(CutEnd(holds, room, style), Ink::kDim, style);
+  const bool is_marked = devices.size() > 1;
+  const Unit unit = TableUnit(largest);
+  std::vector<TextColumn> columns = ListColumns(unit.name, title, is_marked ? kMarkColumns : 0);
+  // A place and what it says share the room.
+  if (texts.size() > 1)
+    texts[0].most = texts[0].most * out_.RoomBeside(kListColumns + columns[2].width) / 100;
+  std::move(texts.begin(), texts.end(), std::back_inserter(columns));
+  {
+    TextTable table(&out_, std::move(columns));
+    table.AddTitles();
+    const auto figures = [&](const auto& of) {
+      return TextCells{{InUnit(of.bytes, unit.bytes)}, {CountText(of.count)}, {}};
+    };
+    for (size_t i = 0; i < count; ++i) {
+      TextCells cells = figures((*list)[i]);
+      if (is_marked)
+        cells[2].text = DeviceMark(report_, (*list)[i].device);
+      add_row((*list)[i], std::move(cells), &table);
     }
-    out->push_back(text);
+    if (const query::LeftOut rest = list.Beyond(count); rest.bytes != 0) {
+      TextCells cells = figures(rest);
+      cells.push_back({fmt::format("({} more)", util::FormatCount(rest.entries))});
+      table.AddRest(std::move(cells));
+    }
   }
-  AddRest(entries, count, left_out, layout, style, out);
+  out_.Add("");
 }
 
-void AddLineTable(const std::string& title,
-                  const std::vector<query::TopLine>& entries,
-                  const query::LeftOut& left_out,
-                  const query::Report& report,
-                  size_t count,
-                  const Style& style,
-                  std::vector<std::string>* out) {
-  if (count == 0)
-    return;
-  const ListLayout layout = LayOut(entries, count, style);
-  size_t place_columns = 0;
-  for (size_t i = 0; i < count; ++i) {
-    place_columns =
-        std::max(place_columns, util::DisplayWidth(Printable(entries[i].place, style.utf8)));
-  }
+void ReportTables::AddLayers(const std::string& title,
+                             const ReportList<query::ModuleEntry>& list,
+                             size_t count) {
+  const bool utf8 = out_.style().utf8;
+  // The end of a path says which layer it is. Of what it holds, the class is the first to go.
+  AddList(title, list, count,
+          {{.width = 0, .most = 50, .fit = Fit::kCutStart},
+           {.fit = Fit::kCutEnd, .gap = 2, .ink = Ink::kDim}},
+          [&](const query::ModuleEntry& entry, TextCells cells, TextTable* table) {
+            cells.push_back({LayerName(entry, utf8)});
+            cells.push_back({WhatItHolds(entry, true, utf8), {}, WhatItHolds(entry, false, utf8)});
+            table->AddRow(std::move(cells));
+          });
+}
+
+void ReportTables::AddLines(const std::string& title,
+                            const ReportList<query::TopLine>& list,
+                            size_t count) {
   // The place matters more than the text of the line; the text gets what is left.
-  place_columns = std::min(place_columns, layout.right * 3 / 5);
-  out->push_back(ListHead(layout, title, style));
-  for (size_t i = 0; i < count; ++i) {
-    const query::TopLine& entry = entries[i];
-    const std::string place = CutEnd(PlaceText(entry.place, style), place_columns, style);
-    std::string text = ListStart(entry, layout, report) + place;
-    const size_t room = layout.right - std::min(layout.right, place_columns + 2);
-    std::string source = Printable(entry.source, style.utf8);
-    source.erase(0, source.find_first_not_of(' '));
-    if (!source.empty() && room > 4) {
-      text +=
-          std::string(place_columns - std::min(place_columns, util::DisplayWidth(place)) + 2, ' ');
-      text += Paint(CutEnd(source, room, style), Ink::kDim, style);
-    }
-    out->push_back(text);
-  }
-  AddRest(entries, count, left_out, layout, style, out);
+  AddList(title, list, count,
+          {{.width = 0, .most = 60, .fit = Fit::kCutEnd},
+           {.fit = Fit::kCutEnd, .gap = 2, .ink = Ink::kDim}},
+          [&](const query::TopLine& entry, TextCells cells, TextTable* table) {
+            std::string source = out_.Clean(entry.source);
+            source.erase(0, source.find_first_not_of(' '));
+            cells.push_back({PlaceText(entry.place)});
+            cells.push_back({std::move(source)});
+            table->AddRow(std::move(cells));
+          });
 }
 
-void AddStackTable(const std::string& title,
-                   const std::vector<query::TopStack>& entries,
-                   const query::LeftOut& left_out,
-                   const query::Report& report,
-                   const tables::Recording& recording,
-                   size_t count,
-                   const Style& style,
-                   std::vector<std::string>* out) {
-  if (count == 0)
-    return;
-  const ListLayout layout = LayOut(entries, count, style);
-  const std::map<std::string, size_t> alike = CountAlike(recording, entries);
-  out->push_back(ListHead(layout, title, style));
-  for (size_t i = 0; i < count; ++i) {
-    const query::TopStack& entry = entries[i];
-    std::string place = PlaceText(entry.place, style);
-    if (alike.at(ShownStack(recording, entry)) > 1)
-      place += Printable(Innermost(recording, entry), style.utf8);
-    if (entry.alike > 1)
-      place += fmt::format(" x{}", entry.alike);
-    out->push_back(ListStart(entry, layout, report) + CutEnd(place, layout.right, style));
-    std::string callers;
-    for (const std::string& caller : Callers(recording, entry.stack, kCallers)) {
-      callers += (callers.empty() ? "< " : " < ") + Printable(caller, style.utf8);
-    }
-    if (!callers.empty()) {
-      out->push_back(std::string(layout.left, ' ') +
-                     Paint(CutEnd(callers, layout.right, style), Ink::kDim, style));
-    }
-  }
-  AddRest(entries, count, left_out, layout, style, out);
+void ReportTables::AddStacks(const std::string& title,
+                             const ReportList<query::TopStack>& list,
+                             size_t count) {
+  const std::map<std::string, size_t> alike = CountAlike(recording_, *list);
+  AddList(title, list, count, {{.fit = Fit::kCutEnd}},
+          [&](const query::TopStack& entry, TextCells cells, TextTable* table) {
+            std::string place = PlaceText(entry.place);
+            if (alike.at(ShownStack(recording_, entry)) > 1)
+              place += out_.Clean(Innermost(recording_, entry));
+            if (entry.alike > 1)
+              place += fmt::format(" x{}", entry.alike);
+            cells.push_back({std::move(place)});
+            table->AddRow(std::move(cells));
+            std::string callers;
+            for (const std::string& caller : Callers(recording_, entry.stack, kCallers))
+              callers += (callers.empty() ? "< " : " < ") + out_.Clean(caller);
+            if (!callers.empty())
+              table->AddBelow(std::move(callers));
+          });
 }
 
-void AddCachedReason(const query::CachedMemory& cached,
-                     int64_t start_ns,
-                     const Style& style,
-                     std::vector<std::string>* out) {
-  const auto add = [&](const std::string& line) {
-    out->push_back(CutEnd("  " + line, Columns(style), style));
-  };
-  const std::string place = Printable(cached.place, style.utf8);
-  const size_t room = Columns(style) - std::min(Columns(style), kCachedWords);
+std::string ReportTables::PlaceText(const std::string& place) const {
+  return place.empty() ? "(no stack)" : out_.Clean(place);
+}
+
+void ReportTables::AddCachedReason(const query::CachedMemory& cached) {
+  const auto add = [&](const std::string& line) { out_.AddCut("  " + line); };
+  const std::string place = out_.Clean(cached.place);
   add(fmt::format("The newest segment, {} at {}, was made for a request of {}",
                   util::FormatBytes(cached.segment_bytes),
-                  util::FormatDuration(cached.segment_ns - start_ns),
+                  util::FormatDuration(cached.segment_ns - recording_.tables().session.begin_ns),
                   util::FormatBytes(cached.request_bytes)));
   add(fmt::format("{}of the {} that are free now:",
-                  place.empty() ? "" : "at " + CutEnd(place, room, style) + "; ",
+                  place.empty()
+                      ? ""
+                      : "at " + CutEnd(place, out_.RoomBeside(kCachedWords), out_.style()) + "; ",
                   util::FormatBytes(cached.free_bytes)));
   const auto add_part = [&](uint64_t bytes, const std::string& what) {
     if (bytes != 0)
-      add(PadLeft(util::FormatBytes(bytes), kBytesColumns) + " " + what);
+      add(PadLeft(util::FormatBytes(bytes), 11) + " " + what);
   };
   add_part(cached.freed_since_bytes, "were in use then, or are in that segment");
   add_part(cached.too_small_bytes, fmt::format("were free in smaller pieces, of {} at most",
                                                util::FormatBytes(cached.largest_piece_bytes)));
   add_part(cached.elsewhere_bytes, "were free for another stream or pool");
   add_part(cached.graph_bytes, "are of CUDA graphs");
-  out->emplace_back();
+  out_.Add("");
 }
 
 }  // namespace vramscope::output

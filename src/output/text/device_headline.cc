@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output/text/device_headline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "output/devices.h"
+#include "output/text/trust_lines.h"
+#include "tables/imported.h"
+#include "util/size_text.h"
+#include "util/utf8.h"
+
+namespace vramscope::output {
+namespace {
+
+constexpr size_t kMostAsleep = 3;  // categories of what has no device memory
+
+}  // namespace
+
+void DeviceHeadline::Add(const query::DeviceReport& device) {
+  std::string name;
+  switch (device.kind) {
+    case tables::DeviceKind::kGpu:
+      name = fmt::format("GPU {}", device.index);
+      if (!device.name.empty())
+        name += "  " + out_.Clean(device.name);
+      if (device.total_bytes)
+        name += fmt::format(", {}", util::FormatBytes(*device.total_bytes));
+      break;
+    case tables::DeviceKind::kCpu:
+      name = "CPU tensors";
+      break;
+    case tables::DeviceKind::kHost:
+      name = report_.overflow.empty() ? "Host memory, pinned and registered"
+                                      : "Host memory, pinned or in place of a GPU's";
+      break;
+  }
+  // One figure has one unit on a screen.
+  const Unit unit = TableUnit(std::max(device.ledger_bytes, device.nvml_bytes.value_or(0)));
+  const std::string ledger = InUnit(device.ledger_bytes, unit.bytes);
+  std::string when = out_.Clean(device.at_kind) + " ";
+  if (query_.at.kind == query::Instant::Kind::kMark)
+    when += out_.Clean(query_.at.mark) + " ";
+  if (device.at_kind == "time")
+    when.clear();
+  const bool at_peak_of_all =
+      query_.at.kind == query::Instant::Kind::kPeak && !query_.SelectsWholeDevices();
+  const bool nothing =
+      device.ledger_bytes == 0 && device.at_ns < recording_.tables().session.begin_ns;
+  if (nothing)
+    when = "nothing allocated";
+  else if (!tables::NoteOf(recording_, tables::kInstantNote).empty())
+    when = ledger + " " + unit.name;
+  else if (at_peak_of_all)
+    when = "when the device peaked, at " + Seconds(device.at_ns);
+  else
+    when += fmt::format("{} {} at {}", ledger, unit.name, Seconds(device.at_ns));
+  if (device.at_iteration)
+    when += fmt::format(", iteration {}", *device.at_iteration);
+  name = CutEnd(name, out_.RoomBeside(util::DisplayWidth(when) + 2), out_.style());
+  // At the edge of the tables below, which take no more of a wide screen than they need.
+  const size_t used = util::DisplayWidth(name) + util::DisplayWidth(when);
+  const size_t gap = std::max<size_t>(std::min(out_.columns(), kPlainColumns), used + 2) - used;
+  out_.Add(Paint(name, Ink::kBold, out_.style()) + std::string(gap, ' ') + when);
+
+  if (report_.sampled && query_.SelectsWholeDevices()) {
+    out_.Add(fmt::format("  {} {}, as NVML said", ledger, unit.name));
+  } else if (device.nvml_bytes && device.residual_bytes) {
+    const int64_t residual = *device.residual_bytes;
+    const bool explained = IsWithinTarget(residual, *device.nvml_bytes);
+    std::string line = fmt::format("  NVML {} - ledger {} {} = residual ",
+                                   InUnit(*device.nvml_bytes, unit.bytes), ledger, unit.name);
+    line += Paint(fmt::format("{} ({})", util::FormatSignedBytes(residual),
+                              ExactPercent(residual, *device.nvml_bytes)),
+                  explained ? Ink::kGood : Ink::kWarning, out_.style());
+    out_.Add(line);
+  } else if (!query_.SelectsWholeDevices()) {
+    AddSelected(device, unit);
+  } else if (device.kind == tables::DeviceKind::kGpu) {
+    out_.Add(fmt::format("  ledger {} {}; no NVML sample of this state, so no residual", ledger,
+                         unit.name));
+  } else {
+    out_.Add(fmt::format("  ledger {} {}{}", ledger, unit.name,
+                         device.kind == tables::DeviceKind::kCpu ? " of live tensors" : ""));
+  }
+  if (HasAllocated(device))
+    AddAllocated(device, unit);
+}
+
+// What the conditions select of the device, and of their own peak.
+void DeviceHeadline::AddSelected(const query::DeviceReport& device, const Unit& unit) {
+  const std::string line =
+      fmt::format("  {} {} of {}", InUnit(device.ledger_bytes, unit.bytes), unit.name, Asked());
+  std::string own;
+  if (device.own_peak && device.own_peak->bytes == device.ledger_bytes)
+    own = "its own peak is the same";
+  else if (device.own_peak)
+    own = "its own peak: " + PeakText(*device.own_peak, unit) + " (--at own-peak)";
+  const bool fits = util::DisplayWidth(line) + 2 + own.size() <= out_.columns();
+  out_.AddCut(own.empty() || !fits ? line : line + "; " + own);
+  if (!own.empty() && !fits)
+    out_.Add("  " + own);
+}
+
+// The allocator's figures, where free memory in its segments makes them differ from the ledger's.
+void DeviceHeadline::AddAllocated(const query::DeviceReport& device, const Unit& unit) {
+  std::string line =
+      fmt::format("  allocated {} of {} {} reserved", InUnit(device.allocated_bytes, unit.bytes),
+                  InUnit(device.reserved_bytes, unit.bytes), unit.name);
+  if (device.allocated_peak->bytes == device.allocated_bytes)
+    return out_.AddCut(line + ", the most at any time");
+  const std::string peak = "its own peak: " + PeakText(*device.allocated_peak, unit);
+  // --at takes the time, so it is whole.
+  if (util::DisplayWidth(line) + 2 + peak.size() <= out_.columns())
+    return out_.Add(line + "; " + peak);
+  out_.Add(line + ";");
+  out_.AddCut("  " + peak + " (--at allocated-peak)");
+}
+
+std::string DeviceHeadline::PeakText(const query::PeakFigure& peak, const Unit& unit) const {
+  return fmt::format("{} {} at {}", InUnit(peak.bytes, unit.bytes), unit.name,
+                     Seconds(peak.time_ns));
+}
+
+// "rank=1 and category=activation".
+std::string DeviceHeadline::Asked() const {
+  std::string asked;
+  for (const query::ReportQuery::Where& where : query_.where)
+    asked += fmt::format("{}{}={}", asked.empty() ? "" : " and ",
+                         query::DimensionName(where.dimension), out_.Clean(where.value));
+  return asked;
+}
+
+// What is live for an allocator and has no device memory: the sums above are without it.
+void DeviceHeadline::AddUnbacked(const query::DeviceReport& device) {
+  if (device.unbacked_count == 0)
+    return;
+  const bool one = device.unbacked_count == 1;
+  out_.Add(fmt::format("  Asleep: {} in {} block{} no device memory now",
+                       util::FormatBytes(device.unbacked_bytes),
+                       util::FormatCount(device.unbacked_count), one ? " has" : "s have"));
+  std::string largest;
+  size_t named = 0;
+  for (const query::CategoryEntry& entry : report_.unbacked_categories) {
+    if (entry.device != device.device || entry.bytes == 0 || named == kMostAsleep)
+      continue;
+    ++named;
+    largest += fmt::format("{}{} {}", largest.empty() ? "" : ", ", out_.Clean(entry.category),
+                           util::FormatBytes(entry.bytes));
+  }
+  out_.AddCut("    " + largest);
+}
+
+void DeviceHeadline::AddAbsence() {
+  std::string dimensions;
+  for (const query::ReportQuery::Where& where : query_.where)
+    dimensions +=
+        fmt::format("{}{}", dimensions.empty() ? "" : ",", query::DimensionName(where.dimension));
+  const query::DeviceReport* most = nullptr;
+  for (const query::DeviceReport& device : report_.devices) {
+    if (device.own_peak && (most == nullptr || device.own_peak->bytes > most->own_peak->bytes))
+      most = &device;
+  }
+  if (query_.where.empty() && WasPaused(recording_)) {
+    out_.Add("The recording was paused all the time: nothing is known of the program's memory.");
+  } else if (query_.where.empty()) {
+    for (const std::string& line : AbsenceLines(recording_))
+      out_.Add(line);
+  } else if (most != nullptr) {
+    const Unit unit = TableUnit(most->own_peak->bytes);
+    out_.Add(fmt::format("Nothing had {} when the device peaked, at {}.", Asked(),
+                         Seconds(most->at_ns)));
+    out_.Add("The most there was: " + PeakText(*most->own_peak, unit) + " (--at own-peak)");
+  } else {
+    out_.Add(
+        fmt::format("Nothing there has {}: `--by {}` shows what there is.", Asked(), dimensions));
+  }
+  out_.Add("");
+}
+
+}  // namespace vramscope::output
