@@ -54,7 +54,7 @@ class Watch(threading.Thread):
         self.launcher_memory = max(self.launcher_memory, self.memory_of(self.launcher))
         for task in Path(f"/proc/{self.launcher}/task").glob("*/children"):
             for child in map(int, task.read_text().split()):
-                if b"\0fold\0" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"\0compact\0" in Path(f"/proc/{child}/cmdline").read_bytes():
                     self.fold_memory = max(self.fold_memory, self.memory_of(child))
 
     def run(self) -> None:

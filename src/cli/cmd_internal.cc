@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@
 
 #include "cli/commands.h"
 #include "output/terminal.h"
+#include "pipeline/compact/compactor.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/oom_reports.h"
 #include "pipeline/open_recording.h"
@@ -175,6 +178,23 @@ void RegisterResolve(CLI::App& app, int* exit_code) {
   resolve->add_option("DIR", arguments->path)->required();
   resolve->callback(
       [arguments, exit_code] { *exit_code = ExitOf(ResolveTo(STDOUT_FILENO, *arguments)); });
+}
+
+void RegisterCompact(CLI::App& app, int* exit_code) {
+  // For the launcher.
+  CLI::App* const compact = app.add_subcommand("compact", "")->group("");
+  auto options = std::make_shared<compact::CompactOptions>();
+  auto niceness = std::make_shared<int>(0);
+  compact->add_option("--to", options->to_bytes)->required();
+  compact->add_option("--nice", *niceness);
+  compact->add_flag("--drop", options->drop);
+  compact->add_option("--instant", options->instants);
+  compact->add_option("DIR", options->directory)->required();
+  compact->callback([options, niceness, exit_code] {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // the directory is the launcher's
+    [[maybe_unused]] const int now = nice(*niceness);
+    *exit_code = ExitOf(compact::Compact(*options));
+  });
 }
 
 void RegisterRefused(CLI::App& app, int* exit_code) {

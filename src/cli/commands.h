@@ -35,7 +35,7 @@ void RegisterYield(CLI::App& app, int* exit_code);
 void RegisterResume(CLI::App& app, int* exit_code);
 void RegisterResolve(CLI::App& app, int* exit_code);
 void RegisterSidecar(CLI::App& app, int* exit_code);
-void RegisterFold(CLI::App& app, int* exit_code);
+void RegisterCompact(CLI::App& app, int* exit_code);
 void RegisterRefused(CLI::App& app, int* exit_code);
 void RegisterDoctor(CLI::App& app, int* exit_code);
 

@@ -133,7 +133,7 @@ int Main(std::vector<std::string> words) {
   RegisterResume(app, &exit_code);
   RegisterResolve(app, &exit_code);
   RegisterSidecar(app, &exit_code);
-  RegisterFold(app, &exit_code);
+  RegisterCompact(app, &exit_code);
   RegisterRefused(app, &exit_code);
   RegisterDoctor(app, &exit_code);
   // Set before, it would be the commands' too.

@@ -11,11 +11,11 @@
 
 #include "finished.h"
 #include "live_seeds.h"
+#include "pipeline/compact/compaction.h"
+#include "pipeline/compact/planner.h"
 #include "probe/stack/native/testing_tables.h"
-#include "resolve/keeper.h"
 #include "tables/testing/random_tables.h"
 #include "trace/live/live_trace.h"
-#include "trace/past/past.h"
 #include "trace/trace.h"
 
 namespace {
@@ -57,18 +57,19 @@ bool WriteRingSeed(const fs::path& root) {
   if (!opened)
     return false;
   auto& trace = static_cast<trace::LiveTrace&>(**opened);
-  const std::vector<trace::OldChunk> old = trace::FindOldChunks(trace);
+  const std::vector<compact::OldChunk> old = compact::FindOldChunks(trace);
   if (old.empty())
     return false;
-  std::vector<trace::PastPlan> plans(1);
+  std::vector<compact::CompactionPlan> plans(1);
   plans[0].cut_ns = old[old.size() / 2].end_ns;
-  trace::ChooseChunks(trace, plans.data());
+  compact::ChooseChunks(trace, plans.data());
   const std::vector<std::vector<int64_t>> instants(trace.devices().size(), {old[0].end_ns});
-  resolve::Keeper keeper(trace, instants, &plans);
-  if (!trace.ForEachEvent([&](std::span<const trace::Event> events) { keeper.Apply(events); }).ok())
+  compact::CompactionPlanner planner(trace, instants, &plans);
+  if (!trace.ForEachEvent([&](std::span<const trace::Event> events) { planner.Apply(events); })
+           .ok())
     return false;
-  keeper.Finish();
-  const std::vector<uint8_t> past = trace::MakePast(trace, plans[0]).bytes;
+  planner.Finish();
+  const std::vector<uint8_t> past = compact::MakePastFile(trace, plans[0]).bytes;
   fs::remove_all(session);
   return WriteFile(root / "live_file" / "ring.vrl",
                    live + std::string(past.begin(), past.end()) + fuzz::Launcher());

@@ -334,7 +334,7 @@ void Stream::ResetStackTables() {
   codes_.Clear();
   nodes_.Clear();
   stacks_.Clear();
-  // Whoever folds the recording counts on it (trace/past/past.cc): ids from before are not written
+  // The compaction of a ring counts on it (pipeline/compact/): ids from before are not written
   // any more.
   known_walks_.Clear();
   CountLoss(format::Loss::kTableReset);

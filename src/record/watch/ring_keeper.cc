@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "format/layout.h"
+#include "pipeline/compact/compactor.h"
 #include "record/subprocess.h"
 #include "util/size_text.h"
 
@@ -21,12 +22,12 @@ namespace {
 
 // Less leaves no room for history beside the chunks that threads write.
 constexpr uint64_t kLeastBytes = 16 << 20;
-// What a fold leaves room for at least, however much the past needs.
+// What a compaction leaves room for at least, however much the past needs.
 constexpr uint64_t kLeastLiveBytes = 8 << 20;
 constexpr std::chrono::milliseconds kPeriod{200};
 constexpr std::chrono::milliseconds kShortestPeriod{10};
 constexpr std::chrono::hours kLongest{1};
-// A fold that nobody waits for leaves the processor to the program.
+// A compaction that nobody waits for leaves the processor to the program.
 constexpr int kNice = 10;
 constexpr unsigned kMostDropsOnly = 64;
 // Over so long the rate is taken at which the directory grows.
@@ -103,22 +104,22 @@ RingKeeper::Space RingKeeper::Measure() {
 RingKeeper::Outcome RingKeeper::Run(const std::vector<std::string>& words, uint64_t limit_bytes) {
   std::error_code error;
   std::vector<std::string> command = {
-      std::filesystem::read_symlink("/proc/self/exe", error).string(), "fold"};
+      std::filesystem::read_symlink("/proc/self/exe", error).string(), "compact"};
   command.insert(command.end(), words.begin(), words.end());
   command.push_back(live_directory_);
   bool is_over = false;
-  const Captured fold = RunCaptured(command, {}, kLongest, [&] {
+  const Captured child = RunCaptured(command, {}, kLongest, [&] {
     is_over = is_over || Measure().total() > limit_bytes;
     return is_over || worker_.stop();
   });
   Measure();
-  if (!fold.ended)
+  if (!child.ended)
     return is_over && !worker_.stop() ? Outcome::kTooSlow : Outcome::kStopped;
   std::vector<std::string> instants;
   std::string why;
-  for (size_t begin = 0; begin < fold.output.size();) {
-    const size_t end = std::min(fold.output.find('\n', begin), fold.output.size());
-    std::string line = fold.output.substr(begin, end - begin);
+  for (size_t begin = 0; begin < child.output.size();) {
+    const size_t end = std::min(child.output.find('\n', begin), child.output.size());
+    std::string line = child.output.substr(begin, end - begin);
     constexpr std::string_view kPrefix = "vramscope: ";
     if (line.starts_with(kPrefix))
       why = line.substr(kPrefix.size());
@@ -128,11 +129,11 @@ RingKeeper::Outcome RingKeeper::Run(const std::vector<std::string>& words, uint6
   }
   if (!instants.empty())
     instants_ = std::move(instants);
-  if (fold.ok())
+  if (child.ok())
     return Outcome::kDone;
-  if (WIFSIGNALED(fold.wait_status))
+  if (WIFSIGNALED(child.wait_status))
     return Outcome::kStopped;  // by somebody, or for want of memory: the next one may have more
-  if (why == kHeldByReader) {
+  if (why == compact::kHeldByReader) {
     was_held_ = true;
     return Outcome::kHeld;
   }
@@ -146,7 +147,7 @@ bool RingKeeper::Look() {
   const uint64_t size = std::max(size_bytes_, wanted);
   const uint64_t limit = size - size / 16;
   const auto needed = static_cast<uint64_t>(
-      1.5 * bytes_each_second_ * static_cast<double>(space.total()) / folded_each_second_);
+      1.5 * bytes_each_second_ * static_cast<double>(space.total()) / compacted_each_second_);
   const uint64_t highest = size / 4 * 3;
   const uint64_t lowest = std::min(highest, space.past + std::max(space.past / 2, size / 4));
   high_bytes_ = std::clamp(limit - std::min(limit, needed), lowest, highest);
@@ -155,14 +156,14 @@ bool RingKeeper::Look() {
   const uint64_t to =
       std::max(kLeastLiveBytes / 2, (high_bytes_ - std::min(high_bytes_, space.past)) / 2);
   if (space.total() <= limit && drops_only_ == 0)
-    return Fold(to, limit);
+    return Compact(to, limit);
   drops_only_ -= std::min(drops_only_, 1U);
   return Drop(to);
 }
 
-bool RingKeeper::Fold(uint64_t to_bytes, uint64_t limit_bytes) {
+bool RingKeeper::Compact(uint64_t to_bytes, uint64_t limit_bytes) {
   const double bytes = static_cast<double>(now_.total());
-  const double seconds = bytes / folded_each_second_;
+  const double seconds = bytes / compacted_each_second_;
   const bool is_urgent =
       static_cast<double>(limit_bytes) - bytes < 3 * seconds * bytes_each_second_;
   const auto begin = std::chrono::steady_clock::now();
@@ -170,12 +171,12 @@ bool RingKeeper::Fold(uint64_t to_bytes, uint64_t limit_bytes) {
               limit_bytes)) {
     case Outcome::kDone: {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      folded_each_second_ = bytes / std::max(took.count(), 0.001);
+      compacted_each_second_ = bytes / std::max(took.count(), 0.001);
       too_slow_ = 0;
       return true;
     }
     case Outcome::kTooSlow:
-      folded_each_second_ /= 2;
+      compacted_each_second_ /= 2;
       drops_only_ = std::min(1U << std::min(too_slow_++, 16U), kMostDropsOnly) - 1;
       return Drop(to_bytes);
     case Outcome::kFailed:
@@ -199,7 +200,7 @@ std::string RingKeeper::note() {
   if (most <= size_bytes_)
     return "";
   const std::string why =
-      was_held_ ? std::string(kHeldByReader)
+      was_held_ ? std::string(compact::kHeldByReader)
       : most_past_bytes_ + kLeastLiveBytes > size_bytes_
           ? fmt::format("what is live and at the peak takes {}",
                         util::FormatBytes(most_past_bytes_))

@@ -11,11 +11,8 @@
 
 namespace vramscope::cli {
 
-// The error of a fold that could not give space back.
-inline constexpr char kHeldByReader[] = "somebody reads the recording, and has not ended";
-
 // Keeps a live directory within a size (docs/RING.md): looks at what it takes of the disk, and has
-// what is old folded by a process of its own; where that takes too long, the oldest is dropped.
+// what is old compacted by a process of its own; where that takes too long, the oldest is dropped.
 // What goes wrong there harms neither the recording nor its program; the directory then grows as it
 // does without a ring.
 class RingKeeper {
@@ -26,7 +23,7 @@ class RingKeeper {
   RingKeeper& operator=(const RingKeeper&) = delete;
 
   void Start();
-  // A fold that is under way is given up. Idempotent.
+  // A compaction that is under way is given up. Idempotent.
   void Stop() { worker_.Stop(); }
   // By how much the size was exceeded and why; "" where it was not. After Stop().
   std::string note();
@@ -43,11 +40,11 @@ class RingKeeper {
 
   void Loop();
   Space Measure();
-  // What is over three quarters of the ring is folded, so that the rest is there while that is
+  // What is over three quarters of the ring is compacted, so that the rest is there while that is
   // done, down to a half: each byte then is looked at twice or so. Earlier where the program writes
-  // so fast that a fold would come too late. False: it will not work the next time either.
+  // so fast that a compaction would come too late. False: it will not work the next time either.
   bool Look();
-  bool Fold(uint64_t to_bytes, uint64_t limit_bytes);
+  bool Compact(uint64_t to_bytes, uint64_t limit_bytes);
   bool Drop(uint64_t to_bytes);
   // Until the directory takes so much.
   Outcome Run(const std::vector<std::string>& words, uint64_t limit_bytes);
@@ -59,10 +56,10 @@ class RingKeeper {
   double bytes_each_second_ = 0;  // by which it grew when it was looked at last
   std::chrono::steady_clock::time_point measured_;
   uint64_t high_bytes_ = 0;
-  double folded_each_second_ = 5e6;    // bytes, by the last fold; before it a guess
-  unsigned too_slow_ = 0;              // folds in a row
-  unsigned drops_only_ = 0;            // so many times no fold is tried
-  std::vector<std::string> instants_;  // that the last fold kept
+  double compacted_each_second_ = 5e6;  // bytes, by the last compaction; before it a guess
+  unsigned too_slow_ = 0;               // compactions in a row
+  unsigned drops_only_ = 0;             // so many times no compaction is tried
+  std::vector<std::string> instants_;   // that the last compaction kept
 
   // For the note.
   uint64_t most_bytes_ = 0;

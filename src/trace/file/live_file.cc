@@ -119,11 +119,12 @@ void LiveFile::ReadPast(LossCounter* losses) {
       format::PastStream stream;
       format::PastRange range;
       if (raw.type == format::PastStream::kType && format::Decode(raw, &delta, &stream))
-        folded_chunks_[static_cast<uint32_t>(stream.stream)] = static_cast<uint32_t>(stream.chunks);
+        compacted_chunks_[static_cast<uint32_t>(stream.stream)] =
+            static_cast<uint32_t>(stream.chunks);
       else if (raw.type == format::PastRange::kType && format::Decode(raw, &delta, &range) &&
                range.begin < range.end && range.begin >= header_bytes_ &&
                range.end <= bytes_.size())
-        folded_ranges_[range.begin] = range.end;
+        compacted_ranges_[range.begin] = range.end;
     }
   };
   for (const std::vector<ChunkRef>& stream : past_->streams_) {
@@ -132,9 +133,9 @@ void LiveFile::ReadPast(LossCounter* losses) {
   }
 }
 
-bool LiveFile::IsFolded(const ChunkRef& chunk) const {
-  const auto found = folded_chunks_.find(chunk.stream);
-  return found != folded_chunks_.end() && chunk.sequence < found->second;
+bool LiveFile::IsCompacted(const ChunkRef& chunk) const {
+  const auto found = compacted_chunks_.find(chunk.stream);
+  return found != compacted_chunks_.end() && chunk.sequence < found->second;
 }
 
 bool LiveFile::WasBeingMade(const std::string& path) {
@@ -315,7 +316,7 @@ bool LiveFile::ReadChunk(uint64_t offset,
     return false;
   chunk->size_bytes = static_cast<uint32_t>(*size);
   chunk->sealed = Get<uint32_t>(at, offsetof(ChunkHeader, sealed)) == 1;
-  if (IsFolded(*chunk))
+  if (IsCompacted(*chunk))
     return true;
   const auto committed = Get<uint32_t>(at, offsetof(ChunkHeader, committed_bytes));
   chunk->bytes = CheckRecords(at, static_cast<uint32_t>(*size - sizeof(ChunkHeader)), losses);
@@ -335,9 +336,9 @@ void LiveFile::FindChunks(LossCounter* losses) {
     damaged = 0;
   };
   file_bytes_ = bytes_.size();
-  for (const auto& [begin, end] : folded_ranges_)
+  for (const auto& [begin, end] : compacted_ranges_)
     file_bytes_ -= std::min(file_bytes_, end - begin);
-  for (const auto& [stream, chunks] : folded_chunks_)
+  for (const auto& [stream, chunks] : compacted_chunks_)
     found += chunks;
   if (past_ != nullptr) {
     file_bytes_ += past_->bytes_.size();
@@ -348,9 +349,9 @@ void LiveFile::FindChunks(LossCounter* losses) {
       }
     }
   }
-  auto range = folded_ranges_.begin();
+  auto range = compacted_ranges_.begin();
   for (uint64_t offset = header_bytes_; offset < bytes_.size();) {
-    for (; range != folded_ranges_.end() && range->first <= offset; ++range)
+    for (; range != compacted_ranges_.end() && range->first <= offset; ++range)
       offset = std::max(offset, range->second);
     if (offset >= bytes_.size())
       break;
@@ -358,7 +359,7 @@ void LiveFile::FindChunks(LossCounter* losses) {
     uint64_t size = 0;
     if (ReadChunk(offset, &size, &chunk, losses)) {
       report_damage();
-      if (IsFolded(chunk)) {
+      if (IsCompacted(chunk)) {
         offset += size;
         continue;
       }

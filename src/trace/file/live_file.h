@@ -75,8 +75,8 @@ class LiveFile {
   }
   // What of the file the past file stands for: chunks of each stream, from the first one, and where
   // in the file nothing is to be read. Ranges are by their begin and do not touch.
-  const std::map<uint32_t, uint32_t>& folded_chunks() const { return folded_chunks_; }
-  const std::map<uint64_t, uint64_t>& folded_ranges() const { return folded_ranges_; }
+  const std::map<uint32_t, uint32_t>& compacted_chunks() const { return compacted_chunks_; }
+  const std::map<uint64_t, uint64_t>& compacted_ranges() const { return compacted_ranges_; }
   // The header's page as it was read.
   std::span<const uint8_t> Header() const { return bytes_.first(sizeof(format::FileHeader)); }
   const std::string& path() const { return path_; }
@@ -92,7 +92,7 @@ class LiveFile {
   // The past file beside it, where there is one.
   void OpenPast(LossCounter* losses);
   void ReadPast(LossCounter* losses);
-  bool IsFolded(const ChunkRef& chunk) const;
+  bool IsCompacted(const ChunkRef& chunk) const;
   util::Status ReadHeader(const std::string& name, LossCounter* losses);
   void ReadLosses(LossCounter* losses) const;
   void FindChunks(LossCounter* losses);
@@ -106,8 +106,8 @@ class LiveFile {
   std::span<const uint8_t> bytes_;
   uint64_t file_bytes_ = 0;
   std::unique_ptr<LiveFile> past_;
-  std::map<uint32_t, uint32_t> folded_chunks_;
-  std::map<uint64_t, uint64_t> folded_ranges_;
+  std::map<uint32_t, uint32_t> compacted_chunks_;
+  std::map<uint64_t, uint64_t> compacted_ranges_;
   bool is_past_ = false;
   bool is_launcher_ = false;
   bool has_checksums_ = false;  // the version has them

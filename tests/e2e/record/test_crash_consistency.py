@@ -174,7 +174,7 @@ def test_a_compaction_that_is_killed(tmp_path):
         return Path(shutil.copytree(template, place / "x.vram.d"))
 
     lay()
-    calls = killed_at(0, "fold", "--to", "65536", "x.vram.d", cwd=place)
+    calls = killed_at(0, "compact", "--to", "65536", "x.vram.d", cwd=place)
     assert list((place / "x.vram.d").glob("*.past"))
     after = facts("x.vram.d", place)
     assert whole is not None and after is not None
@@ -183,7 +183,7 @@ def test_a_compaction_that_is_killed(tmp_path):
     assert 0 <= after.events + 2 * int(folded.group(1).replace(",", "")) - whole.events <= 1  # the cut is an event
     for number in points(calls, 10):
         lay()
-        killed_at(number, "fold", "--to", "65536", "x.vram.d", cwd=place)
+        killed_at(number, "compact", "--to", "65536", "x.vram.d", cwd=place)
         assert facts("x.vram.d", place) in (whole, after)
         assert vramscope("finish", "--no-report", "x.vram.d", cwd=place).returncode == 0
         assert remains(place) == ["x.vram"]

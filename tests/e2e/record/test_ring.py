@@ -21,7 +21,7 @@ from places import BUILD, FAKE, HOSTS, MIB, ROOT, VRAMSCOPE
 pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not built")
 
 RING = 16 * MIB
-# 36 MB of records; some 4 MB a second, with which a fold on a busy machine keeps up, or four times that.
+# 36 MB of records; some 4 MB a second, with which a compaction on a busy machine keeps up, or four times that.
 STEPS, PAIRS, PAUSE_US, SHORT_PAUSE_US = 4000, 400, 2000, 400
 BY = "tag,size_class"
 OLDER, OUTRAN = "allocations older than the ring", "allocations that outran the ring"
@@ -92,7 +92,7 @@ def both(tmp_path_factory) -> tuple[Path, Path, Watch]:
 
 def test_the_disk_is_bounded(both):
     _, _, watch = both
-    assert len(watch.pasts) >= 2, "it was folded more than once"
+    assert len(watch.pasts) >= 2, "it was compacted more than once"
     assert watch.most <= RING, watch.most
 
 
@@ -128,7 +128,7 @@ def test_what_is_left_out_is_said(both):
     told, whole = report(ring, "peak"), report(all_of_it, "peak")
     assert [found["name"] for found in told["invariants"] if not found["holds"]] == []
     losses = {entry["name"]: entry["count"] for entry in told["losses"]}
-    assert losses and set(losses) <= {OLDER, OUTRAN}  # a busy machine's fold may be too slow
+    assert losses and set(losses) <= {OLDER, OUTRAN}  # a busy machine's compaction may be too slow
     assert whole["losses"] == []
     assert sum(losses.values()) > STEPS * PAIRS / 2
     info = vramscope("info", ring).stdout
@@ -137,7 +137,7 @@ def test_what_is_left_out_is_said(both):
 
 
 def test_a_program_that_outruns_the_ring_loses_its_oldest_history(both, tmp_path):
-    """As fast as it can on one processor, with the fold beside it: the size holds, or how much more it was is said."""
+    """As fast as it can on one processor, with the compaction beside it: the size holds, or how much more it was is said."""
     trace = tmp_path / "fast.vram"
     watch = Watch(Path(f"{trace}.d"))
     watch.start()
@@ -188,13 +188,13 @@ def child_named(pid: int, name: str) -> int | None:
     return None
 
 
-def folders_of(pid: int) -> list[int]:
-    """Folds under way, whichever thread of the launcher started them."""
+def compactions_of(pid: int) -> list[int]:
+    """Compactions under way, whichever thread of the launcher started them."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             for child in map(int, task.read_text().split()):
-                if b"\0fold\0" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"\0compact\0" in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(child)
         except OSError:
             pass
@@ -207,8 +207,8 @@ def start(trace: Path, steps: int = STEPS) -> subprocess.Popen:
     return subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def test_snapshots_and_reports_while_it_folds(both, tmp_path):
-    """Readers and folds pass each other many times; what is read is whole each time."""
+def test_snapshots_and_reports_while_it_compacts(both, tmp_path):
+    """Readers and compactions pass each other many times; what is read is whole each time."""
     all_of_it, _, _ = both
     trace = tmp_path / "x.vram"
     peak = rows(report(all_of_it, "peak"))
@@ -228,7 +228,7 @@ def test_snapshots_and_reports_while_it_folds(both, tmp_path):
     assert rows(report(trace, "end")) == rows(report(all_of_it, "end"))
 
 
-@pytest.mark.parametrize("victim", ["fold", "program", "launcher", "all"])
+@pytest.mark.parametrize("victim", ["compact", "program", "launcher", "all"])
 def test_kills_lose_no_more_than_without_a_ring(both, tmp_path, victim):
     all_of_it, _, _ = both
     trace, live = tmp_path / "x.vram", tmp_path / "x.vram.d"
@@ -237,23 +237,23 @@ def test_kills_lose_no_more_than_without_a_ring(both, tmp_path, victim):
         program, kills = None, 0
         while launcher.poll() is None:
             program = program or child_named(launcher.pid, "long_run")
-            folds = folders_of(launcher.pid)
-            if not folds or (victim != "fold" and not list(live.glob("*.past"))):
+            compactions = compactions_of(launcher.pid)
+            if not compactions or (victim != "compact" and not list(live.glob("*.past"))):
                 time.sleep(0.001)
                 continue
             time.sleep(rng.uniform(0, 0.3))
-            victims = {"fold": folds, "program": [program], "launcher": [launcher.pid]}
-            for pid in victims.get(victim, [*folds, launcher.pid, program]):
+            victims = {"compact": compactions, "program": [program], "launcher": [launcher.pid]}
+            for pid in victims.get(victim, [*compactions, launcher.pid, program]):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
             kills += 1
-            if victim != "fold" or kills == 4:
+            if victim != "compact" or kills == 4:
                 break
         status = launcher.wait(timeout=300)
     assert kills > 0
-    if victim == "fold":
+    if victim == "compact":
         assert status == 0
         assert rows(report(trace, "end")) == rows(report(all_of_it, "end"))
     elif victim == "program":
@@ -276,31 +276,31 @@ def test_kills_lose_no_more_than_without_a_ring(both, tmp_path, victim):
 
 
 def test_names_of_a_training(tmp_path):
-    """What surrounded an allocation says what it is for: phase, forward operator, module. Here the folds are made by
+    """What surrounded an allocation says what it is for: phase, forward operator, module. Here compactions are made by
     hand, one after the other, so that one recording is compared with itself."""
     pytest.importorskip("torch")
-    live, folded = tmp_path / "live", tmp_path / "folded"
+    live, compacted = tmp_path / "live", tmp_path / "compacted"
     live.mkdir()
     program = [sys.executable, str(ROOT / "tests" / "e2e" / "programs" / "long_training.py"), "400"]
     subprocess.run(program, env=probe_environment(live), check=True, timeout=300)
-    shutil.copytree(live, folded)
+    shutil.copytree(live, compacted)
     space = space_of(live)
     for left in (8, 6, 4):
-        done = vramscope("fold", "--to", space * left // 10, folded)
+        done = vramscope("compact", "--to", space * left // 10, compacted)
         assert done.returncode == 0, done.stderr
-    assert space_of(folded) < space * 6 // 10
+    assert space_of(compacted) < space * 6 // 10
     names = "module,class,parameter,category,phase,line,tag"
     for at in ("peak", "end", "mark:at 382", "mark:at 384", "mark:at 386", "iter:380", "iter:390"):
         for by in (names, "thread,size_class,owner,api"):
-            assert rows(report(folded, at, by)) == rows(report(live, at, by)), (at, by)
-    assert report(folded, "iter:390")["devices"][0]["at"]["iteration"] == 390
-    assert {entry["name"] for entry in report(folded, "peak")["losses"]} == {OLDER}
+            assert rows(report(compacted, at, by)) == rows(report(live, at, by)), (at, by)
+    assert report(compacted, "iter:390")["devices"][0]["at"]["iteration"] == 390
+    assert {entry["name"] for entry in report(compacted, "peak")["losses"]} == {OLDER}
 
 
 @pytest.mark.parametrize("seed", [5, 11])
 def test_the_driver_s_memory(tmp_path, seed):
     """A random driver program on the stand-in driver: what the ledger says of the peak and of the end rests on calls,
-    readings and blocks that are long folded."""
+    readings and blocks that are long compacted."""
     program = BUILD / "differential" / "random_driver"
     if not program.exists():
         pytest.skip("random_driver is not built")
@@ -309,20 +309,20 @@ def test_the_driver_s_memory(tmp_path, seed):
         "LD_LIBRARY_PATH": str(FAKE),
         "VRAMSCOPE_FAKE_BOOKS": str(tmp_path / "books"),
     }
-    live, folded = tmp_path / "live", tmp_path / "folded"
+    live, compacted = tmp_path / "live", tmp_path / "compacted"
     # Copied before the launcher makes one file of it.
     script = f'"{program}" --seed {seed} --operations 20000 --truth "{tmp_path}/truth"; cp -a "$VRAMSCOPE_DIR" "{live}"'
     words = [str(VRAMSCOPE), "run", "--no-report", "-o", str(tmp_path / "x.vram"), "--", "sh", "-c", script]
     subprocess.run(words, env=machine, check=True, capture_output=True, timeout=300)
-    shutil.copytree(live, folded)
+    shutil.copytree(live, compacted)
     space = space_of(live)
     for left in (7, 4):
-        done = vramscope("fold", "--to", space * left // 10, folded)
+        done = vramscope("compact", "--to", space * left // 10, compacted)
         assert done.returncode == 0, done.stderr
     for at in ("peak", "end"):
         for by in ("owner,api,category", "native,tag", "stream,size_class,phase"):
-            assert rows(report(folded, at, by)) == rows(report(live, at, by)), (at, by)
-    told = report(folded, "peak")
+            assert rows(report(compacted, at, by)) == rows(report(live, at, by)), (at, by)
+    told = report(compacted, "peak")
     assert {entry["name"] for entry in told["losses"]} == {OLDER}
     broken = [found["name"] for found in told["invariants"] if not found["holds"]]
     assert broken == [found["name"] for found in report(live, "peak")["invariants"] if not found["holds"]]

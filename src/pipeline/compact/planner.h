@@ -9,15 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/compact/compaction.h"
 #include "resolve/attribute/iteration_table.h"
 #include "resolve/attribute/phases.h"
 #include "resolve/ledger/records.h"
-#include "trace/past/past.h"
 #include "trace/trace.h"
 #include "util/containers/flat_map.h"
 #include "util/containers/slab.h"
 
-namespace vramscope::resolve {
+namespace vramscope::compact {
 
 // Decides what a ring keeps of the events that become past (docs/RING.md): so much that what lives
 // at the cut, and what lived at chosen instants, resolves as it would with all events. What came
@@ -25,13 +25,13 @@ namespace vramscope::resolve {
 // less than there was and never more: a highest instant stays the highest.
 //
 // Feed it all events of the trace, then Finish().
-class Keeper {
+class CompactionPlanner {
  public:
   // `instants`: by device, in the ledger's time. `plans`: by file of the trace, their chunks
   // chosen; what is kept is entered in them.
-  Keeper(const trace::LiveTrace& trace,
-         std::vector<std::vector<int64_t>> instants,
-         std::vector<trace::PastPlan>* plans);
+  CompactionPlanner(const trace::LiveTrace& trace,
+                    std::vector<std::vector<int64_t>> instants,
+                    std::vector<CompactionPlan>* plans);
 
   void Apply(std::span<const trace::Event> events);
   void Finish();
@@ -41,7 +41,7 @@ class Keeper {
   struct Place {
     uint16_t source = 0;
     uint32_t record = 0;
-    bool folds = false;  // it becomes past
+    bool is_old = false;  // it becomes past
   };
   struct NamePlace {
     Place place;
@@ -59,7 +59,7 @@ class Keeper {
     uint64_t address = 0;
     uint64_t bytes = 0;
     tables::StringId scope;
-    Origin origin;
+    resolve::Origin origin;
     std::vector<NamePlace> names;
     bool live() const { return used; }
   };
@@ -136,7 +136,7 @@ class Keeper {
   OpenOf& Of(trace::ProcessId process, trace::DeviceId device);
 
   const trace::LiveTrace& trace_;
-  std::vector<trace::PastPlan>& plans_;
+  std::vector<CompactionPlan>& plans_;
   std::vector<std::pair<size_t, size_t>> streams_;  // by source: file, stream
   std::vector<size_t> file_of_;                     // by process
   std::vector<bool> is_cut_;                        // by file
@@ -144,16 +144,16 @@ class Keeper {
   std::map<std::pair<uint16_t, int16_t>, OpenOf> open_;
   OpenOf* last_ = nullptr;  // of open_
   std::pair<uint16_t, int16_t> last_key_;
-  std::vector<std::tuple<Place, trace::ProcessId, tables::StringId, Origin>> others_;
+  std::vector<std::tuple<Place, trace::ProcessId, tables::StringId, resolve::Origin>> others_;
   std::map<std::tuple<uint16_t, int16_t, uint8_t, uint64_t>, Series> series_;
   // Names of what is no block and no driver allocation, by process, address and kind: the latest.
   std::map<std::tuple<uint16_t, uint64_t, uint8_t>, uint64_t> other_names_;
   std::map<std::pair<uint16_t, uint64_t>, Range> ranges_;  // by process and begin
   std::map<std::pair<uint16_t, uint64_t>, Place> steps_;   // under way
-  Phases phases_;
-  IterationTable iterations_;
+  resolve::Phases phases_;
+  resolve::IterationTable iterations_;
   int64_t now_ns_ = 0;
   bool any_ = false;
 };
 
-}  // namespace vramscope::resolve
+}  // namespace vramscope::compact

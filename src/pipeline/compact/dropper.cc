@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/dropper.h"
+#include "pipeline/compact/dropper.h"
 
 #include <algorithm>
 #include <queue>
@@ -12,7 +12,7 @@
 #include "format/layout.h"
 #include "format/records.h"
 
-namespace vramscope::resolve {
+namespace vramscope::compact {
 namespace {
 
 // The ledger gives events of one instant instants of their own.
@@ -53,9 +53,9 @@ class Dropper::Cursor {
     while (in_ == end_) {
       if (chunk_ == chunks_.size())
         return false;
-      folds_ = chunk_ < chosen_;
-      if (!folds_ && (chunks_[chunk_].stream == format::kPastStream ||
-                      chunks_[chunk_].base_ns > dropper_.plan_.cut_ns))
+      is_old_ = chunk_ < chosen_;
+      if (!is_old_ && (chunks_[chunk_].stream == format::kPastStream ||
+                       chunks_[chunk_].base_ns > dropper_.plan_.cut_ns))
         return false;
       const auto records = dropper_.file_.Records(chunks_[chunk_]);
       in_ = records.data();
@@ -70,14 +70,14 @@ class Dropper::Cursor {
       return true;
     }
     item_.place.record = record_++;
-    item_.place.folds = folds_;
+    item_.place.is_old = is_old_;
     switch (raw.type) {
 #define VRAMSCOPE_RECORD(Name, id, doc)          \
   case id: {                                     \
     format::Name record;                         \
     if (format::Decode(raw, &delta_, &record)) { \
       item_.ticks = delta_.time;                 \
-      if (folds_ || kIsPaired<format::Name>)     \
+      if (is_old_ || kIsPaired<format::Name>)    \
         On(record);                              \
     }                                            \
     break;                                       \
@@ -87,7 +87,7 @@ class Dropper::Cursor {
         break;
     }
     // What is later is nobody's business yet.
-    if (found_ && !folds_ && dropper_.clock_.ToNs(item_.ticks) > dropper_.plan_.cut_ns)
+    if (found_ && !is_old_ && dropper_.clock_.ToNs(item_.ticks) > dropper_.plan_.cut_ns)
       return found_ = false;
     return true;
   }
@@ -158,7 +158,7 @@ class Dropper::Cursor {
   const uint8_t* end_ = nullptr;
   format::DeltaState delta_;
   uint32_t record_ = 0;  // the next one
-  bool folds_ = false;
+  bool is_old_ = false;
   bool in_past_ = false;
   bool found_ = false;
   bool done_ = false;
@@ -168,7 +168,7 @@ class Dropper::Cursor {
 Dropper::Dropper(const trace::LiveFile& file,
                  const trace::TickClock& clock,
                  const Instants& instants,
-                 trace::PastPlan* plan)
+                 CompactionPlan* plan)
     : file_(file), clock_(clock), instants_(instants), plan_(*plan) {}
 
 void Dropper::Run() {
@@ -305,9 +305,9 @@ bool Dropper::HasInstant(int64_t device, uint64_t begin_ticks, uint64_t end_tick
 
 void Dropper::Close(uint32_t index, uint64_t end_ticks, const Place* end) {
   const Open& open = open_[index];
-  const bool is_split = !open.place.folds || (end != nullptr && !end->folds) ||
+  const bool is_split = !open.place.is_old || (end != nullptr && !end->is_old) ||
                         std::any_of(open.names.begin(), open.names.end(),
-                                    [](const auto& name) { return !name.second.folds; });
+                                    [](const auto& name) { return !name.second.is_old; });
   Sum& sum = sums_[open.device];
   sum.bytes -= std::min(sum.bytes, open.bytes);
   if (is_split || HasInstant(open.device, open.ticks, end_ticks)) {
@@ -333,4 +333,4 @@ void Dropper::KeepOpen(const Open& open) {
     Keep(place);
 }
 
-}  // namespace vramscope::resolve
+}  // namespace vramscope::compact

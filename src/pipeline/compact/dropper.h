@@ -7,16 +7,17 @@
 #include <utility>
 #include <vector>
 
-#include "trace/past/past.h"
+#include "pipeline/compact/compaction.h"
 #include "util/containers/flat_map.h"
 #include "util/containers/slab.h"
 
-namespace vramscope::resolve {
+namespace vramscope::compact {
 
-// Decides what a ring keeps of a live file's oldest chunks where a fold is too slow (docs/RING.md).
-// It reads these chunks once, and of the others what is as old: no names, no prices, no peaks. What
-// lives at the cut is kept with its names, and so is what lived at the instants of earlier folds.
-// Allocations that came and went between them are counted as dropped.
+// Decides what a ring keeps of a live file's oldest chunks where a compaction is too slow
+// (docs/RING.md). It reads these chunks once, and of the others what is as old: no names, no
+// prices, no peaks. What lives at the cut is kept with its names, and so is what lived at the
+// instants of earlier compactions. Allocations that came and went between them are counted as
+// dropped.
 class Dropper {
  public:
   // Instants in nanoseconds, by the file's own number of the device.
@@ -26,7 +27,7 @@ class Dropper {
   Dropper(const trace::LiveFile& file,
           const trace::TickClock& clock,
           const Instants& instants,
-          trace::PastPlan* plan);
+          CompactionPlan* plan);
 
   void Run();
 
@@ -35,7 +36,7 @@ class Dropper {
   struct Place {
     size_t stream = 0;
     uint32_t record = 0;
-    bool folds = false;  // false: it is in a chunk that stays
+    bool is_old = false;  // false: it is in a chunk that stays
   };
   enum class What : uint8_t { kAlloc, kFree, kName };
   struct Item {
@@ -77,7 +78,7 @@ class Dropper {
   void KeepOpen(const Open& open);
   void Drop(uint64_t bytes);
   void Keep(const Place& place) {
-    if (place.folds)
+    if (place.is_old)
       plan_.streams[place.stream].keep[place.record] = true;
   }
   bool HasInstant(int64_t device, uint64_t begin_ticks, uint64_t end_ticks) const;
@@ -90,7 +91,7 @@ class Dropper {
   const trace::LiveFile& file_;
   const trace::TickClock& clock_;
   const Instants& instants_;
-  trace::PastPlan& plan_;
+  CompactionPlan& plan_;
   util::FlatMap numbers_;
   util::Slab<Open> open_;
   std::map<int64_t, Sum> sums_;                                 // by device
@@ -102,4 +103,4 @@ class Dropper {
   uint64_t marks_ = 0;   // that end an iteration
 };
 
-}  // namespace vramscope::resolve
+}  // namespace vramscope::compact

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/past/past.h"
+#include "pipeline/compact/compaction.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@
 #include "format/decoder.h"
 #include "trace/testing/live_file_builder.h"
 
-namespace vramscope::trace {
+namespace vramscope::compact {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
-using testing::LiveFileBuilder;
 using ::testing::Pair;
 using ::testing::SizeIs;
+using trace::testing::LiveFileBuilder;
 
 constexpr uint64_t kStart = 1'000'000'000;
 constexpr uint64_t kPage = format::kPageBytes;
@@ -33,23 +33,23 @@ format::BlockAlloc Alloc(uint64_t time, uint64_t address, uint64_t stack = 0) {
   return {.time = kStart + time, .address = address, .size = 512, .device = -1, .stack = stack};
 }
 
-class PastTest : public ::testing::Test {
+class CompactionTest : public ::testing::Test {
  protected:
-  PastTest() { fs::create_directories(directory_); }
-  ~PastTest() override { fs::remove_all(directory_); }
+  CompactionTest() { fs::create_directories(directory_); }
+  ~CompactionTest() override { fs::remove_all(directory_); }
 
-  LiveFile Open() {
-    LossCounter losses;
-    auto file = LiveFile::Open(path_, &losses);
+  trace::LiveFile Open() {
+    trace::LossCounter losses;
+    auto file = trace::LiveFile::Open(path_, &losses);
     EXPECT_TRUE(file.ok()) << file.status().message();
     return std::move(*file);
   }
   // A plan of so many chunks of each stream, all of whose records are kept, or none.
-  static PastPlan PlanOf(const LiveFile& file, size_t chunks, bool keep) {
-    PastPlan plan;
+  static CompactionPlan PlanOf(const trace::LiveFile& file, size_t chunks, bool keep) {
+    CompactionPlan plan;
     plan.cut_ns = static_cast<int64_t>(kStart + 1'000'000);
-    for (const std::vector<ChunkRef>& stream : file.streams()) {
-      PastStreamPlan& of = plan.streams.emplace_back();
+    for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
+      StreamPlan& of = plan.streams.emplace_back();
       if (stream.front().stream == format::kPastStream)
         continue;
       of.chunks = chunks;
@@ -63,10 +63,10 @@ class PastTest : public ::testing::Test {
     return plan;
   }
   // Puts the past file beside the live file, as the compaction does.
-  PastFile Write(const PastPlan& plan) {
-    const LiveFile file = Open();
-    PastFile past = MakePast(file, ClockOfChunks(file), plan);
-    std::ofstream(PastPathOf(path_), std::ios::binary)
+  CompactionFile Write(const CompactionPlan& plan) {
+    const trace::LiveFile file = Open();
+    CompactionFile past = MakePastFile(file, ClockOfChunks(file), plan);
+    std::ofstream(trace::PastPathOf(path_), std::ios::binary)
         .write(reinterpret_cast<const char*>(past.bytes.data()),
                static_cast<std::streamsize>(past.bytes.size()));
     return past;
@@ -74,8 +74,8 @@ class PastTest : public ::testing::Test {
   // Calls visit(record) for those of a chunk that are of one kind; how many there are of any.
   template <class Record>
   static size_t Records(const std::function<void(const Record&)>& visit,
-                        const LiveFile& file,
-                        const ChunkRef& chunk) {
+                        const trace::LiveFile& file,
+                        const trace::ChunkRef& chunk) {
     const auto records = file.Records(chunk);
     const uint8_t* in = records.data();
     const uint8_t* const end = in + records.size();
@@ -102,9 +102,9 @@ class PastTest : public ::testing::Test {
   template <class Record, class Text>
   auto All(Text text) {
     std::vector<decltype(text(Record{}))> all;
-    const LiveFile file = Open();
-    for (const std::vector<ChunkRef>& stream : file.streams()) {
-      for (const ChunkRef& chunk : stream)
+    const trace::LiveFile file = Open();
+    for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
+      for (const trace::ChunkRef& chunk : stream)
         Records<Record>([&](const Record& record) { all.push_back(text(record)); }, file, chunk);
     }
     return all;
@@ -120,7 +120,7 @@ class PastTest : public ::testing::Test {
   }
 
   const fs::path directory_ =
-      fs::temp_directory_path() / ("past_test." + std::to_string(getpid()) + ".vram.d");
+      fs::temp_directory_path() / ("compaction_test." + std::to_string(getpid()) + ".vram.d");
   const std::string path_ = directory_ / "100.1.vrl";
 };
 
@@ -135,12 +135,12 @@ LiveFileBuilder TwoStreams() {
   return file;
 }
 
-TEST_F(PastTest, ChooseOldest_TakesChunksByTheirEnd_UntilThereAreEnoughBytes) {
+TEST_F(CompactionTest, ChooseOldest_TakesChunksByTheirEnd_UntilThereAreEnoughBytes) {
   ASSERT_TRUE(TwoStreams().Write(path_));
-  std::vector<LiveFile> files;
+  std::vector<trace::LiveFile> files;
   files.push_back(Open());
   const auto chosen = [&](uint64_t bytes, int64_t until_ns) {
-    const PastPlan plan = ChooseOldest(files, bytes, until_ns).front();
+    const CompactionPlan plan = ChooseOldest(files, bytes, until_ns).front();
     return std::pair(plan.streams[0].chunks, plan.streams[1].chunks);
   };
   EXPECT_THAT(chosen(1, INT64_MAX), Pair(1, 0));
@@ -149,20 +149,20 @@ TEST_F(PastTest, ChooseOldest_TakesChunksByTheirEnd_UntilThereAreEnoughBytes) {
   EXPECT_THAT(chosen(3 * kPage, INT64_MAX), Pair(2, 1));
   EXPECT_THAT(chosen(100 * kPage, INT64_MAX), Pair(2, 2)) << "a thread may write to its last one";
   EXPECT_THAT(chosen(100 * kPage, static_cast<int64_t>(kStart + 300)), Pair(1, 1));
-  const PastPlan plan = ChooseOldest(files, 3 * kPage, INT64_MAX).front();
+  const CompactionPlan plan = ChooseOldest(files, 3 * kPage, INT64_MAX).front();
   EXPECT_EQ(plan.cut_ns, static_cast<int64_t>(kStart + 400)) << "where the last of them ends";
   EXPECT_THAT(plan.streams[0].chunk_records, ElementsAre(1, 1));
   EXPECT_EQ(plan.streams[0].records, 2u);
   EXPECT_THAT(plan.streams[0].keep, ElementsAre(false, false));
 }
 
-TEST_F(PastTest, OldChunks_AreThoseThatNobodyWrites) {
+TEST_F(CompactionTest, OldChunks_AreThoseThatNobodyWrites) {
   ASSERT_TRUE(TwoStreams().Write(path_));
-  const auto ends = [&](const OpenOptions& options) {
-    auto opened = LiveTrace::Open(directory_, directory_, options);
+  const auto ends = [&](const trace::OpenOptions& options) {
+    auto opened = trace::LiveTrace::Open(directory_, directory_, options);
     EXPECT_TRUE(opened.ok());
     std::vector<int64_t> ends_ns;
-    for (const OldChunk& chunk : FindOldChunks(static_cast<LiveTrace&>(**opened))) {
+    for (const OldChunk& chunk : FindOldChunks(static_cast<trace::LiveTrace&>(**opened))) {
       EXPECT_EQ(chunk.size_bytes, kPage);
       ends_ns.push_back(chunk.end_ns - static_cast<int64_t>(kStart));
     }
@@ -172,28 +172,28 @@ TEST_F(PastTest, OldChunks_AreThoseThatNobodyWrites) {
   EXPECT_THAT(ends({.until_ns = kStart + 350, .running = {100}}), ElementsAre(200, 300));
 }
 
-TEST_F(PastTest, ChooseChunks_TakesThoseThatBeginBeforeTheCut) {
+TEST_F(CompactionTest, ChooseChunks_TakesThoseThatBeginBeforeTheCut) {
   ASSERT_TRUE(TwoStreams().Write(path_));
-  auto opened = LiveTrace::Open(directory_, directory_, {});
+  auto opened = trace::LiveTrace::Open(directory_, directory_, {});
   ASSERT_TRUE(opened.ok());
-  PastPlan plan;
+  CompactionPlan plan;
   plan.cut_ns = static_cast<int64_t>(kStart + 300);
-  ChooseChunks(static_cast<LiveTrace&>(**opened), &plan);
+  ChooseChunks(static_cast<trace::LiveTrace&>(**opened), &plan);
   EXPECT_THAT(plan.streams, SizeIs(2));
   EXPECT_EQ(plan.streams[0].chunks, 2u);
   EXPECT_EQ(plan.streams[1].chunks, 1u);
-  EXPECT_TRUE(plan.folds());
-  PastPlan none;
+  EXPECT_TRUE(plan.has_chunks());
+  CompactionPlan none;
   none.cut_ns = static_cast<int64_t>(kStart);
-  ChooseChunks(static_cast<LiveTrace&>(**opened), &none);
-  EXPECT_FALSE(none.folds());
+  ChooseChunks(static_cast<trace::LiveTrace&>(**opened), &none);
+  EXPECT_FALSE(none.has_chunks());
 }
 
-TEST_F(PastTest, PastFile_ReadsAsTheLiveFile_WithoutWhatIsNotKept) {
+TEST_F(CompactionTest, PastFile_ReadsAsTheLiveFile_WithoutWhatIsNotKept) {
   ASSERT_TRUE(TwoStreams().Write(path_));
-  PastPlan plan = PlanOf(Open(), 2, true);
+  CompactionPlan plan = PlanOf(Open(), 2, true);
   plan.streams[0].keep[1] = false;  // 0x30
-  const PastFile past = Write(plan);
+  const CompactionFile past = Write(plan);
   EXPECT_THAT(Addresses(), ElementsAre(0x10, 0x50, 0x20, 0x40, 0x60));
   EXPECT_THAT(past.ranges, ElementsAre(Pair(kPage, 5 * kPage))) << "four chunks, one after another";
   const auto* const header = reinterpret_cast<const format::FileHeader*>(past.bytes.data());
@@ -208,18 +208,18 @@ TEST_F(PastTest, PastFile_ReadsAsTheLiveFile_WithoutWhatIsNotKept) {
   EXPECT_THAT(Addresses(), ElementsAre(0x10, 0x50, 0x20, 0x40, 0x60));
 }
 
-TEST_F(PastTest, NextPast_GoesOnFromTheOneBefore) {
+TEST_F(CompactionTest, NextPast_GoesOnFromTheOneBefore) {
   ASSERT_TRUE(TwoStreams().Write(path_));
   Write(PlanOf(Open(), 1, true));
-  PastPlan plan = PlanOf(Open(), 2, true);
-  const PastFile past = Write(plan);
+  CompactionPlan plan = PlanOf(Open(), 2, true);
+  const CompactionFile past = Write(plan);
   EXPECT_THAT(past.ranges, ElementsAre(Pair(kPage, 5 * kPage)));
   EXPECT_THAT(Addresses(), ElementsAre(0x10, 0x30, 0x50, 0x20, 0x40, 0x60));
   EXPECT_THAT(All<format::PastStream>([](const auto& e) { return std::pair(e.stream, e.chunks); }),
               ElementsAre(Pair(1, 2), Pair(2, 2)));
 }
 
-TEST_F(PastTest, Losses_AreSummedUp) {
+TEST_F(CompactionTest, Losses_AreSummedUp) {
   LiveFileBuilder file({.sealed_tails = true});
   const auto lost = [](format::Loss loss, uint64_t count) {
     return format::Lost{.loss = static_cast<uint64_t>(loss), .count = count, .bytes = 10 * count};
@@ -235,23 +235,23 @@ TEST_F(PastTest, Losses_AreSummedUp) {
       return std::tuple(static_cast<format::Loss>(e.loss), e.count, e.bytes);
     });
   };
-  PastPlan plan = PlanOf(Open(), 1, false);
-  plan.folded_count = 1;
-  plan.folded_bytes = 512;
+  CompactionPlan plan = PlanOf(Open(), 1, false);
+  plan.compacted_count = 1;
+  plan.compacted_bytes = 512;
   Write(plan);
   EXPECT_EQ(sums().size(), 4u) << "two of the live file's own";
   plan = PlanOf(Open(), 3, false);
-  plan.folded_count = plan.dropped_count = 2;
-  plan.folded_bytes = plan.dropped_bytes = 1024;
+  plan.compacted_count = plan.dropped_count = 2;
+  plan.compacted_bytes = plan.dropped_bytes = 1024;
   Write(plan);
   EXPECT_THAT(sums(), ElementsAre(std::tuple(format::Loss::kRecordTooLarge, 7, 70),
-                                  std::tuple(format::Loss::kFolded, 3, 1536),
+                                  std::tuple(format::Loss::kCompacted, 3, 1536),
                                   std::tuple(format::Loss::kDropped, 2, 1024)));
 }
 
-TEST_F(PastTest, Past_SaysWhatWasKnown) {
+TEST_F(CompactionTest, Past_SaysWhatWasKnown) {
   ASSERT_TRUE(TwoStreams().Write(path_));
-  PastPlan plan = PlanOf(Open(), 1, false);
+  CompactionPlan plan = PlanOf(Open(), 1, false);
   plan.iterations = 12;
   plan.by_marks = plan.has_python = true;
   Write(plan);
@@ -262,7 +262,7 @@ TEST_F(PastTest, Past_SaysWhatWasKnown) {
 }
 
 // The writer may refer to each definition that its tables can hold; of older ones it cannot.
-TEST_F(PastTest, Definitions_AreThoseOfKeptRecordsAndThoseThatTheWriterKnows) {
+TEST_F(CompactionTest, Definitions_AreThoseOfKeptRecordsAndThoseThatTheWriterKnows) {
   constexpr size_t kKnown = 3072;
   LiveFileBuilder file({.sealed_tails = true});
   auto& main = file.Stream(1);
@@ -276,8 +276,8 @@ TEST_F(PastTest, Definitions_AreThoseOfKeptRecordsAndThoseThatTheWriterKnows) {
   main.Seal();
   main.Add(Alloc(200, 0x20));
   ASSERT_TRUE(file.Write(path_));
-  const LiveFile live = Open();
-  PastPlan plan = PlanOf(live, live.streams()[0].size() - 1, false);
+  const trace::LiveFile live = Open();
+  CompactionPlan plan = PlanOf(live, live.streams()[0].size() - 1, false);
   std::vector<bool>& keep = plan.streams[0].keep;
   std::fill_n(keep.begin(), 6, true);  // up to the block
   Write(plan);
@@ -289,7 +289,7 @@ TEST_F(PastTest, Definitions_AreThoseOfKeptRecordsAndThoseThatTheWriterKnows) {
   EXPECT_EQ(All<format::BlockAlloc>([](const auto& e) { return e.stack; })[0], kept);
 }
 
-TEST_F(PastTest, ThreadAndScope_AreSaidAgainWhereTheyAreNeeded) {
+TEST_F(CompactionTest, ThreadAndScope_AreSaidAgainWhereTheyAreNeeded) {
   LiveFileBuilder file({.sealed_tails = true});
   auto& main = file.Stream(1);
   main.Thread(7, "first");
@@ -306,7 +306,7 @@ TEST_F(PastTest, ThreadAndScope_AreSaidAgainWhereTheyAreNeeded) {
   main.Seal();
   main.Add(Alloc(500, 0x50));
   ASSERT_TRUE(file.Write(path_));
-  PastPlan plan = PlanOf(Open(), 2, true);
+  CompactionPlan plan = PlanOf(Open(), 2, true);
   const auto first = std::find(plan.streams[0].keep.begin(), plan.streams[0].keep.end(), true);
   std::fill_n(first, 5, false);
   Write(plan);
@@ -317,7 +317,7 @@ TEST_F(PastTest, ThreadAndScope_AreSaidAgainWhereTheyAreNeeded) {
       << "once a chunk";
 }
 
-TEST_F(PastTest, Descriptions_AreKeptOnce_AndImagesWhereTheyChange) {
+TEST_F(CompactionTest, Descriptions_AreKeptOnce_AndImagesWhereTheyChange) {
   LiveFileBuilder file({.sealed_tails = true});
   auto& main = file.Stream(1);
   const auto image = [](const char* path) {
@@ -341,7 +341,7 @@ TEST_F(PastTest, Descriptions_AreKeptOnce_AndImagesWhereTheyChange) {
 }
 
 // Between two pairs of clocks times are interpolated: what is kept must not move.
-TEST_F(PastTest, Ticks_HaveAPairOfClocksBesideWhatIsKept) {
+TEST_F(CompactionTest, Ticks_HaveAPairOfClocksBesideWhatIsKept) {
   LiveFileBuilder file({.sealed_tails = true, .ticks_per_ns = 2.5});
   auto& main = file.Stream(1);
   const auto alloc = [&](uint64_t ns, uint64_t address) {
@@ -354,8 +354,8 @@ TEST_F(PastTest, Ticks_HaveAPairOfClocksBesideWhatIsKept) {
   main.Seal();
   main.Add(alloc(6'000'000'000, 0x40));
   ASSERT_TRUE(file.Write(path_));
-  const LiveFile before = Open();
-  const TickClock clock = ClockOfChunks(before);
+  const trace::LiveFile before = Open();
+  const trace::TickClock clock = ClockOfChunks(before);
   Write(PlanOf(before, 1, true));
   EXPECT_THAT(All<format::Anchor>([&](const auto& e) {
                 return static_cast<int64_t>(e.monotonic_ns) - clock.ToNs(e.time);
@@ -365,7 +365,7 @@ TEST_F(PastTest, Ticks_HaveAPairOfClocksBesideWhatIsKept) {
   EXPECT_THAT(Addresses(), ElementsAre(0x10, 0x20, 0x30, 0x40));
 }
 
-TEST_F(PastTest, Origins_AreWrittenBeforeTheirRecord_AndCarriedOn) {
+TEST_F(CompactionTest, Origins_AreWrittenBeforeTheirRecord_AndCarriedOn) {
   LiveFileBuilder file({.sealed_tails = true});
   auto& main = file.Stream(1);
   const uint64_t stack = main.PyFrame(0, "model.py", "forward", 42);
@@ -376,24 +376,24 @@ TEST_F(PastTest, Origins_AreWrittenBeforeTheirRecord_AndCarriedOn) {
   main.Seal();
   main.Add(Alloc(400, 0x40));
   ASSERT_TRUE(file.Write(path_));
-  auto opened = LiveTrace::Open(directory_, directory_, {});
+  auto opened = trace::LiveTrace::Open(directory_, directory_, {});
   ASSERT_TRUE(opened.ok());
-  auto& trace = static_cast<LiveTrace&>(**opened);
+  auto& trace = static_cast<trace::LiveTrace&>(**opened);
   tables::StackId forward;
   ASSERT_TRUE(trace
-                  .ForEachEvent([&](std::span<const Event> events) {
-                    if (events.front().Is<BlockAlloc>())
-                      forward = events.front().As<BlockAlloc>().stack;
+                  .ForEachEvent([&](std::span<const trace::Event> events) {
+                    if (events.front().Is<trace::BlockAlloc>())
+                      forward = events.front().As<trace::BlockAlloc>().stack;
                   })
                   .ok());
-  PastPlan plan;
+  CompactionPlan plan;
   plan.cut_ns = static_cast<int64_t>(kStart + 250);
   ChooseChunks(trace, &plan);
-  PastStreamPlan& of = plan.streams[0];
+  StreamPlan& of = plan.streams[0];
   of.keep.assign(of.records, true);
   of.origins[of.records - 1] = {.phase = 3, .end = 1, .forward = forward};
-  const PastFile past = MakePast(trace, plan);
-  std::ofstream(PastPathOf(path_), std::ios::binary)
+  const CompactionFile past = MakePastFile(trace, plan);
+  std::ofstream(trace::PastPathOf(path_), std::ios::binary)
       .write(reinterpret_cast<const char*>(past.bytes.data()),
              static_cast<std::streamsize>(past.bytes.size()));
   const auto origins = [&] {
@@ -413,4 +413,4 @@ TEST_F(PastTest, Origins_AreWrittenBeforeTheirRecord_AndCarriedOn) {
 }
 
 }  // namespace
-}  // namespace vramscope::trace
+}  // namespace vramscope::compact

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/dropper.h"
+#include "pipeline/compact/dropper.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include "trace/live/live_trace.h"
 #include "trace/testing/live_file_builder.h"
 
-namespace vramscope::resolve {
+namespace vramscope::compact {
 namespace {
 
 namespace fs = std::filesystem;
@@ -116,16 +116,16 @@ class DropperTest : public ::testing::Test {
     return most;
   }
 
-  // Drops so much, as cmd_fold does. How many allocations that were.
+  // Drops so much, as the compactor does. How many allocations that were.
   uint64_t Drop(uint64_t bytes, const Dropper::Instants& instants) {
     trace::LossCounter losses;
     std::vector<trace::LiveFile> files;
     files.push_back(std::move(*trace::LiveFile::Open(path_, &losses, true)));
-    trace::PastPlan plan = trace::ChooseOldest(files, bytes, INT64_MAX).front();
-    EXPECT_TRUE(plan.folds());
-    const trace::TickClock clock = trace::ClockOfChunks(files[0]);
+    CompactionPlan plan = ChooseOldest(files, bytes, INT64_MAX).front();
+    EXPECT_TRUE(plan.has_chunks());
+    const trace::TickClock clock = ClockOfChunks(files[0]);
     Dropper(files[0], clock, instants, &plan).Run();
-    const trace::PastFile past = trace::MakePast(files[0], clock, plan);
+    const CompactionFile past = MakePastFile(files[0], clock, plan);
     EXPECT_FALSE(past.ranges.empty());
     iterations_ = plan.iterations;
     past_bytes_ = past.bytes.size();
@@ -190,4 +190,4 @@ TEST_F(DropperTest, WithoutInstantsItFindsThePeak) {
 }
 
 }  // namespace
-}  // namespace vramscope::resolve
+}  // namespace vramscope::compact

@@ -1,44 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "pipeline/compact/compactor.h"
+
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "pipeline/compact/compaction.h"
+#include "pipeline/compact/dropper.h"
+#include "pipeline/compact/planner.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
 #include "pipeline/session.h"
 #include "query/core/peaks.h"
-#include "record/watch/ring_keeper.h"
-#include "resolve/dropper.h"
-#include "resolve/keeper.h"
 #include "tables/reader.h"
 #include "trace/live/live_trace.h"
-#include "trace/past/past.h"
 #include "util/number_text.h"
 #include "util/owned_file.h"
 
-// What `vramscope run --ring` has done now and then in a process of its own (docs/RING.md): old
-// chunks of the live files become past files, and their space is given back. With --drop quickly,
-// without a look for peaks.
-namespace vramscope::cli {
+namespace vramscope::compact {
 namespace {
 
 // What is so young may still be under way in a thread.
@@ -49,14 +42,6 @@ constexpr std::chrono::milliseconds kLockStep{20};
 constexpr std::chrono::seconds kLockFor{5};
 constexpr uint32_t kMostProcesses = 64;
 
-struct FoldOptions {
-  std::string directory;
-  uint64_t to_bytes = 0;
-  int niceness = 0;
-  bool drop = false;
-  std::vector<std::string> instants;  // kept by the fold before: FILE:DEVICE:NS
-};
-
 uint64_t SpaceOf(const util::UniqueFd& file) {
   struct stat info {};
   return fstat(file.get(), &info) == 0 ? static_cast<uint64_t>(info.st_blocks) * 512 : 0;
@@ -66,15 +51,15 @@ std::string NameIn(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-class Fold {
+class Compactor {
  public:
-  explicit Fold(FoldOptions options) : options_(std::move(options)) {}
+  explicit Compactor(CompactOptions options) : options_(std::move(options)) {}
   util::Status Run();
 
  private:
   struct Made {
     std::string name;  // of the live file
-    trace::PastFile past;
+    CompactionFile past;
   };
 
   uint64_t LiveSpace() const;
@@ -88,14 +73,14 @@ class Fold {
   // The instants that are kept, for the launcher to hand to a drop.
   void PrintInstants(const trace::LiveTrace& trace) const;
 
-  FoldOptions options_;
+  CompactOptions options_;
   util::OwnedDirectory live_;
-  std::vector<trace::PastPlan> plans_;
+  std::vector<CompactionPlan> plans_;
   std::vector<std::vector<int64_t>> instants_;
   std::vector<Made> made_;
 };
 
-uint64_t Fold::LiveSpace() const {
+uint64_t Compactor::LiveSpace() const {
   uint64_t bytes = 0;
   for (const std::string& name : live_.Names()) {
     if (!name.ends_with(".vrl"))
@@ -106,14 +91,14 @@ uint64_t Fold::LiveSpace() const {
   return bytes;
 }
 
-bool Fold::Plan(const trace::LiveTrace& trace, const tables::Recording& recording) {
+bool Compactor::Plan(const trace::LiveTrace& trace, const tables::Recording& recording) {
   const uint64_t live = LiveSpace();
   if (live <= options_.to_bytes)
     return false;
   uint64_t left = live - options_.to_bytes;
   int64_t until_ns = INT64_MIN;
   const int64_t youngest_ns = trace.until_ns() - kTooYoungNs;
-  for (const trace::OldChunk& chunk : trace::FindOldChunks(trace)) {
+  for (const OldChunk& chunk : FindOldChunks(trace)) {
     if (left == 0 || chunk.end_ns > youngest_ns)
       break;
     left -= std::min<uint64_t>(left, chunk.size_bytes);
@@ -147,7 +132,7 @@ bool Fold::Plan(const trace::LiveTrace& trace, const tables::Recording& recordin
   plans_.resize(trace.files().size());
   for (size_t i = 0; i < plans_.size(); ++i) {
     const trace::ProcessId process = trace.context(i).process;
-    trace::PastPlan& plan = plans_[i];
+    CompactionPlan& plan = plans_[i];
     plan.file = i;
     plan.cut_ns = until_ns;
     if (process == trace::kNoProcess)
@@ -160,18 +145,19 @@ bool Fold::Plan(const trace::LiveTrace& trace, const tables::Recording& recordin
         tables.processes[process.value + size_t{1}].iterations_by == tables::IterationsBy::kMarks;
     first_cut_ns = std::min(first_cut_ns, plan.cut_ns);
   }
-  bool folds = false;
-  for (trace::PastPlan& plan : plans_) {
+  bool has_chunks = false;
+  for (CompactionPlan& plan : plans_) {
     if (trace.files()[plan.file].is_launcher())
       plan.cut_ns = first_cut_ns;
-    trace::ChooseChunks(trace, &plan);
-    folds = folds || plan.folds();
+    ChooseChunks(trace, &plan);
+    has_chunks = has_chunks || plan.has_chunks();
   }
-  return folds;
+  return has_chunks;
 }
 
 // The highest of each device, and of each process on it where there are several.
-util::Status Fold::FindInstants(const trace::LiveTrace& trace, const tables::Recording& recording) {
+util::Status Compactor::FindInstants(const trace::LiveTrace& trace,
+                                     const tables::Recording& recording) {
   const tables::Tables& tables = recording.tables();
   instants_.resize(trace.devices().size());
   const auto add = [&](const std::vector<tables::PeakRow>& peaks) {
@@ -197,14 +183,14 @@ util::Status Fold::FindInstants(const trace::LiveTrace& trace, const tables::Rec
   return {};
 }
 
-util::Status Fold::Make() {
+util::Status Compactor::Make() {
   auto opened = trace::LiveTrace::Open(options_.directory, options_.directory,
-                                       UpToNow(options_.directory, {.native_names = false}));
+                                       cli::UpToNow(options_.directory, {.native_names = false}));
   if (!opened)
     return opened.status();
   auto& trace = static_cast<trace::LiveTrace&>(**opened);
   const util::UniqueFd memory(memfd_create("vramscope", MFD_CLOEXEC));
-  VRAMSCOPE_RETURN_IF_ERROR(WriteResolved(trace, memory.get(), options_.directory, {}));
+  VRAMSCOPE_RETURN_IF_ERROR(cli::WriteResolved(trace, memory.get(), options_.directory, {}));
   const auto recording = tables::OpenDescriptor(memory.get(), options_.directory);
   if (!recording)
     return recording.status();
@@ -212,18 +198,18 @@ util::Status Fold::Make() {
     return {};
   VRAMSCOPE_RETURN_IF_ERROR(FindInstants(trace, **recording));
   PrintInstants(trace);
-  resolve::Keeper keeper(trace, std::move(instants_), &plans_);
+  CompactionPlanner planner(trace, std::move(instants_), &plans_);
   VRAMSCOPE_RETURN_IF_ERROR(
-      trace.ForEachEvent([&](std::span<const trace::Event> events) { keeper.Apply(events); }));
-  keeper.Finish();
-  for (const trace::PastPlan& plan : plans_) {
-    if (plan.folds())
-      made_.push_back({NameIn(trace.files()[plan.file].path()), trace::MakePast(trace, plan)});
+      trace.ForEachEvent([&](std::span<const trace::Event> events) { planner.Apply(events); }));
+  planner.Finish();
+  for (const CompactionPlan& plan : plans_) {
+    if (plan.has_chunks())
+      made_.push_back({NameIn(trace.files()[plan.file].path()), MakePastFile(trace, plan)});
   }
   return {};
 }
 
-void Fold::PrintInstants(const trace::LiveTrace& trace) const {
+void Compactor::PrintInstants(const trace::LiveTrace& trace) const {
   std::string text;
   for (size_t i = 0; i < trace.files().size(); ++i) {
     for (const auto& [local, device] : trace.context(i).devices) {
@@ -233,14 +219,14 @@ void Fold::PrintInstants(const trace::LiveTrace& trace) const {
         text += fmt::format("{}:{}:{}\n", NameIn(trace.files()[i].path()), local, ns);
     }
   }
-  (void)PrintOut(text);
+  (void)cli::PrintOut(text);
 }
 
-util::Status Fold::Drop() {
+util::Status Compactor::Drop() {
   const uint64_t live = LiveSpace();
   if (live <= options_.to_bytes)
     return {};
-  std::map<std::string, resolve::Dropper::Instants> instants;
+  std::map<std::string, Dropper::Instants> instants;
   for (const std::string& text : options_.instants) {
     const size_t ns = text.rfind(':');
     const size_t device = text.rfind(':', ns - 1);
@@ -259,21 +245,21 @@ util::Status Fold::Drop() {
     if (auto file = trace::LiveFile::Open(options_.directory + "/" + name, &losses, true); file)
       files.push_back(std::move(*file));
   }
-  for (trace::PastPlan& plan :
-       trace::ChooseOldest(files, live - options_.to_bytes, base::MonotonicNs() - kTooYoungNs)) {
-    if (!plan.folds())
+  for (CompactionPlan& plan :
+       ChooseOldest(files, live - options_.to_bytes, base::MonotonicNs() - kTooYoungNs)) {
+    if (!plan.has_chunks())
       continue;
     const trace::LiveFile& file = files[plan.file];
     const std::string name = NameIn(file.path());
-    const trace::TickClock clock = trace::ClockOfChunks(file);
-    resolve::Dropper(file, clock, instants[name], &plan).Run();
-    made_.push_back({name, trace::MakePast(file, clock, plan)});
+    const trace::TickClock clock = ClockOfChunks(file);
+    Dropper(file, clock, instants[name], &plan).Run();
+    made_.push_back({name, MakePastFile(file, clock, plan)});
   }
   return {};
 }
 
 // Nothing is read by now. Whoever still reads what the past files stand for has a lock.
-util::Status Fold::GiveBack() {
+util::Status Compactor::GiveBack() {
   const auto deadline = std::chrono::steady_clock::now() + kLockFor;
   while (flock(live_.fd(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
@@ -298,15 +284,15 @@ util::Status Fold::GiveBack() {
   return {};
 }
 
-util::Status Fold::Run() {
+util::Status Compactor::Run() {
   auto live = util::OwnedDirectory::Open(options_.directory);
   if (!live)
     return live.status();
   live_ = std::move(*live);
-  VRAMSCOPE_RETURN_IF_ERROR(RemoveUnfinishedFiles(live_));
+  VRAMSCOPE_RETURN_IF_ERROR(cli::RemoveUnfinishedFiles(live_));
   VRAMSCOPE_RETURN_IF_ERROR(options_.drop ? Drop() : Make());
   for (const Made& made : made_) {
-    const util::Content* content = LiveFileContent();
+    const util::Content* content = cli::LiveFileContent();
     auto past = util::AtomicFile::Create(live_, NameIn(trace::PastPathOf(made.name)), content);
     if (!past)
       return past.status();
@@ -318,20 +304,8 @@ util::Status Fold::Run() {
 
 }  // namespace
 
-void RegisterFold(CLI::App& app, int* exit_code) {
-  // For the launcher.
-  CLI::App* const fold = app.add_subcommand("fold", "")->group("");
-  auto options = std::make_shared<FoldOptions>();
-  fold->add_option("--to", options->to_bytes)->required();
-  fold->add_option("--nice", options->niceness);
-  fold->add_flag("--drop", options->drop);
-  fold->add_option("--instant", options->instants);
-  fold->add_option("DIR", options->directory)->required();
-  fold->callback([options, exit_code] {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // the directory is the launcher's
-    [[maybe_unused]] const int niceness = nice(options->niceness);
-    *exit_code = ExitOf(Fold(*options).Run());
-  });
+util::Status Compact(CompactOptions options) {
+  return Compactor(std::move(options)).Run();
 }
 
-}  // namespace vramscope::cli
+}  // namespace vramscope::compact

@@ -9,7 +9,7 @@
 #include "format/encoder.h"
 #include "format/layout.h"
 
-namespace vramscope::trace {
+namespace vramscope::compact {
 
 // Writes the chunks of one stream behind a past file's bytes, sealed.
 class PastChunks {
@@ -75,4 +75,4 @@ class PastChunks {
   format::DeltaState delta_;
 };
 
-}  // namespace vramscope::trace
+}  // namespace vramscope::compact

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/keeper.h"
+#include "pipeline/compact/planner.h"
 
 #include <algorithm>
 
 #include "util/containers/intern_table.h"
 
-namespace vramscope::resolve {
+namespace vramscope::compact {
 namespace {
 
 // As the ledger has it (resolve/ledger/ledger.cc).
@@ -18,9 +18,9 @@ bool HasOne(const std::set<int64_t>& instants, int64_t begin_ns, int64_t end_ns)
 
 }  // namespace
 
-Keeper::Keeper(const trace::LiveTrace& trace,
-               std::vector<std::vector<int64_t>> instants,
-               std::vector<trace::PastPlan>* plans)
+CompactionPlanner::CompactionPlanner(const trace::LiveTrace& trace,
+                                     std::vector<std::vector<int64_t>> instants,
+                                     std::vector<CompactionPlan>* plans)
     : trace_(trace),
       plans_(*plans),
       file_of_(trace.processes().size()),
@@ -39,14 +39,14 @@ Keeper::Keeper(const trace::LiveTrace& trace,
     instants_[i].insert(instants[i].begin(), instants[i].end());
 }
 
-void Keeper::Keep(const Place& place) {
-  if (!place.folds)
+void CompactionPlanner::Keep(const Place& place) {
+  if (!place.is_old)
     return;
   const auto& [file, stream] = streams_[place.source];
   plans_[file].streams[stream].keep[place.record] = true;
 }
 
-Keeper::OpenOf& Keeper::Of(trace::ProcessId process, trace::DeviceId device) {
+CompactionPlanner::OpenOf& CompactionPlanner::Of(trace::ProcessId process, trace::DeviceId device) {
   const std::pair<uint16_t, int16_t> key{process.value, device.value};
   if (last_ == nullptr || key != last_key_) {
     last_key_ = key;
@@ -57,14 +57,14 @@ Keeper::OpenOf& Keeper::Of(trace::ProcessId process, trace::DeviceId device) {
   return *last_;
 }
 
-bool Keeper::HasInstant(const OpenOf& of, int64_t begin_ns, int64_t end_ns) const {
+bool CompactionPlanner::HasInstant(const OpenOf& of, int64_t begin_ns, int64_t end_ns) const {
   if (of.device.value < 0)
     return true;
   const auto device = static_cast<size_t>(of.device.value);
   return HasOne(instants_[device], begin_ns, end_ns);
 }
 
-void Keeper::Apply(std::span<const trace::Event> events) {
+void CompactionPlanner::Apply(std::span<const trace::Event> events) {
   for (const trace::Event& said : events) {
     if (said.time_ns > kLatestNs || said.time_ns < -kLatestNs)
       continue;
@@ -76,7 +76,7 @@ void Keeper::Apply(std::span<const trace::Event> events) {
       continue;
     }
     const auto& [file, stream] = streams_[said.source];
-    const trace::PastPlan& plan = plans_[file];
+    const CompactionPlan& plan = plans_[file];
     Place place{said.source, said.record, said.record < plan.streams[stream].records};
     if (said.time_ns > plan.cut_ns) {
       if (!is_cut_[file])
@@ -88,59 +88,67 @@ void Keeper::Apply(std::span<const trace::Event> events) {
   }
 }
 
-void Keeper::Finish() {
+void CompactionPlanner::Finish() {
   for (size_t file = 0; file < plans_.size(); ++file) {
     if (!is_cut_[file])
       Cut(file);
   }
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::Mark& e, const Place&) {
+void CompactionPlanner::On(const trace::EventContext& at, const trace::Mark& e, const Place&) {
   if (at.process != trace::kNoProcess && iterations_.OnMark(at, e))
     phases_.OnIteration(at);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::Past& e, const Place&) {
+void CompactionPlanner::On(const trace::EventContext& at, const trace::Past& e, const Place&) {
   if (at.process != trace::kNoProcess)
     phases_.On(at, e);
 }
 
 // ---- what the driver gives
 
-void Keeper::On(const trace::EventContext& at, const trace::Alloc& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::Alloc& e,
+                           const Place& place) {
   AddRange(at.process, e.address, e.size);
   AddOther(at, e.address, e.stack, e.native, place);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::HandleCreate& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::HandleCreate& e,
+                           const Place& place) {
   AddOther(at, e.handle, e.stack, e.native, place);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::Map& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at, const trace::Map& e, const Place& place) {
   AddRange(at.process, e.address, e.size);
   AddOther(at, e.address, e.stack, e.native, place);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::Free& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::Free& e,
+                           const Place& place) {
   ranges_.erase({at.process.value, e.address});
   Keep(place);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::Unmap& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::Unmap& e,
+                           const Place& place) {
   ranges_.erase({at.process.value, e.address});
   Keep(place);
 }
 
-void Keeper::AddRange(trace::ProcessId process, uint64_t address, uint64_t size) {
+void CompactionPlanner::AddRange(trace::ProcessId process, uint64_t address, uint64_t size) {
   if (process != trace::kNoProcess && address <= UINT64_MAX - size)
     ranges_[{process.value, address}] = {address + size};
 }
 
-void Keeper::AddOther(const trace::EventContext& at,
-                      uint64_t number,
-                      tables::StackId stack,
-                      tables::StackId native,
-                      const Place& place) {
+void CompactionPlanner::AddOther(const trace::EventContext& at,
+                                 uint64_t number,
+                                 tables::StackId stack,
+                                 tables::StackId native,
+                                 const Place& place) {
   Keep(place);
   if (at.process == trace::kNoProcess)
     return;
@@ -149,25 +157,25 @@ void Keeper::AddOther(const trace::EventContext& at,
        {format::NameKind::kTag, format::NameKind::kParameter, format::NameKind::kGradient,
         format::NameKind::kBuffer, format::NameKind::kOptimizerState})
     other_names_.erase({at.process.value, number, static_cast<uint8_t>(kind)});
-  Origin origin;
+  resolve::Origin origin;
   phases_.OnAllocated(at, stack, native, 0, &origin);
-  if (place.folds)
+  if (place.is_old)
     others_.emplace_back(place, at.process, at.scope, origin);
 }
 
 // ---- blocks
 
 template <class Block>
-void Keeper::Add(const trace::EventContext& at,
-                 const Block& e,
-                 uint64_t sequence,
-                 const Place& place) {
+void CompactionPlanner::Add(const trace::EventContext& at,
+                            const Block& e,
+                            uint64_t sequence,
+                            const Place& place) {
   if (at.process == trace::kNoProcess || e.device.value < 0 || e.address == 0)
     return Keep(place);
   OpenOf& of = Of(at.process, e.device);
   bool must_keep = false;
   if (const uint32_t old = of.numbers.Erase(e.address); old != util::FlatMap::kNone) {
-    must_keep = !of.slab[old].place.folds || HasInstant(of, of.slab[old].time_ns, now_ns_);
+    must_keep = !of.slab[old].place.is_old || HasInstant(of, of.slab[old].time_ns, now_ns_);
     Close(of, old, nullptr);
   }
   const uint32_t index = of.slab.Add();
@@ -184,7 +192,7 @@ void Keeper::Add(const trace::EventContext& at,
   phases_.OnAllocated(at, e.stack, e.native, sequence, &open.origin);
 }
 
-bool Keeper::IsWitness(trace::ProcessId process, uint64_t address) {
+bool CompactionPlanner::IsWitness(trace::ProcessId process, uint64_t address) {
   auto range = ranges_.upper_bound({process.value, address});
   if (range == ranges_.begin())
     return false;
@@ -194,7 +202,9 @@ bool Keeper::IsWitness(trace::ProcessId process, uint64_t address) {
   return !std::exchange(range->second.has_witness, true);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::BlockFree& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::BlockFree& e,
+                           const Place& place) {
   if (at.process == trace::kNoProcess || e.device.value < 0 || e.address == 0)
     return Keep(place);
   OpenOf& of = Of(at.process, e.device);
@@ -202,22 +212,22 @@ void Keeper::On(const trace::EventContext& at, const trace::BlockFree& e, const 
   return index != util::FlatMap::kNone ? Close(of, index, &place) : Keep(place);
 }
 
-bool Keeper::HasSplitName(const Open& open) {
+bool CompactionPlanner::HasSplitName(const Open& open) {
   return std::any_of(open.names.begin(), open.names.end(),
-                     [](const NamePlace& name) { return !name.place.folds; });
+                     [](const NamePlace& name) { return !name.place.is_old; });
 }
 
-void Keeper::Leave(const OpenOf& of, const Open& open) {
-  trace::PastPlan& plan = plans_[file_of_[of.process.value]];
-  ++plan.folded_count;
-  plan.folded_bytes += open.bytes;
+void CompactionPlanner::Leave(const OpenOf& of, const Open& open) {
+  CompactionPlan& plan = plans_[file_of_[of.process.value]];
+  ++plan.compacted_count;
+  plan.compacted_bytes += open.bytes;
 }
 
-void Keeper::Close(OpenOf& of, uint32_t index, const Place* end) {
+void CompactionPlanner::Close(OpenOf& of, uint32_t index, const Place* end) {
   Open& open = of.slab[index];
   const bool is_seen = HasInstant(of, open.time_ns, now_ns_);
-  const bool is_split =
-      !open.place.folds || (end != nullptr && !end->folds) || open.must_keep || HasSplitName(open);
+  const bool is_split = !open.place.is_old || (end != nullptr && !end->is_old) || open.must_keep ||
+                        HasSplitName(open);
   if (is_seen || is_split) {
     KeepOpen(open, phases_.Outlived(of.process, open.origin) ? format::OriginEnd::kOutlived
                                                              : format::OriginEnd::kWithin);
@@ -229,11 +239,11 @@ void Keeper::Close(OpenOf& of, uint32_t index, const Place* end) {
   of.slab.Remove(index);
 }
 
-void Keeper::KeepOpen(const Open& open, format::OriginEnd end) {
+void CompactionPlanner::KeepOpen(const Open& open, format::OriginEnd end) {
   Keep(open.place);
   for (const NamePlace& name : open.names)
     Keep(name.place);
-  if (!open.place.folds || !open.has_origin)
+  if (!open.place.is_old || !open.has_origin)
     return;
   const auto& [file, stream] = streams_[open.place.source];
   plans_[file].streams[stream].origins[open.place.record] = {
@@ -243,7 +253,7 @@ void Keeper::KeepOpen(const Open& open, format::OriginEnd end) {
       .scope = open.origin.scope == open.scope ? tables::StringId{} : open.origin.scope};
 }
 
-void Keeper::EndProcess(trace::ProcessId process) {
+void CompactionPlanner::EndProcess(trace::ProcessId process) {
   if (is_cut_[file_of_[process.value]])
     return;
   for (auto& [key, open_of] : open_) {
@@ -258,7 +268,9 @@ void Keeper::EndProcess(trace::ProcessId process) {
 }
 
 // A name belongs to what stands at its address.
-void Keeper::On(const trace::EventContext& at, const trace::Name& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::Name& e,
+                           const Place& place) {
   using format::NameKind;
   if (at.process == trace::kNoProcess)
     return Keep(place);
@@ -300,7 +312,9 @@ void Keeper::On(const trace::EventContext& at, const trace::Name& e, const Place
   keep_if_new();
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::Step& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::Step& e,
+                           const Place& place) {
   if (at.process == trace::kNoProcess)
     return;
   phases_.On(at, e);
@@ -313,11 +327,11 @@ void Keeper::On(const trace::EventContext& at, const trace::Step& e, const Place
 
 // A figure stands until the next one: of those between two instants that are kept none is needed
 // but the last. Samples are compared with the ledger just then: on both sides of such an instant.
-void Keeper::OnFigure(const trace::EventContext& at,
-                      trace::DeviceId device,
-                      bool is_sample,
-                      uint64_t key,
-                      const Place& place) {
+void CompactionPlanner::OnFigure(const trace::EventContext& at,
+                                 trace::DeviceId device,
+                                 bool is_sample,
+                                 uint64_t key,
+                                 const Place& place) {
   const uint16_t process = is_sample ? 0 : at.process.value;
   Series& series = series_[{process, device.value, at.type, key}];
   if (device.value >= 0) {
@@ -335,21 +349,25 @@ void Keeper::OnFigure(const trace::EventContext& at,
   series = {true, true, place, now_ns_};
 }
 
-void Keeper::On(const trace::EventContext& at,
-                const trace::AllocatorTotals& e,
-                const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::AllocatorTotals& e,
+                           const Place& place) {
   OnFigure(at, e.device, false, 0, place);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::DeviceSample& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::DeviceSample& e,
+                           const Place& place) {
   OnFigure(at, e.device, true, 0, place);
 }
 
-void Keeper::On(const trace::EventContext& at, const trace::ProcessSample& e, const Place& place) {
+void CompactionPlanner::On(const trace::EventContext& at,
+                           const trace::ProcessSample& e,
+                           const Place& place) {
   OnFigure(at, e.device, true, e.pid, place);
 }
 
-void Keeper::Cut(size_t file) {
+void CompactionPlanner::Cut(size_t file) {
   is_cut_[file] = true;
   const trace::ProcessId process = trace_.context(file).process;
   for (const auto& [key, series] : series_) {
@@ -358,7 +376,7 @@ void Keeper::Cut(size_t file) {
   }
   if (process == trace::kNoProcess)
     return;
-  const auto end_of = [&](const Origin& origin) {
+  const auto end_of = [&](const resolve::Origin& origin) {
     return phases_.Outlived(process, origin) ? format::OriginEnd::kOutlived
                                              : format::OriginEnd::kOpen;
   };
@@ -380,9 +398,9 @@ void Keeper::Cut(size_t file) {
     if (key.first == process.value)
       Keep(place);
   }
-  trace::PastPlan& plan = plans_[file];
+  CompactionPlan& plan = plans_[file];
   plan.knows_phases = phases_.Knows(process);
   plan.has_python = phases_.HasPython(process);
 }
 
-}  // namespace vramscope::resolve
+}  // namespace vramscope::compact

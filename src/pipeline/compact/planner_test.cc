@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/keeper.h"
+#include "pipeline/compact/planner.h"
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 #include "trace/live/live_trace.h"
 #include "trace/testing/live_file_builder.h"
 
-namespace vramscope::resolve {
+namespace vramscope::compact {
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,10 +39,10 @@ struct TextOf {
 };
 
 // A process whose chunks are all old.
-class KeeperTest : public ::testing::Test {
+class PlannerTest : public ::testing::Test {
  protected:
-  KeeperTest() { fs::create_directories(directory_); }
-  ~KeeperTest() override { fs::remove_all(directory_); }
+  PlannerTest() { fs::create_directories(directory_); }
+  ~PlannerTest() override { fs::remove_all(directory_); }
 
   // Times are counted from the process's begin.
   void Alloc(uint64_t time, uint64_t address, uint64_t size = 512, uint64_t stack = 0) {
@@ -76,17 +76,17 @@ class KeeperTest : public ::testing::Test {
     auto opened = trace::LiveTrace::Open(directory_, directory_, {});
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     auto& trace = static_cast<trace::LiveTrace&>(**opened);
-    std::vector<trace::PastPlan> plans(1);
+    std::vector<CompactionPlan> plans(1);
     plans[0].cut_ns = static_cast<int64_t>(kStart + kCut);
-    trace::ChooseChunks(trace, plans.data());
+    ChooseChunks(trace, plans.data());
     std::vector<std::vector<int64_t>> of_device(trace.devices().size());
     for (const int64_t instant : instants)
       of_device.at(0).push_back(static_cast<int64_t>(kStart) + instant);
-    Keeper keeper(trace, of_device, &plans);
+    CompactionPlanner planner(trace, of_device, &plans);
     EXPECT_TRUE(
-        trace.ForEachEvent([&](std::span<const trace::Event> events) { keeper.Apply(events); })
+        trace.ForEachEvent([&](std::span<const trace::Event> events) { planner.Apply(events); })
             .ok());
-    keeper.Finish();
+    planner.Finish();
     plan_ = std::move(plans[0]);
     std::vector<std::string> kept;
     origins_.clear();
@@ -96,9 +96,9 @@ class KeeperTest : public ::testing::Test {
   }
 
   const fs::path directory_ =
-      fs::temp_directory_path() / ("keeper_test." + std::to_string(getpid()) + ".vram.d");
+      fs::temp_directory_path() / ("planner_test." + std::to_string(getpid()) + ".vram.d");
   trace::testing::LiveFileBuilder file_{{.sealed_tails = true}};
-  trace::PastPlan plan_;
+  CompactionPlan plan_;
   std::vector<std::string> origins_;  // of what is kept: "BlockAlloc 10: phase, end"
 
  private:
@@ -106,7 +106,7 @@ class KeeperTest : public ::testing::Test {
 
   void AddKept(const trace::LiveFile& file,
                const std::vector<trace::ChunkRef>& chunks,
-               const trace::PastStreamPlan& plan,
+               const StreamPlan& plan,
                std::vector<std::string>* kept) {
     uint32_t number = 0;
     for (size_t i = 0; i < plan.chunks; ++i) {
@@ -139,27 +139,27 @@ class KeeperTest : public ::testing::Test {
   }
 };
 
-TEST_F(KeeperTest, Pair_NoInstantBetween_IsLeftOutAndCounted) {
+TEST_F(PlannerTest, Pair_NoInstantBetween_IsLeftOutAndCounted) {
   Alloc(100, 0x10, 512);
   Alloc(200, 0x20, 1024);
   Free(300, 0x10);
   EXPECT_THAT(Kept(), ElementsAre("BlockAlloc 20"));
-  EXPECT_EQ(plan_.folded_count, 1u);
-  EXPECT_EQ(plan_.folded_bytes, 512u);
-  EXPECT_TRUE(plan_.folds());
+  EXPECT_EQ(plan_.compacted_count, 1u);
+  EXPECT_EQ(plan_.compacted_bytes, 512u);
+  EXPECT_TRUE(plan_.has_chunks());
 }
 
-TEST_F(KeeperTest, Pair_InstantBetween_IsKept) {
+TEST_F(PlannerTest, Pair_InstantBetween_IsKept) {
   for (const uint64_t begin : {100U, 1100U, 2100U}) {
     Alloc(begin, 0x10);
     Free(begin + 500, 0x10);
   }
   EXPECT_THAT(Kept({1100, 2600}), ElementsAre("BlockAlloc 10", "BlockFree 10"))
       << "from its begin to just before its end";
-  EXPECT_EQ(plan_.folded_count, 2u);
+  EXPECT_EQ(plan_.compacted_count, 2u);
 }
 
-TEST_F(KeeperTest, Pair_FreeInAChunkThatStays_IsKept) {
+TEST_F(PlannerTest, Pair_FreeInAChunkThatStays_IsKept) {
   Alloc(100, 0x10);
   Alloc(200, 0x20);
   Free(300, 0x20);
@@ -169,31 +169,31 @@ TEST_F(KeeperTest, Pair_FreeInAChunkThatStays_IsKept) {
   EXPECT_EQ(plan_.streams[0].chunks, 1u);
 }
 
-TEST_F(KeeperTest, Chunk_EndsAfterTheCut_KeepsAllThatIsLater) {
+TEST_F(PlannerTest, Chunk_EndsAfterTheCut_KeepsAllThatIsLater) {
   Alloc(100, 0x10);
   Free(200, 0x10);
   Alloc(kCut + 100, 0x10);
   Free(kCut + 200, 0x10);
   EXPECT_THAT(Kept(), ElementsAre("BlockAlloc 10", "BlockFree 10"));
-  EXPECT_EQ(plan_.folded_count, 1u);
+  EXPECT_EQ(plan_.compacted_count, 1u);
 }
 
-TEST_F(KeeperTest, Free_OfWhatWasNeverSeen_IsKept) {
+TEST_F(PlannerTest, Free_OfWhatWasNeverSeen_IsKept) {
   Free(100, 0x10);
   EXPECT_THAT(Kept(), ElementsAre("BlockFree 10"));
 }
 
 // The ledger ends the first where the second begins: without the second the first would go on.
-TEST_F(KeeperTest, AddressGivenAgainWithoutAFree_KeepsBothWhereTheFirstIsKept) {
+TEST_F(PlannerTest, AddressGivenAgainWithoutAFree_KeepsBothWhereTheFirstIsKept) {
   Alloc(100, 0x10);
   Alloc(200, 0x10);
   Free(300, 0x10);
   EXPECT_THAT(Kept(), IsEmpty());
-  EXPECT_EQ(plan_.folded_count, 2u);
+  EXPECT_EQ(plan_.compacted_count, 2u);
   EXPECT_THAT(Kept({150}), ElementsAre("BlockAlloc 10", "BlockAlloc 10", "BlockFree 10"));
 }
 
-TEST_F(KeeperTest, Exit_BeforeTheCut_EndsWhatLives) {
+TEST_F(PlannerTest, Exit_BeforeTheCut_EndsWhatLives) {
   Alloc(100, 0x10);
   Alloc(200, 0x20);
   trace::testing::LiveFileBuilder launcher(
@@ -204,21 +204,22 @@ TEST_F(KeeperTest, Exit_BeforeTheCut_EndsWhatLives) {
   auto opened = trace::LiveTrace::Open(directory_, directory_, {});
   ASSERT_TRUE(opened.ok());
   auto& trace = static_cast<trace::LiveTrace&>(**opened);
-  std::vector<trace::PastPlan> plans(2);
+  std::vector<CompactionPlan> plans(2);
   for (size_t i = 0; i < plans.size(); ++i) {
     plans[i].file = i;
     plans[i].cut_ns = static_cast<int64_t>(kStart + kCut);
-    trace::ChooseChunks(trace, &plans[i]);
+    ChooseChunks(trace, &plans[i]);
   }
-  Keeper keeper(trace, {}, &plans);
+  CompactionPlanner planner(trace, {}, &plans);
   ASSERT_TRUE(
-      trace.ForEachEvent([&](std::span<const trace::Event> events) { keeper.Apply(events); }).ok());
-  keeper.Finish();
-  EXPECT_EQ(plans[1].folded_count, 2u);
+      trace.ForEachEvent([&](std::span<const trace::Event> events) { planner.Apply(events); })
+          .ok());
+  planner.Finish();
+  EXPECT_EQ(plans[1].compacted_count, 2u);
   EXPECT_THAT(plans[1].streams[0].keep, ElementsAre(false, false));
 }
 
-TEST_F(KeeperTest, Names_GoWithTheirBlock) {
+TEST_F(PlannerTest, Names_GoWithTheirBlock) {
   Alloc(100, 0x10);
   Name(110, 0x10, NameKind::kParameter, "weight");
   Name(120, 0x10, NameKind::kParameter, "weight");  // said again
@@ -232,7 +233,7 @@ TEST_F(KeeperTest, Names_GoWithTheirBlock) {
       << "the first tag was the block's at an instant that is kept";
 }
 
-TEST_F(KeeperTest, Name_InAChunkThatStays_KeepsItsBlock) {
+TEST_F(PlannerTest, Name_InAChunkThatStays_KeepsItsBlock) {
   const uint64_t name = main().String("late");
   main().Seal();
   main().Add(format::Name{.time = kStart + kCut, .address = 0x10, .device = -1, .name = name});
@@ -242,7 +243,7 @@ TEST_F(KeeperTest, Name_InAChunkThatStays_KeepsItsBlock) {
   EXPECT_THAT(Kept(), ElementsAre("BlockAlloc 10", "BlockFree 10"));
 }
 
-TEST_F(KeeperTest, Name_OfNoBlock_IsKeptWhereItIsNew) {
+TEST_F(PlannerTest, Name_OfNoBlock_IsKeptWhereItIsNew) {
   Name(100, 0x10, NameKind::kPool, "pool");
   Name(110, 0x10, NameKind::kPool, "pool");
   Name(120, 0x10, NameKind::kPool, "other");
@@ -252,7 +253,7 @@ TEST_F(KeeperTest, Name_OfNoBlock_IsKeptWhereItIsNew) {
 }
 
 // A block shows that what the driver gave is a segment, whose free bytes are cached.
-TEST_F(KeeperTest, FirstBlockOfWhatTheDriverGave_IsKept) {
+TEST_F(PlannerTest, FirstBlockOfWhatTheDriverGave_IsKept) {
   main().Add(format::Device{.device = 0, .total_bytes = 1 << 30, .uuid = {"u", 1}});
   main().Add(format::Alloc{
       .begin = kStart + 50, .end = kStart + 60, .device = 0, .address = 0x1000, .size = 0x1000});
@@ -262,10 +263,10 @@ TEST_F(KeeperTest, FirstBlockOfWhatTheDriverGave_IsKept) {
   }
   main().Add(format::Free{.begin = kStart + 50'000, .end = kStart + 50'010, .address = 0x1000});
   EXPECT_THAT(Kept(), ElementsAre("Alloc 1000", "BlockAlloc 1000", "BlockFree 1000", "Free 1000"));
-  EXPECT_EQ(plan_.folded_count, 2u);
+  EXPECT_EQ(plan_.compacted_count, 2u);
 }
 
-TEST_F(KeeperTest, Figures_HoldUntilTheNext_SoOneBetweenInstantsIsEnough) {
+TEST_F(PlannerTest, Figures_HoldUntilTheNext_SoOneBetweenInstantsIsEnough) {
   for (const uint64_t time : {100U, 200U, 300U, 400U, 500U})
     main().Add(format::AllocatorTotals{.time = kStart + time, .device = -1, .allocated = time});
   EXPECT_EQ(Kept().size(), 2u) << "the first, and the last";
@@ -273,7 +274,7 @@ TEST_F(KeeperTest, Figures_HoldUntilTheNext_SoOneBetweenInstantsIsEnough) {
   EXPECT_THAT(plan_.streams[0].keep, ElementsAre(true, false, true, false, true));
 }
 
-TEST_F(KeeperTest, Step_UnderWayAtTheCut_IsKept) {
+TEST_F(PlannerTest, Step_UnderWayAtTheCut_IsKept) {
   Step(100, format::StepKind::kBegin);
   Step(200, format::StepKind::kEnd);
   Step(300, format::StepKind::kBegin);
@@ -281,12 +282,12 @@ TEST_F(KeeperTest, Step_UnderWayAtTheCut_IsKept) {
   EXPECT_THAT(plan_.streams[0].keep, ElementsAre(false, false, true));
 }
 
-TEST_F(KeeperTest, Marks_AreLeftOut) {
+TEST_F(PlannerTest, Marks_AreLeftOut) {
   main().Add(format::Mark{.time = kStart + 100, .name = {"iteration", 9}});
   EXPECT_THAT(Kept(), IsEmpty());
 }
 
-TEST_F(KeeperTest, Origin_SaysThePhaseAndWhetherTheBlockOutlivedIt) {
+TEST_F(PlannerTest, Origin_SaysThePhaseAndWhetherTheBlockOutlivedIt) {
   using format::OriginEnd;
   const uint64_t step = main().PyFrame(0, "torch/optim/adam.py", "Adam.step", 10);
   Step(50, format::StepKind::kBegin);
@@ -297,17 +298,18 @@ TEST_F(KeeperTest, Origin_SaysThePhaseAndWhetherTheBlockOutlivedIt) {
   Alloc(300, 0x30);
   Step(350, format::StepKind::kBegin);
   Alloc(400, 0x40, 512, step);  // lives in a step that goes on
-  const auto text = [](const char* record, Phase phase, OriginEnd end) {
+  const auto text = [](const char* record, resolve::Phase phase, OriginEnd end) {
     return fmt::format("{}: {}, {}", record, static_cast<int>(phase), static_cast<int>(end));
   };
   Kept({115});
-  EXPECT_THAT(origins_, ElementsAre(text("BlockAlloc 10", Phase::kOptimizer, OriginEnd::kOutlived),
-                                    text("BlockAlloc 20", Phase::kOptimizer, OriginEnd::kWithin),
-                                    text("BlockAlloc 30", Phase::kOther, OriginEnd::kOpen),
-                                    text("BlockAlloc 40", Phase::kOptimizer, OriginEnd::kOpen)));
+  EXPECT_THAT(origins_,
+              ElementsAre(text("BlockAlloc 10", resolve::Phase::kOptimizer, OriginEnd::kOutlived),
+                          text("BlockAlloc 20", resolve::Phase::kOptimizer, OriginEnd::kWithin),
+                          text("BlockAlloc 30", resolve::Phase::kOther, OriginEnd::kOpen),
+                          text("BlockAlloc 40", resolve::Phase::kOptimizer, OriginEnd::kOpen)));
   EXPECT_TRUE(plan_.knows_phases);
   EXPECT_TRUE(plan_.has_python);
 }
 
 }  // namespace
-}  // namespace vramscope::resolve
+}  // namespace vramscope::compact

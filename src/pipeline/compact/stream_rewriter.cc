@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/past/past_stream.h"
+#include "pipeline/compact/stream_rewriter.h"
 
 #include <algorithm>
 #include <array>
@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "pipeline/compact/past_chunks.h"
 #include "trace/live/converter.h"
-#include "trace/past/past_chunks.h"
 
-namespace vramscope::trace {
+namespace vramscope::compact {
 
 void PastChunks::Begin() {
   const size_t at = out_.size();
@@ -114,8 +114,8 @@ constexpr bool kIsAlwaysKept = Is<Record>({format::ProcessExit::kType,
 class StreamRewriter {
  public:
   StreamRewriter(const PastSource& source,
-                 const std::vector<ChunkRef>& chunks,
-                 const PastStreamPlan& plan,
+                 const std::vector<trace::ChunkRef>& chunks,
+                 const StreamPlan& plan,
                  std::vector<uint8_t>* out,
                  LossSums* lost)
       : trace_(source.trace),
@@ -176,16 +176,16 @@ class StreamRewriter {
   void NeedRecent();
 
   // Definitions of what the trace knows by its own numbers.
-  uint64_t OwnString(StringId text);
-  uint64_t OwnStack(StackId stack);
-  uint64_t OwnScope(StringId path);
+  uint64_t OwnString(trace::StringId text);
+  uint64_t OwnStack(trace::StackId stack);
+  uint64_t OwnScope(trace::StringId path);
   void EnterThread();
 
-  const LiveTrace* const trace_;
-  const LiveFile& file_;
-  const TickClock& clock_;
-  const std::vector<ChunkRef>& chunks_;
-  const PastStreamPlan& plan_;
+  const trace::LiveTrace* const trace_;
+  const trace::LiveFile& file_;
+  const trace::TickClock& clock_;
+  const std::vector<trace::ChunkRef>& chunks_;
+  const StreamPlan& plan_;
   const bool carries_origins_;
   PastChunks out_;
   LossSums& lost_;
@@ -222,7 +222,7 @@ void StreamRewriter::Walk(Visit visit) {
   tid_ = 0;
   thread_name_.clear();
   for (size_t i = 0; i < plan_.chunks; ++i) {
-    const ChunkRef& chunk = chunks_[i];
+    const trace::ChunkRef& chunk = chunks_[i];
     if (chunk.tid != 0 && chunk.tid != tid_) {
       tid_ = chunk.tid;
       thread_name_.clear();
@@ -311,7 +311,7 @@ void StreamRewriter::NeedRecent() {
   need({kPython, kNative}, kKnownStacks);
 }
 
-uint64_t StreamRewriter::OwnString(StringId text) {
+uint64_t StreamRewriter::OwnString(trace::StringId text) {
   if (text.value == 0)
     return 0;
   uint64_t& id = own_strings_[text.value];
@@ -323,7 +323,7 @@ uint64_t StreamRewriter::OwnString(StringId text) {
   return id;
 }
 
-uint64_t StreamRewriter::OwnScope(StringId path) {
+uint64_t StreamRewriter::OwnScope(trace::StringId path) {
   uint64_t& id = own_scopes_[path.value];
   if (id == 0) {
     const uint64_t name = OwnString(path);
@@ -334,9 +334,9 @@ uint64_t StreamRewriter::OwnScope(StringId path) {
 }
 
 // A code object of one line for each frame: its line is known.
-uint64_t StreamRewriter::OwnStack(StackId innermost) {
-  std::vector<StackId> stacks;
-  for (StackId at = innermost; at.value != 0 && !own_stacks_.contains(at.value);
+uint64_t StreamRewriter::OwnStack(trace::StackId innermost) {
+  std::vector<trace::StackId> stacks;
+  for (trace::StackId at = innermost; at.value != 0 && !own_stacks_.contains(at.value);
        at = trace_->stack(at).parent) {
     stacks.push_back(at);
     if (stacks.size() > tables::Dictionaries::kMaxStackDepth)
@@ -451,11 +451,11 @@ void StreamRewriter::Write(const Record& record, const format::RawRecord& raw) {
 }  // namespace
 
 void RewriteStream(const PastSource& source,
-                   const std::vector<ChunkRef>& chunks,
-                   const PastStreamPlan& plan,
+                   const std::vector<trace::ChunkRef>& chunks,
+                   const StreamPlan& plan,
                    std::vector<uint8_t>* out,
                    LossSums* lost) {
   StreamRewriter(source, chunks, plan, out, lost).Run();
 }
 
-}  // namespace vramscope::trace
+}  // namespace vramscope::compact

@@ -12,27 +12,27 @@
 // The past of a ring (docs/RING.md): old chunks of a live file become a file of their own that has
 // of them what is still to be known. It has the live file's format and its streams, whose chunks go
 // on where it ends, so that reading it is reading the file.
-namespace vramscope::trace {
+namespace vramscope::compact {
 
 // What was around an allocation and is not kept: PastOrigin.
-struct PastOrigin {
+struct CompactionOrigin {
   uint8_t phase = 0;
   uint8_t end = 0;  // a format::OriginEnd
-  StackId forward;
-  StringId scope;  // 0: the event's own
+  trace::StackId forward;
+  trace::StringId scope;  // 0: the event's own
 };
 
 // Of one stream of a file.
-struct PastStreamPlan {
-  size_t chunks = 0;                       // of its chunks, the first so many become past
-  uint32_t records = 0;                    // in them
-  std::vector<uint32_t> chunk_records;     // in each
-  std::vector<bool> keep;                  // by record; of definitions it says nothing
-  std::map<uint32_t, PastOrigin> origins;  // by record
+struct StreamPlan {
+  size_t chunks = 0;                             // of its chunks, the first so many become past
+  uint32_t records = 0;                          // in them
+  std::vector<uint32_t> chunk_records;           // in each
+  std::vector<bool> keep;                        // by record; of definitions it says nothing
+  std::map<uint32_t, CompactionOrigin> origins;  // by record
 };
 
 // Of one file.
-struct PastPlan {
+struct CompactionPlan {
   size_t file = 0;
   int64_t cut_ns = 0;  // up to then only what is to be kept is
   uint64_t iterations = 0;
@@ -41,13 +41,13 @@ struct PastPlan {
   bool has_python = false;
   bool carries_origins = false;  // kept allocations of an earlier past stay as they are
   // Allocations that are not kept, and those among which nobody looked for a peak.
-  uint64_t folded_count = 0;
-  uint64_t folded_bytes = 0;
+  uint64_t compacted_count = 0;
+  uint64_t compacted_bytes = 0;
   uint64_t dropped_count = 0;
   uint64_t dropped_bytes = 0;
-  std::vector<PastStreamPlan> streams;
-  bool folds() const {
-    for (const PastStreamPlan& stream : streams) {
+  std::vector<StreamPlan> streams;
+  bool has_chunks() const {
+    for (const StreamPlan& stream : streams) {
       if (stream.chunks != 0)
         return true;
     }
@@ -62,28 +62,30 @@ struct OldChunk {
 };
 
 // Chunks of live files that nobody writes any more, all of which was read, by their end.
-std::vector<OldChunk> FindOldChunks(const LiveTrace& trace);
+std::vector<OldChunk> FindOldChunks(const trace::LiveTrace& trace);
 
 // How much of each stream of a file becomes past: whole chunks, from the first one, up to the one
 // that the cut is in.
-void ChooseChunks(const LiveTrace& trace, PastPlan* plan);
+void ChooseChunks(const trace::LiveTrace& trace, CompactionPlan* plan);
 
 // Of files that were opened and not read: the oldest chunks that nobody writes any more and that
-// ended before `until_ns`, until they are `bytes`. One plan a file; some of them fold nothing.
-std::vector<PastPlan> ChooseOldest(const std::vector<LiveFile>& files,
-                                   uint64_t bytes,
-                                   int64_t until_ns);
+// ended before `until_ns`, until they are `bytes`. One plan a file; some of them have no chunks.
+std::vector<CompactionPlan> ChooseOldest(const std::vector<trace::LiveFile>& files,
+                                         uint64_t bytes,
+                                         int64_t until_ns);
 
 // By the pairs of clocks of a file's chunks, which is as good as one gets without reading it.
-TickClock ClockOfChunks(const LiveFile& file);
+trace::TickClock ClockOfChunks(const trace::LiveFile& file);
 
-struct PastFile {
+struct CompactionFile {
   std::vector<uint8_t> bytes;
   // What of the live file is not needed any more, by its begin.
   std::map<uint64_t, uint64_t> ranges;
 };
-PastFile MakePast(const LiveTrace& trace, const PastPlan& plan);
+CompactionFile MakePastFile(const trace::LiveTrace& trace, const CompactionPlan& plan);
 // Of a file that was not read: plan.file is not looked at, and there are no origins.
-PastFile MakePast(const LiveFile& file, const TickClock& clock, const PastPlan& plan);
+CompactionFile MakePastFile(const trace::LiveFile& file,
+                            const trace::TickClock& clock,
+                            const CompactionPlan& plan);
 
-}  // namespace vramscope::trace
+}  // namespace vramscope::compact

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/past/past.h"
+#include "pipeline/compact/compaction.h"
 
 #include <algorithm>
 #include <iterator>
 #include <optional>
 
 #include "format/decoder.h"
-#include "trace/past/past_chunks.h"
-#include "trace/past/past_stream.h"
+#include "pipeline/compact/past_chunks.h"
+#include "pipeline/compact/stream_rewriter.h"
 
-namespace vramscope::trace {
+namespace vramscope::compact {
 namespace {
 
 // When the last record of a chunk was written at the latest; none where it may not be all there.
-std::optional<int64_t> EndOf(const LiveTrace& trace,
+std::optional<int64_t> EndOf(const trace::LiveTrace& trace,
                              size_t file,
-                             const std::vector<ChunkRef>& stream,
+                             const std::vector<trace::ChunkRef>& stream,
                              size_t chunk) {
-  const LiveFile& of = trace.files()[file];
+  const trace::LiveFile& of = trace.files()[file];
   const bool is_over = !of.is_launcher() && !trace.is_running(of.pid());
   const bool is_last = chunk + 1 == stream.size();
   if (!stream[chunk].whole || (is_last ? !is_over : !stream[chunk].sealed))
@@ -30,7 +30,7 @@ std::optional<int64_t> EndOf(const LiveTrace& trace,
 }
 
 // The first tick that is no earlier.
-uint64_t TicksAt(const TickClock& clock, int64_t ns, uint64_t low) {
+uint64_t TicksAt(const trace::TickClock& clock, int64_t ns, uint64_t low) {
   uint64_t high = low;
   for (uint64_t step = 1 << 20; clock.ToNs(high) < ns && step < uint64_t{1} << 53; step *= 2)
     high = low + step;
@@ -60,9 +60,9 @@ void AddRange(uint64_t begin, uint64_t end, std::map<uint64_t, uint64_t>* ranges
 }
 
 // `any`: chunks of the file were chosen.
-void CountRecords(const LiveFile& file, bool any, PastPlan* plan) {
+void CountRecords(const trace::LiveFile& file, bool any, CompactionPlan* plan) {
   for (size_t i = 0; i < plan->streams.size(); ++i) {
-    PastStreamPlan& of = plan->streams[i];
+    StreamPlan& of = plan->streams[i];
     if (!any)
       of.chunks = 0;
     for (size_t j = 0; j < of.chunks; ++j) {
@@ -79,12 +79,12 @@ void CountRecords(const LiveFile& file, bool any, PastPlan* plan) {
   }
 }
 
-PastFile MakePast(const LiveFile& file,
-                  const TickClock& clock,
-                  const PastPlan& plan,
-                  const LiveTrace* trace);
+CompactionFile MakePastFile(const trace::LiveFile& file,
+                            const trace::TickClock& clock,
+                            const CompactionPlan& plan,
+                            const trace::LiveTrace* trace);
 
-void WriteHeader(const LiveFile& file, uint64_t chunk_count, std::vector<uint8_t>* bytes) {
+void WriteHeader(const trace::LiveFile& file, uint64_t chunk_count, std::vector<uint8_t>* bytes) {
   const auto original = file.Header();
   std::copy(original.begin(), original.end(), bytes->begin());
   auto* const header = reinterpret_cast<format::FileHeader*>(bytes->data());
@@ -103,10 +103,10 @@ void WriteHeader(const LiveFile& file, uint64_t chunk_count, std::vector<uint8_t
 
 }  // namespace
 
-std::vector<OldChunk> FindOldChunks(const LiveTrace& trace) {
+std::vector<OldChunk> FindOldChunks(const trace::LiveTrace& trace) {
   std::vector<OldChunk> old;
   for (size_t i = 0; i < trace.files().size(); ++i) {
-    for (const std::vector<ChunkRef>& stream : trace.files()[i].streams()) {
+    for (const std::vector<trace::ChunkRef>& stream : trace.files()[i].streams()) {
       for (size_t j = 0; j < stream.size(); ++j) {
         if (stream[j].in_past)
           continue;
@@ -122,15 +122,15 @@ std::vector<OldChunk> FindOldChunks(const LiveTrace& trace) {
   return old;
 }
 
-void ChooseChunks(const LiveTrace& trace, PastPlan* plan) {
-  const LiveFile& file = trace.files()[plan->file];
-  const TickClock& clock = *trace.context(plan->file).clock;
+void ChooseChunks(const trace::LiveTrace& trace, CompactionPlan* plan) {
+  const trace::LiveFile& file = trace.files()[plan->file];
+  const trace::TickClock& clock = *trace.context(plan->file).clock;
   bool any = false;
-  for (const std::vector<ChunkRef>& stream : file.streams()) {
-    PastStreamPlan& of = plan->streams.emplace_back();
+  for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
+    StreamPlan& of = plan->streams.emplace_back();
     if (stream.front().stream == format::kPastStream)
       continue;
-    for (const ChunkRef& chunk : stream) {
+    for (const trace::ChunkRef& chunk : stream) {
       if (!chunk.in_past && (!EndOf(trace, plan->file, stream, of.chunks) ||
                              clock.ToNs(chunk.base_ticks) >= plan->cut_ns))
         break;
@@ -141,9 +141,9 @@ void ChooseChunks(const LiveTrace& trace, PastPlan* plan) {
   CountRecords(file, any, plan);
 }
 
-std::vector<PastPlan> ChooseOldest(const std::vector<LiveFile>& files,
-                                   uint64_t bytes,
-                                   int64_t until_ns) {
+std::vector<CompactionPlan> ChooseOldest(const std::vector<trace::LiveFile>& files,
+                                         uint64_t bytes,
+                                         int64_t until_ns) {
   struct Candidate {
     int64_t end_ns;
     uint32_t size_bytes;
@@ -151,14 +151,14 @@ std::vector<PastPlan> ChooseOldest(const std::vector<LiveFile>& files,
     bool operator<(const Candidate& other) const { return end_ns < other.end_ns; }
   };
   std::vector<Candidate> candidates;
-  std::vector<PastPlan> plans(files.size());
+  std::vector<CompactionPlan> plans(files.size());
   for (size_t i = 0; i < files.size(); ++i) {
     plans[i].file = i;
     plans[i].streams.resize(files[i].streams().size());
     if (files[i].is_launcher())
       continue;
     for (size_t j = 0; j < files[i].streams().size(); ++j) {
-      const std::vector<ChunkRef>& stream = files[i].streams()[j];
+      const std::vector<trace::ChunkRef>& stream = files[i].streams()[j];
       for (size_t k = 0; k < stream.size() && stream[k].stream != format::kPastStream; ++k) {
         if (stream[k].in_past) {
           ++plans[i].streams[j].chunks;
@@ -180,60 +180,62 @@ std::vector<PastPlan> ChooseOldest(const std::vector<LiveFile>& files,
     plans[next.file].cut_ns = next.end_ns;
     ++plans[next.file].streams[next.stream].chunks;
   }
-  for (PastPlan& plan : plans)
+  for (CompactionPlan& plan : plans)
     CountRecords(files[plan.file], any[plan.file], &plan);
   return plans;
 }
 
-TickClock ClockOfChunks(const LiveFile& file) {
+trace::TickClock ClockOfChunks(const trace::LiveFile& file) {
   if (!file.ticks_are_tsc())
-    return TickClock();
-  std::vector<TickClock::Anchor> anchors;
-  for (const std::vector<ChunkRef>& stream : file.streams()) {
-    for (const ChunkRef& chunk : stream)
+    return trace::TickClock();
+  std::vector<trace::TickClock::Anchor> anchors;
+  for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
+    for (const trace::ChunkRef& chunk : stream)
       anchors.push_back({chunk.base_ticks, chunk.base_ns});
   }
-  return TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), std::nullopt);
+  return trace::TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), std::nullopt);
 }
 
-PastFile MakePast(const LiveTrace& trace, const PastPlan& plan) {
-  return MakePast(trace.files()[plan.file], *trace.context(plan.file).clock, plan, &trace);
+CompactionFile MakePastFile(const trace::LiveTrace& trace, const CompactionPlan& plan) {
+  return MakePastFile(trace.files()[plan.file], *trace.context(plan.file).clock, plan, &trace);
 }
 
-PastFile MakePast(const LiveFile& file, const TickClock& clock, const PastPlan& plan) {
-  return MakePast(file, clock, plan, nullptr);
+CompactionFile MakePastFile(const trace::LiveFile& file,
+                            const trace::TickClock& clock,
+                            const CompactionPlan& plan) {
+  return MakePastFile(file, clock, plan, nullptr);
 }
 
 namespace {
 
-PastFile MakePast(const LiveFile& file,
-                  const TickClock& clock,
-                  const PastPlan& plan,
-                  const LiveTrace* trace) {
-  PastFile past;
+CompactionFile MakePastFile(const trace::LiveFile& file,
+                            const trace::TickClock& clock,
+                            const CompactionPlan& plan,
+                            const trace::LiveTrace* trace) {
+  CompactionFile past;
   past.bytes.resize(format::kPageBytes);
-  past.ranges = file.folded_ranges();
-  std::map<uint32_t, uint32_t> folded = file.folded_chunks();
+  past.ranges = file.compacted_ranges();
+  std::map<uint32_t, uint32_t> compacted = file.compacted_chunks();
   LossSums lost;
   for (size_t i = 0; i < plan.streams.size(); ++i) {
-    const std::vector<ChunkRef>& chunks = file.streams()[i];
-    const PastStreamPlan& stream = plan.streams[i];
+    const std::vector<trace::ChunkRef>& chunks = file.streams()[i];
+    const StreamPlan& stream = plan.streams[i];
     if (stream.chunks == 0)
       continue;
     RewriteStream({file, clock, trace, plan.carries_origins}, chunks, stream, &past.bytes, &lost);
     for (size_t j = 0; j < stream.chunks; ++j) {
       if (chunks[j].in_past)
         continue;
-      folded[chunks[j].stream] = chunks[j].sequence + 1;
+      compacted[chunks[j].stream] = chunks[j].sequence + 1;
       const uint64_t begin = chunks[j].offset - sizeof(format::ChunkHeader);
       AddRange(begin, begin + chunks[j].size_bytes, &past.ranges);
     }
   }
   // Losses that an earlier past summed up.
-  for (const std::vector<ChunkRef>& stream : file.streams()) {
+  for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
     if (stream.front().stream != format::kPastStream)
       continue;
-    for (const ChunkRef& chunk : stream) {
+    for (const trace::ChunkRef& chunk : stream) {
       const auto records = file.Records(chunk);
       const uint8_t* in = records.data();
       format::DeltaState delta{.time = chunk.base_ticks};
@@ -251,13 +253,13 @@ PastFile MakePast(const LiveFile& file,
     lost[static_cast<uint64_t>(loss)].first += count;
     lost[static_cast<uint64_t>(loss)].second += bytes;
   };
-  lose(format::Loss::kFolded, plan.folded_count, plan.folded_bytes);
+  lose(format::Loss::kCompacted, plan.compacted_count, plan.compacted_bytes);
   lose(format::Loss::kDropped, plan.dropped_count, plan.dropped_bytes);
 
   PastChunks own(&past.bytes, format::kPastStream);
   const uint64_t cut_ticks = TicksAt(clock, plan.cut_ns, file.start_ticks());
   own.SetClock(cut_ticks, plan.cut_ns);
-  for (const auto& [stream, chunks] : folded)
+  for (const auto& [stream, chunks] : compacted)
     own.Append(format::PastStream{.stream = stream, .chunks = chunks});
   for (const auto& [begin, end] : past.ranges)
     own.Append(format::PastRange{.begin = begin, .end = end});
@@ -282,4 +284,4 @@ PastFile MakePast(const LiveFile& file,
 }
 
 }  // namespace
-}  // namespace vramscope::trace
+}  // namespace vramscope::compact
