@@ -69,7 +69,8 @@ bool WriteRingSeed(const fs::path& root) {
            .ok())
     return false;
   planner.Finish();
-  const std::vector<uint8_t> past = compact::MakePastFile(trace, plans[0]).bytes;
+  const std::vector<uint8_t> past =
+      compact::MakePastFile(trace.files()[0], *trace.context(0).clock, plans[0], &trace).bytes;
   fs::remove_all(session);
   return WriteFile(root / "live_file" / "ring.vrl",
                    live + std::string(past.begin(), past.end()) + fuzz::Launcher());

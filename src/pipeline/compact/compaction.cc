@@ -79,11 +79,6 @@ void CountRecords(const trace::LiveFile& file, bool any, CompactionPlan* plan) {
   }
 }
 
-CompactionFile MakePastFile(const trace::LiveFile& file,
-                            const trace::TickClock& clock,
-                            const CompactionPlan& plan,
-                            const trace::LiveTrace* trace);
-
 void WriteHeader(const trace::LiveFile& file, uint64_t chunk_count, std::vector<uint8_t>* bytes) {
   const auto original = file.Header();
   std::copy(original.begin(), original.end(), bytes->begin());
@@ -196,18 +191,6 @@ trace::TickClock ClockOfChunks(const trace::LiveFile& file) {
   return trace::TickClock({file.start_ticks(), file.start_ns()}, std::move(anchors), std::nullopt);
 }
 
-CompactionFile MakePastFile(const trace::LiveTrace& trace, const CompactionPlan& plan) {
-  return MakePastFile(trace.files()[plan.file], *trace.context(plan.file).clock, plan, &trace);
-}
-
-CompactionFile MakePastFile(const trace::LiveFile& file,
-                            const trace::TickClock& clock,
-                            const CompactionPlan& plan) {
-  return MakePastFile(file, clock, plan, nullptr);
-}
-
-namespace {
-
 CompactionFile MakePastFile(const trace::LiveFile& file,
                             const trace::TickClock& clock,
                             const CompactionPlan& plan,
@@ -219,11 +202,10 @@ CompactionFile MakePastFile(const trace::LiveFile& file,
   LossSums lost;
   for (size_t i = 0; i < plan.streams.size(); ++i) {
     const std::vector<trace::ChunkRef>& chunks = file.streams()[i];
-    const StreamPlan& stream = plan.streams[i];
-    if (stream.chunks == 0)
+    if (plan.streams[i].chunks == 0)
       continue;
-    RewriteStream({file, clock, trace, plan.carries_origins}, chunks, stream, &past.bytes, &lost);
-    for (size_t j = 0; j < stream.chunks; ++j) {
+    RewriteStream(file, clock, trace, plan, i, &past.bytes, &lost);
+    for (size_t j = 0; j < plan.streams[i].chunks; ++j) {
       if (chunks[j].in_past)
         continue;
       compacted[chunks[j].stream] = chunks[j].sequence + 1;
@@ -232,29 +214,11 @@ CompactionFile MakePastFile(const trace::LiveFile& file,
     }
   }
   // Losses that an earlier past summed up.
-  for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
-    if (stream.front().stream != format::kPastStream)
-      continue;
-    for (const trace::ChunkRef& chunk : stream) {
-      const auto records = file.Records(chunk);
-      const uint8_t* in = records.data();
-      format::DeltaState delta{.time = chunk.base_ticks};
-      for (format::RawRecord raw; in != records.data() + records.size() &&
-                                  format::NextRecord(&in, records.data() + records.size(), &raw);) {
-        format::Lost sum;
-        if (raw.type == format::Lost::kType && format::Decode(raw, &delta, &sum)) {
-          lost[sum.loss].first += sum.count;
-          lost[sum.loss].second += sum.bytes;
-        }
-      }
-    }
-  }
-  const auto lose = [&](format::Loss loss, uint64_t count, uint64_t bytes) {
-    lost[static_cast<uint64_t>(loss)].first += count;
-    lost[static_cast<uint64_t>(loss)].second += bytes;
-  };
-  lose(format::Loss::kCompacted, plan.compacted_count, plan.compacted_bytes);
-  lose(format::Loss::kDropped, plan.dropped_count, plan.dropped_bytes);
+  ForEachOfPast<format::Lost>(
+      file, [&](const format::Lost& sum) { lost[sum.loss].Add(sum.count, sum.bytes); });
+  lost[static_cast<uint64_t>(format::Loss::kCompacted)].Add(plan.compacted.count,
+                                                            plan.compacted.bytes);
+  lost[static_cast<uint64_t>(format::Loss::kDropped)].Add(plan.dropped.count, plan.dropped.bytes);
 
   PastChunks own(&past.bytes, format::kPastStream);
   const uint64_t cut_ticks = TicksAt(clock, plan.cut_ns, file.start_ticks());
@@ -264,8 +228,8 @@ CompactionFile MakePastFile(const trace::LiveFile& file,
   for (const auto& [begin, end] : past.ranges)
     own.Append(format::PastRange{.begin = begin, .end = end});
   for (const auto& [loss, sum] : lost) {
-    if (sum.first != 0)
-      own.Append(format::Lost{.loss = loss, .count = sum.first, .bytes = sum.second});
+    if (sum.count != 0)
+      own.Append(format::Lost{.loss = loss, .count = sum.count, .bytes = sum.bytes});
   }
   if (!file.is_launcher()) {
     own.Append(format::Past{
@@ -283,5 +247,4 @@ CompactionFile MakePastFile(const trace::LiveFile& file,
   return past;
 }
 
-}  // namespace
 }  // namespace vramscope::compact

@@ -18,8 +18,17 @@ namespace vramscope::compact {
 struct CompactionOrigin {
   uint8_t phase = 0;
   uint8_t end = 0;  // a format::OriginEnd
-  trace::StackId forward;
-  trace::StringId scope;  // 0: the event's own
+  tables::StackId forward;
+  tables::StringId scope;  // 0: the event's own
+};
+
+struct LossSum {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  void Add(uint64_t more, uint64_t more_bytes) {
+    count += more;
+    bytes += more_bytes;
+  }
 };
 
 // Of one stream of a file.
@@ -41,10 +50,8 @@ struct CompactionPlan {
   bool has_python = false;
   bool carries_origins = false;  // kept allocations of an earlier past stay as they are
   // Allocations that are not kept, and those among which nobody looked for a peak.
-  uint64_t compacted_count = 0;
-  uint64_t compacted_bytes = 0;
-  uint64_t dropped_count = 0;
-  uint64_t dropped_bytes = 0;
+  LossSum compacted;
+  LossSum dropped;
   std::vector<StreamPlan> streams;
   bool has_chunks() const {
     for (const StreamPlan& stream : streams) {
@@ -82,10 +89,10 @@ struct CompactionFile {
   // What of the live file is not needed any more, by its begin.
   std::map<uint64_t, uint64_t> ranges;
 };
-CompactionFile MakePastFile(const trace::LiveTrace& trace, const CompactionPlan& plan);
-// Of a file that was not read: plan.file is not looked at, and there are no origins.
+// `trace`: whose strings and stacks the plan's origins name; null where there are none.
 CompactionFile MakePastFile(const trace::LiveFile& file,
                             const trace::TickClock& clock,
-                            const CompactionPlan& plan);
+                            const CompactionPlan& plan,
+                            const trace::LiveTrace* trace = nullptr);
 
 }  // namespace vramscope::compact

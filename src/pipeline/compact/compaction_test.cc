@@ -236,13 +236,13 @@ TEST_F(CompactionTest, Losses_AreSummedUp) {
     });
   };
   CompactionPlan plan = PlanOf(Open(), 1, false);
-  plan.compacted_count = 1;
-  plan.compacted_bytes = 512;
+  plan.compacted.count = 1;
+  plan.compacted.bytes = 512;
   Write(plan);
   EXPECT_EQ(sums().size(), 4u) << "two of the live file's own";
   plan = PlanOf(Open(), 3, false);
-  plan.compacted_count = plan.dropped_count = 2;
-  plan.compacted_bytes = plan.dropped_bytes = 1024;
+  plan.compacted.count = plan.dropped.count = 2;
+  plan.compacted.bytes = plan.dropped.bytes = 1024;
   Write(plan);
   EXPECT_THAT(sums(), ElementsAre(std::tuple(format::Loss::kRecordTooLarge, 7, 70),
                                   std::tuple(format::Loss::kCompacted, 3, 1536),
@@ -392,7 +392,7 @@ TEST_F(CompactionTest, Origins_AreWrittenBeforeTheirRecord_AndCarriedOn) {
   StreamPlan& of = plan.streams[0];
   of.keep.assign(of.records, true);
   of.origins[of.records - 1] = {.phase = 3, .end = 1, .forward = forward};
-  const CompactionFile past = MakePastFile(trace, plan);
+  const CompactionFile past = MakePastFile(trace.files()[0], *trace.context(0).clock, plan, &trace);
   std::ofstream(trace::PastPathOf(path_), std::ios::binary)
       .write(reinterpret_cast<const char*>(past.bytes.data()),
              static_cast<std::streamsize>(past.bytes.size()));

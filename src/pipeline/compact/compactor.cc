@@ -203,8 +203,10 @@ util::Status Compactor::Make() {
       trace.ForEachEvent([&](std::span<const trace::Event> events) { planner.Apply(events); }));
   planner.Finish();
   for (const CompactionPlan& plan : plans_) {
+    const trace::LiveFile& file = trace.files()[plan.file];
     if (plan.has_chunks())
-      made_.push_back({NameIn(trace.files()[plan.file].path()), MakePastFile(trace, plan)});
+      made_.push_back(
+          {NameIn(file.path()), MakePastFile(file, *trace.context(plan.file).clock, plan, &trace)});
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include "format/enums.h"
 #include "format/layout.h"
 #include "format/records.h"
+#include "pipeline/compact/past_chunks.h"
 
 namespace vramscope::compact {
 namespace {
@@ -214,30 +215,14 @@ void Dropper::Run() {
     Keep(place);
   plan_.knows_phases = first_optimizer_ != 0;
   plan_.by_marks = marks_ != 0;
-  ReadPast();
+  // What the past that is there says of itself.
+  ForEachOfPast<format::Past>(file_, [&](const format::Past& past) {
+    plan_.iterations = past.iterations;
+    plan_.by_marks = plan_.by_marks || past.by_marks != 0;
+    plan_.knows_phases = plan_.knows_phases || (past.knows & 1) != 0;
+    plan_.has_python = plan_.has_python || (past.knows & 2) != 0;
+  });
   plan_.iterations += plan_.by_marks ? marks_ : rounds_;
-}
-
-void Dropper::ReadPast() {
-  for (const std::vector<trace::ChunkRef>& stream : file_.streams()) {
-    for (const trace::ChunkRef& chunk : stream) {
-      if (chunk.stream != format::kPastStream)
-        break;
-      const auto records = file_.Records(chunk);
-      const uint8_t* in = records.data();
-      const uint8_t* const end = in + records.size();
-      format::DeltaState delta{.time = chunk.base_ticks};
-      for (format::RawRecord raw; in != end && format::NextRecord(&in, end, &raw);) {
-        format::Past past;
-        if (raw.type != format::Past::kType || !format::Decode(raw, &delta, &past))
-          continue;
-        plan_.iterations = past.iterations;
-        plan_.by_marks = plan_.by_marks || past.by_marks != 0;
-        plan_.knows_phases = plan_.knows_phases || (past.knows & 1) != 0;
-        plan_.has_python = plan_.has_python || (past.knows & 2) != 0;
-      }
-    }
-  }
 }
 
 void Dropper::Apply(const Item& item) {
@@ -260,7 +245,7 @@ void Dropper::Apply(const Item& item) {
         sum.most_bytes = sum.bytes;
         sum.most_ticks = item.ticks;
         for (const auto& [ended, end] : sum.ended)
-          Drop(ended.bytes);
+          plan_.dropped.Add(1, ended.bytes);
         sum.ended.clear();
       }
       return;
@@ -317,14 +302,9 @@ void Dropper::Close(uint32_t index, uint64_t end_ticks, const Place* end) {
   } else if (open.ticks <= sum.most_ticks) {
     sum.ended.emplace_back(open, end != nullptr ? *end : Place{});
   } else {
-    Drop(open.bytes);
+    plan_.dropped.Add(1, open.bytes);
   }
   open_.Remove(index);
-}
-
-void Dropper::Drop(uint64_t bytes) {
-  ++plan_.dropped_count;
-  plan_.dropped_bytes += bytes;
 }
 
 void Dropper::KeepOpen(const Open& open) {

@@ -76,14 +76,11 @@ class Dropper {
   // It ended then, by a record at that place (or none).
   void Close(uint32_t index, uint64_t end_ticks, const Place* end);
   void KeepOpen(const Open& open);
-  void Drop(uint64_t bytes);
   void Keep(const Place& place) {
     if (place.is_old)
       plan_.streams[place.stream].keep[place.record] = true;
   }
   bool HasInstant(int64_t device, uint64_t begin_ticks, uint64_t end_ticks) const;
-  // What the past that is there says of itself.
-  void ReadPast();
   static uint64_t KeyOf(uint64_t address, int64_t device) {
     return address ^ static_cast<uint64_t>(device + 3) << 56;
   }

@@ -132,7 +132,7 @@ class DropperTest : public ::testing::Test {
     std::ofstream(trace::PastPathOf(path_), std::ios::binary)
         .write(reinterpret_cast<const char*>(past.bytes.data()),
                static_cast<std::streamsize>(past.bytes.size()));
-    return plan.dropped_count;
+    return plan.dropped.count;
   }
 
   const fs::path directory_ =

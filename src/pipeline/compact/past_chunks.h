@@ -8,8 +8,28 @@
 #include "format/decoder.h"
 #include "format/encoder.h"
 #include "format/layout.h"
+#include "trace/file/live_file.h"
 
 namespace vramscope::compact {
+
+// Calls visit(record) for the records of that kind of which the file's past is described.
+template <class Record, class Visit>
+void ForEachOfPast(const trace::LiveFile& file, Visit visit) {
+  for (const std::vector<trace::ChunkRef>& stream : file.streams()) {
+    for (const trace::ChunkRef& chunk : stream) {
+      if (chunk.stream != format::kPastStream)
+        break;
+      const auto records = file.Records(chunk);
+      const uint8_t* in = records.data();
+      format::DeltaState delta{.time = chunk.base_ticks};
+      for (format::RawRecord raw; format::NextRecord(&in, records.data() + records.size(), &raw);) {
+        Record record;
+        if (raw.type == Record::kType && format::Decode(raw, &delta, &record))
+          visit(record);
+      }
+    }
+  }
+}
 
 // Writes the chunks of one stream behind a past file's bytes, sealed.
 class PastChunks {

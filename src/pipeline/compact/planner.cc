@@ -217,12 +217,6 @@ bool CompactionPlanner::HasSplitName(const Open& open) {
                      [](const NamePlace& name) { return !name.place.is_old; });
 }
 
-void CompactionPlanner::Leave(const OpenOf& of, const Open& open) {
-  CompactionPlan& plan = plans_[file_of_[of.process.value]];
-  ++plan.compacted_count;
-  plan.compacted_bytes += open.bytes;
-}
-
 void CompactionPlanner::Close(OpenOf& of, uint32_t index, const Place* end) {
   Open& open = of.slab[index];
   const bool is_seen = HasInstant(of, open.time_ns, now_ns_);
@@ -234,7 +228,7 @@ void CompactionPlanner::Close(OpenOf& of, uint32_t index, const Place* end) {
     if (end != nullptr)
       Keep(*end);
   } else {
-    Leave(of, open);
+    plans_[file_of_[of.process.value]].compacted.Add(1, open.bytes);
   }
   of.slab.Remove(index);
 }
@@ -245,12 +239,19 @@ void CompactionPlanner::KeepOpen(const Open& open, format::OriginEnd end) {
     Keep(name.place);
   if (!open.place.is_old || !open.has_origin)
     return;
-  const auto& [file, stream] = streams_[open.place.source];
-  plans_[file].streams[stream].origins[open.place.record] = {
-      .phase = static_cast<uint8_t>(open.origin.phase),
+  SetOrigin(open.place, open.origin, open.scope, end);
+}
+
+void CompactionPlanner::SetOrigin(const Place& place,
+                                  const resolve::Origin& origin,
+                                  tables::StringId scope,
+                                  format::OriginEnd end) {
+  const auto& [file, stream] = streams_[place.source];
+  plans_[file].streams[stream].origins[place.record] = {
+      .phase = static_cast<uint8_t>(origin.phase),
       .end = static_cast<uint8_t>(end),
-      .forward = open.origin.forward,
-      .scope = open.origin.scope == open.scope ? tables::StringId{} : open.origin.scope};
+      .forward = origin.forward,
+      .scope = origin.scope == scope ? tables::StringId{} : origin.scope};
 }
 
 void CompactionPlanner::EndProcess(trace::ProcessId process) {
@@ -387,12 +388,7 @@ void CompactionPlanner::Cut(size_t file) {
   for (const auto& [place, of, scope, origin] : others_) {
     if (of != process)
       continue;
-    const auto& [in_file, stream] = streams_[place.source];
-    plans_[in_file].streams[stream].origins[place.record] = {
-        .phase = static_cast<uint8_t>(origin.phase),
-        .end = static_cast<uint8_t>(end_of(origin)),
-        .forward = origin.forward,
-        .scope = origin.scope == scope ? tables::StringId{} : origin.scope};
+    SetOrigin(place, origin, scope, end_of(origin));
   }
   for (const auto& [key, place] : steps_) {
     if (key.first == process.value)

@@ -125,7 +125,11 @@ class CompactionPlanner {
                 const Place& place);
   // It ended at now_ns, by a record at that place (or none).
   void Close(OpenOf& of, uint32_t index, const Place* end);
-  void Leave(const OpenOf& of, const Open& open);
+  // What surrounded an allocation in that scope.
+  void SetOrigin(const Place& place,
+                 const resolve::Origin& origin,
+                 tables::StringId scope,
+                 format::OriginEnd end);
   void KeepOpen(const Open& open, format::OriginEnd end);
   void EndProcess(trace::ProcessId process);
   // All events of the file up to its cut were seen.

@@ -144,8 +144,8 @@ TEST_F(PlannerTest, Pair_NoInstantBetween_IsLeftOutAndCounted) {
   Alloc(200, 0x20, 1024);
   Free(300, 0x10);
   EXPECT_THAT(Kept(), ElementsAre("BlockAlloc 20"));
-  EXPECT_EQ(plan_.compacted_count, 1u);
-  EXPECT_EQ(plan_.compacted_bytes, 512u);
+  EXPECT_EQ(plan_.compacted.count, 1u);
+  EXPECT_EQ(plan_.compacted.bytes, 512u);
   EXPECT_TRUE(plan_.has_chunks());
 }
 
@@ -156,7 +156,7 @@ TEST_F(PlannerTest, Pair_InstantBetween_IsKept) {
   }
   EXPECT_THAT(Kept({1100, 2600}), ElementsAre("BlockAlloc 10", "BlockFree 10"))
       << "from its begin to just before its end";
-  EXPECT_EQ(plan_.compacted_count, 2u);
+  EXPECT_EQ(plan_.compacted.count, 2u);
 }
 
 TEST_F(PlannerTest, Pair_FreeInAChunkThatStays_IsKept) {
@@ -175,7 +175,7 @@ TEST_F(PlannerTest, Chunk_EndsAfterTheCut_KeepsAllThatIsLater) {
   Alloc(kCut + 100, 0x10);
   Free(kCut + 200, 0x10);
   EXPECT_THAT(Kept(), ElementsAre("BlockAlloc 10", "BlockFree 10"));
-  EXPECT_EQ(plan_.compacted_count, 1u);
+  EXPECT_EQ(plan_.compacted.count, 1u);
 }
 
 TEST_F(PlannerTest, Free_OfWhatWasNeverSeen_IsKept) {
@@ -189,7 +189,7 @@ TEST_F(PlannerTest, AddressGivenAgainWithoutAFree_KeepsBothWhereTheFirstIsKept) 
   Alloc(200, 0x10);
   Free(300, 0x10);
   EXPECT_THAT(Kept(), IsEmpty());
-  EXPECT_EQ(plan_.compacted_count, 2u);
+  EXPECT_EQ(plan_.compacted.count, 2u);
   EXPECT_THAT(Kept({150}), ElementsAre("BlockAlloc 10", "BlockAlloc 10", "BlockFree 10"));
 }
 
@@ -215,7 +215,7 @@ TEST_F(PlannerTest, Exit_BeforeTheCut_EndsWhatLives) {
       trace.ForEachEvent([&](std::span<const trace::Event> events) { planner.Apply(events); })
           .ok());
   planner.Finish();
-  EXPECT_EQ(plans[1].compacted_count, 2u);
+  EXPECT_EQ(plans[1].compacted.count, 2u);
   EXPECT_THAT(plans[1].streams[0].keep, ElementsAre(false, false));
 }
 
@@ -263,7 +263,7 @@ TEST_F(PlannerTest, FirstBlockOfWhatTheDriverGave_IsKept) {
   }
   main().Add(format::Free{.begin = kStart + 50'000, .end = kStart + 50'010, .address = 0x1000});
   EXPECT_THAT(Kept(), ElementsAre("Alloc 1000", "BlockAlloc 1000", "BlockFree 1000", "Free 1000"));
-  EXPECT_EQ(plan_.compacted_count, 2u);
+  EXPECT_EQ(plan_.compacted.count, 2u);
 }
 
 TEST_F(PlannerTest, Figures_HoldUntilTheNext_SoOneBetweenInstantsIsEnough) {

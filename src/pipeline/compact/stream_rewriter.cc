@@ -113,18 +113,20 @@ constexpr bool kIsAlwaysKept = Is<Record>({format::ProcessExit::kType,
 // Rewrites one stream, in two walks: what is kept and what that refers to, then the records.
 class StreamRewriter {
  public:
-  StreamRewriter(const PastSource& source,
-                 const std::vector<trace::ChunkRef>& chunks,
-                 const StreamPlan& plan,
+  StreamRewriter(const trace::LiveFile& file,
+                 const trace::TickClock& clock,
+                 const trace::LiveTrace* trace,
+                 const CompactionPlan& plan,
+                 size_t number,
                  std::vector<uint8_t>* out,
                  LossSums* lost)
-      : trace_(source.trace),
-        file_(source.file),
-        clock_(source.clock),
-        chunks_(chunks),
-        plan_(plan),
-        carries_origins_(source.carries_origins),
-        out_(out, chunks.front().stream),
+      : trace_(trace),
+        file_(file),
+        clock_(clock),
+        chunks_(file.streams()[number]),
+        plan_(plan.streams[number]),
+        carries_origins_(plan.carries_origins),
+        out_(out, chunks_.front().stream),
         lost_(*lost) {}
 
   void Run() {
@@ -176,9 +178,9 @@ class StreamRewriter {
   void NeedRecent();
 
   // Definitions of what the trace knows by its own numbers.
-  uint64_t OwnString(trace::StringId text);
-  uint64_t OwnStack(trace::StackId stack);
-  uint64_t OwnScope(trace::StringId path);
+  uint64_t OwnString(tables::StringId text);
+  uint64_t OwnStack(tables::StackId stack);
+  uint64_t OwnScope(tables::StringId path);
   void EnterThread();
 
   const trace::LiveTrace* const trace_;
@@ -311,7 +313,7 @@ void StreamRewriter::NeedRecent() {
   need({kPython, kNative}, kKnownStacks);
 }
 
-uint64_t StreamRewriter::OwnString(trace::StringId text) {
+uint64_t StreamRewriter::OwnString(tables::StringId text) {
   if (text.value == 0)
     return 0;
   uint64_t& id = own_strings_[text.value];
@@ -323,7 +325,7 @@ uint64_t StreamRewriter::OwnString(trace::StringId text) {
   return id;
 }
 
-uint64_t StreamRewriter::OwnScope(trace::StringId path) {
+uint64_t StreamRewriter::OwnScope(tables::StringId path) {
   uint64_t& id = own_scopes_[path.value];
   if (id == 0) {
     const uint64_t name = OwnString(path);
@@ -334,9 +336,9 @@ uint64_t StreamRewriter::OwnScope(trace::StringId path) {
 }
 
 // A code object of one line for each frame: its line is known.
-uint64_t StreamRewriter::OwnStack(trace::StackId innermost) {
-  std::vector<trace::StackId> stacks;
-  for (trace::StackId at = innermost; at.value != 0 && !own_stacks_.contains(at.value);
+uint64_t StreamRewriter::OwnStack(tables::StackId innermost) {
+  std::vector<tables::StackId> stacks;
+  for (tables::StackId at = innermost; at.value != 0 && !own_stacks_.contains(at.value);
        at = trace_->stack(at).parent) {
     stacks.push_back(at);
     if (stacks.size() > tables::Dictionaries::kMaxStackDepth)
@@ -436,8 +438,7 @@ void StreamRewriter::Write(const Record& record, const format::RawRecord& raw) {
   } else if constexpr (std::is_same_v<Record, format::ScopeIs>) {
     scope_ = record.scope;
   } else if constexpr (std::is_same_v<Record, format::Lost>) {
-    lost_[record.loss].first += record.count;
-    lost_[record.loss].second += record.bytes;
+    lost_[record.loss].Add(record.count, record.bytes);
   } else if constexpr (std::is_same_v<Record, format::PastOrigin>) {
     if (carries_origins_)
       carried_ = record;
@@ -450,12 +451,14 @@ void StreamRewriter::Write(const Record& record, const format::RawRecord& raw) {
 
 }  // namespace
 
-void RewriteStream(const PastSource& source,
-                   const std::vector<trace::ChunkRef>& chunks,
-                   const StreamPlan& plan,
+void RewriteStream(const trace::LiveFile& file,
+                   const trace::TickClock& clock,
+                   const trace::LiveTrace* trace,
+                   const CompactionPlan& plan,
+                   size_t number,
                    std::vector<uint8_t>* out,
                    LossSums* lost) {
-  StreamRewriter(source, chunks, plan, out, lost).Run();
+  StreamRewriter(file, clock, trace, plan, number, out, lost).Run();
 }
 
 }  // namespace vramscope::compact

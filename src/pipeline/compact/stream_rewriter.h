@@ -4,29 +4,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "pipeline/compact/compaction.h"
 
 namespace vramscope::compact {
 
-// Counts and bytes by loss.
-using LossSums = std::map<uint64_t, std::pair<uint64_t, uint64_t>>;
+using LossSums = std::map<uint64_t, LossSum>;  // by loss
 
-// What a stream is rewritten from.
-struct PastSource {
-  const trace::LiveFile& file;
-  const trace::TickClock& clock;
-  const trace::LiveTrace* trace;  // for the plan's origins; null where there are none
-  bool carries_origins;           // PastOrigin records of an earlier past stay
-};
-
-// Writes what is kept of a stream's first chunks behind a past file's bytes, with the definitions
-// that this and later chunks refer to. What the stream lost is added to `lost`.
-void RewriteStream(const PastSource& source,
-                   const std::vector<trace::ChunkRef>& chunks,
-                   const StreamPlan& plan,
+// Writes what is kept of the first chunks of the plan's stream `number` behind a past file's bytes,
+// with the definitions that this and later chunks refer to. What the stream lost is added to
+// `lost`. `trace` may be null: see MakePastFile().
+void RewriteStream(const trace::LiveFile& file,
+                   const trace::TickClock& clock,
+                   const trace::LiveTrace* trace,
+                   const CompactionPlan& plan,
+                   size_t number,
                    std::vector<uint8_t>* out,
                    LossSums* lost);
 
