@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "output/devices.h"
 #include "tables/row_of.h"
@@ -58,12 +59,32 @@ class Text {
 
   std::string Format() {
     AddHead();
-    AddNames("who holds it", what_.categories);
-    AddNames("layers", what_.layers);
-    AddNames("lines", what_.lines);
-    AddArrays();
-    AddPins();
-    AddAdvice();
+    for (const auto& [title, names] : {std::pair{"who holds it", &what_.categories},
+                                       {"layers", &what_.layers},
+                                       {"lines", &what_.lines}}) {
+      AddSection(title, *names, kMostRows, [](const query::NamedBytes& name) {
+        return std::pair(name.bytes, "  " + name.name);
+      });
+    }
+    AddSection("live arrays in XLA's pool", what_.xla_pool.arrays, kMostRows,
+               [](const query::XlaArrays& arrays) {
+                 return std::pair(arrays.bytes,
+                                  fmt::format("  {} of {}", arrays.count, arrays.shape));
+               });
+    AddSection("segments mostly free, and the block that keeps each", what_.pins, kMostRows,
+               [](const query::PinnedSegment& pin) {
+                 const std::string others =
+                     pin.blocks > 1 ? fmt::format(" and {} smaller", pin.blocks - 1) : "";
+                 return std::pair(
+                     pin.free_bytes,
+                     fmt::format(" free of {}, kept by {}{}{}", FormatBytes(pin.size_bytes),
+                                 FormatBytes(pin.block_bytes), At(pin.place, pin.layer), others));
+               });
+    AddSection("what to try, and what it would save", what_.advice, what_.advice.size(),
+               [](const query::Advice& advice) {
+                 return std::pair(advice.saves_bytes,
+                                  fmt::format("  {} [{}]", advice.text, advice.how));
+               });
     return std::move(text_);
   }
 
@@ -95,45 +116,16 @@ class Text {
                      FormatBytes(what_.largest_free_range_bytes)));
   }
 
-  void AddNames(const char* title, const std::vector<query::NamedBytes>& names) {
-    if (names.empty())
+  // `describe`: the bytes of an item, and what follows them.
+  template <class Items, class Describe>
+  void AddSection(const char* title, const Items& items, size_t most, const Describe& describe) {
+    if (items.empty())
       return;
     text_ += "\n" + std::string(title) + "\n";
-    for (size_t i = 0; i < std::min(names.size(), kMostRows); ++i)
-      Line(fmt::format("  {:>10}  {}", FormatBytes(names[i].bytes), names[i].name));
-  }
-
-  void AddArrays() {
-    if (what_.xla_pool.arrays.empty())
-      return;
-    text_ += "\nlive arrays in XLA's pool\n";
-    for (size_t i = 0; i < std::min(what_.xla_pool.arrays.size(), kMostRows); ++i) {
-      const query::XlaArrays& arrays = what_.xla_pool.arrays[i];
-      Line(
-          fmt::format("  {:>10}  {} of {}", FormatBytes(arrays.bytes), arrays.count, arrays.shape));
+    for (size_t i = 0; i < std::min(items.size(), most); ++i) {
+      const auto [bytes, text] = describe(items[i]);
+      Line(fmt::format("  {:>10}{}", FormatBytes(bytes), text));
     }
-  }
-
-  void AddPins() {
-    if (what_.pins.empty())
-      return;
-    text_ += "\nsegments mostly free, and the block that keeps each\n";
-    for (size_t i = 0; i < std::min(what_.pins.size(), kMostRows); ++i) {
-      const query::PinnedSegment& pin = what_.pins[i];
-      Line(fmt::format("  {:>10} free of {}, kept by {}{}{}", FormatBytes(pin.free_bytes),
-                       FormatBytes(pin.size_bytes), FormatBytes(pin.block_bytes),
-                       At(pin.place, pin.layer),
-                       pin.blocks > 1 ? fmt::format(" and {} smaller", pin.blocks - 1) : ""));
-    }
-  }
-
-  void AddAdvice() {
-    if (what_.advice.empty())
-      return;
-    text_ += "\nwhat to try, and what it would save\n";
-    for (const query::Advice& advice : what_.advice)
-      Line(fmt::format("  {:>10}  {} [{}]", FormatBytes(advice.saves_bytes), advice.text,
-                       advice.how));
   }
 
   const query::OutOfMemory& what_;

@@ -60,22 +60,40 @@ void AddResidual(const query::Report& report,
     out->push_back("  " + more);
 }
 
+// The first `most` items that have a line, and how many more have one.
+template <class Items, class LineOf>
+void AddFirst(const Items& items,
+              size_t most,
+              const char* head,
+              const char* of_more,
+              Ink ink,
+              const Style& style,
+              const LineOf& line_of,
+              std::vector<std::string>* out) {
+  size_t count = 0;
+  for (const auto& item : items) {
+    const std::string line = line_of(item);
+    if (!line.empty() && ++count <= most)
+      out->push_back(Paint(line, ink, style));
+  }
+  if (count > most) {
+    out->push_back(
+        Paint(fmt::format("{}: ({} more{}, see vramscope info)", head, count - most, of_more), ink,
+              style));
+  }
+}
+
 void AddUnexplained(const query::Report& report,
                     const tables::Recording& recording,
                     const Style& style,
                     std::vector<std::string>* out) {
-  const std::vector<query::Unexplained>& all = report.unexplained;
-  for (size_t i = 0; i < all.size() && i < kMaxUnexplained; ++i) {
-    const std::string line =
-        fmt::format("Unexplained, {}: {}", DeviceMark(report, all[i].device),
-                    Printable(query::UnexplainedText(recording, all[i]), style.utf8));
-    out->push_back(Paint(Wrapped(line, 0, 2, style), Ink::kError, style));
-  }
-  if (all.size() > kMaxUnexplained) {
-    out->push_back(Paint(fmt::format("Unexplained: ({} more times, see vramscope info)",
-                                     all.size() - kMaxUnexplained),
-                         Ink::kError, style));
-  }
+  const auto line_of = [&](const query::Unexplained& what) {
+    return Wrapped(fmt::format("Unexplained, {}: {}", DeviceMark(report, what.device),
+                               Printable(query::UnexplainedText(recording, what), style.utf8)),
+                   0, 2, style);
+  };
+  AddFirst(report.unexplained, kMaxUnexplained, "Unexplained", " times", Ink::kError, style,
+           line_of, out);
 }
 
 // What part of the blocks people can be told something about.
@@ -93,50 +111,28 @@ void AddNames(const query::Report& report, const Style& style, std::vector<std::
 }
 
 void AddLosses(const query::Report& report, const Style& style, std::vector<std::string>* out) {
-  const auto columns = static_cast<size_t>(style.columns);
-  size_t shown = 0;
-  size_t left_out = 0;
-  for (const query::Loss& loss : report.losses) {
+  const auto line_of = [&](const query::Loss& loss) -> std::string {
     if (loss.count == 0 && loss.bytes == 0)
-      continue;
-    if (shown == kMaxLosses) {
-      ++left_out;
-      continue;
-    }
-    ++shown;
+      return "";
     std::string line = fmt::format("Lost: {}: {}", Printable(loss.name, style.utf8),
                                    util::FormatCount(loss.count));
     if (loss.bytes > 0)
       line += fmt::format(" ({})", util::FormatBytes(loss.bytes));
-    out->push_back(Paint(CutEnd(line, columns, style), Ink::kWarning, style));
-  }
-  if (left_out > 0) {
-    out->push_back(Paint(fmt::format("Lost: ({} more kinds, see vramscope info)", left_out),
-                         Ink::kWarning, style));
-  }
+    return CutEnd(line, static_cast<size_t>(style.columns), style);
+  };
+  AddFirst(report.losses, kMaxLosses, "Lost", " kinds", Ink::kWarning, style, line_of, out);
 }
 
 void AddBroken(const query::Report& report, const Style& style, std::vector<std::string>* out) {
-  const auto columns = static_cast<size_t>(style.columns);
-  size_t shown = 0;
-  size_t left_out = 0;
-  for (const query::Invariant& invariant : report.invariants) {
+  const auto line_of = [&](const query::Invariant& invariant) -> std::string {
     if (invariant.holds)
-      continue;
-    if (shown == kMaxBroken) {
-      ++left_out;
-      continue;
-    }
-    ++shown;
+      return "";
     std::string line = "BROKEN INVARIANT: " + Printable(invariant.name, style.utf8);
     if (!invariant.detail.empty())
       line += ": " + Printable(invariant.detail, style.utf8);
-    out->push_back(Paint(CutEnd(line, columns, style), Ink::kError, style));
-  }
-  if (left_out > 0) {
-    out->push_back(Paint(fmt::format("BROKEN INVARIANT: ({} more, see vramscope info)", left_out),
-                         Ink::kError, style));
-  }
+    return CutEnd(line, static_cast<size_t>(style.columns), style);
+  };
+  AddFirst(report.invariants, kMaxBroken, "BROKEN INVARIANT", "", Ink::kError, style, line_of, out);
 }
 
 // Why parameters are not told from inputs, where they are not: a PyTorch that is too old, or not as
