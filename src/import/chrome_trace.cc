@@ -23,16 +23,16 @@
 
 #include "import/csv.h"
 #include "import/formats.h"
-#include "import/json_reader.h"
 #include "import/live_blocks.h"
 #include "import/step_ranges.h"
+#include "util/json_reader.h"
 #include "util/number_text.h"
 
 namespace vramscope::imports {
 namespace {
 
 using format::Part;
-using Token = JsonReader::Token;
+using Token = util::JsonReader::Token;
 
 constexpr size_t kMostFrames = 256;
 constexpr double kMostUs = 4e15;  // also of stamps that count from 1970
@@ -330,7 +330,7 @@ void Trace::Finish() {
 }
 
 // The members of an event, behind its bracket.
-void ReadEvent(JsonReader* json, size_t depth, Event* event) {
+void ReadEvent(util::JsonReader* json, size_t depth, Event* event) {
   std::string key;
   bool in_args = false;
   for (Token token = json->Next(); token != Token::kEnd; token = json->Next()) {
@@ -384,7 +384,7 @@ void ReadEvent(JsonReader* json, size_t depth, Event* event) {
   }
 }
 
-void ReadEvents(JsonReader* json, Builder* builder, Trace* trace) {
+void ReadEvents(util::JsonReader* json, Builder* builder, Trace* trace) {
   const size_t depth = json->depth();
   for (Token token = json->Next(); token != Token::kEnd && !builder->IsOver();
        token = json->Next()) {
@@ -401,7 +401,7 @@ void ReadEvents(JsonReader* json, Builder* builder, Trace* trace) {
 }
 
 // [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150000000000, ...}]
-void ReadDevices(JsonReader* json, Trace* trace) {
+void ReadDevices(util::JsonReader* json, Trace* trace) {
   const size_t depth = json->depth();
   std::string key, name;
   int32_t index = -1;
@@ -434,7 +434,7 @@ bool IsChromeTrace(const Input& input) {
 }
 
 util::Status ReadChromeTrace(const Input& input, const Options&, Builder* builder) {
-  JsonReader json(input.Text(), input.path());
+  util::JsonReader json(input.Text(), input.path());
   Trace trace(input.name(), builder);
   std::string key;
   for (Token token = json.Next(); token != Token::kEnd && !builder->IsOver(); token = json.Next()) {

@@ -14,16 +14,7 @@
 // What an importer reads: files that somebody sent, plain or compressed, in any encoding.
 namespace vramscope::imports {
 
-// Bytes from the first to the last, once.
-class ByteStream {
- public:
-  // What readers take at once.
-  static constexpr size_t kPieceBytes = size_t{16} << 10;
-
-  virtual ~ByteStream() = default;
-  // Up to out.size() bytes; 0 at the end.
-  virtual util::Result<size_t> Read(std::span<char> out) = 0;
-};
+using util::ByteStream;
 
 class Input {
  public:

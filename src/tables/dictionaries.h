@@ -82,7 +82,7 @@ class Dictionaries {
   StringTable texts_;
   std::vector<FrameRow> frames_;
   std::vector<StackRow> stacks_;
-  std::vector<uint64_t> objects_;                            // by stack; those behind the last are 0
+  std::vector<uint64_t> objects_;  // by stack; those behind the last are 0
   std::vector<uint16_t> depths_ = std::vector<uint16_t>(1);  // by stack
   util::InternTable text_ids_, frame_ids_, stack_ids_;
   util::Budget* budget_ = nullptr;

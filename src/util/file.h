@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "util/status.h"
@@ -56,6 +57,31 @@ class MappedFile {
  private:
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+};
+
+// Bytes from the first to the last, once.
+class ByteStream {
+ public:
+  // What readers take at once.
+  static constexpr size_t kPieceBytes = size_t{16} << 10;
+
+  virtual ~ByteStream() = default;
+  // Up to out.size() bytes; 0 at the end.
+  virtual Result<size_t> Read(std::span<char> out) = 0;
+};
+
+// Those of a text, which outlives it.
+class TextStream : public ByteStream {
+ public:
+  explicit TextStream(std::string_view text) : text_(text) {}
+  Result<size_t> Read(std::span<char> out) override {
+    const size_t bytes = text_.copy(out.data(), out.size());
+    text_.remove_prefix(bytes);
+    return bytes;
+  }
+
+ private:
+  std::string_view text_;
 };
 
 // The whole of a regular file, or an error that names it; a file above `limit_bytes` is refused.

@@ -18,14 +18,14 @@
 
 #include "import/csv.h"
 #include "import/formats.h"
-#include "import/json_reader.h"
+#include "util/json_reader.h"
 #include "util/number_text.h"
 
 namespace vramscope::imports {
 namespace {
 
 using format::Category;
-using Token = JsonReader::Token;
+using Token = util::JsonReader::Token;
 
 // In the order of torch/profiler/_memory_profiler.py; detail of autograd and what it has no
 // category for are last.
@@ -166,7 +166,7 @@ bool IsTorchTimeline(const Input& input) {
 }
 
 util::Status ReadTorchTimeline(const Input& input, const Options&, Builder* builder) {
-  JsonReader json(input.Text(), input.path());
+  util::JsonReader json(input.Text(), input.path());
   Timeline timeline(input, builder);
   // Depth 2 of the first list are times, depth 3 of the second are bytes.
   const bool is_raw = IsRaw(input.text_head());

@@ -37,7 +37,11 @@ extern constinit std::atomic<void (*)()> g_on_anchor;
 // say which strings, codes and stacks the reader already knows. When a thread ends its stream waits
 // for the next new thread, so that a storm of short threads costs neither memory nor file.
 //
-// Not thread-safe: use it only through RecordScope.
+//   begin_ |rec|rec|rec|.......| stop_ ... end_      a chunk, mapped and allocated on disk
+//                      ^ cursor_: a record is written here, then committed by one release store
+//
+// Hooks append through RecordScope, which takes the stream of their thread. Where there is no room,
+// the record is a counted loss. Not thread-safe: use it only through RecordScope.
 class Stream {
   // What every event needs, in two cache lines.
   alignas(64) uint8_t* cursor_ = nullptr;

@@ -34,8 +34,15 @@ struct Change {
 };
 static_assert(sizeof(Change) == 24);
 
-// All changes within a span, in order of time, window by window: memory holds one of them and the
-// ends of the rows that were read and go on, and nothing is sorted but small windows of time.
+// All changes within a span, in order of time.
+//
+//   frames of allocations (by lifetime)     |---| |------| |--|
+//                                              \     |     /
+//   windows of time                         [    ][    ][    ][    ]   each sorted by itself
+//                                             ^ Next() gives them one by one
+//
+// Sweep() reads it. Memory holds one window and the ends of rows that were read and go on. Each
+// frame is read once, and nothing larger than a window is ever sorted.
 class ChangeStream {
  public:
   ChangeStream(const tables::Recording& recording, TimeSpan span);

@@ -41,6 +41,12 @@ struct SlowChange {
 std::vector<SlowChange> SlowChangesIn(const tables::Tables& tables, TimeSpan span);
 
 // The ledger at the instant that a sweep has come to.
+//
+//   Change, SlowChange -> bytes of each cell and segment -> OnMove, OnTransfer, OnState
+//
+// A cell is a sum that the observer tells apart (query/dimensions/cells.h). Sweep() loads what
+// stands at the begin of a span, then applies every change in it. Sums are moved, never counted
+// again; tests compare them with ReadLiveSet() at random instants.
 template <SweepObserver Observer>
 class SweepLedger {
  public:

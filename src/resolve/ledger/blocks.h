@@ -47,6 +47,14 @@ class Ancestors {
 };
 
 // Blocks of caching allocators and CPU tensors: the events that come by the ten million.
+//
+//   BlockAlloc -> live block at (account, address) -> BlockFree -> AllocationRow
+//                    |  a name or a stream becomes known, memory below it comes or goes
+//                    +-> a row that ends here, and the block goes on under another site
+//
+// It holds what is live: an entry a block, found by address. Ledger calls it for each event. Each
+// block is in the segment that has its address, or in none. A free of what was never allocated is a
+// counted loss, not a row.
 class Blocks {
  public:
   Blocks(LedgerBase& base, Segments& segments, RowMaker& rows, DriverObjects& objects)

@@ -27,11 +27,20 @@ struct MarkRecord {
   trace::ProcessId process;
 };
 
-// Who holds which bytes of which device, event by event in time order; what ends becomes a row.
-// Feed it all batches of a trace, then Finish(). Tolerates any sequence of events: what makes no
-// sense is counted.
+// Who holds which bytes of which device, event by event in time order.
 //
-// Each event gets a time of its own, no earlier than it says, so that time is order.
+//   trace::Event -> Ledger -> On(context, record) of the part that has it
+//                     Blocks          blocks of caching allocators, CPU tensors
+//                     DriverObjects   allocations, mappings, contexts of the driver
+//                     Pools, Slabs    stream-ordered pools, pages of small requests
+//                     ModuleNames, Phases, Names   what memory is called
+//                     PriceInputs     what the price of the rest follows from, at the end
+//                   -> RowWriter -> AllocationSink
+//
+// Resolve() feeds it all batches of a trace, then calls Finish(). What ends becomes a row at once,
+// and nothing of it is kept. A row is never written twice and never changed. Any sequence of events
+// will do: what makes no sense is counted. Each event gets a time of its own, no earlier than it
+// says, so that time is order. Not thread-safe.
 class Ledger {
  public:
   Ledger(const trace::Trace& trace, tables::AllocationSink& sink);

@@ -58,6 +58,13 @@ struct Site {
 };
 
 // Gives rows away as they end, and keeps the dictionaries that they point into.
+//
+//   SiteKey (all that allocations have in common) -> SiteId, each key once
+//   AllocationRow {times, address, bytes, SiteId, SegmentId} -> AllocationSink, in order of its end
+//
+// The parts of the ledger call it when a row ends. It holds sites and segments, never rows. Names
+// in a key are numbers: they become text when all is read (TablesOf of resolve.cc). A sink that
+// fails ends the rows; status() says why.
 class RowWriter {
  public:
   explicit RowWriter(tables::AllocationSink& sink) : sink_(sink), sites_(1), segments_(1) {}

@@ -12,6 +12,13 @@
 namespace vramscope::resolve {
 
 // Memory that allocators cut blocks out of: what it holds, and what of it is in live blocks.
+//
+//   held  |##############################|   from the driver: one allocation, or mappings
+//   live     |######|      |####|            in blocks; the rest is free, of nobody's
+//
+// DriverObjects and Pools make segments and end them, Blocks moves bytes in them. Each change tells
+// the account by how much the device's sum moved, so the sum is never counted again. Offline
+// questions have the same rule in query/core/ledger_state.h.
 class Segments {
  public:
   explicit Segments(LedgerBase& base) : base_(base) {}

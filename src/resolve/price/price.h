@@ -182,6 +182,15 @@ struct DevicePrices {
   std::vector<Unsettled> unsettled;
 };
 
+// What the driver took by itself: contexts, code, local memory, arrays. No call says how much, so
+// it follows from readings of free memory around calls and from NVML's figures.
+//
+//   free at reading 1           free at reading 2
+//     |   cuModuleLoad  cuLaunchKernel   |      the difference, less the moves whose size is known,
+//     |---------- 34 MiB less -----------|      is what these calls took: a Step of a Counter
+//
+// A pure function of one device's calls, called once all events are read. What no call explains is
+// a row of its own, by name.
 DevicePrices PriceDevice(const DeviceInput& input);
 
 }  // namespace vramscope::resolve::price

@@ -20,8 +20,15 @@
 
 namespace vramscope::trace {
 
-// A recording read from its live directory, whether its program still runs or not. Opening walks
-// every file once, for the tables; each ForEachEvent() walks them again.
+// A recording read from its live directory, whether its program still runs or not.
+//
+//   NAME.vram.d/*.vrl   chunks of each thread
+//     1. ScanFiles      every chunk once, on some threads: dictionaries, clocks, devices, exits
+//     2. ForEachEvent   every chunk again: streams -> one time line -> batches of Event
+//
+// OpenTrace() makes it. Opening fills the dictionaries, which never change afterwards, so an event
+// has ids alone. Each ForEachEvent() reads the files anew; memory holds a batch. Damage is skipped
+// and counted in losses(), never an error, and nothing of a file is believed without a bound.
 class LiveTrace : public Trace {
  public:
   // `path` is what the user asked for, `directory` where the files are.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "import/json_reader.h"
+#include "util/json_reader.h"
 
 #include <fmt/core.h>
 
 #include <cctype>
 #include <utility>
 
-namespace vramscope::imports {
+namespace vramscope::util {
 namespace {
 
 // Characters beyond 16 bits are escaped as two halves (RFC 8259, section 7).
@@ -29,7 +29,7 @@ int JsonReader::Peek() {
     at_ = end_ = 0;
     if (!status_.ok())
       return -1;
-    const util::Result<size_t> bytes = stream_->Read(buffer_);
+    const Result<size_t> bytes = stream_->Read(buffer_);
     if (!bytes) {
       status_ = bytes.status();
       return -1;
@@ -53,7 +53,7 @@ int JsonReader::PeekPastBlanks() {
 
 JsonReader::Token JsonReader::Fail(const char* what) {
   if (status_.ok()) {
-    status_ = util::Status::Error(
+    status_ = Status::Error(
         fmt::format("{}, byte {}: it is no JSON: {}", path_, before_bytes_ + at_, what));
   }
   return Token::kEnd;
@@ -212,4 +212,4 @@ void JsonReader::ReadEscape() {
     PutCharacter(IsLowHalf(code) ? kReplacement : code);
 }
 
-}  // namespace vramscope::imports
+}  // namespace vramscope::util

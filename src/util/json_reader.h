@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "import/input.h"
+#include "util/file.h"
 #include "util/status.h"
 
-namespace vramscope::imports {
+namespace vramscope::util {
 
 // Reads JSON piece by piece: a trace of gigabytes takes the memory of its longest string, which is
 // cut at kMaxStringBytes. Profilers write what is nearly JSON (names with lone backslashes, NaN,
@@ -43,7 +43,7 @@ class JsonReader {
   void Skip(Token token);
   // Objects and arrays that are open.
   size_t depth() const { return open_.size(); }
-  const util::Status& status() const { return status_; }
+  const Status& status() const { return status_; }
 
  private:
   int Peek();
@@ -68,7 +68,7 @@ class JsonReader {
   bool in_value_ = false;      // behind a key
   std::string text_;
   uint32_t high_half_ = 0;  // read, until what is behind it is
-  util::Status status_;
+  Status status_;
 };
 
-}  // namespace vramscope::imports
+}  // namespace vramscope::util
