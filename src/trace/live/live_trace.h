@@ -42,7 +42,7 @@ class LiveTrace : public Trace {
                                                         LossCounter losses,
                                                         OpenOptions options = {});
 
-  // Whoever folds the past of a ring looks at the files themselves. Event::source counts the
+  // Whoever compacts a ring looks at the files themselves. Event::source counts the
   // streams of all of them, in this order.
   const std::vector<LiveFile>& files() const { return files_; }
   const FileContext& context(size_t file) const { return contexts_[file]; }
