@@ -386,6 +386,7 @@ util::Result<tables::Tables> Builder::Finish(const std::string& path) {
     Note("not in it", lacks_);
   if (!first_skipped_.empty())
     Note("first row that was not read", first_skipped_);
+  Lose("frames of stacks that are too deep", names_.cut_frames());
   names_.MoveTo(&out_);
   return std::move(out_);
 }

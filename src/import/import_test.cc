@@ -147,6 +147,22 @@ TEST_F(Builders, EqualRowsAreOne) {
   EXPECT_NE(plain, builder_.Site(site));
 }
 
+TEST_F(Builders, Stack_DeeperThanAFileHolds_LosesItsInnermostFrames) {
+  const auto account = builder_.Account(builder_.Process(7), builder_.Gpu(0));
+  const auto frame = builder_.Frame({.line = 3});
+  tables::StackId stack;
+  for (int depth = 0; depth < 65540; ++depth)
+    stack = builder_.Stack(stack, frame);
+  EXPECT_EQ(stack.value, 65535u);
+  builder_.Add(
+      {.end_ns = tables::kNever, .bytes = 5, .site = builder_.Site(Builder::SiteOf(account))});
+  const auto tables = builder_.Finish("x.log");
+  ASSERT_TRUE(tables.ok());
+  ASSERT_EQ(tables->losses.size(), 1u);
+  EXPECT_EQ(tables->strings[tables->losses[0].name], "frames of stacks that are too deep");
+  EXPECT_EQ(tables->losses[0].count, 5u);
+}
+
 TEST_F(Builders, EachChangeHasATimeOfItsOwn) {
   EXPECT_EQ(builder_.Tick(5), 5);
   EXPECT_EQ(builder_.Tick(5), 6);

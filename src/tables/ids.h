@@ -15,15 +15,6 @@ inline constexpr bool kIsId = requires(T id) {
   id.value;
 };
 
-// A column's value as a number.
-template <class T>
-constexpr uint64_t ToWord(T value) {
-  if constexpr (kIsId<T>)
-    return value.value;
-  else
-    return static_cast<uint64_t>(value);
-}
-
 using StringId = util::StrongId<struct StringTag>;
 using HostId = util::StrongId<struct HostTag>;
 using DeviceId = util::StrongId<struct DeviceTag>;

@@ -26,6 +26,15 @@ enum class InvariantKind : uint8_t { kFreedTwice = 0, kOutsideSegment = 1, kOver
   ;
 #include "tables/tables.def"
 
+// A column's value as a number.
+template <class T>
+constexpr uint64_t ToWord(T value) {
+  if constexpr (kIsId<T>)
+    return value.value;
+  else
+    return static_cast<uint64_t>(value);
+}
+
 template <class Row, class Type>
 struct Column {
   uint32_t number;

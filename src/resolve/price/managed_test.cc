@@ -205,15 +205,20 @@ TEST_F(ManagedTest, AFigureGivesALaunchWhatLookedLikePages) {
   EXPECT_EQ(rows.size(), 3u);
 }
 
+// A primary context of 520 MiB, whose heap has 54 more.
+void MakePrimaryWithHeap(DeviceBuilder* device) {
+  device->AddProcess();
+  device->Sample(0);
+  device->Primary();
+  device->Reading(520);
+  device->Implicit(Part::kLimits, "cuCtxSetLimit").context = 1;
+  device->Reading(520 + 54);
+}
+
 // By sizes 32 MiB of managed memory went, but only 14 of it had been on the device.
 TEST(Managed, Reset_FreesManagedMemoryToo_TheContextsOwnMemoryGoesFirst) {
   DeviceBuilder device;
-  device.AddProcess();
-  device.Sample(0);
-  device.Primary();
-  device.Reading(520);
-  device.Implicit(Part::kLimits, "cuCtxSetLimit").context = 1;
-  device.Reading(520 + 54);
+  MakePrimaryWithHeap(&device);
   const uint32_t untouched = device.Managed(18);
   const uint32_t touched = device.Managed(14);
   const uint32_t of_other_context = device.Managed(36);
@@ -236,12 +241,7 @@ TEST(Managed, Reset_FreesManagedMemoryToo_TheContextsOwnMemoryGoesFirst) {
 // A driver that keeps all that the context has: what went is just what was freed.
 TEST(Managed, Reset_FreesWhatWasManaged_TheContextKeepsItsMemory) {
   DeviceBuilder device;
-  device.AddProcess();
-  device.Sample(0);
-  device.Primary();
-  device.Reading(520);
-  device.Implicit(Part::kLimits, "cuCtxSetLimit").context = 1;
-  device.Reading(520 + 54);
+  MakePrimaryWithHeap(&device);
   const uint32_t memory = device.Managed(64);
   device.Implicit(Part::kUvmDriver, "cuMemPrefetchAsync").only_takes = true;
   device.Reading(520 + 54 + 128);
