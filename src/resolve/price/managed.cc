@@ -147,14 +147,16 @@ int64_t Managed::OnFigure(const When& figure, int64_t bytes) {
   return OnCalls({figure.time_ns, std::min(since_ns, figure.begin_ns), figure.end_ns}, bytes);
 }
 
-int64_t Managed::OnCalls(const When& calls, int64_t bytes) {
+int64_t Managed::RoomBytes() const {
   const auto live_count = static_cast<int64_t>(residency_.live_count());
   // Each allocation has chunks of its own.
   const int64_t most =
       live_count == 0 ? 0 : residency_.live_bytes() + live_count * kChunkBytes + kMostSpareBytes;
-  const int64_t used_bytes = residency_.used_bytes();
-  const int64_t room = std::max<int64_t>(most - used_bytes, 0) + std::exchange(freed_bytes_, 0);
-  return Change(calls, std::min(bytes, room));
+  return std::max<int64_t>(most - residency_.used_bytes(), 0);
+}
+
+int64_t Managed::OnCalls(const When& calls, int64_t bytes) {
+  return Change(calls, std::min(bytes, RoomBytes() + std::exchange(freed_bytes_, 0)));
 }
 
 // All that is not there yet was touched, or whole steps of it; or the driver keeps what was freed.

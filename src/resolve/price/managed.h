@@ -82,6 +82,13 @@ class Managed {
   int64_t LowestFrom(int64_t time_ns) const;
   // Of what was taken to be its own so much more, or less, is.
   void Correct(const When& when, int64_t bytes) { Change(when, bytes); }
+  int64_t used_bytes() const { return residency_.used_bytes(); }
+  // When the first managed memory was allocated; `kNever` without any.
+  int64_t began_ns() const {
+    return input_.managed_moves.empty() ? kNever : input_.managed_moves.front().when.time_ns;
+  }
+  // How much more it can have, by what is allocated.
+  int64_t RoomBytes() const;
   int64_t OnEnd(uint32_t process, const When& end);
   // Once every price is known: rows of what is resident, by who allocated it.
   void Split();

@@ -205,6 +205,22 @@ TEST_F(ManagedTest, AFigureGivesALaunchWhatLookedLikePages) {
   EXPECT_EQ(rows.size(), 3u);
 }
 
+// The reading was taken before the kernel touched a page: what it shows is all the launch's. Pages
+// that came with the next sample were too many for managed memory, by what it seemed to have.
+TEST_F(ManagedTest, Figure_GivesALaunchWhatLookedLikePages_UnexplainedBytesBecomePages) {
+  device_.Managed(64);
+  device_.Managed(36);
+  device_.Launch("k");
+  device_.Reading(520 + 194);
+  device_.Sample(520 + 194 + 128);
+  device_.Sample(520 + 194 + 128);
+  EXPECT_EQ(device_.Rows().at("unexplained"), 24);
+  device_.Figure(520 + 194);
+  EXPECT_THAT(device_.Rows(), ElementsAre(Pair(kUvm, 28), Pair(kContext, 520), Pair(kLaunch, 194),
+                                          Pair("managed 0", 64), Pair("managed 1", 36)));
+  EXPECT_EQ(device_.WorstResidual(), 0);
+}
+
 // A primary context of 520 MiB, whose heap has 54 more.
 void MakePrimaryWithHeap(DeviceBuilder* device) {
   device->AddProcess();

@@ -112,6 +112,7 @@ class Pricer {
   void OnCall(uint32_t number);
   void OnSample(size_t number);
   bool IsUnsettled(const When& sample) const;
+  void OnFigure(size_t number);
   void OnLateStart(const LateStart& start);
   void OnEnd(uint32_t process);
   void OnInterval(const Interval& interval);
@@ -233,10 +234,7 @@ void Pricer::Apply(const Entry& entry) {
       OnLateStart(series_.late_starts[entry.number]);
       break;
     case What::kFigure:
-      checkpoints_.OnFigure(input_.figures[entry.number]);
-      NoteCheckpoints();
-      figures_.OnFigure(entry.number,
-                        checkpoints_.IsCheckpointed(input_.figures[entry.number].process));
+      OnFigure(entry.number);
       break;
     case What::kReading:
       checkpoints_.OnCall(input_.readings[entry.number].process, entry.time_ns);
@@ -441,6 +439,18 @@ void Pricer::OnSample(size_t number) {
     return unexplained_.OnUnsettled(sample, unknown);
   for (const StepRef& ref : unexplained_.OnQuiet(sample, unknown))
     NoteHidden(book_.step(ref).when.time_ns, book_.step(ref).bytes);
+}
+
+void Pricer::OnFigure(size_t number) {
+  const uint32_t process = input_.figures[number].process;
+  checkpoints_.OnFigure(input_.figures[number]);
+  NoteCheckpoints();
+  const int64_t managed_bytes = managed_.used_bytes();
+  figures_.OnFigure(number, checkpoints_.IsCheckpointed(process));
+  // The figure gave a row of calls what looked like pages. Pages that came later, and were more
+  // than managed memory could have with these, are unexplained until now.
+  const int64_t fewer_bytes = managed_bytes - managed_.used_bytes();
+  unexplained_.MoveToManaged(std::min(fewer_bytes, managed_.RoomBytes()), &managed_);
 }
 
 // Returns what of the bytes, which no row has at that figure, the kernel module keeps.

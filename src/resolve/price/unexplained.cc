@@ -73,6 +73,18 @@ void Unexplained::OnReason(const When& when) {
   seen_.reset();
 }
 
+void Unexplained::MoveToManaged(int64_t bytes, Managed* managed) {
+  for (auto row = rows_.rbegin(); row != rows_.rend() && bytes > 0; ++row) {
+    const When came = *book_.row(*row).counter.came;
+    if (came.time_ns < managed->began_ns())
+      return;
+    const int64_t moved = std::min(bytes, book_.LowestFrom(*row, came.time_ns));
+    book_.CorrectAt(*row, came, -moved);
+    managed->Correct(came, moved);
+    bytes -= moved;
+  }
+}
+
 // A pool shrinks in a call of one thread, and another thread's reads first what it holds: samples
 // between the two have less than the rows say.
 bool Unexplained::IsMovedIn(int64_t bytes, int64_t from_ns, int64_t to_ns) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "resolve/price/book.h"
+#include "resolve/price/managed.h"
 #include "resolve/price/price.h"
 
 namespace vramscope::resolve::price {
@@ -28,6 +29,9 @@ class Unexplained {
   }
   // What is missing since then went for a reason that is known now.
   void OnReason(const When& when);
+  // Moves up to `bytes`, the newest first, to the row of the UVM driver, which has had less than
+  // the rows said.
+  void MoveToManaged(int64_t bytes, Managed* managed);
   const std::vector<uint32_t>& rows() const { return rows_; }
   // Once all samples are seen.
   std::vector<Missing> TakeMissing();

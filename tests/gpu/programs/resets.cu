@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three times in a row: work in the primary context, and its end.
 //
-//   gpu_resets reset|primary-reset|release [--seconds S]
+//   gpu_resets reset|managed|primary-reset|release [--seconds S]
 //
-// `reset` is cudaDeviceReset, the others are the driver's own calls.
+// `reset` is cudaDeviceReset; so is `managed`, with managed memory and kernels that call malloc().
+// The others are the driver's own calls.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -48,6 +49,37 @@ unsigned long long WithRuntime(int round, double seconds) {
       cudaMemcpy(&last, values + bytes / sizeof(unsigned) - 1, sizeof last, cudaMemcpyDeviceToHost),
       "cudaMemcpy");
   Rest(seconds / 2);
+  Check(cudaDeviceReset(), "cudaDeviceReset");
+  Rest(seconds / 2);
+  return last;
+}
+
+// One thread allocates from the device's heap, which the driver makes at the first launch.
+__global__ void FillAndAllocate(unsigned* values, size_t count, unsigned with, void** kept) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count;
+       i += size_t{gridDim.x} * blockDim.x)
+    values[i] = with + static_cast<unsigned>(i);
+  if (blockIdx.x == 0 && threadIdx.x == 0)
+    *kept = malloc(1024);
+}
+
+// Of the second allocation only a half is touched; one round frees it before the reset.
+unsigned long long WithManaged(int round, double seconds) {
+  constexpr size_t kFirst = 64 * kMiB / sizeof(unsigned);
+  constexpr size_t kHalf = 18 * kMiB / sizeof(unsigned);
+  void** kept = nullptr;
+  unsigned* first = nullptr;
+  unsigned* second = nullptr;
+  Check(cudaMalloc(&kept, kMiB), "cudaMalloc");
+  Check(cudaMallocManaged(&first, kFirst * sizeof(unsigned)), "cudaMallocManaged");
+  Check(cudaMallocManaged(&second, 2 * kHalf * sizeof(unsigned)), "cudaMallocManaged");
+  FillAndAllocate<<<64, 256>>>(first, kFirst, static_cast<unsigned>(round), kept);
+  FillAndAllocate<<<64, 256>>>(second, kHalf, static_cast<unsigned>(round), kept);
+  Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  Rest(seconds / 2);
+  const unsigned last = first[kFirst - 1] + second[kHalf - 1];
+  if (round == 1)
+    Check(cudaFree(second), "cudaFree");
   Check(cudaDeviceReset(), "cudaDeviceReset");
   Rest(seconds / 2);
   return last;
@@ -98,6 +130,9 @@ int main(int argc, char** argv) {
   if (std::strcmp(how, "reset") == 0) {
     for (int round = 0; round < kRounds; ++round)
       sum += WithRuntime(round, seconds / kRounds);
+  } else if (std::strcmp(how, "managed") == 0) {
+    for (int round = 0; round < kRounds; ++round)
+      sum += WithManaged(round, seconds / kRounds);
   } else {
     const Driver driver;
     for (int round = 0; round < kRounds; ++round)
