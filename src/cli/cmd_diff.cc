@@ -16,8 +16,8 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "output/devices.h"
-#include "output/diff.h"
+#include "output/answers.h"
+#include "output/names.h"
 #include "output/terminal.h"
 #include "pipeline/open_recording.h"
 #include "pipeline/session.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "output/text/info.h"
+#include "output/text/text.h"
 #include "pipeline/open_recording.h"
 
 namespace vramscope::cli {

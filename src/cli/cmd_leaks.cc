@@ -13,7 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "output/leaks.h"
+#include "output/answers.h"
 #include "output/terminal.h"
 #include "pipeline/open_recording.h"
 #include "util/file.h"

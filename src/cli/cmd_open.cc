@@ -18,8 +18,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "output/page/html.h"
-#include "output/ranks.h"
+#include "output/answers.h"
 #include "output/terminal.h"
 #include "pipeline/open_recording.h"
 #include "pipeline/rank_files.h"

@@ -15,7 +15,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "output/plot/axis.h"
+#include "output/plot/chart_parts.h"
 #include "output/plot/figure.h"
 #include "pipeline/open_recording.h"
 #include "query/dimensions/device_names.h"

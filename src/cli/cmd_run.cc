@@ -20,7 +20,7 @@
 #include "cli/options.h"
 #include "format/layout.h"
 #include "format/memory_words.h"
-#include "output/devices.h"
+#include "output/names.h"
 #include "pipeline/finish.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/session.h"

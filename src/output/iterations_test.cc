@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The writers of iterations and leaks, against files of expected text.
-#include "output/iterations.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +7,7 @@
 #include <sstream>
 
 #include "format/memory_words.h"
-#include "output/leaks.h"
+#include "output/answers.h"
 #include "output/report_fixture.h"
 #include "util/utf8.h"
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/keyword_sheet.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
 
-#include "output/devices.h"
+#include "output/keywords.h"
+#include "output/names.h"
 
 namespace vramscope::output {
 namespace {

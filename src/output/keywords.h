@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +11,8 @@
 #include "tables/recording.h"
 #include "util/json_writer.h"
 
-// What the categories of a dictionary have, as text, JSON and CSV (docs/KEYWORDS.md).
+// What the categories of dictionaries have, as text, JSON and CSV (docs/KEYWORDS.md): of one
+// recording, and of several side by side.
 namespace vramscope::output {
 
 inline constexpr char kKeywordsSchema[] = "vramscope.keywords/1";
@@ -32,5 +35,67 @@ struct KeywordsTextOptions {
 std::string KeywordsText(const query::KeywordReport& report,
                          const tables::Recording& recording,
                          const KeywordsTextOptions& options);
+
+// Several recordings side by side: a table a dictionary, a column a device of a file, and one for
+// all of them.
+
+inline constexpr char kKeywordSheetSchema[] = "vramscope.keyword_sheet/1";
+
+struct NamedKeywords {
+  std::string file;
+  query::KeywordReport report;
+};
+
+struct SheetFigure {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+
+// A category, Others or a group.
+struct SheetLine {
+  std::string name;
+  std::string group;
+  std::vector<SheetFigure> columns;
+  SheetFigure all;
+};
+
+struct SheetColumn {
+  const NamedKeywords* of = nullptr;
+  const query::DeviceReport* device = nullptr;
+  std::string name;  // of the file, and of the device where it is one of several
+};
+
+struct SheetTable {
+  size_t dictionary = 0;
+  std::vector<const query::KeywordTable*> columns;
+  uint64_t row_bytes = 0;  // of all
+  // Of those that have one, and of the others the rows; none where nobody has.
+  std::optional<uint64_t> expected_bytes;
+  std::optional<int64_t> untrackable_bytes;
+  std::vector<SheetLine> categories;  // largest of all first
+  SheetLine others;
+  std::vector<SheetLine> groups;
+};
+
+// Points into the reports.
+struct KeywordSheet {
+  std::vector<SheetColumn> columns;
+  std::vector<SheetTable> tables;  // by dictionary
+};
+
+// The reports have the same dictionaries.
+KeywordSheet MakeKeywordSheet(const std::vector<NamedKeywords>& reports);
+
+// For people, `top` names of what no keyword matched and of what several match; 0: all.
+std::string KeywordSheetText(const std::vector<NamedKeywords>& reports,
+                             uint64_t top,
+                             const Style& style);
+
+// One object of the schema vramscope.keyword_sheet/1.
+std::string KeywordSheetJson(const std::vector<NamedKeywords>& reports);
+
+// A line a category, with Others and Untrackable: a column sums to what was expected, else to its
+// rows.
+std::string KeywordSheetCsv(const std::vector<NamedKeywords>& reports);
 
 }  // namespace vramscope::output

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "output/keyword_sheet.h"
 #include "output/report_fixture.h"
 
 namespace vramscope::output {

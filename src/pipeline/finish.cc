@@ -13,11 +13,10 @@
 #include <memory>
 #include <system_error>
 
-#include "output/page/html.h"
-#include "output/ranks.h"
+#include "output/answers.h"
 #include "output/terminal.h"
-#include "output/text/overflow_lines.h"
-#include "output/text/summary.h"
+#include "output/text/text.h"
+#include "output/text/trust_lines.h"
 #include "pipeline/console.h"
 #include "pipeline/oom_reports.h"
 #include "pipeline/open_recording.h"

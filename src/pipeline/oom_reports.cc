@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "output/out_of_memory.h"
+#include "output/answers.h"
 #include "query/oom/out_of_memory.h"
 #include "query/oom/refusals.h"
 #include "util/owned_file.h"

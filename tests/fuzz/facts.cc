@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "output/export/export.h"
-#include "output/results/json.h"
+#include "output/answers.h"
 #include "query/dimensions/report.h"
 #include "util/containers/intern_table.h"
 

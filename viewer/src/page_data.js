@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's data out of the page: as JSON, or packed where there is much of it (src/output/page/page_script_data.h).
+// The page's data out of the page: as JSON, or packed where there is much of it (src/output/page/page_data.h).
 import { harmless } from "./harmless.js";
 
 const PACKED = "deflate:";

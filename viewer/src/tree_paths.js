@@ -19,7 +19,7 @@ const NO_STACK = "(no stack)";
 const NOT_YET = 0xffffffff;
 
 /**
- * "python train.py (pid 4711, rank 0)", as the terminal has it (ProcessLabel() of src/output/devices.cc).
+ * "python train.py (pid 4711, rank 0)", as the terminal has it (ProcessLabel() of src/output/names.cc).
  * @param {{pid: number, rank: number|null, command: string}} process
  */
 function processName({ pid, rank, command }) {

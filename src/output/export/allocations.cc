@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "output/devices.h"
+#include "output/answers.h"
 #include "output/export/export.h"
-#include "output/frames.h"
-#include "output/results/csv.h"
+#include "output/names.h"
 #include "output/results/json_parts.h"
 #include "query/dimensions/texts.h"
 #include "tables/row_of.h"

@@ -7,10 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "output/devices.h"
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
-#include "output/frames.h"
+#include "output/names.h"
 #include "query/dimensions/frames.h"
 #include "util/budget.h"
 #include "util/text_cell.h"

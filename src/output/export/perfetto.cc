@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "format/memory_words.h"
-#include "output/devices.h"
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
 #include "output/export/proto.h"
+#include "output/names.h"
 #include "query/core/sweep.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/texts.h"

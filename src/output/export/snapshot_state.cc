@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "format/memory_words.h"
-#include "output/frames.h"
+#include "output/names.h"
 #include "query/dimensions/cells.h"
 
 namespace vramscope::output {

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "format/memory_words.h"
-#include "output/devices.h"
 #include "output/export/export.h"
 #include "output/export/live_stacks.h"
 #include "output/export/pickle.h"
 #include "output/export/row_changes.h"
 #include "output/export/snapshot_state.h"
+#include "output/names.h"
 #include "query/core/instant.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/report.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/page/html.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +10,8 @@
 #include <utility>
 
 #include "format/memory_words.h"
+#include "output/answers.h"
 #include "output/page/page_data.h"
-#include "output/page/viewer_assets.h"
 #include "output/report_fixture.h"
 
 namespace vramscope::output {

@@ -14,12 +14,9 @@
 #include <vector>
 
 #include "format/memory_words.h"
-#include "output/devices.h"
-#include "output/page/page_columns.h"
-#include "output/page/page_findings.h"
-#include "output/page/page_left_out.h"
+#include "output/answers.h"
+#include "output/names.h"
 #include "output/page/page_tables.h"
-#include "output/results/json.h"
 #include "output/results/json_parts.h"
 #include "query/dimensions/frames.h"
 #include "tables/imported.h"

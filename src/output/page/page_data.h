@@ -2,6 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
 
 #include "query/dimensions/report.h"
 #include "util/json_writer.h"
@@ -36,5 +40,36 @@ struct PageLimits {
 util::Status WritePageData(const tables::Recording& recording,
                            const PageLimits& limits,
                            util::JsonWriter& json);
+
+// The bundled style sheet and script, which the build puts into the program.
+std::string_view ViewerStyle();
+std::string_view ViewerScript();
+
+// What large data begin with, before raw DEFLATE in base64: viewer/src/page_data.js unpacks it.
+inline constexpr std::string_view kPackedMark = "deflate:";
+
+// Writes a page's JSON into a <script>: as it is, or packed if it is large. Packing makes columns
+// of numbers ten times smaller, so that a page can be mailed.
+class PageScriptData {
+ public:
+  static constexpr size_t kMostPlainBytes = size_t{8} << 20;
+
+  explicit PageScriptData(std::function<void(std::string_view)> write,
+                          size_t most_plain_bytes = kMostPlainBytes);
+  ~PageScriptData();
+  PageScriptData(const PageScriptData&) = delete;
+  PageScriptData& operator=(const PageScriptData&) = delete;
+
+  void Write(std::string_view json);
+  void Finish();
+
+ private:
+  class Packer;
+
+  std::function<void(std::string_view)> write_;
+  size_t most_plain_bytes_;
+  std::string plain_;  // as long as it may be written as it is
+  std::unique_ptr<Packer> packer_;
+};
 
 }  // namespace vramscope::output

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/page/page_findings.h"
-
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "format/memory_words.h"
-#include "output/leaks.h"
-#include "output/out_of_memory.h"
-#include "output/page/page_columns.h"
+#include "output/answers.h"
+#include "output/page/page_tables.h"
 #include "output/results/json_parts.h"
 #include "query/by_category.h"
 #include "query/oom/refusals.h"

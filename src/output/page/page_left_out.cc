@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/page/page_left_out.h"
-
 #include <algorithm>
 #include <functional>
 
-#include "output/page/page_columns.h"
+#include "output/page/page_tables.h"
+#include "output/results/json_parts.h"
 
 namespace vramscope::output {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/page/page_script_data.h"
-
 #include <zlib.h>
 
 #include <array>
 #include <limits>
 #include <new>
 #include <utility>
+
+#include "output/page/page_data.h"
 
 namespace vramscope::output {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/page/page_script_data.h"
-
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <cstdint>
 #include <string>
+
+#include "output/page/page_data.h"
 
 namespace vramscope::output {
 namespace {

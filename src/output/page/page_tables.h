@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -12,10 +15,13 @@
 #include <vector>
 
 #include "query/dimensions/cells.h"
+#include "query/dimensions/report.h"
 #include "query/dimensions/texts.h"
+#include "tables/recording.h"
 #include "util/json_writer.h"
 
-// The dictionaries of the page's data: what it uses of the recording's, renumbered densely.
+// The parts of the page's data: dictionaries (what the page uses of the recording's, renumbered
+// densely), the allocations that it does not list, and the findings.
 namespace vramscope::output {
 
 // Texts, each once; 0 is "".
@@ -106,5 +112,64 @@ class PageSites {
   std::map<std::vector<std::string>, uint32_t> path_ids_;
   std::vector<uint32_t> of_site_, of_rounding_;  // by site; 0: not asked yet
 };
+
+// Selects the `limit` heaviest allocations in bounded memory. Add() every weight, Close(), then
+// call Has() for each in the same order. Ties keep that order.
+class Heaviest {
+ public:
+  explicit Heaviest(size_t limit);
+  void Add(double weight);
+  void Close();
+  bool Has(double weight);
+
+ private:
+  void Cut();
+
+  size_t limit_;
+  double floor_ = -1;
+  size_t at_floor_ = 0;  // how many of those that weigh so much still are
+  std::vector<double> weights_;
+};
+
+// Allocations that are not listed, as sums at stated instants: what changed at each, by site and
+// segment. `fixed`: the instants that stay where there are too many changes.
+class LeftOut {
+ public:
+  LeftOut(std::vector<int64_t> instants_ns, const std::set<int64_t>& fixed);
+
+  void Count() { ++count_; }
+  void Add(uint32_t site,
+           uint32_t segment,
+           uint64_t bytes,
+           uint64_t count,
+           int64_t begin_ns,
+           int64_t end_ns);
+  // Every second instant goes, until there are at most so many changes.
+  void Thin(size_t most_changes);
+  void Write(int64_t start_ns, util::JsonWriter& json) const;
+
+ private:
+  struct Change {
+    int64_t bytes = 0;
+    int64_t count = 0;
+  };
+  bool ThinOnce();
+  // The first instant at or after.
+  size_t FirstFrom(int64_t time_ns) const;
+
+  std::vector<int64_t> instants_ns_;
+  std::vector<bool> is_fixed_;
+  std::map<std::pair<uint32_t, uint32_t>, std::map<size_t, Change>> changes_;
+  uint64_t count_ = 0;
+};
+
+// Writes the page's own tables: answers of query/ that are not about an instant. `device_of`: the
+// page's number of a device, -1 for none. `iterations`: those of MakeIterations(), none where it
+// has an error.
+void WriteFindings(const tables::Recording& recording,
+                   const query::Iterations& iterations,
+                   const std::function<int(tables::DeviceId)>& device_of,
+                   PageStacks& stacks,
+                   util::JsonWriter& json);
 
 }  // namespace vramscope::output

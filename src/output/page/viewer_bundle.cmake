@@ -19,7 +19,7 @@ else()
 endif()
 
 set(VIEWER_ASSETS ${CMAKE_CURRENT_LIST_DIR}/viewer_assets.S)
-target_sources(vramscope_output PRIVATE ${CMAKE_CURRENT_LIST_DIR}/viewer_assets.cc ${VIEWER_ASSETS}
+target_sources(vramscope_output PRIVATE ${VIEWER_ASSETS}
   ${VIEWER_DIST}/viewer.js ${VIEWER_DIST}/viewer.css ${VIEWER_DIST}/diff.js ${VIEWER_DIST}/diff.css ${VIEWER_DIST}/ranks.js)
 set_source_files_properties(${VIEWER_ASSETS} PROPERTIES
   OBJECT_DEPENDS "${VIEWER_DIST}/viewer.js;${VIEWER_DIST}/viewer.css;${VIEWER_DIST}/diff.js;${VIEWER_DIST}/diff.css;${VIEWER_DIST}/ranks.js;${VIEWER_PAGE}"

@@ -7,10 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "output/plot/axis.h"
+#include "output/plot/chart_parts.h"
 #include "output/plot/figure.h"
-#include "output/plot/page.h"
-#include "output/plot/palette.h"
 
 namespace vramscope::output {
 namespace {

@@ -5,10 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "output/plot/axis.h"
+#include "output/plot/chart_parts.h"
 #include "output/plot/figure.h"
-#include "output/plot/page.h"
-#include "output/plot/palette.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/plot/palette.h"
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <string_view>
+
+#include "output/plot/chart_parts.h"
 
 namespace vramscope::output {
 namespace {

@@ -6,9 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "output/plot/axis.h"
+#include "output/plot/chart_parts.h"
 #include "output/plot/figure.h"
-#include "output/plot/palette.h"
 #include "query/dimensions/fold_names.h"
 #include "tables/imported.h"
 #include "util/size_text.h"

@@ -8,9 +8,8 @@
 #include <set>
 #include <sstream>
 
-#include "output/plot/axis.h"
+#include "output/plot/chart_parts.h"
 #include "output/plot/figure.h"
-#include "output/plot/palette.h"
 #include "output/report_fixture.h"
 #include "util/size_text.h"
 

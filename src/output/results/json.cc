@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/results/json.h"
-
-#include "output/diff.h"
-#include "output/iterations.h"
-#include "output/leaks.h"
-#include "output/out_of_memory.h"
-#include "output/ranks.h"
+#include "output/answers.h"
 #include "output/results/result_json.h"
 
 namespace vramscope::output {

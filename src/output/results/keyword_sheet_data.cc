@@ -6,10 +6,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "output/devices.h"
-#include "output/keyword_sheet.h"
+#include "output/answers.h"
 #include "output/keywords.h"
-#include "output/results/csv.h"
+#include "output/names.h"
 #include "output/results/json_parts.h"
 #include "util/json_writer.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
 
-#include "output/devices.h"
+#include "output/answers.h"
 #include "output/keywords.h"
-#include "output/results/json.h"
+#include "output/names.h"
 #include "output/results/json_parts.h"
 #include "util/json_writer.h"
 

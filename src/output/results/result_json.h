@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "output/devices.h"
+#include "output/names.h"
 #include "output/results/json_parts.h"
 #include "query/dimensions/frames.h"
 #include "query/results.h"

@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "output/answers.h"
 #include "output/report_fixture.h"
-#include "output/results/csv.h"
-#include "output/results/json.h"
 #include "output/text/text.h"
 #include "output/text/trust_lines.h"
 #include "tables/imported.h"

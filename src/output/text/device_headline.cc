@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/text/device_headline.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "output/devices.h"
+#include "output/names.h"
+#include "output/text/text_parts.h"
 #include "output/text/trust_lines.h"
 #include "tables/imported.h"
 #include "util/size_text.h"

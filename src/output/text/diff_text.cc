@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "output/diff.h"
+#include "output/answers.h"
 #include "output/text/text_table.h"
 #include "query/diff/diff.h"
 #include "query/dimensions/fold_names.h"

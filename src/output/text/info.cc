@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/text/info.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +8,8 @@
 #include <string_view>
 
 #include "format/enums.h"
-#include "output/devices.h"
+#include "output/names.h"
+#include "output/text/text.h"
 #include "output/text/text_table.h"
 #include "output/text/trust_lines.h"
 #include "query/core/peaks.h"

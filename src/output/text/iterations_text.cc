@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "output/devices.h"
-#include "output/iterations.h"
-#include "output/text/text_tables.h"
+#include "output/answers.h"
+#include "output/names.h"
+#include "output/text/text_parts.h"
 #include "query/by_category.h"
 #include "query/report/fold_modules.h"
 #include "util/size_text.h"

@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "output/keyword_sheet.h"
-#include "output/text/text_tables.h"
+#include "output/keywords.h"
+#include "output/text/text_parts.h"
 #include "util/size_text.h"
 #include "util/utf8.h"
 

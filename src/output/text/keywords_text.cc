@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <optional>
 
-#include "output/devices.h"
 #include "output/keywords.h"
-#include "output/text/text_tables.h"
+#include "output/names.h"
+#include "output/text/text_parts.h"
 #include "output/text/trust_lines.h"
 #include "util/size_text.h"
 #include "util/utf8.h"

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "output/devices.h"
-#include "output/frames.h"
-#include "output/leaks.h"
+#include "output/answers.h"
+#include "output/names.h"
 #include "output/text/text_table.h"
 #include "query/by_category.h"
 #include "query/dimensions/iteration_times.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/out_of_memory.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "output/devices.h"
+#include "output/answers.h"
+#include "output/names.h"
 #include "tables/row_of.h"
 #include "util/size_text.h"
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/ranks.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "output/answers.h"
 #include "util/size_text.h"
 
 namespace vramscope::output {

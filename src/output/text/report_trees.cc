@@ -1,15 +1,163 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/text/report_trees.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "output/devices.h"
+#include "output/names.h"
+#include "output/text/text_parts.h"
+#include "query/dimensions/frames.h"
 
 namespace vramscope::output {
+namespace {
+
+// The name without what stands in brackets; those of "operator()" and "operator<" are none.
+std::string WithoutBrackets(std::string_view name) {
+  constexpr std::string_view kOperator = "operator";
+  constexpr std::string_view kSigns = "<>=+-*/!&|^%~[]";
+  std::string text;
+  int depth = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (depth == 0 && name.substr(i).starts_with(kOperator)) {
+      size_t end = i + kOperator.size();
+      if (name.substr(end).starts_with("()")) {
+        end += 2;
+      } else {
+        while (end < name.size() && kSigns.find(name[end]) != std::string_view::npos)
+          ++end;
+      }
+      text += name.substr(i, end - i);
+      i = end - 1;
+      continue;
+    }
+    const char c = name[i];
+    if (c == '<' || c == '(')
+      ++depth;
+    else if (c == '>' || c == ')')
+      depth = std::max(depth - 1, 0);
+    else if (depth == 0)
+      text += c;
+  }
+  return text;
+}
+
+// "0x7f43 (libcudart.so.13)": nobody knows the function.
+bool IsNameless(std::string_view frame) {
+  return frame.starts_with("0x") || frame.starts_with("(unknown function)");
+}
+
+std::string ShortNativeFrame(const std::string& frame) {
+  if (frame == "(no stack)")
+    return frame;
+  // "name (image)", or with debugging information "file.cc:12 in name".
+  const size_t image = frame.ends_with(')') ? frame.rfind(" (") : std::string::npos;
+  if (IsNameless(frame)) {
+    return image == std::string::npos ? frame : frame.substr(image + 2, frame.size() - image - 3);
+  }
+  const size_t in = frame.find(" in ");
+  if (in != std::string::npos && in < frame.find('('))
+    return frame.substr(0, in + 4) + ShortCxxName(std::string_view(frame).substr(in + 4));
+  return ShortCxxName(std::string_view(frame).substr(0, image));
+}
+
+}  // namespace
+
+std::string ShortCxxName(std::string_view name) {
+  std::string text = WithoutBrackets(name.substr(0, name.find(" [clone")));
+  // Of "operator()() const &" the name is before what it says of the object.
+  for (bool cut = true; cut;) {
+    cut = false;
+    for (const std::string_view end : {" ", " const", " volatile", " &", " &&", " noexcept"}) {
+      if (text.ends_with(end)) {
+        text.resize(text.size() - end.size());
+        cut = true;
+      }
+    }
+  }
+  if (const size_t space = text.rfind(' '); space != std::string::npos)
+    text.erase(0, space + 1);  // the type that it returns
+  size_t begin = text.size();
+  for (int names = 0; begin > 0;) {
+    const size_t separator = text.rfind("::", begin - 1);
+    if (separator == std::string::npos) {
+      begin = 0;
+      break;
+    }
+    names += separator + 2 < begin ? 1 : 0;
+    if (names == 2) {
+      begin = separator + 2;
+      break;
+    }
+    begin = separator;
+  }
+  text.erase(0, begin);
+  // An unnamed namespace leaves its separators alone.
+  for (size_t at = text.find("::::"); at != std::string::npos; at = text.find("::::"))
+    text.erase(at, 2);
+  if (text.starts_with("::"))
+    text.erase(0, 2);
+  return text.empty() ? std::string(name) : text;
+}
+
+StackNames::StackNames(const tables::Recording& recording,
+                       query::Dimension dimension,
+                       const std::vector<std::string>& own)
+    : native_(dimension == query::Dimension::kNative) {
+  if (native_)
+    return;
+  for (uint32_t i = 1; i < recording.tables().frames.size(); ++i) {
+    const tables::FrameId frame{i};
+    const auto [found, added] = library_.try_emplace(query::FormatFrame(recording, frame), true);
+    found->second = found->second && !query::IsUserFrame(recording, frame, own);
+  }
+}
+
+std::vector<std::string> StackNames::Frames(const std::string& stack) const {
+  std::vector<std::string> frames;
+  std::vector<std::string> nameless;
+  for (size_t end = stack.size(); end != std::string::npos;) {
+    const size_t separator = end == 0 ? std::string::npos : stack.rfind(';', end - 1);
+    const size_t begin = separator == std::string::npos ? 0 : separator + 1;
+    const std::string frame = stack.substr(begin, end - begin);
+    end = separator;
+    std::vector<std::string>& list = native_ && IsNameless(frame) ? nameless : frames;
+    std::string text = native_ ? ShortNativeFrame(frame) : frame;
+    if (list.empty() || list.back() != text)
+      list.push_back(std::move(text));
+  }
+  return frames.empty() ? nameless : frames;
+}
+
+void StackNames::Add(const std::string& stack) {
+  const std::vector<std::string> frames = Frames(stack);
+  for (const std::string& frame : std::set<std::string>(frames.begin(), frames.end()))
+    ++stacks_of_[frame];
+}
+
+StackNames::Name StackNames::Of(const std::string& stack) const {
+  const std::vector<std::string> frames = Frames(stack);
+  size_t head = 0;
+  size_t fewest = static_cast<size_t>(-1);
+  for (size_t i = 0; i < frames.size(); ++i) {
+    const auto found = stacks_of_.find(frames[i]);
+    const size_t stacks = found == stacks_of_.end() ? 0 : found->second;
+    if (stacks < fewest) {
+      head = i;
+      fewest = stacks;
+    }
+  }
+  Name name{frames[head], ""};
+  if (head > 0)
+    name.head += ", through " + frames[0];
+  for (size_t i = head + 1; i < frames.size(); ++i) {
+    const auto library = library_.find(frames[i]);
+    if (library == library_.end() || !library->second)
+      name.callers += (name.callers.empty() ? "< " : " < ") + frames[i];
+  }
+  return name;
+}
+
 namespace {
 
 // Where these have no bytes nobody said what memory is for, and the ledger tells more than

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/text/summary.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/text/summary.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "format/memory_words.h"
 #include "output/report_fixture.h"
-#include "output/text/info.h"
+#include "output/text/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -7,12 +7,9 @@
 #include <iterator>
 #include <optional>
 
-#include "output/devices.h"
-#include "output/text/device_headline.h"
-#include "output/text/overflow_lines.h"
-#include "output/text/report_trees.h"
-#include "output/text/screen.h"
-#include "output/text/text_tables.h"
+#include "output/names.h"
+#include "output/text/text_parts.h"
+#include "output/text/text_table.h"
 #include "output/text/trust_lines.h"
 #include "tables/imported.h"
 #include "util/size_text.h"

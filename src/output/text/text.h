@@ -7,7 +7,9 @@
 
 #include "output/terminal.h"
 #include "query/dimensions/report.h"
+#include "tables/recording.h"
 
+// Texts of a report for people: in whole, at the end of a run, and what was recorded.
 namespace vramscope::output {
 
 inline constexpr size_t kScreenRows = 50;
@@ -26,5 +28,28 @@ std::string FormatText(const query::Report& report,
                        const tables::Recording& recording,
                        const query::ReportQuery& query,
                        const TextOptions& options);
+
+struct SummaryOptions {
+  int columns = 80;
+  bool colour = false;
+  bool utf8 = LocaleIsUtf8();
+  std::string trace_path;                  // shown as the way to more: "vramscope report PATH"
+  std::vector<std::string> out_of_memory;  // lines on refused requests
+  std::string ranks;                       // RanksLine(); empty: none
+  std::string html_path;                   // where the page was written; empty: nowhere
+};
+
+// The block that `vramscope run` prints when the program has ended: peak, who had it, top stacks
+// and lines, residual, losses. It fits on one screen. `report` is of the peak.
+std::string FormatRunSummary(const query::Report& report,
+                             const tables::Recording& recording,
+                             const SummaryOptions& options);
+
+// What was recorded and how far it can be trusted, for people: one fact a line, each ended by a
+// newline; on a terminal what has no room goes on below. `report` gives the losses, invariants and
+// residuals of the whole run.
+std::string FormatInfo(const query::Report& report,
+                       const tables::Recording& recording,
+                       const Style& style);
 
 }  // namespace vramscope::output

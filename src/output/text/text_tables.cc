@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/text/text_tables.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "output/devices.h"
-#include "output/frames.h"
+#include "output/names.h"
+#include "output/text/text_parts.h"
 #include "output/text/trust_lines.h"
 #include "util/size_text.h"
 #include "util/utf8.h"

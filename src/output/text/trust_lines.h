@@ -48,4 +48,13 @@ std::string TraceLine(const tables::Recording& recording,
                       const std::string& path,
                       const Style& style);
 
+// Of a run with --overflow: what the peak would have been, what of it was in the host's memory and
+// which card would hold it; or that nothing was, and why.
+std::vector<std::string> OverflowLines(const query::Report& report,
+                                       const tables::Recording& recording,
+                                       const Style& style);
+
+// Why overflow served less than it was asked for, "" where it did not.
+std::string OverflowTrouble(const tables::Recording& recording);
+
 }  // namespace vramscope::output

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "query/dimensions/device_names.h"
+#include "query/dimensions/frames.h"
 #include "query/dimensions/report.h"
 
-// Devices and processes, by the names that people and other programs read.
+// Devices, processes, frames and stacks by the names that people and other programs read.
 namespace vramscope::output {
 
 using query::DeviceIndex;
@@ -34,5 +36,15 @@ inline constexpr char kProgramEndNote[] = "program end";
 std::vector<std::string> EndLines(const tables::Recording& recording);
 // It never recorded: it began paused (--start-paused), and nothing started it.
 bool WasPaused(const tables::Recording& recording);
+
+// "model.py:42 forward".
+std::string ShortFrame(const tables::Recording& recording, tables::FrameId frame);
+
+// The user frames that called the innermost user frame, nearest first, at most `limit`.
+std::vector<std::string> Callers(const tables::Recording& recording,
+                                 tables::StackId stack,
+                                 size_t limit);
+
+std::string Joined(const std::vector<std::string>& items, std::string_view separator);
 
 }  // namespace vramscope::output

@@ -3,17 +3,112 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "output/terminal.h"
 #include "output/text/ledger_tree.h"
 #include "output/text/text_table.h"
 #include "query/dimensions/report.h"
 #include "tables/recording.h"
 
-// The tables of the report for people.
+// The parts of the report for people, which text.cc puts together: the headline of a device, the
+// trees of its rows, the tables of what holds most.
 namespace vramscope::output {
+
+// What a report says of a device before its tables: the name, how much it had and when, and what
+// NVML and the allocators said.
+class DeviceHeadline {
+ public:
+  DeviceHeadline(const query::Report& report,
+                 const tables::Recording& recording,
+                 const query::ReportQuery& query,
+                 TextLines* out)
+      : report_(report), recording_(recording), query_(query), out_(*out) {}
+
+  void Add(const query::DeviceReport& device);
+  bool HasAllocated(const query::DeviceReport& device) const {
+    return query_.SelectsWholeDevices() && device.reserved_bytes > 0 && device.allocated_peak;
+  }
+  void AddUnbacked(const query::DeviceReport& device);
+  // Where no device has anything.
+  void AddAbsence();
+
+ private:
+  void AddSelected(const query::DeviceReport& device, const Unit& unit);
+  void AddAllocated(const query::DeviceReport& device, const Unit& unit);
+  std::string PeakText(const query::PeakFigure& peak, const Unit& unit) const;
+  std::string Asked() const;
+  // As --at takes it: the same state again.
+  std::string Seconds(int64_t time_ns) const {
+    return ExactSeconds(time_ns - recording_.tables().session.begin_ns) + " s";
+  }
+
+  const query::Report& report_;
+  const tables::Recording& recording_;
+  const query::ReportQuery& query_;
+  TextLines& out_;
+};
+
+// "at::native::(anonymous namespace)::f<int>(long) [clone .isra.0]" -> "native::f": a C++ function
+// by its last two names.
+std::string ShortCxxName(std::string_view name);
+
+// Stacks as a table of them names each: by the innermost frame that no other has, and by who called
+// it. All of a table's stacks come before the first question.
+class StackNames {
+ public:
+  struct Name {
+    std::string head;     // "attention.py:60 in attend, through functional.py:12 in softmax"
+    std::string callers;  // "< model.py:74 in forward < train.py:150 in main"
+  };
+
+  // `dimension`: kPython or kNative; `own` as in a query.
+  StackNames(const tables::Recording& recording,
+             query::Dimension dimension,
+             const std::vector<std::string>& own);
+
+  // `stack` as a row of that dimension has it: frames from the outermost on, between semicolons.
+  void Add(const std::string& stack);
+  Name Of(const std::string& stack) const;
+
+ private:
+  // From the innermost on. Frames without a name are left out where others have one.
+  std::vector<std::string> Frames(const std::string& stack) const;
+
+  const bool native_;
+  std::map<std::string, bool, std::less<>> library_;  // Python frames by text: nobody's own code
+  std::map<std::string, size_t, std::less<>> stacks_of_;  // by frame: how many have it
+};
+
+// The rows of a report as trees of names, one of each kind a device.
+class ReportTrees {
+ public:
+  ReportTrees(const query::Report& report,
+              const tables::Recording& recording,
+              const query::ReportQuery& query,
+              bool utf8)
+      : report_(report), recording_(recording), query_(query), utf8_(utf8) {}
+
+  // Empty where the ledger tells more than categories.
+  LedgerTree Categories(const query::DeviceReport& device) const;
+  // `only_owners`: the categories above it say the rest, but what the driver owns is one of them.
+  LedgerTree Ledger(const query::DeviceReport& device, bool only_owners) const;
+
+ private:
+  TreeLeaf LeafOf(const query::ReportRow& row,
+                  bool by_process,
+                  const std::map<size_t, StackNames>& stacks) const;
+  std::string Clean(std::string_view text) const { return Printable(text, utf8_); }
+
+  const query::Report& report_;
+  const tables::Recording& recording_;
+  const query::ReportQuery& query_;
+  const bool utf8_;
+};
 
 // Entries that are at least a thousandth of the first: the others say nothing beside it.
 template <class Entry>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/frames.h"
+#include "output/names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,4 +44,5 @@ TEST(FramesTest, NativeFrames) {
 }
 
 }  // namespace
+
 }  // namespace vramscope::output

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output/stack_names.h"
-
 #include <gtest/gtest.h>
 
 #include "output/report_fixture.h"
+#include "output/text/text_parts.h"
 
 namespace vramscope::output {
 namespace {
@@ -56,4 +55,5 @@ TEST(StackNames, FunctionsThatNobodyKnowsAreLeftOut) {
 }
 
 }  // namespace
+
 }  // namespace vramscope::output
