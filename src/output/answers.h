@@ -53,9 +53,9 @@ std::string ReportCsv(const std::vector<NamedReport>& reports,
                       const std::vector<query::Dimension>& by,
                       CsvColumns first = {});
 
-// A field as RFC 4180 wants it, quoted only where needed. Names in a recording are somebody else's
-// text, and spreadsheets take a cell that begins with one of = + - @ or a control character for a
-// formula: such a field begins with an apostrophe, which they do not show.
+// A field as in RFC 4180, quoted only if needed. Names in a recording are foreign text. A
+// spreadsheet reads a cell that begins with = + - @ or a control character as a formula, so such a
+// field begins with an apostrophe, which spreadsheets hide.
 std::string CsvField(std::string_view text);
 
 // Writes the report as one HTML page that needs no network to `path`.
@@ -71,7 +71,7 @@ std::string IterationsCsv(const query::Iterations& iterations, const tables::Rec
 
 struct IterationsTextOptions {
   Style style;
-  size_t rows = 10;        // of a long run: so many from its start and its end together; 0: all
+  size_t rows = 10;        // of a long run, from its start and its end together; 0: all
   size_t parameters = 10;  // layers in the table of parameters; 0: all
 };
 
@@ -109,7 +109,7 @@ struct LeaksTextOptions {
   size_t top = 10;  // entries of each list; 0: all
 };
 
-// What grows from iteration to iteration, and what nobody freed, for people.
+// What grows from iteration to iteration, and what was never freed, for people.
 std::string FormatLeaks(const query::Leaks& leaks,
                         const tables::Recording& recording,
                         const LeaksTextOptions& options);
@@ -137,8 +137,8 @@ struct DiffTextOptions {
   size_t top = 10;  // rows of the table of changes; 0: all
 };
 
-// For people: the largest three causes in the first lines, or that there is no difference; then
-// what makes the two less comparable, and the figures.
+// For people. The first lines name the largest three causes, or say that nothing differs. Then come
+// the limits of the comparison, and the figures.
 std::string FormatDiff(const query::Diff& diff, const DiffTextOptions& options);
 
 // The ranks of a job.
@@ -172,8 +172,8 @@ util::Status WriteRanksHtml(const query::RankReport& report, const std::string& 
 inline constexpr char kOutOfMemoryBegin[] = "Out of memory on ";
 inline constexpr char kOutOfMemorySchema[] = "vramscope.oom/1";
 
-// For people. The first three lines say what was asked, why it was refused and what else holds
-// most.
+// For people. The first three lines say what was requested, why it failed, and what holds most of
+// the rest.
 std::string FormatOutOfMemory(const query::OutOfMemory& what,
                               const tables::Recording& recording,
                               const Style& style);

@@ -69,7 +69,7 @@ struct SheetTable {
   size_t dictionary = 0;
   std::vector<const query::KeywordTable*> columns;
   uint64_t row_bytes = 0;  // of all
-  // Of those that have one, and of the others the rows; none where nobody has.
+  // Columns without an expected sum count with their rows. None if no column has one.
   std::optional<uint64_t> expected_bytes;
   std::optional<int64_t> untrackable_bytes;
   std::vector<SheetLine> categories;  // largest of all first
@@ -94,8 +94,8 @@ std::string KeywordSheetText(const std::vector<NamedKeywords>& reports,
 // One object of the schema vramscope.keyword_sheet/1.
 std::string KeywordSheetJson(const std::vector<NamedKeywords>& reports);
 
-// A line a category, with Others and Untrackable: a column sums to what was expected, else to its
-// rows.
+// A line a category, with Others and Untrackable. A column sums to the expected bytes, or to its
+// rows if none are expected.
 std::string KeywordSheetCsv(const std::vector<NamedKeywords>& reports);
 
 }  // namespace vramscope::output

@@ -25,7 +25,7 @@ int32_t DeviceIndex(const query::Report& report, tables::DeviceId device);
 // "python train.py (pid 4711, rank 0)": enough of a command to know it by.
 std::string ProcessLabel(const std::string& command, uint32_t pid, std::optional<int32_t> rank);
 std::string ProcessLabel(const tables::Recording& recording, tables::ProcessId process);
-// What was recorded: the first process's command line, else the session's name.
+// The recorded program: the first process's command line, or the session's name if it has none.
 std::string RecordedCommand(const tables::Recording& recording);
 // How a process ended: "exit status 1", "killed by signal 9", "end not seen".
 std::string WaitText(const tables::ProcessRow& process);

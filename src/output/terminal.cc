@@ -138,7 +138,7 @@ std::string CutStart(std::string_view text, size_t columns, const Style& style) 
   const size_t mark = util::DisplayWidth(ellipsis);
   if (columns < mark)
     return std::string(columns, '.');
-  // From the end: a name may be much longer than what is kept of it.
+  // From the end, since a name may be much longer than its visible part.
   size_t first = text.size();
   for (size_t width = 0; first > 0;) {
     size_t next = first - 1;

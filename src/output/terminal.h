@@ -37,9 +37,10 @@ std::string CutStart(std::string_view text, size_t columns, const Style& style);
 // The same with both ends kept, a third of the columns for the last one.
 std::string CutMiddle(std::string_view text, size_t columns, const Style& style);
 
-// Printable text that must not be cut: on a terminal in lines that are broken at blanks, `first`
-// columns standing before the first one and `indent` blanks before the others. A word that no line
-// has room for stays whole, so that a path can be copied. Elsewhere it stays a line, for who greps.
+// Wraps printable text that must not be cut. On a terminal it breaks lines at blanks: `first`
+// columns are taken before the first line, the others begin with `indent` blanks. A word that is
+// too long for a line stays whole, so that a path can be copied. Elsewhere the text stays one line,
+// for grep.
 std::string Wrapped(std::string_view text, size_t first, size_t indent, const Style& style);
 
 std::string PadRight(std::string text, size_t columns);
@@ -58,7 +59,7 @@ std::string Paint(std::string_view text, Ink ink, const Style& style);
 std::string InUnit(uint64_t bytes, uint64_t unit_bytes);
 // 0.0123 -> "1.2 %"; a share that is not zero never reads as zero: "<0.1 %".
 std::string Percent(double share);
-// Two digits after the point, for the residual: what is promised of it is a tenth of a percent.
+// Two digits after the point, for the residual, whose promised limit is a tenth of a percent.
 std::string ExactPercent(int64_t part, uint64_t whole);
 
 // Seconds from the start as `--at` takes them, to the nanosecond: "9.998123456", "4.21".

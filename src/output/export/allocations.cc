@@ -20,7 +20,8 @@ namespace {
 
 using query::Dimension;
 
-// In order of allocation up to so many rows (a quarter of a gigabyte), beyond that in the file's.
+// Up to this number of rows (a quarter of a gigabyte) in order of allocation, above it in the
+// file's.
 constexpr uint64_t kMaxSorted = 4'000'000;
 
 // What a line has besides what only it can know: every dimension that has no field of its own.
@@ -142,7 +143,7 @@ class Exporter {
     for (const Dimension dimension : kOfSite)
       json.Field(query::DimensionName(dimension), texts_.Of(dimension, site, nullptr));
     json.EndObject();
-    // Of this object only what stands between the braces.
+    // Only the part of this object between the braces.
     return "," + text.substr(1, text.size() - 2);
   }
 

@@ -17,7 +17,7 @@
 namespace vramscope::output {
 namespace {
 
-// The frames below which stacks stand: only what tells them apart.
+// The outermost frames of a line: device and process, if there are several.
 class Roots {
  public:
   Roots(const tables::Recording& recording, const LiveStacks& live) : recording_(recording) {

@@ -31,8 +31,8 @@ util::Status ExportAllocationsJson(const tables::Recording& recording,
 
 // Folded stacks for flame graphs: "frame;frame;frame bytes", outermost first, of what was live at
 // the instant. Names of the device and the process come before the frames where there are
-// several. Every byte of the ledger is in one line; what has no stack stands under the names of
-// its ledger row in brackets.
+// several. Every byte of the ledger is in one line; bytes without a stack have the names of
+// their ledger row in brackets.
 util::Status ExportCollapsed(const tables::Recording& recording,
                              const ExportOptions& options,
                              const ExportSink& sink);

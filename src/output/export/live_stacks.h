@@ -18,7 +18,7 @@ struct LiveStack {
   tables::DeviceId device;
   tables::ProcessId process;  // 0: of no recorded process
   tables::StackId stack;      // 0: none
-  // Of what has no stack: who asked, and what it is.
+  // Of bytes without a stack: the requester, and the part.
   tables::StringId owner;
   format::Part part{};
   bool is_backward = false;  // the stack is the operator's whose gradient it computes
@@ -48,8 +48,8 @@ tables::StackId StackOf(const tables::SiteRow& site);
 LiveStack LiveStackOf(tables::DeviceId device,
                       tables::ProcessId process,
                       const tables::SiteRow& site);
-// What stands below the stack, innermost, in brackets: who asked and what for where there is no
-// stack, and that it is the driver's where the stack is a call's that brought it.
+// The innermost names, in brackets, below the frames: the requester and the part if there is no
+// stack, the driver's part if the stack is that of the call which made the driver allocate.
 std::vector<std::string> BelowStack(const tables::Recording& recording, const LiveStack& live);
 
 // "[PyTorch]": a line of its own among frames, of any text.

@@ -52,8 +52,8 @@ constexpr uint64_t kSizeBytes = 3;
 constexpr uint64_t kStateCleared = 1, kNeedsState = 2;
 constexpr uint64_t kSequenceId = 1;
 
-// Slices of a track may not overlap: what lives at the same time stands in lanes, which viewers
-// show as one track. Of more allocations than this at once the later ones have no slice.
+// Slices of a track may not overlap, so allocations that overlap have lanes, which viewers show as
+// one track. When all lanes are taken, later allocations get no slice.
 constexpr size_t kMostLanes = 2000;
 // Slices are written in order of time, which takes memory for each; a viewer can show no more.
 constexpr uint64_t kMostSlices = 4'000'000;

@@ -148,7 +148,7 @@ class PprofWriter {
     AddSample(stack, {site.allocated_count, site.allocated_bytes, 0, 0});
   }
 
-  // Of what is no frame.
+  // For names that are not frames.
   uint64_t OfName(const std::string& name) {
     const auto [found, added] = of_name_.try_emplace(name, 0);
     if (added)

@@ -269,7 +269,7 @@ bool SnapshotState::IsInRanges(uint64_t address, uint64_t bytes, uint32_t segmen
       return false;
     if (end <= holder_end)
       return true;
-    // The next one goes on where this one ends.
+    // The next one begins where this one ends.
     if (range == ranges_.end() || range->first != holder_end)
       return false;
     address = holder_end;

@@ -58,7 +58,7 @@ class Frames {
       frames_.emplace_back(frame, "");
     return found->second;
   }
-  // Of what is no frame.
+  // For names that are not frames.
   uint32_t Number(const std::string& name) {
     const auto [found, added] = of_name_.try_emplace(name, Next());
     if (added)

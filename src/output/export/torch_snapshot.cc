@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pickle that torch.cuda.memory._dump_snapshot() writes: what stands at an instant ("segments",
-// with their blocks) and what led to it ("device_traces"). It is read by
-// https://pytorch.org/memory_viz and torch.cuda._memory_viz, which start from the state and take
-// the events back, one by one.
+// Writes the pickle of torch.cuda.memory._dump_snapshot(): the state at an instant ("segments",
+// with their blocks) and the events before it ("device_traces"). Its readers,
+// https://pytorch.org/memory_viz and torch.cuda._memory_viz, start from the state and undo the
+// events, one by one.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -28,7 +28,7 @@
 namespace vramscope::output {
 namespace {
 
-// Of larger numbers nobody has a device; a list of them all would be made.
+// Limits the list of devices that is made. No machine has larger numbers.
 constexpr int32_t kMaxDeviceIndex = 1023;
 // PyTorch's small pool has segments of 2 MiB.
 constexpr uint64_t kSmallSegmentBytes = uint64_t{2} << 20;
@@ -47,12 +47,12 @@ struct Occurrence {
   uint32_t number = 0;  // of a row of steps, checkpointed, out_of_memory
 };
 
-// A device number of the snapshot: a process on a device, with what is of no process there.
+// A device number of the snapshot: a process on a device, with the device's bytes of no process.
 struct NumberedDevice {
   uint32_t number = 0;
   tables::DeviceId device;
   tables::ProcessId process;
-  bool has_rest = false;  // of its device: what is of no process, and in transit
+  bool has_rest = false;  // the device's bytes of no process, and in transit
   std::vector<bool> accounts;
 };
 
@@ -71,7 +71,7 @@ std::vector<NumberedDevice> NumberDevices(const tables::Tables& tables) {
       const tables::AccountRow& account = tables.accounts[i];
       if ((account.process.value != 0) != of_process)
         continue;
-      // What is of no process stands with the first that uses the device.
+      // Bytes of no process are shown with the first process on the device.
       const auto first = std::find_if(found.begin(), found.end(), [&](const auto& known) {
         return known.device == account.device;
       });
@@ -563,7 +563,7 @@ class Exporter {
   SnapshotLabels labels_;
   PickleWriter pickle_;
   std::vector<Occurrence> occurrences_;  // in order of time
-  int64_t time_ns_ = 0;                  // of what is being told
+  int64_t time_ns_ = 0;                  // of the event being written
   std::map<std::pair<tables::StackId, std::string>, uint32_t>
       stacks_;  // where they can be had again
   std::map<uint32_t, uint32_t> frames_;

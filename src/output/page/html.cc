@@ -41,7 +41,7 @@ std::string_view Between(const char* begin, const char* end) {
   return {begin, static_cast<size_t>(end - begin)};
 }
 
-// Beside the style sheet of the report's page; the page of ranks has it, too.
+// For the pages of a diff and of ranks, after the style sheet of the report's page.
 std::string_view DiffStyle() {
   return Between(vramscope_viewer_diff_style, vramscope_viewer_diff_style_end);
 }

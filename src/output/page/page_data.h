@@ -20,21 +20,21 @@ inline constexpr char kPageSchema[] = "vramscope.page/2";
 
 struct PageLimits {
   size_t buckets = 600;  // of a device's timeline
-  // A recording of so many allocations (a million events) is listed whole: the page is exact at
-  // every instant.
+  // Up to this number (a million events) all allocations are listed, and the page is exact at every
+  // instant.
   size_t whole = 600'000;
-  // Of a larger one so many are listed: those with the largest product of bytes and duration. Of
-  // the others the page has sums, exact at the instants that `left_out` states.
+  // A larger recording lists those with the largest product of bytes and duration. The page has
+  // sums of the others, which are exact at the instants in `left_out`.
   size_t allocations = 100'000;
-  size_t instants = 8000;  // of all devices: the highest of so many stretches is stated
-  size_t places = 256;     // and so many each of iterations' peaks, marks and refusals
+  size_t instants = 8000;  // of all devices: one in each of as many stretches, at its highest
+  size_t places = 256;     // and each of iterations' peaks, marks and failed allocations
   // A recording with more sites than this is one of names without end: of such no more allocations
   // are listed than this either.
   size_t sites = 20'000;
   size_t layers =
-      100'000;  // told apart; of more, those whose names differ in numbers alone are one
+      100'000;  // if there are more, layers whose names differ in numbers only are merged
   size_t left_out_changes = 1'500'000;  // of those sums: beyond that fewer instants are stated
-  size_t nvml_samples = 6000;  // of a device; beyond that the highest of each stretch stands for it
+  size_t nvml_samples = 6000;  // of a device; if there are more, the highest of each stretch
 };
 
 util::Status WritePageData(const tables::Recording& recording,

@@ -11,8 +11,8 @@
 namespace vramscope::output {
 namespace {
 
-// JSON inside <script> ends at the first "</script", wherever it stands. JSON has '<' in strings
-// only, and there it may be written by its number.
+// A <script> ends at the first "</script", even inside a string. JSON has '<' in strings only,
+// where it may be escaped.
 std::string ScriptSafe(std::string_view json) {
   std::string out;
   out.reserve(json.size());

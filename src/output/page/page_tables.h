@@ -63,9 +63,10 @@ class PageStacks {
   std::unordered_map<uint32_t, uint32_t> stack_ids_;
 };
 
-// What bytes stand under, as far as the page tells them apart. Rounding and the free bytes of
-// segments have sites of their own. 0: none. Of more than `most_layers` layers those whose names
-// differ in numbers alone are one, "h.*.attn": a browser has no room for a million.
+// The sites of bytes, as far as the page distinguishes them. Rounding and the free bytes of
+// segments have sites of their own. 0: none. If there are more than `most_layers` layers, those
+// whose names differ in numbers only become one, "h.*.attn", since a browser has no room for a
+// million.
 class PageSites {
  public:
   PageSites(const tables::Recording& recording,
@@ -144,7 +145,7 @@ class LeftOut {
            uint64_t count,
            int64_t begin_ns,
            int64_t end_ns);
-  // Every second instant goes, until there are at most so many changes.
+  // Drops every second instant until at most `most_changes` are left.
   void Thin(size_t most_changes);
   void Write(int64_t start_ns, util::JsonWriter& json) const;
 

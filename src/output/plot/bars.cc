@@ -34,7 +34,7 @@ double HeightOf(const StackedBar& bar) {
   return static_cast<double>(std::max(bar.row_bytes, bar.whole_bytes));
 }
 
-// Others and Untrackable are no categories, and look like none.
+// Others and Untrackable look different from categories.
 void FillSlice(Canvas& canvas, const Box& box, const Slice& slice, const Palette& palette) {
   if (slice.kind == Slice::Kind::kCategory) {
     canvas.Fill(box, palette.Of(slice.name));

@@ -50,7 +50,7 @@ util::Result<const Cairo*> Cairo::Load() {
 
 // Dots of a PNG a point: sharp on paper and on dense screens.
 constexpr double kPngScale = 2;
-// Fontconfig knows a stand-in of the same widths wherever it is not installed.
+// If it is not installed, Fontconfig replaces it by a font of the same widths.
 constexpr char kFont[] = "Helvetica";
 constexpr double kHatchStep = 5;
 

@@ -64,7 +64,7 @@ class Canvas {
  public:
   virtual ~Canvas() = default;
   virtual void Fill(const Box& box, Colour colour) = 0;
-  // Lines over what is there.
+  // Draws lines over the box.
   virtual void Hatch(const Box& box, Hatching hatching, Colour colour) = 0;
   virtual void Frame(const Box& box, const Stroke& stroke) = 0;
   virtual void Line(const std::vector<Point>& points, const Stroke& stroke) = 0;

@@ -12,7 +12,7 @@
 namespace vramscope::output {
 namespace {
 
-constexpr double kTicks = 5;  // about so many
+constexpr double kTicks = 5;  // approximately
 
 double NiceStep(double largest) {
   const double raw = largest / kTicks;
@@ -24,7 +24,7 @@ double NiceStep(double largest) {
   return 10 * power;
 }
 
-// Ticks of values in `unit`s, of which `largest` is one.
+// Ticks of values in `unit`s, up to `largest`.
 void AddTicks(double largest, double unit, double step, Axis* axis) {
   for (int i = 0; i * step <= largest * (1 + 1e-9); ++i)
     axis->ticks.push_back({i * step * unit, fmt::format("{:.10g}", i * step)});

@@ -34,7 +34,7 @@ void DrawTitle(Canvas& canvas, const std::string& title, double page_width);
 // Bytes for people, in that unit, or for "" in what suits them.
 std::string BytesIn(uint64_t bytes, const std::string& unit);
 
-// Where an axis from 0 ends and has its ticks: at multiples of 1, 2, 2.5 or 5 times a power of ten.
+// An axis from 0: its end, and its ticks at multiples of 1, 2, 2.5 or 5 times a power of ten.
 struct Axis {
   double end = 1;  // in bytes, or in seconds
   struct Tick {
@@ -43,13 +43,13 @@ struct Axis {
   };
   std::vector<Tick> ticks;
   std::string unit;         // "GiB", "s"
-  bool unit_fixed = false;  // somebody asked for that unit: figures beside the axis have it, too
+  bool unit_fixed = false;  // the user chose the unit: figures beside the axis use it, too
   bool counts = false;      // of time: it is none, but a number of what `unit` says
 
   // Of an axis of bytes: a figure for people, in its unit where that is fixed.
   std::string Bytes(uint64_t bytes) const { return BytesIn(bytes, unit_fixed ? unit : ""); }
 };
-// Units of bytes by their names on an axis: "MiB", "GB", ...; 0: there is no such unit.
+// Bytes of a unit by its name on an axis: "MiB", "GB", ...; 0 for an unknown name.
 double UnitBytes(const std::string& unit);
 // Goes at least as far as `largest`; in the unit that suits it, or in that one.
 Axis ByteAxis(double largest_bytes, const std::string& unit = "");
@@ -79,8 +79,8 @@ class Palette {
   std::map<std::string, Colour> colours_;
 };
 
-// Where a name belongs in a stack, from the bottom up: the order of the HTML page's timeline. Names
-// without a colour of their own share a rank, below what nobody can name or use.
+// The place of a name in a stack, from the bottom up, in the order of the HTML page's timeline.
+// Names without a colour of their own share a rank, below unknown and free bytes.
 double StackRank(const std::string& name);
 
 // For lines: the hue of the n-th.

@@ -55,7 +55,7 @@ struct Order {
     }
   }
 
-  // Bytes of each, and behind them of what is smaller.
+  // The bytes of each, then those of the smaller ones.
   std::vector<int64_t> Of(const StackedBar& bar) const {
     std::vector<int64_t> bytes(names.size() + 1);
     for (const Slice& slice : bar.slices) {

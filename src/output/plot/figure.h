@@ -20,7 +20,7 @@ struct Figure {
   std::function<void(Canvas&)> draw;
 };
 
-// What all of them can be told.
+// Options of all figures.
 struct FigureLook {
   std::string title{};  // a line above; may be empty
   std::string unit{};   // of all bytes, as UnitBytes() knows them; "": what suits
@@ -28,7 +28,7 @@ struct FigureLook {
 
 util::Result<std::string> RenderFigure(const Figure& figure, ImageFormat format);
 
-// The name of what stands for many that are small.
+// The name of a slice that combines small ones.
 inline constexpr char kSmaller[] = "(smaller)";
 
 // What a dictionary makes of a device.
@@ -41,7 +41,7 @@ struct StackedBar {
   std::string title;
   std::vector<Slice> slices;  // largest first, then Others, then Untrackable
   uint64_t row_bytes = 0;     // all but Untrackable
-  uint64_t whole_bytes = 0;   // what shares are of: the expected sum, else the rows
+  uint64_t whole_bytes = 0;   // 100 %: the expected sum, or the rows without one
 };
 struct BarPanel {
   std::string title;
@@ -49,8 +49,8 @@ struct BarPanel {
   std::vector<StackedBar> bars;  // one a dictionary
 };
 
-// A panel for each GPU of the recording that has bytes; where none has, for each device.
-// `name` stands in the titles; may be empty. `unit` as in FigureLook.
+// A panel for each GPU with bytes, or for each device if no GPU has any. `name` is part of the
+// titles and may be empty. `unit` as in FigureLook.
 std::vector<BarPanel> BarPanels(const query::KeywordReport& report,
                                 const tables::Recording& recording,
                                 const std::string& name,
@@ -64,8 +64,8 @@ Figure TwoBarFigure(const FigureLook& look, const std::vector<BarPanel>& panels)
 // A bar a category, in a grid of one panel for each bar of the panels.
 Figure CategoryFigure(const FigureLook& look, const std::vector<BarPanel>& panels);
 
-// A bar for each GPU of the report that has bytes, else for each device: its rows, which are by one
-// dimension.
+// A bar for each GPU with bytes, or for each device if no GPU has any. The rows of `report` are by
+// one dimension.
 std::vector<StackedBar> PeakBars(const query::Report& report, const std::string& name);
 // Bars of several recordings beside each other, with one key: in each bar the same order from the
 // bottom, that of the largest. What has less than `omit_below` of the highest bar is one slice.
@@ -83,7 +83,7 @@ struct TimelinePanel {
   query::Timeline timeline;
   uint64_t baseline_bytes = 0;     // NVML's first figure; 0: there is none
   bool sampled = false;            // NVML's figures are all that is known
-  std::optional<int64_t> peak_ns;  // of the device, as the report has it
+  std::optional<int64_t> peak_ns;  // of the device, as in the report
   std::string counted;             // "readings": what its seconds count; "": time
 };
 std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines,
@@ -98,7 +98,7 @@ void NameNumbers(const std::string& dimension, std::vector<StackedBar>* bars);
 // Bands whose highest is below that share of the device's become one, kSmaller.
 void OmitBelow(double share, std::vector<TimelinePanel>* panels);
 
-// How many buckets a timeline needs: one a point, so that equally short spikes look alike.
+// Buckets of a timeline: one a point, so that equally short spikes look the same.
 inline constexpr size_t kTimelinePoints = 520;
 // Bands and NVML's line, panels below each other with one scale of time. The key has each band's
 // bytes at the highest instant.

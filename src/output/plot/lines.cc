@@ -139,8 +139,8 @@ std::vector<Point> StepsOf(const Plot& plot,
   return points;
 }
 
-// Of the samples that share a column of half a point the first, the lowest, the highest and the
-// last: an hour of samples is no larger than a second.
+// Keeps the first, lowest, highest and last sample of each column of half a point, so that an hour
+// of samples takes as much space as a second.
 std::vector<Point> SamplesOf(const Plot& plot, const TimelinePanel& panel) {
   std::vector<Point> points;
   const auto& samples = panel.timeline.nvml;
@@ -208,8 +208,8 @@ void DrawTimeline(Canvas& canvas, Plot& plot, const TimelinePanel& panel, double
     if (!area.empty())
       canvas.Area(area, palette.Of(timeline.groups[band]), 1);
   }
-  // In grey, neighbours may look alike. Only along the bands: where they go up and down all the
-  // time lines would cover them.
+  // Neighbours may look the same in grey, so they get lines. Only along the bands: vertical lines
+  // would cover bands that change all the time.
   for (size_t band = 0; band + 1 < tops.size(); ++band) {
     const std::vector<Point> steps = StepsOf(plot, panel, tops[band]);
     for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
@@ -329,7 +329,7 @@ std::vector<Point> PointsOf(const Plot& plot, const TimelinePanel& panel, const 
   return points;
 }
 
-// In grey, lines are told apart by their dashes.
+// Dashes distinguish the lines in grey.
 Stroke StrokeOf(size_t number, double width) {
   constexpr Dashes kTurns[] = {Dashes::kNone, Dashes::kLong, Dashes::kDots, Dashes::kDashDot};
   return {.colour = HueOf(number), .width = width, .dashes = kTurns[number % std::size(kTurns)]};

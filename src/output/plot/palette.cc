@@ -29,7 +29,7 @@ constexpr Colour Unpack(uint32_t rgb) {
 
 // The category that a dictionary's name means; null where it means none.
 const Swatch* FindKnown(const std::string& name) {
-  // "PyTorch / cached" is cached, whoever keeps it.
+  // "PyTorch / cached" has the colour of cached bytes.
   const size_t slash = name.rfind(" / ");
   std::string lower = slash == std::string::npos ? name : name.substr(slash + 3);
   if (name.starts_with("driver-owned"))

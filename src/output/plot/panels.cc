@@ -48,7 +48,7 @@ StackedBar BarOf(const query::KeywordTable& table, const query::KeywordDictionar
   return bar;
 }
 
-// Of (device, is a GPU, has bytes): the GPUs with bytes, else whatever has some, else all.
+// Selects GPUs with bytes; otherwise devices with bytes; otherwise all.
 struct Candidate {
   tables::DeviceId device;
   bool is_gpu;
@@ -173,7 +173,7 @@ std::vector<TimelinePanel> TimelinePanels(std::vector<query::Timeline> timelines
     TimelinePanel panel;
     const std::string title =
         DeviceTitle(device.kind, device.index, std::string(recording.string(device.name)));
-    // Lines of several recordings are told apart by their files; devices only where there are more.
+    // Files name the lines of several recordings. Devices are named only if there are several.
     panel.title = shown.size() == 1 && !name.empty() ? name : Joined(name, title);
     panel.begin_ns = recording.tables().session.begin_ns;
     panel.end_ns = std::max(recording.tables().session.end_ns, panel.begin_ns);

@@ -15,7 +15,7 @@ using query::KeywordReport;
 using query::KeywordTable;
 using util::JsonWriter;
 
-// What stands in one line, with the table that it is of.
+// The entry of one line, with its table.
 template <class T>
 struct Of {
   const KeywordTable* table;

@@ -22,7 +22,7 @@ template <class Type>
 inline constexpr bool kIsMap =
     std::is_same_v<Type, query::BytesByName> || std::is_same_v<Type, query::BytesOfNames>;
 
-// Who knows what ids stand for; none where an answer has none.
+// Where to look up the names of ids. Empty for an answer without ids.
 struct IdNames {
   const tables::Recording* recording = nullptr;
   const query::Report* devices = nullptr;  // instead of the recording's
@@ -39,7 +39,7 @@ class ResultJson {
   // The fields of a row, into an object that is open.
   template <class Row>
   void WriteFields(const Row& row, util::JsonWriter& json) const {
-    std::string_view open;  // the object that "object.key" stands in
+    std::string_view open;  // the object of "object.key"
     const auto enter = [&](std::string_view object) {
       if (object == open)
         return;

@@ -40,7 +40,7 @@ class InfoText : public TextLines {
   }
 
  private:
-  // Nothing is cut here: whoever asks for `info` wants to know, and may pipe it.
+  // `info` cuts nothing, since its output may be piped.
   void Line(std::string_view key, std::string_view value, Ink ink = Ink::kBold);
   void More(std::string_view value) { Line("", value); }
 
@@ -58,7 +58,7 @@ class InfoText : public TextLines {
 };
 
 void InfoText::Line(std::string_view key, std::string_view value, Ink ink) {
-  // What a screen has no room for goes on below, indented a little more.
+  // Wrapped lines are indented a little more.
   const size_t first = value.find_first_not_of(' ');
   const size_t indent = kKeyColumns + (first == std::string_view::npos ? 0 : first) + 2;
   Add(Paint(PadRight(std::string(key), kKeyColumns), ink, style()) +
@@ -121,7 +121,7 @@ void InfoText::AddSession() {
 
 void InfoText::AddProcesses() {
   const tables::Tables& tables = recording_.tables();
-  // Row 0 of each table stands for none.
+  // Row 0 of each table means "none".
   const size_t count = tables.processes.size() - 1;
   Line("processes", util::FormatCount(count));
   const bool is_instant = !tables::NoteOf(recording_, tables::kInstantNote).empty();

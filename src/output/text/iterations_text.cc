@@ -142,7 +142,7 @@ class IterationsText : public TextLines {
       return peak.device == row.device && peak.time_ns == row.peak_ns;
     });
   }
-  // Null where the device has its peak within one of them.
+  // Null if the device's peak is within one of them.
   const tables::PeakRow* PeakOutside(const Rows& rows) const {
     for (const tables::PeakRow& peak : recording_.tables().peaks) {
       const bool within = std::any_of(rows.begin(), rows.end(), [&](const auto* row) {

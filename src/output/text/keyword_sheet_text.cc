@@ -42,7 +42,7 @@ class SheetText : public TextLines {
   static constexpr size_t kCellColumns = kBytesColumns + kShareColumns;
   static constexpr size_t kColumnsSaid = 8;  // that a name is in
 
-  // What stands in a column of a line; without bytes nothing.
+  // A column of a line; empty without bytes.
   struct Cell {
     std::optional<int64_t> bytes;
     uint64_t whole = 0;
@@ -64,7 +64,7 @@ class SheetText : public TextLines {
   const std::vector<NamedKeywords>& reports_;
   KeywordSheet sheet_;
   uint64_t top_;
-  size_t blocks_of_;  // columns that stand side by side
+  size_t blocks_of_;  // columns side by side
 };
 
 void SheetText::AddColumns() {

@@ -41,7 +41,7 @@ class KeywordText : public TextLines {
   void AddOverlaps(const KeywordTable& table);
   void AddEntries(const KeywordCategory& category, const std::string& of);
   void AddUnnamed(const query::DeviceReport& device);
-  // A list of names, which are never cut, as what is cut off cannot be looked for.
+  // A list of names. Names are never cut, so that they can be searched for.
   // `describe` gets an entry, a function that adds it by its name, and the table.
   template <class Entries, class Describe>
   void AddList(const std::string& title, const Entries& entries, const Describe& describe);
@@ -161,7 +161,7 @@ void KeywordText::AddOverlaps(const KeywordTable& table) {
   AddList(title, table.overlaps, [&](const auto& overlap, const auto& add, TextTable* lines) {
     std::string names;
     for (const std::string& name : overlap.names) {
-      // Of a stack where it ends: the rest tells nobody which row this is.
+      // Only the innermost frame of a stack: the rest does not identify the row.
       const size_t innermost = name.rfind(';') + 1;  // 0 where there is none
       names += (names.empty() ? "" : " / ") + Clean(std::string_view(name).substr(innermost));
     }

@@ -18,7 +18,7 @@
 namespace vramscope::output {
 namespace {
 
-constexpr double kSlightGrowthBytes = 1024;  // a loss that a program keeps is no warning
+constexpr double kSlightGrowthBytes = 1024;  // growth below it is not worth a warning
 constexpr size_t kBytesColumns = 11;
 constexpr size_t kMarkColumns = 6;
 
@@ -59,7 +59,7 @@ class LeaksText : public TextLines {
   void AddUnexplained();
   void AddNeverFreed();
   void AddNotListed();
-  // The place with what is known of it, and below it who called.
+  // The place with its properties, and the callers below it.
   void AddEntry(const query::Growth& growth, std::string first, TextTable* table);
   std::vector<TextColumn> Columns(const char* first, const char* second, const char* title) const;
   size_t Shown(size_t entries) const {
@@ -180,7 +180,7 @@ void LeaksText::AddNeverFreed() {
   AddNotListed();
 }
 
-// So that nobody looks for it here who saw it in the report.
+// Explains why memory of the report is missing here.
 void LeaksText::AddNotListed() {
   if (const std::string kept = NotListedText(leaks_); !kept.empty())
     Add(Wrapped("Alive at the end too, as expected: " + kept, 0, 2, style()));

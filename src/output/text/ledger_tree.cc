@@ -85,8 +85,7 @@ LedgerTree::LedgerTree(const std::vector<TreeLeaf>& leaves) : nodes_(1) {
   Sort();
 }
 
-// Layers that became one node. Of the nodes that do the first stays, so that children stand behind
-// their parents.
+// Layers that become one node. The first node stays, so that children come after their parents.
 struct LedgerTree::Fold {
   std::string shape;
   uint64_t bytes;               // of the largest
@@ -100,7 +99,7 @@ struct LedgerTree::Fold {
 };
 
 void LedgerTree::FoldRepeats() {
-  // From the top: what stands below several that become one is merged when its turn comes.
+  // From the top, so that children of merged nodes are merged later.
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].joined)
       continue;
@@ -185,8 +184,8 @@ void LedgerTree::FoldChildren(size_t node) {
   std::erase_if(nodes_[node].children, [&](size_t child) { return nodes_[child].joined; });
 }
 
-// A leaf may end where others go on (["a"] and ["a", "b"]): its bytes become a child of that node,
-// so that what is shown below a line adds up to the line.
+// A leaf may end at a node that has children (["a"] and ["a", "b"]). Its bytes become a child of
+// that node, so that the children of a line add up to the line.
 void LedgerTree::NameLeftovers() {
   const size_t count = nodes_.size();
   for (size_t i = 0; i < count; ++i) {
@@ -206,7 +205,7 @@ void LedgerTree::NameLeftovers() {
 }
 
 void LedgerTree::JoinChains() {
-  // From the top, so that a long chain's name is written once: children stand behind their parents.
+  // From the top, so that a long chain's name is written once. Children come after their parents.
   for (size_t i = 1; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     if (node.joined)

@@ -14,8 +14,8 @@ struct TreeLeaf {
   std::vector<std::string> path;
   uint64_t bytes = 0;
   uint64_t count = 0;
-  // By level, empty for none: the level goes on a name that the level above began, and starts with
-  // the separator (".mlp" below "h.3").
+  // By level, empty for none: the level continues the name of the level above, and starts with the
+  // separator (".mlp" below "h.3").
   std::vector<bool> goes_on{};
   // By level, empty for none: what is said below the name, part of no name.
   std::vector<std::string> below{};
@@ -37,7 +37,7 @@ struct TreeLine {
   bool rest = false;  // a "(n more)" line
   std::string below{};
   bool layer = false;  // both ends of its name tell it apart
-  size_t repeats = 1;  // how many layers alike it stands for
+  size_t repeats = 1;  // the number of repeated layers in it
 };
 
 struct TreeLimits {
@@ -57,12 +57,11 @@ class LedgerTree {
   // Lines when nothing is left out.
   size_t full_lines() const { return order_.size(); }
 
-  // The largest nodes, parents before children, largest first among siblings, in at most
-  // `max_lines` lines (at least one where there is anything). Siblings without a line of their own
-  // share one,
-  // "(n more)", so the shown children of a shown parent always add up to it. A chain of only
-  // children is one line, its names joined by " / " where none goes on. Nodes below
-  // `smallest_bytes` are not shown by themselves unless they would stand alone in a "(1 more)".
+  // The largest nodes, in at most `max_lines` lines, but at least one if the tree has any. Parents
+  // come before children, larger siblings first. Siblings without a line share one, "(n more)", so
+  // the shown children of a parent always add up to it. A chain of only children is one line, its
+  // names joined by " / " or by their own separators. Nodes below `smallest_bytes` get a line only
+  // in place of a "(1 more)".
   std::vector<TreeLine> Lines(const TreeLimits& limits) const;
 
  private:
@@ -75,7 +74,7 @@ class LedgerTree {
     uint64_t bytes = 0;
     uint64_t count = 0;
     bool repeats_are_one = false;
-    size_t repeats = 1;            // how many layers alike it stands for
+    size_t repeats = 1;            // the number of repeated layers in it
     bool joined = false;           // its name and children went to another node
     std::vector<size_t> children;  // largest first
   };

@@ -12,7 +12,7 @@
 namespace vramscope::output {
 namespace {
 
-// The name without what stands in brackets; those of "operator()" and "operator<" are none.
+// Removes brackets and their content. Those of "operator()" and "operator<" belong to the name.
 std::string WithoutBrackets(std::string_view name) {
   constexpr std::string_view kOperator = "operator";
   constexpr std::string_view kSigns = "<>=+-*/!&|^%~[]";
@@ -42,7 +42,7 @@ std::string WithoutBrackets(std::string_view name) {
   return text;
 }
 
-// "0x7f43 (libcudart.so.13)": nobody knows the function.
+// "0x7f43 (libcudart.so.13)": the function is unknown.
 bool IsNameless(std::string_view frame) {
   return frame.starts_with("0x") || frame.starts_with("(unknown function)");
 }
@@ -65,7 +65,7 @@ std::string ShortNativeFrame(const std::string& frame) {
 
 std::string ShortCxxName(std::string_view name) {
   std::string text = WithoutBrackets(name.substr(0, name.find(" [clone")));
-  // Of "operator()() const &" the name is before what it says of the object.
+  // Qualifiers of the object follow the name: "operator()() const &".
   for (bool cut = true; cut;) {
     cut = false;
     for (const std::string_view end : {" ", " const", " volatile", " &", " &&", " noexcept"}) {
@@ -160,7 +160,7 @@ StackNames::Name StackNames::Of(const std::string& stack) const {
 
 namespace {
 
-// Where these have no bytes nobody said what memory is for, and the ledger tells more than
+// If none of these has bytes, the purpose of memory is unknown, and the ledger says more than
 // categories.
 bool IsPurpose(const std::string& category) {
   for (const char* name :

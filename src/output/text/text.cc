@@ -40,7 +40,7 @@ constexpr SectionRule kStacks = {1, 1, 3, 2};
 constexpr SectionRule kChurn = {2, 2, 6, 1};
 constexpr SectionRule kFree = {1, 1, 4, 1};
 constexpr size_t kCachedLines = 5;
-constexpr uint64_t kFreeShare = 10;  // free bytes below a tenth of all are no question
+constexpr uint64_t kFreeShare = 10;  // free bytes below a tenth of all need no explanation
 constexpr double kSmallestDevice = 1.0 / 64;
 constexpr size_t kMostStacks = 10;
 
@@ -85,7 +85,7 @@ class TextReport {
 
  private:
   void ChooseDevices();
-  // Of what several GPUs have, the fullest one's where it stands for all.
+  // The entries of several GPUs, or of the fullest one if only that is shown.
   template <class Entry>
   void Show(const std::vector<Entry>& entries, LeftOut::List list, ReportList<Entry>* shown) const;
   bool HasCategories(size_t device) const { return categories_[device].full_lines() > 0; }
@@ -100,7 +100,7 @@ class TextReport {
   void AddTitle();
   void AddDevice(size_t index, const Plan& plan);
   std::string TreeHead() const;
-  // No screen limits it: nobody looks at one, or --top says how much is shown.
+  // True if no screen limits the text: it goes to a file, or --top gives the limit.
   bool IsWhole() const { return options_.rows == 0 || query_.top > 0; }
   // Of each table and list.
   size_t MostEntries() const { return query_.top > 0 ? query_.top : SIZE_MAX; }
@@ -118,7 +118,7 @@ class TextReport {
   std::vector<const query::DeviceReport*> gpus_;     // that have bytes
   const query::DeviceReport* fullest_ = nullptr;     // of several GPUs
   const query::DeviceReport* small_host_ = nullptr;  // named, without a section
-  bool only_fullest_ = false;                        // it stands for all GPUs
+  bool only_fullest_ = false;                        // the only GPU that is shown
   ReportList<query::ModuleEntry> layers_;
   ReportList<query::TopLine> lines_, churn_, free_;
   ReportList<query::TopStack> stacks_;
@@ -126,8 +126,8 @@ class TextReport {
   std::vector<LedgerTree> trees_;       // by device
 };
 
-// A device that nothing was ever seen on says nothing; unless there is no other, and somebody asked
-// for an instant.
+// Leaves out devices that never had memory, unless all are like that and the user asked for an
+// instant.
 void TextReport::ChooseDevices() {
   for (const query::DeviceReport& device : report_.devices) {
     if (device.ledger_bytes > 0 || device.nvml_bytes.value_or(0) > 0)
@@ -304,7 +304,7 @@ void TextReport::AddDevice(size_t index, const Plan& plan) {
   const LedgerTree& tree = trees_[index];
   const size_t max_lines = plan.ledger[index];
   headline_.Add(*devices_[index]);
-  // A line for less than a thousandth of the device tells nobody anything, unless it was asked for.
+  // Lines below a thousandth of the device are left out, unless the user asked for rows.
   const uint64_t smallest = query_.by.empty() && query_.top == 0 ? tree.total_bytes() / 1000 : 0;
   const bool whole = options_.rows == 0;
   if (IsOneRow(index))

@@ -21,9 +21,9 @@ struct TextOptions {
 };
 
 // The report for people: a headline, the categories and the ledger of each device, the layers,
-// lines and stacks that hold most, what was allocated most, and how far all this can be trusted.
-// Where nobody said what memory is for, the ledger alone. With `query.by` only the groups; rows
-// that --top asked for are all shown. Several lines, each ended by a newline.
+// lines and stacks that hold most, the largest sums of allocations, and how far the report can be
+// trusted. Without known categories it has the ledger only, with `query.by` the groups only. Rows
+// of --top are all shown. Each line ends with a newline.
 std::string FormatText(const query::Report& report,
                        const tables::Recording& recording,
                        const query::ReportQuery& query,
@@ -39,15 +39,14 @@ struct SummaryOptions {
   std::string html_path;                   // where the page was written; empty: nowhere
 };
 
-// The block that `vramscope run` prints when the program has ended: peak, who had it, top stacks
-// and lines, residual, losses. It fits on one screen. `report` is of the peak.
+// The block that `vramscope run` prints after the program: the peak and its owners, top stacks and
+// lines, residual, losses. It fits on one screen. `report` is of the peak.
 std::string FormatRunSummary(const query::Report& report,
                              const tables::Recording& recording,
                              const SummaryOptions& options);
 
-// What was recorded and how far it can be trusted, for people: one fact a line, each ended by a
-// newline; on a terminal what has no room goes on below. `report` gives the losses, invariants and
-// residuals of the whole run.
+// Facts about the recording, and how far it can be trusted: one fact a line, wrapped on a terminal.
+// `report` has the losses, invariants and residuals of the whole run.
 std::string FormatInfo(const query::Report& report,
                        const tables::Recording& recording,
                        const Style& style);

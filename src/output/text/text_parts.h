@@ -19,8 +19,8 @@
 // trees of its rows, the tables of what holds most.
 namespace vramscope::output {
 
-// What a report says of a device before its tables: the name, how much it had and when, and what
-// NVML and the allocators said.
+// The lines of a device before its tables: its name, how much it had and when, and the figures of
+// NVML and the allocators.
 class DeviceHeadline {
  public:
   DeviceHeadline(const query::Report& report,
@@ -71,7 +71,7 @@ class StackNames {
              query::Dimension dimension,
              const std::vector<std::string>& own);
 
-  // `stack` as a row of that dimension has it: frames from the outermost on, between semicolons.
+  // `stack` as in a row of that dimension: frames from the outermost on, separated by semicolons.
   void Add(const std::string& stack);
   Name Of(const std::string& stack) const;
 
@@ -80,7 +80,7 @@ class StackNames {
   std::vector<std::string> Frames(const std::string& stack) const;
 
   const bool native_;
-  std::map<std::string, bool, std::less<>> library_;  // Python frames by text: nobody's own code
+  std::map<std::string, bool, std::less<>> library_;  // Python frames by text: not the user's code
   std::map<std::string, size_t, std::less<>> stacks_of_;  // by frame: how many have it
 };
 
@@ -135,7 +135,7 @@ void AddTo(const Entry& entry, query::LeftOut* left_out) {
 // What a report lists, or a copy of some of it: the names of all may be tens of MiB.
 template <class Entry>
 struct ReportList {
-  const std::vector<Entry>* all = nullptr;  // else it is `some`
+  const std::vector<Entry>* all = nullptr;  // null: see `some`
   std::vector<Entry> some{};
   query::LeftOut left_out{};  // what there is beyond the entries
 
@@ -153,17 +153,17 @@ struct ReportList {
 // "blocks.[0-11].attn x12".
 std::string LayerName(const query::ModuleEntry& entry, bool utf8);
 
-// Stacks that print alike (they differ in what is not printed, as the layer) become one entry.
+// Merges stacks whose printed form is the same, although their layers differ.
 std::vector<query::TopStack> MergeAlikeStacks(const tables::Recording& recording,
                                               const std::vector<query::TopStack>& entries);
 
-// The first columns of a list: bytes, how many, and `mark_columns` for the device. Its title stands
-// above what follows.
+// The first columns of a list: bytes, count, and `mark_columns` for the device. `title` is that of
+// the column after them.
 std::vector<TextColumn> ListColumns(const char* unit, std::string title, size_t mark_columns = 0);
 
-// Names with their bytes, shares, bars and counts; with `bold_roots` the outermost names stand out.
-// Names take what width they need, no less than a screen of 80 columns leaves them. What stands
-// below a name is cut to a line, or, with `whole`, goes on over as many as it needs.
+// Names with their bytes, shares, bars and counts. `bold_roots` emphasizes the outermost names.
+// Names are as wide as they need, and at least as wide as a screen of 80 columns allows. Text below
+// a name is cut to one line, or wrapped with `whole`.
 void AddFigureTable(const std::string& head,
                     const LedgerTree& tree,
                     const TreeLimits& limits,

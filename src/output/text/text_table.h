@@ -43,14 +43,14 @@ class TextLines {
   size_t size_ = 0;
 };
 
-// How a cell fits its column: figures stand at the right, texts at the left.
+// How a cell fits its column: figures are aligned right, texts left.
 enum class Fit : uint8_t {
   kRight,
   kLeft,
   kCutEnd,
   kCutStart,
   kCutMiddle,
-  kWrap,  // goes on below itself: in the last column
+  kWrap,  // continues on the next line: in the last column
 };
 
 inline constexpr size_t kRestOfLine = SIZE_MAX;
@@ -138,7 +138,7 @@ struct Section {
 
 inline constexpr size_t kSectionHeadLines = 2;
 
-// The entries that each section shows. `lines` 0: no limit, as where nobody looks at a screen.
+// The entries that each section shows. `lines` 0: no limit, as in a file.
 std::vector<size_t> ShareLines(size_t lines, const std::vector<Section>& sections);
 
 }  // namespace vramscope::output

@@ -18,13 +18,13 @@
 namespace vramscope::output {
 namespace {
 
-constexpr size_t kListColumns = 23;  // of a list's figures, with the blanks behind them
+constexpr size_t kListColumns = 23;  // of a list's figures, with the blanks after them
 constexpr size_t kMarkColumns = 6;
 constexpr size_t kBarColumns = 10;
 constexpr size_t kCallers = 6;
 constexpr size_t kCachedWords = 40;  // columns of the words beside a place
 
-// What has no room by the digit is told in millions.
+// Counts that are too long are given in millions.
 std::string CountText(uint64_t count) {
   return count < 1'000'000 ? util::FormatCount(count)
                            : fmt::format("{:.1f} M", static_cast<double>(count) / 1e6);
@@ -82,8 +82,8 @@ std::string ShownStack(const tables::Recording& recording, const query::TopStack
   return text;
 }
 
-// Stacks that differ in library code alone look alike: what each of them came to. "" where it is
-// the place itself.
+// The innermost frame, which distinguishes stacks that differ in library code only. "" if it is the
+// place itself.
 std::string Innermost(const tables::Recording& recording, const query::TopStack& entry) {
   const std::vector<tables::FrameId> frames = query::StackFrames(recording, entry.stack, 1);
   if (frames.empty() || query::IsUserFrame(recording, frames[0]))
@@ -91,7 +91,7 @@ std::string Innermost(const tables::Recording& recording, const query::TopStack&
   return ", through " + ShortFrame(recording, frames[0]);
 }
 
-// How many entries have what is shown of a stack but for its innermost frame.
+// The number of entries by the shown part of their stacks, without the innermost frame.
 std::map<std::string, size_t> CountAlike(const tables::Recording& recording,
                                          const std::vector<query::TopStack>& entries) {
   std::map<std::string, size_t> alike;

@@ -96,7 +96,7 @@ void AddUnexplained(const query::Report& report,
            line_of, out);
 }
 
-// What part of the blocks people can be told something about.
+// The share of blocks with a known category or line.
 void AddNames(const query::Report& report, const Style& style, std::vector<std::string>* out) {
   if (report.block_bytes == 0 || report.block_bytes_with_category == 0)
     return;
@@ -135,8 +135,8 @@ void AddBroken(const query::Report& report, const Style& style, std::vector<std:
   AddFirst(report.invariants, kMaxBroken, "BROKEN INVARIANT", "", Ink::kError, style, line_of, out);
 }
 
-// Why parameters are not told from inputs, where they are not: a PyTorch that is too old, or not as
-// the probe knows it.
+// Why parameters and inputs cannot be distinguished, if so: PyTorch is too old, or unknown to the
+// probe.
 void AddUnnamed(const tables::Recording& recording,
                 const Style& style,
                 std::vector<std::string>* out) {
@@ -231,7 +231,7 @@ std::vector<std::string> TrustLines(const query::Report& report,
   if (report.sampled) {
     out.push_back(kSampledTrust);
   } else if (!broken) {
-    // What a foreign file lacks is no loss of ours, and no completeness either.
+    // A foreign file may be incomplete, although vramscope lost nothing.
     std::string line = lost || !imported.empty() ? "" : "Nothing was lost. ";
     if (!report.invariants.empty() && !report.devices.empty())
       line += fmt::format("Checks of the ledger: {} of {} hold.", report.invariants.size(),
