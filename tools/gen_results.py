@@ -89,55 +89,64 @@ RESULTS = read()
 
 
 def json_type(form):
+    """In the words of REPORT_SCHEMA.md: `?` may be null, `[T]` is an array, `{T}` an object with values by name."""
     wrapped = WRAPPED.fullmatch(form)
     if wrapped and wrapped[1] in ("OrNull", "std::optional"):
-        return json_type(wrapped[2]) + " or null"
+        return json_type(wrapped[2]) + "?"
     if wrapped and wrapped[1] in ("IfAny", "Spread"):
         return json_type(wrapped[2])
     if wrapped:
-        return "array of " + re.sub(r"^(\w+?)s?\b", r"\1s", json_type(wrapped[2]))
-    if form in RESULTS:
-        return "object"
+        return f"[{json_type(wrapped[2])}]"
     if form == "double":
         return "number"
     if form in NUMBERS:
-        return "integer"
+        return "int"
     if form in TEXTS:
-        return "string"
+        return "text"
     return {
-        "bool": "boolean",
-        "RowPath": "array of strings",
-        "tables::StackId": "array of strings",
-        "Samples": "array of pairs",
-        "ByCategory": "object",
-        "BytesByName": "object",
-        "BytesOfNames": "object",
+        "bool": "bool",
+        "RowPath": "[text]",
+        "tables::StackId": "[text]",
+        "Samples": "[[int]]",
+        "ByCategory": "{int}",
+        "BytesByName": "{int}",
+        "BytesOfNames": "{int}",
     }[form]
 
 
-def schema_rows(result, prefix, known):
-    rows = []
+# What explains itself, or is explained once at the top of the page.
+PLAIN = ("", "`index` of the device", "allocations", "B minus A")
+
+
+def schema_of(result, prefix, known):
+    """A sentence of the fields that explain themselves, a table of the others, and a section for each object below."""
+    plain, rows, below = [], [], []
     for field in RESULTS[result].fields:
-        name = prefix + field.name
+        optional = "?" if field.form.startswith("std::optional") else ""
         if field.inner == "PeakFigure":
-            rows.append(f"| `{name}_bytes`, `{field.name}_ns` | integer or null | {field.meaning} |")
-            continue
-        meaning = field.meaning
-        if field.row:
-            where = known.setdefault(field.row, name)
-            meaning = meaning or RESULTS[field.row].text
-            meaning += "" if where == name else f"; with the fields of `{where}[]`"
-            name += "[]"
-        rows.append(f"| `{name}` | {json_type(field.form)} | {meaning} |".replace("  ", " "))
-        if field.row and known[field.row] == prefix + field.name:
-            rows += schema_rows(field.row, f"{name}.", known)
-        elif field.inner in RESULTS:
-            rows += schema_rows(field.inner, f"{name}.", known)
-    return rows
+            rows.append(f"| `{field.name}_bytes`, `{field.name}_ns` int? | {field.meaning} |")
+        elif field.row or field.inner in RESULTS:
+            inner = field.row or field.inner
+            name = prefix + field.name + ("[]" if field.row else "")
+            where = known.setdefault(inner, name)
+            if where == name:
+                said, *lines = schema_of(inner, f"{name}.", known)
+                meaning = field.meaning or RESULTS[inner].text
+                below += ["", f"**`{name}`{optional}**: {meaning}.{said}", *lines]
+            else:
+                meaning = field.meaning + "; " if field.meaning else ""
+                below += ["", f"**`{name}`{optional}**: {meaning}as `{where}`."]
+        elif field.meaning in PLAIN:
+            plain.append(f"`{field.name}` {json_type(field.form)}")
+        else:
+            rows.append(f"| `{field.name}` {json_type(field.form)} | {field.meaning} |")
+    table = ["", "| field | meaning |", "|---|---|", *rows] if rows else []
+    return [f" Has {', '.join(plain)}." if plain else "", *table, *below]
 
 
 def schema(result):
-    return ["| field | type | meaning |", "|---|---|---|", *schema_rows(result, "", {})]
+    said, *lines = schema_of(result, "", {})
+    return [said.strip(), *lines] if said else lines[1:]
 
 
 # ---- docs/READER.md ----

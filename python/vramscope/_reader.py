@@ -295,50 +295,46 @@ class Report(NamedTuple):
     devices: Table
     #: a recorded process on a device
     processes: Table
-    #: who has the bytes, the largest first within a device
+    #: the device's bytes, largest first
     rows: Table
-    #: what has no device memory; a device's rows sum to its `unbacked_bytes`, and none of them is among `rows`
+    #: bytes without device memory, not in `rows`; they sum to `unbacked_bytes`
     unbacked: Table
-    #: bytes by category, the largest first within a device, whose categories sum to its `ledger_bytes`
+    #: bytes by category, largest first; they sum to `ledger_bytes`
     categories: Table
-    #: the heaviest layers at the instant, largest first, at most 100 a device; `--by module` has all
+    #: the heaviest layers, at most 100 a device; `--by module` has all
     modules: Table
-    #: the lines of a device that hold most at the instant, largest first: live allocations, without what
-    #: allocators keep free
+    #: lines with most live bytes, without free memory of allocators
     lines: Table
-    #: the stacks that hold most at the instant
+    #: stacks with most live bytes
     top_stacks: Table
-    #: the lines that allocated most over the whole recording, freed or not
+    #: lines that allocated most in the whole recording, freed or not
     top_churn: Table
-    #: bytes that are free in the segments of caching allocators at the instant (cached, fragmentation), by the
-    #: line that made the segments
+    #: free bytes in segments (cached, fragmentation), by the line that made the segments
     free_lines: Table
-    #: only at a peak at which much is free, without `--where`: what PyTorch's allocator has free in the segments
-    #: of a process, the most first, and why it made one more all the same
+    #: only at a peak with much free memory, without `--where`: free memory in PyTorch's segments, and why the
+    #: newest segment was still made
     cached: Table
     #: how well the ledger explains NVML over the whole recording
     residuals: Table
-    #: only where there is some: memory that came, or went, without a known cause, in the order of time. What came
-    #: is a row `unexplained`; what went cannot be one and stays in the residual
+    #: only if there is any, by time: memory that appeared (also a row `unexplained`) or disappeared (part of the
+    #: residual) without a known cause
     unexplained: Table
-    #: only of a run with `--overflow` in which the host's memory stood in for a GPU's: what a GPU that is large
-    #: enough would have held, whatever the instant
+    #: only if `--overflow` used host memory: what a large enough GPU would have held, whatever the instant
     overflow: Table
     #: one way in which the recording is incomplete
     losses: Table
-    #: what has to hold of the figures
+    #: a check of the figures
     invariants: Table
 # end
 
 
 # generated: Iterations
 class Iterations(NamedTuple):
-    """What each iteration took. Tables have the columns of docs/READER.md."""
+    """The memory of each iteration. Tables have the columns of docs/READER.md."""
 
-    #: what each took of a device, by process, device and number; with `--last` only the last of each process and
-    #: device
+    #: by process, device and number; with `--last` only the last ones
     iterations: Table
-    #: the highest bytes of each within the last whole iteration of each process, in the order of the model
+    #: each parameter's highest bytes in the process's last whole iteration, in model order
     parameters: Table
 # end
 

@@ -40,7 +40,7 @@
  */
 
 /**
- * Bytes that are told apart by nothing that was asked for.
+ * A group of bytes.
  * @typedef {object} ReportRow
  * @property {number} device
  * @property {number|null} pid
@@ -70,7 +70,7 @@
  */
 
 /**
- * A line, and what it has.
+ * A line and its bytes.
  * @typedef {object} TopLine
  * @property {number} device
  * @property {string} line
@@ -80,7 +80,7 @@
  */
 
 /**
- * A stack, and what it has.
+ * A stack and its bytes.
  * @typedef {object} TopStack
  * @property {number} device
  * @property {string} line
@@ -90,7 +90,7 @@
  */
 
 /**
- * What PyTorch's allocator has free in the segments of a process, and why it made one more all the same.
+ * Free memory in PyTorch's segments of a process, and why the newest segment was still made.
  * @typedef {object} CachedMemory
  * @property {number} device
  * @property {number} pid
@@ -120,7 +120,7 @@
  */
 
 /**
- * Memory of a device that came, or went, and nobody knows why.
+ * Memory that appeared or disappeared without a known cause.
  * @typedef {object} Unexplained
  * @property {number} device
  * @property {number} bytes
@@ -129,7 +129,7 @@
  */
 
 /**
- * What a GPU that is large enough would have held of a run with `--overflow`.
+ * What a large enough GPU would have held in a run with `--overflow`.
  * @typedef {object} Overflow
  * @property {number} device
  * @property {number} time_ns
@@ -154,7 +154,7 @@
  */
 
 /**
- * What has to hold of the figures.
+ * A check of the figures.
  * @typedef {object} Invariant
  * @property {string} name
  * @property {boolean} holds
