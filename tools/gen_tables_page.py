@@ -41,7 +41,7 @@ def type_of(name, unit):
         return TYPES.get(name, "uint8")  # an enum
     if not unit:
         sys.exit(f"gen_tables_page: a column of type {name} does not say which table it names")
-    return f"row of [{unit}](#{unit})"
+    return f"[{unit}](#{unit})"
 
 
 def tables():
@@ -53,21 +53,24 @@ def tables():
     lines = []
     for call in calls(definitions, "VRAMSCOPE_TABLE"):
         number, row, name, text = arguments(call)
-        lines += ["", f"### {name}", "", f"Table {number}: {text}.", "", "| n | column | type | meaning |", "|---|---|---|---|"]
+        lines += ["", f"### {name}", "", f"Table {number}: {text}."]
+        plain, rows = [], []
         for column, field, kind, unit, meaning in columns.pop(row):
-            said = meaning + (f" ({unit})" if unit in ("bytes", "ns") and unit not in field else "")
-            lines.append(f"| {column} | {field} | {kind} | {said} |")
+            named = f"{column} `{field}` {kind}" + (f" ({unit})" if unit in ("bytes", "ns") and unit not in field else "")
+            if meaning:
+                rows.append(f"| {named} | {meaning} |")
+            else:
+                plain.append(named)
+        lines += ["Has " + ", ".join(plain) + "."] if plain else []
+        lines += ["", "| column | meaning |", "|---|---|", *rows] if rows else []
     if columns:
         sys.exit(f"gen_tables_page: columns of no table: {', '.join(columns)}")
     return lines[1:]
 
 
 def words(name, macro):
-    lines = ["| n | word |", "|---|---|"]
-    for call in calls(ROOT / "src/format" / name, macro):
-        number, _, word = arguments(call)[:3]
-        lines.append(f"| {number} | {word} |")
-    return lines
+    numbered = [arguments(call)[:3] for call in calls(ROOT / "src/format" / name, macro)]
+    return ["; ".join(f"{number} {word}" for number, _, word in numbered) + "."]
 
 
 def filled(page):
