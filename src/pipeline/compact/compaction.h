@@ -9,7 +9,7 @@
 
 #include "trace/live/live_trace.h"
 
-// The past of a ring (docs/RING.md): old chunks of a live file become a file of their own that has
+// The past of a ring (docs/FORMAT.md): old chunks of a live file become a file of their own that has
 // of them what is still to be known. It has the live file's format and its streams, whose chunks go
 // on where it ends, so that reading it is reading the file.
 namespace vramscope::compact {

@@ -14,7 +14,7 @@
 namespace vramscope::compact {
 
 // Decides what a ring keeps of a live file's oldest chunks where a compaction is too slow
-// (docs/RING.md). It reads these chunks once, and of the others what is as old: no names, no
+// (docs/FORMAT.md). It reads these chunks once, and of the others what is as old: no names, no
 // prices, no peaks. What lives at the cut is kept with its names, and so is what lived at the
 // instants of earlier compactions. Allocations that came and went between them are counted as
 // dropped.

@@ -19,7 +19,7 @@
 
 namespace vramscope::compact {
 
-// Decides what a ring keeps of the events that become past (docs/RING.md): so much that what lives
+// Decides what a ring keeps of the events that become past (docs/FORMAT.md): so much that what lives
 // at the cut, and what lived at chosen instants, resolves as it would with all events. What came
 // and went between two such instants is left out as a pair, so that at any other instant there is
 // less than there was and never more: a highest instant stays the highest.

@@ -11,7 +11,7 @@
 
 namespace vramscope::cli {
 
-// Keeps a live directory within a size (docs/RING.md): looks at what it takes of the disk, and has
+// Keeps a live directory within a size (docs/FORMAT.md): looks at what it takes of the disk, and has
 // what is old compacted by a process of its own; where that takes too long, the oldest is dropped.
 // What goes wrong there harms neither the recording nor its program; the directory then grows as it
 // does without a ring.

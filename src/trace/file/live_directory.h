@@ -15,7 +15,7 @@
 
 namespace vramscope::trace {
 
-// A live directory that is read. Whoever gives space back in it (docs/RING.md), or removes it when
+// A live directory that is read. Whoever gives space back in it (docs/FORMAT.md), or removes it when
 // its recording is finished, does so under an exclusive lock; readers have a shared one.
 class LiveDirectory {
  public:

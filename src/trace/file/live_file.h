@@ -27,7 +27,7 @@ struct ChunkRef {
   uint32_t size_bytes = 0;  // of the whole chunk, which begins a header before `offset`
   bool sealed = false;      // nothing more comes
   bool whole = false;       // nothing of it is damaged
-  bool in_past = false;     // `offset` is one of the past file (docs/RING.md)
+  bool in_past = false;     // `offset` is one of the past file (docs/FORMAT.md)
 };
 
 // The past file of a live file, in the same directory.

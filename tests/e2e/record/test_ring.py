@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`vramscope run --ring SIZE`: a bounded recording that says of its history, of what is live and of the peak what an
-unbounded one says (docs/RING.md)."""
+unbounded one says (docs/FORMAT.md)."""
 from __future__ import annotations
 
 import json

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation tells people to type: the blocks marked `<!-- run -->` are run, in order, page by page, in a
-directory where the first page was followed; the others are checked for their syntax, and all for commands and options
-that there are."""
+"""Runs the blocks marked `<!-- run -->` of README, tutorial and how-to guides, in order, page by page, in a directory where
+the tutorial was followed. A ```text block after one is its output: figures are masked, `...` stands for any lines. The other
+blocks are checked for their syntax, and all for commands and options that exist.
+
+VRAMSCOPE_UPDATE_DOCS=1 writes the outputs of this run into the pages instead of comparing them."""
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import re
@@ -21,16 +24,86 @@ pytestmark = pytest.mark.skipif(not VRAMSCOPE.exists(), reason="vramscope is not
 
 DOCS = ROOT / "docs"
 START = DOCS / "START.md"
-PAGES = [START, *sorted((DOCS / "howto").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, DOCS / "index.md", START, *sorted((DOCS / "howto").glob("*.md"))]
+TRACES = ROOT / "examples" / "traces"
 FENCE = re.compile(
     r'^(?P<indent> *)(?:<!-- (?P<run>run) -->\n *)?```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^ *```$',
     re.MULTILINE | re.DOTALL,
 )
+FIGURE = re.compile(r"[<-]?\d[\d,]*(?:\.\d+)?(?: ?(?:[KMGT]iB|[nmu]?s|min|B|%)(?![\w]))*")
+
+
+def masked(line):
+    """A line without what may differ from run to run: paths, bars, figures with their units, spaces."""
+    line = re.sub(r"(?<![\w.])(?:/[\w.+-]+){2,}", "PATH", line)
+    line = FIGURE.sub("#", re.sub("[█▉▊▋▌▍▎▏]+", " ", line))
+    return " ".join(re.sub(r"#(?: #)+", "#", line).split())
+
+
+def segments(shown):
+    """The runs of lines between the `...` of an output, and whether each has to follow the one before it at once."""
+    found, anywhere = [], False
+    for line in shown.splitlines():
+        if line.strip() == "...":
+            anywhere = True
+        elif anywhere or not found:
+            found.append((anywhere, [line]))
+            anywhere = False
+        else:
+            found[-1][1].append(line)
+    return found, anywhere
+
+
+def located(shown, output):
+    """Where the segments of `shown` are most alike to `output`: a list of (first line, likeness from 0 to 1)."""
+    lines, first, found = [masked(line) for line in output.splitlines()], 0, []
+    parts, _ = segments(shown)
+    for anywhere, part in parts:
+        wanted = "\n".join(map(masked, part))
+        starts = range(first, max(first, len(lines) - len(part)) + 1) if anywhere else [first]
+        likeness = [difflib.SequenceMatcher(None, wanted, "\n".join(lines[at : at + len(part)])).ratio() for at in starts]
+        best = max(range(len(likeness)), key=likeness.__getitem__)
+        found.append((starts[best], likeness[best]))
+        first = starts[best] + len(part)
+    return found
+
+
+def difference(shown, output):
+    """Empty if `output` has the lines of `shown`, else both, as a diff."""
+    lines, wanted, actual = output.splitlines(), [], []
+    parts, open_end = segments(shown)
+    last = 0
+    for (_, part), (first, _) in zip(parts, located(shown, output)):
+        wanted += map(masked, part)
+        actual += map(masked, lines[first : first + len(part)])
+        last = first + len(part)
+    if not open_end:
+        actual += map(masked, lines[last:])
+    return "\n".join(difflib.unified_diff(wanted, actual, "the page", "the program", lineterm="", n=1))
+
+
+def updated(shown, output):
+    lines, made = output.splitlines(), []
+    parts, open_end = segments(shown)
+    for (anywhere, part), (first, _) in zip(parts, located(shown, output)):
+        made += (["..."] if anywhere else []) + lines[first : first + len(part)]
+    return "\n".join(made + (["..."] if open_end else [])) + "\n"
 
 
 def blocks(page):
     for found in FENCE.finditer(page.read_text()):
         yield found["language"], found["title"], found["run"], textwrap.dedent(found["text"])
+
+
+def test_outputs_are_compared():
+    output = "head\n  a    1.5 MiB  50.0 %  █████▏  2\n  b    2 KiB\nfile /tmp/x/y.vram\ntail"
+    assert difference("head\n  a   99 GiB   3 %  ▎   7\n...\ntail", output) == ""
+    assert difference("...\nfile /home/me/y.vram\n...", output) == ""
+    assert difference("head\n  c    1.5 MiB  50.0 %  2\n...", output)
+    assert difference("head\n...\n  b    2 KiB", output)  # ends too early
+    assert difference("head\n  b    2 KiB\n...", output)  # leaves a line out without a word
+    assert updated("head\n...\nfile /a/b\n...", output) == "head\n...\nfile /tmp/x/y.vram\n...\n"
 
 
 def test_every_block_is_found():
@@ -51,43 +124,59 @@ def environment(tmp_path_factory):
 
 
 def follow(page, directory, environment):
-    for language, title, run, text in blocks(page):
-        if title:
-            (directory / title).write_text(text)
-        if not run:
+    """Runs a page and compares the outputs that it shows. Yields each block's text and output."""
+    text, found = page.read_text(), list(FENCE.finditer(page.read_text()))
+    changes = []
+    for block, after in zip(found, [*found[1:], None]):
+        code = textwrap.dedent(block["text"])
+        if block["title"]:
+            (directory / block["title"]).write_text(code)
+        if not block["run"]:
             continue
-        command = ["bash", "-euo", "pipefail", "-c", text] if language == "sh" else [sys.executable, "-c", text]
+        command = ["bash", "-euo", "pipefail", "-c", code] if block["language"] == "sh" else [sys.executable, "-c", code]
         done = subprocess.run(
-            command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+            command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+            stdin=subprocess.DEVNULL,
         )
-        assert done.returncode == 0, f"{page}:\n{text}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        yield text, done.stdout + done.stderr
+        assert done.returncode == 0, f"{page}:\n{code}\n{done.stdout[-4000:]}"
+        if after and after["language"] == "text" and not after["title"]:
+            shown = textwrap.dedent(after["text"])
+            if os.environ.get("VRAMSCOPE_UPDATE_DOCS"):
+                changes.append((after.span("text"), textwrap.indent(updated(shown, done.stdout), after["indent"])))
+            else:
+                differs = difference(shown, done.stdout)
+                assert not differs, f"{page}:\n{code}\n{differs}\nVRAMSCOPE_UPDATE_DOCS=1 corrects the page"
+        yield code, done.stdout
+    for (first, last), output in reversed(changes):
+        text = text[:first] + output + text[last:]
+    if changes:
+        page.write_text(text)
 
 
 @pytest.fixture(scope="module")
 def started(environment, tmp_path_factory):
-    """A directory in which somebody has followed the first page."""
+    """A directory in which somebody has followed the tutorial."""
     pytest.importorskip("torch")
     directory = tmp_path_factory.mktemp("start")
     return directory, list(follow(START, directory, environment))
 
 
 def test_getting_started(started):
-    directory, said = started
-    assert {"train.py", "train.vram", "train.html", "named.vram"} <= {path.name for path in directory.iterdir()}
-    (recorded, asked, named, read) = [text for _, text in said]
-    assert "parameter" in recorded and "train.vram" in recorded
-    assert re.search("lookup table", named) and "load" in named
-    assert re.search(r"^\d+ parameter \d+$", read, re.MULTILINE)
+    directory, _ = started
+    assert {"train.py", "train.vram", "fixed.vram", "train.html"} <= {path.name for path in directory.iterdir()}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != START and "<!-- run -->" in page.read_text()], ids=lambda page: page.stem)
 def test_a_how_to(page, started, environment, tmp_path):
     if page.stem == "cmake" and not (shutil.which("cmake") and shutil.which("g++")):
         pytest.skip("needs cmake and g++")
-    shutil.copy(started[0] / "train.py", tmp_path)
-    for name in ("train.vram", "before.vram", "after.vram"):  # recording is run on the first page, and dear
-        shutil.copy(started[0] / "train.vram", tmp_path / name)
+    given = {name: started[0] / name for name in ("train.py", "train.vram", "fixed.vram")}  # recording them takes long
+    given |= {name: started[0] / "fixed.vram" for name in ("before.vram", "after.vram")}
+    if page.stem == "out-of-memory":
+        given |= {"train.vram": TRACES / "oom.vram", "whole.vram": TRACES / "overflow.vram"}
+    for name, path in given.items():
+        shutil.copy(path, tmp_path / name)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     assert list(follow(page, tmp_path, environment))
 
 
@@ -114,7 +203,7 @@ def commands_in(text):
             yield found.group(1)
 
 
-SHOWN = [*PAGES, ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+SHOWN = [*PAGES, *sorted(DOCS.glob("*.md"))]
 
 
 def test_all_commands_and_options_exist():
