@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "FORMAT.md"
-# How a field is written, where that is not a plain number: integers with a meaning are uints, too.
+# How a field is written, if it is not a uint.
 KINDS = {"TIME": "time", "ADDRESS": "address", "SINT": "sint", "DEVICE": "sint", "BYTES": "bytes"}
 
 
@@ -23,14 +23,14 @@ def without_preprocessor(path):
 
 def records():
     text = without_preprocessor(ROOT / "src/format/records.def")
-    rows = ["| type | record | fields | what it says |", "|---|---|---|---|"]
+    rows = ["| type | record | fields | meaning |", "|---|---|---|---|"]
     pattern = re.compile(r'VRAMSCOPE_RECORD\((\w+), (0x[0-9a-f]+), "([^"]*)"\)(.*?)VRAMSCOPE_END', re.DOTALL)
     found = pattern.findall(text)
     if len(found) != text.count("VRAMSCOPE_RECORD("):
         sys.exit("gen_format_table: a record in records.def is not written as the others are")
     for name, number, doc, body in sorted(found, key=lambda record: int(record[1], 16)):
         fields = ", ".join(
-            f"{field} *{KINDS.get(kind, 'uint')}*"
+            f"{field} *{KINDS[kind]}*" if kind in KINDS else field
             for kind, field in re.findall(r"VRAMSCOPE_((?!TAIL)[A-Z_]+)\((?:\w+, )?(\w+)\)", body)
         )
         rows.append(f"| `{number}` | {name} | {fields} | {doc} |")
@@ -39,7 +39,7 @@ def records():
 
 def losses():
     text = without_preprocessor(ROOT / "src/format/losses.def")
-    rows = ["| id | name in reports | what it means |", "|---|---|---|"]
+    rows = ["| id | name in reports | meaning |", "|---|---|---|"]
     for _, number, name, doc in re.findall(r'VRAMSCOPE_LOSS\((\w+), (\d+), "([^"]*)", "([^"]*)"\)', text):
         rows.append(f"| {number} | {name} | {doc} |")
     return rows
