@@ -122,7 +122,8 @@ class Explainer {
         return FormatFrame(recording_, frame);
       const tables::FrameRow& row = tables_.frames[frame.value];
       const std::string_view function = recording_.string(row.function);
-      if (function.starts_with(kNode)) {
+      // In between are helpers of the node, "details::mul_tensor_backward(...)".
+      if (function.starts_with(kNode) && !function.substr(kNode.size()).starts_with("details::")) {
         // "MseLossBackward0_apply_functional(...)" or "MseLossBackward0::apply(...)"
         std::string_view node = function.substr(kNode.size());
         node = node.substr(0, std::min(node.find("_apply"), node.find("::")));

@@ -365,6 +365,13 @@ TEST_F(OutOfMemoryTest, AThreadWithoutPythonIsInAnOperationsBackward) {
     EXPECT_EQ(place(native({{node, "/t/libtorch_cpu.so"}, empty, malloc, runtime})),
               "MulBackward0 (backward)");
   }
+  const std::string generated = "torch::autograd::generated::";
+  EXPECT_EQ(place(native({{generated + "MulBackward0::apply(int)", "/t/libtorch_cpu.so"},
+                          {generated + "details::mul_tensor_backward(int)", "/t/libtorch_cpu.so"},
+                          empty,
+                          malloc,
+                          runtime})),
+            "MulBackward0 (backward)");
   EXPECT_EQ(place(native({{"main", "/usr/lib/x.so"}, empty, malloc, runtime})),
             "at::native::empty (libtorch_cpu.so)");
   EXPECT_EQ(place(native({malloc, runtime})), "(unknown function) (libcudart.so.13)");
