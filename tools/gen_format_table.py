@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/FORMAT.md out of src/format/records.def and losses.def.
+"""Writes the tables of docs/FORMAT.md from src/format/records.def and losses.def.
 
-    tools/gen_format_table.py           rewrites what stands between the markers
-    tools/gen_format_table.py --check   says whether it is up to date, and changes nothing
+    tools/gen_format_table.py           rewrites the text between the markers
+    tools/gen_format_table.py --check   checks that it is up to date, changes nothing
 """
 
 import pathlib
@@ -27,7 +27,7 @@ def records():
     pattern = re.compile(r'VRAMSCOPE_RECORD\((\w+), (0x[0-9a-f]+), "([^"]*)"\)(.*?)VRAMSCOPE_END', re.DOTALL)
     found = pattern.findall(text)
     if len(found) != text.count("VRAMSCOPE_RECORD("):
-        sys.exit("gen_format_table: a record in records.def is not written as the others are")
+        sys.exit("gen_format_table: a record in records.def has a different form")
     for name, number, doc, body in sorted(found, key=lambda record: int(record[1], 16)):
         fields = ", ".join(
             f"{field} *{KINDS[kind]}*" if kind in KINDS else field

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what docs, the page and the Python package say of the answers' fields out of src/query/results.def.
+"""Writes the answers' fields into docs, page and Python package from src/query/results.def.
 
-    tools/gen_results.py           rewrites what stands between the markers
-    tools/gen_results.py --check   says whether it is up to date, and changes nothing
+    tools/gen_results.py           rewrites the text between the markers
+    tools/gen_results.py --check   checks that it is up to date, changes nothing
 """
 
 import pathlib
@@ -39,18 +39,18 @@ class Field(NamedTuple):
 
     @property
     def inner(self):
-        """The form without what says that it may be empty."""
+        """The form without OrNull, IfAny and so on."""
         return re.sub(r"^(OrNull|IfAny|Spread|std::optional)<(.*)>$", r"\2", self.form)
 
     @property
     def row(self):
-        """The result that it is a list of, or None."""
+        """The result of which it is a list, or None."""
         found = re.fullmatch(r"std::vector<(\w+)>", self.inner)
         return found[1] if found and found[1] in RESULTS else None
 
     @property
     def column(self):
-        """Its name in a table, or None where it is no column."""
+        """Its name in a table, or None if it is not a column."""
         name = self.member if "." in self.name else self.name
         if self.inner in (*NUMBERS, *TEXTS, "bool", "tables::StackId"):
             return READER_NAMES.get(name, name)
@@ -66,12 +66,12 @@ def read():
     code = "\n".join(line for line in DEFINITIONS.read_text(encoding="utf-8").splitlines() if not line.startswith(("#", "//")))
     found = re.findall(rf"VRAMSCOPE_(\w+)\(((?:{STRING}|[^()\"])*)\)", code)
     if len(found) != code.count("VRAMSCOPE_"):
-        sys.exit("gen_results: a line of results.def is not written as the others are")
+        sys.exit("gen_results: results.def has a line of a different form")
     results = {}
     for macro, call, _ in found:
         arguments = [quoted if text.startswith('"') else text for text, quoted in re.findall(rf"({STRING}|[^,\s][^,]*)", call)]
         row = arguments[0]
-        if macro == "RESULT":  # macros that are not named here are no fields
+        if macro == "RESULT":  # other macros are not fields
             results[row] = Result(arguments[1], [])
         elif macro == "FIELD":
             _, form, member, _, meaning = arguments
@@ -114,7 +114,7 @@ def json_type(form):
     }[form]
 
 
-# What explains itself, or is explained once at the top of the page.
+# Meanings that need no row: empty, or explained once at the top of the page.
 PLAIN = ("", "`index` of the device", "allocations", "B minus A")
 
 
@@ -221,7 +221,7 @@ def js_properties(row):
 
 
 def reached(result):
-    """The results that one is made of, and itself at last."""
+    """The results that it contains, itself last."""
     found = []
     for field in RESULTS[result].fields:
         if field.row:

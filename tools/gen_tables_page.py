@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/TABLES.md out of src/tables/tables.def and the lists of words in src/format/.
+"""Writes docs/TABLES.md from src/tables/tables.def and the word lists in src/format/.
 
-    tools/gen_tables_page.py           rewrites what stands between the markers
-    tools/gen_tables_page.py --check   says whether it is up to date, and changes nothing
+    tools/gen_tables_page.py           rewrites the text between the markers
+    tools/gen_tables_page.py --check   checks that it is up to date, changes nothing
 """
 
 import pathlib
@@ -23,12 +23,12 @@ STRING = r'"((?:[^"\\]|\\.)*)"'
 
 
 def calls(path, macro):
-    """The arguments of every call of a macro, as text; a call that is not written as the others are ends this."""
+    """The arguments of every call of a macro, as text. Exits if a call has a different form."""
     text = path.read_text(encoding="utf-8")
     code = "\n".join(line for line in text.splitlines() if not line.startswith(("#", "//")))
     found = re.findall(rf"{macro}\(((?:{STRING}|[^()\"])*)\)", code)
     if len(found) != code.count(f"{macro}("):
-        sys.exit(f"gen_tables_page: a {macro} in {path.name} is not written as the others are")
+        sys.exit(f"gen_tables_page: a {macro} in {path.name} has a different form")
     return [call[0] for call in found]
 
 
@@ -40,7 +40,7 @@ def type_of(name, unit):
     if name in TYPES or not name.endswith("Id"):
         return TYPES.get(name, "uint8")  # an enum
     if not unit:
-        sys.exit(f"gen_tables_page: a column of type {name} does not say which table it names")
+        sys.exit(f"gen_tables_page: a column of type {name} lacks its table")
     return f"[{unit}](#{unit})"
 
 
@@ -64,7 +64,7 @@ def tables():
         lines += ["Has " + ", ".join(plain) + "."] if plain else []
         lines += ["", "| column | meaning |", "|---|---|", *rows] if rows else []
     if columns:
-        sys.exit(f"gen_tables_page: columns of no table: {', '.join(columns)}")
+        sys.exit(f"gen_tables_page: columns without a table: {', '.join(columns)}")
     return lines[1:]
 
 
