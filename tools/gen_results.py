@@ -114,6 +114,12 @@ def json_type(form):
     }[form]
 
 
+def with_type(field):
+    """A field without a type is an integer."""
+    kind = json_type(field.form)
+    return f"`{field.name}`" + (f" {kind}" if kind != "int" else "")
+
+
 # Meanings that need no row: empty, or explained once at the top of the page.
 PLAIN = ("", "`index` of the device", "allocations", "B minus A")
 
@@ -137,9 +143,9 @@ def schema_of(result, prefix, known):
                 meaning = field.meaning + "; " if field.meaning else ""
                 below += ["", f"**`{name}`{optional}**: {meaning}as `{where}`."]
         elif field.meaning in PLAIN:
-            plain.append(f"`{field.name}` {json_type(field.form)}")
+            plain.append(with_type(field))
         else:
-            rows.append(f"| `{field.name}` {json_type(field.form)} | {field.meaning} |")
+            rows.append(f"| {with_type(field)} | {field.meaning} |")
     table = ["", "| field | meaning |", "|---|---|", *rows] if rows else []
     return [f" Has {', '.join(plain)}." if plain else "", *table, *below]
 
