@@ -3,7 +3,7 @@
 the tutorial was followed. A ```text block after one is its output: figures are masked, `...` stands for any lines. The other
 blocks are checked for their syntax, and all for commands and options that exist.
 
-VRAMSCOPE_UPDATE_DOCS=1 writes the outputs of this run into the pages instead of comparing them."""
+VRAMSCOPE_UPDATE_DOCS=1 writes outputs that differ into the pages."""
 from __future__ import annotations
 
 import difflib
@@ -141,10 +141,10 @@ def follow(page, directory, environment):
         assert done.returncode == 0, f"{page}:\n{code}\n{done.stdout[-4000:]}"
         if after and after["language"] == "text" and not after["title"]:
             shown = textwrap.dedent(after["text"])
-            if os.environ.get("VRAMSCOPE_UPDATE_DOCS"):
+            differs = difference(shown, done.stdout)
+            if differs and os.environ.get("VRAMSCOPE_UPDATE_DOCS"):
                 changes.append((after.span("text"), textwrap.indent(updated(shown, done.stdout), after["indent"])))
             else:
-                differs = difference(shown, done.stdout)
                 assert not differs, f"{page}:\n{code}\n{differs}\nVRAMSCOPE_UPDATE_DOCS=1 corrects the page"
         yield code, done.stdout
     for (first, last), output in reversed(changes):
