@@ -27,6 +27,7 @@ START = DOCS / "START.md"
 README = ROOT / "README.md"
 PAGES = [README, DOCS / "index.md", START, *sorted((DOCS / "howto").glob("*.md"))]
 TRACES = ROOT / "examples" / "traces"
+HAS_GPU = os.path.exists("/dev/nvidia0")  # the outputs shown are of a machine without one
 FENCE = re.compile(
     r'^(?P<indent> *)(?:<!-- (?P<run>run) -->\n *)?```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^ *```$',
     re.MULTILINE | re.DOTALL,
@@ -135,11 +136,11 @@ def follow(page, directory, environment):
             continue
         command = ["bash", "-euo", "pipefail", "-c", code] if block["language"] == "sh" else [sys.executable, "-c", code]
         done = subprocess.run(
-            command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+            command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
             stdin=subprocess.DEVNULL,
         )
         assert done.returncode == 0, f"{page}:\n{code}\n{done.stdout[-4000:]}"
-        if after and after["language"] == "text" and not after["title"]:
+        if after and after["language"] == "text" and not after["title"] and not HAS_GPU:
             shown = textwrap.dedent(after["text"])
             differs = difference(shown, done.stdout)
             if differs and os.environ.get("VRAMSCOPE_UPDATE_DOCS"):
