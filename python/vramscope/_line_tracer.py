@@ -20,7 +20,7 @@ from ._line_sampling import SampledProbe
 CPU = 16  # probe: kWatchedCpu
 NO_PEAK = -(1 << 63)  # kNoPeak
 
-# Fields of FunctionFigures and LineFigures, src/probe/hooks/lines/functions.h.
+# Fields of FunctionFigures and LineFigures, src/probe/hooks/lines/lines.h.
 _FUNCTION_FIELDS = ("calls", "peak_allocated", "peak_line", "grown_unknown")
 _LINE_FIELDS = (
     "hits",

@@ -83,6 +83,29 @@ uint64_t CachesOf(const char* folder, const char* key) {
   return bytes < kNoLimit ? bytes : 0;
 }
 
+constexpr uint64_t kLeastMargin = uint64_t{512} << 20;
+constexpr uint64_t kMarginShare = 16;
+
+uint64_t LessMargin(uint64_t free_bytes, uint64_t total_bytes) {
+  const uint64_t share = total_bytes / kMarginShare;
+  const uint64_t margin = share > kLeastMargin ? share : kLeastMargin;
+  return free_bytes > margin ? free_bytes - margin : 0;
+}
+
+// Of the line "KEY:   12345 kB", in bytes; 0 where there is none.
+uint64_t ParseBytes(const char* text, const char* key) {
+  const char* at = std::strstr(text, key);
+  if (at == nullptr)
+    return 0;
+  at += std::strlen(key);
+  while (*at == ' ')
+    ++at;
+  uint64_t kib = 0;
+  for (; *at >= '0' && *at <= '9' && kib < uint64_t{1} << 50; ++at)
+    kib = kib * 10 + static_cast<uint64_t>(*at - '0');
+  return kib * 1024;
+}
+
 }  // namespace
 
 // The group and all above it. Inside of a container paths may be the host's: what is not there
@@ -155,6 +178,20 @@ uint64_t MemoryGroups::FreeBytes(size_t index, uint64_t limit_bytes, uint64_t en
     used -= caches < used ? caches : used;
   }
   return used < limit_bytes ? limit_bytes - used : 0;
+}
+
+uint64_t HostMemoryHeadroomBytes(const MemoryGroups& groups, const char* root) {
+  char text[kMaxTextBytes];
+  ReadText(root, "proc/meminfo", text);
+  uint64_t room = LessMargin(ParseBytes(text, "MemAvailable:"), ParseBytes(text, "MemTotal:"));
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const uint64_t limit = groups.LimitBytes(i);
+    if (limit == UINT64_MAX)
+      continue;
+    const uint64_t left = LessMargin(groups.FreeBytes(i, limit), limit);
+    room = left < room ? left : room;
+  }
+  return room;
 }
 
 }  // namespace vramscope::base

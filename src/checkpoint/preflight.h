@@ -1,15 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
-#include "checkpoint/target.h"
 #include "resolve/immovable.h"
 #include "util/status.h"
 
-// What can be known before the driver is asked to move a process's memory, and would break it.
+// A process that is to give its device memory back, as /proc shows it.
 namespace vramscope::cli {
+
+struct Target {
+  pid_t pid = 0;
+  uint64_t start_ticks = 0;    // with the number, it is nobody else
+  std::string name;            // "python3"
+  std::string live_directory;  // of the recording that it writes; "" where it writes none
+};
+
+// Errors say in one line why this process cannot be asked for: there is none, it has ended, it is
+// another user's, it has no CUDA. `may_be_ancestor`: it waits for us and knows that.
+util::Result<Target> FindTarget(pid_t pid, bool may_be_ancestor);
+
+// Whether that process still runs.
+bool IsAlive(const Target& target);
+
+// The live directory in the text of /proc/PID/maps: that of a live file that is mapped. "" for
+// none. A seam for tests.
+std::string LiveDirectoryOfMaps(const std::string& maps);
+
+// How much host memory a process can still take: what its device memory goes into.
+
+struct HostMemory {
+  uint64_t free_bytes = UINT64_MAX;  // UINT64_MAX: nothing says
+  std::string limited_by;            // "the host", "the limit of its cgroup /train"
+};
+
+// The least of MemAvailable and of what the limits of the process's control groups (both versions)
+// leave. Swap does not count. `root` stands for "/" in tests.
+HostMemory FreeHostMemory(pid_t pid, const std::string& root = "");
+
+// What can be known before the driver is asked to move a process's memory, and would break it.
 
 // "64.0 MiB of managed memory (2 allocations), 1 multicast object (NCCL_NVLS_ENABLE=0 avoids it)";
 // "" where all moves.

@@ -20,14 +20,11 @@
 #include "format/memory_words.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
-#include "pipeline/session.h"
+#include "record/child_process.h"
 #include "record/environment.h"
-#include "record/program.h"
 #include "record/sample/nvml.h"
-#include "record/subprocess.h"
 #include "util/file.h"
 #include "util/owned_file.h"
-#include "util/proc.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {

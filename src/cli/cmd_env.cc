@@ -13,7 +13,6 @@
 
 #include "cli/commands.h"
 #include "pipeline/live_directory.h"
-#include "pipeline/session.h"
 #include "record/environment.h"
 #include "record/sample/nvml.h"
 #include "util/owned_file.h"

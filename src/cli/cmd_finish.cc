@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "pipeline/finish.h"
 #include "pipeline/live_directory.h"
-#include "pipeline/session.h"
+#include "pipeline/open_recording.h"
 #include "pipeline/survivors.h"
 
 namespace vramscope::cli {

@@ -16,9 +16,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "import/import.h"
+#include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
-#include "pipeline/session.h"
-#include "trace/finished_content.h"
 #include "util/owned_file.h"
 #include "util/size_text.h"
 
@@ -71,7 +70,7 @@ util::Status ImportFile(const imports::Input& input,
   Progress progress("importing " + input.path());
   imports::Options with_progress = options;
   with_progress.progress = [&progress](double share) { progress.Update(share); };
-  util::Result<util::AtomicFile> file = util::AtomicFile::Create(output, &trace::kFinishedContent);
+  util::Result<util::AtomicFile> file = util::AtomicFile::Create(output, &cli::kFinishedContent);
   if (!file)
     return file.status();
   VRAMSCOPE_RETURN_IF_ERROR(WriteFinished(

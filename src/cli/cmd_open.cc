@@ -21,7 +21,6 @@
 #include "output/answers.h"
 #include "output/terminal.h"
 #include "pipeline/open_recording.h"
-#include "pipeline/rank_files.h"
 #include "util/owned_file.h"
 
 namespace vramscope::cli {

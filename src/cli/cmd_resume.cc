@@ -11,10 +11,9 @@
 
 #include "base/clock.h"
 #include "checkpoint/driver.h"
-#include "checkpoint/figures.h"
 #include "checkpoint/operation.h"
+#include "checkpoint/preflight.h"
 #include "checkpoint/state_file.h"
-#include "checkpoint/target.h"
 #include "cli/commands.h"
 #include "util/size_text.h"
 

@@ -21,14 +21,12 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "record/child_process.h"
-#include "record/program.h"
+#include "record/environment.h"
 #include "record/recording_place.h"
 #include "record/sample/nvml.h"
-#include "record/sample/sampled_processes.h"
 #include "record/sample/sampler.h"
 #include "util/file.h"
 #include "util/owned_file.h"
-#include "util/proc.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {

@@ -11,9 +11,8 @@
 #include <system_error>
 
 #include "cli/commands.h"
-#include "pipeline/finish.h"
-#include "pipeline/session.h"
-#include "util/number_text.h"
+#include "pipeline/live_directory.h"
+#include "pipeline/open_recording.h"
 #include "util/size_text.h"
 
 // A finished recording of a program that goes on. Its live log is read as every command reads it:

@@ -11,13 +11,11 @@
 
 #include "base/clock.h"
 #include "checkpoint/driver.h"
-#include "checkpoint/figures.h"
 #include "checkpoint/operation.h"
 #include "checkpoint/preflight.h"
 #include "checkpoint/state_file.h"
-#include "checkpoint/target.h"
 #include "cli/commands.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 // Everything that can be known is asked before the driver touches the process: what it cannot move
 // it notices in the middle, and the process is lost then.

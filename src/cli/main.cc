@@ -16,7 +16,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "pipeline/open_recording.h"
-#include "util/spelling.h"
+#include "util/text.h"
 
 namespace vramscope::cli {
 namespace {

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "query/keywords/keyword_file.h"
-#include "util/number_text.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/varint.h"
+#include "base/coding.h"
 #include "format/encoder.h"
 #include "format/records.h"
 

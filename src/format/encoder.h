@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "base/coding.h"
 #include "base/compiler.h"
-#include "base/varint.h"
 #include "format/layout.h"
 #include "format/records.h"
 

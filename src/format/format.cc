@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "format/layout.h"
 #include "format/records.h"
 

@@ -155,4 +155,10 @@ uint64_t ExtendSeal(uint64_t seal, const uint8_t* records, uint32_t bytes);
 // name may come again. Shells that record into one directory have an id each.
 inline constexpr char kSessionExtension[] = ".session";
 
+// The variables that hold a process's rank in a distributed program. The first that is set counts:
+// torchrun's (the others may have started torchrun), then those of Open MPI, MPICH and Intel MPI,
+// MVAPICH, PMIx and Slurm.
+inline constexpr const char* kRankVariables[] = {
+    "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"};
+
 }  // namespace vramscope::format

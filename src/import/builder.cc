@@ -10,7 +10,7 @@
 #include "tables/imported.h"
 #include "tables/table_checks.h"
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::imports {
 namespace {

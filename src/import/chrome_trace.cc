@@ -25,8 +25,8 @@
 #include "import/formats.h"
 #include "import/live_blocks.h"
 #include "import/step_ranges.h"
-#include "util/json_reader.h"
-#include "util/number_text.h"
+#include "util/json.h"
+#include "util/size_text.h"
 
 namespace vramscope::imports {
 namespace {

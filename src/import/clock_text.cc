@@ -9,7 +9,7 @@
 #include <string>
 
 #include "import/csv.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::imports {
 namespace {

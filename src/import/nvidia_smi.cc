@@ -24,7 +24,7 @@
 #include "import/csv.h"
 #include "import/formats.h"
 #include "import/reading_log.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::imports {
 namespace {

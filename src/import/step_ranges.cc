@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::imports {
 namespace {

@@ -14,7 +14,7 @@
 #include "query/dimensions/report.h"
 #include "query/oom/out_of_memory.h"
 #include "tables/recording.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 #include "util/status.h"
 
 // Every answer of query/ in each of its forms: text for people, JSON, CSV, an HTML page. A JSON

@@ -9,7 +9,7 @@
 #include "format/memory_words.h"
 #include "output/answers.h"
 #include "output/report_fixture.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -9,7 +9,7 @@
 #include "output/terminal.h"
 #include "query/keywords/keywords.h"
 #include "tables/recording.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 // What the categories of dictionaries have, as text, JSON and CSV (docs/KEYWORDS.md): of one
 // recording, and of several side by side.

@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -18,8 +18,7 @@
 #include <thread>
 
 #include "format/layout.h"
-#include "pipeline/session.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 namespace vramscope::cli {
 namespace {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "output/terminal.h"
+#include "query/diff/ranks.h"
 #include "tables/recording.h"
 #include "trace/trace.h"
 #include "util/status.h"
@@ -40,5 +44,55 @@ util::Status PrintOut(std::string_view text);
 
 // An error if writing to `output` would destroy the recording `input` (or a part of it).
 util::Status CheckNotInput(const std::string& output, const std::string& input);
+
+// Makes the finished file `output` of a live directory, showing progress on a terminal. Where a
+// file of the same recording that has as much stands there, it stays. On an error the directory
+// stays as it was. When it is interrupted by a signal, this process exits with
+// `interrupted_status`.
+util::Status FinishRecording(const std::string& live_directory,
+                             const std::string& output,
+                             int interrupted_status);
+
+// Writes what a program that goes on has recorded up to now as a finished recording `output`.
+util::Status WriteSnapshot(const std::string& live_directory, const std::string& output);
+
+// A path as people would type it from here.
+std::string ShortPath(const std::string& path);
+
+struct ReportOptions {
+  bool no_report = false;    // only the file's name
+  std::string html;          // also write this page
+  size_t refusals_told = 0;  // of memory, while the program ran
+};
+// Says on stderr what the finished recording at `path` holds. Errors are said there too; false
+// then.
+bool PrintRecording(const std::string& path, const ReportOptions& options);
+
+// The recordings of a program's ranks: files, and directories of such.
+
+// A directory that is no recording under way: those in it are a program's ranks.
+bool IsFolder(const std::string& path);
+
+// The recordings of a folder; those that nobody finished have no NAME.vram beside them.
+std::vector<std::string> RecordingsIn(const std::string& folder);
+
+// The files that these paths name, those in folders among them. An error where a folder has none.
+util::Result<std::vector<std::string>> RankFiles(const std::vector<std::string>& paths);
+
+// All of them as one report, with the ranks' histories for a page. An error where none can be read.
+util::Result<query::RankReport> ReadRanks(const std::vector<std::string>& files, bool histories);
+
+struct OutOfMemoryReports {
+  size_t refusals = 0;             // for good
+  std::vector<std::string> lines;  // why the last was, and where the files are
+};
+
+// Saves why requests for memory were refused for good beside the recording NAME.vram at `path`: the
+// first ones and the last, as NAME.oom-1 and so on, in place of what an older run left there. No
+// lines, and nothing is saved, where there are no more of them than `told`.
+OutOfMemoryReports SaveOutOfMemoryReports(const tables::Recording& recording,
+                                          const std::string& path,
+                                          const output::Style& style,
+                                          size_t told = 0);
 
 }  // namespace vramscope::cli

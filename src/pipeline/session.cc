@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/session.h"
-
 #include <fmt/core.h>
 #include <limits.h>
 #include <sys/file.h>
@@ -21,9 +19,7 @@
 #include "format/layout.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/survivors.h"
-#include "trace/finished_content.h"
 #include "util/file.h"
-#include "util/proc.h"
 
 namespace vramscope::cli {
 namespace {
@@ -143,8 +139,7 @@ util::Status CheckOutput(const std::string& path, const std::string& being_finis
   struct stat info {};
   if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
     return util::Status::Error(fmt::format("{} is a directory: name a file in it with -o", path));
-  if (const std::string why = util::WhyNotReplaceable(path, &trace::kFinishedContent);
-      !why.empty()) {
+  if (const std::string why = util::WhyNotReplaceable(path, &cli::kFinishedContent); !why.empty()) {
     return util::Status::Error(
         fmt::format("{} exists and {}: remove it, or choose another name with -o", path, why));
   }
@@ -201,7 +196,7 @@ util::Status CheckReportOutput(const std::string& path, const std::string& outpu
 }
 
 std::optional<util::FileIdentity> FindOldRecording(const std::string& path) {
-  return util::FindFile(path, trace::kFinishedContent);
+  return util::FindFile(path, cli::kFinishedContent);
 }
 
 std::vector<Recorder> LiveRecorders(const std::string& live_directory) {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "pipeline/live_directory.h"
-#include "util/proc.h"
+#include "util/file.h"
 
 namespace vramscope::cli {
 namespace {

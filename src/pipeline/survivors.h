@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline/session.h"
+#include "pipeline/live_directory.h"
 
 // Processes that outlive the program of a recording.
 namespace vramscope::cli {

@@ -3,7 +3,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "read/answers.h"
+#include "read/answer.h"
 #include "tables/row_of.h"
 
 namespace vramscope::read {

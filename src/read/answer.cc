@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::read {
 

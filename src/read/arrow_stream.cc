@@ -14,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "read/uncancelled.h"
-
 namespace vramscope::read {
 namespace {
 

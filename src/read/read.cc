@@ -16,11 +16,10 @@
 #include <vector>
 
 #include "query/dimensions/report.h"
-#include "read/answers.h"
+#include "read/answer.h"
 #include "read/arrow_stream.h"
 #include "read/open.h"
-#include "read/uncancelled.h"
-#include "util/text_cell.h"
+#include "util/text.h"
 
 using vramscope::read::AllocationCursor;
 using vramscope::read::Answer;

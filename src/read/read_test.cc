@@ -21,7 +21,7 @@
 #include "tables/reader.h"
 #include "tables/testing/file_model.h"
 #include "tables/testing/random_tables.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::read {
 namespace {

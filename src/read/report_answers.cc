@@ -9,7 +9,7 @@
 #include "query/dimensions/device_names.h"
 #include "query/dimensions/frames.h"
 #include "query/results.h"
-#include "read/answers.h"
+#include "read/answer.h"
 
 namespace vramscope::read {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "format/memory_words.h"
-#include "read/answers.h"
+#include "read/answer.h"
 
 namespace vramscope::read {
 namespace {

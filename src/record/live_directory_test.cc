@@ -11,7 +11,6 @@
 #include <iterator>
 
 #include "format/layout.h"
-#include "pipeline/session.h"
 #include "record/live_file_writer.h"
 
 namespace vramscope::cli {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "format/decoder.h"
 #include "util/file.h"
 #include "util/owned_file.h"

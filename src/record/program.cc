@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/program.h"
-
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -15,6 +13,8 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+
+#include "record/environment.h"
 
 namespace vramscope::cli {
 namespace {

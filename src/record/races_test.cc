@@ -22,9 +22,7 @@
 
 #include "format/layout.h"
 #include "pipeline/live_directory.h"
-#include "pipeline/session.h"
 #include "record/live_file_writer.h"
-#include "trace/finished_content.h"
 
 // A user records in a folder where another lays links, FIFOs and directories in the way, renames
 // what it may and looks for something to read, all the time. Nothing of the first may change or be
@@ -153,7 +151,7 @@ void Record(const fs::path& shared) {
     }
   }
   for (const char* name : kNames) {
-    const util::Content* const content = name == kNames[0] ? &trace::kFinishedContent : nullptr;
+    const util::Content* const content = name == kNames[0] ? &cli::kFinishedContent : nullptr;
     if (auto file = util::AtomicFile::Create((shared / name).string(), content)) {
       (void)file->Write(std::string_view(trace::kFinishedMagic, sizeof trace::kFinishedMagic));
       (void)file->Write("secret");

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/rank_variables.h"
+#include "format/layout.h"
 #include "pipeline/console.h"
 
 namespace vramscope::cli {
@@ -22,7 +22,7 @@ namespace {
 
 // Of the programs that MPI, Slurm or torchrun start, which one this is; "" where it is none.
 std::string RankOfEnvironment() {
-  for (const char* const name : base::kRankVariables) {
+  for (const char* const name : format::kRankVariables) {
     const char* const value = getenv(name);
     if (value == nullptr || *value == '\0')
       continue;

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/finish.h"
 #include "pipeline/live_directory.h"
-#include "pipeline/session.h"
+#include "pipeline/open_recording.h"
 #include "record/live_file_writer.h"
 #include "util/owned_file.h"
 #include "util/status.h"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 
 namespace vramscope::tables {
 namespace {

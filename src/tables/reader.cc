@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "format/enums.h"
 #include "format/layout.h"
 #include "tables/file_layout.h"

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "tables/table_checks.h"
 #include "tables/table_codec.h"
 #include "util/budget.h"

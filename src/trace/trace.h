@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "format/enums.h"
 #include "tables/dictionaries.h"
 #include "trace/event.h"
 #include "util/status.h"
@@ -48,6 +50,35 @@ struct Loss {
   std::string name;
   uint64_t count = 0;
   uint64_t bytes = 0;
+};
+
+// Counts what is missing, by the names of format/losses.def.
+class LossCounter {
+ public:
+  void Add(format::Loss loss, uint64_t count, uint64_t bytes = 0) {
+    AddRaw(static_cast<uint64_t>(loss), count, bytes);
+  }
+  // Losses of newer writers keep their row under the name that this version has for them.
+  void AddRaw(uint64_t loss, uint64_t count, uint64_t bytes) {
+    if (count == 0 && bytes == 0)
+      return;
+    Sum& sum = sums_[loss];
+    sum.count += count;
+    sum.bytes += bytes;
+  }
+  std::vector<Loss> Rows() const {
+    std::vector<Loss> rows;
+    for (const auto& [loss, sum] : sums_)
+      rows.push_back({format::LossName(loss), sum.count, sum.bytes});
+    return rows;
+  }
+
+ private:
+  struct Sum {
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<uint64_t, Sum> sums_;
 };
 
 struct SessionInfo {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "util/json_reader.h"
-
 #include <fmt/core.h>
 
 #include <cctype>
 #include <utility>
+
+#include "util/json.h"
 
 namespace vramscope::util {
 namespace {

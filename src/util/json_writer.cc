@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "util/json_writer.h"
-
 #include <charconv>
 #include <cmath>
 #include <utility>
 
-#include "util/utf8.h"
+#include "util/json.h"
+#include "util/text.h"
 
 namespace vramscope::util {
 namespace {

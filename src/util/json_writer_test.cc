@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "util/json_writer.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "util/json.h"
 
 namespace vramscope::util {
 namespace {

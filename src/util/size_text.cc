@@ -6,7 +6,7 @@
 #include <iterator>
 #include <limits>
 
-#include "util/json_writer.h"
+#include "util/json.h"
 
 namespace vramscope::util {
 namespace {

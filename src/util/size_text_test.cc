@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "util/size_text.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::util {
 namespace {
@@ -81,5 +82,20 @@ TEST(Utf8, CountsColumns) {
   EXPECT_EQ(ValidUtf8("a\xff"), "a\xef\xbf\xbd");
 }
 
+TEST(NumberText, IsAllOfTheText) {
+  EXPECT_EQ(WholeNumber<uint32_t>("4711"), 4711u);
+  EXPECT_EQ(WholeNumber<int64_t>("-1"), -1);
+  EXPECT_EQ(WholeNumber<double>("0.5"), 0.5);
+  for (const char* text : {"", " 1", "1 ", "+1", "-1", "1.5", "4294967296", "0x10"})
+    EXPECT_EQ(WholeNumber<uint32_t>(text), std::nullopt) << text;
+}
+
+TEST(NumberText, WritesAddresses) {
+  EXPECT_EQ(HexText(0), "0x0");
+  EXPECT_EQ(HexText(0x7f00), "0x7f00");
+  EXPECT_EQ(HexText(UINT64_MAX), "0xffffffffffffffff");
+}
+
 }  // namespace
+
 }  // namespace vramscope::util

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "finished.h"
-#include "output/export/export.h"
 #include "output/answers.h"
+#include "output/export/export.h"
 #include "output/keywords.h"
 #include "output/page/page_data.h"
 #include "output/text/text.h"
@@ -24,7 +24,7 @@
 #include "tables/reader.h"
 #include "tables/testing/random_tables.h"
 #include "trace/trace.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 namespace vramscope::fuzz {
 namespace {

@@ -12,7 +12,7 @@
 #include "import/csv.h"
 #include "import/formats.h"
 #include "import/mxnet/mxnet_tags.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::imports {
 namespace {

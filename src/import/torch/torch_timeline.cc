@@ -18,8 +18,8 @@
 
 #include "import/csv.h"
 #include "import/formats.h"
-#include "util/json_reader.h"
-#include "util/number_text.h"
+#include "util/json.h"
+#include "util/size_text.h"
 
 namespace vramscope::imports {
 namespace {

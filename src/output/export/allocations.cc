@@ -13,7 +13,7 @@
 #include "output/results/json_parts.h"
 #include "query/dimensions/texts.h"
 #include "tables/row_of.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 namespace vramscope::output {
 namespace {

@@ -12,7 +12,7 @@
 #include "output/names.h"
 #include "query/dimensions/frames.h"
 #include "util/budget.h"
-#include "util/text_cell.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

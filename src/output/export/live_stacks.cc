@@ -5,7 +5,7 @@
 
 #include "format/memory_words.h"
 #include "query/core/live_set.h"
-#include "util/text_cell.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 

@@ -19,7 +19,7 @@
 #include "query/core/sweep.h"
 #include "query/dimensions/frames.h"
 #include "query/dimensions/texts.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "output/export/export.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 // Writes Python's pickle format, protocol 4, in one pass: lists, dicts, tuples, numbers and texts,
 // whatever `pickle.load` and other readers make of them without running anything.

@@ -16,7 +16,7 @@
 #include "output/names.h"
 #include "query/dimensions/frames.h"
 #include "tables/row_of.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

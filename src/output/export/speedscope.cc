@@ -12,7 +12,7 @@
 #include "output/export/live_stacks.h"
 #include "output/names.h"
 #include "query/dimensions/frames.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 namespace vramscope::output {
 namespace {

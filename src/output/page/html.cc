@@ -13,7 +13,7 @@
 #include "output/names.h"
 #include "output/page/page_data.h"
 #include "output/results/json_parts.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 #include "util/owned_file.h"
 
 // Defined in viewer_assets.S.

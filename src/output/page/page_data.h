@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "query/dimensions/report.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 #include "util/status.h"
 
 // What the HTML page is drawn from: one JSON object, which viewer/src/types.js describes. It has

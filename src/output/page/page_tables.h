@@ -18,7 +18,7 @@
 #include "query/dimensions/report.h"
 #include "query/dimensions/texts.h"
 #include "tables/recording.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 // The parts of the page's data: dictionaries (what the page uses of the recording's, renumbered
 // densely), the allocations that it does not list, and the findings.

@@ -11,7 +11,7 @@
 #include <cmath>
 
 #include "output/terminal.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -15,7 +15,7 @@
 #include "output/names.h"
 #include "query/dimensions/frames.h"
 #include "query/results.h"
-#include "util/text_cell.h"
+#include "util/text.h"
 
 // Answers as tables (RFC 4180).
 namespace vramscope::output {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "util/json_writer.h"
+#include "util/json.h"
 
 // What the writers of JSON have in common.
 namespace vramscope::output {

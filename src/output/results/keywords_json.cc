@@ -5,7 +5,7 @@
 #include "output/keywords.h"
 #include "output/names.h"
 #include "output/results/json_parts.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 namespace vramscope::output {
 namespace {

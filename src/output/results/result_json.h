@@ -14,7 +14,7 @@
 #include "query/dimensions/frames.h"
 #include "query/results.h"
 #include "tables/row_of.h"
-#include "util/json_writer.h"
+#include "util/json.h"
 
 namespace vramscope::output {
 

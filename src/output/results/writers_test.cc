@@ -12,7 +12,7 @@
 #include "output/text/text.h"
 #include "output/text/trust_lines.h"
 #include "tables/imported.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -8,7 +8,7 @@
 #include "output/text/trust_lines.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

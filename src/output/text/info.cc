@@ -15,7 +15,7 @@
 #include "query/core/peaks.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -14,7 +14,7 @@
 #include "query/by_category.h"
 #include "query/report/fold_modules.h"
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

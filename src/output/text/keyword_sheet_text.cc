@@ -10,7 +10,7 @@
 #include "output/keywords.h"
 #include "output/text/text_parts.h"
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

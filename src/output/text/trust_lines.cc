@@ -14,7 +14,7 @@
 #include "query/report/unexplained.h"
 #include "tables/imported.h"
 #include "util/size_text.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::output {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "format/decoder.h"
 #include "pipeline/compact/past_chunks.h"
-#include "pipeline/compact/stream_rewriter.h"
 
 namespace vramscope::compact {
 namespace {

@@ -24,12 +24,11 @@
 #include "pipeline/compact/planner.h"
 #include "pipeline/live_directory.h"
 #include "pipeline/open_recording.h"
-#include "pipeline/session.h"
 #include "query/core/peaks.h"
 #include "tables/reader.h"
 #include "trace/live/live_trace.h"
-#include "util/number_text.h"
 #include "util/owned_file.h"
+#include "util/size_text.h"
 
 namespace vramscope::compact {
 namespace {

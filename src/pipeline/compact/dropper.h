@@ -9,7 +9,6 @@
 
 #include "pipeline/compact/compaction.h"
 #include "util/containers/flat_map.h"
-#include "util/containers/slab.h"
 
 namespace vramscope::compact {
 

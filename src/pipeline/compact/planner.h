@@ -15,7 +15,6 @@
 #include "resolve/ledger/records.h"
 #include "trace/trace.h"
 #include "util/containers/flat_map.h"
-#include "util/containers/slab.h"
 
 namespace vramscope::compact {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/compact/stream_rewriter.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -9,6 +7,7 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "pipeline/compact/compaction.h"
 #include "pipeline/compact/past_chunks.h"
 #include "trace/live/converter.h"
 

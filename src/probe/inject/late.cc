@@ -5,7 +5,7 @@
 #include "base/compiler.h"
 #include "format/enums.h"
 #include "probe/hooks/cuda/cuda.h"
-#include "probe/hooks/lines/functions.h"
+#include "probe/hooks/lines/lines.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/inject/sources.h"
 #include "probe/session/scopes.h"

@@ -6,7 +6,6 @@
 #include "probe/hooks/torch/torch.h"
 #include "probe/inject/sources.h"
 #include "probe/platform/dynamic.h"
-#include "probe/session/exit.h"
 #include "probe/session/session.h"
 #include "probe/stack/native/unwind.h"
 

@@ -9,7 +9,6 @@
 #include "probe/hooks/cuda/cuda.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/got_patch.h"
 #include "probe/session/session.h"
 #include "probe/session/source.h"
 #include "probe/stack/native/unwind.h"

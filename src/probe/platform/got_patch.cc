@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/platform/got_patch.h"
-
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +10,7 @@
 #include <cstring>
 
 #include "base/raw_file.h"
-#include "probe/platform/dynamic_section.h"
+#include "probe/platform/dynamic.h"
 
 namespace vramscope::probe {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/platform/got_patch.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstring>
+
+#include "probe/platform/dynamic.h"
 
 namespace vramscope::probe {
 namespace {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/session/exit.h"
-
 #include <dlfcn.h>
 
 #include <atomic>
 
 #include "probe/platform/dynamic.h"
+#include "probe/session/session.h"
 #include "probe/session/stream.h"
 
 namespace vramscope::probe {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/session/ordered_table.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <memory>
 #include <random>
 #include <unordered_map>
+
+#include "probe/session/tables.h"
 
 namespace vramscope::probe {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "base/compiler.h"
-#include "probe/session/intern_table.h"
 #include "probe/session/session.h"
 #include "probe/session/stream.h"
+#include "probe/session/tables.h"
 
 namespace vramscope::probe {
 namespace {

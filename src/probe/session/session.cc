@@ -17,8 +17,6 @@
 #include "base/raw_file.h"
 #include "format/layout.h"
 #include "probe/session/stream.h"
-#include "probe/session/stream_pool.h"
-#include "probe/session/system_calls.h"
 #include "probe/sink/live_file.h"
 
 namespace vramscope::probe {

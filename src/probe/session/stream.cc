@@ -10,8 +10,6 @@
 #include <type_traits>
 
 #include "probe/session/config.h"
-#include "probe/session/stream_pool.h"
-#include "probe/session/system_calls.h"
 
 namespace vramscope::probe {
 

@@ -1,19 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 
 #include "base/compiler.h"
 #include "format/encoder.h"
 #include "format/layout.h"
-#include "probe/session/intern_table.h"
 #include "probe/session/native_stack_cache.h"
-#include "probe/session/ordered_table.h"
 #include "probe/session/scopes.h"
 #include "probe/session/session.h"
+#include "probe/session/tables.h"
 
 namespace vramscope::probe {
+
+// While it lives no signal handler of the program runs in this thread, and afterwards errno is what
+// it was. For whatever must not be left half done: a handler can leave by longjmp, and a thread can
+// be cancelled. By the system call's number, since the C library keeps two signals of its own,
+// cancellation among them, out of reach. Faults are not held back: a sandbox answers system calls
+// in a handler of SIGSYS.
+class SystemCalls {
+ public:
+  SystemCalls() : errno_(errno) {
+    uint64_t held = ~uint64_t{0};
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
+      held &= ~(uint64_t{1} << (fault - 1));
+    is_held_ = syscall(SYS_rt_sigprocmask, SIG_SETMASK, &held, &mask_, sizeof mask_) == 0;
+  }
+  ~SystemCalls() {
+    if (is_held_)
+      syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask_, nullptr, sizeof mask_);
+    errno = errno_;
+  }
+  SystemCalls(const SystemCalls&) = delete;
+  SystemCalls& operator=(const SystemCalls&) = delete;
+
+ private:
+  const int errno_;
+  uint64_t mask_ = 0;
+  bool is_held_ = false;
+};
+
+class Stream;
+
+// Hands streams to threads and takes them back when threads end. Bounded: kMaxStreams at once.
+class StreamPool {
+ public:
+  static constexpr uint32_t kMaxStreams = 4096;
+
+  static void Load();
+  // A stream of this recording for the calling thread, with a Thread record written; nullptr beyond
+  // the bound. `old`: the thread's stream of an ended recording, or nullptr.
+  static Stream* Take(Stream* old);
+  // Another stream for the calling thread, for one event inside of another, and its return.
+  static Stream* Borrow();
+  static void GiveBack(Stream* stream);
+  // In a forked child: the streams are the parent's.
+  static void ForgetAll();
+
+ private:
+  static Stream* Find(Stream* old, bool is_owner);
+  static void ThreadEnds(void* stream);
+};
 
 // A whole stack that the reader knows.
 struct KnownStack {

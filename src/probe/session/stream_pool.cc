@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/session/stream_pool.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +9,7 @@
 
 #include <cstring>
 
-#include "base/rank_variables.h"
+#include "format/layout.h"
 #include "probe/session/stream.h"
 
 namespace vramscope::probe {
@@ -37,7 +35,7 @@ void Note(Stream* stream, const char* key, format::Bytes value) {
 
 // The process's place in a distributed training, for the report's rows.
 void NoteRank(Stream* stream) {
-  for (const char* variable : base::kRankVariables) {
+  for (const char* variable : format::kRankVariables) {
     const char* rank = getenv(variable);
     if (rank == nullptr || *rank == '\0')
       continue;

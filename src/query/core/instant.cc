@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "query/core/peaks.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::query {
 namespace {

@@ -14,7 +14,7 @@
 #include "tables/imported.h"
 #include "tables/row_of.h"
 #include "util/budget.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::query {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "query/dimensions/report.h"
-#include "util/spelling.h"
+#include "util/text.h"
 
 namespace vramscope::query {
 

@@ -7,7 +7,7 @@
 
 #include "query/dimensions/device_names.h"
 #include "tables/row_of.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::query {
 namespace {

@@ -10,8 +10,7 @@
 #include <utility>
 
 #include "util/file.h"
-#include "util/spelling.h"
-#include "util/text_cell.h"
+#include "util/text.h"
 
 // Only read, never written back.
 #define TOML_ENABLE_FORMATTERS 0

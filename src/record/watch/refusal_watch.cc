@@ -15,8 +15,7 @@
 
 #include "format/layout.h"
 #include "pipeline/live_directory.h"
-#include "pipeline/session.h"
-#include "record/subprocess.h"
+#include "record/child_process.h"
 #include "util/file.h"
 #include "util/owned_file.h"
 

@@ -14,7 +14,7 @@
 
 #include "format/layout.h"
 #include "pipeline/compact/compactor.h"
-#include "record/subprocess.h"
+#include "record/child_process.h"
 #include "util/size_text.h"
 
 namespace vramscope::cli {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "record/subprocess.h"
-#include "util/number_text.h"
+#include "record/child_process.h"
+#include "util/size_text.h"
 
 namespace vramscope::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "resolve/driver/pricing.h"
-#include "util/number_text.h"
+#include "util/size_text.h"
 
 namespace vramscope::resolve {
 namespace {

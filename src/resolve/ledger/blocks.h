@@ -13,7 +13,6 @@
 #include "resolve/ledger/rows.h"
 #include "resolve/ledger/segments.h"
 #include "util/containers/flat_map.h"
-#include "util/containers/slab.h"
 
 namespace vramscope::resolve {
 

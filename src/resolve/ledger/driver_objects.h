@@ -15,9 +15,8 @@
 #include "resolve/ledger/segments.h"
 #include "resolve/ledger/shared_memory.h"
 #include "resolve/ledger/slabs.h"
+#include "util/containers/address_ranges.h"
 #include "util/containers/flat_map.h"
-#include "util/containers/page_index.h"
-#include "util/containers/slab.h"
 
 namespace vramscope::resolve {
 

@@ -11,7 +11,7 @@
 #include "resolve/attribute/parts.h"
 #include "tables/ids.h"
 #include "trace/event.h"
-#include "util/containers/range_set.h"
+#include "util/containers/address_ranges.h"
 
 // What the ledger keeps of everything live.
 namespace vramscope::resolve {

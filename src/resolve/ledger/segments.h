@@ -7,7 +7,7 @@
 
 #include "resolve/ledger/base.h"
 #include "resolve/ledger/records.h"
-#include "util/containers/slab.h"
+#include "util/containers/flat_map.h"
 
 namespace vramscope::resolve {
 

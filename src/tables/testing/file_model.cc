@@ -9,7 +9,7 @@
 #include <iterator>
 #include <numeric>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "tables/column_codec.h"
 
 namespace vramscope::tables::testing {

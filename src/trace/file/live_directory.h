@@ -4,18 +4,39 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "trace/file/session_json.h"
-#include "trace/loss_counter.h"
+#include "trace/trace.h"
 #include "util/file.h"
 #include "util/status.h"
 
 namespace vramscope::trace {
 
-// A live directory that is read. Whoever gives space back in it (docs/FORMAT.md), or removes it when
+// What the launcher says about the session in session.json. Every part is optional.
+struct SessionJson {
+  std::string name;
+  std::string version;
+  std::vector<std::string> command;
+  int64_t start_wall_ns = 0;
+  std::string host;
+  std::string directory;  // util::OwnedDirectory::Identity() of the one that it was written into
+  std::vector<std::pair<std::string, std::string>> notes;  // all other keys, their values as text
+};
+
+// Reads as much of `text` as is JSON: a damaged file loses what comes after the damage, no more.
+SessionJson ParseSessionJson(std::string_view text);
+
+// Why no file that the recording in `directory` names (programs, sources) may be read: its names
+// are anybody's, unless this user recorded it, on this machine. "" where it is so.
+std::string WhyNamedFilesAreNotRead(const std::string& directory,
+                                    const SessionJson& session,
+                                    std::span<const std::string> live_files);
+
+// A live directory that is read. Whoever gives space back in it (docs/RING.md), or removes it when
 // its recording is finished, does so under an exclusive lock; readers have a shared one.
 class LiveDirectory {
  public:

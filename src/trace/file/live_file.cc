@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "format/decoder.h"
 
 namespace vramscope::trace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "format/layout.h"
-#include "trace/loss_counter.h"
+#include "trace/trace.h"
 #include "util/file.h"
 #include "util/status.h"
 

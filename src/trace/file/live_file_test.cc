@@ -6,7 +6,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "format/decoder.h"
 #include "trace/testing/live_file_builder.h"
 

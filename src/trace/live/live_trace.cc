@@ -14,7 +14,7 @@
 #include "format/memory_words.h"
 #include "trace/file/live_directory.h"
 #include "trace/live/alternation.h"
-#include "util/utf8.h"
+#include "util/text.h"
 
 namespace vramscope::trace {
 namespace {

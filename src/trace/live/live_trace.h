@@ -9,12 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "trace/file/live_directory.h"
 #include "trace/file/live_file.h"
-#include "trace/file/session_json.h"
-#include "trace/live/cells.h"
 #include "trace/live/scan.h"
 #include "trace/live/stream_source.h"
-#include "trace/python/source_lines.h"
+#include "trace/python/lines.h"
 #include "trace/trace.h"
 #include "util/file.h"
 

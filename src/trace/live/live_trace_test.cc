@@ -10,7 +10,7 @@
 #include <fstream>
 #include <random>
 
-#include "base/crc32c.h"
+#include "base/coding.h"
 #include "trace/testing/live_file_builder.h"
 #include "trace/trace.h"
 #include "util/owned_file.h"

@@ -6,9 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "trace/live/first_look.h"
-#include "trace/live/native_stacks.h"
-#include "trace/live/skim.h"
+#include "trace/live/definitions.h"
 
 namespace vramscope::trace {
 namespace {

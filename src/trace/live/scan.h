@@ -1,24 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "format/enums.h"
+#include "format/records.h"
 #include "tables/dictionaries.h"
 #include "trace/file/live_file.h"
 #include "trace/file/tick_clock.h"
+#include "trace/live/converter.h"
 #include "trace/live/definitions.h"
-#include "trace/loss_counter.h"
 #include "trace/symbolize/native_symbols.h"
 #include "trace/trace.h"
 
-// The first pass over a live file.
 namespace vramscope::trace {
+
+// What a first walk over a stream and the skim of a chunk have in common. Nobody looks at the
+// events that they make: they ask which devices, stacks and texts there are, and a skim has to
+// leave what a walk leaves. `Pass` has AddDevice(int64_t local) besides what a Converter asks for.
+template <class Pass>
+class FirstLook : public Converter<Pass> {
+ public:
+  using Converter<Pass>::On;
+
+  DeviceId Device(int64_t local) {
+    if (local != last_device_)
+      pass().AddDevice(local);
+    last_device_ = local;
+    return kNoDevice;
+  }
+  ThreadId thread() const { return {}; }
+  StringId scope() const { return {}; }
+  ProcessId process() const { return kNoProcess; }
+  ProcessId ProcessOf(uint64_t, int64_t) const { return kNoProcess; }
+
+  // Nearly all records are one of these two.
+  bool On(const format::BlockAlloc& r, Event*) {
+    pass().Ns(r.time);
+    Device(r.device);
+    pass().Python(r.stack);
+    pass().Native(r.native);
+    return true;
+  }
+  bool On(const format::BlockFree& r, Event*) {
+    pass().Ns(r.time);
+    Device(r.device);
+    return true;
+  }
+  bool On(const format::Alloc& r, Event* event) {
+    // It stands in for the device that it names, and is the host's.
+    if (r.kind == static_cast<uint64_t>(format::MemoryKind::kOverflow))
+      Device(format::kHostDevice);
+    return Converter<Pass>::On(r, event);
+  }
+  bool On(const format::PastOrigin& r, Event*) {
+    pass().Python(r.forward);
+    return false;
+  }
+  bool On(const format::ScopeIs&, Event*) { return false; }
+
+ protected:
+  // What was seen before tells nothing of what comes.
+  void ForgetDevice() { last_device_ = format::kNoDevice; }
+
+ private:
+  Pass& pass() { return static_cast<Pass&>(*this); }
+
+  int64_t last_device_ = format::kNoDevice;
+};
+
+// The part of the first pass that needs nothing of what stands before: nearly all chunks of a long
+// recording define nothing, and are looked through side by side.
+
+// What the first pass takes from a chunk without definitions.
+struct ChunkSkim {
+  struct Used {
+    uint64_t id = 0;
+    uint64_t count = 0;
+  };
+  bool is_told = false;  // else there is more to it: it is to be walked in its turn
+  uint64_t event_count = 0;
+  std::optional<uint64_t> last_ticks;  // of the latest event
+  std::vector<TickClock::Anchor> anchors;
+  std::vector<format::Bytes> texts;  // that events bring with them, in order
+  std::vector<int64_t> devices;
+  std::vector<Used> python_stacks, native_stacks;
+};
+
+// One for each of the chunks, by so many threads.
+std::vector<ChunkSkim> SkimChunks(const LiveFile& file,
+                                  std::span<const ChunkRef> chunks,
+                                  size_t workers);
+
+// The first pass over a live file.
 
 struct LocalDevice {
   uint64_t total_bytes = 0;

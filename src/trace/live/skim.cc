@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/live/skim.h"
-
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
-#include "trace/live/first_look.h"
+#include "trace/live/scan.h"
 #include "util/on_threads.h"
 
 namespace vramscope::trace {

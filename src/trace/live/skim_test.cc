@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that several threads look through leaves the tables and figures of a walk.
-#include "trace/live/skim.h"
-
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/python/line_table.h"
-
 #include <algorithm>
 #include <limits>
+
+#include "trace/python/lines.h"
 
 namespace vramscope::trace {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/python/line_table.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "trace/python/lines.h"
 
 namespace vramscope::trace {
 namespace {

@@ -4,10 +4,8 @@
 #include <atomic>
 
 #include "probe/hooks/c10/watch.h"
-#include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/got_patch.h"
 #include "probe/session/source.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"

@@ -9,7 +9,6 @@
 #include "format/records.h"
 #include "probe/hooks/jax/refusal_text.h"
 #include "probe/platform/dynamic.h"
-#include "probe/session/exit.h"
 #include "probe/session/session.h"
 #include "probe/session/source.h"
 #include "probe/session/stream.h"

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/lines/frames.h"
-
 #include <sys/mman.h>
 
 #include <algorithm>
 
 #include "base/compiler.h"
 #include "probe/hooks/c10/watch.h"
-#include "probe/hooks/lines/functions.h"
+#include "probe/hooks/lines/lines.h"
 
 namespace vramscope::probe {
 

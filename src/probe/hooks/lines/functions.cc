@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/lines/functions.h"
-
 #include <sys/mman.h>
 
 #include <cstring>
 
 #include "probe/hooks/c10/watch.h"
+#include "probe/hooks/lines/lines.h"
 
 namespace vramscope::probe {
 

@@ -5,8 +5,7 @@
 
 #include "base/compiler.h"
 #include "probe/hooks/c10/watch.h"
-#include "probe/hooks/lines/frames.h"
-#include "probe/hooks/lines/functions.h"
+#include "probe/hooks/lines/lines.h"
 #include "probe/platform/dynamic.h"
 #include "probe/stack/python/api.h"
 

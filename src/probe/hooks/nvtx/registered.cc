@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "probe/hooks/nvtx/nvtx.h"
-#include "probe/session/intern_table.h"
+#include "probe/session/tables.h"
 
 namespace vramscope::probe::nvtx {
 namespace {

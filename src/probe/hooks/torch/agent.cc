@@ -8,11 +8,10 @@
 #include <ctime>
 
 #include "base/clock.h"
-#include "probe/hooks/torch/agent_state.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
-#include "probe/session/exit.h"
+#include "probe/session/session.h"
 #include "probe/stack/python/api.h"
 #include "probe/stack/python/walk.h"
 

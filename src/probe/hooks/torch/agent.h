@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
+#include "probe/session/session.h"
 #include "probe/stack/python/api.h"
 
 // What agent.cc, agent_builtins.cc and steps.cc share. All of it is called with the GIL.
@@ -27,5 +31,76 @@ Object NameOptimizer(Object self, Object optimizer);
 bool StepsPrepare();
 // In a forked child.
 void StepsForget();
+
+// What agent.cc, which runs the agent, and agent_builtins.cc, which serves it, share.
+
+inline constexpr uint64_t kRestFactor = 100;  // after a run of 1 ms there is none for 100 ms
+
+// Measures how long the agent works. A busy machine, where other threads run in between, makes no
+// run long.
+class WorkTime {
+ public:
+  void Start();
+  int64_t ThreadNs() const;  // of this thread's own time, since Start()
+  uint64_t Ticks() const;    // the same as ticks: a thread's clock may be coarse, they never are 0
+
+ private:
+  uint64_t ticks_ = 0;
+  int64_t ns_ = 0;
+  int64_t thread_ns_ = 0;
+};
+
+// What is not atomic is used under the GIL alone.
+struct Agent {
+  std::atomic<bool> asked{false};
+  // Searches can be long: they rest by themselves, so that they keep nothing else waiting.
+  // In ticks: an event may look again and again, and asking the system takes as long as an event.
+  std::atomic<uint64_t> next_look{0}, next_search{0};
+  // Looks for models that are being built have a share of their own, so that the first forward
+  // never waits for them; so have scans of all that lives.
+  std::atomic<uint64_t> next_building{0}, next_scan{0};
+  // Whether known models have other tensors now is looked at before an optimizer's step, when so
+  // many have passed, and now and then in a forward.
+  std::atomic<uint64_t> next_check{0}, next_walk{0};
+  std::atomic<bool> walk_due{false};
+  std::atomic<uint64_t> walk_rested{0};  // where memory with a name was freed: then at the latest
+  WorkTime walk;
+  uint64_t walk_gap = 1;  // grows while nothing is new
+  long steps_to_check = 0;
+  std::atomic<bool> look_asked{false};  // not only for a model that is being built
+  std::atomic<int64_t> building_since_ns{0};
+  WorkTime scan;
+  int64_t scan_ns = INT64_MAX;             // of its thread's time, that the last one took
+  uint64_t scanned = 0;                    // ticks of this run, which do not count in its own rest
+  uint64_t scan_gap = 1;                   // grows while scans find nothing
+  std::atomic<bool> module_wanted{false};  // a look was asked for because of one without a name
+  std::atomic<bool> refused{false};        // memory, since the last look
+  std::atomic<bool> moved{false};          // a module, since the last look that found none moving
+  bool built = false;
+  bool running = false;  // under the GIL, but a run may let go of it
+  std::atomic<bool> gradients_wanted{false};
+  std::atomic<bool> survey_wanted{false};
+  std::atomic<bool> pools_wanted{false};  // a graph was captured since private pools were looked at
+  int runs = 0;
+  int failures = 0;
+  Object look = nullptr, search = nullptr, check = nullptr, last = nullptr;
+  // The agent's dicts, by address: a weak reference, the root's address, the path below that.
+  Object known = nullptr, roots = nullptr, paths = nullptr;
+  Object watchers = nullptr;  // address -> what that weak reference calls
+};
+extern constinit Agent g_agent;
+
+inline bool IsPast(const std::atomic<uint64_t>& ticks) {
+  return Now() >= ticks.load(std::memory_order_relaxed);
+}
+
+// Writes a line about the recording itself.
+void NoteRuntime(const char* key, const char* value, size_t size_bytes);
+
+// A module is built or moved, or memory was refused.
+void BeginBuilding(bool moves);
+
+// Puts the functions that the agent calls into its globals, under their names.
+bool PutBuiltins(Object globals);
 
 }  // namespace vramscope::probe

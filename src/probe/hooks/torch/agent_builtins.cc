@@ -4,12 +4,9 @@
 
 #include "base/clock.h"
 #include "probe/hooks/torch/agent.h"
-#include "probe/hooks/torch/agent_state.h"
-#include "probe/hooks/torch/autograd.h"
 #include "probe/hooks/torch/names.h"
 #include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/safe_reader.h"
 #include "probe/stack/python/api.h"
 #include "probe/stack/python/walk.h"
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/torch/autograd.h"
-
 #include <dlfcn.h>
 #include <link.h>
 
 #include <cstring>
 
+#include "probe/hooks/torch/torch.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/safe_reader.h"
 #include "probe/session/session.h"
+#include "probe/stack/python/api.h"
 
 // Address of a thread's copy of a variable (the ABI of thread-local storage).
 struct TlsIndex {

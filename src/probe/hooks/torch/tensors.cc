@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/torch/tensors.h"
-
 #include <dlfcn.h>
 
 #include <atomic>
@@ -8,7 +6,7 @@
 
 #include "format/enums.h"
 #include "probe/hooks/torch/names.h"
-#include "probe/platform/safe_reader.h"
+#include "probe/stack/python/api.h"
 
 namespace vramscope::probe {
 namespace {

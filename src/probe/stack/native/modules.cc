@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "probe/platform/dynamic.h"
-#include "probe/session/intern_table.h"
+#include "probe/session/tables.h"
 #include "probe/stack/native/unwind.h"
 #include "probe/stack/native/window.h"
 

@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "probe/session/intern_table.h"
+#include "probe/session/tables.h"
 
 // The walk is held against backtrace(), which is libgcc's, in every place that is hard to walk
 // from.

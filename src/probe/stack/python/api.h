@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -166,5 +169,17 @@ class CollectorPause {
 
 // Releases the object within a later pause: its end must not count either.
 void ReleaseLater(Object object);
+
+// Reads memory of this process of which nothing is certain: a wrong address is an error and not a
+// fault. One system call a read.
+struct SafeReader {
+  template <class T>
+  bool Get(const char* address, T* value) const {
+    iovec local{value, sizeof *value};
+    iovec remote{const_cast<char*>(address), sizeof *value};
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) ==
+           static_cast<ssize_t>(sizeof *value);
+  }
+};
 
 }  // namespace vramscope::probe

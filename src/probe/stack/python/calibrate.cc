@@ -4,8 +4,7 @@
 #include <cstring>
 
 #include "probe/platform/dynamic.h"
-#include "probe/platform/safe_reader.h"
-#include "probe/session/exit.h"
+#include "probe/session/session.h"
 #include "probe/session/stream.h"
 #include "probe/stack/python/api.h"
 #include "probe/stack/python/walk.h"

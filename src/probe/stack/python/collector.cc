@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
-#include "probe/platform/safe_reader.h"
 #include "probe/stack/python/api.h"
 #include "probe/stack/python/walk.h"
 

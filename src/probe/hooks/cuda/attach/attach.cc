@@ -8,19 +8,16 @@
 #include <cstring>
 
 #include "format/records.h"
-#include "probe/hooks/cuda/attach/driver_library.h"
-#include "probe/hooks/cuda/attach/symbol_patch.h"
 #include "probe/hooks/cuda/cuda.h"
 #include "probe/hooks/cuda/entry_points/pools.h"
 #include "probe/hooks/cuda/hook_call.h"
 #include "probe/hooks/cuda/hook_table.h"
-#include "probe/hooks/cuda/state/context.h"
 #include "probe/hooks/cuda/state/overflow.h"
 #include "probe/hooks/cuda/state/reading.h"
+#include "probe/hooks/cuda/state/record.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/got_patch.h"
-#include "probe/session/intern_table.h"
 #include "probe/session/stream.h"
+#include "probe/session/tables.h"
 
 // Finding the real driver and putting the wrappers in, once a process.
 namespace vramscope::probe {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/cuda/attach/driver_library.h"
-
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -13,6 +11,7 @@
 #include <initializer_list>
 
 #include "base/raw_file.h"
+#include "probe/hooks/cuda/attach/attach.h"
 #include "probe/platform/dynamic.h"
 
 namespace vramscope::probe::cuda {

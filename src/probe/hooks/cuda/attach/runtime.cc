@@ -5,7 +5,6 @@
 #include "probe/hooks/cuda/attach/attach.h"
 #include "probe/hooks/cuda/state/record.h"
 #include "probe/platform/dynamic.h"
-#include "probe/platform/got_patch.h"
 #include "probe/session/stream.h"
 #include "probe/stack/stacks.h"
 

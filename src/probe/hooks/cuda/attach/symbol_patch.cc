@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/cuda/attach/symbol_patch.h"
-
 #include <elf.h>
 #include <errno.h>
 #include <sys/mman.h>
@@ -8,7 +6,8 @@
 
 #include <cstring>
 
-#include "probe/platform/dynamic_section.h"
+#include "probe/hooks/cuda/attach/attach.h"
+#include "probe/platform/dynamic.h"
 
 namespace vramscope::probe::cuda {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/cuda/attach/symbol_patch.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstring>
 #include <string>
+
+#include "probe/hooks/cuda/attach/attach.h"
 
 namespace vramscope::probe::cuda {
 namespace {

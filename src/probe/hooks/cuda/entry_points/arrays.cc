@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "format/enums.h"
 #include "probe/hooks/cuda/hook_call.h"
-#include "probe/hooks/cuda/state/context.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
 

@@ -3,7 +3,6 @@
 #include "format/records.h"
 #include "probe/hooks/cuda/entry_points/pools.h"
 #include "probe/hooks/cuda/hook_call.h"
-#include "probe/hooks/cuda/state/context.h"
 #include "probe/hooks/cuda/state/overflow.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"

@@ -6,7 +6,6 @@
 #include "probe/hooks/cuda/cuda.h"
 #include "probe/hooks/cuda/entry_points/pools.h"
 #include "probe/hooks/cuda/hook_call.h"
-#include "probe/hooks/cuda/state/context.h"
 #include "probe/hooks/cuda/state/handle_set.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"

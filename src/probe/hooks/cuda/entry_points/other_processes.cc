@@ -2,7 +2,6 @@
 #include "format/enums.h"
 #include "format/records.h"
 #include "probe/hooks/cuda/hook_call.h"
-#include "probe/hooks/cuda/state/context.h"
 #include "probe/hooks/cuda/state/reading.h"
 #include "probe/hooks/cuda/state/record.h"
 #include "probe/session/stream.h"

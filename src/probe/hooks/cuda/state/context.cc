@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "probe/hooks/cuda/state/context.h"
-
 #include <atomic>
 #include <cstring>
 

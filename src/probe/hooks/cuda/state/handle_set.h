@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "probe/session/intern_table.h"
+#include "probe/session/tables.h"
 
 namespace vramscope::probe::cuda {
 

@@ -76,7 +76,7 @@ bool Claim(uint64_t bytes) {
     return false;
   }
   const int saved_errno = errno;
-  const bool has_room = HostMemoryHeadroomBytes(g_groups) >= bytes;
+  const bool has_room = base::HostMemoryHeadroomBytes(g_groups) >= bytes;
   errno = saved_errno;
   if (!has_room) {
     g_held_bytes.fetch_sub(bytes, std::memory_order_relaxed);

@@ -7,7 +7,7 @@
 #include "base/memory_groups.h"
 #include "probe/hooks/cuda/cuda_types.h"
 #include "probe/hooks/cuda/hook_call.h"
-#include "probe/hooks/cuda/state/context.h"
+#include "probe/hooks/cuda/state/record.h"
 
 // `vramscope run --overflow`: a request for device memory that would fail gets memory of the host,
 // mapped into the GPU. It is the one thing in which the probe changes what the driver answers:
@@ -80,11 +80,5 @@ Requester FindRequester();
 
 // By the file name of a binary; kProgram where it is not listed.
 Requester ClassifyBinary(const char* path);
-
-// Bytes of the machine's memory that may be taken for good without anybody's being killed for want
-// of it: what is available to the machine and within the limits of the process's control groups,
-// less a margin of each. Reads files of /proc and /sys, and nothing else; errno is the caller's to
-// keep. `root` stands for "/" in tests.
-uint64_t HostMemoryHeadroomBytes(const base::MemoryGroups& groups, const char* root = "");
 
 }  // namespace vramscope::probe::cuda

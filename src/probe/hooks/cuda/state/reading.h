@@ -7,7 +7,7 @@
 
 #include "format/enums.h"
 #include "probe/hooks/cuda/hook_call.h"
-#include "probe/hooks/cuda/state/context.h"
+#include "probe/hooks/cuda/state/record.h"
 
 // The driver's own figure of free memory, read around the calls that may take or give back memory
 // without saying so. All readings of the process form one series; what changed between two of them,

@@ -5,8 +5,8 @@
 
 #include "format/records.h"
 #include "probe/hooks/cuda/state/reading.h"
-#include "probe/session/intern_table.h"
 #include "probe/session/stream.h"
+#include "probe/session/tables.h"
 #include "probe/stack/stacks.h"
 
 namespace vramscope::probe::cuda {

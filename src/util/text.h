@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vramscope::util {
+
+// Bytes of the well-formed UTF-8 sequence at the start of `text` (RFC 3629: no overlong forms, no
+// surrogates, nothing above U+10FFFF), or 0 where there is none.
+size_t Utf8SequenceBytes(std::string_view text);
+
+// Bytes at the start of `text` that are printable ASCII: names are little else.
+size_t PrintableAsciiBytes(std::string_view text);
+
+// `text` with U+FFFD in place of every byte that is no UTF-8.
+std::string ValidUtf8(std::string_view text);
+
+// Columns that `text` takes on a terminal: two for a character of East Asian scripts and a picture,
+// none for what stands over the one before.
+size_t DisplayWidth(std::string_view text);
+
+// Names out of a recording are anybody's text. These make of it what other programs and terminals
+// take for text and nothing else.
+
+// One line of well-formed UTF-8 without control characters: blanks in place of tabs and line ends,
+// U+FFFD in place of all the rest.
+std::string OneLine(std::string_view text);
+
+// A field of a CSV file (RFC 4180), as OneLine(), in quotes where it needs them. One that a
+// spreadsheet would take for a formula (it begins with = + - @) has an apostrophe before it.
+std::string CsvCell(std::string_view text);
+
+// The one of `names` that `word` was probably meant to be, "" where none is close.
+std::string ClosestName(const std::string& word, const std::vector<std::string>& names);
+
+}  // namespace vramscope::util
